@@ -194,7 +194,7 @@ fn each_path_is_measured_separately() {
         return;
     }
     let scratch = Scratch::new("probe");
-    let output = scratch.run(UNEQUAL, "exec $ANABRANCH paths --probe $TO --token-file $TOKEN");
+    let output = scratch.run(UNEQUAL, "exec $ANABRANCH paths $TO --token-file $TOKEN");
     let table = said(&output);
     assert!(output.status.success(), "{table}");
     let rate = |name: &str| -> f64 {

@@ -9,8 +9,8 @@ use std::error::Error;
 use std::io::{self, IoSlice};
 use std::net::{IpAddr, Ipv4Addr, Shutdown, SocketAddr};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 
 use peer::carrier::{Attempt, BoxFuture, Carrier, Listener, Stream};
@@ -23,7 +23,7 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{Notify, Semaphore, mpsc};
 use tokio::time::{Duration, timeout};
 use wire::Frame;
-use wire::frame::{Hello, SessionId, VERSION, Welcome, Wishes};
+use wire::frame::{Hello, SessionId, VERSION, Wishes};
 
 // 1. The carrier.
 
@@ -90,7 +90,7 @@ impl Stream for UnixPath {
 
 struct Counter {
     peer: Fingerprint,
-    session: SessionId,
+    session: OnceLock<SessionId>,
     bytes: AtomicU64,
     cut: Notify,
     /// A permit for each connection that ended with a goodbye.
@@ -102,7 +102,7 @@ impl Service for Counter {
     type Grant = ();
 
     fn find(&self, id: SessionId, peer: Fingerprint) -> Option<()> {
-        (id == self.session && peer == self.peer).then_some(())
+        (self.session.get() == Some(&id) && peer == self.peer).then_some(())
     }
 
     fn authorize(&self, _hello: &Hello, peer: Fingerprint) -> Result<(), String> {
@@ -110,10 +110,8 @@ impl Service for Counter {
     }
 
     async fn serve(self: Arc<Self>, mut conn: Conn, entry: Entry<Self>, _from: SocketAddr) {
-        // A connection that joins has its answer from the acceptor.
-        if let Entry::Open(..) = entry {
-            let (version, session, addresses) = (VERSION, self.session, Vec::new());
-            conn.push(&Frame::Welcome(Welcome { version, session, addresses }));
+        if let Entry::Open(opening) = entry {
+            self.session.set(opening.session).expect("one connection opens the one session");
         }
         tokio::select! {
             Err(error) = self.count(&mut conn) => println!("listener: {error}"),
@@ -206,7 +204,7 @@ const CHUNK: [u8; 4_096] = [0; 4_096];
 pub(crate) async fn run(folder: &Path) -> Result<u64, Box<dyn Error>> {
     let carrier = Arc::new(UnixCarrier(folder.into()));
     let (ours, theirs) = (Identity::generate()?, Identity::generate()?);
-    let (peer, session) = (ours.fingerprint(), peer::random()?);
+    let (peer, session) = (ours.fingerprint(), OnceLock::new());
     let (bytes, cut, goodbyes) = (AtomicU64::new(0), Notify::new(), Semaphore::new(0));
     let counter = Arc::new(Counter { peer, session, bytes, cut, goodbyes });
     let listeners = vec![carrier.listen(1)?, carrier.listen(2)?];

@@ -335,6 +335,37 @@ impl Conn {
         }
     }
 
+    /// As [`Conn::receive`], for a frame of at most `longest` bytes for which `read` returns
+    /// something. Any other frame stays to be received, and the result is `None`.
+    ///
+    /// # Errors
+    /// [`ConnError`], if the connection fails or the peer breaks the protocol.
+    pub(crate) async fn receive_if<T>(
+        &mut self,
+        longest: usize,
+        mut read: impl FnMut(Frame<'_>) -> Option<T>,
+    ) -> Result<Option<T>, ConnError> {
+        loop {
+            let length = Frame::length(&self.inbox[self.parsed..])?;
+            if length.is_some_and(|length| length > longest) {
+                return Ok(None);
+            }
+            let start = self.parsed;
+            if let Some(frame) = self.next_frame()? {
+                let received = read(frame);
+                if received.is_none() {
+                    self.parsed = start;
+                }
+                return Ok(received);
+            }
+            if self.closed {
+                return Err(ConnError::Closed);
+            }
+            self.readable().await?;
+            self.try_fill(longest)?;
+        }
+    }
+
     /// Sends a `close_notify` alert (RFC 8446, 6.1) if the stream takes it.
     pub fn close(&mut self) {
         self.tls.send_close_notify();

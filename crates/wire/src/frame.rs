@@ -1,21 +1,25 @@
-//! The frames of the transfer protocol, version 3.
+//! The frames of the transfer protocol, version 4.
 //!
 //! Every frame is one octet of kind, four of body length (big-endian, at most [`MAX_BODY`]), and
 //! the body. All integers are big-endian. Positions are offsets in the transfer's linear layout.
 //!
-//! The sender opens the first path with [`Hello`], the [manifest](crate::manifest) in chunks and
-//! [`Frame::ManifestEnd`]; the receiver answers [`Welcome`], any number of [`Frame::Want`] and of
-//! [`Frame::Have`], and [`Frame::Ready`]. Both sides compute the same layout of the wanted files,
-//! and positions count in that layout. Every further path opens with [`Frame::Join`] and may carry
-//! data right behind it. Data is acknowledged on the path on which it arrived.
+//! A connection begins with [`Hello`], which is answered by [`Welcome`] at once, or with
+//! [`Frame::Join`]. After its `Welcome` it may wait, with a [`Frame::Ping`] now and then; it leaves
+//! the wait with a `Join`, or by opening the session that its `Welcome` names.
 //!
-//! If the connecting side receives (`anabranch get`), it opens the first path with [`Hello`], a
-//! [`Frame::Name`] for each wanted path, a [`Frame::Filter`] for each pattern, and [`Frame::Ask`].
-//! The server answers [`Welcome`], the manifest in chunks and [`Frame::ManifestEnd`]; the client
-//! names the wanted entries with [`Frame::Want`] and [`Frame::Ready`]. If it asked for them, the
-//! hashes of all blocks of the layout follow ([`Frame::Hashes`], [`Frame::Ready`]). Every
-//! [`Frame::Request`] is answered, in order and on its path, by the one [`Data`] frame of that
-//! range; a [`Frame::Done`] ends the session.
+//! A sender opens the session with the [manifest](crate::manifest) in chunks and
+//! [`Frame::ManifestEnd`]; the receiver answers any number of [`Frame::Want`] and of
+//! [`Frame::Have`], and [`Frame::Ready`]. Both sides compute the same layout of the wanted files,
+//! and positions count in that layout. A connection that joins may carry data right behind its
+//! `Join`. Data is acknowledged on the path on which it arrived.
+//!
+//! If the connecting side receives (`anabranch get`), it opens the session with a [`Frame::Name`]
+//! for each wanted path, a [`Frame::Filter`] for each pattern, and [`Frame::Ask`]. The server
+//! answers the manifest in chunks and [`Frame::ManifestEnd`]; the client names the wanted entries
+//! with [`Frame::Want`] and [`Frame::Ready`]. If it asked for them, the hashes of all blocks of the
+//! layout follow ([`Frame::Hashes`], [`Frame::Ready`]). Every [`Frame::Request`] is answered, in
+//! order and on its path, by the one [`Data`] frame of that range; a [`Frame::Done`] ends the
+//! session.
 
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -26,7 +30,7 @@ use crate::manifest::{MAX_CHUNK, MAX_PATH};
 mod parse;
 
 /// The protocol version that this code speaks.
-pub const VERSION: u16 = 3;
+pub const VERSION: u16 = 4;
 /// Octets before a frame's body.
 pub const HEADER: usize = 5;
 /// The most data that one [`Data`] frame carries: one block.
@@ -85,7 +89,7 @@ pub enum WireError {
     },
 }
 
-/// The first frame of the connecting side.
+/// The first frame of a connection that does not join a session at once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hello {
     /// [`VERSION`].
@@ -110,14 +114,15 @@ pub struct Wishes {
     pub dry_run: bool,
 }
 
-/// The answer to [`Hello`].
+/// The answer to [`Hello`], sent as soon as its peer is authorized.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Welcome {
     /// [`VERSION`].
     pub version: u16,
-    /// The session's name, for the other paths to join.
+    /// The name of the session that the connection opens, if it opens one, for the other paths to
+    /// join.
     pub session: SessionId,
-    /// Further addresses of this receiver, most useful first.
+    /// Addresses of this host, most useful first.
     pub addresses: Vec<SocketAddr>,
 }
 
@@ -201,15 +206,15 @@ const ABORT_CODES: [AbortCode; 10] = [
 /// A frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Frame<'a> {
-    /// First on the first path.
+    /// First on a connection that does not join a session at once.
     Hello(Hello),
-    /// First on every further path: the session that the path joins.
+    /// The session that the connection joins: the first frame, or the first after [`Welcome`].
     Join(SessionId),
     /// A chunk of the manifest, for [`entries`](crate::manifest::entries).
     Entries(&'a [u8]),
     /// The end of the manifest: its number of entries.
     ManifestEnd(u32),
-    /// The receiver's answer to [`Hello`].
+    /// The answer to [`Hello`].
     Welcome(Welcome),
     /// Ranges of entries whose files the receiver wants; entries of other kinds may be among them.
     Want(Vec<Range>),

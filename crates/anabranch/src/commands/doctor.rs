@@ -119,7 +119,8 @@ fn probes(probes: &[PathProbe], together: &[Rate]) -> Table {
             }
             Err(_) => ("-".into(), "nothing".into(), "-".into()),
         };
-        table.row([probe.name.clone(), probe.remote.to_string(), rtt, rate, together]);
+        let remote = probe.remote.map_or_else(|| "-".into(), |remote| remote.to_string());
+        table.row([probe.name.clone(), remote, rtt, rate, together]);
     }
     if probes.len() > 1 {
         let all: Rate = together.iter().copied().sum();
@@ -190,7 +191,8 @@ struct FindingEntry<'a> {
 #[derive(Debug, Serialize)]
 struct PathEntry<'a> {
     name: &'a str,
-    remote: String,
+    /// `None` if the interface reaches no address of the receiver.
+    remote: Option<String>,
     rtt: Option<f64>,
     alone: Option<u64>,
     together: Option<u64>,
@@ -215,7 +217,7 @@ impl Report<'_> {
             let carries = probe.carries.as_ref().ok();
             PathEntry {
                 name: &probe.name,
-                remote: probe.remote.to_string(),
+                remote: probe.remote.map(|remote| remote.to_string()),
                 rtt: carries.map(|carries| carries.rtt.as_secs_f64()),
                 alone: carries.map(|carries| carries.rate.as_bits()),
                 together: carries.map(|_| together.as_bits()),
@@ -225,7 +227,7 @@ impl Report<'_> {
         });
         let connected = found.connections.iter().map(|connection| PathEntry {
             name: &connection.interface,
-            remote: connection.remote.to_string(),
+            remote: Some(connection.remote.to_string()),
             rtt: connection.opened.as_ref().ok().map(|span| span.as_secs_f64()),
             alone: None,
             together: None,

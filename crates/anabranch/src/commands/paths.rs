@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use files::Error;
 use net::interfaces::{Discovery, LocalPath, connect_time, discover};
-use peer::dial::Terms;
+use peer::dial::{PathProbe, Terms};
 use peer::{Credential, DialOptions, Identity, PathClass, PathSpec, Remote};
 use report::{Align, Table};
 use units::Span;
@@ -31,12 +31,16 @@ const PROBES: usize = 3;
 /// Arguments of `paths`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct PathsArgs {
-    /// Show the paths to this host and the connect time of each; with its token, or if its key is
-    /// known, also the rate of each (two seconds of data for each path)
-    #[arg(long, value_name = "HOST[:PORT]")]
+    /// Show the paths to this host: each pair of an interface and an address of the host, and its
+    /// connect time or the reason why it is no path; with its token, or if its key is known, also
+    /// the rate of each path (two seconds of data for each)
+    #[arg(value_name = "HOST[:PORT]")]
+    host: Option<Remote>,
+    /// The same as HOST
+    #[arg(long, value_name = "HOST[:PORT]", conflicts_with = "host", hide = true)]
     probe: Option<Remote>,
     /// A path to probe: interface or local address; may be repeated [default: every usable one]
-    #[arg(long = "path", value_name = "IF[,to=ADDR]", requires = "probe")]
+    #[arg(long = "path", value_name = "IF[,to=ADDR]")]
     paths: Vec<PathSpec>,
     #[command(flatten)]
     token: TokenSource,
@@ -48,7 +52,10 @@ pub(crate) struct PathsArgs {
 /// [`Error::System`] if netlink fails or the host name cannot be resolved; [`Error::NoPath`] if
 /// there is no path to the host.
 pub(crate) fn run(args: &PathsArgs) -> Result<(), Error> {
-    match &args.probe {
+    match args.host.as_ref().or(args.probe.as_ref()) {
+        None if !args.paths.is_empty() => {
+            return Err(Error::usage("--path is for the paths to a host: name the HOST as well"));
+        }
         None => {
             let found = DEFAULT_ROUTE_TARGETS.iter().map(|target| discover(*target));
             show(&found.collect::<Result<Vec<_>, _>>().map_err(peer::Error::from)?);
@@ -93,14 +100,35 @@ fn measure(
                 ["-".into(), format!("nothing: {}", without_error_numbers(&clean(why))), "-".into()]
             }
         };
-        table.row([probe.name.clone(), from, probe.remote.to_string()].into_iter().chain(found));
+        let to = probe.remote.map_or_else(String::new, |remote| remote.to_string());
+        table.row([probe.name.clone(), from, to].into_iter().chain(found));
     }
     print!("{table}");
+    print_further(&probes);
     if probes.iter().any(|probe| probe.carries.is_ok()) {
         return Ok(());
     }
     let why = "no path carries data; is a receiver running there, and its port open?";
     Err(peer::Error::NoPath { to: remote.to_string(), why: why.into() }.into())
+}
+
+/// Prints the addresses that paths try when the first one does not answer.
+fn print_further(probes: &[PathProbe]) {
+    let columns = ["path", "from", "to", "known from"].map(|title| (title, Align::Left));
+    let mut table = Table::new(columns);
+    let mut is_empty = true;
+    for probe in probes {
+        let others = probe.candidates.iter().filter(|pair| Some(pair.remote) != probe.remote);
+        for pair in others {
+            is_empty = false;
+            let source = if pair.named { "its name" } else { "its announcement" };
+            let (from, to) = (pair.local.to_string(), pair.remote.to_string());
+            table.row([probe.name.clone(), from, to, source.to_string()]);
+        }
+    }
+    if !is_empty {
+        print!("\nFurther addresses, tried in this order if those above do not answer:\n{table}");
+    }
 }
 
 /// Terms of a session without files.
@@ -167,6 +195,8 @@ fn probe(remote: &Remote) -> Result<(), Error> {
         ("connects in", Align::Right),
     ]);
     let mut reached = false;
+    let has_path =
+        |name: &str| found.iter().flat_map(|all| &all.usable).any(|path| path.interface == name);
     for (to, discovery) in addresses.iter().zip(&found) {
         for path in &discovery.usable {
             let time = runtime.block_on(fastest_connect(path, *to));
@@ -176,6 +206,12 @@ fn probe(remote: &Remote) -> Result<(), Error> {
                 |time| format!("{:.1} ms", time.as_secs_f64() * 1e3),
             );
             table.row(cells(path).into_iter().chain([to.to_string(), time]));
+        }
+        // An interface that reaches another address of the host.
+        for device in discovery.unusable.iter().filter(|device| has_path(&device.interface)) {
+            let name = device.interface.clone();
+            let none = ["-", "-", "-"].map(String::from);
+            table.row([name].into_iter().chain(none).chain([to.to_string(), device.why.clone()]));
         }
     }
     if found.iter().any(|discovery| !discovery.usable.is_empty()) {

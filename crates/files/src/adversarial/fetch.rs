@@ -213,6 +213,7 @@ async fn misbehave(mut conn: Conn, behaviour: &Misbehaviour) -> Result<(), ConnE
         let mut out = Vec::new();
         conn.receive(|frame| {
             match frame {
+                Frame::Hello(_) => welcome().emit(&mut out),
                 Frame::Ask(_) => behaviour.answer.iter().for_each(|frame| frame.emit(&mut out)),
                 Frame::Request(range) => {
                     let Some(shift) = behaviour.shift else { return Ok(()) };
@@ -246,7 +247,7 @@ fn welcome() -> Frame<'static> {
 /// An honest answer: one file.
 fn answer(bytes: &[u8], with_hashes: bool) -> Vec<Frame<'static>> {
     let entries = Vec::leak(chunk(&[file(b"data", bytes.len() as u64)]));
-    let mut frames = vec![welcome(), Frame::Entries(entries), Frame::ManifestEnd(1)];
+    let mut frames = vec![Frame::Entries(entries), Frame::ManifestEnd(1)];
     if with_hashes {
         frames.extend([Frame::Hashes(Hashes { first: 0, hashes: hashes(bytes) }), Frame::Ready]);
     }
@@ -291,10 +292,7 @@ async fn a_server_that_lies_gets_nothing_accepted() {
         wrong: 0..0,
         shift: Some(0),
     };
-    let saying = |frames: Vec<Frame<'static>>| Misbehaviour {
-        answer: [vec![welcome()], frames].concat(),
-        ..honest.clone()
-    };
+    let saying = |frames| Misbehaviour { answer: frames, ..honest.clone() };
     let entries = |entries: &[Entry]| Frame::Entries(Vec::leak(chunk(entries)));
     let mut up = chunk(&[file(b"aa/b", 1)]);
     let place = up.windows(2).position(|part| part == b"aa").unwrap();

@@ -152,6 +152,8 @@ impl Host {
     }
 }
 
+/// A step that takes this long will not end; a busy machine takes less.
+const NEVER: Duration = Duration::from_secs(180);
 /// Time limit of each step.
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -226,5 +228,5 @@ async fn answer(conn: &mut Conn) -> Option<(String, Option<(AbortCode, String)>)
             }
         }
     };
-    timeout(Duration::from_secs(20), waiting).await.expect("it answers in time")
+    timeout(NEVER, waiting).await.expect("it answers")
 }

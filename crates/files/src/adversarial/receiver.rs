@@ -29,14 +29,19 @@ async fn answered(name: &str, pings: u32, frames: Vec<Frame<'static>>) -> Error 
             let mut conn = Conn::new(Box::new(stream), tls.connection().unwrap());
             let serve = async {
                 conn.handshake().await?;
+                // It never accepts a join.
+                let hello = conn.receive(|frame| Ok(matches!(frame, Frame::Hello(_)))).await?;
+                if !hello {
+                    return Err(ConnError::Closed);
+                }
+                let welcome = Welcome { version: VERSION, session: [1; 16], addresses: Vec::new() };
+                conn.push(&Frame::Welcome(welcome));
+                conn.flush().await?;
                 let end = |frame: Frame<'_>| match frame {
-                    // It never accepts a join.
                     Frame::Join(_) => Err(ConnError::Closed),
                     frame => Ok(matches!(frame, Frame::ManifestEnd(_))),
                 };
                 while !conn.receive(end).await? {}
-                let welcome = Welcome { version: VERSION, session: [1; 16], addresses: Vec::new() };
-                conn.push(&Frame::Welcome(welcome));
                 for _ in 0..pings {
                     conn.push(&Frame::Ping(0));
                     conn.flush().await?;

@@ -6,6 +6,7 @@
 
 mod driver;
 mod fetch;
+mod greeting;
 mod opener;
 mod path;
 mod rates;

@@ -40,6 +40,8 @@ pub struct LocalPath {
     pub index: u32,
     /// The source address, of the target's family.
     pub address: IpAddr,
+    /// The length of the prefix of its subnet, in bits.
+    pub prefix: u8,
     /// Whether data over it probably costs money: a modem, or a telephone on USB.
     pub metered: bool,
     /// The link's nominal speed, where its driver knows one.
@@ -52,8 +54,8 @@ const LOOPBACK: u32 = 1;
 
 impl LocalPath {
     /// The device that a socket of the path binds to; `None` for the loopback. A socket bound to
-    /// the loopback reaches `127.0.0.0/8` and `::1` alone: the kernel has the host's other
-    /// addresses at their own interfaces.
+    /// the loopback reaches `127.0.0.0/8` and `::1` alone, not the host's other addresses, which
+    /// the kernel keeps with their interfaces.
     #[must_use]
     pub fn device(&self) -> Option<&str> {
         (self.index != LOOPBACK).then_some(&self.interface)
@@ -122,6 +124,7 @@ fn in_zone(target: IpAddr, zone: Option<u32>) -> Result<Discovery, Error> {
                 found.usable.extend(sources.into_iter().map(|address| LocalPath {
                     interface: link.name.clone(),
                     index: link.index,
+                    prefix: prefix(addresses, address),
                     address,
                     metered,
                     speed,
@@ -177,7 +180,7 @@ pub fn own_addresses() -> Vec<IpAddr> {
         let links = netlink.links()?;
         let mut own = Vec::new();
         for family in [IpAddr::from([0; 4]), IpAddr::from([0; 16])] {
-            for Address { index, ip, deprecated } in netlink.addresses(family)? {
+            for Address { index, ip, deprecated, .. } in netlink.addresses(family)? {
                 let link = links.iter().find(|link| link.index == index);
                 let reachable = link.is_some_and(|link| excluded(link, &links, None).is_none());
                 if reachable && !deprecated && !is_link_local(ip) {
@@ -188,6 +191,12 @@ pub fn own_addresses() -> Vec<IpAddr> {
         Ok(own)
     };
     ask().unwrap_or_default()
+}
+
+/// The length of the prefix of an address's subnet; of the loopback's target, all of its bits.
+fn prefix(addresses: &[Address], ip: IpAddr) -> u8 {
+    let own = addresses.iter().find(|address| address.ip == ip);
+    own.map_or(if ip.is_ipv4() { 32 } else { 128 }, |address| address.prefix)
 }
 
 /// The number of the interface that a zone of a link-local address names (RFC 4007, 11.2), by its

@@ -36,6 +36,8 @@ pub(super) struct Link {
 pub(super) struct Address {
     pub(super) index: u32,
     pub(super) ip: IpAddr,
+    /// The length of the prefix of its subnet, in bits.
+    pub(super) prefix: u8,
     /// Whether it is valid, but not preferred for new connections (RFC 4862, 5.5.4).
     pub(super) deprecated: bool,
 }
@@ -270,7 +272,8 @@ fn address(message: &AddressMessage) -> Option<Address> {
         return None;
     }
     let deprecated = flags.contains(AddressFlags::Deprecated);
-    Some(Address { index: message.header.index, ip: own.or(other)?, deprecated })
+    let prefix = message.header.prefix_len;
+    Some(Address { index: message.header.index, ip: own.or(other)?, prefix, deprecated })
 }
 
 /// The kernel's answer to a lookup; of several next hops, the one by `interface`.

@@ -10,8 +10,9 @@ use tokio::task::JoinSet;
 use tokio::time::{Duration, timeout};
 use units::Time;
 
+use super::candidate::Survey;
 use super::connect::Connector;
-use super::plan::{Plan, default_plans, guessed_plans, resolve};
+use super::plan::{MAX_PATHS, Plan, default_plans, guessed_plans, resolve, targets};
 use super::supervisor::{PathSupervisor, Session, Shared};
 use super::terms::Terms;
 use crate::tls::ClientTls;
@@ -104,22 +105,34 @@ impl<S: Session> Dialer<S> {
             stalled: Arc::clone(&stalled),
             stop: Arc::clone(&stop),
         };
-        tracing::debug!(path = plan.name, remote = %plan.named, "path planned");
+        tracing::debug!(path = plan.name, candidates = ?plan.candidates(), "path planned");
         self.supervisors.spawn(supervisor.run());
         self.paths.push(Supervised { plan, stalled, stop });
     }
 
-    /// Takes note of further addresses of a host: present paths try them, and new paths are opened
-    /// to some.
+    /// Takes note of the addresses that a host announced: paths that are not open try them, and
+    /// new paths are opened to some, also over interfaces that reach no other address of the host.
     pub fn learn(&mut self, host: usize, addresses: Vec<SocketAddr>) {
-        for plan in self.plans().filter(|plan| plan.host == host) {
-            plan.learn(&addresses);
+        if self.dropped.contains(&host) || self.announced.get(&host) == Some(&addresses) {
+            return;
         }
-        let known: Vec<Arc<Plan>> = self.plans().cloned().collect();
-        for guess in guessed_plans(&known, host, &addresses) {
-            self.spawn_path(Arc::new(guess));
+        tracing::debug!(host, ?addresses, "addresses announced");
+        let mut named: Vec<SocketAddr> = Vec::new();
+        for plan in self.plans().filter(|plan| plan.host == host) {
+            let more = plan.named();
+            named.extend(
+                more.into_iter().filter(|address| !named.contains(address)).collect::<Vec<_>>(),
+            );
         }
         self.announced.insert(host, addresses);
+        self.follow(host, &named);
+        let announced = &self.announced[&host];
+        // Without an answer of the kernel there is no guess.
+        let Ok(survey) = Survey::of(&targets(named.into_iter(), announced)) else { return };
+        let known: Vec<Arc<Plan>> = self.plans().cloned().collect();
+        for guess in guessed_plans(&known, host, announced, &survey) {
+            self.spawn_path(Arc::new(guess));
+        }
     }
 
     /// Ends the paths to a host; if it is the last one, the caller ends the session.
@@ -142,26 +155,38 @@ impl<S: Session> Dialer<S> {
         }
     }
 
-    /// Opens paths over interfaces that have appeared since, unless the caller named the paths.
+    /// Notices new interfaces and addresses: paths that are not open try the addresses, and paths
+    /// are opened over the interfaces, unless the caller named the paths.
     pub async fn look_for_interfaces(&mut self) {
-        let terms = &self.shared.terms.clone();
-        if !terms.options.paths.is_empty() {
-            return;
-        }
-        for host in 0..terms.to.len() {
+        for host in 0..self.shared.terms.to.len() {
             if self.dropped.contains(&host) {
                 continue;
             }
-            let Ok(remotes) = resolve(&terms.to[host].0).await else { continue };
-            let Ok(found) = default_plans(terms, host, &remotes) else { continue };
-            for plan in found {
-                if self.plans().all(|known| known.name != plan.name) {
-                    let siblings: Vec<&Plan> = self.plans().map(|plan| &**plan).collect();
-                    let usage = terms.options.usage.as_deref();
-                    let Ok(plan) = plan.beside(siblings, None, usage) else { continue };
-                    plan.learn(self.announced.get(&host).map_or(&[], |known| known));
-                    self.spawn_path(Arc::new(plan));
-                }
+            let remote = self.shared.terms.to[host].0.clone();
+            if let Ok(named) = resolve(&remote).await {
+                self.follow(host, &named);
+            }
+        }
+    }
+
+    /// Brings the paths to a host up to date with the interfaces of this host.
+    fn follow(&mut self, host: usize, named: &[SocketAddr]) {
+        let announced = self.announced.get(&host).map_or(&[][..], Vec::as_slice);
+        // Without an answer of the kernel everything stays as it is.
+        let Ok(survey) = Survey::of(&targets(named.iter().copied(), announced)) else { return };
+        self.plans().filter(|plan| plan.host == host).for_each(|plan| plan.follow(&survey));
+        let terms = self.shared.terms.clone();
+        if !terms.options.paths.is_empty() {
+            return;
+        }
+        for plan in default_plans(&terms, host, &survey) {
+            let is_new = |known: &Arc<Plan>| known.name != plan.name;
+            if self.paths.len() < MAX_PATHS && self.plans().all(is_new) {
+                let siblings: Vec<&Plan> = self.plans().map(|plan| &**plan).collect();
+                let usage = terms.options.usage.as_deref();
+                // Where its count cannot be kept, an interface is not used.
+                let Ok(plan) = plan.beside(siblings, None, usage) else { continue };
+                self.spawn_path(Arc::new(plan));
             }
         }
     }

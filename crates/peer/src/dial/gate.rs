@@ -10,7 +10,7 @@ use tokio::time::Instant;
 pub struct Gate<T> {
     state: Mutex<GateState<T>>,
     changed: Notify,
-    /// The last time that the other side reported to be reading its files.
+    /// The last time that either side was known to be reading its files.
     working: Mutex<Option<Instant>>,
 }
 
@@ -67,6 +67,14 @@ impl<T: Clone> Gate<T> {
         }
     }
 
+    /// The open session, if there is one.
+    pub fn joined(&self) -> Option<T> {
+        match &*self.state() {
+            GateState::Open(joined) => Some(joined.clone()),
+            GateState::Nobody | GateState::Asking { .. } => None,
+        }
+    }
+
     /// The session is open; the waiting paths join.
     pub fn open(&self, joined: T) {
         *self.state() = GateState::Open(joined);
@@ -99,7 +107,7 @@ impl<T: Clone> Gate<T> {
         }
     }
 
-    /// The other side is reading its files, which may take any time.
+    /// Either side is reading its files, which may take any time.
     pub fn note_working(&self) {
         *self.working.lock().expect("no panic while held") = Some(Instant::now());
     }

@@ -4,6 +4,7 @@
 //! plan: it opens a connection, brings it into the [`Session`], and replaces it when it fails. The
 //! session decides what the connections carry.
 
+mod candidate;
 mod connect;
 mod dialer;
 mod gate;
@@ -12,6 +13,7 @@ mod probe;
 mod supervisor;
 mod terms;
 
+pub use candidate::Candidate;
 pub use dialer::{Dialer, Remaining};
 pub use gate::{Gate, Turn};
 pub(crate) use plan::resolve;

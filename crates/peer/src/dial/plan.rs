@@ -1,13 +1,16 @@
-//! The paths of a session: local address, device, and remote addresses of each.
+//! The paths of a session: the interface of each, and the addresses between which it may open.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 
-use net::interfaces::{LocalPath, discover};
+use net::interfaces::{LocalPath, common_prefix};
+use tokio::sync::Notify;
+use tokio::sync::futures::Notified;
 use units::Rate;
 
+use super::candidate::{Candidate, Survey, Target};
 use super::terms::Terms;
 use crate::caps::{Allowance, Ledger};
 use crate::limit::Limit;
@@ -24,12 +27,12 @@ pub struct Plan {
     pub interface: String,
     /// The device to bind to; `None` for loopback, which needs no binding.
     pub device: Option<String>,
-    /// The local address to bind to.
-    pub local: IpAddr,
-    /// The remote address that the caller named, or to which the caller's host name resolved.
-    pub named: SocketAddr,
-    /// Remote addresses to try, best first; the peer may announce more.
-    remotes: Mutex<Vec<SocketAddr>>,
+    /// The addresses between which it may open; the host may announce more.
+    pairs: Mutex<Pairs>,
+    /// Rings when there are other candidates.
+    changed: Notify,
+    /// The only local address, if the caller named it.
+    only_from: Option<IpAddr>,
     /// Whether the caller fixed the remote address.
     fixed: bool,
     /// Its priority.
@@ -42,8 +45,8 @@ pub struct Plan {
     pub allowance: Option<Arc<Allowance>>,
     /// Whether it is a backup because its interface looks metered.
     pub metered: bool,
-    /// Whether it leads to an address that the peer announced, and is given up if that never
-    /// answers.
+    /// Whether it is one more path over its interface, to an address that the host announced; it is
+    /// given up if that never answers.
     pub guessed: bool,
     /// Bytes that its past connections carried; kept by the session.
     pub carried: AtomicU64,
@@ -52,8 +55,17 @@ pub struct Plan {
     pub last_new: AtomicU64,
 }
 
+/// The addresses between which a path may open.
+#[derive(Debug, Default)]
+struct Pairs {
+    /// Best guess first.
+    candidates: Vec<Candidate>,
+    /// The candidate whose connection opened last.
+    opened: Option<Candidate>,
+}
+
 /// The most paths of a session.
-const MAX_PATHS: usize = 16;
+pub(super) const MAX_PATHS: usize = 16;
 
 impl Plan {
     /// A primary path from `local` to `remote`, at the session's first host, that binds to no
@@ -62,14 +74,23 @@ impl Plan {
     #[must_use]
     pub fn new(name: &str, local: IpAddr, remote: SocketAddr) -> Plan {
         Plan {
-            name: name.to_string(),
-            host: 0,
-            interface: name.to_string(),
-            device: None,
-            local,
-            named: remote,
-            remotes: Mutex::new(vec![remote]),
+            pairs: Mutex::new(Pairs::of(vec![Candidate { local, remote, named: true }])),
             fixed: true,
+            ..Plan::over(name)
+        }
+    }
+
+    /// A path over an interface that has no candidates yet.
+    fn over(interface: &str) -> Plan {
+        Plan {
+            name: interface.to_string(),
+            host: 0,
+            interface: interface.to_string(),
+            device: None,
+            pairs: Mutex::default(),
+            changed: Notify::new(),
+            only_from: None,
+            fixed: false,
             class: PathClass::Primary,
             max: None,
             known: None,
@@ -78,6 +99,15 @@ impl Plan {
             guessed: false,
             carried: AtomicU64::new(0),
             last_new: AtomicU64::new(0),
+        }
+    }
+
+    /// A path over the interface of `local` between any of `candidates`.
+    fn between(local: &LocalPath, candidates: Vec<Candidate>) -> Plan {
+        Plan {
+            device: (!local.address.is_loopback()).then(|| local.interface.clone()),
+            pairs: Mutex::new(Pairs::of(candidates)),
+            ..Plan::over(&local.interface)
         }
     }
 
@@ -128,26 +158,85 @@ impl Plan {
         Ok(self)
     }
 
-    /// The remote address for connection attempt number `attempt`.
-    pub(super) fn remote(&self, attempt: usize) -> SocketAddr {
-        let remotes = self.remotes.lock().expect("no panic while held");
-        remotes[attempt % remotes.len()]
+    /// The addresses between which the path may open, best guess first. There may be none, until
+    /// the host announces an address that its interface reaches.
+    #[must_use]
+    pub fn candidates(&self) -> Vec<Candidate> {
+        self.pairs().candidates.clone()
     }
 
-    /// Adds addresses that the peer announced, and ranks all: one that shares more leading bits
-    /// with the local address is more likely at the other end of the same line.
+    /// Waits for a change of the candidates.
+    pub(super) fn changed(&self) -> Notified<'_> {
+        self.changed.notified()
+    }
+
+    /// The best guess at the addresses, if there is any.
+    pub(super) fn best(&self) -> Option<Candidate> {
+        self.pairs().candidates.first().copied()
+    }
+
+    /// A connection opened between these addresses: they are the first to try again.
+    pub(super) fn prefer(&self, opened: Candidate) {
+        let mut pairs = self.pairs();
+        pairs.opened = Some(opened);
+        pairs.put_opened_first();
+    }
+
+    /// Takes note of addresses that the host announced: some may be in reach of the interface.
     pub(super) fn learn(&self, announced: &[SocketAddr]) {
-        if self.fixed {
+        let targets = targets(self.named().into_iter(), announced);
+        // Without an answer of the kernel the candidates stay as they are.
+        if let Ok(found) = Survey::of(&targets) {
+            self.follow(&found);
+        }
+    }
+
+    /// The remote addresses that the caller named, as far as they are in reach.
+    pub(super) fn named(&self) -> Vec<SocketAddr> {
+        let named = |candidate: &&Candidate| candidate.named;
+        self.pairs().candidates.iter().filter(named).map(|candidate| candidate.remote).collect()
+    }
+
+    /// Takes over the candidates of a survey, if it found any. A path whose remote address the
+    /// caller fixed, or that leads to an announced one, keeps its own.
+    pub(super) fn follow(&self, found: &Survey) {
+        let fresh = self.chosen_from(found);
+        if self.fixed || self.guessed || fresh.is_empty() {
             return;
         }
-        let mut remotes = self.remotes.lock().expect("no panic while held");
-        for address in announced {
-            if address.is_ipv4() == self.local.is_ipv4() && !remotes.contains(address) {
-                remotes.push(*address);
-            }
+        let mut pairs = self.pairs();
+        let before = std::mem::replace(&mut pairs.candidates, fresh);
+        pairs.put_opened_first();
+        if pairs.candidates != before {
+            drop(pairs);
+            self.changed.notify_waiters();
         }
-        remotes.sort_by_key(|remote| std::cmp::Reverse(common_prefix(self.local, remote.ip())));
-        remotes.truncate(4);
+    }
+
+    /// The candidates of a survey that the caller's choice of interface or address allows.
+    fn chosen_from(&self, found: &Survey) -> Vec<Candidate> {
+        let mut candidates = found.over(&self.interface);
+        if let Some(address) = self.only_from {
+            candidates.retain(|candidate| candidate.local == address);
+        }
+        candidates
+    }
+
+    fn pairs(&self) -> MutexGuard<'_, Pairs> {
+        self.pairs.lock().expect("no panic while held")
+    }
+}
+
+impl Pairs {
+    fn of(candidates: Vec<Candidate>) -> Pairs {
+        Pairs { candidates, opened: None }
+    }
+
+    fn put_opened_first(&mut self) {
+        let place = self.candidates.iter().position(|known| Some(*known) == self.opened);
+        if let Some(place) = place {
+            self.candidates[..=place].rotate_right(1);
+        }
     }
 }
 
@@ -174,115 +263,119 @@ pub async fn plan(terms: &Terms) -> Result<Vec<Plan>, Error> {
 }
 
 async fn plan_to(terms: &Terms, host: usize, before: &[Plan]) -> Result<Vec<Plan>, Error> {
-    let default = resolve(&terms.to[host].0).await?;
+    let named = resolve(&terms.to[host].0).await?;
+    let survey = Survey::of(&targets(named.into_iter(), &[]))?;
+    let mut plans = Vec::new();
     if terms.options.paths.is_empty() {
-        let mut plans = Vec::new();
-        for plan in default_plans(terms, host, &default)? {
+        for plan in default_plans(terms, host, &survey) {
             plans.push(plan.beside(before, None, terms.options.usage.as_deref())?);
+        }
+        if plans.is_empty() {
+            return Err(no_path(terms, host, &survey));
         }
         return Ok(plans);
     }
-    let mut plans = Vec::new();
     for spec in &terms.options.paths {
-        let remotes = match &spec.to {
+        let mut plan = match &spec.to {
             Some(_) if terms.to.len() > 1 => {
                 let why =
                     format!("--path {}: to= makes no sense with several hosts", spec.interface);
                 return Err(Error::Usage(why));
             }
-            Some(remote) => resolve(remote).await?,
-            None => default.clone(),
+            Some(remote) => {
+                let own = Survey::of(&targets(resolve(remote).await?.into_iter(), &[]))?;
+                Plan { fixed: true, ..named_plan(spec, &own)? }
+            }
+            None => named_plan(spec, &survey)?,
         };
-        let mut plan = named_plan(spec, &remotes)?;
-        plan.host = host;
-        if terms.to.len() > 1 {
-            plan.name = format!("{}>{}", plan.name, terms.label(host));
-        }
+        plan.name_for(terms, host);
         plans.push(plan.beside(before, spec.cap, terms.options.usage.as_deref())?);
+    }
+    if plans.iter().all(|plan| plan.best().is_none()) {
+        return Err(Error::Usage(format!(
+            "no named path reaches {} ({}); 'anabranch paths' lists what there is",
+            terms.to[host].0,
+            survey.reasons().join("; ")
+        )));
     }
     distinguish(&mut plans);
     Ok(plans)
 }
 
-/// A path over each interface that reaches one of the `remotes`; metered ones are backups.
-pub(super) fn default_plans(
-    terms: &Terms,
-    host: usize,
-    remotes: &[SocketAddr],
-) -> Result<Vec<Plan>, Error> {
-    let to = &terms.to[host].0;
-    let mut plans: Vec<Plan> = Vec::new();
-    let mut why = Vec::new();
-    for remote in remotes {
-        let found = discover(remote.ip())?;
-        why.extend(
-            found.unusable.iter().map(|device| format!("{}: {}", device.interface, device.why)),
-        );
-        for local in found.usable {
-            let excluded = terms.options.no_paths.contains(&local.interface);
-            // One path for each interface, in the family that comes first.
-            if !excluded
-                && plans.iter().all(|plan| plan.interface != local.interface)
-                && plans.len() < MAX_PATHS
-            {
-                let mut plan = Plan::over(&local, *remote, false, PathClass::of(&local), None);
-                plan.metered = local.metered;
-                plan.host = host;
-                if terms.to.len() > 1 {
-                    plan.name = format!("{}>{}", plan.name, terms.label(host));
-                }
-                plans.push(plan);
-            }
-        }
-    }
-    if plans.is_empty() {
-        why.sort();
-        why.dedup();
-        let why = if why.is_empty() {
-            "no interface is up and has a route".into()
-        } else {
-            why.join("; ")
-        };
-        return Err(Error::NoPath { to: to.to_string(), why });
-    }
-    Ok(plans)
+/// A path over each interface of a survey that is not excluded; metered ones are backups.
+pub(super) fn default_plans(terms: &Terms, host: usize, survey: &Survey) -> Vec<Plan> {
+    let is_allowed = |local: &&LocalPath| !terms.options.no_paths.contains(&local.interface);
+    let over = survey.interfaces.iter().filter(is_allowed).take(MAX_PATHS);
+    over.map(|local| {
+        let mut plan = Plan::between(local, survey.over(&local.interface));
+        plan.class = PathClass::of(local);
+        plan.metered = local.metered;
+        plan.name_for(terms, host);
+        plan
+    })
+    .collect()
 }
 
-/// Paths to announced addresses that no present plan leads to, from the local address nearest to
-/// each.
-pub(super) fn guessed_plans(all: &[Arc<Plan>], host: usize, announced: &[SocketAddr]) -> Vec<Plan> {
-    let mut guesses: Vec<Plan> = Vec::new();
+/// Further paths to announced addresses, if there are more of these than paths: from the interface
+/// whose address is nearest to each.
+pub(super) fn guessed_plans(
+    all: &[Arc<Plan>],
+    host: usize,
+    announced: &[SocketAddr],
+    survey: &Survey,
+) -> Vec<Plan> {
     let plans: Vec<&Arc<Plan>> = all.iter().filter(|plan| plan.host == host).collect();
+    let mut guesses: Vec<Plan> = Vec::new();
+    if plans.iter().any(|plan| plan.fixed) {
+        return guesses;
+    }
     for address in announced {
-        let known = plans.iter().any(|plan| plan.remote(0) == *address);
-        let fixed = plans.iter().any(|plan| plan.fixed);
-        if known || fixed || all.len() + guesses.len() >= MAX_PATHS || address.ip().is_loopback() {
+        let aimed_at = |plan: &Arc<Plan>| plan.best().is_some_and(|best| best.remote == *address);
+        let of_family = announced.iter().filter(|a| a.is_ipv4() == address.is_ipv4()).count();
+        if plans.iter().any(|plan| aimed_at(plan))
+            || plans.len() + guesses.len() >= of_family
+            || all.len() + guesses.len() >= MAX_PATHS
+            || address.ip().is_loopback()
+        {
             continue;
         }
-        let Ok(found) = discover(address.ip()) else { continue };
-        let nearest = found.usable.into_iter().filter_map(|local| {
-            let sibling = plans.iter().find(|plan| plan.interface == local.interface)?;
-            Some((local, sibling))
+        let nearest = plans.iter().filter(|plan| !plan.guessed).filter_map(|plan| {
+            let over = survey.over(&plan.interface);
+            let candidate = over.into_iter().find(|candidate| candidate.remote == *address)?;
+            Some((*plan, candidate))
         });
-        let Some((local, sibling)) =
-            nearest.max_by_key(|(local, _)| common_prefix(local.address, address.ip()))
-        else {
-            continue;
-        };
-        // Another path is of use only if the peer has more addresses of the family than there are
-        // paths: the others may reach the further addresses themselves.
-        if plans.len() < announced.iter().filter(|a| a.is_ipv4() == address.is_ipv4()).count() {
-            // Both paths share the interface's bound and allowance.
-            let mut guess = Plan::over(&local, *address, true, sibling.class, None);
-            guess.max.clone_from(&sibling.max);
-            guess.allowance.clone_from(&sibling.allowance);
-            guess.guessed = true;
-            guess.host = host;
-            guess.name = format!("{}>{}", guess.name, address.ip());
-            guesses.push(guess);
-        }
+        let nearest = nearest.max_by_key(|(_, pair)| common_prefix(pair.local, pair.remote.ip()));
+        let Some((sibling, candidate)) = nearest else { continue };
+        // Both paths share the interface's bound and allowance.
+        guesses.push(Plan {
+            name: format!("{}>{}", sibling.name, address.ip()),
+            host,
+            device: sibling.device.clone(),
+            pairs: Mutex::new(Pairs::of(vec![candidate])),
+            class: sibling.class,
+            max: sibling.max.clone(),
+            allowance: sibling.allowance.clone(),
+            guessed: true,
+            ..Plan::over(&sibling.interface)
+        });
     }
     guesses
+}
+
+/// The addresses that the caller named, then those that the host announced.
+pub(super) fn targets(
+    named: impl Iterator<Item = SocketAddr>,
+    announced: &[SocketAddr],
+) -> Vec<Target> {
+    let named = named.map(|address| Target { address, named: true });
+    let announced = announced.iter().filter(|address| !address.ip().is_loopback());
+    named.chain(announced.map(|&address| Target { address, named: false })).collect()
+}
+
+fn no_path(terms: &Terms, host: usize, survey: &Survey) -> Error {
+    let why = survey.reasons().join("; ");
+    let why = if why.is_empty() { "no interface is up and has a route".into() } else { why };
+    Error::NoPath { to: terms.to[host].0.to_string(), why }
 }
 
 /// The addresses of a host, as the system resolves them; one with a zone has its scope.
@@ -302,58 +395,52 @@ pub(crate) async fn resolve(remote: &Remote) -> Result<Vec<SocketAddr>, Error> {
 }
 
 impl Plan {
-    /// A path over the network interface of `local`; `fixed` if the caller named the remote
-    /// address for it.
-    fn over(
-        local: &LocalPath,
-        named: SocketAddr,
-        fixed: bool,
-        class: PathClass,
-        max: Option<Rate>,
-    ) -> Plan {
-        let device = (!local.address.is_loopback()).then(|| local.interface.clone());
-        let max = max.map(|rate| Arc::new(Limit::new(Some(rate))));
-        Plan { device, fixed, class, max, ..Plan::new(&local.interface, local.address, named) }
+    /// Sets the number of its host, and names the host if there are several.
+    fn name_for(&mut self, terms: &Terms, host: usize) {
+        self.host = host;
+        if terms.to.len() > 1 {
+            self.name = format!("{}>{}", self.name, terms.label(host));
+        }
     }
 }
 
-fn named_plan(spec: &PathSpec, remotes: &[SocketAddr]) -> Result<Plan, Error> {
-    let mut why = format!("there is no interface or local address {}", spec.interface);
-    for remote in remotes {
-        let found = discover(remote.ip())?;
-        let address = spec.interface.parse::<IpAddr>().ok();
-        let wanted =
-            |local: &LocalPath| local.interface == spec.interface || Some(local.address) == address;
-        if let Some(local) = found.usable.iter().find(|local| wanted(local)) {
-            let mut plan = Plan::over(local, *remote, spec.to.is_some(), spec.class, spec.max);
-            plan.known = spec.rate;
-            return Ok(plan);
-        }
-        if let Some(device) =
-            found.unusable.iter().find(|device| device.interface == spec.interface)
-        {
-            why = format!("{} cannot reach {}: {}", spec.interface, remote.ip(), device.why);
-        }
-    }
-    Err(Error::Usage(format!("{why}; 'anabranch paths' lists what there is")))
+/// The path that the caller named. Its interface may have no route to the host until the host
+/// announces another address: a cable between the two hosts, for example.
+fn named_plan(spec: &PathSpec, survey: &Survey) -> Result<Plan, Error> {
+    let address = spec.interface.parse::<IpAddr>().ok();
+    let wanted = |local: &&LocalPath| {
+        local.interface == spec.interface
+            || survey.over(&local.interface).iter().any(|pair| Some(pair.local) == address)
+    };
+    let mut plan = if let Some(local) = survey.interfaces.iter().find(wanted) {
+        let mut plan = Plan::between(local, survey.over(&local.interface));
+        plan.only_from = address;
+        let candidates = plan.chosen_from(survey);
+        plan.pairs = Mutex::new(Pairs::of(candidates));
+        plan
+    } else if survey.unusable.iter().any(|device| device.interface == spec.interface) {
+        Plan { device: Some(spec.interface.clone()), ..Plan::over(&spec.interface) }
+    } else {
+        return Err(Error::Usage(format!(
+            "there is no interface or local address {}; 'anabranch paths' lists what there is",
+            spec.interface
+        )));
+    };
+    plan.class = spec.class;
+    plan.max = spec.max.map(|rate| Arc::new(Limit::new(Some(rate))));
+    plan.known = spec.rate;
+    Ok(plan)
 }
 
 /// Adds the remote address to names that several paths have.
 fn distinguish(plans: &mut [Plan]) {
     let names: Vec<String> = plans.iter().map(|plan| plan.name.clone()).collect();
     for plan in plans.iter_mut() {
-        if names.iter().filter(|name| **name == plan.name).count() > 1 {
-            plan.name = format!("{}>{}", plan.name, plan.remote(0).ip());
+        if let Some(best) = plan.best()
+            && names.iter().filter(|name| **name == plan.name).count() > 1
+        {
+            plan.name = format!("{}>{}", plan.name, best.remote.ip());
         }
-    }
-}
-
-/// The number of leading bits that two addresses share; zero for different families.
-fn common_prefix(a: IpAddr, b: IpAddr) -> u32 {
-    match (a, b) {
-        (IpAddr::V4(a), IpAddr::V4(b)) => (a.to_bits() ^ b.to_bits()).leading_zeros(),
-        (IpAddr::V6(a), IpAddr::V6(b)) => (a.to_bits() ^ b.to_bits()).leading_zeros(),
-        _ => 0,
     }
 }
 
@@ -361,20 +448,25 @@ fn common_prefix(a: IpAddr, b: IpAddr) -> u32 {
 mod tests {
     use super::*;
 
+    fn pair(octet: u8) -> Candidate {
+        let remote = SocketAddr::from(([192, 0, 2, octet], 7707));
+        Candidate { local: [192, 0, 2, 1].into(), remote, named: true }
+    }
+
     #[test]
-    fn the_other_end_of_the_same_line_comes_first() {
-        let local = LocalPath {
-            interface: "lte".into(),
-            index: 2,
-            address: "10.77.2.1".parse().unwrap(),
-            metered: false,
-            speed: None,
+    fn the_addresses_that_opened_are_the_first_to_try_again() {
+        let plan = Plan {
+            pairs: Mutex::new(Pairs::of(vec![pair(2), pair(3), pair(4)])),
+            ..Plan::over("a")
         };
-        let plan =
-            Plan::over(&local, "10.77.1.2:1".parse().unwrap(), false, PathClass::Primary, None);
-        plan.learn(&["10.77.2.2:1".parse().unwrap(), "[fd77:2::2]:1".parse().unwrap()]);
-        assert_eq!(plan.remote(0), "10.77.2.2:1".parse().unwrap());
-        assert_eq!(plan.remote(1), "10.77.1.2:1".parse().unwrap());
-        assert_eq!(plan.remote(2), "10.77.2.2:1".parse().unwrap());
+        plan.prefer(pair(4));
+        assert_eq!(plan.candidates(), [pair(4), pair(2), pair(3)]);
+    }
+
+    #[test]
+    fn a_survey_without_the_interface_leaves_the_candidates() {
+        let plan = Plan { pairs: Mutex::new(Pairs::of(vec![pair(2)])), ..Plan::over("a") };
+        plan.follow(&Survey::default());
+        assert_eq!(plan.candidates(), [pair(2)]);
     }
 }

@@ -12,6 +12,7 @@ use wire::Frame;
 use wire::frame::{Hello, VERSION, Wishes};
 use wire::manifest::{Entry, File, Kind, chunks};
 
+use super::candidate::Candidate;
 use super::connect::{Connector, Opened};
 use super::plan::{Plan, plan};
 use super::terms::Terms;
@@ -28,8 +29,11 @@ pub struct PathProbe {
     pub local: Option<SocketAddr>,
     /// The interface that it leaves by.
     pub interface: String,
-    /// The remote end.
-    pub remote: SocketAddr,
+    /// The remote end; `None` if its interface reaches no known address of the host.
+    pub remote: Option<SocketAddr>,
+    /// The addresses between which the path may open, best guess first; those that the host
+    /// announced are among them if any path carried data.
+    pub candidates: Vec<Candidate>,
     /// Whether data passed in small segments only: larger packets are dropped without an ICMP
     /// message. Only [`examine`](crate::doctor::examine) checks it.
     pub small_segments_only: bool,
@@ -84,6 +88,8 @@ pub async fn probe(terms: &Terms) -> Result<Vec<PathProbe>, Error> {
         if found.carries.is_err() && !announced.is_empty() {
             *found = probe_path(plan, &connector, terms, &mut announced).await?;
         }
+        plan.learn(&announced);
+        found.candidates = plan.candidates();
     }
     Ok(probes)
 }
@@ -105,14 +111,14 @@ async fn probe_path(
     plan.learn(announced);
     let mut why = format!("no answer within {PATIENCE:?}");
     let mut found = unmeasured(plan);
-    if found.used_up {
+    if found.used_up || found.remote.is_none() {
         return Ok(found);
     }
     let opening = connector.open(plan, Some(2), |error| why = error.to_string());
     let opened = timeout(PATIENCE, opening).await;
     found.carries = match opened {
         Ok(Ok(Opened { mut conn, local, remote })) => {
-            (found.local, found.remote) = (local, remote);
+            (found.local, found.remote) = (local, Some(remote));
             measure(plan, &mut conn, terms, announced).await
         }
         Ok(Err(error @ Error::WrongPeer { .. })) => return Err(error),
@@ -126,10 +132,14 @@ fn unmeasured(plan: &Plan) -> PathProbe {
         name: plan.name.clone(),
         interface: plan.interface.clone(),
         local: None,
-        remote: plan.remote(0),
+        remote: plan.best().map(|best| best.remote),
+        candidates: plan.candidates(),
         small_segments_only: false,
         used_up: plan.used_up().is_some(),
-        carries: Err(plan.used_up().unwrap_or_else(|| "no answer".into())),
+        carries: Err(plan.used_up().unwrap_or_else(|| {
+            let why = if plan.best().is_some() { "no answer" } else { "no route" };
+            why.into()
+        })),
     }
 }
 
@@ -158,10 +168,11 @@ pub(crate) async fn probe_each_and_all(
     let mut measuring = JoinSet::new();
     for (index, (plan, found)) in plans.into_iter().zip(&probes).enumerate() {
         if found.carries.is_ok() {
-            let (connector, terms, remote, small) =
-                (connector.clone(), terms.clone(), found.remote, found.small_segments_only);
+            let (connector, terms, small) =
+                (connector.clone(), terms.clone(), found.small_segments_only);
             measuring.spawn(async move {
-                let mut conn = connector.open_once(&plan, remote, small).await.ok()?.conn;
+                let best = plan.best()?;
+                let mut conn = connector.open_once(&plan, best, small).await.ok()?.conn;
                 let carries = measure(&plan, &mut conn, &terms, &mut Vec::new()).await.ok()?;
                 Some((index, carries.rate))
             });
@@ -184,14 +195,12 @@ async fn probe_segments(
 ) -> Result<PathProbe, Error> {
     plan.learn(announced);
     let mut found = unmeasured(plan);
-    if found.used_up {
-        return Ok(found);
-    }
+    let Some(candidate) = plan.best().filter(|_| !found.used_up) else { return Ok(found) };
     for small_segments_only in [false, true] {
         let carries =
-            match timeout(SOON, connector.open_once(plan, found.remote, small_segments_only)).await
-            {
+            match timeout(SOON, connector.open_once(plan, candidate, small_segments_only)).await {
                 Ok(Ok(Opened { mut conn, local, .. })) => {
+                    plan.prefer(candidate);
                     found.local = local;
                     measure(plan, &mut conn, terms, announced).await
                 }
@@ -222,7 +231,8 @@ async fn measure(
     if let Some(allowance) = &plan.allowance
         && let Ok(info) = conn.counters()
     {
-        Account::new(allowance, plan.local.is_ipv6()).count(&info, Bytes::ZERO);
+        let is_ipv6 = conn.stream().peer_addr().is_some_and(|peer| peer.is_ipv6());
+        Account::new(allowance, is_ipv6).count(&info, Bytes::ZERO);
     }
     measured.unwrap_or(Err(ConnError::Silent(PATIENCE))).map_err(|error| error.to_string())
 }

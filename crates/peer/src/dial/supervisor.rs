@@ -1,10 +1,10 @@
 //! Supervision of one path: connects, brings the connection into the session, and replaces it when
 //! it fails or stalls.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use net::{Clock, CongestionControl};
 use tokio::sync::Notify;
@@ -97,6 +97,8 @@ pub(super) struct Shared<S> {
     pub(super) used_up: Mutex<BTreeMap<u32, String>>,
     /// The most recent failure of a path, for the error when no path is left.
     pub(super) last_failure: Mutex<String>,
+    /// The hosts that have answered with their key.
+    met: Mutex<BTreeSet<usize>>,
 }
 
 impl<S> Shared<S> {
@@ -118,6 +120,7 @@ impl<S> Shared<S> {
             next_path: AtomicU32::new(0),
             used_up: Mutex::default(),
             last_failure: Mutex::default(),
+            met: Mutex::default(),
         }
     }
 }
@@ -176,6 +179,7 @@ impl<S: Session> PathSupervisor<S> {
                 }
             };
             let Opened { mut conn, local, remote } = fresh;
+            self.met().insert(self.plan.host);
             let joined = tokio::select! {
                 joined = self.shared.session.join(&mut conn, self.plan.host) => joined,
                 () = self.stop.notified() => return,
@@ -286,15 +290,25 @@ impl<S: Session> PathSupervisor<S> {
 
     fn give_up(&self, error: Error) {
         match error {
-            // The address that the caller named belongs to another host.
-            Error::WrongPeer { .. } if !self.plan.guessed => {
+            // The addresses that the caller named belong to another host. Over one of several
+            // interfaces they may: private addresses mean another host in each network.
+            Error::WrongPeer { .. } if !self.met().contains(&self.plan.host) => {
                 self.shared.session.reject(self.plan.host, error);
             }
             error => self.report(None, PathState::Dropped, &error.to_string()),
         }
     }
 
+    fn met(&self) -> MutexGuard<'_, BTreeSet<usize>> {
+        self.shared.met.lock().expect("no panic while held")
+    }
+
     fn report(&self, path: Option<PathId>, state: PathState, why: &str) {
+        // Most guesses lead nowhere, which is no news for people.
+        if path.is_none() && self.plan.guessed {
+            tracing::debug!(path = self.plan.name, ?state, why, "guessed path");
+            return;
+        }
         if state == PathState::Lost {
             *self.shared.last_failure.lock().expect("no panic while held") =
                 format!("{}: {why}", self.plan.name);

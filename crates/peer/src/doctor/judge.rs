@@ -172,7 +172,13 @@ pub(super) fn probe(probe: &PathProbe, host: &Host) -> Vec<Finding> {
     let carries = match &probe.carries {
         Ok(carries) => carries,
         Err(why) if probe.used_up => return vec![trouble("cap", name, why.clone(), None)],
-        Err(why) => return vec![does_not_open(&probe.interface, probe.remote, why)],
+        Err(why) => {
+            let Some(remote) = probe.remote else {
+                let text = "its interface has a route to none of the receiver's addresses";
+                return vec![trouble("connect", name, text.into(), None)];
+            };
+            return vec![does_not_open(&probe.interface, remote, why)];
+        }
     };
     let mut found = Vec::new();
     if probe.small_segments_only {
@@ -276,7 +282,8 @@ mod tests {
             name,
             interface,
             local: None,
-            remote: remote(),
+            remote: Some(remote()),
+            candidates: Vec::new(),
             carries,
             small_segments_only: false,
             used_up: false,
@@ -327,6 +334,7 @@ mod tests {
             interface: "lte".into(),
             index: 3,
             address: "10.0.2.1".parse().expect("an address"),
+            prefix: 24,
             metered: false,
             speed: None,
         };

@@ -6,13 +6,14 @@ use std::time::Duration;
 
 use tokio::task::JoinSet;
 use wire::Frame;
-use wire::frame::{AbortCode, Hello, SessionId};
+use wire::frame::{AbortCode, Hello, SessionId, VERSION, Welcome};
 
 use super::admission::{First, Unauthenticated, greet, refuse};
+use super::waiting::{Waited, Waiting};
 use crate::carrier::{Listener, Stream};
 use crate::conn::{Conn, ConnError};
 use crate::tls::ServerTls;
-use crate::{Error, Fingerprint, Identity};
+use crate::{Error, Fingerprint, Identity, random};
 
 /// A service for peers that dial this host.
 pub trait Service: Send + Sync + 'static {
@@ -35,6 +36,12 @@ pub trait Service: Send + Sync + 'static {
     /// The reason of a refusal, which is sent to the peer.
     fn authorize(&self, hello: &Hello, peer: Fingerprint) -> Result<Self::Grant, String>;
 
+    /// Addresses at which the peer of `conn`, which is authorized, may reach this host; the default
+    /// is for carriers without addresses.
+    fn addresses(&self, _conn: &Conn) -> Vec<SocketAddr> {
+        Vec::new()
+    }
+
     /// Serves an authenticated connection to its end. The next flush sends a pending
     /// [`Frame::Joined`] to a connection that joins. The future is dropped with the [`Acceptor`].
     fn serve(
@@ -49,8 +56,21 @@ pub trait Service: Send + Sync + 'static {
 pub enum Entry<S: Service + ?Sized> {
     /// To join a session.
     Join(S::Session),
-    /// To open a session: its first frame, its permission and its key.
-    Open(Hello, S::Grant, Fingerprint),
+    /// To open a session.
+    Open(Opening<S>),
+}
+
+/// The request of an authorized connection to open a session. The frames behind its hello are still
+/// to be read.
+pub struct Opening<S: Service + ?Sized> {
+    /// The first frame of the connection.
+    pub hello: Hello,
+    /// The permission of its peer.
+    pub grant: S::Grant,
+    /// The key of its peer.
+    pub peer: Fingerprint,
+    /// The id of the session, of which the peer knows.
+    pub session: SessionId,
 }
 
 /// Accepts connections for a service until it is dropped, which ends every connection.
@@ -63,6 +83,7 @@ struct AcceptorState<S> {
     service: Arc<S>,
     tls: ServerTls,
     unauthenticated: Unauthenticated,
+    waiting: Waiting,
 }
 
 /// The pause after accept(2) failed, most likely for lack of descriptors.
@@ -82,6 +103,7 @@ impl<S: Service> Acceptor<S> {
             service,
             tls: ServerTls::new(identity)?,
             unauthenticated: Unauthenticated::default(),
+            waiting: Waiting::default(),
         });
         let mut accepting = JoinSet::new();
         for mut listener in listeners {
@@ -114,29 +136,65 @@ impl<S: Service> AcceptorState<S> {
         tracing::debug!(%from, "connection accepted");
         self.unauthenticated.admit(|number| async move {
             let entering = shared.enter(stream);
-            let Some((conn, entry)) = shared.unauthenticated.authenticated(number, entering).await
+            let Some((mut conn, entry)) =
+                shared.unauthenticated.authenticated(number, entering).await
             else {
                 return;
+            };
+            let entry = match entry {
+                Entry::Join(session) => Entry::Join(session),
+                Entry::Open(opening) => match shared.wait(&mut conn, opening).await {
+                    Ok(entry) => entry,
+                    Err(error) => {
+                        tracing::debug!(%from, %error, "connection ended while it waited");
+                        return;
+                    }
+                },
             };
             Arc::clone(&shared.service).serve(conn, entry, from).await;
         });
     }
 
-    /// Runs the handshake, reads the first frame, and checks the peer's permission.
+    /// Waits until an authorized connection joins a session or opens one.
+    async fn wait(&self, conn: &mut Conn, opening: Opening<S>) -> Result<Entry<S>, ConnError> {
+        conn.flush_to_reader().await?;
+        match self.waiting.wait(conn, opening.peer).await? {
+            Waited::Open => Ok(Entry::Open(opening)),
+            Waited::Join(id) => self.join(conn, id, opening.peer).await.map(Entry::Join),
+        }
+    }
+
+    /// The session of that id for a connection that joins it.
+    async fn join(
+        &self,
+        conn: &mut Conn,
+        id: SessionId,
+        peer: Fingerprint,
+    ) -> Result<S::Session, ConnError> {
+        if let Some(session) = self.service.find(id, peer) {
+            conn.push(&Frame::Joined);
+            Ok(session)
+        } else {
+            Err(refuse(conn, AbortCode::NoSession, self.service.unknown_session()).await)
+        }
+    }
+
+    /// Runs the handshake, reads the first frame, and checks the peer's permission. The addresses
+    /// of this host are the answer to a hello: no stranger learns them.
     async fn enter(&self, stream: Box<dyn Stream>) -> Result<(Conn, Entry<S>), ConnError> {
         let (mut conn, peer, first) = greet(&self.tls, stream).await?;
         match first {
             First::Join(id) => {
-                if let Some(session) = self.service.find(id, peer) {
-                    conn.push(&Frame::Joined);
-                    Ok((conn, Entry::Join(session)))
-                } else {
-                    let text = self.service.unknown_session();
-                    Err(refuse(&mut conn, AbortCode::NoSession, text).await)
-                }
+                let session = self.join(&mut conn, id, peer).await?;
+                Ok((conn, Entry::Join(session)))
             }
             First::Hello(hello) => match self.service.authorize(&hello, peer) {
-                Ok(grant) => Ok((conn, Entry::Open(hello, grant, peer))),
+                Ok(grant) => {
+                    let session = random().map_err(std::io::Error::other)?;
+                    let addresses = self.service.addresses(&conn);
+                    conn.push(&Frame::Welcome(Welcome { version: VERSION, session, addresses }));
+                    Ok((conn, Entry::Open(Opening { hello, grant, peer, session })))
+                }
                 Err(reason) => {
                     tracing::info!(%peer, reason, "refused");
                     Err(refuse(&mut conn, AbortCode::Refused, reason).await)

@@ -2,15 +2,17 @@
 //!
 //! An [`Acceptor`] takes connections in. Each is unauthenticated until TLS has proven its key and
 //! its first frame names a session of that key, or asks for a new one and is authorized; until then
-//! its time and memory are small ([`admission`]). Then the [`Service`] serves it.
+//! its time and memory are small ([`admission`]). An authorized connection is told the addresses of
+//! this host at once, and may wait until its session is open. Then the [`Service`] serves it.
 
 mod acceptor;
 pub mod admission;
+mod waiting;
 
 use std::cmp::Reverse;
 use std::net::{IpAddr, SocketAddr};
 
-pub use acceptor::{Acceptor, Entry, Service};
+pub use acceptor::{Acceptor, Entry, Opening, Service};
 pub use admission::{TokenCheck, TokenRefusal};
 use net::interfaces::{common_prefix, own_addresses};
 use net::socket::unmapped;

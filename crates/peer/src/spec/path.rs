@@ -268,6 +268,7 @@ mod tests {
             interface: "usb0".into(),
             index: 3,
             address: [192, 0, 2, 1].into(),
+            prefix: 24,
             metered,
             speed: None,
         };

@@ -1,27 +1,22 @@
 //! A server's offer: its manifest, and the hashes of its blocks if these were asked for.
 
 use std::ffi::OsStr;
-use std::net::SocketAddr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use transfer::digest::Merge;
 use transfer::{Cv, Packing, Tree};
 use wire::Frame;
-use wire::frame::{Ask, Hello, MAX_FILTER, MAX_NAME, SessionId, VERSION, Wishes};
+use wire::frame::{Ask, MAX_FILTER, MAX_NAME};
 use wire::manifest::{Entry, is_plain};
 
 use crate::protocol::{MANIFEST_BYTES, error_of, footprint};
-use crate::{Error, FetchOptions, Server};
+use crate::{Error, FetchOptions};
 use peer::dial::Gate;
 use peer::{Conn, ConnError};
 
 /// A server's offer.
 pub(super) struct Offer {
-    /// The session's id at the server.
-    pub(super) id: SessionId,
-    /// Further addresses of the server.
-    pub(super) addresses: Vec<SocketAddr>,
     /// The requested files, under their local names.
     pub(super) tree: Tree,
     /// The chaining values of all blocks and the file's hash, if they were asked for.
@@ -106,11 +101,8 @@ fn plain_name(name: &Path) -> &[u8] {
 pub(super) async fn request_offer<T: Clone>(
     conn: &mut Conn,
     options: &FetchOptions,
-    server: &Server,
     gate: &Gate<T>,
 ) -> Result<Offer, Refusal> {
-    let secret = server.credential.secret();
-    conn.push(&Frame::Hello(Hello { version: VERSION, secret, wishes: Wishes::default() }));
     for name in &options.names {
         conn.push(&Frame::Name(plain_name(name)));
     }
@@ -124,14 +116,10 @@ pub(super) async fn request_offer<T: Clone>(
     let ask = Ask { checksum: options.selection.checksum, hashes: wants_hashes(options) };
     conn.push(&Frame::Ask(ask));
     conn.flush().await?;
-    let (mut id, mut addresses, mut entries, mut bytes) = ([0; 16], Vec::new(), Vec::new(), 0);
+    let (mut entries, mut bytes) = (Vec::new(), 0);
     loop {
         let heard = conn.receive(|frame| {
             match frame {
-                Frame::Welcome(welcome) => {
-                    id = welcome.session;
-                    addresses = welcome.addresses;
-                }
                 Frame::Entries(chunk) => {
                     for entry in wire::manifest::entries(chunk) {
                         let entry = entry?;
@@ -172,7 +160,7 @@ pub(super) async fn request_offer<T: Clone>(
     was_asked_for(&entries, &options.names).map_err(Refusal::Unusable)?;
     let tree = tree(entries, options.rename.as_deref()).map_err(Refusal::Unusable)?;
     let hashes = if ask.hashes { Some(hashes(conn, &tree, gate).await?) } else { None };
-    Ok(Offer { id, addresses, tree, hashes })
+    Ok(Offer { tree, hashes })
 }
 
 /// Checks that every entry was asked for. A server decides only on the contents of a folder that

@@ -19,10 +19,11 @@ use super::arrival::Arrival;
 use super::offer::{self, Offer, Refusal};
 use super::replicas::Replicas;
 use crate::blocking::run_blocking;
+use crate::dial::greeting::{greet, work_during};
 use crate::dial::opener::{Member, SessionOpener};
 use crate::dial::path::Incoming;
 use crate::dial::session::{Agreement, Report, Session, new_core};
-use crate::protocol::want_frames;
+use crate::protocol::{error_of, want_frames};
 use crate::sink::{Directory, SinkSession, Staging, Survey};
 use crate::{Error, Events, FetchOptions};
 
@@ -71,29 +72,19 @@ impl SessionOpener for FetchOpener {
     type Direction = Incoming;
 
     async fn enter(&self, conn: &mut Conn, host: usize) -> Result<Member<Arrival>, ConnError> {
-        let gate = &self.gates[host];
-        let joined = match gate.enter().await {
-            Turn::Join(joined) => {
+        let joined = match self.gates[host].joined() {
+            Some(joined) => {
                 conn.push(&Frame::Join(joined.id));
                 joined
             }
-            Turn::Ask => match self.ask(conn, host).await {
-                Ok(joined) => {
-                    gate.open(joined.clone());
-                    joined
+            None => self.greet_and_enter(conn, host).await.map_err(|refusal| match refusal {
+                Refusal::Lost(error) => error,
+                Refusal::Unusable(error) => {
+                    let text = error.to_string();
+                    let _ = self.reports.send(Report::HostFailed(host, error));
+                    ConnError::Refused(text)
                 }
-                Err(refusal) => {
-                    gate.release();
-                    return Err(match refusal {
-                        Refusal::Lost(error) => error,
-                        Refusal::Unusable(error) => {
-                            let text = error.to_string();
-                            let _ = self.reports.send(Report::HostFailed(host, error));
-                            ConnError::Refused(text)
-                        }
-                    });
-                }
-            },
+            })?,
         };
         Ok(Member { session: joined.session, joined: joined.id, load: joined.arrival })
     }
@@ -133,11 +124,43 @@ impl FetchOpener {
         }
     }
 
-    /// Asks a server for its offer, and agrees with it on the wanted entries.
-    async fn ask(&self, conn: &mut Conn, server: usize) -> Result<ServerSession, Refusal> {
+    /// Greets a server; then opens a session with it, or waits for another connection to do so.
+    async fn greet_and_enter(
+        &self,
+        conn: &mut Conn,
+        server: usize,
+    ) -> Result<ServerSession, Refusal> {
+        let secret = self.options.from[server].credential.secret();
+        let welcome = greet(conn, secret, Wishes::default()).await?;
+        let welcome = welcome.map_err(|(code, text)| Refusal::Unusable(error_of(code, text)))?;
+        let _ = self.reports.send(Report::Announced(server, welcome.addresses));
         let gate = &self.gates[server];
-        let offer =
-            offer::request_offer(conn, &self.options, &self.options.from[server], gate).await?;
+        match conn.ping_during(gate.enter()).await? {
+            Turn::Join(joined) => {
+                conn.push(&Frame::Join(joined.id));
+                Ok(joined)
+            }
+            Turn::Ask => {
+                let asked = self.ask(conn, server, welcome.session).await;
+                match &asked {
+                    Ok(joined) => gate.open(joined.clone()),
+                    Err(_) => gate.release(),
+                }
+                asked
+            }
+        }
+    }
+
+    /// Asks a server for its offer, and agrees with it on the wanted entries; `id` is the id of the
+    /// session at the server.
+    async fn ask(
+        &self,
+        conn: &mut Conn,
+        server: usize,
+        id: SessionId,
+    ) -> Result<ServerSession, Refusal> {
+        let gate = &self.gates[server];
+        let offer = offer::request_offer(conn, &self.options, gate).await?;
         if let (Some(wanted), Some((_, root))) = (self.options.blake3, &offer.hashes)
             && root.0 != wanted
         {
@@ -148,14 +171,13 @@ impl FetchOpener {
         if server > 0 {
             conn.ping_during(self.wait_for_first_server()).await?;
         }
-        let (id, addresses) = (offer.id, offer.addresses.clone());
         let (session, arrival, want) = {
             let mut agreed = conn.ping_during(self.agreed.lock()).await?;
             if let Some(known) = &*agreed {
                 self.compare(known, &offer)?;
                 (Arc::clone(&known.session), Arc::clone(&known.arrival), known.want.clone())
             } else {
-                let opened = self.open(conn, server, offer).await?;
+                let opened = self.open(conn, server, id, offer).await?;
                 let found =
                     (Arc::clone(&opened.session), Arc::clone(&opened.arrival), opened.want.clone());
                 *agreed = Some(opened);
@@ -166,7 +188,6 @@ impl FetchOpener {
         want_frames(&want).for_each(|frame| conn.push(&frame));
         conn.push(&Frame::Ready);
         conn.flush().await?;
-        let _ = self.reports.send(Report::Announced(server, addresses));
         Ok(ServerSession { id, session, arrival })
     }
 
@@ -187,7 +208,13 @@ impl FetchOpener {
     }
 
     /// Opens the sink's session with the first offer.
-    async fn open(&self, conn: &mut Conn, server: usize, offer: Offer) -> Result<Agreed, Refusal> {
+    async fn open(
+        &self,
+        conn: &mut Conn,
+        server: usize,
+        id: SessionId,
+        offer: Offer,
+    ) -> Result<Agreed, Refusal> {
         let peer = conn.peer().ok_or(ConnError::Closed)?;
         let options = &self.options;
         let wishes = options.transfer.wishes();
@@ -202,7 +229,7 @@ impl FetchOpener {
             loop {
                 let directory = Arc::clone(&directory);
                 match SinkSession::open(
-                    offer.id,
+                    id,
                     peer,
                     tree.clone(),
                     wishes,
@@ -220,8 +247,7 @@ impl FetchOpener {
                 }
             }
         });
-        self.gates[server].note_working();
-        let session = match self.keep_alive_during(server, conn, opening).await? {
+        let session = match work_during(conn, &self.gates[server], opening).await? {
             Ok(session) => Arc::new(session),
             Err(error) => return Err(self.fail(error)),
         };
@@ -239,34 +265,12 @@ impl FetchOpener {
             if self.gates.len() == 1 { options.transfer.dial.paths.as_slice() } else { &[] };
         let core = new_core(&options.transfer.scheduler, paths, &layout, &have);
         let arrival = Arc::new(arrival);
-        let session = Arc::new(Session::new(offer.id, clock, self.reports.clone(), core));
+        let session = Arc::new(Session::new(id, clock, self.reports.clone(), core));
         let (files, total) = (offer.tree.file_count(), offer.tree.data());
         let agreement = Agreement { peer, files, total, resumed };
         session.report(Report::Established(Arc::clone(&session), agreement));
         let first_server = self.terms.label(server);
         Ok(Agreed { session, arrival, tree: offer.tree, want, root, first_server })
-    }
-
-    /// Waits for the local disk, and keeps connection and transfer alive meanwhile.
-    async fn keep_alive_during<T>(
-        &self,
-        server: usize,
-        conn: &mut Conn,
-        work: impl Future<Output = T>,
-    ) -> Result<T, ConnError> {
-        let noted = async {
-            tokio::pin!(work);
-            loop {
-                tokio::select! {
-                    done = &mut work => return done,
-                    () = tokio::time::sleep(Duration::from_millis(500)) => {
-                        self.gates[server].note_working();
-                        self.gates[server].note_heard();
-                    }
-                }
-            }
-        };
-        conn.ping_during(noted).await
     }
 
     /// Surveys the receiving folder for a dry run, which changes nothing.

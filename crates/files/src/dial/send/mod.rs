@@ -3,8 +3,10 @@
 mod opener;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use peer::dial::Terms;
+use tokio::sync::SetOnce;
 
 use super::driver::{DialEnd, Dialing};
 use super::session::check_scheduler;
@@ -21,30 +23,70 @@ pub async fn send(options: SendOptions, events: Events) -> Result<Summary, Error
     check_scheduler(&options.transfer)?;
     let to = vec![(options.to.clone(), options.credential.clone())];
     let terms = Terms::new(to, options.transfer.dial.clone());
-    let mut options = options;
+    let source = Arc::new(SetOnce::new());
+    // Connections open while the files are looked at.
+    tokio::select! {
+        biased;
+        Err(error) = find(&options, &source, &events) => Err(error),
+        sent = conduct(terms, options.clone(), &source, &events) => sent,
+    }
+}
+
+/// Looks at the files to send, and hands them over in `found`. Walking a large tree takes long,
+/// with hashes even longer; the walk ends early if the future is dropped.
+async fn find(
+    options: &SendOptions,
+    found: &SetOnce<Arc<Source>>,
+    events: &Events,
+) -> Result<(), Error> {
     let (sources, selection, rename) =
         (options.sources.clone(), options.selection.clone(), options.rename.clone());
-    // Walking a large tree takes long, with hashes even longer.
+    let unwanted = CancellationFlag::default();
+    let is_unwanted = Arc::clone(&unwanted.0);
     let walk = move || {
+        let mut go_on = |_| {
+            let stopped = || Error::Stopped { reason: "the transfer is over".into() };
+            if is_unwanted.load(Ordering::Relaxed) { Err(stopped()) } else { Ok(()) }
+        };
         Source::open(
             SourceRoot::Anywhere,
             &sources,
             &selection,
             true,
             rename.as_deref(),
-            &mut |_| Ok(()),
+            &mut go_on,
         )
     };
     let walked = tokio::task::spawn_blocking(walk).await;
     let failed = |error| Error::system("look at what is to be sent", std::io::Error::other(error));
     let (source, notices) = walked.map_err(failed)??;
-    let source = Arc::new(source);
     for text in notices {
         let _ = events.send(Event::Notice { text });
     }
+    assert!(found.set(Arc::new(source)).is_ok(), "the files are looked at once");
+    Ok(())
+}
+
+/// Is set when it is dropped.
+#[derive(Default)]
+struct CancellationFlag(Arc<AtomicBool>);
+
+impl Drop for CancellationFlag {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Plans the paths, and runs one session after another until everything is sent.
+async fn conduct(
+    terms: Terms,
+    mut options: SendOptions,
+    source: &Arc<SetOnce<Arc<Source>>>,
+    events: &Events,
+) -> Result<Summary, Error> {
     let dialing = Dialing::plan(terms, events.clone()).await?;
     loop {
-        let (asked, source) = (Arc::new(options.clone()), Arc::clone(&source));
+        let (asked, source) = (Arc::new(options.clone()), Arc::clone(source));
         let opener =
             |reports, clock| SendOpener::new(asked, source, clock, reports, events.clone());
         match dialing.conduct(opener).await? {

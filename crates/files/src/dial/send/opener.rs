@@ -6,12 +6,13 @@ use std::sync::{Arc, Mutex};
 use net::Clock;
 use peer::dial::{Gate, Path, Turn};
 use peer::{Conn, ConnError};
-use tokio::sync::mpsc;
-use transfer::{Cv, Extent, ExtentSet, Packing};
+use tokio::sync::{SetOnce, mpsc};
+use transfer::{Cv, Extent, ExtentSet, Packing, Tree};
 use units::{Bytes, Time};
 use wire::Frame;
-use wire::frame::{Hello, SessionId, VERSION};
+use wire::frame::SessionId;
 
+use crate::dial::greeting::{greet, work_during};
 use crate::dial::opener::{Member, SessionOpener};
 use crate::dial::path::{Outgoing, refusal};
 use crate::dial::session::{Agreement, Report, Session, new_core};
@@ -22,7 +23,8 @@ use crate::{Error, Event, Events, SendOptions};
 /// Opens a session with a receiver.
 pub(super) struct SendOpener {
     options: Arc<SendOptions>,
-    source: Arc<Source>,
+    /// The files, once they are known.
+    source: Arc<SetOnce<Arc<Source>>>,
     clock: Clock,
     reports: mpsc::UnboundedSender<Report>,
     events: Events,
@@ -45,21 +47,12 @@ impl SessionOpener for SendOpener {
     type Direction = Outgoing;
 
     async fn enter(&self, conn: &mut Conn, _host: usize) -> Result<Member<Supply>, ConnError> {
-        let OpenSession { session, load } = match self.gate.enter().await {
-            Turn::Join(joined) => {
+        let OpenSession { session, load } = match self.gate.joined() {
+            Some(joined) => {
                 conn.push(&Frame::Join(joined.session.id));
                 joined
             }
-            Turn::Ask => match self.ask(conn).await {
-                Ok(joined) => {
-                    self.gate.open(joined.clone());
-                    joined
-                }
-                Err(error) => {
-                    self.gate.release();
-                    return Err(error);
-                }
-            },
+            None => self.greet_and_enter(conn).await?,
         };
         Ok(Member { joined: session.id, session, load })
     }
@@ -73,7 +66,7 @@ impl SessionOpener for SendOpener {
     }
 
     fn offered(&self) -> Bytes {
-        self.source.tree().data()
+        self.source.get().map_or(Bytes::ZERO, |source| source.tree().data())
     }
 
     fn is_dry_run(&self) -> bool {
@@ -131,7 +124,7 @@ impl SessionOpener for SendOpener {
 impl SendOpener {
     pub(super) fn new(
         options: Arc<SendOptions>,
-        source: Arc<Source>,
+        source: Arc<SetOnce<Arc<Source>>>,
         clock: Clock,
         reports: mpsc::UnboundedSender<Report>,
         events: Events,
@@ -152,11 +145,46 @@ impl SendOpener {
         self.supply.lock().expect("no panic while held").clone()
     }
 
-    /// Sends hello and manifest, and reads the receiver's answer.
-    async fn ask(&self, conn: &mut Conn) -> Result<OpenSession, ConnError> {
-        self.say_hello(conn).await?;
-        let (mut id, mut addresses, mut have) = ([0; 16], Vec::new(), ExtentSet::new());
-        let tree = self.source.tree();
+    /// Greets the receiver; then opens the session, or waits for another connection to do so.
+    async fn greet_and_enter(&self, conn: &mut Conn) -> Result<OpenSession, ConnError> {
+        let options = &self.options;
+        let greeted = greet(conn, options.credential.secret(), options.transfer.wishes()).await?;
+        let welcome = greeted.map_err(|(code, text)| {
+            let _ = self.reports.send(refusal(code, text));
+            ConnError::Closed
+        })?;
+        let _ = self.reports.send(Report::Announced(0, welcome.addresses));
+        let source = match self.source.get() {
+            Some(source) => source,
+            None => work_during(conn, &self.gate, self.source.wait()).await?,
+        };
+        let source = Arc::clone(source);
+        match conn.ping_during(self.gate.enter()).await? {
+            Turn::Join(joined) => {
+                conn.push(&Frame::Join(joined.session.id));
+                Ok(joined)
+            }
+            Turn::Ask => {
+                let asked = self.ask(conn, welcome.session, &source).await;
+                match &asked {
+                    Ok(joined) => self.gate.open(joined.clone()),
+                    Err(_) => self.gate.release(),
+                }
+                asked
+            }
+        }
+    }
+
+    /// Sends the manifest, and reads the receiver's answer; `id` is the session's.
+    async fn ask(
+        &self,
+        conn: &mut Conn,
+        id: SessionId,
+        source: &Arc<Source>,
+    ) -> Result<OpenSession, ConnError> {
+        let tree = source.tree();
+        self.send_manifest(conn, tree).await?;
+        let mut have = ExtentSet::new();
         let mut want = Want::new(tree.entries().len());
         // Whole blocks and the ends of files: the receiver cannot have more pieces than that.
         let blocks = usize::try_from(tree.data().0 / transfer::BLOCK).unwrap_or(usize::MAX);
@@ -164,10 +192,6 @@ impl SendOpener {
         loop {
             let more = conn.receive(|frame| {
                 match frame {
-                    Frame::Welcome(welcome) => {
-                        id = welcome.session;
-                        addresses = welcome.addresses;
-                    }
                     Frame::Want(ranges) => {
                         for range in ranges {
                             want.add(range).ok_or_else(|| {
@@ -202,33 +226,25 @@ impl SendOpener {
             self.gate.note_heard();
         }
         // Only whole blocks of this layout count; everything else is sent again.
-        let packing = Packing::new(self.source.tree(), |index| want.has(index));
+        let packing = Packing::new(tree, |index| want.has(index));
         let packing = packing.map_err(|error| ConnError::Unexpected(error.to_string()))?;
         let layout = packing.layout().clone();
         let have = layout.whole_blocks(&have);
-        let resumed = self.source.tree().data() - layout.total() + have.total();
+        let resumed = tree.data() - layout.total() + have.total();
         let transfer = &self.options.transfer;
         let core = new_core(&transfer.scheduler, &transfer.dial.paths, &layout, &have);
         let peer = conn.peer().ok_or(ConnError::Closed)?;
-        let load = Arc::new(Supply::new(Arc::clone(&self.source), packing));
+        let load = Arc::new(Supply::new(Arc::clone(source), packing));
         *self.supply.lock().expect("no panic while held") = Some(Arc::clone(&load));
         let session = Arc::new(Session::new(id, self.clock, self.reports.clone(), core));
         let agreement = Agreement { peer, files: tree.file_count(), total: tree.data(), resumed };
         session.report(Report::Established(Arc::clone(&session), agreement));
-        session.report(Report::Announced(0, addresses));
         Ok(OpenSession { session, load })
     }
 
-    /// Sends hello and the manifest, chunk by chunk: a large manifest must not be in memory twice.
-    async fn say_hello(&self, conn: &mut Conn) -> Result<(), ConnError> {
-        let options = &self.options;
-        let wishes = options.transfer.wishes();
-        conn.push(&Frame::Hello(Hello {
-            version: VERSION,
-            secret: options.credential.secret(),
-            wishes,
-        }));
-        let entries = self.source.tree().entries();
+    /// Sends the manifest, chunk by chunk: a large one must not be in memory twice.
+    async fn send_manifest(&self, conn: &mut Conn, tree: &Tree) -> Result<(), ConnError> {
+        let entries = tree.entries();
         for chunk in wire::manifest::chunks(entries) {
             conn.push(&Frame::Entries(&chunk));
             conn.flush().await?;

@@ -9,13 +9,15 @@ use peer::budget::{Budget, CONNECTION_BYTES, Share};
 use peer::conn::SIGN_OF_LIFE;
 use peer::limit::Limit;
 use peer::listen::admission::{UNAUTHENTICATED_PATIENCE, refuse};
-use peer::listen::{Entry, Service, TokenCheck, TokenRefusal, display_address, further_addresses};
-use peer::{Conn, ConnError, Fingerprint, PathEvent, PathState, random};
+use peer::listen::{
+    Entry, Opening, Service, TokenCheck, TokenRefusal, display_address, further_addresses,
+};
+use peer::{Conn, ConnError, Fingerprint, PathEvent, PathState};
 use tokio::time::{Instant, timeout};
 use transfer::Tree;
 use units::PathId;
 use wire::Frame;
-use wire::frame::{AbortCode, Hello, Range, SessionId, VERSION, Welcome, Wishes};
+use wire::frame::{AbortCode, Hello, Range, SessionId, VERSION, Wishes};
 
 use super::path;
 use crate::blocking::run_blocking;
@@ -87,11 +89,15 @@ impl Service for ReceiveService {
         })
     }
 
+    fn addresses(&self, conn: &Conn) -> Vec<SocketAddr> {
+        further_addresses(conn, &self.options.listen.addresses)
+    }
+
     async fn serve(self: Arc<Self>, mut conn: Conn, entry: Entry<Self>, from: SocketAddr) {
         let name = display_address(from);
         let session = match entry {
             Entry::Join(session) => session,
-            Entry::Open(hello, (), peer) => match self.agree(&mut conn, &hello, peer).await {
+            Entry::Open(opening) => match self.agree(&mut conn, opening).await {
                 Ok(Some(session)) => session,
                 Ok(None) => return,
                 Err(error) => {
@@ -163,19 +169,15 @@ impl ReceiveService {
     async fn agree(
         self: &Arc<Self>,
         conn: &mut Conn,
-        hello: &Hello,
-        peer: Fingerprint,
+        opening: Opening<Self>,
     ) -> Result<Option<Arc<SinkSession>>, ConnError> {
+        let Opening { hello, peer, session: id, .. } = opening;
         // The share moves with the tree, also to a thread that outlives the connection.
         let mut share = self.memory.share(peer);
         let tree = match self.manifest(conn, &mut share).await? {
             Ok(tree) => tree,
             Err((code, text)) => return Err(refuse(conn, code, text).await),
         };
-        let id = random().map_err(|error| ConnError::Io(std::io::Error::other(error)))?;
-        let addresses = further_addresses(conn, &self.options.listen.addresses);
-        conn.push(&Frame::Welcome(Welcome { version: VERSION, session: id, addresses }));
-        conn.flush().await?;
         let (directory, limit) = match self.place(peer) {
             Ok(place) => place,
             Err(error) => return Err(refuse(conn, code_of(&error), error.to_string()).await),

@@ -11,12 +11,12 @@ use net::Clock;
 use peer::budget::{Budget, CONNECTION_BYTES, Share, Short};
 use peer::limit::Limit;
 use peer::listen::admission::{UNAUTHENTICATED_PATIENCE, refuse};
-use peer::listen::{Entry, Service, TokenCheck, TokenRefusal, further_addresses};
-use peer::{Conn, ConnError, Fingerprint, random};
+use peer::listen::{Entry, Opening, Service, TokenCheck, TokenRefusal, further_addresses};
+use peer::{Conn, ConnError, Fingerprint};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 use wire::Frame;
-use wire::frame::{AbortCode, Ask, Hello, SessionId, VERSION, Welcome};
+use wire::frame::{AbortCode, Ask, Hello, SessionId, VERSION};
 use wire::manifest::{chunks, is_plain};
 
 use super::path;
@@ -114,14 +114,21 @@ impl Service for ServeService {
         }
     }
 
+    fn addresses(&self, conn: &Conn) -> Vec<SocketAddr> {
+        further_addresses(conn, &self.options.listen.addresses)
+    }
+
     async fn serve(self: Arc<Self>, mut conn: Conn, entry: Entry<Self>, from: SocketAddr) {
         let fetch = match entry {
             Entry::Join(fetch) => fetch,
-            Entry::Open(_, view, peer) => match self.agree(&mut conn, &view, peer).await {
+            Entry::Open(opening) => match self.agree(&mut conn, &opening).await {
                 Ok(fetch) => fetch,
                 // A dry run ends without a fetch.
                 Err(ConnError::Closed) => return,
-                Err(error) => return self.notice(&label(&view.name, from), &error.to_string()),
+                Err(error) => {
+                    let who = label(&opening.grant.name, from);
+                    return self.notice(&who, &error.to_string());
+                }
             },
         };
         match path::serve(&mut conn, &fetch, self.clock, &self.events).await {
@@ -180,9 +187,9 @@ impl ServeService {
     async fn agree(
         self: &Arc<Self>,
         conn: &mut Conn,
-        view: &PeerView,
-        peer: Fingerprint,
+        opening: &Opening<Self>,
     ) -> Result<Arc<FetchSession>, ConnError> {
+        let &Opening { grant: ref view, peer, session: id, .. } = opening;
         let mut share = self.memory.share(peer);
         if !share.take(conn, CONNECTION_BYTES).await? {
             return Err(refuse(conn, AbortCode::Refused, share.why_not()).await);
@@ -214,9 +221,6 @@ impl ServeService {
             let _ = self.events.send(Event::Notice { text });
         }
         let source = Arc::new(source);
-        let id = random().map_err(|error| ConnError::Io(std::io::Error::other(error)))?;
-        let addresses = further_addresses(conn, &self.options.listen.addresses);
-        conn.push(&Frame::Welcome(Welcome { version: VERSION, session: id, addresses }));
         let entries = source.tree().entries();
         for chunk in chunks(entries) {
             conn.push(&Frame::Entries(&chunk));

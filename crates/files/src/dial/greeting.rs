@@ -1,0 +1,51 @@
+//! The greeting of a connection that cannot join a session yet, for both directions of the data.
+
+use peer::dial::Gate;
+use peer::{Conn, ConnError, conn::SIGN_OF_LIFE};
+use tokio::time::sleep;
+use wire::Frame;
+use wire::frame::{AbortCode, Hello, VERSION, Welcome, Wishes};
+
+/// Says hello and waits for the answer, which the other side gives at once. The inner error is its
+/// refusal.
+///
+/// # Errors
+/// Those of the connection.
+pub(super) async fn greet(
+    conn: &mut Conn,
+    secret: Option<[u8; 16]>,
+    wishes: Wishes,
+) -> Result<Result<Welcome, (AbortCode, String)>, ConnError> {
+    conn.push(&Frame::Hello(Hello { version: VERSION, secret, wishes }));
+    conn.flush().await?;
+    let answer = conn.receive(|frame| match frame {
+        Frame::Welcome(welcome) => Ok(Ok(welcome)),
+        Frame::Abort(code, text) => Ok(Err((code, text))),
+        other => Err(ConnError::Unexpected(String::from(&other))),
+    });
+    answer.await
+}
+
+/// Waits for `work` on this host, which may take any time, and keeps the connection and the
+/// transfer alive meanwhile.
+///
+/// # Errors
+/// Those of the connection.
+pub(super) async fn work_during<T, O: Clone>(
+    conn: &mut Conn,
+    gate: &Gate<O>,
+    work: impl Future<Output = T>,
+) -> Result<T, ConnError> {
+    let noted = async {
+        tokio::pin!(work);
+        loop {
+            gate.note_working();
+            gate.note_heard();
+            tokio::select! {
+                done = &mut work => return done,
+                () = sleep(SIGN_OF_LIFE) => {}
+            }
+        }
+    };
+    conn.ping_during(noted).await
+}

@@ -1,0 +1,134 @@
+//! Authorized connections that wait for their dialer: it may still read its files, or another of
+//! its connections may be opening the session.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio::time::timeout;
+use wire::Frame;
+use wire::frame::{HEADER, SessionId};
+
+use crate::Fingerprint;
+use crate::conn::{Conn, ConnError};
+
+/// The most waiting connections of one peer: twice its paths, so that each path may be replaced. A
+/// further one displaces the oldest.
+const WAITING_EACH: usize = 32;
+/// A dialer that is silent for this long is gone: it pings twice a second.
+const SILENCE: Duration = Duration::from_secs(30);
+/// The longest frame that a waiting connection handles itself, in bytes: Join.
+const LONGEST: usize = HEADER + size_of::<SessionId>();
+
+/// All waiting connections.
+#[derive(Default)]
+pub(super) struct Waiting(Mutex<BTreeMap<Fingerprint, VecDeque<Arc<Notify>>>>);
+
+/// The end of a wait.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Waited {
+    /// The connection joins this session.
+    Join(SessionId),
+    /// The connection opens its session; the frame that does so is still to be read.
+    Open,
+}
+
+impl Waiting {
+    /// Waits until the dialer of `conn` joins a session or opens one.
+    ///
+    /// # Errors
+    /// Those of the connection; [`ConnError::Silent`] for a dialer that has gone,
+    /// [`ConnError::Refused`] if further connections of the same peer displace this one.
+    pub(super) async fn wait(
+        &self,
+        conn: &mut Conn,
+        peer: Fingerprint,
+    ) -> Result<Waited, ConnError> {
+        let place = Place::take(self, peer);
+        loop {
+            let told = conn.receive_if(LONGEST, |frame| match frame {
+                Frame::Join(id) => Some(Some(Waited::Join(id))),
+                Frame::Ping(_) => Some(None),
+                _ => None,
+            });
+            let told = tokio::select! {
+                told = timeout(SILENCE, told) => told.map_err(|_| ConnError::Silent(SILENCE))??,
+                () = place.displaced.notified() => {
+                    let why = format!("more than {WAITING_EACH} connections of this key wait");
+                    return Err(ConnError::Refused(why));
+                }
+            };
+            match told {
+                Some(Some(joins)) => return Ok(joins),
+                Some(None) => {}
+                None => return Ok(Waited::Open),
+            }
+        }
+    }
+
+    fn all(&self) -> MutexGuard<'_, BTreeMap<Fingerprint, VecDeque<Arc<Notify>>>> {
+        self.0.lock().expect("no panic while held")
+    }
+}
+
+/// A place among the waiting connections, until dropped.
+struct Place<'a> {
+    waiting: &'a Waiting,
+    peer: Fingerprint,
+    displaced: Arc<Notify>,
+}
+
+impl<'a> Place<'a> {
+    fn take(waiting: &'a Waiting, peer: Fingerprint) -> Place<'a> {
+        let displaced = Arc::new(Notify::new());
+        let mut all = waiting.all();
+        let of_peer = all.entry(peer).or_default();
+        if of_peer.len() >= WAITING_EACH
+            && let Some(oldest) = of_peer.pop_front()
+        {
+            oldest.notify_one();
+        }
+        of_peer.push_back(Arc::clone(&displaced));
+        drop(all);
+        Place { waiting, peer, displaced }
+    }
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        let mut all = self.waiting.all();
+        if let Some(of_peer) = all.get_mut(&self.peer) {
+            of_peer.retain(|other| !Arc::ptr_eq(other, &self.displaced));
+            if of_peer.is_empty() {
+                all.remove(&self.peer);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn peer(octet: u8) -> Fingerprint {
+        Fingerprint::from([octet; 32])
+    }
+
+    #[tokio::test]
+    async fn a_further_connection_of_a_peer_displaces_its_oldest() {
+        let waiting = Waiting::default();
+        let other = Place::take(&waiting, peer(2));
+        let mut places: Vec<_> =
+            (0..WAITING_EACH).map(|_| Place::take(&waiting, peer(1))).collect();
+        places.push(Place::take(&waiting, peer(1)));
+        places[0].displaced.notified().await;
+        assert_eq!(waiting.all()[&peer(1)].len(), WAITING_EACH);
+        // The displaced one takes no other with it.
+        drop(places.remove(0));
+        assert_eq!(waiting.all()[&peer(1)].len(), WAITING_EACH);
+        drop(places);
+        drop(other);
+        assert!(waiting.all().is_empty());
+    }
+}
