@@ -6,6 +6,7 @@
 
 mod connect;
 mod dialer;
+mod further;
 mod gate;
 mod plan;
 mod probe;
@@ -13,6 +14,7 @@ mod supervisor;
 mod terms;
 
 pub use dialer::{Dialer, Remaining};
+pub use further::{Further, Joined, MOST_CONNECTIONS, Place};
 pub use gate::{Gate, Turn};
 pub(crate) use plan::resolve;
 pub use plan::{Plan, plan};

@@ -17,6 +17,16 @@ pub use net::socket::{listen, reachable};
 
 use crate::conn::Conn;
 
+/// The most connections of one session, on all its paths together: 16 paths, 48 further connections
+/// of them, and connections that the dialing host has replaced and this one has not yet given up.
+pub const MOST_CONNECTIONS: usize = 128;
+
+/// The message to a peer whose session has [`MOST_CONNECTIONS`].
+#[must_use]
+pub fn too_many_connections() -> String {
+    format!("the session has {MOST_CONNECTIONS} connections, and takes no more")
+}
+
 /// Addresses at which the peer of `conn` may reach this host: the one that it used, and those of
 /// other interfaces towards it if `listen` is empty or names all addresses.
 #[must_use]

@@ -9,7 +9,10 @@ use peer::budget::{Budget, CONNECTION_BYTES, Share};
 use peer::conn::SIGN_OF_LIFE;
 use peer::limit::Limit;
 use peer::listen::admission::{UNAUTHENTICATED_PATIENCE, refuse};
-use peer::listen::{Entry, Service, TokenCheck, TokenRefusal, display_address, further_addresses};
+use peer::listen::{
+    Entry, Service, TokenCheck, TokenRefusal, display_address, further_addresses,
+    too_many_connections,
+};
 use peer::{Conn, ConnError, Fingerprint, PathEvent, PathState, random};
 use tokio::time::{Instant, timeout};
 use transfer::Tree;
@@ -17,7 +20,7 @@ use units::PathId;
 use wire::Frame;
 use wire::frame::{AbortCode, Hello, Range, SessionId, VERSION, Welcome, Wishes};
 
-use super::path;
+use super::path::{self, PathMember};
 use crate::blocking::run_blocking;
 use crate::protocol::{MANIFEST_BYTES, code_of, footprint, want_frames};
 use crate::sink::{Directory, SinkSession, Staging, Survey, finish_files};
@@ -101,8 +104,14 @@ impl Service for ReceiveService {
                 }
             },
         };
+        let Some(member) = PathMember::join(&session) else {
+            let _ = refuse(&mut conn, AbortCode::Crowded, too_many_connections()).await;
+            return;
+        };
         self.report(&name, PathState::Active, "");
-        let why = match path::serve(&mut conn, &session, &name).await {
+        let served = path::serve(&mut conn, &session, &member, &name).await;
+        drop(member);
+        let why = match served {
             Ok(()) => "closed by the sender".to_string(),
             Err(error) => {
                 if let ConnError::Wire(_) | ConnError::Unexpected(_) = error {
