@@ -234,8 +234,8 @@ fn tx_drops(line: &str) -> Option<u64> {
 }
 
 /// The kernel's stock sizes of socket buffers (tcp(7), on a host with enough memory): least,
-/// initial and largest, in bytes. Without them a namespace inherits what its host has been tuned to,
-/// and a measurement over a long fat path depends on the host.
+/// initial and largest, in bytes. Without them a namespace inherits what its host has been tuned
+/// to, and a measurement over a long fat path depends on the host.
 const BUFFERS: [(&str, &str); 2] =
     [("tcp_rmem", "4096 131072 6291456"), ("tcp_wmem", "4096 16384 4194304")];
 

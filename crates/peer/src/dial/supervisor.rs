@@ -35,9 +35,9 @@ pub trait Session: Send + Sync + 'static {
     ) -> impl Future<Output = Result<Self::Member, ConnError>> + Send;
 
     /// Carries data over a path that began with this connection, until its last connection fails,
-    /// the cap of its interface is reached, or `stop` rings, and then closes all in order. `further`
-    /// opens further connections of the path. The future is dropped when a replacement of a stalled
-    /// path is open.
+    /// the cap of its interface is reached, or `stop` rings, and then closes all in order.
+    /// `further` opens further connections of the path. The future is dropped when a replacement of
+    /// a stalled path is open.
     fn carry(
         &self,
         member: Self::Member,
@@ -129,8 +129,8 @@ impl<S> Shared<S> {
     }
 }
 
-/// Whether the connection was opened with small segments, because the line's MTU is smaller than the
-/// interface's.
+/// Whether the connection was opened with small segments, because the line's MTU is smaller than
+/// the interface's.
 fn has_small_segments(conn: &Conn) -> bool {
     conn.counters().is_ok_and(|info| (1..=SMALL_SEGMENT).contains(&info.mss))
 }

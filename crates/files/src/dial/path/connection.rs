@@ -131,7 +131,9 @@ impl<'a, F: Direction> Connection<'a, F> {
             change = self.control.update(&self.info, &self.facts.path.plan.name, set);
         }
         if let Some(account) = &mut self.account {
-            account.count(&self.info, self.direction.outstanding());
+            // Frames that the socket has not taken yet are in no counter of the kernel.
+            let waiting = Bytes(self.conn.backlog() as u64);
+            account.count(&self.info, self.direction.outstanding() + waiting);
             account.keep_ahead(self.rate);
         }
         Ok(change)

@@ -70,8 +70,7 @@ const HELD: u64 = 50;
 const STEADY: u64 = 15;
 /// Further connections stay if the rate grows by this, in percent.
 const GROWTH: u64 = 10;
-/// A window in round trips, and its least length.
-const WINDOW_TRIPS: u64 = 2;
+/// The least length of a window, which is otherwise a round trip.
 const WINDOW_LEAST: Span = Span::from_millis(250);
 /// The time for further connections to open and to leave slow start, in round trips, and its least
 /// length.
@@ -105,7 +104,7 @@ impl ConnectionCount {
             self.readings.clear();
         }
         self.readings.push_back((now, reading));
-        let window = (reading.rtt * WINDOW_TRIPS).max(WINDOW_LEAST);
+        let window = reading.rtt.max(WINDOW_LEAST);
         while self.readings.get(1).is_some_and(|(time, _)| *time <= now - window * 3) {
             self.readings.pop_front();
         }

@@ -1,9 +1,9 @@
 //! One open path: its connections, their frames, and the kernel's counters.
 //!
 //! A path begins with one connection. Where socket buffers hold it back, further ones join it
-//! ([`count`]); to the core all of them are one path. Extents go to the connections in turn, as each
-//! has room. A connection that fails is lost with its data in flight, which are sent again; the path
-//! ends with its last one, whichever that is.
+//! ([`count`]); to the core all of them are one path. Extents go to the connections in turn, as
+//! each has room. A connection that fails is lost with its data in flight, which are sent again;
+//! the path ends with its last one, whichever that is.
 //!
 //! Data go out and acknowledgements come in ([`outgoing`]), or requests go out and data come in
 //! ([`incoming`]). The core treats both alike: an extent that it tells a path to transmit is in
@@ -273,13 +273,15 @@ impl<'a, F: Direction, M> PathTask<'a, F, M> {
     /// Gives up a connection. Its data in flight are sent again over any connection or path.
     ///
     /// # Errors
-    /// The reason, if it is the last connection, or the peer broke the protocol: the path then ends.
+    /// The reason, if it is the last connection, or the peer broke the protocol: the path then
+    /// ends.
     fn lose(&mut self, index: usize, error: ConnError) -> Result<(), ConnError> {
         if self.connections.len() == 1 || breaks_protocol(&error) {
             return Err(error);
         }
         let lost = self.connections.remove(index);
-        tracing::debug!(path = self.facts.path.plan.name, %error, "one of several connections ended");
+        tracing::debug!(path = self.facts.path.plan.name, %error, "one of several connections \
+            ended");
         self.moved_before += lost.moved.bytes;
         if self.connections.iter().all(|connection| connection.is_leaving) {
             self.connections[0].is_leaving = false;

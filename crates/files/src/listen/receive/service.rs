@@ -1,5 +1,6 @@
 //! Admits senders and agrees with them on a session.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -39,6 +40,8 @@ pub(super) struct ReceiveService {
     agreeing: tokio::sync::Mutex<()>,
     /// The memory of all manifests before their sessions open.
     memory: Arc<Budget>,
+    /// The number of connections from each address.
+    open: Mutex<BTreeMap<String, usize>>,
     /// Rings when a session was opened.
     pub(super) opened: tokio::sync::Notify,
 }
@@ -108,7 +111,7 @@ impl Service for ReceiveService {
             let _ = refuse(&mut conn, AbortCode::Crowded, too_many_connections()).await;
             return;
         };
-        self.report(&name, PathState::Active, "");
+        self.note_opened(&name);
         let served = path::serve(&mut conn, &session, &member, &name).await;
         drop(member);
         let why = match served {
@@ -120,7 +123,7 @@ impl Service for ReceiveService {
                 error.to_string()
             }
         };
-        self.report(&name, PathState::Lost, &why);
+        self.note_closed(&name, &why);
     }
 }
 
@@ -135,6 +138,7 @@ impl ReceiveService {
             session: Mutex::default(),
             agreeing: tokio::sync::Mutex::default(),
             memory: Budget::new(MANIFESTS_BYTES, MANIFEST_BYTES + CONNECTION_BYTES),
+            open: Mutex::default(),
             opened: tokio::sync::Notify::new(),
         })
     }
@@ -349,6 +353,27 @@ impl ReceiveService {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
         Err("an earlier session of the same sender is still writing to the disk".into())
+    }
+
+    /// A connection from this address opened. All of them are one path to people.
+    fn note_opened(&self, name: &str) {
+        let mut open = self.open.lock().expect("no panic while held");
+        let count = open.entry(name.to_string()).or_default();
+        *count += 1;
+        if *count == 1 {
+            self.report(name, PathState::Active, "");
+        }
+    }
+
+    /// A connection from this address closed.
+    fn note_closed(&self, name: &str, why: &str) {
+        let mut open = self.open.lock().expect("no panic while held");
+        let Some(count) = open.get_mut(name) else { return };
+        *count -= 1;
+        if *count == 0 {
+            open.remove(name);
+            self.report(name, PathState::Lost, why);
+        }
     }
 
     fn report(&self, name: &str, state: PathState, why: &str) {
