@@ -250,6 +250,7 @@ def by_us(net, source, links=None, bulk=None, options=()):
     details = {event["event"]: event for event in run.events()}
     details["notices"] = [event["text"] for event in run.events() if event["event"] == "notice"]
     details["path_events"] = [event for event in run.events() if event["event"] == "path"]
+    details["connections"] = most_connections(run)
     return Transfer(details["summary"]["elapsed"], run.payload_seconds(), details)
 
 
@@ -302,6 +303,16 @@ def fetched_by_us(net, source, replicas=1, spoil=False, options=()):
     details = {event["event"]: event for event in run.events()}
     details["notices"] = [event["text"] for event in run.events() if event["event"] == "notice"]
     return Transfer(details["summary"]["elapsed"], run.payload_seconds(), details)
+
+
+def most_connections(run):
+    """The most connections that each path had at any time, by its name."""
+    most = {}
+    for event in run.events():
+        for path in event.get("paths", []):
+            if path.get("connections"):
+                most[path["name"]] = max(most.get(path["name"], 0), path["connections"])
+    return most
 
 
 def controllers(transfer):

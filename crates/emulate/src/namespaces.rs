@@ -233,8 +233,17 @@ fn tx_drops(line: &str) -> Option<u64> {
     fields.split_whitespace().nth(11)?.parse().ok()
 }
 
+/// The kernel's stock sizes of socket buffers (tcp(7), on a host with enough memory): least,
+/// initial and largest, in bytes. Without them a namespace inherits what its host has been tuned
+/// to, and a measurement over a long fat path depends on the host.
+const BUFFERS: [(&str, &str); 2] =
+    [("tcp_rmem", "4096 131072 6291456"), ("tcp_wmem", "4096 16384 4194304")];
+
 /// Sysctls before the first device, so that each inherits them, and `lo`.
 fn prepare(ns: &NetNs) -> io::Result<()> {
+    for (name, sizes) in BUFFERS {
+        ns.set_sysctl(&format!("net/ipv4/{name}"), sizes)?;
+    }
     // With policy routing an answer may leave by another device than the request came in by.
     for conf in ["all", "default"] {
         ns.set_sysctl(&format!("net/ipv4/conf/{conf}/rp_filter"), "0")?;

@@ -97,6 +97,8 @@ pub struct PathProgress {
     pub congestion_control: String,
     /// TCP segments sent again.
     pub retransmits: u64,
+    /// Its connections; zero at the listening side, which does not count them.
+    pub connections: usize,
 }
 
 /// The result of a successful transfer.

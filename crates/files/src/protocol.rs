@@ -49,7 +49,7 @@ pub(crate) fn source_abort(error: &Error) -> (AbortCode, String) {
 /// The local error for an abort of the other side.
 pub(crate) fn error_of(code: AbortCode, text: String) -> Error {
     match code {
-        AbortCode::Refused => Error::refused(text),
+        AbortCode::Refused | AbortCode::Crowded => Error::refused(text),
         AbortCode::Exists | AbortCode::NoSpace | AbortCode::Disk => {
             Error::Receiver { reason: text }
         }

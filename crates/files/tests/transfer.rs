@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use common::{
-    Host, Scratch, fetch, fetch_options, parties, receive_options, send, send_options,
+    Host, Scratch, counted, fetch, fetch_options, parties, receive_options, send, send_options,
     serve_options,
 };
 use files::{Error, SendOptions};
@@ -374,17 +374,6 @@ async fn nobody_there_is_said_in_time() {
     );
 }
 
-/// The counted bytes of `lo`, all months together.
-fn counted(usage: &Path) -> u64 {
-    let text = fs::read_to_string(usage.join("lo")).expect("a count");
-    let lines = text.lines().filter(|line| !line.starts_with('#'));
-    lines
-        .map(|line| {
-            line.split_once(' ').and_then(|(_, bytes)| bytes.parse::<u64>().ok()).expect("a line")
-        })
-        .sum()
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cap_ends_a_transfer_that_goes_on_with_a_higher_one() {
     let scratch = Scratch::new("cap");
@@ -398,12 +387,12 @@ async fn a_cap_ends_a_transfer_that_goes_on_with_a_higher_one() {
     let error = send(options.clone()).await.expect_err("more than the cap");
     assert!(matches!(error, Error::UsedUp { .. }) && error.exit_code() == 11, "{error}");
     assert!(error.to_string().contains("lo: its cap of 5.0 MB a month is used up"), "{error}");
-    let carried = counted(&usage);
+    let carried = counted(&usage, "lo");
     assert!((4_700_000..=5_000_000).contains(&carried), "{carried}");
     // At once, without a connection.
     let error = send(options.clone()).await.expect_err("still more than the cap");
     assert!(matches!(error, Error::UsedUp { .. }), "{error}");
-    assert_eq!(counted(&usage), carried);
+    assert_eq!(counted(&usage, "lo"), carried);
 
     // The same receiver continues the same session.
     options.transfer.dial.paths = vec!["lo,cap=50MB/month".parse().expect("a path")];
@@ -414,6 +403,6 @@ async fn a_cap_ends_a_transfer_that_goes_on_with_a_higher_one() {
         fs::read(&file).expect("source")
     );
     assert!(sent.moved.0 < 8_000_000, "{sent:?}");
-    let carried = counted(&usage);
+    let carried = counted(&usage, "lo");
     assert!((12_200_000..13_500_000).contains(&carried), "{carried}");
 }

@@ -30,7 +30,7 @@ pub struct Attempt {
 
 /// The largest segment on a line with the minimum MTU of IPv6 (1280; RFC 8200, 5), with room for
 /// options, in bytes.
-const SMALL_SEGMENT: u32 = 1_180;
+pub const SMALL_SEGMENT: u32 = 1_180;
 /// Connections that the kernel may queue before they are accepted.
 const BACKLOG: i32 = 1_024;
 

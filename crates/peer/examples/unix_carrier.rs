@@ -14,7 +14,7 @@ use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 
 use peer::carrier::{Attempt, BoxFuture, Carrier, Listener, Stream};
-use peer::dial::{self, Dialer, Gate, Parting, Plan, Session, Terms, Turn};
+use peer::dial::{self, Dialer, Further, Gate, Parting, Plan, Session, Terms, Turn};
 use peer::listen::{Acceptor, Entry, Service};
 use peer::{Clock, Conn, ConnError, Credential, DialOptions, Event, Events, Fingerprint};
 use peer::{Identity, PathEvent, PathState};
@@ -166,6 +166,7 @@ impl Session for Sending {
         (): (),
         path: Arc<dial::Path>,
         mut conn: Conn,
+        _further: Further<()>,
         stop: &Notify,
     ) -> Result<Parting, ConnError> {
         ask(&mut conn, &Frame::Probe(&CHUNK)).await?;

@@ -2,7 +2,7 @@
 
 use std::future::poll_fn;
 use std::io::{self, BufRead, IoSlice, Read, Write};
-use std::task::Poll;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use net::counters::TcpInfo;
@@ -274,15 +274,22 @@ impl Conn {
     /// # Errors
     /// [`ConnError`], if the connection fails or the peer breaks the protocol.
     pub async fn ready(&self) -> Result<(), ConnError> {
+        poll_fn(|cx| self.poll_ready(cx)).await
+    }
+
+    /// As [`Conn::ready`], for a task that waits for several connections.
+    ///
+    /// # Errors
+    /// [`ConnError`], if the connection fails or the peer breaks the protocol.
+    pub fn poll_ready(&self, cx: &mut Context<'_>) -> Poll<Result<(), ConnError>> {
         if !self.raw.is_empty() {
-            return Ok(());
+            return Poll::Ready(Ok(()));
         }
-        let wants_write = self.wants_write();
-        let ready = poll_fn(|cx| match self.stream.poll_read_ready(cx) {
-            Poll::Pending if wants_write => self.stream.poll_write_ready(cx),
+        let polled = match self.stream.poll_read_ready(cx) {
+            Poll::Pending if self.wants_write() => self.stream.poll_write_ready(cx),
             polled => polled,
-        });
-        Ok(ready.await?)
+        };
+        polled.map_err(ConnError::from)
     }
 
     async fn readable(&self) -> io::Result<()> {

@@ -21,6 +21,11 @@ enum Op {
     Lose {
         path: usize,
     },
+    /// One of two connections of a path is gone, with every second extent and acknowledgement.
+    LoseConnection {
+        path: usize,
+        one: usize,
+    },
     Transmit {
         path: usize,
         max: u64,
@@ -28,6 +33,11 @@ enum Op {
     /// The next data of a path reaches the receiver, which acknowledges it.
     Deliver {
         path: usize,
+    },
+    /// Data of a path overtakes other data of it, on another connection.
+    DeliverEarly {
+        path: usize,
+        ahead: usize,
     },
     /// The receiver's next message on that path reaches the sender.
     DeliverBack {
@@ -62,6 +72,9 @@ fn op() -> impl Strategy<Value = Op> {
             group,
         }),
         1 => path.clone().prop_map(|path| Op::Lose { path }),
+        1 => (path.clone(), 0usize..2).prop_map(|(path, one)| Op::LoseConnection { path, one }),
+        2 => (path.clone(), 1usize..9)
+            .prop_map(|(path, ahead)| Op::DeliverEarly { path, ahead }),
         8 => (path.clone(), 0u64..300_000).prop_map(|(path, max)| Op::Transmit { path, max }),
         8 => path.clone().prop_map(|path| Op::Deliver { path }),
         8 => path.clone().prop_map(|path| Op::DeliverBack { path }),
@@ -153,6 +166,20 @@ impl World {
                     self.sender.handle_path_lost(self.now, path.id);
                 }
             }
+            Op::LoseConnection { path, one } => {
+                if let Some(path) = pick(path) {
+                    self.lose_connection(path, one);
+                }
+            }
+            Op::DeliverEarly { path, ahead } => {
+                if let Some(path) = pick(path) {
+                    let data = &mut self.paths[path].data;
+                    if let Some(extent) = data.remove(ahead) {
+                        data.push_front(extent);
+                        self.deliver(path);
+                    }
+                }
+            }
             Op::Transmit { path, max } => {
                 if let Some(path) = pick(path) {
                     self.transmit(path, max);
@@ -217,6 +244,29 @@ impl World {
                 self.now
             );
         }
+    }
+
+    fn lose_connection(&mut self, path: usize, one: usize) {
+        let InTransit { id, data, messages, .. } = &mut self.paths[path];
+        let mut number = one;
+        let mut is_lost = || {
+            number += 1;
+            number.is_multiple_of(2)
+        };
+        let mut lost = Vec::new();
+        messages.retain(|message| match *message {
+            Message::Acked(extent) if is_lost() => {
+                lost.push(extent);
+                false
+            }
+            Message::Acked(_) | Message::Refused(_) => true,
+        });
+        data.retain(|&extent| {
+            let gone = is_lost();
+            lost.extend(gone.then_some(extent));
+            !gone
+        });
+        self.sender.handle_connection_lost(self.now, *id, lost);
     }
 
     fn transmit(&mut self, path: usize, max: u64) -> bool {
@@ -396,6 +446,52 @@ fn a_silent_path_stalls_and_recovers() {
     world.sender.handle_acked(world.now, PathId(0), first).expect("it was sent");
     assert_eq!(world.sender.paths(world.now)[0].state, PathState::Active);
     assert!(world.transmit(0, 65_536));
+}
+
+/// Three extents in flight on two connections of a path.
+fn two_connections() -> (World, [Extent; 3]) {
+    let (mut world, first) = only_path();
+    assert!(world.deliver(0) && world.deliver_back(0, 0));
+    for _ in 0..3 {
+        assert!(world.transmit(0, 65_536));
+    }
+    let data = &world.paths[0].data;
+    let extents = [data[0], data[1], data[2]];
+    assert!(extents.iter().all(|extent| extent.intersection(first).is_empty()));
+    (world, extents)
+}
+
+#[test]
+fn a_lost_connections_data_are_sent_again_and_the_others_stay() {
+    let (mut world, [a, b, c]) = two_connections();
+    let lost = |world: &mut World, extents: &[Extent]| {
+        world.sender.handle_connection_lost(world.now, PathId(0), extents.iter().copied());
+        world.check();
+    };
+    lost(&mut world, &[a, c]);
+    let totals = world.sender.totals(world.now);
+    assert_eq!(totals.in_flight, Bytes(b.len), "the other connection's are still in flight");
+    assert_eq!(world.sender.paths(world.now)[0].in_flight, Bytes(a.len + b.len));
+    // Its acknowledgement was under way: it counts, and nothing is sent twice for it.
+    world.sender.handle_acked(world.now, PathId(0), a).expect("it was sent");
+    world.sender.handle_acked(world.now, PathId(0), b).expect("it was sent");
+    assert_eq!(world.sender.paths(world.now)[0].in_flight, Bytes::ZERO, "nothing is awaited");
+    assert_eq!(world.sender.poll_deadline(world.now), None, "and so it cannot stall");
+    world.paths[0].data.clear();
+    while world.transmit(0, 65_536) {}
+    let again: ExtentSet = world.paths[0].data.iter().copied().collect();
+    assert!(again.contains(c) && !again.intersects(a) && !again.intersects(b));
+    assert_eq!(world.sender.totals(world.now).duplicates, Bytes(c.len));
+}
+
+#[test]
+fn what_a_path_does_not_have_in_flight_is_not_lost_with_it() {
+    let (mut world, extents) = two_connections();
+    let before = world.sender.totals(world.now);
+    let unsent = Extent::new(extents[2].end(), 4_096);
+    world.sender.handle_connection_lost(world.now, PathId(0), [unsent]);
+    world.sender.handle_connection_lost(world.now, PathId(7), extents);
+    assert_eq!(world.sender.totals(world.now), before);
 }
 
 #[test]

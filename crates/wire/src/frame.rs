@@ -188,9 +188,11 @@ pub enum AbortCode {
     Source,
     /// A file changed while it was being sent; the text is its path.
     Changed,
+    /// The session named in a Join has as many connections as it may; it goes on without this one.
+    Crowded,
 }
 
-const ABORT_CODES: [AbortCode; 10] = [
+const ABORT_CODES: [AbortCode; 11] = [
     AbortCode::Refused,
     AbortCode::Exists,
     AbortCode::NoSpace,
@@ -201,6 +203,7 @@ const ABORT_CODES: [AbortCode; 10] = [
     AbortCode::NoSession,
     AbortCode::Source,
     AbortCode::Changed,
+    AbortCode::Crowded,
 ];
 
 /// A frame.
@@ -547,6 +550,7 @@ impl core::fmt::Display for AbortCode {
             AbortCode::NoSession => "unknown session",
             AbortCode::Source => "not readable",
             AbortCode::Changed => "the source changed",
+            AbortCode::Crowded => "too many connections",
         })
     }
 }

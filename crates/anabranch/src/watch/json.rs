@@ -94,6 +94,7 @@ struct PathLine<'a> {
     share: f64,
     congestion_control: &'a str,
     retransmits: u64,
+    connections: usize,
 }
 
 #[derive(Debug, Serialize)]
@@ -197,6 +198,7 @@ fn path_line(path: &PathProgress) -> PathLine<'_> {
         share: path.share,
         congestion_control: &path.congestion_control,
         retransmits: path.retransmits,
+        connections: path.connections,
     }
 }
 

@@ -23,6 +23,7 @@ fn path(n: u32, name: &str, state: PathState, mbit: u64, share: f64) -> PathProg
         share,
         congestion_control: "cubic".into(),
         retransmits: 3,
+        connections: 1,
     }
 }
 

@@ -10,6 +10,7 @@ use wire::frame::{AbortCode, Data, Hello, VERSION, Wishes};
 use wire::manifest::{Entry, File, Kind, chunks};
 
 use super::{Host, PATIENCE, Scratch, answer, chunk, entry, file, greeting, hello, hellos};
+use peer::listen::MOST_CONNECTIONS;
 use peer::{Identity, Peer};
 
 /// A sender that opens several sessions at once, because the first answer was late, keeps one; the
@@ -110,6 +111,54 @@ async fn an_endless_manifest_ends() {
     }
     let chunk = chunk(&entries);
     refused("endless", &vec![chunk; 40], 80_000, AbortCode::Protocol, "endless manifest").await;
+}
+
+/// A sender that joins its session again and again.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_has_so_many_connections_and_no_more() {
+    let scratch = Scratch::new("crowded");
+    let host = Host::start(&scratch).await;
+    let bytes = vec![7; 2_000];
+    let (mut conn, id) = host.agree(&[file(b"data", 2_000)]).await;
+    let mut others = Vec::new();
+    for _ in 1..MOST_CONNECTIONS {
+        let mut other = host.connect(&host.sender).await;
+        other.push(&Frame::Join(id));
+        let (frame, _) = answer(&mut other).await.expect("it answers");
+        assert_eq!(frame, "Joined");
+        others.push(other);
+    }
+    let mut beyond = host.connect(&host.sender).await;
+    beyond.push(&Frame::Join(id));
+    let abort = loop {
+        match answer(&mut beyond).await.expect("it says why") {
+            (_, Some(abort)) => break abort,
+            (frame, None) => assert_eq!(frame, "Joined"),
+        }
+    };
+    assert_eq!(abort.0, AbortCode::Crowded);
+    assert!(abort.1.contains("has 128 connections"), "{}", abort.1);
+    // Once one has gone there is a place again, and the session was not harmed.
+    drop(others.pop());
+    let rejoined = timeout(PATIENCE, async {
+        loop {
+            let mut other = host.connect(&host.sender).await;
+            other.push(&Frame::Join(id));
+            other.push(&Frame::Ping(1));
+            let answers = [answer(&mut other).await, answer(&mut other).await];
+            if answers.iter().flatten().any(|(frame, _)| frame == "Pong") {
+                break;
+            }
+        }
+    });
+    rejoined.await.expect("a place comes free");
+    let hash = block_cv(2_000, 0, &bytes).0;
+    conn.push(&Frame::Data(Data { position: 0, block_hash: Some(hash), payload: &bytes }));
+    for expected in ["ObjectDone", "Done"] {
+        let (frame, _) = answer(&mut conn).await.expect("it goes on");
+        assert_eq!(frame, expected);
+    }
+    assert_eq!(fs::read(scratch.0.join("in/data")).unwrap(), bytes);
 }
 
 /// Manifests of one known sender that are each small enough, but not together.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use peer::dial::{Parting, Path};
+use peer::dial::{Further, Parting, Path};
 use peer::{Conn, ConnError};
 use tokio::sync::{Notify, mpsc};
 use units::{Bytes, Time};
@@ -100,14 +100,19 @@ impl<O: SessionOpener> peer::dial::Session for Joining<O> {
         member: Self::Member,
         path: Arc<Path>,
         conn: Conn,
+        further: Further<Self::Member>,
         stop: &Notify,
     ) -> Result<Parting, ConnError> {
-        let Member { session, joined, load } = member;
+        let session = Arc::clone(&member.session);
         let registered = Registered::new(&session, &path, &conn);
-        let direction = O::direction(&load, joined, &path, session.clock.now());
-        PathTask::new(&session, registered.facts(), direction, conn, self.events.clone())
-            .run(stop)
-            .await
+        let direct = |member: Self::Member| {
+            let Member { session: other, joined, load } = member;
+            let is_this = Arc::ptr_eq(&session, &other);
+            is_this.then(|| O::direction(&load, joined, &path, session.clock.now()))
+        };
+        let direction = direct(member).expect("the session is the first member's");
+        let (facts, events) = (registered.facts(), self.events.clone());
+        PathTask::new(&session, facts, conn, direction, further, direct, events).run(stop).await
     }
 
     fn reject(&self, host: usize, error: peer::Error) {

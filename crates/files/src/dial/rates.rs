@@ -75,6 +75,7 @@ mod tests {
             share: 1.0,
             congestion_control: String::new(),
             retransmits: 0,
+            connections: 1,
         };
         Progress {
             done: Bytes(done),

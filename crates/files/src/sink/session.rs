@@ -246,16 +246,13 @@ impl SinkSession {
     /// Adds a path. Returns its number and its mailbox, which holds all announcements and open
     /// refusals.
     pub(crate) fn join(&self) -> (u32, Arc<Mailbox>) {
+        self.members().join()
+    }
+
+    /// As [`SinkSession::join`], unless the session has `most` members already.
+    pub(crate) fn join_within(&self, most: usize) -> Option<(u32, Arc<Mailbox>)> {
         let mut members = self.members();
-        let number = members.next;
-        members.next += 1;
-        let mailbox = Arc::new(Mailbox::default());
-        mailbox.put(&members.announcements);
-        for extent in members.refused.iter() {
-            mailbox.put_frame(&refusal(extent));
-        }
-        members.mailboxes.insert(number, Arc::clone(&mailbox));
-        (number, mailbox)
+        (members.mailboxes.len() < most).then(|| members.join())
     }
 
     /// Removes a path.
@@ -478,6 +475,20 @@ impl SinkSession {
 
     fn members(&self) -> MutexGuard<'_, Members> {
         self.members.lock().expect("no panic while held")
+    }
+}
+
+impl Members {
+    fn join(&mut self) -> (u32, Arc<Mailbox>) {
+        let number = self.next;
+        self.next += 1;
+        let mailbox = Arc::new(Mailbox::default());
+        mailbox.put(&self.announcements);
+        for extent in self.refused.iter() {
+            mailbox.put_frame(&refusal(extent));
+        }
+        self.mailboxes.insert(number, Arc::clone(&mailbox));
+        (number, mailbox)
     }
 }
 

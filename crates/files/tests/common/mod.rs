@@ -208,3 +208,14 @@ pub async fn fetch(options: FetchOptions) -> Result<Summary, Error> {
     let (events, _heard) = unheard();
     timeout(Duration::from_secs(30), files::fetch(options, events)).await.expect("it ends")
 }
+
+/// The counted bytes of an interface, all months together.
+pub fn counted(usage: &Path, interface: &str) -> u64 {
+    let text = fs::read_to_string(usage.join(interface)).expect("a count");
+    let lines = text.lines().filter(|line| !line.starts_with('#'));
+    lines
+        .map(|line| {
+            line.split_once(' ').and_then(|(_, bytes)| bytes.parse::<u64>().ok()).expect("a line")
+        })
+        .sum()
+}

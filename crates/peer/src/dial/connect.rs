@@ -245,11 +245,11 @@ impl Tried {
     /// # Panics
     /// Without a candidate to try.
     fn next(&mut self, all: &[Candidate]) -> (Candidate, usize) {
-        let best = self.possible(all).next();
-        let fewest = self.possible(all).min_by_key(|candidate| self.count(candidate));
-        let is_best = !self.has_untried(all) && self.last.as_ref() != best;
-        let candidate = if is_best { best } else { fewest };
-        let candidate = *candidate.expect("the caller has checked that there is one");
+        let best = *self.possible(all).next().expect("the caller has checked that there is one");
+        let is_others_turn = self.has_untried(all) || self.last == Some(best);
+        let others = self.possible(all).filter(|other| self.last != Some(best) || **other != best);
+        let other = others.min_by_key(|candidate| self.count(candidate)).filter(|_| is_others_turn);
+        let candidate = other.copied().unwrap_or(best);
         let number = self.count(&candidate);
         self.counts.retain(|(known, _)| *known != candidate);
         self.counts.push((candidate, number + 1));

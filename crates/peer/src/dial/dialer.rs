@@ -254,7 +254,7 @@ mod tests {
 
     use super::*;
     use crate::carrier::{Attempt, BoxFuture, Carrier, Stream};
-    use crate::dial::{Parting, Path};
+    use crate::dial::{Further, Parting, Path};
     use crate::{Conn, ConnError, Credential, DialOptions, Error, Identity};
 
     /// A carrier whose connections never open; counts the attempts.
@@ -282,6 +282,7 @@ mod tests {
             (): (),
             _: Arc<Path>,
             _: Conn,
+            _: Further<()>,
             _: &Notify,
         ) -> Result<Parting, ConnError> {
             unreachable!("no connection opens")

@@ -7,6 +7,7 @@
 mod candidate;
 mod connect;
 mod dialer;
+mod further;
 mod gate;
 mod plan;
 mod probe;
@@ -15,6 +16,7 @@ mod terms;
 
 pub use candidate::Candidate;
 pub use dialer::{Dialer, Remaining};
+pub use further::{Further, Joined, MOST_CONNECTIONS, Place};
 pub use gate::{Gate, Turn};
 pub use plan::{Plan, plan, resolve};
 pub(crate) use probe::probe_each_and_all;

@@ -6,12 +6,14 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
+use net::socket::SMALL_SEGMENT;
 use net::{Clock, CongestionControl};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, Semaphore};
 use tokio::time::{Duration, sleep};
 use units::{PathId, Span};
 
 use super::connect::{Connector, Opened};
+use super::further::{Further, MOST_FURTHER, further};
 use super::plan::Plan;
 use super::terms::Terms;
 use crate::conn::{Conn, ConnError};
@@ -22,7 +24,7 @@ use crate::{Error, Event, Events, PathEvent, PathState, wall};
 /// carries data.
 pub trait Session: Send + Sync + 'static {
     /// The state of a connection that has joined.
-    type Member: Send;
+    type Member: Send + 'static;
 
     /// Brings a new connection to the host of that number into the session: opens the session over
     /// it, or joins the open one. [`Gate`](super::Gate) decides which.
@@ -32,14 +34,16 @@ pub trait Session: Send + Sync + 'static {
         host: usize,
     ) -> impl Future<Output = Result<Self::Member, ConnError>> + Send;
 
-    /// Carries data over a connection until it fails, the cap of its interface is reached, or
-    /// `stop` rings, and then closes it in order. The future is dropped when a replacement of a
-    /// stalled connection is open.
+    /// Carries data over a path that began with this connection, until its last connection fails,
+    /// the cap of its interface is reached, or `stop` rings, and then closes all in order.
+    /// `further` opens further connections of the path. The future is dropped when a replacement of
+    /// a stalled path is open.
     fn carry(
         &self,
         member: Self::Member,
         path: Arc<Path>,
         conn: Conn,
+        further: Further<Self::Member>,
         stop: &Notify,
     ) -> impl Future<Output = Result<Parting, ConnError>> + Send;
 
@@ -93,6 +97,8 @@ pub(super) struct Shared<S> {
     pub(super) events: Events,
     pub(super) total_limit: Option<Arc<Limit>>,
     next_path: AtomicU32,
+    /// Places for further connections of the paths.
+    further: Arc<Semaphore>,
     /// The paths that wait for the next month because of a cap: the reason, by group.
     pub(super) used_up: Mutex<BTreeMap<u32, String>>,
     /// The most recent failure of a path, for the error when no path is left.
@@ -118,11 +124,35 @@ impl<S> Shared<S> {
             events,
             total_limit: bound.map(|rate| Arc::new(Limit::new(rate))),
             next_path: AtomicU32::new(0),
+            further: Arc::new(Semaphore::new(MOST_FURTHER)),
             used_up: Mutex::default(),
             last_failure: Mutex::default(),
             met: Mutex::default(),
         }
     }
+}
+
+/// Whether the connection was opened with small segments, because the line's MTU is smaller than
+/// the interface's.
+fn has_small_segments(conn: &Conn) -> bool {
+    conn.counters().is_ok_and(|info| (1..=SMALL_SEGMENT).contains(&info.mss))
+}
+
+/// Opens a further connection of a path, and brings it into the session.
+async fn open_further<S: Session>(
+    shared: Arc<Shared<S>>,
+    plan: Arc<Plan>,
+    remote: SocketAddr,
+    small: bool,
+) -> Result<(Conn, S::Member), String> {
+    let candidate = plan.candidates().into_iter().find(|pair| pair.remote == remote);
+    let candidate = candidate.ok_or("the interface no longer reaches that address")?;
+    let opened = shared.connectors[plan.host].open_once(&plan, candidate, small).await;
+    let Opened { mut conn, .. } = opened.map_err(|error| error.to_string())?;
+    let joined = shared.session.join(&mut conn, plan.host).await;
+    let member = joined.map_err(|error| error.to_string())?;
+    tracing::debug!(path = plan.name, %remote, "further connection joined the path");
+    Ok((conn, member))
 }
 
 /// Supervises one path.
@@ -231,7 +261,19 @@ impl<S: Session> PathSupervisor<S> {
         path: Arc<Path>,
         conn: Conn,
     ) -> (Result<Parting, ConnError>, Option<Opened>) {
-        let run = self.shared.session.carry(member, path, conn, &self.stop);
+        let small = has_small_segments(&conn);
+        let (further, opening) = further();
+        let (shared, plan, remote) = (&self.shared, &self.plan, path.remote);
+        let opening = opening.serve(Arc::clone(&shared.further), || {
+            open_further(Arc::clone(shared), Arc::clone(plan), remote, small)
+        });
+        let carried = shared.session.carry(member, path, conn, further, &self.stop);
+        let run = async {
+            tokio::select! {
+                ended = carried => ended,
+                never = opening => match never {},
+            }
+        };
         tokio::pin!(run);
         loop {
             tokio::select! {

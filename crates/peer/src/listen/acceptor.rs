@@ -57,12 +57,12 @@ pub enum Entry<S: Service + ?Sized> {
     /// To join a session.
     Join(S::Session),
     /// To open a session.
-    Open(Opening<S>),
+    Open(SessionRequest<S>),
 }
 
 /// The request of an authorized connection to open a session. The frames behind its hello are still
 /// to be read.
-pub struct Opening<S: Service + ?Sized> {
+pub struct SessionRequest<S: Service + ?Sized> {
     /// The first frame of the connection.
     pub hello: Hello,
     /// The permission of its peer.
@@ -143,7 +143,7 @@ impl<S: Service> AcceptorState<S> {
             };
             let entry = match entry {
                 Entry::Join(session) => Entry::Join(session),
-                Entry::Open(opening) => match shared.wait(&mut conn, opening).await {
+                Entry::Open(request) => match shared.wait(&mut conn, request).await {
                     Ok(entry) => entry,
                     Err(error) => {
                         tracing::debug!(%from, %error, "connection ended while it waited");
@@ -156,11 +156,15 @@ impl<S: Service> AcceptorState<S> {
     }
 
     /// Waits until an authorized connection joins a session or opens one.
-    async fn wait(&self, conn: &mut Conn, opening: Opening<S>) -> Result<Entry<S>, ConnError> {
+    async fn wait(
+        &self,
+        conn: &mut Conn,
+        request: SessionRequest<S>,
+    ) -> Result<Entry<S>, ConnError> {
         conn.flush_to_reader().await?;
-        match self.waiting.wait(conn, opening.peer).await? {
-            Waited::Open => Ok(Entry::Open(opening)),
-            Waited::Join(id) => self.join(conn, id, opening.peer).await.map(Entry::Join),
+        match self.waiting.wait(conn, request.peer).await? {
+            Waited::Open => Ok(Entry::Open(request)),
+            Waited::Join(id) => self.join(conn, id, request.peer).await.map(Entry::Join),
         }
     }
 
@@ -193,7 +197,7 @@ impl<S: Service> AcceptorState<S> {
                     let session = random().map_err(std::io::Error::other)?;
                     let addresses = self.service.addresses(&conn);
                     conn.push(&Frame::Welcome(Welcome { version: VERSION, session, addresses }));
-                    Ok((conn, Entry::Open(Opening { hello, grant, peer, session })))
+                    Ok((conn, Entry::Open(SessionRequest { hello, grant, peer, session })))
                 }
                 Err(reason) => {
                     tracing::info!(%peer, reason, "refused");

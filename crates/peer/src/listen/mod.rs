@@ -12,13 +12,23 @@ mod waiting;
 use std::cmp::Reverse;
 use std::net::{IpAddr, SocketAddr};
 
-pub use acceptor::{Acceptor, Entry, Opening, Service};
+pub use acceptor::{Acceptor, Entry, Service, SessionRequest};
 pub use admission::{TokenCheck, TokenRefusal};
 use net::interfaces::{common_prefix, own_addresses};
 use net::socket::unmapped;
 pub use net::socket::{listen, reachable};
 
 use crate::conn::Conn;
+
+/// The most connections of one session, on all its paths together: 16 paths, 48 further connections
+/// of them, and connections that the dialing host has replaced and this one has not yet given up.
+pub const MOST_CONNECTIONS: usize = 128;
+
+/// The message to a peer whose session has [`MOST_CONNECTIONS`].
+#[must_use]
+pub fn too_many_connections() -> String {
+    format!("the session has {MOST_CONNECTIONS} connections, and takes no more")
+}
 
 /// Addresses at which the peer of `conn` may reach this host: the one that it used, and if `listen`
 /// is empty or names all addresses of a family, those of every interface that is up (see

@@ -45,7 +45,7 @@ impl Waiting {
         conn: &mut Conn,
         peer: Fingerprint,
     ) -> Result<Waited, ConnError> {
-        let place = Place::take(self, peer);
+        let place = WaitingPlace::take(self, peer);
         loop {
             let told = conn.receive_if(LONGEST, |frame| match frame {
                 Frame::Join(id) => Some(Some(Waited::Join(id))),
@@ -73,14 +73,14 @@ impl Waiting {
 }
 
 /// A place among the waiting connections, until dropped.
-struct Place<'a> {
+struct WaitingPlace<'a> {
     waiting: &'a Waiting,
     peer: Fingerprint,
     displaced: Arc<Notify>,
 }
 
-impl<'a> Place<'a> {
-    fn take(waiting: &'a Waiting, peer: Fingerprint) -> Place<'a> {
+impl<'a> WaitingPlace<'a> {
+    fn take(waiting: &'a Waiting, peer: Fingerprint) -> WaitingPlace<'a> {
         let displaced = Arc::new(Notify::new());
         let mut all = waiting.all();
         let of_peer = all.entry(peer).or_default();
@@ -91,11 +91,11 @@ impl<'a> Place<'a> {
         }
         of_peer.push_back(Arc::clone(&displaced));
         drop(all);
-        Place { waiting, peer, displaced }
+        WaitingPlace { waiting, peer, displaced }
     }
 }
 
-impl Drop for Place<'_> {
+impl Drop for WaitingPlace<'_> {
     fn drop(&mut self) {
         let mut all = self.waiting.all();
         if let Some(of_peer) = all.get_mut(&self.peer) {
@@ -118,10 +118,10 @@ mod tests {
     #[tokio::test]
     async fn a_further_connection_of_a_peer_displaces_its_oldest() {
         let waiting = Waiting::default();
-        let other = Place::take(&waiting, peer(2));
+        let other = WaitingPlace::take(&waiting, peer(2));
         let mut places: Vec<_> =
-            (0..WAITING_EACH).map(|_| Place::take(&waiting, peer(1))).collect();
-        places.push(Place::take(&waiting, peer(1)));
+            (0..WAITING_EACH).map(|_| WaitingPlace::take(&waiting, peer(1))).collect();
+        places.push(WaitingPlace::take(&waiting, peer(1)));
         places[0].displaced.notified().await;
         assert_eq!(waiting.all()[&peer(1)].len(), WAITING_EACH);
         // The displaced one takes no other with it.

@@ -132,6 +132,22 @@ impl Sender {
         self.apply_order(now);
     }
 
+    /// One of several connections of a path is gone and others carry on: `extents` are what was in
+    /// flight on it. The parts that are not acknowledged are sent again, by any path. Extents that
+    /// the path does not have in flight change nothing, nor does an unknown path.
+    pub fn handle_connection_lost(
+        &mut self,
+        now: Time,
+        path: PathId,
+        extents: impl IntoIterator<Item = Extent>,
+    ) {
+        let Some(lossy) = self.paths.get_mut(&path) else { return };
+        let owned = extents.into_iter().flat_map(|extent| lossy.forget(extent)).collect();
+        lossy.rewind();
+        self.requeue_lost(now, Vec::new(), owned);
+        self.adjust(now);
+    }
+
     /// An acknowledgement arrived by this path. It may cover several extents, repeat itself, name
     /// what another path sent, or come by a path that was reported lost. Returns the number of
     /// newly acknowledged bytes.

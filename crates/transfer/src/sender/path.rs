@@ -166,6 +166,26 @@ impl Path {
         true
     }
 
+    /// Removes an extent from the data in flight: the connection that carried it is gone. Returns
+    /// the parts that this path accounted for.
+    pub(super) fn forget(&mut self, extent: Extent) -> Vec<Extent> {
+        self.in_flight.remove(extent);
+        self.owned.remove(extent)
+    }
+
+    /// Takes back the offsets behind the last extent in flight, which nothing will deliver: they
+    /// would count as outstanding for ever.
+    pub(super) fn rewind(&mut self) {
+        self.in_flight.rewind(self.delivered);
+        let next = self.in_flight.next_offset();
+        if self.rtt_probe.is_some_and(|(offset, _)| offset > next) {
+            self.rtt_probe = None;
+        }
+        if self.outstanding() == 0 {
+            self.meter.handle_idle();
+        }
+    }
+
     /// Removes extents that have left the network from `in_flight`. A connection delivers in order:
     /// whatever lies before the last delivery and is not owned has arrived, and was acknowledged on
     /// another path.

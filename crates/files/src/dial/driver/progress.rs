@@ -40,6 +40,7 @@ impl<O: SessionOpener> SessionDriver<O> {
                     share: done.as_f64() / Bytes(moved).as_f64(),
                     congestion_control: kernel.congestion_control,
                     retransmits: kernel.retransmits,
+                    connections: kernel.connections,
                 })
             })
             .collect();

@@ -131,7 +131,7 @@ impl Direction for Incoming {
     const SENDS: bool = false;
 
     fn take_in(&mut self, io: &mut PathIo<'_>) -> Result<bool, ConnError> {
-        let PathIo { session, facts, conn, .. } = io;
+        let PathIo { session, facts, conn, in_flight, .. } = io;
         let mut heard = false;
         let mut pong = None;
         let mut arrived = Vec::new();
@@ -161,6 +161,9 @@ impl Direction for Incoming {
                         self.arrival.forget(self.server, self.joined);
                         return Err(ConnError::Refused(text));
                     }
+                    Frame::Abort(AbortCode::Crowded, text) => {
+                        return Err(ConnError::Refused(text));
+                    }
                     Frame::Abort(code, text) => {
                         session
                             .report(Report::HostFailed(self.server, error_of(code, text.clone())));
@@ -172,7 +175,7 @@ impl Direction for Incoming {
         }
         // A refusal follows the acknowledgements of the same data.
         if !arrived.is_empty() {
-            acknowledge(session, facts, &arrived)?;
+            acknowledge(session, facts, in_flight, &arrived)?;
             self.arrival.finish_files();
         }
         for range in self.mailbox.refusals()? {

@@ -39,17 +39,18 @@ impl Direction for Outgoing {
     const SENDS: bool = true;
 
     fn take_in(&mut self, io: &mut PathIo<'_>) -> Result<bool, ConnError> {
-        let PathIo { session, facts, conn, .. } = io;
+        let PathIo { session, facts, conn, in_flight, .. } = io;
         let heard = conn.try_fill(wire::frame::MAX_BODY)? > 0;
         let mut pong = None;
         while let Some(frame) = conn.next_frame()? {
             match frame {
-                Frame::Ack(ranges) => acknowledge(session, facts, &ranges)?,
+                Frame::Ack(ranges) => acknowledge(session, facts, in_flight, &ranges)?,
                 Frame::Refused(range) => refuse(session, range)?,
                 Frame::Ping(number) => pong = Some(number),
                 Frame::Joined | Frame::Pong(_) => {}
                 Frame::ObjectDone(object, root) => session.report(Report::ObjectDone(object, root)),
                 Frame::Done(micros) => session.report(Report::Done(micros)),
+                Frame::Abort(AbortCode::Crowded, text) => return Err(ConnError::Refused(text)),
                 Frame::Abort(code, text) => {
                     session.report(refusal(code, text));
                     return Err(ConnError::Closed);

@@ -1,15 +1,16 @@
-//! One open path at the receiver: data in, acknowledgements out.
+//! One connection of a path at the receiver: data in, acknowledgements out.
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use peer::listen::MOST_CONNECTIONS;
 use peer::{Conn, ConnError, PathClass};
 use tokio::time::{Instant, sleep_until};
 use units::Bytes;
 use wire::Frame;
 
 use crate::Error;
-use crate::sink::{SinkSession, finish_files};
+use crate::sink::{Mailbox, SinkSession, finish_files};
 
 /// A sender that is silent for this long is gone: it pings every second.
 const SILENCE: Duration = Duration::from_secs(30);
@@ -20,14 +21,29 @@ const MOST_BACKLOG: usize = 1 << 20;
 /// Frames read before the acknowledgements are sent.
 const FRAMES_A_TURN: usize = 4;
 
-/// Serves one path of `session` until it closes; `name` is the path's name in reports.
+/// A connection's place in its session; it has left when this is dropped.
+pub(super) struct PathMember<'a> {
+    session: &'a SinkSession,
+    number: u32,
+    mailbox: Arc<Mailbox>,
+}
+
+impl PathMember<'_> {
+    /// Joins; `None` if the session has as many connections as it may.
+    pub(super) fn join(session: &SinkSession) -> Option<PathMember<'_>> {
+        let (number, mailbox) = session.join_within(MOST_CONNECTIONS)?;
+        Some(PathMember { session, number, mailbox })
+    }
+}
+
+/// Serves a connection of `session` until it closes; `name` is the path's name in reports.
 pub(super) async fn serve(
     conn: &mut Conn,
     session: &Arc<SinkSession>,
+    member: &PathMember<'_>,
     name: &str,
 ) -> Result<(), ConnError> {
-    let (number, mailbox) = session.join();
-    let _member = PathMember { session, number };
+    let mailbox = &member.mailbox;
     let mut last_heard = Instant::now();
     let mut acks = Vec::new();
     loop {
@@ -110,12 +126,6 @@ pub(super) async fn serve(
             () = sleep_until(last_heard + SILENCE) => return Err(ConnError::Silent(SILENCE)),
         }
     }
-}
-
-/// Removes the path from the session however it ends.
-struct PathMember<'a> {
-    session: &'a SinkSession,
-    number: u32,
 }
 
 impl Drop for PathMember<'_> {

@@ -47,6 +47,7 @@ impl ReceiveRates {
                 share: carried.bytes.as_f64() / Bytes(received.0.max(1)).as_f64(),
                 congestion_control: String::new(),
                 retransmits: 0,
+                connections: 0,
             });
         }
         let total = session.tree().data();

@@ -1,5 +1,6 @@
 //! Admits senders and agrees with them on a session.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -10,7 +11,8 @@ use peer::conn::SIGN_OF_LIFE;
 use peer::limit::Limit;
 use peer::listen::admission::{UNAUTHENTICATED_PATIENCE, refuse};
 use peer::listen::{
-    Entry, Opening, Service, TokenCheck, TokenRefusal, display_address, further_addresses,
+    Entry, Service, SessionRequest, TokenCheck, TokenRefusal, display_address, further_addresses,
+    too_many_connections,
 };
 use peer::{Conn, ConnError, Fingerprint, PathEvent, PathState};
 use tokio::time::{Instant, timeout};
@@ -19,7 +21,7 @@ use units::PathId;
 use wire::Frame;
 use wire::frame::{AbortCode, Hello, Range, SessionId, VERSION, Wishes};
 
-use super::path;
+use super::path::{self, PathMember};
 use crate::blocking::run_blocking;
 use crate::protocol::{MANIFEST_BYTES, code_of, footprint, want_frames};
 use crate::sink::{Directory, SinkSession, Staging, Survey, finish_files};
@@ -38,6 +40,8 @@ pub(super) struct ReceiveService {
     agreeing: tokio::sync::Mutex<()>,
     /// The memory of all manifests before their sessions open.
     memory: Arc<Budget>,
+    /// The number of connections from each address.
+    open: Mutex<BTreeMap<String, usize>>,
     /// Rings when a session was opened.
     pub(super) opened: tokio::sync::Notify,
 }
@@ -97,7 +101,7 @@ impl Service for ReceiveService {
         let name = display_address(from);
         let session = match entry {
             Entry::Join(session) => session,
-            Entry::Open(opening) => match self.agree(&mut conn, opening).await {
+            Entry::Open(request) => match self.agree(&mut conn, request).await {
                 Ok(Some(session)) => session,
                 Ok(None) => return,
                 Err(error) => {
@@ -107,8 +111,14 @@ impl Service for ReceiveService {
                 }
             },
         };
-        self.report(&name, PathState::Active, "");
-        let why = match path::serve(&mut conn, &session, &name).await {
+        let Some(member) = PathMember::join(&session) else {
+            let _ = refuse(&mut conn, AbortCode::Crowded, too_many_connections()).await;
+            return;
+        };
+        self.note_opened(&name);
+        let served = path::serve(&mut conn, &session, &member, &name).await;
+        drop(member);
+        let why = match served {
             Ok(()) => "closed by the sender".to_string(),
             Err(error) => {
                 if let ConnError::Wire(_) | ConnError::Unexpected(_) = error {
@@ -117,7 +127,7 @@ impl Service for ReceiveService {
                 error.to_string()
             }
         };
-        self.report(&name, PathState::Lost, &why);
+        self.note_closed(&name, &why);
     }
 }
 
@@ -132,6 +142,7 @@ impl ReceiveService {
             session: Mutex::default(),
             agreeing: tokio::sync::Mutex::default(),
             memory: Budget::new(MANIFESTS_BYTES, MANIFEST_BYTES + CONNECTION_BYTES),
+            open: Mutex::default(),
             opened: tokio::sync::Notify::new(),
         })
     }
@@ -169,9 +180,9 @@ impl ReceiveService {
     async fn agree(
         self: &Arc<Self>,
         conn: &mut Conn,
-        opening: Opening<Self>,
+        request: SessionRequest<Self>,
     ) -> Result<Option<Arc<SinkSession>>, ConnError> {
-        let Opening { hello, peer, session: id, .. } = opening;
+        let SessionRequest { hello, peer, session: id, .. } = request;
         // The share moves with the tree, also to a thread that outlives the connection.
         let mut share = self.memory.share(peer);
         let tree = match self.manifest(conn, &mut share).await? {
@@ -342,6 +353,27 @@ impl ReceiveService {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
         Err("an earlier session of the same sender is still writing to the disk".into())
+    }
+
+    /// A connection from this address opened. All of them are one path to people.
+    fn note_opened(&self, name: &str) {
+        let mut open = self.open.lock().expect("no panic while held");
+        let count = open.entry(name.to_string()).or_default();
+        *count += 1;
+        if *count == 1 {
+            self.report(name, PathState::Active, "");
+        }
+    }
+
+    /// A connection from this address closed.
+    fn note_closed(&self, name: &str, why: &str) {
+        let mut open = self.open.lock().expect("no panic while held");
+        let Some(count) = open.get_mut(name) else { return };
+        *count -= 1;
+        if *count == 0 {
+            open.remove(name);
+            self.report(name, PathState::Lost, why);
+        }
     }
 
     fn report(&self, name: &str, state: PathState, why: &str) {

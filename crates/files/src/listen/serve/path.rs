@@ -6,12 +6,13 @@ use std::time::Duration;
 use net::Clock;
 use net::congestion::{CongestionControl, ControlChoice};
 use peer::listen::admission::refuse;
+use peer::listen::too_many_connections;
 use peer::{Conn, ConnError, PathClass};
 use tokio::time::{Instant, sleep_until};
 use transfer::Extent;
 use units::{Bytes, Span, Time};
 use wire::Frame;
-use wire::frame::DataHeader;
+use wire::frame::{AbortCode, DataHeader};
 
 use super::session::FetchSession;
 use crate::protocol::{self, source_abort};
@@ -35,7 +36,10 @@ pub(super) async fn serve(
     clock: Clock,
     events: &Events,
 ) -> Result<(), ConnError> {
-    let _path = fetch.join(clock);
+    let Some(_path) = fetch.join(clock) else {
+        let _ = refuse(conn, AbortCode::Crowded, too_many_connections()).await;
+        return Ok(());
+    };
     let mut control = ControlChoice::new(&CongestionControl::Auto);
     // If the kernel refuses, the system's default stays.
     let _ = conn.stream().set_congestion_control(control.name());

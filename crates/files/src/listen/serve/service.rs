@@ -11,7 +11,7 @@ use net::Clock;
 use peer::budget::{Budget, CONNECTION_BYTES, Share, Short};
 use peer::limit::Limit;
 use peer::listen::admission::{UNAUTHENTICATED_PATIENCE, refuse};
-use peer::listen::{Entry, Opening, Service, TokenCheck, TokenRefusal, further_addresses};
+use peer::listen::{Entry, Service, SessionRequest, TokenCheck, TokenRefusal, further_addresses};
 use peer::{Conn, ConnError, Fingerprint};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
@@ -121,12 +121,12 @@ impl Service for ServeService {
     async fn serve(self: Arc<Self>, mut conn: Conn, entry: Entry<Self>, from: SocketAddr) {
         let fetch = match entry {
             Entry::Join(fetch) => fetch,
-            Entry::Open(opening) => match self.agree(&mut conn, &opening).await {
+            Entry::Open(request) => match self.agree(&mut conn, &request).await {
                 Ok(fetch) => fetch,
                 // A dry run ends without a fetch.
                 Err(ConnError::Closed) => return,
                 Err(error) => {
-                    let who = label(&opening.grant.name, from);
+                    let who = label(&request.grant.name, from);
                     return self.notice(&who, &error.to_string());
                 }
             },
@@ -187,9 +187,9 @@ impl ServeService {
     async fn agree(
         self: &Arc<Self>,
         conn: &mut Conn,
-        opening: &Opening<Self>,
+        request: &SessionRequest<Self>,
     ) -> Result<Arc<FetchSession>, ConnError> {
-        let &Opening { grant: ref view, peer, session: id, .. } = opening;
+        let &SessionRequest { grant: ref view, peer, session: id, .. } = request;
         let mut share = self.memory.share(peer);
         if !share.take(conn, CONNECTION_BYTES).await? {
             return Err(refuse(conn, AbortCode::Refused, share.why_not()).await);

@@ -8,7 +8,7 @@ use net::Clock;
 use peer::Fingerprint;
 use peer::budget::Share;
 use peer::limit::Limit;
-use peer::listen::display_address;
+use peer::listen::{MOST_CONNECTIONS, display_address};
 use units::{Bytes, Span, Time};
 use wire::frame::SessionId;
 
@@ -79,10 +79,15 @@ impl FetchSession {
         format!("{who} gets {files}, {}, of which {wanted} are to be sent", tree.data())
     }
 
-    /// Counts a connection until the returned value is dropped.
-    pub(super) fn join(&self, clock: Clock) -> FetchPath<'_> {
-        self.paths.lock().expect("no panic while held").0 += 1;
-        FetchPath { fetch: self, clock }
+    /// Counts a connection until the returned value is dropped. `None` if the fetch has as many as
+    /// it may.
+    pub(super) fn join(&self, clock: Clock) -> Option<FetchPath<'_>> {
+        let mut paths = self.paths.lock().expect("no panic while held");
+        if paths.0 >= MOST_CONNECTIONS {
+            return None;
+        }
+        paths.0 += 1;
+        Some(FetchPath { fetch: self, clock })
     }
 
     /// The time without a connection; `None` if there is one.

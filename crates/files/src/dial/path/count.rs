@@ -1,0 +1,280 @@
+//! The number of connections of a path, from the kernel's counters.
+//!
+//! The kernel counts the time for which a connection had data to send and congestion control would
+//! have let it, but the send buffer or the peer's receive window was full. A path whose connections
+//! spend most of their time so, at a steady rate, carries as much as its buffers hold in a round
+//! trip, and gets further connections. They stay if the path then carries more: a receiver that
+//! reads slowly fills its window too, and no connection helps against that.
+
+use std::collections::VecDeque;
+
+use net::counters::TcpInfo;
+use peer::dial::MOST_CONNECTIONS;
+use units::{Bytes, Rate, Span, Time};
+
+/// The counters of all connections of a path that may send, summed.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Reading {
+    /// Bytes that the other kernel acknowledged.
+    pub(super) acked: Bytes,
+    /// Time for which the send buffers held the connections back.
+    pub(super) held_here: Span,
+    /// Time for which the peer's receive windows did.
+    pub(super) held_there: Span,
+    /// The least round-trip time.
+    pub(super) rtt: Span,
+    /// The number of connections.
+    pub(super) connections: usize,
+}
+
+/// A change of the number of connections.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Change {
+    /// Open this many more.
+    Open(usize),
+    /// The further ones help: the path keeps them. Whether the peer's receive windows held it back
+    /// for longer than the send buffers here.
+    Keep {
+        /// See above.
+        there: bool,
+    },
+    /// The further ones do not help: close all but this many.
+    Close(usize),
+}
+
+/// Chooses the number of connections of a path.
+#[derive(Debug)]
+pub(super) struct ConnectionCount {
+    /// The latest readings, over three windows.
+    readings: VecDeque<(Time, Reading)>,
+    trial: Option<Trial>,
+    /// No trial begins before.
+    not_before: Time,
+    failures: u32,
+}
+
+/// Further connections that have yet to show their use.
+#[derive(Clone, Copy, Debug)]
+struct Trial {
+    began: Time,
+    /// The number of connections before, and the rate that they had.
+    connections: usize,
+    rate: Rate,
+    there: bool,
+}
+
+/// The share of the time for which the buffers hold a path back, in percent.
+const HELD: u64 = 50;
+/// The rates of two windows in a row are steady if they differ by less, in percent of the earlier:
+/// a connection in slow start waits for buffers that grow with it.
+const STEADY: u64 = 15;
+/// Further connections stay if the rate grows by this, in percent.
+const GROWTH: u64 = 10;
+/// The least length of a window, which is otherwise a round trip.
+const WINDOW_LEAST: Span = Span::from_millis(250);
+/// The time for further connections to open and to leave slow start, in round trips, and its least
+/// length.
+const TRIAL_TRIPS: u64 = 20;
+const TRIAL_LEAST: Span = Span::from_secs(2);
+/// The wait after the first trial that failed; doubles with each further one.
+const RETRY: Span = Span::from_secs(30);
+
+impl Reading {
+    /// Adds the counters of one connection.
+    pub(super) fn add(&mut self, info: &TcpInfo) {
+        self.acked += Bytes(info.bytes_acked);
+        self.held_here += Span::from(info.held_by_send_buffer);
+        self.held_there += Span::from(info.held_by_receiver);
+        let rtt = Span::from(info.rtt);
+        self.rtt = if self.connections == 0 { rtt } else { self.rtt.min(rtt) };
+        self.connections += 1;
+    }
+}
+
+impl ConnectionCount {
+    pub(super) fn new(now: Time) -> ConnectionCount {
+        ConnectionCount { readings: VecDeque::new(), trial: None, not_before: now, failures: 0 }
+    }
+
+    /// Takes the counters, best every 25 ms; `opening` connections have been asked for and are not
+    /// among them yet.
+    pub(super) fn update(&mut self, now: Time, reading: Reading, opening: usize) -> Option<Change> {
+        // Sums over different connections do not compare.
+        if self.readings.back().is_some_and(|(_, last)| last.connections != reading.connections) {
+            self.readings.clear();
+        }
+        self.readings.push_back((now, reading));
+        let window = reading.rtt.max(WINDOW_LEAST);
+        while self.readings.get(1).is_some_and(|(time, _)| *time <= now - window * 3) {
+            self.readings.pop_front();
+        }
+        let middle = self.latest_before(now - window)?;
+        let rate = rate_between(&middle, &(now, reading));
+        if let Some(trial) = self.trial {
+            return self.judge(now, &reading, rate, trial, opening);
+        }
+        let first = self.latest_before(middle.0 - window)?;
+        let (here, there) =
+            (reading.held_here - middle.1.held_here, reading.held_there - middle.1.held_there);
+        let all = (now - middle.0) * reading.connections as u64;
+        let is_held = (here + there) * 100 > all * HELD;
+        let before = rate_between(&first, &middle);
+        let is_steady = grown(before, 100 + STEADY) > rate && grown(rate, 100 + STEADY) > before;
+        let more = MOST_CONNECTIONS.saturating_sub(reading.connections).min(reading.connections);
+        if !is_held || !is_steady || more == 0 || now < self.not_before {
+            return None;
+        }
+        let there = there > here;
+        self.trial = Some(Trial { began: now, connections: reading.connections, rate, there });
+        Some(Change::Open(more))
+    }
+
+    /// Ends a trial that has succeeded or failed.
+    fn judge(
+        &mut self,
+        now: Time,
+        reading: &Reading,
+        rate: Rate,
+        trial: Trial,
+        opening: usize,
+    ) -> Option<Change> {
+        let Trial { began, connections, there, .. } = trial;
+        if reading.connections > connections && rate >= grown(trial.rate, 100 + GROWTH) {
+            self.trial = None;
+            self.failures = 0;
+            return Some(Change::Keep { there });
+        }
+        let patience = (reading.rtt * TRIAL_TRIPS).max(TRIAL_LEAST);
+        if opening > 0 || now - began < patience {
+            return None;
+        }
+        self.trial = None;
+        self.not_before = now + RETRY * (1 << self.failures.min(6));
+        self.failures += 1;
+        (reading.connections > connections).then_some(Change::Close(connections))
+    }
+
+    /// The latest reading that is no younger than `time`.
+    fn latest_before(&self, time: Time) -> Option<(Time, Reading)> {
+        self.readings.iter().rev().find(|(taken, _)| *taken <= time).copied()
+    }
+}
+
+/// The rate between two readings of the same connections.
+fn rate_between(earlier: &(Time, Reading), later: &(Time, Reading)) -> Rate {
+    (later.1.acked - earlier.1.acked) / (later.0 - earlier.0)
+}
+
+/// `percent` of a rate.
+fn grown(rate: Rate, percent: u64) -> Rate {
+    Rate::from_bits(rate.as_bits() / 100 * percent)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a path of so many connections does at that time: its rate, and the share of the time
+    /// for which buffers hold them back, in percent.
+    type Line = fn(Span, usize) -> (Rate, u64);
+
+    /// The changes of a path, with their times in milliseconds and the number of connections then.
+    /// Connections open within 600 ms, or never.
+    fn changes(seconds: u64, rtt: Span, opens: bool, line: Line) -> Vec<(u64, usize, Change)> {
+        const STEP: Span = Span::from_millis(25);
+        let mut count = ConnectionCount::new(Time::ZERO);
+        let mut reading = Reading { rtt, connections: 1, ..Reading::default() };
+        let (mut now, mut opening, mut open_at) = (Time::ZERO, 0, Time::ZERO);
+        let mut found = Vec::new();
+        while now < Time::ZERO + Span::from_secs(seconds) {
+            now += STEP;
+            if opening > 0 && now >= open_at {
+                reading.connections += if opens { opening } else { 0 };
+                opening = 0;
+            }
+            let (rate, held) = line(now - Time::ZERO, reading.connections);
+            reading.acked += rate * STEP;
+            reading.held_there += STEP * reading.connections as u64 * held / 100;
+            let Some(change) = count.update(now, reading, opening) else { continue };
+            found.push(((now - Time::ZERO).as_millis(), reading.connections, change));
+            match change {
+                Change::Open(more) => (opening, open_at) = (more, now + Span::from_millis(600)),
+                Change::Keep { .. } => {}
+                Change::Close(rest) => reading.connections = rest,
+            }
+        }
+        found
+    }
+
+    const LONG: Span = Span::from_millis(200);
+
+    /// 200 Mbit/s, of which each connection's buffers carry 60.
+    fn fat(_: Span, connections: usize) -> (Rate, u64) {
+        let buffers = 60 * connections as u64;
+        (Rate::mbit(buffers.min(200)), if buffers <= 200 { 95 } else { 10 })
+    }
+
+    #[test]
+    fn as_many_as_carry_all_and_no_more() {
+        let found = changes(120, LONG, true, fat);
+        let of = |n: usize| (found[n].1, found[n].2);
+        assert_eq!(of(0), (1, Change::Open(1)));
+        assert_eq!(of(1), (2, Change::Keep { there: true }));
+        assert_eq!(of(2), (2, Change::Open(2)));
+        assert_eq!(of(3), (4, Change::Keep { there: true }));
+        assert_eq!(found.len(), 4, "{found:?}");
+        assert!(found[0].0 <= 900, "a second shows it: {found:?}");
+        assert!(found[2].0 <= 4_000, "{found:?}");
+    }
+
+    #[test]
+    fn sixteen_at_most() {
+        let found = changes(120, LONG, true, |_, n| (Rate::mbit(10 * n as u64), 95));
+        let opened = found.iter().map(|(_, _, change)| match change {
+            Change::Open(more) => *more,
+            Change::Keep { .. } | Change::Close(_) => 0,
+        });
+        assert_eq!(opened.sum::<usize>(), 15, "{found:?}");
+    }
+
+    #[test]
+    fn where_the_congestion_window_is_the_bound_one_is_enough() {
+        for rtt in [Span::from_millis(1), LONG] {
+            let found = changes(60, rtt, true, |_, n| (Rate::mbit(100 * n as u64), 45));
+            assert_eq!(found, []);
+        }
+    }
+
+    /// The kernel's buffers grow behind a connection in slow start, and hold it back meanwhile.
+    #[test]
+    fn slow_start_is_not_mistaken_for_a_bound() {
+        let found = changes(10, LONG, true, |since, _| {
+            let trips = u32::try_from(since.as_millis() / 200).expect("some seconds");
+            let rate = Rate::kbit(500 << trips.min(8));
+            (rate, if trips < 8 { 90 } else { 5 })
+        });
+        assert_eq!(found, []);
+    }
+
+    #[test]
+    fn a_receiver_that_reads_slowly_gets_no_more_for_long() {
+        let found = changes(200, Span::from_millis(5), true, |_, _| (Rate::mbit(50), 95));
+        let tries: Vec<u64> = found
+            .iter()
+            .filter(|(_, _, change)| *change == Change::Open(1))
+            .map(|(millis, ..)| millis / 1_000)
+            .collect();
+        let closed = found.iter().filter(|(_, n, change)| (*n, *change) == (2, Change::Close(1)));
+        assert_eq!(closed.count(), tries.len(), "{found:?}");
+        assert_eq!(found.len(), 2 * tries.len(), "{found:?}");
+        assert!(tries.len() <= 3, "{tries:?}");
+        assert!(tries[2] - tries[1] > (tries[1] - tries[0]) * 3 / 2, "{tries:?}");
+    }
+
+    #[test]
+    fn connections_that_do_not_open_are_not_closed() {
+        let found = changes(25, LONG, false, fat);
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert_eq!((found[0].1, found[0].2), (1, Change::Open(1)));
+    }
+}

@@ -1,0 +1,214 @@
+//! Paths of several connections: a line whose buffers hold each connection back.
+
+mod common;
+
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use common::{Host, Scratch, parties, receive_options, send_options};
+use files::{Error, Event, SendOptions, Summary};
+use peer::{PathState, Timetable};
+use tokio::io::AsyncWriteExt;
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::time::{interval, timeout};
+use units::Rate;
+
+/// A line to a receiver of this host. It reads each connection at its own rate, with a small buffer
+/// of the kernel in front, so that the sender's kernel finds the receive window full.
+struct NarrowLine {
+    port: u16,
+    /// The number of connections that it has taken.
+    taken: Arc<AtomicUsize>,
+}
+
+/// Bytes that the line takes from each connection every 5 ms: 6.4 MB/s.
+const SIP: usize = 32 * 1024;
+/// The line's buffer for each connection.
+const BUFFER: u32 = 256 * 1024;
+
+impl NarrowLine {
+    /// A line to `port`. Once there is a second connection and so many bytes of connection number
+    /// `fatal` were taken, that one breaks.
+    async fn to(port: u16, fatal: Option<(usize, usize)>) -> NarrowLine {
+        let socket = TcpSocket::new_v4().expect("a socket");
+        socket.set_recv_buffer_size(BUFFER).expect("a smaller buffer");
+        socket.bind("127.0.0.1:0".parse().expect("an address")).expect("a port");
+        let listener = socket.listen(64).expect("it listens");
+        let line = NarrowLine {
+            port: listener.local_addr().expect("an address").port(),
+            taken: Arc::default(),
+        };
+        tokio::spawn(line.carry_all(listener, port, fatal));
+        line
+    }
+
+    fn carry_all(
+        &self,
+        listener: TcpListener,
+        port: u16,
+        fatal: Option<(usize, usize)>,
+    ) -> impl Future<Output = ()> + Send + use<> {
+        let taken = Arc::clone(&self.taken);
+        async move {
+            while let Ok((near, _)) = listener.accept().await {
+                let Ok(far) = TcpStream::connect(("127.0.0.1", port)).await else { continue };
+                let number = taken.fetch_add(1, Ordering::SeqCst);
+                let most = fatal.and_then(|(whom, bytes)| (whom == number).then_some(bytes));
+                tokio::spawn(carry(near, far, most, Arc::clone(&taken)));
+            }
+        }
+    }
+}
+
+/// Carries a connection to its end, or until it breaks.
+async fn carry(near: TcpStream, far: TcpStream, most: Option<usize>, taken: Arc<AtomicUsize>) {
+    let (near_in, mut near_out) = near.into_split();
+    let (mut far_in, mut far_out) = far.into_split();
+    let answers = async move {
+        let _ = tokio::io::copy(&mut far_in, &mut near_out).await;
+        let _ = near_out.shutdown().await;
+    };
+    let data = async move {
+        let (mut pace, mut passed) = (interval(Duration::from_millis(5)), 0);
+        let mut buffer = vec![0; SIP];
+        loop {
+            pace.tick().await;
+            let Ok(()) = near_in.readable().await else { return true };
+            match near_in.try_read(&mut buffer) {
+                Ok(0) => break,
+                Ok(length) => {
+                    passed += length;
+                    if far_out.write_all(&buffer[..length]).await.is_err() {
+                        return true;
+                    }
+                }
+                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
+                Err(_) => return true,
+            }
+            if most.is_some_and(|most| passed >= most) && taken.load(Ordering::SeqCst) > 1 {
+                return true;
+            }
+        }
+        let _ = far_out.shutdown().await;
+        false
+    };
+    tokio::select! {
+        () = answers => {}
+        // The answers still come; a broken line closes both sides.
+        broken = data => if !broken { tokio::time::sleep(Duration::from_secs(10)).await },
+    }
+}
+
+/// The account of a transfer.
+struct Sent {
+    outcome: Result<Summary, Error>,
+    /// The most connections of the path at any time.
+    connections: usize,
+    /// Reasons for which the path was lost.
+    losses: Vec<String>,
+    notices: Vec<String>,
+}
+
+async fn send(options: SendOptions) -> Sent {
+    let (events, mut heard) = common::unheard();
+    let outcome = timeout(Duration::from_secs(60), files::send(options, events)).await;
+    let outcome = outcome.expect("it ends");
+    let mut sent = Sent { outcome, connections: 0, losses: Vec::new(), notices: Vec::new() };
+    while let Some(event) = heard.recv().await {
+        match event {
+            Event::Progress(progress) => {
+                let most = progress.paths.iter().map(|path| path.connections).max();
+                sent.connections = sent.connections.max(most.unwrap_or(0));
+            }
+            Event::Path(event) if event.state == PathState::Lost => sent.losses.push(event.why),
+            Event::Notice { text } => sent.notices.push(text),
+            _ => {}
+        }
+    }
+    sent
+}
+
+fn assert_arrived(scratch: &Scratch, file: &Path) {
+    let arrived = fs::read(scratch.inbox().join("data")).expect("it arrived");
+    assert!(arrived == fs::read(file).expect("the source"), "the copy differs");
+}
+
+/// One connection would take 16 seconds.
+const SIZE: usize = 100_000_000;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_path_that_a_buffer_holds_back_gets_more_connections() {
+    let scratch = Scratch::new("more");
+    let (identity, token) = parties();
+    let file = scratch.file("data", SIZE);
+    let mut receiving = Host::receive(receive_options(&scratch, &identity, &token)).await;
+    let mut heard = std::mem::replace(&mut receiving.events, common::unheard().1);
+    let line = NarrowLine::to(receiving.port, None).await;
+    let mut options = send_options(&[&file], line.port, &token);
+    let bound = Rate::mbit(160);
+    options.transfer.dial.max_rate = Some(Timetable::always(bound));
+    let sent = send(options).await;
+    let summary = sent.outcome.expect("sent");
+    receiving.outcome().await.expect("received");
+    assert_arrived(&scratch, &file);
+    assert!(sent.connections > 1, "{} connections", sent.connections);
+    assert!(sent.losses.is_empty(), "{:?}", sent.losses);
+    assert_eq!(summary.paths.len(), 1, "one path: {:?}", summary.paths);
+    let rate = summary.moved / summary.elapsed;
+    assert!(rate < Rate::mbit(168), "the bound holds over all connections: {rate}");
+    let mut states = Vec::new();
+    while let Some(event) = heard.recv().await {
+        if let Event::Path(event) = event {
+            states.push(event.state);
+        }
+    }
+    // The receiver may end before it reports that the path was closed.
+    assert_eq!(states.first(), Some(&PathState::Active));
+    assert!(states[1..].iter().all(|state| *state == PathState::Lost), "{states:?}");
+    assert!(states.len() <= 2, "one path to the receiver too: {states:?}");
+    let told = sent.notices.iter().filter(|text| text.contains("receive buffer")).count();
+    assert_eq!(told, 1, "{:?}", sent.notices);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_loss_of_one_connection_is_no_loss_of_the_path() {
+    for (number, name) in [(0, "the-first"), (1, "a-further")] {
+        let scratch = Scratch::new(name);
+        let (identity, token) = parties();
+        let file = scratch.file("data", SIZE);
+        let receiving = Host::receive(receive_options(&scratch, &identity, &token)).await;
+        let line = NarrowLine::to(receiving.port, Some((number, 3_000_000))).await;
+        let sent = send(send_options(&[&file], line.port, &token)).await;
+        let summary = sent.outcome.expect("sent");
+        receiving.outcome().await.expect("received");
+        assert_arrived(&scratch, &file);
+        assert!(line.taken.load(Ordering::SeqCst) > 1, "{name}: there was another connection");
+        assert!(sent.losses.is_empty(), "{name}: {:?}", sent.losses);
+        assert!(summary.repeated.0 < 20_000_000, "{name}: {} were sent again", summary.repeated);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cap_counts_all_connections_of_a_path() {
+    let scratch = Scratch::new("cap-of-all");
+    let (identity, token) = parties();
+    let file = scratch.file("data", SIZE);
+    let receiving = Host::receive(receive_options(&scratch, &identity, &token)).await;
+    let line = NarrowLine::to(receiving.port, None).await;
+    let mut options = send_options(&[&file], line.port, &token);
+    let usage = scratch.0.join("usage");
+    options.transfer.dial.usage = Some(usage.clone());
+    options.transfer.dial.paths = vec!["lo,cap=60MB/month".parse().expect("a path")];
+    let sent = send(options).await;
+    let error = sent.outcome.expect_err("more than the cap");
+    assert!(matches!(error, Error::UsedUp { .. }), "{error}");
+    assert!(sent.connections > 1, "{} connections", sent.connections);
+    let carried = common::counted(&usage, "lo");
+    // The kernel sends segments again that the line's buffers drop, also once the cap is reached; a
+    // single connection carries a sixth of this.
+    assert!((55_000_000..=64_000_000).contains(&carried), "{carried}");
+    receiving.task.abort();
+}
