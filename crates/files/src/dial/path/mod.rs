@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use net::congestion::ControlChoice;
+use net::congestion::{ControlChoice, SAMPLE_EVERY};
 use net::counters::TcpInfo;
 use peer::caps::{Account, Room};
 use peer::dial::{Parting, Path};
@@ -109,9 +109,6 @@ pub(super) struct Moved {
     pub(super) rate: Option<Rate>,
 }
 
-/// The interval of samples of the kernel's counters: cheap, and short enough to notice a stall at
-/// once.
-const SAMPLE_EVERY: Span = Span::from_millis(25);
 /// The interval of pings on a silent path.
 const PING_EVERY: Span = Span::from_secs(1);
 /// A peer that is silent for this long does not respond, though its host acknowledges: longer than
@@ -313,7 +310,7 @@ impl<'a, F: Direction> PathTask<'a, F> {
         if F::SENDS {
             let stream = self.io.conn.stream();
             let set = |name: &str| stream.set_congestion_control(name);
-            if let Some(text) = self.control.update(&info, &path.plan.name, set) {
+            if let Some(text) = self.control.update(now, &info, &path.plan.name, set) {
                 self.events.notice(text);
             }
         }
