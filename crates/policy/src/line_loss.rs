@@ -8,11 +8,11 @@
 //!
 //! [`LineLoss`] looks at counters that an operating system keeps for every connection. A loss is a
 //! **clear** sign if
-//! - some round trip within the last two before it shows no queue of an eighth of the shortest round
-//!   trip: there was no standing queue;
+//! - some round trip within the last two before it shows no queue of an eighth of the shortest
+//!   round trip: there was no standing queue;
 //! - few packets are lost, because slow start that overruns a shallow queue loses many;
-//! - except in slow start, whose bursts fill queues for a moment, no round trip just before or after
-//!   it shows a queue of a quarter.
+//! - except in slow start, whose bursts fill queues for a moment, no round trip just before or
+//!   after it shows a queue of a quarter.
 //!
 //! One clear sign is enough, since no full queue explains it. If the samples are too far apart for
 //! the first condition, three losses of the last kind are, if losses with a queue are rarer by far.
@@ -64,8 +64,8 @@ pub struct Verdict {
     pub lost: f64,
 }
 
-/// The share of time from which on the losses matter: what BBR is slower than CUBIC on lines without
-/// loss.
+/// The share of time from which on the losses matter: what BBR is slower than CUBIC on lines
+/// without loss.
 const WORTH_IT: f64 = 0.02;
 /// Signs fade with this time constant.
 const MEMORY_SECONDS: f64 = 30.0;
@@ -166,9 +166,9 @@ impl LineLoss {
     }
 }
 
-/// The time at full rate, in seconds, that CUBIC loses by one reduction of a window of `packets`: the
-/// integral of what is missing until it is regained, by the cubic function (RFC 9438, section 4.2)
-/// or by its Reno-friendly region (section 4.3), whichever is faster; C = .4 and β = .7.
+/// The time at full rate, in seconds, that CUBIC loses by one reduction of a window of `packets`:
+/// the integral of what is missing until it is regained, by the cubic function (RFC 9438, section
+/// 4.2) or by its Reno-friendly region (section 4.3), whichever is faster; C = .4 and β = .7.
 fn idle_after_loss(packets: u32, rtt: Span) -> f64 {
     let packets = f64::from(packets);
     let cubic = 0.3 / 4.0 * libm::cbrt(0.3 * packets / 0.4);

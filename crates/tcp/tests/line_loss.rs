@@ -14,8 +14,8 @@ const HEADERS: u64 = 52;
 const MSS: u64 = 1_448;
 const SENDER: SubflowId = SubflowId(0);
 
-/// CUBIC, and the round-trip times as a kernel keeps them: each acknowledgement is a sample with the
-/// gain 1/8.
+/// CUBIC, and the round-trip times as a kernel keeps them: each acknowledgement is a sample with
+/// the gain 1/8.
 #[derive(Clone, Debug, Default)]
 struct Watched {
     cubic: Cubic,
