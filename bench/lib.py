@@ -200,11 +200,11 @@ def by_mptcp(net, bytes, congestion_control):
     )
 
 
-def by_us(net, source, links=None, bulk=None, options=()):
+def by_us(net, source, links=None, bulk=None, options=(), told=False):
     """The file `source` over our own program; the copy is compared with it.
 
-    Only over the first `links` of the network, if given; with a bulk TCP flow on the link number
-    `bulk`, if given.
+    The program finds the paths itself; with `told`, it gets --path for each link, and with `links`
+    for the first so many. With a bulk TCP flow on the link number `bulk`, if given.
     """
     size = source.stat().st_size
     peer = str(PEERS / "ours")
@@ -225,6 +225,8 @@ def by_us(net, source, links=None, bulk=None, options=()):
         ]
         if links is not None:
             near += ["--links", links]
+        if told:
+            near.append("--told")
         if bulk is not None:
             receiver.append("--bulk")
             near += ["--bulk", bulk]
@@ -254,12 +256,13 @@ def by_us(net, source, links=None, bulk=None, options=()):
     return Transfer(details["summary"]["elapsed"], run.payload_seconds(), details)
 
 
-def fetched_by_us(net, source, replicas=1, spoil=False, options=()):
+def fetched_by_us(net, source, replicas=1, spoil=False, options=(), told=False):
     """The file `source` from a server of our own at the far end, or from this many `replicas`, one
     on each of the far addresses.
 
-    The copy is compared with the file served. With `spoil`, the last replica sends wrong bytes
-    from some moment on.
+    The program finds the paths itself; with `told`, it gets --path for each link. The copy is
+    compared with the file served. With `spoil`, the last replica sends wrong bytes from some moment
+    on.
     """
     size = source.stat().st_size
     peer = str(PEERS / "ours")
@@ -284,6 +287,8 @@ def fetched_by_us(net, source, replicas=1, spoil=False, options=()):
             folder / "near",
         ]
         near += ["--name", source.name, "--into", target, "--servers", replicas]
+        if told:
+            near.append("--told")
         if options:
             near += ["--", *options]
         log = folder / "server.log"
@@ -596,9 +601,9 @@ class Ends:
         )
 
 
-def arguments(docstring, only=(), runs=None, jobs=None):
+def arguments(docstring, only=(), runs=None, jobs=None, told=None):
     """The options that measurements have in common. The caller may add more, and calls
-    parse_args().
+    parse_args(). `told` is the help of --told, if the script has it.
 
     From here on SIGTERM ends the script in order, so that nothing that it made is left behind.
     """
@@ -630,7 +635,13 @@ def arguments(docstring, only=(), runs=None, jobs=None):
             default=jobs,
             help="networks at the same time [default: %(default)s]",
         )
+    if told is not None:
+        parser.add_argument("--told", action="store_true", help=told)
     return parser
+
+
+# The help of --told for most scripts.
+TOLD = "give our program --path for each link; without, it finds the paths itself"
 
 
 def in_parallel(jobs, tasks):

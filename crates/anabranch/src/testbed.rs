@@ -39,6 +39,8 @@ pub(crate) struct Namespaces {
     mptcp: Result<Mptcp, String>,
     /// Whether runs with late emulation, on a busy machine, count.
     counts_late: bool,
+    /// Whether senders that measure the paths' rates get the paths.
+    tells_paths: bool,
     stop: Arc<Stop>,
 }
 
@@ -66,7 +68,11 @@ impl Namespaces {
     ///
     /// # Errors
     /// [`StudyError::Testbed`] if the user can't create namespaces, or files can't be written.
-    pub(crate) fn new(counts_late: bool, stop: Arc<Stop>) -> Result<Namespaces, StudyError> {
+    pub(crate) fn new(
+        counts_late: bool,
+        tells_paths: bool,
+        stop: Arc<Stop>,
+    ) -> Result<Namespaces, StudyError> {
         gain_privilege().map_err(|error| StudyError::Testbed(error.to_string()))?;
         let path = Scratch::temporary("testbed");
         let scratch = Scratch::create(&path).map_err(file_error("make", &path))?;
@@ -77,6 +83,7 @@ impl Namespaces {
             runs: AtomicU32::new(0),
             mptcp,
             counts_late,
+            tells_paths,
             stop,
         })
     }
@@ -103,8 +110,13 @@ impl Namespaces {
         let limit = limit(trial);
         let measured = match &trial.carrier {
             Carrier::Ours { scheduler, known } => {
-                let programs =
-                    Anabranch { network: &trial.network, folder: folder.path(), source: &source };
+                let programs = Anabranch {
+                    network: &trial.network,
+                    folder: folder.path(),
+                    source: &source,
+                    // Rates can only be given with the paths.
+                    tells_paths: self.tells_paths || !known.is_empty(),
+                };
                 let mut receiver = self.start(&emulation, true, programs.receiver()?)?;
                 self.wait_for_listener(&emulation, &mut receiver, peer::DEFAULT_PORT)?;
                 let sender = self.start(&emulation, false, programs.sender(scheduler, known)?)?;

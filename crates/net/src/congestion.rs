@@ -1,13 +1,20 @@
 //! The kernel's congestion control on a path: CUBIC, or BBR if the path loses packets without a
 //! queue.
 //!
-//! CUBIC fills a drop-tail queue and loses packets when it is full: then the round-trip time is
-//! high. Packets that are lost while the round-trip time is near its minimum were lost by the line,
-//! and a window that shrinks for them leaves it idle.
+//! CUBIC fills a drop-tail queue and loses packets when it is full. A line that loses packets
+//! itself is left idle, because the window shrinks for them too. [`policy::line_loss`] tells them
+//! apart.
 
 use std::io;
 
+use policy::line_loss::{LineLoss, Sample};
+use units::{Span, Time};
+
 use crate::counters::TcpInfo;
+
+/// The interval of samples of the kernel's counters: cheap, and several a round trip where it is
+/// long, so that losses can be judged one by one.
+pub const SAMPLE_EVERY: Span = Span::from_millis(25);
 
 /// The kernel's congestion control on the paths.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -34,14 +41,14 @@ impl CongestionControl {
 #[derive(Debug)]
 pub struct ControlChoice {
     name: String,
-    watch: Option<LossWatch>,
+    watch: Option<LineLoss>,
 }
 
 impl ControlChoice {
     /// The choice that `control` asks for.
     #[must_use]
     pub fn new(control: &CongestionControl) -> ControlChoice {
-        let watch = (*control == CongestionControl::Auto).then(LossWatch::default);
+        let watch = (*control == CongestionControl::Auto).then(LineLoss::default);
         ControlChoice { name: control.first().to_string(), watch }
     }
 
@@ -51,75 +58,48 @@ impl ControlChoice {
         &self.name
     }
 
-    /// Takes a new sample of the counters, and calls `set` with the name of another controller
-    /// once, if the path loses packets without a queue. Returns the change, or its failure, as a
-    /// sentence about `path`.
+    /// Takes a new sample of the counters, which is due every [`SAMPLE_EVERY`], and calls `set`
+    /// with the name of another controller once, if the path loses packets without a queue.
+    /// Returns the change, or its failure, as a sentence about `path`.
     pub fn update(
         &mut self,
+        now: Time,
         info: &TcpInfo,
         path: &str,
         set: impl FnOnce(&str) -> io::Result<()>,
     ) -> Option<String> {
-        let share = self.watch.as_mut()?.look(info)?;
+        let verdict = self.watch.as_mut()?.look(now, &sample(info))?;
         self.watch = None;
+        let percent = verdict.lost * 100.0;
         Some(match set("bbr") {
             Ok(()) => {
                 self.name = "bbr".into();
                 format!(
-                    "{path} loses {:.2} % of its packets without a queue: BBR takes over from \
-                     CUBIC there",
-                    share * 100.0
+                    "{path} loses {percent:.2} % of its packets without a queue: BBR takes over \
+                     from CUBIC there"
                 )
             }
             Err(error) => format!(
-                "{path} loses {:.2} % of its packets without a queue and BBR would carry more, but \
-                 it may not be used ({error}); as root: modprobe tcp_bbr; sysctl \
-                 net.ipv4.tcp_allowed_congestion_control='reno cubic bbr'",
-                share * 100.0
+                "{path} loses {percent:.2} % of its packets without a queue and BBR would carry \
+                 more, but it may not be used ({error}); as root: modprobe tcp_bbr; sysctl \
+                 net.ipv4.tcp_allowed_congestion_control='reno cubic bbr'"
             ),
         })
     }
 }
 
-/// Counts samples with losses, by whether there was a queue.
-#[derive(Debug, Default)]
-struct LossWatch {
-    segments: u64,
-    retransmits: u64,
-    with_queue: u32,
-    without_queue: u32,
-}
-
-/// The samples with losses that a verdict needs.
-const EVIDENCE: u32 = 4;
-/// The share of lost packets from which they hold CUBIC back.
-const WORTH_IT: f64 = 0.000_5;
-
-impl LossWatch {
-    /// The share of lost packets, once enough samples show that the line loses them.
-    fn look(&mut self, info: &TcpInfo) -> Option<f64> {
-        let lost = info.retransmits.saturating_sub(self.retransmits);
-        self.retransmits = info.retransmits;
-        self.segments = info.data_segments_out;
-        if lost == 0 {
-            return None;
-        }
-        // During a timeout nothing is acknowledged, so the round-trip time is an old one.
-        let queue = info.rtt.saturating_sub(info.min_rtt);
-        let threshold = (info.min_rtt / 4).max(std::time::Duration::from_millis(3));
-        if queue > threshold || info.timeouts > 0 {
-            self.with_queue += 1;
-        } else {
-            self.without_queue += 1;
-        }
-        if self.without_queue + self.with_queue >= EVIDENCE
-            && self.without_queue >= 3 * self.with_queue
-        {
-            #[expect(clippy::cast_precision_loss, reason = "a share for display and a threshold")]
-            let share = self.retransmits as f64 / self.segments.max(1) as f64;
-            return (share >= WORTH_IT).then_some(share);
-        }
-        None
+/// The counters that show whose the losses are.
+fn sample(info: &TcpInfo) -> Sample {
+    Sample {
+        rtt: Span::from(info.rtt),
+        min_rtt: Span::from(info.min_rtt),
+        window: info.cwnd,
+        threshold: info.slow_start_threshold,
+        in_flight: info.unacked,
+        retransmits: info.retransmits,
+        spurious: info.duplicates.into(),
+        sent: info.data_segments_out,
+        has_timed_out: info.timeouts > 0,
     }
 }
 
@@ -128,34 +108,47 @@ mod tests {
     use super::*;
     use std::time::Duration;
 
-    fn info(retransmits: u64, rtt_ms: u64) -> TcpInfo {
-        TcpInfo {
-            rtt: Duration::from_millis(rtt_ms),
-            min_rtt: Duration::from_millis(20),
-            retransmits,
-            data_segments_out: 1_000 + retransmits,
-            ..TcpInfo::default()
+    /// The names that `control` asks for while every sample has a loss at this round-trip time, the
+    /// shortest being 20 ms.
+    fn asked(control: &CongestionControl, rtt_ms: u64) -> (Vec<String>, Vec<String>) {
+        let mut choice = ControlChoice::new(control);
+        let (mut names, mut texts) = (Vec::new(), Vec::new());
+        for n in 0..40 {
+            let info = TcpInfo {
+                rtt: Duration::from_millis(rtt_ms),
+                min_rtt: Duration::from_millis(20),
+                retransmits: n,
+                data_segments_out: 100 * (n + 1),
+                cwnd: 100,
+                slow_start_threshold: Some(80),
+                unacked: 100,
+                ..TcpInfo::default()
+            };
+            let set = |name: &str| {
+                names.push(name.to_string());
+                Ok(())
+            };
+            texts.extend(choice.update(Time::ZERO + SAMPLE_EVERY * n, &info, "lan", set));
         }
+        assert_eq!(choice.name(), names.last().map_or(control.first(), String::as_str));
+        (names, texts)
     }
 
     #[test]
-    fn losses_without_a_queue_are_the_lines() {
-        let mut watch = LossWatch::default();
-        let verdicts: Vec<_> = (1..=4).map(|n| watch.look(&info(5 * n, 22)).is_some()).collect();
-        assert_eq!(verdicts, [false, false, false, true]);
+    fn a_line_that_loses_packets_gets_bbr_once() {
+        let (names, texts) = asked(&CongestionControl::Auto, 21);
+        assert_eq!(names, ["bbr"]);
+        assert!(texts[0].starts_with("lan loses 0."), "{texts:?}");
+        assert!(texts[0].ends_with("without a queue: BBR takes over from CUBIC there"));
     }
 
     #[test]
-    fn losses_with_a_full_queue_are_ours() {
-        let mut watch = LossWatch::default();
-        assert!((1..100).all(|n| watch.look(&info(5 * n, 45)).is_none()));
+    fn a_full_queue_keeps_cubic() {
+        assert!(asked(&CongestionControl::Auto, 45).0.is_empty());
     }
 
     #[test]
-    fn a_few_odd_losses_do_not_decide() {
-        let mut watch = LossWatch::default();
-        assert!(
-            (1..100).all(|n| watch.look(&info(5 * n, if n % 3 == 0 { 21 } else { 45 })).is_none())
-        );
+    fn a_named_controller_stays() {
+        assert!(asked(&CongestionControl::Named("reno".into()), 21).0.is_empty());
     }
 }

@@ -4,6 +4,8 @@
 //!
 //! [`bottleneck`] finds the subflows of a connection that share a bottleneck.
 //!
+//! [`line_loss`] tells losses of a line from those of a full queue.
+//!
 //! [`sched`] holds the block schedulers: they decide how many bytes of a file each path carries,
 //! from bytes, paths and times alone. The transfer core decides which bytes those are.
 //! [`sched::packet`] holds the packet schedulers of connections: they choose the subflow of the
@@ -16,5 +18,6 @@ extern crate std;
 
 pub mod bottleneck;
 pub mod cc;
+pub mod line_loss;
 pub mod sched;
 mod spelling;

@@ -45,6 +45,10 @@ pub struct TcpInfo {
     pub app_limited: bool,
     /// Congestion window in segments.
     pub cwnd: u32,
+    /// Slow start threshold in segments; `None` while slow start has no bound.
+    pub slow_start_threshold: Option<u32>,
+    /// Segments that the peer's kernel received twice (RFC 2883); zero before Linux 4.19.
+    pub duplicates: u32,
     /// Largest segment to be sent, in bytes.
     pub mss: u32,
 }
@@ -97,6 +101,8 @@ pub fn tcp_info(socket: &impl AsFd) -> io::Result<TcpInfo> {
         // The first bit-field after the window scales.
         app_limited: raw.delivery_rate_app_limited & 1 != 0,
         cwnd: raw.snd_cwnd,
+        slow_start_threshold: (raw.snd_ssthresh < NO_THRESHOLD).then_some(raw.snd_ssthresh),
+        duplicates: raw.dsack_dups,
         mss: raw.snd_mss,
     })
 }
@@ -149,6 +155,9 @@ fn set_option<T: Copy>(
     };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
+
+/// `TCP_INFINITE_SSTHRESH` of the kernel.
+const NO_THRESHOLD: u32 = 0x7fff_ffff;
 
 /// `struct tcp_info` of linux/tcp.h up to the fields used; libc's own ends before them.
 #[repr(C)]
@@ -203,6 +212,9 @@ struct RawTcpInfo {
     delivered: u32,
     delivered_ce: u32,
     bytes_sent: u64,
+    bytes_retrans: u64,
+    dsack_dups: u32,
+    reord_seen: u32,
 }
 
 #[cfg(test)]
@@ -227,6 +239,7 @@ mod tests {
         assert!(info.segments_out > info.data_segments_out && info.segments_in >= 3, "{info:?}");
         assert!(info.rtt > Duration::ZERO && info.rtt < Duration::from_secs(1), "{info:?}");
         assert!((500..=65_535).contains(&info.mss), "{info:?}");
+        assert_eq!((info.slow_start_threshold, info.duplicates), (None, 0), "{info:?}");
         assert_eq!(unsent(&client).unwrap(), 0);
         set_unsent_low_water(&client, 16_384).unwrap();
         set_max_pacing_rate(&client, 1_000_000).unwrap();

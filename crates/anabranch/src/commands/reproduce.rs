@@ -57,6 +57,10 @@ pub(crate) struct ReproduceArgs {
     /// links on time, with a warning
     #[arg(long)]
     count_late: bool,
+    /// For real transfers: name all paths to every sender; without this, those that measure the
+    /// paths' rates find the paths too
+    #[arg(long)]
+    told: bool,
 }
 
 /// `anabranch reproduce`.
@@ -81,14 +85,14 @@ pub(crate) fn run(args: &ReproduceArgs) -> Result<(), Failure> {
         // Each has a sender, a receiver and an emulator.
         context.jobs = args.jobs.map_or(threads(None).div_ceil(2), usize::from);
         context.experiment.testbed = Some(Arc::new(
-            Namespaces::new(args.count_late, Arc::clone(&stop)).map_err(study_error)?,
+            Namespaces::new(args.count_late, args.told, Arc::clone(&stop)).map_err(study_error)?,
         ));
         let estimate = estimate(&context, &figures).map_err(study_error)?;
         show(format_args!("{}\n\n", announcement(&estimate, context.jobs)))?;
         stop_on_signals(stop)?;
-    } else if args.scale.is_some() || args.sizes.is_some() || args.count_late {
+    } else if args.scale.is_some() || args.sizes.is_some() || args.count_late || args.told {
         let text = format!(
-            "{} has no real transfers; --scale, --sizes and --count-late do not apply",
+            "{} has no real transfers; --scale, --sizes, --count-late and --told do not apply",
             study.paper
         );
         return Err(Error::usage(text).into());

@@ -18,6 +18,8 @@ pub(super) struct Anabranch<'a> {
     pub(super) network: &'a Network,
     pub(super) folder: &'a Path,
     pub(super) source: &'a Path,
+    /// Whether the sender gets the paths; otherwise it finds them.
+    pub(super) tells_paths: bool,
 }
 
 impl Anabranch<'_> {
@@ -45,7 +47,8 @@ impl Anabranch<'_> {
             "--token-file",
         ]);
         command.arg(self.token()).args(["--to", &format!("{}:{DEFAULT_PORT}", address(0, true))]);
-        for (number, link) in self.network.links.iter().enumerate() {
+        let told = if self.tells_paths { &self.network.links[..] } else { &[] };
+        for (number, link) in told.iter().enumerate() {
             let rate = known
                 .get(number)
                 .map_or_else(String::new, |rate| format!(",rate={} bit/s", rate.as_bits()));

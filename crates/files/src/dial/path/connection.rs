@@ -128,7 +128,7 @@ impl<'a, F: Direction> Connection<'a, F> {
         if F::SENDS {
             let stream = self.conn.stream();
             let set = |name: &str| stream.set_congestion_control(name);
-            change = self.control.update(&self.info, &self.facts.path.plan.name, set);
+            change = self.control.update(now, &self.info, &self.facts.path.plan.name, set);
         }
         if let Some(account) = &mut self.account {
             // Frames that the socket has not taken yet are in no counter of the kernel.

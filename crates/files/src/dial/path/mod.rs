@@ -20,6 +20,7 @@ use std::sync::{Arc, Mutex};
 use std::task::Poll;
 
 use net::CongestionControl;
+use net::congestion::SAMPLE_EVERY;
 use net::counters::TcpInfo;
 use peer::caps::Room;
 use peer::dial::{Further, Joined, Parting, Path};
@@ -120,9 +121,6 @@ pub(super) struct Moved {
     pub(super) rate: Option<Rate>,
 }
 
-/// The interval of samples of the kernel's counters: cheap, and short enough to notice a stall at
-/// once.
-const SAMPLE_EVERY: Span = Span::from_millis(25);
 /// The time for data in flight to be acknowledged once a cap is reached.
 const DRAIN_TIME: Span = Span::from_secs(10);
 /// Transmissions on each connection before acknowledgements are read.

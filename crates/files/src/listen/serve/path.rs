@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use net::Clock;
-use net::congestion::{CongestionControl, ControlChoice};
+use net::congestion::{CongestionControl, ControlChoice, SAMPLE_EVERY};
 use peer::listen::admission::refuse;
 use peer::listen::too_many_connections;
 use peer::{Conn, ConnError, PathClass};
@@ -23,9 +23,6 @@ use crate::{Event, Events};
 pub(super) const SILENCE: Duration = Duration::from_secs(30);
 /// The most unanswered requests on one path.
 const MOST_REQUESTS: usize = 2 * protocol::MOST_REQUESTS;
-/// The interval of samples of the kernel's counters, from which the congestion control learns of
-/// losses.
-const SAMPLE_EVERY: Span = Span::from_millis(100);
 /// Answers sent before requests are read.
 const ANSWERS_A_TURN: usize = 8;
 
@@ -50,6 +47,7 @@ pub(super) async fn serve(
     let (mut requests, mut buffer, mut header) = (VecDeque::new(), Buffer::default(), Vec::new());
     let mut last_heard = Instant::now();
     let mut next_sample = clock.now() + SAMPLE_EVERY;
+    let mut is_sending = false;
     loop {
         if conn.try_fill(wire::frame::MAX_BODY)? > 0 {
             last_heard = Instant::now();
@@ -104,8 +102,9 @@ pub(super) async fn serve(
         if now >= next_sample {
             next_sample = now + SAMPLE_EVERY;
             let (info, stream) = (conn.counters()?, conn.stream());
+            is_sending = info.unacked > 0;
             let set = |name: &str| stream.set_congestion_control(name);
-            if let Some(text) = control.update(&info, &name, set) {
+            if let Some(text) = control.update(now, &info, &name, set) {
                 let _ = events.send(Event::Notice { text });
             }
         }
@@ -113,7 +112,7 @@ pub(super) async fn serve(
         if answered == ANSWERS_A_TURN && !requests.is_empty() {
             wait = Some(Time::ZERO);
         }
-        let until = wait.unwrap_or(if requests.is_empty() {
+        let until = wait.unwrap_or(if requests.is_empty() && !is_sending {
             now + Span::from_secs(60)
         } else {
             next_sample
