@@ -253,6 +253,7 @@ def by_us(net, source, links=None, bulk=None, options=(), told=False):
     details["notices"] = [event["text"] for event in run.events() if event["event"] == "notice"]
     details["path_events"] = [event for event in run.events() if event["event"] == "path"]
     details["connections"] = most_connections(run)
+    details["log"] = run.stderr
     return Transfer(details["summary"]["elapsed"], run.payload_seconds(), details)
 
 
