@@ -284,8 +284,9 @@ impl<'a, F: Direction, M> PathTask<'a, F, M> {
             Ok(())
         })?;
         // All of them tell of the same line.
-        changes.truncate(1);
-        changes.into_iter().for_each(|text| self.events.notice(text));
+        if let Some(text) = changes.into_iter().next() {
+            self.events.notice(text);
+        }
         self.lose_dead()?;
         let infos = || self.connections.iter().map(|connection| &connection.info);
         let moved = || self.connections.iter().map(|connection| connection.moved);
