@@ -32,7 +32,7 @@ const BUFFER: u32 = 256 * 1024;
 impl NarrowLine {
     /// A line to `port`. Once there is a second connection and so many bytes of connection number
     /// `fatal` were taken, that one breaks.
-    async fn to(port: u16, fatal: Option<(usize, usize)>) -> NarrowLine {
+    fn to(port: u16, fatal: Option<(usize, usize)>) -> NarrowLine {
         let socket = TcpSocket::new_v4().expect("a socket");
         socket.set_recv_buffer_size(BUFFER).expect("a smaller buffer");
         socket.bind("127.0.0.1:0".parse().expect("an address")).expect("a port");
@@ -146,7 +146,7 @@ async fn a_path_that_a_buffer_holds_back_gets_more_connections() {
     let file = scratch.file("data", SIZE);
     let mut receiving = Host::receive(receive_options(&scratch, &identity, &token)).await;
     let mut heard = std::mem::replace(&mut receiving.events, common::unheard().1);
-    let line = NarrowLine::to(receiving.port, None).await;
+    let line = NarrowLine::to(receiving.port, None);
     let mut options = send_options(&[&file], line.port, &token);
     let bound = Rate::mbit(160);
     options.transfer.dial.max_rate = Some(Timetable::always(bound));
@@ -180,7 +180,7 @@ async fn the_loss_of_one_connection_is_no_loss_of_the_path() {
         let (identity, token) = parties();
         let file = scratch.file("data", SIZE);
         let receiving = Host::receive(receive_options(&scratch, &identity, &token)).await;
-        let line = NarrowLine::to(receiving.port, Some((number, 3_000_000))).await;
+        let line = NarrowLine::to(receiving.port, Some((number, 3_000_000)));
         let sent = send(send_options(&[&file], line.port, &token)).await;
         let summary = sent.outcome.expect("sent");
         receiving.outcome().await.expect("received");
@@ -197,7 +197,7 @@ async fn a_cap_counts_all_connections_of_a_path() {
     let (identity, token) = parties();
     let file = scratch.file("data", SIZE);
     let receiving = Host::receive(receive_options(&scratch, &identity, &token)).await;
-    let line = NarrowLine::to(receiving.port, None).await;
+    let line = NarrowLine::to(receiving.port, None);
     let mut options = send_options(&[&file], line.port, &token);
     let usage = scratch.0.join("usage");
     options.transfer.dial.usage = Some(usage.clone());

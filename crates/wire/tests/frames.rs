@@ -53,6 +53,7 @@ fn every_kind_comes_back_as_it_went() {
         Frame::Request(Range { start: 4_096, len: 4_096 }),
         Frame::Hashes(Hashes { first: 7, hashes: vec![[1; 32], [2; 32]] }),
         Frame::Abort(AbortCode::Changed, "photos/a".into()),
+        Frame::Abort(AbortCode::Crowded, "128 connections".into()),
     ];
     for frame in &frames {
         let bytes = emitted(frame);
