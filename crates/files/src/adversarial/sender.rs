@@ -113,6 +113,26 @@ async fn an_endless_manifest_ends() {
     refused("endless", &vec![chunk; 40], 80_000, AbortCode::Protocol, "endless manifest").await;
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn data_right_behind_a_join_are_written_at_once() {
+    let scratch = Scratch::new("behind-a-join");
+    let host = Host::start(&scratch).await;
+    let bytes = vec![7; 2_000];
+    let (_conn, id) = host.agree(&[file(b"data", 2_000)]).await;
+    let mut other = host.connect(&host.sender).await;
+    let hash = block_cv(2_000, 0, &bytes).0;
+    // Both are in one record, and nothing follows.
+    other.push(&Frame::Join(id));
+    other.push(&Frame::Data(Data { position: 0, block_hash: Some(hash), payload: &bytes }));
+    other.flush().await.unwrap();
+    let written = timeout(PATIENCE, async {
+        while fs::read(scratch.0.join("in/data")).ok().as_ref() != Some(&bytes) {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    });
+    written.await.expect("the file is there");
+}
+
 /// A sender that joins its session again and again.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_session_has_so_many_connections_and_no_more() {

@@ -63,10 +63,11 @@ pub(super) async fn serve(
         // One frame at a time: bytes read beyond it would have to be copied.
         let is_heard = conn.backlog() <= MOST_BACKLOG;
         for _ in 0..if is_heard { FRAMES_A_TURN } else { 0 } {
-            if conn.try_fill(conn.missing()?)? == 0 {
-                break;
+            let fresh = conn.try_fill(conn.missing()?)?;
+            if fresh > 0 {
+                last_heard = Instant::now();
             }
-            last_heard = Instant::now();
+            // Frames right behind a Join may have arrived with it.
             while let Some(frame) = conn.next_frame()? {
                 match frame {
                     // A failed session takes no more; the mailbox holds the reason.
@@ -93,6 +94,9 @@ pub(super) async fn serve(
                     }
                     other => return Err(ConnError::Unexpected(String::from(&other))),
                 }
+            }
+            if fresh == 0 {
+                break;
             }
         }
         // Before any write, which may fail once the sender has closed.
