@@ -14,8 +14,9 @@
 //! - except in slow start, whose bursts fill queues for a moment, no round trip just before or
 //!   after it shows a queue of a quarter.
 //!
-//! One clear sign is enough, since no full queue explains it. If the samples are too far apart for
-//! the first condition, three losses of the last kind are, if losses with a queue are rarer by far.
+//! One clear sign is enough, since no full queue explains it. If samples are more than a round trip
+//! apart, they may miss the queue: three losses that meet the other conditions are then enough, if
+//! losses with a queue are not more frequent.
 //!
 //! In both cases the losses must matter: what CUBIC needs to regain its window after each of them
 //! must exceed [`WORTH_IT`] of the time.
@@ -74,9 +75,8 @@ const MEMORY_SECONDS: f64 = 30.0;
 const SETTLING: Span = Span::from_millis(50);
 /// Shorter delays are noise.
 const MIN_QUEUE: Span = Span::from_millis(3);
-/// Unclear signs that are enough, and how many times as many as the losses with a queue.
+/// Unclear signs that are enough: three, not quite fresh.
 const ENOUGH: f64 = 2.5;
-const MAJORITY: f64 = 3.0;
 
 /// Watches one connection under CUBIC.
 #[derive(Clone, Debug, Default)]
@@ -118,7 +118,7 @@ impl LineLoss {
                 before,
                 low,
                 high,
-                is_well_sampled: now.since(at) * 2 <= sample.min_rtt,
+                is_well_sampled: now.since(at) <= sample.min_rtt,
                 has_timed_out: false,
             });
         }
@@ -154,6 +154,9 @@ impl LineLoss {
         self.signs.fade(now);
         if !is_clear && (queued || event.has_timed_out) {
             self.signs.with_queue += 1.0;
+            return None;
+        }
+        if !is_few {
             return None;
         }
         self.signs.without_queue += 1.0;
@@ -197,8 +200,7 @@ impl Signs {
     }
 
     fn suffice(&self) -> bool {
-        self.clear
-            || self.without_queue >= ENOUGH && self.without_queue >= MAJORITY * self.with_queue
+        self.clear || self.without_queue >= ENOUGH && self.without_queue >= self.with_queue
     }
 
     /// The share of the time that is lost, if the connection is as old as `age`.
