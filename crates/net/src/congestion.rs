@@ -7,7 +7,7 @@
 
 use std::io;
 
-use policy::line_loss::{LineLoss, Sample};
+use policy::line_loss::{Counters, LineLoss};
 use units::{Span, Time};
 
 use crate::counters::TcpInfo;
@@ -89,8 +89,8 @@ impl ControlChoice {
 }
 
 /// The counters that show whose the losses are.
-fn sample(info: &TcpInfo) -> Sample {
-    Sample {
+fn sample(info: &TcpInfo) -> Counters {
+    Counters {
         rtt: Span::from(info.rtt),
         min_rtt: Span::from(info.min_rtt),
         window: info.cwnd,

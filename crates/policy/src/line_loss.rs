@@ -14,8 +14,9 @@
 //! - except in slow start, whose bursts fill queues for a moment, no round trip just before or
 //!   after it shows a queue of a quarter.
 //!
-//! One clear sign is enough, since no full queue explains it. If the samples are too far apart for
-//! the first condition, three losses of the last kind are, if losses with a queue are rarer by far.
+//! One clear sign is enough, since no full queue explains it. If samples are more than a round trip
+//! apart, they may miss the queue: three losses that meet the other conditions are then enough, if
+//! losses with a queue are not more frequent.
 //!
 //! In both cases the losses must matter: what CUBIC needs to regain its window after each of them
 //! must exceed [`WORTH_IT`] of the time.
@@ -24,7 +25,7 @@ use units::{Span, Time};
 
 /// The counters of a connection at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Sample {
+pub struct Counters {
     /// The smoothed round-trip time, which follows the last few acknowledgements.
     pub rtt: Span,
     /// The shortest round trip so far.
@@ -45,7 +46,7 @@ pub struct Sample {
     pub has_timed_out: bool,
 }
 
-impl Sample {
+impl Counters {
     /// Whether the window grows as in slow start.
     fn is_in_slow_start(&self) -> bool {
         self.threshold.is_none_or(|threshold| self.window < threshold)
@@ -59,7 +60,7 @@ impl Sample {
 
 /// The losses are the line's.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Verdict {
+pub struct LossyLine {
     /// The share of the sent packets that were lost so far.
     pub lost: f64,
 }
@@ -74,26 +75,25 @@ const MEMORY_SECONDS: f64 = 30.0;
 const SETTLING: Span = Span::from_millis(50);
 /// Shorter delays are noise.
 const MIN_QUEUE: Span = Span::from_millis(3);
-/// Unclear signs that are enough, and how many times as many as the losses with a queue.
+/// Unclear signs that are enough: three, not quite fresh.
 const ENOUGH: f64 = 2.5;
-const MAJORITY: f64 = 3.0;
 
 /// Watches one connection under CUBIC.
 #[derive(Clone, Debug, Default)]
 pub struct LineLoss {
-    last: Option<(Time, Sample)>,
+    last: Option<(Time, Counters)>,
     began: Time,
-    rounds: Rounds,
-    event: Option<Event>,
+    rounds: RoundTrips,
+    event: Option<LossEvent>,
     signs: Signs,
 }
 
 /// A loss that is not judged yet.
 #[derive(Clone, Copy, Debug)]
-struct Event {
+struct LossEvent {
     until: Time,
     /// The last sample before it.
-    before: Sample,
+    before: Counters,
     /// The least and the greatest round-trip time around it.
     low: Span,
     high: Span,
@@ -105,20 +105,20 @@ struct Event {
 impl LineLoss {
     /// Takes the counters, in intervals of a few tens of milliseconds. Returns a verdict once the
     /// line turns out to lose packets; the caller then stops.
-    pub fn look(&mut self, now: Time, sample: &Sample) -> Option<Verdict> {
+    pub fn look(&mut self, now: Time, sample: &Counters) -> Option<LossyLine> {
         let Some((at, before)) = self.last.replace((now, *sample)) else {
             self.began = now;
-            self.rounds = Rounds::new(now, sample.rtt);
+            self.rounds = RoundTrips::new(now, sample.rtt);
             return None;
         };
         if self.event.is_none() && sample.retransmits > before.retransmits {
             let (low, high) = self.rounds.range();
-            self.event = Some(Event {
+            self.event = Some(LossEvent {
                 until: now + SETTLING.max(sample.rtt / 4 * 5),
                 before,
                 low,
                 high,
-                is_well_sampled: now.since(at) * 2 <= sample.min_rtt,
+                is_well_sampled: now.since(at) <= sample.min_rtt,
                 has_timed_out: false,
             });
         }
@@ -133,7 +133,7 @@ impl LineLoss {
         self.judge(now, &event, sample)
     }
 
-    fn judge(&mut self, now: Time, event: &Event, sample: &Sample) -> Option<Verdict> {
+    fn judge(&mut self, now: Time, event: &LossEvent, sample: &Counters) -> Option<LossyLine> {
         let before = &event.before;
         let again = sample.retransmits - before.retransmits;
         let lost = again.saturating_sub(sample.spurious.saturating_sub(before.spurious));
@@ -156,12 +156,15 @@ impl LineLoss {
             self.signs.with_queue += 1.0;
             return None;
         }
+        if !is_few {
+            return None;
+        }
         self.signs.without_queue += 1.0;
         self.signs.clear |= is_clear;
         self.signs.idle += idle_after_loss(before.window, sample.min_rtt);
         let is_worth_it = self.signs.idle_share(now.since(self.began)) > WORTH_IT;
         #[expect(clippy::cast_precision_loss, reason = "a share for display")]
-        let verdict = Verdict { lost: sample.retransmits as f64 / sample.sent.max(1) as f64 };
+        let verdict = LossyLine { lost: sample.retransmits as f64 / sample.sent.max(1) as f64 };
         (self.signs.suffice() && is_worth_it).then_some(verdict)
     }
 }
@@ -197,8 +200,7 @@ impl Signs {
     }
 
     fn suffice(&self) -> bool {
-        self.clear
-            || self.without_queue >= ENOUGH && self.without_queue >= MAJORITY * self.with_queue
+        self.clear || self.without_queue >= ENOUGH && self.without_queue >= self.with_queue
     }
 
     /// The share of the time that is lost, if the connection is as old as `age`.
@@ -210,20 +212,20 @@ impl Signs {
 
 /// The least and the greatest of the round-trip times of the last one to two round trips.
 #[derive(Clone, Copy, Debug, Default)]
-struct Rounds {
+struct RoundTrips {
     began: Time,
     present: (Span, Span),
     previous: (Span, Span),
 }
 
-impl Rounds {
-    fn new(now: Time, rtt: Span) -> Rounds {
-        Rounds { began: now, present: (rtt, rtt), previous: (rtt, rtt) }
+impl RoundTrips {
+    fn new(now: Time, rtt: Span) -> RoundTrips {
+        RoundTrips { began: now, present: (rtt, rtt), previous: (rtt, rtt) }
     }
 
     fn add(&mut self, now: Time, rtt: Span) {
         if now.since(self.began) >= rtt {
-            *self = Rounds { began: now, present: (rtt, rtt), previous: self.present };
+            *self = RoundTrips { began: now, present: (rtt, rtt), previous: self.present };
         } else {
             self.present = (self.present.0.min(rtt), self.present.1.max(rtt));
         }
@@ -246,7 +248,7 @@ mod tests {
     /// A connection whose counters a test changes, sampled every 25 ms.
     struct Connection {
         now: Time,
-        sample: Sample,
+        sample: Counters,
         watch: LineLoss,
         verdicts: Vec<Time>,
     }
@@ -254,14 +256,14 @@ mod tests {
     impl Connection {
         /// In congestion avoidance, with a window that fills the line and no more.
         fn new() -> Connection {
-            let sample = Sample {
+            let sample = Counters {
                 rtt: SHORTEST,
                 min_rtt: SHORTEST,
                 window: 500,
                 threshold: Some(400),
                 in_flight: 500,
                 sent: 5_000,
-                ..Sample::default()
+                ..Counters::default()
             };
             Connection { now: Time::ZERO, sample, watch: LineLoss::default(), verdicts: Vec::new() }
         }

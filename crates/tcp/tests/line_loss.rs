@@ -2,7 +2,7 @@
 //! a sender's counters.
 
 use policy::cc::{Acked, Allowance, Congestion, Cubic, SinglePath, Start, Uncoupled};
-use policy::line_loss::{LineLoss, Sample};
+use policy::line_loss::{Counters, LineLoss};
 use tcp::{Config, Endpoint};
 use testnet::{Arrival, Dice, Fate, Link, Network, Transmit};
 use units::{Bytes, Rate, Span, SubflowId, Time};
@@ -75,11 +75,11 @@ impl Host {
     }
 
     /// The counters, if there was a round trip. `timeouts`: those before the last sample.
-    fn sample(&self, timeouts: u64) -> Option<Sample> {
+    fn sample(&self, timeouts: u64) -> Option<Counters> {
         let stats = self.endpoint.stats();
         let packets = |bytes: Bytes| u32::try_from(bytes.0 / MSS).expect("small");
         let watched = self.controller.get(SENDER)?;
-        Some(Sample {
+        Some(Counters {
             rtt: watched.smoothed?,
             min_rtt: watched.shortest?,
             window: packets(watched.allowance().window),
