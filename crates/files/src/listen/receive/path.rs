@@ -62,11 +62,13 @@ pub(super) async fn serve(
         }
         // One frame at a time: bytes read beyond it would have to be copied.
         let is_heard = conn.backlog() <= MOST_BACKLOG;
-        for _ in 0..if is_heard { FRAMES_A_TURN } else { 0 } {
-            if conn.try_fill(conn.missing()?)? == 0 {
+        for turn in 0..if is_heard { FRAMES_A_TURN } else { 0 } {
+            if conn.try_fill(conn.missing()?)? > 0 {
+                last_heard = Instant::now();
+            } else if turn > 0 {
                 break;
             }
-            last_heard = Instant::now();
+            // Also without fresh bytes: frames may have arrived together with the first one.
             while let Some(frame) = conn.next_frame()? {
                 match frame {
                     // A failed session takes no more; the mailbox holds the reason.
