@@ -20,18 +20,20 @@ use units::Rate;
 /// of the kernel in front, so that the sender's kernel finds the receive window full.
 struct NarrowLine {
     port: u16,
-    /// The number of connections that it has taken.
-    taken: Arc<AtomicUsize>,
+    /// The number of connections that have carried data.
+    carrying: Arc<AtomicUsize>,
 }
 
 /// Bytes that the line takes from each connection every 5 ms: 6.4 MB/s.
 const SIP: usize = 32 * 1024;
+/// Bytes after which a connection has joined its path and carries data.
+const USED: usize = 200_000;
 /// The line's buffer for each connection.
 const BUFFER: u32 = 256 * 1024;
 
 impl NarrowLine {
-    /// A line to `port`. Once there is a second connection and so many bytes of connection number
-    /// `fatal` were taken, that one breaks.
+    /// A line to `port`. Once a second connection carries data and so many bytes of connection
+    /// number `fatal` were taken, that one breaks.
     fn to(port: u16, fatal: Option<(usize, usize)>) -> NarrowLine {
         let socket = TcpSocket::new_v4().expect("a socket");
         socket.set_recv_buffer_size(BUFFER).expect("a smaller buffer");
@@ -39,7 +41,7 @@ impl NarrowLine {
         let listener = socket.listen(64).expect("it listens");
         let line = NarrowLine {
             port: listener.local_addr().expect("an address").port(),
-            taken: Arc::default(),
+            carrying: Arc::default(),
         };
         tokio::spawn(line.carry_all(listener, port, fatal));
         line
@@ -51,20 +53,21 @@ impl NarrowLine {
         port: u16,
         fatal: Option<(usize, usize)>,
     ) -> impl Future<Output = ()> + Send + use<> {
-        let taken = Arc::clone(&self.taken);
+        let carrying = Arc::clone(&self.carrying);
         async move {
+            let mut number = 0;
             while let Ok((near, _)) = listener.accept().await {
                 let Ok(far) = TcpStream::connect(("127.0.0.1", port)).await else { continue };
-                let number = taken.fetch_add(1, Ordering::SeqCst);
                 let most = fatal.and_then(|(whom, bytes)| (whom == number).then_some(bytes));
-                tokio::spawn(carry(near, far, most, Arc::clone(&taken)));
+                tokio::spawn(carry(near, far, most, Arc::clone(&carrying)));
+                number += 1;
             }
         }
     }
 }
 
 /// Carries a connection to its end, or until it breaks.
-async fn carry(near: TcpStream, far: TcpStream, most: Option<usize>, taken: Arc<AtomicUsize>) {
+async fn carry(near: TcpStream, far: TcpStream, most: Option<usize>, carrying: Arc<AtomicUsize>) {
     let (near_in, mut near_out) = near.into_split();
     let (mut far_in, mut far_out) = far.into_split();
     let answers = async move {
@@ -72,7 +75,7 @@ async fn carry(near: TcpStream, far: TcpStream, most: Option<usize>, taken: Arc<
         let _ = near_out.shutdown().await;
     };
     let data = async move {
-        let (mut pace, mut passed) = (interval(Duration::from_millis(5)), 0);
+        let (mut pace, mut passed, mut is_used) = (interval(Duration::from_millis(5)), 0, false);
         let mut buffer = vec![0; SIP];
         loop {
             pace.tick().await;
@@ -81,6 +84,9 @@ async fn carry(near: TcpStream, far: TcpStream, most: Option<usize>, taken: Arc<
                 Ok(0) => break,
                 Ok(length) => {
                     passed += length;
+                    if passed >= USED && !std::mem::replace(&mut is_used, true) {
+                        carrying.fetch_add(1, Ordering::SeqCst);
+                    }
                     if far_out.write_all(&buffer[..length]).await.is_err() {
                         return true;
                     }
@@ -88,7 +94,7 @@ async fn carry(near: TcpStream, far: TcpStream, most: Option<usize>, taken: Arc<
                 Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
                 Err(_) => return true,
             }
-            if most.is_some_and(|most| passed >= most) && taken.load(Ordering::SeqCst) > 1 {
+            if most.is_some_and(|most| passed >= most) && carrying.load(Ordering::SeqCst) > 1 {
                 return true;
             }
         }
@@ -185,7 +191,7 @@ async fn the_loss_of_one_connection_is_no_loss_of_the_path() {
         let summary = sent.outcome.expect("sent");
         receiving.outcome().await.expect("received");
         assert_arrived(&scratch, &file);
-        assert!(line.taken.load(Ordering::SeqCst) > 1, "{name}: there was another connection");
+        assert!(line.carrying.load(Ordering::SeqCst) > 1, "{name}: there was another connection");
         assert!(sent.losses.is_empty(), "{name}: {:?}", sent.losses);
         assert!(summary.repeated.0 < 20_000_000, "{name}: {} were sent again", summary.repeated);
     }

@@ -45,7 +45,7 @@ pub(super) enum Change {
 /// Chooses the number of connections of a path.
 #[derive(Debug)]
 pub(super) struct ConnectionCount {
-    /// The latest readings, over three windows.
+    /// The latest readings, over [`JUDGED`] windows.
     readings: VecDeque<(Time, Reading)>,
     trial: Option<Trial>,
     /// No trial begins before.
@@ -68,8 +68,10 @@ const HELD: u64 = 50;
 /// The rates of two windows in a row are steady if they differ by less, in percent of the earlier:
 /// a connection in slow start waits for buffers that grow with it.
 const STEADY: u64 = 15;
-/// Further connections stay if the rate grows by this, in percent.
-const GROWTH: u64 = 10;
+/// Further connections stay if the rate grows by this, in percent, ...
+const GROWTH: u64 = 5;
+/// ... measured over so many windows: the rate of one round trip alone varies by more.
+const JUDGED: u64 = 3;
 /// The least length of a window, which is otherwise a round trip.
 const WINDOW_LEAST: Span = Span::from_millis(250);
 /// The time for further connections to open and to leave slow start, in round trips, and its least
@@ -105,12 +107,14 @@ impl ConnectionCount {
         }
         self.readings.push_back((now, reading));
         let window = reading.rtt.max(WINDOW_LEAST);
-        while self.readings.get(1).is_some_and(|(time, _)| *time <= now - window * 3) {
+        while self.readings.get(1).is_some_and(|(time, _)| *time <= now - window * JUDGED) {
             self.readings.pop_front();
         }
         let middle = self.latest_before(now - window)?;
         let rate = rate_between(&middle, &(now, reading));
         if let Some(trial) = self.trial {
+            let since = self.latest_before(now - window * JUDGED);
+            let rate = since.map_or(Rate::ZERO, |since| rate_between(&since, &(now, reading)));
             return self.judge(now, &reading, rate, trial, opening);
         }
         let first = self.latest_before(middle.0 - window)?;
@@ -125,6 +129,7 @@ impl ConnectionCount {
             return None;
         }
         let there = there > here;
+        let rate = rate_between(&first, &(now, reading));
         self.trial = Some(Trial { began: now, connections: reading.connections, rate, there });
         Some(Change::Open(more))
     }
@@ -225,6 +230,16 @@ mod tests {
         assert_eq!(found.len(), 4, "{found:?}");
         assert!(found[0].0 <= 900, "a second shows it: {found:?}");
         assert!(found[2].0 <= 4_000, "{found:?}");
+    }
+
+    #[test]
+    fn the_last_tenth_of_a_path_is_worth_a_connection() {
+        let found = changes(60, LONG, true, |_, n| match n {
+            1 => (Rate::mbit(132), 90),
+            _ => (Rate::mbit(143), 30),
+        });
+        let changes: Vec<Change> = found.iter().map(|(_, _, change)| *change).collect();
+        assert_eq!(changes, [Change::Open(1), Change::Keep { there: true }]);
     }
 
     #[test]
