@@ -19,7 +19,7 @@
 //! losses with a queue are not more frequent.
 //!
 //! In both cases the losses must matter: what CUBIC needs to regain its window after each of them
-//! must exceed [`WORTH_IT`] of the time.
+//! must exceed 2 % of the time.
 
 use units::{Span, Time};
 
