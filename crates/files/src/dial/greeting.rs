@@ -6,17 +6,19 @@ use tokio::time::sleep;
 use wire::Frame;
 use wire::frame::{AbortCode, Hello, VERSION, Welcome, Wishes};
 
-/// Says hello and waits for the answer, which the other side gives at once. The inner error is its
+/// Queues the hello. The frames that open a session may follow at once.
+pub(super) fn say_hello(conn: &mut Conn, secret: Option<[u8; 16]>, wishes: Wishes) {
+    conn.push(&Frame::Hello(Hello { version: VERSION, secret, wishes }));
+}
+
+/// Waits for the answer to the hello, which the other side gives at once. The inner error is its
 /// refusal.
 ///
 /// # Errors
 /// Those of the connection.
-pub(super) async fn greet(
+pub(super) async fn hear_welcome(
     conn: &mut Conn,
-    secret: Option<[u8; 16]>,
-    wishes: Wishes,
 ) -> Result<Result<Welcome, (AbortCode, String)>, ConnError> {
-    conn.push(&Frame::Hello(Hello { version: VERSION, secret, wishes }));
     conn.flush().await?;
     let answer = conn.receive(|frame| match frame {
         Frame::Welcome(welcome) => Ok(Ok(welcome)),

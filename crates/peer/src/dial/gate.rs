@@ -48,20 +48,33 @@ impl<T: Clone> Gate<T> {
         }
     }
 
+    /// Whether the session needs a path that opens it, which is then the caller: as
+    /// [`Gate::enter`], without a wait.
+    pub fn try_ask(&self) -> bool {
+        let state = &mut *self.state();
+        let is_needed = match state {
+            GateState::Nobody => true,
+            GateState::Asking { heard } => heard.elapsed() >= ASKING_PATIENCE,
+            GateState::Open(_) => false,
+        };
+        if is_needed {
+            *state = GateState::Asking { heard: Instant::now() };
+        }
+        is_needed
+    }
+
     /// Waits for the session to open or to need a path that opens it. A path that gets
     /// [`Turn::Ask`] ends it by [`Gate::open`] or [`Gate::release`].
     pub async fn enter(&self) -> Turn<T> {
         loop {
             let changed = self.changed.notified();
-            let until = match &mut *self.state() {
+            if self.try_ask() {
+                return Turn::Ask;
+            }
+            let until = match &*self.state() {
                 GateState::Open(joined) => return Turn::Join(joined.clone()),
-                GateState::Asking { heard } if heard.elapsed() < ASKING_PATIENCE => {
-                    *heard + ASKING_PATIENCE
-                }
-                state @ (GateState::Nobody | GateState::Asking { .. }) => {
-                    *state = GateState::Asking { heard: Instant::now() };
-                    return Turn::Ask;
-                }
+                GateState::Asking { heard } => *heard + ASKING_PATIENCE,
+                GateState::Nobody => continue,
             };
             let _ = tokio::time::timeout_at(until, changed).await;
         }

@@ -97,12 +97,8 @@ fn plain_name(name: &Path) -> &[u8] {
     if bytes == b"." { b"" } else { bytes }
 }
 
-/// Asks a server for its offer, and reads it.
-pub(super) async fn request_offer<T: Clone>(
-    conn: &mut Conn,
-    options: &FetchOptions,
-    gate: &Gate<T>,
-) -> Result<Offer, Refusal> {
+/// Queues the request for a server's offer.
+pub(super) fn push_request(conn: &mut Conn, options: &FetchOptions) {
     for name in &options.names {
         conn.push(&Frame::Name(plain_name(name)));
     }
@@ -115,7 +111,14 @@ pub(super) async fn request_offer<T: Clone>(
     }
     let ask = Ask { checksum: options.selection.checksum, hashes: wants_hashes(options) };
     conn.push(&Frame::Ask(ask));
-    conn.flush().await?;
+}
+
+/// Reads a server's offer.
+pub(super) async fn read_offer<T: Clone>(
+    conn: &mut Conn,
+    options: &FetchOptions,
+    gate: &Gate<T>,
+) -> Result<Offer, Refusal> {
     let (mut entries, mut bytes) = (Vec::new(), 0);
     loop {
         let heard = conn.receive(|frame| {
@@ -159,7 +162,7 @@ pub(super) async fn request_offer<T: Clone>(
     }
     was_asked_for(&entries, &options.names).map_err(Refusal::Unusable)?;
     let tree = tree(entries, options.rename.as_deref()).map_err(Refusal::Unusable)?;
-    let hashes = if ask.hashes { Some(hashes(conn, &tree, gate).await?) } else { None };
+    let hashes = if wants_hashes(options) { Some(hashes(conn, &tree, gate).await?) } else { None };
     Ok(Offer { tree, hashes })
 }
 

@@ -19,7 +19,7 @@ use super::arrival::Arrival;
 use super::offer::{self, Offer, Refusal};
 use super::replicas::Replicas;
 use crate::blocking::run_blocking;
-use crate::dial::greeting::{greet, work_during};
+use crate::dial::greeting::{hear_welcome, say_hello, work_during};
 use crate::dial::opener::{Member, SessionOpener};
 use crate::dial::path::Incoming;
 use crate::dial::session::{Agreement, Report, Session, new_core};
@@ -77,7 +77,7 @@ impl SessionOpener for FetchOpener {
                 conn.push(&Frame::Join(joined.id));
                 joined
             }
-            None => self.greet_and_enter(conn, host).await.map_err(|refusal| match refusal {
+            None => self.open_or_wait(conn, host).await.map_err(|refusal| match refusal {
                 Refusal::Lost(error) => error,
                 Refusal::Unusable(error) => {
                     let text = error.to_string();
@@ -124,43 +124,62 @@ impl FetchOpener {
         }
     }
 
-    /// Greets a server; then opens a session with it, or waits for another connection to do so.
-    async fn greet_and_enter(
-        &self,
-        conn: &mut Conn,
-        server: usize,
-    ) -> Result<ServerSession, Refusal> {
-        let secret = self.options.from[server].credential.secret();
-        let welcome = greet(conn, secret, Wishes::default()).await?;
-        let welcome = welcome.map_err(|(code, text)| Refusal::Unusable(error_of(code, text)))?;
-        let _ = self.reports.send(Report::Announced(server, welcome.addresses));
+    /// Opens a session with a server, or waits until another connection has opened it.
+    async fn open_or_wait(&self, conn: &mut Conn, server: usize) -> Result<ServerSession, Refusal> {
+        say_hello(conn, self.options.from[server].credential.secret(), Wishes::default());
         let gate = &self.gates[server];
+        if gate.try_ask() {
+            return self.open_session(conn, server, None).await;
+        }
+        let id = self.hear_welcome(conn, server).await?;
         match conn.ping_during(gate.enter()).await? {
             Turn::Join(joined) => {
                 conn.push(&Frame::Join(joined.id));
                 Ok(joined)
             }
-            Turn::Ask => {
-                let asked = self.ask(conn, server, welcome.session).await;
-                match &asked {
-                    Ok(joined) => gate.open(joined.clone()),
-                    Err(_) => gate.release(),
-                }
-                asked
-            }
+            Turn::Ask => self.open_session(conn, server, Some(id)).await,
         }
     }
 
+    /// Waits for a server's answer to the hello, and returns the id of the session there.
+    async fn hear_welcome(&self, conn: &mut Conn, server: usize) -> Result<SessionId, Refusal> {
+        let welcome = hear_welcome(conn).await?;
+        let welcome = welcome.map_err(|(code, text)| Refusal::Unusable(error_of(code, text)))?;
+        let _ = self.reports.send(Report::Announced(server, welcome.addresses));
+        Ok(welcome.session)
+    }
+
+    /// Opens a session with a server for all connections to it.
+    async fn open_session(
+        &self,
+        conn: &mut Conn,
+        server: usize,
+        id: Option<SessionId>,
+    ) -> Result<ServerSession, Refusal> {
+        let asked = self.ask(conn, server, id).await;
+        match &asked {
+            Ok(joined) => self.gates[server].open(joined.clone()),
+            Err(_) => self.gates[server].release(),
+        }
+        asked
+    }
+
     /// Asks a server for its offer, and agrees with it on the wanted entries; `id` is the id of the
-    /// session at the server.
+    /// session there, if the server has answered the hello already.
     async fn ask(
         &self,
         conn: &mut Conn,
         server: usize,
-        id: SessionId,
+        id: Option<SessionId>,
     ) -> Result<ServerSession, Refusal> {
         let gate = &self.gates[server];
-        let offer = offer::request_offer(conn, &self.options, gate).await?;
+        offer::push_request(conn, &self.options);
+        conn.flush().await?;
+        let id = match id {
+            Some(id) => id,
+            None => self.hear_welcome(conn, server).await?,
+        };
+        let offer = offer::read_offer(conn, &self.options, gate).await?;
         if let (Some(wanted), Some((_, root))) = (self.options.blake3, &offer.hashes)
             && root.0 != wanted
         {

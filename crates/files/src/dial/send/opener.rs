@@ -12,7 +12,7 @@ use units::{Bytes, Time};
 use wire::Frame;
 use wire::frame::SessionId;
 
-use crate::dial::greeting::{greet, work_during};
+use crate::dial::greeting::{hear_welcome, say_hello, work_during};
 use crate::dial::opener::{Member, SessionOpener};
 use crate::dial::path::{Outgoing, refusal};
 use crate::dial::session::{Agreement, Report, Session, new_core};
@@ -52,7 +52,7 @@ impl SessionOpener for SendOpener {
                 conn.push(&Frame::Join(joined.session.id));
                 joined
             }
-            None => self.greet_and_enter(conn).await?,
+            None => self.open_or_wait(conn).await?,
         };
         Ok(Member { joined: session.id, session, load })
     }
@@ -145,15 +145,17 @@ impl SendOpener {
         self.supply.lock().expect("no panic while held").clone()
     }
 
-    /// Greets the receiver; then opens the session, or waits for another connection to do so.
-    async fn greet_and_enter(&self, conn: &mut Conn) -> Result<OpenSession, ConnError> {
+    /// Opens the session, or waits until another connection has opened it, or until the files are
+    /// known.
+    async fn open_or_wait(&self, conn: &mut Conn) -> Result<OpenSession, ConnError> {
         let options = &self.options;
-        let greeted = greet(conn, options.credential.secret(), options.transfer.wishes()).await?;
-        let welcome = greeted.map_err(|(code, text)| {
-            let _ = self.reports.send(refusal(code, text));
-            ConnError::Closed
-        })?;
-        let _ = self.reports.send(Report::Announced(0, welcome.addresses));
+        say_hello(conn, options.credential.secret(), options.transfer.wishes());
+        if let Some(source) = self.source.get()
+            && self.gate.try_ask()
+        {
+            return self.open(conn, None, source).await;
+        }
+        let id = self.hear_welcome(conn).await?;
         let source = match self.source.get() {
             Some(source) => source,
             None => work_during(conn, &self.gate, self.source.wait()).await?,
@@ -164,26 +166,45 @@ impl SendOpener {
                 conn.push(&Frame::Join(joined.session.id));
                 Ok(joined)
             }
-            Turn::Ask => {
-                let asked = self.ask(conn, welcome.session, &source).await;
-                match &asked {
-                    Ok(joined) => self.gate.open(joined.clone()),
-                    Err(_) => self.gate.release(),
-                }
-                asked
-            }
+            Turn::Ask => self.open(conn, Some(id), &source).await,
         }
     }
 
-    /// Sends the manifest, and reads the receiver's answer; `id` is the session's.
+    /// Waits for the receiver's answer to the hello, and returns the session's id.
+    async fn hear_welcome(&self, conn: &mut Conn) -> Result<SessionId, ConnError> {
+        let welcome = hear_welcome(conn).await?.map_err(|(code, text)| {
+            let _ = self.reports.send(refusal(code, text));
+            ConnError::Closed
+        })?;
+        let _ = self.reports.send(Report::Announced(0, welcome.addresses));
+        Ok(welcome.session)
+    }
+
+    /// Opens the session for all connections.
+    async fn open(
+        &self,
+        conn: &mut Conn,
+        id: Option<SessionId>,
+        source: &Arc<Source>,
+    ) -> Result<OpenSession, ConnError> {
+        let asked = self.ask(conn, id, source).await;
+        match &asked {
+            Ok(joined) => self.gate.open(joined.clone()),
+            Err(_) => self.gate.release(),
+        }
+        asked
+    }
+
+    /// Sends the manifest, and reads the receiver's answer; `id` is the session's, if the receiver
+    /// has answered the hello already.
     async fn ask(
         &self,
         conn: &mut Conn,
-        id: SessionId,
+        id: Option<SessionId>,
         source: &Arc<Source>,
     ) -> Result<OpenSession, ConnError> {
         let tree = source.tree();
-        self.send_manifest(conn, tree).await?;
+        let id = self.send_manifest(conn, id, tree).await?;
         let mut have = ExtentSet::new();
         let mut want = Want::new(tree.entries().len());
         // Whole blocks and the ends of files: the receiver cannot have more pieces than that.
@@ -242,15 +263,36 @@ impl SendOpener {
         Ok(OpenSession { session, load })
     }
 
-    /// Sends the manifest, chunk by chunk: a large one must not be in memory twice.
-    async fn send_manifest(&self, conn: &mut Conn, tree: &Tree) -> Result<(), ConnError> {
+    /// Sends the manifest, chunk by chunk: a large one must not be in memory twice. The first chunk
+    /// goes with the hello, if that is not answered yet: a round trip less for few files, and for
+    /// many the receiver's addresses come before the rest. Returns the session's id.
+    async fn send_manifest(
+        &self,
+        conn: &mut Conn,
+        mut id: Option<SessionId>,
+        tree: &Tree,
+    ) -> Result<SessionId, ConnError> {
         let entries = tree.entries();
-        for chunk in wire::manifest::chunks(entries) {
-            conn.push(&Frame::Entries(&chunk));
+        let mut chunks = wire::manifest::chunks(entries).peekable();
+        loop {
+            if let Some(chunk) = chunks.next() {
+                conn.push(&Frame::Entries(&chunk));
+            }
+            let is_last = chunks.peek().is_none();
+            if is_last {
+                let count = u32::try_from(entries.len()).expect("a tree holds fewer");
+                conn.push(&Frame::ManifestEnd(count));
+            }
             conn.flush().await?;
+            let known = match id {
+                Some(known) => known,
+                None => self.hear_welcome(conn).await?,
+            };
+            id = Some(known);
             self.gate.note_heard();
+            if is_last {
+                return Ok(known);
+            }
         }
-        conn.push(&Frame::ManifestEnd(u32::try_from(entries.len()).expect("a tree holds fewer")));
-        conn.flush().await
     }
 }
