@@ -4,8 +4,9 @@
 //! the body. All integers are big-endian. Positions are offsets in the transfer's linear layout.
 //!
 //! A connection begins with [`Hello`], which is answered by [`Welcome`] at once, or with
-//! [`Frame::Join`]. After its `Welcome` it may wait, with a [`Frame::Ping`] now and then; it leaves
-//! the wait with a `Join`, or by opening the session that its `Welcome` names.
+//! [`Frame::Join`]. After its `Hello` it may wait, with a [`Frame::Ping`] now and then; it leaves
+//! the wait with a `Join`, or by opening the session that its `Welcome` names. The frames that open
+//! the session need not wait for the `Welcome`.
 //!
 //! A sender opens the session with the [manifest](crate::manifest) in chunks and
 //! [`Frame::ManifestEnd`]; the receiver answers any number of [`Frame::Want`] and of
