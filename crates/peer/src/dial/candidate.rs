@@ -122,7 +122,9 @@ fn ranked(mut pairs: Vec<(LocalPath, Target)>) -> Vec<Candidate> {
     let mut candidates: Vec<Candidate> = Vec::new();
     for (_, candidate) in keyed {
         // An address that the caller named may be announced as well.
-        if candidates.iter().all(|known| known.remote != candidate.remote) {
+        let is_same =
+            |known: &Candidate| (known.local, known.remote) == (candidate.local, candidate.remote);
+        if !candidates.iter().any(is_same) {
             candidates.push(candidate);
         }
     }
@@ -180,6 +182,14 @@ mod tests {
         let expected =
             ["[2001:db8:1::2]:1", "198.51.100.2:1", "[2001:db8:2::2]:1", "203.0.113.2:1"];
         assert_eq!(order(pairs), expected);
+    }
+
+    #[test]
+    fn each_address_of_an_interface_with_two_gateways_is_a_candidate() {
+        let pairs = ["192.0.2.1", "198.51.100.1"]
+            .map(|local| (over(local, 24), target("203.0.113.2:1", true)));
+        let locals: Vec<_> = ranked(pairs.to_vec()).iter().map(|pair| pair.local).collect();
+        assert_eq!(locals, pairs.map(|(local, _)| local.address));
     }
 
     #[test]

@@ -118,19 +118,15 @@ impl<S: Session> Dialer<S> {
         }
         tracing::debug!(host, ?addresses, "addresses announced");
         let mut named: Vec<SocketAddr> = Vec::new();
-        for plan in self.plans().filter(|plan| plan.host == host) {
-            let more = plan.named();
-            named.extend(
-                more.into_iter().filter(|address| !named.contains(address)).collect::<Vec<_>>(),
-            );
+        for address in self.plans().filter(|plan| plan.host == host).flat_map(|plan| plan.named()) {
+            if !named.contains(&address) {
+                named.push(address);
+            }
         }
         self.announced.insert(host, addresses);
-        self.follow(host, &named);
-        let announced = &self.announced[&host];
-        // Without an answer of the kernel there is no guess.
-        let Ok(survey) = Survey::of(&targets(named.into_iter(), announced)) else { return };
+        let Some(survey) = self.follow(host, &named) else { return };
         let known: Vec<Arc<Plan>> = self.plans().cloned().collect();
-        for guess in guessed_plans(&known, host, announced, &survey) {
+        for guess in guessed_plans(&known, host, &self.announced[&host], &survey) {
             self.spawn_path(Arc::new(guess));
         }
     }
@@ -169,17 +165,16 @@ impl<S: Session> Dialer<S> {
         }
     }
 
-    /// Brings the paths to a host up to date with the interfaces of this host.
-    fn follow(&mut self, host: usize, named: &[SocketAddr]) {
+    /// Brings the paths to a host up to date with the interfaces of this host. Without an answer of
+    /// the kernel everything stays as it is.
+    fn follow(&mut self, host: usize, named: &[SocketAddr]) -> Option<Survey> {
         let announced = self.announced.get(&host).map_or(&[][..], Vec::as_slice);
-        // Without an answer of the kernel everything stays as it is.
-        let Ok(survey) = Survey::of(&targets(named.iter().copied(), announced)) else { return };
+        let survey = Survey::of(&targets(named.iter().copied(), announced)).ok()?;
         self.plans().filter(|plan| plan.host == host).for_each(|plan| plan.follow(&survey));
         let terms = self.shared.terms.clone();
-        if !terms.options.paths.is_empty() {
-            return;
-        }
-        for plan in default_plans(&terms, host, &survey) {
+        let names_paths = !terms.options.paths.is_empty();
+        let found = if names_paths { Vec::new() } else { default_plans(&terms, host, &survey) };
+        for plan in found {
             let is_new = |known: &Arc<Plan>| known.name != plan.name;
             if self.paths.len() < MAX_PATHS && self.plans().all(is_new) {
                 let siblings: Vec<&Plan> = self.plans().map(|plan| &**plan).collect();
@@ -189,6 +184,7 @@ impl<S: Session> Dialer<S> {
                 self.spawn_path(Arc::new(plan));
             }
         }
+        Some(survey)
     }
 
     /// Sets the bound of the total rate to that of the timetable at this time of the week; `now` is

@@ -12,6 +12,7 @@ use tokio::sync::{Notify, Semaphore};
 use tokio::time::{Duration, sleep};
 use units::{PathId, Span};
 
+use super::candidate::Candidate;
 use super::connect::{Connector, Opened};
 use super::further::{Further, MOST_FURTHER, further};
 use super::plan::Plan;
@@ -142,10 +143,13 @@ fn has_small_segments(conn: &Conn) -> bool {
 async fn open_further<S: Session>(
     shared: Arc<Shared<S>>,
     plan: Arc<Plan>,
-    remote: SocketAddr,
+    path: Arc<Path>,
     small: bool,
 ) -> Result<(Conn, S::Member), String> {
-    let candidate = plan.candidates().into_iter().find(|pair| pair.remote == remote);
+    let (remote, local) = (path.remote, path.local.map(|local| local.ip()));
+    let is_the_paths =
+        |pair: &Candidate| pair.remote == remote && local.is_none_or(|local| local == pair.local);
+    let candidate = plan.candidates().into_iter().find(is_the_paths);
     let candidate = candidate.ok_or("the interface no longer reaches that address")?;
     let opened = shared.connectors[plan.host].open_once(&plan, candidate, small).await;
     let Opened { mut conn, .. } = opened.map_err(|error| error.to_string())?;
@@ -263,9 +267,9 @@ impl<S: Session> PathSupervisor<S> {
     ) -> (Result<Parting, ConnError>, Option<Opened>) {
         let small = has_small_segments(&conn);
         let (further, opening) = further();
-        let (shared, plan, remote) = (&self.shared, &self.plan, path.remote);
+        let (shared, plan, of_path) = (&self.shared, &self.plan, Arc::clone(&path));
         let opening = opening.serve(Arc::clone(&shared.further), || {
-            open_further(Arc::clone(shared), Arc::clone(plan), remote, small)
+            open_further(Arc::clone(shared), Arc::clone(plan), Arc::clone(&of_path), small)
         });
         let carried = shared.session.carry(member, path, conn, further, &self.stop);
         let run = async {
