@@ -8,16 +8,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use common::{Host, Scratch, parties, receive_options, send_options};
-use files::{Error, Event, SendOptions, Summary};
+use common::{Host, Scratch, fetch_options, parties, receive_options, send_options, serve_options};
+use files::{Error, Event, Events, Summary};
 use peer::{PathState, Timetable};
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::time::{interval, timeout};
 use units::Rate;
 
-/// A line to a receiver of this host. It reads each connection at its own rate, with a small buffer
-/// of the kernel in front, so that the sender's kernel finds the receive window full.
+/// A line to a listening host. It reads the data of each connection at its own rate, with a small
+/// buffer of the kernel in front, so that the sender's kernel finds the receive window full.
 struct NarrowLine {
     port: u16,
     /// The number of connections that have carried data.
@@ -29,21 +29,29 @@ const SIP: usize = 32 * 1024;
 /// Bytes after which a connection has joined its path and carries data.
 const USED: usize = 200_000;
 /// The line's buffer for each connection.
-const BUFFER: u32 = 256 * 1024;
+const BUFFER: u32 = 64 * 1024;
+
+/// The way of the data.
+#[derive(Clone, Copy, PartialEq)]
+enum Way {
+    /// From the dialing side: `send`.
+    In,
+    /// To the dialing side: `get`.
+    Out,
+}
 
 impl NarrowLine {
     /// A line to `port`. Once a second connection carries data and so many bytes of connection
     /// number `fatal` were taken, that one breaks.
-    fn to(port: u16, fatal: Option<(usize, usize)>) -> NarrowLine {
-        let socket = TcpSocket::new_v4().expect("a socket");
-        socket.set_recv_buffer_size(BUFFER).expect("a smaller buffer");
+    fn to(port: u16, way: Way, fatal: Option<(usize, usize)>) -> NarrowLine {
+        let socket = narrow();
         socket.bind("127.0.0.1:0".parse().expect("an address")).expect("a port");
         let listener = socket.listen(64).expect("it listens");
         let line = NarrowLine {
             port: listener.local_addr().expect("an address").port(),
             carrying: Arc::default(),
         };
-        tokio::spawn(line.carry_all(listener, port, fatal));
+        tokio::spawn(line.carry_all(listener, port, way, fatal));
         line
     }
 
@@ -51,43 +59,54 @@ impl NarrowLine {
         &self,
         listener: TcpListener,
         port: u16,
+        way: Way,
         fatal: Option<(usize, usize)>,
     ) -> impl Future<Output = ()> + Send + use<> {
         let carrying = Arc::clone(&self.carrying);
         async move {
             let mut number = 0;
             while let Ok((near, _)) = listener.accept().await {
-                let Ok(far) = TcpStream::connect(("127.0.0.1", port)).await else { continue };
+                let Ok(far) = narrow().connect(([127, 0, 0, 1], port).into()).await else {
+                    continue;
+                };
                 let most = fatal.and_then(|(whom, bytes)| (whom == number).then_some(bytes));
-                tokio::spawn(carry(near, far, most, Arc::clone(&carrying)));
+                let (from, to) = if way == Way::In { (near, far) } else { (far, near) };
+                tokio::spawn(carry(from, to, most, Arc::clone(&carrying)));
                 number += 1;
             }
         }
     }
 }
 
-/// Carries a connection to its end, or until it breaks.
-async fn carry(near: TcpStream, far: TcpStream, most: Option<usize>, carrying: Arc<AtomicUsize>) {
-    let (near_in, mut near_out) = near.into_split();
-    let (mut far_in, mut far_out) = far.into_split();
+/// A socket with the line's buffer.
+fn narrow() -> TcpSocket {
+    let socket = TcpSocket::new_v4().expect("a socket");
+    socket.set_recv_buffer_size(BUFFER).expect("a smaller buffer");
+    socket
+}
+
+/// Carries a connection, whose data flow from `from` to `to`, to its end or until it breaks.
+async fn carry(from: TcpStream, to: TcpStream, most: Option<usize>, carrying: Arc<AtomicUsize>) {
+    let (from_in, mut from_out) = from.into_split();
+    let (mut to_in, mut to_out) = to.into_split();
     let answers = async move {
-        let _ = tokio::io::copy(&mut far_in, &mut near_out).await;
-        let _ = near_out.shutdown().await;
+        let _ = tokio::io::copy(&mut to_in, &mut from_out).await;
+        let _ = from_out.shutdown().await;
     };
     let data = async move {
         let (mut pace, mut passed, mut is_used) = (interval(Duration::from_millis(5)), 0, false);
         let mut buffer = vec![0; SIP];
         loop {
             pace.tick().await;
-            let Ok(()) = near_in.readable().await else { return true };
-            match near_in.try_read(&mut buffer) {
+            let Ok(()) = from_in.readable().await else { return true };
+            match from_in.try_read(&mut buffer) {
                 Ok(0) => break,
                 Ok(length) => {
                     passed += length;
                     if passed >= USED && !std::mem::replace(&mut is_used, true) {
                         carrying.fetch_add(1, Ordering::SeqCst);
                     }
-                    if far_out.write_all(&buffer[..length]).await.is_err() {
+                    if to_out.write_all(&buffer[..length]).await.is_err() {
                         return true;
                     }
                 }
@@ -98,7 +117,7 @@ async fn carry(near: TcpStream, far: TcpStream, most: Option<usize>, carrying: A
                 return true;
             }
         }
-        let _ = far_out.shutdown().await;
+        let _ = to_out.shutdown().await;
         false
     };
     tokio::select! {
@@ -118,9 +137,13 @@ struct Sent {
     notices: Vec<String>,
 }
 
-async fn send(options: SendOptions) -> Sent {
+/// Runs a transfer of the dialing side.
+async fn run<F>(transfer: impl FnOnce(Events) -> F) -> Sent
+where
+    F: Future<Output = Result<Summary, Error>>,
+{
     let (events, mut heard) = common::unheard();
-    let outcome = timeout(Duration::from_secs(60), files::send(options, events)).await;
+    let outcome = timeout(Duration::from_secs(60), transfer(events)).await;
     let outcome = outcome.expect("it ends");
     let mut sent = Sent { outcome, connections: 0, losses: Vec::new(), notices: Vec::new() };
     while let Some(event) = heard.recv().await {
@@ -152,11 +175,11 @@ async fn a_path_that_a_buffer_holds_back_gets_more_connections() {
     let file = scratch.file("data", SIZE);
     let mut receiving = Host::receive(receive_options(&scratch, &identity, &token)).await;
     let mut heard = std::mem::replace(&mut receiving.events, common::unheard().1);
-    let line = NarrowLine::to(receiving.port, None);
+    let line = NarrowLine::to(receiving.port, Way::In, None);
     let mut options = send_options(&[&file], line.port, &token);
     let bound = Rate::mbit(160);
     options.transfer.dial.max_rate = Some(Timetable::always(bound));
-    let sent = send(options).await;
+    let sent = run(|events| files::send(options, events)).await;
     let summary = sent.outcome.expect("sent");
     receiving.outcome().await.expect("received");
     assert_arrived(&scratch, &file);
@@ -180,14 +203,42 @@ async fn a_path_that_a_buffer_holds_back_gets_more_connections() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_path_that_brings_data_gets_more_connections_too() {
+    for (fatal, name) in [(None, "get-more"), (Some((0, 3_000_000)), "get-the-first-lost")] {
+        let scratch = Scratch::new(name);
+        let (identity, token) = parties();
+        let offered = scratch.0.join("offered");
+        fs::create_dir(&offered).expect("a folder");
+        let file = scratch.file("offered/data", SIZE);
+        let serving = Host::serve(serve_options(&offered, &identity, &token)).await;
+        let line = NarrowLine::to(serving.port, Way::Out, fatal);
+        let options = fetch_options(&scratch, &["data"], line.port, &token);
+        let got = run(|events| files::fetch(options, events)).await;
+        let summary = got.outcome.expect("fetched");
+        serving.outcome().await.expect("served");
+        assert_arrived(&scratch, &file);
+        assert!(line.carrying.load(Ordering::SeqCst) > 1, "{name}: there was another connection");
+        assert!(got.losses.is_empty(), "{name}: {:?}", got.losses);
+        assert_eq!(summary.paths.len(), 1, "{name}: one path: {:?}", summary.paths);
+        assert!(summary.repeated.0 < 20_000_000, "{name}: {} came again", summary.repeated);
+        if fatal.is_none() {
+            assert!(got.connections > 1, "{} connections", got.connections);
+            let is_told = |text: &&String| text.contains("this host's receive buffer");
+            assert_eq!(got.notices.iter().filter(is_told).count(), 1, "{:?}", got.notices);
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn the_loss_of_one_connection_is_no_loss_of_the_path() {
     for (number, name) in [(0, "the-first"), (1, "a-further")] {
         let scratch = Scratch::new(name);
         let (identity, token) = parties();
         let file = scratch.file("data", SIZE);
         let receiving = Host::receive(receive_options(&scratch, &identity, &token)).await;
-        let line = NarrowLine::to(receiving.port, Some((number, 3_000_000)));
-        let sent = send(send_options(&[&file], line.port, &token)).await;
+        let line = NarrowLine::to(receiving.port, Way::In, Some((number, 3_000_000)));
+        let options = send_options(&[&file], line.port, &token);
+        let sent = run(|events| files::send(options, events)).await;
         let summary = sent.outcome.expect("sent");
         receiving.outcome().await.expect("received");
         assert_arrived(&scratch, &file);
@@ -203,12 +254,12 @@ async fn a_cap_counts_all_connections_of_a_path() {
     let (identity, token) = parties();
     let file = scratch.file("data", SIZE);
     let receiving = Host::receive(receive_options(&scratch, &identity, &token)).await;
-    let line = NarrowLine::to(receiving.port, None);
+    let line = NarrowLine::to(receiving.port, Way::In, None);
     let mut options = send_options(&[&file], line.port, &token);
     let usage = scratch.0.join("usage");
     options.transfer.dial.usage = Some(usage.clone());
     options.transfer.dial.paths = vec!["lo,cap=60MB/month".parse().expect("a path")];
-    let sent = send(options).await;
+    let sent = run(|events| files::send(options, events)).await;
     let error = sent.outcome.expect_err("more than the cap");
     assert!(matches!(error, Error::UsedUp { .. }), "{error}");
     assert!(sent.connections > 1, "{} connections", sent.connections);

@@ -1,4 +1,4 @@
-//! The frames of the transfer protocol, version 4.
+//! The frames of the transfer protocol, version 5.
 //!
 //! Every frame is one octet of kind, four of body length (big-endian, at most [`MAX_BODY`]), and
 //! the body. All integers are big-endian. Positions are offsets in the transfer's linear layout.
@@ -19,8 +19,8 @@
 //! answers the manifest in chunks and [`Frame::ManifestEnd`]; the client names the wanted entries
 //! with [`Frame::Want`] and [`Frame::Ready`]. If it asked for them, the hashes of all blocks of the
 //! layout follow ([`Frame::Hashes`], [`Frame::Ready`]). Every [`Frame::Request`] is answered, in
-//! order and on its path, by the one [`Data`] frame of that range; a [`Frame::Done`] ends the
-//! session.
+//! order and on its path, by the one [`Data`] frame of that range; a [`Frame::Held`] between answers
+//! tells what holds the server's kernel back. A [`Frame::Done`] ends the session.
 
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -31,7 +31,7 @@ use crate::manifest::{MAX_CHUNK, MAX_PATH};
 mod parse;
 
 /// The protocol version that this code speaks.
-pub const VERSION: u16 = 4;
+pub const VERSION: u16 = 5;
 /// Octets before a frame's body.
 pub const HEADER: usize = 5;
 /// The most data that one [`Data`] frame carries: one block.
@@ -166,6 +166,16 @@ pub struct Hashes {
     pub hashes: Vec<[u8; 32]>,
 }
 
+/// The time for which a connection had data to send, and congestion control would have let it, but
+/// a buffer was full: since the connection began, as the sending kernel counts it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Held {
+    /// In the sending host's buffer there was no room, in microseconds.
+    pub by_send_buffer: u64,
+    /// In the receiving host's window there was no room, in microseconds.
+    pub by_receiver: u64,
+}
+
 /// The reason for an abort; it decides the other side's exit code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AbortCode {
@@ -260,6 +270,8 @@ pub enum Frame<'a> {
     Request(Range),
     /// The hashes of blocks.
     Hashes(Hashes),
+    /// What keeps the sending kernel of this connection from sending more.
+    Held(Held),
 }
 
 impl<'a> Frame<'a> {
@@ -345,6 +357,7 @@ impl<'a> Frame<'a> {
             Frame::Ask(_) => FrameKind::Ask,
             Frame::Request(_) => FrameKind::Request,
             Frame::Hashes(_) => FrameKind::Hashes,
+            Frame::Held(_) => FrameKind::Held,
         }
     }
 
@@ -392,6 +405,10 @@ impl<'a> Frame<'a> {
             Frame::Hashes(Hashes { first, hashes }) => {
                 out.extend_from_slice(&first.to_be_bytes());
                 out.extend_from_slice(hashes.as_flattened());
+            }
+            Frame::Held(Held { by_send_buffer, by_receiver }) => {
+                out.extend_from_slice(&by_send_buffer.to_be_bytes());
+                out.extend_from_slice(&by_receiver.to_be_bytes());
             }
             Frame::ObjectDone(index, root) => {
                 out.extend_from_slice(&index.to_be_bytes());
@@ -474,9 +491,10 @@ enum FrameKind {
     Ask,
     Request,
     Hashes,
+    Held,
 }
 
-const KINDS: [(FrameKind, &str, usize); 23] = [
+const KINDS: [(FrameKind, &str, usize); 24] = [
     (FrameKind::Hello, "Hello", 64),
     (FrameKind::Join, "Join", 16),
     (FrameKind::Entries, "Entries", MAX_CHUNK),
@@ -500,6 +518,7 @@ const KINDS: [(FrameKind, &str, usize); 23] = [
     (FrameKind::Ask, "Ask", 1),
     (FrameKind::Request, "Request", 16),
     (FrameKind::Hashes, "Hashes", 8 + MAX_HASHES * 32),
+    (FrameKind::Held, "Held", 16),
 ];
 
 impl FrameKind {

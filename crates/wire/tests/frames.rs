@@ -2,7 +2,9 @@
 
 use proptest::prelude::*;
 use wire::WireError;
-use wire::frame::{AbortCode, Ask, Data, DataHeader, Frame, Hashes, Hello, Range, Welcome, Wishes};
+use wire::frame::{
+    AbortCode, Ask, Data, DataHeader, Frame, Hashes, Held, Hello, Range, Welcome, Wishes,
+};
 
 fn emitted(frame: &Frame<'_>) -> Vec<u8> {
     let mut out = Vec::new();
@@ -52,6 +54,7 @@ fn every_kind_comes_back_as_it_went() {
         Frame::Ask(Ask { checksum: false, hashes: true }),
         Frame::Request(Range { start: 4_096, len: 4_096 }),
         Frame::Hashes(Hashes { first: 7, hashes: vec![[1; 32], [2; 32]] }),
+        Frame::Held(Held { by_send_buffer: 1, by_receiver: 2 }),
         Frame::Abort(AbortCode::Changed, "photos/a".into()),
         Frame::Abort(AbortCode::Crowded, "128 connections".into()),
     ];

@@ -6,7 +6,8 @@ use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use super::{
-    ABORT_CODES, Ask, Data, Frame, FrameKind, Hashes, Hello, MAX_PAYLOAD, Range, Welcome, Wishes,
+    ABORT_CODES, Ask, Data, Frame, FrameKind, Hashes, Held, Hello, MAX_PAYLOAD, Range, Welcome,
+    Wishes,
 };
 use crate::WireError;
 use crate::reader::Reader;
@@ -67,6 +68,9 @@ pub(super) fn body(kind: FrameKind, body: &[u8]) -> Result<Frame<'_>, WireError>
                 hashes.push(reader.array()?);
             }
             Frame::Hashes(Hashes { first, hashes })
+        }
+        FrameKind::Held => {
+            Frame::Held(Held { by_send_buffer: reader.u64()?, by_receiver: reader.u64()? })
         }
         FrameKind::Ping => Frame::Ping(reader.u64()?),
         FrameKind::Pong => Frame::Pong(reader.u64()?),

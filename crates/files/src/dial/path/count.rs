@@ -8,19 +8,18 @@
 
 use std::collections::VecDeque;
 
-use net::counters::TcpInfo;
 use peer::dial::MOST_CONNECTIONS;
 use units::{Bytes, Rate, Span, Time};
+
+use super::HeldTime;
 
 /// The counters of all connections of a path that may send, summed.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Reading {
-    /// Bytes that the other kernel acknowledged.
-    pub(super) acked: Bytes,
-    /// Time for which the send buffers held the connections back.
-    pub(super) held_here: Span,
-    /// Time for which the peer's receive windows did.
-    pub(super) held_there: Span,
+    /// Bytes that arrived at the receiving side.
+    pub(super) moved: Bytes,
+    /// Time for which buffers held the connections back.
+    pub(super) held: HeldTime,
     /// The least round-trip time.
     pub(super) rtt: Span,
     /// The number of connections.
@@ -32,11 +31,11 @@ pub(super) struct Reading {
 pub(super) enum Change {
     /// Open this many more.
     Open(usize),
-    /// The further ones help: the path keeps them. Whether the peer's receive windows held it back
-    /// for longer than the send buffers here.
+    /// The further ones help: the path keeps them. Whether the receiving host's buffers held it
+    /// back for longer than the sending host's.
     Keep {
         /// See above.
-        there: bool,
+        by_receiver: bool,
     },
     /// The further ones do not help: close all but this many.
     Close(usize),
@@ -60,7 +59,7 @@ struct Trial {
     /// The number of connections before, and the rate that they had.
     connections: usize,
     rate: Rate,
-    there: bool,
+    by_receiver: bool,
 }
 
 /// The share of the time for which the buffers hold a path back, in percent.
@@ -83,11 +82,10 @@ const RETRY: Span = Span::from_secs(30);
 
 impl Reading {
     /// Adds the counters of one connection.
-    pub(super) fn add(&mut self, info: &TcpInfo) {
-        self.acked += Bytes(info.bytes_acked);
-        self.held_here += Span::from(info.held_by_send_buffer);
-        self.held_there += Span::from(info.held_by_receiver);
-        let rtt = Span::from(info.rtt);
+    pub(super) fn add(&mut self, moved: Bytes, held: HeldTime, rtt: Span) {
+        self.moved += moved;
+        self.held.by_send_buffer += held.by_send_buffer;
+        self.held.by_receiver += held.by_receiver;
         self.rtt = if self.connections == 0 { rtt } else { self.rtt.min(rtt) };
         self.connections += 1;
     }
@@ -118,19 +116,20 @@ impl ConnectionCount {
             return self.judge(now, &reading, rate, trial, opening);
         }
         let first = self.latest_before(middle.0 - window)?;
-        let (here, there) =
-            (reading.held_here - middle.1.held_here, reading.held_there - middle.1.held_there);
+        let by_send_buffer = reading.held.by_send_buffer - middle.1.held.by_send_buffer;
+        let by_receiver = reading.held.by_receiver - middle.1.held.by_receiver;
         let all = (now - middle.0) * reading.connections as u64;
-        let is_held = (here + there) * 100 > all * HELD;
+        let is_held = (by_send_buffer + by_receiver) * 100 > all * HELD;
         let before = rate_between(&first, &middle);
         let is_steady = grown(before, 100 + STEADY) > rate && grown(rate, 100 + STEADY) > before;
         let more = MOST_CONNECTIONS.saturating_sub(reading.connections).min(reading.connections);
         if !is_held || !is_steady || more == 0 || now < self.not_before {
             return None;
         }
-        let there = there > here;
+        let by_receiver = by_receiver > by_send_buffer;
         let rate = rate_between(&first, &(now, reading));
-        self.trial = Some(Trial { began: now, connections: reading.connections, rate, there });
+        self.trial =
+            Some(Trial { began: now, connections: reading.connections, rate, by_receiver });
         Some(Change::Open(more))
     }
 
@@ -143,11 +142,11 @@ impl ConnectionCount {
         trial: Trial,
         opening: usize,
     ) -> Option<Change> {
-        let Trial { began, connections, there, .. } = trial;
+        let Trial { began, connections, by_receiver, .. } = trial;
         if reading.connections > connections && rate >= grown(trial.rate, 100 + GROWTH) {
             self.trial = None;
             self.failures = 0;
-            return Some(Change::Keep { there });
+            return Some(Change::Keep { by_receiver });
         }
         let patience = (reading.rtt * TRIAL_TRIPS).max(TRIAL_LEAST);
         if opening > 0 || now - began < patience {
@@ -167,7 +166,7 @@ impl ConnectionCount {
 
 /// The rate between two readings of the same connections.
 fn rate_between(earlier: &(Time, Reading), later: &(Time, Reading)) -> Rate {
-    (later.1.acked - earlier.1.acked) / (later.0 - earlier.0)
+    (later.1.moved - earlier.1.moved) / (later.0 - earlier.0)
 }
 
 /// `percent` of a rate.
@@ -198,8 +197,8 @@ mod tests {
                 opening = 0;
             }
             let (rate, held) = line(now - Time::ZERO, reading.connections);
-            reading.acked += rate * STEP;
-            reading.held_there += STEP * reading.connections as u64 * held / 100;
+            reading.moved += rate * STEP;
+            reading.held.by_receiver += STEP * reading.connections as u64 * held / 100;
             let Some(change) = count.update(now, reading, opening) else { continue };
             found.push(((now - Time::ZERO).as_millis(), reading.connections, change));
             match change {
@@ -224,9 +223,9 @@ mod tests {
         let found = changes(120, LONG, true, fat);
         let of = |n: usize| (found[n].1, found[n].2);
         assert_eq!(of(0), (1, Change::Open(1)));
-        assert_eq!(of(1), (2, Change::Keep { there: true }));
+        assert_eq!(of(1), (2, Change::Keep { by_receiver: true }));
         assert_eq!(of(2), (2, Change::Open(2)));
-        assert_eq!(of(3), (4, Change::Keep { there: true }));
+        assert_eq!(of(3), (4, Change::Keep { by_receiver: true }));
         assert_eq!(found.len(), 4, "{found:?}");
         assert!(found[0].0 <= 900, "a second shows it: {found:?}");
         assert!(found[2].0 <= 4_000, "{found:?}");
@@ -239,7 +238,7 @@ mod tests {
             _ => (Rate::mbit(143), 30),
         });
         let changes: Vec<Change> = found.iter().map(|(_, _, change)| *change).collect();
-        assert_eq!(changes, [Change::Open(1), Change::Keep { there: true }]);
+        assert_eq!(changes, [Change::Open(1), Change::Keep { by_receiver: true }]);
     }
 
     #[test]

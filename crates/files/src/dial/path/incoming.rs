@@ -13,7 +13,7 @@ use units::{Bytes, Rate, Span, Time};
 use wire::Frame;
 use wire::frame::{AbortCode, Range, SessionId};
 
-use super::{Direction, Moved, PathIo, SILENCE, acknowledge, refuse};
+use super::{Direction, HeldTime, Moved, PathIo, SILENCE, acknowledge, refuse};
 use crate::Error;
 use crate::dial::fetch::Arrival;
 use crate::dial::session::{Report, Session};
@@ -36,6 +36,8 @@ pub(in crate::dial) struct Incoming {
     /// The kernel's counts of received bytes at the last samples.
     received: VecDeque<(Time, u64)>,
     min_rtt: Span,
+    /// The times that the server told last.
+    held: HeldTime,
     began: Time,
 }
 
@@ -86,6 +88,7 @@ impl Incoming {
             outstanding: Bytes::ZERO,
             received: VecDeque::new(),
             min_rtt: Span::ZERO,
+            held: HeldTime::default(),
             began: now,
         }
     }
@@ -155,6 +158,14 @@ impl Direction for Incoming {
                             Err(error) => return Err(error),
                         }
                     }
+                    Frame::Held(held) => {
+                        // Whatever the server says, its connection is no older than this one.
+                        let age = session.clock.now() - self.began;
+                        self.held = HeldTime {
+                            by_send_buffer: Span::from_micros(held.by_send_buffer).min(age),
+                            by_receiver: Span::from_micros(held.by_receiver).min(age),
+                        };
+                    }
                     Frame::Ping(number) => pong = Some(number),
                     Frame::Joined | Frame::Pong(_) => {}
                     Frame::Abort(AbortCode::NoSession, text) => {
@@ -222,6 +233,10 @@ impl Direction for Incoming {
         let received = info.bytes_received / PROGRESS * PROGRESS;
         let rate = self.received_rate(now, info);
         Moved { bytes: Bytes(received), unsent: Bytes::ZERO, rate }
+    }
+
+    fn held(&self, _info: &TcpInfo) -> HeldTime {
+        self.held
     }
 
     async fn notified(&self) {

@@ -95,6 +95,9 @@ pub(super) trait Direction: Send + Sync {
     /// The progress that the kernel's counters show.
     fn sample(&mut self, session: &Session, now: Time, info: &TcpInfo) -> Moved;
 
+    /// The time for which buffers held back the sending end, wherever that is.
+    fn held(&self, info: &TcpInfo) -> HeldTime;
+
     /// Waits until the session has frames for the path.
     fn notified(&self) -> impl Future<Output = ()> + Send;
 
@@ -114,6 +117,16 @@ pub(super) struct Moved {
     pub(super) unsent: Bytes,
     /// The rate of arriving data, if it is known.
     pub(super) rate: Option<Rate>,
+}
+
+/// The time since a connection began for which its sending end had data to send and congestion
+/// control would have let it, but a buffer was full.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct HeldTime {
+    /// The sending host's buffer.
+    pub(super) by_send_buffer: Span,
+    /// The receiving host's.
+    pub(super) by_receiver: Span,
 }
 
 /// A connection and the session that it belongs to.

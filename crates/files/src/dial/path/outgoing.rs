@@ -9,7 +9,7 @@ use units::{Bytes, Rate, Span, Time};
 use wire::Frame;
 use wire::frame::{AbortCode, DataHeader};
 
-use super::{Direction, Moved, PathIo, acknowledge, refuse};
+use super::{Direction, HeldTime, Moved, PathIo, acknowledge, refuse};
 use crate::Error;
 use crate::dial::session::{Report, Session};
 use crate::protocol::error_of;
@@ -99,6 +99,13 @@ impl Direction for Outgoing {
     fn sample(&mut self, _session: &Session, _now: Time, info: &TcpInfo) -> Moved {
         let rate = (info.delivery_rate > 0).then(|| Rate::from_bytes(info.delivery_rate));
         Moved { bytes: Bytes(info.bytes_acked), unsent: Bytes(info.unsent), rate }
+    }
+
+    fn held(&self, info: &TcpInfo) -> HeldTime {
+        HeldTime {
+            by_send_buffer: info.held_by_send_buffer.into(),
+            by_receiver: info.held_by_receiver.into(),
+        }
     }
 
     fn notified(&self) -> impl Future<Output = ()> + Send {

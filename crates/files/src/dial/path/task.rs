@@ -122,7 +122,7 @@ impl<'a, F: Direction, M> PathTask<'a, F, M> {
                     }
                 }
                 () = self.facts.wake.notified() => {}
-                // Only paths that send have several connections, and these are not notified.
+                // What the session has for a path is in the mailbox of each connection.
                 () = first.notified() => {}
                 joined = self.further.next() => self.adopt(joined),
                 () = sleep_until(self.session.clock.instant(until)) => {}
@@ -310,9 +310,7 @@ impl<'a, F: Direction, M> PathTask<'a, F, M> {
             kernel.congestion_control = control.to_string();
         }
         drop(kernel);
-        if F::SENDS {
-            self.choose_count(now);
-        }
+        self.choose_count(now);
         self.next_sample = now + SAMPLE_EVERY;
         Ok(())
     }
@@ -334,7 +332,10 @@ impl<'a, F: Direction, M> PathTask<'a, F, M> {
     fn choose_count(&mut self, now: Time) {
         let mut reading = Reading::default();
         let staying = self.connections.iter().filter(|connection| !connection.is_leaving);
-        staying.for_each(|connection| reading.add(&connection.info));
+        for connection in staying {
+            let Connection { moved, info, direction, .. } = connection;
+            reading.add(moved.bytes, direction.held(info), info.rtt.into());
+        }
         match self.count.update(now, reading, self.further.pending()) {
             None => {}
             Some(Change::Open(more)) => {
@@ -346,7 +347,7 @@ impl<'a, F: Direction, M> PathTask<'a, F, M> {
                 );
                 (0..more).for_each(|_| self.further.ask());
             }
-            Some(Change::Keep { there }) => self.tell(reading, there),
+            Some(Change::Keep { by_receiver }) => self.tell(reading, by_receiver),
             Some(Change::Close(rest)) => {
                 tracing::debug!(path = self.facts.path.plan.name, rest, "more do not help");
                 let further = self.connections.iter_mut().skip(rest);
@@ -356,14 +357,15 @@ impl<'a, F: Direction, M> PathTask<'a, F, M> {
     }
 
     /// Says once that the path has several connections, and why.
-    fn tell(&mut self, reading: Reading, there: bool) {
+    fn tell(&mut self, reading: Reading, by_receiver: bool) {
         if std::mem::replace(&mut self.is_told, true) {
             return;
         }
-        let (buffer, setting) = if there {
-            ("the other host's receive buffer", "net.ipv4.tcp_rmem there")
-        } else {
-            ("this host's send buffer", "net.ipv4.tcp_wmem here")
+        let (buffer, setting) = match (by_receiver, F::SENDS) {
+            (true, true) => ("the other host's receive buffer", "net.ipv4.tcp_rmem there"),
+            (true, false) => ("this host's receive buffer", "net.ipv4.tcp_rmem here"),
+            (false, true) => ("this host's send buffer", "net.ipv4.tcp_wmem here"),
+            (false, false) => ("the other host's send buffer", "net.ipv4.tcp_wmem there"),
         };
         self.events.notice(format!(
             "{}: {buffer} holds less than the path does in its round trip of {}; several \

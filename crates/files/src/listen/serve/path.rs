@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use net::Clock;
 use net::congestion::{CongestionControl, ControlChoice, SAMPLE_EVERY};
+use net::counters::TcpInfo;
 use peer::listen::admission::refuse;
 use peer::listen::too_many_connections;
 use peer::{Conn, ConnError, PathClass};
@@ -12,7 +13,7 @@ use tokio::time::{Instant, sleep_until};
 use transfer::Extent;
 use units::{Bytes, Span, Time};
 use wire::Frame;
-use wire::frame::{AbortCode, DataHeader};
+use wire::frame::{AbortCode, DataHeader, Held};
 
 use super::session::FetchSession;
 use crate::protocol::{self, source_abort};
@@ -25,6 +26,8 @@ pub(super) const SILENCE: Duration = Duration::from_secs(30);
 const MOST_REQUESTS: usize = 2 * protocol::MOST_REQUESTS;
 /// Answers sent before requests are read.
 const ANSWERS_A_TURN: usize = 8;
+/// The interval of [`Frame::Held`], while its times grow.
+const HELD_EVERY: Span = Span::from_millis(100);
 
 /// Serves one path of a fetch until it closes.
 pub(super) async fn serve(
@@ -47,7 +50,7 @@ pub(super) async fn serve(
     let (mut requests, mut buffer, mut header) = (VecDeque::new(), Buffer::default(), Vec::new());
     let mut last_heard = Instant::now();
     let mut next_sample = clock.now() + SAMPLE_EVERY;
-    let mut is_sending = false;
+    let (mut is_sending, mut told, mut next_held) = (false, Held::default(), Time::ZERO);
     loop {
         if conn.try_fill(wire::frame::MAX_BODY)? > 0 {
             last_heard = Instant::now();
@@ -107,6 +110,12 @@ pub(super) async fn serve(
             if let Some(text) = control.update(now, &info, &name, set) {
                 let _ = events.send(Event::Notice { text });
             }
+            let held = held(&info);
+            if held != told && now >= next_held {
+                conn.push(&Frame::Held(held));
+                conn.try_flush()?;
+                (told, next_held) = (held, now + HELD_EVERY);
+            }
         }
         // More answers can be sent at once: yield to other tasks without a wait.
         if answered == ANSWERS_A_TURN && !requests.is_empty() {
@@ -123,6 +132,15 @@ pub(super) async fn serve(
             () = tokio::task::yield_now(), if wait == Some(Time::ZERO) => {}
             () = sleep_until(last_heard + SILENCE) => return Err(ConnError::Silent(SILENCE)),
         }
+    }
+}
+
+/// What keeps the kernel from sending more, for the client, which opens further connections.
+fn held(info: &TcpInfo) -> Held {
+    let micros = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+    Held {
+        by_send_buffer: micros(info.held_by_send_buffer),
+        by_receiver: micros(info.held_by_receiver),
     }
 }
 
