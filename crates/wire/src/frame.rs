@@ -19,8 +19,8 @@
 //! answers the manifest in chunks and [`Frame::ManifestEnd`]; the client names the wanted entries
 //! with [`Frame::Want`] and [`Frame::Ready`]. If it asked for them, the hashes of all blocks of the
 //! layout follow ([`Frame::Hashes`], [`Frame::Ready`]). Every [`Frame::Request`] is answered, in
-//! order and on its path, by the one [`Data`] frame of that range; a [`Frame::Held`] between answers
-//! tells what holds the server's kernel back. A [`Frame::Done`] ends the session.
+//! order and on its path, by the one [`Data`] frame of that range. A [`Frame::Held`] between the
+//! answers tells what holds the server's kernel back. A [`Frame::Done`] ends the session.
 
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
