@@ -99,3 +99,25 @@ fn an_interrupted_copy_from_there_is_resumed() {
     assert_eq!(copied, fs::read(host.scratch.at("home/tree/data")).unwrap());
     assert_eq!(names(&host.scratch.at("near/new")), ["a-small", "data"]);
 }
+
+/// A remote side that serves the contents of a folder instead of the requested file would choose
+/// names here.
+#[test]
+fn the_far_side_does_not_choose_names() {
+    let Some(host) = Host::new() else { return };
+    fs::create_dir_all(host.scratch.at("home/file/.ssh")).unwrap();
+    host.scratch.file("home/file/.ssh/authorized_keys", b"mine");
+    fs::create_dir(host.scratch.at("near/folder")).unwrap();
+    // The request for "file" becomes one for "file/".
+    let liar = host.scratch.script("bin/liar", "sed -u 's/102,105,108,101]/102,105,108,101,47]/' \
+         | anabranch far");
+    for (source, target) in [("far:file", "."), ("far:./file", "folder"), ("far:file", "new")] {
+        let (code, stderr) = host.run(&["--remote-program", &liar, source, target]);
+        assert!(code == 9 && stderr.contains("offers file/"), "{source}: {code}: {stderr}");
+        let kept = host.scratch.at("near").join(target).join(".ssh");
+        assert!(!kept.exists(), "{source}: it chose {}", kept.display());
+    }
+    // Whoever asks for contents gets them.
+    host.copied(&["--remote-program", &liar, "far:file/", "folder"]);
+    assert_eq!(names(&host.scratch.at("near/folder")), [".ssh"]);
+}

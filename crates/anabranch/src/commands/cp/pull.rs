@@ -65,9 +65,12 @@ pub(super) fn fetching(
 /// Whether a file served as `name`, or as `rename` if that is given, was requested by `source`.
 fn was_requested(name: &OsStr, rename: Option<&OsStr>, source: &OsStr) -> bool {
     let requested = source.as_bytes().rsplit(|&byte| byte == b'/').next().unwrap_or_default();
-    // The contents of a folder have names that this side cannot know.
-    if matches!(requested, b"" | b"." | b".." | b"~") {
-        return name.is_empty() || name.as_bytes().ends_with(b"/");
+    // The contents of a folder have names that this side cannot know: only who asks for contents
+    // gets them.
+    let asks_for_contents = matches!(requested, b"" | b"." | b".." | b"~");
+    let has_contents = name.is_empty() || name.as_bytes().ends_with(b"/");
+    if asks_for_contents || has_contents {
+        return asks_for_contents && has_contents;
     }
     let name = rename.unwrap_or_else(|| last(name)).as_bytes();
     name == requested || matches(requested, name)
@@ -93,7 +96,11 @@ mod tests {
             ("file", None, "a/file", true),
             ("below/file", None, "/a/below/file", true),
             (".bashrc", None, "file", false),
-            ("file/", None, "file", true),
+            ("file/", None, "file", false),
+            ("file/", None, "f*", false),
+            ("file/", Some("file"), "file", false),
+            ("", None, "file", false),
+            ("logs/", None, "*/", true),
             ("a.log", None, "logs/*.log", true),
             ("a.txt", None, "logs/*.log", false),
             (".log", None, "*", false),
