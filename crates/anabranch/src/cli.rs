@@ -74,6 +74,22 @@ pub(crate) enum Command {
     Man(generate::ManArgs),
 }
 
+impl Command {
+    /// Whether the command uses this host's key or a token. The others start commands that may need
+    /// to be debugged, or namespaces, which a process that cannot be dumped may not set up.
+    fn holds_keys(&self) -> bool {
+        !matches!(
+            self,
+            Command::Demo(_)
+                | Command::Emulate(_)
+                | Command::Simulate(_)
+                | Command::Reproduce(_)
+                | Command::Completions(_)
+                | Command::Man(_)
+        )
+    }
+}
+
 impl Cli {
     /// Runs the command.
     ///
@@ -82,6 +98,12 @@ impl Cli {
     pub(crate) fn run(self) -> Result<(), Failure> {
         if let Some(filter) = self.log {
             log::start(filter);
+        }
+        if self.command.holds_keys() {
+            // A system that refuses this, such as an old container, still moves files.
+            if let Err(error) = peer::private::forbid_dumps() {
+                tracing::warn!(%error, "the memory of this process is not protected");
+            }
         }
         match self.command {
             Command::Cp(args) => cp::run(args),

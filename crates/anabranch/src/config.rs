@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use clap::ValueEnum;
-use files::Error;
+use files::{Error, Overwrite};
 use peer::{CongestionControl, PathSpec, Timetable};
 use toml::de::{DeTable, DeValue};
 use units::Span;
@@ -43,6 +43,7 @@ pub(crate) struct Receive {
     pub(crate) listen: Vec<ListenAddress>,
     pub(crate) port: Option<u16>,
     pub(crate) keep: bool,
+    pub(crate) overwrite: Overwrite,
 }
 
 type Setter = fn(&mut Config, &DeValue<'_>) -> Result<(), String>;
@@ -63,6 +64,11 @@ const KEYS: &[(&str, &str, Setter)] = &[
     ("receive", "listen", |c, v| list(v).map(|addresses| c.receive.listen = addresses)),
     ("receive", "port", |c, v| set(&mut c.receive.port, port(v))),
     ("receive", "keep", |c, v| flag(v).map(|on| c.receive.keep = on)),
+    ("receive", "overwrite", |c, v| {
+        flag(v).map(|on| {
+            c.receive.overwrite = if on { Overwrite::Always } else { Overwrite::Never };
+        })
+    }),
 ];
 
 impl Config {
@@ -202,6 +208,7 @@ mod tests {
             listen = ["192.0.2.1", "[2001:db8::1]:9000"]
             port = 7000
             keep = true
+            overwrite = false
             "#,
         )
         .unwrap();
@@ -216,6 +223,7 @@ mod tests {
             listen,
             ["192.0.2.1:7000".parse().unwrap(), "[2001:db8::1]:9000".parse().unwrap()]
         );
+        assert_eq!(config.receive.overwrite, Overwrite::Never);
         assert_eq!(Config::parse(""), Ok(Config::default()));
     }
 

@@ -5,11 +5,12 @@
 //! `FINGERPRINT [NAME] [dir=PATH] [may=get|send|both] [max=RATE]`, and `#` for comments.
 
 use std::fs;
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use files::Error;
+use peer::private::{Guard, check_private};
 use peer::{Fingerprint, May};
 use units::Rate;
 
@@ -104,13 +105,19 @@ impl List {
     /// The peers on the list; empty if there is no file.
     ///
     /// # Errors
-    /// [`Error::usage`] with the number of an invalid line.
+    /// [`Error::usage`] with the number of an invalid line; [`Error::System`] if others may change
+    /// the file.
     pub(crate) fn load(self, dirs: &Dirs) -> Result<Vec<Peer>, Error> {
         let path = self.path(dirs);
-        let text = match fs::read_to_string(&path) {
+        let read = |mut file: fs::File| {
+            check_private(&file, &path, Guard::Trusted)?;
+            let mut text = String::new();
+            file.read_to_string(&mut text).map(|_| text)
+        };
+        let text = match fs::File::open(&path).and_then(read) {
             Ok(text) => text,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-            Err(error) => return Err(system("read", &path, error)),
+            Err(error) => return Err(system("use", &path, error)),
         };
         let mut peers = Vec::new();
         for (number, line) in text.lines().enumerate() {

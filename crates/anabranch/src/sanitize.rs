@@ -1,6 +1,7 @@
 //! Makes text from peers safe for a terminal.
 
 use std::borrow::Cow;
+use std::fmt::Write;
 
 /// The maximum length of shown text, in characters.
 const LIMIT: usize = 240;
@@ -18,6 +19,38 @@ pub(crate) fn clean(text: &str) -> Cow<'_, str> {
             break;
         }
         if harmless(c) { out.push(c) } else { out.extend(c.escape_default()) }
+    }
+    Cow::Owned(out)
+}
+
+/// As [`clean`], for lines of any length: their ends stay.
+pub(crate) fn clean_lines(text: &str) -> Cow<'_, str> {
+    let passes = |c: char| c == '\n' || harmless(c);
+    if text.chars().all(passes) {
+        return Cow::Borrowed(text);
+    }
+    let mut out = String::new();
+    for c in text.chars() {
+        if passes(c) { out.push(c) } else { out.extend(c.escape_default()) }
+    }
+    Cow::Owned(out)
+}
+
+/// Escapes the same characters in JSON, where they can only be parts of strings. A reader gets them
+/// unchanged.
+pub(crate) fn clean_json(text: &str) -> Cow<'_, str> {
+    if text.chars().all(harmless) {
+        return Cow::Borrowed(text);
+    }
+    let mut out = String::new();
+    for c in text.chars() {
+        if harmless(c) {
+            out.push(c);
+            continue;
+        }
+        for unit in c.encode_utf16(&mut [0; 2]) {
+            let _ = write!(out, "\\u{unit:04x}");
+        }
     }
     Cow::Owned(out)
 }
@@ -56,6 +89,21 @@ mod tests {
         assert_eq!(clean("a\u{1b}[2Jb\r\n"), "a\\u{1b}[2Jb\\r\\n");
         assert_eq!(clean("gpj.\u{202e}exe"), "gpj.\\u{202e}exe");
         assert_eq!(clean("\u{9b}31m"), "\\u{9b}31m");
+    }
+
+    #[test]
+    fn lines_stay_lines() {
+        assert_eq!(clean_lines("a\nb\u{202e}\r\n"), "a\nb\\u{202e}\\r\n");
+        assert!(matches!(clean_lines(&"x\n".repeat(1_000)), Cow::Borrowed(_)));
+    }
+
+    #[test]
+    fn json_keeps_its_meaning() {
+        let text = "a\u{1b}\u{9b}31m\u{202e}\u{e0041}ü";
+        let json = serde_json::to_string(text).unwrap();
+        let cleaned = clean_json(&json);
+        assert_eq!(cleaned, r#""a\u001b\u009b31m\u202e\udb40\udc41ü""#);
+        assert_eq!(serde_json::from_str::<String>(&cleaned).unwrap(), text);
     }
 
     #[test]

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 
 use files::Error;
 use peer::Token;
+use zeroize::Zeroizing;
 
 /// The environment variable that holds a token.
 pub(crate) const VARIABLE: &str = "ANABRANCH_TOKEN";
@@ -32,14 +33,14 @@ impl TokenSource {
     pub(crate) fn given(&self) -> Result<Option<Token>, Error> {
         if let Some(path) = &self.token_file {
             let action = format!("read the token from {}", path.display());
-            let text = fs::read_to_string(path).map_err(|source| Error::system(action, source))?;
-            return parse(&text).map(Some);
+            let text = fs::read_to_string(path).map(Zeroizing::new);
+            return parse(&text.map_err(|source| Error::system(action, source))?).map(Some);
         }
         if self.token_stdin {
             return from_stdin().map(Some);
         }
         match env::var(VARIABLE) {
-            Ok(text) if !text.trim().is_empty() => parse(&text).map(Some),
+            Ok(text) if !text.trim().is_empty() => parse(&Zeroizing::new(text)).map(Some),
             _ => Ok(None),
         }
     }
@@ -60,6 +61,7 @@ impl TokenSource {
         } else {
             env::var(VARIABLE).unwrap_or_default()
         };
+        let text = Zeroizing::new(text);
         text.split_whitespace().map(parse).collect()
     }
 
@@ -74,12 +76,13 @@ impl TokenSource {
         let text = rpassword::prompt_password(
             "Token (the line beginning with ab1- that the other host printed): ",
         );
+        let text = text.map(Zeroizing::new);
         parse(&text.map_err(|source| Error::system("read the token", source))?)
     }
 }
 
 fn from_stdin() -> Result<Token, Error> {
-    let mut line = String::new();
+    let mut line = Zeroizing::new(String::new());
     let read = io::stdin().lock().read_line(&mut line);
     read.map_err(|source| Error::system("read the token from standard input", source))?;
     if line.trim().is_empty() {

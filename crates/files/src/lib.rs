@@ -21,5 +21,6 @@ pub use error::Error;
 pub use event::{Event, Events, PathProgress, Progress, Summary, path_events};
 pub use listen::{receive, serve};
 pub use options::{
-    FetchOptions, ReceiveOptions, Selection, SendOptions, ServeOptions, Server, TransferOptions,
+    FetchOptions, Overwrite, ReceiveOptions, Selection, SendOptions, ServeOptions, Server,
+    TransferOptions,
 };

@@ -94,8 +94,20 @@ pub struct ReceiveOptions {
     pub listen: ListenOptions,
     /// Receives one transfer after another instead of ending after the first.
     pub keep: bool,
-    /// Replaces existing targets, even if the sender does not ask for it.
-    pub overwrite: bool,
+    /// Whether existing targets are replaced.
+    pub overwrite: Overwrite,
+}
+
+/// Whether a receiver replaces existing targets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Overwrite {
+    /// If the sender requests it.
+    #[default]
+    OnRequest,
+    /// Even if the sender does not request it.
+    Always,
+    /// Never; a sender that requests it is refused.
+    Never,
 }
 
 /// Options of [`serve`](crate::serve).

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::fs;
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::Path;
 use std::str::FromStr;
@@ -14,7 +14,9 @@ use aws_lc_rs::signature::{Ed25519KeyPair, KeyPair};
 use data_encoding::BASE32_NOPAD;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use rustls::sign::CertifiedKey;
+use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
 
+use crate::private::{Guard, check_private};
 use crate::{Error, Fingerprint};
 
 /// A host's static Ed25519 key. It never leaves the process; `Debug` shows the fingerprint only.
@@ -26,15 +28,18 @@ pub struct Identity {
 
 /// The receiver's fingerprint and a secret of 128 bits that is good for one sender. The receiver
 /// hands it to its sender by a channel that both trust. `Debug` does not show the secret.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq, Zeroize, ZeroizeOnDrop)]
 pub struct Token {
     /// The receiver's key.
+    #[zeroize(skip)]
     pub fingerprint: Fingerprint,
     secret: [u8; 16],
 }
 
 /// Prefix of a token's text, which tells it from other pasted text.
 const TOKEN_PREFIX: &str = "ab1-";
+/// The most bytes of a key file; a key takes 83.
+const MOST_KEY: usize = 4_096;
 
 impl Identity {
     /// A fresh key that lives only in memory.
@@ -48,13 +53,14 @@ impl Identity {
     /// The key in the file `path`; if there is none, makes it, readable by the owner only.
     ///
     /// # Errors
-    /// [`Error::System`] if the file can't be read or made, or holds no Ed25519 key.
+    /// [`Error::System`] if the file can't be read or made, holds no Ed25519 key, or is not
+    /// private: see [`check_private`].
     pub fn load_or_generate(path: &Path) -> Result<Identity, Error> {
         let system = |action: &str, source| Error::System {
             action: format!("{action} {}", path.display()),
             source,
         };
-        match fs::read(path) {
+        match read_key(path) {
             Ok(pkcs8) => Self::from_pkcs8(&pkcs8),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 let pkcs8 = new_pkcs8()?;
@@ -75,12 +81,12 @@ impl Identity {
                 match linked {
                     Ok(()) => Self::from_pkcs8(&pkcs8),
                     Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                        Self::from_pkcs8(&fs::read(path).map_err(|e| system("read the key", e))?)
+                        Self::from_pkcs8(&read_key(path).map_err(|e| system("read the key", e))?)
                     }
                     Err(error) => Err(system("write the key", error)),
                 }
             }
-            Err(error) => Err(system("read the key", error)),
+            Err(error) => Err(system("use the key", error)),
         }
     }
 
@@ -143,8 +149,8 @@ impl Token {
     /// The text to paste. No other text contains the secret.
     #[must_use]
     pub fn reveal(&self) -> String {
-        let mut octets = self.fingerprint.as_bytes().to_vec();
-        octets.extend_from_slice(&self.secret);
+        let octets = [&self.fingerprint.as_bytes()[..], &self.secret].concat();
+        let octets = Zeroizing::new(octets);
         format!("{TOKEN_PREFIX}{}", BASE32_NOPAD.encode(&octets).to_ascii_lowercase())
     }
 }
@@ -165,8 +171,8 @@ impl FromStr for Token {
                 .to_string()
         };
         let body = text.trim().strip_prefix(TOKEN_PREFIX).ok_or_else(bad)?;
-        let octets =
-            BASE32_NOPAD.decode(body.to_ascii_uppercase().as_bytes()).map_err(|_| bad())?;
+        let body = Zeroizing::new(body.to_ascii_uppercase());
+        let octets = Zeroizing::new(BASE32_NOPAD.decode(body.as_bytes()).map_err(|_| bad())?);
         let (fingerprint, secret) = octets.split_first_chunk::<32>().ok_or_else(bad)?;
         Ok(Token {
             fingerprint: Fingerprint::from(*fingerprint),
@@ -185,10 +191,20 @@ pub fn random() -> Result<[u8; 16], Error> {
     Ok(octets)
 }
 
-fn new_pkcs8() -> Result<Vec<u8>, Error> {
+/// Reads a key that nobody else may read or change.
+fn read_key(path: &Path) -> io::Result<Zeroizing<Vec<u8>>> {
+    let mut file = fs::File::open(path)?;
+    check_private(&file, path, Guard::Secret)?;
+    // With the whole capacity at once: a vector that grows leaves copies behind.
+    let mut pkcs8 = Zeroizing::new(Vec::with_capacity(MOST_KEY));
+    Read::take(&mut file, MOST_KEY as u64).read_to_end(&mut pkcs8)?;
+    Ok(pkcs8)
+}
+
+fn new_pkcs8() -> Result<Zeroizing<Vec<u8>>, Error> {
     let document =
         Ed25519KeyPair::generate_pkcs8(&SystemRandom::new()).map_err(|_| no_randomness())?;
-    Ok(document.as_ref().to_vec())
+    Ok(Zeroizing::new(document.as_ref().to_vec()))
 }
 
 fn no_randomness() -> Error {

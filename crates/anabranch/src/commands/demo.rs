@@ -109,7 +109,7 @@ async fn transfer_once(
             ..ListenOptions::new(receiver)
         },
         keep: false,
-        overwrite: false,
+        overwrite: files::Overwrite::OnRequest,
     };
     let (announcements, mut announced) = tokio::sync::mpsc::unbounded_channel();
     let receiving = tokio::spawn(files::receive(options, announcements));

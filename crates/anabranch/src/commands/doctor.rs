@@ -12,7 +12,7 @@ use super::send::known_credential;
 use crate::config::Config;
 use crate::dirs::Dirs;
 use crate::exit::Failure;
-use crate::sanitize::{clean, without_error_numbers};
+use crate::sanitize::{clean_json, clean_lines, without_error_numbers};
 use crate::token::TokenSource;
 
 /// Increased when a key of the JSON output changes its meaning or is removed.
@@ -59,13 +59,9 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<(), Failure> {
     };
     let found = runtime()?.block_on(examine(&scope))?;
     if args.json {
-        let report = Report::of(&found);
-        println!(
-            "{}",
-            serde_json::to_string(&report).expect("numbers and strings have a JSON form")
-        );
+        println!("{}", json(&found));
     } else {
-        show(&found);
+        print!("{}", shown(&found));
         if matches!(scope, Scope::Remote(..)) {
             println!(
                 "\nWith the receiver's token (--token-file, --token-stdin) the paths are also \
@@ -76,26 +72,28 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<(), Failure> {
     if found.all_is_well() { Ok(()) } else { Err(Failure::Code(TROUBLE)) }
 }
 
-fn show(found: &Examination) {
+/// The examination for people. Other hosts chose parts of it.
+fn shown(found: &Examination) -> String {
+    let mut text = String::new();
     if !found.probes.is_empty() {
-        print!("{}", probes(&found.probes, &found.together));
+        text.push_str(&probes(&found.probes, &found.together).to_string());
     }
     if !found.connections.is_empty() {
-        print!("{}", connections(&found.connections));
+        text.push_str(&connections(&found.connections).to_string());
     }
-    let tables = !found.probes.is_empty() || !found.connections.is_empty();
-    for (number, finding) in found.findings.iter().enumerate() {
-        if number > 0 || tables {
-            println!();
+    for finding in &found.findings {
+        if !text.is_empty() {
+            text.push('\n');
         }
-        print!("{}", lines(finding));
+        text.push_str(&lines(finding));
     }
     if found.all_is_well() {
-        println!(
-            "{}No path has a problem.",
-            if tables || !found.findings.is_empty() { "\n" } else { "" }
-        );
+        if !text.is_empty() {
+            text.push('\n');
+        }
+        text.push_str("No path has a problem.\n");
     }
+    clean_lines(&text).into_owned()
 }
 
 fn milliseconds(span: Span) -> String {
@@ -150,11 +148,8 @@ fn lines(finding: &Finding) -> String {
         Severity::Trouble => "trouble",
         Severity::Note => "note",
     };
-    let subject = if finding.subject.is_empty() {
-        String::new()
-    } else {
-        format!("{}: ", clean(&finding.subject))
-    };
+    let subject =
+        if finding.subject.is_empty() { String::new() } else { format!("{}: ", finding.subject) };
     let mut text = format!(
         "{severity} ({}): {subject}{}\n",
         finding.check,
@@ -168,6 +163,12 @@ fn lines(finding: &Finding) -> String {
         text.push('\n');
     }
     text
+}
+
+/// The examination as JSON.
+fn json(found: &Examination) -> String {
+    let report = serde_json::to_string(&Report::of(found));
+    clean_json(&report.expect("numbers and strings have a JSON form")).into_owned()
 }
 
 #[derive(Debug, Serialize)]
@@ -239,6 +240,43 @@ impl Report<'_> {
             well: found.all_is_well(),
             findings: findings.collect(),
             paths: probed.chain(connected).collect(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_words_of_other_hosts_are_cleaned() {
+        let words = "gone\u{1b}]0;x\u{7}\u{202e}\u{9b}2J";
+        let finding = Finding {
+            check: "connect",
+            severity: Severity::Trouble,
+            subject: words.into(),
+            text: words.into(),
+            mend: None,
+        };
+        let probe = PathProbe {
+            name: words.into(),
+            local: None,
+            interface: words.into(),
+            remote: None,
+            small_segments_only: false,
+            used_up: false,
+            candidates: Vec::new(),
+            carries: Err(words.into()),
+        };
+        let found = Examination {
+            findings: vec![finding],
+            probes: vec![probe],
+            together: vec![Rate::ZERO],
+            connections: Vec::new(),
+        };
+        for text in [shown(&found), json(&found)] {
+            let harmful = |c: char| c.is_control() && c != '\n' || c == '\u{202e}';
+            assert!(text.contains("gone") && !text.contains(harmful), "{text:?}");
         }
     }
 }

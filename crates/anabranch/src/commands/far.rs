@@ -11,7 +11,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use files::{Error, Event, Events, ReceiveOptions, ServeOptions, Summary};
+use files::{Error, Event, Events, Overwrite, ReceiveOptions, ServeOptions, Summary};
 use peer::{DEFAULT_PORT, Fingerprint, Identity, ListenOptions, Token};
 use serde::Serialize;
 use tokio::sync::{mpsc, oneshot};
@@ -223,7 +223,7 @@ async fn receive(listener: &Listener, target: &Target) -> Result<(), Failure> {
             directory: target.directory.clone(),
             listen,
             keep: false,
-            overwrite: false,
+            overwrite: Overwrite::OnRequest,
         };
         run_with_events(
             |events| files::receive(options, events),

@@ -208,6 +208,10 @@ fn probe(remote: &Remote) -> Result<(), Error> {
     }
     print!("{table}");
     if reached {
+        println!(
+            "\nA host tells its further addresses to hosts that it knows: with the receiver's \
+             token (--token-file, --token-stdin) these are tried too, and rates are measured."
+        );
         return Ok(());
     }
     let why = "no connection opened; is a receiver running there, and its port open?";

@@ -5,7 +5,7 @@ use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use files::{Error, ReceiveOptions};
+use files::{Error, Overwrite, ReceiveOptions};
 use peer::{DEFAULT_PORT, Identity, ListenOptions, Token};
 
 use crate::config::Config;
@@ -32,8 +32,11 @@ pub(crate) struct ReceiveArgs {
     #[arg(long)]
     keep: bool,
     /// Replace files that exist, even if the sender does not request it
-    #[arg(long)]
+    #[arg(long, conflicts_with = "no_overwrite")]
     overwrite: bool,
+    /// Replace no file, even if the sender requests it
+    #[arg(long)]
+    no_overwrite: bool,
     /// Print no token: accept only senders added with 'anabranch keys trust sender'
     #[arg(long, conflicts_with = "token_out")]
     no_token: bool,
@@ -81,7 +84,11 @@ pub(crate) fn run(args: ReceiveArgs) -> Result<(), Failure> {
             ..ListenOptions::new(identity)
         },
         keep: args.keep || config.receive.keep,
-        overwrite: args.overwrite,
+        overwrite: match (args.overwrite, args.no_overwrite) {
+            (true, _) => Overwrite::Always,
+            (_, true) => Overwrite::Never,
+            _ => config.receive.overwrite,
+        },
     };
     let watcher = args.watch.receiving(config.progress, token);
     transfer::run(watcher, |events| files::receive(options, events)).map(drop)

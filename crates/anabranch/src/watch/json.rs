@@ -9,6 +9,7 @@ use serde::Serialize;
 
 use super::{Watcher, text};
 use crate::exit::Failure;
+use crate::sanitize::clean_json;
 
 /// Increased when a key changes its meaning or is removed, but not for a new key or event.
 const VERSION: u32 = 1;
@@ -123,7 +124,7 @@ impl<W: Write> Json<W> {
         let line = serde_json::to_string(&Line { v: VERSION, body })
             .expect("numbers and strings have a JSON form");
         // A closed pipe does not end a transfer.
-        let _ = writeln!(self.out, "{line}").and_then(|()| self.out.flush());
+        let _ = writeln!(self.out, "{}", clean_json(&line)).and_then(|()| self.out.flush());
     }
 }
 

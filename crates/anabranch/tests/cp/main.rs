@@ -295,6 +295,19 @@ fn ssh_carries_no_data_and_arguments_have_no_secret() {
     assert_eq!(host.read("data").len(), 4_000_000);
 }
 
+#[test]
+fn a_token_in_the_environment_does_not_reach_ssh() {
+    let Some(host) = Host::new() else { return };
+    host.scratch.data("near/data", 1_000);
+    let seen = host.scratch.at("environment");
+    let lines = format!("env >> {}; exec ssh \"$@\"", seen.display());
+    let ssh = host.scratch.script("ssh", &lines);
+    let mut cp = host.cp(&["--ssh", &ssh, "data", "far:"]);
+    assert!(cp.env("ANABRANCH_TOKEN", "ab1-secret").status().unwrap().success());
+    let seen = fs::read_to_string(seen).unwrap();
+    assert!(seen.contains("ANABRANCH_HOME=") && !seen.contains("ab1-secret"), "{seen}");
+}
+
 /// Two equal links.
 const NETWORK: &str = r#"
     name = "two"

@@ -109,8 +109,11 @@ fn the_far_side_does_not_choose_names() {
     host.scratch.file("home/file/.ssh/authorized_keys", b"mine");
     fs::create_dir(host.scratch.at("near/folder")).unwrap();
     // The request for "file" becomes one for "file/".
-    let liar = host.scratch.script("bin/liar", "sed -u 's/102,105,108,101]/102,105,108,101,47]/' \
-         | anabranch far");
+    let liar = host.scratch.script(
+        "bin/liar",
+        "sed -u 's/102,105,108,101]/102,105,108,101,47]/' \
+         | anabranch far",
+    );
     for (source, target) in [("far:file", "."), ("far:./file", "folder"), ("far:file", "new")] {
         let (code, stderr) = host.run(&["--remote-program", &liar, source, target]);
         assert!(code == 9 && stderr.contains("offers file/"), "{source}: {code}: {stderr}");

@@ -21,7 +21,7 @@ use wire::Frame;
 use wire::frame::{AbortCode, Hello, SessionId, VERSION, Wishes};
 use wire::manifest::{Entry, File, Kind, chunks};
 
-use crate::{Event, ReceiveOptions, Selection, SendOptions, TransferOptions};
+use crate::{Event, Overwrite, ReceiveOptions, Selection, SendOptions, TransferOptions};
 use peer::Conn;
 use peer::tls::ClientTls;
 use peer::{Credential, Identity, ListenOptions, Peer, Remote, Token};
@@ -77,7 +77,7 @@ impl Host {
             directory: scratch.0.join("in"),
             listen: ListenOptions { authorized, ..on_loopback(&identity, &token) },
             keep: true,
-            overwrite: false,
+            overwrite: Overwrite::OnRequest,
         };
         let (events, mut heard) = tokio::sync::mpsc::unbounded_channel();
         tokio::spawn(crate::receive(options, events));

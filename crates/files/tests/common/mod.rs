@@ -73,7 +73,7 @@ pub fn receive_options(scratch: &Scratch, identity: &Identity, token: &Token) ->
         directory: scratch.inbox(),
         listen: on_loopback(identity, token),
         keep: false,
-        overwrite: false,
+        overwrite: files::Overwrite::OnRequest,
     }
 }
 

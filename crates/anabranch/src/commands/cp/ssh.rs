@@ -15,6 +15,7 @@ use crate::commands::far::messages::{
 };
 use crate::exit::Failure;
 use crate::sanitize::clean;
+use crate::token;
 
 /// The exit code if ssh or the command it starts fails.
 pub(super) const SSH_FAILED: u8 = 12;
@@ -130,7 +131,7 @@ fn words(text: &str) -> Option<Vec<OsString>> {
 impl Ssh {
     fn command(&self) -> Command {
         let mut command = Command::new(&self.program);
-        command.args(&self.options).kill_on_drop(true);
+        command.args(&self.options).env_remove(token::VARIABLE).kill_on_drop(true);
         command
     }
 

@@ -25,7 +25,7 @@ use super::path::{self, PathMember};
 use crate::blocking::run_blocking;
 use crate::protocol::{MANIFEST_BYTES, code_of, footprint, want_frames};
 use crate::sink::{Directory, SinkSession, Staging, Survey, finish_files};
-use crate::{Error, Event, Events, ReceiveOptions};
+use crate::{Error, Event, Events, Overwrite, ReceiveOptions};
 
 /// The service that receives from authorized senders.
 pub(super) struct ReceiveService {
@@ -183,6 +183,16 @@ impl ReceiveService {
         request: SessionRequest<Self>,
     ) -> Result<Option<Arc<SinkSession>>, ConnError> {
         let SessionRequest { hello, peer, session: id, .. } = request;
+        let mut wishes = hello.wishes;
+        match self.options.overwrite {
+            Overwrite::OnRequest => {}
+            Overwrite::Always => wishes.overwrite = true,
+            Overwrite::Never if wishes.overwrite => {
+                let text = "it replaces no files; send without --overwrite";
+                return Err(refuse(conn, AbortCode::Refused, text.into()).await);
+            }
+            Overwrite::Never => {}
+        }
         // The share moves with the tree, also to a thread that outlives the connection.
         let mut share = self.memory.share(peer);
         let tree = match self.manifest(conn, &mut share).await? {
@@ -193,8 +203,6 @@ impl ReceiveService {
             Ok(place) => place,
             Err(error) => return Err(refuse(conn, code_of(&error), error.to_string()).await),
         };
-        let mut wishes = hello.wishes;
-        wishes.overwrite |= self.options.overwrite;
         if wishes.dry_run {
             let (want, share) = self.dry_run(conn, directory, tree, wishes, share).await?;
             match want {
