@@ -17,6 +17,7 @@ use crate::transfer;
 use crate::watch;
 
 /// Arguments of `receive`.
+#[expect(clippy::struct_excessive_bools, reason = "independent flags")]
 #[derive(Debug, clap::Args)]
 pub(crate) struct ReceiveArgs {
     /// The target folder [default: the current folder]

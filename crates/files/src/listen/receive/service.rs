@@ -185,13 +185,12 @@ impl ReceiveService {
         let SessionRequest { hello, peer, session: id, .. } = request;
         let mut wishes = hello.wishes;
         match self.options.overwrite {
-            Overwrite::OnRequest => {}
             Overwrite::Always => wishes.overwrite = true,
             Overwrite::Never if wishes.overwrite => {
                 let text = "it replaces no files; send without --overwrite";
                 return Err(refuse(conn, AbortCode::Refused, text.into()).await);
             }
-            Overwrite::Never => {}
+            Overwrite::OnRequest | Overwrite::Never => {}
         }
         // The share moves with the tree, also to a thread that outlives the connection.
         let mut share = self.memory.share(peer);
