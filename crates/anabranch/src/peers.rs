@@ -4,14 +4,17 @@
 //! Both are editable text files with a peer on each line, `NAME FINGERPRINT` or
 //! `FINGERPRINT [NAME] [dir=PATH] [may=get|send|both] [max=RATE]`, and `#` for comments.
 
+use std::convert::Infallible;
 use std::fs;
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-use files::Error;
+use files::{Error, Event, Events};
 use peer::private::{Guard, check_private};
-use peer::{Fingerprint, May};
+use peer::{AuthorizedPeers, Fingerprint, May};
+use tokio::time::sleep;
 use units::Rate;
 
 use crate::dirs::Dirs;
@@ -240,6 +243,80 @@ impl List {
             .and_then(|mut file| file.write_all(text.as_bytes()).and_then(|()| file.sync_all()));
         written.and_then(|()| fs::rename(&temporary, &path)).map_err(|e| system("write", &path, e))
     }
+}
+
+/// The authorized peers of a host that listens, as long as it does.
+pub(crate) struct Authorized {
+    pub(crate) peers: AuthorizedPeers,
+    dirs: Dirs,
+    /// What the file was when it was read last.
+    seen: Option<Version>,
+}
+
+/// A version of a file: its inode, size and times.
+type Version = (u64, u64, i64, i64, i64);
+
+/// The interval of looks at the file.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+impl Authorized {
+    /// Reads the list.
+    ///
+    /// # Errors
+    /// As [`List::load`].
+    pub(crate) fn load(dirs: &Dirs) -> Result<Authorized, Error> {
+        let seen = version(&List::Senders.path(dirs));
+        let peers = AuthorizedPeers::new(authorized_peers(dirs)?);
+        Ok(Authorized { peers, dirs: dirs.clone(), seen })
+    }
+
+    /// Runs `listening`, and meanwhile takes over changes of the file within a second.
+    pub(crate) async fn follow<T>(
+        mut self,
+        events: Events,
+        listening: impl Future<Output = T>,
+    ) -> T {
+        tokio::select! {
+            ended = listening => ended,
+            never = self.keep_looking(&events) => match never {},
+        }
+    }
+
+    async fn keep_looking(&mut self, events: &Events) -> Infallible {
+        loop {
+            sleep(LOOK_EVERY).await;
+            if let Some(text) = self.look() {
+                let _ = events.send(Event::Notice { text });
+            }
+        }
+    }
+
+    /// Takes over a change of the file. Returns a message about it.
+    fn look(&mut self) -> Option<String> {
+        let path = List::Senders.path(&self.dirs);
+        let found = version(&path);
+        if found == self.seen {
+            return None;
+        }
+        self.seen = found;
+        Some(match authorized_peers(&self.dirs) {
+            Ok(peers) => {
+                let count = peers.len();
+                self.peers.replace(peers);
+                format!("{} has changed: {count} hosts are authorized by key", path.display())
+            }
+            Err(error) => format!("{error}; the list that was read before still counts"),
+        })
+    }
+}
+
+fn authorized_peers(dirs: &Dirs) -> Result<Vec<peer::Peer>, Error> {
+    Ok(List::Senders.load(dirs)?.into_iter().map(Into::into).collect())
+}
+
+fn version(path: &Path) -> Option<Version> {
+    let file = fs::metadata(path).ok()?;
+    Some((file.ino(), file.size(), file.mtime(), file.mtime_nsec(), file.ctime_nsec()))
 }
 
 fn system(action: &str, path: &Path, source: io::Error) -> Error {

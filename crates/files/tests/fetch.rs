@@ -12,7 +12,7 @@ use common::{
     serve_options, unheard,
 };
 use files::{Error, Event};
-use peer::{Credential, Identity, May, PathSpec, Peer, Remote, Timetable, Token};
+use peer::{AuthorizedPeers, Credential, Identity, May, PathSpec, Peer, Remote, Timetable, Token};
 use tokio::time::timeout;
 use units::{Rate, Span};
 
@@ -169,7 +169,7 @@ async fn peers_see_what_is_theirs_at_their_rate() {
     let (anna, bert) = (Identity::generate().expect("a key"), Identity::generate().expect("a key"));
     let mut options = serve_options(&folder, &identity, &token);
     (options.listen.token, options.once) = (None, false);
-    options.listen.authorized = vec![
+    options.listen.authorized = AuthorizedPeers::new(vec![
         Peer {
             name: "anna".into(),
             may: May::Get,
@@ -178,7 +178,7 @@ async fn peers_see_what_is_theirs_at_their_rate() {
             ..Peer::from(anna.fingerprint())
         },
         Peer::from(bert.fingerprint()),
-    ];
+    ]);
     let serving = Host::serve(options).await;
     let mut options = fetch_options(&scratch, &["data"], serving.port, &token);
     options.from[0].credential = Credential::Pinned(identity.fingerprint());
@@ -210,14 +210,14 @@ async fn a_receiver_keeps_peers_in_their_folders_too() {
         max: Some(Rate::mbit(16)),
         ..Peer::from(options.transfer.dial.identity.fingerprint())
     };
-    receive.listen.authorized = vec![Peer { may: May::Get, ..anna.clone() }];
+    receive.listen.authorized = AuthorizedPeers::new(vec![Peer { may: May::Get, ..anna.clone() }]);
     let receiving = Host::receive(receive.clone()).await;
     options.to.port = receiving.port;
     let error = send(options.clone()).await.expect_err("she may only get");
     assert!(matches!(&error, Error::Peer(peer::Error::Refused { .. })), "{error}");
     assert!(error.to_string().contains("not send"), "{error}");
     receiving.task.abort();
-    receive.listen.authorized = vec![anna];
+    receive.listen.authorized = AuthorizedPeers::new(vec![anna]);
     let receiving = Host::receive(receive).await;
     options.to.port = receiving.port;
     let sent = send(options).await.expect("sent");

@@ -14,7 +14,7 @@ use common::{
 };
 use files::{Error, SendOptions};
 use peer::dial::Terms;
-use peer::{Credential, Identity, PathSpec, Remote, Timetable, Token};
+use peer::{AuthorizedPeers, Credential, Identity, PathSpec, Remote, Timetable, Token};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use units::{Rate, Span};
@@ -131,7 +131,8 @@ async fn an_authorized_key_needs_no_token() {
     options.credential = Credential::Pinned(identity.fingerprint());
     let mut receive = receive_options(&scratch, &identity, &token);
     receive.listen.token = None;
-    receive.listen.authorized = vec![options.transfer.dial.identity.fingerprint().into()];
+    receive.listen.authorized =
+        AuthorizedPeers::new(vec![options.transfer.dial.identity.fingerprint().into()]);
     let receiving = Host::receive(receive).await;
     options.to.port = receiving.port;
     send(options).await.expect("sent");

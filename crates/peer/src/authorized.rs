@@ -2,7 +2,9 @@
 
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+use std::sync::Arc;
 
+use tokio::sync::watch;
 use units::Rate;
 
 use crate::Fingerprint;
@@ -32,6 +34,60 @@ pub enum May {
     Send,
     /// Get and send.
     Both,
+}
+
+/// The peers that a listening host knows by key. Clones share one list, which may change while the
+/// host listens: a peer whose entry changes loses its connections at once, and has to be admitted
+/// again.
+#[derive(Clone, Debug)]
+pub struct AuthorizedPeers(Arc<watch::Sender<Vec<Peer>>>);
+
+impl AuthorizedPeers {
+    /// These peers; the first entry of a key counts.
+    #[must_use]
+    pub fn new(peers: Vec<Peer>) -> AuthorizedPeers {
+        AuthorizedPeers(Arc::new(watch::Sender::new(peers)))
+    }
+
+    /// The entry of a key.
+    #[must_use]
+    pub fn find(&self, key: Fingerprint) -> Option<Peer> {
+        find(&self.0.borrow(), key).cloned()
+    }
+
+    /// All entries.
+    #[must_use]
+    pub fn all(&self) -> Vec<Peer> {
+        self.0.borrow().clone()
+    }
+
+    /// Whether any entry fulfils a condition.
+    pub fn any(&self, condition: impl FnMut(&Peer) -> bool) -> bool {
+        self.0.borrow().iter().any(condition)
+    }
+
+    /// Puts another list in the place of this one.
+    pub fn replace(&self, peers: Vec<Peer>) {
+        self.0.send_replace(peers);
+    }
+
+    /// Waits until the entry of a key is no longer `entry`.
+    pub async fn changed(&self, key: Fingerprint, entry: Option<&Peer>) {
+        let mut list = self.0.subscribe();
+        let differs = |list: &Vec<Peer>| find(list, key) != entry;
+        list.wait_for(differs).await.expect("this holds the sender");
+    }
+}
+
+impl Default for AuthorizedPeers {
+    /// No peer.
+    fn default() -> AuthorizedPeers {
+        AuthorizedPeers::new(Vec::new())
+    }
+}
+
+fn find(list: &[Peer], key: Fingerprint) -> Option<&Peer> {
+    list.iter().find(|peer| peer.fingerprint == key)
 }
 
 impl Peer {

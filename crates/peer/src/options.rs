@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use net::CongestionControl;
 use units::Span;
 
-use crate::{DEFAULT_PORT, Fingerprint, Identity, PathSpec, Peer, Timetable, Token};
+use crate::{AuthorizedPeers, DEFAULT_PORT, Fingerprint, Identity, PathSpec, Timetable, Token};
 
 /// The means by which the dialing and the listening side know each other.
 #[derive(Clone, Debug)]
@@ -88,7 +88,7 @@ pub struct ListenOptions {
     /// The only key whose holder may show the token; `None`: the first that shows it.
     pub holder: Option<Fingerprint>,
     /// Peers that need no token, and their permissions.
-    pub authorized: Vec<Peer>,
+    pub authorized: AuthorizedPeers,
 }
 
 impl ListenOptions {
@@ -101,7 +101,7 @@ impl ListenOptions {
             identity,
             token: None,
             holder: None,
-            authorized: Vec::new(),
+            authorized: AuthorizedPeers::default(),
         }
     }
 }

@@ -5,14 +5,14 @@ use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use files::{Error, Overwrite, ReceiveOptions};
+use files::{Error, Events, Overwrite, ReceiveOptions};
 use peer::{DEFAULT_PORT, Identity, ListenOptions, Token};
 
 use crate::config::Config;
 use crate::dirs::Dirs;
 use crate::exit::Failure;
 use crate::listen::{ListenAddress, socket_addresses};
-use crate::peers::List;
+use crate::peers::Authorized;
 use crate::transfer;
 use crate::watch;
 
@@ -59,9 +59,8 @@ pub(crate) fn run(args: ReceiveArgs) -> Result<(), Failure> {
     let dirs = Dirs::from_env();
     let config = Config::load(args.config.as_deref(), &dirs)?;
     let identity = Identity::load_or_generate(&dirs.key())?;
-    let authorized: Vec<peer::Peer> =
-        List::Senders.load(&dirs)?.into_iter().map(Into::into).collect();
-    if args.no_token && !authorized.iter().any(peer::Peer::may_send) {
+    let authorized = Authorized::load(&dirs)?;
+    if args.no_token && !authorized.peers.any(peer::Peer::may_send) {
         let text = "--no-token, but no sender is trusted: add one with 'anabranch keys trust \
                     sender FINGERPRINT'";
         return Err(Error::usage(text).into());
@@ -81,7 +80,7 @@ pub(crate) fn run(args: ReceiveArgs) -> Result<(), Failure> {
             addresses: socket_addresses(listen, port),
             port,
             token: token.clone(),
-            authorized,
+            authorized: authorized.peers.clone(),
             ..ListenOptions::new(identity)
         },
         keep: args.keep || config.receive.keep,
@@ -92,7 +91,9 @@ pub(crate) fn run(args: ReceiveArgs) -> Result<(), Failure> {
         },
     };
     let watcher = args.watch.receiving(config.progress, token);
-    transfer::run(watcher, |events| files::receive(options, events)).map(drop)
+    let listening =
+        |events: Events| authorized.follow(events.clone(), files::receive(options, events));
+    transfer::run(watcher, listening).map(drop)
 }
 
 /// Writes to a temporary file and renames it, so that a script that waits for the file never reads

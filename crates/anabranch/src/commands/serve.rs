@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use files::{Error, ServeOptions};
+use files::{Error, Events, ServeOptions};
 use peer::{DEFAULT_PORT, Identity, ListenOptions, Token};
 
 use super::receive::write_secret;
@@ -10,7 +10,7 @@ use crate::config::Config;
 use crate::dirs::Dirs;
 use crate::exit::Failure;
 use crate::listen::{ListenAddress, socket_addresses};
-use crate::peers::List;
+use crate::peers::Authorized;
 use crate::transfer;
 use crate::watch;
 
@@ -49,10 +49,9 @@ pub(crate) struct ServeArgs {
 pub(crate) fn run(args: ServeArgs) -> Result<(), Failure> {
     let dirs = Dirs::from_env();
     let config = Config::load(args.config.as_deref(), &dirs)?;
-    let authorized: Vec<peer::Peer> =
-        List::Senders.load(&dirs)?.into_iter().map(Into::into).collect();
+    let authorized = Authorized::load(&dirs)?;
     let wants_token = args.token || args.token_out.is_some();
-    if !wants_token && !authorized.iter().any(peer::Peer::may_get) {
+    if !wants_token && !authorized.peers.any(peer::Peer::may_get) {
         let text = "no host may get files from here: 'anabranch keys trust sender FINGERPRINT NAME \
                     --may get' allows the host with that key ('anabranch keys' prints it there); \
                     or use --token";
@@ -70,11 +69,13 @@ pub(crate) fn run(args: ServeArgs) -> Result<(), Failure> {
             addresses: socket_addresses(&args.listen, port),
             port,
             token: token.clone(),
-            authorized,
+            authorized: authorized.peers.clone(),
             ..ListenOptions::new(identity)
         },
         once: args.once,
     };
     let watcher = args.watch.serving(config.progress, token);
-    transfer::run(watcher, |events| files::serve(options, events)).map(drop)
+    let listening =
+        |events: Events| authorized.follow(events.clone(), files::serve(options, events));
+    transfer::run(watcher, listening).map(drop)
 }

@@ -24,7 +24,7 @@ use wire::manifest::{Entry, File, Kind, chunks};
 use crate::{Event, Overwrite, ReceiveOptions, Selection, SendOptions, TransferOptions};
 use peer::Conn;
 use peer::tls::ClientTls;
-use peer::{Credential, Identity, ListenOptions, Peer, Remote, Token};
+use peer::{AuthorizedPeers, Credential, Identity, ListenOptions, Peer, Remote, Token};
 
 struct Scratch(PathBuf);
 
@@ -75,7 +75,10 @@ impl Host {
         let token = Token::generate(&identity).unwrap();
         let options = ReceiveOptions {
             directory: scratch.0.join("in"),
-            listen: ListenOptions { authorized, ..on_loopback(&identity, &token) },
+            listen: ListenOptions {
+                authorized: AuthorizedPeers::new(authorized),
+                ..on_loopback(&identity, &token)
+            },
             keep: true,
             overwrite: Overwrite::OnRequest,
         };

@@ -2,18 +2,19 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::task::JoinSet;
 use wire::Frame;
 use wire::frame::{AbortCode, Hello, SessionId, VERSION, Welcome};
 
 use super::admission::{First, Unauthenticated, greet, refuse};
+use super::refusals::Refusals;
 use super::waiting::{Waited, Waiting};
 use crate::carrier::{Listener, Stream};
 use crate::conn::{Conn, ConnError};
 use crate::tls::ServerTls;
-use crate::{Error, Fingerprint, Identity, random};
+use crate::{AuthorizedPeers, Error, Fingerprint, Identity, Peer, random};
 
 /// A service for peers that dial this host.
 pub trait Service: Send + Sync + 'static {
@@ -35,6 +36,17 @@ pub trait Service: Send + Sync + 'static {
     /// # Errors
     /// The reason of a refusal, which is sent to the peer.
     fn authorize(&self, hello: &Hello, peer: Fingerprint) -> Result<Self::Grant, String>;
+
+    /// The peers that are admitted by their keys. A peer whose entry changes loses its connections,
+    /// and [`Service::find`] must find none of its sessions. The default is for a service that
+    /// admits by other means.
+    fn authorized(&self) -> AuthorizedPeers {
+        AuthorizedPeers::default()
+    }
+
+    /// Reports that a connection was refused, and the number of earlier refusals that were not
+    /// reported: strangers may come in any number. The default reports nothing.
+    fn note_refused(&self, _from: SocketAddr, _reason: &str, _unreported: u64) {}
 
     /// Addresses at which the peer of `conn`, which is authorized, may reach this host; the default
     /// is for carriers without addresses.
@@ -84,6 +96,16 @@ struct AcceptorState<S> {
     tls: ServerTls,
     unauthenticated: Unauthenticated,
     waiting: Waiting,
+    refusals: Refusals,
+}
+
+/// An authenticated connection.
+struct Entered<S: Service> {
+    conn: Conn,
+    entry: Entry<S>,
+    peer: Fingerprint,
+    /// The entry of its peer among the authorized ones.
+    known: Option<Peer>,
 }
 
 /// The pause after accept(2) failed, most likely for lack of descriptors.
@@ -104,6 +126,7 @@ impl<S: Service> Acceptor<S> {
             tls: ServerTls::new(identity)?,
             unauthenticated: Unauthenticated::default(),
             waiting: Waiting::default(),
+            refusals: Refusals::default(),
         });
         let mut accepting = JoinSet::new();
         for mut listener in listeners {
@@ -135,24 +158,34 @@ impl<S: Service> AcceptorState<S> {
         let shared = Arc::clone(self);
         tracing::debug!(%from, "connection accepted");
         self.unauthenticated.admit(|number| async move {
-            let entering = shared.enter(stream);
-            let Some((mut conn, entry)) =
-                shared.unauthenticated.authenticated(number, entering).await
-            else {
+            let entering = shared.enter(stream, from);
+            let Some(entered) = shared.unauthenticated.authenticated(number, entering).await else {
                 return;
             };
-            let entry = match entry {
-                Entry::Join(session) => Entry::Join(session),
-                Entry::Open(request) => match shared.wait(&mut conn, request).await {
-                    Ok(entry) => entry,
-                    Err(error) => {
-                        tracing::debug!(%from, %error, "connection ended while it waited");
-                        return;
-                    }
-                },
-            };
-            Arc::clone(&shared.service).serve(conn, entry, from).await;
+            let Entered { conn, entry, peer, known } = entered;
+            let authorized = shared.service.authorized();
+            tokio::select! {
+                () = shared.serve(conn, entry, from) => {}
+                () = authorized.changed(peer, known.as_ref()) => {
+                    tracing::info!(%from, %peer, "its entry among the authorized peers changed");
+                }
+            }
         });
+    }
+
+    /// Serves an authenticated connection to its end.
+    async fn serve(&self, mut conn: Conn, entry: Entry<S>, from: SocketAddr) {
+        let entry = match entry {
+            Entry::Join(session) => Entry::Join(session),
+            Entry::Open(request) => match self.wait(&mut conn, request).await {
+                Ok(entry) => entry,
+                Err(error) => {
+                    tracing::debug!(%from, %error, "connection ended while it waited");
+                    return;
+                }
+            },
+        };
+        Arc::clone(&self.service).serve(conn, entry, from).await;
     }
 
     /// Waits until an authorized connection joins a session or opens one.
@@ -185,25 +218,32 @@ impl<S: Service> AcceptorState<S> {
 
     /// Runs the handshake, reads the first frame, and checks the peer's permission. The addresses
     /// of this host are the answer to a hello: no stranger learns them.
-    async fn enter(&self, stream: Box<dyn Stream>) -> Result<(Conn, Entry<S>), ConnError> {
+    async fn enter(
+        &self,
+        stream: Box<dyn Stream>,
+        from: SocketAddr,
+    ) -> Result<Entered<S>, ConnError> {
         let (mut conn, peer, first) = greet(&self.tls, stream).await?;
-        match first {
-            First::Join(id) => {
-                let session = self.join(&mut conn, id, peer).await?;
-                Ok((conn, Entry::Join(session)))
-            }
+        // Before it decides anything: a later change ends the connection.
+        let known = self.service.authorized().find(peer);
+        let entry = match first {
+            First::Join(id) => Entry::Join(self.join(&mut conn, id, peer).await?),
             First::Hello(hello) => match self.service.authorize(&hello, peer) {
                 Ok(grant) => {
                     let session = random().map_err(std::io::Error::other)?;
                     let addresses = self.service.addresses(&conn);
                     conn.push(&Frame::Welcome(Welcome { version: VERSION, session, addresses }));
-                    Ok((conn, Entry::Open(SessionRequest { hello, grant, peer, session })))
+                    Entry::Open(SessionRequest { hello, grant, peer, session })
                 }
                 Err(reason) => {
                     tracing::info!(%peer, reason, "refused");
-                    Err(refuse(&mut conn, AbortCode::Refused, reason).await)
+                    if let Some(unreported) = self.refusals.note(Instant::now()) {
+                        self.service.note_refused(from, &reason, unreported);
+                    }
+                    return Err(refuse(&mut conn, AbortCode::Refused, reason).await);
                 }
             },
-        }
+        };
+        Ok(Entered { conn, entry, peer, known })
     }
 }

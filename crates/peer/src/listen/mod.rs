@@ -7,6 +7,7 @@
 
 mod acceptor;
 pub mod admission;
+mod refusals;
 mod waiting;
 
 use std::cmp::Reverse;

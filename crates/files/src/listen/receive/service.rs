@@ -14,7 +14,7 @@ use peer::listen::{
     Entry, Service, SessionRequest, TokenCheck, TokenRefusal, display_address, further_addresses,
     too_many_connections,
 };
-use peer::{Conn, ConnError, Fingerprint, PathEvent, PathState};
+use peer::{AuthorizedPeers, Conn, ConnError, Fingerprint, PathEvent, PathState, Peer};
 use tokio::time::{Instant, timeout};
 use transfer::Tree;
 use units::PathId;
@@ -23,6 +23,7 @@ use wire::frame::{AbortCode, Hello, Range, SessionId, VERSION, Wishes};
 
 use super::path::{self, PathMember};
 use crate::blocking::run_blocking;
+use crate::listen::refused;
 use crate::protocol::{MANIFEST_BYTES, code_of, footprint, want_frames};
 use crate::sink::{Directory, SinkSession, Staging, Survey, finish_files};
 use crate::{Error, Event, Events, Overwrite, ReceiveOptions};
@@ -35,7 +36,7 @@ pub(super) struct ReceiveService {
     clock: Clock,
     token: TokenCheck,
     /// The session in progress.
-    session: Mutex<Option<Arc<SinkSession>>>,
+    current: Mutex<Option<Current>>,
     /// Held while a session is opened.
     agreeing: tokio::sync::Mutex<()>,
     /// The memory of all manifests before their sessions open.
@@ -46,32 +47,51 @@ pub(super) struct ReceiveService {
     pub(super) opened: tokio::sync::Notify,
 }
 
+/// A session, and the entry of its peer among the authorized ones when it opened.
+struct Current {
+    session: Arc<SinkSession>,
+    admitted: Option<Peer>,
+}
+
 /// The most memory of all manifests before their sessions open. The manifest of the session in
 /// progress is not included.
 const MANIFESTS_BYTES: usize = 2 * MANIFEST_BYTES;
 
 impl Service for ReceiveService {
     type Session = Arc<SinkSession>;
-    type Grant = ();
+    type Grant = Option<Peer>;
 
     fn find(&self, id: SessionId, peer: Fingerprint) -> Option<Arc<SinkSession>> {
-        self.session().filter(|session| session.id == id && session.peer == peer)
+        let current = self.current();
+        let Current { session, admitted } = current.as_ref()?;
+        let is_this = session.id == id
+            && session.peer == peer
+            && *admitted == self.options.listen.authorized.find(peer);
+        is_this.then(|| Arc::clone(session))
+    }
+
+    fn authorized(&self) -> AuthorizedPeers {
+        self.options.listen.authorized.clone()
+    }
+
+    fn note_refused(&self, from: SocketAddr, reason: &str, unreported: u64) {
+        let _ = self.events.send(refused(from, reason, unreported));
     }
 
     fn unknown_session(&self) -> String {
         "this receiver knows no such session".into()
     }
 
-    fn authorize(&self, hello: &Hello, peer: Fingerprint) -> Result<(), String> {
+    fn authorize(&self, hello: &Hello, peer: Fingerprint) -> Result<Option<Peer>, String> {
         if hello.version != VERSION {
             return Err(format!(
                 "it speaks protocol version {VERSION}, the sender {}",
                 hello.version
             ));
         }
-        let authorized = &self.options.listen.authorized;
-        match authorized.iter().find(|known| known.fingerprint == peer) {
-            Some(known) if known.may_send() => return Ok(()),
+        let known = self.options.listen.authorized.find(peer);
+        match &known {
+            Some(known) if known.may_send() => return Ok(Some(known.clone())),
             Some(_) if hello.secret.is_none() => {
                 return Err("its key may get from this host, but not send: 'anabranch keys trust \
                             sender' with --may both, there, lets it"
@@ -79,7 +99,7 @@ impl Service for ReceiveService {
             }
             _ => {}
         }
-        self.token.admit(hello, peer).map_err(|refusal| {
+        self.token.admit(hello, peer).map(|()| known).map_err(|refusal| {
             let text = match refusal {
                 TokenRefusal::NotShown => {
                     "the sender showed no token, and its key is not among the authorized peers"
@@ -139,7 +159,7 @@ impl ReceiveService {
             options,
             events,
             clock: Clock::start(),
-            session: Mutex::default(),
+            current: Mutex::default(),
             agreeing: tokio::sync::Mutex::default(),
             memory: Budget::new(MANIFESTS_BYTES, MANIFEST_BYTES + CONNECTION_BYTES),
             open: Mutex::default(),
@@ -149,26 +169,25 @@ impl ReceiveService {
 
     /// The session in progress.
     pub(super) fn session(&self) -> Option<Arc<SinkSession>> {
-        self.current().clone()
+        self.current().as_ref().map(|current| Arc::clone(&current.session))
     }
 
     /// Forgets a session that is over, unless another one has taken its place.
     pub(super) fn forget(&self, over: &SinkSession) {
         let mut current = self.current();
-        if current.as_ref().is_some_and(|session| session.id == over.id) {
+        if current.as_ref().is_some_and(|current| current.session.id == over.id) {
             *current = None;
         }
     }
 
-    /// The directory and the rate limit for data of the holder of key `peer`.
-    fn place(&self, peer: Fingerprint) -> Result<(Arc<Directory>, Option<Arc<Limit>>), Error> {
-        let known = self
-            .options
-            .listen
-            .authorized
-            .iter()
-            .find(|known| known.fingerprint == peer && known.may_send());
-        let Some(known) = known else { return Ok((Arc::clone(&self.directory), None)) };
+    /// The directory and the rate limit for data of a peer with this entry.
+    fn place(
+        &self,
+        admitted: Option<&Peer>,
+    ) -> Result<(Arc<Directory>, Option<Arc<Limit>>), Error> {
+        let Some(known) = admitted.filter(|known| known.may_send()) else {
+            return Ok((Arc::clone(&self.directory), None));
+        };
         let directory = match &known.directory {
             Some(_) => Arc::new(Directory::open(&known.directory_below(&self.options.directory))?),
             None => Arc::clone(&self.directory),
@@ -182,7 +201,7 @@ impl ReceiveService {
         conn: &mut Conn,
         request: SessionRequest<Self>,
     ) -> Result<Option<Arc<SinkSession>>, ConnError> {
-        let SessionRequest { hello, peer, session: id, .. } = request;
+        let SessionRequest { hello, grant: admitted, peer, session: id } = request;
         let mut wishes = hello.wishes;
         match self.options.overwrite {
             Overwrite::Always => wishes.overwrite = true,
@@ -198,7 +217,7 @@ impl ReceiveService {
             Ok(tree) => tree,
             Err((code, text)) => return Err(refuse(conn, code, text).await),
         };
-        let (directory, limit) = match self.place(peer) {
+        let (directory, limit) = match self.place(admitted.as_ref()) {
             Ok(place) => place,
             Err(error) => return Err(refuse(conn, code_of(&error), error.to_string()).await),
         };
@@ -237,7 +256,7 @@ impl ReceiveService {
             total: session.tree().data(),
             resumed: session.resumed(),
         });
-        *self.current() = Some(Arc::clone(&session));
+        *self.current() = Some(Current { session: Arc::clone(&session), admitted });
         session.answer_frames().iter().for_each(|frame| conn.push(frame));
         conn.push(&Frame::Ready);
         conn.flush_to_reader().await?;
@@ -388,8 +407,8 @@ impl ReceiveService {
         let _ = self.events.send(Event::Path(event));
     }
 
-    fn current(&self) -> MutexGuard<'_, Option<Arc<SinkSession>>> {
-        self.session.lock().expect("no panic while held")
+    fn current(&self) -> MutexGuard<'_, Option<Current>> {
+        self.current.lock().expect("no panic while held")
     }
 }
 

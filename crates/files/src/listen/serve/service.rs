@@ -12,9 +12,10 @@ use peer::budget::{Budget, CONNECTION_BYTES, Share, Short};
 use peer::limit::Limit;
 use peer::listen::admission::{UNAUTHENTICATED_PATIENCE, refuse};
 use peer::listen::{Entry, Service, SessionRequest, TokenCheck, TokenRefusal, further_addresses};
-use peer::{Conn, ConnError, Fingerprint};
+use peer::{AuthorizedPeers, Conn, ConnError, Fingerprint, Peer};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
+use units::Rate;
 use wire::Frame;
 use wire::frame::{AbortCode, Ask, Hello, SessionId, VERSION};
 use wire::manifest::{chunks, is_plain};
@@ -22,6 +23,7 @@ use wire::manifest::{chunks, is_plain};
 use super::path;
 use super::session::{FetchSession, label};
 use crate::blocking::run_blocking;
+use crate::listen::refused;
 use crate::protocol::{MANIFEST_BYTES, Want, code_of};
 use crate::source::hashes::{self, HashCache};
 use crate::source::{Source, SourceRoot, Supply};
@@ -33,8 +35,10 @@ pub(super) struct ServeService {
     events: Events,
     clock: Clock,
     token: TokenCheck,
-    /// The views of the token's holders and of each authorized peer.
-    roots: Roots,
+    /// The view of the token's holder.
+    root: SourceRoot,
+    /// The rate limits of peers, which all their fetches share.
+    limits: Mutex<BTreeMap<Fingerprint, (Rate, Arc<Limit>)>>,
     hashes: Arc<HashCache>,
     /// The memory of all requests and their manifests.
     memory: Arc<Budget>,
@@ -43,19 +47,14 @@ pub(super) struct ServeService {
     completed: tokio::sync::Mutex<mpsc::UnboundedReceiver<Summary>>,
 }
 
-/// The views of the offered directory.
-struct Roots {
-    default: SourceRoot,
-    peers: BTreeMap<Fingerprint, PeerView>,
-}
-
 /// The view of one peer: its root and its rate limit.
-#[derive(Clone)]
 pub(super) struct PeerView {
     root: SourceRoot,
     limit: Option<Arc<Limit>>,
     /// The peer's name; empty for the holder of a token.
     name: String,
+    /// The entry of the peer among the authorized ones.
+    admitted: Option<Peer>,
 }
 
 /// The most simultaneous fetches of one peer, and of all.
@@ -74,7 +73,17 @@ impl Service for ServeService {
     type Grant = PeerView;
 
     fn find(&self, id: SessionId, peer: Fingerprint) -> Option<Arc<FetchSession>> {
-        self.fetches().get(&id).filter(|fetch| fetch.peer == peer).cloned()
+        let known = self.options.listen.authorized.find(peer);
+        let is_its = |fetch: &&Arc<FetchSession>| fetch.peer == peer && fetch.admitted == known;
+        self.fetches().get(&id).filter(is_its).cloned()
+    }
+
+    fn authorized(&self) -> AuthorizedPeers {
+        self.options.listen.authorized.clone()
+    }
+
+    fn note_refused(&self, from: SocketAddr, reason: &str, unreported: u64) {
+        let _ = self.events.send(refused(from, reason, unreported));
     }
 
     fn unknown_session(&self) -> String {
@@ -88,16 +97,16 @@ impl Service for ServeService {
                 hello.version
             ));
         }
-        if let Some(view) = self.roots.peers.get(&peer) {
-            return Ok(view.clone());
+        let known = self.options.listen.authorized.find(peer);
+        if let Some(known) = known.as_ref().filter(|known| known.may_get()) {
+            return self.view(known).map_err(|error| error.to_string());
         }
-        let known = self.options.listen.authorized.iter().any(|known| known.fingerprint == peer);
         match self.token.admit(hello, peer) {
             Ok(()) => {
-                let root = self.roots.default.clone();
-                Ok(PeerView { root, limit: None, name: String::new() })
+                let root = self.root.clone();
+                Ok(PeerView { root, limit: None, name: String::new(), admitted: known })
             }
-            Err(TokenRefusal::NotShown) if known => Err(format!(
+            Err(TokenRefusal::NotShown) if known.is_some() => Err(format!(
                 "the key {peer} may send to that host, but not get from it: 'anabranch keys trust \
                  sender {peer} --may both', there, lets it"
             )),
@@ -152,30 +161,42 @@ impl Service for ServeService {
 
 impl ServeService {
     pub(super) fn new(options: ServeOptions, events: Events) -> Result<ServeService, Error> {
-        let open = |path: &std::path::Path| {
-            let failed = |source| Error::system(format!("open {}", path.display()), source);
-            SourceRoot::below(path).map_err(failed)
-        };
-        let mut peers = BTreeMap::new();
-        for peer in options.listen.authorized.iter().filter(|peer| peer.may_get()) {
-            let root = open(&peer.directory_below(&options.directory))?;
-            let limit = peer.max.map(|rate| Arc::new(Limit::new(Some(rate))));
-            peers.insert(peer.fingerprint, PeerView { root, limit, name: peer.name.clone() });
-        }
-        let roots = Roots { default: open(&options.directory)?, peers };
         let (completing, completed) = mpsc::unbounded_channel();
-        Ok(ServeService {
+        let service = ServeService {
+            root: open(&options.directory)?,
+            limits: Mutex::default(),
             token: TokenCheck::new(options.listen.token.clone(), options.listen.holder),
             options,
             events,
             clock: Clock::start(),
-            roots,
             hashes: Arc::default(),
             memory: Budget::new(LISTS_BYTES, LISTS_BYTES / 2),
             fetches: Mutex::default(),
             completing,
             completed: tokio::sync::Mutex::new(completed),
-        })
+        };
+        // A folder that is missing is reported here, and not only to the peer.
+        let peers = service.options.listen.authorized.all();
+        peers
+            .iter()
+            .filter(|peer| peer.may_get())
+            .try_for_each(|peer| service.view(peer).map(drop))?;
+        Ok(service)
+    }
+
+    /// The view of an authorized peer.
+    fn view(&self, peer: &Peer) -> Result<PeerView, Error> {
+        let root = open(&peer.directory_below(&self.options.directory))?;
+        let limit = peer.max.map(|rate| {
+            let mut limits = self.limits.lock().expect("no panic while held");
+            let fresh = || (rate, Arc::new(Limit::new(Some(rate))));
+            let limit = limits.entry(peer.fingerprint).or_insert_with(fresh);
+            if limit.0 != rate {
+                *limit = fresh();
+            }
+            Arc::clone(&limit.1)
+        });
+        Ok(PeerView { root, limit, name: peer.name.clone(), admitted: Some(peer.clone()) })
     }
 
     /// Waits for the next complete fetch.
@@ -238,8 +259,10 @@ impl ServeService {
         let packing = transfer::Packing::new(source.tree(), |index| want.has(index));
         let packing = packing.map_err(|error| ConnError::Unexpected(error.to_string()))?;
         let limit = view.limit.clone();
-        let (name, supply) = (view.name.clone(), Supply::new(source, packing));
-        let fetch = FetchSession::new(id, peer, name, supply, share, limit, self.clock.now());
+        let (name, admitted) = (view.name.clone(), view.admitted.clone());
+        let supply = Supply::new(source, packing);
+        let now = self.clock.now();
+        let fetch = FetchSession::new(id, peer, name, admitted, supply, share, limit, now);
         let fetch = Arc::new(fetch);
         if let Err(text) = self.register(&fetch) {
             return Err(refuse(conn, AbortCode::Refused, text).await);
@@ -293,6 +316,11 @@ impl ServeService {
     fn fetches(&self) -> MutexGuard<'_, BTreeMap<SessionId, Arc<FetchSession>>> {
         self.fetches.lock().expect("no panic while held")
     }
+}
+
+fn open(path: &std::path::Path) -> Result<SourceRoot, Error> {
+    let failed = |source| Error::system(format!("open {}", path.display()), source);
+    SourceRoot::below(path).map_err(failed)
 }
 
 /// Reads a request. The inner error is a message for the client.

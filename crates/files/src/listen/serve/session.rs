@@ -5,10 +5,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use net::Clock;
-use peer::Fingerprint;
 use peer::budget::Share;
 use peer::limit::Limit;
 use peer::listen::{MOST_CONNECTIONS, display_address};
+use peer::{Fingerprint, Peer};
 use units::{Bytes, Span, Time};
 use wire::frame::SessionId;
 
@@ -21,6 +21,8 @@ pub(super) struct FetchSession {
     pub(super) peer: Fingerprint,
     /// The peer's name; may be empty.
     name: String,
+    /// The entry of the peer among the authorized ones when the fetch opened.
+    pub(super) admitted: Option<Peer>,
     pub(super) supply: Supply,
     /// The share of the server's memory for its manifest.
     _share: Share,
@@ -35,10 +37,12 @@ pub(super) struct FetchSession {
 }
 
 impl FetchSession {
+    #[expect(clippy::too_many_arguments, reason = "the parts of what both sides agreed on")]
     pub(super) fn new(
         id: SessionId,
         peer: Fingerprint,
         name: String,
+        admitted: Option<Peer>,
         supply: Supply,
         share: Share,
         limit: Option<Arc<Limit>>,
@@ -50,6 +54,7 @@ impl FetchSession {
             id,
             peer,
             name,
+            admitted,
             supply,
             _share: share,
             limit,
