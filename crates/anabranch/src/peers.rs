@@ -250,11 +250,11 @@ pub(crate) struct Authorized {
     pub(crate) peers: AuthorizedPeers,
     dirs: Dirs,
     /// What the file was when it was read last.
-    seen: Option<Version>,
+    seen: Option<FileVersion>,
 }
 
 /// A version of a file: its inode, size and times.
-type Version = (u64, u64, i64, i64, i64);
+type FileVersion = (u64, u64, i64, i64, i64);
 
 /// The interval of looks at the file.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -314,7 +314,7 @@ fn authorized_peers(dirs: &Dirs) -> Result<Vec<peer::Peer>, Error> {
     Ok(List::Senders.load(dirs)?.into_iter().map(Into::into).collect())
 }
 
-fn version(path: &Path) -> Option<Version> {
+fn version(path: &Path) -> Option<FileVersion> {
     let file = fs::metadata(path).ok()?;
     Some((file.ino(), file.size(), file.mtime(), file.mtime_nsec(), file.ctime_nsec()))
 }
