@@ -8,13 +8,13 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{
-    AtFlags, FileType, Mode, OFlags, ResolveFlags, Stat, Timespec, Timestamps, fchmod, futimens,
-    mkdirat, openat2, statat,
+    AtFlags, FileType, Mode, OFlags, Stat, Timespec, Timestamps, fchmod, futimens, mkdirat, statat,
 };
 use rustix::io::Errno;
 use units::Bytes;
 
 use crate::Error;
+use crate::beneath::{self, LastFolder, mtime_of, permissions, split};
 
 /// The directory that receives.
 #[derive(Debug)]
@@ -22,10 +22,6 @@ pub(crate) struct Directory {
     path: PathBuf,
     fd: OwnedFd,
 }
-
-/// No name leads out of the directory, even if another process changes the directory meanwhile.
-const BELOW: ResolveFlags =
-    ResolveFlags::BENEATH.union(ResolveFlags::NO_SYMLINKS).union(ResolveFlags::NO_MAGICLINKS);
 
 impl Directory {
     /// Opens `path`, or creates it and syncs its parents.
@@ -75,9 +71,7 @@ impl Directory {
 
     /// Opens the regular file at `path` below for reading; `None` if it is of another kind.
     pub(crate) fn file(&self, path: &[u8]) -> io::Result<Option<File>> {
-        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
-        let file =
-            File::from(openat2(&self.fd, OsStr::from_bytes(path), flags, Mode::empty(), BELOW)?);
+        let file = File::from(beneath::open(&self.fd, path, OFlags::RDONLY | OFlags::NONBLOCK)?);
         Ok(file.metadata()?.is_file().then_some(file))
     }
 
@@ -130,9 +124,7 @@ impl Directory {
     }
 
     fn open_folder(&self, path: &[u8], access: OFlags) -> Result<OwnedFd, Errno> {
-        let path = if path.is_empty() { b"." } else { path };
-        let flags = access | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        openat2(&self.fd, OsStr::from_bytes(path), flags, Mode::empty(), BELOW)
+        beneath::open(&self.fd, path, access | OFlags::DIRECTORY)
     }
 
     /// The error of a failed `action` on the path below.
@@ -146,16 +138,15 @@ impl Directory {
     }
 }
 
-/// Looks up paths and keeps the directory of the last one open: the files of a tree come directory
-/// by directory.
+/// Looks up paths and keeps the directory of the last one open.
 pub(crate) struct Parents<'a> {
     directory: &'a Directory,
-    last: Option<(Vec<u8>, OwnedFd)>,
+    last: LastFolder,
 }
 
 impl<'a> Parents<'a> {
     pub(crate) fn new(directory: &'a Directory) -> Parents<'a> {
-        Parents { directory, last: None }
+        Parents { directory, last: LastFolder::default() }
     }
 
     /// The metadata at `path`, without following a link; `None` if nothing is there.
@@ -174,23 +165,10 @@ impl<'a> Parents<'a> {
 
     /// The directory at `path`; with `make`, created if it is missing.
     pub(crate) fn folder(&mut self, path: &[u8], make: bool) -> Result<&OwnedFd, Errno> {
-        if self.last.as_ref().is_none_or(|(last, _)| last != path) {
-            let fd = if make {
-                self.directory.make_folder(path)?
-            } else {
-                self.directory.folder(path)?
-            };
-            self.last = Some((path.to_vec(), fd));
-        }
-        Ok(&self.last.as_ref().expect("it was just set").1)
-    }
-}
-
-/// A path's directory and its last component.
-pub(crate) fn split(path: &[u8]) -> (&[u8], &[u8]) {
-    match path.iter().rposition(|&byte| byte == b'/') {
-        Some(at) => (&path[..at], &path[at + 1..]),
-        None => (&[], path),
+        let directory = self.directory;
+        self.last.get_or_open(path, || {
+            if make { directory.make_folder(path) } else { directory.folder(path) }
+        })
     }
 }
 
@@ -202,17 +180,6 @@ pub(crate) fn kind_of(stat: &Stat) -> &'static str {
         FileType::Symlink => "a symbolic link",
         _ => "a device, socket or pipe",
     }
-}
-
-/// Modification time in nanoseconds since 1970.
-pub(crate) fn mtime_of(stat: &Stat) -> i64 {
-    let nanos = i64::try_from(stat.st_mtime_nsec).unwrap_or(0);
-    stat.st_mtime.saturating_mul(1_000_000_000).saturating_add(nanos)
-}
-
-/// The permission bits that a transfer carries: no set-user-id, set-group-id or sticky bit.
-pub(crate) fn permissions(stat: &Stat) -> u16 {
-    u16::try_from(stat.st_mode & 0o777).expect("nine bits")
 }
 
 /// Access and modification time, both set to `mtime`.
