@@ -10,4 +10,4 @@ mod tests;
 mod walk;
 
 pub(crate) use read::{Buffer, Source, Supply};
-pub(crate) use root::SourceRoot;
+pub(crate) use root::{SourceRoot, open_directory};

@@ -32,13 +32,13 @@ const ATTEMPTS: usize = 32;
 /// The most named folders that are kept open.
 const MOST_OPEN: usize = 32;
 
-impl SourceRoot {
-    /// Below `directory`.
-    pub(crate) fn below(directory: &Path) -> io::Result<SourceRoot> {
-        let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
-        Ok(SourceRoot::Below(Arc::new(rustix::fs::open(directory, flags, Mode::empty())?)))
-    }
+/// Opens a directory that is offered.
+pub(crate) fn open_directory(path: &Path) -> io::Result<OwnedFd> {
+    let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
+    Ok(rustix::fs::open(path, flags, Mode::empty())?)
+}
 
+impl SourceRoot {
     /// Opens what `path` names, following links.
     fn open(&self, path: &Path, flags: OFlags) -> io::Result<OwnedFd> {
         let flags = flags | OFlags::CLOEXEC;

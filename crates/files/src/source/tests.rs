@@ -11,7 +11,7 @@ use rustix::fs::{AtFlags, CWD, RenameFlags, Timespec, Timestamps, renameat_with,
 use transfer::{BLOCK, Packing};
 use wire::manifest::Kind;
 
-use super::{Buffer, Source, SourceRoot, Supply};
+use super::{Buffer, Source, SourceRoot, Supply, open_directory};
 use crate::{Error, Selection};
 
 struct Scratch(PathBuf);
@@ -98,7 +98,7 @@ fn ways(scratch: &Scratch, tree: &Path) -> Vec<(SourceRoot, Vec<PathBuf>, Select
         files_from: Some(names.iter().map(PathBuf::from).collect()),
         ..Selection::default()
     };
-    let below = SourceRoot::below(&scratch.0).unwrap();
+    let below = SourceRoot::Below(Arc::new(open_directory(&scratch.0).unwrap()));
     vec![
         (SourceRoot::Anywhere, vec![tree.to_path_buf()], Selection::default()),
         (SourceRoot::Anywhere, vec![tree.to_path_buf()], listed(&["folder/07", "file"])),
@@ -196,7 +196,7 @@ fn a_requested_link_is_followed_below_the_root_only() {
     symlink(scratch.0.join("secret"), root.join("absolute")).unwrap();
     symlink("..", root.join("up")).unwrap();
     symlink("in", root.join("inside")).unwrap();
-    let root = SourceRoot::below(&root).unwrap();
+    let root = SourceRoot::Below(Arc::new(open_directory(&root).unwrap()));
     let ask = |path: &str| open(&root, &[path.into()], &Selection::default());
     let out = ["out", "absolute", "up", "up/secret", "../secret", "/etc/passwd"];
     for path in out.into_iter().chain(["in/../../secret", "in/../../root/in"]) {
@@ -236,4 +236,35 @@ fn many_named_folders_are_read_and_none_is_confused_with_another() {
     fs::rename(&folders[0], scratch.0.join("aside")).unwrap();
     symlink(&folders[1], &folders[0]).unwrap();
     assert!(matches!(read(source), Err(Error::SourceChanged { .. })));
+}
+
+/// A folder that was received into, in part, below a folder that is sent.
+#[test]
+fn staging_folders_are_left_out_wherever_they_are() {
+    let scratch = Scratch::new("staging");
+    for folder in [".anabranch-partial", "deep/.anabranch-partial/deeper"] {
+        fs::create_dir_all(scratch.0.join(folder)).unwrap();
+        write(&scratch.0.join(folder).join("spool"), SECRET);
+    }
+    write(&scratch.0.join("deep/file"), PUBLIC);
+    let names = ["deep/file", "deep/.anabranch-partial/deeper/spool", ".anabranch-partial/spool"];
+    let listed = names.iter().map(PathBuf::from).collect();
+    let listed = Selection { files_from: Some(listed), ..Selection::default() };
+    for selection in [Selection::default(), listed] {
+        let (source, notices) = Source::open(
+            SourceRoot::Anywhere,
+            &[scratch.0.join("")],
+            &selection,
+            true,
+            None,
+            &mut |_| Ok(()),
+        )
+        .unwrap();
+        let entries = source.tree().entries();
+        let paths: Vec<_> =
+            entries.iter().map(|entry| entry.path.escape_ascii().to_string()).collect();
+        assert_eq!(paths, ["deep", "deep/file"]);
+        assert_eq!(notices.len(), 2, "{notices:?}");
+        assert!(notices.iter().all(|text| text.contains("staging folder")), "{notices:?}");
+    }
 }

@@ -2,7 +2,7 @@
 //!
 //! Every entry is looked up by its name in the open folder that contains it, through no link.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io;
@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
 use rustix::fs::{AtFlags, Dir, FileType, SeekFrom, Stat, readlinkat, seek, statat};
 use rustix::io::Errno;
-use wire::manifest::{self, Entry, Kind, MAX_EXTENTS, RESERVED};
+use wire::manifest::{self, Entry, Kind, MAX_EXTENTS, is_reserved};
 
 use super::read::Stamp;
 use super::root::{NamedPaths, Place, SourceRoot};
@@ -96,6 +96,9 @@ struct Walk<'a> {
     seen: HashMap<Inode, u32>,
     checksum: bool,
 }
+
+/// What [`is_reserved`] stands for, in notices.
+const STAGING: &str = "a receiver's staging folder";
 
 /// The location of an entry: local, and at the receiver.
 struct Location {
@@ -207,8 +210,8 @@ impl Walk<'_> {
             return Ok(None);
         }
         let inside = inside || self.include.as_ref().is_none_or(matches);
-        if location.target == RESERVED {
-            self.leave_out(&location.place, "a receiver's staging folder");
+        if is_reserved(split(&location.target).1) {
+            self.leave_out(&location.place, STAGING);
             return Ok(None);
         }
         if is_folder {
@@ -312,12 +315,22 @@ impl Walk<'_> {
                 ));
             }
         };
+        let (top, _) = self.found.named.add(root)?;
+        let mut left_out = BTreeSet::new();
         // Each folder once, before its contents.
-        let mut all = std::collections::BTreeSet::new();
+        let mut all = BTreeSet::new();
         for name in names {
             let name: PathBuf =
                 name.components().filter(|part| *part != std::path::Component::CurDir).collect();
             if name.as_os_str().is_empty() {
+                continue;
+            }
+            let is_staging =
+                |above: &&Path| above.file_name().is_some_and(|last| is_reserved(last.as_bytes()));
+            if let Some(staging) = name.ancestors().find(is_staging) {
+                if left_out.insert(staging.to_path_buf()) {
+                    self.leave_out(&top.child(staging.as_os_str().as_bytes()), STAGING);
+                }
                 continue;
             }
             if !manifest::is_plain(name.as_os_str().as_bytes()) {
@@ -334,7 +347,6 @@ impl Walk<'_> {
                     .map(Path::to_path_buf),
             );
         }
-        let (top, _) = self.found.named.add(root)?;
         for name in all {
             let target = name.as_os_str().as_bytes().to_vec();
             let location = Location { place: top.child(&target), target };
