@@ -18,6 +18,15 @@ pub(crate) fn open(folder: impl AsFd, path: &[u8], flags: OFlags) -> Result<Owne
     openat2(folder, path, flags | OFlags::CLOEXEC, Mode::empty(), BENEATH)
 }
 
+/// The first symbolic link on the way to `path`.
+pub(crate) fn first_link<'a>(folder: impl AsFd, path: &'a [u8]) -> Option<&'a [u8]> {
+    let slashes = path.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| at);
+    slashes
+        .chain([path.len()])
+        .map(|end| &path[..end])
+        .find(|path| open(folder.as_fd(), path, OFlags::PATH).err() == Some(Errno::LOOP))
+}
+
 /// The last folder that was looked up: the entries of a tree come folder by folder.
 #[derive(Default)]
 pub(crate) struct LastFolder(Option<(Vec<u8>, OwnedFd)>);

@@ -30,7 +30,7 @@ mod spec;
 pub mod tls;
 mod wall;
 
-pub use authorized::{May, Peer};
+pub use authorized::{May, Peer, PeerDirectory};
 pub use conn::{Conn, ConnError};
 pub use error::Error;
 pub use event::{Event, Events, PathEvent, PathState};

@@ -46,6 +46,25 @@ impl Directory {
         Ok(Directory { path: path.to_path_buf(), fd })
     }
 
+    /// Opens the directory at `path` below, or creates it and syncs its parents. It is reached
+    /// through no link.
+    pub(crate) fn below(&self, path: &[u8]) -> Result<Directory, Errno> {
+        let fd = match self.open_folder(path, OFlags::RDONLY) {
+            Err(Errno::NOENT) => {
+                // For others too, as far as the process's umask allows.
+                self.make(path, Mode::RWXU | Mode::RWXG | Mode::RWXO)?;
+                let mut above = path;
+                while !above.is_empty() {
+                    above = split(above).0;
+                    self.sync_folder(above)?;
+                }
+                self.open_folder(path, OFlags::RDONLY)?
+            }
+            opened => opened?,
+        };
+        Ok(Directory { path: self.shown(path), fd })
+    }
+
     /// Free bytes of the file system, as available to this process.
     pub(crate) fn free(&self) -> Result<Bytes, Error> {
         let stat = rustix::fs::fstatvfs(&self.fd)
@@ -78,16 +97,26 @@ impl Directory {
     /// Creates the directory at `path` below and its missing parents, accessible to the owner only:
     /// the final modes are set at the end.
     pub(crate) fn make_folder(&self, path: &[u8]) -> Result<OwnedFd, Errno> {
-        match self.folder(path) {
-            Err(Errno::NOENT) if !path.is_empty() => {}
-            found => return found,
+        self.make(path, Mode::RWXU)
+    }
+
+    fn make(&self, path: &[u8], mode: Mode) -> Result<OwnedFd, Errno> {
+        // The deepest directory on the way that exists, and the length of its path.
+        let mut end = path.len();
+        let mut fd = loop {
+            match self.folder(&path[..end]) {
+                Err(Errno::NOENT) if end > 0 => end = split(&path[..end]).0.len(),
+                found => break found?,
+            }
+        };
+        for name in path[end..].split(|&byte| byte == b'/').filter(|name| !name.is_empty()) {
+            match mkdirat(&fd, OsStr::from_bytes(name), mode) {
+                Ok(()) | Err(Errno::EXIST) => {}
+                Err(errno) => return Err(errno),
+            }
+            fd = beneath::open(&fd, name, OFlags::PATH | OFlags::DIRECTORY)?;
         }
-        let (above, name) = split(path);
-        let above = self.make_folder(above)?;
-        match mkdirat(&above, OsStr::from_bytes(name), Mode::RWXU) {
-            Ok(()) | Err(Errno::EXIST) => self.folder(path),
-            Err(errno) => Err(errno),
-        }
+        Ok(fd)
     }
 
     /// Sets mode and time of the directory at `path` below where they differ. Returns whether

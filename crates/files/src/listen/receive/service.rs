@@ -14,7 +14,7 @@ use peer::listen::{
     Entry, Service, SessionRequest, TokenCheck, TokenRefusal, display_address, further_addresses,
     too_many_connections,
 };
-use peer::{Conn, ConnError, Fingerprint, PathEvent, PathState};
+use peer::{Conn, ConnError, Fingerprint, PathEvent, PathState, PeerDirectory};
 use tokio::time::{Instant, timeout};
 use transfer::Tree;
 use units::PathId;
@@ -23,6 +23,7 @@ use wire::frame::{AbortCode, Hello, Range, SessionId, VERSION, Wishes};
 
 use super::path::{self, PathMember};
 use crate::blocking::run_blocking;
+use crate::listen::{cannot_open, place_of};
 use crate::protocol::{MANIFEST_BYTES, code_of, footprint, want_frames};
 use crate::sink::{Directory, SinkSession, Staging, Survey, finish_files};
 use crate::{Error, Event, Events, ReceiveOptions};
@@ -169,9 +170,13 @@ impl ReceiveService {
             .iter()
             .find(|known| known.fingerprint == peer && known.may_send());
         let Some(known) = known else { return Ok((Arc::clone(&self.directory), None)) };
-        let directory = match &known.directory {
-            Some(_) => Arc::new(Directory::open(&known.directory_below(&self.options.directory))?),
-            None => Arc::clone(&self.directory),
+        let directory = match place_of(known)? {
+            PeerDirectory::Shared => Arc::clone(&self.directory),
+            PeerDirectory::Absolute(path) => Arc::new(Directory::open(path)?),
+            PeerDirectory::Below(path) => {
+                let failed = |errno| cannot_open(known, self.directory.fd(), &path, errno);
+                Arc::new(self.directory.below(&path).map_err(failed)?)
+            }
         };
         Ok((directory, known.max.map(|rate| Arc::new(Limit::new(Some(rate))))))
     }

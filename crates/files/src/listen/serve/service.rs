@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -12,7 +12,8 @@ use peer::budget::{Budget, CONNECTION_BYTES, Share, Short};
 use peer::limit::Limit;
 use peer::listen::admission::{UNAUTHENTICATED_PATIENCE, refuse};
 use peer::listen::{Entry, Service, SessionRequest, TokenCheck, TokenRefusal, further_addresses};
-use peer::{Conn, ConnError, Fingerprint};
+use peer::{Conn, ConnError, Fingerprint, PeerDirectory};
+use rustix::fs::OFlags;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 use wire::Frame;
@@ -21,10 +22,12 @@ use wire::manifest::{chunks, is_plain};
 
 use super::path;
 use super::session::{FetchSession, label};
+use crate::beneath;
 use crate::blocking::run_blocking;
+use crate::listen::{cannot_open, place_of};
 use crate::protocol::{MANIFEST_BYTES, Want, code_of};
 use crate::source::hashes::{self, HashCache};
-use crate::source::{Source, SourceRoot, Supply};
+use crate::source::{Source, SourceRoot, Supply, open_directory};
 use crate::{Error, Event, Events, Selection, ServeOptions, Summary};
 
 /// The service that serves authorized clients.
@@ -152,17 +155,27 @@ impl Service for ServeService {
 
 impl ServeService {
     pub(super) fn new(options: ServeOptions, events: Events) -> Result<ServeService, Error> {
-        let open = |path: &std::path::Path| {
+        let open = |path: &Path| {
             let failed = |source| Error::system(format!("open {}", path.display()), source);
-            SourceRoot::below(path).map_err(failed)
+            open_directory(path).map(Arc::new).map_err(failed)
         };
+        let shared = open(&options.directory)?;
         let mut peers = BTreeMap::new();
         for peer in options.listen.authorized.iter().filter(|peer| peer.may_get()) {
-            let root = open(&peer.directory_below(&options.directory))?;
+            let root = match place_of(peer)? {
+                PeerDirectory::Shared => Arc::clone(&shared),
+                PeerDirectory::Absolute(path) => open(path)?,
+                PeerDirectory::Below(path) => {
+                    let opened = beneath::open(&shared, &path, OFlags::RDONLY | OFlags::DIRECTORY);
+                    let failed = |errno| cannot_open(peer, &shared, &path, errno);
+                    Arc::new(opened.map_err(failed)?)
+                }
+            };
+            let root = SourceRoot::Below(root);
             let limit = peer.max.map(|rate| Arc::new(Limit::new(Some(rate))));
             peers.insert(peer.fingerprint, PeerView { root, limit, name: peer.name.clone() });
         }
-        let roots = Roots { default: open(&options.directory)?, peers };
+        let roots = Roots { default: SourceRoot::Below(shared), peers };
         let (completing, completed) = mpsc::unbounded_channel();
         Ok(ServeService {
             token: TokenCheck::new(options.listen.token.clone(), options.listen.holder),
