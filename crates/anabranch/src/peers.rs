@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use files::{Error, Event, Events};
 use peer::private::{Guard, check_private};
-use peer::{AuthorizedPeers, Fingerprint, May};
+use peer::{AuthorizedPeers, Fingerprint, May, PeerDirectory};
 use tokio::time::sleep;
 use units::Rate;
 
@@ -56,10 +56,8 @@ impl Rights {
         let (key, value) = word.split_once('=')?;
         let read = match key {
             "dir" if value.is_empty() => Err("expected a folder".to_string()),
-            "dir" => {
-                self.directory = Some(PathBuf::from(value));
-                Ok(())
-            }
+            "dir" => PeerDirectory::try_from(Path::new(value))
+                .map(|_| self.directory = Some(PathBuf::from(value))),
             "may" => value.parse().map(|may| self.may = may),
             "max" => value
                 .parse()
@@ -362,6 +360,7 @@ mod tests {
             ("anna may=all", "may=: 'all' is not get, send or both"),
             ("anna max=fast", "max=: "),
             ("anna dir=", "dir=: expected a folder"),
+            ("anna dir=photos/../..", "dir=: '..' would lead out of the folder"),
             ("anna rate=5mbit", "'rate=5mbit' is no option; the options are dir=PATH"),
             ("anna bert", "'bert' is no option"),
         ] {

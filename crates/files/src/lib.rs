@@ -6,6 +6,7 @@
 
 #[cfg(test)]
 mod adversarial;
+mod beneath;
 mod blocking;
 mod dial;
 mod error;

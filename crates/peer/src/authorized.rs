@@ -1,11 +1,13 @@
 //! The peers that a host knows by key, and their permissions.
 
-use std::path::{Path, PathBuf};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Component, Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
 
 use tokio::sync::watch;
 use units::Rate;
+use wire::manifest::is_plain;
 
 use crate::Fingerprint;
 
@@ -18,10 +20,22 @@ pub struct Peer {
     pub name: String,
     /// Its permission.
     pub may: May,
-    /// Its own directory, in place of this host's; a relative path is below this host's.
+    /// Its own directory, in place of this host's ([`PeerDirectory`]).
     pub directory: Option<PathBuf>,
     /// Upper bound of its total rate, in each direction.
     pub max: Option<Rate>,
+}
+
+/// The place of a peer's directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PeerDirectory<'a> {
+    /// This host's directory.
+    Shared,
+    /// A directory of the administrator's choice.
+    Absolute(&'a Path),
+    /// Below this host's directory, in which other peers may have changed anything: it must be
+    /// reached through no link. A plain path, as that of a [manifest](is_plain).
+    Below(Vec<u8>),
 }
 
 /// The permission of a peer.
@@ -103,10 +117,46 @@ impl Peer {
         matches!(self.may, May::Send | May::Both)
     }
 
-    /// Its directory; `default` if it has none of its own.
-    #[must_use]
-    pub fn directory_below(&self, default: &Path) -> PathBuf {
-        self.directory.as_ref().map_or_else(|| default.to_path_buf(), |own| default.join(own))
+    /// The place of its directory.
+    ///
+    /// # Errors
+    /// If its path is none of a [`PeerDirectory`].
+    pub fn place(&self) -> Result<PeerDirectory<'_>, String> {
+        self.directory.as_deref().map_or(Ok(PeerDirectory::Shared), PeerDirectory::try_from)
+    }
+}
+
+impl<'a> TryFrom<&'a Path> for PeerDirectory<'a> {
+    type Error = String;
+
+    fn try_from(path: &'a Path) -> Result<PeerDirectory<'a>, String> {
+        if path.is_absolute() {
+            return Ok(PeerDirectory::Absolute(path));
+        }
+        let mut below = Vec::new();
+        for component in path.components() {
+            match component {
+                Component::CurDir => {}
+                Component::Normal(name) => below.push(name.as_bytes()),
+                Component::ParentDir | Component::RootDir | Component::Prefix(_) => {
+                    return Err(
+                        "'..' would lead out of the folder of 'receive' or 'serve': write \
+                                an absolute path"
+                            .into(),
+                    );
+                }
+            }
+        }
+        let below = below.join(&b'/');
+        if below.is_empty() {
+            return Ok(PeerDirectory::Shared);
+        }
+        if !is_plain(&below) {
+            return Err("a folder cannot have this name: it is too long, or that of a staging \
+                        folder"
+                .into());
+        }
+        Ok(PeerDirectory::Below(below))
     }
 }
 
@@ -138,5 +188,29 @@ impl std::fmt::Display for May {
             May::Send => "send",
             May::Both => "both",
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_relative_directory_is_plain_and_leads_down() {
+        let place = |path| PeerDirectory::try_from(Path::new(path));
+        let below = |path: &str| Ok(PeerDirectory::Below(path.into()));
+        assert_eq!(
+            place("/srv/../photos"),
+            Ok(PeerDirectory::Absolute(Path::new("/srv/../photos")))
+        );
+        assert_eq!(place("photos/anna"), below("photos/anna"));
+        assert_eq!(place("./photos//anna/"), below("photos/anna"));
+        assert_eq!(place("."), Ok(PeerDirectory::Shared));
+        for path in ["..", "../x", "a/../../x", "a/.."] {
+            assert!(place(path).is_err_and(|why| why.contains("'..'")), "{path}");
+        }
+        assert!(place(".anabranch-partial/x").is_err());
+        let peer = Peer::from(Fingerprint::from([1; 32]));
+        assert_eq!(peer.place(), Ok(PeerDirectory::Shared));
     }
 }

@@ -31,7 +31,7 @@ mod spec;
 pub mod tls;
 mod wall;
 
-pub use authorized::{AuthorizedPeers, May, Peer};
+pub use authorized::{AuthorizedPeers, May, Peer, PeerDirectory};
 pub use conn::{Conn, ConnError};
 pub use error::Error;
 pub use event::{Event, Events, PathEvent, PathState};

@@ -29,7 +29,7 @@ pub const MAX_COMPONENT: usize = 255;
 pub const MAX_TARGET: usize = 4095;
 /// The most extents of data that a sparse file may have.
 pub const MAX_EXTENTS: usize = 1024;
-/// A top-level name that no entry may have: the receiver keeps incomplete files there.
+/// The name of the folder in which a receiver keeps incomplete files.
 pub const RESERVED: &[u8] = b".anabranch-partial";
 /// The permitted bits of a mode.
 pub const MODE_BITS: u16 = 0o7777;
@@ -100,19 +100,25 @@ impl File {
     }
 }
 
+/// Whether a component of a path is [`RESERVED`], in whatever case: some file systems ignore it. No
+/// entry has such a component, at any depth: the folders of several receivers may lie in each other.
+#[must_use]
+pub fn is_reserved(component: &[u8]) -> bool {
+    component.eq_ignore_ascii_case(RESERVED)
+}
+
 /// Whether a path is relative and plain: components that are neither empty nor `.` nor `..` nor too
-/// long, without a NUL, and the first not [`RESERVED`]. Such a path cannot leave the receiving
-/// folder.
+/// long nor [reserved](is_reserved), without a NUL. Such a path cannot leave the receiving folder.
 #[must_use]
 pub fn is_plain(path: &[u8]) -> bool {
     let plain = |part: &[u8]| {
-        !part.is_empty() && part.len() <= MAX_COMPONENT && part != b"." && part != b".."
+        !part.is_empty()
+            && part.len() <= MAX_COMPONENT
+            && part != b"."
+            && part != b".."
+            && !is_reserved(part)
     };
-    let mut parts = path.split(|&byte| byte == b'/');
-    path.len() <= MAX_PATH
-        && !path.contains(&0)
-        && parts.clone().all(plain)
-        && parts.next() != Some(RESERVED)
+    path.len() <= MAX_PATH && !path.contains(&0) && path.split(|&byte| byte == b'/').all(plain)
 }
 
 impl Entry {

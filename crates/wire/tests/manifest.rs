@@ -93,6 +93,9 @@ fn paths_lead_nowhere_but_down() {
         &[b'n'; 256],
         &long,
         b".anabranch-partial/x",
+        b"a/.anabranch-partial",
+        b"a/.anabranch-partial/x",
+        b"a/.Anabranch-Partial/x",
     ];
     for bad in bad {
         assert!(!is_plain(bad), "{bad:?}");

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Subcommand;
 use files::Error;
-use peer::{Fingerprint, Identity, May};
+use peer::{Fingerprint, Identity, May, PeerDirectory};
 use units::Rate;
 
 use crate::dirs::Dirs;
@@ -107,6 +107,8 @@ pub(crate) fn run(args: KeysArgs) -> Result<(), Error> {
                 {
                     return Err(Error::usage("--dir must be one word of UTF-8 without '#'"));
                 }
+                PeerDirectory::try_from(dir.as_path())
+                    .map_err(|why| Error::usage(format!("--dir: {why}")))?;
             }
             List::Senders.add(
                 &dirs,

@@ -6,6 +6,7 @@
 
 mod crowd;
 mod fetch;
+mod folders;
 mod local;
 mod receiver;
 mod sender;

@@ -72,6 +72,11 @@ async fn a_manifest_that_lies_is_refused_with_a_reason() {
     let at = up.windows(2).position(|part| part == b"aa").unwrap();
     up[at..at + 2].copy_from_slice(b"..");
     refused("up", &[up], 1, protocol, "path").await;
+    // What another peer's folder below this one keeps there would be anybody's.
+    let mut staged = chunk(&[file(b"deep/.anabranch-partia_/x", 1)]);
+    let at = staged.iter().position(|byte| *byte == b'_').unwrap();
+    staged[at] = b'l';
+    refused("staged", &[staged], 1, protocol, "path").await;
     refused("noise", &[vec![0xff; 100]], 1, protocol, "Entries").await;
     refused("cut", &[chunk(&[file(b"a", 1)])[..7].to_vec()], 1, protocol, "cut short").await;
     refused("none", &[], 0, protocol, "add up").await;

@@ -7,12 +7,15 @@ mod receive;
 mod serve;
 
 use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
 
 use peer::carrier::Listener;
 use peer::listen::display_address;
+use peer::{Peer, PeerDirectory};
+use rustix::io::Errno;
 use tokio::net::TcpListener;
 
-use crate::Event;
+use crate::{Error, Event, beneath};
 
 pub use receive::receive;
 pub use serve::serve;
@@ -24,6 +27,31 @@ fn refused(from: SocketAddr, reason: &str, unreported: u64) -> Event {
         count => format!(" ({count} others before it)"),
     };
     Event::Notice { text: format!("{} was refused: {reason}{before}", display_address(from)) }
+}
+
+/// The place of a peer's directory.
+fn place_of(peer: &Peer) -> Result<PeerDirectory<'_>, Error> {
+    peer.place().map_err(|why| Error::usage(format!("{}: {why}", of_peer(peer))))
+}
+
+/// The error for a peer's directory at `path` below `shared`.
+fn cannot_open(peer: &Peer, shared: &OwnedFd, path: &[u8], errno: Errno) -> Error {
+    let peer = of_peer(peer);
+    match beneath::first_link(shared, path) {
+        Some(link) => Error::usage(format!(
+            "{peer}: {} is a symbolic link, and below a folder that peers share no link is \
+             followed: put a folder in its place, or write an absolute path",
+            String::from_utf8_lossy(link)
+        )),
+        None => Error::system(format!("open {peer}"), errno.into()),
+    }
+}
+
+/// A peer's directory in messages, as in the list of authorized peers.
+fn of_peer(peer: &Peer) -> String {
+    let directory = peer.directory.clone().unwrap_or_default();
+    let whose = if peer.name.is_empty() { peer.fingerprint.to_string() } else { peer.name.clone() };
+    format!("dir={} of {whose}", directory.display())
 }
 
 /// Listening sockets as the acceptor takes them.

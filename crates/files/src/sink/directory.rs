@@ -8,13 +8,13 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{
-    AtFlags, FileType, Mode, OFlags, ResolveFlags, Stat, Timespec, Timestamps, fchmod, futimens,
-    mkdirat, openat2, statat,
+    AtFlags, FileType, Mode, OFlags, Stat, Timespec, Timestamps, fchmod, futimens, mkdirat, statat,
 };
 use rustix::io::Errno;
 use units::Bytes;
 
 use crate::Error;
+use crate::beneath::{self, LastFolder, mtime_of, permissions, split};
 
 /// The directory that receives.
 #[derive(Debug)]
@@ -22,10 +22,6 @@ pub(crate) struct Directory {
     path: PathBuf,
     fd: OwnedFd,
 }
-
-/// No name leads out of the directory, even if another process changes the directory meanwhile.
-const BELOW: ResolveFlags =
-    ResolveFlags::BENEATH.union(ResolveFlags::NO_SYMLINKS).union(ResolveFlags::NO_MAGICLINKS);
 
 impl Directory {
     /// Opens `path`, or creates it and syncs its parents.
@@ -48,6 +44,25 @@ impl Directory {
         );
         let fd = fd.map_err(|errno| failed(errno.into()))?;
         Ok(Directory { path: path.to_path_buf(), fd })
+    }
+
+    /// Opens the directory at `path` below, or creates it and syncs its parents. It is reached
+    /// through no link.
+    pub(crate) fn below(&self, path: &[u8]) -> Result<Directory, Errno> {
+        let fd = match self.open_folder(path, OFlags::RDONLY) {
+            Err(Errno::NOENT) => {
+                // For others too, as far as the process's umask allows.
+                self.make(path, Mode::RWXU | Mode::RWXG | Mode::RWXO)?;
+                let mut above = path;
+                while !above.is_empty() {
+                    above = split(above).0;
+                    self.sync_folder(above)?;
+                }
+                self.open_folder(path, OFlags::RDONLY)?
+            }
+            opened => opened?,
+        };
+        Ok(Directory { path: self.shown(path), fd })
     }
 
     /// Free bytes of the file system, as available to this process.
@@ -75,25 +90,33 @@ impl Directory {
 
     /// Opens the regular file at `path` below for reading; `None` if it is of another kind.
     pub(crate) fn file(&self, path: &[u8]) -> io::Result<Option<File>> {
-        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
-        let file =
-            File::from(openat2(&self.fd, OsStr::from_bytes(path), flags, Mode::empty(), BELOW)?);
+        let file = File::from(beneath::open(&self.fd, path, OFlags::RDONLY | OFlags::NONBLOCK)?);
         Ok(file.metadata()?.is_file().then_some(file))
     }
 
     /// Creates the directory at `path` below and its missing parents, accessible to the owner only:
     /// the final modes are set at the end.
     pub(crate) fn make_folder(&self, path: &[u8]) -> Result<OwnedFd, Errno> {
-        match self.folder(path) {
-            Err(Errno::NOENT) if !path.is_empty() => {}
-            found => return found,
+        self.make(path, Mode::RWXU)
+    }
+
+    fn make(&self, path: &[u8], mode: Mode) -> Result<OwnedFd, Errno> {
+        // The deepest directory on the way that exists, and the length of its path.
+        let mut end = path.len();
+        let mut fd = loop {
+            match self.folder(&path[..end]) {
+                Err(Errno::NOENT) if end > 0 => end = split(&path[..end]).0.len(),
+                found => break found?,
+            }
+        };
+        for name in path[end..].split(|&byte| byte == b'/').filter(|name| !name.is_empty()) {
+            match mkdirat(&fd, OsStr::from_bytes(name), mode) {
+                Ok(()) | Err(Errno::EXIST) => {}
+                Err(errno) => return Err(errno),
+            }
+            fd = beneath::open(&fd, name, OFlags::PATH | OFlags::DIRECTORY)?;
         }
-        let (above, name) = split(path);
-        let above = self.make_folder(above)?;
-        match mkdirat(&above, OsStr::from_bytes(name), Mode::RWXU) {
-            Ok(()) | Err(Errno::EXIST) => self.folder(path),
-            Err(errno) => Err(errno),
-        }
+        Ok(fd)
     }
 
     /// Sets mode and time of the directory at `path` below where they differ. Returns whether
@@ -130,9 +153,7 @@ impl Directory {
     }
 
     fn open_folder(&self, path: &[u8], access: OFlags) -> Result<OwnedFd, Errno> {
-        let path = if path.is_empty() { b"." } else { path };
-        let flags = access | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        openat2(&self.fd, OsStr::from_bytes(path), flags, Mode::empty(), BELOW)
+        beneath::open(&self.fd, path, access | OFlags::DIRECTORY)
     }
 
     /// The error of a failed `action` on the path below.
@@ -146,16 +167,15 @@ impl Directory {
     }
 }
 
-/// Looks up paths and keeps the directory of the last one open: the files of a tree come directory
-/// by directory.
+/// Looks up paths and keeps the directory of the last one open.
 pub(crate) struct Parents<'a> {
     directory: &'a Directory,
-    last: Option<(Vec<u8>, OwnedFd)>,
+    last: LastFolder,
 }
 
 impl<'a> Parents<'a> {
     pub(crate) fn new(directory: &'a Directory) -> Parents<'a> {
-        Parents { directory, last: None }
+        Parents { directory, last: LastFolder::default() }
     }
 
     /// The metadata at `path`, without following a link; `None` if nothing is there.
@@ -174,23 +194,10 @@ impl<'a> Parents<'a> {
 
     /// The directory at `path`; with `make`, created if it is missing.
     pub(crate) fn folder(&mut self, path: &[u8], make: bool) -> Result<&OwnedFd, Errno> {
-        if self.last.as_ref().is_none_or(|(last, _)| last != path) {
-            let fd = if make {
-                self.directory.make_folder(path)?
-            } else {
-                self.directory.folder(path)?
-            };
-            self.last = Some((path.to_vec(), fd));
-        }
-        Ok(&self.last.as_ref().expect("it was just set").1)
-    }
-}
-
-/// A path's directory and its last component.
-pub(crate) fn split(path: &[u8]) -> (&[u8], &[u8]) {
-    match path.iter().rposition(|&byte| byte == b'/') {
-        Some(at) => (&path[..at], &path[at + 1..]),
-        None => (&[], path),
+        let directory = self.directory;
+        self.last.get_or_open(path, || {
+            if make { directory.make_folder(path) } else { directory.folder(path) }
+        })
     }
 }
 
@@ -202,17 +209,6 @@ pub(crate) fn kind_of(stat: &Stat) -> &'static str {
         FileType::Symlink => "a symbolic link",
         _ => "a device, socket or pipe",
     }
-}
-
-/// Modification time in nanoseconds since 1970.
-pub(crate) fn mtime_of(stat: &Stat) -> i64 {
-    let nanos = i64::try_from(stat.st_mtime_nsec).unwrap_or(0);
-    stat.st_mtime.saturating_mul(1_000_000_000).saturating_add(nanos)
-}
-
-/// The permission bits that a transfer carries: no set-user-id, set-group-id or sticky bit.
-pub(crate) fn permissions(stat: &Stat) -> u16 {
-    u16::try_from(stat.st_mode & 0o777).expect("nine bits")
 }
 
 /// Access and modification time, both set to `mtime`.

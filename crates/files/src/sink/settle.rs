@@ -18,11 +18,12 @@ use transfer::{Cv, Object, Packing, Tree};
 use wire::frame::Wishes;
 use wire::manifest::Kind;
 
-use super::directory::{Directory, Parents, mtime_of, permissions, split, timestamps};
+use super::directory::{Directory, Parents, timestamps};
 use super::large::Part;
 use super::staging::{self, Staged, Staging, name_prefix};
-use super::survey::{is_symlink_to, same_inode};
+use super::survey::is_symlink_to;
 use crate::Error;
+use crate::beneath::{Inode, mtime_of, permissions, split};
 
 /// The destination of a tree.
 pub(crate) struct Target {
@@ -246,7 +247,8 @@ impl Target {
         let path = &self.tree.entries()[index].path;
         let failed = |errno| self.directory.failed("make the hard link", path, errno);
         let file = parents.stat(to).map_err(failed)?.ok_or_else(|| failed(Errno::NOENT))?;
-        if parents.stat(path).map_err(failed)?.is_some_and(|found| same_inode(&found, &file)) {
+        let found = parents.stat(path).map_err(failed)?;
+        if found.is_some_and(|found| Inode::from(&found) == Inode::from(&file)) {
             return Ok(false);
         }
         let name = format!("{}.link", name_prefix(path));

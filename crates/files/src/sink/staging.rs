@@ -25,8 +25,9 @@ use transfer::BLOCK;
 use units::Bytes;
 use wire::manifest::{self, RESERVED};
 
-use super::directory::{Directory, mtime_of, permissions, timestamps};
+use super::directory::{Directory, timestamps};
 use crate::Error;
+use crate::beneath::{mtime_of, permissions};
 
 /// The open staging folder.
 pub(crate) struct Staging {

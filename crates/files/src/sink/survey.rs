@@ -13,10 +13,11 @@ use units::Bytes;
 use wire::frame::{Range, Wishes};
 use wire::manifest::{self, Kind};
 
-use super::directory::{Directory, Parents, kind_of, mtime_of, permissions, split};
+use super::directory::{Directory, Parents, kind_of};
 use super::large::part_names;
 use super::staging::{Listing, Staged, Staging, name_prefix};
 use crate::Error;
+use crate::beneath::{Inode, mtime_of, permissions, split};
 
 /// The result of the comparison.
 #[derive(Debug, Default)]
@@ -66,7 +67,7 @@ impl Survey {
                     }
                     Kind::HardLink { to } => {
                         let file = parents.stat(&tree.entries()[*to as usize].path);
-                        file.ok().flatten().is_some_and(|file| same_inode(&file, found))
+                        file.ok().flatten().is_some_and(|file| Inode::from(&file) == found.into())
                     }
                 };
                 check_replaceable(
@@ -174,11 +175,6 @@ pub(crate) fn is_symlink_to(parents: &mut Parents<'_>, path: &[u8], target: &[u8
         .folder(above, false)
         .and_then(|above| readlinkat(above, OsStr::from_bytes(name), Vec::new()));
     found.is_ok_and(|found| found.as_bytes() == target)
-}
-
-/// Whether both are names of the same file.
-pub(crate) fn same_inode(a: &Stat, b: &Stat) -> bool {
-    (a.st_dev, a.st_ino) == (b.st_dev, b.st_ino)
 }
 
 /// Checks that an entry may replace the existing one.

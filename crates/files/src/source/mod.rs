@@ -1,11 +1,13 @@
-//! The sending side of files: found and filtered ([`walk`]), and read by blocks ([`read`]), from
-//! anywhere or from below one directory ([`root`]). [`hashes`] sends a fetching side the hashes of
-//! all blocks.
+//! The sending side of files: named by a command or a request ([`root`]), found and filtered
+//! ([`walk`]), and read by blocks ([`read`]). [`hashes`] sends a fetching side the hashes of all
+//! blocks.
 
 pub(crate) mod hashes;
 mod read;
 mod root;
+#[cfg(test)]
+mod tests;
 mod walk;
 
 pub(crate) use read::{Buffer, Source, Supply};
-pub(crate) use root::SourceRoot;
+pub(crate) use root::{SourceRoot, open_directory};

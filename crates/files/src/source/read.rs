@@ -2,26 +2,28 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ffi::OsStr;
-use std::fs::{File, Metadata};
+use std::fs::File;
 use std::io;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
+use rustix::fs::{Stat, fstat};
 use transfer::digest::{Merge, block_cv};
 use transfer::{BLOCK, Cv, Extent, Object, Packing, Tree};
 
 use wire::manifest::Kind;
 
-use super::root::SourceRoot;
-use super::walk::{Found, MemoryBudget, walk};
+use super::root::{NamedPaths, SourceRoot};
+use super::walk::{Found, MemoryBudget, Origin, walk};
+use crate::beneath::{Inode, ctime_of, mtime_of};
 use crate::{Error, Selection};
 
 /// All files to be sent.
 pub(crate) struct Source {
-    root: SourceRoot,
+    named: NamedPaths,
     tree: Tree,
-    origins: Vec<Option<(PathBuf, Stamp)>>,
+    origins: Vec<Option<Origin>>,
     /// Open large files, the latest last.
     open: Mutex<VecDeque<(usize, Arc<File>)>>,
 }
@@ -36,21 +38,20 @@ pub(crate) struct Supply {
     hashes: Mutex<BTreeMap<usize, blake3::Hash>>,
 }
 
-/// The identity of a file's contents: device, inode, and the attributes that change with the
-/// contents.
+/// The identity of a file's contents: its inode, and the attributes that change with the contents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FileId {
-    device: u64,
-    inode: u64,
+    inode: Inode,
     stamp: Stamp,
-    changed: (i64, i64),
+    /// Time of the last change of the inode.
+    changed: i64,
 }
 
 /// Attributes that change when a file's contents change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stamp {
-    size: u64,
-    mtime: (i64, i64),
+    size: i64,
+    mtime: i64,
 }
 
 /// The last block that was read; later extents often lie in it.
@@ -76,8 +77,8 @@ impl Source {
         rename: Option<&OsStr>,
         budget: MemoryBudget<'_>,
     ) -> Result<(Source, Vec<String>), Error> {
-        let Found { mut entries, origins, notices } =
-            walk(&root, paths, selection, rename, budget)?;
+        let Found { named, mut entries, origins, notices } =
+            walk(root, paths, selection, rename, budget)?;
         if !with_holes {
             for entry in &mut entries {
                 if let Kind::File(file) = &mut entry.kind {
@@ -88,7 +89,7 @@ impl Source {
         let tree = Tree::new(entries).map_err(|error| {
             Error::usage(format!("these sources cannot be sent together: {error}"))
         })?;
-        Ok((Source { root, tree, origins, open: Mutex::default() }, notices))
+        Ok((Source { named, tree, origins, open: Mutex::default() }, notices))
     }
 
     /// The tree of the files.
@@ -105,16 +106,16 @@ impl Source {
         buffer: &mut [u8],
         is_large: bool,
     ) -> Result<(), Error> {
-        let (path, _) = self.origin(entry);
         let file =
             if is_large { self.open_cached(entry)? } else { Arc::new(self.open_file(entry)?) };
+        let place = &self.origin(entry).place;
         match file.read_exact_at(buffer, offset) {
             Ok(()) => self.check_unchanged(entry, &file),
             // The file was longer during the walk.
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
-                Err(Error::SourceChanged { path: path.clone() })
+                Err(self.named.changed(place))
             }
-            Err(source) => Err(Error::Source { path: path.clone(), source }),
+            Err(source) => Err(Error::Source { path: self.named.shown(place), source }),
         }
     }
 
@@ -132,40 +133,26 @@ impl Source {
     }
 
     fn open_file(&self, entry: usize) -> Result<File, Error> {
-        let (path, _) = self.origin(entry);
-        self.root.open(path).map_err(|source| match source.kind() {
-            io::ErrorKind::NotFound => Error::SourceChanged { path: path.clone() },
-            _ => Error::Source { path: path.clone(), source },
-        })
+        let Origin { place, inode, .. } = self.origin(entry);
+        self.named.open_file(place, *inode)
     }
 
     fn check_unchanged(&self, entry: usize, file: &File) -> Result<(), Error> {
-        let (path, seen) = self.origin(entry);
-        let metadata =
-            file.metadata().map_err(|source| Error::Source { path: path.clone(), source })?;
-        if Stamp::of(&metadata) == *seen {
-            Ok(())
-        } else {
-            Err(Error::SourceChanged { path: path.clone() })
-        }
+        let Origin { place, stamp, .. } = self.origin(entry);
+        let stat = fstat(file).map_err(|errno| self.named.failed(place, errno))?;
+        if Stamp::of(&stat) == *stamp { Ok(()) } else { Err(self.named.changed(place)) }
     }
 
     /// The identity of a file that has not changed since the walk.
     pub(crate) fn file_id(&self, entry: usize) -> Result<FileId, Error> {
         let file = self.open_file(entry)?;
         self.check_unchanged(entry, &file)?;
-        let path = &self.origin(entry).0;
-        let metadata =
-            file.metadata().map_err(|source| Error::Source { path: path.clone(), source })?;
-        Ok(FileId {
-            device: metadata.dev(),
-            inode: metadata.ino(),
-            stamp: Stamp::of(&metadata),
-            changed: (metadata.ctime(), metadata.ctime_nsec()),
-        })
+        let Origin { place, inode, .. } = self.origin(entry);
+        let stat = fstat(&file).map_err(|errno| self.named.failed(place, errno))?;
+        Ok(FileId { inode: *inode, stamp: Stamp::of(&stat), changed: ctime_of(&stat) })
     }
 
-    fn origin(&self, entry: usize) -> &(PathBuf, Stamp) {
+    fn origin(&self, entry: usize) -> &Origin {
         self.origins[entry].as_ref().expect("only files are read")
     }
 }
@@ -327,9 +314,9 @@ impl Buffer {
 }
 
 impl Stamp {
-    pub(crate) fn of(metadata: &Metadata) -> Stamp {
+    pub(crate) fn of(stat: &Stat) -> Stamp {
         // Not the change time: renames and links change it too.
-        Stamp { size: metadata.len(), mtime: (metadata.mtime(), metadata.mtime_nsec()) }
+        Stamp { size: stat.st_size, mtime: mtime_of(stat) }
     }
 }
 

@@ -1,16 +1,19 @@
-//! The root of source paths: the whole file system, or one directory.
+//! The folders and files that a command or a request names. A name may go through links; below it
+//! nothing does.
 
-use std::ffi::{OsStr, OsString};
-use std::fs::{self, File, Metadata, OpenOptions};
+use std::collections::VecDeque;
+use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
-use rustix::fs::{Dir, Mode, OFlags, ResolveFlags, openat2, readlinkat};
+use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, Stat, fstat, openat2};
 use rustix::io::Errno;
+
+use crate::Error;
+use crate::beneath::{self, Inode};
 
 /// The root of source paths.
 #[derive(Clone, Debug)]
@@ -22,143 +25,181 @@ pub(crate) enum SourceRoot {
     Below(Arc<OwnedFd>),
 }
 
-const BENEATH: ResolveFlags = ResolveFlags::BENEATH.union(ResolveFlags::NO_MAGICLINKS);
+/// A link in a requested name is followed as long as it leads to something below the root.
+const WITHIN: ResolveFlags = ResolveFlags::BENEATH.union(ResolveFlags::NO_MAGICLINKS);
 /// Attempts at a lookup that a concurrent rename disturbs.
 const ATTEMPTS: usize = 32;
+/// The most named folders that are kept open.
+const MOST_OPEN: usize = 32;
+
+/// Opens a directory that is offered.
+pub(crate) fn open_directory(path: &Path) -> io::Result<OwnedFd> {
+    let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
+    Ok(rustix::fs::open(path, flags, Mode::empty())?)
+}
 
 impl SourceRoot {
-    /// Below `directory`.
-    pub(crate) fn below(directory: &Path) -> io::Result<SourceRoot> {
-        let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
-        Ok(SourceRoot::Below(Arc::new(rustix::fs::open(directory, flags, Mode::empty())?)))
-    }
-
-    /// The metadata at `path`, following links.
-    pub(crate) fn metadata(&self, path: &Path) -> io::Result<Metadata> {
-        match self {
-            SourceRoot::Anywhere => fs::metadata(path),
-            SourceRoot::Below(root) => File::from(beneath(root, path, OFlags::PATH)?).metadata(),
-        }
-    }
-
-    /// The metadata at `path`, without following a link.
-    pub(crate) fn symlink_metadata(&self, path: &Path) -> io::Result<Metadata> {
-        match self {
-            SourceRoot::Anywhere => fs::symlink_metadata(path),
-            SourceRoot::Below(root) => {
-                File::from(beneath(root, path, OFlags::PATH | OFlags::NOFOLLOW)?).metadata()
-            }
-        }
-    }
-
-    /// The names in a folder, in order.
-    pub(crate) fn names(&self, folder: &Path) -> io::Result<Vec<OsString>> {
-        let mut names = match self {
-            SourceRoot::Anywhere => fs::read_dir(folder)?
-                .map(|entry| entry.map(|entry| entry.file_name()))
-                .collect::<io::Result<Vec<_>>>()?,
-            SourceRoot::Below(root) => {
-                let folder = beneath(root, folder, OFlags::RDONLY | OFlags::DIRECTORY)?;
-                let mut names = Vec::new();
-                for entry in Dir::new(folder)? {
-                    let entry = entry?;
-                    let name = entry.file_name().to_bytes();
-                    if name != b"." && name != b".." {
-                        names.push(OsStr::from_bytes(name).to_os_string());
-                    }
-                }
-                names
-            }
+    /// Opens what `path` names, following links.
+    fn open(&self, path: &Path, flags: OFlags) -> io::Result<OwnedFd> {
+        let flags = flags | OFlags::CLOEXEC;
+        let SourceRoot::Below(root) = self else {
+            return Ok(rustix::fs::open(path, flags, Mode::empty())?);
         };
-        names.sort_unstable();
-        Ok(names)
-    }
-
-    /// The target of a link.
-    pub(crate) fn read_link(&self, path: &Path) -> io::Result<PathBuf> {
-        match self {
-            SourceRoot::Anywhere => fs::read_link(path),
-            SourceRoot::Below(root) => {
-                let link = beneath(root, path, OFlags::PATH | OFlags::NOFOLLOW)?;
-                let target = readlinkat(link, "", Vec::new())?;
-                Ok(PathBuf::from(OsStr::from_bytes(target.as_bytes())))
+        for _ in 0..ATTEMPTS {
+            match openat2(root, path, flags, Mode::empty(), WITHIN) {
+                Err(Errno::AGAIN) => {}
+                Err(Errno::XDEV) => {
+                    return Err(io::Error::new(
+                        io::ErrorKind::PermissionDenied,
+                        "it leads out of what is offered",
+                    ));
+                }
+                opened => return Ok(opened?),
             }
         }
-    }
-
-    /// Opens a file for reading, without blocking on a pipe that took its place.
-    pub(crate) fn open(&self, path: &Path) -> io::Result<File> {
-        match self {
-            SourceRoot::Anywhere => {
-                let flags = OFlags::NONBLOCK.bits().cast_signed();
-                OpenOptions::new().read(true).custom_flags(flags).open(path)
-            }
-            SourceRoot::Below(root) => {
-                beneath(root, path, OFlags::RDONLY | OFlags::NONBLOCK).map(File::from)
-            }
-        }
+        Err(Errno::AGAIN.into())
     }
 }
 
-fn beneath(root: &OwnedFd, path: &Path, flags: OFlags) -> io::Result<OwnedFd> {
-    let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
-    for _ in 0..ATTEMPTS {
-        match openat2(root, path, flags | OFlags::CLOEXEC, Mode::empty(), BENEATH) {
-            Err(Errno::AGAIN) => {}
-            Err(Errno::XDEV) => {
-                return Err(io::Error::new(
-                    io::ErrorKind::PermissionDenied,
-                    "it leads out of what is offered",
-                ));
-            }
-            opened => return Ok(opened?),
-        }
-    }
-    Err(Errno::AGAIN.into())
+/// The named files and folders, each with its identity at the first lookup.
+pub(crate) struct NamedPaths {
+    root: SourceRoot,
+    all: Vec<(PathBuf, Inode)>,
+    /// Open folders, the latest last.
+    open: Mutex<VecDeque<(usize, Arc<OwnedFd>)>>,
 }
 
-#[cfg(test)]
-mod tests {
-    use std::os::unix::fs::symlink;
+/// A place below a named folder, or a named file.
+#[derive(Clone, Debug)]
+pub(crate) struct Place {
+    /// Index of the name.
+    named: usize,
+    /// The path below the named folder; empty for what is named itself.
+    below: Vec<u8>,
+}
 
-    use super::*;
+impl Place {
+    /// The path below the named folder.
+    pub(crate) fn below(&self) -> &[u8] {
+        &self.below
+    }
 
-    #[test]
-    fn nothing_leads_out() {
-        let scratch = std::env::temp_dir().join(format!("anabranch-root-{}", std::process::id()));
-        let root = scratch.join("root");
-        fs::create_dir_all(root.join("in")).unwrap();
-        fs::write(scratch.join("secret"), "s").unwrap();
-        fs::write(root.join("in/file"), "f").unwrap();
-        symlink("../secret", root.join("out")).unwrap();
-        symlink(scratch.join("secret"), root.join("absolute")).unwrap();
-        symlink("..", root.join("up")).unwrap();
-        symlink("in", root.join("inside")).unwrap();
-        let root = SourceRoot::below(&root).unwrap();
-        for path in [
-            "out",
-            "absolute",
-            "up",
-            "up/secret",
-            "../secret",
-            "/etc/passwd",
-            "in/../../secret",
-            "in/../../root/in",
-        ] {
-            let path = Path::new(path);
-            for found in [
-                root.open(path).map(drop),
-                root.metadata(path).map(drop),
-                root.names(path).map(drop),
-            ] {
-                assert!(found.is_err(), "{}", path.display());
-            }
+    /// The entry `name` of the folder at this place.
+    pub(crate) fn child(&self, name: &[u8]) -> Place {
+        let below = if self.below.is_empty() {
+            name.to_vec()
+        } else {
+            [&self.below, &b"/"[..], name].concat()
+        };
+        Place { named: self.named, below }
+    }
+
+    /// The folder that contains this place.
+    pub(crate) fn parent(&self) -> Place {
+        Place { named: self.named, below: beneath::split(&self.below).0.to_vec() }
+    }
+}
+
+impl NamedPaths {
+    pub(crate) fn new(root: SourceRoot) -> NamedPaths {
+        NamedPaths { root, all: Vec::new(), open: Mutex::default() }
+    }
+
+    /// Looks a name up, following links.
+    pub(crate) fn add(&mut self, path: &Path) -> Result<(Place, Stat), Error> {
+        let failed = |source| Error::Source { path: path.to_path_buf(), source };
+        let opened = self.root.open(path, OFlags::PATH).map_err(failed)?;
+        let stat = fstat(&opened).map_err(|errno| failed(errno.into()))?;
+        let named = self.all.len();
+        self.all.push((path.to_path_buf(), Inode::from(&stat)));
+        if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
+            self.keep_open(named, Arc::new(opened));
         }
-        assert!(root.symlink_metadata(Path::new("out")).unwrap().is_symlink());
-        assert_eq!(root.read_link(Path::new("up")).unwrap(), Path::new(".."));
-        assert!(root.metadata(Path::new("inside/file")).unwrap().is_file());
-        assert_eq!(root.names(Path::new(".")).unwrap(), ["absolute", "in", "inside", "out", "up"]);
-        assert_eq!(io::read_to_string(root.open(Path::new("inside/file")).unwrap()).unwrap(), "f");
-        fs::remove_dir_all(scratch).unwrap();
+        Ok((Place { named, below: Vec::new() }, stat))
+    }
+
+    /// The path of a place, for messages.
+    pub(crate) fn shown(&self, place: &Place) -> PathBuf {
+        let (path, _) = &self.all[place.named];
+        if place.below.is_empty() {
+            path.clone()
+        } else {
+            path.join(std::ffi::OsStr::from_bytes(&place.below))
+        }
+    }
+
+    /// Opens the folder at a place, to list it and to look up names in it.
+    pub(crate) fn open_folder(&self, place: &Place) -> Result<OwnedFd, Error> {
+        let named = self.named_folder(place.named)?;
+        beneath::open(&*named, &place.below, OFlags::RDONLY | OFlags::DIRECTORY)
+            .map_err(|errno| self.failed(place, errno))
+    }
+
+    /// Opens the file at a place for reading, which must be the file with this identity.
+    pub(crate) fn open_file(&self, place: &Place, inode: Inode) -> Result<File, Error> {
+        // A pipe that took its place must not block.
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
+        let file = if place.below.is_empty() {
+            self.root.open(&self.all[place.named].0, flags).map_err(|source| {
+                match source.kind() {
+                    io::ErrorKind::NotFound => self.changed(place),
+                    _ => Error::Source { path: self.shown(place), source },
+                }
+            })?
+        } else {
+            let named = self.named_folder(place.named)?;
+            beneath::open(&*named, &place.below, flags)
+                .map_err(|errno| self.failed(place, errno))?
+        };
+        self.check(place, &file, inode)?;
+        Ok(File::from(file))
+    }
+
+    /// The error of a lookup at a place.
+    pub(crate) fn failed(&self, place: &Place, errno: Errno) -> Error {
+        match errno {
+            // What was a file or a folder is gone, or something else, a link for example.
+            Errno::NOENT | Errno::NOTDIR | Errno::LOOP => self.changed(place),
+            errno => Error::Source { path: self.shown(place), source: errno.into() },
+        }
+    }
+
+    /// The error for a place where something else is now.
+    pub(crate) fn changed(&self, place: &Place) -> Error {
+        Error::SourceChanged { path: self.shown(place) }
+    }
+
+    /// A named folder. If it was closed meanwhile, its name must still lead to it.
+    fn named_folder(&self, named: usize) -> Result<Arc<OwnedFd>, Error> {
+        let known = {
+            let open = self.open.lock().expect("no panic while held");
+            open.iter().find(|(index, _)| *index == named).map(|(_, folder)| Arc::clone(folder))
+        };
+        if let Some(folder) = known {
+            return Ok(folder);
+        }
+        let (path, inode) = &self.all[named];
+        let place = Place { named, below: Vec::new() };
+        let folder = self
+            .root
+            .open(path, OFlags::PATH | OFlags::DIRECTORY)
+            .map_err(|source| Error::Source { path: path.clone(), source })?;
+        self.check(&place, &folder, *inode)?;
+        let folder = Arc::new(folder);
+        self.keep_open(named, Arc::clone(&folder));
+        Ok(folder)
+    }
+
+    fn keep_open(&self, named: usize, folder: Arc<OwnedFd>) {
+        let mut open = self.open.lock().expect("no panic while held");
+        if open.len() == MOST_OPEN {
+            open.pop_front();
+        }
+        open.push_back((named, folder));
+    }
+
+    fn check(&self, place: &Place, opened: &OwnedFd, inode: Inode) -> Result<(), Error> {
+        let stat = fstat(opened).map_err(|errno| self.failed(place, errno))?;
+        if Inode::from(&stat) == inode { Ok(()) } else { Err(self.changed(place)) }
     }
 }

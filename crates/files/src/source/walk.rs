@@ -1,32 +1,43 @@
 //! Walks the folders to be sent, keeps links as links, and applies the filters.
+//!
+//! Every entry is looked up by its name in the open folder that contains it, through no link.
 
-use std::collections::HashMap;
-use std::ffi::OsStr;
-use std::fs::{File, Metadata};
+use std::collections::{BTreeSet, HashMap};
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
-use rustix::fs::{SeekFrom, seek};
+use rustix::fs::{AtFlags, Dir, FileType, SeekFrom, Stat, readlinkat, seek, statat};
 use rustix::io::Errno;
-use wire::manifest::{self, Entry, Kind, MAX_EXTENTS, RESERVED};
+use wire::manifest::{self, Entry, Kind, MAX_EXTENTS, is_reserved};
 
 use super::read::Stamp;
-use super::root::SourceRoot;
+use super::root::{NamedPaths, Place, SourceRoot};
+use crate::beneath::{Inode, LastFolder, mtime_of, permissions, split};
 use crate::protocol::footprint;
 use crate::{Error, Selection};
 
 /// The result of a walk.
-#[derive(Default)]
 pub(crate) struct Found {
+    /// The paths that the command or the request names.
+    pub(crate) named: NamedPaths,
     pub(crate) entries: Vec<Entry>,
-    /// For each entry, its local path and attributes; `None` if it is no file.
-    pub(crate) origins: Vec<Option<(PathBuf, Stamp)>>,
+    /// For each entry, the file that it stands for; `None` if it is no file.
+    pub(crate) origins: Vec<Option<Origin>>,
     /// Messages about entries that were left out.
     pub(crate) notices: Vec<String>,
+}
+
+/// A file as the walk found it.
+#[derive(Debug)]
+pub(crate) struct Origin {
+    pub(crate) place: Place,
+    pub(crate) inode: Inode,
+    pub(crate) stamp: Stamp,
 }
 
 /// Reserves memory for a number of bytes; the error ends the walk.
@@ -35,7 +46,7 @@ pub(crate) type MemoryBudget<'a> = &'a mut dyn FnMut(usize) -> Result<(), Error>
 /// Finds everything under `sources` that the selection includes; the one source arrives as
 /// `rename`, if that is given. Takes from `budget` before it keeps an entry.
 pub(crate) fn walk(
-    root: &SourceRoot,
+    root: SourceRoot,
     sources: &[PathBuf],
     selection: &Selection,
     rename: Option<&OsStr>,
@@ -45,9 +56,14 @@ pub(crate) fn walk(
         check_rename(name, sources, selection)?;
     }
     let mut walk = Walk {
-        root,
         budget,
-        found: Found::default(),
+        found: Found {
+            named: NamedPaths::new(root),
+            entries: Vec::new(),
+            origins: Vec::new(),
+            notices: Vec::new(),
+        },
+        folder: LastFolder::default(),
         include: globs(&selection.include)?,
         exclude: globs(&selection.exclude)?,
         pending: Vec::new(),
@@ -67,171 +83,222 @@ pub(crate) fn walk(
 }
 
 struct Walk<'a> {
-    root: &'a SourceRoot,
     budget: MemoryBudget<'a>,
     found: Found,
+    /// The folder of the last entry.
+    folder: LastFolder,
     /// If given, only matching files are included, and the folders that lead to them.
     include: Option<Gitignore>,
     exclude: Option<Gitignore>,
     /// Folders above the current location of which no entry is included so far.
     pending: Vec<Entry>,
-    /// Files with several names, by device and inode.
-    seen: HashMap<(u64, u64), u32>,
+    /// Files with several names.
+    seen: HashMap<Inode, u32>,
     checksum: bool,
 }
 
-/// The location of an entry: local, at the receiver, and for the filters.
-struct Location<'a> {
-    path: &'a Path,
+/// What [`is_reserved`] stands for, in notices.
+const STAGING: &str = "a receiver's staging folder";
+
+/// The location of an entry: local, and at the receiver.
+struct Location {
+    place: Place,
     target: Vec<u8>,
-    /// The path below the source; empty for the source itself.
-    below: PathBuf,
+}
+
+/// A folder whose entries are being looked at.
+struct Level {
+    location: Location,
+    /// The names that are left.
+    names: std::vec::IntoIter<OsString>,
+    /// Whether the folder was included as a whole.
+    inside: bool,
+    /// The number of pending folders above it.
+    pending: usize,
+}
+
+impl Location {
+    /// The entry `name` of the folder at this location.
+    fn child(&self, name: &OsStr) -> Location {
+        let mut target = self.target.clone();
+        if !target.is_empty() {
+            target.push(b'/');
+        }
+        target.extend_from_slice(name.as_bytes());
+        Location { place: self.place.child(name.as_bytes()), target }
+    }
 }
 
 impl Walk<'_> {
     /// Adds a file or folder that the command names. A link is followed.
     fn source(&mut self, source: &Path, rename: Option<&OsStr>) -> Result<(), Error> {
-        let metadata = self.root.metadata(source).map_err(|error| failed(source, error))?;
-        if !metadata.is_dir() {
+        let (place, stat) = self.found.named.add(source)?;
+        self.folder = LastFolder::default();
+        if kind_of(&stat) != FileType::Directory {
             let name = source
                 .file_name()
                 .ok_or_else(|| Error::usage(format!("{} has no name", source.display())))?;
-            let location = Location {
-                path: source,
-                target: rename.unwrap_or(name).as_bytes().to_vec(),
-                below: name.into(),
-            };
-            if !metadata.is_file() {
+            if kind_of(&stat) != FileType::RegularFile {
                 return Err(Error::usage(format!("{} is no file and no folder", source.display())));
             }
-            return self.entry(&location, &metadata, false);
+            let target = rename.unwrap_or(name).as_bytes().to_vec();
+            let location = Location { place, target };
+            return self.entry(location, Path::new(name), &stat, false).map(drop);
         }
         let target = rename.map_or_else(|| folder_name(source), |name| name.as_bytes().to_vec());
-        let location = Location { path: source, target, below: PathBuf::new() };
+        let location = Location { place, target };
         if !location.target.is_empty() {
-            self.pending.push(directory(&location, &metadata));
+            self.pending.push(directory(&location, &stat));
             if self.include.is_none() {
                 self.flush()?;
             }
         }
-        self.folder(&location, false)?;
-        self.pending.clear();
-        Ok(())
+        let top = self.level(location, false, 0)?;
+        self.folders(top)
     }
 
-    /// Adds the contents of a folder; `inside` if the folder was included as a whole.
-    fn folder(&mut self, folder: &Location<'_>, inside: bool) -> Result<(), Error> {
-        let names = self.root.names(folder.path).map_err(|error| failed(folder.path, error))?;
-        for name in names {
-            let path = folder.path.join(&name);
-            let mut target = folder.target.clone();
-            if !target.is_empty() {
-                target.push(b'/');
-            }
-            target.extend_from_slice(name.as_bytes());
-            let location = Location { path: &path, target, below: folder.below.join(&name) };
-            let metadata = match self.root.symlink_metadata(&path) {
-                Ok(metadata) => metadata,
-                // Gone since the folder was read.
-                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-                Err(error) => return Err(failed(&path, error)),
+    /// Adds the contents of a folder and of all folders below it.
+    fn folders(&mut self, top: Level) -> Result<(), Error> {
+        let mut levels = vec![top];
+        while let Some(level) = levels.last_mut() {
+            let Some(name) = level.names.next() else {
+                self.pending.truncate(level.pending);
+                levels.pop();
+                continue;
             };
-            self.entry(&location, &metadata, inside)?;
+            let location = level.location.child(&name);
+            let Some(stat) = self.stat(&location.place)? else { continue };
+            let filtered = OsStr::from_bytes(location.place.below()).to_os_string();
+            let deeper = self.entry(location, Path::new(&filtered), &stat, level.inside)?;
+            levels.extend(deeper);
         }
         Ok(())
     }
 
-    /// Adds an entry, unless a filter excludes it.
+    /// Lists a folder.
+    fn level(&mut self, location: Location, inside: bool, pending: usize) -> Result<Level, Error> {
+        let listed =
+            open_in(&mut self.folder, &self.found.named, &location.place).and_then(|folder| {
+                names(folder).map_err(|errno| self.found.named.failed(&location.place, errno))
+            })?;
+        Ok(Level { location, names: listed.into_iter(), inside, pending })
+    }
+
+    /// The metadata at a place below a named folder; `None` if it is gone.
+    fn stat(&mut self, place: &Place) -> Result<Option<Stat>, Error> {
+        let name = OsStr::from_bytes(split(place.below()).1);
+        let folder = open_in(&mut self.folder, &self.found.named, &place.parent())?;
+        match statat(folder, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) => Ok(Some(stat)),
+            Err(Errno::NOENT) => Ok(None),
+            Err(errno) => Err(self.found.named.failed(place, errno)),
+        }
+    }
+
+    /// Adds an entry, unless a filter excludes the path `filtered`. Returns a folder that must be
+    /// looked into.
     fn entry(
         &mut self,
-        location: &Location<'_>,
-        metadata: &Metadata,
+        location: Location,
+        filtered: &Path,
+        stat: &Stat,
         inside: bool,
-    ) -> Result<(), Error> {
-        let is_folder = metadata.is_dir();
-        let matches = |globs: &Gitignore| globs.matched(&location.below, is_folder).is_ignore();
+    ) -> Result<Option<Level>, Error> {
+        let is_folder = kind_of(stat) == FileType::Directory;
+        let matches = |globs: &Gitignore| globs.matched(filtered, is_folder).is_ignore();
         if self.exclude.as_ref().is_some_and(matches) {
-            return Ok(());
+            return Ok(None);
         }
         let inside = inside || self.include.as_ref().is_none_or(matches);
-        if location.target == RESERVED {
-            self.found.notices.push(format!(
-                "{} is a receiver's staging folder: left out",
-                location.path.display()
-            ));
-            return Ok(());
+        if is_reserved(split(&location.target).1) {
+            self.leave_out(&location.place, STAGING);
+            return Ok(None);
         }
         if is_folder {
             let depth = self.pending.len();
-            self.pending.push(directory(location, metadata));
+            self.pending.push(directory(&location, stat));
             if inside {
                 self.flush()?;
             }
-            self.folder(location, inside)?;
-            self.pending.truncate(depth);
-        } else if inside {
-            self.flush()?;
-            self.leaf(location, metadata)?;
+            return self.level(location, inside, depth).map(Some);
         }
-        Ok(())
+        if inside {
+            self.flush()?;
+            self.leaf(location, stat)?;
+        }
+        Ok(None)
     }
 
     /// Adds an entry that is no folder.
-    fn leaf(&mut self, location: &Location<'_>, metadata: &Metadata) -> Result<(), Error> {
-        let file_type = metadata.file_type();
-        if file_type.is_symlink() {
-            let target = self
-                .root
-                .read_link(location.path)
-                .map_err(|error| failed(location.path, error))?
-                .into_os_string()
-                .into_vec();
-            let kind = Kind::Symlink { mtime: mtime(metadata), target };
-            self.push(Entry { path: location.target.clone(), kind }, None)?;
-        } else if file_type.is_file() {
-            let index = u32::try_from(self.found.entries.len()).unwrap_or(u32::MAX);
-            if metadata.nlink() > 1 {
-                if let Some(&to) = self.seen.get(&(metadata.dev(), metadata.ino())) {
-                    return self.push(
-                        Entry { path: location.target.clone(), kind: Kind::HardLink { to } },
-                        None,
-                    );
-                }
-                self.seen.insert((metadata.dev(), metadata.ino()), index);
+    fn leaf(&mut self, location: Location, stat: &Stat) -> Result<(), Error> {
+        let Location { place, target: path } = location;
+        match kind_of(stat) {
+            FileType::Symlink => {
+                let target = self.link_target(&place)?;
+                let kind = Kind::Symlink { mtime: mtime_of(stat), target };
+                self.push(Entry { path, kind }, None)
             }
-            let file =
-                self.file(location.path, metadata).map_err(|error| failed(location.path, error))?;
-            let origin = (location.path.to_path_buf(), Stamp::of(metadata));
-            self.push(
-                Entry { path: location.target.clone(), kind: Kind::File(file) },
-                Some(origin),
-            )?;
-        } else {
-            let what = match file_type {
-                kind if kind.is_fifo() => "a pipe",
-                kind if kind.is_socket() => "a socket",
-                _ => "a device",
-            };
-            self.found.notices.push(format!("{} is {what}: left out", location.path.display()));
+            FileType::RegularFile => {
+                let index = u32::try_from(self.found.entries.len()).unwrap_or(u32::MAX);
+                let inode = Inode::from(stat);
+                if stat.st_nlink > 1 {
+                    if let Some(&to) = self.seen.get(&inode) {
+                        return self.push(Entry { path, kind: Kind::HardLink { to } }, None);
+                    }
+                    self.seen.insert(inode, index);
+                }
+                let file = self.file(&place, stat)?;
+                let origin = Origin { place, inode, stamp: Stamp::of(stat) };
+                self.push(Entry { path, kind: Kind::File(file) }, Some(origin))
+            }
+            other => {
+                let what = match other {
+                    FileType::Fifo => "a pipe",
+                    FileType::Socket => "a socket",
+                    _ => "a device",
+                };
+                self.leave_out(&place, what);
+                Ok(())
+            }
         }
-        Ok(())
     }
 
-    fn file(&self, path: &Path, metadata: &Metadata) -> io::Result<manifest::File> {
+    fn leave_out(&mut self, place: &Place, what: &str) {
+        let path = self.found.named.shown(place);
+        self.found.notices.push(format!("{} is {what}: left out", path.display()));
+    }
+
+    fn link_target(&mut self, place: &Place) -> Result<Vec<u8>, Error> {
+        let name = OsStr::from_bytes(split(place.below()).1);
+        let folder = open_in(&mut self.folder, &self.found.named, &place.parent())?;
+        match readlinkat(folder, name, Vec::new()) {
+            Ok(target) => Ok(target.into_bytes()),
+            // No link any more.
+            Err(Errno::INVAL) => Err(self.found.named.changed(place)),
+            Err(errno) => Err(self.found.named.failed(place, errno)),
+        }
+    }
+
+    fn file(&self, place: &Place, stat: &Stat) -> Result<manifest::File, Error> {
+        let named = &self.found.named;
+        let size = u64::try_from(stat.st_size).unwrap_or(0);
+        let failed = |source| Error::Source { path: named.shown(place), source };
         let mut file = manifest::File {
-            size: metadata.len(),
-            mtime: mtime(metadata),
-            mode: mode(metadata),
+            size,
+            mtime: mtime_of(stat),
+            mode: permissions(stat),
             hash: None,
             data: None,
         };
         // A file that allocates less than its size may have holes.
-        if metadata.blocks().saturating_mul(512) < metadata.len() {
-            file.data = data(&self.root.open(path)?, metadata.len())?;
+        if u64::try_from(stat.st_blocks).unwrap_or(0).saturating_mul(512) < size {
+            let input = named.open_file(place, Inode::from(stat))?;
+            file.data = data(&input, size).map_err(failed)?;
         }
         if self.checksum {
+            let mut input = named.open_file(place, Inode::from(stat))?;
             let mut hasher = blake3::Hasher::new();
-            io::copy(&mut self.root.open(path)?, &mut hasher)?;
+            io::copy(&mut input, &mut hasher).map_err(failed)?;
             file.hash = Some(*hasher.finalize().as_bytes());
         }
         Ok(file)
@@ -248,12 +315,22 @@ impl Walk<'_> {
                 ));
             }
         };
+        let (top, _) = self.found.named.add(root)?;
+        let mut left_out = BTreeSet::new();
         // Each folder once, before its contents.
-        let mut all = std::collections::BTreeSet::new();
+        let mut all = BTreeSet::new();
         for name in names {
             let name: PathBuf =
                 name.components().filter(|part| *part != std::path::Component::CurDir).collect();
             if name.as_os_str().is_empty() {
+                continue;
+            }
+            let is_staging =
+                |above: &&Path| above.file_name().is_some_and(|last| is_reserved(last.as_bytes()));
+            if let Some(staging) = name.ancestors().find(is_staging) {
+                if left_out.insert(staging.to_path_buf()) {
+                    self.leave_out(&top.child(staging.as_os_str().as_bytes()), STAGING);
+                }
                 continue;
             }
             if !manifest::is_plain(name.as_os_str().as_bytes()) {
@@ -271,26 +348,24 @@ impl Walk<'_> {
             );
         }
         for name in all {
-            let path = root.join(&name);
-            let metadata =
-                self.root.symlink_metadata(&path).map_err(|error| failed(&path, error))?;
-            let matches = |globs: &Gitignore| {
-                globs.matched_path_or_any_parents(&name, metadata.is_dir()).is_ignore()
+            let target = name.as_os_str().as_bytes().to_vec();
+            let location = Location { place: top.child(&target), target };
+            let Some(stat) = self.stat(&location.place)? else {
+                let path = self.found.named.shown(&location.place);
+                return Err(Error::Source { path, source: Errno::NOENT.into() });
             };
+            let is_folder = kind_of(&stat) == FileType::Directory;
+            let matches =
+                |globs: &Gitignore| globs.matched_path_or_any_parents(&name, is_folder).is_ignore();
             if self.exclude.as_ref().is_some_and(matches)
                 || !self.include.as_ref().is_none_or(matches)
             {
                 continue;
             }
-            let location = Location {
-                path: &path,
-                target: name.as_os_str().as_bytes().to_vec(),
-                below: PathBuf::new(),
-            };
-            if metadata.is_dir() {
-                self.push(directory(&location, &metadata), None)?;
+            if is_folder {
+                self.push(directory(&location, &stat), None)?;
             } else {
-                self.leaf(&location, &metadata)?;
+                self.leaf(location, &stat)?;
             }
         }
         Ok(())
@@ -301,8 +376,8 @@ impl Walk<'_> {
         std::mem::take(&mut self.pending).into_iter().try_for_each(|entry| self.push(entry, None))
     }
 
-    fn push(&mut self, entry: Entry, origin: Option<(PathBuf, Stamp)>) -> Result<(), Error> {
-        let path = origin.as_ref().map_or(0, |(path, _)| path.as_os_str().len());
+    fn push(&mut self, entry: Entry, origin: Option<Origin>) -> Result<(), Error> {
+        let path = origin.as_ref().map_or(0, |origin| origin.place.below().len());
         (self.budget)(footprint(&entry) + size_of_val(&origin) + path)?;
         self.found.entries.push(entry);
         self.found.origins.push(origin);
@@ -373,11 +448,38 @@ fn data(file: &File, size: u64) -> io::Result<Option<Vec<(u64, u64)>>> {
     Ok(Some(extents))
 }
 
-fn directory(location: &Location<'_>, metadata: &Metadata) -> Entry {
+fn directory(location: &Location, stat: &Stat) -> Entry {
     Entry {
         path: location.target.clone(),
-        kind: Kind::Directory { mtime: mtime(metadata), mode: mode(metadata) },
+        kind: Kind::Directory { mtime: mtime_of(stat), mode: permissions(stat) },
     }
+}
+
+fn kind_of(stat: &Stat) -> FileType {
+    FileType::from_raw_mode(stat.st_mode)
+}
+
+/// The folder at a place, which stays open for the next lookup.
+fn open_in<'a>(
+    last: &'a mut LastFolder,
+    named: &NamedPaths,
+    place: &Place,
+) -> Result<&'a OwnedFd, Error> {
+    last.get_or_open(place.below(), || named.open_folder(place))
+}
+
+/// The names in a folder, in order.
+fn names(folder: &OwnedFd) -> Result<Vec<OsString>, Errno> {
+    let mut names = Vec::new();
+    for entry in Dir::read_from(folder)? {
+        let entry = entry?;
+        let name = entry.file_name().to_bytes();
+        if name != b"." && name != b".." {
+            names.push(OsString::from_vec(name.to_vec()));
+        }
+    }
+    names.sort_unstable();
+    Ok(names)
 }
 
 fn globs(globs: &[String]) -> Result<Option<Gitignore>, Error> {
@@ -394,16 +496,4 @@ fn globs(globs: &[String]) -> Result<Option<Gitignore>, Error> {
         .build()
         .map(Some)
         .map_err(|error| Error::usage(format!("the patterns cannot be combined: {error}")))
-}
-
-fn mtime(metadata: &Metadata) -> i64 {
-    metadata.mtime().saturating_mul(1_000_000_000).saturating_add(metadata.mtime_nsec())
-}
-
-fn mode(metadata: &Metadata) -> u16 {
-    u16::try_from(metadata.mode() & 0o777).expect("nine bits")
-}
-
-fn failed(path: &Path, source: io::Error) -> Error {
-    Error::Source { path: path.to_path_buf(), source }
 }

@@ -14,7 +14,9 @@ use peer::listen::{
     Entry, Service, SessionRequest, TokenCheck, TokenRefusal, display_address, further_addresses,
     too_many_connections,
 };
-use peer::{AuthorizedPeers, Conn, ConnError, Fingerprint, PathEvent, PathState, Peer};
+use peer::{
+    AuthorizedPeers, Conn, ConnError, Fingerprint, PathEvent, PathState, Peer, PeerDirectory,
+};
 use tokio::time::{Instant, timeout};
 use transfer::Tree;
 use units::PathId;
@@ -23,7 +25,7 @@ use wire::frame::{AbortCode, Hello, Range, SessionId, VERSION, Wishes};
 
 use super::path::{self, PathMember};
 use crate::blocking::run_blocking;
-use crate::listen::refused;
+use crate::listen::{cannot_open, place_of, refused};
 use crate::protocol::{MANIFEST_BYTES, code_of, footprint, want_frames};
 use crate::sink::{Directory, SinkSession, Staging, Survey, finish_files};
 use crate::{Error, Event, Events, Overwrite, ReceiveOptions};
@@ -188,9 +190,13 @@ impl ReceiveService {
         let Some(known) = admitted.filter(|known| known.may_send()) else {
             return Ok((Arc::clone(&self.directory), None));
         };
-        let directory = match &known.directory {
-            Some(_) => Arc::new(Directory::open(&known.directory_below(&self.options.directory))?),
-            None => Arc::clone(&self.directory),
+        let directory = match place_of(known)? {
+            PeerDirectory::Shared => Arc::clone(&self.directory),
+            PeerDirectory::Absolute(path) => Arc::new(Directory::open(path)?),
+            PeerDirectory::Below(path) => {
+                let failed = |errno| cannot_open(known, self.directory.fd(), &path, errno);
+                Arc::new(self.directory.below(&path).map_err(failed)?)
+            }
         };
         Ok((directory, known.max.map(|rate| Arc::new(Limit::new(Some(rate))))))
     }

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -12,7 +13,8 @@ use peer::budget::{Budget, CONNECTION_BYTES, Share, Short};
 use peer::limit::Limit;
 use peer::listen::admission::{UNAUTHENTICATED_PATIENCE, refuse};
 use peer::listen::{Entry, Service, SessionRequest, TokenCheck, TokenRefusal, further_addresses};
-use peer::{AuthorizedPeers, Conn, ConnError, Fingerprint, Peer};
+use peer::{AuthorizedPeers, Conn, ConnError, Fingerprint, Peer, PeerDirectory};
+use rustix::fs::OFlags;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 use units::Rate;
@@ -22,11 +24,12 @@ use wire::manifest::{chunks, is_plain};
 
 use super::path;
 use super::session::{FetchSession, label};
+use crate::beneath;
 use crate::blocking::run_blocking;
-use crate::listen::refused;
+use crate::listen::{cannot_open, place_of, refused};
 use crate::protocol::{MANIFEST_BYTES, Want, code_of};
 use crate::source::hashes::{self, HashCache};
-use crate::source::{Source, SourceRoot, Supply};
+use crate::source::{Source, SourceRoot, Supply, open_directory};
 use crate::{Error, Event, Events, Selection, ServeOptions, Summary};
 
 /// The service that serves authorized clients.
@@ -35,8 +38,8 @@ pub(super) struct ServeService {
     events: Events,
     clock: Clock,
     token: TokenCheck,
-    /// The view of the token's holder.
-    root: SourceRoot,
+    /// The offered directory, and the view of the token's holder.
+    shared: Arc<OwnedFd>,
     /// The rate limits of peers, which all their fetches share.
     limits: Mutex<BTreeMap<Fingerprint, (Rate, Arc<Limit>)>>,
     hashes: Arc<HashCache>,
@@ -103,7 +106,7 @@ impl Service for ServeService {
         }
         match self.token.admit(hello, peer) {
             Ok(()) => {
-                let root = self.root.clone();
+                let root = SourceRoot::Below(Arc::clone(&self.shared));
                 Ok(PeerView { root, limit: None, name: String::new(), admitted: known })
             }
             Err(TokenRefusal::NotShown) if known.is_some() => Err(format!(
@@ -163,7 +166,7 @@ impl ServeService {
     pub(super) fn new(options: ServeOptions, events: Events) -> Result<ServeService, Error> {
         let (completing, completed) = mpsc::unbounded_channel();
         let service = ServeService {
-            root: open(&options.directory)?,
+            shared: open(&options.directory)?,
             limits: Mutex::default(),
             token: TokenCheck::new(options.listen.token.clone(), options.listen.holder),
             options,
@@ -186,7 +189,16 @@ impl ServeService {
 
     /// The view of an authorized peer.
     fn view(&self, peer: &Peer) -> Result<PeerView, Error> {
-        let root = open(&peer.directory_below(&self.options.directory))?;
+        let root = match place_of(peer)? {
+            PeerDirectory::Shared => Arc::clone(&self.shared),
+            PeerDirectory::Absolute(path) => open(path)?,
+            PeerDirectory::Below(path) => {
+                let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+                let failed = |errno| cannot_open(peer, &self.shared, &path, errno);
+                Arc::new(beneath::open(&self.shared, &path, flags).map_err(failed)?)
+            }
+        };
+        let root = SourceRoot::Below(root);
         let limit = peer.max.map(|rate| {
             let mut limits = self.limits.lock().expect("no panic while held");
             let fresh = || (rate, Arc::new(Limit::new(Some(rate))));
@@ -318,9 +330,9 @@ impl ServeService {
     }
 }
 
-fn open(path: &std::path::Path) -> Result<SourceRoot, Error> {
+fn open(path: &Path) -> Result<Arc<OwnedFd>, Error> {
     let failed = |source| Error::system(format!("open {}", path.display()), source);
-    SourceRoot::below(path).map_err(failed)
+    open_directory(path).map(Arc::new).map_err(failed)
 }
 
 /// Reads a request. The inner error is a message for the client.

@@ -1,0 +1,88 @@
+//! Lookups beneath a folder's descriptor, through no symbolic link, whatever another process does
+//! to the folder meanwhile.
+
+use std::ffi::OsStr;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+
+use rustix::fs::{Mode, OFlags, ResolveFlags, Stat, openat2};
+use rustix::io::Errno;
+
+/// No name leads out of the folder.
+const BENEATH: ResolveFlags =
+    ResolveFlags::BENEATH.union(ResolveFlags::NO_SYMLINKS).union(ResolveFlags::NO_MAGICLINKS);
+
+/// Opens what is at `path` below `folder`, or the folder itself if `path` is empty.
+pub(crate) fn open(folder: impl AsFd, path: &[u8], flags: OFlags) -> Result<OwnedFd, Errno> {
+    let path = OsStr::from_bytes(if path.is_empty() { b"." } else { path });
+    openat2(folder, path, flags | OFlags::CLOEXEC, Mode::empty(), BENEATH)
+}
+
+/// The first symbolic link on the way to `path`.
+pub(crate) fn first_link<'a>(folder: impl AsFd, path: &'a [u8]) -> Option<&'a [u8]> {
+    let slashes = path.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| at);
+    slashes
+        .chain([path.len()])
+        .map(|end| &path[..end])
+        .find(|path| open(folder.as_fd(), path, OFlags::PATH).err() == Some(Errno::LOOP))
+}
+
+/// The last folder that was looked up: the entries of a tree come folder by folder.
+#[derive(Default)]
+pub(crate) struct LastFolder(Option<(Vec<u8>, OwnedFd)>);
+
+impl LastFolder {
+    /// The folder at `path`; opened if it is not the last one.
+    pub(crate) fn get_or_open<E>(
+        &mut self,
+        path: &[u8],
+        open: impl FnOnce() -> Result<OwnedFd, E>,
+    ) -> Result<&OwnedFd, E> {
+        if self.0.as_ref().is_none_or(|(last, _)| last != path) {
+            // Closed first: only one is held.
+            self.0 = None;
+            self.0 = Some((path.to_vec(), open()?));
+        }
+        Ok(&self.0.as_ref().expect("it was just set").1)
+    }
+}
+
+/// The identity of a file, whatever its names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Inode {
+    device: u64,
+    number: u64,
+}
+
+impl From<&Stat> for Inode {
+    fn from(stat: &Stat) -> Inode {
+        Inode { device: stat.st_dev, number: stat.st_ino }
+    }
+}
+
+/// A path's folder and its last component.
+pub(crate) fn split(path: &[u8]) -> (&[u8], &[u8]) {
+    match path.iter().rposition(|&byte| byte == b'/') {
+        Some(at) => (&path[..at], &path[at + 1..]),
+        None => (&[], path),
+    }
+}
+
+/// Modification time in nanoseconds since 1970.
+pub(crate) fn mtime_of(stat: &Stat) -> i64 {
+    nanos(stat.st_mtime, i64::try_from(stat.st_mtime_nsec).unwrap_or(0))
+}
+
+/// Time of the last change of the inode in nanoseconds since 1970.
+pub(crate) fn ctime_of(stat: &Stat) -> i64 {
+    nanos(stat.st_ctime, i64::try_from(stat.st_ctime_nsec).unwrap_or(0))
+}
+
+fn nanos(seconds: i64, more: i64) -> i64 {
+    seconds.saturating_mul(1_000_000_000).saturating_add(more)
+}
+
+/// The permission bits that a transfer carries: no set-user-id, set-group-id or sticky bit.
+pub(crate) fn permissions(stat: &Stat) -> u16 {
+    u16::try_from(stat.st_mode & 0o777).expect("nine bits")
+}
