@@ -101,7 +101,7 @@ impl File {
 }
 
 /// Whether a component of a path is [`RESERVED`], in whatever case: some file systems ignore it. No
-/// entry has such a component, at any depth: the folders of several receivers may lie in each other.
+/// entry has such a component, at any depth, since one receiver's folder may lie in another's.
 #[must_use]
 pub fn is_reserved(component: &[u8]) -> bool {
     component.eq_ignore_ascii_case(RESERVED)

@@ -380,7 +380,8 @@ async fn a_wrong_token_opens_nothing_and_uses_nothing_up() {
         let mut secret = *host.token.secret();
         secret[attempt % 16] ^= 1;
         conn.push(&greeting(secret));
-        let (_, abort) = answer(&mut conn).await.expect("it says why");
+        let (frame, abort) = answer(&mut conn).await.expect("it says why");
+        assert_eq!(frame, "Abort", "a stranger learns no address of the host");
         let (code, text) = abort.expect("an abort");
         assert!(
             code == AbortCode::Refused && text.contains("token is not the one"),
