@@ -206,10 +206,13 @@ impl Target {
     }
 
     /// Records the folders that the name of an entry changed: its parent and all folders above,
-    /// which may have been created for it.
+    /// which may have been created for it. More than a few are not told apart: all are synced.
     fn note_folders(&self, entry: usize, pending: &mut PendingSync) {
         let mut above = split(&self.tree.entries()[entry].path).0;
-        while pending.folders.insert(above.to_vec()) && !above.is_empty() {
+        while pending.folders.len() <= FEW
+            && pending.folders.insert(above.to_vec())
+            && !above.is_empty()
+        {
             above = split(above).0;
         }
     }
