@@ -16,7 +16,7 @@ use rustix::fs::{
 use rustix::io::Errno;
 use transfer::{Cv, Object, Packing, Tree};
 use wire::frame::Wishes;
-use wire::manifest::Kind;
+use wire::manifest::{Kind, RESERVED};
 
 use super::directory::{Directory, Parents, timestamps};
 use super::large::Part;
@@ -121,12 +121,13 @@ impl Target {
                                 staged.entry,
                             )?;
                         }
-                        self.name(&mut parents, staged.entry, &staged.name)?;
+                        self.name_file(&mut parents, staged.entry, &staged.name, staged.inode)?;
                         self.note_folders(staged.entry, pending);
                     }
                 }
                 Completed::Large(object, _, part) => {
-                    self.name(&mut parents, self.large_file(*object), &part.name)?;
+                    let file = self.large_file(*object);
+                    self.name_file(&mut parents, file, &part.name, part.inode)?;
                     self.note_folders(self.large_file(*object), pending);
                     pending.journals.push(part.journal_name.clone());
                 }
@@ -260,7 +261,7 @@ impl Target {
         let above = parents.folder(above, false).map_err(failed)?;
         linkat(above, OsStr::from_bytes(last), self.staging.fd(), &name, AtFlags::empty())
             .map_err(failed)?;
-        self.name(parents, index, &name)?;
+        self.name_file(parents, index, &name, Inode::from(&file))?;
         Ok(true)
     }
 
@@ -331,6 +332,28 @@ impl Target {
             }
         }
         Ok(changed)
+    }
+
+    /// As [`Target::name`], if `from` is still the file that was verified.
+    fn name_file(
+        &self,
+        parents: &mut Parents<'_>,
+        index: usize,
+        from: &str,
+        inode: Inode,
+    ) -> Result<(), Error> {
+        let path = &self.tree.entries()[index].path;
+        let is_still = self.staging.is_still(from, inode);
+        if !is_still.map_err(|errno| self.directory.failed("look at the part of", path, errno))? {
+            return Err(Error::Integrity {
+                what: self.directory.shown(path).display().to_string(),
+                detail: format!(
+                    "another file was put in its place in {}",
+                    String::from_utf8_lossy(RESERVED)
+                ),
+            });
+        }
+        self.name(parents, index, from)
     }
 
     /// Renames the staged file `from` to the path of an entry.
