@@ -19,7 +19,7 @@ pub(crate) fn open(folder: impl AsFd, path: &[u8], flags: OFlags) -> Result<Owne
 }
 
 /// The first symbolic link on the way to `path`.
-pub(crate) fn first_link<'a>(folder: impl AsFd, path: &'a [u8]) -> Option<&'a [u8]> {
+pub(crate) fn first_link(folder: impl AsFd, path: &[u8]) -> Option<&[u8]> {
     let slashes = path.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| at);
     slashes
         .chain([path.len()])

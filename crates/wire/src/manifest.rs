@@ -21,8 +21,10 @@ use crate::reader::Reader;
 
 /// The longest chunk, in bytes.
 pub const MAX_CHUNK: usize = 64 * 1024;
-/// The longest path, in bytes.
-pub const MAX_PATH: usize = 4096;
+/// The longest path, in bytes: the kernel opens no longer one, its NUL included.
+pub const MAX_PATH: usize = 4095;
+/// The most components of a path.
+pub const MAX_DEPTH: usize = 1_000;
 /// The longest component of a path, in bytes: the limit of common file systems.
 pub const MAX_COMPONENT: usize = 255;
 /// The longest target of a symbolic link, in bytes.
@@ -107,8 +109,15 @@ pub fn is_reserved(component: &[u8]) -> bool {
     component.eq_ignore_ascii_case(RESERVED)
 }
 
+/// Whether a path has more than [`MAX_DEPTH`] components or [`MAX_PATH`] bytes.
+#[must_use]
+pub fn is_too_long(path: &[u8]) -> bool {
+    path.len() > MAX_PATH || path.split(|&byte| byte == b'/').count() > MAX_DEPTH
+}
+
 /// Whether a path is relative and plain: components that are neither empty nor `.` nor `..` nor too
-/// long nor [reserved](is_reserved), without a NUL. Such a path cannot leave the receiving folder.
+/// long nor [reserved](is_reserved), without a NUL, and [not too many](is_too_long). Such a path
+/// cannot leave the receiving folder.
 #[must_use]
 pub fn is_plain(path: &[u8]) -> bool {
     let plain = |part: &[u8]| {
@@ -118,7 +127,7 @@ pub fn is_plain(path: &[u8]) -> bool {
             && part != b".."
             && !is_reserved(part)
     };
-    path.len() <= MAX_PATH && !path.contains(&0) && path.split(|&byte| byte == b'/').all(plain)
+    !is_too_long(path) && !path.contains(&0) && path.split(|&byte| byte == b'/').all(plain)
 }
 
 impl Entry {
@@ -127,6 +136,9 @@ impl Entry {
     /// # Errors
     /// The name of the invalid field.
     pub fn check(&self) -> Result<(), &'static str> {
+        if is_too_long(&self.path) {
+            return Err("path length");
+        }
         if !is_plain(&self.path) {
             return Err("path");
         }

@@ -4,7 +4,7 @@
 use proptest::prelude::*;
 use wire::WireError;
 use wire::manifest::{
-    Entry, File, Kind, MAX_CHUNK, MAX_EXTENTS, MAX_PATH, chunks, entries, is_plain,
+    Entry, File, Kind, MAX_CHUNK, MAX_DEPTH, MAX_EXTENTS, MAX_PATH, chunks, entries, is_plain,
 };
 
 fn file(path: &[u8], size: u64) -> Entry {
@@ -76,10 +76,14 @@ fn entry() -> impl Strategy<Value = Entry> {
 
 #[test]
 fn paths_lead_nowhere_but_down() {
-    for good in [&b"a"[..], b"a/b", b"...", b".hidden", b"\xff\xfe/\n", &[b'n'; 255]] {
+    let deepest = [b"d/".repeat(MAX_DEPTH - 1), b"d".to_vec()].concat();
+    let longest = [[b'd'; 254].as_slice(); 17].join(&b'/')[..MAX_PATH].to_vec();
+    for good in
+        [&b"a"[..], b"a/b", b"...", b".hidden", b"\xff\xfe/\n", &[b'n'; 255], &deepest, &longest]
+    {
         assert!(is_plain(good), "{good:?}");
     }
-    let long = [b"d/".repeat(MAX_PATH / 2), b"d".to_vec()].concat();
+    let (deeper, longer) = ([b"d/", &deepest[..]].concat(), [&longest[..], b"d"].concat());
     let bad = [
         &b""[..],
         b".",
@@ -91,7 +95,8 @@ fn paths_lead_nowhere_but_down() {
         b"a/../../b",
         b"a\0b",
         &[b'n'; 256],
-        &long,
+        &deeper,
+        &longer,
         b".anabranch-partial/x",
         b"a/.anabranch-partial",
         b"a/.anabranch-partial/x",

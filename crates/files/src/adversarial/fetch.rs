@@ -44,7 +44,7 @@ async fn hello_to_server(scratch: &Scratch) -> Conn {
     conn
 }
 
-async fn serve(scratch: &Scratch, identity: &Identity, token: &Token) -> u16 {
+pub(super) async fn serve(scratch: &Scratch, identity: &Identity, token: &Token) -> u16 {
     let listen = on_loopback(identity, token);
     let options = ServeOptions { directory: scratch.0.join("out"), listen, once: false };
     let (events, mut heard) = unbounded_channel();
@@ -254,7 +254,7 @@ fn answer(bytes: &[u8], with_hashes: bool) -> Vec<Frame<'static>> {
     frames
 }
 
-fn fetch_options(scratch: &Scratch, from: Vec<Server>) -> FetchOptions {
+pub(super) fn fetch_options(scratch: &Scratch, from: Vec<Server>) -> FetchOptions {
     FetchOptions {
         from,
         names: vec!["data".into()],
@@ -266,11 +266,11 @@ fn fetch_options(scratch: &Scratch, from: Vec<Server>) -> FetchOptions {
     }
 }
 
-fn at(port: u16, credential: Credential) -> Server {
+pub(super) fn at(port: u16, credential: Credential) -> Server {
     Server { remote: Remote { host: "127.0.0.1".into(), zone: None, port }, credential }
 }
 
-async fn fetch(options: FetchOptions) -> (Result<Summary, Error>, Vec<String>) {
+pub(super) async fn fetch(options: FetchOptions) -> (Result<Summary, Error>, Vec<String>) {
     let (events, mut heard) = unbounded_channel();
     let got =
         timeout(Duration::from_secs(40), crate::fetch(options, events)).await.expect("it ends");

@@ -5,6 +5,7 @@
 //! the receiving folder.
 
 mod crowd;
+mod depth;
 mod fetch;
 mod folders;
 mod local;

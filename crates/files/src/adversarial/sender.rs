@@ -52,7 +52,13 @@ async fn of_sessions_opened_at_once_one_remains() {
     assert_eq!(fs::read_dir(scratch.0.join("in")).unwrap().count(), 2_000);
 }
 
-async fn refused(name: &str, chunks: &[Vec<u8>], count: u32, code: AbortCode, words: &str) {
+pub(super) async fn refused(
+    name: &str,
+    chunks: &[Vec<u8>],
+    count: u32,
+    code: AbortCode,
+    words: &str,
+) {
     let scratch = Scratch::new(name);
     let mut conn = hello(&scratch).await;
     for chunk in chunks {
@@ -109,7 +115,7 @@ async fn a_manifest_that_lies_is_refused_with_a_reason() {
 async fn an_endless_manifest_ends() {
     // Each chunk of 64 KiB holds thousands of paths of four thousand bytes; the expanded size
     // counts.
-    let long = [b"d/".repeat(1_990), b"f".to_vec()].concat();
+    let long = [b"folder/".repeat(570), b"f".to_vec()].concat();
     let mut entries = Vec::new();
     for number in 0..2_000u32 {
         entries.push(file(&[&long[..], &number.to_be_bytes().map(|byte| byte | 0x80)].concat(), 1));

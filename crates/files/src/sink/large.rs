@@ -17,6 +17,7 @@ use wire::manifest;
 
 use super::staging::{self, Staging, name_prefix};
 use crate::Error;
+use crate::beneath::Inode;
 use peer::Fingerprint;
 
 /// A large file that is being received.
@@ -24,6 +25,7 @@ pub(crate) struct Part {
     /// Its final path, for messages.
     shown: PathBuf,
     file: File,
+    pub(crate) inode: Inode,
     journal: Mutex<OpenJournal>,
     place: Place,
     /// Names of the part and of the journal in the staging folder.
@@ -100,9 +102,11 @@ impl Part {
             Some(format) => format,
             None => begin(&journal_file, &file, &header, entry.size).map_err(failed("begin"))?,
         };
+        let inode = staging::inode_of(&file).map_err(failed("begin"))?;
         let part = Part {
             shown,
             file,
+            inode,
             journal: Mutex::new(OpenJournal { file: journal_file, format }),
             place,
             name,

@@ -16,7 +16,7 @@ use rustix::fs::{
 use rustix::io::Errno;
 use transfer::{Cv, Object, Packing, Tree};
 use wire::frame::Wishes;
-use wire::manifest::Kind;
+use wire::manifest::{Kind, RESERVED};
 
 use super::directory::{Directory, Parents, timestamps};
 use super::large::Part;
@@ -121,12 +121,13 @@ impl Target {
                                 staged.entry,
                             )?;
                         }
-                        self.name(&mut parents, staged.entry, &staged.name)?;
+                        self.name_file(&mut parents, staged.entry, &staged.name, staged.inode)?;
                         self.note_folders(staged.entry, pending);
                     }
                 }
                 Completed::Large(object, _, part) => {
-                    self.name(&mut parents, self.large_file(*object), &part.name)?;
+                    let file = self.large_file(*object);
+                    self.name_file(&mut parents, file, &part.name, part.inode)?;
                     self.note_folders(self.large_file(*object), pending);
                     pending.journals.push(part.journal_name.clone());
                 }
@@ -206,10 +207,13 @@ impl Target {
     }
 
     /// Records the folders that the name of an entry changed: its parent and all folders above,
-    /// which may have been created for it.
+    /// which may have been created for it. More than a few are not told apart: all are synced.
     fn note_folders(&self, entry: usize, pending: &mut PendingSync) {
         let mut above = split(&self.tree.entries()[entry].path).0;
-        while pending.folders.insert(above.to_vec()) && !above.is_empty() {
+        while pending.folders.len() <= FEW
+            && pending.folders.insert(above.to_vec())
+            && !above.is_empty()
+        {
             above = split(above).0;
         }
     }
@@ -257,7 +261,7 @@ impl Target {
         let above = parents.folder(above, false).map_err(failed)?;
         linkat(above, OsStr::from_bytes(last), self.staging.fd(), &name, AtFlags::empty())
             .map_err(failed)?;
-        self.name(parents, index, &name)?;
+        self.name_file(parents, index, &name, Inode::from(&file))?;
         Ok(true)
     }
 
@@ -328,6 +332,28 @@ impl Target {
             }
         }
         Ok(changed)
+    }
+
+    /// As [`Target::name`], if `from` is still the file that was verified.
+    fn name_file(
+        &self,
+        parents: &mut Parents<'_>,
+        index: usize,
+        from: &str,
+        inode: Inode,
+    ) -> Result<(), Error> {
+        let path = &self.tree.entries()[index].path;
+        let is_still = self.staging.is_still(from, inode);
+        if !is_still.map_err(|errno| self.directory.failed("look at the part of", path, errno))? {
+            return Err(Error::Integrity {
+                what: self.directory.shown(path).display().to_string(),
+                detail: format!(
+                    "another file was put in its place in {}",
+                    String::from_utf8_lossy(RESERVED)
+                ),
+            });
+        }
+        self.name(parents, index, from)
     }
 
     /// Renames the staged file `from` to the path of an entry.

@@ -11,14 +11,14 @@ use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
 use rustix::fs::{
-    AtFlags, Dir, FlockOperation, Mode, OFlags, ResolveFlags, SeekFrom, fchmod, flock, fstat,
-    futimens, mkdirat, openat2, statat, unlinkat,
+    AtFlags, Dir, FileType, FlockOperation, Mode, OFlags, ResolveFlags, SeekFrom, fchmod, flock,
+    fstat, futimens, mkdirat, openat2, statat, unlinkat,
 };
 use rustix::io::Errno;
 use transfer::BLOCK;
@@ -26,13 +26,16 @@ use units::Bytes;
 use wire::manifest::{self, RESERVED};
 
 use super::directory::{Directory, timestamps};
+use super::own;
 use crate::Error;
-use crate::beneath::{mtime_of, permissions};
+use crate::beneath::{Inode, mtime_of, permissions};
 
 /// The open staging folder.
 pub(crate) struct Staging {
     path: PathBuf,
     fd: OwnedFd,
+    /// The owner of everything in it.
+    owner: u32,
     /// The receiving directory.
     above: OwnedFd,
     /// Whether it existed before.
@@ -69,6 +72,8 @@ pub(crate) struct Staged {
     pub(crate) name: String,
     /// BLAKE3 of its data.
     pub(crate) hash: blake3::Hash,
+    /// The file that has that data.
+    pub(crate) inode: Inode,
 }
 
 /// The names in the folder, by [`name_prefix`].
@@ -109,9 +114,16 @@ impl Staging {
             };
             if let Some(mut staging) = Staging::open_existing(directory)? {
                 staging.existed = existed;
+                staging.close_to_others();
                 return Ok(staging);
             }
         }
+    }
+
+    /// Gives the folder the mode that it should have, whatever the umask was when it was made.
+    fn close_to_others(&self) {
+        // A file system without modes refuses.
+        let _ = fchmod(&self.fd, Mode::RWXU);
     }
 
     /// Whether an earlier attempt left the folder.
@@ -162,6 +174,8 @@ impl Staging {
             Err(Errno::NOENT) => return Ok(None),
             Err(errno) => return Err(failed(errno)),
         };
+        // Before the lock, which another user could hold on a folder of theirs.
+        let owner = own::check(&fd).map_err(|source| directory.failed("use", RESERVED, source))?;
         // A session that ends removes the folder unless another session locks it, so it may be
         // removed before the lock is taken here.
         flock(&fd, FlockOperation::LockShared).map_err(failed)?;
@@ -173,6 +187,7 @@ impl Staging {
         Ok(Some(Staging {
             path: directory.shown(RESERVED),
             fd,
+            owner,
             above,
             existed: true,
             own_names_unsynced: AtomicBool::new(false),
@@ -228,7 +243,8 @@ impl Staging {
             out.set_len(file.size).map_err(failed)?;
         }
         finish(&out, file).map_err(failed)?;
-        Ok(Staged { entry, name, hash })
+        let inode = inode_of(&out).map_err(failed)?;
+        Ok(Staged { entry, name, hash, inode })
     }
 
     /// The staged small file of an earlier attempt, if it has the expected size, mode and time, and
@@ -242,90 +258,82 @@ impl Staging {
     ) -> Option<Staged> {
         let mut found = None;
         for name in listing.get(&name_prefix(path))? {
-            match name.get(33..).and_then(|hash| blake3::Hash::from_hex(hash).ok()) {
-                Some(hash) if found.is_none() && self.is_whole(name, file, hash) => {
-                    found = Some(Staged { entry, name: name.clone(), hash });
-                }
-                _ => self.remove(name),
+            let hash = name.get(33..).and_then(|hash| blake3::Hash::from_hex(hash).ok());
+            let staged = hash.filter(|_| found.is_none()).and_then(|hash| {
+                let inode = self.whole(name, file, hash).ok()??;
+                Some(Staged { entry, name: name.clone(), hash, inode })
+            });
+            match staged {
+                Some(staged) => found = Some(staged),
+                None => self.remove(name),
             }
         }
         found
     }
 
-    fn is_whole(&self, name: &str, file: &manifest::File, hash: blake3::Hash) -> bool {
-        let Ok(stat) = statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW) else { return false };
-        u64::try_from(stat.st_size) == Ok(file.size)
+    /// The staged file `name`, if it is whole and has the data with this hash.
+    fn whole(
+        &self,
+        name: &str,
+        file: &manifest::File,
+        hash: blake3::Hash,
+    ) -> io::Result<Option<Inode>> {
+        let input = self.open_to_read(name)?;
+        let stat = fstat(&input)?;
+        let is_whole = u64::try_from(stat.st_size) == Ok(file.size)
             && mtime_of(&stat) == file.mtime
             && permissions(&stat) == file.mode & 0o777
-            && self.hash(name, file).is_ok_and(|found| found == hash)
-            && self.has_empty_holes(name, file).unwrap_or(false)
-    }
-
-    /// Whether the holes of a file contain only zeros: no hash covers them.
-    fn has_empty_holes(&self, name: &str, file: &manifest::File) -> io::Result<bool> {
-        if file.data.is_none() {
-            return Ok(true);
-        }
-        let input = self.open_to_read(name)?;
-        let mut buffer = vec![0; 64 * 1_024];
-        let mut hole = 0;
-        for (offset, len) in file.extents().chain([(file.size, 0)]) {
-            while hole < offset {
-                match rustix::fs::seek(&input, SeekFrom::Data(hole)) {
-                    Ok(data) => hole = data.min(offset),
-                    // No data up to the end.
-                    Err(Errno::NXIO) => break,
-                    // A file system without holes: everything is read.
-                    Err(Errno::INVAL) => {}
-                    Err(errno) => return Err(errno.into()),
-                }
-                let length = usize::try_from(offset - hole)
-                    .map_or(buffer.len(), |left| left.min(buffer.len()));
-                input.read_exact_at(&mut buffer[..length], hole)?;
-                if buffer[..length].iter().any(|&byte| byte != 0) {
-                    return Ok(false);
-                }
-                hole += length as u64;
-            }
-            hole = offset + len;
-        }
-        Ok(true)
+            && hash_data(&input, file)? == hash
+            && has_empty_holes(&input, file)?;
+        Ok(is_whole.then(|| Inode::from(&stat)))
     }
 
     /// Hashes a small file's data, read from the disk and not from the page cache.
     pub(crate) fn hash_cold(&self, name: &str, file: &manifest::File) -> io::Result<blake3::Hash> {
         let input = self.open_to_read(name)?;
         let _ = rustix::fs::fadvise(&input, 0, None, rustix::fs::Advice::DontNeed);
-        self.hash(name, file)
+        hash_data(&input, file)
     }
 
-    /// Hashes a small file's data.
-    fn hash(&self, name: &str, file: &manifest::File) -> io::Result<blake3::Hash> {
-        let input = self.open_to_read(name)?;
-        let mut hasher = blake3::Hasher::new();
-        let mut buffer = Vec::new();
-        for (offset, len) in file.extents() {
-            buffer.resize(usize::try_from(len).map_err(|_| io::ErrorKind::InvalidData)?, 0);
-            input.read_exact_at(&mut buffer, offset)?;
-            hasher.update(&buffer);
-        }
-        Ok(hasher.finalize())
-    }
-
-    fn open_to_read(&self, name: &str) -> Result<File, Errno> {
+    /// Opens a staged file for reading.
+    fn open_to_read(&self, name: &str) -> io::Result<File> {
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
-        rustix::fs::openat(&self.fd, name, flags, Mode::empty()).map(File::from)
+        self.admit(rustix::fs::openat(&self.fd, name, flags, Mode::empty())?)
+    }
+
+    /// Checks that an open file is one that this process staged.
+    fn admit(&self, file: OwnedFd) -> io::Result<File> {
+        let stat = fstat(&file)?;
+        let wrong = if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+            "no regular file"
+        } else if stat.st_nlink > 1 {
+            // Staged files have one name: a file with another name belongs to another program.
+            "a hard link to another file"
+        } else if stat.st_uid != self.owner {
+            "another user's file"
+        } else {
+            return Ok(File::from(file));
+        };
+        Err(io::Error::other(format!("what is staged for it is {wrong}")))
+    }
+
+    /// Whether the file called `name` is this one.
+    pub(crate) fn is_still(&self, name: &str, inode: Inode) -> Result<bool, Errno> {
+        let stat = statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW)?;
+        Ok(Inode::from(&stat) == inode)
     }
 
     /// Syncs a staged file.
     pub(crate) fn sync(&self, name: &str) -> Result<(), Error> {
         match self.open_to_read(name) {
-            Ok(file) => rustix::fs::fsync(&file),
+            Ok(file) => file.sync_all(),
             // A file whose mode forbids reading.
-            Err(Errno::ACCESS) => rustix::fs::syncfs(&self.fd),
-            Err(errno) => Err(errno),
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                rustix::fs::syncfs(&self.fd).map_err(io::Error::from)
+            }
+            Err(error) => Err(error),
         }
-        .map_err(|errno| self.failed("sync", name, errno))
+        .map_err(|error| self.failed("sync", name, error))
     }
 
     /// Allocated bytes of a staged file.
@@ -343,16 +351,7 @@ impl Staging {
     pub(crate) fn open_file(&self, name: &str) -> io::Result<File> {
         let flags =
             OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
-        let file = File::from(rustix::fs::openat(&self.fd, name, flags, Mode::RUSR | Mode::WUSR)?);
-        let metadata = file.metadata()?;
-        if !metadata.is_file() {
-            return Err(io::Error::other("what is staged for it is no regular file"));
-        }
-        // Staged files have one name: a file with another name belongs to another program.
-        if metadata.nlink() > 1 {
-            return Err(io::Error::other("what is staged for it is a hard link to another file"));
-        }
-        Ok(file)
+        self.admit(rustix::fs::openat(&self.fd, name, flags, Mode::RUSR | Mode::WUSR)?)
     }
 
     /// As [`Staging::open_file`], for a file that must survive a power loss.
@@ -422,4 +421,51 @@ pub(crate) fn finish(file: &File, entry: &manifest::File) -> io::Result<()> {
     fchmod(file, Mode::from_raw_mode((entry.mode & 0o777).into()))?;
     futimens(file, &timestamps(entry.mtime))?;
     Ok(())
+}
+
+/// Hashes a small file's data.
+fn hash_data(input: &File, file: &manifest::File) -> io::Result<blake3::Hash> {
+    let mut hasher = blake3::Hasher::new();
+    let mut buffer = Vec::new();
+    for (offset, len) in file.extents() {
+        buffer.resize(usize::try_from(len).map_err(|_| io::ErrorKind::InvalidData)?, 0);
+        input.read_exact_at(&mut buffer, offset)?;
+        hasher.update(&buffer);
+    }
+    Ok(hasher.finalize())
+}
+
+/// Whether the holes of a file contain only zeros: no hash covers them.
+fn has_empty_holes(input: &File, file: &manifest::File) -> io::Result<bool> {
+    if file.data.is_none() {
+        return Ok(true);
+    }
+    let mut buffer = vec![0; 64 * 1_024];
+    let mut hole = 0;
+    for (offset, len) in file.extents().chain([(file.size, 0)]) {
+        while hole < offset {
+            match rustix::fs::seek(input, SeekFrom::Data(hole)) {
+                Ok(data) => hole = data.min(offset),
+                // No data up to the end.
+                Err(Errno::NXIO) => break,
+                // A file system without holes: everything is read.
+                Err(Errno::INVAL) => {}
+                Err(errno) => return Err(errno.into()),
+            }
+            let length =
+                usize::try_from(offset - hole).map_or(buffer.len(), |left| left.min(buffer.len()));
+            input.read_exact_at(&mut buffer[..length], hole)?;
+            if buffer[..length].iter().any(|&byte| byte != 0) {
+                return Ok(false);
+            }
+            hole += length as u64;
+        }
+        hole = offset + len;
+    }
+    Ok(true)
+}
+
+/// The identity of an open file.
+pub(crate) fn inode_of(file: &File) -> io::Result<Inode> {
+    Ok(Inode::from(&fstat(file)?))
 }

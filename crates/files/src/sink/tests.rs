@@ -1,5 +1,7 @@
 //! What a crash, a rotten disk or somebody else in the directory leaves.
 
+mod shared;
+
 use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;

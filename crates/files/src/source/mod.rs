@@ -3,6 +3,7 @@
 //! blocks.
 
 pub(crate) mod hashes;
+mod holes;
 mod read;
 mod root;
 #[cfg(test)]

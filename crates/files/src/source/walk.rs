@@ -4,17 +4,17 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::ffi::{OsStr, OsString};
-use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
-use rustix::fs::{AtFlags, Dir, FileType, SeekFrom, Stat, readlinkat, seek, statat};
+use rustix::fs::{AtFlags, Dir, FileType, Stat, readlinkat, statat};
 use rustix::io::Errno;
-use wire::manifest::{self, Entry, Kind, MAX_EXTENTS, is_reserved};
+use wire::manifest::{self, Entry, Kind, is_reserved};
 
+use super::holes::data;
 use super::read::Stamp;
 use super::root::{NamedPaths, Place, SourceRoot};
 use crate::beneath::{Inode, LastFolder, mtime_of, permissions, split};
@@ -214,6 +214,9 @@ impl Walk<'_> {
             self.leave_out(&location.place, STAGING);
             return Ok(None);
         }
+        if is_folder || inside {
+            check_depth(&location.target, || self.found.named.shown(&location.place))?;
+        }
         if is_folder {
             let depth = self.pending.len();
             self.pending.push(directory(&location, stat));
@@ -333,6 +336,7 @@ impl Walk<'_> {
                 }
                 continue;
             }
+            check_depth(name.as_os_str().as_bytes(), || root.join(&name))?;
             if !manifest::is_plain(name.as_os_str().as_bytes()) {
                 let text = format!(
                     "--files-from: {} is no plain name below {}",
@@ -385,6 +389,29 @@ impl Walk<'_> {
     }
 }
 
+/// Checks that the path of an entry at the receiver is within the limits of a manifest; `shown` is
+/// its local path, for the message.
+fn check_depth(target: &[u8], shown: impl FnOnce() -> PathBuf) -> Result<(), Error> {
+    if !manifest::is_too_long(target) {
+        return Ok(());
+    }
+    let text = "at most 1,000 folders lie in each other, and a path has at most 4,095 bytes: leave \
+                it out with --exclude, or send a folder further down by itself";
+    Err(Error::Source { path: abridged(&shown()), source: io::Error::other(text) })
+}
+
+/// A path whose middle is left out if it is long.
+fn abridged(path: &Path) -> PathBuf {
+    const START: usize = 400;
+    const END: usize = 50;
+    let bytes = path.as_os_str().as_bytes();
+    if bytes.len() <= START + END {
+        return path.to_path_buf();
+    }
+    let (start, end) = (&bytes[..START], &bytes[bytes.len() - END..]);
+    OsString::from_vec([start, "…".as_bytes(), end].concat()).into()
+}
+
 /// Checks that the selection may arrive under another name.
 fn check_rename(name: &OsStr, sources: &[PathBuf], selection: &Selection) -> Result<(), Error> {
     let bytes = name.as_bytes();
@@ -403,49 +430,6 @@ fn folder_name(source: &Path) -> Vec<u8> {
     let bytes = source.as_os_str().as_bytes();
     let last = bytes.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
     if matches!(last, b"" | b"." | b"..") { Vec::new() } else { last.to_vec() }
-}
-
-/// The extents of a file's data, if it has holes; with very many holes, only the largest count.
-fn data(file: &File, size: u64) -> io::Result<Option<Vec<(u64, u64)>>> {
-    let mut extents: Vec<(u64, u64)> = Vec::new();
-    let mut at = 0;
-    while at < size {
-        let start = match seek(file.as_fd(), SeekFrom::Data(at)) {
-            Ok(start) => start,
-            // No more data.
-            Err(Errno::NXIO) => break,
-            // A file system without holes.
-            Err(Errno::INVAL) => return Ok(None),
-            Err(errno) => return Err(errno.into()),
-        };
-        let end = seek(file.as_fd(), SeekFrom::Hole(start))?.min(size);
-        if end <= start {
-            break;
-        }
-        extents.push((start, end - start));
-        at = end;
-    }
-    if extents == [(0, size)] {
-        return Ok(None);
-    }
-    if extents.len() > MAX_EXTENTS {
-        let mut holes: Vec<u64> =
-            extents.windows(2).map(|pair| pair[1].0 - (pair[0].0 + pair[0].1)).collect();
-        holes.sort_unstable_by(|a, b| b.cmp(a));
-        let smallest = holes[MAX_EXTENTS - 2];
-        let mut joined: Vec<(u64, u64)> = Vec::new();
-        for (offset, len) in extents {
-            match joined.last_mut() {
-                // Among holes of the same size, some may have to be filled.
-                Some(before) if offset - (before.0 + before.1) <= smallest => {
-                    before.1 = offset + len - before.0;
-                }
-                _ => joined.push((offset, len)),
-            }
-        }
-        extents = joined;
-    }
-    Ok(Some(extents))
 }
 
 fn directory(location: &Location, stat: &Stat) -> Entry {
