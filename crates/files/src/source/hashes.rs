@@ -60,7 +60,7 @@ pub(crate) async fn send(
             Ok(hashes) => {
                 let next = first + hashes.len() as u64;
                 conn.push(&Frame::Hashes(Hashes { first, hashes }));
-                conn.flush().await?;
+                conn.flush_to_reader().await?;
                 first = next;
             }
             Err(error) => {
@@ -70,7 +70,7 @@ pub(crate) async fn send(
         }
     }
     conn.push(&Frame::Ready);
-    conn.flush().await
+    conn.flush_to_reader().await
 }
 
 /// Hashes the file block by block, unless the hashes are cached.

@@ -400,6 +400,6 @@ async fn answer_probes(conn: &mut Conn) -> Result<(), ConnError> {
             Ok(Err(error)) => return Err(error),
         }
         conn.push(&Frame::Pong(bytes));
-        conn.flush().await?;
+        conn.flush_to_reader().await?;
     }
 }
