@@ -25,6 +25,7 @@ mod identity;
 pub mod limit;
 pub mod listen;
 mod options;
+pub mod places;
 mod remote;
 mod spec;
 pub mod tls;

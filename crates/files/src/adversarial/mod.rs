@@ -4,6 +4,7 @@
 //! Senders, receivers, servers and clients, crowds of strangers, and another process that changes
 //! the receiving folder.
 
+mod asks;
 mod crowd;
 mod fetch;
 mod local;

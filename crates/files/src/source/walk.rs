@@ -3,17 +3,17 @@
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::fs::{File, Metadata};
-use std::io;
+use std::io::{self, Read};
 use std::os::fd::AsFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use ignore::gitignore::{Gitignore, GitignoreBuilder};
 use rustix::fs::{SeekFrom, seek};
 use rustix::io::Errno;
 use wire::manifest::{self, Entry, Kind, MAX_EXTENTS, RESERVED};
 
+use super::patterns::Patterns;
 use super::read::Stamp;
 use super::root::SourceRoot;
 use crate::protocol::footprint;
@@ -29,8 +29,12 @@ pub(crate) struct Found {
     pub(crate) notices: Vec<String>,
 }
 
-/// Reserves memory for a number of bytes; the error ends the walk.
+/// Reserves memory for a number of bytes, which may be zero; the error ends the walk. Called for
+/// every entry that is found, and every [`HASHED_AT_ONCE`] bytes that are hashed.
 pub(crate) type MemoryBudget<'a> = &'a mut dyn FnMut(usize) -> Result<(), Error>;
+
+/// Bytes that are hashed between two looks at whether the walk goes on.
+const HASHED_AT_ONCE: usize = 1 << 20;
 
 /// Finds everything under `sources` that the selection includes; the one source arrives as
 /// `rename`, if that is given. Takes from `budget` before it keeps an entry.
@@ -48,8 +52,8 @@ pub(crate) fn walk(
         root,
         budget,
         found: Found::default(),
-        include: globs(&selection.include)?,
-        exclude: globs(&selection.exclude)?,
+        include: Patterns::new(&selection.include)?,
+        exclude: Patterns::new(&selection.exclude)?,
         pending: Vec::new(),
         seen: HashMap::new(),
         checksum: selection.checksum,
@@ -71,8 +75,8 @@ struct Walk<'a> {
     budget: MemoryBudget<'a>,
     found: Found,
     /// If given, only matching files are included, and the folders that lead to them.
-    include: Option<Gitignore>,
-    exclude: Option<Gitignore>,
+    include: Option<Patterns>,
+    exclude: Option<Patterns>,
     /// Folders above the current location of which no entry is included so far.
     pending: Vec<Entry>,
     /// Files with several names, by device and inode.
@@ -148,8 +152,9 @@ impl Walk<'_> {
         metadata: &Metadata,
         inside: bool,
     ) -> Result<(), Error> {
+        (self.budget)(0)?;
         let is_folder = metadata.is_dir();
-        let matches = |globs: &Gitignore| globs.matched(&location.below, is_folder).is_ignore();
+        let matches = |patterns: &Patterns| patterns.match_path(&location.below, is_folder);
         if self.exclude.as_ref().is_some_and(matches) {
             return Ok(());
         }
@@ -199,8 +204,11 @@ impl Walk<'_> {
                 }
                 self.seen.insert((metadata.dev(), metadata.ino()), index);
             }
-            let file =
+            let mut file =
                 self.file(location.path, metadata).map_err(|error| failed(location.path, error))?;
+            if self.checksum {
+                file.hash = Some(self.hash(location.path, metadata.len())?);
+            }
             let origin = (location.path.to_path_buf(), Stamp::of(metadata));
             self.push(
                 Entry { path: location.target.clone(), kind: Kind::File(file) },
@@ -229,12 +237,26 @@ impl Walk<'_> {
         if metadata.blocks().saturating_mul(512) < metadata.len() {
             file.data = data(&self.root.open(path)?, metadata.len())?;
         }
-        if self.checksum {
-            let mut hasher = blake3::Hasher::new();
-            io::copy(&mut self.root.open(path)?, &mut hasher)?;
-            file.hash = Some(*hasher.finalize().as_bytes());
-        }
         Ok(file)
+    }
+
+    /// The hash of a file's contents, as long as the file has a name and keeps its size.
+    fn hash(&mut self, path: &Path, size: u64) -> Result<[u8; 32], Error> {
+        let of_file = |error| failed(path, error);
+        let mut file = self.root.open(path).map_err(of_file)?;
+        let mut hasher = blake3::Hasher::new();
+        let mut buffer = vec![0; HASHED_AT_ONCE];
+        loop {
+            (self.budget)(0)?;
+            let now = file.metadata().map_err(of_file)?;
+            if now.nlink() == 0 || now.len() != size {
+                return Err(Error::SourceChanged { path: path.to_path_buf() });
+            }
+            match file.read(&mut buffer).map_err(of_file)? {
+                0 => return Ok(*hasher.finalize().as_bytes()),
+                length => hasher.update(&buffer[..length]),
+            };
+        }
     }
 
     /// Adds the listed names below one folder; folders are added without their contents.
@@ -274,9 +296,8 @@ impl Walk<'_> {
             let path = root.join(&name);
             let metadata =
                 self.root.symlink_metadata(&path).map_err(|error| failed(&path, error))?;
-            let matches = |globs: &Gitignore| {
-                globs.matched_path_or_any_parents(&name, metadata.is_dir()).is_ignore()
-            };
+            let matches =
+                |patterns: &Patterns| patterns.match_path_or_parents(&name, metadata.is_dir());
             if self.exclude.as_ref().is_some_and(matches)
                 || !self.include.as_ref().is_none_or(matches)
             {
@@ -378,22 +399,6 @@ fn directory(location: &Location<'_>, metadata: &Metadata) -> Entry {
         path: location.target.clone(),
         kind: Kind::Directory { mtime: mtime(metadata), mode: mode(metadata) },
     }
-}
-
-fn globs(globs: &[String]) -> Result<Option<Gitignore>, Error> {
-    if globs.is_empty() {
-        return Ok(None);
-    }
-    let mut builder = GitignoreBuilder::new("");
-    builder.allow_unclosed_class(false);
-    for glob in globs {
-        let bad = |error| Error::usage(format!("'{glob}' is no pattern: {error}"));
-        builder.add_line(None, glob).map_err(bad)?;
-    }
-    builder
-        .build()
-        .map(Some)
-        .map_err(|error| Error::usage(format!("the patterns cannot be combined: {error}")))
 }
 
 fn mtime(metadata: &Metadata) -> i64 {
