@@ -9,6 +9,7 @@ use wire::Frame;
 use wire::frame::{AbortCode, Hello, SessionId, VERSION, Welcome};
 
 use super::admission::{First, Unauthenticated, greet, refuse};
+use super::connections::{ConnectionPlace, Connections, no_place};
 use super::waiting::{Waited, Waiting};
 use crate::carrier::{Listener, Stream};
 use crate::conn::{Conn, ConnError};
@@ -83,6 +84,7 @@ struct AcceptorState<S> {
     service: Arc<S>,
     tls: ServerTls,
     unauthenticated: Unauthenticated,
+    connections: Arc<Connections>,
     waiting: Waiting,
 }
 
@@ -103,6 +105,7 @@ impl<S: Service> Acceptor<S> {
             service,
             tls: ServerTls::new(identity)?,
             unauthenticated: Unauthenticated::default(),
+            connections: Arc::default(),
             waiting: Waiting::default(),
         });
         let mut accepting = JoinSet::new();
@@ -136,23 +139,45 @@ impl<S: Service> AcceptorState<S> {
         tracing::debug!(%from, "connection accepted");
         self.unauthenticated.admit(|number| async move {
             let entering = shared.enter(stream);
-            let Some((mut conn, entry)) =
+            let Some((conn, entry, place)) =
                 shared.unauthenticated.authenticated(number, entering).await
             else {
                 return;
             };
-            let entry = match entry {
-                Entry::Join(session) => Entry::Join(session),
-                Entry::Open(request) => match shared.wait(&mut conn, request).await {
-                    Ok(entry) => entry,
-                    Err(error) => {
-                        tracing::debug!(%from, %error, "connection ended while it waited");
-                        return;
-                    }
-                },
-            };
-            Arc::clone(&shared.service).serve(conn, entry, from).await;
+            tokio::select! {
+                () = shared.serve(conn, entry, from) => {}
+                () = place.displaced.notified() => {
+                    tracing::info!(%from, "closed for a connection of another peer");
+                }
+            }
         });
+    }
+
+    /// Serves an authorized connection, after its wait if it waits.
+    async fn serve(&self, mut conn: Conn, entry: Entry<S>, from: SocketAddr) {
+        let entry = match entry {
+            Entry::Join(session) => Entry::Join(session),
+            Entry::Open(request) => match self.wait(&mut conn, request).await {
+                Ok(entry) => entry,
+                Err(error) => {
+                    tracing::debug!(%from, %error, "connection ended while it waited");
+                    return;
+                }
+            },
+        };
+        Arc::clone(&self.service).serve(conn, entry, from).await;
+    }
+
+    /// The place of a connection of `peer` among all.
+    async fn place(
+        &self,
+        conn: &mut Conn,
+        peer: Fingerprint,
+    ) -> Result<ConnectionPlace, ConnError> {
+        match self.connections.enter(peer) {
+            Some(place) => Ok(place),
+            None => Err(refuse(conn, AbortCode::Crowded, no_place()).await),
+        }
     }
 
     /// Waits until an authorized connection joins a session or opens one.
@@ -185,19 +210,25 @@ impl<S: Service> AcceptorState<S> {
 
     /// Runs the handshake, reads the first frame, and checks the peer's permission. The addresses
     /// of this host are the answer to a hello: no stranger learns them.
-    async fn enter(&self, stream: Box<dyn Stream>) -> Result<(Conn, Entry<S>), ConnError> {
+    async fn enter(
+        &self,
+        stream: Box<dyn Stream>,
+    ) -> Result<(Conn, Entry<S>, ConnectionPlace), ConnError> {
         let (mut conn, peer, first) = greet(&self.tls, stream).await?;
         match first {
             First::Join(id) => {
                 let session = self.join(&mut conn, id, peer).await?;
-                Ok((conn, Entry::Join(session)))
+                let place = self.place(&mut conn, peer).await?;
+                Ok((conn, Entry::Join(session), place))
             }
             First::Hello(hello) => match self.service.authorize(&hello, peer) {
                 Ok(grant) => {
+                    let place = self.place(&mut conn, peer).await?;
                     let session = random().map_err(std::io::Error::other)?;
                     let addresses = self.service.addresses(&conn);
                     conn.push(&Frame::Welcome(Welcome { version: VERSION, session, addresses }));
-                    Ok((conn, Entry::Open(SessionRequest { hello, grant, peer, session })))
+                    let request = SessionRequest { hello, grant, peer, session };
+                    Ok((conn, Entry::Open(request), place))
                 }
                 Err(reason) => {
                     tracing::info!(%peer, reason, "refused");

@@ -7,6 +7,7 @@
 
 mod acceptor;
 pub mod admission;
+mod connections;
 mod waiting;
 
 use std::cmp::Reverse;
