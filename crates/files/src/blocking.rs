@@ -30,6 +30,11 @@ pub(crate) struct Wanted(Arc<AtomicBool>);
 struct Asker(Arc<AtomicBool>);
 
 impl Wanted {
+    /// For work that runs to its end.
+    pub(crate) fn always() -> Wanted {
+        Wanted(Arc::default())
+    }
+
     /// # Errors
     /// If nobody waits any more. Nobody reads the error.
     pub(crate) fn check(&self) -> Result<(), Error> {

@@ -11,7 +11,7 @@ use tokio::net::TcpStream;
 use tokio::sync::mpsc::unbounded_channel;
 use tokio::time::{sleep, timeout};
 use wire::Frame;
-use wire::frame::{AbortCode, Ask, Hello, VERSION, Wishes};
+use wire::frame::{AbortCode, Ask, Hello, Range, SessionId, VERSION, Wishes};
 
 use super::crowd::memory;
 use super::{NEVER, PATIENCE, Scratch};
@@ -54,18 +54,48 @@ impl Offer {
         path
     }
 
-    /// A connection of a client that has asked.
-    async fn ask(&self, client: &Identity, request: &[Frame<'_>], checksum: bool) -> Conn {
+    /// A connection of a client after the handshake.
+    async fn connect(&self, client: &Identity) -> Conn {
         let tls = ClientTls::new(client, self.key).unwrap();
         let stream = TcpStream::connect(self.address).await.unwrap();
         let mut conn = Conn::new(Box::new(stream), tls.connection().unwrap());
         conn.handshake().await.unwrap();
+        conn
+    }
+
+    /// A connection of a client that has asked.
+    async fn ask(&self, client: &Identity, request: &[Frame<'_>], checksum: bool) -> Conn {
+        let mut conn = self.connect(client).await;
         let wishes = Wishes::default();
         conn.push(&Frame::Hello(Hello { version: VERSION, secret: None, wishes }));
         request.iter().for_each(|frame| conn.push(frame));
         conn.push(&Frame::Ask(Ask { checksum, hashes: false }));
         conn.flush().await.unwrap();
         conn
+    }
+
+    /// A connection of a client that has agreed to get a file, and the session's id.
+    async fn agree(&self, client: &Identity) -> (Conn, SessionId) {
+        let mut conn = self.ask(client, &[Frame::Name(b"small")], false).await;
+        conn.push(&Frame::Want(vec![Range { start: 0, len: 1 }]));
+        conn.push(&Frame::Ready);
+        conn.push(&Frame::Ping(0));
+        conn.flush().await.unwrap();
+        let mut session = None;
+        let agreeing = async {
+            while !conn
+                .receive(|frame| {
+                    if let Frame::Welcome(welcome) = &frame {
+                        session = Some(welcome.session);
+                    }
+                    Ok(matches!(frame, Frame::Pong(_)))
+                })
+                .await
+                .expect("it agrees")
+            {}
+        };
+        timeout(NEVER, agreeing).await.expect("it agrees in time");
+        (conn, session.expect("it was welcome"))
     }
 }
 
@@ -191,4 +221,65 @@ async fn patterns_that_almost_match_everything_take_little_memory() {
     let mut conn = offer.ask(&client, &request, false).await;
     let (code, text) = answer(&mut conn).await.expect_err("it is too much");
     assert!(code == AbortCode::Refused && text.contains("16 KiB"), "{code:?}: {text}");
+}
+
+/// A client that agrees, and opens path after path that only pings.
+#[tokio::test(flavor = "multi_thread")]
+async fn paths_that_only_ping_leave_others_theirs() {
+    let [hostile, honest] = [(); 2].map(|()| Identity::generate().unwrap());
+    let offer = Offer::start("pings", &[&hostile, &honest]).await;
+    fs::write(offer.scratch.0.join("out/small"), "small").unwrap();
+    let (mut pinging, mut why) = (Vec::new(), None);
+    'sessions: for _ in 0..4 {
+        let (mut conn, id) = offer.agree(&hostile).await;
+        conn.flush().await.unwrap();
+        pinging.push(tokio::spawn(ping(conn)));
+        for _ in 1..100 {
+            let mut conn = offer.connect(&hostile).await;
+            conn.push(&Frame::Join(id));
+            conn.push(&Frame::Ping(0));
+            conn.flush().await.unwrap();
+            match ponged(&mut conn).await {
+                Ok(()) => pinging.push(tokio::spawn(ping(conn))),
+                Err(refusal) => {
+                    why = Some(refusal);
+                    break 'sessions;
+                }
+            }
+        }
+    }
+    let (code, text) = why.expect("a host has so many connections and no more");
+    assert!(code == AbortCode::Crowded && text.contains("256 of a host"), "{code:?}: {text}");
+    assert_eq!(pinging.len(), 256);
+    let mut other = offer.ask(&honest, &[Frame::Name(b"small")], false).await;
+    assert_eq!(answer(&mut other).await, Ok(1));
+    pinging.iter().for_each(tokio::task::JoinHandle::abort);
+}
+
+/// Pings until the connection ends.
+async fn ping(mut conn: Conn) {
+    loop {
+        sleep(Duration::from_secs(5)).await;
+        conn.push(&Frame::Ping(0));
+        if conn.flush().await.is_err() {
+            return;
+        }
+    }
+}
+
+/// Waits for the answer to a ping, or a refusal.
+async fn ponged(conn: &mut Conn) -> Result<(), (AbortCode, String)> {
+    let hearing = async {
+        loop {
+            let told = conn.receive(|frame| match frame {
+                Frame::Abort(code, text) => Ok(Some(Err((code, text)))),
+                Frame::Pong(_) => Ok(Some(Ok(()))),
+                _ => Ok(None),
+            });
+            if let Some(answer) = told.await.expect("it answers") {
+                return answer;
+            }
+        }
+    };
+    timeout(NEVER, hearing).await.expect("it answers in time")
 }

@@ -10,6 +10,8 @@ use peer::carrier::Listener;
 use tokio::net::TcpListener;
 
 pub use receive::receive;
+#[cfg(test)]
+pub(crate) use receive::{Stalls, receive_unless_stalled};
 pub use serve::serve;
 
 /// Listening sockets as the acceptor takes them.
