@@ -1,8 +1,52 @@
 //! File operations outside the network tasks.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::Error;
+
 /// Runs blocking work on a thread of its own.
 pub(crate) async fn run_blocking<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> T {
     tokio::task::spawn_blocking(work).await.expect("work on files does not panic")
+}
+
+/// Runs blocking work on a thread of its own. The work asks now and then whether its result is
+/// still [`Wanted`].
+pub(crate) async fn run_wanted<T: Send + 'static>(
+    work: impl FnOnce(&Wanted) -> T + Send + 'static,
+) -> T {
+    let abandoned = Arc::new(AtomicBool::new(false));
+    let wanted = Wanted(Arc::clone(&abandoned));
+    let _asker = Asker(abandoned);
+    run_blocking(move || work(&wanted)).await
+}
+
+/// Tells whether somebody still waits for a result.
+pub(crate) struct Wanted(Arc<AtomicBool>);
+
+/// The one who waits; it has left when this is dropped.
+struct Asker(Arc<AtomicBool>);
+
+impl Wanted {
+    /// For work that runs to its end.
+    pub(crate) fn always() -> Wanted {
+        Wanted(Arc::default())
+    }
+
+    /// # Errors
+    /// If nobody waits any more. Nobody reads the error.
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        if self.0.load(Ordering::Relaxed) {
+            return Err(Error::refused("whoever asked has left"));
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Asker {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }

@@ -4,7 +4,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use units::Bytes;
+use units::{Bytes, Span};
 
 /// The error that ended a transfer. The text names the cause and says what to do.
 #[derive(Debug, thiserror::Error)]
@@ -41,6 +41,15 @@ pub enum Error {
     Stopped {
         /// The other side's message.
         reason: String,
+    },
+    /// The sender kept its connections open and sent nothing for this long.
+    #[error(
+        "the sender sent no data for {silence}; what arrived is kept, run the same commands again \
+         to go on from there"
+    )]
+    Stalled {
+        /// The time since its last data.
+        silence: Span,
     },
     /// Every path was lost for longer than the patience; received data are kept.
     #[error(
@@ -159,7 +168,7 @@ impl Error {
         match self {
             Error::Peer(error) => error.exit_code(),
             Error::Source { .. } | Error::Unavailable { .. } => 3,
-            Error::Interrupted { .. } | Error::Stopped { .. } => 6,
+            Error::Interrupted { .. } | Error::Stopped { .. } | Error::Stalled { .. } => 6,
             Error::SourceChanged { .. } | Error::Integrity { .. } => 7,
             Error::Disk { .. }
             | Error::Receiver { .. }

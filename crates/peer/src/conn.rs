@@ -2,6 +2,7 @@
 
 use std::future::poll_fn;
 use std::io::{self, BufRead, IoSlice, Read, Write};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -27,6 +28,8 @@ pub struct Conn {
     scratch: Vec<u8>,
     /// Bytes read from the stream that TLS has not consumed yet.
     raw: Raw,
+    /// Bytes taken from the stream since other tasks last got their turn.
+    turn: AtomicUsize,
     closed: bool,
     /// Whether the peer sent a `close_notify` alert (RFC 8446, 6.1).
     said_goodbye: bool,
@@ -58,6 +61,9 @@ pub enum ConnError {
     /// Nothing arrived within this time.
     #[error("no answer within {0:?}")]
     Silent(Duration),
+    /// The peer sent as much as it may before it is admitted, and no complete first frame.
+    #[error("the peer sent too much before its first frame was complete")]
+    TooMuch,
 }
 
 impl Conn {
@@ -70,7 +76,8 @@ impl Conn {
             inbox: Vec::new(),
             parsed: 0,
             scratch: Vec::new(),
-            raw: Raw::default(),
+            raw: Raw::new(),
+            turn: AtomicUsize::new(0),
             closed: false,
             said_goodbye: false,
             backlog: 0,
@@ -105,6 +112,11 @@ impl Conn {
         peer_fingerprint(&self.tls)
     }
 
+    /// Bounds the bytes that are still read from the stream; more are [`ConnError::TooMuch`].
+    pub(crate) fn set_allowance(&mut self, bytes: usize) {
+        self.raw.allowance = bytes;
+    }
+
     /// Runs the TLS handshake to its end.
     ///
     /// # Errors
@@ -115,7 +127,8 @@ impl Conn {
                 self.writable().await?;
             } else if self.tls.is_handshaking() {
                 self.readable().await?;
-                self.try_fill(usize::MAX)?;
+                // What follows the handshake is left for the first receive.
+                self.try_fill(1)?;
                 if self.closed {
                     return Err(ConnError::Closed);
                 }
@@ -178,9 +191,9 @@ impl Conn {
         poll_fn(|cx| self.stream.poll_write_ready(cx)).await
     }
 
-    /// Reads and decrypts bytes that have arrived, about `limit` bytes of plaintext at most.
-    /// Returns the number of bytes; zero if there are none or the peer closed
-    /// ([`Conn::is_closed`]).
+    /// Reads and decrypts bytes that have arrived, about `limit` bytes of plaintext at most, and
+    /// 512 KiB of the stream, of which a hostile peer need not make any plaintext. Returns the
+    /// number of bytes; zero if there are none or the peer closed ([`Conn::is_closed`]).
     ///
     /// # Errors
     /// [`ConnError`], if the connection fails or the peer breaks the protocol.
@@ -190,10 +203,15 @@ impl Conn {
             self.parsed = 0;
         }
         let before = self.inbox.len();
-        while !self.closed && self.inbox.len() - before < limit {
+        let mut taken = 0;
+        while !self.closed && self.inbox.len() - before < limit && taken < MOST_TAKEN {
+            if self.raw.is_used_up() {
+                return Err(ConnError::TooMuch);
+            }
             match self.tls.read_tls(&mut self.raw.over(&*self.stream)) {
                 Ok(0) => self.closed = true,
-                Ok(_) => {
+                Ok(length) => {
+                    taken += length;
                     let state = match self.tls.process_new_packets() {
                         Ok(state) => state,
                         Err(error) => {
@@ -223,6 +241,7 @@ impl Conn {
                 Err(error) => return Err(error.into()),
             }
         }
+        self.turn.fetch_add(taken, Ordering::Relaxed);
         Ok(self.inbox.len() - before)
     }
 
@@ -269,7 +288,8 @@ impl Conn {
         }
     }
 
-    /// Waits until the stream has bytes to read or, if the send buffer has bytes, takes some.
+    /// Waits until the stream has bytes to read or, if the send buffer has bytes, takes some. Other
+    /// tasks and deadlines get their turn now and then, also if the stream always has bytes.
     ///
     /// # Errors
     /// [`ConnError`], if the connection fails or the peer breaks the protocol.
@@ -282,10 +302,7 @@ impl Conn {
     /// # Errors
     /// [`ConnError`], if the connection fails or the peer breaks the protocol.
     pub fn poll_ready(&self, cx: &mut Context<'_>) -> Poll<Result<(), ConnError>> {
-        if !self.raw.is_empty() {
-            return Poll::Ready(Ok(()));
-        }
-        let polled = match self.stream.poll_read_ready(cx) {
+        let polled = match self.poll_readable(cx) {
             Poll::Pending if self.wants_write() => self.stream.poll_write_ready(cx),
             polled => polled,
         };
@@ -293,10 +310,19 @@ impl Conn {
     }
 
     async fn readable(&self) -> io::Result<()> {
-        if !self.raw.is_empty() {
-            return Ok(());
+        poll_fn(|cx| self.poll_readable(cx)).await
+    }
+
+    fn poll_readable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.turn.load(Ordering::Relaxed) >= MOST_A_TURN {
+            self.turn.store(0, Ordering::Relaxed);
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
         }
-        poll_fn(|cx| self.stream.poll_read_ready(cx)).await
+        if !self.raw.is_empty() {
+            return Poll::Ready(Ok(()));
+        }
+        self.stream.poll_read_ready(cx)
     }
 
     /// Sends the whole send buffer.
@@ -379,23 +405,27 @@ impl Conn {
         let _ = self.try_flush();
     }
 
-    /// Reads and discards bytes until the peer closes. A socket that is closed with unread data
-    /// resets the connection, and the peer may then never read the last frames.
+    /// Reads and discards bytes until the peer closes, or has sent 4 MiB. A socket that is closed
+    /// with unread data resets the connection, and the peer may then never read the last frames.
     ///
     /// # Errors
     /// The stream's, if it is broken.
     pub(crate) async fn linger(&mut self) -> io::Result<()> {
         self.stream.shutdown_write()?;
         let mut nowhere = [0; 4_096];
-        loop {
+        let mut left = MOST_DISCARDED;
+        while left > 0 {
             poll_fn(|cx| self.stream.poll_read_ready(cx)).await?;
             match self.stream.try_read(&mut nowhere) {
                 Ok(0) => return Ok(()),
-                Ok(_) => {}
+                Ok(length) => left = left.saturating_sub(length),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 Err(error) => return Err(error),
             }
+            // A stream that always has bytes must not hold up other tasks.
+            tokio::task::consume_budget().await;
         }
+        Ok(())
     }
 
     /// Waits for `work`, and sends a ping every [`SIGN_OF_LIFE`] meanwhile.
@@ -409,7 +439,7 @@ impl Conn {
                 done = &mut work => return Ok(done),
                 () = tokio::time::sleep(SIGN_OF_LIFE) => {
                     self.push(&Frame::Ping(0));
-                    self.flush().await?;
+                    self.flush_to_reader().await?;
                 }
             }
         }
@@ -429,16 +459,23 @@ impl Conn {
 
 /// The interval of pings to a peer that waits for this side.
 pub const SIGN_OF_LIFE: Duration = Duration::from_millis(500);
+/// Bytes of the stream that one call of [`Conn::try_fill`] takes: more than the longest frame needs.
+const MOST_TAKEN: usize = 2 * RAW_MOST;
+/// Bytes of the stream after which a task that reads leaves other tasks their turn.
+const MOST_A_TURN: usize = RAW_MOST;
+/// Bytes that [`Conn::linger`] discards: those that a socket's buffers may hold.
+const MOST_DISCARDED: usize = 4 << 20;
 /// A peer that reads nothing for this long is given up.
 const DEAF: Duration = Duration::from_secs(30);
 
 /// A buffer between the stream and TLS. TLS by itself reads a record at a time; each read makes the
 /// kernel send an acknowledgement, and that costs more than the copy.
-#[derive(Default)]
 struct Raw {
     bytes: Vec<u8>,
     start: usize,
     end: usize,
+    /// Bytes that may still be read from the stream.
+    allowance: usize,
 }
 
 /// Bytes of one read, at first and at most; a read that fills the buffer doubles it.
@@ -446,6 +483,15 @@ const RAW_FIRST: usize = 16 * 1024;
 const RAW_MOST: usize = 256 * 1024;
 
 impl Raw {
+    fn new() -> Raw {
+        Raw { bytes: Vec::new(), start: 0, end: 0, allowance: usize::MAX }
+    }
+
+    /// Whether there are no bytes, and none may be read.
+    fn is_used_up(&self) -> bool {
+        self.is_empty() && self.allowance == 0
+    }
+
     fn is_empty(&self) -> bool {
         self.start == self.end
     }
@@ -468,7 +514,9 @@ impl Read for RawReader<'_> {
                 self.raw.bytes.resize((room * 2).max(RAW_FIRST), 0);
             }
             (self.raw.start, self.raw.end) = (0, 0);
-            self.raw.end = self.stream.try_read(&mut self.raw.bytes)?;
+            let most = self.raw.bytes.len().min(self.raw.allowance);
+            self.raw.end = self.stream.try_read(&mut self.raw.bytes[..most])?;
+            self.raw.allowance -= self.raw.end;
         }
         let length = buffer.len().min(self.raw.end - self.raw.start);
         buffer[..length].copy_from_slice(&self.raw.bytes[self.raw.start..self.raw.start + length]);

@@ -25,6 +25,7 @@ mod identity;
 pub mod limit;
 pub mod listen;
 mod options;
+pub mod places;
 pub mod private;
 mod remote;
 mod spec;

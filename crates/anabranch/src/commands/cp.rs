@@ -260,5 +260,6 @@ fn is_symptom(error: &Error) -> bool {
         Error::Peer(peer::Error::NoPath { .. } | peer::Error::Refused { .. })
             | Error::Interrupted { .. }
             | Error::Stopped { .. }
+            | Error::Stalled { .. }
     )
 }

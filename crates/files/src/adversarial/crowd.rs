@@ -10,7 +10,7 @@ use tokio::net::TcpStream;
 use super::{Host, Scratch};
 
 /// Memory of this process, in KiB.
-fn memory() -> u64 {
+pub(super) fn memory() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
     line.split_whitespace().nth(1).unwrap().parse().unwrap()

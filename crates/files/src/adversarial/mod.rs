@@ -4,6 +4,7 @@
 //! Senders, receivers, servers and clients, crowds of strangers, and another process that changes
 //! the receiving folder.
 
+mod asks;
 mod crowd;
 mod depth;
 mod fetch;
@@ -23,6 +24,7 @@ use wire::Frame;
 use wire::frame::{AbortCode, Hello, SessionId, VERSION, Wishes};
 use wire::manifest::{Entry, File, Kind, chunks};
 
+use crate::listen::{Stalls, receive_unless_stalled};
 use crate::{Event, Overwrite, ReceiveOptions, Selection, SendOptions, TransferOptions};
 use peer::Conn;
 use peer::tls::ClientTls;
@@ -73,6 +75,15 @@ impl Host {
 
     /// A receiver with authorized senders, which need no token.
     async fn start_knowing(scratch: &Scratch, authorized: Vec<Peer>) -> Host {
+        Host::start_unless_stalled(scratch, authorized, Stalls::DEFAULT).await
+    }
+
+    /// As [`Host::start_knowing`], with other bounds of the time without data.
+    async fn start_unless_stalled(
+        scratch: &Scratch,
+        authorized: Vec<Peer>,
+        stalls: Stalls,
+    ) -> Host {
         let identity = Identity::generate().unwrap();
         let token = Token::generate(&identity).unwrap();
         let options = ReceiveOptions {
@@ -85,7 +96,7 @@ impl Host {
             overwrite: Overwrite::OnRequest,
         };
         let (events, mut heard) = tokio::sync::mpsc::unbounded_channel();
-        tokio::spawn(crate::receive(options, events));
+        tokio::spawn(receive_unless_stalled(options, events, stalls));
         let Some(Event::Listening { addresses }) = heard.recv().await else {
             panic!("it does not listen")
         };

@@ -10,6 +10,7 @@ use wire::frame::{AbortCode, Data, Hello, VERSION, Wishes};
 use wire::manifest::{Entry, File, Kind, chunks};
 
 use super::{Host, PATIENCE, Scratch, answer, chunk, entry, file, greeting, hello, hellos};
+use crate::listen::Stalls;
 use peer::listen::MOST_CONNECTIONS;
 use peer::{Identity, Peer};
 
@@ -240,7 +241,8 @@ async fn many_manifests_of_a_known_sender_do_not_fill_the_memory() {
             }
         });
     }
-    let refused = timeout(PATIENCE, lying.join_next()).await.expect("one is not heard out");
+    // A list waits 15 seconds for memory, and these are long.
+    let refused = timeout(PATIENCE * 2, lying.join_next()).await.expect("one is not heard out");
     let (code, text) = refused.unwrap().unwrap().expect("it hears why");
     assert!(
         code == AbortCode::Refused && text.contains("memory for lists of files is used up"),
@@ -481,5 +483,58 @@ async fn a_stranger_that_announces_much_is_not_waited_for() {
         conn.push(&frame);
         assert!(answer(&mut conn).await.is_none(), "{}", String::from(&frame));
     }
+    host.accepts_honest_sender(&scratch, "honest").await;
+}
+
+/// A sender that agrees on a file and then only pings, until `told` hears the reason of its end.
+async fn only_pings(mut conn: peer::Conn) -> Option<(AbortCode, String)> {
+    loop {
+        conn.push(&Frame::Ping(0));
+        let _ = conn.flush().await;
+        match timeout(
+            Duration::from_millis(100),
+            conn.receive(|frame| {
+                Ok(match frame {
+                    Frame::Abort(code, text) => Some((code, text)),
+                    _ => None,
+                })
+            }),
+        )
+        .await
+        {
+            Ok(Ok(Some(reason))) => return Some(reason),
+            Ok(Err(_)) => return None,
+            Ok(Ok(None)) | Err(_) => {}
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_sender_that_only_pings_gives_way_to_another() {
+    let scratch = Scratch::new("only-pings");
+    let hostile = Identity::generate().unwrap();
+    let known = vec![Peer::from(hostile.fingerprint())];
+    let stalls = Stalls { beside_others: units::Span::from_secs(2), ..Stalls::DEFAULT };
+    let mut host = Host::start_unless_stalled(&scratch, known, stalls).await;
+    let honest = std::mem::replace(&mut host.sender, hostile);
+    let (conn, _) = host.agree(&[file(b"data", 2_000)]).await;
+    host.sender = honest;
+    let pinging = tokio::spawn(only_pings(conn));
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    host.accepts_honest_sender(&scratch, "honest").await;
+    let reason = timeout(PATIENCE, pinging).await.expect("it ends").unwrap();
+    let (_, text) = reason.expect("it is told why");
+    assert!(text.contains("no data for"), "{text}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_sender_that_only_pings_is_given_up() {
+    let scratch = Scratch::new("pings-for-ever");
+    let stalls = Stalls { alone: units::Span::from_secs(2), ..Stalls::DEFAULT };
+    let host = Host::start_unless_stalled(&scratch, Vec::new(), stalls).await;
+    let (conn, _) = host.agree(&[file(b"data", 2_000)]).await;
+    let reason = timeout(PATIENCE, only_pings(conn)).await.expect("it ends");
+    let (_, text) = reason.expect("it is told why");
+    assert!(text.contains("no data for"), "{text}");
     host.accepts_honest_sender(&scratch, "honest").await;
 }

@@ -18,6 +18,8 @@ use tokio::net::TcpListener;
 use crate::{Error, Event, beneath};
 
 pub use receive::receive;
+#[cfg(test)]
+pub(crate) use receive::{Stalls, receive_unless_stalled};
 pub use serve::serve;
 
 /// The notice that a connection was refused.

@@ -19,6 +19,7 @@ use super::large::{Part, part_names};
 use super::settle::{Completed, PendingSync, Target};
 use super::staging::{Staging, name_prefix};
 use super::survey::Survey;
+use crate::blocking::Wanted;
 use crate::protocol::{code_of, want_frames};
 use crate::{Error, Event, Events};
 use net::Clock;
@@ -80,6 +81,9 @@ struct Members {
     sync: Span,
     outcome: Outcome,
     carried: BTreeMap<String, Carried>,
+    /// The time without a path since the last new data; and since when there is none.
+    away: Span,
+    left: Option<Time>,
 }
 
 /// The state of the session.
@@ -113,7 +117,9 @@ const MOST_UNSYNCED: u64 = 8 << 20;
 const MOST_REFUSALS: u64 = 16;
 
 impl SinkSession {
-    /// Compares `tree` with `directory`, and opens the data of an earlier attempt.
+    /// Compares `tree` with `directory`, as long as the session is `wanted`, and opens the data of
+    /// an earlier attempt.
+    #[expect(clippy::too_many_arguments, reason = "whose tree, where to, and how it is reported")]
     pub(crate) fn open(
         id: SessionId,
         peer: Fingerprint,
@@ -122,9 +128,10 @@ impl SinkSession {
         directory: Arc<Directory>,
         clock: Clock,
         events: Events,
+        wanted: &Wanted,
     ) -> Result<SinkSession, Error> {
         let staging = Arc::new(Staging::open(&directory)?);
-        let survey = Survey::new(&directory, Some(&staging), &tree, wishes)?;
+        let survey = Survey::new(&directory, Some(&staging), &tree, wishes, wanted)?;
         let packing = Packing::new(&tree, |index| survey.wanted.contains(&index));
         let packing = Arc::new(packing.map_err(|error| Error::protocol(error.to_string()))?);
         let layout = packing.layout();
@@ -246,18 +253,23 @@ impl SinkSession {
     /// Adds a path. Returns its number and its mailbox, which holds all announcements and open
     /// refusals.
     pub(crate) fn join(&self) -> (u32, Arc<Mailbox>) {
-        self.members().join()
+        self.members().join(self.clock.now())
     }
 
     /// As [`SinkSession::join`], unless the session has `most` members already.
     pub(crate) fn join_within(&self, most: usize) -> Option<(u32, Arc<Mailbox>)> {
         let mut members = self.members();
-        (members.mailboxes.len() < most).then(|| members.join())
+        (members.mailboxes.len() < most).then(|| members.join(self.clock.now()))
     }
 
     /// Removes a path.
     pub(crate) fn leave(&self, number: u32) {
-        self.members().mailboxes.remove(&number);
+        let mut members = self.members();
+        members.mailboxes.remove(&number);
+        if members.mailboxes.is_empty() {
+            members.left = Some(self.clock.now());
+        }
+        drop(members);
         self.changed.notify_one();
     }
 
@@ -440,6 +452,20 @@ impl SinkSession {
         members.mailboxes.is_empty() && members.goodbye
     }
 
+    /// The time for which there were paths and no new data came; `None` if there is no path, or no
+    /// data are missing.
+    pub(crate) fn without_data(&self) -> Option<Span> {
+        if self.core().is_complete() {
+            return None;
+        }
+        let members = self.members();
+        if members.mailboxes.is_empty() {
+            return None;
+        }
+        let last = members.carried.values().map(|carried| Time::ZERO + carried.last).max();
+        Some(self.clock.now() - last.unwrap_or(self.began) - members.away)
+    }
+
     /// Number of open paths.
     pub(crate) fn open_paths(&self) -> usize {
         self.members().mailboxes.len()
@@ -479,7 +505,10 @@ impl SinkSession {
 }
 
 impl Members {
-    fn join(&mut self) -> (u32, Arc<Mailbox>) {
+    fn join(&mut self, now: Time) -> (u32, Arc<Mailbox>) {
+        if let Some(left) = self.left.take() {
+            self.away += now - left;
+        }
         let number = self.next;
         self.next += 1;
         let mailbox = Arc::new(Mailbox::default());

@@ -18,6 +18,7 @@ use super::large::part_names;
 use super::staging::{Listing, Staged, Staging, name_prefix};
 use crate::Error;
 use crate::beneath::{Inode, mtime_of, permissions, split};
+use crate::blocking::Wanted;
 
 /// The result of the comparison.
 #[derive(Debug, Default)]
@@ -35,8 +36,8 @@ pub(crate) struct Survey {
 }
 
 impl Survey {
-    /// Compares each entry of `tree` with the directory. Changes nothing but leftovers in
-    /// `staging`.
+    /// Compares each entry of `tree` with the directory, as long as the result is `wanted`. Changes
+    /// nothing but leftovers in `staging`.
     ///
     /// # Errors
     /// If an existing entry is in the way, or the disk is too small.
@@ -45,6 +46,7 @@ impl Survey {
         staging: Option<&Staging>,
         tree: &Tree,
         wishes: Wishes,
+        wanted: &Wanted,
     ) -> Result<Survey, Error> {
         let mut survey = Survey::default();
         if let Some(staging) = staging {
@@ -53,13 +55,14 @@ impl Survey {
         let mut parents = Parents::new(directory);
         let (mut need, mut held) = (Bytes::ZERO, Bytes::ZERO);
         for (index, entry) in tree.entries().iter().enumerate() {
+            wanted.check()?;
             let found = parents
                 .stat(&entry.path)
                 .map_err(|errno| in_the_way(directory, &entry.path, errno))?;
             if let Some(found) = &found {
                 let is_there = match &entry.kind {
                     Kind::File(file) => {
-                        !wishes.restart && is_same(directory, &entry.path, file, found)?
+                        !wishes.restart && is_same(directory, &entry.path, file, found, wanted)?
                     }
                     Kind::Directory { .. } => true,
                     Kind::Symlink { target, .. } => {
@@ -149,6 +152,7 @@ fn is_same(
     path: &[u8],
     file: &manifest::File,
     found: &Stat,
+    wanted: &Wanted,
 ) -> Result<bool, Error> {
     if FileType::from_raw_mode(found.st_mode) != FileType::RegularFile
         || u64::try_from(found.st_size) != Ok(file.size)
@@ -161,6 +165,7 @@ fn is_same(
     let mut hasher = blake3::Hasher::new();
     let mut buffer = vec![0; 256 * 1024];
     loop {
+        wanted.check()?;
         match input.read(&mut buffer).map_err(failed)? {
             0 => return Ok(*hasher.finalize().as_bytes() == hash),
             length => hasher.update(&buffer[..length]),

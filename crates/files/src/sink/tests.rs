@@ -17,6 +17,7 @@ use super::settle::{Completed, PendingSync, Target};
 use super::staging::{Staging, name_prefix};
 use super::survey::Survey;
 use crate::Error;
+use crate::blocking::Wanted;
 use peer::Fingerprint;
 
 pub(super) struct Scratch(pub(super) PathBuf);
@@ -263,8 +264,14 @@ fn a_journal_without_its_part_is_removed() {
     fs::rename(scratch.0.join(".anabranch-partial").join(&part.name), scratch.0.join("disk.img"))
         .unwrap();
     assert_eq!(scratch.left(), [part.journal_name]);
-    let survey =
-        Survey::new(&target.directory, Some(&target.staging), &tree, target.wishes).unwrap();
+    let survey = Survey::new(
+        &target.directory,
+        Some(&target.staging),
+        &tree,
+        target.wishes,
+        &Wanted::always(),
+    )
+    .unwrap();
     assert!(survey.wanted.is_empty());
     assert_eq!(scratch.left(), Vec::<String>::new());
 }
@@ -327,8 +334,14 @@ fn small_files_are_taken_up_if_they_are_what_their_names_say() {
         }
     }
     let target = target(&scratch, &tree, false);
-    let survey =
-        Survey::new(&target.directory, Some(&target.staging), &tree, target.wishes).unwrap();
+    let survey = Survey::new(
+        &target.directory,
+        Some(&target.staging),
+        &tree,
+        target.wishes,
+        &Wanted::always(),
+    )
+    .unwrap();
     let staged: Vec<usize> = survey.staged.iter().map(|staged| staged.entry).collect();
     assert_eq!(staged, [0, 4]);
     assert_eq!(survey.wanted.iter().copied().collect::<Vec<_>>(), [1, 2, 3]);
@@ -375,8 +388,14 @@ fn what_was_written_into_holes_of_a_staged_small_file_is_gone() {
         }
     }
     let target = target(&scratch, &tree, false);
-    let mut survey =
-        Survey::new(&target.directory, Some(&target.staging), &tree, target.wishes).unwrap();
+    let mut survey = Survey::new(
+        &target.directory,
+        Some(&target.staging),
+        &tree,
+        target.wishes,
+        &Wanted::always(),
+    )
+    .unwrap();
     let taken_up: Vec<usize> = survey.staged.iter().map(|staged| staged.entry).collect();
     assert_eq!((taken_up, &survey.empty), (vec![0], &vec![4]));
     assert_eq!(survey.wanted.iter().copied().collect::<Vec<_>>(), [1, 2, 3]);
@@ -462,7 +481,8 @@ fn wishes_are_ranges_of_files() {
     let ranges = |survey: &Survey| {
         survey.ranges(&tree).iter().map(|range| (range.start, range.len)).collect::<Vec<_>>()
     };
-    let mut survey = Survey::new(&directory, None, &tree, Wishes::default()).unwrap();
+    let mut survey =
+        Survey::new(&directory, None, &tree, Wishes::default(), &Wanted::always()).unwrap();
     assert_eq!(ranges(&survey), [(0, 5)]);
     survey.wanted.remove(&3);
     assert_eq!(ranges(&survey), [(0, 2), (4, 1)]);

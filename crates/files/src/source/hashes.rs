@@ -60,7 +60,7 @@ pub(crate) async fn send(
             Ok(hashes) => {
                 let next = first + hashes.len() as u64;
                 conn.push(&Frame::Hashes(Hashes { first, hashes }));
-                conn.flush().await?;
+                conn.flush_to_reader().await?;
                 first = next;
             }
             Err(error) => {
@@ -70,7 +70,7 @@ pub(crate) async fn send(
         }
     }
     conn.push(&Frame::Ready);
-    conn.flush().await
+    conn.flush_to_reader().await
 }
 
 /// Hashes the file block by block, unless the hashes are cached.
@@ -101,17 +101,22 @@ fn hash(
     let blocks = packing.layout().blocks();
     let supply = Supply::new(Arc::clone(source), packing);
     let (mut all, mut part) = (Vec::new(), Vec::new());
-    let mut buffer = super::read::Buffer::default();
+    let (mut buffer, mut is_same) = (super::read::Buffer::default(), true);
     for block in 0..blocks {
+        if out.is_closed() {
+            return Ok(());
+        }
         part.push(supply.block_hash(block, &mut buffer)?.0);
         if part.len() == AT_ONCE || block + 1 == blocks {
+            // A file that has lost its name is not hashed to its end.
+            is_same &= source.file_id(0)? == file;
             all.extend_from_slice(&part);
             if out.blocking_send(Ok(std::mem::take(&mut part))).is_err() {
                 return Ok(());
             }
         }
     }
-    if source.file_id(0)? == file {
+    if is_same {
         cache.put(file, Arc::new(all));
     }
     Ok(())

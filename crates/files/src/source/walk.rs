@@ -4,17 +4,18 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::ffi::{OsStr, OsString};
-use std::io;
+use std::io::{self, Read};
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use ignore::gitignore::{Gitignore, GitignoreBuilder};
 use rustix::fs::{AtFlags, Dir, FileType, Stat, readlinkat, statat};
 use rustix::io::Errno;
 use wire::manifest::{self, Entry, Kind, is_reserved};
 
 use super::holes::data;
+use super::patterns::Patterns;
 use super::read::Stamp;
 use super::root::{NamedPaths, Place, SourceRoot};
 use crate::beneath::{Inode, LastFolder, mtime_of, permissions, split};
@@ -40,8 +41,12 @@ pub(crate) struct Origin {
     pub(crate) stamp: Stamp,
 }
 
-/// Reserves memory for a number of bytes; the error ends the walk.
+/// Reserves memory for a number of bytes, which may be zero; the error ends the walk. Called for
+/// every entry that is found, and every [`HASHED_AT_ONCE`] bytes that are hashed.
 pub(crate) type MemoryBudget<'a> = &'a mut dyn FnMut(usize) -> Result<(), Error>;
+
+/// Bytes that are hashed between two looks at whether the walk goes on.
+const HASHED_AT_ONCE: usize = 1 << 20;
 
 /// Finds everything under `sources` that the selection includes; the one source arrives as
 /// `rename`, if that is given. Takes from `budget` before it keeps an entry.
@@ -64,8 +69,8 @@ pub(crate) fn walk(
             notices: Vec::new(),
         },
         folder: LastFolder::default(),
-        include: globs(&selection.include)?,
-        exclude: globs(&selection.exclude)?,
+        include: Patterns::new(&selection.include)?,
+        exclude: Patterns::new(&selection.exclude)?,
         pending: Vec::new(),
         seen: HashMap::new(),
         checksum: selection.checksum,
@@ -88,8 +93,8 @@ struct Walk<'a> {
     /// The folder of the last entry.
     folder: LastFolder,
     /// If given, only matching files are included, and the folders that lead to them.
-    include: Option<Gitignore>,
-    exclude: Option<Gitignore>,
+    include: Option<Patterns>,
+    exclude: Option<Patterns>,
     /// Folders above the current location of which no entry is included so far.
     pending: Vec<Entry>,
     /// Files with several names.
@@ -204,8 +209,9 @@ impl Walk<'_> {
         stat: &Stat,
         inside: bool,
     ) -> Result<Option<Level>, Error> {
+        (self.budget)(0)?;
         let is_folder = kind_of(stat) == FileType::Directory;
-        let matches = |globs: &Gitignore| globs.matched(filtered, is_folder).is_ignore();
+        let matches = |patterns: &Patterns| patterns.match_path(filtered, is_folder);
         if self.exclude.as_ref().is_some_and(matches) {
             return Ok(None);
         }
@@ -250,7 +256,10 @@ impl Walk<'_> {
                     }
                     self.seen.insert(inode, index);
                 }
-                let file = self.file(&place, stat)?;
+                let mut file = self.file(&place, stat)?;
+                if self.checksum {
+                    file.hash = Some(self.hash(&place, inode, file.size)?);
+                }
                 let origin = Origin { place, inode, stamp: Stamp::of(stat) };
                 self.push(Entry { path, kind: Kind::File(file) }, Some(origin))
             }
@@ -298,13 +307,26 @@ impl Walk<'_> {
             let input = named.open_file(place, Inode::from(stat))?;
             file.data = data(&input, size).map_err(failed)?;
         }
-        if self.checksum {
-            let mut input = named.open_file(place, Inode::from(stat))?;
-            let mut hasher = blake3::Hasher::new();
-            io::copy(&mut input, &mut hasher).map_err(failed)?;
-            file.hash = Some(*hasher.finalize().as_bytes());
-        }
         Ok(file)
+    }
+
+    /// The hash of a file's contents, as long as the file has a name and keeps its size.
+    fn hash(&mut self, place: &Place, inode: Inode, size: u64) -> Result<[u8; 32], Error> {
+        let mut file = self.found.named.open_file(place, inode)?;
+        let mut hasher = blake3::Hasher::new();
+        let mut buffer = vec![0; HASHED_AT_ONCE];
+        loop {
+            (self.budget)(0)?;
+            let failed = |source| Error::Source { path: self.found.named.shown(place), source };
+            let now = file.metadata().map_err(failed)?;
+            if now.nlink() == 0 || now.len() != size {
+                return Err(self.found.named.changed(place));
+            }
+            match file.read(&mut buffer).map_err(failed)? {
+                0 => return Ok(*hasher.finalize().as_bytes()),
+                length => hasher.update(&buffer[..length]),
+            };
+        }
     }
 
     /// Adds the listed names below one folder; folders are added without their contents.
@@ -359,8 +381,7 @@ impl Walk<'_> {
                 return Err(Error::Source { path, source: Errno::NOENT.into() });
             };
             let is_folder = kind_of(&stat) == FileType::Directory;
-            let matches =
-                |globs: &Gitignore| globs.matched_path_or_any_parents(&name, is_folder).is_ignore();
+            let matches = |patterns: &Patterns| patterns.match_path_or_parents(&name, is_folder);
             if self.exclude.as_ref().is_some_and(matches)
                 || !self.include.as_ref().is_none_or(matches)
             {
@@ -464,20 +485,4 @@ fn names(folder: &OwnedFd) -> Result<Vec<OsString>, Errno> {
     }
     names.sort_unstable();
     Ok(names)
-}
-
-fn globs(globs: &[String]) -> Result<Option<Gitignore>, Error> {
-    if globs.is_empty() {
-        return Ok(None);
-    }
-    let mut builder = GitignoreBuilder::new("");
-    builder.allow_unclosed_class(false);
-    for glob in globs {
-        let bad = |error| Error::usage(format!("'{glob}' is no pattern: {error}"));
-        builder.add_line(None, glob).map_err(bad)?;
-    }
-    builder
-        .build()
-        .map(Some)
-        .map_err(|error| Error::usage(format!("the patterns cannot be combined: {error}")))
 }

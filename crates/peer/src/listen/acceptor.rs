@@ -9,6 +9,7 @@ use wire::Frame;
 use wire::frame::{AbortCode, Hello, SessionId, VERSION, Welcome};
 
 use super::admission::{First, Unauthenticated, greet, refuse};
+use super::connections::{ConnectionPlace, Connections, no_place};
 use super::refusals::Refusals;
 use super::waiting::{Waited, Waiting};
 use crate::carrier::{Listener, Stream};
@@ -95,6 +96,7 @@ struct AcceptorState<S> {
     service: Arc<S>,
     tls: ServerTls,
     unauthenticated: Unauthenticated,
+    connections: Arc<Connections>,
     waiting: Waiting,
     refusals: Refusals,
 }
@@ -106,6 +108,7 @@ struct Entered<S: Service> {
     peer: Fingerprint,
     /// The entry of its peer among the authorized ones.
     known: Option<Peer>,
+    place: ConnectionPlace,
 }
 
 /// The pause after accept(2) failed, most likely for lack of descriptors.
@@ -125,6 +128,7 @@ impl<S: Service> Acceptor<S> {
             service,
             tls: ServerTls::new(identity)?,
             unauthenticated: Unauthenticated::default(),
+            connections: Arc::default(),
             waiting: Waiting::default(),
             refusals: Refusals::default(),
         });
@@ -162,10 +166,13 @@ impl<S: Service> AcceptorState<S> {
             let Some(entered) = shared.unauthenticated.authenticated(number, entering).await else {
                 return;
             };
-            let Entered { conn, entry, peer, known } = entered;
+            let Entered { conn, entry, peer, known, place } = entered;
             let authorized = shared.service.authorized();
             tokio::select! {
                 () = shared.serve(conn, entry, from) => {}
+                () = place.displaced.notified() => {
+                    tracing::info!(%from, "closed for a connection of another peer");
+                }
                 () = authorized.changed(peer, known.as_ref()) => {
                     tracing::info!(%from, %peer, "its entry among the authorized peers changed");
                 }
@@ -173,7 +180,7 @@ impl<S: Service> AcceptorState<S> {
         });
     }
 
-    /// Serves an authenticated connection to its end.
+    /// Serves an authorized connection, after its wait if it waits.
     async fn serve(&self, mut conn: Conn, entry: Entry<S>, from: SocketAddr) {
         let entry = match entry {
             Entry::Join(session) => Entry::Join(session),
@@ -186,6 +193,18 @@ impl<S: Service> AcceptorState<S> {
             },
         };
         Arc::clone(&self.service).serve(conn, entry, from).await;
+    }
+
+    /// The place of a connection of `peer` among all.
+    async fn place(
+        &self,
+        conn: &mut Conn,
+        peer: Fingerprint,
+    ) -> Result<ConnectionPlace, ConnError> {
+        match self.connections.enter(peer) {
+            Some(place) => Ok(place),
+            None => Err(refuse(conn, AbortCode::Crowded, no_place()).await),
+        }
     }
 
     /// Waits until an authorized connection joins a session or opens one.
@@ -226,14 +245,19 @@ impl<S: Service> AcceptorState<S> {
         let (mut conn, peer, first) = greet(&self.tls, stream).await?;
         // Before it decides anything: a later change ends the connection.
         let known = self.service.authorized().find(peer);
-        let entry = match first {
-            First::Join(id) => Entry::Join(self.join(&mut conn, id, peer).await?),
+        let (entry, place) = match first {
+            First::Join(id) => {
+                let session = self.join(&mut conn, id, peer).await?;
+                let place = self.place(&mut conn, peer).await?;
+                (Entry::Join(session), place)
+            }
             First::Hello(hello) => match self.service.authorize(&hello, peer) {
                 Ok(grant) => {
+                    let place = self.place(&mut conn, peer).await?;
                     let session = random().map_err(std::io::Error::other)?;
                     let addresses = self.service.addresses(&conn);
                     conn.push(&Frame::Welcome(Welcome { version: VERSION, session, addresses }));
-                    Entry::Open(SessionRequest { hello, grant, peer, session })
+                    (Entry::Open(SessionRequest { hello, grant, peer, session }), place)
                 }
                 Err(reason) => {
                     tracing::info!(%peer, reason, "refused");
@@ -244,6 +268,6 @@ impl<S: Service> AcceptorState<S> {
                 }
             },
         };
-        Ok(Entered { conn, entry, peer, known })
+        Ok(Entered { conn, entry, peer, known, place })
     }
 }

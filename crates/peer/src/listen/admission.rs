@@ -20,6 +20,9 @@ const UNAUTHENTICATED: usize = 64;
 pub const UNAUTHENTICATED_PATIENCE: Duration = Duration::from_secs(10);
 /// Bytes read at a time before a connection is authenticated.
 const UNAUTHENTICATED_BYTES: usize = 4_096;
+/// Bytes that a connection may send before it is authenticated: a handshake and a first frame are
+/// less than 4 KiB, and frames may follow in the same packets.
+const UNAUTHENTICATED_INPUT: usize = 64 << 10;
 /// The time that a refused peer has to read the reason.
 const LINGER: Duration = Duration::from_secs(1);
 
@@ -97,6 +100,7 @@ pub(super) async fn greet(
     let connection =
         tls.connection().map_err(|error| ConnError::Io(std::io::Error::other(error)))?;
     let mut conn = Conn::new(stream, connection);
+    conn.set_allowance(UNAUTHENTICATED_INPUT);
     conn.handshake().await?;
     let peer = conn.peer().ok_or(ConnError::Closed)?;
     let first = conn.receive_within(UNAUTHENTICATED_BYTES, |frame| match frame {
@@ -105,6 +109,7 @@ pub(super) async fn greet(
         other => Err(ConnError::Unexpected(String::from(&other))),
     });
     let first = first.await?;
+    conn.set_allowance(usize::MAX);
     Ok((conn, peer, first))
 }
 

@@ -18,7 +18,7 @@ use wire::manifest::Kind;
 use super::arrival::Arrival;
 use super::offer::{self, Offer, Refusal};
 use super::replicas::Replicas;
-use crate::blocking::run_blocking;
+use crate::blocking::{Wanted, run_blocking};
 use crate::dial::greeting::{hear_welcome, say_hello, work_during};
 use crate::dial::opener::{Member, SessionOpener};
 use crate::dial::path::Incoming;
@@ -255,6 +255,7 @@ impl FetchOpener {
                     directory,
                     clock,
                     events.clone(),
+                    &Wanted::always(),
                 ) {
                     // An attempt that was just stopped may still hold the part.
                     Err(Error::Disk { source, .. })
@@ -308,7 +309,8 @@ impl FetchOpener {
             }
             let directory = Directory::open(&into)?;
             let staging = Staging::open_existing(&directory)?;
-            let survey = Survey::new(&directory, staging.as_ref(), &tree, wishes)?;
+            let survey =
+                Survey::new(&directory, staging.as_ref(), &tree, wishes, &Wanted::always())?;
             let wanted = |(index, file): (usize, &wire::manifest::File)| {
                 survey.wanted.contains(&index).then(|| Bytes(file.data_len()))
             };

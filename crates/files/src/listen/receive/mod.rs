@@ -18,6 +18,7 @@ use crate::sink::{self, SinkEnd, SinkSession};
 use crate::{Error, Event, Events, ReceiveOptions, Summary};
 use rates::ReceiveRates;
 use service::ReceiveService;
+pub(crate) use service::Stalls;
 
 /// The time for the error of a failed transfer to reach the sender.
 const ABORT_DELIVERY: Duration = Duration::from_secs(1);
@@ -31,12 +32,21 @@ const GOODBYE: Duration = Duration::from_secs(10);
 /// # Errors
 /// Anything of [`Error`].
 pub async fn receive(options: ReceiveOptions, events: Events) -> Result<Summary, Error> {
+    receive_unless_stalled(options, events, Stalls::DEFAULT).await
+}
+
+/// As [`receive`], with other bounds of the time without data.
+pub(crate) async fn receive_unless_stalled(
+    options: ReceiveOptions,
+    events: Events,
+    stalls: Stalls,
+) -> Result<Summary, Error> {
     let keep = options.keep;
     let listeners =
         listen(&options.listen.addresses, options.listen.port).map_err(peer::Error::from)?;
     let addresses = reachable(&listeners);
     let identity = options.listen.identity.clone();
-    let service = Arc::new(ReceiveService::new(options, events.clone())?);
+    let service = Arc::new(ReceiveService::new(options, events.clone(), stalls)?);
     let _acceptor = Acceptor::start(Arc::clone(&service), &identity, super::boxed(listeners))?;
     let _ = events.send(Event::Listening { addresses });
     loop {
@@ -66,6 +76,10 @@ async fn attend(service: &Arc<ReceiveService>) -> Result<Summary, Error> {
         };
         let report = |session: &SinkSession| {
             let _ = service.events.send(Event::Progress(rates.progress(session)));
+            let silence = session.without_data().filter(|time| *time >= service.stalls.alone);
+            if let Some(silence) = silence {
+                let _ = session.fail(Error::Stalled { silence });
+            }
         };
         match sink::attend(&session, report).await {
             SinkEnd::Superseded => {}

@@ -14,17 +14,18 @@ use peer::listen::{
     Entry, Service, SessionRequest, TokenCheck, TokenRefusal, display_address, further_addresses,
     too_many_connections,
 };
+use peer::places::{Place, Places};
 use peer::{
     AuthorizedPeers, Conn, ConnError, Fingerprint, PathEvent, PathState, Peer, PeerDirectory,
 };
 use tokio::time::{Instant, timeout};
 use transfer::Tree;
-use units::PathId;
+use units::{PathId, Span};
 use wire::Frame;
 use wire::frame::{AbortCode, Hello, Range, SessionId, VERSION, Wishes};
 
 use super::path::{self, PathMember};
-use crate::blocking::run_blocking;
+use crate::blocking::{Wanted, run_wanted};
 use crate::listen::{cannot_open, place_of, refused};
 use crate::protocol::{MANIFEST_BYTES, code_of, footprint, want_frames};
 use crate::sink::{Directory, SinkSession, Staging, Survey, finish_files};
@@ -43,6 +44,9 @@ pub(super) struct ReceiveService {
     agreeing: tokio::sync::Mutex<()>,
     /// The memory of all manifests before their sessions open.
     memory: Arc<Budget>,
+    /// Places of dry runs.
+    surveys: Arc<Places>,
+    pub(super) stalls: Stalls,
     /// The number of connections from each address.
     open: Mutex<BTreeMap<String, usize>>,
     /// Rings when a session was opened.
@@ -58,6 +62,28 @@ struct Current {
 /// The most memory of all manifests before their sessions open. The manifest of the session in
 /// progress is not included.
 const MANIFESTS_BYTES: usize = 2 * MANIFEST_BYTES;
+/// The most dry runs of one peer, and of all, that compare files at a time.
+const SURVEYS_EACH: usize = 4;
+const SURVEYS: usize = 16;
+/// The time that a sender may wait for others to agree on theirs.
+const AGREEMENT_PATIENCE: Duration = Duration::from_secs(60);
+/// The time that a sender may take for its manifest, from the first frame to the last.
+const MANIFEST_PATIENCE: Duration = Duration::from_secs(3_600);
+
+/// How long a session may stay without new data. Its sender pings; it may be a slow disk's.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Stalls {
+    /// While another sender wants to send.
+    pub(crate) beside_others: Span,
+    /// While nobody does.
+    pub(crate) alone: Span,
+}
+
+impl Stalls {
+    /// Those of every receiver but for tests.
+    pub(crate) const DEFAULT: Stalls =
+        Stalls { beside_others: Span::from_secs(600), alone: Span::from_secs(3_600) };
+}
 
 impl Service for ReceiveService {
     type Session = Arc<SinkSession>;
@@ -154,7 +180,11 @@ impl Service for ReceiveService {
 }
 
 impl ReceiveService {
-    pub(super) fn new(options: ReceiveOptions, events: Events) -> Result<ReceiveService, Error> {
+    pub(super) fn new(
+        options: ReceiveOptions,
+        events: Events,
+        stalls: Stalls,
+    ) -> Result<ReceiveService, Error> {
         Ok(ReceiveService {
             directory: Arc::new(Directory::open(&options.directory)?),
             token: TokenCheck::new(options.listen.token.clone(), options.listen.holder),
@@ -164,6 +194,8 @@ impl ReceiveService {
             current: Mutex::default(),
             agreeing: tokio::sync::Mutex::default(),
             memory: Budget::new(MANIFESTS_BYTES, MANIFEST_BYTES + CONNECTION_BYTES),
+            surveys: Places::new(SURVEYS, SURVEYS_EACH),
+            stalls,
             open: Mutex::default(),
             opened: tokio::sync::Notify::new(),
         })
@@ -219,7 +251,8 @@ impl ReceiveService {
         }
         // The share moves with the tree, also to a thread that outlives the connection.
         let mut share = self.memory.share(peer);
-        let tree = match self.manifest(conn, &mut share).await? {
+        let manifest = timeout(MANIFEST_PATIENCE, self.manifest(conn, &mut share)).await;
+        let tree = match manifest.map_err(|_| ConnError::Silent(MANIFEST_PATIENCE))?? {
             Ok(tree) => tree,
             Err((code, text)) => return Err(refuse(conn, code, text).await),
         };
@@ -228,7 +261,11 @@ impl ReceiveService {
             Err(error) => return Err(refuse(conn, code_of(&error), error.to_string()).await),
         };
         if wishes.dry_run {
-            let (want, share) = self.dry_run(conn, directory, tree, wishes, share).await?;
+            let place = timeout(AGREEMENT_PATIENCE, self.surveys.take(peer));
+            let Ok(place) = conn.ping_during(place).await? else {
+                return Err(refuse(conn, AbortCode::Refused, busy_agreeing()).await);
+            };
+            let (want, share) = self.dry_run(conn, directory, tree, wishes, (share, place)).await?;
             match want {
                 Ok(want) => want_frames(&want).for_each(|frame| conn.push(&frame)),
                 Err(error) => return Err(refuse(conn, code_of(&error), error.to_string()).await),
@@ -240,13 +277,16 @@ impl ReceiveService {
             return Ok(None);
         }
         // One after another: the later of two sessions of a sender must find the earlier one.
-        let _turn = conn.ping_during(self.agreeing.lock()).await?;
+        let turn = timeout(AGREEMENT_PATIENCE, self.agreeing.lock());
+        let Ok(_turn) = conn.ping_during(turn).await? else {
+            return Err(refuse(conn, AbortCode::Refused, busy_agreeing()).await);
+        };
         if let Err(text) = conn.ping_during(self.supersede(peer)).await? {
             return Err(refuse(conn, AbortCode::Refused, text).await);
         }
         let (clock, events) = (self.clock, self.events.clone());
-        let opening = run_blocking(move || {
-            (SinkSession::open(id, peer, tree, wishes, directory, clock, events), share)
+        let opening = run_wanted(move |wanted| {
+            (SinkSession::open(id, peer, tree, wishes, directory, clock, events, wanted), share)
         });
         let (session, share) = conn.ping_during(opening).await?;
         let session = match session {
@@ -358,22 +398,26 @@ impl ReceiveService {
         directory: Arc<Directory>,
         tree: Tree,
         wishes: Wishes,
-        share: Share,
-    ) -> Result<(Result<Vec<Range>, Error>, Share), ConnError> {
-        let work = move || {
+        held: (Share, Place),
+    ) -> Result<(Result<Vec<Range>, Error>, (Share, Place)), ConnError> {
+        let work = move |wanted: &Wanted| {
             let staging = Staging::open_existing(&directory)?;
-            let survey = Survey::new(&directory, staging.as_ref(), &tree, wishes)?;
+            let survey = Survey::new(&directory, staging.as_ref(), &tree, wishes, wanted)?;
             Ok(survey.ranges(&tree))
         };
-        conn.ping_during(run_blocking(move || (work(), share))).await
+        conn.ping_during(run_wanted(move |wanted| (work(wanted), held))).await
     }
 
     /// Closes the session in progress for a new one of `peer`. An older session of the same sender
-    /// is left over from a restart.
+    /// is left over from a restart; one of another sender must have stalled.
     async fn supersede(&self, peer: Fingerprint) -> Result<(), String> {
         let Some(old) = self.session() else { return Ok(()) };
         if old.peer != peer && old.completed().is_none() && old.open_paths() > 0 {
-            return Err("it is busy with another sender's transfer".into());
+            let silence = old.without_data().filter(|time| *time >= self.stalls.beside_others);
+            let Some(silence) = silence else {
+                return Err("it is busy with another sender's transfer".into());
+            };
+            self.tell_stalled(&old, silence).await;
         }
         *self.current() = None;
         // The paths of the old session release its files at once; a sync may take longer.
@@ -385,6 +429,16 @@ impl ReceiveService {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
         Err("an earlier session of the same sender is still writing to the disk".into())
+    }
+
+    /// Tells both sides that a session ends for want of data.
+    async fn tell_stalled(&self, old: &SinkSession, silence: Span) {
+        let text = Error::Stalled { silence }.to_string();
+        old.broadcast(&Frame::Abort(AbortCode::Refused, text.clone()), true);
+        let text = format!("{text} (another sender takes its turn)");
+        let _ = self.events.send(Event::Notice { text });
+        // The sender closes its connections when it has read the reason.
+        let _ = timeout(super::ABORT_DELIVERY, super::paths_closed(old)).await;
     }
 
     /// A connection from this address opened. All of them are one path to people.
@@ -418,6 +472,10 @@ impl ReceiveService {
     }
 }
 
+fn busy_agreeing() -> String {
+    "it is busy with other senders' lists of files: try again later".into()
+}
+
 /// Acknowledges the data that a dry run sends to measure its path, until the path closes.
 async fn answer_probes(conn: &mut Conn) -> Result<(), ConnError> {
     let mut bytes = 0;
@@ -432,6 +490,6 @@ async fn answer_probes(conn: &mut Conn) -> Result<(), ConnError> {
             Ok(Err(error)) => return Err(error),
         }
         conn.push(&Frame::Pong(bytes));
-        conn.flush().await?;
+        conn.flush_to_reader().await?;
     }
 }

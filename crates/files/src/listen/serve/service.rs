@@ -13,6 +13,7 @@ use peer::budget::{Budget, CONNECTION_BYTES, Share, Short};
 use peer::limit::Limit;
 use peer::listen::admission::{UNAUTHENTICATED_PATIENCE, refuse};
 use peer::listen::{Entry, Service, SessionRequest, TokenCheck, TokenRefusal, further_addresses};
+use peer::places::Places;
 use peer::{AuthorizedPeers, Conn, ConnError, Fingerprint, Peer, PeerDirectory};
 use rustix::fs::OFlags;
 use tokio::sync::mpsc;
@@ -25,11 +26,11 @@ use wire::manifest::{chunks, is_plain};
 use super::path;
 use super::session::{FetchSession, label};
 use crate::beneath;
-use crate::blocking::run_blocking;
+use crate::blocking::run_wanted;
 use crate::listen::{cannot_open, place_of, refused};
 use crate::protocol::{MANIFEST_BYTES, Want, code_of};
 use crate::source::hashes::{self, HashCache};
-use crate::source::{Source, SourceRoot, Supply, open_directory};
+use crate::source::{PATTERNS_BYTES, Source, SourceRoot, Supply, open_directory};
 use crate::{Error, Event, Events, Selection, ServeOptions, Summary};
 
 /// The service that serves authorized clients.
@@ -45,6 +46,8 @@ pub(super) struct ServeService {
     hashes: Arc<HashCache>,
     /// The memory of all requests and their manifests.
     memory: Arc<Budget>,
+    /// Places of those that walk folders or hash files.
+    walks: Arc<Places>,
     fetches: Mutex<BTreeMap<SessionId, Arc<FetchSession>>>,
     completing: mpsc::UnboundedSender<Summary>,
     completed: tokio::sync::Mutex<mpsc::UnboundedReceiver<Summary>>,
@@ -70,6 +73,14 @@ const IDLE_KEPT: Duration = Duration::from_secs(600);
 /// The most names and patterns in one request.
 const MOST_NAMES: usize = 4_096;
 const MOST_FILTERS: usize = 256;
+/// The most bytes of all patterns in one request.
+const FILTERS_BYTES: usize = 16 << 10;
+/// The most requests of one peer, and of all, for which folders are walked or files hashed at a
+/// time, each on a thread of its own.
+const WALKS_EACH: usize = 4;
+const WALKS: usize = 16;
+/// The time that a request may wait for others to have been walked.
+const WALK_PATIENCE: Duration = Duration::from_secs(60);
 
 impl Service for ServeService {
     type Session = Arc<FetchSession>;
@@ -174,6 +185,7 @@ impl ServeService {
             clock: Clock::start(),
             hashes: Arc::default(),
             memory: Budget::new(LISTS_BYTES, LISTS_BYTES / 2),
+            walks: Places::new(WALKS, WALKS_EACH),
             fetches: Mutex::default(),
             completing,
             completed: tokio::sync::Mutex::new(completed),
@@ -231,14 +243,28 @@ impl ServeService {
             Ok(asked) => asked,
             Err(text) => return Err(refuse(conn, AbortCode::Refused, text).await),
         };
+        let mut filtering = self.memory.share(peer);
+        if !(selection.include.is_empty() && selection.exclude.is_empty())
+            && !filtering.take(conn, PATTERNS_BYTES).await?
+        {
+            return Err(refuse(conn, AbortCode::Refused, filtering.why_not()).await);
+        }
+        let place = timeout(WALK_PATIENCE, self.walks.take(peer));
+        let Ok(place) = conn.ping_during(place).await? else {
+            return Err(refuse(conn, AbortCode::Refused, busy_walking()).await);
+        };
         let (root, service) = (view.root.clone(), Arc::clone(self));
-        // The share moves with the list: a walk outlives its connection.
-        let walking = run_blocking(move || {
-            let mut budget = |bytes| service.reserve(peer, &mut share, bytes);
+        // What the walk takes moves with it: it may outlive its connection for a moment.
+        let walking = run_wanted(move |wanted| {
+            let mut budget = |bytes| {
+                wanted.check()?;
+                service.reserve(peer, &mut share, bytes)
+            };
             let found = Source::open(root, &names, &selection, !ask.hashes, None, &mut budget);
-            (found, share)
+            drop(filtering);
+            (found, share, place)
         });
-        let (found, share) = conn.ping_during(walking).await?;
+        let (found, share, place) = conn.ping_during(walking).await?;
         let (source, notices) = match found {
             Ok(found) => found,
             Err(Error::Peer(peer::Error::Refused { reason })) => {
@@ -264,6 +290,7 @@ impl ServeService {
         if ask.hashes {
             hashes::send(conn, &self.hashes, &source).await?;
         }
+        drop(place);
         let want = match read_wants(conn, entries.len()).await? {
             Ok(want) => want,
             Err(text) => return Err(refuse(conn, AbortCode::Protocol, text).await),
@@ -335,12 +362,20 @@ fn open(path: &Path) -> Result<Arc<OwnedFd>, Error> {
     open_directory(path).map(Arc::new).map_err(failed)
 }
 
+fn busy_walking() -> String {
+    format!(
+        "it is busy with the files of other requests (it looks through those of {WALKS_EACH} \
+         requests of a host at a time, and of {WALKS} in all): try again later"
+    )
+}
+
 /// Reads a request. The inner error is a message for the client.
 async fn read_request(
     conn: &mut Conn,
     share: &mut Share,
 ) -> Result<Result<(Vec<PathBuf>, Selection, Ask), String>, ConnError> {
     let (mut names, mut selection) = (Vec::new(), Selection::default());
+    let (mut filters, mut filters_bytes) = (0, 0);
     loop {
         let heard = conn.receive(|frame| {
             Ok(match frame {
@@ -363,16 +398,20 @@ async fn read_request(
                     None
                 }
                 Frame::Filter(include, glob)
-                    if selection.include.len() + selection.exclude.len() < MOST_FILTERS =>
+                    if filters < MOST_FILTERS && filters_bytes + glob.len() <= FILTERS_BYTES =>
                 {
+                    filters += 1;
+                    filters_bytes += glob.len();
                     let globs =
                         if include { &mut selection.include } else { &mut selection.exclude };
                     globs.push(glob.to_string());
                     None
                 }
-                Frame::Name(_) | Frame::Filter(..) => Some(Err("more names or patterns than a \
-                    question has"
-                    .into())),
+                Frame::Name(_) | Frame::Filter(..) => Some(Err(format!(
+                    "it asks with more than {MOST_NAMES} names or {MOST_FILTERS} patterns, or with \
+                     patterns of more than {} KiB together: use fewer, or get a folder at a time",
+                    FILTERS_BYTES >> 10
+                ))),
                 Frame::Ask(ask) => Some(Ok(ask)),
                 Frame::Entries(_) | Frame::ManifestEnd(_) => {
                     Some(Err("this host offers files and takes none; 'anabranch receive' there \

@@ -2,7 +2,7 @@
 
 use transfer::digest::block_cv;
 use transfer::{BLOCK, Cv, Extent, Object, Verdict};
-use units::{Bytes, Time};
+use units::{Bytes, Span, Time};
 use wire::frame::{Data, Range};
 
 use super::{MOST_REFUSALS, SinkSession, refusal};
@@ -51,6 +51,7 @@ impl SinkSession {
         if fresh.duplicate.0 < extent.len {
             let elapsed = self.clock.now() - Time::ZERO;
             let mut members = self.members();
+            members.away = Span::ZERO;
             let carried = members.carried.entry(path.to_string()).or_default();
             carried.bytes += Bytes(extent.len) - fresh.duplicate;
             carried.last = elapsed;

@@ -15,6 +15,7 @@ use wire::Frame;
 use wire::frame::{AbortCode, Data, Wishes};
 
 use super::{MOST_REFUSALS, MOST_UNSYNCED, Mailbox, SinkSession, finish_files};
+use crate::blocking::Wanted;
 use crate::sink::tests::{Scratch, content, file, tree};
 use crate::sink::{Directory, SinkEnd, attend};
 use crate::{Error, Event};
@@ -36,8 +37,16 @@ fn open(scratch: &Scratch, tree: Tree) -> (Arc<SinkSession>, mpsc::UnboundedRece
     let directory = Arc::new(Directory::open(&scratch.0).unwrap());
     let (events, heard) = mpsc::unbounded_channel();
     let (sender, wishes) = (Fingerprint::from([1; 32]), Wishes::default());
-    let session =
-        SinkSession::open([2; 16], sender, tree, wishes, directory, Clock::start(), events);
+    let session = SinkSession::open(
+        [2; 16],
+        sender,
+        tree,
+        wishes,
+        directory,
+        Clock::start(),
+        events,
+        &Wanted::always(),
+    );
     (Arc::new(session.unwrap()), heard)
 }
 

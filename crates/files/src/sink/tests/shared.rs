@@ -10,6 +10,7 @@ use wire::frame::Wishes;
 
 use super::{Scratch, content, cv, file, part, target, tree};
 use crate::Error;
+use crate::blocking::Wanted;
 use crate::sink::directory::{Directory, timestamps};
 use crate::sink::settle::{Completed, PendingSync, Target};
 use crate::sink::staging::Staging;
@@ -94,8 +95,13 @@ fn a_staged_file_that_is_swapped_gets_no_name() {
             let target = verified(target(&scratch, &small, false), verify);
             let mut staged = target.staging.put(0, b"name", &file(5), b"hello").unwrap();
             if resumed {
-                let survey =
-                    Survey::new(&target.directory, Some(&target.staging), &small, target.wishes);
+                let survey = Survey::new(
+                    &target.directory,
+                    Some(&target.staging),
+                    &small,
+                    target.wishes,
+                    &Wanted::always(),
+                );
                 staged = survey.unwrap().staged.remove(0);
             }
             swap(&target, &scratch, &staged.name, 5);
@@ -128,7 +134,13 @@ fn what_another_user_staged_is_not_taken_up() {
     let put = || target.staging.put(0, b"name", &file(5), b"hello");
     let place = scratch.0.join(".anabranch-partial").join(put().unwrap().name);
     let taken_up = || {
-        let survey = Survey::new(&target.directory, Some(&target.staging), &tree, target.wishes);
+        let survey = Survey::new(
+            &target.directory,
+            Some(&target.staging),
+            &tree,
+            target.wishes,
+            &Wanted::always(),
+        );
         survey.unwrap().staged.len()
     };
     assert_eq!(taken_up(), 1, "as this user staged it");

@@ -1,0 +1,285 @@
+//! An authorized client that asks for much work, and leaves.
+
+use std::fs::{self, File};
+use std::net::SocketAddr;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use peer::tls::ClientTls;
+use peer::{AuthorizedPeers, Conn, Fingerprint, Identity, ListenOptions, May, Peer};
+use tokio::net::TcpStream;
+use tokio::sync::mpsc::unbounded_channel;
+use tokio::time::{sleep, timeout};
+use wire::Frame;
+use wire::frame::{AbortCode, Ask, Hello, Range, SessionId, VERSION, Wishes};
+
+use super::crowd::memory;
+use super::{NEVER, PATIENCE, Scratch};
+use crate::{Event, ServeOptions};
+
+/// A server that knows some clients.
+struct Offer {
+    scratch: Scratch,
+    address: SocketAddr,
+    key: Fingerprint,
+}
+
+impl Offer {
+    async fn start(name: &str, clients: &[&Identity]) -> Offer {
+        let scratch = Scratch::new(name);
+        let directory = scratch.0.join("out");
+        fs::create_dir_all(&directory).unwrap();
+        let identity = Identity::generate().unwrap();
+        let known = clients
+            .iter()
+            .map(|client| Peer { may: May::Both, ..Peer::from(client.fingerprint()) });
+        let listen = ListenOptions {
+            addresses: vec!["127.0.0.1:0".parse().unwrap()],
+            authorized: AuthorizedPeers::new(known.collect()),
+            ..ListenOptions::new(identity.clone())
+        };
+        let (events, mut heard) = unbounded_channel();
+        tokio::spawn(crate::serve(ServeOptions { directory, listen, once: false }, events));
+        let Some(Event::Listening { addresses }) = heard.recv().await else {
+            panic!("it does not listen")
+        };
+        tokio::spawn(async move { while heard.recv().await.is_some() {} });
+        Offer { scratch, address: addresses[0], key: identity.fingerprint() }
+    }
+
+    /// A file of holes, which takes an hour to hash.
+    fn endless_file(&self) -> std::path::PathBuf {
+        let path = self.scratch.0.join("out/endless");
+        File::create(&path).unwrap().set_len(8 << 40).unwrap();
+        path
+    }
+
+    /// A connection of a client after the handshake.
+    async fn connect(&self, client: &Identity) -> Conn {
+        let tls = ClientTls::new(client, self.key).unwrap();
+        let stream = TcpStream::connect(self.address).await.unwrap();
+        let mut conn = Conn::new(Box::new(stream), tls.connection().unwrap());
+        conn.handshake().await.unwrap();
+        conn
+    }
+
+    /// A connection of a client that has asked.
+    async fn ask(&self, client: &Identity, request: &[Frame<'_>], checksum: bool) -> Conn {
+        let mut conn = self.connect(client).await;
+        let wishes = Wishes::default();
+        conn.push(&Frame::Hello(Hello { version: VERSION, secret: None, wishes }));
+        request.iter().for_each(|frame| conn.push(frame));
+        conn.push(&Frame::Ask(Ask { checksum, hashes: false }));
+        conn.flush().await.unwrap();
+        conn
+    }
+
+    /// A connection of a client that has agreed to get a file, and the session's id.
+    async fn agree(&self, client: &Identity) -> (Conn, SessionId) {
+        let mut conn = self.ask(client, &[Frame::Name(b"small")], false).await;
+        conn.push(&Frame::Want(vec![Range { start: 0, len: 1 }]));
+        conn.push(&Frame::Ready);
+        conn.push(&Frame::Ping(0));
+        conn.flush().await.unwrap();
+        let mut session = None;
+        let agreeing = async {
+            while !conn
+                .receive(|frame| {
+                    if let Frame::Welcome(welcome) = &frame {
+                        session = Some(welcome.session);
+                    }
+                    Ok(matches!(frame, Frame::Pong(_)))
+                })
+                .await
+                .expect("it agrees")
+            {}
+        };
+        timeout(NEVER, agreeing).await.expect("it agrees in time");
+        (conn, session.expect("it was welcome"))
+    }
+}
+
+impl Drop for Offer {
+    fn drop(&mut self) {
+        // Whoever still hashes the file, where a test fails, comes to its end.
+        let endless = File::options().write(true).open(self.scratch.0.join("out/endless"));
+        let _ = endless.and_then(|file| file.set_len(0));
+    }
+}
+
+/// The number of paths in a server's answer, or its refusal.
+async fn answer(conn: &mut Conn) -> Result<u32, (AbortCode, String)> {
+    let hearing = async {
+        loop {
+            let told = conn.receive(|frame| match frame {
+                Frame::Abort(code, text) => Ok(Some(Err((code, text)))),
+                Frame::ManifestEnd(count) => Ok(Some(Ok(count))),
+                _ => Ok(None),
+            });
+            if let Some(answer) = told.await.expect("it answers") {
+                return answer;
+            }
+        }
+    };
+    timeout(NEVER, hearing).await.expect("it answers in time")
+}
+
+/// The number of times that this process has a file open.
+fn times_open(path: &Path) -> usize {
+    let open = fs::read_dir("/proc/self/fd").unwrap().flatten();
+    open.filter(|entry| {
+        let to = fs::read_link(entry.path()).unwrap_or_default();
+        to.to_string_lossy().trim_end_matches(" (deleted)") == path.to_string_lossy()
+    })
+    .count()
+}
+
+/// Waits until nobody reads the file.
+async fn nobody_reads(path: &Path) {
+    let began = Instant::now();
+    while times_open(path) > 0 {
+        assert!(began.elapsed() < PATIENCE, "{} still read the file", times_open(path));
+        sleep(Duration::from_millis(20)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_left_is_not_worked_for() {
+    let [hostile, honest] = [(); 2].map(|()| Identity::generate().unwrap());
+    let offer = Offer::start("leaves", &[&hostile, &honest]).await;
+    let endless = offer.endless_file();
+    fs::write(offer.scratch.0.join("out/small"), "small").unwrap();
+    let mut asked = Vec::new();
+    for _ in 0..50 {
+        asked.push(offer.ask(&hostile, &[Frame::Name(b"endless")], true).await);
+    }
+    let began = Instant::now();
+    while times_open(&endless) == 0 {
+        assert!(began.elapsed() < PATIENCE, "the file is hashed");
+        sleep(Duration::from_millis(5)).await;
+    }
+    // Its further requests wait, and the other client's does not.
+    let mut other = offer.ask(&honest, &[Frame::Name(b"small")], true).await;
+    assert_eq!(answer(&mut other).await, Ok(1));
+    assert!(times_open(&endless) <= 4, "{} threads hash", times_open(&endless));
+    drop(asked);
+    nobody_reads(&endless).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_that_loses_its_name_or_its_end_is_not_hashed_on() {
+    let client = Identity::generate().unwrap();
+    let offer = Offer::start("loses", &[&client]).await;
+    for is_removed in [true, false] {
+        let endless = offer.endless_file();
+        let mut conn = offer.ask(&client, &[Frame::Name(b"endless")], true).await;
+        let began = Instant::now();
+        while times_open(&endless) == 0 {
+            assert!(began.elapsed() < PATIENCE, "the file is hashed");
+            sleep(Duration::from_millis(5)).await;
+        }
+        if is_removed {
+            fs::remove_file(&endless).unwrap();
+        } else {
+            File::options().write(true).open(&endless).unwrap().set_len(7 << 40).unwrap();
+        }
+        let (code, text) = answer(&mut conn).await.expect_err("it has changed");
+        assert!(code == AbortCode::Changed && text.contains("endless"), "{code:?}: {text}");
+        nobody_reads(&endless).await;
+    }
+}
+
+/// The worst that was found: patterns of one extension were an automaton each, and each kept up to
+/// 14 MiB of states for names that almost match.
+#[tokio::test(flavor = "multi_thread")]
+async fn patterns_that_almost_match_everything_take_little_memory() {
+    let client = Identity::generate().unwrap();
+    let offer = Offer::start("patterns", &[&client]).await;
+    let mut draw = 1_u64;
+    for _ in 0..40 {
+        let letter = |_| {
+            draw = draw.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            if draw >> 63 == 0 { 'a' } else { 'b' }
+        };
+        let name: String = (0..240).map(letter).collect();
+        fs::write(offer.scratch.0.join("out").join(name + ".txt"), "").unwrap();
+    }
+    let patterns: Vec<String> =
+        (0..256).map(|number| format!("*a{}.txt", "?".repeat(20 + number % 16))).collect();
+    let mut request: Vec<_> =
+        patterns.iter().map(|pattern| Frame::Filter(false, pattern)).collect();
+    request.insert(0, Frame::Name(b""));
+    let before = memory();
+    let mut conn = offer.ask(&client, &request, false).await;
+    let _ = answer(&mut conn).await;
+    let grown = memory().saturating_sub(before) / 1_024;
+    assert!(grown < 128, "{grown} MiB more");
+    // Longer ones are refused before they are compiled.
+    let long = "?*".repeat(400);
+    let request: Vec<_> =
+        [Frame::Name(b"")].into_iter().chain((0..64).map(|_| Frame::Filter(true, &long))).collect();
+    let mut conn = offer.ask(&client, &request, false).await;
+    let (code, text) = answer(&mut conn).await.expect_err("it is too much");
+    assert!(code == AbortCode::Refused && text.contains("16 KiB"), "{code:?}: {text}");
+}
+
+/// A client that agrees, and opens path after path that only pings.
+#[tokio::test(flavor = "multi_thread")]
+async fn paths_that_only_ping_leave_others_theirs() {
+    let [hostile, honest] = [(); 2].map(|()| Identity::generate().unwrap());
+    let offer = Offer::start("pings", &[&hostile, &honest]).await;
+    fs::write(offer.scratch.0.join("out/small"), "small").unwrap();
+    let (mut pinging, mut why) = (Vec::new(), None);
+    'sessions: for _ in 0..4 {
+        let (mut conn, id) = offer.agree(&hostile).await;
+        conn.flush().await.unwrap();
+        pinging.push(tokio::spawn(ping(conn)));
+        for _ in 1..100 {
+            let mut conn = offer.connect(&hostile).await;
+            conn.push(&Frame::Join(id));
+            conn.push(&Frame::Ping(0));
+            conn.flush().await.unwrap();
+            match ponged(&mut conn).await {
+                Ok(()) => pinging.push(tokio::spawn(ping(conn))),
+                Err(refusal) => {
+                    why = Some(refusal);
+                    break 'sessions;
+                }
+            }
+        }
+    }
+    let (code, text) = why.expect("a host has so many connections and no more");
+    assert!(code == AbortCode::Crowded && text.contains("256 of a host"), "{code:?}: {text}");
+    assert_eq!(pinging.len(), 256);
+    let mut other = offer.ask(&honest, &[Frame::Name(b"small")], false).await;
+    assert_eq!(answer(&mut other).await, Ok(1));
+    pinging.iter().for_each(tokio::task::JoinHandle::abort);
+}
+
+/// Pings until the connection ends.
+async fn ping(mut conn: Conn) {
+    loop {
+        sleep(Duration::from_secs(5)).await;
+        conn.push(&Frame::Ping(0));
+        if conn.flush().await.is_err() {
+            return;
+        }
+    }
+}
+
+/// Waits for the answer to a ping, or a refusal.
+async fn ponged(conn: &mut Conn) -> Result<(), (AbortCode, String)> {
+    let hearing = async {
+        loop {
+            let told = conn.receive(|frame| match frame {
+                Frame::Abort(code, text) => Ok(Some(Err((code, text)))),
+                Frame::Pong(_) => Ok(Some(Ok(()))),
+                _ => Ok(None),
+            });
+            if let Some(answer) = told.await.expect("it answers") {
+                return answer;
+            }
+        }
+    };
+    timeout(NEVER, hearing).await.expect("it answers in time")
+}

@@ -1,0 +1,179 @@
+//! Patterns as in `.gitignore`, compiled into one automaton of bounded size.
+//!
+//! A client's patterns are compiled and matched on the server. One automaton for all of them bounds
+//! their memory, whatever they say: [`PATTERNS_BYTES`]. The time of a match grows with the length
+//! of the path and of the patterns, and with nothing else.
+
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use globset::GlobBuilder;
+use regex_automata::meta::{BuildError, Regex};
+use regex_automata::util::syntax;
+use regex_automata::{Input, MatchKind, PatternSet};
+
+use crate::Error;
+
+/// Patterns of which the last match decides.
+pub(crate) struct Patterns {
+    globs: Vec<Sense>,
+    regex: Regex,
+}
+
+/// The meaning of a pattern's match.
+#[derive(Clone, Copy)]
+struct Sense {
+    /// `!pattern`: takes back the matches of those before it.
+    is_negated: bool,
+    /// `pattern/`: matches folders only.
+    is_only_folder: bool,
+}
+
+/// The most memory of a compiled pattern automaton, and the most of the states that it makes while
+/// it matches.
+const AUTOMATON_BYTES: usize = 4 << 20;
+const STATES_BYTES: usize = 2 << 20;
+/// The most memory of the patterns of a selection: the automata of inclusion and exclusion, each in
+/// both directions, and twice as much while they match.
+pub(crate) const PATTERNS_BYTES: usize = 4 * (2 * AUTOMATON_BYTES + STATES_BYTES);
+
+impl Patterns {
+    /// Compiles patterns; `None` if there are none.
+    ///
+    /// # Errors
+    /// Names a pattern that is none; patterns that are too large together.
+    pub(crate) fn new(patterns: &[String]) -> Result<Option<Patterns>, Error> {
+        if patterns.is_empty() {
+            return Ok(None);
+        }
+        let (mut globs, mut expressions) = (Vec::new(), Vec::new());
+        for pattern in patterns {
+            let Some((sense, glob)) = parse(pattern) else { continue };
+            let glob =
+                GlobBuilder::new(&glob).literal_separator(true).backslash_escape(true).build();
+            let glob = glob.map_err(|error| {
+                Error::usage(format!("'{pattern}' is no pattern: {}", error.kind()))
+            })?;
+            globs.push(sense);
+            expressions.push(glob.regex().to_string());
+        }
+        let regex = compile(&expressions).map_err(|error| {
+            let what = match error.size_limit() {
+                Some(_) => "they are too long together".to_string(),
+                None => error.to_string(),
+            };
+            Error::usage(format!("the patterns cannot be combined: {what}"))
+        })?;
+        Ok(Some(Patterns { globs, regex }))
+    }
+
+    /// Whether the path matches.
+    pub(crate) fn match_path(&self, path: &Path, is_folder: bool) -> bool {
+        self.decide(path, is_folder).unwrap_or(false)
+    }
+
+    /// Whether the path matches or, if no pattern says anything about it, the nearest folder above
+    /// it of which one does.
+    pub(crate) fn match_path_or_parents(&self, path: &Path, is_folder: bool) -> bool {
+        let mut all = path.ancestors();
+        let own = all.next().and_then(|path| self.decide(path, is_folder));
+        own.or_else(|| all.find_map(|above| self.decide(above, true))).unwrap_or(false)
+    }
+
+    fn decide(&self, path: &Path, is_folder: bool) -> Option<bool> {
+        let mut matching = PatternSet::new(self.globs.len());
+        let input = Input::new(path.as_os_str().as_bytes());
+        self.regex.which_overlapping_matches(&input, &mut matching);
+        let last = matching
+            .iter()
+            .map(|pattern| self.globs[pattern.as_usize()])
+            .filter(|sense| is_folder || !sense.is_only_folder)
+            .last()?;
+        Some(!last.is_negated)
+    }
+}
+
+/// The sense of a line of `.gitignore` and its glob for a whole path; `None` for a comment.
+fn parse(line: &str) -> Option<(Sense, String)> {
+    let line = if line.ends_with("\\ ") { line } else { line.trim_end() };
+    if line.is_empty() || line.starts_with('#') {
+        return None;
+    }
+    let (mut glob, mut is_negated) = (line, false);
+    let mut is_absolute = false;
+    if let Some(escaped) = line.strip_prefix('\\').filter(|rest| rest.starts_with(['!', '#'])) {
+        glob = escaped;
+    } else {
+        if let Some(rest) = glob.strip_prefix('!') {
+            (glob, is_negated) = (rest, true);
+        }
+        if let Some(rest) = glob.strip_prefix('/') {
+            (glob, is_absolute) = (rest, true);
+        }
+    }
+    let is_only_folder = glob.ends_with('/');
+    if is_only_folder {
+        glob = &glob[..glob.len() - 1];
+        // The slash may have been escaped.
+        glob = glob.strip_suffix('\\').unwrap_or(glob);
+    }
+    let is_of_a_name = !is_absolute && !glob.contains('/') && glob != "**";
+    let before = if is_of_a_name { "**/" } else { "" };
+    let mut glob = format!("{before}{glob}");
+    // What is in a folder, but not the folder.
+    if glob.ends_with("/**") {
+        glob.push_str("/*");
+    }
+    Some((Sense { is_negated, is_only_folder }, glob))
+}
+
+fn compile(expressions: &[String]) -> Result<Regex, BuildError> {
+    let syntax = syntax::Config::new().utf8(false).dot_matches_new_line(true);
+    let config = Regex::config()
+        .match_kind(MatchKind::All)
+        .utf8_empty(false)
+        .nfa_size_limit(Some(AUTOMATON_BYTES))
+        .hybrid_cache_capacity(STATES_BYTES);
+    Regex::builder().syntax(syntax).configure(config).build_many(expressions)
+}
+
+#[cfg(test)]
+mod tests {
+    use ignore::gitignore::GitignoreBuilder;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn patterns_mean_what_they_mean_in_gitignore(
+            lines in prop::collection::vec(r"[!#/\\ ]?[/ab*?\[\]{},.!\\-]{0,8}[/ *]{0,2}", 1..4),
+            path in "[ab.]{1,3}(/[ab.-]{1,3}){0,3}",
+            is_folder in any::<bool>(),
+        ) {
+            let mut builder = GitignoreBuilder::new("");
+            builder.allow_unclosed_class(false);
+            let added = lines.iter().try_for_each(|line| builder.add_line(None, line).map(drop));
+            let ours = Patterns::new(&lines);
+            prop_assert_eq!(added.is_ok(), ours.is_ok());
+            if added.is_ok() {
+                let (theirs, ours) = (builder.build().unwrap(), ours.unwrap().unwrap());
+                prop_assert_eq!(
+                    ours.match_path(path.as_ref(), is_folder),
+                    theirs.matched(&path, is_folder).is_ignore()
+                );
+                prop_assert_eq!(
+                    ours.match_path_or_parents(path.as_ref(), is_folder),
+                    theirs.matched_path_or_any_parents(&path, is_folder).is_ignore()
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn patterns_that_are_too_long_together_are_refused() {
+        let patterns: Vec<String> = (0..256).map(|_| "?*".repeat(500)).collect();
+        let error = Patterns::new(&patterns).map(drop).expect_err("they are too long");
+        assert!(error.to_string().contains("too long together"), "{error}");
+    }
+}
