@@ -29,8 +29,8 @@ pub(crate) enum SourceRoot {
 const WITHIN: ResolveFlags = ResolveFlags::BENEATH.union(ResolveFlags::NO_MAGICLINKS);
 /// Attempts at a lookup that a concurrent rename disturbs.
 const ATTEMPTS: usize = 32;
-/// The most named folders that are kept open.
-const MOST_OPEN: usize = 32;
+/// The most named folders that are kept open. Few: a server has the sources of many clients.
+const MOST_OPEN: usize = 4;
 
 /// Opens a directory that is offered.
 pub(crate) fn open_directory(path: &Path) -> io::Result<OwnedFd> {
@@ -128,10 +128,10 @@ impl NamedPaths {
         }
     }
 
-    /// Opens the folder at a place, to list it and to look up names in it.
+    /// Opens the folder at a place, to look up names in it.
     pub(crate) fn open_folder(&self, place: &Place) -> Result<OwnedFd, Error> {
         let named = self.named_folder(place.named)?;
-        beneath::open(&*named, &place.below, OFlags::RDONLY | OFlags::DIRECTORY)
+        beneath::open(&*named, &place.below, OFlags::PATH | OFlags::DIRECTORY)
             .map_err(|errno| self.failed(place, errno))
     }
 

@@ -1,7 +1,7 @@
 //! Another process changes what is being sent: nothing outside the named folders is read.
 
 use std::fs;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -267,4 +267,21 @@ fn staging_folders_are_left_out_wherever_they_are() {
         assert_eq!(notices.len(), 2, "{notices:?}");
         assert!(notices.iter().all(|text| text.contains("staging folder")), "{notices:?}");
     }
+}
+
+/// The names in it are known, so that it need not be listed.
+#[test]
+fn a_folder_that_cannot_be_listed_gives_what_is_named() {
+    let scratch = Scratch::new("listed");
+    let folder = scratch.0.join("folder");
+    fs::create_dir_all(&folder).unwrap();
+    write(&folder.join("file"), PUBLIC);
+    let mode = |mode| fs::set_permissions(&folder, fs::Permissions::from_mode(mode)).unwrap();
+    mode(0o300);
+    let files_from = Some(vec!["folder/file".into()]);
+    let selection = Selection { files_from, ..Selection::default() };
+    let top = std::slice::from_ref(&scratch.0);
+    let found = open(&SourceRoot::Anywhere, top, &selection).and_then(read);
+    mode(0o700);
+    assert_eq!(found.unwrap(), PUBLIC);
 }

@@ -10,7 +10,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, Dir, FileType, Stat, readlinkat, statat};
+use rustix::fs::{AtFlags, Dir, FileType, OFlags, Stat, readlinkat, statat};
 use rustix::io::Errno;
 use wire::manifest::{self, Entry, Kind, is_reserved};
 
@@ -18,7 +18,7 @@ use super::holes::data;
 use super::patterns::Patterns;
 use super::read::Stamp;
 use super::root::{NamedPaths, Place, SourceRoot};
-use crate::beneath::{Inode, LastFolder, mtime_of, permissions, split};
+use crate::beneath::{self, Inode, LastFolder, mtime_of, permissions, split};
 use crate::protocol::footprint;
 use crate::{Error, Selection};
 
@@ -476,7 +476,7 @@ fn open_in<'a>(
 /// The names in a folder, in order.
 fn names(folder: &OwnedFd) -> Result<Vec<OsString>, Errno> {
     let mut names = Vec::new();
-    for entry in Dir::read_from(folder)? {
+    for entry in Dir::new(beneath::open(folder, b"", OFlags::RDONLY | OFlags::DIRECTORY)?)? {
         let entry = entry?;
         let name = entry.file_name().to_bytes();
         if name != b"." && name != b".." {
