@@ -1,8 +1,8 @@
-//! An authorized client that asks for much work, and leaves.
+//! An authorized peer that asks for much work, and leaves.
 
 use std::fs::{self, File};
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use peer::tls::ClientTls;
@@ -12,9 +12,10 @@ use tokio::sync::mpsc::unbounded_channel;
 use tokio::time::{sleep, timeout};
 use wire::Frame;
 use wire::frame::{AbortCode, Ask, Hello, Range, SessionId, VERSION, Wishes};
+use wire::manifest::{self, Kind};
 
 use super::crowd::memory;
-use super::{NEVER, PATIENCE, Scratch};
+use super::{Host, NEVER, PATIENCE, Scratch, chunk};
 use crate::{Event, ServeOptions};
 
 /// A server that knows some clients.
@@ -45,13 +46,6 @@ impl Offer {
         };
         tokio::spawn(async move { while heard.recv().await.is_some() {} });
         Offer { scratch, address: addresses[0], key: identity.fingerprint() }
-    }
-
-    /// A file of holes, which takes an hour to hash.
-    fn endless_file(&self) -> std::path::PathBuf {
-        let path = self.scratch.0.join("out/endless");
-        File::create(&path).unwrap().set_len(8 << 40).unwrap();
-        path
     }
 
     /// A connection of a client after the handshake.
@@ -99,11 +93,51 @@ impl Offer {
     }
 }
 
-impl Drop for Offer {
+/// A file of holes, which takes an hour to hash.
+struct Endless(PathBuf);
+
+/// Its size.
+const ENDLESS: u64 = 8 << 40;
+
+impl Endless {
+    fn new(path: PathBuf) -> Endless {
+        File::create(&path).unwrap().set_len(ENDLESS).unwrap();
+        Endless(path)
+    }
+
+    /// Waits until somebody reads it.
+    async fn is_read(&self) {
+        let began = Instant::now();
+        while self.times_open() == 0 {
+            assert!(began.elapsed() < PATIENCE, "the file is hashed");
+            sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    /// Waits until nobody reads it.
+    async fn is_left(&self) {
+        let began = Instant::now();
+        while self.times_open() > 0 {
+            assert!(began.elapsed() < PATIENCE, "{} still read the file", self.times_open());
+            sleep(Duration::from_millis(20)).await;
+        }
+    }
+
+    /// The number of times that this process has it open.
+    fn times_open(&self) -> usize {
+        let open = fs::read_dir("/proc/self/fd").unwrap().flatten();
+        open.filter(|entry| {
+            let to = fs::read_link(entry.path()).unwrap_or_default();
+            to.to_string_lossy().trim_end_matches(" (deleted)") == self.0.to_string_lossy()
+        })
+        .count()
+    }
+}
+
+impl Drop for Endless {
     fn drop(&mut self) {
-        // Whoever still hashes the file, where a test fails, comes to its end.
-        let endless = File::options().write(true).open(self.scratch.0.join("out/endless"));
-        let _ = endless.and_then(|file| file.set_len(0));
+        // Whoever still hashes it, where a test fails, comes to its end.
+        let _ = File::options().write(true).open(&self.0).and_then(|file| file.set_len(0));
     }
 }
 
@@ -124,46 +158,23 @@ async fn answer(conn: &mut Conn) -> Result<u32, (AbortCode, String)> {
     timeout(NEVER, hearing).await.expect("it answers in time")
 }
 
-/// The number of times that this process has a file open.
-fn times_open(path: &Path) -> usize {
-    let open = fs::read_dir("/proc/self/fd").unwrap().flatten();
-    open.filter(|entry| {
-        let to = fs::read_link(entry.path()).unwrap_or_default();
-        to.to_string_lossy().trim_end_matches(" (deleted)") == path.to_string_lossy()
-    })
-    .count()
-}
-
-/// Waits until nobody reads the file.
-async fn nobody_reads(path: &Path) {
-    let began = Instant::now();
-    while times_open(path) > 0 {
-        assert!(began.elapsed() < PATIENCE, "{} still read the file", times_open(path));
-        sleep(Duration::from_millis(20)).await;
-    }
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_that_left_is_not_worked_for() {
     let [hostile, honest] = [(); 2].map(|()| Identity::generate().unwrap());
     let offer = Offer::start("leaves", &[&hostile, &honest]).await;
-    let endless = offer.endless_file();
+    let endless = Endless::new(offer.scratch.0.join("out/endless"));
     fs::write(offer.scratch.0.join("out/small"), "small").unwrap();
     let mut asked = Vec::new();
     for _ in 0..50 {
         asked.push(offer.ask(&hostile, &[Frame::Name(b"endless")], true).await);
     }
-    let began = Instant::now();
-    while times_open(&endless) == 0 {
-        assert!(began.elapsed() < PATIENCE, "the file is hashed");
-        sleep(Duration::from_millis(5)).await;
-    }
+    endless.is_read().await;
     // Its further requests wait, and the other client's does not.
     let mut other = offer.ask(&honest, &[Frame::Name(b"small")], true).await;
     assert_eq!(answer(&mut other).await, Ok(1));
-    assert!(times_open(&endless) <= 4, "{} threads hash", times_open(&endless));
+    assert!(endless.times_open() <= 4, "{} threads hash", endless.times_open());
     drop(asked);
-    nobody_reads(&endless).await;
+    endless.is_left().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -171,22 +182,46 @@ async fn a_file_that_loses_its_name_or_its_end_is_not_hashed_on() {
     let client = Identity::generate().unwrap();
     let offer = Offer::start("loses", &[&client]).await;
     for is_removed in [true, false] {
-        let endless = offer.endless_file();
+        let endless = Endless::new(offer.scratch.0.join("out/endless"));
         let mut conn = offer.ask(&client, &[Frame::Name(b"endless")], true).await;
-        let began = Instant::now();
-        while times_open(&endless) == 0 {
-            assert!(began.elapsed() < PATIENCE, "the file is hashed");
-            sleep(Duration::from_millis(5)).await;
-        }
+        endless.is_read().await;
         if is_removed {
-            fs::remove_file(&endless).unwrap();
+            fs::remove_file(&endless.0).unwrap();
         } else {
-            File::options().write(true).open(&endless).unwrap().set_len(7 << 40).unwrap();
+            File::options().write(true).open(&endless.0).unwrap().set_len(7 << 40).unwrap();
         }
         let (code, text) = answer(&mut conn).await.expect_err("it has changed");
         assert!(code == AbortCode::Changed && text.contains("endless"), "{code:?}: {text}");
-        nobody_reads(&endless).await;
+        endless.is_left().await;
     }
+}
+
+/// A sender whose dry runs compare a large file.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_sender_that_left_is_not_worked_for() {
+    let scratch = Scratch::new("dry-runs");
+    let endless = Endless::new(scratch.0.join("in/endless"));
+    let host = Host::start(&scratch).await;
+    let hash = Some([7; 32]);
+    let kind =
+        Kind::File(manifest::File { size: ENDLESS, mtime: 0, mode: 0o644, hash, data: None });
+    let entry = manifest::Entry { path: b"endless".to_vec(), kind };
+    let mut asked = Vec::new();
+    for _ in 0..20 {
+        let mut conn = host.connect(&host.sender).await;
+        let wishes = Wishes { dry_run: true, ..Wishes::default() };
+        let secret = Some(*host.token.secret());
+        conn.push(&Frame::Hello(Hello { version: VERSION, secret, wishes }));
+        conn.push(&Frame::Entries(&chunk(std::slice::from_ref(&entry))));
+        conn.push(&Frame::ManifestEnd(1));
+        conn.flush().await.unwrap();
+        asked.push(conn);
+    }
+    endless.is_read().await;
+    host.accepts_honest_sender(&scratch, "honest").await;
+    assert!(endless.times_open() <= 4, "{} threads hash", endless.times_open());
+    drop(asked);
+    endless.is_left().await;
 }
 
 /// The worst that was found: patterns of one extension were an automaton each, and each kept up to

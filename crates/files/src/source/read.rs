@@ -62,8 +62,8 @@ pub(crate) struct Buffer {
     extent: Option<Extent>,
 }
 
-/// The most large files that are kept open.
-const MOST_OPEN: usize = 32;
+/// The most large files of a source that are kept open: a few paths read one after the other.
+const MOST_OPEN: usize = 8;
 
 impl Source {
     /// Finds the files under `paths`, as far as `budget` allows for the list. Also returns notices

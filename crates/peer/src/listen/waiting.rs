@@ -18,6 +18,8 @@ use crate::conn::{Conn, ConnError};
 const WAITING_EACH: usize = 32;
 /// A dialer that is silent for this long is gone: it pings twice a second.
 const SILENCE: Duration = Duration::from_secs(30);
+/// The longest wait: the dialer may hash all that it sends.
+const LONGEST_WAIT: Duration = Duration::from_secs(24 * 3_600);
 /// The longest frame that a waiting connection handles itself, in bytes: Join.
 const LONGEST: usize = HEADER + size_of::<SessionId>();
 
@@ -39,13 +41,18 @@ impl Waiting {
     ///
     /// # Errors
     /// Those of the connection; [`ConnError::Silent`] for a dialer that has gone,
-    /// [`ConnError::Refused`] if further connections of the same peer displace this one.
+    /// or waits for a day, [`ConnError::Refused`] if further connections of the same peer displace this one.
     pub(super) async fn wait(
         &self,
         conn: &mut Conn,
         peer: Fingerprint,
     ) -> Result<Waited, ConnError> {
         let place = WaitingPlace::take(self, peer);
+        let waited = timeout(LONGEST_WAIT, Self::hear(conn, &place)).await;
+        waited.map_err(|_| ConnError::Silent(LONGEST_WAIT))?
+    }
+
+    async fn hear(conn: &mut Conn, place: &WaitingPlace<'_>) -> Result<Waited, ConnError> {
         loop {
             let told = conn.receive_if(LONGEST, |frame| match frame {
                 Frame::Join(id) => Some(Some(Waited::Join(id))),

@@ -79,6 +79,10 @@ const FILTERS_BYTES: usize = 16 << 10;
 /// time, each on a thread of its own.
 const WALKS_EACH: usize = 4;
 const WALKS: usize = 16;
+/// The time that a client may take for its request, and for the list of what it wants: it may hash
+/// all that it has.
+const REQUEST_PATIENCE: Duration = Duration::from_secs(600);
+const WANTS_PATIENCE: Duration = Duration::from_secs(24 * 3_600);
 /// The time that a request may wait for others to have been walked.
 const WALK_PATIENCE: Duration = Duration::from_secs(60);
 
@@ -239,7 +243,9 @@ impl ServeService {
         if !share.take(conn, CONNECTION_BYTES).await? {
             return Err(refuse(conn, AbortCode::Refused, share.why_not()).await);
         }
-        let (names, selection, ask) = match read_request(conn, &mut share).await? {
+        let request = timeout(REQUEST_PATIENCE, read_request(conn, &mut share)).await;
+        let request = request.map_err(|_| ConnError::Silent(REQUEST_PATIENCE))??;
+        let (names, selection, ask) = match request {
             Ok(asked) => asked,
             Err(text) => return Err(refuse(conn, AbortCode::Refused, text).await),
         };
@@ -291,7 +297,8 @@ impl ServeService {
             hashes::send(conn, &self.hashes, &source).await?;
         }
         drop(place);
-        let want = match read_wants(conn, entries.len()).await? {
+        let wants = timeout(WANTS_PATIENCE, read_wants(conn, entries.len())).await;
+        let want = match wants.map_err(|_| ConnError::Silent(WANTS_PATIENCE))?? {
             Ok(want) => want,
             Err(text) => return Err(refuse(conn, AbortCode::Protocol, text).await),
         };
