@@ -48,11 +48,12 @@ pub(crate) struct TransferFlags {
 }
 
 impl TransferFlags {
-    /// The configuration file of `--config`, or the user's.
+    /// The configuration file of `--config`, or the user's, after a check of the flags.
     ///
     /// # Errors
-    /// Errors of reading the file.
+    /// Those of [`RouteArgs::check`] and of reading the file.
     pub(crate) fn config(&self, dirs: &Dirs) -> Result<Config, Error> {
+        self.routes.check()?;
         Config::load(self.config.as_deref(), dirs)
     }
 

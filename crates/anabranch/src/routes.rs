@@ -1,5 +1,9 @@
 //! Flags on paths and rates, common to `send` and `get`, with defaults from the configuration.
 
+use std::io;
+
+use files::Error;
+use net::interfaces::interface_index;
 use peer::{CongestionControl, PathSpec, Timetable};
 use units::Span;
 
@@ -28,7 +32,7 @@ pub(crate) struct RouteArgs {
                       [,cap=SIZE/month][,to=ADDR]"
     )]
     paths: Vec<PathSpec>,
-    /// An interface to leave out; may be repeated
+    /// An interface to leave out, whoever names it as a path; may be repeated
     #[arg(long = "no-path", value_name = "IF")]
     no_paths: Vec<String>,
     /// The division of the bytes among the paths [default: self-adaptive]
@@ -60,6 +64,24 @@ pub(crate) struct Routes {
 }
 
 impl RouteArgs {
+    /// Checks the flags against this host.
+    ///
+    /// # Errors
+    /// [`Error::usage`] if `--no-path` names no interface. The configuration may: a modem that is
+    /// not plugged in, for example.
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        for name in &self.no_paths {
+            interface_index(name).map_err(|error| match error.source.kind() {
+                io::ErrorKind::NotFound => Error::usage(format!(
+                    "--no-path {name}: there is no such interface; {}",
+                    error.source
+                )),
+                _ => peer::Error::from(error).into(),
+            })?;
+        }
+        Ok(())
+    }
+
     /// Fills in what the command line leaves out from the configuration.
     pub(crate) fn or_config(self, config: &Config) -> Routes {
         let config = &config.send;

@@ -47,6 +47,29 @@ fn interfaces_joined_by_cable_without_a_default_route_carry() {
     sent.assert_carried(&["10.1.0.1 > 10.1.0.2", "192.168.5.1 > 192.168.5.2"]);
 }
 
+#[test]
+fn an_interface_that_is_left_out_carries_nothing() {
+    let Some((_scratch, near, far)) = two_hosts("an_interface_that_is_left_out_carries_nothing")
+    else {
+        return;
+    };
+    uplink(&near, &far);
+    near.cable(&far, "cable0");
+    near.address("cable0", &["192.168.5.1/24"]);
+    far.address("cable0", &["192.168.5.2/24"]);
+    let named = ["--path", "wan0", "--path", "cable0", "--no-path", "cable0"];
+    let sent = near.send(&far.receive(), "10.1.0.2", SHORT, &named);
+    let carried = sent.carried();
+    assert!(carried.iter().all(|path| path.starts_with("10.1.0.1 > ")), "{carried:?}");
+    for (more, why) in [
+        (&["--path", "cable0", "--no-path", "cable0"][..], "is left out too (cable0)"),
+        (&["--no-path", "cabel0"], "there is no such interface; the interfaces are lo, wan0"),
+    ] {
+        let sent = near.send(&far.receive(), "10.1.0.2", SHORT, more);
+        assert!(sent.code == Some(2) && sent.said().contains(why), "{}", sent.said());
+    }
+}
+
 /// The route to each address of the far host leaves by the right uplink only if it is looked up for
 /// that uplink's source address; every other pair of addresses has a route, and no answer.
 #[test]

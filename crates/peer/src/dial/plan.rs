@@ -288,8 +288,17 @@ async fn plan_to(terms: &Terms, host: usize, before: &[Plan]) -> Result<Vec<Plan
             }
             None => named_plan(spec, &survey)?,
         };
+        if terms.options.no_paths.contains(&plan.interface) {
+            continue;
+        }
         plan.name_for(terms, host);
         plans.push(plan.beside(before, spec.cap, terms.options.usage.as_deref())?);
+    }
+    if plans.is_empty() {
+        return Err(Error::Usage(format!(
+            "every path that is named is left out too ({})",
+            terms.options.no_paths.join(", ")
+        )));
     }
     if plans.iter().all(|plan| plan.best().is_none()) {
         return Err(Error::Usage(format!(
