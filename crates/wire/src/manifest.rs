@@ -120,14 +120,18 @@ pub fn is_too_long(path: &[u8]) -> bool {
 /// cannot leave the receiving folder.
 #[must_use]
 pub fn is_plain(path: &[u8]) -> bool {
-    let plain = |part: &[u8]| {
-        !part.is_empty()
-            && part.len() <= MAX_COMPONENT
-            && part != b"."
-            && part != b".."
-            && !is_reserved(part)
-    };
-    !is_too_long(path) && !path.contains(&0) && path.split(|&byte| byte == b'/').all(plain)
+    let mut depth = 0;
+    path.len() <= MAX_PATH
+        && !path.contains(&0)
+        && path.split(|&byte| byte == b'/').all(|part| {
+            depth += 1;
+            !part.is_empty()
+                && part.len() <= MAX_COMPONENT
+                && part != b"."
+                && part != b".."
+                && !is_reserved(part)
+        })
+        && depth <= MAX_DEPTH
 }
 
 impl Entry {
@@ -136,11 +140,8 @@ impl Entry {
     /// # Errors
     /// The name of the invalid field.
     pub fn check(&self) -> Result<(), &'static str> {
-        if is_too_long(&self.path) {
-            return Err("path length");
-        }
         if !is_plain(&self.path) {
-            return Err("path");
+            return Err(if is_too_long(&self.path) { "path length" } else { "path" });
         }
         match &self.kind {
             Kind::File(file) if file.mode > MODE_BITS => Err("mode"),

@@ -71,32 +71,32 @@ pub(crate) struct NamedPaths {
 
 /// A place below a named folder, or a named file.
 #[derive(Clone, Debug)]
-pub(crate) struct Place {
+pub(crate) struct SourcePath {
     /// Index of the name.
     named: usize,
     /// The path below the named folder; empty for what is named itself.
     below: Vec<u8>,
 }
 
-impl Place {
+impl SourcePath {
     /// The path below the named folder.
     pub(crate) fn below(&self) -> &[u8] {
         &self.below
     }
 
     /// The entry `name` of the folder at this place.
-    pub(crate) fn child(&self, name: &[u8]) -> Place {
+    pub(crate) fn child(&self, name: &[u8]) -> SourcePath {
         let below = if self.below.is_empty() {
             name.to_vec()
         } else {
             [&self.below, &b"/"[..], name].concat()
         };
-        Place { named: self.named, below }
+        SourcePath { named: self.named, below }
     }
 
     /// The folder that contains this place.
-    pub(crate) fn parent(&self) -> Place {
-        Place { named: self.named, below: beneath::split(&self.below).0.to_vec() }
+    pub(crate) fn parent(&self) -> SourcePath {
+        SourcePath { named: self.named, below: beneath::split(&self.below).0.to_vec() }
     }
 }
 
@@ -106,7 +106,7 @@ impl NamedPaths {
     }
 
     /// Looks a name up, following links.
-    pub(crate) fn add(&mut self, path: &Path) -> Result<(Place, Stat), Error> {
+    pub(crate) fn add(&mut self, path: &Path) -> Result<(SourcePath, Stat), Error> {
         let failed = |source| Error::Source { path: path.to_path_buf(), source };
         let opened = self.root.open(path, OFlags::PATH).map_err(failed)?;
         let stat = fstat(&opened).map_err(|errno| failed(errno.into()))?;
@@ -115,11 +115,11 @@ impl NamedPaths {
         if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
             self.keep_open(named, Arc::new(opened));
         }
-        Ok((Place { named, below: Vec::new() }, stat))
+        Ok((SourcePath { named, below: Vec::new() }, stat))
     }
 
     /// The path of a place, for messages.
-    pub(crate) fn shown(&self, place: &Place) -> PathBuf {
+    pub(crate) fn shown(&self, place: &SourcePath) -> PathBuf {
         let (path, _) = &self.all[place.named];
         if place.below.is_empty() {
             path.clone()
@@ -129,14 +129,14 @@ impl NamedPaths {
     }
 
     /// Opens the folder at a place, to look up names in it.
-    pub(crate) fn open_folder(&self, place: &Place) -> Result<OwnedFd, Error> {
+    pub(crate) fn open_folder(&self, place: &SourcePath) -> Result<OwnedFd, Error> {
         let named = self.named_folder(place.named)?;
         beneath::open(&*named, &place.below, OFlags::PATH | OFlags::DIRECTORY)
             .map_err(|errno| self.failed(place, errno))
     }
 
     /// Opens the file at a place for reading, which must be the file with this identity.
-    pub(crate) fn open_file(&self, place: &Place, inode: Inode) -> Result<File, Error> {
+    pub(crate) fn open_file(&self, place: &SourcePath, inode: Inode) -> Result<File, Error> {
         // A pipe that took its place must not block.
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
         let file = if place.below.is_empty() {
@@ -156,7 +156,7 @@ impl NamedPaths {
     }
 
     /// The error of a lookup at a place.
-    pub(crate) fn failed(&self, place: &Place, errno: Errno) -> Error {
+    pub(crate) fn failed(&self, place: &SourcePath, errno: Errno) -> Error {
         match errno {
             // What was a file or a folder is gone, or something else, a link for example.
             Errno::NOENT | Errno::NOTDIR | Errno::LOOP => self.changed(place),
@@ -165,7 +165,7 @@ impl NamedPaths {
     }
 
     /// The error for a place where something else is now.
-    pub(crate) fn changed(&self, place: &Place) -> Error {
+    pub(crate) fn changed(&self, place: &SourcePath) -> Error {
         Error::SourceChanged { path: self.shown(place) }
     }
 
@@ -179,7 +179,7 @@ impl NamedPaths {
             return Ok(folder);
         }
         let (path, inode) = &self.all[named];
-        let place = Place { named, below: Vec::new() };
+        let place = SourcePath { named, below: Vec::new() };
         let folder = self
             .root
             .open(path, OFlags::PATH | OFlags::DIRECTORY)
@@ -198,7 +198,7 @@ impl NamedPaths {
         open.push_back((named, folder));
     }
 
-    fn check(&self, place: &Place, opened: &OwnedFd, inode: Inode) -> Result<(), Error> {
+    fn check(&self, place: &SourcePath, opened: &OwnedFd, inode: Inode) -> Result<(), Error> {
         let stat = fstat(opened).map_err(|errno| self.failed(place, errno))?;
         if Inode::from(&stat) == inode { Ok(()) } else { Err(self.changed(place)) }
     }

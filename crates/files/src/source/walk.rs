@@ -17,7 +17,7 @@ use wire::manifest::{self, Entry, Kind, is_reserved};
 use super::holes::data;
 use super::patterns::Patterns;
 use super::read::Stamp;
-use super::root::{NamedPaths, Place, SourceRoot};
+use super::root::{NamedPaths, SourcePath, SourceRoot};
 use crate::beneath::{self, Inode, LastFolder, mtime_of, permissions, split};
 use crate::protocol::footprint;
 use crate::{Error, Selection};
@@ -36,7 +36,7 @@ pub(crate) struct Found {
 /// A file as the walk found it.
 #[derive(Debug)]
 pub(crate) struct Origin {
-    pub(crate) place: Place,
+    pub(crate) place: SourcePath,
     pub(crate) inode: Inode,
     pub(crate) stamp: Stamp,
 }
@@ -107,7 +107,7 @@ const STAGING: &str = "a receiver's staging folder";
 
 /// The location of an entry: local, and at the receiver.
 struct Location {
-    place: Place,
+    place: SourcePath,
     target: Vec<u8>,
 }
 
@@ -190,7 +190,7 @@ impl Walk<'_> {
     }
 
     /// The metadata at a place below a named folder; `None` if it is gone.
-    fn stat(&mut self, place: &Place) -> Result<Option<Stat>, Error> {
+    fn stat(&mut self, place: &SourcePath) -> Result<Option<Stat>, Error> {
         let name = OsStr::from_bytes(split(place.below()).1);
         let folder = open_in(&mut self.folder, &self.found.named, &place.parent())?;
         match statat(folder, name, AtFlags::SYMLINK_NOFOLLOW) {
@@ -275,12 +275,12 @@ impl Walk<'_> {
         }
     }
 
-    fn leave_out(&mut self, place: &Place, what: &str) {
+    fn leave_out(&mut self, place: &SourcePath, what: &str) {
         let path = self.found.named.shown(place);
         self.found.notices.push(format!("{} is {what}: left out", path.display()));
     }
 
-    fn link_target(&mut self, place: &Place) -> Result<Vec<u8>, Error> {
+    fn link_target(&mut self, place: &SourcePath) -> Result<Vec<u8>, Error> {
         let name = OsStr::from_bytes(split(place.below()).1);
         let folder = open_in(&mut self.folder, &self.found.named, &place.parent())?;
         match readlinkat(folder, name, Vec::new()) {
@@ -291,7 +291,7 @@ impl Walk<'_> {
         }
     }
 
-    fn file(&self, place: &Place, stat: &Stat) -> Result<manifest::File, Error> {
+    fn file(&self, place: &SourcePath, stat: &Stat) -> Result<manifest::File, Error> {
         let named = &self.found.named;
         let size = u64::try_from(stat.st_size).unwrap_or(0);
         let failed = |source| Error::Source { path: named.shown(place), source };
@@ -468,7 +468,7 @@ fn kind_of(stat: &Stat) -> FileType {
 fn open_in<'a>(
     last: &'a mut LastFolder,
     named: &NamedPaths,
-    place: &Place,
+    place: &SourcePath,
 ) -> Result<&'a OwnedFd, Error> {
     last.get_or_open(place.below(), || named.open_folder(place))
 }
