@@ -1,6 +1,6 @@
-//! The sending side of files: named by a command or a request ([`root`]), found ([`walk`]), filtered
-//! ([`patterns`]), and read by blocks ([`read`]). [`hashes`] sends a fetching side the hashes of all
-//! blocks.
+//! The sending side of files: named by a command or a request ([`root`]), found ([`walk`]),
+//! filtered ([`patterns`]), and read by blocks ([`read`]). [`hashes`] sends a fetching side the
+//! hashes of all blocks.
 
 pub(crate) mod hashes;
 mod holes;

@@ -311,7 +311,7 @@ impl Walk<'_> {
     }
 
     /// The hash of a file's contents, as long as the file has a name and keeps its size.
-    fn hash(&mut self, place: &Place, inode: Inode, size: u64) -> Result<[u8; 32], Error> {
+    fn hash(&mut self, place: &SourcePath, inode: Inode, size: u64) -> Result<[u8; 32], Error> {
         let mut file = self.found.named.open_file(place, inode)?;
         let mut hasher = blake3::Hasher::new();
         let mut buffer = vec![0; HASHED_AT_ONCE];
