@@ -248,7 +248,8 @@ async fn patterns_that_almost_match_everything_take_little_memory() {
     let mut conn = offer.ask(&client, &request, false).await;
     let _ = answer(&mut conn).await;
     let grown = memory().saturating_sub(before) / 1_024;
-    assert!(grown < 128, "{grown} MiB more");
+    // Other tests of this process take some of it; without a bound it was more than 1,000.
+    assert!(grown < 256, "{grown} MiB more");
     // Longer ones are refused before they are compiled.
     let long = "?*".repeat(400);
     let request: Vec<_> =
