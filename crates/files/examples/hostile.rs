@@ -2,14 +2,14 @@
 //! by itself, and prints a line of JSON.
 //!
 //! ```text
-//! hostile KEYFILE ADDRESS SERVER strangers COUNT   complete TLS and send without end, 64 KiB a write
-//! hostile KEYFILE ADDRESS SERVER patterns COUNT    ask 'serve' with the worst patterns, COUNT at once
-//! hostile KEYFILE ADDRESS SERVER leave COUNT FILE  ask 'serve' to hash FILE, and leave
-//! hostile KEYFILE ADDRESS SERVER paths SECONDS FILE open paths of fetches of FILE, and only ping
-//! hostile KEYFILE ADDRESS SERVER pings SECONDS     agree with 'receive' on a file, and only ping
+//! hostile KEY ADDRESS SERVER strangers COUNT    complete TLS and send without end
+//! hostile KEY ADDRESS SERVER patterns COUNT     ask 'serve' with the worst patterns, COUNT at once
+//! hostile KEY ADDRESS SERVER leave COUNT FILE   ask 'serve' to hash FILE, and leave
+//! hostile KEY ADDRESS SERVER paths SECONDS FILE open paths of fetches of FILE, and only ping
+//! hostile KEY ADDRESS SERVER pings SECONDS      agree with 'receive' on a file, and only ping
 //! ```
 //!
-//! ADDRESS is on loopback; SERVER is the fingerprint of the other side's key.
+//! KEY is a file; ADDRESS is on loopback; SERVER is the fingerprint of the other side's key.
 
 use std::error::Error;
 use std::net::SocketAddr;
@@ -53,7 +53,9 @@ impl Target {
     async fn open(&self, frames: &[Frame<'_>]) -> Result<Conn, Box<dyn Error + Send + Sync>> {
         let mut conn = self.connect().await?;
         conn.push(&hello());
-        frames.iter().for_each(|frame| conn.push(frame));
+        for frame in frames {
+            conn.push(frame);
+        }
         conn.flush().await?;
         Ok(conn)
     }
@@ -66,7 +68,7 @@ async fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let [key, address, server, command, ref rest @ ..] = words[..] else {
-        return Err("hostile KEYFILE ADDRESS SERVER COMMAND …".into());
+        return Err("hostile KEY ADDRESS SERVER COMMAND …".into());
     };
     let address: SocketAddr = address.parse()?;
     if !address.ip().is_loopback() {
@@ -250,9 +252,9 @@ async fn ponged(conn: &mut Conn) -> Result<Option<SessionId>, ConnError> {
 async fn pings(target: &Target, seconds: u64) -> Outcome {
     let file = File { size: 1 << 20, mtime: 0, mode: 0o644, hash: None, data: None };
     let entry = Entry { path: b"never".to_vec(), kind: Kind::File(file) };
-    let list = chunks(std::slice::from_ref(&entry)).next().ok_or("an entry is a chunk")?;
+    let manifest = chunks(std::slice::from_ref(&entry)).next().ok_or("an entry is a chunk")?;
     let mut conn =
-        target.open(&[Frame::Entries(&list), Frame::ManifestEnd(1), Frame::Ping(0)]).await?;
+        target.open(&[Frame::Entries(&manifest), Frame::ManifestEnd(1), Frame::Ping(0)]).await?;
     ponged(&mut conn).await?;
     println!(r#"{{"event": "open", "paths": 1}}"#);
     let lost = ping_all(&mut [conn], seconds).await;

@@ -62,7 +62,9 @@ impl Offer {
         let mut conn = self.connect(client).await;
         let wishes = Wishes::default();
         conn.push(&Frame::Hello(Hello { version: VERSION, secret: None, wishes }));
-        request.iter().for_each(|frame| conn.push(frame));
+        for frame in request {
+            conn.push(frame);
+        }
         conn.push(&Frame::Ask(Ask { checksum, hashes: false }));
         conn.flush().await.unwrap();
         conn

@@ -9,7 +9,6 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use globset::GlobBuilder;
-use regex_automata::hybrid::BuildError;
 use regex_automata::hybrid::dfa::{Cache, DFA};
 use regex_automata::nfa::thompson::{self, WhichCaptures};
 use regex_automata::util::syntax;
@@ -61,11 +60,7 @@ impl Patterns {
             globs.push(sense);
             expressions.push(glob.regex().to_string());
         }
-        let automaton = compile(&expressions).map_err(|error| {
-            Error::usage(format!(
-                "the patterns cannot be combined ({error}); fewer or shorter ones can"
-            ))
-        })?;
+        let automaton = compile(&expressions)?;
         let states = RefCell::new(automaton.create_cache());
         Ok(Some(Patterns { globs, automaton, states }))
     }
@@ -132,14 +127,19 @@ fn parse(line: &str) -> Option<(Sense, String)> {
     Some((Sense { is_negated, is_only_folder }, glob))
 }
 
-fn compile(expressions: &[String]) -> Result<DFA, BuildError> {
+fn compile(expressions: &[String]) -> Result<DFA, Error> {
     let syntax = syntax::Config::new().utf8(false).dot_matches_new_line(true);
     let automaton = thompson::Config::new()
         .utf8(false)
         .nfa_size_limit(Some(AUTOMATON_BYTES))
         .which_captures(WhichCaptures::None);
     let states = DFA::config().match_kind(MatchKind::All).cache_capacity(STATES_BYTES);
-    DFA::builder().syntax(syntax).thompson(automaton).configure(states).build_many(expressions)
+    let mut builder = DFA::builder();
+    builder.syntax(syntax).thompson(automaton).configure(states);
+    builder.build_many(expressions).map_err(|error| {
+        let text = format!("the patterns cannot be combined ({error}); fewer or shorter ones can");
+        Error::usage(text)
+    })
 }
 
 #[cfg(test)]
