@@ -459,7 +459,7 @@ impl Conn {
 
 /// The interval of pings to a peer that waits for this side.
 pub const SIGN_OF_LIFE: Duration = Duration::from_millis(500);
-/// Bytes of the stream that one call of [`Conn::try_fill`] takes: more than the longest frame needs.
+/// Bytes of the stream that one call of [`Conn::try_fill`] takes: more than any frame needs.
 const MOST_TAKEN: usize = 2 * RAW_MOST;
 /// Bytes of the stream after which a task that reads leaves other tasks their turn.
 const MOST_A_TURN: usize = RAW_MOST;

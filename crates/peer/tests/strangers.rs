@@ -2,6 +2,8 @@
 //! cut off after few bytes, and an authorized peer gets in meanwhile. An authorized peer that never
 //! pauses leaves the others their turn.
 
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use std::io::{self, IoSlice, Read, Write};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -65,7 +67,9 @@ impl Listener for Arrivals {
     }
 }
 
-/// The bytes that a flood repeats once TLS is complete.
+/// The bytes that a flood sends once TLS is complete.
+type First = fn() -> Vec<u8>;
+/// Those that it repeats after them.
 type Refill = fn(&mut Connection);
 
 /// The other end is a TLS client that always has more to send, and takes whatever it gets.
@@ -278,7 +282,7 @@ fn within_a_minute(test: impl Future<Output = ()> + Send + 'static) {
 
 #[test]
 fn a_stranger_that_never_stops_sending_is_cut_off_and_holds_nobody_up() {
-    let floods: [(&str, fn() -> Vec<u8>, Refill); 5] = [
+    let floods: [(&str, First, Refill); 5] = [
         ("a kind that is none", Vec::new, unknown_kind),
         ("pings", Vec::new, pings),
         ("a block", block, zeros),

