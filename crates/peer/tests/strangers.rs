@@ -82,7 +82,11 @@ struct Flood {
 }
 
 impl Flood {
-    fn new(tls: Connection, first: Vec<u8>, refill: Refill) -> (Box<dyn Stream>, Arc<AtomicUsize>) {
+    fn boxed(
+        tls: Connection,
+        first: Vec<u8>,
+        refill: Refill,
+    ) -> (Box<dyn Stream>, Arc<AtomicUsize>) {
         let taken = Arc::new(AtomicUsize::new(0));
         let end = Mutex::new((tls, Vec::new()));
         let flood = Flood { end, first: Mutex::new(first), refill, taken: Arc::clone(&taken) };
@@ -198,7 +202,7 @@ impl Host {
 
     /// A flood by the holder of a key arrives; returns the number of bytes taken of it.
     fn flood(&self, identity: &Identity, first: Vec<u8>, refill: Refill) -> Arc<AtomicUsize> {
-        let (stream, taken) = Flood::new(self.tls(identity), first, refill);
+        let (stream, taken) = Flood::boxed(self.tls(identity), first, refill);
         self.arriving.send(stream).unwrap();
         taken
     }
