@@ -24,7 +24,7 @@ impl Places {
     }
 
     /// Waits for a place for `peer`.
-    pub async fn take(self: &Arc<Self>, peer: Fingerprint) -> Place {
+    pub async fn take(self: &Arc<Self>, peer: Fingerprint) -> WorkPlace {
         loop {
             let freed = self.freed.notified();
             tokio::pin!(freed);
@@ -36,14 +36,14 @@ impl Places {
         }
     }
 
-    fn try_take(self: &Arc<Self>, peer: Fingerprint) -> Option<Place> {
+    fn try_take(self: &Arc<Self>, peer: Fingerprint) -> Option<WorkPlace> {
         let mut taken = self.taken();
         let of_peer = taken.get(&peer).copied().unwrap_or(0);
         if of_peer >= self.each || taken.values().sum::<usize>() >= self.most {
             return None;
         }
         taken.insert(peer, of_peer + 1);
-        Some(Place { places: Arc::clone(self), peer })
+        Some(WorkPlace { places: Arc::clone(self), peer })
     }
 
     fn taken(&self) -> MutexGuard<'_, BTreeMap<Fingerprint, usize>> {
@@ -52,12 +52,12 @@ impl Places {
 }
 
 /// A place; dropping it gives it back.
-pub struct Place {
+pub struct WorkPlace {
     places: Arc<Places>,
     peer: Fingerprint,
 }
 
-impl Drop for Place {
+impl Drop for WorkPlace {
     fn drop(&mut self) {
         let mut taken = self.places.taken();
         if let Some(of_peer) = taken.get_mut(&self.peer) {

@@ -82,7 +82,7 @@ struct Flood {
 }
 
 impl Flood {
-    fn begin(
+    fn boxed(
         tls: Connection,
         first: Vec<u8>,
         refill: Refill,
@@ -202,7 +202,7 @@ impl Host {
 
     /// A flood by the holder of a key arrives; returns the number of bytes taken of it.
     fn flood(&self, identity: &Identity, first: Vec<u8>, refill: Refill) -> Arc<AtomicUsize> {
-        let (stream, taken) = Flood::begin(self.tls(identity), first, refill);
+        let (stream, taken) = Flood::boxed(self.tls(identity), first, refill);
         self.arriving.send(stream).unwrap();
         taken
     }

@@ -14,7 +14,7 @@ use peer::listen::{
     Entry, Service, SessionRequest, TokenCheck, TokenRefusal, display_address, further_addresses,
     too_many_connections,
 };
-use peer::places::{Place, Places};
+use peer::places::{Places, WorkPlace};
 use peer::{
     AuthorizedPeers, Conn, ConnError, Fingerprint, PathEvent, PathState, Peer, PeerDirectory,
 };
@@ -398,8 +398,8 @@ impl ReceiveService {
         directory: Arc<Directory>,
         tree: Tree,
         wishes: Wishes,
-        held: (Share, Place),
-    ) -> Result<(Result<Vec<Range>, Error>, (Share, Place)), ConnError> {
+        held: (Share, WorkPlace),
+    ) -> Result<(Result<Vec<Range>, Error>, (Share, WorkPlace)), ConnError> {
         let work = move |wanted: &Wanted| {
             let staging = Staging::open_existing(&directory)?;
             let survey = Survey::new(&directory, staging.as_ref(), &tree, wishes, wanted)?;
