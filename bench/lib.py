@@ -84,16 +84,23 @@ class Run:
         return self.report["last_payload_s"] - self.report["first_payload_s"]
 
 
+# Runs that do not count; a busy machine has many, and quiet minutes.
+ATTEMPTS, PATIENCE = 5, 600
+
+
 def emulate(
-    net, near, far=None, listens=None, bytes=None, timeout=180, check=True, attempts=5, env=None
+    net, near, far=None, listens=None, bytes=None, timeout=180, check=True, env=None
 ):
     """Runs `near` (a list) over the network, with `far` (a shell command) at the other end.
 
     near starts once something listens on the TCP port `listens` in the far namespace. A run in
-    which the emulator did not keep its own bounds is repeated, `attempts` times at most. With
-    `check`, a near command that fails raises Failed.
+    which the emulator did not keep its own bounds says nothing about the program: it is repeated,
+    `ATTEMPTS` times or for `PATIENCE` seconds, whichever is more. With `check`, a near command that
+    fails raises Failed.
     """
-    for _ in range(attempts):
+    began, tried = time.monotonic(), 0
+    while tried < ATTEMPTS or time.monotonic() - began < PATIENCE:
+        tried += 1
         with tempfile.TemporaryDirectory() as directory:
             report = pathlib.Path(directory) / "report.json"
             command = [anabranch(), "emulate", str(network(net)), "--report", str(report)]
@@ -128,7 +135,7 @@ def emulate(
             f"{'; '.join(run.report['why'])}",
             file=sys.stderr,
         )
-    raise Failed(f"{network(net).stem}: no run of {attempts} counts")
+    raise Failed(f"{network(net).stem}: no run of {tried} counts")
 
 
 def ideal(net, bytes):

@@ -1,7 +1,9 @@
 //! One connection of a path: frames over TLS over a stream of a carrier.
 
+mod raw;
+
 use std::future::poll_fn;
-use std::io::{self, BufRead, IoSlice, Read, Write};
+use std::io::{self, BufRead, IoSlice, Write};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -11,6 +13,8 @@ use rustls::Connection;
 use tokio::time::timeout;
 use wire::frame::HEADER;
 use wire::{Frame, WireError};
+
+use raw::{RAW_MOST, Raw, Socket};
 
 use crate::Fingerprint;
 use crate::carrier::Stream;
@@ -467,83 +471,3 @@ const MOST_A_TURN: usize = RAW_MOST;
 const MOST_DISCARDED: usize = 4 << 20;
 /// A peer that reads nothing for this long is given up.
 const DEAF: Duration = Duration::from_secs(30);
-
-/// A buffer between the stream and TLS. TLS by itself reads a record at a time; each read makes the
-/// kernel send an acknowledgement, and that costs more than the copy.
-struct Raw {
-    bytes: Vec<u8>,
-    start: usize,
-    end: usize,
-    /// Bytes that may still be read from the stream.
-    allowance: usize,
-}
-
-/// Bytes of one read, at first and at most; a read that fills the buffer doubles it.
-const RAW_FIRST: usize = 16 * 1024;
-const RAW_MOST: usize = 256 * 1024;
-
-impl Raw {
-    fn new() -> Raw {
-        Raw { bytes: Vec::new(), start: 0, end: 0, allowance: usize::MAX }
-    }
-
-    /// Whether there are no bytes, and none may be read.
-    fn is_used_up(&self) -> bool {
-        self.is_empty() && self.allowance == 0
-    }
-
-    fn is_empty(&self) -> bool {
-        self.start == self.end
-    }
-
-    fn over<'a>(&'a mut self, stream: &'a dyn Stream) -> RawReader<'a> {
-        RawReader { raw: self, stream }
-    }
-}
-
-struct RawReader<'a> {
-    raw: &'a mut Raw,
-    stream: &'a dyn Stream,
-}
-
-impl Read for RawReader<'_> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        if self.raw.is_empty() {
-            let room = self.raw.bytes.len();
-            if self.raw.end == room && room < RAW_MOST {
-                self.raw.bytes.resize((room * 2).max(RAW_FIRST), 0);
-            }
-            (self.raw.start, self.raw.end) = (0, 0);
-            let most = self.raw.bytes.len().min(self.raw.allowance);
-            self.raw.end = self.stream.try_read(&mut self.raw.bytes[..most])?;
-            self.raw.allowance -= self.raw.end;
-        }
-        let length = buffer.len().min(self.raw.end - self.raw.start);
-        buffer[..length].copy_from_slice(&self.raw.bytes[self.raw.start..self.raw.start + length]);
-        self.raw.start += length;
-        Ok(length)
-    }
-}
-
-/// A stream as rustls wants it; each call is one system call.
-struct Socket<'a>(&'a dyn Stream);
-
-impl Read for Socket<'_> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        self.0.try_read(buffer)
-    }
-}
-
-impl Write for Socket<'_> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.try_write(&[IoSlice::new(bytes)])
-    }
-
-    fn write_vectored(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
-        self.0.try_write(slices)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}

@@ -1,6 +1,7 @@
 //! A session of the sink: the core, the files, and the paths that carry for it.
 
 mod data;
+mod mailbox;
 #[cfg(test)]
 mod tests;
 
@@ -13,6 +14,9 @@ use transfer::{BLOCK, Extent, ExtentSet, Layout, Object, Packing, Receiver, Tree
 use units::{Bytes, Span, Time};
 use wire::Frame;
 use wire::frame::{Range, SessionId, Wishes};
+
+pub(crate) use mailbox::Mailbox;
+use mailbox::refusal;
 
 use super::directory::Directory;
 use super::large::{Part, part_names};
@@ -100,13 +104,6 @@ enum Outcome {
 pub(crate) struct Carried {
     pub(crate) bytes: Bytes,
     pub(crate) last: Span,
-}
-
-/// Frames for one path from other parts of the session.
-#[derive(Default)]
-pub(crate) struct Mailbox {
-    frames: Mutex<Vec<u8>>,
-    pub(crate) filled: Notify,
 }
 
 /// Bytes that make a sync due. A power loss costs no more than these and the bytes that arrive
@@ -519,43 +516,6 @@ impl Members {
         self.mailboxes.insert(number, Arc::clone(&mailbox));
         (number, mailbox)
     }
-}
-
-impl Mailbox {
-    fn put(&self, frames: &[u8]) {
-        if !frames.is_empty() {
-            self.frames.lock().expect("no panic while held").extend_from_slice(frames);
-            self.filled.notify_one();
-        }
-    }
-
-    fn put_frame(&self, frame: &Frame<'_>) {
-        let mut bytes = Vec::new();
-        frame.emit(&mut bytes);
-        self.put(&bytes);
-    }
-
-    /// Takes the refused ranges; other frames are for paths to other hosts.
-    pub(crate) fn refusals(&self) -> Result<Vec<Range>, ConnError> {
-        let frames = self.take();
-        let (mut rest, mut ranges) = (&frames[..], Vec::new());
-        while let Some((frame, used)) = Frame::parse(rest)? {
-            if let Frame::Refused(range) = frame {
-                ranges.push(range);
-            }
-            rest = &rest[used..];
-        }
-        Ok(ranges)
-    }
-
-    /// Takes all frames.
-    pub(crate) fn take(&self) -> Vec<u8> {
-        std::mem::take(&mut self.frames.lock().expect("no panic while held"))
-    }
-}
-
-fn refusal(extent: Extent) -> Frame<'static> {
-    Frame::Refused(Range { start: extent.start, len: extent.len })
 }
 
 /// Starts finishing on a thread of its own if everything is verified: a disk may be slow.

@@ -1,0 +1,54 @@
+//! Frames that other parts of a session leave for one of its paths.
+
+use std::sync::Mutex;
+
+use peer::ConnError;
+use tokio::sync::Notify;
+use transfer::Extent;
+use wire::Frame;
+use wire::frame::Range;
+
+/// Frames for one path from other parts of the session.
+#[derive(Default)]
+pub(crate) struct Mailbox {
+    frames: Mutex<Vec<u8>>,
+    pub(crate) filled: Notify,
+}
+
+impl Mailbox {
+    pub(super) fn put(&self, frames: &[u8]) {
+        if !frames.is_empty() {
+            self.frames.lock().expect("no panic while held").extend_from_slice(frames);
+            self.filled.notify_one();
+        }
+    }
+
+    pub(super) fn put_frame(&self, frame: &Frame<'_>) {
+        let mut bytes = Vec::new();
+        frame.emit(&mut bytes);
+        self.put(&bytes);
+    }
+
+    /// Takes the refused ranges; other frames are for paths to other hosts.
+    pub(crate) fn refusals(&self) -> Result<Vec<Range>, ConnError> {
+        let frames = self.take();
+        let (mut rest, mut ranges) = (&frames[..], Vec::new());
+        while let Some((frame, used)) = Frame::parse(rest)? {
+            if let Frame::Refused(range) = frame {
+                ranges.push(range);
+            }
+            rest = &rest[used..];
+        }
+        Ok(ranges)
+    }
+
+    /// Takes all frames.
+    pub(crate) fn take(&self) -> Vec<u8> {
+        std::mem::take(&mut self.frames.lock().expect("no panic while held"))
+    }
+}
+
+/// The frame that refuses an extent.
+pub(super) fn refusal(extent: Extent) -> Frame<'static> {
+    Frame::Refused(Range { start: extent.start, len: extent.len })
+}
