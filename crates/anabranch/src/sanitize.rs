@@ -3,22 +3,29 @@
 use std::borrow::Cow;
 use std::fmt::Write;
 
-/// The maximum length of shown text, in characters.
-const LIMIT: usize = 240;
+/// The most characters of long text that are shown of either end.
+const SHOWN: usize = 300;
 
 /// Escapes characters that move the cursor, change colours, reverse the writing direction or are
-/// invisible as `\u{…}`, and truncates long text.
+/// invisible as `\u{…}`. Of long text the middle is left out: the advice stands at the end, after a
+/// path of any length.
 pub(crate) fn clean(text: &str) -> Cow<'_, str> {
-    if text.chars().all(harmless) && text.chars().nth(LIMIT).is_none() {
+    let length = text.chars().count();
+    if length <= 2 * SHOWN && text.chars().all(harmless) {
         return Cow::Borrowed(text);
     }
+    let left_out = if length > 2 * SHOWN { SHOWN..length - SHOWN } else { 0..0 };
     let mut out = String::new();
     for (n, c) in text.chars().enumerate() {
-        if n == LIMIT {
-            out.push('…');
-            break;
+        if left_out.contains(&n) {
+            if n == SHOWN {
+                out.push('…');
+            }
+        } else if harmless(c) {
+            out.push(c);
+        } else {
+            out.extend(c.escape_default());
         }
-        if harmless(c) { out.push(c) } else { out.extend(c.escape_default()) }
     }
     Cow::Owned(out)
 }
@@ -116,7 +123,12 @@ mod tests {
     }
 
     #[test]
-    fn length_is_bounded() {
-        assert_eq!(clean(&"x".repeat(1_000)).chars().count(), LIMIT + 1);
+    fn of_long_text_both_ends_are_shown() {
+        let text = format!("cannot read {}: leave it out", "d/".repeat(2_000));
+        let shown = clean(&text);
+        assert!(shown.starts_with("cannot read d/d/") && shown.ends_with("d/: leave it out"));
+        assert_eq!(shown.chars().count(), 2 * SHOWN + 1);
+        let just = "x".repeat(2 * SHOWN);
+        assert_eq!(clean(&just), just);
     }
 }
