@@ -97,7 +97,8 @@ impl Frame<'_> {
     }
 }
 
-/// The part of a [`Data`](super::Data) frame before its payload, for a driver that appends the payload itself.
+/// The part of a [`Data`](super::Data) frame before its payload, for a driver that appends the
+/// payload itself.
 pub struct DataHeader;
 
 impl DataHeader {
