@@ -146,7 +146,7 @@ def depth(folder, port):
     finally:
         # Python's own removal is recursive.
         subprocess.run(["rm", "-rf", str(top)], check=True)
-    return int(code < 0 or "levels" not in said), 1
+    return int(code < 0 or "1,000 folders" not in said), 1
 
 
 def shared(folder, port):
