@@ -1,1 +1,1 @@
-"""What transfer-faults injects into transfers, and what it holds them to."""
+"""What transfer-faults and transfer-bad-peers do to transfers, and what they hold them to."""

@@ -251,10 +251,10 @@ pub(crate) struct Authorized {
     seen: Option<FileVersion>,
 }
 
-/// A version of a file: its inode, size and times.
-type FileVersion = (u64, u64, i64, i64, i64);
+/// What changes when a file is replaced or written: its inode, size and times.
+type FileVersion = (u64, u64, [(i64, i64); 2]);
 
-/// The interval of looks at the file.
+/// The interval at which the file is looked at.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 impl Authorized {
@@ -314,7 +314,8 @@ fn authorized_peers(dirs: &Dirs) -> Result<Vec<peer::Peer>, Error> {
 
 fn version(path: &Path) -> Option<FileVersion> {
     let file = fs::metadata(path).ok()?;
-    Some((file.ino(), file.size(), file.mtime(), file.mtime_nsec(), file.ctime_nsec()))
+    let times = [(file.mtime(), file.mtime_nsec()), (file.ctime(), file.ctime_nsec())];
+    Some((file.ino(), file.size(), times))
 }
 
 fn system(action: &str, path: &Path, source: io::Error) -> Error {
@@ -367,6 +368,33 @@ mod tests {
             let error = parse(line).unwrap_err();
             assert!(error.contains(why), "{line}: {error}");
         }
+    }
+
+    #[test]
+    fn a_change_of_the_list_counts_and_a_mistake_changes_nothing() {
+        let home = std::env::temp_dir().join(format!("anabranch-peers-{}", std::process::id()));
+        let dirs = Dirs::below(&home);
+        let key = peer::Identity::generate().unwrap().fingerprint();
+        let anna = Peer { name: "anna".into(), fingerprint: key, rights: Rights::default() };
+        List::Senders.add(&dirs, anna).unwrap();
+        let mut authorized = Authorized::load(&dirs).unwrap();
+        let name = |authorized: &Authorized| authorized.peers.find(key).map(|peer| peer.name);
+        assert_eq!((authorized.look(), name(&authorized)), (None, Some("anna".into())));
+
+        let path = dirs.authorized_peers();
+        fs::write(&path, format!("{key} bert rate=5mbit\n")).unwrap();
+        let told = authorized.look().unwrap();
+        assert!(told.contains("line 1") && told.contains("still counts"), "{told}");
+        assert_eq!(name(&authorized), Some("anna".into()));
+        assert_eq!(authorized.look(), None, "it is told once");
+
+        fs::write(&path, format!("{key} bert\n")).unwrap();
+        assert!(authorized.look().unwrap().contains("1 hosts"));
+        assert_eq!(name(&authorized), Some("bert".into()));
+        fs::remove_file(&path).unwrap();
+        assert!(authorized.look().is_some());
+        assert_eq!(name(&authorized), None);
+        fs::remove_dir_all(home).unwrap();
     }
 
     #[test]

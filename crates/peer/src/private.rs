@@ -38,7 +38,12 @@ fn check(metadata: &Metadata, path: &Path, guard: Guard) -> io::Result<()> {
     let refused = |why: String| Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
     let (mode, owner) = (metadata.mode(), metadata.uid());
     if owner != 0 && owner != geteuid().as_raw() {
-        return refused(format!("{} belongs to user {owner}", path.display()));
+        return refused(format!(
+            "{} belongs to user {owner}, who may change it: give it to user {} with chown, or \
+             remove it",
+            path.display(),
+            geteuid().as_raw()
+        ));
     }
     let is_secret = guard == Guard::Secret;
     let what = if mode & WRITE != 0 {
@@ -49,11 +54,11 @@ fn check(metadata: &Metadata, path: &Path, guard: Guard) -> io::Result<()> {
         return Ok(());
     };
     let mend = if is_secret { "go-rwx" } else { "go-w" };
+    let path = path.display();
     refused(format!(
-        "others may {what} it (mode {:o}): 'chmod {mend} {}' forbids that, and if they may have \
-         done so, it is no longer to be trusted",
-        mode & 0o777,
-        path.display()
+        "others may {what} {path} (mode {:o}): check that nobody did, and forbid it with 'chmod \
+         {mend} {path}'",
+        mode & 0o777
     ))
 }
 

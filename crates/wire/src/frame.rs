@@ -1,4 +1,4 @@
-//! The frames of the transfer protocol, version 5.
+//! The frames of the transfer protocol, version 6.
 //!
 //! Every frame is one octet of kind, four of body length (big-endian, at most [`MAX_BODY`]), and
 //! the body. All integers are big-endian. Positions are offsets in the transfer's linear layout.
@@ -34,7 +34,7 @@ mod parse;
 pub use emit::DataHeader;
 
 /// The protocol version that this code speaks.
-pub const VERSION: u16 = 5;
+pub const VERSION: u16 = 6;
 /// Octets before a frame's body.
 pub const HEADER: usize = 5;
 /// The most data that one [`Data`] frame carries: one block.

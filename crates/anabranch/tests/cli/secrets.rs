@@ -32,7 +32,8 @@ fn a_key_that_others_can_read_or_write_is_refused() {
         set_mode(&key, mode);
         let (code, stdout, stderr) = home.run(&["keys"]);
         assert!(code == 10 && stdout.is_empty(), "{mode:o}: {code}");
-        assert!(stderr.contains(&format!("others may {what} it")), "{mode:o}: {stderr}");
+        let what = format!("others may {what} {}", key.display());
+        assert!(stderr.contains(&what), "{mode:o}: {stderr}");
         assert!(stderr.contains(&format!("chmod go-rwx {}", key.display())), "{mode:o}: {stderr}");
     }
     set_mode(&key, 0o400);
@@ -41,6 +42,7 @@ fn a_key_that_others_can_read_or_write_is_refused() {
         chown(&key, Some(NOBODY), None).unwrap();
         let (code, _, stderr) = home.run(&["keys"]);
         assert!(code == 10 && stderr.contains("belongs to user 65534"), "{code}: {stderr}");
+        assert!(stderr.contains("give it to user 0 with chown"), "{stderr}");
     }
 }
 

@@ -253,6 +253,12 @@ fn the_folder_of_an_earlier_attempt_says_that_names_may_not_be_synced() {
     assert!(Staging::open(&directory).unwrap().existed());
 }
 
+/// The comparison of a target's tree with what is there.
+fn survey(target: &Target, tree: &Tree) -> Survey {
+    let (directory, staging) = (&target.directory, &*target.staging);
+    Survey::new(directory, Some(staging), tree, target.wishes, &Wanted::always()).unwrap()
+}
+
 #[test]
 fn a_journal_without_its_part_is_removed() {
     let scratch = Scratch::new("leftover");
@@ -264,14 +270,7 @@ fn a_journal_without_its_part_is_removed() {
     fs::rename(scratch.0.join(".anabranch-partial").join(&part.name), scratch.0.join("disk.img"))
         .unwrap();
     assert_eq!(scratch.left(), [part.journal_name]);
-    let survey = Survey::new(
-        &target.directory,
-        Some(&target.staging),
-        &tree,
-        target.wishes,
-        &Wanted::always(),
-    )
-    .unwrap();
+    let survey = survey(&target, &tree);
     assert!(survey.wanted.is_empty());
     assert_eq!(scratch.left(), Vec::<String>::new());
 }
@@ -334,14 +333,7 @@ fn small_files_are_taken_up_if_they_are_what_their_names_say() {
         }
     }
     let target = target(&scratch, &tree, false);
-    let survey = Survey::new(
-        &target.directory,
-        Some(&target.staging),
-        &tree,
-        target.wishes,
-        &Wanted::always(),
-    )
-    .unwrap();
+    let survey = survey(&target, &tree);
     let staged: Vec<usize> = survey.staged.iter().map(|staged| staged.entry).collect();
     assert_eq!(staged, [0, 4]);
     assert_eq!(survey.wanted.iter().copied().collect::<Vec<_>>(), [1, 2, 3]);
@@ -388,14 +380,7 @@ fn what_was_written_into_holes_of_a_staged_small_file_is_gone() {
         }
     }
     let target = target(&scratch, &tree, false);
-    let mut survey = Survey::new(
-        &target.directory,
-        Some(&target.staging),
-        &tree,
-        target.wishes,
-        &Wanted::always(),
-    )
-    .unwrap();
+    let mut survey = survey(&target, &tree);
     let taken_up: Vec<usize> = survey.staged.iter().map(|staged| staged.entry).collect();
     assert_eq!((taken_up, &survey.empty), (vec![0], &vec![4]));
     assert_eq!(survey.wanted.iter().copied().collect::<Vec<_>>(), [1, 2, 3]);

@@ -9,7 +9,8 @@ use wire::Frame;
 use wire::frame::{AbortCode, Hello, SessionId, VERSION, Welcome};
 
 use super::admission::{First, Unauthenticated, greet, refuse};
-use super::connections::{ConnectionPlace, Connections, no_place};
+use super::by_peer::PeerPlace;
+use super::connections::{Connections, no_place};
 use super::refusals::Refusals;
 use super::waiting::{Waited, Waiting};
 use crate::carrier::{Listener, Stream};
@@ -96,7 +97,7 @@ struct AcceptorState<S> {
     service: Arc<S>,
     tls: ServerTls,
     unauthenticated: Unauthenticated,
-    connections: Arc<Connections>,
+    connections: Connections,
     waiting: Waiting,
     refusals: Refusals,
 }
@@ -108,7 +109,7 @@ struct Entered<S: Service> {
     peer: Fingerprint,
     /// The entry of its peer among the authorized ones.
     known: Option<Peer>,
-    place: ConnectionPlace,
+    place: PeerPlace,
 }
 
 /// The pause after accept(2) failed, most likely for lack of descriptors.
@@ -128,7 +129,7 @@ impl<S: Service> Acceptor<S> {
             service,
             tls: ServerTls::new(identity)?,
             unauthenticated: Unauthenticated::default(),
-            connections: Arc::default(),
+            connections: Connections::default(),
             waiting: Waiting::default(),
             refusals: Refusals::default(),
         });
@@ -196,11 +197,7 @@ impl<S: Service> AcceptorState<S> {
     }
 
     /// The place of a connection of `peer` among all.
-    async fn place(
-        &self,
-        conn: &mut Conn,
-        peer: Fingerprint,
-    ) -> Result<ConnectionPlace, ConnError> {
+    async fn place(&self, conn: &mut Conn, peer: Fingerprint) -> Result<PeerPlace, ConnError> {
         match self.connections.enter(peer) {
             Some(place) => Ok(place),
             None => Err(refuse(conn, AbortCode::Crowded, no_place()).await),

@@ -1,11 +1,10 @@
 //! Bounds of authorized connections: of one peer, and of all together. Every connection is a
 //! descriptor, and a process usually has 1,024.
 
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::collections::VecDeque;
+use std::sync::Arc;
 
-use tokio::sync::Notify;
-
+use super::by_peer::{ByPeer, PeerPlace};
 use crate::Fingerprint;
 
 /// The most authorized connections of one peer, in all its sessions: twice those of a session that
@@ -15,54 +14,28 @@ pub(super) const CONNECTIONS_EACH: usize = 2 * super::MOST_CONNECTIONS;
 /// peer that has the most.
 pub(super) const CONNECTIONS: usize = 512;
 
-/// All authorized connections, by peer, the newest last.
+/// All authorized connections.
 #[derive(Default)]
-pub(super) struct Connections(Mutex<BTreeMap<Fingerprint, Vec<Arc<Notify>>>>);
+pub(super) struct Connections(Arc<ByPeer>);
 
 impl Connections {
     /// Counts a connection of `peer` until the returned value is dropped. `None` if the peer has as
     /// many as it may, or there are as many in all and no peer has more than this one.
-    pub(super) fn enter(self: &Arc<Self>, peer: Fingerprint) -> Option<ConnectionPlace> {
-        let mut all = self.all();
-        let of_peer = all.get(&peer).map_or(0, Vec::len);
-        if of_peer >= CONNECTIONS_EACH {
-            return None;
-        }
-        if all.values().map(Vec::len).sum::<usize>() >= CONNECTIONS {
-            let most = all.values_mut().max_by_key(|others| others.len())?;
-            if most.len() <= of_peer + 1 {
+    pub(super) fn enter(&self, peer: Fingerprint) -> Option<PeerPlace> {
+        self.0.enter(peer, |lists| {
+            let of_peer = lists.get(&peer).map_or(0, VecDeque::len);
+            if of_peer >= CONNECTIONS_EACH {
                 return None;
             }
-            most.pop()?.notify_one();
-        }
-        let displaced = Arc::new(Notify::new());
-        all.entry(peer).or_default().push(Arc::clone(&displaced));
-        drop(all);
-        Some(ConnectionPlace { connections: Arc::clone(self), peer, displaced })
-    }
-
-    fn all(&self) -> MutexGuard<'_, BTreeMap<Fingerprint, Vec<Arc<Notify>>>> {
-        self.0.lock().expect("no panic while held")
-    }
-}
-
-/// The place of a connection, until dropped.
-pub(super) struct ConnectionPlace {
-    connections: Arc<Connections>,
-    peer: Fingerprint,
-    /// Rings when another peer's connection takes the place.
-    pub(super) displaced: Arc<Notify>,
-}
-
-impl Drop for ConnectionPlace {
-    fn drop(&mut self) {
-        let mut all = self.connections.all();
-        if let Some(of_peer) = all.get_mut(&self.peer) {
-            of_peer.retain(|other| !Arc::ptr_eq(other, &self.displaced));
-            if of_peer.is_empty() {
-                all.remove(&self.peer);
+            if lists.values().map(VecDeque::len).sum::<usize>() >= CONNECTIONS {
+                let most = lists.values_mut().max_by_key(|others| others.len())?;
+                if most.len() <= of_peer + 1 {
+                    return None;
+                }
+                most.pop_back()?.notify_one();
             }
-        }
+            Some(())
+        })
     }
 }
 
@@ -81,7 +54,7 @@ mod tests {
 
     use super::*;
 
-    fn is_displaced(place: &ConnectionPlace) -> bool {
+    fn is_displaced(place: &PeerPlace) -> bool {
         let displaced = pin!(place.displaced.notified());
         displaced.poll(&mut Context::from_waker(Waker::noop())).is_ready()
     }
@@ -92,7 +65,7 @@ mod tests {
 
     #[test]
     fn the_peer_with_the_most_connections_gives_way_to_another() {
-        let connections = Arc::new(Connections::default());
+        let connections = Connections::default();
         let enter = |octet| connections.enter(peer(octet));
         let of_one: Vec<_> = (0..CONNECTIONS_EACH).map(|_| enter(1).unwrap()).collect();
         assert!(enter(1).is_none(), "a peer has so many and no more");
@@ -106,6 +79,6 @@ mod tests {
         assert!(enter(1).is_none(), "which does not come back for it");
         others.push(new);
         drop((of_one, others));
-        assert!(connections.all().is_empty());
+        assert!(connections.0.lists().is_empty());
     }
 }

@@ -7,6 +7,7 @@
 
 mod acceptor;
 pub mod admission;
+mod by_peer;
 mod connections;
 mod refusals;
 mod waiting;

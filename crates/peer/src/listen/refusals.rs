@@ -14,9 +14,9 @@ pub(super) struct Refusals(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
-    /// Reports that may follow at once, below [`BURST`] by this number.
-    used: u32,
-    /// The time from which `used` falls.
+    /// Recent reports, at most [`BURST`]; each [`EVERY`] takes one off.
+    recent: u32,
+    /// The time since which none was taken off.
     since: Option<Instant>,
     /// Refusals that were not reported.
     silent: u64,
@@ -27,16 +27,16 @@ impl Refusals {
     pub(super) fn note(&self, now: Instant) -> Option<u64> {
         let mut state = self.0.lock().expect("no panic while held");
         let since = *state.since.get_or_insert(now);
-        let refilled = (now.saturating_duration_since(since).as_nanos() / EVERY.as_nanos())
-            .min(u128::from(state.used));
-        let refilled = u32::try_from(refilled).expect("at most `used`");
-        state.used -= refilled;
-        state.since = Some(if state.used == 0 { now } else { since + EVERY * refilled });
-        if state.used == BURST {
+        let faded = (now.saturating_duration_since(since).as_nanos() / EVERY.as_nanos())
+            .min(u128::from(state.recent));
+        let faded = u32::try_from(faded).expect("at most `recent`");
+        state.recent -= faded;
+        state.since = Some(if state.recent == 0 { now } else { since + EVERY * faded });
+        if state.recent == BURST {
             state.silent += 1;
             return None;
         }
-        state.used += 1;
+        state.recent += 1;
         Some(std::mem::take(&mut state.silent))
     }
 }

@@ -1,15 +1,14 @@
 //! Authorized connections that wait for their dialer: it may still read its files, or another of
 //! its connections may be opening the session.
 
-use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::Notify;
 use tokio::time::timeout;
 use wire::Frame;
 use wire::frame::{HEADER, SessionId};
 
+use super::by_peer::{ByPeer, PeerPlace};
 use crate::Fingerprint;
 use crate::conn::{Conn, ConnError};
 
@@ -25,7 +24,7 @@ const LONGEST: usize = HEADER + size_of::<SessionId>();
 
 /// All waiting connections.
 #[derive(Default)]
-pub(super) struct Waiting(Mutex<BTreeMap<Fingerprint, VecDeque<Arc<Notify>>>>);
+pub(super) struct Waiting(Arc<ByPeer>);
 
 /// The end of a wait.
 #[derive(Debug, PartialEq, Eq)]
@@ -48,12 +47,12 @@ impl Waiting {
         conn: &mut Conn,
         peer: Fingerprint,
     ) -> Result<Waited, ConnError> {
-        let place = WaitingPlace::take(self, peer);
+        let place = self.take(peer);
         let waited = timeout(LONGEST_WAIT, Self::hear(conn, &place)).await;
         waited.map_err(|_| ConnError::Silent(LONGEST_WAIT))?
     }
 
-    async fn hear(conn: &mut Conn, place: &WaitingPlace<'_>) -> Result<Waited, ConnError> {
+    async fn hear(conn: &mut Conn, place: &PeerPlace) -> Result<Waited, ConnError> {
         loop {
             let told = conn.receive_if(LONGEST, |frame| match frame {
                 Frame::Join(id) => Some(Some(Waited::Join(id))),
@@ -75,43 +74,17 @@ impl Waiting {
         }
     }
 
-    fn all(&self) -> MutexGuard<'_, BTreeMap<Fingerprint, VecDeque<Arc<Notify>>>> {
-        self.0.lock().expect("no panic while held")
-    }
-}
-
-/// A place among the waiting connections, until dropped.
-struct WaitingPlace<'a> {
-    waiting: &'a Waiting,
-    peer: Fingerprint,
-    displaced: Arc<Notify>,
-}
-
-impl<'a> WaitingPlace<'a> {
-    fn take(waiting: &'a Waiting, peer: Fingerprint) -> WaitingPlace<'a> {
-        let displaced = Arc::new(Notify::new());
-        let mut all = waiting.all();
-        let of_peer = all.entry(peer).or_default();
-        if of_peer.len() >= WAITING_EACH
-            && let Some(oldest) = of_peer.pop_front()
-        {
-            oldest.notify_one();
-        }
-        of_peer.push_back(Arc::clone(&displaced));
-        drop(all);
-        WaitingPlace { waiting, peer, displaced }
-    }
-}
-
-impl Drop for WaitingPlace<'_> {
-    fn drop(&mut self) {
-        let mut all = self.waiting.all();
-        if let Some(of_peer) = all.get_mut(&self.peer) {
-            of_peer.retain(|other| !Arc::ptr_eq(other, &self.displaced));
-            if of_peer.is_empty() {
-                all.remove(&self.peer);
+    fn take(&self, peer: Fingerprint) -> PeerPlace {
+        let place = self.0.enter(peer, |lists| {
+            let of_peer = lists.entry(peer).or_default();
+            if of_peer.len() >= WAITING_EACH
+                && let Some(oldest) = of_peer.pop_front()
+            {
+                oldest.notify_one();
             }
-        }
+            Some(())
+        });
+        place.expect("the oldest makes room")
     }
 }
 
@@ -126,17 +99,16 @@ mod tests {
     #[tokio::test]
     async fn a_further_connection_of_a_peer_displaces_its_oldest() {
         let waiting = Waiting::default();
-        let other = WaitingPlace::take(&waiting, peer(2));
-        let mut places: Vec<_> =
-            (0..WAITING_EACH).map(|_| WaitingPlace::take(&waiting, peer(1))).collect();
-        places.push(WaitingPlace::take(&waiting, peer(1)));
+        let other = waiting.take(peer(2));
+        let mut places: Vec<_> = (0..WAITING_EACH).map(|_| waiting.take(peer(1))).collect();
+        places.push(waiting.take(peer(1)));
         places[0].displaced.notified().await;
-        assert_eq!(waiting.all()[&peer(1)].len(), WAITING_EACH);
+        assert_eq!(waiting.0.lists()[&peer(1)].len(), WAITING_EACH);
         // The displaced one takes no other with it.
         drop(places.remove(0));
-        assert_eq!(waiting.all()[&peer(1)].len(), WAITING_EACH);
+        assert_eq!(waiting.0.lists()[&peer(1)].len(), WAITING_EACH);
         drop(places);
         drop(other);
-        assert!(waiting.all().is_empty());
+        assert!(waiting.0.lists().is_empty());
     }
 }

@@ -65,12 +65,13 @@ const MANIFESTS_BYTES: usize = 2 * MANIFEST_BYTES;
 /// The most dry runs of one peer, and of all, that compare files at a time.
 const SURVEYS_EACH: usize = 4;
 const SURVEYS: usize = 16;
-/// The time that a sender may wait for others to agree on theirs.
+/// The longest wait of a sender for its turn to compare files or to open a session.
 const AGREEMENT_PATIENCE: Duration = Duration::from_secs(60);
 /// The time that a sender may take for its manifest, from the first frame to the last.
 const MANIFEST_PATIENCE: Duration = Duration::from_secs(3_600);
 
-/// How long a session may stay without new data. Its sender pings; it may be a slow disk's.
+/// The time for which a session may have paths and get no new data. Its sender pings: its disk may
+/// be slow, or it may be hostile.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stalls {
     /// While another sender wants to send.
@@ -80,7 +81,7 @@ pub(crate) struct Stalls {
 }
 
 impl Stalls {
-    /// Those of every receiver but for tests.
+    /// The bounds of every receiver; tests have shorter ones.
     pub(crate) const DEFAULT: Stalls =
         Stalls { beside_others: Span::from_secs(600), alone: Span::from_secs(3_600) };
 }

@@ -87,7 +87,7 @@ pub(super) async fn serve(
         while conn.try_flush()? && answered < ANSWERS_A_TURN {
             let Some(&extent) = requests.front() else { break };
             let now = clock.now();
-            if let Some(limit) = &fetch.limit {
+            if let Some(limit) = &fetch.view.limit {
                 wait = limit.until(now, PathClass::Primary);
                 if wait.is_some() {
                     break;

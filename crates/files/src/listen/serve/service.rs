@@ -46,7 +46,7 @@ pub(super) struct ServeService {
     hashes: Arc<HashCache>,
     /// The memory of all requests and their manifests.
     memory: Arc<Budget>,
-    /// Places of those that walk folders or hash files.
+    /// Places for walks of folders and the hashing of files.
     walks: Arc<Places>,
     fetches: Mutex<BTreeMap<SessionId, Arc<FetchSession>>>,
     completing: mpsc::UnboundedSender<Summary>,
@@ -54,11 +54,13 @@ pub(super) struct ServeService {
 }
 
 /// The view of one peer: its root and its rate limit.
+#[derive(Clone)]
 pub(super) struct PeerView {
     root: SourceRoot,
-    limit: Option<Arc<Limit>>,
+    /// The limit of all fetches of the peer together.
+    pub(super) limit: Option<Arc<Limit>>,
     /// The peer's name; empty for the holder of a token.
-    name: String,
+    pub(super) name: String,
     /// The entry of the peer among the authorized ones.
     admitted: Option<Peer>,
 }
@@ -83,7 +85,7 @@ const WALKS: usize = 16;
 /// all that it has.
 const REQUEST_PATIENCE: Duration = Duration::from_secs(600);
 const WANTS_PATIENCE: Duration = Duration::from_secs(24 * 3_600);
-/// The time that a request may wait for others to have been walked.
+/// The longest wait of a request for a place among the walks.
 const WALK_PATIENCE: Duration = Duration::from_secs(60);
 
 impl Service for ServeService {
@@ -92,7 +94,8 @@ impl Service for ServeService {
 
     fn find(&self, id: SessionId, peer: Fingerprint) -> Option<Arc<FetchSession>> {
         let known = self.options.listen.authorized.find(peer);
-        let is_its = |fetch: &&Arc<FetchSession>| fetch.peer == peer && fetch.admitted == known;
+        let is_its =
+            |fetch: &&Arc<FetchSession>| fetch.peer == peer && fetch.view.admitted == known;
         self.fetches().get(&id).filter(is_its).cloned()
     }
 
@@ -303,11 +306,8 @@ impl ServeService {
         };
         let packing = transfer::Packing::new(source.tree(), |index| want.has(index));
         let packing = packing.map_err(|error| ConnError::Unexpected(error.to_string()))?;
-        let limit = view.limit.clone();
-        let (name, admitted) = (view.name.clone(), view.admitted.clone());
-        let supply = Supply::new(source, packing);
-        let now = self.clock.now();
-        let fetch = FetchSession::new(id, peer, name, admitted, supply, share, limit, now);
+        let (supply, now) = (Supply::new(source, packing), self.clock.now());
+        let fetch = FetchSession::new(id, peer, view.clone(), supply, share, now);
         let fetch = Arc::new(fetch);
         if let Err(text) = self.register(&fetch) {
             return Err(refuse(conn, AbortCode::Refused, text).await);

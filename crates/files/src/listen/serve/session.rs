@@ -1,17 +1,17 @@
 //! The state of one fetch at the server.
 
 use std::net::SocketAddr;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 
 use net::Clock;
+use peer::Fingerprint;
 use peer::budget::Share;
-use peer::limit::Limit;
 use peer::listen::{MOST_CONNECTIONS, display_address};
-use peer::{Fingerprint, Peer};
 use units::{Bytes, Span, Time};
 use wire::frame::SessionId;
 
+use super::service::PeerView;
 use crate::Summary;
 use crate::source::Supply;
 
@@ -19,15 +19,11 @@ use crate::source::Supply;
 pub(super) struct FetchSession {
     pub(super) id: SessionId,
     pub(super) peer: Fingerprint,
-    /// The peer's name; may be empty.
-    name: String,
-    /// The entry of the peer among the authorized ones when the fetch opened.
-    pub(super) admitted: Option<Peer>,
+    /// What the peer was admitted to when the fetch opened.
+    pub(super) view: PeerView,
     pub(super) supply: Supply,
     /// The share of the server's memory for its manifest.
     _share: Share,
-    /// The rate limit that all fetches of the peer share.
-    pub(super) limit: Option<Arc<Limit>>,
     began: Time,
     sent: AtomicU64,
     /// Number of connections, and the time since which there is none.
@@ -37,15 +33,12 @@ pub(super) struct FetchSession {
 }
 
 impl FetchSession {
-    #[expect(clippy::too_many_arguments, reason = "the parts of what both sides agreed on")]
     pub(super) fn new(
         id: SessionId,
         peer: Fingerprint,
-        name: String,
-        admitted: Option<Peer>,
+        view: PeerView,
         supply: Supply,
         share: Share,
-        limit: Option<Arc<Limit>>,
         now: Time,
     ) -> FetchSession {
         let (sent, done, told) =
@@ -53,11 +46,9 @@ impl FetchSession {
         FetchSession {
             id,
             peer,
-            name,
-            admitted,
+            view,
             supply,
             _share: share,
-            limit,
             began: now,
             sent,
             paths: Mutex::new((0, now)),
@@ -68,13 +59,14 @@ impl FetchSession {
 
     /// The client's name, or its address.
     pub(super) fn label(&self, from: SocketAddr) -> String {
-        label(&self.name, from)
+        label(&self.view.name, from)
     }
 
     /// A message about the client and the files that it gets.
     pub(super) fn introduction(&self) -> String {
         let tree = self.supply.source().tree();
-        let who = if self.name.is_empty() { self.peer.to_string() } else { self.name.clone() };
+        let name = &self.view.name;
+        let who = if name.is_empty() { self.peer.to_string() } else { name.clone() };
         let wanted = self.supply.packing().layout().total();
         let files = if tree.file_count() == 1 {
             "a file".into()

@@ -8,13 +8,11 @@ use std::sync::Arc;
 use transfer::{BLOCK, Cv};
 use wire::frame::Wishes;
 
-use super::{Scratch, content, cv, file, part, target, tree};
+use super::{Scratch, content, cv, file, part, survey, target, tree};
 use crate::Error;
-use crate::blocking::Wanted;
 use crate::sink::directory::{Directory, timestamps};
 use crate::sink::settle::{Completed, PendingSync, Target};
 use crate::sink::staging::Staging;
-use crate::sink::survey::Survey;
 
 /// A user who runs no tests.
 const ANOTHER: u32 = 42_424;
@@ -96,14 +94,7 @@ fn a_staged_file_that_is_swapped_gets_no_name() {
             let target = verified(target(&scratch, &small, false), verify);
             let mut staged = target.staging.put(0, b"name", &file(5), b"hello").unwrap();
             if resumed {
-                let survey = Survey::new(
-                    &target.directory,
-                    Some(&target.staging),
-                    &small,
-                    target.wishes,
-                    &Wanted::always(),
-                );
-                staged = survey.unwrap().staged.remove(0);
+                staged = survey(&target, &small).staged.remove(0);
             }
             swap(&target, &scratch, &staged.name, 5);
             let settled = settle(&target, Completed::Small(None, vec![staged]));
@@ -134,16 +125,7 @@ fn what_another_user_staged_is_not_taken_up() {
     fs::write(&outside, "hello").unwrap();
     let put = || target.staging.put(0, b"name", &file(5), b"hello");
     let place = scratch.0.join(".anabranch-partial").join(put().unwrap().name);
-    let taken_up = || {
-        let survey = Survey::new(
-            &target.directory,
-            Some(&target.staging),
-            &tree,
-            target.wishes,
-            &Wanted::always(),
-        );
-        survey.unwrap().staged.len()
-    };
+    let taken_up = || survey(&target, &tree).staged.len();
     assert_eq!(taken_up(), 1, "as this user staged it");
     // Another name of somebody's file with the right contents, mode and time.
     put().unwrap();

@@ -1,0 +1,24 @@
+"""Parts that all measurements share.
+
+A measurement is a script under bench/bars/. It imports this package:
+
+    import sys, pathlib
+    sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+    import lib
+"""
+
+from .bars import Bars, TOLD, arguments, in_parallel, median, need_fuzzer, say
+from .emulation import (
+    Failed,
+    NETWORKS,
+    ROOT,
+    anabranch,
+    default_bytes,
+    emulate,
+    fraction,
+    ideal,
+    network,
+)
+from .files import memory_available, scratch, source_file, write_random
+from .hosts import Ends, Pairs, Process, need_root
+from .transfers import CLOCK, PEERS, by_mptcp, by_us, controllers, fetched_by_us, timeout_for

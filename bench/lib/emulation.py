@@ -1,0 +1,145 @@
+"""Emulated networks: runs of commands over them, and ideal times."""
+
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+NETWORKS = ROOT / "bench" / "networks"
+INVALID = 70
+_binary = None
+
+
+def anabranch():
+    """The release binary: $ANABRANCH, or what cargo builds."""
+    global _binary
+    if _binary is None:
+        _binary = os.environ.get("ANABRANCH")
+    if _binary is None:
+        subprocess.run(["cargo", "build", "--release", "-p", "anabranch"], cwd=ROOT, check=True)
+        target = os.environ.get("CARGO_TARGET_DIR", str(ROOT / "target"))
+        _binary = str(pathlib.Path(target) / "release" / "anabranch")
+    return _binary
+
+
+def network(name):
+    """The path of a network: a path as it is, or a name under bench/networks/."""
+    path = pathlib.Path(name)
+    return path if path.suffix == ".toml" else NETWORKS / f"{name}.toml"
+
+
+class Failed(Exception):
+    """A run did not come to its end."""
+
+
+@dataclass
+class Run:
+    """What a run left behind."""
+
+    report: dict
+    stdout: str
+    stderr: str
+    code: int
+
+    @property
+    def valid(self):
+        return self.report["valid"]
+
+    def json(self):
+        """The last line of the near command's output that is JSON."""
+        for line in reversed(self.stdout.splitlines()):
+            if line.startswith("{"):
+                return json.loads(line)
+        raise Failed(f"no JSON in the output:\n{self.stdout}\n{self.stderr}")
+
+    def events(self):
+        """All JSON objects of the near command's output."""
+        return [json.loads(line) for line in self.stdout.splitlines() if line.startswith("{")]
+
+    def payload_seconds(self):
+        """From the first packet with payload to the last."""
+        return self.report["last_payload_s"] - self.report["first_payload_s"]
+
+
+# How often, and for how many seconds, a run that does not count is repeated: a busy machine has
+# quiet minutes.
+ATTEMPTS, PATIENCE = 5, 600
+
+
+def emulate(net, near, far=None, listens=None, bytes=None, timeout=180, check=True, env=None):
+    """Runs `near` (a list) over the network, with `far` (a shell command) at the other end.
+
+    near starts once something listens on the TCP port `listens` in the far namespace. A run in
+    which the emulator did not keep its own bounds says nothing about the program: it is repeated,
+    `ATTEMPTS` times or for `PATIENCE` seconds, whichever is more. With `check`, a near command that
+    fails raises Failed.
+    """
+    began, tried = time.monotonic(), 0
+    while tried < ATTEMPTS or time.monotonic() - began < PATIENCE:
+        tried += 1
+        with tempfile.TemporaryDirectory() as directory:
+            report = pathlib.Path(directory) / "report.json"
+            command = [anabranch(), "emulate", str(network(net)), "--report", str(report)]
+            if bytes is not None:
+                command += ["--bytes", f"{bytes} B"]
+            if far is not None:
+                command += ["--far", far]
+            if listens is not None:
+                command += ["--far-listens", str(listens)]
+            command += ["--", *map(str, near)]
+            environment = dict(os.environ, **(env or {}))
+            try:
+                done = subprocess.run(
+                    command, capture_output=True, text=True, timeout=timeout, env=environment
+                )
+            except subprocess.TimeoutExpired as error:
+                raise Failed(
+                    f"{net}: no end after {timeout} s: {' '.join(map(str, near))}"
+                ) from error
+            if not report.exists():
+                raise Failed(f"{net}: {done.stderr.strip()}")
+            run = Run(json.loads(report.read_text()), done.stdout, done.stderr, done.returncode)
+        if check and run.code != 0:
+            raise Failed(
+                f"{net}: exit code {run.code}: {' '.join(map(str, near))}\n{run.stdout}\n"
+                f"{run.stderr}"
+            )
+        if run.valid:
+            return run
+        print(
+            f"{network(net).stem}: repeated, the run does not count: "
+            f"{'; '.join(run.report['why'])}",
+            file=sys.stderr,
+        )
+    raise Failed(f"{network(net).stem}: no run of {tried} counts")
+
+
+def ideal(net, bytes):
+    """The fluid time of `bytes` of TCP payload over all links together, in seconds."""
+    command = [
+        anabranch(),
+        "emulate",
+        str(network(net)),
+        "--bytes",
+        f"{bytes} B",
+        "--ideal",
+        f"{bytes} B",
+    ]
+    return float(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+
+
+def default_bytes(net):
+    """The file's own `bytes`, in bytes, or None."""
+    match = re.search(r'^bytes = "([\d.]+) MB"', network(net).read_text(), re.M)
+    return round(float(match[1]) * 1e6) if match else None
+
+
+def fraction(net, bytes, seconds):
+    """Ideal over actual time: 1.0 is as fast as the links can carry it."""
+    return ideal(net, bytes) / seconds
