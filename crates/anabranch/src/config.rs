@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io;
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
@@ -43,8 +44,13 @@ pub(crate) struct Receive {
     pub(crate) listen: Vec<ListenAddress>,
     pub(crate) port: Option<u16>,
     pub(crate) keep: bool,
+    pub(crate) parallel: Option<u16>,
+    pub(crate) timeout: Option<Span>,
     pub(crate) overwrite: Overwrite,
 }
+
+/// The numbers that `--parallel` takes.
+pub(crate) const PARALLEL: RangeInclusive<u16> = 1..=64;
 
 type Setter = fn(&mut Config, &DeValue<'_>) -> Result<(), String>;
 
@@ -64,6 +70,8 @@ const KEYS: &[(&str, &str, Setter)] = &[
     ("receive", "listen", |c, v| list(v).map(|addresses| c.receive.listen = addresses)),
     ("receive", "port", |c, v| set(&mut c.receive.port, port(v))),
     ("receive", "keep", |c, v| flag(v).map(|on| c.receive.keep = on)),
+    ("receive", "parallel", |c, v| set(&mut c.receive.parallel, transfers(v))),
+    ("receive", "timeout", |c, v| set(&mut c.receive.timeout, parsed(v))),
     ("receive", "overwrite", |c, v| {
         flag(v).map(|on| {
             c.receive.overwrite = if on { Overwrite::Always } else { Overwrite::Never };
@@ -182,6 +190,15 @@ fn port(value: &DeValue<'_>) -> Result<u16, String> {
     number.ok_or_else(|| "expected a port from 0 to 65535".to_string())
 }
 
+fn transfers(value: &DeValue<'_>) -> Result<u16, String> {
+    let number = value
+        .as_integer()
+        .and_then(|number| u16::from_str_radix(number.as_str(), number.radix()).ok());
+    number
+        .filter(|number| PARALLEL.contains(number))
+        .ok_or_else(|| format!("expected a number from {} to {}", PARALLEL.start(), PARALLEL.end()))
+}
+
 #[cfg(test)]
 mod tests {
     use peer::MomentOfWeek;
@@ -208,6 +225,8 @@ mod tests {
             listen = ["192.0.2.1", "[2001:db8::1]:9000"]
             port = 7000
             keep = true
+            parallel = 8
+            timeout = "10 min"
             overwrite = false
             "#,
         )
@@ -224,6 +243,8 @@ mod tests {
             ["192.0.2.1:7000".parse().unwrap(), "[2001:db8::1]:9000".parse().unwrap()]
         );
         assert_eq!(config.receive.overwrite, Overwrite::Never);
+        assert_eq!(config.receive.parallel, Some(8));
+        assert_eq!(config.receive.timeout, Some(Span::from_secs(600)));
         assert_eq!(Config::parse(""), Ok(Config::default()));
     }
 
@@ -270,6 +291,7 @@ mod tests {
             ("[send]\nverify = 'yes'", "line 2: verify: expected true or false"),
             ("\nprogress = 'bars'", "line 2: progress: 'bars' is none of auto, bar, plain, none"),
             ("[receive]\nport = 70000", "line 2: port: expected a port from 0 to 65535"),
+            ("[receive]\nparallel = 0", "line 2: parallel: expected a number from 1 to 64"),
             ("[send]\nmax-rate = 5", "line 2: max-rate: expected a string in quotes"),
             (
                 "[send]\npaths = ['wlan0,class=spare']",

@@ -23,7 +23,7 @@ use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 use wire::Frame;
-use wire::frame::{Ask, HEADER, Hello, MAX_PAYLOAD, Range, SessionId, VERSION, Wishes};
+use wire::frame::{Ask, HEADER, Hello, MAX_PAYLOAD, Range, SessionId, Wishes};
 use wire::manifest::{Entry, File, Kind, chunks};
 
 /// Strangers at a time: as many as may be on their way in, so that each gets to the end of TLS.
@@ -277,5 +277,5 @@ async fn ping_all(conns: &mut [Conn], seconds: u64) -> usize {
 }
 
 fn hello() -> Frame<'static> {
-    Frame::Hello(Hello { version: VERSION, secret: None, wishes: Wishes::default() })
+    Frame::Hello(Hello::new(None, Wishes::default(), [0; 16]))
 }

@@ -51,6 +51,24 @@ pub enum Error {
         /// The time since its last data.
         silence: Span,
     },
+    /// No sender came for this long.
+    #[error(
+        "no sender came within {waited}: is the address that the sender uses one of this host's, \
+         and may it be reached through the firewall? --timeout is the wait"
+    )]
+    NobodyCame {
+        /// The wait.
+        waited: Span,
+    },
+    /// The sender left in the midst of a transfer, and did not come back for this long.
+    #[error(
+        "the sender left, and did not come back within {waited}; what arrived is kept, run the \
+         same commands again to go on from there"
+    )]
+    SenderGone {
+        /// The wait.
+        waited: Span,
+    },
     /// Every path was lost for longer than the patience; received data are kept.
     #[error(
         "every path was lost ({why}); {done} of {total} are safe at the receiver: run the same \
@@ -168,7 +186,11 @@ impl Error {
         match self {
             Error::Peer(error) => error.exit_code(),
             Error::Source { .. } | Error::Unavailable { .. } => 3,
-            Error::Interrupted { .. } | Error::Stopped { .. } | Error::Stalled { .. } => 6,
+            Error::NobodyCame { .. } => 5,
+            Error::Interrupted { .. }
+            | Error::Stopped { .. }
+            | Error::Stalled { .. }
+            | Error::SenderGone { .. } => 6,
             Error::SourceChanged { .. } | Error::Integrity { .. } => 7,
             Error::Disk { .. }
             | Error::Receiver { .. }

@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use peer::{Credential, DialOptions, Identity, ListenOptions, Remote};
+use units::Span;
 use wire::frame::Wishes;
 
 /// Selects the files to be sent and the test for unchanged files.
@@ -94,6 +95,11 @@ pub struct ReceiveOptions {
     pub listen: ListenOptions,
     /// Receives one transfer after another instead of ending after the first.
     pub keep: bool,
+    /// The most transfers at a time, with `keep`; without, there is one.
+    pub parallel: usize,
+    /// The time without a sender after which a transfer is given up; without `keep`, also the time
+    /// until the first sender comes. `None` waits for ever.
+    pub timeout: Option<Span>,
     /// Whether existing targets are replaced.
     pub overwrite: Overwrite,
 }

@@ -32,6 +32,7 @@ pub(crate) fn code_of(error: &Error) -> AbortCode {
         Error::SourceChanged { .. } => AbortCode::Changed,
         Error::Source { .. } | Error::Unavailable { .. } => AbortCode::Source,
         Error::Peer(peer::Error::Protocol(_)) => AbortCode::Protocol,
+        Error::Peer(peer::Error::Busy { .. }) => AbortCode::Busy,
         _ => AbortCode::Refused,
     }
 }
@@ -50,6 +51,7 @@ pub(crate) fn source_abort(error: &Error) -> (AbortCode, String) {
 pub(crate) fn error_of(code: AbortCode, text: String) -> Error {
     match code {
         AbortCode::Refused | AbortCode::Crowded => Error::refused(text),
+        AbortCode::Busy => peer::Error::Busy { reason: text }.into(),
         AbortCode::Exists | AbortCode::NoSpace | AbortCode::Disk => {
             Error::Receiver { reason: text }
         }

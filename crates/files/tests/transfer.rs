@@ -311,7 +311,7 @@ async fn a_probe_says_what_a_path_carries() {
     let (identity, token) = parties();
     let receiving = Host::receive(receive_options(&scratch, &identity, &token)).await;
     let SendOptions { to, credential, transfer, .. } = send_options(&[], receiving.port, &token);
-    let terms = Terms::new(vec![(to, credential)], transfer.dial);
+    let terms = Terms::new(vec![(to, credential)], transfer.dial).unwrap();
     let probes = peer::dial::probe(&terms).await.expect("it answers");
     let carries = probes[0].carries.as_ref().expect("it carries something");
     assert!(carries.rate > Rate::mbit(50), "{carries:?}");

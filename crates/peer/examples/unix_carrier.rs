@@ -23,7 +23,7 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{Notify, Semaphore, mpsc};
 use tokio::time::{Duration, timeout};
 use wire::Frame;
-use wire::frame::{Hello, SessionId, VERSION, Wishes};
+use wire::frame::{Hello, RunId, SessionId, Wishes};
 
 // 1. The carrier.
 
@@ -140,6 +140,7 @@ impl Counter {
 struct Sending {
     /// Lets one path open the session; the others wait for its name and join.
     gate: Gate<SessionId>,
+    run: RunId,
     events: Events,
 }
 
@@ -150,8 +151,8 @@ impl Session for Sending {
         match self.gate.enter().await {
             Turn::Join(session) => ask(conn, &Frame::Join(session)).await.map(drop),
             Turn::Ask => {
-                let (version, secret, wishes) = (VERSION, None, Wishes::default());
-                let asked = ask(conn, &Frame::Hello(Hello { version, secret, wishes })).await;
+                let hello = Hello::new(None, Wishes::default(), self.run);
+                let asked = ask(conn, &Frame::Hello(hello)).await;
                 match asked {
                     Ok(Some(session)) => self.gate.open(session),
                     _ => self.gate.release(),
@@ -212,11 +213,12 @@ pub(crate) async fn run(folder: &Path) -> Result<u64, Box<dyn Error>> {
     let _acceptor = Acceptor::start(Arc::clone(&counter), &theirs, listeners)?;
 
     let host = ("localhost".parse()?, Credential::Pinned(theirs.fingerprint()));
-    let terms = Terms::new(vec![host], DialOptions::new(ours)).over(carrier);
+    let terms = Terms::new(vec![host], DialOptions::new(ours))?.over(carrier);
     let path = |name, port| Arc::new(Plan::new(name, LOCAL, (LOCAL, port).into()));
     let (observer, mut seen) = mpsc::unbounded_channel();
     let events = Events::new(move |event| observer.send(event).unwrap_or_default());
-    let sending = Arc::new(Sending { gate: Gate::new(), events: events.clone() });
+    let (gate, run) = (Gate::new(), terms.run);
+    let sending = Arc::new(Sending { gate, run, events: events.clone() });
     let (tls, plans) = (terms.tls()?, vec![path("left", 1), path("right", 2)]);
     let mut dialer = Dialer::start(terms, tls, plans, sending, Clock::start(), events);
 

@@ -28,6 +28,12 @@ pub enum Error {
         /// The reason, in its words.
         reason: String,
     },
+    /// The other side has no room for the session now.
+    #[error("the other side is busy: {reason}")]
+    Busy {
+        /// The reason, in its words.
+        reason: String,
+    },
     /// No path could be used.
     #[error("no usable path to {to}: {why}")]
     NoPath {
@@ -56,7 +62,7 @@ impl Error {
         match self {
             Error::Usage(_) => 2,
             Error::WrongPeer { .. } | Error::Refused { .. } => 4,
-            Error::NoPath { .. } => 5,
+            Error::NoPath { .. } | Error::Busy { .. } => 5,
             Error::Protocol(_) => 9,
             Error::System { .. } => 10,
         }

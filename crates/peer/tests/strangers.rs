@@ -20,7 +20,7 @@ use tokio::net::UnixStream;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until, timeout};
 use wire::Frame;
-use wire::frame::{Hello, SessionId, VERSION, Wishes};
+use wire::frame::{Hello, SessionId, Wishes};
 
 /// A stranger may send this much, and a buffer of this host's.
 const MOST_TAKEN: usize = 128 << 10;
@@ -224,7 +224,7 @@ impl Host {
 }
 
 fn hello() -> Frame<'static> {
-    Frame::Hello(Hello { version: VERSION, secret: None, wishes: Wishes::default() })
+    Frame::Hello(Hello::new(None, Wishes::default(), [0; 16]))
 }
 
 fn encoded(frame: &Frame<'_>) -> Vec<u8> {

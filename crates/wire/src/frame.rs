@@ -56,6 +56,9 @@ pub const MAX_HASHES: usize = 4096;
 
 /// A session's name, drawn by the receiver.
 pub type SessionId = [u8; 16];
+/// The name of one run of a dialing program, drawn by it: a later session of the same run takes the
+/// place of an earlier one.
+pub type RunId = [u8; 16];
 
 /// Why bytes are no frame. The peer broke the protocol, or speaks another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -102,6 +105,16 @@ pub struct Hello {
     pub secret: Option<[u8; 16]>,
     /// The options asked of the receiver.
     pub wishes: Wishes,
+    /// The run of the program that dials.
+    pub run: RunId,
+}
+
+impl Hello {
+    /// The greeting of a program that speaks this version.
+    #[must_use]
+    pub fn new(secret: Option<[u8; 16]>, wishes: Wishes, run: RunId) -> Hello {
+        Hello { version: VERSION, secret, wishes, run }
+    }
 }
 
 /// Options that a sender asks of the receiver.
@@ -204,9 +217,11 @@ pub enum AbortCode {
     Changed,
     /// The session named in a Join has as many connections as it may; it goes on without this one.
     Crowded,
+    /// Other transfers take up what this host has for them; a later attempt may get in.
+    Busy,
 }
 
-const ABORT_CODES: [AbortCode; 11] = [
+const ABORT_CODES: [AbortCode; 12] = [
     AbortCode::Refused,
     AbortCode::Exists,
     AbortCode::NoSpace,
@@ -218,6 +233,7 @@ const ABORT_CODES: [AbortCode; 11] = [
     AbortCode::Source,
     AbortCode::Changed,
     AbortCode::Crowded,
+    AbortCode::Busy,
 ];
 
 /// A frame.
@@ -433,6 +449,7 @@ impl core::fmt::Display for AbortCode {
             AbortCode::Source => "not readable",
             AbortCode::Changed => "the source changed",
             AbortCode::Crowded => "too many connections",
+            AbortCode::Busy => "busy",
         })
     }
 }

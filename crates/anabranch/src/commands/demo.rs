@@ -109,6 +109,8 @@ async fn transfer_once(
             ..ListenOptions::new(receiver)
         },
         keep: false,
+        parallel: 1,
+        timeout: None,
         overwrite: files::Overwrite::OnRequest,
     };
     let (announcements, mut announced) = tokio::sync::mpsc::unbounded_channel();

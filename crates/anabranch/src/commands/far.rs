@@ -223,6 +223,8 @@ async fn receive(listener: &Listener, target: &Target) -> Result<(), Failure> {
             directory: target.directory.clone(),
             listen,
             keep: false,
+            parallel: 1,
+            timeout: None,
             overwrite: Overwrite::OnRequest,
         };
         run_with_events(

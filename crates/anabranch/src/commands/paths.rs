@@ -147,7 +147,7 @@ pub(super) fn probing(
         patience: Span::ZERO,
         ..DialOptions::new(Identity::load_or_generate(&dirs.key())?)
     };
-    Ok(Terms::new(vec![(remote.clone(), credential)], options))
+    Ok(Terms::new(vec![(remote.clone(), credential)], options)?)
 }
 
 /// The runtime for sockets.

@@ -7,8 +7,9 @@ use std::path::{Path, PathBuf};
 
 use files::{Error, Events, Overwrite, ReceiveOptions};
 use peer::{DEFAULT_PORT, Identity, ListenOptions, Token};
+use units::Span;
 
-use crate::config::Config;
+use crate::config::{Config, PARALLEL};
 use crate::dirs::Dirs;
 use crate::exit::Failure;
 use crate::listen::{ListenAddress, socket_addresses};
@@ -32,6 +33,14 @@ pub(crate) struct ReceiveArgs {
     /// Accept further transfers after the first instead of exiting
     #[arg(long)]
     keep: bool,
+    /// The most transfers at a time, with --keep; further senders wait for their turn [default: 4]
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u16).range(
+        i64::from(*PARALLEL.start())..=i64::from(*PARALLEL.end())))]
+    parallel: Option<u16>,
+    /// The time after which a transfer is given up whose sender has left; without --keep, also the
+    /// time until the first sender comes [default: no limit]
+    #[arg(long, value_name = "TIME")]
+    timeout: Option<Span>,
     /// Replace files that exist, even if the sender does not request it
     #[arg(long, conflicts_with = "no_overwrite")]
     overwrite: bool,
@@ -51,6 +60,9 @@ pub(crate) struct ReceiveArgs {
     watch: watch::WatchArgs,
 }
 
+/// The default of `--parallel`.
+const DEFAULT_PARALLEL: u16 = 4;
+
 /// `anabranch receive`.
 ///
 /// # Errors
@@ -69,6 +81,11 @@ pub(crate) fn run(args: ReceiveArgs) -> Result<(), Failure> {
     if let (Some(path), Some(token)) = (&args.token_out, &token) {
         write_secret(path, &token.reveal())?;
     }
+    let keep = args.keep || config.receive.keep;
+    if args.parallel.is_some() && !keep {
+        let text = "--parallel is for --keep: without it, there is one transfer";
+        return Err(Error::usage(text).into());
+    }
     let port = args.port.or(config.receive.port).unwrap_or(DEFAULT_PORT);
     let listen = if args.listen.is_empty() { &config.receive.listen } else { &args.listen };
     let options = ReceiveOptions {
@@ -83,7 +100,9 @@ pub(crate) fn run(args: ReceiveArgs) -> Result<(), Failure> {
             authorized: authorized.peers.clone(),
             ..ListenOptions::new(identity)
         },
-        keep: args.keep || config.receive.keep,
+        keep,
+        parallel: args.parallel.or(config.receive.parallel).unwrap_or(DEFAULT_PARALLEL).into(),
+        timeout: args.timeout.or(config.receive.timeout),
         overwrite: match (args.overwrite, args.no_overwrite) {
             (true, _) => Overwrite::Always,
             (_, true) => Overwrite::Never,

@@ -11,7 +11,7 @@ use tokio::net::TcpStream;
 use tokio::sync::mpsc::unbounded_channel;
 use tokio::time::{sleep, timeout};
 use wire::Frame;
-use wire::frame::{AbortCode, Ask, Hello, Range, SessionId, VERSION, Wishes};
+use wire::frame::{AbortCode, Ask, Hello, Range, SessionId, Wishes};
 use wire::manifest::{self, Kind};
 
 use super::crowd::memory;
@@ -61,7 +61,7 @@ impl Offer {
     async fn ask(&self, client: &Identity, request: &[Frame<'_>], checksum: bool) -> Conn {
         let mut conn = self.connect(client).await;
         let wishes = Wishes::default();
-        conn.push(&Frame::Hello(Hello { version: VERSION, secret: None, wishes }));
+        conn.push(&Frame::Hello(Hello::new(None, wishes, [0; 16])));
         for frame in request {
             conn.push(frame);
         }
@@ -93,6 +93,30 @@ impl Offer {
         timeout(NEVER, agreeing).await.expect("it agrees in time");
         (conn, session.expect("it was welcome"))
     }
+}
+
+/// A client knows that its session is open before the server does: it says so itself.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_connection_may_join_before_the_server_knows_of_the_session() {
+    let client = Identity::generate().unwrap();
+    let offer = Offer::start("early", &[&client]).await;
+    fs::write(offer.scratch.0.join("out/small"), "small").unwrap();
+    let mut conn = offer.ask(&client, &[Frame::Name(b"small")], false).await;
+    let welcome = conn.receive(|frame| match frame {
+        Frame::Welcome(welcome) => Ok(welcome.session),
+        other => panic!("{other:?}"),
+    });
+    let id = timeout(NEVER, welcome).await.expect("it answers").unwrap();
+    let mut early = offer.connect(&client).await;
+    early.push(&Frame::Join(id));
+    early.push(&Frame::Ping(0));
+    early.flush().await.unwrap();
+    // The one overtakes the other.
+    sleep(Duration::from_millis(300)).await;
+    conn.push(&Frame::Want(vec![Range { start: 0, len: 1 }]));
+    conn.push(&Frame::Ready);
+    conn.flush().await.unwrap();
+    assert_eq!(ponged(&mut early).await, Ok(()));
 }
 
 /// A file of holes, which takes an hour to hash.
@@ -213,7 +237,7 @@ async fn a_sender_that_left_is_not_worked_for() {
         let mut conn = host.connect(&host.sender).await;
         let wishes = Wishes { dry_run: true, ..Wishes::default() };
         let secret = Some(*host.token.secret());
-        conn.push(&Frame::Hello(Hello { version: VERSION, secret, wishes }));
+        conn.push(&Frame::Hello(Hello::new(secret, wishes, [0; 16])));
         conn.push(&Frame::Entries(&chunk(std::slice::from_ref(&entry))));
         conn.push(&Frame::ManifestEnd(1));
         conn.flush().await.unwrap();

@@ -40,7 +40,7 @@ async fn hello_to_server(scratch: &Scratch) -> Conn {
     let mut conn = Conn::new(Box::new(stream), tls.connection().unwrap());
     conn.handshake().await.unwrap();
     let secret = Some(*token.secret());
-    conn.push(&Frame::Hello(Hello { version: VERSION, secret, wishes: Wishes::default() }));
+    conn.push(&Frame::Hello(Hello::new(secret, Wishes::default(), [0; 16])));
     conn
 }
 

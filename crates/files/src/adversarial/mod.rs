@@ -21,7 +21,7 @@ use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 use wire::Frame;
-use wire::frame::{AbortCode, Hello, SessionId, VERSION, Wishes};
+use wire::frame::{AbortCode, Hello, SessionId, Wishes};
 use wire::manifest::{Entry, File, Kind, chunks};
 
 use crate::listen::{Stalls, receive_unless_stalled};
@@ -93,6 +93,8 @@ impl Host {
                 ..on_loopback(&identity, &token)
             },
             keep: true,
+            parallel: 1,
+            timeout: None,
             overwrite: Overwrite::OnRequest,
         };
         let (events, mut heard) = tokio::sync::mpsc::unbounded_channel();
@@ -174,7 +176,7 @@ const NEVER: Duration = Duration::from_secs(180);
 const PATIENCE: Duration = Duration::from_secs(30);
 
 fn greeting(secret: [u8; 16]) -> Frame<'static> {
-    Frame::Hello(Hello { version: VERSION, secret: Some(secret), wishes: Wishes::default() })
+    Frame::Hello(Hello::new(Some(secret), Wishes::default(), [0; 16]))
 }
 
 fn send_options(sources: Vec<PathBuf>, port: u16, token: &Token) -> SendOptions {

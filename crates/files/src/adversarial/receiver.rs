@@ -95,10 +95,7 @@ async fn a_receiver_that_lies_gets_nothing_done() {
             "has-far",
             vec![want(), Frame::Have(vec![Range { start: u64::MAX, len: u64::MAX }]), Frame::Ready],
         ),
-        (
-            "is-no-receiver",
-            vec![Frame::Hello(Hello { version: VERSION, secret: None, wishes: Wishes::default() })],
-        ),
+        ("is-no-receiver", vec![Frame::Hello(Hello::new(None, Wishes::default(), [0; 16]))]),
         ("done-object", vec![want(), Frame::Ready, Frame::ObjectDone(9, [0; 32])]),
     ];
     for (name, frames) in cases {

@@ -25,6 +25,8 @@ use crate::{Error, Event, Events, Summary};
 pub(super) enum DialEnd {
     /// Everything is complete.
     Complete(Summary),
+    /// The other side was busy, for a while: both sides must agree again.
+    Busy,
     /// The other side no longer knows the session: both sides must agree again.
     SessionGone,
 }
@@ -193,6 +195,8 @@ impl<O: SessionOpener> SessionDriver<O> {
             }
             Report::HostFailed(host, error) => self.drop_host(host, error)?,
             Report::SessionGone => return Ok(Some(DialEnd::SessionGone)),
+            // Another connection opened the session.
+            Report::Fatal(Error::Peer(peer::Error::Busy { .. })) if self.session.is_some() => {}
             Report::Fatal(error) => return Err(error),
         }
         Ok(None)

@@ -4,11 +4,11 @@ use peer::dial::Gate;
 use peer::{Conn, ConnError, conn::SIGN_OF_LIFE};
 use tokio::time::sleep;
 use wire::Frame;
-use wire::frame::{AbortCode, Hello, VERSION, Welcome, Wishes};
+use wire::frame::{AbortCode, Hello, RunId, Welcome, Wishes};
 
-/// Queues the hello. The frames that open a session may follow at once.
-pub(super) fn say_hello(conn: &mut Conn, secret: Option<[u8; 16]>, wishes: Wishes) {
-    conn.push(&Frame::Hello(Hello { version: VERSION, secret, wishes }));
+/// Queues the hello of a run of this program. The frames that open a session may follow at once.
+pub(super) fn say_hello(conn: &mut Conn, secret: Option<[u8; 16]>, wishes: Wishes, run: RunId) {
+    conn.push(&Frame::Hello(Hello::new(secret, wishes, run)));
 }
 
 /// Waits for the answer to the hello, which the other side gives at once. The inner error is its

@@ -9,6 +9,7 @@ mod fetch;
 mod greeting;
 mod opener;
 mod path;
+mod queue;
 mod rates;
 mod send;
 mod session;

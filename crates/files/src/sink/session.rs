@@ -57,6 +57,8 @@ pub(crate) struct SinkSession {
     pending_sync: Mutex<PendingSync>,
     /// Bytes verified since the last sync began.
     unsynced: AtomicU64,
+    /// The last time that something arrived on a path, in nanoseconds of `clock`.
+    heard: AtomicU64,
     /// Rings when the session ends, a path leaves, or a sync is due.
     pub(crate) changed: Notify,
     /// Rings when another session replaces this one: all paths close.
@@ -190,6 +192,7 @@ impl SinkSession {
             unnamed: Mutex::new(unnamed),
             pending_sync: Mutex::new(PendingSync::new(staging.existed())),
             unsynced: AtomicU64::new(0),
+            heard: AtomicU64::new(clock.now().as_nanos()),
             changed: Notify::new(),
             closing: Notify::new(),
             target: Target { directory, staging, tree, packing, wishes },
@@ -461,6 +464,21 @@ impl SinkSession {
         }
         let last = members.carried.values().map(|carried| Time::ZERO + carried.last).max();
         Some(self.clock.now() - last.unwrap_or(self.began) - members.away)
+    }
+
+    /// Something arrived on a path.
+    pub(crate) fn note_heard(&self) {
+        self.heard.store(self.clock.now().as_nanos(), Ordering::Relaxed);
+    }
+
+    /// The time since something arrived on a path. A sender pings every second.
+    pub(crate) fn silence(&self) -> Span {
+        self.clock.now() - Time::from_nanos(self.heard.load(Ordering::Relaxed))
+    }
+
+    /// The time for which there has been no path; `None` if there is one, or was none yet.
+    pub(crate) fn without_paths(&self) -> Option<Span> {
+        self.members().left.map(|left| self.clock.now() - left)
     }
 
     /// Number of open paths.

@@ -73,6 +73,8 @@ pub fn receive_options(scratch: &Scratch, identity: &Identity, token: &Token) ->
         directory: scratch.inbox(),
         listen: on_loopback(identity, token),
         keep: false,
+        parallel: 1,
+        timeout: None,
         overwrite: files::Overwrite::OnRequest,
     }
 }

@@ -293,7 +293,7 @@ mod tests {
         let identity = Identity::generate().unwrap();
         let known = Credential::Pinned(identity.fingerprint());
         let to = (0..hosts).map(|host| (format!("host{host}").parse().unwrap(), known.clone()));
-        let terms = Terms::new(to.collect(), DialOptions::new(identity)).over(carrier);
+        let terms = Terms::new(to.collect(), DialOptions::new(identity)).unwrap().over(carrier);
         let plans = (0..hosts).map(|host| {
             let remote = SocketAddr::from(([192, 0, 2, 1], 7707));
             let mut plan = Plan::new(&format!("path{host}"), [192, 0, 2, 2].into(), remote);

@@ -9,7 +9,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 use units::{Bytes, Rate, Span};
 use wire::Frame;
-use wire::frame::{Hello, VERSION, Wishes};
+use wire::frame::{Hello, Wishes};
 use wire::manifest::{Entry, File, Kind, chunks};
 
 use super::candidate::Candidate;
@@ -246,7 +246,7 @@ async fn flow(
 ) -> Result<Carries, ConnError> {
     // An unlikely name: an existing file of that name could make the peer refuse.
     let wishes = Wishes { dry_run: true, overwrite: true, ..Wishes::default() };
-    conn.push(&Frame::Hello(Hello { version: VERSION, secret: terms.to[0].1.secret(), wishes }));
+    conn.push(&Frame::Hello(Hello::new(terms.to[0].1.secret(), wishes, terms.run)));
     let file = File { size: 0, mtime: 0, mode: 0o600, hash: None, data: None };
     for chunk in chunks(&[Entry { path: b".anabranch-probe".to_vec(), kind: Kind::File(file) }]) {
         conn.push(&Frame::Entries(&chunk));

@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 
+use wire::frame::RunId;
+
 use crate::carrier::{Carrier, Tcp};
 use crate::tls::ClientTls;
-use crate::{Credential, DialOptions, Error, Remote};
+use crate::{Credential, DialOptions, Error, Remote, random};
 
 /// The hosts of a session, and the conditions of its paths.
 #[derive(Clone, Debug)]
@@ -15,13 +17,17 @@ pub struct Terms {
     pub options: DialOptions,
     /// The transport of the paths.
     pub carrier: Arc<dyn Carrier>,
+    /// The name of this run, by which hosts tell its sessions from those of other runs.
+    pub run: RunId,
 }
 
 impl Terms {
     /// Paths to these hosts over kernel TCP.
-    #[must_use]
-    pub fn new(to: Vec<(Remote, Credential)>, options: DialOptions) -> Terms {
-        Terms { to, options, carrier: Arc::new(Tcp) }
+    ///
+    /// # Errors
+    /// [`Error::System`] if the system has no random numbers.
+    pub fn new(to: Vec<(Remote, Credential)>, options: DialOptions) -> Result<Terms, Error> {
+        Ok(Terms { to, options, carrier: Arc::new(Tcp), run: random()? })
     }
 
     /// The same over another carrier.

@@ -11,6 +11,7 @@ use wire::frame::{AbortCode, Hello, SessionId, VERSION, Welcome};
 use super::admission::{First, Unauthenticated, greet, refuse};
 use super::by_peer::PeerPlace;
 use super::connections::{Connections, no_place};
+use super::opening::{Opening, OpeningPlace};
 use super::refusals::Refusals;
 use super::waiting::{Waited, Waiting};
 use crate::carrier::{Listener, Stream};
@@ -85,6 +86,9 @@ pub struct SessionRequest<S: Service + ?Sized> {
     pub peer: Fingerprint,
     /// The id of the session, of which the peer knows.
     pub session: SessionId,
+    /// Held until [`Service::find`] finds the session, or until it is clear that there will be
+    /// none: connections that join wait for that.
+    pub opening: OpeningPlace,
 }
 
 /// Accepts connections for a service until it is dropped, which ends every connection.
@@ -99,6 +103,7 @@ struct AcceptorState<S> {
     unauthenticated: Unauthenticated,
     connections: Connections,
     waiting: Waiting,
+    opening: Arc<Opening>,
     refusals: Refusals,
 }
 
@@ -131,6 +136,7 @@ impl<S: Service> Acceptor<S> {
             unauthenticated: Unauthenticated::default(),
             connections: Connections::default(),
             waiting: Waiting::default(),
+            opening: Arc::default(),
             refusals: Refusals::default(),
         });
         let mut accepting = JoinSet::new();
@@ -217,14 +223,20 @@ impl<S: Service> AcceptorState<S> {
         }
     }
 
-    /// The session of that id for a connection that joins it.
+    /// The session of that id for a connection that joins it. Its peer may know of the session
+    /// before this host has opened it.
     async fn join(
         &self,
         conn: &mut Conn,
         id: SessionId,
         peer: Fingerprint,
     ) -> Result<S::Session, ConnError> {
-        if let Some(session) = self.service.find(id, peer) {
+        let mut found = self.service.find(id, peer);
+        if found.is_none() {
+            self.opening.settled(id, peer).await;
+            found = self.service.find(id, peer);
+        }
+        if let Some(session) = found {
             conn.push(&Frame::Joined);
             Ok(session)
         } else {
@@ -254,7 +266,9 @@ impl<S: Service> AcceptorState<S> {
                     let session = random().map_err(std::io::Error::other)?;
                     let addresses = self.service.addresses(&conn);
                     conn.push(&Frame::Welcome(Welcome { version: VERSION, session, addresses }));
-                    (Entry::Open(SessionRequest { hello, grant, peer, session }), place)
+                    let opening = self.opening.begin(session, peer);
+                    let request = SessionRequest { hello, grant, peer, session, opening };
+                    (Entry::Open(request), place)
                 }
                 Err(reason) => {
                     tracing::info!(%peer, reason, "refused");

@@ -170,13 +170,13 @@ mod tests {
     use std::sync::{Arc, Mutex};
 
     use tokio::sync::Notify;
-    use wire::frame::{VERSION, Wishes};
+    use wire::frame::Wishes;
 
     use super::*;
     use crate::Identity;
 
     fn showing(secret: Option<[u8; 16]>) -> Hello {
-        Hello { version: VERSION, secret, wishes: Wishes::default() }
+        Hello::new(secret, Wishes::default(), [0; 16])
     }
 
     /// A token, a hello that shows it, and the keys of two peers.

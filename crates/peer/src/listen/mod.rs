@@ -9,6 +9,7 @@ mod acceptor;
 pub mod admission;
 mod by_peer;
 mod connections;
+mod opening;
 mod refusals;
 mod waiting;
 
@@ -20,6 +21,7 @@ pub use admission::{TokenCheck, TokenRefusal};
 use net::interfaces::{common_prefix, own_addresses};
 use net::socket::unmapped;
 pub use net::socket::{listen, reachable};
+pub use opening::OpeningPlace;
 
 use crate::conn::Conn;
 

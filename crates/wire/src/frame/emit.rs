@@ -142,6 +142,7 @@ fn emit_hello(hello: &Hello, out: &mut Vec<u8>) {
             | u8::from(verify) << 2
             | u8::from(dry_run) << 3,
     );
+    out.extend_from_slice(&hello.run);
     if let Some(secret) = &hello.secret {
         out.extend_from_slice(secret);
     }

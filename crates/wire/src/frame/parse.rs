@@ -6,8 +6,8 @@ use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use super::{
-    ABORT_CODES, Ask, Data, Frame, FrameKind, Hashes, Held, Hello, MAX_PAYLOAD, Range, Welcome,
-    Wishes,
+    ABORT_CODES, Ask, Data, Frame, FrameKind, Hashes, Held, Hello, MAX_PAYLOAD, Range, RunId,
+    VERSION, Welcome, Wishes,
 };
 use crate::WireError;
 use crate::reader::Reader;
@@ -90,14 +90,20 @@ pub(super) fn body(kind: FrameKind, body: &[u8]) -> Result<Frame<'_>, WireError>
 
 fn hello(reader: &mut Reader<'_>) -> Result<Hello, WireError> {
     let version = reader.u16()?;
+    if version != VERSION {
+        // The other fields are that version's.
+        reader.rest();
+        return Ok(Hello { version, ..Hello::new(None, Wishes::default(), RunId::default()) });
+    }
     let bits = reader.u8()?;
     if bits > 0b1111 {
         return Err(WireError::Field { frame: "Hello", field: "wishes" });
     }
     let bit = |n: u8| bits & (1 << n) != 0;
     let wishes = Wishes { restart: bit(0), overwrite: bit(1), verify: bit(2), dry_run: bit(3) };
+    let run = reader.array()?;
     let secret = if reader.is_empty() { None } else { Some(reader.array()?) };
-    Ok(Hello { version, secret, wishes })
+    Ok(Hello { version, secret, wishes, run })
 }
 
 fn flag(reader: &mut Reader<'_>, frame: &'static str) -> Result<bool, WireError> {

@@ -18,6 +18,7 @@ pub(super) use arrival::Arrival;
 use opener::FetchOpener;
 
 use super::driver::{DialEnd, Dialing};
+use super::queue::Queue;
 use super::session::check_scheduler;
 use crate::sink::SinkSession;
 use crate::{Error, Event, Events, FetchOptions, Summary};
@@ -36,9 +37,10 @@ pub async fn fetch(options: FetchOptions, events: Events) -> Result<Summary, Err
     check_scheduler(&options.transfer)?;
     offer::check(&options)?;
     let to = options.from.iter().map(|server| (server.remote.clone(), server.credential.clone()));
-    let terms = Terms::new(to.collect(), options.transfer.dial.clone());
+    let terms = Terms::new(to.collect(), options.transfer.dial.clone())?;
     let dialing = Dialing::plan(terms.clone(), events.clone()).await?;
     let mut options = options;
+    let mut queue = Queue::new(options.transfer.dial.patience);
     loop {
         // The old session must be closed before a new one writes the same files.
         let writing = Arc::new(Mutex::new(Weak::new()));
@@ -46,7 +48,8 @@ pub async fn fetch(options: FetchOptions, events: Events) -> Result<Summary, Err
         let opener = |reports, clock| {
             FetchOpener::new(asked, terms.clone(), clock, reports, events.clone(), writes)
         };
-        match dialing.conduct(opener).await? {
+        match queue.unless_busy(dialing.conduct(opener).await, &events).await? {
+            DialEnd::Busy => {}
             DialEnd::Complete(summary) => return Ok(summary),
             // The server's files changed: keep those that are still the same. Files that this run
             // restarted or replaced are not discarded again.

@@ -126,7 +126,8 @@ impl FetchOpener {
 
     /// Opens a session with a server, or waits until another connection has opened it.
     async fn open_or_wait(&self, conn: &mut Conn, server: usize) -> Result<ServerSession, Refusal> {
-        say_hello(conn, self.options.from[server].credential.secret(), Wishes::default());
+        let secret = self.options.from[server].credential.secret();
+        say_hello(conn, secret, Wishes::default(), self.terms.run);
         let gate = &self.gates[server];
         if gate.try_ask() {
             return self.open_session(conn, server, None).await;

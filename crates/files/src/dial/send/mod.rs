@@ -9,6 +9,7 @@ use peer::dial::Terms;
 use tokio::sync::SetOnce;
 
 use super::driver::{DialEnd, Dialing};
+use super::queue::Queue;
 use super::session::check_scheduler;
 use crate::source::{Source, SourceRoot};
 use crate::{Error, Event, Events, SendOptions, Summary};
@@ -22,7 +23,7 @@ use opener::SendOpener;
 pub async fn send(options: SendOptions, events: Events) -> Result<Summary, Error> {
     check_scheduler(&options.transfer)?;
     let to = vec![(options.to.clone(), options.credential.clone())];
-    let terms = Terms::new(to, options.transfer.dial.clone());
+    let terms = Terms::new(to, options.transfer.dial.clone())?;
     let source = Arc::new(SetOnce::new());
     // Connections open while the files are looked at.
     tokio::select! {
@@ -84,12 +85,15 @@ async fn conduct(
     source: &Arc<SetOnce<Arc<Source>>>,
     events: &Events,
 ) -> Result<Summary, Error> {
+    let run = terms.run;
     let dialing = Dialing::plan(terms, events.clone()).await?;
+    let mut queue = Queue::new(options.transfer.dial.patience);
     loop {
         let (asked, source) = (Arc::new(options.clone()), Arc::clone(source));
         let opener =
-            |reports, clock| SendOpener::new(asked, source, clock, reports, events.clone());
-        match dialing.conduct(opener).await? {
+            |reports, clock| SendOpener::new(asked, source, run, clock, reports, events.clone());
+        match queue.unless_busy(dialing.conduct(opener).await, events).await? {
+            DialEnd::Busy => {}
             DialEnd::Complete(summary) => return Ok(summary),
             // The receiver was restarted: keep the files that it has. Files that this run restarted
             // or replaced are not discarded again.

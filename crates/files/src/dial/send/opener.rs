@@ -10,7 +10,7 @@ use tokio::sync::{SetOnce, mpsc};
 use transfer::{Cv, Extent, ExtentSet, Packing, Tree};
 use units::{Bytes, Time};
 use wire::Frame;
-use wire::frame::SessionId;
+use wire::frame::{RunId, SessionId};
 
 use crate::dial::greeting::{hear_welcome, say_hello, work_during};
 use crate::dial::opener::{Member, SessionOpener};
@@ -25,6 +25,8 @@ pub(super) struct SendOpener {
     options: Arc<SendOptions>,
     /// The files, once they are known.
     source: Arc<SetOnce<Arc<Source>>>,
+    /// The run of this program.
+    run: RunId,
     clock: Clock,
     reports: mpsc::UnboundedSender<Report>,
     events: Events,
@@ -125,6 +127,7 @@ impl SendOpener {
     pub(super) fn new(
         options: Arc<SendOptions>,
         source: Arc<SetOnce<Arc<Source>>>,
+        run: RunId,
         clock: Clock,
         reports: mpsc::UnboundedSender<Report>,
         events: Events,
@@ -132,6 +135,7 @@ impl SendOpener {
         SendOpener {
             options,
             source,
+            run,
             clock,
             reports,
             events,
@@ -149,7 +153,7 @@ impl SendOpener {
     /// known.
     async fn open_or_wait(&self, conn: &mut Conn) -> Result<OpenSession, ConnError> {
         let options = &self.options;
-        say_hello(conn, options.credential.secret(), options.transfer.wishes());
+        say_hello(conn, options.credential.secret(), options.transfer.wishes(), self.run);
         if let Some(source) = self.source.get()
             && self.gate.try_ask()
         {

@@ -6,12 +6,15 @@
 mod path;
 mod rates;
 mod service;
+mod sessions;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use peer::listen::{Acceptor, listen, reachable};
-use tokio::time::timeout;
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep_until, timeout};
 use units::{Bytes, Span, Time};
 
 use crate::sink::{self, SinkEnd, SinkSession};
@@ -46,56 +49,78 @@ pub(crate) async fn receive_unless_stalled(
         listen(&options.listen.addresses, options.listen.port).map_err(peer::Error::from)?;
     let addresses = reachable(&listeners);
     let identity = options.listen.identity.clone();
-    let service = Arc::new(ReceiveService::new(options, events.clone(), stalls)?);
+    let (opened, mut opening) = mpsc::unbounded_channel();
+    let service = Arc::new(ReceiveService::new(options, events.clone(), stalls, opened)?);
     let _acceptor = Acceptor::start(Arc::clone(&service), &identity, super::boxed(listeners))?;
     let _ = events.send(Event::Listening { addresses });
+    let mut sessions = JoinSet::new();
+    let began = Instant::now();
     loop {
-        let outcome = attend(&service).await;
-        if !keep {
-            return outcome;
-        }
-        match outcome {
-            Ok(summary) => {
+        // Until the first sender comes.
+        let patience = service.timeout.filter(|_| !keep && sessions.is_empty());
+        let given_up = async {
+            match patience {
+                Some(patience) => sleep_until(began + patience.into()).await,
+                None => std::future::pending().await,
+            }
+            patience
+        };
+        let ended = tokio::select! {
+            Some(session) = opening.recv() => {
+                sessions.spawn(attend(Arc::clone(&service), session));
+                continue;
+            }
+            Some(ended) = sessions.join_next() => ended,
+            Some(waited) = given_up => return Err(Error::NobodyCame { waited }),
+        };
+        let failed = |error| Error::system("attend to a transfer", std::io::Error::other(error));
+        match ended.unwrap_or_else(|error| Some(Err(failed(error)))) {
+            // Another session has taken its place.
+            None => {}
+            Some(outcome) if !keep => return outcome,
+            Some(Ok(summary)) => {
                 let text = format!("{} received; waiting for the next transfer", summary.total);
                 let _ = events.send(Event::Notice { text });
             }
-            Err(error) => {
+            Some(Err(error)) => {
                 let _ = events.send(Event::Notice { text: error.to_string() });
             }
         }
     }
 }
 
-/// Waits for a session, and for its end.
-async fn attend(service: &Arc<ReceiveService>) -> Result<Summary, Error> {
+/// Waits for the end of a session. `None` if another one has taken its place.
+async fn attend(
+    service: Arc<ReceiveService>,
+    session: Arc<SinkSession>,
+) -> Option<Result<Summary, Error>> {
     let mut rates = ReceiveRates::default();
-    loop {
-        let Some(session) = service.session() else {
-            service.opened.notified().await;
-            continue;
-        };
-        let report = |session: &SinkSession| {
-            let _ = service.events.send(Event::Progress(rates.progress(session)));
-            let silence = session.without_data().filter(|time| *time >= service.stalls.alone);
-            if let Some(silence) = silence {
-                let _ = session.fail(Error::Stalled { silence });
-            }
-        };
-        match sink::attend(&session, report).await {
-            SinkEnd::Superseded => {}
-            SinkEnd::Failed(error) => {
-                // The error reaches the sender before its connections are closed.
-                let _ = timeout(ABORT_DELIVERY, paths_closed(&session)).await;
-                service.forget(&session);
-                return Err(error);
-            }
-            SinkEnd::Complete(at, sync) => {
-                let _ = timeout(GOODBYE, sender_left(&session)).await;
-                service.forget(&session);
-                return Ok(summary(&session, &mut rates, at, sync));
-            }
+    let report = |session: &SinkSession| {
+        let _ = service.events.send(Event::Progress(rates.progress(session)));
+        let silence = session.without_data().filter(|time| *time >= service.stalls.alone);
+        if let Some(silence) = silence {
+            let _ = session.fail(Error::Stalled { silence });
         }
-    }
+        if let (Some(waited), Some(time)) = (service.timeout, session.without_paths())
+            && time >= waited
+        {
+            let _ = session.fail(Error::SenderGone { waited });
+        }
+    };
+    let outcome = match sink::attend(&session, report).await {
+        SinkEnd::Superseded => return None,
+        SinkEnd::Failed(error) => {
+            // The error reaches the sender before its connections are closed.
+            let _ = timeout(ABORT_DELIVERY, paths_closed(&session)).await;
+            Err(error)
+        }
+        SinkEnd::Complete(at, sync) => {
+            let _ = timeout(GOODBYE, sender_left(&session)).await;
+            Ok(summary(&session, &mut rates, at, sync))
+        }
+    };
+    service.sessions.forget(&session);
+    Some(outcome)
 }
 
 /// Waits until the sender has closed every path.

@@ -66,6 +66,7 @@ pub(super) async fn serve(
             let fresh = conn.try_fill(conn.missing()?)?;
             if fresh > 0 {
                 last_heard = Instant::now();
+                session.note_heard();
             }
             // Frames right behind a Join may have arrived with it.
             while let Some(frame) = conn.next_frame()? {

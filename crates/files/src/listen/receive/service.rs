@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use net::Clock;
@@ -18,6 +18,7 @@ use peer::places::{Places, WorkPlace};
 use peer::{
     AuthorizedPeers, Conn, ConnError, Fingerprint, PathEvent, PathState, Peer, PeerDirectory,
 };
+use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout};
 use transfer::Tree;
 use units::{PathId, Span};
@@ -25,6 +26,7 @@ use wire::Frame;
 use wire::frame::{AbortCode, Hello, Range, SessionId, VERSION, Wishes};
 
 use super::path::{self, PathMember};
+use super::sessions::{Request, Room, Sessions};
 use crate::blocking::{Wanted, run_wanted};
 use crate::listen::{cannot_open, place_of, refused};
 use crate::protocol::{MANIFEST_BYTES, code_of, footprint, want_frames};
@@ -38,30 +40,23 @@ pub(super) struct ReceiveService {
     pub(super) events: Events,
     clock: Clock,
     token: TokenCheck,
-    /// The session in progress.
-    current: Mutex<Option<Current>>,
+    /// The sessions in progress.
+    pub(super) sessions: Sessions,
     /// Held while a session is opened.
     agreeing: tokio::sync::Mutex<()>,
-    /// The memory of all manifests before their sessions open.
+    /// The memory of all manifests.
     memory: Arc<Budget>,
     /// Places of dry runs.
     surveys: Arc<Places>,
     pub(super) stalls: Stalls,
+    /// As in [`ReceiveOptions::timeout`].
+    pub(super) timeout: Option<Span>,
     /// The number of connections from each address.
     open: Mutex<BTreeMap<String, usize>>,
-    /// Rings when a session was opened.
-    pub(super) opened: tokio::sync::Notify,
 }
 
-/// A session, and the entry of its peer among the authorized ones when it opened.
-struct Current {
-    session: Arc<SinkSession>,
-    admitted: Option<Peer>,
-}
-
-/// The most memory of all manifests before their sessions open. The manifest of the session in
-/// progress is not included.
-const MANIFESTS_BYTES: usize = 2 * MANIFEST_BYTES;
+/// The most memory of the manifests of all sessions; one peer may take half of it.
+const MANIFESTS_BYTES: usize = 4 * MANIFEST_BYTES;
 /// The most dry runs of one peer, and of all, that compare files at a time.
 const SURVEYS_EACH: usize = 4;
 const SURVEYS: usize = 16;
@@ -91,12 +86,9 @@ impl Service for ReceiveService {
     type Grant = Option<Peer>;
 
     fn find(&self, id: SessionId, peer: Fingerprint) -> Option<Arc<SinkSession>> {
-        let current = self.current();
-        let Current { session, admitted } = current.as_ref()?;
-        let is_this = session.id == id
-            && session.peer == peer
-            && *admitted == self.options.listen.authorized.find(peer);
-        is_this.then(|| Arc::clone(session))
+        let (session, admitted) = self.sessions.find(id)?;
+        let is_its = session.peer == peer && admitted == self.options.listen.authorized.find(peer);
+        is_its.then_some(session)
     }
 
     fn authorized(&self) -> AuthorizedPeers {
@@ -185,34 +177,23 @@ impl ReceiveService {
         options: ReceiveOptions,
         events: Events,
         stalls: Stalls,
+        opened: mpsc::UnboundedSender<Arc<SinkSession>>,
     ) -> Result<ReceiveService, Error> {
+        let most = if options.keep { options.parallel } else { 1 };
         Ok(ReceiveService {
             directory: Arc::new(Directory::open(&options.directory)?),
             token: TokenCheck::new(options.listen.token.clone(), options.listen.holder),
-            options,
             events,
             clock: Clock::start(),
-            current: Mutex::default(),
+            sessions: Sessions::new(most, stalls.beside_others, opened),
             agreeing: tokio::sync::Mutex::default(),
-            memory: Budget::new(MANIFESTS_BYTES, MANIFEST_BYTES + CONNECTION_BYTES),
+            memory: Budget::new(MANIFESTS_BYTES, MANIFESTS_BYTES / 2),
             surveys: Places::new(SURVEYS, SURVEYS_EACH),
             stalls,
+            timeout: options.timeout,
             open: Mutex::default(),
-            opened: tokio::sync::Notify::new(),
+            options,
         })
-    }
-
-    /// The session in progress.
-    pub(super) fn session(&self) -> Option<Arc<SinkSession>> {
-        self.current().as_ref().map(|current| Arc::clone(&current.session))
-    }
-
-    /// Forgets a session that is over, unless another one has taken its place.
-    pub(super) fn forget(&self, over: &SinkSession) {
-        let mut current = self.current();
-        if current.as_ref().is_some_and(|current| current.session.id == over.id) {
-            *current = None;
-        }
     }
 
     /// The directory and the rate limit for data of a peer with this entry.
@@ -240,8 +221,16 @@ impl ReceiveService {
         conn: &mut Conn,
         request: SessionRequest<Self>,
     ) -> Result<Option<Arc<SinkSession>>, ConnError> {
-        let SessionRequest { hello, grant: admitted, peer, session: id } = request;
+        // Connections that join wait for the end of the agreement.
+        let SessionRequest { hello, grant: admitted, peer, session: id, opening: _opening } =
+            request;
         let mut wishes = hello.wishes;
+        // Before its list, which may be long.
+        if !wishes.dry_run
+            && let Some(text) = self.sessions.is_full(peer)
+        {
+            return Err(refuse(conn, AbortCode::Busy, text).await);
+        }
         match self.options.overwrite {
             Overwrite::Always => wishes.overwrite = true,
             Overwrite::Never if wishes.overwrite => {
@@ -264,7 +253,7 @@ impl ReceiveService {
         if wishes.dry_run {
             let place = timeout(AGREEMENT_PATIENCE, self.surveys.take(peer));
             let Ok(place) = conn.ping_during(place).await? else {
-                return Err(refuse(conn, AbortCode::Refused, busy_agreeing()).await);
+                return Err(refuse(conn, AbortCode::Busy, busy_agreeing()).await);
             };
             let (want, share) = self.dry_run(conn, directory, tree, wishes, (share, place)).await?;
             match want {
@@ -280,10 +269,19 @@ impl ReceiveService {
         // One after another: the later of two sessions of a sender must find the earlier one.
         let turn = timeout(AGREEMENT_PATIENCE, self.agreeing.lock());
         let Ok(_turn) = conn.ping_during(turn).await? else {
-            return Err(refuse(conn, AbortCode::Refused, busy_agreeing()).await);
+            return Err(refuse(conn, AbortCode::Busy, busy_agreeing()).await);
         };
-        if let Err(text) = conn.ping_during(self.supersede(peer)).await? {
-            return Err(refuse(conn, AbortCode::Refused, text).await);
+        let (service, into, run, holder) =
+            (Arc::clone(self), Arc::clone(&directory), hello.run, (peer, admitted));
+        let asking =
+            run_wanted(move |_| (service.sessions.request(holder, run, &tree, &into), tree, share));
+        let (request, tree, share) = conn.ping_during(asking).await?;
+        let request = match request {
+            Ok(request) => request,
+            Err(error) => return Err(refuse(conn, code_of(&error), error.to_string()).await),
+        };
+        if let Err(text) = conn.ping_during(self.make_room(&request)).await? {
+            return Err(refuse(conn, AbortCode::Busy, text).await);
         }
         let (clock, events) = (self.clock, self.events.clone());
         let opening = run_wanted(move |wanted| {
@@ -303,13 +301,10 @@ impl ReceiveService {
             total: session.tree().data(),
             resumed: session.resumed(),
         });
-        *self.current() = Some(Current { session: Arc::clone(&session), admitted });
+        self.sessions.add(&session, request, share);
         session.answer_frames().iter().for_each(|frame| conn.push(frame));
         conn.push(&Frame::Ready);
         conn.flush_to_reader().await?;
-        // There is only one open session: its tree is not part of the budget.
-        drop(share);
-        self.opened.notify_one();
         finish_files(&session);
         Ok(Some(session))
     }
@@ -323,7 +318,7 @@ impl ReceiveService {
         let mut entries = Vec::new();
         let (mut chunk, mut bytes) = (Vec::new(), 0);
         let mut told = Instant::now();
-        let busy = |share: &Share| Ok(Err((AbortCode::Refused, share.why_not())));
+        let busy = |share: &Share| Ok(Err((AbortCode::Busy, share.why_not())));
         if !share.take(conn, CONNECTION_BYTES).await? {
             return busy(share);
         }
@@ -409,27 +404,19 @@ impl ReceiveService {
         conn.ping_during(run_wanted(move |wanted| (work(wanted), held))).await
     }
 
-    /// Closes the session in progress for a new one of `peer`. An older session of the same sender
-    /// is left over from a restart; one of another sender must have stalled.
-    async fn supersede(&self, peer: Fingerprint) -> Result<(), String> {
-        let Some(old) = self.session() else { return Ok(()) };
-        if old.peer != peer && old.completed().is_none() && old.open_paths() > 0 {
-            let silence = old.without_data().filter(|time| *time >= self.stalls.beside_others);
-            let Some(silence) = silence else {
-                return Err("it is busy with another sender's transfer".into());
-            };
-            self.tell_stalled(&old, silence).await;
-        }
-        *self.current() = None;
-        // The paths of the old session release its files at once; a sync may take longer.
-        for _ in 0..1_500 {
-            old.closing.notify_waiters();
-            if Arc::strong_count(&old) == 1 {
-                return Ok(());
+    /// Closes the sessions that give way to a request. The error is a text for its sender.
+    async fn make_room(&self, request: &Request) -> Result<(), String> {
+        let giving_way = match self.sessions.room(request) {
+            Room::After(sessions) => sessions,
+            Room::Busy(text) => return Err(text),
+        };
+        for (old, silence) in giving_way {
+            if let Some(silence) = silence {
+                self.tell_stalled(&old, silence).await;
             }
-            tokio::time::sleep(Duration::from_millis(10)).await;
+            self.sessions.close(old).await?;
         }
-        Err("an earlier session of the same sender is still writing to the disk".into())
+        Ok(())
     }
 
     /// Tells both sides that a session ends for want of data.
@@ -467,14 +454,10 @@ impl ReceiveService {
         let event = PathEvent { path: PathId(0), name: name.into(), state, why: why.into() };
         let _ = self.events.send(Event::Path(event));
     }
-
-    fn current(&self) -> MutexGuard<'_, Option<Current>> {
-        self.current.lock().expect("no panic while held")
-    }
 }
 
 fn busy_agreeing() -> String {
-    "it is busy with other senders' lists of files: try again later".into()
+    "it is busy with other senders' lists of files".into()
 }
 
 /// Acknowledges the data that a dry run sends to measure its path, until the path closes.

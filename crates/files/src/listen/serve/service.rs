@@ -151,6 +151,7 @@ impl Service for ServeService {
     async fn serve(self: Arc<Self>, mut conn: Conn, entry: Entry<Self>, from: SocketAddr) {
         let fetch = match entry {
             Entry::Join(fetch) => fetch,
+            // Connections that join wait for the end of the agreement.
             Entry::Open(request) => match self.agree(&mut conn, &request).await {
                 Ok(fetch) => fetch,
                 // A dry run ends without a fetch.
@@ -244,22 +245,22 @@ impl ServeService {
         let &SessionRequest { grant: ref view, peer, session: id, .. } = request;
         let mut share = self.memory.share(peer);
         if !share.take(conn, CONNECTION_BYTES).await? {
-            return Err(refuse(conn, AbortCode::Refused, share.why_not()).await);
+            return Err(refuse(conn, AbortCode::Busy, share.why_not()).await);
         }
         let request = timeout(REQUEST_PATIENCE, read_request(conn, &mut share)).await;
         let request = request.map_err(|_| ConnError::Silent(REQUEST_PATIENCE))??;
         let (names, selection, ask) = match request {
             Ok(asked) => asked,
-            Err(text) => return Err(refuse(conn, AbortCode::Refused, text).await),
+            Err((code, text)) => return Err(refuse(conn, code, text).await),
         };
         let mut filtering = self.memory.share(peer);
         let is_filtered = !selection.include.is_empty() || !selection.exclude.is_empty();
         if is_filtered && !filtering.take(conn, PATTERNS_BYTES).await? {
-            return Err(refuse(conn, AbortCode::Refused, filtering.why_not()).await);
+            return Err(refuse(conn, AbortCode::Busy, filtering.why_not()).await);
         }
         let place = timeout(WALK_PATIENCE, self.walks.take(peer));
         let Ok(place) = conn.ping_during(place).await? else {
-            return Err(refuse(conn, AbortCode::Refused, busy_walking()).await);
+            return Err(refuse(conn, AbortCode::Busy, busy_walking()).await);
         };
         let (root, service) = (view.root.clone(), Arc::clone(self));
         // What the walk takes moves with it: it may outlive its connection for a moment.
@@ -275,8 +276,8 @@ impl ServeService {
         let (found, share, place) = conn.ping_during(walking).await?;
         let (source, notices) = match found {
             Ok(found) => found,
-            Err(Error::Peer(peer::Error::Refused { reason })) => {
-                return Err(refuse(conn, AbortCode::Refused, reason).await);
+            Err(Error::Peer(peer::Error::Busy { reason })) => {
+                return Err(refuse(conn, AbortCode::Busy, reason).await);
             }
             // For example, the filters exclude everything.
             Err(Error::Peer(peer::Error::Usage(text))) => {
@@ -310,7 +311,7 @@ impl ServeService {
         let fetch = FetchSession::new(id, peer, view.clone(), supply, share, now);
         let fetch = Arc::new(fetch);
         if let Err(text) = self.register(&fetch) {
-            return Err(refuse(conn, AbortCode::Refused, text).await);
+            return Err(refuse(conn, AbortCode::Busy, text).await);
         }
         let _ = self.events.send(Event::Notice { text: fetch.introduction() });
         Ok(fetch)
@@ -328,7 +329,7 @@ impl ServeService {
             let forgotten = idle.and_then(|(_, id)| fetches.remove(&id));
             drop(fetches);
             if forgotten.is_none() {
-                return Err(Error::refused(share.why_not()));
+                return Err(peer::Error::Busy { reason: share.why_not() }.into());
             }
         }
         Ok(())
@@ -371,15 +372,16 @@ fn open(path: &Path) -> Result<Arc<OwnedFd>, Error> {
 fn busy_walking() -> String {
     format!(
         "it is busy with the files of other requests (it looks through those of {WALKS_EACH} \
-         requests of a host at a time, and of {WALKS} in all): try again later"
+         requests of a host at a time, and of {WALKS} in all)"
     )
 }
 
-/// Reads a request. The inner error is a message for the client.
+/// Reads a request. The inner error is a refusal for the client.
 async fn read_request(
     conn: &mut Conn,
     share: &mut Share,
-) -> Result<Result<(Vec<PathBuf>, Selection, Ask), String>, ConnError> {
+) -> Result<Result<(Vec<PathBuf>, Selection, Ask), (AbortCode, String)>, ConnError> {
+    let refusal = |text| (AbortCode::Refused, text);
     let (mut names, mut selection) = (Vec::new(), Selection::default());
     let (mut filters, mut filters_bytes) = (0, 0);
     loop {
@@ -389,16 +391,16 @@ async fn read_request(
                     let plain = name.strip_suffix(b"/").unwrap_or(name);
                     if !name.is_empty() && !is_plain(plain) {
                         let shown = String::from_utf8_lossy(name);
-                        return Ok(Some(Err(format!(
+                        return Ok(Some(Err(refusal(format!(
                             "'{}' is no plain name below what is offered",
                             shown.escape_debug()
-                        ))));
+                        )))));
                     }
                     // The contents of the root itself.
                     let name = if name.is_empty() { b"." } else { name };
                     let name = PathBuf::from(std::ffi::OsStr::from_bytes(name));
                     if share.try_take(size_of::<PathBuf>() + name.as_os_str().len()).is_err() {
-                        return Ok(Some(Err(share.why_not())));
+                        return Ok(Some(Err((AbortCode::Busy, share.why_not()))));
                     }
                     names.push(name);
                     None
@@ -413,16 +415,16 @@ async fn read_request(
                     globs.push(glob.to_string());
                     None
                 }
-                Frame::Name(_) | Frame::Filter(..) => Some(Err(format!(
+                Frame::Name(_) | Frame::Filter(..) => Some(Err(refusal(format!(
                     "it asks with more than {MOST_NAMES} names or {MOST_FILTERS} patterns, or with \
                      patterns of more than {} KiB together: use fewer, or get a folder at a time",
                     FILTERS_BYTES >> 10
-                ))),
+                )))),
                 Frame::Ask(ask) => Some(Ok(ask)),
                 Frame::Entries(_) | Frame::ManifestEnd(_) => {
-                    Some(Err("this host offers files and takes none; 'anabranch receive' there \
-                              would take them"
-                        .into()))
+                    let text = "this host offers files and takes none; 'anabranch receive' there \
+                                would take them";
+                    Some(Err(refusal(text.into())))
                 }
                 other => return Err(ConnError::Unexpected(String::from(&other))),
             })
@@ -432,8 +434,10 @@ async fn read_request(
             .map_err(|_| ConnError::Silent(UNAUTHENTICATED_PATIENCE))??
         {
             None => {}
-            Some(Err(text)) => return Ok(Err(text)),
-            Some(Ok(_)) if names.is_empty() => return Ok(Err("nothing was asked for".into())),
+            Some(Err(refused)) => return Ok(Err(refused)),
+            Some(Ok(_)) if names.is_empty() => {
+                return Ok(Err(refusal("nothing was asked for".into())));
+            }
             Some(Ok(ask)) => {
                 selection.checksum = ask.checksum;
                 return Ok(Ok((names, selection, ask)));
