@@ -15,7 +15,7 @@ use tokio::time::timeout;
 use units::{Bytes, Span, Time};
 
 use crate::sink::{self, SinkEnd, SinkSession};
-use crate::{Error, Event, Events, ReceiveOptions, Summary};
+use crate::{Error, Event, Events, Failed, ReceiveOptions, Summary};
 use rates::ReceiveRates;
 use service::ReceiveService;
 pub(crate) use service::Stalls;
@@ -50,24 +50,17 @@ pub(crate) async fn receive_unless_stalled(
     let _acceptor = Acceptor::start(Arc::clone(&service), &identity, super::boxed(listeners))?;
     let _ = events.send(Event::Listening { addresses });
     loop {
-        let outcome = attend(&service).await;
+        let (transfer, outcome) = attend(&service).await;
         if !keep {
             return outcome;
         }
-        match outcome {
-            Ok(summary) => {
-                let text = format!("{} received; waiting for the next transfer", summary.total);
-                let _ = events.send(Event::Notice { text });
-            }
-            Err(error) => {
-                let _ = events.send(Event::Notice { text: error.to_string() });
-            }
-        }
+        let result = outcome.map_err(|error| Failed::from(&error));
+        let _ = events.send(Event::Ended { transfer, result });
     }
 }
 
-/// Waits for a session, and for its end.
-async fn attend(service: &Arc<ReceiveService>) -> Result<Summary, Error> {
+/// Waits for a session, and for its end; returns the number of the transfer as well.
+async fn attend(service: &Arc<ReceiveService>) -> (u32, Result<Summary, Error>) {
     let mut rates = ReceiveRates::default();
     loop {
         let Some(session) = service.session() else {
@@ -82,17 +75,22 @@ async fn attend(service: &Arc<ReceiveService>) -> Result<Summary, Error> {
             }
         };
         match sink::attend(&session, report).await {
-            SinkEnd::Superseded => {}
+            SinkEnd::Superseded => {
+                let text = "another session took its place; what arrived is kept".into();
+                let error = Error::Stopped { reason: text };
+                let (transfer, result) = (session.transfer, Err(Failed::from(&error)));
+                let _ = service.events.send(Event::Ended { transfer, result });
+            }
             SinkEnd::Failed(error) => {
                 // The error reaches the sender before its connections are closed.
                 let _ = timeout(ABORT_DELIVERY, paths_closed(&session)).await;
                 service.forget(&session);
-                return Err(error);
+                return (session.transfer, Err(error));
             }
             SinkEnd::Complete(at, sync) => {
                 let _ = timeout(GOODBYE, sender_left(&session)).await;
                 service.forget(&session);
-                return Ok(summary(&session, &mut rates, at, sync));
+                return (session.transfer, Ok(summary(&session, &mut rates, at, sync)));
             }
         }
     }
