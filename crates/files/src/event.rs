@@ -6,6 +6,8 @@ use units::{Bytes, PathId, Rate, Span};
 
 use peer::{Fingerprint, PathEvent, PathState};
 
+use crate::Error;
+
 /// The channel of events. Unbounded, because a transfer never waits for its display.
 pub type Events = tokio::sync::mpsc::UnboundedSender<Event>;
 
@@ -19,6 +21,9 @@ pub enum Event {
     },
     /// Both sides are authenticated and agree on the files.
     Started {
+        /// The number of the transfer at this host: 0 with [`send`](crate::send) and
+        /// [`fetch`](crate::fetch), which have one; a host that listens counts from 1.
+        transfer: u32,
         /// The other side's key.
         peer: Fingerprint,
         /// Regular files in the transfer, including those that are already at the sink.
@@ -30,11 +35,18 @@ pub enum Event {
         resumed: Bytes,
     },
     /// A path changed its state.
-    Path(PathEvent),
+    Path {
+        /// As in [`Event::Started`].
+        transfer: u32,
+        /// The path, and its state.
+        event: PathEvent,
+    },
     /// A periodic report, several times a second.
     Progress(Progress),
     /// A file is complete: verified, synced and under its final name.
     FileDone {
+        /// As in [`Event::Started`].
+        transfer: u32,
         /// Its name as announced.
         name: String,
         /// Its size.
@@ -43,6 +55,13 @@ pub enum Event {
         /// holes.
         blake3: Option<String>,
     },
+    /// A transfer of a host that goes on listening is over.
+    Ended {
+        /// As in [`Event::Started`].
+        transfer: u32,
+        /// What it moved, or why it failed.
+        result: Result<Summary, Failed>,
+    },
     /// A message for a person; the transfer continues.
     Notice {
         /// The message.
@@ -50,15 +69,38 @@ pub enum Event {
     },
 }
 
+/// Why one of the transfers of a listening host failed: an [`Error`] as an observer gets it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failed {
+    /// The exit code of a process that has only this transfer.
+    pub exit_code: u8,
+    /// The cause, and what to do.
+    pub text: String,
+}
+
+impl From<&Error> for Failed {
+    fn from(error: &Error) -> Failed {
+        Failed { exit_code: error.exit_code(), text: error.to_string() }
+    }
+}
+
 /// A snapshot of a transfer.
 #[derive(Clone, Debug, Default)]
 pub struct Progress {
+    /// As in [`Event::Started`].
+    pub transfer: u32,
     /// Time since the first connection attempt.
     pub elapsed: Span,
     /// Bytes acknowledged by the receiver (at the receiver: received), earlier attempts included.
     pub done: Bytes,
     /// Bytes of all files.
     pub total: Bytes,
+    /// Regular files in the transfer, including those that were at the sink before it.
+    pub files: usize,
+    /// The files of those that are complete at the sink.
+    pub files_done: usize,
+    /// The name of the file whose data are on their way.
+    pub current: Option<String>,
     /// Recent rate of all paths together.
     pub rate: Rate,
     /// Expected time to the end.
@@ -126,7 +168,7 @@ pub struct Summary {
 impl From<peer::Event> for Event {
     fn from(event: peer::Event) -> Event {
         match event {
-            peer::Event::Path(event) => Event::Path(event),
+            peer::Event::Path(event) => Event::Path { transfer: 0, event },
             peer::Event::Notice { text } => Event::Notice { text },
         }
     }

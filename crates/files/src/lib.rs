@@ -19,7 +19,7 @@ mod source;
 
 pub use dial::{fetch, send};
 pub use error::Error;
-pub use event::{Event, Events, PathProgress, Progress, Summary, path_events};
+pub use event::{Event, Events, Failed, PathProgress, Progress, Summary, path_events};
 pub use listen::{receive, serve};
 pub use options::{
     FetchOptions, Overwrite, ReceiveOptions, Selection, SendOptions, ServeOptions, Server,

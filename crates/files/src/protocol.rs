@@ -1,5 +1,6 @@
 //! Protocol details that both sides share: abort codes, lists of wanted entries, and limits.
 
+use transfer::{Extent, Packing, Tree};
 use wire::Frame;
 use wire::frame::{AbortCode, Range};
 use wire::manifest::{Entry, Kind};
@@ -20,6 +21,12 @@ pub(crate) fn footprint(entry: &Entry) -> usize {
         Kind::Directory { .. } | Kind::HardLink { .. } => 0,
     };
     size_of::<Entry>() + entry.path.len() + more
+}
+
+/// The name of the file whose data lie at `position` of the layout.
+pub(crate) fn file_at(tree: &Tree, packing: &Packing, position: u64) -> Option<String> {
+    let piece = packing.pieces(Extent::new(position, 1)).next()?;
+    Some(String::from_utf8_lossy(&tree.entries()[piece.entry].path).into_owned())
 }
 
 /// The abort code for a local error.

@@ -152,7 +152,9 @@ where
                 let most = progress.paths.iter().map(|path| path.connections).max();
                 sent.connections = sent.connections.max(most.unwrap_or(0));
             }
-            Event::Path(event) if event.state == PathState::Lost => sent.losses.push(event.why),
+            Event::Path { event, .. } if event.state == PathState::Lost => {
+                sent.losses.push(event.why);
+            }
             Event::Notice { text } => sent.notices.push(text),
             _ => {}
         }
@@ -190,7 +192,7 @@ async fn a_path_that_a_buffer_holds_back_gets_more_connections() {
     assert!(rate < Rate::mbit(168), "the bound holds over all connections: {rate}");
     let mut states = Vec::new();
     while let Some(event) = heard.recv().await {
-        if let Event::Path(event) = event {
+        if let Event::Path { event, .. } = event {
             states.push(event.state);
         }
     }

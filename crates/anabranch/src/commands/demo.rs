@@ -198,7 +198,7 @@ impl Watcher for Relabelled {
     fn event(&mut self, event: &Event) {
         let mut event = event.clone();
         match &mut event {
-            Event::Path(event) => event.name = label(&event.name),
+            Event::Path { event, .. } => event.name = label(&event.name),
             Event::Progress(progress) => {
                 progress.paths.iter_mut().for_each(|path| path.name = label(&path.name));
             }

@@ -96,13 +96,19 @@ impl Watcher for Bars {
                 self.clear();
                 self.note(&text::started(event));
             }
-            Event::Path(event) => {
+            Event::Path { event, .. } => {
                 if let Some(line) = self.troubles.line(event) {
                     self.note(&line);
                 }
             }
             Event::Notice { text } => self.note(&clean(text)),
             Event::Progress(progress) => self.progress(progress),
+            Event::Ended { result, .. } => {
+                self.clear();
+                if let Err(failed) = result {
+                    self.note(&clean(&failed.text));
+                }
+            }
             Event::Listening { .. } | Event::FileDone { .. } => {}
         }
     }

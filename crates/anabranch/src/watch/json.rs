@@ -37,21 +37,27 @@ enum Body<'a> {
         addresses: Vec<String>,
     },
     Started {
+        transfer: u32,
         peer: String,
         files: usize,
         total: u64,
         resumed: u64,
     },
     Path {
+        transfer: u32,
         path: u32,
         name: &'a str,
         state: &'static str,
         why: &'a str,
     },
     Progress {
+        transfer: u32,
         elapsed: f64,
         done: u64,
         total: u64,
+        files: usize,
+        files_done: usize,
+        current: Option<&'a str>,
         rate: u64,
         eta: Option<f64>,
         repeated: u64,
@@ -59,6 +65,7 @@ enum Body<'a> {
         paths: Vec<PathLine<'a>>,
     },
     FileDone {
+        transfer: u32,
         name: &'a str,
         size: u64,
         blake3: Option<&'a str>,
@@ -67,6 +74,7 @@ enum Body<'a> {
         text: &'a str,
     },
     Summary {
+        transfer: u32,
         files: usize,
         total: u64,
         moved: u64,
@@ -77,6 +85,7 @@ enum Body<'a> {
         paths: Vec<PathLine<'a>>,
     },
     Error {
+        transfer: u32,
         exit: u8,
         text: String,
     },
@@ -135,19 +144,12 @@ impl<W: Write + Send> Watcher for Json<W> {
 
     fn end(&mut self, result: &Result<Summary, Failure>) {
         self.write(match result {
-            Ok(summary) => Body::Summary {
-                files: summary.files,
-                total: summary.total.0,
-                moved: summary.moved.0,
-                repeated: summary.repeated.0,
-                elapsed: summary.elapsed.as_secs_f64(),
-                sync: summary.sync.as_secs_f64(),
-                finished_at: finishes(summary),
-                paths: summary.paths.iter().map(path_line).collect(),
+            Ok(result) => summary(0, result),
+            Err(ended) => Body::Error {
+                transfer: 0,
+                exit: ended.exit_code(),
+                text: ended.message().unwrap_or_default(),
             },
-            Err(ended) => {
-                Body::Error { exit: ended.exit_code(), text: ended.message().unwrap_or_default() }
-            }
         });
     }
 }
@@ -157,19 +159,25 @@ fn body(event: &Event) -> Body<'_> {
         Event::Listening { addresses } => {
             Body::Listening { addresses: addresses.iter().map(ToString::to_string).collect() }
         }
-        Event::Started { peer, files, total, resumed } => Body::Started {
+        Event::Started { transfer, peer, files, total, resumed } => Body::Started {
+            transfer: *transfer,
             peer: peer.to_string(),
             files: *files,
             total: total.0,
             resumed: resumed.0,
         },
-        Event::Path(event) => Body::Path {
+        Event::Path { transfer, event } => Body::Path {
+            transfer: *transfer,
             path: event.path.0,
             name: &event.name,
             state: text::state(event.state),
             why: &event.why,
         },
         Event::Progress(progress) => Body::Progress {
+            transfer: progress.transfer,
+            files: progress.files,
+            files_done: progress.files_done,
+            current: progress.current.as_deref(),
             elapsed: progress.elapsed.as_secs_f64(),
             done: progress.done.0,
             total: progress.total.0,
@@ -179,10 +187,28 @@ fn body(event: &Event) -> Body<'_> {
             gain: progress.gain,
             paths: progress.paths.iter().map(path_line).collect(),
         },
-        Event::FileDone { name, size, blake3 } => {
-            Body::FileDone { name, size: size.0, blake3: blake3.as_deref() }
+        Event::FileDone { transfer, name, size, blake3 } => {
+            Body::FileDone { transfer: *transfer, name, size: size.0, blake3: blake3.as_deref() }
+        }
+        Event::Ended { transfer, result: Ok(result) } => summary(*transfer, result),
+        Event::Ended { transfer, result: Err(failed) } => {
+            Body::Error { transfer: *transfer, exit: failed.exit_code, text: failed.text.clone() }
         }
         Event::Notice { text } => Body::Notice { text },
+    }
+}
+
+fn summary(transfer: u32, summary: &Summary) -> Body<'_> {
+    Body::Summary {
+        transfer,
+        files: summary.files,
+        total: summary.total.0,
+        moved: summary.moved.0,
+        repeated: summary.repeated.0,
+        elapsed: summary.elapsed.as_secs_f64(),
+        sync: summary.sync.as_secs_f64(),
+        finished_at: finishes(summary),
+        paths: summary.paths.iter().map(path_line).collect(),
     }
 }
 

@@ -84,8 +84,14 @@ impl Watcher for Results {
                 print_line(&format!("{}  {}", clean(blake3), clean(name)));
             }
             Event::Started { files, .. } => self.files = *files,
-            Event::FileDone { .. } | Event::Path(_) | Event::Progress(_) | Event::Notice { .. } => {
+            Event::Ended { result: Ok(summary), .. } if self.role == HostRole::Receiver => {
+                print_line(&text::summary(summary));
             }
+            Event::Ended { .. }
+            | Event::FileDone { .. }
+            | Event::Path { .. }
+            | Event::Progress(_)
+            | Event::Notice { .. } => {}
         }
     }
 
@@ -117,7 +123,7 @@ impl Watcher for Plain {
                 self.last = None;
                 log_line(&text::started(event));
             }
-            Event::Path(event) => log_line(&self.troubles.line(event).unwrap_or_default()),
+            Event::Path { event, .. } => log_line(&self.troubles.line(event).unwrap_or_default()),
             Event::Notice { text } => log_line(&clean(text)),
             Event::Progress(progress) => {
                 let due =
@@ -127,7 +133,10 @@ impl Watcher for Plain {
                     log_line(&text::plain(progress));
                 }
             }
-            Event::Listening { .. } | Event::FileDone { .. } => {}
+            Event::Ended { result: Err(failed), .. } => log_line(&clean(&failed.text)),
+            Event::Ended { result: Ok(_), .. }
+            | Event::Listening { .. }
+            | Event::FileDone { .. } => {}
         }
     }
 

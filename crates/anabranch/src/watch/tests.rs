@@ -29,6 +29,10 @@ fn path(n: u32, name: &str, state: PathState, mbit: u64, share: f64) -> PathProg
 
 fn progress() -> Progress {
     Progress {
+        transfer: 0,
+        files: 3,
+        files_done: 1,
+        current: Some("a".into()),
         elapsed: Span::from_millis(3_200),
         done: Bytes(12_300_000),
         total: Bytes(24_000_000),
@@ -160,14 +164,20 @@ fn every_event_has_the_documented_keys() {
     for event in [
         Event::Listening { addresses: vec!["192.0.2.1:7707".parse().unwrap()] },
         Event::Started {
+            transfer: 0,
             peer: identity.fingerprint(),
             files: 1,
             total: Bytes(1),
             resumed: Bytes(0),
         },
-        Event::Path(lost("reset by peer")),
+        Event::Path { transfer: 0, event: lost("reset by peer") },
         Event::Progress(progress()),
-        Event::FileDone { name: "a\nb".into(), size: Bytes(1), blake3: Some("00".into()) },
+        Event::FileDone {
+            transfer: 0,
+            name: "a\nb".into(),
+            size: Bytes(1),
+            blake3: Some("00".into()),
+        },
         Event::Notice { text: "a sentence".into() },
     ] {
         json.event(&event);

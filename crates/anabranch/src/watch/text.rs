@@ -150,7 +150,7 @@ pub(crate) fn plain(progress: &Progress) -> String {
 
 /// "3 files, 24.0 MB, peer abcd…; 12.0 MB are there already".
 pub(crate) fn started(event: &Event) -> String {
-    let Event::Started { peer, files, total, resumed } = event else {
+    let Event::Started { peer, files, total, resumed, .. } = event else {
         return String::new();
     };
     let files = if *files == 1 { "1 file".to_string() } else { format!("{files} files") };

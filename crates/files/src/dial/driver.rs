@@ -211,7 +211,7 @@ impl<O: SessionOpener> SessionDriver<O> {
 
     fn report_started(&self, agreement: &Agreement) {
         let &Agreement { peer, files, total, resumed } = agreement;
-        let _ = self.events.send(Event::Started { peer, files, total, resumed });
+        let _ = self.events.send(Event::Started { transfer: 0, peer, files, total, resumed });
     }
 
     /// Drops a host; the transfer continues if another one is left.
@@ -283,7 +283,7 @@ impl<O: SessionOpener> SessionDriver<O> {
             state: shown(state),
             why: Self::in_words(session, why),
         };
-        let _ = self.events.send(Event::Path(event));
+        let _ = self.events.send(Event::Path { transfer: 0, event });
     }
 
     /// The reason with the paths' names in place of their numbers.

@@ -6,12 +6,12 @@ mod mailbox;
 mod tests;
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use tokio::sync::Notify;
 use transfer::{BLOCK, Extent, ExtentSet, Layout, Object, Packing, Receiver, Tree};
-use units::{Bytes, Span, Time};
+use units::{Bytes, PathId, Span, Time};
 use wire::Frame;
 use wire::frame::{Range, SessionId, Wishes};
 
@@ -24,7 +24,7 @@ use super::settle::{Completed, PendingSync, Target};
 use super::staging::{Staging, name_prefix};
 use super::survey::Survey;
 use crate::blocking::Wanted;
-use crate::protocol::{code_of, want_frames};
+use crate::protocol::{code_of, file_at, want_frames};
 use crate::{Error, Event, Events};
 use net::Clock;
 use peer::ConnError;
@@ -34,6 +34,8 @@ use peer::limit::Limit;
 /// A transfer into a directory.
 pub(crate) struct SinkSession {
     pub(crate) id: SessionId,
+    /// Its number among the transfers of this host; 0 if this host dials.
+    pub(crate) transfer: u32,
     pub(crate) peer: Fingerprint,
     pub(crate) clock: Clock,
     /// The time of the agreement.
@@ -50,6 +52,10 @@ pub(crate) struct SinkSession {
     parts: Mutex<BTreeMap<usize, Arc<Part>>>,
     core: Mutex<Receiver>,
     resumed: Bytes,
+    /// Number of files that are complete.
+    files_done: AtomicUsize,
+    /// The last position that data came for.
+    last_position: AtomicU64,
     members: Mutex<Members>,
     /// Complete files that wait for their names.
     unnamed: Mutex<Vec<Completed>>,
@@ -87,6 +93,8 @@ struct Members {
     sync: Span,
     outcome: Outcome,
     carried: BTreeMap<String, Carried>,
+    /// The paths that carried or may carry data, by name; each has the number of its place.
+    paths: Vec<String>,
     /// The time without a path since the last new data; and since when there is none.
     away: Span,
     left: Option<Time>,
@@ -172,12 +180,15 @@ impl SinkSession {
             let file = tree.file(index).expect("a file of the tree");
             small.push(staging.put(index, &tree.entries()[index].path, file, &[])?);
         }
+        let to_stage = small.len();
         if !small.is_empty() {
             unnamed.push(Completed::Small(None, small));
         }
         let resumed = tree.data() - layout.total() + have.total();
+        let to_come = survey.wanted.len() + to_stage;
         Ok(SinkSession {
             id,
+            transfer: 0,
             peer,
             clock,
             began: clock.now(),
@@ -188,6 +199,8 @@ impl SinkSession {
             parts: Mutex::new(parts),
             core: Mutex::new(core),
             resumed,
+            files_done: AtomicUsize::new(tree.file_count() - to_come),
+            last_position: AtomicU64::new(u64::MAX),
             members: Mutex::default(),
             unnamed: Mutex::new(unnamed),
             pending_sync: Mutex::new(PendingSync::new(staging.existed())),
@@ -248,6 +261,17 @@ impl SinkSession {
     /// Bytes received in this session.
     pub(crate) fn received(&self) -> Bytes {
         self.core().received()
+    }
+
+    /// Number of files that are complete, including those that were so before the session.
+    pub(crate) fn files_done(&self) -> usize {
+        self.files_done.load(Ordering::Relaxed)
+    }
+
+    /// The name of the file that data came for last.
+    pub(crate) fn current(&self) -> Option<String> {
+        let position = self.last_position.load(Ordering::Relaxed);
+        file_at(self.tree(), &self.target.packing, position)
     }
 
     /// Adds a path. Returns its number and its mailbox, which holds all announcements and open
@@ -354,7 +378,9 @@ impl SinkSession {
             let entry = &self.tree().entries()[index];
             let name = String::from_utf8_lossy(&entry.path).into_owned();
             let size = Bytes(self.tree().file(index).expect("a file of the tree").size);
-            let _ = self.events.send(Event::FileDone { name, size, blake3 });
+            self.files_done.fetch_add(1, Ordering::Relaxed);
+            let transfer = self.transfer;
+            let _ = self.events.send(Event::FileDone { transfer, name, size, blake3 });
         };
         match completed {
             Completed::Small(_, files) => {
@@ -479,6 +505,16 @@ impl SinkSession {
     /// The time for which there has been no path; `None` if there is one, or was none yet.
     pub(crate) fn without_paths(&self) -> Option<Span> {
         self.members().left.map(|left| self.clock.now() - left)
+    }
+
+    /// The number of the path called `name`, the same for the whole session.
+    pub(crate) fn path_number(&self, name: &str) -> PathId {
+        let paths = &mut self.members().paths;
+        let place = paths.iter().position(|known| known == name).unwrap_or_else(|| {
+            paths.push(name.to_string());
+            paths.len() - 1
+        });
+        PathId(u32::try_from(place).expect("a session has a limited number of paths"))
     }
 
     /// Number of open paths.

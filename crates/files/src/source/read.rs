@@ -6,6 +6,7 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use rustix::fs::{Stat, fstat};
@@ -17,6 +18,7 @@ use wire::manifest::Kind;
 use super::root::{NamedPaths, SourceRoot};
 use super::walk::{Found, MemoryBudget, Origin, walk};
 use crate::beneath::{Inode, ctime_of, mtime_of};
+use crate::protocol::file_at;
 use crate::{Error, Selection};
 
 /// All files to be sent.
@@ -36,6 +38,8 @@ pub(crate) struct Supply {
     merges: Mutex<BTreeMap<usize, Merge>>,
     /// Hashes of files in packs that were read.
     hashes: Mutex<BTreeMap<usize, blake3::Hash>>,
+    /// The last position that was read.
+    last_position: AtomicU64,
 }
 
 /// The identity of a file's contents: its inode, and the attributes that change with the contents.
@@ -160,7 +164,13 @@ impl Source {
 impl Supply {
     /// The files of `source` that are in `packing`.
     pub(crate) fn new(source: Arc<Source>, packing: Packing) -> Supply {
-        Supply { source, packing, merges: Mutex::default(), hashes: Mutex::default() }
+        Supply {
+            source,
+            packing,
+            merges: Mutex::default(),
+            hashes: Mutex::default(),
+            last_position: AtomicU64::new(u64::MAX),
+        }
     }
 
     /// All files, also those that are not sent.
@@ -173,6 +183,12 @@ impl Supply {
         &self.packing
     }
 
+    /// The name of the file that was read last.
+    pub(crate) fn current(&self) -> Option<String> {
+        let position = self.last_position.load(Ordering::Relaxed);
+        file_at(self.source.tree(), &self.packing, position)
+    }
+
     /// Reads `extent`, which lies within one block, into `buffer`. Returns its range in the buffer
     /// and, if the extent starts a block, that block's chaining value.
     ///
@@ -183,6 +199,7 @@ impl Supply {
         extent: Extent,
         buffer: &mut Buffer,
     ) -> Result<(std::ops::Range<usize>, Option<Cv>), Error> {
+        self.last_position.store(extent.start, Ordering::Relaxed);
         let layout = self.packing.layout();
         let block = layout
             .block_extent(extent.start / BLOCK)

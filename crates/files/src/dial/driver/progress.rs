@@ -44,8 +44,13 @@ impl<O: SessionOpener> SessionDriver<O> {
                 })
             })
             .collect();
+        let (files_done, current) = self.joining.opener.files_done();
         Progress {
+            transfer: 0,
             elapsed: now - self.began,
+            files: self.agreement.as_ref().map_or(0, |agreement| agreement.files),
+            files_done,
+            current,
             done: self.resumed() + totals.acked,
             total,
             rate: Rate::ZERO,

@@ -89,6 +89,11 @@ impl SessionOpener for FetchOpener {
         Ok(Member { session: joined.session, joined: joined.id, load: joined.arrival })
     }
 
+    fn files_done(&self) -> (usize, Option<String>) {
+        let writing = self.writing.lock().expect("no panic while held").upgrade();
+        writing.map_or((0, None), |session| (session.files_done(), session.current()))
+    }
+
     fn direction(arrival: &Arc<Arrival>, joined: SessionId, path: &Path, now: Time) -> Incoming {
         let name = path.plan.name.clone();
         Incoming::new(Arc::clone(arrival), path.plan.host, joined, name, now)

@@ -1,6 +1,7 @@
 //! Opens a session with a receiver.
 
 use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use net::Clock;
@@ -35,6 +36,8 @@ pub(super) struct SendOpener {
     supply: Mutex<Option<Arc<Supply>>>,
     /// Objects that the receiver has completed.
     done: Mutex<BTreeSet<usize>>,
+    /// Files that the receiver had, or has completed.
+    files_done: AtomicUsize,
 }
 
 /// An open session with the receiver.
@@ -69,6 +72,11 @@ impl SessionOpener for SendOpener {
 
     fn offered(&self) -> Bytes {
         self.source.get().map_or(Bytes::ZERO, |source| source.tree().data())
+    }
+
+    fn files_done(&self) -> (usize, Option<String>) {
+        let current = self.supply().and_then(|supply| supply.current());
+        (self.files_done.load(Ordering::Relaxed), current)
     }
 
     fn is_dry_run(&self) -> bool {
@@ -113,7 +121,9 @@ impl SessionOpener for SendOpener {
         }
         for (file, blake3) in files {
             let size = Bytes(tree.file(file).expect("a file of the tree").size);
-            let _ = self.events.send(Event::FileDone { name: name(file), size, blake3 });
+            self.files_done.fetch_add(1, Ordering::Relaxed);
+            let done = Event::FileDone { transfer: 0, name: name(file), size, blake3 };
+            let _ = self.events.send(done);
         }
         Ok(())
     }
@@ -142,6 +152,7 @@ impl SendOpener {
             gate: Gate::new(),
             supply: Mutex::default(),
             done: Mutex::default(),
+            files_done: AtomicUsize::new(0),
         }
     }
 
@@ -251,6 +262,8 @@ impl SendOpener {
             self.gate.note_heard();
         }
         // Only whole blocks of this layout count; everything else is sent again.
+        let wanted = tree.files().filter(|(index, _)| want.has(*index)).count();
+        self.files_done.store(tree.file_count() - wanted, Ordering::Relaxed);
         let packing = Packing::new(tree, |index| want.has(index));
         let packing = packing.map_err(|error| ConnError::Unexpected(error.to_string()))?;
         let layout = packing.layout().clone();

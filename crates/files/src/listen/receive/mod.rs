@@ -18,7 +18,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 use units::{Bytes, Span, Time};
 
 use crate::sink::{self, SinkEnd, SinkSession};
-use crate::{Error, Event, Events, ReceiveOptions, Summary};
+use crate::{Error, Event, Events, Failed, ReceiveOptions, Summary};
 use rates::ReceiveRates;
 use service::ReceiveService;
 pub(crate) use service::Stalls;
@@ -75,16 +75,9 @@ pub(crate) async fn receive_unless_stalled(
         };
         let failed = |error| Error::system("attend to a transfer", std::io::Error::other(error));
         match ended.unwrap_or_else(|error| Some(Err(failed(error)))) {
-            // Another session has taken its place.
-            None => {}
             Some(outcome) if !keep => return outcome,
-            Some(Ok(summary)) => {
-                let text = format!("{} received; waiting for the next transfer", summary.total);
-                let _ = events.send(Event::Notice { text });
-            }
-            Some(Err(error)) => {
-                let _ = events.send(Event::Notice { text: error.to_string() });
-            }
+            // It has been reported, or another session has taken its place.
+            Some(_) | None => {}
         }
     }
 }
@@ -108,7 +101,11 @@ async fn attend(
         }
     };
     let outcome = match sink::attend(&session, report).await {
-        SinkEnd::Superseded => return None,
+        SinkEnd::Superseded => {
+            let text = "another session took its place; what arrived is kept".into();
+            report_end(&service, &session, &Err(Error::Stopped { reason: text }));
+            return None;
+        }
         SinkEnd::Failed(error) => {
             // The error reaches the sender before its connections are closed.
             let _ = timeout(ABORT_DELIVERY, paths_closed(&session)).await;
@@ -120,7 +117,19 @@ async fn attend(
         }
     };
     service.sessions.forget(&session);
+    report_end(&service, &session, &outcome);
     Some(outcome)
+}
+
+/// Reports the end of a transfer, if the host goes on listening.
+fn report_end(service: &ReceiveService, session: &SinkSession, outcome: &Result<Summary, Error>) {
+    if service.keeps() {
+        let result = match outcome {
+            Ok(summary) => Ok(summary.clone()),
+            Err(error) => Err(Failed::from(error)),
+        };
+        let _ = service.events.send(Event::Ended { transfer: session.transfer, result });
+    }
 }
 
 /// Waits until the sender has closed every path.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
 
 use peer::PathState;
-use units::{Bytes, PathId, Rate, Span, Time};
+use units::{Bytes, Rate, Span, Time};
 use wire::frame::SessionId;
 
 use crate::sink::SinkSession;
@@ -36,7 +36,7 @@ impl ReceiveRates {
                 *before = carried.bytes;
             }
             paths.push(PathProgress {
-                path: PathId(u32::try_from(paths.len()).expect("a handful of paths")),
+                path: session.path_number(&name),
                 remote: SocketAddr::new(name.parse().unwrap_or(Ipv4Addr::UNSPECIFIED.into()), 0),
                 name,
                 state: PathState::Active,
@@ -55,6 +55,10 @@ impl ReceiveRates {
         let rate: Rate = paths.iter().map(|path| path.rate).sum();
         let eta = (rate > Rate::ZERO).then(|| (total - done) / rate);
         Progress {
+            transfer: session.transfer,
+            files: session.tree().file_count(),
+            files_done: session.files_done(),
+            current: session.current(),
             elapsed: now - began,
             done,
             total,

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -21,7 +22,7 @@ use peer::{
 use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout};
 use transfer::Tree;
-use units::{PathId, Span};
+use units::Span;
 use wire::Frame;
 use wire::frame::{AbortCode, Hello, Range, SessionId, VERSION, Wishes};
 
@@ -51,8 +52,10 @@ pub(super) struct ReceiveService {
     pub(super) stalls: Stalls,
     /// As in [`ReceiveOptions::timeout`].
     pub(super) timeout: Option<Span>,
-    /// The number of connections from each address.
-    open: Mutex<BTreeMap<String, usize>>,
+    /// The number of connections of each transfer from each address.
+    open: Mutex<BTreeMap<(u32, String), usize>>,
+    /// Number of transfers so far.
+    transfers: AtomicU32,
 }
 
 /// The most memory of the manifests of all sessions; one peer may take half of it.
@@ -156,7 +159,7 @@ impl Service for ReceiveService {
             let _ = refuse(&mut conn, AbortCode::Crowded, too_many_connections()).await;
             return;
         };
-        self.note_opened(&name);
+        self.note_opened(&session, &name);
         let served = path::serve(&mut conn, &session, &member, &name).await;
         drop(member);
         let why = match served {
@@ -168,7 +171,7 @@ impl Service for ReceiveService {
                 error.to_string()
             }
         };
-        self.note_closed(&name, &why);
+        self.note_closed(&session, &name, &why);
     }
 }
 
@@ -192,8 +195,14 @@ impl ReceiveService {
             stalls,
             timeout: options.timeout,
             open: Mutex::default(),
+            transfers: AtomicU32::new(0),
             options,
         })
+    }
+
+    /// Whether the host receives one transfer after another.
+    pub(super) fn keeps(&self) -> bool {
+        self.options.keep
     }
 
     /// The directory and the rate limit for data of a peer with this entry.
@@ -291,11 +300,13 @@ impl ReceiveService {
         let session = match session {
             Ok(mut session) => {
                 session.limit = limit;
+                session.transfer = self.transfers.fetch_add(1, Ordering::Relaxed) + 1;
                 Arc::new(session)
             }
             Err(error) => return Err(refuse(conn, code_of(&error), error.to_string()).await),
         };
         let _ = self.events.send(Event::Started {
+            transfer: session.transfer,
             peer,
             files: session.tree().file_count(),
             total: session.tree().data(),
@@ -430,29 +441,31 @@ impl ReceiveService {
     }
 
     /// A connection from this address opened. All of them are one path to people.
-    fn note_opened(&self, name: &str) {
+    fn note_opened(&self, session: &SinkSession, name: &str) {
         let mut open = self.open.lock().expect("no panic while held");
-        let count = open.entry(name.to_string()).or_default();
+        let count = open.entry((session.transfer, name.to_string())).or_default();
         *count += 1;
         if *count == 1 {
-            self.report(name, PathState::Active, "");
+            self.report(session, name, PathState::Active, "");
         }
     }
 
     /// A connection from this address closed.
-    fn note_closed(&self, name: &str, why: &str) {
+    fn note_closed(&self, session: &SinkSession, name: &str, why: &str) {
         let mut open = self.open.lock().expect("no panic while held");
-        let Some(count) = open.get_mut(name) else { return };
+        let key = (session.transfer, name.to_string());
+        let Some(count) = open.get_mut(&key) else { return };
         *count -= 1;
         if *count == 0 {
-            open.remove(name);
-            self.report(name, PathState::Lost, why);
+            open.remove(&key);
+            self.report(session, name, PathState::Lost, why);
         }
     }
 
-    fn report(&self, name: &str, state: PathState, why: &str) {
-        let event = PathEvent { path: PathId(0), name: name.into(), state, why: why.into() };
-        let _ = self.events.send(Event::Path(event));
+    fn report(&self, session: &SinkSession, name: &str, state: PathState, why: &str) {
+        let (path, transfer) = (session.path_number(name), session.transfer);
+        let event = PathEvent { path, name: name.into(), state, why: why.into() };
+        let _ = self.events.send(Event::Path { transfer, event });
     }
 }
 

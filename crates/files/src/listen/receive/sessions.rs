@@ -209,10 +209,9 @@ impl Sessions {
 impl Target {
     /// Whether both write a file of the same name.
     fn meets(&self, other: &Target) -> bool {
-        let (few, many) = match self.names.len() <= other.names.len() {
-            true => (&self.names, &other.names),
-            false => (&other.names, &self.names),
-        };
-        self.directory == other.directory && few.iter().any(|name| many.binary_search(name).is_ok())
+        let is_shorter = self.names.len() <= other.names.len();
+        let (few, many) = if is_shorter { (self, other) } else { (other, self) };
+        self.directory == other.directory
+            && few.names.iter().any(|name| many.names.binary_search(name).is_ok())
     }
 }

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -49,6 +50,8 @@ pub(super) struct ServeService {
     /// Places for walks of folders and the hashing of files.
     walks: Arc<Places>,
     fetches: Mutex<BTreeMap<SessionId, Arc<FetchSession>>>,
+    /// Number of fetches so far.
+    transfers: AtomicU32,
     completing: mpsc::UnboundedSender<Summary>,
     completed: tokio::sync::Mutex<mpsc::UnboundedReceiver<Summary>>,
 }
@@ -176,6 +179,8 @@ impl Service for ServeService {
             let Summary { total, moved, elapsed, .. } = &summary;
             let text = format!("has everything, {total}; {moved} were sent in {elapsed}");
             self.notice(&fetch.label(from), &text);
+            let (transfer, result) = (fetch.transfer, Ok(summary.clone()));
+            let _ = self.events.send(Event::Ended { transfer, result });
             let _ = self.completing.send(summary);
         }
     }
@@ -195,6 +200,7 @@ impl ServeService {
             memory: Budget::new(LISTS_BYTES, LISTS_BYTES / 2),
             walks: Places::new(WALKS, WALKS_EACH),
             fetches: Mutex::default(),
+            transfers: AtomicU32::new(0),
             completing,
             completed: tokio::sync::Mutex::new(completed),
         };
@@ -308,11 +314,13 @@ impl ServeService {
         let packing = transfer::Packing::new(source.tree(), |index| want.has(index));
         let packing = packing.map_err(|error| ConnError::Unexpected(error.to_string()))?;
         let (supply, now) = (Supply::new(source, packing), self.clock.now());
-        let fetch = FetchSession::new(id, peer, view.clone(), supply, share, now);
+        let transfer = self.transfers.fetch_add(1, Ordering::Relaxed) + 1;
+        let fetch = FetchSession::new(id, transfer, peer, view.clone(), supply, share, now);
         let fetch = Arc::new(fetch);
         if let Err(text) = self.register(&fetch) {
             return Err(refuse(conn, AbortCode::Busy, text).await);
         }
+        let _ = self.events.send(fetch.started());
         let _ = self.events.send(Event::Notice { text: fetch.introduction() });
         Ok(fetch)
     }

@@ -12,12 +12,14 @@ use units::{Bytes, Span, Time};
 use wire::frame::SessionId;
 
 use super::service::PeerView;
-use crate::Summary;
 use crate::source::Supply;
+use crate::{Event, Summary};
 
 /// The state of one fetch.
 pub(super) struct FetchSession {
     pub(super) id: SessionId,
+    /// Its number among the fetches of this server.
+    pub(super) transfer: u32,
     pub(super) peer: Fingerprint,
     /// What the peer was admitted to when the fetch opened.
     pub(super) view: PeerView,
@@ -35,6 +37,7 @@ pub(super) struct FetchSession {
 impl FetchSession {
     pub(super) fn new(
         id: SessionId,
+        transfer: u32,
         peer: Fingerprint,
         view: PeerView,
         supply: Supply,
@@ -45,6 +48,7 @@ impl FetchSession {
             (AtomicU64::new(0), AtomicBool::new(false), AtomicBool::new(false));
         FetchSession {
             id,
+            transfer,
             peer,
             view,
             supply,
@@ -60,6 +64,19 @@ impl FetchSession {
     /// The client's name, or its address.
     pub(super) fn label(&self, from: SocketAddr) -> String {
         label(&self.view.name, from)
+    }
+
+    /// The event of its begin.
+    pub(super) fn started(&self) -> Event {
+        let tree = self.supply.source().tree();
+        let total = tree.data();
+        Event::Started {
+            transfer: self.transfer,
+            peer: self.peer,
+            files: tree.file_count(),
+            total,
+            resumed: total - self.supply.packing().layout().total(),
+        }
     }
 
     /// A message about the client and the files that it gets.

@@ -1,5 +1,7 @@
 //! Received data of a session: written, hashed and verified by blocks.
 
+use std::sync::atomic::Ordering;
+
 use transfer::digest::block_cv;
 use transfer::{BLOCK, Cv, Extent, Object, Verdict};
 use units::{Bytes, Span, Time};
@@ -49,6 +51,7 @@ impl SinkSession {
             self.verify(block, in_memory).map_err(|error| self.fail(error))?;
         }
         if fresh.duplicate.0 < extent.len {
+            self.last_position.store(extent.start, Ordering::Relaxed);
             let elapsed = self.clock.now() - Time::ZERO;
             let mut members = self.members();
             members.away = Span::ZERO;
