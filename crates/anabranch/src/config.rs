@@ -1,7 +1,6 @@
 //! The configuration file: defaults for options of the command line.
 
 use std::fs;
-use std::io;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -12,7 +11,7 @@ use peer::{CongestionControl, PathSpec, Timetable};
 use toml::de::{DeTable, DeValue};
 use units::Span;
 
-use crate::dirs::Dirs;
+use crate::dirs::{Dirs, is_absent};
 use crate::listen::ListenAddress;
 use crate::schedulers::{Scheduler, congestion_control};
 use crate::watch::Style;
@@ -91,9 +90,7 @@ impl Config {
         match fs::read_to_string(path) {
             Ok(text) => Config::parse(&text)
                 .map_err(|why| Error::usage(format!("{}, {why}", path.display()))),
-            Err(error) if named.is_none() && error.kind() == io::ErrorKind::NotFound => {
-                Ok(Config::default())
-            }
+            Err(error) if named.is_none() && is_absent(&error) => Ok(Config::default()),
             Err(source) => Err(Error::system(format!("read {}", path.display()), source)),
         }
     }

@@ -1,6 +1,7 @@
 //! The folders of the key, the configuration, the lists of peers and the counters of volume caps.
 
 use std::env;
+use std::io;
 use std::path::PathBuf;
 
 /// The folders, as in the XDG base directory specification; `ANABRANCH_HOME` replaces all of them.
@@ -9,6 +10,12 @@ pub(crate) struct Dirs {
     config: PathBuf,
     data: PathBuf,
     state: PathBuf,
+}
+
+/// Whether a file is absent: neither it nor, perhaps, its folder exists. A service may have a home
+/// that is no folder.
+pub(crate) fn is_absent(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
 
 impl Dirs {

@@ -10,6 +10,7 @@ mod config;
 mod dirs;
 mod exit;
 mod flags;
+mod host_key;
 mod listen;
 mod log;
 mod peers;

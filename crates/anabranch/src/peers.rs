@@ -17,7 +17,7 @@ use peer::{AuthorizedPeers, Fingerprint, May, PeerDirectory};
 use tokio::time::sleep;
 use units::Rate;
 
-use crate::dirs::Dirs;
+use crate::dirs::{Dirs, is_absent};
 
 /// One of the two lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -117,7 +117,7 @@ impl List {
         };
         let text = match fs::File::open(&path).and_then(read) {
             Ok(text) => text,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) if is_absent(&error) => return Ok(Vec::new()),
             Err(error) => return Err(system("use", &path, error)),
         };
         let mut peers = Vec::new();
@@ -229,7 +229,7 @@ impl List {
         }
         let folder = path.parent().expect("the lists lie in the configuration folder");
         let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(folder);
-        made.map_err(|e| system("make the folder of", &path, e))?;
+        made.map_err(|e| unwritable(&path, e))?;
         let temporary = path.with_extension(format!("new-{}", std::process::id()));
         let file = fs::OpenOptions::new()
             .write(true)
@@ -239,7 +239,7 @@ impl List {
             .open(&temporary);
         let written = file
             .and_then(|mut file| file.write_all(text.as_bytes()).and_then(|()| file.sync_all()));
-        written.and_then(|()| fs::rename(&temporary, &path)).map_err(|e| system("write", &path, e))
+        written.and_then(|()| fs::rename(&temporary, &path)).map_err(|e| unwritable(&path, e))
     }
 }
 
@@ -316,6 +316,14 @@ fn version(path: &Path) -> Option<FileVersion> {
     let file = fs::metadata(path).ok()?;
     let times = [(file.mtime(), file.mtime_nsec()), (file.ctime(), file.ctime_nsec())];
     Some((file.ino(), file.size(), times))
+}
+
+fn unwritable(path: &Path, source: io::Error) -> Error {
+    let action = format!(
+        "write {} (make its folder writable, or set ANABRANCH_HOME to one that is)",
+        path.display()
+    );
+    Error::system(action, source)
 }
 
 fn system(action: &str, path: &Path, source: io::Error) -> Error {

@@ -85,14 +85,15 @@ pub enum Error {
     /// The data caps of the paths' interfaces are reached, and no other path is left; received data
     /// are kept.
     #[error(
-        "no path may carry more: {why}; {done} of {total} are safe at the receiver: the same \
-         command goes on from there once there is another path, a higher cap or a new month"
+        "no path may carry more: {why}; {kept}: the same command goes on from there once there is \
+         another path, a higher cap or a new month",
+        kept = kept(*done, *total)
     )]
     UsedUp {
         /// The paths and their caps.
         why: String,
-        /// Bytes journaled at the sink.
-        done: Bytes,
+        /// Bytes journaled at the sink; unknown as long as both sides have not agreed.
+        done: Option<Bytes>,
         /// Bytes of all files.
         total: Bytes,
     },
@@ -199,6 +200,14 @@ impl Error {
             | Error::InTheWay { .. } => 8,
             Error::UsedUp { .. } => 11,
         }
+    }
+}
+
+/// What is safe at the receiver.
+fn kept(done: Option<Bytes>, total: Bytes) -> String {
+    match done {
+        Some(done) => format!("{done} of {total} are safe at the receiver"),
+        None => "what arrived before is kept".into(),
     }
 }
 

@@ -393,6 +393,8 @@ async fn a_cap_ends_a_transfer_that_goes_on_with_a_higher_one() {
     // At once, without a connection.
     let error = send(options.clone()).await.expect_err("still more than the cap");
     assert!(matches!(error, Error::UsedUp { .. }), "{error}");
+    // It has not asked the receiver, which has a part.
+    assert!(error.to_string().contains("what arrived before is kept"), "{error}");
     assert_eq!(counted(&usage, "lo"), carried);
 
     // The same receiver continues the same session.

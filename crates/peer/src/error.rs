@@ -2,6 +2,7 @@
 //! code.
 
 use std::io;
+use std::path::PathBuf;
 
 use crate::Fingerprint;
 
@@ -45,6 +46,19 @@ pub enum Error {
     /// The other side broke the protocol.
     #[error("the peer broke the protocol: {0}")]
     Protocol(String),
+    /// This host has no key yet, and none can be kept where it belongs. A session by token does not
+    /// need one that lasts.
+    #[error(
+        "cannot keep a key for this host at {path}: {source}; make that folder writable, or set \
+         ANABRANCH_HOME to one that is (transfers by token need no lasting key)",
+        path = path.display()
+    )]
+    NoKey {
+        /// The place of the key.
+        path: PathBuf,
+        /// The kernel's answer.
+        source: io::Error,
+    },
     /// The local system refused something that every session needs: sockets, keys, configuration.
     #[error("cannot {action}: {source}")]
     System {
@@ -64,7 +78,7 @@ impl Error {
             Error::WrongPeer { .. } | Error::Refused { .. } => 4,
             Error::NoPath { .. } | Error::Busy { .. } => 5,
             Error::Protocol(_) => 9,
-            Error::System { .. } => 10,
+            Error::NoKey { .. } | Error::System { .. } => 10,
         }
     }
 }

@@ -53,41 +53,23 @@ impl Identity {
     /// The key in the file `path`; if there is none, makes it, readable by the owner only.
     ///
     /// # Errors
-    /// [`Error::System`] if the file can't be read or made, holds no Ed25519 key, or is not
-    /// private: see [`check_private`].
+    /// [`Error::NoKey`] if there is none within reach and none can be made; [`Error::System`] if
+    /// the file holds no Ed25519 key, or is not private: see [`check_private`].
     pub fn load_or_generate(path: &Path) -> Result<Identity, Error> {
-        let system = |action: &str, source| Error::System {
-            action: format!("{action} {}", path.display()),
-            source,
-        };
-        match read_key(path) {
-            Ok(pkcs8) => Self::from_pkcs8(&pkcs8),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                let pkcs8 = new_pkcs8()?;
-                if let Some(parent) = path.parent() {
-                    let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(parent);
-                    made.map_err(|e| system("make the folder of", e))?;
-                }
-                // Written aside and linked, so that two first runs at once agree on one key.
-                let aside = path.with_extension(format!("new-{}", std::process::id()));
-                let mut options = fs::OpenOptions::new();
-                let file = options.write(true).create(true).truncate(true).mode(0o600).open(&aside);
-                let mut file = file.map_err(|e| system("write the key", e))?;
-                file.write_all(&pkcs8)
-                    .and_then(|()| file.sync_all())
-                    .map_err(|e| system("write the key", e))?;
-                let linked = fs::hard_link(&aside, path);
-                fs::remove_file(&aside).map_err(|e| system("write the key", e))?;
-                match linked {
-                    Ok(()) => Self::from_pkcs8(&pkcs8),
-                    Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                        Self::from_pkcs8(&read_key(path).map_err(|e| system("read the key", e))?)
-                    }
-                    Err(error) => Err(system("write the key", error)),
-                }
-            }
-            Err(error) => Err(system("use the key", error)),
+        let unusable =
+            |source| Error::System { action: format!("use the key {}", path.display()), source };
+        let no_key = |source| Error::NoKey { path: path.to_path_buf(), source };
+        match fs::File::open(path) {
+            Ok(file) => return Self::from_pkcs8(&read_key(file, path).map_err(unusable)?),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(no_key(error)),
         }
+        let pkcs8 = new_pkcs8()?;
+        if store(path, &pkcs8).map_err(no_key)? {
+            return Self::from_pkcs8(&pkcs8);
+        }
+        let file = fs::File::open(path).map_err(unusable)?;
+        Self::from_pkcs8(&read_key(file, path).map_err(unusable)?)
     }
 
     /// The fingerprint of the public key.
@@ -192,13 +174,33 @@ pub fn random() -> Result<[u8; 16], Error> {
 }
 
 /// Reads a key that nobody else may read or change.
-fn read_key(path: &Path) -> io::Result<Zeroizing<Vec<u8>>> {
-    let mut file = fs::File::open(path)?;
+fn read_key(mut file: fs::File, path: &Path) -> io::Result<Zeroizing<Vec<u8>>> {
     check_private(&file, path, Guard::Secret)?;
     // With the whole capacity at once: a vector that grows leaves copies behind.
     let mut pkcs8 = Zeroizing::new(Vec::with_capacity(MOST_KEY));
     Read::take(&mut file, MOST_KEY as u64).read_to_end(&mut pkcs8)?;
     Ok(pkcs8)
+}
+
+/// Stores a key that is readable by its owner only; false if there is one by now. It is written
+/// aside and linked, so that two first runs at once agree on one key.
+fn store(path: &Path, pkcs8: &[u8]) -> io::Result<bool> {
+    if let Some(parent) = path.parent() {
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(parent)?;
+    }
+    let aside = path.with_extension(format!("new-{}", std::process::id()));
+    let mut options = fs::OpenOptions::new();
+    let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&aside)?;
+    let stored = file
+        .write_all(pkcs8)
+        .and_then(|()| file.sync_all())
+        .and_then(|()| fs::hard_link(&aside, path));
+    fs::remove_file(&aside)?;
+    match stored {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(false),
+        Err(error) => Err(error),
+    }
 }
 
 fn new_pkcs8() -> Result<Zeroizing<Vec<u8>>, Error> {

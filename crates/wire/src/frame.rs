@@ -41,7 +41,7 @@ pub const HEADER: usize = 5;
 pub const MAX_PAYLOAD: usize = 256 * 1024;
 /// The longest body of any frame.
 pub const MAX_BODY: usize = MAX_PAYLOAD + 64;
-/// The longest text in an [`Frame::Abort`].
+/// The longest text in an [`Frame::Abort`], in bytes; a longer one loses its middle.
 pub const MAX_TEXT: usize = 1024;
 /// The most ranges in one [`Frame::Ack`], [`Frame::Want`] or [`Frame::Have`].
 pub const MAX_RANGES: usize = 4096;

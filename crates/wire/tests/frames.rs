@@ -3,7 +3,8 @@
 use proptest::prelude::*;
 use wire::WireError;
 use wire::frame::{
-    AbortCode, Ask, Data, DataHeader, Frame, Hashes, Held, Hello, Range, VERSION, Welcome, Wishes,
+    AbortCode, Ask, Data, DataHeader, Frame, Hashes, Held, Hello, MAX_TEXT, Range, VERSION,
+    Welcome, Wishes,
 };
 
 fn emitted(frame: &Frame<'_>) -> Vec<u8> {
@@ -115,6 +116,23 @@ fn a_peers_words_lose_their_control_characters() {
     *bytes.iter_mut().rev().nth(1).unwrap() = 0x1b;
     let (frame, _) = Frame::parse(&bytes).unwrap().unwrap();
     assert_eq!(frame, Frame::Abort(AbortCode::Disk, "a b".into()));
+}
+
+#[test]
+fn of_long_words_the_advice_at_the_end_arrives() {
+    for path in ["d/".repeat(2_000), "ü/".repeat(1_500), format!("x{}", "東/".repeat(1_000))] {
+        let said = format!("cannot write {path}: no space; make room and run it again");
+        let sent = emitted(&Frame::Abort(AbortCode::Disk, said.clone()));
+        assert!(sent.len() <= 5 + 1 + MAX_TEXT, "{} bytes", sent.len());
+        let (frame, _) = Frame::parse(&sent).unwrap().unwrap();
+        let Frame::Abort(_, heard) = frame else { panic!("{frame:?}") };
+        let (start, end) = heard.split_once('…').expect("the middle is left out");
+        assert!(start.len() > 400 && said.starts_with(start), "{start}");
+        assert!(end.len() > 400 && said.ends_with(end), "{end}");
+    }
+    let fits = "x".repeat(MAX_TEXT);
+    let sent = emitted(&Frame::Abort(AbortCode::Disk, fits.clone()));
+    assert_eq!(Frame::parse(&sent).unwrap().unwrap().0, Frame::Abort(AbortCode::Disk, fits));
 }
 
 proptest! {

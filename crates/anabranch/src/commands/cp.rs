@@ -16,11 +16,11 @@ use files::{Error, Events, SendOptions, Summary};
 use peer::{Credential, DEFAULT_PORT, Remote, Token};
 use tokio::time::timeout;
 
-use super::far;
 use super::far::messages::{Operation, PROTOCOL, Ready, Request, Version};
 use super::send::{PreparedSend, SendFlags};
 use crate::dirs::Dirs;
 use crate::exit::Failure;
+use crate::host_key::HostKey;
 use crate::sanitize::{clean, without_error_numbers};
 use crate::transfer;
 use operand::Operands;
@@ -108,7 +108,7 @@ enum Direction {
 
 impl Copy {
     async fn run(self, events: Events) -> Result<Summary, Failure> {
-        let identity = far::identity(&Dirs::from_env())?;
+        let identity = HostKey::load(&Dirs::from_env())?.or_temporary_with_notice()?;
         let mut remote = self.ssh.start()?;
         let request = Request {
             version: Version { anabranch: env!("CARGO_PKG_VERSION").into(), speaks: PROTOCOL },

@@ -21,6 +21,7 @@ use super::paths::runtime;
 use crate::config::Config;
 use crate::dirs::Dirs;
 use crate::exit::Failure;
+use crate::host_key::HostKey;
 use crate::listen::{ListenAddress, socket_addresses};
 use messages::{Answer, Hello, MAX_REQUEST, Operation, PROTOCOL, Ready, Request, Status, Version};
 use sources::Offer;
@@ -143,12 +144,6 @@ fn home() -> Option<PathBuf> {
     env::var_os("HOME").filter(|home| !home.is_empty()).map(PathBuf::from)
 }
 
-/// This host's key, which a resumed copy must have again. If it cannot be stored, as in a read-only
-/// home, a key for this copy only.
-pub(crate) fn identity(dirs: &Dirs) -> Result<Identity, Error> {
-    Ok(Identity::load_or_generate(&dirs.key()).or_else(|_| Identity::generate())?)
-}
-
 /// The ports to listen on, and the peer to accept.
 struct Listener {
     /// The only port to use; `None` allows any.
@@ -162,7 +157,7 @@ struct Listener {
 impl Listener {
     fn new(request: &Request, dirs: &Dirs) -> Result<Listener, Error> {
         let config = Config::load(None, dirs)?;
-        let identity = identity(dirs)?;
+        let identity = HostKey::load(dirs)?.or_temporary()?;
         let token = Token::generate(&identity)?;
         let holder = request.key.parse().map_err(Error::protocol)?;
         Ok(Listener {
@@ -302,13 +297,6 @@ mod tests {
         );
         assert!(parse_request(b"{}").is_err());
         assert!(parse_request(br#"{"anabranch":"0.1.0","speaks":1}"#).is_err());
-    }
-
-    #[test]
-    fn a_key_that_cannot_be_stored_is_for_one_copy() {
-        let dirs = Dirs::below("/dev/null".as_ref());
-        let keys = [identity(&dirs).unwrap(), identity(&dirs).unwrap()];
-        assert_ne!(keys[0].fingerprint(), keys[1].fingerprint());
     }
 
     #[test]

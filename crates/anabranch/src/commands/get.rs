@@ -4,11 +4,12 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use files::{Error, FetchOptions, Server};
-use peer::{Credential, Identity, Remote};
+use peer::{Credential, Remote};
 
 use crate::dirs::Dirs;
 use crate::exit::Failure;
 use crate::flags::TransferFlags;
+use crate::host_key::HostKey;
 use crate::peers::List;
 use crate::token::TokenSource;
 use crate::transfer;
@@ -47,8 +48,9 @@ pub(crate) struct GetArgs {
 pub(crate) fn run(mut args: GetArgs) -> Result<(), Failure> {
     let dirs = Dirs::from_env();
     let config = args.flags.config(&dirs)?;
-    let identity = Identity::load_or_generate(&dirs.key())?;
+    let key = HostKey::load(&dirs)?;
     let from = servers(args.from, &args.token, &dirs)?;
+    let identity = key.beside(from.iter().map(|server| &server.credential))?;
     let watcher = args.flags.watcher(&config);
     let (selection, transfer) = args.flags.options(None, identity, &config, &dirs);
     let options = FetchOptions {

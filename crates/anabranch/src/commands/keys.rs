@@ -4,10 +4,11 @@ use std::path::PathBuf;
 
 use clap::Subcommand;
 use files::Error;
-use peer::{Fingerprint, Identity, May, PeerDirectory};
+use peer::{Fingerprint, May, PeerDirectory};
 use units::Rate;
 
 use crate::dirs::Dirs;
+use crate::host_key::HostKey;
 use crate::peers::{List, Peer, Rights};
 
 /// Arguments of `keys`.
@@ -84,7 +85,7 @@ enum Remove {
 pub(crate) fn run(args: KeysArgs) -> Result<(), Error> {
     let dirs = Dirs::from_env();
     match args.action.unwrap_or(Action::Show) {
-        Action::Show => println!("{}", Identity::load_or_generate(&dirs.key())?.fingerprint()),
+        Action::Show => println!("{}", HostKey::load(&dirs)?.lasting()?.fingerprint()),
         Action::List => {
             for (list, kind) in [(List::Receivers, "receiver"), (List::Senders, "sender")] {
                 for Peer { name, fingerprint, rights } in list.load(&dirs)? {

@@ -1,18 +1,20 @@
 //! `paths`: the usable local paths, and why the other devices have none.
 
 use std::io;
+use std::iter;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
 use files::Error;
 use net::interfaces::{Discovery, LocalPath, connect_time, discover, discover_remote};
 use peer::dial::{PathProbe, Terms, resolve};
-use peer::{Credential, DialOptions, Identity, PathClass, PathSpec, Remote};
+use peer::{Credential, DialOptions, PathClass, PathSpec, Remote};
 use report::{Align, Table};
 use units::Span;
 
 use super::send::known_credential;
 use crate::dirs::Dirs;
+use crate::host_key::HostKey;
 use crate::sanitize::{clean, without_error_numbers};
 use crate::token::TokenSource;
 
@@ -141,11 +143,12 @@ pub(super) fn probing(
     paths: &[PathSpec],
     dirs: &Dirs,
 ) -> Result<Terms, Error> {
+    let identity = HostKey::load(dirs)?.beside(iter::once(&credential))?;
     let options = DialOptions {
         paths: paths.to_vec(),
         usage: Some(dirs.usage()),
         patience: Span::ZERO,
-        ..DialOptions::new(Identity::load_or_generate(&dirs.key())?)
+        ..DialOptions::new(identity)
     };
     Ok(Terms::new(vec![(remote.clone(), credential)], options)?)
 }

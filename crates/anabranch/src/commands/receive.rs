@@ -6,12 +6,13 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use files::{Error, Events, Overwrite, ReceiveOptions};
-use peer::{DEFAULT_PORT, Identity, ListenOptions, Token};
+use peer::{DEFAULT_PORT, ListenOptions, Token};
 use units::Span;
 
 use crate::config::{Config, PARALLEL};
 use crate::dirs::Dirs;
 use crate::exit::Failure;
+use crate::host_key::HostKey;
 use crate::listen::{ListenAddress, socket_addresses};
 use crate::peers::Authorized;
 use crate::transfer;
@@ -70,13 +71,14 @@ const DEFAULT_PARALLEL: u16 = 4;
 pub(crate) fn run(args: ReceiveArgs) -> Result<(), Failure> {
     let dirs = Dirs::from_env();
     let config = Config::load(args.config.as_deref(), &dirs)?;
-    let identity = Identity::load_or_generate(&dirs.key())?;
+    let key = HostKey::load(&dirs)?;
     let authorized = Authorized::load(&dirs)?;
     if args.no_token && !authorized.peers.any(peer::Peer::may_send) {
         let text = "--no-token, but no sender is trusted: add one with 'anabranch keys trust \
                     sender FINGERPRINT'";
         return Err(Error::usage(text).into());
     }
+    let identity = if args.no_token { key.lasting() } else { key.or_temporary_with_notice() }?;
     let token = if args.no_token { None } else { Some(Token::generate(&identity)?) };
     if let (Some(path), Some(token)) = (&args.token_out, &token) {
         write_secret(path, &token.reveal())?;

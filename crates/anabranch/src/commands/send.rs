@@ -3,6 +3,7 @@
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{self, Read};
+use std::iter;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -13,6 +14,7 @@ use crate::config::Config;
 use crate::dirs::Dirs;
 use crate::exit::Failure;
 use crate::flags::TransferFlags;
+use crate::host_key::HostKey;
 use crate::peers::List;
 use crate::token::TokenSource;
 use crate::transfer;
@@ -56,8 +58,9 @@ pub(crate) struct SendFlags {
 pub(crate) fn run(args: SendArgs) -> Result<(), Failure> {
     // Mistakes are reported before the prompt for a token.
     let mut prepared = args.flags.prepare(args.sources)?;
-    let identity = Identity::load_or_generate(&prepared.dirs.key())?;
+    let key = HostKey::load(&prepared.dirs)?;
     let credential = credential(&args.token, &args.to, &prepared.dirs)?;
+    let identity = key.beside(iter::once(&credential))?;
     let watcher = prepared.watcher();
     let options = prepared.to(args.to, credential, identity);
     transfer::run(watcher, |events| files::send(options, events)).map(drop)

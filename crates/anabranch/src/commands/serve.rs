@@ -3,12 +3,13 @@
 use std::path::PathBuf;
 
 use files::{Error, Events, ServeOptions};
-use peer::{DEFAULT_PORT, Identity, ListenOptions, Token};
+use peer::{DEFAULT_PORT, ListenOptions, Token};
 
 use super::receive::write_secret;
 use crate::config::Config;
 use crate::dirs::Dirs;
 use crate::exit::Failure;
+use crate::host_key::HostKey;
 use crate::listen::{ListenAddress, socket_addresses};
 use crate::peers::Authorized;
 use crate::transfer;
@@ -57,7 +58,8 @@ pub(crate) fn run(args: ServeArgs) -> Result<(), Failure> {
                     or use --token";
         return Err(Error::usage(text).into());
     }
-    let identity = Identity::load_or_generate(&dirs.key())?;
+    let key = HostKey::load(&dirs)?;
+    let identity = if wants_token { key.or_temporary_with_notice() } else { key.lasting() }?;
     let token = wants_token.then(|| Token::generate(&identity)).transpose()?;
     if let (Some(path), Some(token)) = (&args.token_out, &token) {
         write_secret(path, &token.reveal())?;

@@ -66,8 +66,13 @@ pub(crate) fn receiver(home: &Home, directory: &Path, more: &[&str]) -> (Running
     let directory = directory.to_str().unwrap();
     let arguments =
         [&["receive", directory, "--listen", "127.0.0.1", "--port", "0"], more].concat();
-    let mut child =
+    let child =
         home.command(&arguments).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    announced(child)
+}
+
+/// Waits for the address and the token that a listening command prints.
+pub(crate) fn announced(mut child: Child) -> (Running, String, String) {
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
     let child = Running(child);
     let mut address = String::new();
@@ -77,7 +82,7 @@ pub(crate) fn receiver(home: &Home, directory: &Path, more: &[&str]) -> (Running
             address = listening.to_string();
         }
         if line.starts_with("ab1-") {
-            // Drains the pipe, so that later output does not block the receiver.
+            // Drains the pipe, so that later output does not block the command.
             std::thread::spawn(move || lines.for_each(drop));
             return (child, address, line);
         }

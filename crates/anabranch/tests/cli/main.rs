@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod home;
+mod keyless;
 mod secrets;
 
 use std::fs;
@@ -264,6 +265,27 @@ fn a_token_file_is_private_and_valid_for_its_receiver_only() {
     let (code, _, stderr) = home.run(&["send", source.to_str().unwrap(), "--to", &address, &file]);
     assert_eq!(code, 4, "{stderr}");
     assert!(!target.join("data").exists());
+}
+
+#[test]
+fn of_a_message_about_a_long_path_the_advice_is_shown() {
+    let home = Home::new();
+    let below = format!("deep/{}", format!("{}/", "d".repeat(250)).repeat(12));
+    let (source, target) = (home.0.join("out"), home.0.join("in"));
+    for (folder, contents) in [(&source, "new"), (&target, "other")] {
+        let folder = folder.join(&below);
+        fs::create_dir_all(&folder).unwrap();
+        fs::write(folder.join("file"), contents).unwrap();
+    }
+    let (_receiver, address, token) = receiver(&home, &target, &[]);
+    let folder = source.join("deep");
+    let mut send = home.command(&["send", folder.to_str().unwrap(), "--to", &address]);
+    let (code, _, stderr) = text(&send.env("ANABRANCH_TOKEN", token).output().unwrap());
+    assert_eq!(code, 8, "{stderr}");
+    assert!(
+        stderr.ends_with("exists already at the receiver; --overwrite replaces it\n"),
+        "{stderr}"
+    );
 }
 
 #[test]

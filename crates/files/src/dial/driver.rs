@@ -314,7 +314,8 @@ impl<O: SessionOpener> SessionDriver<O> {
         // Without another path there is no point in waiting for a new month.
         if self.dialer.is_used_up() {
             let why = self.dialer.used_up().join("; ");
-            return Err(Error::UsedUp { why, done: self.done(now), total: self.total() });
+            let done = self.session.as_ref().map(|_| self.done(now));
+            return Err(Error::UsedUp { why, done, total: self.total() });
         }
         let patience = self.dialer.terms().options.patience;
         let patience = match self.session {

@@ -87,14 +87,28 @@ impl Frame<'_> {
                 let code =
                     ABORT_CODES.iter().position(|c| c == code).expect("every code is listed");
                 out.push(u8::try_from(code).expect("few codes"));
-                let end = (0..=text.len().min(MAX_TEXT))
-                    .rev()
-                    .find(|i| text.is_char_boundary(*i))
-                    .unwrap_or(0);
-                out.extend_from_slice(&text.as_bytes()[..end]);
+                emit_text(text, out);
             }
         }
     }
+}
+
+/// Appends a text; of a long one without the middle: the advice stands at the end, after a path of
+/// any length.
+fn emit_text(text: &str, out: &mut Vec<u8>) {
+    const LEFT_OUT: &str = "…";
+    const KEPT: usize = (MAX_TEXT - LEFT_OUT.len()) / 2;
+    let text_bytes = text.as_bytes();
+    if text.len() <= MAX_TEXT {
+        return out.extend_from_slice(text_bytes);
+    }
+    let is_boundary = |index: &usize| text.is_char_boundary(*index);
+    let head = (0..=KEPT).rev().find(is_boundary).expect("a text begins with a boundary");
+    let tail =
+        (text.len() - KEPT..=text.len()).find(is_boundary).expect("a text ends with a boundary");
+    out.extend_from_slice(&text_bytes[..head]);
+    out.extend_from_slice(LEFT_OUT.as_bytes());
+    out.extend_from_slice(&text_bytes[tail..]);
 }
 
 /// The part of a [`Data`](super::Data) frame before its payload, for a driver that appends the
