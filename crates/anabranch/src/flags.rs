@@ -37,7 +37,7 @@ pub(crate) struct TransferFlags {
     /// Replace files that exist at the destination
     #[arg(long)]
     overwrite: bool,
-    /// Connect and agree on the files, but transfer none
+    /// List what would be created and replaced, and transfer nothing
     #[arg(short = 'n', long)]
     dry_run: bool,
     /// Defaults from FILE [default: anabranch/config.toml in the user's configuration folder]

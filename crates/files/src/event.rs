@@ -6,7 +6,7 @@ use units::{Bytes, PathId, Rate, Span};
 
 use peer::{Fingerprint, PathEvent, PathState};
 
-use crate::Error;
+use crate::{DryRun, Error};
 
 /// The channel of events. Unbounded, because a transfer never waits for its display.
 pub type Events = tokio::sync::mpsc::UnboundedSender<Event>;
@@ -55,6 +55,9 @@ pub enum Event {
         /// holes.
         blake3: Option<String>,
     },
+    /// What the transfer would do, with [`TransferOptions::dry_run`](crate::TransferOptions). It
+    /// ends with this event, and transfers nothing.
+    DryRun(DryRun),
     /// A transfer of a host that goes on listening is over.
     Ended {
         /// As in [`Event::Started`].

@@ -9,6 +9,7 @@ mod adversarial;
 mod beneath;
 mod blocking;
 mod dial;
+mod dry_run;
 mod error;
 mod event;
 mod listen;
@@ -18,6 +19,7 @@ mod sink;
 mod source;
 
 pub use dial::{fetch, send};
+pub use dry_run::{Action, Change, Changed, DryRun};
 pub use error::Error;
 pub use event::{Event, Events, Failed, PathProgress, Progress, Summary, path_events};
 pub use listen::{receive, serve};

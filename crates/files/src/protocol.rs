@@ -70,12 +70,25 @@ pub(crate) fn error_of(code: AbortCode, text: String) -> Error {
     }
 }
 
+/// Entries as ranges, from their indices in order.
+pub(crate) fn ranges(indices: impl IntoIterator<Item = usize>) -> Vec<Range> {
+    let mut ranges: Vec<Range> = Vec::new();
+    for index in indices {
+        let at = index as u64;
+        match ranges.last_mut().filter(|last| last.start + last.len == at) {
+            Some(last) => last.len += 1,
+            None => ranges.push(Range { start: at, len: 1 }),
+        }
+    }
+    ranges
+}
+
 /// The wanted entries, as frames.
 pub(crate) fn want_frames(want: &[Range]) -> impl Iterator<Item = Frame<'static>> {
     want.chunks(wire::frame::MAX_RANGES).map(|ranges| Frame::Want(ranges.to_vec()))
 }
 
-/// The entries of a tree that the sink wants.
+/// Entries of a tree, such as those that the sink wants.
 pub(crate) struct Want(Vec<bool>);
 
 impl Want {

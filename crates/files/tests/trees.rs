@@ -539,24 +539,6 @@ async fn a_file_of_the_tree_that_changes_is_noticed_and_the_rest_is_kept() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_dry_run_of_a_tree_leaves_nothing_and_says_how_much_would_come() {
-    let scratch = Scratch::new("tree-dry");
-    let root = everything(&scratch);
-    let sent = transfer_dry(&scratch, &root).await;
-    assert!(sent.total.0 > 3_000_000, "{sent:?}");
-    assert_eq!(fs::read_dir(scratch.inbox()).expect("the inbox").count(), 0);
-}
-
-async fn transfer_dry(scratch: &Scratch, root: &Path) -> Summary {
-    let (identity, token) = parties();
-    let receiving = Host::receive(receive_options(scratch, &identity, &token)).await;
-    let options = having(send_options(&[root], receiving.port, &token), |how| how.dry_run = true);
-    let sent = send(options).await.expect("agreed");
-    receiving.task.abort();
-    sent
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn what_the_disk_gives_back_is_checked() {
     let scratch = Scratch::new("tree-verify");
     let root = everything(&scratch);

@@ -12,7 +12,8 @@
 //! [`Frame::ManifestEnd`]; the receiver answers any number of [`Frame::Want`] and of
 //! [`Frame::Have`], and [`Frame::Ready`]. Both sides compute the same layout of the wanted files,
 //! and positions count in that layout. A connection that joins may carry data right behind its
-//! `Join`. Data is acknowledged on the path on which it arrived.
+//! `Join`. Data is acknowledged on the path on which it arrived. In a dry run ([`Wishes::dry_run`])
+//! the receiver also answers [`Frame::Creates`] and [`Frame::Replaces`], and no session opens.
 //!
 //! If the connecting side receives (`anabranch get`), it opens the session with a [`Frame::Name`]
 //! for each wanted path, a [`Frame::Filter`] for each pattern, and [`Frame::Ask`]. The server
@@ -43,7 +44,8 @@ pub const MAX_PAYLOAD: usize = 256 * 1024;
 pub const MAX_BODY: usize = MAX_PAYLOAD + 64;
 /// The longest text in an [`Frame::Abort`], in bytes; a longer one loses its middle.
 pub const MAX_TEXT: usize = 1024;
-/// The most ranges in one [`Frame::Ack`], [`Frame::Want`] or [`Frame::Have`].
+/// The most ranges in one [`Frame::Ack`], [`Frame::Want`], [`Frame::Have`], [`Frame::Creates`] or
+/// [`Frame::Replaces`].
 pub const MAX_RANGES: usize = 4096;
 /// The most addresses in a [`Welcome`].
 pub const MAX_ADDRESSES: usize = 64;
@@ -154,7 +156,8 @@ pub struct Data<'a> {
     pub payload: &'a [u8],
 }
 
-/// A range of the layout; in [`Frame::Want`], of the manifest's entries.
+/// A range of the layout; in [`Frame::Want`], [`Frame::Creates`] and [`Frame::Replaces`], of the
+/// manifest's entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Range {
     /// The first position, or entry.
@@ -291,6 +294,10 @@ pub enum Frame<'a> {
     Hashes(Hashes),
     /// What keeps the sending kernel of this connection from sending more.
     Held(Held),
+    /// In a dry run: entries that the receiver does not have.
+    Creates(Vec<Range>),
+    /// In a dry run: entries in the place of which the receiver has something else.
+    Replaces(Vec<Range>),
 }
 
 impl<'a> Frame<'a> {
@@ -359,6 +366,8 @@ impl<'a> Frame<'a> {
             Frame::Request(_) => FrameKind::Request,
             Frame::Hashes(_) => FrameKind::Hashes,
             Frame::Held(_) => FrameKind::Held,
+            Frame::Creates(_) => FrameKind::Creates,
+            Frame::Replaces(_) => FrameKind::Replaces,
         }
     }
 }
@@ -389,9 +398,11 @@ enum FrameKind {
     Request,
     Hashes,
     Held,
+    Creates,
+    Replaces,
 }
 
-const KINDS: [(FrameKind, &str, usize); 24] = [
+const KINDS: [(FrameKind, &str, usize); 26] = [
     (FrameKind::Hello, "Hello", 64),
     (FrameKind::Join, "Join", 16),
     (FrameKind::Entries, "Entries", MAX_CHUNK),
@@ -416,6 +427,8 @@ const KINDS: [(FrameKind, &str, usize); 24] = [
     (FrameKind::Request, "Request", 16),
     (FrameKind::Hashes, "Hashes", 8 + MAX_HASHES * 32),
     (FrameKind::Held, "Held", 16),
+    (FrameKind::Creates, "Creates", MAX_RANGES * 16),
+    (FrameKind::Replaces, "Replaces", MAX_RANGES * 16),
 ];
 
 impl FrameKind {

@@ -56,6 +56,8 @@ fn every_kind_comes_back_as_it_went() {
         Frame::Request(Range { start: 4_096, len: 4_096 }),
         Frame::Hashes(Hashes { first: 7, hashes: vec![[1; 32], [2; 32]] }),
         Frame::Held(Held { by_send_buffer: 1, by_receiver: 2 }),
+        Frame::Creates(vec![Range { start: 0, len: 3 }]),
+        Frame::Replaces(vec![Range { start: 5, len: 1 }]),
         Frame::Abort(AbortCode::Changed, "photos/a".into()),
         Frame::Abort(AbortCode::Crowded, "128 connections".into()),
         Frame::Abort(AbortCode::Busy, "later".into()),
@@ -138,7 +140,7 @@ fn of_long_words_the_advice_at_the_end_arrives() {
 proptest! {
     #[test]
     fn no_bytes_make_the_parser_panic(
-        kind in 0u8..25,
+        kind in 0u8..27,
         body in proptest::collection::vec(any::<u8>(), 0..200),
         lie in any::<Option<u32>>(),
     ) {

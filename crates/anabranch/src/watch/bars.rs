@@ -109,7 +109,7 @@ impl Watcher for Bars {
                     self.note(&clean(&failed.text));
                 }
             }
-            Event::Listening { .. } | Event::FileDone { .. } => {}
+            Event::Listening { .. } | Event::FileDone { .. } | Event::DryRun(_) => {}
         }
     }
 

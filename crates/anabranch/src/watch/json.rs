@@ -3,11 +3,11 @@
 
 use std::io::{self, Write};
 
-use files::{Event, PathProgress, Summary};
+use files::{Change, Changed, Event, PathProgress, Summary};
 use peer::Token;
 use serde::Serialize;
 
-use super::{Watcher, text};
+use super::{Watcher, dry_run, text};
 use crate::exit::Failure;
 use crate::sanitize::clean_json;
 
@@ -32,6 +32,17 @@ struct Line<'a> {
 enum Body<'a> {
     Token {
         token: String,
+    },
+    Change {
+        action: &'static str,
+        kind: &'static str,
+        name: &'a str,
+        size: Option<u64>,
+    },
+    DryRun {
+        sent: u64,
+        unchanged: usize,
+        unchanged_size: u64,
     },
     Listening {
         addresses: Vec<String>,
@@ -139,6 +150,9 @@ impl<W: Write> Json<W> {
 
 impl<W: Write + Send> Watcher for Json<W> {
     fn event(&mut self, event: &Event) {
+        if let Event::DryRun(dry_run) = event {
+            dry_run.changes.iter().for_each(|change| self.write(self::change(change)));
+        }
         self.write(body(event));
     }
 
@@ -194,6 +208,11 @@ fn body(event: &Event) -> Body<'_> {
         Event::Ended { transfer, result: Err(failed) } => {
             Body::Error { transfer: *transfer, exit: failed.exit_code, text: failed.text.clone() }
         }
+        Event::DryRun(dry_run) => Body::DryRun {
+            sent: dry_run.sent.0,
+            unchanged: dry_run.unchanged,
+            unchanged_size: dry_run.unchanged_size.0,
+        },
         Event::Notice { text } => Body::Notice { text },
     }
 }
@@ -210,6 +229,15 @@ fn summary(transfer: u32, summary: &Summary) -> Body<'_> {
         finished_at: finishes(summary),
         paths: summary.paths.iter().map(path_line).collect(),
     }
+}
+
+fn change(change: &Change) -> Body<'_> {
+    let size = match change.what {
+        Changed::File(size) => Some(size.0),
+        Changed::Folder | Changed::Link => None,
+    };
+    let (action, kind) = (dry_run::action(change.action), dry_run::kind(change.what));
+    Body::Change { action, kind, name: &change.name, size }
 }
 
 fn path_line(path: &PathProgress) -> PathLine<'_> {

@@ -7,7 +7,7 @@ use files::{Event, Summary};
 use peer::Token;
 use units::Span;
 
-use super::{Watcher, text};
+use super::{Watcher, dry_run, text};
 use crate::exit::Failure;
 use crate::sanitize::clean;
 
@@ -19,6 +19,7 @@ pub(super) struct Results {
     terminal: bool,
     /// Number of files in the transfer.
     files: usize,
+    is_dry_run: bool,
 }
 
 /// The role of the host that listens.
@@ -36,7 +37,7 @@ const MAX_FILES_LISTED: usize = 100;
 
 impl Results {
     pub(super) fn new(token: Option<Token>, role: HostRole) -> Results {
-        Results { token, role, terminal: io::stdout().is_terminal(), files: 0 }
+        Results { token, role, terminal: io::stdout().is_terminal(), files: 0, is_dry_run: false }
     }
 
     fn listening(&self, addresses: &[SocketAddr]) -> String {
@@ -87,6 +88,10 @@ impl Watcher for Results {
             Event::Ended { result: Ok(summary), .. } if self.role == HostRole::Receiver => {
                 print_line(&text::summary(summary));
             }
+            Event::DryRun(dry_run) => {
+                self.is_dry_run = true;
+                dry_run::lines(dry_run).for_each(|line| print_line(&line));
+            }
             Event::Ended { .. }
             | Event::FileDone { .. }
             | Event::Path { .. }
@@ -96,7 +101,9 @@ impl Watcher for Results {
     }
 
     fn end(&mut self, result: &Result<Summary, Failure>) {
-        if let Ok(summary) = result {
+        if let Ok(summary) = result
+            && !self.is_dry_run
+        {
             print_line(&text::summary(summary));
         }
     }
@@ -135,6 +142,7 @@ impl Watcher for Plain {
             }
             Event::Ended { result: Err(failed), .. } => log_line(&clean(&failed.text)),
             Event::Ended { result: Ok(_), .. }
+            | Event::DryRun(_)
             | Event::Listening { .. }
             | Event::FileDone { .. } => {}
         }

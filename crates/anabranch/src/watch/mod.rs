@@ -1,6 +1,7 @@
 //! The display of a transfer: bars, lines, JSON, or nothing.
 
 mod bars;
+mod dry_run;
 mod json;
 mod lines;
 pub(crate) mod text;

@@ -164,12 +164,6 @@ impl<O: SessionOpener> SessionDriver<O> {
         match report {
             Report::Established(session, agreement) => {
                 self.establish(session, agreement);
-                if self.joining.opener.is_dry_run() {
-                    return Ok(Some(DialEnd::Complete(Summary {
-                        moved: Bytes::ZERO,
-                        ..self.summary(Span::ZERO)
-                    })));
-                }
             }
             Report::ObjectDone(object, root) => {
                 self.joining.opener.object_done(object, root).await?;
@@ -182,10 +176,11 @@ impl<O: SessionOpener> SessionDriver<O> {
                 return Ok(Some(DialEnd::Complete(summary)));
             }
             Report::Announced(host, addresses) => self.dialer.learn(host, addresses),
-            Report::DryRun(agreement) => {
+            Report::DryRun(agreement, dry_run) => {
                 let elapsed = self.clock.now() - self.began;
                 let Agreement { files, total, .. } = agreement;
                 self.report_started(&agreement);
+                let _ = self.events.send(Event::DryRun(dry_run));
                 return Ok(Some(DialEnd::Complete(Summary {
                     files,
                     total,

@@ -55,12 +55,6 @@ pub(super) trait SessionOpener: Send + Sync + 'static {
     /// Number of files that are complete at the sink, and the file whose data are on their way.
     fn files_done(&self) -> (usize, Option<String>);
 
-    /// Whether the transfer ends with the agreement. The default is for a fetch, which opens no
-    /// session for a dry run and reports [`Report::DryRun`].
-    fn is_dry_run(&self) -> bool {
-        false
-    }
-
     /// Handles the report that the sink completed an object with hash `root`. The default is for a
     /// fetch, whose own sink verifies and reports its files.
     ///

@@ -15,7 +15,7 @@ use units::{Bytes, PathId, Rate, Span};
 use wire::frame::SessionId;
 
 use super::path::PathFacts;
-use crate::{Error, TransferOptions};
+use crate::{DryRun, Error, TransferOptions};
 
 /// One agreed session.
 pub(super) struct Session {
@@ -42,8 +42,8 @@ pub(super) enum Report {
     Done(u64),
     /// Further addresses of a host.
     Announced(usize, Vec<SocketAddr>),
-    /// A dry run of a fetch is complete.
-    DryRun(Agreement),
+    /// A dry run is complete.
+    DryRun(Agreement, DryRun),
     /// A host is of no more use: its index, and the reason.
     HostFailed(usize, Error),
     /// The other side does not know the session, or its files changed: both sides must agree again.

@@ -29,6 +29,10 @@ pub(crate) struct Survey {
     pub(crate) staged: Vec<Staged>,
     /// Files to be staged without any data: empty files, and files that are one hole.
     pub(crate) empty: Vec<usize>,
+    /// Entries that do not exist yet.
+    pub(crate) created: Vec<usize>,
+    /// Entries in the place of which there is something else.
+    pub(crate) replaced: Vec<usize>,
     /// Files whose contents are up to date, but not their mode or time.
     pub(crate) stale: Vec<usize>,
     /// Names in the staging folder that an earlier attempt left.
@@ -99,6 +103,8 @@ impl Survey {
                     continue;
                 }
             }
+            let changed = if found.is_some() { &mut survey.replaced } else { &mut survey.created };
+            changed.push(index);
             let Kind::File(file) = &entry.kind else { continue };
             if file.data_len() == 0 {
                 survey.empty.push(index);
@@ -125,6 +131,16 @@ impl Survey {
             return Err(Error::NoSpace { path: directory.shown(b""), need, free });
         }
         Ok(survey)
+    }
+
+    /// The comparison of `tree` with a folder that does not exist.
+    pub(crate) fn of_nothing(tree: &Tree) -> Survey {
+        let with_data = tree.files().filter(|(_, file)| file.data_len() > 0);
+        Survey {
+            wanted: with_data.map(|(index, _)| index).collect(),
+            created: (0..tree.entries().len()).collect(),
+            ..Survey::default()
+        }
     }
 
     /// The wanted files as ranges of entries. Entries between two wanted files that are no files

@@ -44,7 +44,11 @@ impl Frame<'_> {
                     out.extend_from_slice(&address.port().to_be_bytes());
                 }
             }
-            Frame::Want(ranges) | Frame::Have(ranges) | Frame::Ack(ranges) => {
+            Frame::Want(ranges)
+            | Frame::Have(ranges)
+            | Frame::Ack(ranges)
+            | Frame::Creates(ranges)
+            | Frame::Replaces(ranges) => {
                 for range in ranges {
                     emit_range(*range, out);
                 }

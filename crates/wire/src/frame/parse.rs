@@ -46,6 +46,8 @@ pub(super) fn body(kind: FrameKind, body: &[u8]) -> Result<Frame<'_>, WireError>
             Frame::Data(Data { position, block_hash, payload })
         }
         FrameKind::Ack => Frame::Ack(ranges(&mut reader)?),
+        FrameKind::Creates => Frame::Creates(ranges(&mut reader)?),
+        FrameKind::Replaces => Frame::Replaces(ranges(&mut reader)?),
         FrameKind::Refused => Frame::Refused(range(&mut reader)?),
         FrameKind::ObjectDone => Frame::ObjectDone(reader.u32()?, reader.array()?),
         FrameKind::Done => Frame::Done(reader.u64()?),

@@ -10,7 +10,7 @@ use peer::{Conn, ConnError, Fingerprint};
 use tokio::sync::{Notify, mpsc};
 use tokio::time::Instant;
 use transfer::{Cv, Tree};
-use units::{Bytes, Time};
+use units::Time;
 use wire::Frame;
 use wire::frame::{Range, SessionId, Wishes};
 use wire::manifest::Kind;
@@ -23,6 +23,7 @@ use crate::dial::greeting::{hear_welcome, say_hello, work_during};
 use crate::dial::opener::{Member, SessionOpener};
 use crate::dial::path::Incoming;
 use crate::dial::session::{Agreement, Report, Session, new_core};
+use crate::dry_run::Verdict;
 use crate::protocol::{error_of, want_frames};
 use crate::sink::{Directory, SinkSession, Staging, Survey};
 use crate::{Error, Events, FetchOptions};
@@ -310,23 +311,19 @@ impl FetchOpener {
         let into = self.options.into.clone();
         let (files, total) = (tree.file_count(), tree.data());
         let surveying = run_blocking(move || {
-            if !into.exists() {
-                return Ok(total);
-            }
-            let directory = Directory::open(&into)?;
-            let staging = Staging::open_existing(&directory)?;
-            let survey =
-                Survey::new(&directory, staging.as_ref(), &tree, wishes, &Wanted::always())?;
-            let wanted = |(index, file): (usize, &wire::manifest::File)| {
-                survey.wanted.contains(&index).then(|| Bytes(file.data_len()))
+            let survey = if into.exists() {
+                let directory = Directory::open(&into)?;
+                let staging = Staging::open_existing(&directory)?;
+                Survey::new(&directory, staging.as_ref(), &tree, wishes, &Wanted::always())?
+            } else {
+                Survey::of_nothing(&tree)
             };
-            Ok(tree.files().filter_map(wanted).sum())
+            Ok(Verdict::of(&survey, &tree).dry_run(&tree))
         });
         Ok(match conn.ping_during(surveying).await? {
-            Ok(missing) => {
-                let resumed = total - missing;
-                let _ =
-                    self.reports.send(Report::DryRun(Agreement { peer, files, total, resumed }));
+            Ok(dry_run) => {
+                let agreement = Agreement { peer, files, total, resumed: total - dry_run.sent };
+                let _ = self.reports.send(Report::DryRun(agreement, dry_run));
                 Refusal::Lost(ConnError::Closed)
             }
             Err(error) => self.fail(error),

@@ -11,12 +11,13 @@ use tokio::sync::{SetOnce, mpsc};
 use transfer::{Cv, Extent, ExtentSet, Packing, Tree};
 use units::{Bytes, Time};
 use wire::Frame;
-use wire::frame::{RunId, SessionId};
+use wire::frame::{Range, RunId, SessionId};
 
 use crate::dial::greeting::{hear_welcome, say_hello, work_during};
 use crate::dial::opener::{Member, SessionOpener};
 use crate::dial::path::{Outgoing, refusal};
 use crate::dial::session::{Agreement, Report, Session, new_core};
+use crate::dry_run::Verdict;
 use crate::protocol::Want;
 use crate::source::{Source, Supply};
 use crate::{Error, Event, Events, SendOptions};
@@ -77,10 +78,6 @@ impl SessionOpener for SendOpener {
     fn files_done(&self) -> (usize, Option<String>) {
         let current = self.supply().and_then(|supply| supply.current());
         (self.files_done.load(Ordering::Relaxed), current)
-    }
-
-    fn is_dry_run(&self) -> bool {
-        self.options.transfer.dry_run
     }
 
     async fn object_done(&self, index: u32, root: [u8; 32]) -> Result<(), Error> {
@@ -221,22 +218,17 @@ impl SendOpener {
         let tree = source.tree();
         let id = self.send_manifest(conn, id, tree).await?;
         let mut have = ExtentSet::new();
-        let mut want = Want::new(tree.entries().len());
+        let mut verdict = Verdict::new(tree.entries().len());
+        let is_dry_run = self.options.transfer.dry_run;
         // Whole blocks and the ends of files: the receiver cannot have more pieces than that.
         let blocks = usize::try_from(tree.data().0 / transfer::BLOCK).unwrap_or(usize::MAX);
         let mut pieces = blocks.saturating_add(tree.entries().len());
         loop {
             let more = conn.receive(|frame| {
                 match frame {
-                    Frame::Want(ranges) => {
-                        for range in ranges {
-                            want.add(range).ok_or_else(|| {
-                                ConnError::Unexpected(
-                                    "Want of entries that were not offered".into(),
-                                )
-                            })?;
-                        }
-                    }
+                    Frame::Want(ranges) => add(&mut verdict.wanted, ranges)?,
+                    Frame::Creates(ranges) if is_dry_run => add(&mut verdict.created, ranges)?,
+                    Frame::Replaces(ranges) if is_dry_run => add(&mut verdict.replaced, ranges)?,
                     Frame::Have(ranges) => {
                         pieces = pieces.checked_sub(ranges.len()).ok_or_else(|| {
                             ConnError::Unexpected("Have of more pieces than there are".into())
@@ -261,6 +253,17 @@ impl SendOpener {
             }
             self.gate.note_heard();
         }
+        let peer = conn.peer().ok_or(ConnError::Closed)?;
+        let (files, total) = (tree.file_count(), tree.data());
+        if is_dry_run {
+            conn.close();
+            let dry_run = verdict.dry_run(tree);
+            let agreement = Agreement { peer, files, total, resumed: total - dry_run.sent };
+            let _ = self.reports.send(Report::DryRun(agreement, dry_run));
+            // No other connection need ask: the driver ends all of them.
+            std::future::pending::<()>().await;
+        }
+        let want = verdict.wanted;
         // Only whole blocks of this layout count; everything else is sent again.
         let wanted = tree.files().filter(|(index, _)| want.has(*index)).count();
         self.files_done.store(tree.file_count() - wanted, Ordering::Relaxed);
@@ -271,11 +274,10 @@ impl SendOpener {
         let resumed = tree.data() - layout.total() + have.total();
         let transfer = &self.options.transfer;
         let core = new_core(&transfer.scheduler, &transfer.dial.paths, &layout, &have);
-        let peer = conn.peer().ok_or(ConnError::Closed)?;
         let load = Arc::new(Supply::new(Arc::clone(source), packing));
         *self.supply.lock().expect("no panic while held") = Some(Arc::clone(&load));
         let session = Arc::new(Session::new(id, self.clock, self.reports.clone(), core));
-        let agreement = Agreement { peer, files: tree.file_count(), total: tree.data(), resumed };
+        let agreement = Agreement { peer, files, total, resumed };
         session.report(Report::Established(Arc::clone(&session), agreement));
         Ok(OpenSession { session, load })
     }
@@ -312,4 +314,10 @@ impl SendOpener {
             }
         }
     }
+}
+
+/// Adds the entries of a receiver's answer.
+fn add(entries: &mut Want, ranges: Vec<Range>) -> Result<(), ConnError> {
+    let offered = ranges.into_iter().try_for_each(|range| entries.add(range));
+    offered.ok_or_else(|| ConnError::Unexpected("Want of entries that were not offered".into()))
 }

@@ -24,13 +24,14 @@ use tokio::time::{Instant, timeout};
 use transfer::Tree;
 use units::Span;
 use wire::Frame;
-use wire::frame::{AbortCode, Hello, Range, SessionId, VERSION, Wishes};
+use wire::frame::{AbortCode, Hello, SessionId, VERSION, Wishes};
 
 use super::path::{self, PathMember};
 use super::sessions::{Request, Room, Sessions};
 use crate::blocking::{Wanted, run_wanted};
+use crate::dry_run::Verdict;
 use crate::listen::{cannot_open, place_of, refused};
-use crate::protocol::{MANIFEST_BYTES, code_of, footprint, want_frames};
+use crate::protocol::{MANIFEST_BYTES, code_of, footprint};
 use crate::sink::{Directory, SinkSession, Staging, Survey, finish_files};
 use crate::{Error, Event, Events, Overwrite, ReceiveOptions};
 
@@ -147,7 +148,7 @@ impl Service for ReceiveService {
             Entry::Join(session) => session,
             Entry::Open(request) => match self.agree(&mut conn, request).await {
                 Ok(Some(session)) => session,
-                Ok(None) => return,
+                Ok(None) | Err(ConnError::Closed) => return,
                 Err(error) => {
                     let text = format!("{name}: {error}");
                     let _ = self.events.send(Event::Notice { text });
@@ -264,15 +265,17 @@ impl ReceiveService {
             let Ok(place) = conn.ping_during(place).await? else {
                 return Err(refuse(conn, AbortCode::Busy, busy_agreeing()).await);
             };
-            let (want, share) = self.dry_run(conn, directory, tree, wishes, (share, place)).await?;
-            match want {
-                Ok(want) => want_frames(&want).for_each(|frame| conn.push(&frame)),
+            let (found, share) =
+                self.dry_run(conn, directory, tree, wishes, (share, place)).await?;
+            match found {
+                Ok(frames) => frames.iter().for_each(|frame| conn.push(frame)),
                 Err(error) => return Err(refuse(conn, code_of(&error), error.to_string()).await),
             }
             conn.push(&Frame::Ready);
             conn.flush_to_reader().await?;
             drop(share);
-            answer_probes(conn).await?;
+            // However the other side leaves.
+            let _ = answer_probes(conn).await;
             return Ok(None);
         }
         // One after another: the later of two sessions of a sender must find the earlier one.
@@ -406,11 +409,11 @@ impl ReceiveService {
         tree: Tree,
         wishes: Wishes,
         held: (Share, WorkPlace),
-    ) -> Result<(Result<Vec<Range>, Error>, (Share, WorkPlace)), ConnError> {
+    ) -> Result<(Result<Vec<Frame<'static>>, Error>, (Share, WorkPlace)), ConnError> {
         let work = move |wanted: &Wanted| {
             let staging = Staging::open_existing(&directory)?;
             let survey = Survey::new(&directory, staging.as_ref(), &tree, wishes, wanted)?;
-            Ok(survey.ranges(&tree))
+            Ok(Verdict::frames(&survey, &tree))
         };
         conn.ping_during(run_wanted(move |wanted| (work(wanted), held))).await
     }

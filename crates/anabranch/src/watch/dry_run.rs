@@ -1,0 +1,101 @@
+//! A dry run for people: a line for each change, and their sum.
+
+use files::{Action, Change, Changed, DryRun};
+use units::Bytes;
+
+use crate::sanitize::clean;
+
+/// The lines: "create   4.0 MB  tree/a", and the sum.
+pub(super) fn lines(dry_run: &DryRun) -> impl Iterator<Item = String> {
+    dry_run.changes.iter().map(line).chain([sum(dry_run)])
+}
+
+/// The name of what would happen.
+pub(super) fn action(action: Action) -> &'static str {
+    match action {
+        Action::Create => "create",
+        Action::Replace => "replace",
+    }
+}
+
+/// The name of what would change.
+pub(super) fn kind(what: Changed) -> &'static str {
+    match what {
+        Changed::File(_) => "file",
+        Changed::Folder => "folder",
+        Changed::Link => "link",
+    }
+}
+
+fn line(change: &Change) -> String {
+    let what = match change.what {
+        Changed::File(size) => size.to_string(),
+        other => kind(other).to_string(),
+    };
+    let slash = if change.what == Changed::Folder { "/" } else { "" };
+    format!("{:7}  {what:>9}  {}{slash}", action(change.action), clean(&change.name))
+}
+
+/// "3 files to create, 24.0 MB; 1 to replace, 1.2 MB; 12 stay as they are, 1.0 GB; 25.2 MB would be
+/// sent; nothing was sent".
+fn sum(dry_run: &DryRun) -> String {
+    let of = |wanted: Action| {
+        let sizes = dry_run.changes.iter().filter(|change| change.action == wanted);
+        let sizes = sizes.filter_map(|change| match change.what {
+            Changed::File(size) => Some(size),
+            Changed::Folder | Changed::Link => None,
+        });
+        let (count, size) =
+            sizes.fold((0, Bytes::ZERO), |(count, sum), size| (count + 1, sum + size));
+        (count, size)
+    };
+    let (create, created) = of(Action::Create);
+    let (replace, replaced) = of(Action::Replace);
+    let DryRun { sent, unchanged, unchanged_size, .. } = dry_run;
+    let mut parts = vec![format!("{} to create, {created}", count(create))];
+    if replace > 0 {
+        parts.push(format!("{} to replace, {replaced}", count(replace)));
+    }
+    if *unchanged > 0 {
+        parts.push(format!("{} there already, {unchanged_size}", count(*unchanged)));
+    }
+    parts.push(format!("{sent} would be sent, nothing was"));
+    parts.join("; ")
+}
+
+fn count(files: usize) -> String {
+    if files == 1 { "1 file".into() } else { format!("{files} files") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn changes_have_a_line_each_and_a_sum() {
+        let change = |action, name: &str, what| Change { action, name: name.into(), what };
+        let dry_run = DryRun {
+            changes: vec![
+                change(Action::Create, "tree", Changed::Folder),
+                change(Action::Create, "tree/a\u{1b}[2J", Changed::File(Bytes(4_000_000))),
+                change(Action::Replace, "tree/b", Changed::File(Bytes(120))),
+                change(Action::Create, "tree/c", Changed::Link),
+            ],
+            sent: Bytes(4_000_120),
+            unchanged: 12,
+            unchanged_size: Bytes(1_000_000_000),
+        };
+        let lines: Vec<String> = lines(&dry_run).collect();
+        assert_eq!(
+            lines,
+            [
+                "create      folder  tree/",
+                "create      4.0 MB  tree/a\\u{1b}[2J",
+                "replace      120 B  tree/b",
+                "create        link  tree/c",
+                "1 file to create, 4.0 MB; 1 file to replace, 120 B; 12 files there already, 1.0 GB; \
+                 4.0 MB would be sent, nothing was",
+            ]
+        );
+    }
+}
