@@ -36,8 +36,8 @@ fn line(change: &Change) -> String {
     format!("{:7}  {what:>9}  {}{slash}", action(change.action), clean(&change.name))
 }
 
-/// "3 files to create, 24.0 MB; 1 to replace, 1.2 MB; 12 stay as they are, 1.0 GB; 25.2 MB would be
-/// sent; nothing was sent".
+/// "3 files to create, 24.0 MB; 1 file to replace, 1.2 MB; 12 files there already, 1.00 GB; 25.2 MB
+/// would be sent, nothing was".
 fn sum(dry_run: &DryRun) -> String {
     let of = |wanted: Action| {
         let sizes = dry_run.changes.iter().filter(|change| change.action == wanted);
@@ -93,7 +93,7 @@ mod tests {
                 "create      4.0 MB  tree/a\\u{1b}[2J",
                 "replace      120 B  tree/b",
                 "create        link  tree/c",
-                "1 file to create, 4.0 MB; 1 file to replace, 120 B; 12 files there already, 1.0 GB; \
+                "1 file to create, 4.0 MB; 1 file to replace, 120 B; 12 files there already, 1.00 GB; \
                  4.0 MB would be sent, nothing was",
             ]
         );

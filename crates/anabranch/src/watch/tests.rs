@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use files::{Error, Event, PathProgress, Progress, Summary};
+use files::{Action, Change, Changed, DryRun, Error, Event, PathProgress, Progress, Summary};
 use peer::{PathEvent, PathState};
 use serde_json::Value;
 use units::{Bytes, PathId, Rate, Span};
@@ -178,6 +178,14 @@ fn every_event_has_the_documented_keys() {
             size: Bytes(1),
             blake3: Some("00".into()),
         },
+        Event::DryRun(DryRun {
+            changes: vec![Change {
+                action: Action::Create,
+                name: "a".into(),
+                what: Changed::File(Bytes(1)),
+            }],
+            ..DryRun::default()
+        }),
         Event::Notice { text: "a sentence".into() },
     ] {
         json.event(&event);
