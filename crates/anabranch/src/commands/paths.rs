@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use files::Error;
 use net::interfaces::{Discovery, LocalPath, connect_time, discover, discover_remote};
-use peer::dial::{PathProbe, Terms, resolve};
+use peer::dial::{PathProbe, Terms, no_such_path, resolve};
 use peer::{Credential, DialOptions, PathClass, PathSpec, Remote};
 use report::{Align, Table};
 use units::Span;
@@ -66,7 +66,7 @@ pub(crate) fn run(args: &PathsArgs) -> Result<(), Error> {
             let dirs = Dirs::from_env();
             match known_credential(&args.token, remote, &dirs)? {
                 Some(credential) => measure(args, remote, credential, &dirs)?,
-                None => probe(remote)?,
+                None => probe(remote, &args.paths)?,
             }
         }
     }
@@ -182,19 +182,16 @@ fn show(found: &[Discovery]) {
 
 /// Prints each pair of an interface and an address of the host, with its connect time or the reason
 /// why it is no path.
-fn probe(remote: &Remote) -> Result<(), Error> {
+fn probe(remote: &Remote, named: &[PathSpec]) -> Result<(), Error> {
     let runtime = runtime()?;
-    let addresses = runtime.block_on(resolve(remote))?;
-    let found = addresses.iter().map(|to| discover_remote(*to)).collect::<Result<Vec<_>, _>>();
-    let found = found.map_err(peer::Error::from)?;
-    let pairs = addresses.iter().zip(&found);
-    let usable = pairs.clone().flat_map(|(to, all)| all.usable.iter().map(move |path| (path, *to)));
+    let pairs = runtime.block_on(pairs(remote, named))?;
+    let usable = pairs.iter().flat_map(|(to, all)| all.usable.iter().map(move |path| (path, *to)));
     let times = runtime.block_on(connect_times(usable.map(|(path, to)| (path.clone(), to))));
     let mut times = times.into_iter();
     let columns = ["interface", "address", "use", "link speed", "to", "result"];
     let mut table = Table::new(columns.map(|title| (title, Align::Left)));
     let mut reached = false;
-    for (to, discovery) in pairs {
+    for (to, discovery) in &pairs {
         for (path, time) in discovery.usable.iter().zip(&mut times) {
             reached |= time.is_ok();
             let result = time.map_or_else(
@@ -219,6 +216,37 @@ fn probe(remote: &Remote) -> Result<(), Error> {
     }
     let why = "no connection opened; is a receiver running there, and its port open?";
     Err(peer::Error::NoPath { to: remote.to_string(), why: why.into() }.into())
+}
+
+/// The addresses of the host, each with the interfaces that reach it; of these, those that are
+/// `named`, if any are.
+///
+/// # Errors
+/// Those of [`resolve`]; [`Error::usage`] if this host has no interface of a name.
+async fn pairs(
+    remote: &Remote,
+    named: &[PathSpec],
+) -> Result<Vec<(SocketAddr, Discovery)>, peer::Error> {
+    let mut pairs = Vec::new();
+    if named.is_empty() {
+        for to in resolve(remote).await? {
+            pairs.push((to, discover_remote(to)?));
+        }
+    }
+    for spec in named {
+        let mut exists = false;
+        for to in resolve(spec.to.as_ref().unwrap_or(remote)).await? {
+            let mut found = discover_remote(to)?;
+            found.usable.retain(|local| spec.is_over(local));
+            found.unusable.retain(|device| device.interface == spec.interface);
+            exists |= found.interfaces().next().is_some();
+            pairs.push((to, found));
+        }
+        if !exists {
+            return Err(no_such_path(spec));
+        }
+    }
+    Ok(pairs)
 }
 
 /// The fastest connect time of each pair, in their order; all are measured at once.

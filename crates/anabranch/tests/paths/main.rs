@@ -172,6 +172,30 @@ fn several_addresses_of_a_name_are_tried() {
     assert!(sent.stderr.contains("10.1.0.5:7707"), "{}", sent.said());
 }
 
+#[test]
+fn a_name_that_no_host_has_is_a_mistake_of_the_command() {
+    let Some((scratch, near, far)) =
+        two_hosts("a_name_that_no_host_has_is_a_mistake_of_the_command")
+    else {
+        return;
+    };
+    uplink(&near, &far);
+    scratch.names("10.1.0.2 far.test\n");
+    let receiver = far.receive();
+    for to in ["fra.test", "fra.test:7707"] {
+        let sent = near.send(&receiver, to, SHORT, &[]);
+        assert!(sent.code == Some(2) && sent.said().contains("fra.test"), "{}", sent.said());
+    }
+    for command in ["paths", "doctor"] {
+        let shown = near.anabranch(&[command, "fra.test"]);
+        assert!(shown.code == Some(2) && shown.said().contains("fra.test"), "{}", shown.said());
+    }
+    // A name of multicast DNS is gone while its host is: to try again later may help.
+    let sent = near.send(&receiver, "fra.local", SHORT, &[]);
+    assert_eq!(sent.code, Some(5), "{}", sent.said());
+    near.send(&receiver, "far.test", SHORT, &[]).assert_carried(&["10.1.0.1 > 10.1.0.2"]);
+}
+
 /// Sends from a host to each of `targets`, which are names and addresses of its own, and asserts
 /// that only the loopback carried.
 fn to_itself(test: &str, targets: &[&str]) {

@@ -31,6 +31,14 @@ pub struct Discovery {
     pub unusable: Vec<Unusable>,
 }
 
+impl Discovery {
+    /// The names of all interfaces, some of them repeatedly.
+    pub fn interfaces(&self) -> impl Iterator<Item = &str> {
+        let usable = self.usable.iter().map(|path| path.interface.as_str());
+        usable.chain(self.unusable.iter().map(|device| device.interface.as_str()))
+    }
+}
+
 /// The local end of a path: an interface and a source address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LocalPath {

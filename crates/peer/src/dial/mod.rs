@@ -11,6 +11,7 @@ mod further;
 mod gate;
 mod plan;
 mod probe;
+mod resolve;
 mod supervisor;
 mod terms;
 
@@ -18,8 +19,9 @@ pub use candidate::Candidate;
 pub use dialer::{Dialer, Remaining};
 pub use further::{Further, Joined, MOST_CONNECTIONS, Place};
 pub use gate::{Gate, Turn};
-pub use plan::{Plan, plan, resolve};
+pub use plan::{Plan, no_such_path, plan};
 pub(crate) use probe::probe_each_and_all;
 pub use probe::{Carries, PathProbe, probe};
+pub use resolve::resolve;
 pub use supervisor::{Parting, Path, Session};
 pub use terms::Terms;

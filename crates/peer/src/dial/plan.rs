@@ -11,10 +11,11 @@ use tokio::sync::futures::Notified;
 use units::Rate;
 
 use super::candidate::{Candidate, Survey, Target};
+use super::resolve::resolve;
 use super::terms::Terms;
 use crate::caps::{Allowance, Ledger};
 use crate::limit::Limit;
-use crate::{Cap, Error, PathClass, PathSpec, Remote};
+use crate::{Cap, Error, PathClass, PathSpec};
 
 /// A path before and between its connections.
 #[derive(Debug)]
@@ -243,7 +244,8 @@ impl Pairs {
 /// Plans of the paths that `terms` ask for to every host, 16 at most.
 ///
 /// # Errors
-/// [`Error::NoPath`] if there is none, [`Error::Usage`] if a named one is not possible.
+/// [`Error::NoPath`] if there is none, [`Error::UnknownHost`] if no host has the name,
+/// [`Error::Usage`] if a named path is not possible.
 pub async fn plan(terms: &Terms) -> Result<Vec<Plan>, Error> {
     let mut plans: Vec<Plan> = Vec::new();
     let mut unreachable = None;
@@ -251,7 +253,11 @@ pub async fn plan(terms: &Terms) -> Result<Vec<Plan>, Error> {
         match plan_to(terms, host, &plans).await {
             Ok(more) => plans.extend(more),
             // One of several hosts may be unreachable.
-            Err(error @ Error::NoPath { .. }) if terms.to.len() > 1 => unreachable = Some(error),
+            Err(error @ (Error::NoPath { .. } | Error::UnknownHost { .. }))
+                if terms.to.len() > 1 =>
+            {
+                unreachable = Some(error);
+            }
             Err(error) => return Err(error),
         }
     }
@@ -387,22 +393,6 @@ fn no_path(terms: &Terms, host: usize, survey: &Survey) -> Error {
     Error::NoPath { to: terms.to[host].0.to_string(), why }
 }
 
-/// The addresses of a host, as the system resolves them; one with a zone has its scope.
-///
-/// # Errors
-/// [`Error::NoPath`] if the name has no address, [`Error::Usage`] if there is no such zone.
-pub async fn resolve(remote: &Remote) -> Result<Vec<SocketAddr>, Error> {
-    if let Some(address) = remote.in_zone()? {
-        return Ok(vec![address]);
-    }
-    let unreachable = |why: String| Error::NoPath { to: remote.to_string(), why };
-    let found = tokio::net::lookup_host((remote.host.as_str(), remote.port)).await;
-    let found: Vec<SocketAddr> = found
-        .map_err(|error| unreachable(format!("the name does not resolve: {error}")))?
-        .collect();
-    if found.is_empty() { Err(unreachable("the name has no address".into())) } else { Ok(found) }
-}
-
 impl Plan {
     /// Sets the number of its host, and names the host if there are several.
     fn name_for(&mut self, terms: &Terms, host: usize) {
@@ -430,15 +420,22 @@ fn named_plan(spec: &PathSpec, survey: &Survey) -> Result<Plan, Error> {
     } else if survey.unusable.iter().any(|device| device.interface == spec.interface) {
         Plan { device: Some(spec.interface.clone()), ..Plan::over(&spec.interface) }
     } else {
-        return Err(Error::Usage(format!(
-            "there is no interface or local address {}; 'anabranch paths' lists what there is",
-            spec.interface
-        )));
+        return Err(no_such_path(spec));
     };
     plan.class = spec.class;
     plan.max = spec.max.map(|rate| Arc::new(Limit::new(Some(rate))));
     plan.known = spec.rate;
     Ok(plan)
+}
+
+/// The error of a named path whose interface or local address this host does not have.
+#[must_use]
+pub fn no_such_path(spec: &PathSpec) -> Error {
+    Error::Usage(format!(
+        "--path {}: there is no such interface or local address; 'anabranch paths' lists what \
+         there is",
+        spec.interface
+    ))
 }
 
 /// Adds the remote address to names that several paths have.

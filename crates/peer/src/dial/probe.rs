@@ -99,7 +99,7 @@ fn connector(terms: &Terms) -> Result<Connector, Error> {
     let mut terms = terms.clone();
     terms.options.congestion_control = CongestionControl::Auto;
     let tls = terms.tls()?.swap_remove(0);
-    Ok(Connector::new(&terms, tls))
+    Ok(Connector::new(&terms, 0, tls))
 }
 
 async fn probe_path(

@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
 use super::{Connection, Scope};
-use crate::dial::resolve;
+use crate::dial::{no_such_path, resolve};
 use crate::{Error, PathSpec};
 use net::interfaces::{LocalPath, Reversal, connect_time, discover_remote, reversal};
 
@@ -97,16 +97,18 @@ pub(super) async fn paths(scope: &Scope) -> Result<Vec<LocalEnd>, Error> {
         }
     }
     for spec in specs {
-        let address = spec.interface.parse::<IpAddr>().ok();
+        let mut exists = false;
         for remote in resolve(spec.to.as_ref().unwrap_or(to)).await? {
-            let wanted = |local: &LocalPath| {
-                local.interface == spec.interface || Some(local.address) == address
-            };
-            let more = ways(remote.ip(), Some(remote), &wanted)?;
+            exists |= discover_remote(remote)?.interfaces().any(|name| name == spec.interface);
+            let more = ways(remote.ip(), Some(remote), &|local| spec.is_over(local))?;
             if !more.is_empty() {
+                exists = true;
                 found.extend(more);
                 break;
             }
+        }
+        if !exists {
+            return Err(no_such_path(spec));
         }
     }
     if found.is_empty() {
