@@ -6,7 +6,9 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
 use files::Error;
-use net::interfaces::{Discovery, LocalPath, connect_time, discover, discover_remote};
+use net::interfaces::{
+    Discovery, LocalPath, Reason, Unusable, connect_time, discover, discover_remote,
+};
 use peer::dial::{PathProbe, Terms, no_such_path, resolve};
 use peer::{Credential, DialOptions, PathClass, PathSpec, Remote};
 use report::{Align, Table};
@@ -202,7 +204,7 @@ fn probe(remote: &Remote, named: &[PathSpec]) -> Result<(), Error> {
         }
         for device in &discovery.unusable {
             let none = ["-", "-", "-"].map(String::from);
-            let pair = [to.to_string(), device.why.clone()];
+            let pair = [to.to_string(), device.why.to_string()];
             table.row([device.interface.clone()].into_iter().chain(none).chain(pair));
         }
     }
@@ -287,19 +289,38 @@ fn cells(path: &LocalPath) -> Vec<String> {
     vec![path.interface.clone(), path.address.to_string(), class.to_string(), speed]
 }
 
-/// Prints the devices without any path, each with the first reason found.
+/// Prints the interfaces without a default route, with the reasons that matter.
 fn print_unusable(found: &[Discovery]) {
-    let mut said: Vec<&str> = Vec::new();
     let used = |name: &str| {
         found.iter().flat_map(|discovery| &discovery.usable).any(|path| path.interface == name)
     };
-    for unusable in found.iter().flat_map(|discovery| &discovery.unusable) {
-        if !used(&unusable.interface) && !said.contains(&unusable.interface.as_str()) {
-            if said.is_empty() {
-                println!("\nNo path:");
-            }
-            println!("  {} {}", unusable.interface, unusable.why);
-            said.push(&unusable.interface);
+    let mut devices: Vec<(&str, Vec<&Reason>)> = Vec::new();
+    for Unusable { interface, why } in found.iter().flat_map(|discovery| &discovery.unusable) {
+        match devices.iter_mut().find(|(name, _)| name == interface) {
+            Some((_, reasons)) => reasons.push(why),
+            None if used(interface) => {}
+            None => devices.push((interface, vec![why])),
         }
+    }
+    if !devices.is_empty() {
+        println!("\nNo path:");
+    }
+    for (name, reasons) in devices {
+        let mut reasons: Vec<String> =
+            Reason::that_matter(reasons).iter().map(by_default_route).collect();
+        reasons.dedup();
+        println!("  {name} {}", reasons.join(", "));
+    }
+}
+
+/// A reason against one of [`DEFAULT_ROUTE_TARGETS`], which stand for any other host.
+fn by_default_route(reason: &Reason) -> String {
+    match reason {
+        Reason::NoRoute(_) => "has no default route, and reaches its own network only".into(),
+        Reason::Forbidden(_) => "has a default route that forbids it".into(),
+        Reason::Elsewhere(_, name) => {
+            format!("has no default route of its own: its packets leave by way of {name}")
+        }
+        reason => reason.to_string(),
     }
 }

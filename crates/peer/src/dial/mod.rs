@@ -14,6 +14,7 @@ mod probe;
 mod resolve;
 mod supervisor;
 mod terms;
+mod unreachable;
 
 pub use candidate::Candidate;
 pub use dialer::{Dialer, Remaining};
@@ -25,3 +26,4 @@ pub use probe::{Carries, PathProbe, probe};
 pub use resolve::resolve;
 pub use supervisor::{Parting, Path, Session};
 pub use terms::Terms;
+pub(crate) use unreachable::no_path;

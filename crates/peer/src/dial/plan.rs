@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use net::interfaces::{LocalPath, common_prefix};
+use net::interfaces::{LocalPath, Unusable, common_prefix};
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 use units::Rate;
@@ -13,6 +13,7 @@ use units::Rate;
 use super::candidate::{Candidate, Survey, Target};
 use super::resolve::resolve;
 use super::terms::Terms;
+use super::unreachable::{no_path, reasons};
 use crate::caps::{Allowance, Ledger};
 use crate::limit::Limit;
 use crate::{Cap, Error, PathClass, PathSpec};
@@ -36,6 +37,8 @@ pub struct Plan {
     only_from: Option<IpAddr>,
     /// Whether the caller fixed the remote address.
     fixed: bool,
+    /// The reason why its interface reached no address of the host when the path was planned.
+    pub(super) unreached: Option<String>,
     /// Its priority.
     pub class: PathClass,
     /// Upper bound of its rate.
@@ -92,6 +95,7 @@ impl Plan {
             changed: Notify::new(),
             only_from: None,
             fixed: false,
+            unreached: None,
             class: PathClass::Primary,
             max: None,
             known: None,
@@ -277,7 +281,7 @@ async fn plan_to(terms: &Terms, host: usize, before: &[Plan]) -> Result<Vec<Plan
             plans.push(plan.beside(before, None, terms.options.usage.as_deref())?);
         }
         if plans.is_empty() {
-            return Err(no_path(terms, host, &survey));
+            return Err(no_path(&terms.to[host].0, &survey.unusable));
         }
         return Ok(plans);
     }
@@ -307,10 +311,12 @@ async fn plan_to(terms: &Terms, host: usize, before: &[Plan]) -> Result<Vec<Plan
         )));
     }
     if plans.iter().all(|plan| plan.best().is_none()) {
+        let named = |device: &&Unusable| plans.iter().any(|p| p.interface == device.interface);
+        let unusable = survey.unusable.iter().filter(named);
         return Err(Error::Usage(format!(
-            "no named path reaches {} ({}); 'anabranch paths' lists what there is",
-            terms.to[host].0,
-            survey.reasons().join("; ")
+            "no named path reaches {to} ({}); 'anabranch paths {to}' lists what does",
+            reasons(unusable),
+            to = terms.to[host].0
         )));
     }
     distinguish(&mut plans);
@@ -387,12 +393,6 @@ pub(super) fn targets(
     named.chain(announced.map(|&address| Target { address, named: false })).collect()
 }
 
-fn no_path(terms: &Terms, host: usize, survey: &Survey) -> Error {
-    let why = survey.reasons().join("; ");
-    let why = if why.is_empty() { "no interface is up and has a route".into() } else { why };
-    Error::NoPath { to: terms.to[host].0.to_string(), why }
-}
-
 impl Plan {
     /// Sets the number of its host, and names the host if there are several.
     fn name_for(&mut self, terms: &Terms, host: usize) {
@@ -417,10 +417,14 @@ fn named_plan(spec: &PathSpec, survey: &Survey) -> Result<Plan, Error> {
         let candidates = plan.chosen_from(survey);
         plan.pairs = Mutex::new(Pairs::of(candidates));
         plan
-    } else if survey.unusable.iter().any(|device| device.interface == spec.interface) {
-        Plan { device: Some(spec.interface.clone()), ..Plan::over(&spec.interface) }
     } else {
-        return Err(no_such_path(spec));
+        let unusable = survey.unusable.iter().filter(|device| device.interface == spec.interface);
+        let unreached = reasons(unusable);
+        if unreached.is_empty() {
+            return Err(no_such_path(spec));
+        }
+        let device = Some(spec.interface.clone());
+        Plan { device, unreached: Some(unreached), ..Plan::over(&spec.interface) }
     };
     plan.class = spec.class;
     plan.max = spec.max.map(|rate| Arc::new(Limit::new(Some(rate))));

@@ -137,8 +137,8 @@ fn unmeasured(plan: &Plan) -> PathProbe {
         small_segments_only: false,
         used_up: plan.used_up().is_some(),
         carries: Err(plan.used_up().unwrap_or_else(|| {
-            let why = if plan.best().is_some() { "no answer" } else { "no route" };
-            why.into()
+            let unreached = plan.unreached.clone().filter(|_| plan.best().is_none());
+            unreached.unwrap_or_else(|| "no answer".into())
         })),
     }
 }
