@@ -21,9 +21,9 @@ fn paths(found: &Discovery) -> Vec<(&str, String)> {
     found.usable.iter().map(|path| (path.interface.as_str(), path.address.to_string())).collect()
 }
 
-fn why<'a>(found: &'a Discovery, interface: &str) -> &'a str {
+fn why(found: &Discovery, interface: &str) -> String {
     let unusable = found.unusable.iter().find(|unusable| unusable.interface == interface);
-    unusable.map_or("(not listed)", |unusable| &unusable.why)
+    unusable.map_or_else(|| "(not listed)".into(), |unusable| unusable.why.to_string())
 }
 
 #[test]

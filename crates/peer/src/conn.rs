@@ -18,7 +18,7 @@ use raw::{RAW_MOST, Raw, Socket};
 
 use crate::Fingerprint;
 use crate::carrier::Stream;
-use crate::tls::peer_fingerprint;
+use crate::tls::{WrongKey, peer_fingerprint, wrong_key};
 
 /// A TLS connection that carries frames. Reading and writing are separate `try_*` steps, so that
 /// one task can do both.
@@ -48,7 +48,7 @@ pub enum ConnError {
     #[error("{0}")]
     Io(#[from] io::Error),
     /// TLS failed: corrupted records, a wrong key, another protocol.
-    #[error("TLS: {0}")]
+    #[error("{}", in_words(.0))]
     Tls(#[from] rustls::Error),
     /// The peer sent bytes that are not a frame.
     #[error("the peer broke the protocol: {0}")]
@@ -68,6 +68,14 @@ pub enum ConnError {
     /// The peer sent as much as it may before it is admitted, and no complete first frame.
     #[error("the peer sent too much before its first frame was complete")]
     TooMuch,
+}
+
+/// What TLS found wrong; the library writes other hosts' keys as a program has them.
+fn in_words(error: &rustls::Error) -> String {
+    match wrong_key(error) {
+        Some(found) => WrongKey { found }.to_string(),
+        None => format!("TLS: {error}"),
+    }
 }
 
 impl Conn {

@@ -4,7 +4,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use crate::Fingerprint;
+use crate::{Fingerprint, KeySource};
 
 /// The reason why there is no session with a peer. The text names the cause and the remedy.
 #[derive(Debug, thiserror::Error)]
@@ -14,14 +14,17 @@ pub enum Error {
     Usage(String),
     /// The host that answered does not hold the key of the token or the pin.
     #[error(
-        "the host at {address} has another key than the token says ({found}); is the address \
-         right? nothing was sent"
+        "the host at {address} has another key than {known_from} ({found}); is the address \
+         right? {remedy}nothing was sent",
+        remedy = remedy(*known_from)
     )]
     WrongPeer {
         /// Its address.
         address: String,
         /// The key that answered.
         found: Fingerprint,
+        /// The source of the key that it should have.
+        known_from: KeySource,
     },
     /// The other side refused the session.
     #[error("the other side refused: {reason}")]
@@ -34,6 +37,14 @@ pub enum Error {
     Busy {
         /// The reason, in its words.
         reason: String,
+    },
+    /// No host has the name.
+    #[error("there is no host {host}: {why}; check the name, or give an address")]
+    UnknownHost {
+        /// The name.
+        host: String,
+        /// The answer of the system's resolver.
+        why: String,
     },
     /// No path could be used.
     #[error("no usable path to {to}: {why}")]
@@ -74,11 +85,22 @@ impl Error {
     #[must_use]
     pub fn exit_code(&self) -> u8 {
         match self {
-            Error::Usage(_) => 2,
+            Error::Usage(_) | Error::UnknownHost { .. } => 2,
             Error::WrongPeer { .. } | Error::Refused { .. } => 4,
             Error::NoPath { .. } | Error::Busy { .. } => 5,
             Error::Protocol(_) => 9,
             Error::NoKey { .. } | Error::System { .. } => 10,
+        }
+    }
+}
+
+/// What to do about a host with another key.
+fn remedy(known_from: KeySource) -> &'static str {
+    match known_from {
+        KeySource::Token => "",
+        KeySource::Trusted => {
+            "if the host was set up anew, 'anabranch keys' there shows its key, and 'anabranch \
+             keys trust receiver' here replaces the old one; "
         }
     }
 }

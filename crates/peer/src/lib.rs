@@ -39,6 +39,6 @@ pub use event::{Event, Events, PathEvent, PathState};
 pub use fingerprint::Fingerprint;
 pub use identity::{Identity, Token, random};
 pub use net::{Clock, CongestionControl};
-pub use options::{Credential, DialOptions, ListenOptions};
+pub use options::{Credential, DialOptions, KeySource, ListenOptions};
 pub use remote::{DEFAULT_PORT, Remote};
 pub use spec::{Cap, MomentOfWeek, PathClass, PathSpec, SpecError, Timetable};

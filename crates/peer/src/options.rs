@@ -17,7 +17,35 @@ pub enum Credential {
     Pinned(Fingerprint),
 }
 
+/// The source of the key that the other side must have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeySource {
+    /// A token has its fingerprint.
+    Token,
+    /// It is known from before.
+    Trusted,
+}
+
+impl std::fmt::Display for KeySource {
+    /// Completes "another key than".
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            KeySource::Token => "the token says",
+            KeySource::Trusted => "the key that is trusted for it",
+        })
+    }
+}
+
 impl Credential {
+    /// Where the key of the listening side is known from.
+    #[must_use]
+    pub fn key_source(&self) -> KeySource {
+        match self {
+            Credential::Token(_) => KeySource::Token,
+            Credential::Pinned(_) => KeySource::Trusted,
+        }
+    }
+
     /// The key of the listening side.
     #[must_use]
     pub fn pin(&self) -> Fingerprint {

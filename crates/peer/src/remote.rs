@@ -101,10 +101,37 @@ impl FromStr for Remote {
             }
             (_, Some(_)) => Err(zone_error(&text)),
             (Ok(address), None) => Ok(Remote { host: address.to_string(), zone: None, port }),
-            (Err(_), None) if is_plain(host) => Ok(Remote { host: host.into(), zone: None, port }),
-            (Err(_), None) => Err(bad()),
+            (Err(_), None) if !is_plain(host) => Err(bad()),
+            (Err(_), None) => match no_name(host) {
+                None => Ok(Remote { host: host.into(), zone: None, port }),
+                Some(why) => Err(format!("'{text}' is not HOST or HOST:PORT: {why}")),
+            },
         }
     }
+}
+
+/// The longest name of a host, and the longest part of it (RFC 1035, 2.3.4).
+const LONGEST_NAME: usize = 253;
+const LONGEST_LABEL: usize = 63;
+
+/// The reason why a host cannot have this name, if there is one.
+fn no_name(host: &str) -> Option<&'static str> {
+    let mut labels = host.strip_suffix('.').unwrap_or(host).split('.');
+    let last = labels.clone().next_back().unwrap_or_default();
+    if host.contains('@') {
+        return Some("it has no user; 'anabranch cp' takes USER@HOST:PATH");
+    }
+    // As the resolver would read them, 192.0.2 is 192.0.0.2.
+    if last.bytes().all(|byte| byte.is_ascii_digit()) && !last.is_empty() {
+        return Some("an IPv4 address has four numbers from 0 to 255");
+    }
+    if labels.any(|label| label.is_empty() || label.len() > LONGEST_LABEL)
+        || host.len() > LONGEST_NAME
+    {
+        return Some("a name has parts of 1 to 63 characters with dots between them");
+    }
+    let is_odd = |c: char| c.is_ascii() && !c.is_ascii_alphanumeric() && !"-_.".contains(c);
+    host.contains(is_odd).then_some("a name has letters, digits, hyphens and dots")
 }
 
 fn zone_error(remote: &impl std::fmt::Display) -> String {
@@ -200,6 +227,16 @@ mod tests {
             "2001:db8::1]:80",
             "fe80::1%wan0:80",
             "[]",
+            "me@host",
+            "192.0.2.300",
+            "192.0.2",
+            "7707",
+            "host..example",
+            ".",
+            ".example",
+            "nas!",
+            "$HOST",
+            "nas,eth0",
         ] {
             assert!(text.parse::<Remote>().is_err(), "{text}");
         }

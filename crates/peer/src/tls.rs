@@ -105,7 +105,7 @@ pub(crate) fn peer_fingerprint(connection: &rustls::Connection) -> Option<Finger
 
 /// The server holds another key than the pinned one.
 #[derive(Debug, thiserror::Error)]
-#[error("the peer's key is {found}, not the one expected")]
+#[error("a host with another key answers, {found}")]
 pub(crate) struct WrongKey {
     /// The server's key.
     pub(crate) found: Fingerprint,

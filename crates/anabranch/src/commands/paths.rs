@@ -6,8 +6,10 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
 use files::Error;
-use net::interfaces::{Discovery, LocalPath, connect_time, discover, discover_remote};
-use peer::dial::{PathProbe, Terms, resolve};
+use net::interfaces::{
+    Discovery, LocalPath, Reason, Unusable, connect_time, discover, discover_remote,
+};
+use peer::dial::{PathProbe, Terms, no_such_path, resolve};
 use peer::{Credential, DialOptions, PathClass, PathSpec, Remote};
 use report::{Align, Table};
 use units::Span;
@@ -66,7 +68,7 @@ pub(crate) fn run(args: &PathsArgs) -> Result<(), Error> {
             let dirs = Dirs::from_env();
             match known_credential(&args.token, remote, &dirs)? {
                 Some(credential) => measure(args, remote, credential, &dirs)?,
-                None => probe(remote)?,
+                None => probe(remote, &args.paths)?,
             }
         }
     }
@@ -182,19 +184,16 @@ fn show(found: &[Discovery]) {
 
 /// Prints each pair of an interface and an address of the host, with its connect time or the reason
 /// why it is no path.
-fn probe(remote: &Remote) -> Result<(), Error> {
+fn probe(remote: &Remote, named: &[PathSpec]) -> Result<(), Error> {
     let runtime = runtime()?;
-    let addresses = runtime.block_on(resolve(remote))?;
-    let found = addresses.iter().map(|to| discover_remote(*to)).collect::<Result<Vec<_>, _>>();
-    let found = found.map_err(peer::Error::from)?;
-    let pairs = addresses.iter().zip(&found);
-    let usable = pairs.clone().flat_map(|(to, all)| all.usable.iter().map(move |path| (path, *to)));
+    let pairs = runtime.block_on(pairs(remote, named))?;
+    let usable = pairs.iter().flat_map(|(to, all)| all.usable.iter().map(move |path| (path, *to)));
     let times = runtime.block_on(connect_times(usable.map(|(path, to)| (path.clone(), to))));
     let mut times = times.into_iter();
     let columns = ["interface", "address", "use", "link speed", "to", "result"];
     let mut table = Table::new(columns.map(|title| (title, Align::Left)));
     let mut reached = false;
-    for (to, discovery) in pairs {
+    for (to, discovery) in &pairs {
         for (path, time) in discovery.usable.iter().zip(&mut times) {
             reached |= time.is_ok();
             let result = time.map_or_else(
@@ -205,7 +204,7 @@ fn probe(remote: &Remote) -> Result<(), Error> {
         }
         for device in &discovery.unusable {
             let none = ["-", "-", "-"].map(String::from);
-            let pair = [to.to_string(), device.why.clone()];
+            let pair = [to.to_string(), device.why.to_string()];
             table.row([device.interface.clone()].into_iter().chain(none).chain(pair));
         }
     }
@@ -219,6 +218,37 @@ fn probe(remote: &Remote) -> Result<(), Error> {
     }
     let why = "no connection opened; is a receiver running there, and its port open?";
     Err(peer::Error::NoPath { to: remote.to_string(), why: why.into() }.into())
+}
+
+/// The addresses of the host, each with the interfaces that reach it; of these, those that are
+/// `named`, if any are.
+///
+/// # Errors
+/// Those of [`resolve`]; [`Error::usage`] if this host has no interface of a name.
+async fn pairs(
+    remote: &Remote,
+    named: &[PathSpec],
+) -> Result<Vec<(SocketAddr, Discovery)>, peer::Error> {
+    let mut pairs = Vec::new();
+    if named.is_empty() {
+        for to in resolve(remote).await? {
+            pairs.push((to, discover_remote(to)?));
+        }
+    }
+    for spec in named {
+        let mut exists = false;
+        for to in resolve(spec.to.as_ref().unwrap_or(remote)).await? {
+            let mut found = discover_remote(to)?;
+            found.usable.retain(|local| spec.is_over(local));
+            found.unusable.retain(|device| device.interface == spec.interface);
+            exists |= found.interfaces().next().is_some();
+            pairs.push((to, found));
+        }
+        if !exists {
+            return Err(no_such_path(spec));
+        }
+    }
+    Ok(pairs)
 }
 
 /// The fastest connect time of each pair, in their order; all are measured at once.
@@ -259,19 +289,38 @@ fn cells(path: &LocalPath) -> Vec<String> {
     vec![path.interface.clone(), path.address.to_string(), class.to_string(), speed]
 }
 
-/// Prints the devices without any path, each with the first reason found.
+/// Prints the interfaces without a default route, with the reasons that matter.
 fn print_unusable(found: &[Discovery]) {
-    let mut said: Vec<&str> = Vec::new();
     let used = |name: &str| {
         found.iter().flat_map(|discovery| &discovery.usable).any(|path| path.interface == name)
     };
-    for unusable in found.iter().flat_map(|discovery| &discovery.unusable) {
-        if !used(&unusable.interface) && !said.contains(&unusable.interface.as_str()) {
-            if said.is_empty() {
-                println!("\nNo path:");
-            }
-            println!("  {} {}", unusable.interface, unusable.why);
-            said.push(&unusable.interface);
+    let mut devices: Vec<(&str, Vec<&Reason>)> = Vec::new();
+    for Unusable { interface, why } in found.iter().flat_map(|discovery| &discovery.unusable) {
+        match devices.iter_mut().find(|(name, _)| name == interface) {
+            Some((_, reasons)) => reasons.push(why),
+            None if used(interface) => {}
+            None => devices.push((interface, vec![why])),
         }
+    }
+    if !devices.is_empty() {
+        println!("\nNo path:");
+    }
+    for (name, reasons) in devices {
+        let mut reasons: Vec<String> =
+            Reason::that_matter(reasons).iter().map(by_default_route).collect();
+        reasons.dedup();
+        println!("  {name} {}", reasons.join(", "));
+    }
+}
+
+/// A reason against one of [`DEFAULT_ROUTE_TARGETS`], which stand for any other host.
+fn by_default_route(reason: &Reason) -> String {
+    match reason {
+        Reason::NoRoute(_) => "has no default route, and reaches its own network only".into(),
+        Reason::Forbidden(_) => "has a default route that forbids it".into(),
+        Reason::Elsewhere(_, name) => {
+            format!("has no default route of its own: its packets leave by way of {name}")
+        }
+        reason => reason.to_string(),
     }
 }

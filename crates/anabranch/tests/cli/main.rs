@@ -21,6 +21,12 @@ fn usage_errors_end_with_2() {
         &["sned"][..],
         &["send", file],
         &["send", file, "--to", "a b"],
+        &["send", file, "--to", "me@host"],
+        &["send", file, "--to", "192.0.2.300"],
+        &["send", file, "--to", "192.0.2"],
+        &["send", file, "--to", "host..example"],
+        &["paths", "127.0.0.1:1", "--path", "no-such0"],
+        &["doctor", "127.0.0.1:1", "--path", "no-such0"],
         &["send", file, "--to", "host", "--path", "wlan0,class=spare"],
         &["send", file, "--to", "host", "--path", "wlan0,cap=10GB"],
         &["send", file, "--to", "host", "--max-rate", "fast"],
@@ -286,6 +292,28 @@ fn of_a_message_about_a_long_path_the_advice_is_shown() {
         stderr.ends_with("exists already at the receiver; --overwrite replaces it\n"),
         "{stderr}"
     );
+}
+
+#[test]
+fn another_key_than_the_trusted_one_is_not_put_down_to_a_token() {
+    let (home, other) = (Home::new(), Home::new());
+    let source = home.file("data", b"x");
+    let (_receiver, address, token) = receiver(&home, &home.0, &[]);
+    let stranger = other.run(&["keys"]).1;
+    assert_eq!(other.run(&["keys", "trust", "receiver", "127.0.0.1", stranger.trim()]).0, 0);
+    let send = ["send", source.to_str().unwrap(), "--to", &address];
+    let (code, _, stderr) = other.run(&send);
+    assert_eq!(code, 4, "{stderr}");
+    assert!(!stderr.contains("token"), "{stderr}");
+    for words in ["the key that is trusted for it", "anabranch keys trust receiver"] {
+        assert!(stderr.contains(words), "no {words}: {stderr}");
+    }
+    // With a token, it is the token that names another key.
+    let (_other_receiver, _, other_token) = receiver(&other, &other.0, &[]);
+    assert_ne!(token, other_token);
+    let mut command = other.command(&send);
+    let (code, _, stderr) = text(&command.env("ANABRANCH_TOKEN", other_token).output().unwrap());
+    assert!(code == 4 && stderr.contains("than the token says"), "{code}: {stderr}");
 }
 
 #[test]

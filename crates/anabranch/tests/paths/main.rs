@@ -172,6 +172,76 @@ fn several_addresses_of_a_name_are_tried() {
     assert!(sent.stderr.contains("10.1.0.5:7707"), "{}", sent.said());
 }
 
+#[test]
+fn a_name_that_no_host_has_is_a_mistake_of_the_command() {
+    let Some((scratch, near, far)) =
+        two_hosts("a_name_that_no_host_has_is_a_mistake_of_the_command")
+    else {
+        return;
+    };
+    uplink(&near, &far);
+    scratch.names("10.1.0.2 far.test\n");
+    let receiver = far.receive();
+    for to in ["fra.test", "fra.test:7707"] {
+        let sent = near.send(&receiver, to, SHORT, &[]);
+        assert!(sent.code == Some(2) && sent.said().contains("fra.test"), "{}", sent.said());
+    }
+    for command in ["paths", "doctor"] {
+        let shown = near.anabranch(&[command, "fra.test"]);
+        assert!(shown.code == Some(2) && shown.said().contains("fra.test"), "{}", shown.said());
+    }
+    // A name of multicast DNS is gone while its host is: to try again later may help.
+    let sent = near.send(&receiver, "fra.local", SHORT, &[]);
+    assert_eq!(sent.code, Some(5), "{}", sent.said());
+    near.send(&receiver, "far.test", SHORT, &[]).assert_carried(&["10.1.0.1 > 10.1.0.2"]);
+}
+
+#[test]
+fn the_reason_is_of_the_family_that_matters_and_says_what_to_do() {
+    let Some((scratch, near, far)) =
+        two_hosts("the_reason_is_of_the_family_that_matters_and_says_what_to_do")
+    else {
+        return;
+    };
+    near.cable(&far, "cable0");
+    near.address("cable0", &["2001:db8:1::1/64"]);
+    far.address("cable0", &["2001:db8:1::2/64"]);
+    scratch.names("10.9.0.2 dual.test\n2001:db8:9::2 dual.test\n");
+    // Without a host, no address for examples stands for the default route.
+    let shown = near.anabranch(&["paths"]);
+    let said = shown.said();
+    assert!(said.contains("cable0 has no default route"), "{said}");
+    assert!(!said.contains("192.0.2.1") && !said.contains("2001:db8::1"), "{said}");
+    assert!(!said.contains("IPv4"), "{said}");
+    let receiver = far.receive();
+    for (to, expected, not) in [
+        // That an IPv6-only host has no IPv4 address is no news.
+        (
+            "dual.test",
+            &["cable0 has no route to 2001:db8:9::2", "via GATEWAY dev cable0"][..],
+            &["IPv4", "loopback"][..],
+        ),
+        ("10.9.0.2", &["cable0 has no IPv4 address", "another address of that host"], &["IPv6"]),
+    ] {
+        let sent = near.send(&receiver, to, SHORT, &[]);
+        let said = sent.stderr.lines().last().unwrap_or_default();
+        assert_eq!(sent.code, Some(5), "{}", sent.said());
+        for words in expected {
+            assert!(said.contains(words), "{to}: no '{words}': {said}");
+        }
+        for words in not {
+            assert!(!said.contains(words), "{to}: '{words}': {said}");
+        }
+    }
+    let named = near.send(&receiver, "dual.test", SHORT, &["--path", "cable0"]);
+    let said = named.said();
+    assert!(said.contains("cable0 has no route to 2001:db8:9::2"), "{said}");
+    let probed = near.anabranch(&["paths", "dual.test", "--path", "cable0"]);
+    assert!(probed.said().contains("has no route to 2001:db8:9::2"), "{}", probed.said());
+    let examined = near.anabranch(&["doctor", "dual.test"]).said();
+    assert!(examined.contains("cable0 has no route to 2001:db8:9::2"), "{examined}");
+}
+
 /// Sends from a host to each of `targets`, which are names and addresses of its own, and asserts
 /// that only the loopback carried.
 fn to_itself(test: &str, targets: &[&str]) {

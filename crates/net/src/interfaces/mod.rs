@@ -8,8 +8,10 @@
 mod kind;
 mod netlink;
 mod probe;
+mod reason;
 
 pub use probe::connect_time;
+pub use reason::{Family, Reason};
 
 use std::collections::BTreeMap;
 use std::io;
@@ -29,6 +31,14 @@ pub struct Discovery {
     pub usable: Vec<LocalPath>,
     /// The interfaces without a path, in the same order.
     pub unusable: Vec<Unusable>,
+}
+
+impl Discovery {
+    /// The names of all interfaces, some of them repeatedly.
+    pub fn interfaces(&self) -> impl Iterator<Item = &str> {
+        let usable = self.usable.iter().map(|path| path.interface.as_str());
+        usable.chain(self.unusable.iter().map(|device| device.interface.as_str()))
+    }
 }
 
 /// The local end of a path: an interface and a source address.
@@ -67,8 +77,8 @@ impl LocalPath {
 pub struct Unusable {
     /// The interface's name.
     pub interface: String,
-    /// The reason, as the rest of a sentence that begins with the name: "is down".
-    pub why: String,
+    /// The reason.
+    pub why: Reason,
 }
 
 /// The local paths towards `target`: one for each interface that is up, has an address of the
@@ -113,7 +123,7 @@ fn in_zone(target: IpAddr, zone: Option<u32>) -> Result<Discovery, Error> {
             Some(zone) if zone != link.index && !is_local => {
                 let name = links.iter().find(|link| link.index == zone).map(|link| &link.name);
                 let name = name.map_or("an interface that is gone", |name| name);
-                Err(format!("is not {name}, where {target} is"))
+                Err(Reason::OtherZone(target, name.to_string()))
             }
             _ => judge(&mut netlink, link, &links, addresses, target, natural.as_ref())
                 .map_err(failed)?,
@@ -238,12 +248,12 @@ fn judge(
     addresses: &[Address],
     target: IpAddr,
     natural: Option<&Route>,
-) -> io::Result<Result<Vec<IpAddr>, String>> {
+) -> io::Result<Result<Vec<IpAddr>, Reason>> {
     if let Some(Route { local: true, source, .. }) = natural {
         return Ok(if link.loopback {
             Ok(vec![source.unwrap_or(target)])
         } else {
-            Err(format!("is not needed: {target} is this machine"))
+            Err(Reason::ThisMachine(target))
         });
     }
     if let Some(why) = excluded(link, links, natural) {
@@ -256,11 +266,14 @@ fn judge(
         .collect();
     if candidates.is_empty() {
         let owner = links.iter().find(|other| Some(other.index) == link.controller);
-        let family = if target.is_ipv4() { "IPv4" } else { "IPv6" };
+        let family = match target {
+            IpAddr::V4(_) => Family::V4,
+            IpAddr::V6(_) if link_local => Family::LinkLocal,
+            IpAddr::V6(_) => Family::V6,
+        };
         return Ok(Err(match owner {
-            Some(owner) => format!("belongs to {}", owner.name),
-            None if link_local => "has no link-local IPv6 address".into(),
-            None => format!("has no {family} address"),
+            Some(owner) => Reason::PortOf(owner.name.clone()),
+            None => Reason::NoAddress(family),
         }));
     }
     // The address that the kernel would choose comes first, deprecated ones last.
@@ -282,32 +295,31 @@ fn judge(
         return Ok(Ok(ways.into_iter().map(|(_, source)| source).collect()));
     }
     Ok(Err(match why {
-        Some(Unreachable::Forbidden) => format!("has a route to {target} that forbids it"),
+        Some(Unreachable::Forbidden) => Reason::Forbidden(target),
         Some(Unreachable::Elsewhere(index)) => {
             let name = links
                 .iter()
                 .find(|other| other.index == index)
                 .map_or("another interface", |other| &other.name);
-            format!("sends to {target} by way of {name}")
+            Reason::Elsewhere(target, name.to_string())
         }
-        Some(Unreachable::NoRoute) | None => format!("has no route to {target}"),
+        Some(Unreachable::NoRoute) | None => Reason::NoRoute(target),
     }))
 }
 
 /// The reason to rule an interface out before a look at its routes.
-fn excluded(link: &Link, links: &[Link], natural: Option<&Route>) -> Option<String> {
+fn excluded(link: &Link, links: &[Link], natural: Option<&Route>) -> Option<Reason> {
     if link.loopback {
-        return Some("is the loopback and reaches this machine only".into());
+        return Some(Reason::Loopback);
     }
     if !link.up {
-        return Some("is down".into());
+        return Some(Reason::Down);
     }
     if !link.carrier {
-        return Some("is up but has no carrier".into());
+        return Some(Reason::NoCarrier);
     }
     // A container's own address is reached by way of its bridge, and then that is the path.
     let members = links.iter().filter(|member| member.controller == Some(link.index));
     let way_there = natural.is_some_and(|route| route.interface == Some(link.index));
-    (!way_there && kind::is_container_bridge(link, members))
-        .then(|| "is a bridge for containers or virtual machines".into())
+    (!way_there && kind::is_container_bridge(link, members)).then_some(Reason::Bridge)
 }

@@ -78,18 +78,6 @@ impl Survey {
     pub(super) fn over(&self, interface: &str) -> Vec<Candidate> {
         self.candidates.get(interface).cloned().unwrap_or_default()
     }
-
-    /// The reasons why interfaces reach no address, each once: "wan0: is down".
-    pub(super) fn reasons(&self) -> Vec<String> {
-        let mut why: Vec<String> = self
-            .unusable
-            .iter()
-            .map(|device| format!("{}: {}", device.interface, device.why))
-            .collect();
-        why.sort();
-        why.dedup();
-        why
-    }
 }
 
 /// The candidates of one interface, best guess first: an address in the interface's own subnet,

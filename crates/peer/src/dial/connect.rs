@@ -18,10 +18,10 @@ use tokio::time::{Instant, sleep_until, timeout};
 use super::candidate::Candidate;
 use super::plan::Plan;
 use super::terms::Terms;
-use crate::Error;
 use crate::carrier::{Attempt, Carrier};
 use crate::conn::{Conn, ConnError};
 use crate::tls::{ClientTls, wrong_key};
+use crate::{Error, KeySource};
 
 /// An open connection of a path.
 pub(crate) struct Opened {
@@ -54,16 +54,19 @@ const AT_ONCE: usize = 8;
 #[derive(Clone, Debug)]
 pub(crate) struct Connector {
     tls: ClientTls,
+    /// The source of the key that the host must have.
+    known_from: KeySource,
     carrier: Arc<dyn Carrier>,
     congestion_control: CongestionControl,
 }
 
 impl Connector {
-    /// Connections over the carrier of `terms`, under `tls`.
+    /// Connections to the host of that number over the carrier of `terms`, under `tls`.
     #[must_use]
-    pub(crate) fn new(terms: &Terms, tls: ClientTls) -> Connector {
+    pub(crate) fn new(terms: &Terms, host: usize, tls: ClientTls) -> Connector {
+        let known_from = terms.to[host].1.key_source();
         let congestion_control = terms.options.congestion_control.clone();
-        Connector { tls, carrier: Arc::clone(&terms.carrier), congestion_control }
+        Connector { tls, known_from, carrier: Arc::clone(&terms.carrier), congestion_control }
     }
 
     /// Tries to open `plan` until it succeeds; calls `failed` with each failure. Candidates that
@@ -117,7 +120,7 @@ impl Connector {
                         tracing::debug!(path = plan.name, %remote, %error, "attempt failed");
                         failed(&error);
                         failures += 1;
-                        if let Some(wrong) = wrong_peer(candidate, &error) {
+                        if let Some(wrong) = self.wrong_peer(candidate, &error) {
                             tried.wrong.push(candidate);
                             if !tried.has_any(&plan.candidates()) {
                                 return Err(wrong);
@@ -151,8 +154,19 @@ impl Connector {
     ) -> Result<Opened, Error> {
         let opened = self.attempt_at(plan.device.clone(), candidate, SYN_PATIENCE, small).await;
         opened.map_err(|error| {
-            wrong_peer(candidate, &error).unwrap_or_else(|| failed_at(candidate.remote, &error))
+            self.wrong_peer(candidate, &error)
+                .unwrap_or_else(|| failed_at(candidate.remote, &error))
         })
+    }
+
+    /// The error of a wrong key at an address that the caller named. An address that the peer
+    /// announced may belong to another host in the local network, so a wrong key there is an
+    /// ordinary failure.
+    fn wrong_peer(&self, candidate: Candidate, error: &ConnError) -> Option<Error> {
+        let ConnError::Tls(tls) = error else { return None };
+        let found = wrong_key(tls)?;
+        let (address, known_from) = (candidate.remote.to_string(), self.known_from);
+        candidate.named.then_some(Error::WrongPeer { address, found, known_from })
     }
 
     async fn attempt(
@@ -197,14 +211,6 @@ impl Connector {
 
 fn failed_at(remote: SocketAddr, error: &ConnError) -> Error {
     Error::NoPath { to: remote.to_string(), why: error.to_string() }
-}
-
-/// The error of a wrong key at an address that the caller named. An address that the peer announced
-/// may belong to another host in the local network, so a wrong key there is an ordinary failure.
-fn wrong_peer(candidate: Candidate, error: &ConnError) -> Option<Error> {
-    let ConnError::Tls(tls) = error else { return None };
-    let found = wrong_key(tls)?;
-    candidate.named.then(|| Error::WrongPeer { address: candidate.remote.to_string(), found })
 }
 
 /// The attempts at each candidate.

@@ -12,7 +12,8 @@ use units::Time;
 
 use super::candidate::Survey;
 use super::connect::Connector;
-use super::plan::{MAX_PATHS, Plan, default_plans, guessed_plans, resolve, targets};
+use super::plan::{MAX_PATHS, Plan, default_plans, guessed_plans, targets};
+use super::resolve::resolve;
 use super::supervisor::{PathSupervisor, Session, Shared};
 use super::terms::Terms;
 use crate::tls::ClientTls;
@@ -63,7 +64,8 @@ impl<S: Session> Dialer<S> {
         clock: Clock,
         events: Events,
     ) -> Dialer<S> {
-        let connectors = tls.into_iter().map(|tls| Connector::new(&terms, tls)).collect();
+        let hosts = tls.into_iter().enumerate();
+        let connectors = hosts.map(|(host, tls)| Connector::new(&terms, host, tls)).collect();
         let mut dialer = Dialer {
             shared: Arc::new(Shared::new(terms, connectors, session, clock, events)),
             supervisors: JoinSet::new(),

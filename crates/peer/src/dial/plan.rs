@@ -5,16 +5,18 @@ use std::path::Path;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use net::interfaces::{LocalPath, common_prefix};
+use net::interfaces::{LocalPath, Unusable, common_prefix};
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 use units::Rate;
 
 use super::candidate::{Candidate, Survey, Target};
+use super::resolve::resolve;
 use super::terms::Terms;
+use super::unreachable::{no_path, reasons};
 use crate::caps::{Allowance, Ledger};
 use crate::limit::Limit;
-use crate::{Cap, Error, PathClass, PathSpec, Remote};
+use crate::{Cap, Error, PathClass, PathSpec};
 
 /// A path before and between its connections.
 #[derive(Debug)]
@@ -35,6 +37,8 @@ pub struct Plan {
     only_from: Option<IpAddr>,
     /// Whether the caller fixed the remote address.
     fixed: bool,
+    /// The reason why its interface reached no address of the host when the path was planned.
+    pub(super) unreached: Option<String>,
     /// Its priority.
     pub class: PathClass,
     /// Upper bound of its rate.
@@ -91,6 +95,7 @@ impl Plan {
             changed: Notify::new(),
             only_from: None,
             fixed: false,
+            unreached: None,
             class: PathClass::Primary,
             max: None,
             known: None,
@@ -243,7 +248,8 @@ impl Pairs {
 /// Plans of the paths that `terms` ask for to every host, 16 at most.
 ///
 /// # Errors
-/// [`Error::NoPath`] if there is none, [`Error::Usage`] if a named one is not possible.
+/// [`Error::NoPath`] if there is none, [`Error::UnknownHost`] if no host has the name,
+/// [`Error::Usage`] if a named path is not possible.
 pub async fn plan(terms: &Terms) -> Result<Vec<Plan>, Error> {
     let mut plans: Vec<Plan> = Vec::new();
     let mut unreachable = None;
@@ -251,7 +257,11 @@ pub async fn plan(terms: &Terms) -> Result<Vec<Plan>, Error> {
         match plan_to(terms, host, &plans).await {
             Ok(more) => plans.extend(more),
             // One of several hosts may be unreachable.
-            Err(error @ Error::NoPath { .. }) if terms.to.len() > 1 => unreachable = Some(error),
+            Err(error @ (Error::NoPath { .. } | Error::UnknownHost { .. }))
+                if terms.to.len() > 1 =>
+            {
+                unreachable = Some(error);
+            }
             Err(error) => return Err(error),
         }
     }
@@ -271,7 +281,7 @@ async fn plan_to(terms: &Terms, host: usize, before: &[Plan]) -> Result<Vec<Plan
             plans.push(plan.beside(before, None, terms.options.usage.as_deref())?);
         }
         if plans.is_empty() {
-            return Err(no_path(terms, host, &survey));
+            return Err(no_path(&terms.to[host].0, &survey.unusable));
         }
         return Ok(plans);
     }
@@ -301,10 +311,12 @@ async fn plan_to(terms: &Terms, host: usize, before: &[Plan]) -> Result<Vec<Plan
         )));
     }
     if plans.iter().all(|plan| plan.best().is_none()) {
+        let named = |device: &&Unusable| plans.iter().any(|p| p.interface == device.interface);
+        let unusable = survey.unusable.iter().filter(named);
         return Err(Error::Usage(format!(
-            "no named path reaches {} ({}); 'anabranch paths' lists what there is",
-            terms.to[host].0,
-            survey.reasons().join("; ")
+            "no named path reaches {to} ({}); 'anabranch paths {to}' lists what does",
+            reasons(unusable),
+            to = terms.to[host].0
         )));
     }
     distinguish(&mut plans);
@@ -381,28 +393,6 @@ pub(super) fn targets(
     named.chain(announced.map(|&address| Target { address, named: false })).collect()
 }
 
-fn no_path(terms: &Terms, host: usize, survey: &Survey) -> Error {
-    let why = survey.reasons().join("; ");
-    let why = if why.is_empty() { "no interface is up and has a route".into() } else { why };
-    Error::NoPath { to: terms.to[host].0.to_string(), why }
-}
-
-/// The addresses of a host, as the system resolves them; one with a zone has its scope.
-///
-/// # Errors
-/// [`Error::NoPath`] if the name has no address, [`Error::Usage`] if there is no such zone.
-pub async fn resolve(remote: &Remote) -> Result<Vec<SocketAddr>, Error> {
-    if let Some(address) = remote.in_zone()? {
-        return Ok(vec![address]);
-    }
-    let unreachable = |why: String| Error::NoPath { to: remote.to_string(), why };
-    let found = tokio::net::lookup_host((remote.host.as_str(), remote.port)).await;
-    let found: Vec<SocketAddr> = found
-        .map_err(|error| unreachable(format!("the name does not resolve: {error}")))?
-        .collect();
-    if found.is_empty() { Err(unreachable("the name has no address".into())) } else { Ok(found) }
-}
-
 impl Plan {
     /// Sets the number of its host, and names the host if there are several.
     fn name_for(&mut self, terms: &Terms, host: usize) {
@@ -427,18 +417,29 @@ fn named_plan(spec: &PathSpec, survey: &Survey) -> Result<Plan, Error> {
         let candidates = plan.chosen_from(survey);
         plan.pairs = Mutex::new(Pairs::of(candidates));
         plan
-    } else if survey.unusable.iter().any(|device| device.interface == spec.interface) {
-        Plan { device: Some(spec.interface.clone()), ..Plan::over(&spec.interface) }
     } else {
-        return Err(Error::Usage(format!(
-            "there is no interface or local address {}; 'anabranch paths' lists what there is",
-            spec.interface
-        )));
+        let unusable = survey.unusable.iter().filter(|device| device.interface == spec.interface);
+        let unreached = reasons(unusable);
+        if unreached.is_empty() {
+            return Err(no_such_path(spec));
+        }
+        let device = Some(spec.interface.clone());
+        Plan { device, unreached: Some(unreached), ..Plan::over(&spec.interface) }
     };
     plan.class = spec.class;
     plan.max = spec.max.map(|rate| Arc::new(Limit::new(Some(rate))));
     plan.known = spec.rate;
     Ok(plan)
+}
+
+/// The error of a named path whose interface or local address this host does not have.
+#[must_use]
+pub fn no_such_path(spec: &PathSpec) -> Error {
+    Error::Usage(format!(
+        "--path {}: there is no such interface or local address; 'anabranch paths' lists what \
+         there is",
+        spec.interface
+    ))
 }
 
 /// Adds the remote address to names that several paths have.

@@ -99,7 +99,7 @@ fn connector(terms: &Terms) -> Result<Connector, Error> {
     let mut terms = terms.clone();
     terms.options.congestion_control = CongestionControl::Auto;
     let tls = terms.tls()?.swap_remove(0);
-    Ok(Connector::new(&terms, tls))
+    Ok(Connector::new(&terms, 0, tls))
 }
 
 async fn probe_path(
@@ -137,8 +137,8 @@ fn unmeasured(plan: &Plan) -> PathProbe {
         small_segments_only: false,
         used_up: plan.used_up().is_some(),
         carries: Err(plan.used_up().unwrap_or_else(|| {
-            let why = if plan.best().is_some() { "no answer" } else { "no route" };
-            why.into()
+            let unreached = plan.unreached.clone().filter(|_| plan.best().is_none());
+            unreached.unwrap_or_else(|| "no answer".into())
         })),
     }
 }

@@ -5,9 +5,11 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
 use super::{Connection, Scope};
-use crate::dial::resolve;
+use crate::dial::{no_path, no_such_path, resolve};
 use crate::{Error, PathSpec};
-use net::interfaces::{LocalPath, Reversal, connect_time, discover_remote, reversal};
+use net::interfaces::{
+    Discovery, LocalPath, Reversal, connect_time, discover, discover_remote, reversal,
+};
 
 /// Settings of this host that concern every path; `None` for those that can't be read.
 #[derive(Clone, Debug, Default)]
@@ -80,50 +82,57 @@ fn has_aes(cpuinfo: &str) -> Option<bool> {
 pub(super) async fn paths(scope: &Scope) -> Result<Vec<LocalEnd>, Error> {
     let (to, specs, excluded): (_, &[PathSpec], &[String]) = match scope {
         Scope::Host => {
-            let ways = ELSEWHERE.map(|target| ways(target, None, &|_| true));
+            let ways = ELSEWHERE.map(|target| ways(discover(target)?.usable, target, None));
             return Ok(ways.into_iter().collect::<Result<Vec<_>, _>>()?.concat());
         }
         Scope::Remote(to, specs) => (to, specs, &[]),
         Scope::Receiver(terms) => (&terms.to[0].0, &terms.options.paths, &terms.options.no_paths),
     };
     let mut found: Vec<LocalEnd> = Vec::new();
+    let mut unusable = Vec::new();
     if specs.is_empty() {
         for remote in resolve(to).await? {
-            let more =
-                ways(remote.ip(), Some(remote), &|local| !excluded.contains(&local.interface))?;
+            let Discovery { mut usable, unusable: others } = discover_remote(remote)?;
             // One path for each interface, in the family that comes first.
             let known: Vec<String> = found.iter().map(|way| way.local.interface.clone()).collect();
-            found.extend(more.into_iter().filter(|way| !known.contains(&way.local.interface)));
+            usable.retain(|local| {
+                !excluded.contains(&local.interface) && !known.contains(&local.interface)
+            });
+            found.extend(ways(usable, remote.ip(), Some(remote))?);
+            unusable.extend(others);
         }
     }
     for spec in specs {
-        let address = spec.interface.parse::<IpAddr>().ok();
+        let mut exists = false;
         for remote in resolve(spec.to.as_ref().unwrap_or(to)).await? {
-            let wanted = |local: &LocalPath| {
-                local.interface == spec.interface || Some(local.address) == address
-            };
-            let more = ways(remote.ip(), Some(remote), &wanted)?;
-            if !more.is_empty() {
-                found.extend(more);
+            let Discovery { mut usable, unusable: mut others } = discover_remote(remote)?;
+            usable.retain(|local| spec.is_over(local));
+            others.retain(|device| device.interface == spec.interface);
+            exists |= !usable.is_empty() || !others.is_empty();
+            unusable.extend(others);
+            if !usable.is_empty() {
+                found.extend(ways(usable, remote.ip(), Some(remote))?);
                 break;
             }
         }
+        if !exists {
+            return Err(no_such_path(spec));
+        }
     }
     if found.is_empty() {
-        let why = "no interface has a route to it; 'anabranch paths' says why".into();
-        return Err(Error::NoPath { to: to.to_string(), why });
+        return Err(no_path(to, &unusable));
     }
     Ok(found)
 }
 
+/// The local ends of `usable` paths to `target`, and the settings that concern each.
 fn ways(
+    usable: Vec<LocalPath>,
     target: IpAddr,
     remote: Option<SocketAddr>,
-    wanted: &dyn Fn(&LocalPath) -> bool,
 ) -> Result<Vec<LocalEnd>, Error> {
-    let found = discover_remote(remote.unwrap_or(SocketAddr::new(target, 0)))?;
-    let usable = found.usable.into_iter().filter(|local| wanted(local));
     usable
+        .into_iter()
         .map(|local| {
             let rp_filter =
                 |name: &str| sysctl(&format!("net/ipv4/conf/{name}/rp_filter"))?.parse::<u8>().ok();

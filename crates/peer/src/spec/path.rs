@@ -93,6 +93,12 @@ impl PathSpec {
             to: None,
         }
     }
+
+    /// Whether it names the interface or the address of `local`.
+    #[must_use]
+    pub fn is_over(&self, local: &LocalPath) -> bool {
+        local.interface == self.interface || self.interface.parse() == Ok(local.address)
+    }
 }
 
 const EXAMPLE: &str = "wlan0,backup or usb0,max=5mbit,cap=10GB/month";
