@@ -23,5 +23,5 @@ pub use event::{Event, Events, PathProgress, Progress, Summary, path_events};
 pub use listen::{receive, serve};
 pub use options::{
     FetchOptions, Overwrite, ReceiveOptions, Selection, SendOptions, ServeOptions, Server,
-    TransferOptions,
+    StreamInput, TransferOptions,
 };

@@ -12,7 +12,9 @@
 //! [`Frame::ManifestEnd`]; the receiver answers any number of [`Frame::Want`] and of
 //! [`Frame::Have`], and [`Frame::Ready`]. Both sides compute the same layout of the wanted files,
 //! and positions count in that layout. A connection that joins may carry data right behind its
-//! `Join`. Data is acknowledged on the path on which it arrived.
+//! `Join`. Data is acknowledged on the path on which it arrived. The size of a stream
+//! ([`UNKNOWN_SIZE`](crate::manifest::UNKNOWN_SIZE)) comes in [`Frame::Grown`], on each path ahead
+//! of the data that it makes room for.
 //!
 //! If the connecting side receives (`anabranch get`), it opens the session with a [`Frame::Name`]
 //! for each wanted path, a [`Frame::Filter`] for each pattern, and [`Frame::Ask`]. The server
@@ -169,6 +171,15 @@ pub struct Hashes {
     pub hashes: Vec<[u8; 32]>,
 }
 
+/// The bytes of a stream, as far as its sender knows them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Grown {
+    /// The stream has at least this many bytes.
+    pub size: u64,
+    /// It has no more: its end was seen.
+    pub is_end: bool,
+}
+
 /// The time for which a connection had data to send, and congestion control would have let it, but
 /// a buffer was full: since the connection began, as the sending kernel counts it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -275,6 +286,8 @@ pub enum Frame<'a> {
     Hashes(Hashes),
     /// What keeps the sending kernel of this connection from sending more.
     Held(Held),
+    /// A stream has grown, or has ended.
+    Grown(Grown),
 }
 
 impl<'a> Frame<'a> {
@@ -343,6 +356,7 @@ impl<'a> Frame<'a> {
             Frame::Request(_) => FrameKind::Request,
             Frame::Hashes(_) => FrameKind::Hashes,
             Frame::Held(_) => FrameKind::Held,
+            Frame::Grown(_) => FrameKind::Grown,
         }
     }
 }
@@ -373,9 +387,10 @@ enum FrameKind {
     Request,
     Hashes,
     Held,
+    Grown,
 }
 
-const KINDS: [(FrameKind, &str, usize); 24] = [
+const KINDS: [(FrameKind, &str, usize); 25] = [
     (FrameKind::Hello, "Hello", 64),
     (FrameKind::Join, "Join", 16),
     (FrameKind::Entries, "Entries", MAX_CHUNK),
@@ -400,6 +415,7 @@ const KINDS: [(FrameKind, &str, usize); 24] = [
     (FrameKind::Request, "Request", 16),
     (FrameKind::Hashes, "Hashes", 8 + MAX_HASHES * 32),
     (FrameKind::Held, "Held", 16),
+    (FrameKind::Grown, "Grown", 9),
 ];
 
 impl FrameKind {

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use wire::WireError;
 use wire::frame::{
-    AbortCode, Ask, Data, DataHeader, Frame, Hashes, Held, Hello, Range, Welcome, Wishes,
+    AbortCode, Ask, Data, DataHeader, Frame, Grown, Hashes, Held, Hello, Range, Welcome, Wishes,
 };
 
 fn emitted(frame: &Frame<'_>) -> Vec<u8> {
@@ -55,6 +55,8 @@ fn every_kind_comes_back_as_it_went() {
         Frame::Request(Range { start: 4_096, len: 4_096 }),
         Frame::Hashes(Hashes { first: 7, hashes: vec![[1; 32], [2; 32]] }),
         Frame::Held(Held { by_send_buffer: 1, by_receiver: 2 }),
+        Frame::Grown(Grown { size: 524_288, is_end: false }),
+        Frame::Grown(Grown { size: 5, is_end: true }),
         Frame::Abort(AbortCode::Changed, "photos/a".into()),
         Frame::Abort(AbortCode::Crowded, "128 connections".into()),
     ];
@@ -107,7 +109,7 @@ fn a_peers_words_lose_their_control_characters() {
 proptest! {
     #[test]
     fn no_bytes_make_the_parser_panic(
-        kind in 0u8..25,
+        kind in 0u8..26,
         body in proptest::collection::vec(any::<u8>(), 0..200),
         lie in any::<Option<u32>>(),
     ) {

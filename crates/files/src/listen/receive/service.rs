@@ -415,6 +415,8 @@ impl ReceiveService {
         let Some(old) = self.session() else { return Ok(()) };
         if old.peer != peer && old.completed().is_none() && old.open_paths() > 0 {
             let silence = old.without_data().filter(|time| *time >= self.stalls.beside_others);
+            let ungrown = || old.without_growth().filter(|time| *time >= self.stalls.alone);
+            let silence = silence.or_else(ungrown);
             let Some(silence) = silence else {
                 return Err("it is busy with another sender's transfer".into());
             };
