@@ -121,7 +121,8 @@ pub fn tree(data: &[u8]) {
             for piece in packing.pieces(extent) {
                 assert_eq!(piece.extent.start, at, "pieces lie one behind the other");
                 let file = tree.file(piece.entry).expect("a file of the tree");
-                assert!(piece.offset + piece.extent.len <= file.size, "{piece:?}");
+                let most = if file.is_stream() { manifest::MOST_STREAMED } else { file.size };
+                assert!(piece.offset + piece.extent.len <= most, "{piece:?}");
                 at = piece.extent.end();
             }
             assert_eq!(at, extent.end(), "they are all of the block");
@@ -133,8 +134,13 @@ pub fn tree(data: &[u8]) {
 /// and only blocks with the right hash count.
 pub fn receiver(data: &[u8]) {
     let sizes = [300_000, 0, 5_000, BLOCK, 3 * BLOCK + 1].map(Bytes);
-    let layout = Layout::new(sizes).expect("a small layout");
-    let mut receiver = Receiver::new(&layout, &ExtentSet::new());
+    exercise(&Layout::new(sizes).expect("a small layout"), data);
+    exercise(&Layout::stream(0), data);
+}
+
+/// Feeds a receiver of this layout.
+fn exercise(layout: &Layout, data: &[u8]) {
+    let mut receiver = Receiver::new(layout, &ExtentSet::new());
     let (mut claimed, mut good) = (ExtentSet::new(), ExtentSet::new());
     for said in data.chunks_exact(6) {
         let number = |at: usize| u64::from(u16::from_be_bytes([said[at], said[at + 1]]));
@@ -143,6 +149,15 @@ pub fn receiver(data: &[u8]) {
             number(1).saturating_mul(scale.min(4_096)),
             number(3).saturating_mul(scale),
         );
+        if said[0] & 8 != 0 {
+            let before = receiver.layout().clone();
+            let is_end = said[5] & 4 != 0;
+            let size = number(3).saturating_mul(if is_end { scale } else { BLOCK });
+            let grown = receiver.handle_grown(size, is_end);
+            let is_bad = grown.is_err();
+            assert!(!is_bad || *receiver.layout() == before, "a refused size changes nothing");
+            assert!(receiver.layout().total() >= before.total());
+        }
         match receiver.handle_data(extent) {
             Ok(fresh) => {
                 for piece in &fresh.pieces {
@@ -171,7 +186,9 @@ pub fn receiver(data: &[u8]) {
             }
         }
         assert_eq!(receiver.verified().total(), good.total());
-        assert!(receiver.received() <= layout.total());
+        assert!(receiver.received() <= receiver.layout().total());
     }
-    assert_eq!(receiver.is_complete(), good.total() == layout.total());
+    let layout = receiver.layout();
+    let is_complete = good.total() == layout.total() && !layout.is_growing();
+    assert_eq!(receiver.is_complete(), is_complete);
 }

@@ -57,6 +57,11 @@ impl TransferFlags {
         Config::load(self.config.as_deref(), dirs)
     }
 
+    /// Whether a flag selects files.
+    pub(crate) fn selects(&self) -> bool {
+        !self.include.is_empty() || !self.exclude.is_empty() || self.checksum
+    }
+
     /// The display of the transfer.
     pub(crate) fn watcher(&mut self, config: &Config) -> Box<dyn watch::Watcher> {
         std::mem::take(&mut self.watch).watcher(config.progress)

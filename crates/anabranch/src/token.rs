@@ -73,6 +73,25 @@ impl TokenSource {
         if !io::stdin().is_terminal() {
             return from_stdin();
         }
+        Self::ask_terminal()
+    }
+
+    /// Whether a flag says that standard input has the token.
+    pub(crate) fn is_stdin(&self) -> bool {
+        self.token_stdin
+    }
+
+    /// Prompts for a token without echo, on the terminal of this process.
+    ///
+    /// # Errors
+    /// As [`TokenSource::given`], or if there is no terminal.
+    pub(crate) fn ask_terminal() -> Result<Token, Error> {
+        if fs::File::open("/dev/tty").is_err() {
+            return Err(Error::usage(format!(
+                "there is no terminal to ask for the token, and standard input is the stream: set \
+                 {VARIABLE}, or use --token-file"
+            )));
+        }
         let text = rpassword::prompt_password(
             "Token (the line beginning with ab1- that the other host printed): ",
         );

@@ -25,5 +25,5 @@ pub use event::{Event, Events, Failed, PathProgress, Progress, Summary, path_eve
 pub use listen::{receive, serve};
 pub use options::{
     FetchOptions, Overwrite, ReceiveOptions, Selection, SendOptions, ServeOptions, Server,
-    TransferOptions,
+    StreamInput, TransferOptions,
 };

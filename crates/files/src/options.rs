@@ -67,12 +67,24 @@ impl TransferOptions {
     }
 }
 
+/// Where a stream comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StreamInput {
+    /// Standard input.
+    Stdin,
+    /// A named pipe; it is opened once the receiver waits for data.
+    Pipe(PathBuf),
+}
+
 /// Options of [`send`](crate::send).
 #[derive(Clone, Debug)]
 pub struct SendOptions {
     /// Files and folders. `folder` arrives as a folder of that name; of `folder/` and `.` only the
     /// contents arrive.
     pub sources: Vec<PathBuf>,
+    /// A stream, in place of `sources`: it is read once, while it is sent, and arrives as the file
+    /// `rename`.
+    pub stream: Option<StreamInput>,
     /// The name at the receiver of the one source, instead of its own; a folder is then sent as a
     /// folder, with or without a slash at its end.
     pub rename: Option<OsString>,

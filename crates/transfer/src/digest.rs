@@ -11,7 +11,7 @@ use core::fmt;
 use blake3::Hasher;
 use blake3::hazmat::{HasherExt, Mode, merge_subtrees_non_root, merge_subtrees_root};
 
-use crate::layout::BLOCK;
+use crate::layout::{BLOCK, MAX_POSITION};
 
 /// A chaining value, or a root hash: 32 bytes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -118,6 +118,9 @@ pub enum MergeError {
 #[derive(Clone, Debug)]
 pub struct Merge {
     blocks: u64,
+    /// Whether the file may have more blocks than arrived: each of its first 1, 2, 4, … blocks may
+    /// be half of the root, and is not merged yet.
+    growing: bool,
     /// Complete subtrees by (level, index at that level); level 0 is a block.
     nodes: BTreeMap<(u32, u64), Cv>,
     root: Option<Cv>,
@@ -128,7 +131,24 @@ impl Merge {
     #[must_use]
     pub fn new(file_len: u64) -> Merge {
         let root = (file_len == 0).then(empty_root);
-        Merge { blocks: file_len.div_ceil(BLOCK), nodes: BTreeMap::new(), root }
+        Merge { blocks: file_len.div_ceil(BLOCK), growing: false, nodes: BTreeMap::new(), root }
+    }
+
+    /// For a stream, whose length [`Merge::end`] tells.
+    #[must_use]
+    pub fn stream() -> Merge {
+        let blocks = MAX_POSITION / BLOCK;
+        Merge { blocks, growing: true, nodes: BTreeMap::new(), root: None }
+    }
+
+    /// The stream has ended with `len` bytes; no block beyond them was inserted.
+    pub fn end(&mut self, len: u64) {
+        self.growing = false;
+        self.blocks = len.div_ceil(BLOCK);
+        self.root = (len == 0).then(empty_root);
+        for ((level, index), cv) in core::mem::take(&mut self.nodes) {
+            self.place(level, index, cv);
+        }
     }
 
     /// Adds the chaining value of a block (counted from the file's start).
@@ -145,15 +165,24 @@ impl Merge {
         {
             return Err(MergeError::Again(block));
         }
-        let (mut level, mut index, mut cv) = (0, block, cv);
+        self.place(0, block, cv);
+        Ok(())
+    }
+
+    /// Adds a complete subtree, and merges it with its siblings as far as they are known.
+    fn place(&mut self, mut level: u32, mut index: u64, mut cv: Cv) {
         // A node covers 1 << level blocks from index << level; the root is node 0 of the first
         // level that covers all blocks.
         while self.blocks > 1 << level {
             let sibling = index ^ 1;
+            if self.growing && index.min(sibling) == 0 {
+                self.nodes.insert((level, index), cv);
+                return;
+            }
             if sibling << level < self.blocks {
                 let Some(other) = self.nodes.remove(&(level, sibling)) else {
                     self.nodes.insert((level, index), cv);
-                    return Ok(());
+                    return;
                 };
                 let (left, right) = if index < sibling { (cv, other) } else { (other, cv) };
                 cv = if self.blocks <= 2 << level {
@@ -168,7 +197,6 @@ impl Merge {
             index >>= 1;
         }
         self.root = Some(cv);
-        Ok(())
     }
 
     /// The file's hash, once every block was inserted.
@@ -204,6 +232,52 @@ mod tests {
                 .expect("a new block");
         }
         merge.root()
+    }
+
+    /// The root of a stream whose length is known after `before` blocks.
+    fn streamed(data: &[u8], order: &[u64], before: usize) -> Option<Cv> {
+        let len = data.len() as u64;
+        let mut merge = Merge::stream();
+        for (at, &block) in order.iter().enumerate() {
+            if at == before {
+                merge.end(len);
+            }
+            let start = usize::try_from(block * BLOCK).expect("small");
+            let end = data.len().min(start + 256 * 1024);
+            let cv = block_cv(len, block * BLOCK, &data[start..end]);
+            merge.insert(block, cv).expect("a new block");
+            assert_eq!(merge.insert(block, cv), Err(MergeError::Again(block)));
+        }
+        if before >= order.len() {
+            assert_eq!(merge.root(), None, "the end is not known");
+            merge.end(len);
+        }
+        merge.root()
+    }
+
+    #[test]
+    fn a_stream_has_the_hash_of_the_whole() {
+        for size in [0, 1, BLOCK, BLOCK + 1, 2 * BLOCK, 4 * BLOCK, 5 * BLOCK + 7, 8 * BLOCK] {
+            let data = data(size);
+            let whole = Cv(*blake3::hash(&data).as_bytes());
+            let blocks = size.div_ceil(BLOCK);
+            let forward: Vec<u64> = (0..blocks).collect();
+            let backward: Vec<u64> = (0..blocks).rev().collect();
+            for order in [forward, backward] {
+                for before in 0..=order.len() {
+                    assert_eq!(streamed(&data, &order, before), Some(whole), "{size}, {before}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_long_stream_holds_few_chaining_values() {
+        let mut merge = Merge::stream();
+        for block in 0..100_000 {
+            merge.insert(block, Cv([1; 32])).expect("a new block");
+            assert!(merge.held() <= 2 * 17 + 2, "{} at {block}", merge.held());
+        }
     }
 
     #[test]

@@ -23,6 +23,10 @@ pub enum PeerError {
     /// Two different hashes for one block.
     #[error("a second, different hash for block {0}")]
     ConflictingHash(u64),
+    /// A stream that grew to a size that it cannot have: more than a layout holds, not whole blocks
+    /// before its end, or other bytes after its end.
+    #[error("a stream cannot grow to {0} bytes")]
+    Grown(u64),
     /// An acknowledgement or a refusal of bytes that were never sent.
     #[error("{0} was never sent")]
     NeverSent(Extent),

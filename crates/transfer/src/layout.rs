@@ -14,7 +14,7 @@ pub const GRAIN: u64 = 4 * 1024;
 /// The most objects that a layout may have.
 pub const MAX_OBJECTS: usize = 1 << 22;
 /// The largest position a layout may reach: 64 PiB.
-pub const MAX_POSITION: u64 = 1 << 56;
+pub const MAX_POSITION: u64 = wire::manifest::MOST_STREAMED;
 
 /// A position within an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,7 +48,23 @@ pub struct Layout {
     solid: Vec<usize>,
     total: Bytes,
     end: u64,
+    growth: Growth,
 }
+
+/// Whether a layout can grow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Growth {
+    /// All sizes were known at the start.
+    Fixed,
+    /// It is a stream whose end is not known yet.
+    Growing,
+    /// It is a stream that has ended.
+    Ended,
+}
+
+/// The least size of a stream that has not ended, in bytes: the hash of a first block is another
+/// one if there is no second.
+const LEAST_GROWN: u64 = 2 * BLOCK;
 
 impl Layout {
     /// Lays out objects of these sizes in the order given.
@@ -73,7 +89,67 @@ impl Layout {
             end += size.next_multiple_of(BLOCK);
             total += size;
         }
-        Ok(Layout { sizes, starts, solid, total: Bytes(total), end })
+        Ok(Layout { sizes, starts, solid, total: Bytes(total), end, growth: Growth::Fixed })
+    }
+
+    /// The layout of a stream: one object, which grows. `known` are its bytes so far; only whole
+    /// blocks of them count, and one alone does not.
+    #[must_use]
+    pub fn stream(known: u64) -> Layout {
+        let mut layout = Layout {
+            sizes: alloc::vec![0],
+            starts: alloc::vec![0],
+            solid: Vec::new(),
+            total: Bytes::ZERO,
+            end: 0,
+            growth: Growth::Growing,
+        };
+        // Less than the least size is none.
+        let _ = layout.grow(known / BLOCK * BLOCK, false);
+        layout
+    }
+
+    /// Whether it may still grow: it is a stream's, and the stream has not ended.
+    #[must_use]
+    pub fn is_growing(&self) -> bool {
+        self.growth == Growth::Growing
+    }
+
+    /// The stream has at least `size` bytes or, if `is_end`, exactly as many. Before the end these
+    /// are whole blocks, two at least. A size that it had before changes nothing. Returns whether
+    /// this is the news of the end.
+    ///
+    /// # Errors
+    /// If it is no stream's, or the size contradicts what is known.
+    pub(crate) fn grow(&mut self, size: u64, is_end: bool) -> Result<bool, PeerError> {
+        let known = self.total.0;
+        let is_possible = size <= MAX_POSITION
+            && (is_end || size.is_multiple_of(BLOCK) && size >= LEAST_GROWN)
+            && match self.growth {
+                Growth::Fixed => false,
+                Growth::Growing => !is_end || size >= known,
+                Growth::Ended => {
+                    if is_end {
+                        size == known
+                    } else {
+                        size <= known
+                    }
+                }
+            };
+        if !is_possible {
+            return Err(PeerError::Grown(size));
+        }
+        if size > known {
+            self.sizes[0] = size;
+            self.solid = alloc::vec![0];
+            self.total = Bytes(size);
+            self.end = size.next_multiple_of(BLOCK);
+        }
+        let ends = is_end && self.is_growing();
+        if ends {
+            self.growth = Growth::Ended;
+        }
+        Ok(ends)
     }
 
     /// The number of objects.

@@ -96,7 +96,8 @@ impl Packing {
         Ok(Packing { layout, pieces, files, objects: ranges, large })
     }
 
-    /// Where the objects lie.
+    /// Where the objects lie. The object of a stream has the room that a stream may take; the
+    /// cores of the transfer begin with [`Layout::stream`].
     #[must_use]
     pub fn layout(&self) -> &Layout {
         &self.layout
@@ -115,7 +116,8 @@ impl Packing {
     pub fn whole_file(&self, tree: &Tree, object: usize) -> Option<usize> {
         let [file] = self.files[self.objects.get(object)?.clone()] else { return None };
         let size = self.layout.object_extent(object)?.len;
-        (tree.file(file)?.size == size).then_some(file)
+        let file_size = tree.file(file)?.size;
+        (file_size == size || tree.is_stream()).then_some(file)
     }
 
     /// The pieces of files that lie in an extent, cut to it, in order.

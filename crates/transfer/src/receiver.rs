@@ -79,7 +79,7 @@ impl Receiver {
     #[must_use]
     pub fn new(layout: &Layout, have: &ExtentSet) -> Receiver {
         let have = layout.whole_blocks(have);
-        let roots = (0..layout.objects())
+        let roots = (0..if layout.is_growing() { 0 } else { layout.objects() })
             .filter(|&object| layout.object_extent(object).is_some_and(|extent| extent.is_empty()))
             .map(|object| (object, crate::digest::empty_root()))
             .collect();
@@ -95,6 +95,24 @@ impl Receiver {
             roots,
             refused: 0,
         }
+    }
+
+    /// The stream has grown to `size` bytes, or has ended with them. A size that is already known
+    /// changes nothing: each path tells it. Returns the object and its hash if the stream has ended
+    /// and all its blocks are verified.
+    ///
+    /// # Errors
+    /// If it is no stream, or the size contradicts what is known.
+    pub fn handle_grown(
+        &mut self,
+        size: u64,
+        is_end: bool,
+    ) -> Result<Option<(usize, Cv)>, PeerError> {
+        if !self.layout.grow(size, is_end)? {
+            return Ok(None);
+        }
+        self.merges.entry(0).or_insert_with(Merge::stream).end(size);
+        Ok(self.take_root(0))
     }
 
     /// Takes the journalled chaining value of a block that was verified in an earlier session.
@@ -203,9 +221,21 @@ impl Receiver {
         Verdict::Refuse(extent)
     }
 
+    /// Where the objects lie, as far as is known.
+    #[must_use]
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
     /// Whether every block of every object is verified.
     #[must_use]
     pub fn is_complete(&self) -> bool {
+        !self.layout.is_growing() && self.has_all_known()
+    }
+
+    /// Whether every block that is known of is verified: of a stream, all that its sender has.
+    #[must_use]
+    pub fn has_all_known(&self) -> bool {
         self.verified.total() == self.layout.total()
     }
 
@@ -250,11 +280,18 @@ impl Receiver {
     fn merge(&mut self, block: u64, extent: Extent, cv: Cv) -> Option<(usize, Cv)> {
         let object = self.layout.locate(extent.start).expect("a block lies in an object").object;
         let whole = self.layout.object_extent(object).expect("an object of the layout");
-        let merge = self.merges.entry(object).or_insert_with(|| Merge::new(whole.len));
+        let growing = self.layout.is_growing();
+        let begin = || if growing { Merge::stream() } else { Merge::new(whole.len) };
+        let merge = self.merges.entry(object).or_insert_with(begin);
         // A block occurs twice only if the driver replays a journal twice; the first occurrence
         // counts.
         merge.insert(block - whole.start / BLOCK, cv).ok()?;
-        let root = merge.root()?;
+        self.take_root(object)
+    }
+
+    /// The hash of an object whose last chaining value is known.
+    fn take_root(&mut self, object: usize) -> Option<(usize, Cv)> {
+        let root = self.merges.get(&object)?.root()?;
         self.merges.remove(&object);
         self.roots.insert(object, root);
         Some((object, root))

@@ -41,6 +41,9 @@ pub enum TreeError {
     /// A hard link to an entry that is not an earlier file.
     #[error("{0} is another name of something that is no file before it")]
     Link(String),
+    /// A stream among other entries.
+    #[error("{0} is a stream, whose size nobody knows yet: it must be sent alone")]
+    Stream(String),
     /// More data than [`MAX_POSITION`].
     #[error("the files are too large together")]
     TooLarge,
@@ -61,6 +64,9 @@ impl Tree {
             match &entry.kind {
                 Kind::File(file) => {
                     files += 1;
+                    if file.is_stream() && entries.len() > 1 {
+                        return Err(TreeError::Stream(shown(entry)));
+                    }
                     data = data.saturating_add(file.data_len());
                 }
                 Kind::HardLink { to } => {
@@ -76,7 +82,11 @@ impl Tree {
             return Err(TreeError::TooLarge);
         }
         check_names(&entries)?;
-        Ok(Tree { entries, files, data: Bytes(data) })
+        let mut tree = Tree { entries, files, data: Bytes(data) };
+        if tree.is_stream() {
+            tree.data = Bytes::ZERO;
+        }
+        Ok(tree)
     }
 
     /// All entries, in the order of the manifest.
@@ -108,7 +118,13 @@ impl Tree {
         self.files
     }
 
-    /// The data of all files together; holes do not count.
+    /// Whether its one entry is a stream.
+    #[must_use]
+    pub fn is_stream(&self) -> bool {
+        self.file(0).is_some_and(File::is_stream)
+    }
+
+    /// The data of all files together; holes do not count, nor does a stream.
     #[must_use]
     pub fn data(&self) -> Bytes {
         self.data

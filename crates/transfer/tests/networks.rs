@@ -2,6 +2,7 @@
 #![allow(
     clippy::cast_precision_loss,
     clippy::cast_possible_truncation,
+    dead_code,
     missing_docs,
     unreachable_pub
 )]

@@ -72,8 +72,21 @@ fn hard_links_are_names_of_files_before_them() {
 
 #[test]
 fn more_data_than_positions_is_no_tree() {
-    assert_eq!(Tree::new(vec![file(b"a", u64::MAX)]), Err(TreeError::TooLarge));
-    assert_eq!(Tree::new(vec![file(b"a", u64::MAX), file(b"b", 2)]), Err(TreeError::TooLarge));
+    assert_eq!(Tree::new(vec![file(b"a", u64::MAX - 1)]), Err(TreeError::TooLarge));
+    assert_eq!(Tree::new(vec![file(b"a", u64::MAX - 1), file(b"b", 2)]), Err(TreeError::TooLarge));
+}
+
+#[test]
+fn a_stream_is_a_tree_of_its_own() {
+    let stream = || file(b"db.sql", wire::manifest::UNKNOWN_SIZE);
+    let tree = Tree::new(vec![stream()]).expect("a stream");
+    assert!(tree.is_stream() && tree.data() == Bytes::ZERO);
+    let packing = Packing::new(&tree, |_| true).expect("it has room");
+    assert_eq!(packing.object(0), Some(Object::Large(0)));
+    assert_eq!(packing.layout().total(), Bytes(wire::manifest::MOST_STREAMED));
+    assert_eq!(packing.whole_file(&tree, 0), Some(0));
+    let others = Tree::new(vec![file(b"a", 1), stream()]);
+    assert_eq!(others, Err(TreeError::Stream("db.sql".into())));
 }
 
 #[test]

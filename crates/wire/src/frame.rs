@@ -14,6 +14,9 @@
 //! and positions count in that layout. A connection that joins may carry data right behind its
 //! `Join`. Data is acknowledged on the path on which it arrived. In a dry run ([`Wishes::dry_run`])
 //! the receiver also answers [`Frame::Creates`] and [`Frame::Replaces`], and no session opens.
+//! The size of a stream
+//! ([`UNKNOWN_SIZE`](crate::manifest::UNKNOWN_SIZE)) comes in [`Frame::Grown`], on each path ahead
+//! of the data that it makes room for.
 //!
 //! If the connecting side receives (`anabranch get`), it opens the session with a [`Frame::Name`]
 //! for each wanted path, a [`Frame::Filter`] for each pattern, and [`Frame::Ask`]. The server
@@ -185,6 +188,15 @@ pub struct Hashes {
     pub hashes: Vec<[u8; 32]>,
 }
 
+/// The bytes of a stream, as far as its sender knows them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Grown {
+    /// The stream has at least this many bytes.
+    pub size: u64,
+    /// It has no more: its end was seen.
+    pub is_end: bool,
+}
+
 /// The time for which a connection had data to send, and congestion control would have let it, but
 /// a buffer was full: since the connection began, as the sending kernel counts it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -298,6 +310,8 @@ pub enum Frame<'a> {
     Creates(Vec<Range>),
     /// In a dry run: entries in the place of which the receiver has something else.
     Replaces(Vec<Range>),
+    /// A stream has grown, or has ended.
+    Grown(Grown),
 }
 
 impl<'a> Frame<'a> {
@@ -368,6 +382,7 @@ impl<'a> Frame<'a> {
             Frame::Held(_) => FrameKind::Held,
             Frame::Creates(_) => FrameKind::Creates,
             Frame::Replaces(_) => FrameKind::Replaces,
+            Frame::Grown(_) => FrameKind::Grown,
         }
     }
 }
@@ -400,9 +415,10 @@ enum FrameKind {
     Held,
     Creates,
     Replaces,
+    Grown,
 }
 
-const KINDS: [(FrameKind, &str, usize); 26] = [
+const KINDS: [(FrameKind, &str, usize); 27] = [
     (FrameKind::Hello, "Hello", 64),
     (FrameKind::Join, "Join", 16),
     (FrameKind::Entries, "Entries", MAX_CHUNK),
@@ -429,6 +445,7 @@ const KINDS: [(FrameKind, &str, usize); 26] = [
     (FrameKind::Held, "Held", 16),
     (FrameKind::Creates, "Creates", MAX_RANGES * 16),
     (FrameKind::Replaces, "Replaces", MAX_RANGES * 16),
+    (FrameKind::Grown, "Grown", 9),
 ];
 
 impl FrameKind {

@@ -3,7 +3,7 @@
 //! ```text
 //! entry      u8 kind and flags   u16 octets of the path shared with the entry before
 //!            u16 further octets of the path   those octets
-//! file       u64 size   i64 mtime (ns)   u16 mode   [32] BLAKE3 if flagged
+//! file       u64 size, all ones if unknown   i64 mtime (ns)   u16 mode   [32] BLAKE3 if flagged
 //!            u16 number of data extents, if flagged sparse; u64 offset and u64 length of each
 //! directory  i64 mtime (ns)   u16 mode
 //! symlink    i64 mtime (ns)   u16 length   target
@@ -33,6 +33,10 @@ pub const MAX_TARGET: usize = 4095;
 pub const MAX_EXTENTS: usize = 1024;
 /// The name of the folder in which a receiver keeps incomplete files.
 pub const RESERVED: &[u8] = b".anabranch-partial";
+/// The size of a stream in the manifest: nobody knows it before the stream ends.
+pub const UNKNOWN_SIZE: u64 = u64::MAX;
+/// The most bytes that a stream may have: 64 PiB.
+pub const MOST_STREAMED: u64 = 1 << 56;
 /// The permitted bits of a mode.
 pub const MODE_BITS: u16 = 0o7777;
 
@@ -75,7 +79,7 @@ pub enum Kind {
 /// A regular file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct File {
-    /// Its size in bytes.
+    /// Its size in bytes, or [`UNKNOWN_SIZE`].
     pub size: u64,
     /// Time of last modification, nanoseconds since 1970.
     pub mtime: i64,
@@ -89,9 +93,16 @@ pub struct File {
 }
 
 impl File {
-    /// The data extents, in order: offset and length.
+    /// Whether it is a stream, whose size its sender does not know yet.
+    #[must_use]
+    pub fn is_stream(&self) -> bool {
+        self.size == UNKNOWN_SIZE
+    }
+
+    /// The data extents, in order: offset and length. A stream has room for [`MOST_STREAMED`].
     pub fn extents(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
-        let all = if self.data.is_none() && self.size > 0 { Some((0, self.size)) } else { None };
+        let size = if self.is_stream() { MOST_STREAMED } else { self.size };
+        let all = if self.data.is_none() && size > 0 { Some((0, size)) } else { None };
         all.into_iter().chain(self.data.iter().flatten().copied())
     }
 
@@ -145,6 +156,13 @@ impl Entry {
         }
         match &self.kind {
             Kind::File(file) if file.mode > MODE_BITS => Err("mode"),
+            Kind::File(file) if file.is_stream() => {
+                if file.data.is_some() || file.hash.is_some() {
+                    Err("size")
+                } else {
+                    Ok(())
+                }
+            }
             Kind::File(file) => match &file.data {
                 Some(data) if !is_sparse(data, file.size) => Err("list of data extents"),
                 _ => Ok(()),

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use wire::WireError;
 use wire::frame::{
-    AbortCode, Ask, Data, DataHeader, Frame, Hashes, Held, Hello, MAX_TEXT, Range, VERSION,
+    AbortCode, Ask, Data, DataHeader, Frame, Grown, Hashes, Held, Hello, MAX_TEXT, Range, VERSION,
     Welcome, Wishes,
 };
 
@@ -58,6 +58,8 @@ fn every_kind_comes_back_as_it_went() {
         Frame::Held(Held { by_send_buffer: 1, by_receiver: 2 }),
         Frame::Creates(vec![Range { start: 0, len: 3 }]),
         Frame::Replaces(vec![Range { start: 5, len: 1 }]),
+        Frame::Grown(Grown { size: 524_288, is_end: false }),
+        Frame::Grown(Grown { size: 5, is_end: true }),
         Frame::Abort(AbortCode::Changed, "photos/a".into()),
         Frame::Abort(AbortCode::Crowded, "128 connections".into()),
         Frame::Abort(AbortCode::Busy, "later".into()),
@@ -140,7 +142,7 @@ fn of_long_words_the_advice_at_the_end_arrives() {
 proptest! {
     #[test]
     fn no_bytes_make_the_parser_panic(
-        kind in 0u8..27,
+        kind in 0u8..28,
         body in proptest::collection::vec(any::<u8>(), 0..200),
         lie in any::<Option<u32>>(),
     ) {

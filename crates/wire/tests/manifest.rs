@@ -4,7 +4,8 @@
 use proptest::prelude::*;
 use wire::WireError;
 use wire::manifest::{
-    Entry, File, Kind, MAX_CHUNK, MAX_DEPTH, MAX_EXTENTS, MAX_PATH, chunks, entries, is_plain,
+    Entry, File, Kind, MAX_CHUNK, MAX_DEPTH, MAX_EXTENTS, MAX_PATH, MOST_STREAMED, UNKNOWN_SIZE,
+    chunks, entries, is_plain,
 };
 
 fn file(path: &[u8], size: u64) -> Entry {
@@ -50,9 +51,12 @@ fn extents() -> impl Strategy<Value = (u64, Vec<(u64, u64)>)> {
 
 fn kind() -> impl Strategy<Value = Kind> {
     prop_oneof![
-        (any::<u64>(), any::<i64>(), 0u16..=0o7777, any::<Option<[u8; 32]>>()).prop_map(
+        (0..UNKNOWN_SIZE, any::<i64>(), 0u16..=0o7777, any::<Option<[u8; 32]>>()).prop_map(
             |(size, mtime, mode, hash)| Kind::File(File { size, mtime, mode, hash, data: None })
         ),
+        (any::<i64>(), 0u16..=0o7777).prop_map(|(mtime, mode)| {
+            Kind::File(File { size: UNKNOWN_SIZE, mtime, mode, hash: None, data: None })
+        }),
         (extents(), any::<i64>(), 0u16..=0o7777).prop_map(
             |((size, data), mtime, mode)| Kind::File(File {
                 size,
@@ -140,6 +144,18 @@ fn data_extents_ascend_and_lie_within_the_file() {
     let many: Vec<(u64, u64)> = (0..=MAX_EXTENTS as u64).map(|i| (i * 2, 1)).collect();
     assert_eq!(sparse(1 << 20, &many).check(), Err("list of data extents"));
     assert_eq!(sparse(1 << 20, &many[1..]).check(), Ok(()));
+}
+
+#[test]
+fn a_stream_has_neither_hash_nor_holes() {
+    let stream = file(b"db.sql", UNKNOWN_SIZE);
+    assert_eq!(stream.check(), Ok(()));
+    let Kind::File(stream) = stream.kind else { unreachable!("it is a file") };
+    assert!(stream.is_stream() && stream.data_len() == MOST_STREAMED);
+    assert_eq!(sparse(UNKNOWN_SIZE, &[(0, 10)]).check(), Err("size"));
+    let hashed = File { hash: Some([0; 32]), ..stream };
+    let hashed = Entry { path: b"db.sql".to_vec(), kind: Kind::File(hashed) };
+    assert_eq!(hashed.check(), Err("size"));
 }
 
 #[test]

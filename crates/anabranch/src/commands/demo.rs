@@ -135,6 +135,7 @@ async fn transfer_once(
     transfer.dial.patience = Span::from_secs(10);
     let options = SendOptions {
         sources: vec![source.to_path_buf()],
+        stream: None,
         rename: None,
         selection: files::Selection::default(),
         to: remotes[0].clone(),

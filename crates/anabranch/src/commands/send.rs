@@ -1,13 +1,14 @@
 //! `send`: sends files and folders to a receiver, over every path.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::iter;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
-use files::{Error, SendOptions};
+use files::{Error, SendOptions, StreamInput};
 use peer::{Credential, Identity, Remote};
 
 use crate::config::Config;
@@ -24,9 +25,13 @@ use crate::watch;
 #[derive(Debug, clap::Args)]
 #[command(mut_arg("files_from", |files_from| files_from.conflicts_with("token_stdin")))]
 pub(crate) struct SendArgs {
-    /// Files and folders to send; FOLDER/ with a slash at its end stands for its contents
+    /// Files and folders to send; FOLDER/ with a slash at its end stands for its contents, and '-'
+    /// or a named pipe for the file that it yields
     #[arg(required_unless_present = "files_from", value_name = "PATH")]
     sources: Vec<PathBuf>,
+    /// The name at the receiver of the only file, folder or stream
+    #[arg(long, value_name = "NAME")]
+    name: Option<OsString>,
     /// The receiver, as printed by 'anabranch receive'
     #[arg(long, value_name = "HOST[:PORT]")]
     to: Remote,
@@ -57,12 +62,17 @@ pub(crate) struct SendFlags {
 /// Errors of the transfer.
 pub(crate) fn run(args: SendArgs) -> Result<(), Failure> {
     // Mistakes are reported before the prompt for a token.
-    let mut prepared = args.flags.prepare(args.sources)?;
+    let (stream, rename) = (stream(&args.sources)?, stream_name(&args)?);
+    let sources = if stream.is_some() { Vec::new() } else { args.sources };
+    if stream.is_some() {
+        args.flags.check_stream()?;
+    }
+    let mut prepared = args.flags.prepare(sources)?;
     let key = HostKey::load(&prepared.dirs)?;
-    let credential = credential(&args.token, &args.to, &prepared.dirs)?;
+    let credential = credential(&args.token, &args.to, &prepared.dirs, stream.as_ref())?;
     let identity = key.beside(iter::once(&credential))?;
     let watcher = prepared.watcher();
-    let options = prepared.to(args.to, credential, identity);
+    let options = SendOptions { stream, rename, ..prepared.to(args.to, credential, identity) };
     transfer::run(watcher, |events| files::send(options, events)).map(drop)
 }
 
@@ -79,6 +89,16 @@ impl SendFlags {
     /// Whether --files-from lists the files.
     pub(super) fn has_list(&self) -> bool {
         self.files_from.is_some()
+    }
+
+    /// Checks that no flag selects files: a stream is one.
+    fn check_stream(&self) -> Result<(), Error> {
+        if self.has_list() || self.transfer.selects() {
+            let text = "a stream is one file: --include, --exclude, --checksum and --files-from \
+                        select among several";
+            return Err(Error::usage(text));
+        }
+        Ok(())
     }
 
     /// Checks that the sources are readable, and reads the configuration and the list of names.
@@ -107,7 +127,43 @@ impl PreparedSend {
     pub(super) fn to(self, to: Remote, credential: Credential, identity: Identity) -> SendOptions {
         let PreparedSend { dirs, config, flags, sources, files_from } = self;
         let (selection, transfer) = flags.transfer.options(files_from, identity, &config, &dirs);
-        SendOptions { sources, rename: None, selection, to, credential, transfer }
+        SendOptions { sources, stream: None, rename: None, selection, to, credential, transfer }
+    }
+}
+
+/// The stream among the sources, which is then the only one.
+fn stream(sources: &[PathBuf]) -> Result<Option<StreamInput>, Error> {
+    let is_pipe =
+        |path: &PathBuf| fs::metadata(path).is_ok_and(|metadata| metadata.file_type().is_fifo());
+    let input = |path: &PathBuf| match path.as_os_str().as_bytes() {
+        b"-" => Some(StreamInput::Stdin),
+        _ => is_pipe(path).then(|| StreamInput::Pipe(path.clone())),
+    };
+    match sources {
+        [path] => Ok(input(path)),
+        sources if sources.iter().any(|path| input(path).is_some()) => {
+            let text = "a stream ('-' or a named pipe) is sent alone: send the other files with \
+                        another command";
+            Err(Error::usage(text))
+        }
+        _ => Ok(None),
+    }
+}
+
+/// The name under which the only source arrives, if it is not its own.
+fn stream_name(args: &SendArgs) -> Result<Option<OsString>, Error> {
+    match (&args.name, &args.sources[..]) {
+        (Some(name), _) => Ok(Some(name.clone())),
+        (None, [path]) if stream(&args.sources)?.is_some() => {
+            // The names of descriptors mean nothing.
+            let is_descriptor = path.starts_with("/dev") || path.starts_with("/proc");
+            let own = path.file_name().filter(|name| *name != "-" && !is_descriptor);
+            let own = own.ok_or_else(|| {
+                Error::usage("the stream needs a name at the receiver: add --name NAME")
+            })?;
+            Ok(Some(own.to_owned()))
+        }
+        (None, _) => Ok(None),
     }
 }
 
@@ -137,10 +193,21 @@ fn listed(file: &Path, null: bool) -> Result<Vec<PathBuf>, Error> {
     Ok(names.map(|name| PathBuf::from(OsStr::from_bytes(name))).collect())
 }
 
-/// The given token, or else the receiver's known key, or else a token from the prompt.
-fn credential(source: &TokenSource, to: &Remote, dirs: &Dirs) -> Result<Credential, Error> {
+/// The given token, or else the receiver's known key, or else a token from the prompt. What
+/// standard input yields is no token if it is the stream.
+fn credential(
+    source: &TokenSource,
+    to: &Remote,
+    dirs: &Dirs,
+    stream: Option<&StreamInput>,
+) -> Result<Credential, Error> {
+    let is_stdin = stream == Some(&StreamInput::Stdin);
+    if is_stdin && source.is_stdin() {
+        return Err(Error::usage("standard input is the stream: --token-stdin cannot read it"));
+    }
     match known_credential(source, to, dirs)? {
         Some(credential) => Ok(credential),
+        None if is_stdin => TokenSource::ask_terminal().map(Credential::Token),
         None => TokenSource::ask().map(Credential::Token),
     }
 }

@@ -4,6 +4,7 @@
 mod home;
 mod keyless;
 mod secrets;
+mod streams;
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};

@@ -12,6 +12,7 @@ mod folders;
 mod local;
 mod receiver;
 mod sender;
+mod stream;
 
 use std::fs;
 use std::net::SocketAddr;
@@ -182,6 +183,7 @@ fn greeting(secret: [u8; 16]) -> Frame<'static> {
 fn send_options(sources: Vec<PathBuf>, port: u16, token: &Token) -> SendOptions {
     SendOptions {
         sources,
+        stream: None,
         rename: None,
         selection: Selection::default(),
         to: Remote { host: "127.0.0.1".into(), zone: None, port },

@@ -482,7 +482,7 @@ async fn a_stranger_that_announces_much_is_not_waited_for() {
 }
 
 /// A sender that agrees on a file and then only pings, until `told` hears the reason of its end.
-async fn only_pings(mut conn: peer::Conn) -> Option<(AbortCode, String)> {
+pub(super) async fn only_pings(mut conn: peer::Conn) -> Option<(AbortCode, String)> {
     loop {
         conn.push(&Frame::Ping(0));
         let _ = conn.flush().await;

@@ -232,7 +232,10 @@ impl<O: SessionOpener> SessionDriver<O> {
     /// The size of the transfer.
     fn total(&self) -> Bytes {
         let agreed = self.agreement.as_ref().map(|agreement| agreement.total);
-        agreed.unwrap_or_else(|| self.joining.opener.offered())
+        // A stream grows beyond what was agreed on.
+        let known = |session: &Arc<Session>| session.core().layout().total();
+        let known = self.session.as_ref().map_or(Bytes::ZERO, known);
+        agreed.unwrap_or_else(|| self.joining.opener.offered()).max(known)
     }
 
     /// Bytes that were at the sink before the session.

@@ -6,7 +6,7 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use rustix::fs::{FallocateFlags, FlockOperation, fallocate, flock};
 use rustix::io::Errno;
@@ -28,6 +28,8 @@ pub(crate) struct Part {
     pub(crate) inode: Inode,
     journal: Mutex<OpenJournal>,
     place: Place,
+    /// The size of a stream, once it has ended.
+    end: OnceLock<u64>,
     /// Names of the part and of the journal in the staging folder.
     pub(crate) name: String,
     pub(crate) journal_name: String,
@@ -98,9 +100,11 @@ impl Part {
         } else {
             reopen(&journal_file, &file, &header, &place).map_err(failed("read the journal of"))?
         };
-        let format = match journal {
-            Some(format) => format,
-            None => begin(&journal_file, &file, &header, entry.size).map_err(failed("begin"))?,
+        let format = if let Some(format) = journal {
+            format
+        } else {
+            let size = if entry.is_stream() { 0 } else { entry.size };
+            begin(&journal_file, &file, &header, size).map_err(failed("begin"))?
         };
         let inode = staging::inode_of(&file).map_err(failed("begin"))?;
         let part = Part {
@@ -109,11 +113,23 @@ impl Part {
             inode,
             journal: Mutex::new(OpenJournal { file: journal_file, format }),
             place,
+            end: OnceLock::new(),
             name,
             journal_name,
             dirty: AtomicBool::new(false),
         };
         Ok((part, held))
+    }
+
+    /// The file is a stream that has ended with `size` bytes.
+    pub(crate) fn note_end(&self, size: u64) {
+        let _ = self.end.set(size);
+    }
+
+    /// The bytes of the object, as far as they matter for the hash of a block: a stream that has
+    /// not ended has more than one block.
+    pub(crate) fn data_len(&self) -> u64 {
+        self.end.get().copied().unwrap_or(self.place.extent.len)
     }
 
     /// Writes bytes of the layout at `position`.
@@ -133,7 +149,7 @@ impl Part {
     /// Reads a block of the layout back and hashes it.
     pub(crate) fn hash_block(&self, extent: Extent) -> Result<Cv, Error> {
         self.place
-            .hash(&self.file, extent, &mut Vec::new())
+            .hash(&self.file, self.data_len(), extent, &mut Vec::new())
             .map_err(|source| self.failed("read back", source))
     }
 
@@ -158,7 +174,13 @@ impl Part {
 
     /// Sets length, holes, mode and time of the complete file.
     pub(crate) fn finish(&self, entry: &manifest::File) -> Result<(), Error> {
-        self.file.set_len(entry.size).map_err(|source| self.failed("set the length of", source))?;
+        let size = self.end.get().copied().unwrap_or(entry.size);
+        self.file.set_len(size).map_err(|source| self.failed("set the length of", source))?;
+        if entry.is_stream() {
+            // Its time is that of its last byte here.
+            return staging::set_mode(&self.file, entry)
+                .map_err(|source| self.failed("set the mode of", source));
+        }
         self.punch_holes(entry).map_err(|source| self.failed("make the holes of", source))?;
         staging::finish(&self.file, entry)
             .map_err(|source| self.failed("set mode and time of", source))
@@ -190,12 +212,12 @@ impl Part {
     /// Reads the whole file back from the disk and compares it with its hash.
     pub(crate) fn matches_root(&self, root: Cv) -> Result<bool, Error> {
         let _ = rustix::fs::fadvise(self.file.as_fd(), 0, None, rustix::fs::Advice::DontNeed);
-        let whole = self.place.extent;
+        let whole = Extent::new(self.place.extent.start, self.data_len());
         let mut merge = Merge::new(whole.len);
         let mut buffer = Vec::new();
         for index in 0..whole.len.div_ceil(BLOCK) {
             let block = Extent::new(whole.start + index * BLOCK, BLOCK).intersection(whole);
-            let cv = self.place.hash(&self.file, block, &mut buffer);
+            let cv = self.place.hash(&self.file, whole.len, block, &mut buffer);
             merge
                 .insert(index, cv.map_err(|source| self.failed("read back", source))?)
                 .expect("each block once");
@@ -209,8 +231,8 @@ impl Part {
 }
 
 impl Place {
-    /// Reads a block of the layout out of the file and hashes it.
-    fn hash(&self, file: &File, block: Extent, buffer: &mut Vec<u8>) -> io::Result<Cv> {
+    /// Reads a block of the layout out of the file, whose object has `len` bytes, and hashes it.
+    fn hash(&self, file: &File, len: u64, block: Extent, buffer: &mut Vec<u8>) -> io::Result<Cv> {
         buffer.resize(usize::try_from(block.len).expect("a block fits in memory"), 0);
         for piece in self.packing.pieces(block) {
             let start =
@@ -218,7 +240,7 @@ impl Place {
             let length = usize::try_from(piece.extent.len).expect("within the block");
             file.read_exact_at(&mut buffer[start..start + length], piece.offset)?;
         }
-        Ok(block_cv(self.extent.len, block.start - self.extent.start, buffer))
+        Ok(block_cv(len, block.start - self.extent.start, buffer))
     }
 }
 
@@ -253,7 +275,10 @@ fn reopen(
         for record in records.by_ref() {
             let start = place.extent.start + record.block * BLOCK;
             let block = Extent::new(start, BLOCK).intersection(place.extent);
-            if place.hash(file, block, &mut buffer).is_ok_and(|cv| cv == record.cv) {
+            if place
+                .hash(file, place.extent.len, block, &mut buffer)
+                .is_ok_and(|cv| cv == record.cv)
+            {
                 held.push((record.block, record.cv));
             }
         }

@@ -166,9 +166,16 @@ impl SinkSession {
                 parts.insert(object, Arc::new(part));
             }
         }
-        let mut core = Receiver::new(layout, &have);
+        // The blocks of an earlier session exist, whatever its stream will grow to.
+        let known = || Layout::stream(have.iter().last().map_or(0, |last| last.end()));
+        let mut core =
+            Receiver::new(&if tree.is_stream() { known() } else { layout.clone() }, &have);
         let mut unnamed = Vec::new();
         for (block, cv) in hashes {
+            // The only block of a stream so far does not count.
+            if core.layout().block_extent(block).is_none() {
+                continue;
+            }
             if let Some((object, root)) =
                 core.handle_journalled(block, cv).expect("only whole blocks were named")
             {
@@ -184,7 +191,7 @@ impl SinkSession {
         if !small.is_empty() {
             unnamed.push(Completed::Small(None, small));
         }
-        let resumed = tree.data() - layout.total() + have.total();
+        let resumed = tree.data() - layout.total() + core.verified().total();
         let to_come = survey.wanted.len() + to_stage;
         Ok(SinkSession {
             id,
@@ -215,6 +222,11 @@ impl SinkSession {
     /// The tree that is received.
     pub(crate) fn tree(&self) -> &Tree {
         &self.target.tree
+    }
+
+    /// Bytes of all files: of a stream, as far as they are known.
+    pub(crate) fn total(&self) -> Bytes {
+        if self.tree().is_stream() { self.core().layout().total() } else { self.tree().data() }
     }
 
     /// The wanted entries.
@@ -377,7 +389,8 @@ impl SinkSession {
         let tell = |index: usize, blake3: Option<String>| {
             let entry = &self.tree().entries()[index];
             let name = String::from_utf8_lossy(&entry.path).into_owned();
-            let size = Bytes(self.tree().file(index).expect("a file of the tree").size);
+            let file = self.tree().file(index).expect("a file of the tree");
+            let size = if file.is_stream() { self.total() } else { Bytes(file.size) };
             self.files_done.fetch_add(1, Ordering::Relaxed);
             let transfer = self.transfer;
             let _ = self.events.send(Event::FileDone { transfer, name, size, blake3 });
@@ -479,11 +492,23 @@ impl SinkSession {
     }
 
     /// The time for which there were paths and no new data came; `None` if there is no path, or no
-    /// data are missing.
+    /// data that are known of are missing.
     pub(crate) fn without_data(&self) -> Option<Span> {
-        if self.core().is_complete() {
-            return None;
-        }
+        if self.core().has_all_known() { None } else { self.silence() }
+    }
+
+    /// The time for which there were paths and the sender waited for the program that writes its
+    /// stream; `None` if it does not.
+    pub(crate) fn without_growth(&self) -> Option<Span> {
+        let is_waiting = {
+            let core = self.core();
+            core.layout().is_growing() && core.has_all_known()
+        };
+        if is_waiting { self.silence() } else { None }
+    }
+
+    /// The time for which there were paths and no new data came; `None` if there is no path.
+    fn silence(&self) -> Option<Span> {
         let members = self.members();
         if members.mailboxes.is_empty() {
             return None;
@@ -498,7 +523,7 @@ impl SinkSession {
     }
 
     /// The time since something arrived on a path. A sender pings every second.
-    pub(crate) fn silence(&self) -> Span {
+    pub(crate) fn unheard(&self) -> Span {
         self.clock.now() - Time::from_nanos(self.heard.load(Ordering::Relaxed))
     }
 

@@ -418,9 +418,14 @@ const SPOOL: &str = "spool";
 
 /// Sets mode and then time of a complete file.
 pub(crate) fn finish(file: &File, entry: &manifest::File) -> io::Result<()> {
-    fchmod(file, Mode::from_raw_mode((entry.mode & 0o777).into()))?;
+    set_mode(file, entry)?;
     futimens(file, &timestamps(entry.mtime))?;
     Ok(())
+}
+
+/// Sets the mode of a file.
+pub(super) fn set_mode(file: &File, entry: &manifest::File) -> io::Result<()> {
+    Ok(fchmod(file, Mode::from_raw_mode((entry.mode & 0o777).into()))?)
 }
 
 /// Hashes a small file's data.

@@ -119,7 +119,10 @@ impl Survey {
                 continue;
             }
             survey.wanted.insert(index);
-            need += Bytes(file.data_len());
+            // The size of a stream shows as it grows.
+            if !file.is_stream() {
+                need += Bytes(file.data_len());
+            }
             if let Some(staging) = staging
                 && !survey.listing.is_empty()
             {

@@ -1,12 +1,13 @@
 //! The sending side of files: named by a command or a request ([`root`]), found ([`walk`]),
 //! filtered ([`patterns`]), and read by blocks ([`read`]). [`hashes`] sends a fetching side the
-//! hashes of all blocks.
+//! hashes of all blocks. Standard input and pipes are read by [`stream`].
 
 pub(crate) mod hashes;
 mod holes;
 mod patterns;
 mod read;
 mod root;
+mod stream;
 #[cfg(test)]
 mod tests;
 mod walk;
@@ -14,3 +15,5 @@ mod walk;
 pub(crate) use patterns::PATTERNS_BYTES;
 pub(crate) use read::{Buffer, Source, Supply};
 pub(crate) use root::{SourceRoot, open_directory};
+pub(crate) use stream::Stream;
+pub(crate) use walk::check_name;

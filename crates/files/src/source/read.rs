@@ -1,4 +1,5 @@
-//! The files to be sent: read by blocks, checked for changes.
+//! The files to be sent: read by blocks, checked for changes. A [stream](super::stream) takes the
+//! place of the files.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ffi::OsStr;
@@ -13,19 +14,22 @@ use rustix::fs::{Stat, fstat};
 use transfer::digest::{Merge, block_cv};
 use transfer::{BLOCK, Cv, Extent, Object, Packing, Tree};
 
-use wire::manifest::Kind;
+use wire::manifest::{Entry, Kind};
 
 use super::root::{NamedPaths, SourceRoot};
+use super::stream::Stream;
 use super::walk::{Found, MemoryBudget, Origin, walk};
 use crate::beneath::{Inode, ctime_of, mtime_of};
 use crate::protocol::file_at;
-use crate::{Error, Selection};
+use crate::{Error, Selection, StreamInput};
 
 /// All files to be sent.
 pub(crate) struct Source {
     named: NamedPaths,
     tree: Tree,
     origins: Vec<Option<Origin>>,
+    /// The one entry, if it is a stream.
+    stream: Option<Arc<Stream>>,
     /// Open large files, the latest last.
     open: Mutex<VecDeque<(usize, Arc<File>)>>,
 }
@@ -93,7 +97,20 @@ impl Source {
         let tree = Tree::new(entries).map_err(|error| {
             Error::usage(format!("these sources cannot be sent together: {error}"))
         })?;
-        Ok((Source { named, tree, origins, open: Mutex::default() }, notices))
+        Ok((Source { named, tree, origins, stream: None, open: Mutex::default() }, notices))
+    }
+
+    /// A stream, which arrives as `entry` says.
+    pub(crate) fn stream(entry: Entry, input: StreamInput) -> Result<Source, Error> {
+        let tree = Tree::new(vec![entry]).map_err(|error| Error::usage(error.to_string()))?;
+        let stream = Some(Arc::new(Stream::new(input)));
+        let named = NamedPaths::new(SourceRoot::Anywhere);
+        Ok(Source { named, tree, origins: vec![None], stream, open: Mutex::default() })
+    }
+
+    /// The stream, if it is one.
+    pub(crate) fn as_stream(&self) -> Option<&Arc<Stream>> {
+        self.stream.as_ref()
     }
 
     /// The tree of the files.
@@ -161,6 +178,14 @@ impl Source {
     }
 }
 
+impl Drop for Source {
+    fn drop(&mut self) {
+        if let Some(stream) = &self.stream {
+            stream.abandon();
+        }
+    }
+}
+
 impl Supply {
     /// The files of `source` that are in `packing`.
     pub(crate) fn new(source: Arc<Source>, packing: Packing) -> Supply {
@@ -199,6 +224,9 @@ impl Supply {
         extent: Extent,
         buffer: &mut Buffer,
     ) -> Result<(std::ops::Range<usize>, Option<Cv>), Error> {
+        if let Some(stream) = &self.source.stream {
+            return Self::read_stream(stream, extent, buffer);
+        }
         self.last_position.store(extent.start, Ordering::Relaxed);
         let layout = self.packing.layout();
         let block = layout
@@ -215,6 +243,22 @@ impl Supply {
         }
         let start = length(extent.start - buffer.extent.expect("it was filled").start);
         Ok((start..start + length(extent.len), None))
+    }
+
+    /// As [`Supply::read`], from a stream.
+    fn read_stream(
+        stream: &Stream,
+        extent: Extent,
+        buffer: &mut Buffer,
+    ) -> Result<(std::ops::Range<usize>, Option<Cv>), Error> {
+        let index = extent.start / BLOCK;
+        let block = stream.block(index).ok_or_else(|| stream.is_gone(index))?;
+        let start = length(extent.start - index * BLOCK);
+        buffer.extent = None;
+        buffer.bytes.clear();
+        buffer.bytes.extend_from_slice(&block[start..start + length(extent.len)]);
+        let cv = (start == 0).then(|| stream.hash(index, &block));
+        Ok((0..length(extent.len), cv))
     }
 
     /// Reads a block and hashes it.
@@ -259,6 +303,9 @@ impl Supply {
 
     /// The BLAKE3 hash of an object, if all of it was read.
     pub(crate) fn root(&self, object: usize) -> Option<Cv> {
+        if let Some(stream) = &self.source.stream {
+            return stream.root();
+        }
         self.merges.lock().expect("no panic while held").get(&object)?.root()
     }
 
@@ -297,6 +344,9 @@ impl Supply {
     /// Checks that no large file changed since the walk. A small file needs no check: it is read in
     /// one go.
     pub(crate) fn check_unchanged(&self) -> Result<(), Error> {
+        if self.source.stream.is_some() {
+            return Ok(());
+        }
         let objects =
             (0..self.packing.layout().objects()).filter_map(|object| self.packing.object(object));
         for object in objects {

@@ -435,10 +435,15 @@ fn abridged(path: &Path) -> PathBuf {
 
 /// Checks that the selection may arrive under another name.
 fn check_rename(name: &OsStr, sources: &[PathBuf], selection: &Selection) -> Result<(), Error> {
-    let bytes = name.as_bytes();
     if sources.len() != 1 || selection.files_from.is_some() {
         return Err(Error::usage("only one file or folder can arrive under another name"));
     }
+    check_name(name)
+}
+
+/// Checks that a file can have this name.
+pub(crate) fn check_name(name: &OsStr) -> Result<(), Error> {
+    let bytes = name.as_bytes();
     if !manifest::is_plain(bytes) || bytes.contains(&b'/') {
         return Err(Error::usage(format!("{} cannot be the name of a file", name.display())));
     }

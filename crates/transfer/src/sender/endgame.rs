@@ -25,7 +25,8 @@ impl Sender {
         let path = self.paths.get(&id).filter(|path| path.is_usable())?;
         // A path without a known rate may copy extents of stalled paths only; it may be the only
         // path left for them.
-        let known = path.is_active() && path.rate(now) > 0.0;
+        // It is not the end while a stream grows: then, too, only stalled paths need help.
+        let known = path.is_active() && path.rate(now) > 0.0 && !self.layout.is_growing();
         let (expected, extent, holder) = self
             .paths
             .values()

@@ -103,6 +103,25 @@ impl Sender {
         sender
     }
 
+    /// The stream has grown to `size` bytes, or has ended with them.
+    ///
+    /// # Errors
+    /// If it is no stream, or the size contradicts what is known.
+    pub fn handle_grown(&mut self, now: Time, size: u64, is_end: bool) -> Result<(), PeerError> {
+        let known = self.layout.total();
+        self.layout.grow(size, is_end)?;
+        let fresh = Extent::between(known.0, self.layout.total().0);
+        self.pool.insert(fresh);
+        self.total += Bytes(fresh.len);
+        if self.check_complete() {
+            return Ok(());
+        }
+        self.adjust(now);
+        self.update_classes(now);
+        self.wake_all();
+        Ok(())
+    }
+
     /// A path opened. Ids are never reused; an id that is in use is ignored.
     pub fn handle_path_open(&mut self, now: Time, path: PathId, traits: PathTraits) {
         if self.paths.contains_key(&path) {
@@ -293,6 +312,18 @@ impl Sender {
         }
     }
 
+    /// Where the objects lie, as far as is known.
+    #[must_use]
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// The acknowledged part of an extent.
+    #[must_use]
+    pub fn is_acked(&self, extent: Extent) -> bool {
+        self.acked.contains(extent)
+    }
+
     /// Whether everything is acknowledged.
     #[must_use]
     pub fn is_complete(&self) -> bool {
@@ -325,9 +356,12 @@ impl Sender {
             if !recallable {
                 return Err(None);
             }
-            return self.next_copy(now, id, most).ok_or(look_again);
+            // Growth wakes all paths; until then nothing can change if nothing is in flight.
+            let is_idle = self.layout.is_growing() && self.remaining() == Bytes::ZERO;
+            return self.next_copy(now, id, most).ok_or(look_again.filter(|_| !is_idle));
         };
-        if recallable {
+        // Nobody knows when a stream ends: each path goes on at its own pace.
+        if recallable && !self.layout.is_growing() {
             most = self.worthwhile(now, id, most);
             if most == 0 {
                 return Err(look_again);
@@ -370,7 +404,7 @@ impl Sender {
     }
 
     fn check_complete(&mut self) -> bool {
-        if !self.complete && self.remaining() == Bytes::ZERO {
+        if !self.complete && !self.layout.is_growing() && self.remaining() == Bytes::ZERO {
             self.complete = true;
             self.events.push_back(SenderEvent::Complete);
             self.wake_all();

@@ -3,7 +3,7 @@
 
 pub mod tcp;
 
-use std::collections::BinaryHeap;
+use std::collections::{BinaryHeap, VecDeque};
 
 use policy::sched::{Options, by_name};
 use transfer::{
@@ -29,6 +29,13 @@ enum Event {
     Timer(usize),
     Sample(usize),
     Deadline,
+    /// The stream has this size; the last one is its end.
+    Grown {
+        size: u64,
+        is_end: bool,
+    },
+    /// The receiver learns of the stream's end without data.
+    Ended(u64),
     Connect {
         link: usize,
         replaces: usize,
@@ -60,6 +67,8 @@ impl Ord for Entry {
 
 #[derive(Debug)]
 pub struct Outcome {
+    /// The hash of the only object.
+    pub root: Option<Cv>,
     /// Seconds until the last byte had arrived.
     pub seconds: f64,
     pub duplicates: Bytes,
@@ -82,6 +91,10 @@ pub struct World {
     deadline: Option<Time>,
     outcome: Outcome,
     reconnect: bool,
+    /// The stream's size and whether it has ended.
+    grown: (u64, bool),
+    /// For each connection, what was told of the stream's size with each extent on its way.
+    told: Vec<VecDeque<(u64, bool)>>,
 }
 
 pub fn layout(bytes: u64) -> Layout {
@@ -118,6 +131,7 @@ impl World {
             receiver: Receiver::new(&layout, &ExtentSet::new()),
             deadline: None,
             outcome: Outcome {
+                root: None,
                 seconds: 0.0,
                 duplicates: Bytes::ZERO,
                 adjustments: Vec::new(),
@@ -126,9 +140,28 @@ impl World {
                 brought: vec![0; links.len()],
             },
             reconnect: true,
+            grown: (0, false),
+            told: Vec::new(),
         };
         for &link in paths {
             world.open(link);
+        }
+        world
+    }
+
+    /// A transfer of a stream that has these sizes at these times; the last size is its end.
+    pub fn streaming(sizes: &[(Time, u64)], links: &[LinkSpec]) -> World {
+        let one_each: Vec<usize> = (0..links.len()).collect();
+        let mut world = World::new("self-adaptive", Options::default(), 0, links, &[]);
+        let (layout, scheduler) = (Layout::stream(0), by_name("self-adaptive", Options::default()));
+        let (nothing, scheduler) = (ExtentSet::new(), scheduler.expect("a known name"));
+        world.sender = Sender::new(&layout, &nothing, scheduler, SenderConfig::default());
+        world.receiver = Receiver::new(&layout, &nothing);
+        for link in one_each {
+            world.open(link);
+        }
+        for (index, &(at, size)) in sizes.iter().enumerate() {
+            world.admit(at, Event::Grown { size, is_end: index + 1 == sizes.len() });
         }
         world
     }
@@ -141,6 +174,7 @@ impl World {
     fn open(&mut self, link: usize) -> usize {
         let id = self.connections.len();
         self.connections.push(Connection::new(link));
+        self.told.push(VecDeque::new());
         let rtt = Some(self.links[link].spec.delay * 2);
         self.sender.handle_path_open(
             self.now,
@@ -167,6 +201,7 @@ impl World {
             self.serve_sender();
         }
         self.outcome.seconds = self.now.as_secs_f64();
+        self.outcome.root = self.receiver.root(0);
         self.outcome.duplicates = self.sender.totals(self.now).duplicates;
         self.outcome
     }
@@ -212,6 +247,16 @@ impl World {
                     self.sender.handle_deadline(self.now);
                 }
             }
+            Event::Grown { size, is_end } => {
+                self.grown = (size, is_end);
+                self.sender.handle_grown(self.now, size, is_end).expect("it grows");
+                if is_end {
+                    self.admit(self.now + Span::from_millis(500), Event::Ended(size));
+                }
+            }
+            Event::Ended(size) => {
+                self.receiver.handle_grown(size, true).expect("the right end");
+            }
             Event::Connect { link, replaces } => {
                 let spec = &self.links[link].spec;
                 if self.connections[replaces].open
@@ -253,6 +298,11 @@ impl World {
             self.admit(self.now + delay, Event::Acknowledged(packet));
         }
         for extent in self.connections[packet.connection].arrive(packet) {
+            if let Some((size, is_end)) = self.told[packet.connection].pop_front()
+                && size > 0
+            {
+                self.receiver.handle_grown(size, is_end).expect("a good size");
+            }
             let fresh = self.receiver.handle_data(extent).expect("a good extent");
             for piece in fresh.pieces {
                 self.outcome.last_first[link] = self.now.as_secs_f64();
@@ -260,7 +310,7 @@ impl World {
                 self.receiver.handle_written(piece).expect("a good piece");
             }
             self.receiver
-                .handle_hash(extent.start / transfer::BLOCK, Cv([0; 32]))
+                .handle_hash(extent.start / transfer::BLOCK, cv_of(extent.start / transfer::BLOCK))
                 .expect("a good hash");
             while let Some(Block { index, .. }) = self.receiver.poll_verify() {
                 assert!(matches!(
@@ -281,6 +331,7 @@ impl World {
                 Transmit::Data(extent) => {
                     assert!(extent.len <= CHUNK && extent.len > 0);
                     self.connections[id].write(extent);
+                    self.told[id].push_back(self.grown);
                     self.transmit(id);
                 }
                 Transmit::Wait { until } => {
@@ -352,6 +403,13 @@ impl World {
             self.admit(at, Event::Deadline);
         }
     }
+}
+
+/// The chaining value of a block in these transfers, which have no data.
+pub fn cv_of(block: u64) -> Cv {
+    let mut cv = [7; 32];
+    cv[..8].copy_from_slice(&block.to_le_bytes());
+    Cv(cv)
 }
 
 /// Seconds in which a fluid would carry this many bytes at the payload rate of all links.

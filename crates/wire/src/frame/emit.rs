@@ -4,8 +4,8 @@ use alloc::vec::Vec;
 use core::net::IpAddr;
 
 use super::{
-    ABORT_CODES, Ask, Frame, FrameKind, HEADER, Hashes, Held, Hello, MAX_PAYLOAD, MAX_TEXT, Range,
-    Wishes,
+    ABORT_CODES, Ask, Frame, FrameKind, Grown, HEADER, Hashes, Held, Hello, MAX_PAYLOAD, MAX_TEXT,
+    Range, Wishes,
 };
 
 impl Frame<'_> {
@@ -75,6 +75,10 @@ impl Frame<'_> {
             Frame::Hashes(Hashes { first, hashes }) => {
                 out.extend_from_slice(&first.to_be_bytes());
                 out.extend_from_slice(hashes.as_flattened());
+            }
+            Frame::Grown(Grown { size, is_end }) => {
+                out.push(u8::from(*is_end));
+                out.extend_from_slice(&size.to_be_bytes());
             }
             Frame::Held(Held { by_send_buffer, by_receiver }) => {
                 out.extend_from_slice(&by_send_buffer.to_be_bytes());

@@ -6,8 +6,8 @@ use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use super::{
-    ABORT_CODES, Ask, Data, Frame, FrameKind, Hashes, Held, Hello, MAX_PAYLOAD, Range, RunId,
-    VERSION, Welcome, Wishes,
+    ABORT_CODES, Ask, Data, Frame, FrameKind, Grown, Hashes, Held, Hello, MAX_PAYLOAD, Range,
+    RunId, VERSION, Welcome, Wishes,
 };
 use crate::WireError;
 use crate::reader::Reader;
@@ -57,6 +57,10 @@ pub(super) fn body(kind: FrameKind, body: &[u8]) -> Result<Frame<'_>, WireError>
             let include = flag(&mut reader, frame)?;
             let glob = core::str::from_utf8(reader.rest());
             Frame::Filter(include, glob.map_err(|_| WireError::Field { frame, field: "pattern" })?)
+        }
+        FrameKind::Grown => {
+            let is_end = flag(&mut reader, frame)?;
+            Frame::Grown(Grown { size: reader.u64()?, is_end })
         }
         FrameKind::Ask => match reader.u8()? {
             bits @ 0..=3 => Frame::Ask(Ask { checksum: bits & 1 != 0, hashes: bits & 2 != 0 }),

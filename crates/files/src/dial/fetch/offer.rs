@@ -199,7 +199,11 @@ fn tree(mut entries: Vec<Entry>, rename: Option<&OsStr>) -> Result<Tree, Error> 
             entry.path.splice(..end, name.as_bytes().iter().copied());
         }
     }
-    Tree::new(entries).map_err(|error| Error::protocol(error.to_string()))
+    let tree = Tree::new(entries).map_err(|error| Error::protocol(error.to_string()))?;
+    if tree.is_stream() {
+        return Err(Error::protocol("it offers a stream, which nobody can ask for"));
+    }
+    Ok(tree)
 }
 
 /// Reads the hashes of the one file's blocks, and merges them into the file's hash.

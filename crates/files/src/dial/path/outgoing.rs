@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use net::counters::TcpInfo;
 use peer::ConnError;
-use transfer::Extent;
+use transfer::{BLOCK, Extent};
 use units::{Bytes, Rate, Span, Time};
 use wire::Frame;
-use wire::frame::{AbortCode, DataHeader};
+use wire::frame::{AbortCode, DataHeader, Grown, Range};
 
 use super::{Direction, HeldTime, Moved, PathIo, acknowledge, refuse};
 use crate::Error;
@@ -27,11 +27,53 @@ pub(in crate::dial) struct Outgoing {
     supply: Arc<Supply>,
     buffer: Buffer,
     header: Vec<u8>,
+    /// The size of the stream as it was told on this connection.
+    told: Option<Grown>,
 }
 
 impl Outgoing {
     pub(in crate::dial) fn new(supply: Arc<Supply>) -> Outgoing {
-        Outgoing { supply, buffer: Buffer::default(), header: Vec::new() }
+        Outgoing { supply, buffer: Buffer::default(), header: Vec::new(), told: None }
+    }
+
+    /// Tells the receiver how far the stream has grown, if `extent` lies beyond what it knows, or
+    /// the stream has ended.
+    fn tell_growth(&mut self, io: &mut PathIo<'_>, extent: Extent) {
+        let Some(stream) = self.supply.source().as_stream() else { return };
+        let size = stream.size();
+        let room = self.told.map_or(0, |told| told.size);
+        if self.told != Some(size) && (extent.end() > room || size.is_end) {
+            io.conn.push(&Frame::Grown(size));
+            self.told = Some(size);
+        }
+    }
+
+    /// Handles acknowledgements: what the receiver has of a stream need not be kept.
+    fn acknowledge(&self, io: &mut PathIo<'_>, ranges: &[Range]) -> Result<(), ConnError> {
+        acknowledge(io.session, io.facts, io.in_flight, ranges)?;
+        let Some(stream) = self.supply.source().as_stream() else { return Ok(()) };
+        let core = io.session.core();
+        for range in ranges {
+            for block in blocks(*range) {
+                if core.layout().block_extent(block).is_some_and(|extent| core.is_acked(extent)) {
+                    stream.release(block);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Handles a refusal.
+    fn refuse(&self, io: &mut PathIo<'_>, range: Range) -> Result<(), ConnError> {
+        refuse(io.session, range)?;
+        let Some(stream) = self.supply.source().as_stream() else { return Ok(()) };
+        for block in blocks(range) {
+            if let Err(error) = stream.reclaim(block) {
+                io.session.report(Report::Fatal(error));
+                return Err(ConnError::Closed);
+            }
+        }
+        Ok(())
     }
 }
 
@@ -39,13 +81,14 @@ impl Direction for Outgoing {
     const SENDS: bool = true;
 
     fn take_in(&mut self, io: &mut PathIo<'_>) -> Result<bool, ConnError> {
-        let PathIo { session, facts, conn, in_flight, .. } = io;
-        let heard = conn.try_fill(wire::frame::MAX_BODY)? > 0;
+        self.tell_growth(io, Extent::new(0, 0));
+        let heard = io.conn.try_fill(wire::frame::MAX_BODY)? > 0;
         let mut pong = None;
-        while let Some(frame) = conn.next_frame()? {
+        while let Some(frame) = io.conn.next_frame()? {
+            let session = io.session;
             match frame {
-                Frame::Ack(ranges) => acknowledge(session, facts, in_flight, &ranges)?,
-                Frame::Refused(range) => refuse(session, range)?,
+                Frame::Ack(ranges) => self.acknowledge(io, &ranges)?,
+                Frame::Refused(range) => self.refuse(io, range)?,
                 Frame::Ping(number) => pong = Some(number),
                 Frame::Joined | Frame::Pong(_) => {}
                 Frame::ObjectDone(object, root) => session.report(Report::ObjectDone(object, root)),
@@ -59,7 +102,7 @@ impl Direction for Outgoing {
             }
         }
         if let Some(number) = pong {
-            conn.push(&Frame::Pong(number));
+            io.conn.push(&Frame::Pong(number));
         }
         Ok(heard)
     }
@@ -75,6 +118,7 @@ impl Direction for Outgoing {
     }
 
     fn transmit(&mut self, io: &mut PathIo<'_>, extent: Extent) -> Result<Bytes, ConnError> {
+        self.tell_growth(io, extent);
         let (range, cv) = match self.supply.read(extent, &mut self.buffer) {
             Ok(read) => read,
             Err(error) => {
@@ -111,6 +155,11 @@ impl Direction for Outgoing {
     fn notified(&self) -> impl Future<Output = ()> + Send {
         std::future::pending()
     }
+}
+
+/// The blocks that a range touches.
+fn blocks(range: Range) -> std::ops::Range<u64> {
+    range.start / BLOCK..Extent::new(range.start, range.len).end().div_ceil(BLOCK)
 }
 
 /// The report to the driver for a receiver's [`Frame::Abort`].

@@ -2,16 +2,19 @@
 
 mod opener;
 
+use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use peer::dial::Terms;
 use tokio::sync::SetOnce;
+use wire::manifest::{Entry, File, Kind, UNKNOWN_SIZE};
 
 use super::driver::{DialEnd, Dialing};
 use super::queue::Queue;
 use super::session::check_scheduler;
-use crate::source::{Source, SourceRoot};
+use crate::source::{Source, SourceRoot, check_name};
 use crate::{Error, Event, Events, SendOptions, Summary};
 use opener::SendOpener;
 
@@ -40,6 +43,11 @@ async fn find(
     found: &SetOnce<Arc<Source>>,
     events: &Events,
 ) -> Result<(), Error> {
+    if let Some(input) = options.stream.clone() {
+        let source = Source::stream(stream_entry(options)?, input)?;
+        assert!(found.set(Arc::new(source)).is_ok(), "there is one stream");
+        return Ok(());
+    }
     let (sources, selection, rename) =
         (options.sources.clone(), options.selection.clone(), options.rename.clone());
     let unwanted = CancellationFlag::default();
@@ -66,6 +74,26 @@ async fn find(
     }
     assert!(found.set(Arc::new(source)).is_ok(), "the files are looked at once");
     Ok(())
+}
+
+/// The entry of a stream: a file of now, with the mode of a file that a shell would make.
+fn stream_entry(options: &SendOptions) -> Result<Entry, Error> {
+    let name = options.rename.as_ref().filter(|_| options.sources.is_empty());
+    let name = name.ok_or_else(|| Error::usage("a stream is sent alone, and needs a name"))?;
+    check_name(name)?;
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    // The time tells one stream from another of the same name.
+    let mtime = i64::try_from(now.as_nanos()).unwrap_or(i64::MAX);
+    let mode = 0o644 & !umask();
+    let file = File { size: UNKNOWN_SIZE, mtime, mode, hash: None, data: None };
+    Ok(Entry { path: name.as_bytes().to_vec(), kind: Kind::File(file) })
+}
+
+/// The permission bits that new files of this process do not have.
+fn umask() -> u16 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let umask = status.lines().find_map(|line| line.strip_prefix("Umask:"));
+    umask.and_then(|octal| u16::from_str_radix(octal.trim(), 8).ok()).unwrap_or(0o022)
 }
 
 /// Is set when it is dropped.

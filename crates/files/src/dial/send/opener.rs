@@ -2,16 +2,17 @@
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 
 use net::Clock;
 use peer::dial::{Gate, Path, Turn};
 use peer::{Conn, ConnError};
 use tokio::sync::{SetOnce, mpsc};
-use transfer::{Cv, Extent, ExtentSet, Packing, Tree};
+use tokio::task::JoinSet;
+use transfer::{Cv, Extent, ExtentSet, Layout, Packing, Tree};
 use units::{Bytes, Time};
 use wire::Frame;
-use wire::frame::{Range, RunId, SessionId};
+use wire::frame::{Grown, Range, RunId, SessionId};
 
 use crate::dial::greeting::{hear_welcome, say_hello, work_during};
 use crate::dial::opener::{Member, SessionOpener};
@@ -19,7 +20,7 @@ use crate::dial::path::{Outgoing, refusal};
 use crate::dial::session::{Agreement, Report, Session, new_core};
 use crate::dry_run::Verdict;
 use crate::protocol::Want;
-use crate::source::{Source, Supply};
+use crate::source::{Source, Stream, Supply};
 use crate::{Error, Event, Events, SendOptions};
 
 /// Opens a session with a receiver.
@@ -39,6 +40,8 @@ pub(super) struct SendOpener {
     done: Mutex<BTreeSet<usize>>,
     /// Files that the receiver had, or has completed.
     files_done: AtomicUsize,
+    /// Tells the core of a stream's growth; ends with the opener.
+    following: Mutex<JoinSet<()>>,
 }
 
 /// An open session with the receiver.
@@ -117,7 +120,11 @@ impl SessionOpener for SendOpener {
             return Err(Error::Integrity { what: name(files[0].0), detail });
         }
         for (file, blake3) in files {
-            let size = Bytes(tree.file(file).expect("a file of the tree").size);
+            let size = match supply.source().as_stream() {
+                Some(stream) => stream.size().size,
+                None => tree.file(file).expect("a file of the tree").size,
+            };
+            let size = Bytes(size);
             self.files_done.fetch_add(1, Ordering::Relaxed);
             let done = Event::FileDone { transfer: 0, name: name(file), size, blake3 };
             let _ = self.events.send(done);
@@ -150,6 +157,7 @@ impl SendOpener {
             supply: Mutex::default(),
             done: Mutex::default(),
             files_done: AtomicUsize::new(0),
+            following: Mutex::default(),
         }
     }
 
@@ -222,7 +230,9 @@ impl SendOpener {
         let is_dry_run = self.options.transfer.dry_run;
         // Whole blocks and the ends of files: the receiver cannot have more pieces than that.
         let blocks = usize::try_from(tree.data().0 / transfer::BLOCK).unwrap_or(usize::MAX);
-        let mut pieces = blocks.saturating_add(tree.entries().len());
+        let streamed = source.as_stream().map_or(0, |stream| stream.size().size / transfer::BLOCK);
+        let streamed = usize::try_from(streamed).unwrap_or(usize::MAX);
+        let mut pieces = blocks.saturating_add(streamed).saturating_add(tree.entries().len());
         loop {
             let more = conn.receive(|frame| {
                 match frame {
@@ -269,8 +279,14 @@ impl SendOpener {
         self.files_done.store(tree.file_count() - wanted, Ordering::Relaxed);
         let packing = Packing::new(tree, |index| want.has(index));
         let packing = packing.map_err(|error| ConnError::Unexpected(error.to_string()))?;
-        let layout = packing.layout().clone();
+        let layout = match source.as_stream() {
+            Some(stream) => Layout::stream(stream.size().size),
+            None => packing.layout().clone(),
+        };
         let have = layout.whole_blocks(&have);
+        if let Some(stream) = source.as_stream() {
+            check_kept(stream, &layout, &have).map_err(|error| self.give_up(error))?;
+        }
         let resumed = tree.data() - layout.total() + have.total();
         let transfer = &self.options.transfer;
         let core = new_core(&transfer.scheduler, &transfer.dial.paths, &layout, &have);
@@ -279,7 +295,20 @@ impl SendOpener {
         let session = Arc::new(Session::new(id, self.clock, self.reports.clone(), core));
         let agreement = Agreement { peer, files, total, resumed };
         session.report(Report::Established(Arc::clone(&session), agreement));
+        if let Some(stream) = source.as_stream()
+            && !transfer.dry_run
+        {
+            stream.begin().map_err(|error| self.give_up(error))?;
+            let following = follow(Arc::clone(stream), Arc::downgrade(&session));
+            self.following.lock().expect("no panic while held").spawn(following);
+        }
         Ok(OpenSession { session, load })
+    }
+
+    /// Ends the transfer.
+    fn give_up(&self, error: Error) -> ConnError {
+        let _ = self.reports.send(Report::Fatal(error));
+        ConnError::Closed
     }
 
     /// Sends the manifest, chunk by chunk: a large one must not be in memory twice. The first chunk
@@ -320,4 +349,40 @@ impl SendOpener {
 fn add(entries: &mut Want, ranges: Vec<Range>) -> Result<(), ConnError> {
     let offered = ranges.into_iter().try_for_each(|range| entries.add(range));
     offered.ok_or_else(|| ConnError::Unexpected("Want of entries that were not offered".into()))
+}
+
+/// Tells the core of a session how its stream grows, until the stream ends.
+async fn follow(stream: Arc<Stream>, session: Weak<Session>) {
+    let mut known = stream.known();
+    loop {
+        let Grown { size, is_end } = *known.borrow_and_update();
+        let Some(session) = session.upgrade() else { return };
+        if let Some(error) = stream.take_failure() {
+            session.report(Report::Fatal(error));
+            return;
+        }
+        if size > 0 || is_end {
+            let mut core = session.core();
+            let grown = core.handle_grown(session.clock.now(), size, is_end);
+            grown.expect("a stream grows by blocks, and then ends");
+            session.wake(&mut core);
+        }
+        session.kick.notify_one();
+        drop(session);
+        if is_end || known.changed().await.is_err() {
+            return;
+        }
+    }
+}
+
+/// Checks that everything that a receiver lacks of a stream is still in memory: it may have been
+/// restarted, and have lost what it had acknowledged.
+fn check_kept(stream: &Stream, layout: &Layout, have: &ExtentSet) -> Result<(), Error> {
+    let all = Extent::new(0, layout.total().0);
+    if have.gaps(all).all(|gap| stream.has(gap)) {
+        return Ok(());
+    }
+    let reason = "it has lost a part of the stream that it had acknowledged, and a stream cannot \
+                  be read twice: send it again";
+    Err(Error::Receiver { reason: reason.into() })
 }

@@ -155,7 +155,7 @@ fn summary(session: &SinkSession, rates: &mut ReceiveRates, at: Time, sync: Span
     let carried = session.carried().into_iter();
     Summary {
         files: session.tree().file_count(),
-        total: session.tree().data(),
+        total: session.total(),
         moved: session.received(),
         repeated: Bytes::ZERO,
         elapsed: at - began,

@@ -72,7 +72,7 @@ pub(super) async fn serve(
             while let Some(frame) = conn.next_frame()? {
                 match frame {
                     // A failed session takes no more; the mailbox holds the reason.
-                    Frame::Data(_) if session.has_failed() => {}
+                    Frame::Data(_) | Frame::Grown(_) if session.has_failed() => {}
                     Frame::Data(data) => match session.handle_data(name, &data) {
                         Ok(range) => {
                             if let Some(limit) = &session.limit {
@@ -86,6 +86,10 @@ pub(super) async fn serve(
                         }
                         Err(_) if session.has_failed() => {}
                         Err(error) => return Err(error),
+                    },
+                    Frame::Grown(grown) => match session.handle_grown(grown) {
+                        Err(_) if session.has_failed() => {}
+                        handled => handled?,
                     },
                     Frame::Ping(number) => pong = Some(number),
                     Frame::Pong(_) => {}

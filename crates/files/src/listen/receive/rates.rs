@@ -50,7 +50,7 @@ impl ReceiveRates {
                 connections: 0,
             });
         }
-        let total = session.tree().data();
+        let total = session.total();
         let done = session.resumed() + received;
         let rate: Rate = paths.iter().map(|path| path.rate).sum();
         let eta = (rate > Rate::ZERO).then(|| (total - done) / rate);

@@ -189,7 +189,7 @@ impl ReceiveService {
             token: TokenCheck::new(options.listen.token.clone(), options.listen.holder),
             events,
             clock: Clock::start(),
-            sessions: Sessions::new(most, stalls.beside_others, opened),
+            sessions: Sessions::new(most, stalls, opened),
             agreeing: tokio::sync::Mutex::default(),
             memory: Budget::new(MANIFESTS_BYTES, MANIFESTS_BYTES / 2),
             surveys: Places::new(SURVEYS, SURVEYS_EACH),

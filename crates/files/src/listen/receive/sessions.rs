@@ -13,6 +13,7 @@ use units::Span;
 use wire::frame::{RunId, SessionId};
 use wire::manifest::Kind;
 
+use super::service::Stalls;
 use crate::Error;
 use crate::beneath::Inode;
 use crate::sink::{Directory, SinkSession};
@@ -22,7 +23,7 @@ pub(super) struct Sessions {
     /// The most that run at a time.
     most: usize,
     /// The time without data after which a session gives way to another sender's.
-    stalled: Span,
+    stalls: Stalls,
     running: Mutex<Vec<Running>>,
     /// Takes sessions that have opened to whoever attends to them.
     opened: mpsc::UnboundedSender<Arc<SinkSession>>,
@@ -74,11 +75,11 @@ impl Sessions {
     /// No session; `opened` gets each that opens.
     pub(super) fn new(
         most: usize,
-        stalled: Span,
+        stalls: Stalls,
         opened: mpsc::UnboundedSender<Arc<SinkSession>>,
     ) -> Sessions {
         let (running, hasher) = (Mutex::default(), RandomState::new());
-        Sessions { most, stalled, running, opened, hasher }
+        Sessions { most, stalls, running, opened, hasher }
     }
 
     /// The session of that id, with the entry of its peer among the authorized ones when it opened.
@@ -157,11 +158,14 @@ impl Sessions {
         let without_paths = session.without_paths();
         if session.completed().is_some()
             || without_paths.is_some_and(|time| is_own || time >= LEFT_KEPT)
-            || (is_own && session.silence() >= SILENT)
+            || (is_own && session.unheard() >= SILENT)
         {
             return Some(None);
         }
-        session.without_data().filter(|time| *time >= self.stalled).map(Some)
+        let Stalls { beside_others, alone } = self.stalls;
+        let without_data = session.without_data().filter(|time| *time >= beside_others);
+        let ungrown = || session.without_growth().filter(|time| *time >= alone);
+        without_data.or_else(ungrown).map(Some)
     }
 
     fn full(&self) -> String {

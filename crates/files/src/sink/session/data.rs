@@ -5,14 +5,54 @@ use std::sync::atomic::Ordering;
 use transfer::digest::block_cv;
 use transfer::{BLOCK, Cv, Extent, Object, Verdict};
 use units::{Bytes, Span, Time};
-use wire::frame::{Data, Range};
+use wire::frame::{Data, Grown, Range};
 
 use super::{MOST_REFUSALS, SinkSession, refusal};
 use crate::sink::settle::Completed;
 use crate::{Error, Event};
 use peer::ConnError;
 
+/// The free space is looked at each time that a stream has grown by this much.
+const ROOM_CHECKED: u64 = 16 << 20;
+
 impl SinkSession {
+    /// Handles the news that the stream has grown, or has ended.
+    pub(crate) fn handle_grown(&self, grown: Grown) -> Result<(), ConnError> {
+        let Grown { size, is_end } = grown;
+        let (missing, more) = {
+            let mut core = self.core();
+            let before = core.layout().total().0;
+            // The part of a complete stream has its name already.
+            let part = if core.layout().is_growing() { Some(self.part(0)) } else { None };
+            let part = part.transpose().map_err(|error| self.fail(error))?;
+            let finished = core.handle_grown(size, is_end).map_err(broken)?;
+            if let Some(part) = part {
+                if is_end {
+                    part.note_end(size);
+                }
+                if let Some((object, root)) = finished {
+                    self.unnamed().push(Completed::Large(object, root, part));
+                }
+            }
+            let known = core.layout().total();
+            (known - core.verified().total(), known.0 / ROOM_CHECKED - before / ROOM_CHECKED)
+        };
+        if more > 0 {
+            self.check_room(missing).map_err(|error| self.fail(error))?;
+        }
+        Ok(())
+    }
+
+    /// Checks that the disk has room for the part of a stream that is to come.
+    fn check_room(&self, need: Bytes) -> Result<(), Error> {
+        let directory = &self.target.directory;
+        let free = directory.free()?;
+        if need <= free {
+            return Ok(());
+        }
+        Err(Error::NoSpace { path: directory.shown(b""), need, free })
+    }
+
     /// Handles data from the path called `path`: writes the new bytes and verifies the blocks that
     /// they complete. Returns the range to acknowledge.
     pub(crate) fn handle_data(&self, path: &str, data: &Data<'_>) -> Result<Range, ConnError> {
@@ -92,11 +132,13 @@ impl SinkSession {
         let object_extent =
             self.target.packing.layout().object_extent(object).expect("an object of the layout");
         let offset = block.extent.start - object_extent.start;
-        let hashed = in_memory.map(|bytes| block_cv(object_extent.len, offset, bytes));
         match self.target.packing.object(object).expect("an object of the layout") {
             Object::Large(file) => {
                 let part = self.part(object)?;
-                let found = hashed.map_or_else(|| part.hash_block(block.extent), Ok)?;
+                let found = match in_memory {
+                    Some(bytes) => block_cv(part.data_len(), offset, bytes),
+                    None => part.hash_block(block.extent)?,
+                };
                 let ok = found == block.expected;
                 if ok {
                     // Journaled first: what the core counts as verified must outlive this process.
@@ -119,7 +161,7 @@ impl SinkSession {
                     self.target.staging.read_spooled(object, &mut spooled)?;
                     &spooled
                 };
-                let found = hashed.unwrap_or_else(|| block_cv(object_extent.len, offset, bytes));
+                let found = block_cv(object_extent.len, offset, bytes);
                 let ok = found == block.expected;
                 let mut staged = Vec::new();
                 if ok {
