@@ -28,6 +28,9 @@ pub(crate) struct TransferFlags {
     /// Compare existing files by contents instead of size and time
     #[arg(long, help_heading = "Selection")]
     checksum: bool,
+    /// End with an error at the first file or folder that cannot be read, instead of leaving it out
+    #[arg(long, help_heading = "Selection")]
+    strict: bool,
     /// Read each received file back from the disk before it gets its name
     #[arg(long)]
     verify: bool,
@@ -76,6 +79,7 @@ impl TransferFlags {
             include,
             exclude,
             checksum,
+            strict,
             verify,
             restart,
             overwrite,
@@ -100,6 +104,6 @@ impl TransferFlags {
             overwrite,
             dry_run,
         };
-        (Selection { include, exclude, files_from, checksum }, options)
+        (Selection { include, exclude, files_from, checksum, strict }, options)
     }
 }

@@ -1,6 +1,7 @@
 //! Events of a transfer for its observer: the progress display, the JSON stream, the tests.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 
 use units::{Bytes, PathId, Rate, Span};
 
@@ -42,6 +43,15 @@ pub enum Event {
         /// BLAKE3 of its contents in hexadecimal, as `b3sum` prints it. `None` for a file with
         /// holes.
         blake3: Option<String>,
+    },
+    /// A file or folder could not be read, or is of a kind that is not sent: it is left out, and
+    /// the transfer continues. Only the first thousand are reported; [`Summary::left_out`] counts
+    /// all.
+    LeftOut {
+        /// Its path, here or at the server.
+        path: PathBuf,
+        /// The reason, in words.
+        reason: String,
     },
     /// A message for a person; the transfer continues.
     Notice {
@@ -119,6 +129,8 @@ pub struct Summary {
     /// For each path that carried data: its name and the time of its last new byte since the start;
     /// for idle time.
     pub finished_at: Vec<(String, Span)>,
+    /// Entries of the source that could not be read and were left out; zero at a receiver.
+    pub left_out: usize,
     /// Paths at the end.
     pub paths: Vec<PathProgress>,
 }

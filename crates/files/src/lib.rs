@@ -11,6 +11,7 @@ mod blocking;
 mod dial;
 mod error;
 mod event;
+mod left_out;
 mod listen;
 mod options;
 mod protocol;

@@ -20,6 +20,8 @@ pub struct Selection {
     pub files_from: Option<Vec<PathBuf>>,
     /// Compares files by the hash of their contents, instead of size and modification time.
     pub checksum: bool,
+    /// Ends the transfer at the first entry that cannot be read, instead of leaving it out.
+    pub strict: bool,
 }
 
 /// Options of the dialing side, for either direction of the data.

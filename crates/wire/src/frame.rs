@@ -9,18 +9,20 @@
 //! the session need not wait for the `Welcome`.
 //!
 //! A sender opens the session with the [manifest](crate::manifest) in chunks and
-//! [`Frame::ManifestEnd`]; the receiver answers any number of [`Frame::Want`] and of
-//! [`Frame::Have`], and [`Frame::Ready`]. Both sides compute the same layout of the wanted files,
-//! and positions count in that layout. A connection that joins may carry data right behind its
-//! `Join`. Data is acknowledged on the path on which it arrived.
+//! [`Frame::ManifestEnd`]; a [`LeftOut`] before the end tells what is missing in it. The receiver
+//! answers any number of [`Frame::Want`] and of [`Frame::Have`], and [`Frame::Ready`]. Both sides
+//! compute the same layout of the wanted files, and positions count in that layout. A connection
+//! that joins may carry data right behind its `Join`. Data is acknowledged on the path on which it
+//! arrived.
 //!
 //! If the connecting side receives (`anabranch get`), it opens the session with a [`Frame::Name`]
 //! for each wanted path, a [`Frame::Filter`] for each pattern, and [`Frame::Ask`]. The server
-//! answers the manifest in chunks and [`Frame::ManifestEnd`]; the client names the wanted entries
-//! with [`Frame::Want`] and [`Frame::Ready`]. If it asked for them, the hashes of all blocks of the
-//! layout follow ([`Frame::Hashes`], [`Frame::Ready`]). Every [`Frame::Request`] is answered, in
-//! order and on its path, by the one [`Data`] frame of that range. A [`Frame::Held`] between the
-//! answers tells what holds the server's kernel back. A [`Frame::Done`] ends the session.
+//! answers the manifest in chunks, a [`LeftOut`] for each entry that it could not read, and
+//! [`Frame::ManifestEnd`]; the client names the wanted entries with [`Frame::Want`] and
+//! [`Frame::Ready`]. If it asked for them, the hashes of all blocks of the layout follow
+//! ([`Frame::Hashes`], [`Frame::Ready`]). Every [`Frame::Request`] is answered, in order and on its
+//! path, by the one [`Data`] frame of that range. A [`Frame::Held`] between the answers tells what
+//! holds the server's kernel back. A [`Frame::Done`] ends the session.
 
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -49,6 +51,8 @@ pub const MAX_RANGES: usize = 4096;
 pub const MAX_ADDRESSES: usize = 64;
 /// The longest [`Frame::Name`]: a path, and a slash at its end.
 pub const MAX_NAME: usize = MAX_PATH + 1;
+/// The longest reason in a [`LeftOut`].
+pub const MAX_REASON: usize = 256;
 /// The longest [`Frame::Filter`].
 pub const MAX_FILTER: usize = 1024;
 /// The most hashes in one [`Frame::Hashes`].
@@ -158,6 +162,19 @@ pub struct Ask {
     /// The hashes of all blocks precede the data, and files have no holes, so that other servers
     /// lay out the same blocks.
     pub hashes: bool,
+    /// The first entry that cannot be read is an error, instead of being left out.
+    pub strict: bool,
+}
+
+/// An entry below what is sent that could not be read, and is not in the manifest.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeftOut<'a> {
+    /// Its path as the side with the source shows it; at most [`MAX_PATH`] bytes of it are sent.
+    pub path: &'a [u8],
+    /// The reason, in words; at most [`MAX_REASON`] bytes of it are sent.
+    pub reason: &'a str,
+    /// The number of further entries that are left out and not named.
+    pub more: u32,
 }
 
 /// The hashes of consecutive blocks.
@@ -275,6 +292,8 @@ pub enum Frame<'a> {
     Hashes(Hashes),
     /// What keeps the sending kernel of this connection from sending more.
     Held(Held),
+    /// An entry that is not in the manifest because it could not be read.
+    LeftOut(LeftOut<'a>),
 }
 
 impl<'a> Frame<'a> {
@@ -343,6 +362,7 @@ impl<'a> Frame<'a> {
             Frame::Request(_) => FrameKind::Request,
             Frame::Hashes(_) => FrameKind::Hashes,
             Frame::Held(_) => FrameKind::Held,
+            Frame::LeftOut(_) => FrameKind::LeftOut,
         }
     }
 }
@@ -373,9 +393,10 @@ enum FrameKind {
     Request,
     Hashes,
     Held,
+    LeftOut,
 }
 
-const KINDS: [(FrameKind, &str, usize); 24] = [
+const KINDS: [(FrameKind, &str, usize); 25] = [
     (FrameKind::Hello, "Hello", 64),
     (FrameKind::Join, "Join", 16),
     (FrameKind::Entries, "Entries", MAX_CHUNK),
@@ -400,6 +421,7 @@ const KINDS: [(FrameKind, &str, usize); 24] = [
     (FrameKind::Request, "Request", 16),
     (FrameKind::Hashes, "Hashes", 8 + MAX_HASHES * 32),
     (FrameKind::Held, "Held", 16),
+    (FrameKind::LeftOut, "LeftOut", 6 + MAX_PATH + MAX_REASON),
 ];
 
 impl FrameKind {

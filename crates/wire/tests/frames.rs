@@ -3,7 +3,8 @@
 use proptest::prelude::*;
 use wire::WireError;
 use wire::frame::{
-    AbortCode, Ask, Data, DataHeader, Frame, Hashes, Held, Hello, Range, Welcome, Wishes,
+    AbortCode, Ask, Data, DataHeader, Frame, Hashes, Held, Hello, LeftOut, MAX_REASON, Range,
+    Welcome, Wishes,
 };
 
 fn emitted(frame: &Frame<'_>) -> Vec<u8> {
@@ -50,11 +51,13 @@ fn every_kind_comes_back_as_it_went() {
         Frame::Name(b"photos/"),
         Frame::Filter(true, "*.jpg"),
         Frame::Filter(false, "raw/"),
-        Frame::Ask(Ask { checksum: true, hashes: false }),
-        Frame::Ask(Ask { checksum: false, hashes: true }),
+        Frame::Ask(Ask { checksum: true, hashes: false, strict: false }),
+        Frame::Ask(Ask { checksum: false, hashes: true, strict: true }),
         Frame::Request(Range { start: 4_096, len: 4_096 }),
         Frame::Hashes(Hashes { first: 7, hashes: vec![[1; 32], [2; 32]] }),
         Frame::Held(Held { by_send_buffer: 1, by_receiver: 2 }),
+        Frame::LeftOut(LeftOut { path: b"", reason: "", more: 0 }),
+        Frame::LeftOut(LeftOut { path: b"photos/\xff", reason: "no permission", more: 7 }),
         Frame::Abort(AbortCode::Changed, "photos/a".into()),
         Frame::Abort(AbortCode::Crowded, "128 connections".into()),
     ];
@@ -104,10 +107,19 @@ fn a_peers_words_lose_their_control_characters() {
     assert_eq!(frame, Frame::Abort(AbortCode::Disk, "a b".into()));
 }
 
+#[test]
+fn a_long_reason_is_cut_between_characters() {
+    let reason = "\u{fc}".repeat(MAX_REASON);
+    let bytes = emitted(&Frame::LeftOut(LeftOut { path: b"a", reason: &reason, more: 0 }));
+    let (frame, _) = Frame::parse(&bytes).unwrap().unwrap();
+    let expected = LeftOut { path: b"a", reason: &reason[..MAX_REASON], more: 0 };
+    assert_eq!(frame, Frame::LeftOut(expected));
+}
+
 proptest! {
     #[test]
     fn no_bytes_make_the_parser_panic(
-        kind in 0u8..25,
+        kind in 0u8..26,
         body in proptest::collection::vec(any::<u8>(), 0..200),
         lie in any::<Option<u32>>(),
     ) {

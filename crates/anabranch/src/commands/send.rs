@@ -60,7 +60,8 @@ pub(crate) fn run(args: SendArgs) -> Result<(), Failure> {
     let credential = credential(&args.token, &args.to, &prepared.dirs)?;
     let watcher = prepared.watcher();
     let options = prepared.to(args.to, credential, identity);
-    transfer::run(watcher, |events| files::send(options, events)).map(drop)
+    let sent = transfer::run(watcher, |events| files::send(options, events))?;
+    Failure::unless_whole(&sent)
 }
 
 /// The local part of a transfer, prepared before the receiver is known.

@@ -63,6 +63,10 @@ enum Body<'a> {
         size: u64,
         blake3: Option<&'a str>,
     },
+    LeftOut {
+        path: String,
+        reason: &'a str,
+    },
     Notice {
         text: &'a str,
     },
@@ -73,6 +77,7 @@ enum Body<'a> {
         repeated: u64,
         elapsed: f64,
         sync: f64,
+        left_out: usize,
         finished_at: Vec<Finish<'a>>,
         paths: Vec<PathLine<'a>>,
     },
@@ -142,6 +147,7 @@ impl<W: Write + Send> Watcher for Json<W> {
                 repeated: summary.repeated.0,
                 elapsed: summary.elapsed.as_secs_f64(),
                 sync: summary.sync.as_secs_f64(),
+                left_out: summary.left_out,
                 finished_at: finishes(summary),
                 paths: summary.paths.iter().map(path_line).collect(),
             },
@@ -181,6 +187,9 @@ fn body(event: &Event) -> Body<'_> {
         },
         Event::FileDone { name, size, blake3 } => {
             Body::FileDone { name, size: size.0, blake3: blake3.as_deref() }
+        }
+        Event::LeftOut { path, reason } => {
+            Body::LeftOut { path: path.to_string_lossy().into_owned(), reason }
         }
         Event::Notice { text } => Body::Notice { text },
     }

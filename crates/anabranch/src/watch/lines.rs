@@ -84,8 +84,11 @@ impl Watcher for Results {
                 print_line(&format!("{}  {}", clean(blake3), clean(name)));
             }
             Event::Started { files, .. } => self.files = *files,
-            Event::FileDone { .. } | Event::Path(_) | Event::Progress(_) | Event::Notice { .. } => {
-            }
+            Event::FileDone { .. }
+            | Event::Path(_)
+            | Event::Progress(_)
+            | Event::LeftOut { .. }
+            | Event::Notice { .. } => {}
         }
     }
 
@@ -108,6 +111,7 @@ pub(super) struct Plain {
     /// The time of the last progress line.
     last: Option<Span>,
     troubles: text::Troubles,
+    left_out: text::LeftOuts,
 }
 
 impl Watcher for Plain {
@@ -118,6 +122,9 @@ impl Watcher for Plain {
                 log_line(&text::started(event));
             }
             Event::Path(event) => log_line(&self.troubles.line(event).unwrap_or_default()),
+            Event::LeftOut { path, reason } => {
+                log_line(&self.left_out.line(path, reason).unwrap_or_default());
+            }
             Event::Notice { text } => log_line(&clean(text)),
             Event::Progress(progress) => {
                 let due =

@@ -3,6 +3,7 @@
 
 mod home;
 mod secrets;
+mod trees;
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};

@@ -182,12 +182,13 @@ impl<O: SessionOpener> SessionDriver<O> {
             Report::Announced(host, addresses) => self.dialer.learn(host, addresses),
             Report::DryRun(agreement) => {
                 let elapsed = self.clock.now() - self.began;
-                let Agreement { files, total, .. } = agreement;
+                let Agreement { files, total, left_out, .. } = agreement;
                 self.report_started(&agreement);
                 return Ok(Some(DialEnd::Complete(Summary {
                     files,
                     total,
                     elapsed,
+                    left_out,
                     ..Summary::default()
                 })));
             }
@@ -206,7 +207,7 @@ impl<O: SessionOpener> SessionDriver<O> {
     }
 
     fn report_started(&self, agreement: &Agreement) {
-        let &Agreement { peer, files, total, resumed } = agreement;
+        let &Agreement { peer, files, total, resumed, .. } = agreement;
         let _ = self.events.send(Event::Started { peer, files, total, resumed });
     }
 

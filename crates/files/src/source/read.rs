@@ -17,6 +17,7 @@ use wire::manifest::Kind;
 use super::root::{NamedPaths, SourceRoot};
 use super::walk::{Found, MemoryBudget, Origin, walk};
 use crate::beneath::{Inode, ctime_of, mtime_of};
+use crate::left_out::LeftOuts;
 use crate::{Error, Selection};
 
 /// All files to be sent.
@@ -26,6 +27,7 @@ pub(crate) struct Source {
     origins: Vec<Option<Origin>>,
     /// Open large files, the latest last.
     open: Mutex<VecDeque<(usize, Arc<File>)>>,
+    left_out: LeftOuts,
 }
 
 /// The part of a source that a session sends.
@@ -67,8 +69,8 @@ const MOST_OPEN: usize = 8;
 
 impl Source {
     /// Finds the files under `paths`, as far as `budget` allows for the list. Also returns notices
-    /// about entries that were left out. Unless `with_holes`, holes are sent as data. The one path
-    /// arrives as `rename`, if that is given.
+    /// about staging folders. Unless `with_holes`, holes are sent as data. The one path arrives as
+    /// `rename`, if that is given.
     pub(crate) fn open(
         root: SourceRoot,
         paths: &[PathBuf],
@@ -77,7 +79,7 @@ impl Source {
         rename: Option<&OsStr>,
         budget: MemoryBudget<'_>,
     ) -> Result<(Source, Vec<String>), Error> {
-        let Found { named, mut entries, origins, notices } =
+        let Found { named, mut entries, origins, left_out, notices } =
             walk(root, paths, selection, rename, budget)?;
         if !with_holes {
             for entry in &mut entries {
@@ -89,12 +91,17 @@ impl Source {
         let tree = Tree::new(entries).map_err(|error| {
             Error::usage(format!("these sources cannot be sent together: {error}"))
         })?;
-        Ok((Source { named, tree, origins, open: Mutex::default() }, notices))
+        Ok((Source { named, tree, origins, open: Mutex::default(), left_out }, notices))
     }
 
     /// The tree of the files.
     pub(crate) fn tree(&self) -> &Tree {
         &self.tree
+    }
+
+    /// The entries that could not be read.
+    pub(crate) fn left_out(&self) -> &LeftOuts {
+        &self.left_out
     }
 
     /// Fills `buffer` from `offset` of a file. A small file is opened for it, a large one is kept

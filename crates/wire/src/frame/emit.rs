@@ -4,9 +4,10 @@ use alloc::vec::Vec;
 use core::net::IpAddr;
 
 use super::{
-    ABORT_CODES, Ask, Frame, FrameKind, HEADER, Hashes, Held, Hello, MAX_PAYLOAD, MAX_TEXT, Range,
-    Wishes,
+    ABORT_CODES, Ask, Frame, FrameKind, HEADER, Hashes, Held, Hello, LeftOut, MAX_PAYLOAD,
+    MAX_REASON, MAX_TEXT, Range, Wishes,
 };
+use crate::manifest::MAX_PATH;
 
 impl Frame<'_> {
     /// Appends the frame to `out`.
@@ -65,8 +66,8 @@ impl Frame<'_> {
                 out.push(u8::from(*include));
                 out.extend_from_slice(glob.as_bytes());
             }
-            Frame::Ask(Ask { checksum, hashes }) => {
-                out.push(u8::from(*checksum) | u8::from(*hashes) << 1);
+            Frame::Ask(Ask { checksum, hashes, strict }) => {
+                out.push(u8::from(*checksum) | u8::from(*hashes) << 1 | u8::from(*strict) << 2);
             }
             Frame::Hashes(Hashes { first, hashes }) => {
                 out.extend_from_slice(&first.to_be_bytes());
@@ -75,6 +76,14 @@ impl Frame<'_> {
             Frame::Held(Held { by_send_buffer, by_receiver }) => {
                 out.extend_from_slice(&by_send_buffer.to_be_bytes());
                 out.extend_from_slice(&by_receiver.to_be_bytes());
+            }
+            Frame::LeftOut(LeftOut { path, reason, more }) => {
+                out.extend_from_slice(&more.to_be_bytes());
+                let path = &path[..path.len().min(MAX_PATH)];
+                let length = u16::try_from(path.len()).expect("at most MAX_PATH");
+                out.extend_from_slice(&length.to_be_bytes());
+                out.extend_from_slice(path);
+                out.extend_from_slice(cut(reason, MAX_REASON));
             }
             Frame::ObjectDone(index, root) => {
                 out.extend_from_slice(&index.to_be_bytes());
@@ -87,11 +96,7 @@ impl Frame<'_> {
                 let code =
                     ABORT_CODES.iter().position(|c| c == code).expect("every code is listed");
                 out.push(u8::try_from(code).expect("few codes"));
-                let end = (0..=text.len().min(MAX_TEXT))
-                    .rev()
-                    .find(|i| text.is_char_boundary(*i))
-                    .unwrap_or(0);
-                out.extend_from_slice(&text.as_bytes()[..end]);
+                out.extend_from_slice(cut(text, MAX_TEXT));
             }
         }
     }
@@ -145,6 +150,12 @@ fn emit_hello(hello: &Hello, out: &mut Vec<u8>) {
     if let Some(secret) = &hello.secret {
         out.extend_from_slice(secret);
     }
+}
+
+/// The first characters of a text, of at most this many bytes together.
+fn cut(text: &str, most: usize) -> &[u8] {
+    let end = (0..=text.len().min(most)).rev().find(|end| text.is_char_boundary(*end));
+    &text.as_bytes()[..end.unwrap_or(0)]
 }
 
 fn emit_range(range: Range, out: &mut Vec<u8>) {

@@ -6,10 +6,11 @@ use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use super::{
-    ABORT_CODES, Ask, Data, Frame, FrameKind, Hashes, Held, Hello, MAX_PAYLOAD, Range, Welcome,
-    Wishes,
+    ABORT_CODES, Ask, Data, Frame, FrameKind, Hashes, Held, Hello, LeftOut, MAX_PAYLOAD,
+    MAX_REASON, Range, Welcome, Wishes,
 };
 use crate::WireError;
+use crate::manifest::MAX_PATH;
 use crate::reader::Reader;
 
 /// Reads the body of a frame of this kind.
@@ -57,7 +58,11 @@ pub(super) fn body(kind: FrameKind, body: &[u8]) -> Result<Frame<'_>, WireError>
             Frame::Filter(include, glob.map_err(|_| WireError::Field { frame, field: "pattern" })?)
         }
         FrameKind::Ask => match reader.u8()? {
-            bits @ 0..=3 => Frame::Ask(Ask { checksum: bits & 1 != 0, hashes: bits & 2 != 0 }),
+            bits @ 0..=7 => Frame::Ask(Ask {
+                checksum: bits & 1 != 0,
+                hashes: bits & 2 != 0,
+                strict: bits & 4 != 0,
+            }),
             _ => return Err(WireError::Field { frame, field: "wishes" }),
         },
         FrameKind::Request => Frame::Request(range(&mut reader)?),
@@ -71,6 +76,16 @@ pub(super) fn body(kind: FrameKind, body: &[u8]) -> Result<Frame<'_>, WireError>
         }
         FrameKind::Held => {
             Frame::Held(Held { by_send_buffer: reader.u64()?, by_receiver: reader.u64()? })
+        }
+        FrameKind::LeftOut => {
+            let (more, length) = (reader.u32()?, reader.u16()?);
+            let path = reader.bytes(usize::from(length))?;
+            match core::str::from_utf8(reader.rest()) {
+                Ok(reason) if path.len() <= MAX_PATH && reason.len() <= MAX_REASON => {
+                    Frame::LeftOut(LeftOut { path, reason, more })
+                }
+                _ => return Err(WireError::Field { frame, field: "path or reason" }),
+            }
         }
         FrameKind::Ping => Frame::Ping(reader.u64()?),
         FrameKind::Pong => Frame::Pong(reader.u64()?),

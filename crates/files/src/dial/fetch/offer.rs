@@ -10,8 +10,9 @@ use wire::Frame;
 use wire::frame::{Ask, MAX_FILTER, MAX_NAME};
 use wire::manifest::{Entry, is_plain};
 
+use crate::left_out::{LeftOuts, MOST_NAMED};
 use crate::protocol::{MANIFEST_BYTES, error_of, footprint};
-use crate::{Error, FetchOptions};
+use crate::{Error, FetchOptions, Selection};
 use peer::dial::Gate;
 use peer::{Conn, ConnError};
 
@@ -19,6 +20,8 @@ use peer::{Conn, ConnError};
 pub(super) struct Offer {
     /// The requested files, under their local names.
     pub(super) tree: Tree,
+    /// The entries that the server could not read.
+    pub(super) left_out: LeftOuts,
     /// The chaining values of all blocks and the file's hash, if they were asked for.
     pub(super) hashes: Option<(Vec<[u8; 32]>, Cv)>,
 }
@@ -109,7 +112,8 @@ pub(super) fn push_request(conn: &mut Conn, options: &FetchOptions) {
             conn.push(&Frame::Filter(include, glob));
         }
     }
-    let ask = Ask { checksum: options.selection.checksum, hashes: wants_hashes(options) };
+    let Selection { checksum, strict, .. } = options.selection;
+    let ask = Ask { checksum, hashes: wants_hashes(options), strict };
     conn.push(&Frame::Ask(ask));
 }
 
@@ -119,7 +123,7 @@ pub(super) async fn read_offer<T: Clone>(
     options: &FetchOptions,
     gate: &Gate<T>,
 ) -> Result<Offer, Refusal> {
-    let (mut entries, mut bytes) = (Vec::new(), 0);
+    let (mut entries, mut bytes, mut left_out) = (Vec::new(), 0, LeftOuts::default());
     loop {
         let heard = conn.receive(|frame| {
             match frame {
@@ -133,6 +137,9 @@ pub(super) async fn read_offer<T: Clone>(
                         entries.push(entry);
                     }
                 }
+                Frame::LeftOut(one) => left_out.hear(&one, MOST_NAMED).ok_or_else(|| {
+                    ConnError::Unexpected("endless list of what is left out".into())
+                })?,
                 Frame::ManifestEnd(count) => return Ok(Some(Ok(count))),
                 Frame::Ping(_) => {}
                 Frame::Abort(code, text) => return Ok(Some(Err(error_of(code, text)))),
@@ -163,7 +170,7 @@ pub(super) async fn read_offer<T: Clone>(
     was_asked_for(&entries, &options.names).map_err(Refusal::Unusable)?;
     let tree = tree(entries, options.rename.as_deref()).map_err(Refusal::Unusable)?;
     let hashes = if wants_hashes(options) { Some(hashes(conn, &tree, gate).await?) } else { None };
-    Ok(Offer { tree, hashes })
+    Ok(Offer { tree, left_out, hashes })
 }
 
 /// Checks that every entry was asked for. A server decides only on the contents of a folder that

@@ -239,8 +239,12 @@ impl FetchOpener {
         let wishes = options.transfer.wishes();
         let (into, clock, events, tree) =
             (options.into.clone(), self.clock, self.events.clone(), offer.tree.clone());
+        for event in offer.left_out.events() {
+            let _ = self.events.send(event);
+        }
+        let left_out = offer.left_out.count();
         if wishes.dry_run {
-            return Err(self.dry_run(conn, peer, tree, wishes).await?);
+            return Err(self.dry_run(conn, peer, tree, wishes, left_out).await?);
         }
         let opening = run_blocking(move || {
             let directory = Arc::new(Directory::open(&into)?);
@@ -287,7 +291,7 @@ impl FetchOpener {
         let arrival = Arc::new(arrival);
         let session = Arc::new(Session::new(id, clock, self.reports.clone(), core));
         let (files, total) = (offer.tree.file_count(), offer.tree.data());
-        let agreement = Agreement { peer, files, total, resumed };
+        let agreement = Agreement { peer, files, total, resumed, left_out };
         session.report(Report::Established(Arc::clone(&session), agreement));
         let first_server = self.terms.label(server);
         Ok(Agreed { session, arrival, tree: offer.tree, want, root, first_server })
@@ -300,6 +304,7 @@ impl FetchOpener {
         peer: Fingerprint,
         tree: Tree,
         wishes: Wishes,
+        left_out: usize,
     ) -> Result<Refusal, ConnError> {
         let into = self.options.into.clone();
         let (files, total) = (tree.file_count(), tree.data());
@@ -319,8 +324,8 @@ impl FetchOpener {
         Ok(match conn.ping_during(surveying).await? {
             Ok(missing) => {
                 let resumed = total - missing;
-                let _ =
-                    self.reports.send(Report::DryRun(Agreement { peer, files, total, resumed }));
+                let agreement = Agreement { peer, files, total, resumed, left_out };
+                let _ = self.reports.send(Report::DryRun(agreement));
                 Refusal::Lost(ConnError::Closed)
             }
             Err(error) => self.fail(error),

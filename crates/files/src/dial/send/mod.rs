@@ -63,6 +63,9 @@ async fn find(
     for text in notices {
         let _ = events.send(Event::Notice { text });
     }
+    for event in source.left_out().events() {
+        let _ = events.send(event);
+    }
     assert!(found.set(Arc::new(source)).is_ok(), "the files are looked at once");
     Ok(())
 }

@@ -7,7 +7,7 @@ use net::Clock;
 use peer::dial::{Gate, Path, Turn};
 use peer::{Conn, ConnError};
 use tokio::sync::{SetOnce, mpsc};
-use transfer::{Cv, Extent, ExtentSet, Packing, Tree};
+use transfer::{Cv, Extent, ExtentSet, Packing};
 use units::{Bytes, Time};
 use wire::Frame;
 use wire::frame::SessionId;
@@ -204,7 +204,7 @@ impl SendOpener {
         source: &Arc<Source>,
     ) -> Result<OpenSession, ConnError> {
         let tree = source.tree();
-        let id = self.send_manifest(conn, id, tree).await?;
+        let id = self.send_manifest(conn, id, source).await?;
         let mut have = ExtentSet::new();
         let mut want = Want::new(tree.entries().len());
         // Whole blocks and the ends of files: the receiver cannot have more pieces than that.
@@ -258,7 +258,13 @@ impl SendOpener {
         let load = Arc::new(Supply::new(Arc::clone(source), packing));
         *self.supply.lock().expect("no panic while held") = Some(Arc::clone(&load));
         let session = Arc::new(Session::new(id, self.clock, self.reports.clone(), core));
-        let agreement = Agreement { peer, files: tree.file_count(), total: tree.data(), resumed };
+        let agreement = Agreement {
+            peer,
+            files: tree.file_count(),
+            total: tree.data(),
+            resumed,
+            left_out: source.left_out().count(),
+        };
         session.report(Report::Established(Arc::clone(&session), agreement));
         Ok(OpenSession { session, load })
     }
@@ -270,9 +276,9 @@ impl SendOpener {
         &self,
         conn: &mut Conn,
         mut id: Option<SessionId>,
-        tree: &Tree,
+        source: &Source,
     ) -> Result<SessionId, ConnError> {
-        let entries = tree.entries();
+        let entries = source.tree().entries();
         let mut chunks = wire::manifest::chunks(entries).peekable();
         loop {
             if let Some(chunk) = chunks.next() {
@@ -281,6 +287,8 @@ impl SendOpener {
             let is_last = chunks.peek().is_none();
             if is_last {
                 let count = u32::try_from(entries.len()).expect("a tree holds fewer");
+                // The receiver needs to know that something is missing, and not all that is.
+                source.left_out().frames(1).for_each(|frame| conn.push(&frame));
                 conn.push(&Frame::ManifestEnd(count));
             }
             conn.flush().await?;

@@ -129,6 +129,7 @@ fn summary(session: &SinkSession, rates: &mut ReceiveRates, at: Time, sync: Span
         finished_at: carried
             .map(|(name, carried)| (name, (Time::ZERO + carried.last) - began))
             .collect(),
+        left_out: 0,
         paths: progress.paths,
     }
 }

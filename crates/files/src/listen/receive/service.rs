@@ -26,6 +26,7 @@ use wire::frame::{AbortCode, Hello, Range, SessionId, VERSION, Wishes};
 
 use super::path::{self, PathMember};
 use crate::blocking::{Wanted, run_wanted};
+use crate::left_out::LeftOuts;
 use crate::listen::{cannot_open, place_of, refused};
 use crate::protocol::{MANIFEST_BYTES, code_of, footprint, want_frames};
 use crate::sink::{Directory, SinkSession, Staging, Survey, finish_files};
@@ -57,6 +58,13 @@ pub(super) struct ReceiveService {
 struct Current {
     session: Arc<SinkSession>,
     admitted: Option<Peer>,
+}
+
+/// What a sender offers.
+struct Offered {
+    tree: Tree,
+    /// What it could not read.
+    left_out: LeftOuts,
 }
 
 /// The most memory of all manifests before their sessions open. The manifest of the session in
@@ -253,10 +261,11 @@ impl ReceiveService {
         // The share moves with the tree, also to a thread that outlives the connection.
         let mut share = self.memory.share(peer);
         let manifest = timeout(MANIFEST_PATIENCE, self.manifest(conn, &mut share)).await;
-        let tree = match manifest.map_err(|_| ConnError::Silent(MANIFEST_PATIENCE))?? {
-            Ok(tree) => tree,
-            Err((code, text)) => return Err(refuse(conn, code, text).await),
-        };
+        let Offered { tree, left_out } =
+            match manifest.map_err(|_| ConnError::Silent(MANIFEST_PATIENCE))?? {
+                Ok(offered) => offered,
+                Err((code, text)) => return Err(refuse(conn, code, text).await),
+            };
         let (directory, limit) = match self.place(admitted.as_ref()) {
             Ok(place) => place,
             Err(error) => return Err(refuse(conn, code_of(&error), error.to_string()).await),
@@ -303,6 +312,10 @@ impl ReceiveService {
             total: session.tree().data(),
             resumed: session.resumed(),
         });
+        if let Some(text) = left_out.in_short() {
+            let text = format!("the sender could not read, and left out: {text}");
+            let _ = self.events.send(Event::Notice { text });
+        }
         *self.current() = Some(Current { session: Arc::clone(&session), admitted });
         session.answer_frames().iter().for_each(|frame| conn.push(frame));
         conn.push(&Frame::Ready);
@@ -319,8 +332,8 @@ impl ReceiveService {
         &self,
         conn: &mut Conn,
         share: &mut Share,
-    ) -> Result<Result<Tree, (AbortCode, String)>, ConnError> {
-        let mut entries = Vec::new();
+    ) -> Result<Result<Offered, (AbortCode, String)>, ConnError> {
+        let (mut entries, mut left_out) = (Vec::new(), LeftOuts::default());
         let (mut chunk, mut bytes) = (Vec::new(), 0);
         let mut told = Instant::now();
         let busy = |share: &Share| Ok(Err((AbortCode::Refused, share.why_not())));
@@ -341,6 +354,11 @@ impl ReceiveService {
                     chunk.extend_from_slice(part);
                     Ok(None)
                 }
+                Frame::LeftOut(one) => {
+                    chunk.clear();
+                    let heard = left_out.hear(&one, 1).map(|()| None);
+                    heard.ok_or_else(|| ConnError::Unexpected("a second LeftOut".into()))
+                }
                 Frame::ManifestEnd(count) => Ok(Some(count)),
                 Frame::Name(_) | Frame::Filter(..) | Frame::Ask(_) => Err(ConnError::Refused(
                     "this host takes files and offers none; 'anabranch serve' there would offer \
@@ -358,6 +376,7 @@ impl ReceiveService {
                     if usize::try_from(count) == Ok(entries.len()) && !entries.is_empty() =>
                 {
                     return Ok(Tree::new(entries)
+                        .map(|tree| Offered { tree, left_out })
                         .map_err(|error| (AbortCode::Protocol, error.to_string())));
                 }
                 Ok(Some(_)) => {

@@ -27,6 +27,7 @@ use super::path;
 use super::session::{FetchSession, label};
 use crate::beneath;
 use crate::blocking::run_wanted;
+use crate::left_out::MOST_NAMED;
 use crate::listen::{cannot_open, place_of, refused};
 use crate::protocol::{MANIFEST_BYTES, Want, code_of};
 use crate::source::hashes::{self, HashCache};
@@ -293,6 +294,14 @@ impl ServeService {
             conn.push(&Frame::Entries(&chunk));
             conn.flush_to_reader().await?;
         }
+        if let Some(text) = source.left_out().in_short() {
+            let who = if view.name.is_empty() { peer.to_string() } else { view.name.clone() };
+            self.notice(&who, &format!("gets all but what cannot be read: {text}"));
+        }
+        for frame in source.left_out().frames(MOST_NAMED) {
+            conn.push(&frame);
+            conn.flush_to_reader().await?;
+        }
         conn.push(&Frame::ManifestEnd(u32::try_from(entries.len()).expect("a tree holds fewer")));
         conn.flush_to_reader().await?;
         if ask.hashes {
@@ -435,7 +444,7 @@ async fn read_request(
             Some(Err(text)) => return Ok(Err(text)),
             Some(Ok(_)) if names.is_empty() => return Ok(Err("nothing was asked for".into())),
             Some(Ok(ask)) => {
-                selection.checksum = ask.checksum;
+                (selection.checksum, selection.strict) = (ask.checksum, ask.strict);
                 return Ok(Ok((names, selection, ask)));
             }
         }
