@@ -44,6 +44,7 @@ pub(crate) struct Receive {
     pub(crate) port: Option<u16>,
     pub(crate) keep: bool,
     pub(crate) overwrite: Overwrite,
+    pub(crate) allow_delete: bool,
 }
 
 type Setter = fn(&mut Config, &DeValue<'_>) -> Result<(), String>;
@@ -64,6 +65,7 @@ const KEYS: &[(&str, &str, Setter)] = &[
     ("receive", "listen", |c, v| list(v).map(|addresses| c.receive.listen = addresses)),
     ("receive", "port", |c, v| set(&mut c.receive.port, port(v))),
     ("receive", "keep", |c, v| flag(v).map(|on| c.receive.keep = on)),
+    ("receive", "allow-delete", |c, v| flag(v).map(|on| c.receive.allow_delete = on)),
     ("receive", "overwrite", |c, v| {
         flag(v).map(|on| {
             c.receive.overwrite = if on { Overwrite::Always } else { Overwrite::Never };
@@ -209,6 +211,7 @@ mod tests {
             port = 7000
             keep = true
             overwrite = false
+            allow-delete = true
             "#,
         )
         .unwrap();
@@ -224,6 +227,7 @@ mod tests {
             ["192.0.2.1:7000".parse().unwrap(), "[2001:db8::1]:9000".parse().unwrap()]
         );
         assert_eq!(config.receive.overwrite, Overwrite::Never);
+        assert!(config.receive.keep && config.receive.allow_delete);
         assert_eq!(Config::parse(""), Ok(Config::default()));
     }
 

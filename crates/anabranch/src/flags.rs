@@ -40,6 +40,20 @@ pub(crate) struct TransferFlags {
     /// Replace files that exist at the destination
     #[arg(long)]
     overwrite: bool,
+    /// Leave files that exist at the destination as they are, whatever differs
+    #[arg(long, conflicts_with_all = ["overwrite", "update"])]
+    ignore_existing: bool,
+    /// Replace files that are older at the destination than at the source, and leave others as they
+    /// are
+    #[arg(long)]
+    update: bool,
+    /// Delete, in the folders that are named, what the source does not have; the receiver must
+    /// allow it with --allow-delete
+    #[arg(long)]
+    delete: bool,
+    /// With --delete, delete even more than 100 files and half of all
+    #[arg(long, requires = "delete")]
+    force_delete: bool,
     /// Connect and agree on the files, but transfer none
     #[arg(short = 'n', long)]
     dry_run: bool,
@@ -83,6 +97,10 @@ impl TransferFlags {
             verify,
             restart,
             overwrite,
+            ignore_existing,
+            update,
+            delete,
+            force_delete,
             dry_run,
             ..
         } = self;
@@ -102,6 +120,10 @@ impl TransferFlags {
             verify: verify || config.send.verify,
             restart,
             overwrite,
+            keep_existing: ignore_existing,
+            update,
+            delete,
+            force_delete,
             dry_run,
         };
         (Selection { include, exclude, files_from, checksum, strict }, options)

@@ -9,11 +9,12 @@
 //! the session need not wait for the `Welcome`.
 //!
 //! A sender opens the session with the [manifest](crate::manifest) in chunks and
-//! [`Frame::ManifestEnd`]; a [`LeftOut`] before the end tells what is missing in it. The receiver
-//! answers any number of [`Frame::Want`] and of [`Frame::Have`], and [`Frame::Ready`]. Both sides
-//! compute the same layout of the wanted files, and positions count in that layout. A connection
-//! that joins may carry data right behind its `Join`. Data is acknowledged on the path on which it
-//! arrived.
+//! [`Frame::ManifestEnd`]; a [`LeftOut`] before the end tells what is missing in it, and for
+//! [`Wishes::delete`] there are a [`Frame::Mirror`] for each folder and a [`Frame::Filter`] for
+//! each pattern. The receiver answers any number of [`Frame::Want`] and of [`Frame::Have`], and
+//! [`Frame::Ready`]. Both sides compute the same layout of the wanted files, and positions count in
+//! that layout. A connection that joins may carry data right behind its `Join`. Data is
+//! acknowledged on the path on which it arrived.
 //!
 //! If the connecting side receives (`anabranch get`), it opens the session with a [`Frame::Name`]
 //! for each wanted path, a [`Frame::Filter`] for each pattern, and [`Frame::Ask`]. The server
@@ -57,6 +58,9 @@ pub const MAX_REASON: usize = 256;
 pub const MAX_FILTER: usize = 1024;
 /// The most hashes in one [`Frame::Hashes`].
 pub const MAX_HASHES: usize = 4096;
+
+/// The number of [`Wishes`].
+const WISHES: usize = 8;
 
 /// A session's name, drawn by the receiver.
 pub type SessionId = [u8; 16];
@@ -120,6 +124,14 @@ pub struct Wishes {
     pub verify: bool,
     /// Report what would happen, and write nothing.
     pub dry_run: bool,
+    /// Leave existing targets as they are.
+    pub keep_existing: bool,
+    /// Replace existing targets that are older than the source, and no others.
+    pub update: bool,
+    /// Delete what the source does not have, in the folders that a [`Frame::Mirror`] names.
+    pub delete: bool,
+    /// Delete any number of files.
+    pub force_delete: bool,
 }
 
 /// The answer to [`Hello`], sent as soon as its peer is authorized.
@@ -294,6 +306,9 @@ pub enum Frame<'a> {
     Held(Held),
     /// An entry that is not in the manifest because it could not be read.
     LeftOut(LeftOut<'a>),
+    /// The path of a folder of which the manifest has everything that its [filters](Frame::Filter)
+    /// let through: what is there besides may be deleted. Empty for the receiving folder itself.
+    Mirror(&'a [u8]),
 }
 
 impl<'a> Frame<'a> {
@@ -363,6 +378,7 @@ impl<'a> Frame<'a> {
             Frame::Hashes(_) => FrameKind::Hashes,
             Frame::Held(_) => FrameKind::Held,
             Frame::LeftOut(_) => FrameKind::LeftOut,
+            Frame::Mirror(_) => FrameKind::Mirror,
         }
     }
 }
@@ -394,9 +410,10 @@ enum FrameKind {
     Hashes,
     Held,
     LeftOut,
+    Mirror,
 }
 
-const KINDS: [(FrameKind, &str, usize); 25] = [
+const KINDS: [(FrameKind, &str, usize); 26] = [
     (FrameKind::Hello, "Hello", 64),
     (FrameKind::Join, "Join", 16),
     (FrameKind::Entries, "Entries", MAX_CHUNK),
@@ -422,6 +439,7 @@ const KINDS: [(FrameKind, &str, usize); 25] = [
     (FrameKind::Hashes, "Hashes", 8 + MAX_HASHES * 32),
     (FrameKind::Held, "Held", 16),
     (FrameKind::LeftOut, "LeftOut", 6 + MAX_PATH + MAX_REASON),
+    (FrameKind::Mirror, "Mirror", MAX_PATH),
 ];
 
 impl FrameKind {

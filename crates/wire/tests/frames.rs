@@ -19,7 +19,7 @@ fn every_kind_comes_back_as_it_went() {
         Frame::Hello(Hello {
             version: 1,
             secret: Some([7; 16]),
-            wishes: Wishes { restart: true, overwrite: false, verify: true, dry_run: false },
+            wishes: Wishes { restart: true, verify: true, delete: true, ..Wishes::default() },
         }),
         Frame::Hello(Hello { version: 1, secret: None, wishes: Wishes::default() }),
         Frame::Join([1; 16]),
@@ -56,6 +56,8 @@ fn every_kind_comes_back_as_it_went() {
         Frame::Request(Range { start: 4_096, len: 4_096 }),
         Frame::Hashes(Hashes { first: 7, hashes: vec![[1; 32], [2; 32]] }),
         Frame::Held(Held { by_send_buffer: 1, by_receiver: 2 }),
+        Frame::Mirror(b""),
+        Frame::Mirror(b"photos/2026"),
         Frame::LeftOut(LeftOut { path: b"", reason: "", more: 0 }),
         Frame::LeftOut(LeftOut { path: b"photos/\xff", reason: "no permission", more: 7 }),
         Frame::Abort(AbortCode::Changed, "photos/a".into()),
@@ -108,6 +110,18 @@ fn a_peers_words_lose_their_control_characters() {
 }
 
 #[test]
+fn every_wish_has_a_bit_of_its_own() {
+    for bit in 0..16 {
+        let body = [&[0, 6][..], &(1u16 << bit).to_be_bytes()].concat();
+        let bytes = [&[1, 0, 0, 0, 4][..], &body].concat();
+        match Frame::parse(&bytes) {
+            Ok(Some((frame, _))) => assert_eq!(emitted(&frame), bytes),
+            refused => assert!(refused.is_err() && bit >= 8, "bit {bit}: {refused:?}"),
+        }
+    }
+}
+
+#[test]
 fn a_long_reason_is_cut_between_characters() {
     let reason = "\u{fc}".repeat(MAX_REASON);
     let bytes = emitted(&Frame::LeftOut(LeftOut { path: b"a", reason: &reason, more: 0 }));
@@ -119,7 +133,7 @@ fn a_long_reason_is_cut_between_characters() {
 proptest! {
     #[test]
     fn no_bytes_make_the_parser_panic(
-        kind in 0u8..26,
+        kind in 0u8..27,
         body in proptest::collection::vec(any::<u8>(), 0..200),
         lie in any::<Option<u32>>(),
     ) {

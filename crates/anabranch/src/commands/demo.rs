@@ -110,6 +110,7 @@ async fn transfer_once(
         },
         keep: false,
         overwrite: files::Overwrite::OnRequest,
+        allow_delete: false,
     };
     let (announcements, mut announced) = tokio::sync::mpsc::unbounded_channel();
     let receiving = tokio::spawn(files::receive(options, announcements));

@@ -224,6 +224,8 @@ async fn receive(listener: &Listener, target: &Target) -> Result<(), Failure> {
             listen,
             keep: false,
             overwrite: Overwrite::OnRequest,
+            // Whoever logs in with ssh may delete here anyway.
+            allow_delete: true,
         };
         run_with_events(
             |events| files::receive(options, events),

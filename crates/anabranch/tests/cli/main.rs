@@ -139,7 +139,7 @@ fn the_documented_exit_codes_match_the_help() {
         );
         rows += 1;
     }
-    assert_eq!(rows, 15);
+    assert_eq!(rows, 16);
 }
 
 #[test]

@@ -36,3 +36,42 @@ fn what_is_left_out_is_named_and_the_exit_code_says_so() {
     }
     assert_eq!(fs::read(target.join("folder/file")).unwrap(), b"x");
 }
+
+#[test]
+fn a_folder_becomes_what_the_source_is() {
+    let home = Home::new();
+    let (folder, target) = (home.0.join("folder"), home.0.join("in"));
+    for (path, content) in [
+        (folder.join("file"), "new"),
+        (target.join("folder/file"), "old!"),
+        (target.join("folder/gone/old"), "x"),
+        (target.join("beside"), "x"),
+    ] {
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, content).unwrap();
+    }
+    let old = fs::File::options().write(true).open(target.join("folder/file")).unwrap();
+    old.set_modified(std::time::UNIX_EPOCH).unwrap();
+    let send = |allow: &[&str], more: &[&str]| {
+        let (mut receiver, address, token) = receiver(&home, &target, allow);
+        let arguments = [&["send", folder.to_str().unwrap(), "--to", &address], more].concat();
+        let mut command = home.command(&arguments);
+        let (code, _, stderr) = text(&command.env("ANABRANCH_TOKEN", token).output().unwrap());
+        if code == 0 {
+            assert!(receiver.0.wait().unwrap().success());
+        }
+        (code, stderr)
+    };
+    let (code, stderr) = send(&[], &["--update", "--delete"]);
+    assert_eq!(code, 4, "{stderr}");
+    assert!(stderr.contains("--allow-delete"), "{stderr}");
+    let (code, stderr) = send(&[], &["--ignore-existing", "--overwrite"]);
+    assert_eq!(code, 2, "{stderr}");
+    let (code, stderr) = send(&["--allow-delete"], &["--ignore-existing"]);
+    assert_eq!(code, 0, "{stderr}");
+    assert_eq!(fs::read(target.join("folder/file")).unwrap(), b"old!");
+    let (code, stderr) = send(&["--allow-delete"], &["--update", "--delete"]);
+    assert_eq!(code, 0, "{stderr}");
+    assert_eq!(fs::read(target.join("folder/file")).unwrap(), b"new");
+    assert!(!target.join("folder/gone").exists() && target.join("beside").exists());
+}

@@ -27,6 +27,8 @@ pub(crate) struct Source {
     origins: Vec<Option<Origin>>,
     /// Open large files, the latest last.
     open: Mutex<VecDeque<(usize, Arc<File>)>>,
+    /// The paths at the receiver of the folders that are named.
+    folders: Vec<Vec<u8>>,
     left_out: LeftOuts,
 }
 
@@ -79,7 +81,7 @@ impl Source {
         rename: Option<&OsStr>,
         budget: MemoryBudget<'_>,
     ) -> Result<(Source, Vec<String>), Error> {
-        let Found { named, mut entries, origins, left_out, notices } =
+        let Found { named, mut entries, origins, folders, left_out, notices } =
             walk(root, paths, selection, rename, budget)?;
         if !with_holes {
             for entry in &mut entries {
@@ -91,12 +93,18 @@ impl Source {
         let tree = Tree::new(entries).map_err(|error| {
             Error::usage(format!("these sources cannot be sent together: {error}"))
         })?;
-        Ok((Source { named, tree, origins, open: Mutex::default(), left_out }, notices))
+        let open = Mutex::default();
+        Ok((Source { named, tree, origins, open, folders, left_out }, notices))
     }
 
     /// The tree of the files.
     pub(crate) fn tree(&self) -> &Tree {
         &self.tree
+    }
+
+    /// The paths at the receiver of the folders that are named.
+    pub(crate) fn folders(&self) -> &[Vec<u8>] {
+        &self.folders
     }
 
     /// The entries that could not be read.

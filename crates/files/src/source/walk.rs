@@ -12,7 +12,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, Dir, FileType, OFlags, Stat, fstat, readlinkat, statat};
+use rustix::fs::{AtFlags, FileType, OFlags, Stat, fstat, readlinkat, statat};
 use rustix::io::Errno;
 use wire::manifest::{self, Entry, Kind, is_reserved};
 
@@ -32,6 +32,8 @@ pub(crate) struct Found {
     pub(crate) entries: Vec<Entry>,
     /// For each entry, the file that it stands for; `None` if it is no file.
     pub(crate) origins: Vec<Option<Origin>>,
+    /// The paths at the receiver of the folders that are named.
+    pub(crate) folders: Vec<Vec<u8>>,
     /// Entries that could not be read.
     pub(crate) left_out: LeftOuts,
     /// Messages about staging folders.
@@ -71,6 +73,7 @@ pub(crate) fn walk(
             named: NamedPaths::new(root),
             entries: Vec::new(),
             origins: Vec::new(),
+            folders: Vec::new(),
             left_out: LeftOuts::default(),
             notices: Vec::new(),
         },
@@ -164,6 +167,7 @@ impl Walk<'_> {
             return self.entry(location, Path::new(name), &stat, false).map(drop);
         }
         let target = rename.map_or_else(|| folder_name(source), |name| name.as_bytes().to_vec());
+        self.found.folders.push(target.clone());
         let location = Location { place, target };
         if !location.target.is_empty() {
             self.pending.push(directory(&location, &stat));
@@ -198,7 +202,9 @@ impl Walk<'_> {
     fn level(&mut self, location: Location, inside: bool, pending: usize) -> Result<Level, Error> {
         let listed =
             open_in(&mut self.folder, &self.found.named, &location.place).and_then(|folder| {
-                names(folder).map_err(|errno| self.found.named.failed(&location.place, errno))
+                beneath::open(folder, b"", OFlags::RDONLY | OFlags::DIRECTORY)
+                    .and_then(beneath::names)
+                    .map_err(|errno| self.found.named.failed(&location.place, errno))
             })?;
         Ok(Level { location, names: listed.into_iter(), inside, pending })
     }
@@ -545,18 +551,4 @@ fn open_in<'a>(
     place: &SourcePath,
 ) -> Result<&'a OwnedFd, Error> {
     last.get_or_open(place.below(), || named.open_folder(place))
-}
-
-/// The names in a folder, in order.
-fn names(folder: &OwnedFd) -> Result<Vec<OsString>, Errno> {
-    let mut names = Vec::new();
-    for entry in Dir::new(beneath::open(folder, b"", OFlags::RDONLY | OFlags::DIRECTORY)?)? {
-        let entry = entry?;
-        let name = entry.file_name().to_bytes();
-        if name != b"." && name != b".." {
-            names.push(OsString::from_vec(name.to_vec()));
-        }
-    }
-    names.sort_unstable();
-    Ok(names)
 }

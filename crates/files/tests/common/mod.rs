@@ -74,6 +74,7 @@ pub fn receive_options(scratch: &Scratch, identity: &Identity, token: &Token) ->
         listen: on_loopback(identity, token),
         keep: false,
         overwrite: files::Overwrite::OnRequest,
+        allow_delete: false,
     }
 }
 

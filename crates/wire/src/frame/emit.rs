@@ -5,7 +5,7 @@ use core::net::IpAddr;
 
 use super::{
     ABORT_CODES, Ask, Frame, FrameKind, HEADER, Hashes, Held, Hello, LeftOut, MAX_PAYLOAD,
-    MAX_REASON, MAX_TEXT, Range, Wishes,
+    MAX_REASON, MAX_TEXT, Range, WISHES, Wishes,
 };
 use crate::manifest::MAX_PATH;
 
@@ -58,7 +58,10 @@ impl Frame<'_> {
                 }
                 out.extend_from_slice(data.payload);
             }
-            Frame::Entries(bytes) | Frame::Probe(bytes) | Frame::Name(bytes) => {
+            Frame::Entries(bytes)
+            | Frame::Probe(bytes)
+            | Frame::Name(bytes)
+            | Frame::Mirror(bytes) => {
                 out.extend_from_slice(bytes);
             }
             Frame::Refused(range) | Frame::Request(range) => emit_range(*range, out),
@@ -140,13 +143,9 @@ impl DataHeader {
 
 fn emit_hello(hello: &Hello, out: &mut Vec<u8>) {
     out.extend_from_slice(&hello.version.to_be_bytes());
-    let Wishes { restart, overwrite, verify, dry_run } = hello.wishes;
-    out.push(
-        u8::from(restart)
-            | u8::from(overwrite) << 1
-            | u8::from(verify) << 2
-            | u8::from(dry_run) << 3,
-    );
+    let bits = wishes(hello.wishes).into_iter().enumerate();
+    let bits = bits.fold(0u16, |bits, (n, on)| bits | u16::from(on) << n);
+    out.extend_from_slice(&bits.to_be_bytes());
     if let Some(secret) = &hello.secret {
         out.extend_from_slice(secret);
     }
@@ -156,6 +155,13 @@ fn emit_hello(hello: &Hello, out: &mut Vec<u8>) {
 fn cut(text: &str, most: usize) -> &[u8] {
     let end = (0..=text.len().min(most)).rev().find(|end| text.is_char_boundary(*end));
     &text.as_bytes()[..end.unwrap_or(0)]
+}
+
+/// The wishes in the order of their bits.
+fn wishes(wishes: Wishes) -> [bool; WISHES] {
+    let Wishes { restart, overwrite, verify, dry_run, .. } = wishes;
+    let Wishes { keep_existing, update, delete, force_delete, .. } = wishes;
+    [restart, overwrite, verify, dry_run, keep_existing, update, delete, force_delete]
 }
 
 fn emit_range(range: Range, out: &mut Vec<u8>) {

@@ -7,7 +7,7 @@ use core::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use super::{
     ABORT_CODES, Ask, Data, Frame, FrameKind, Hashes, Held, Hello, LeftOut, MAX_PAYLOAD,
-    MAX_REASON, Range, Welcome, Wishes,
+    MAX_REASON, Range, WISHES, Welcome, Wishes,
 };
 use crate::WireError;
 use crate::manifest::MAX_PATH;
@@ -52,6 +52,7 @@ pub(super) fn body(kind: FrameKind, body: &[u8]) -> Result<Frame<'_>, WireError>
         FrameKind::Done => Frame::Done(reader.u64()?),
         FrameKind::Probe => Frame::Probe(reader.rest()),
         FrameKind::Name => Frame::Name(reader.rest()),
+        FrameKind::Mirror => Frame::Mirror(reader.rest()),
         FrameKind::Filter => {
             let include = flag(&mut reader, frame)?;
             let glob = core::str::from_utf8(reader.rest());
@@ -105,12 +106,21 @@ pub(super) fn body(kind: FrameKind, body: &[u8]) -> Result<Frame<'_>, WireError>
 
 fn hello(reader: &mut Reader<'_>) -> Result<Hello, WireError> {
     let version = reader.u16()?;
-    let bits = reader.u8()?;
-    if bits > 0b1111 {
+    let bits = reader.u16()?;
+    if bits >> WISHES != 0 {
         return Err(WireError::Field { frame: "Hello", field: "wishes" });
     }
     let bit = |n: u8| bits & (1 << n) != 0;
-    let wishes = Wishes { restart: bit(0), overwrite: bit(1), verify: bit(2), dry_run: bit(3) };
+    let wishes = Wishes {
+        restart: bit(0),
+        overwrite: bit(1),
+        verify: bit(2),
+        dry_run: bit(3),
+        keep_existing: bit(4),
+        update: bit(5),
+        delete: bit(6),
+        force_delete: bit(7),
+    };
     let secret = if reader.is_empty() { None } else { Some(reader.array()?) };
     Ok(Hello { version, secret, wishes })
 }

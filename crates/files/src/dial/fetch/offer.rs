@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use transfer::digest::Merge;
 use transfer::{Cv, Packing, Tree};
 use wire::Frame;
-use wire::frame::{Ask, MAX_FILTER, MAX_NAME};
-use wire::manifest::{Entry, is_plain};
+use wire::frame::{Ask, MAX_NAME};
+use wire::manifest::{Entry, Kind, is_plain};
 
 use crate::left_out::{LeftOuts, MOST_NAMED};
 use crate::protocol::{MANIFEST_BYTES, error_of, footprint};
@@ -67,12 +67,7 @@ pub(super) fn check(options: &FetchOptions) -> Result<(), Error> {
             ));
         }
     }
-    let selection = &options.selection;
-    if let Some(glob) =
-        selection.include.iter().chain(&selection.exclude).find(|glob| glob.len() > MAX_FILTER)
-    {
-        return usage(format!("the pattern {glob} is too long"));
-    }
+    options.selection.check_filters()?;
     if let Some(name) = &options.rename
         && (!is_plain(name.as_bytes()) || name.as_bytes().contains(&b'/'))
     {
@@ -105,13 +100,7 @@ pub(super) fn push_request(conn: &mut Conn, options: &FetchOptions) {
     for name in &options.names {
         conn.push(&Frame::Name(plain_name(name)));
     }
-    for (include, globs) in
-        [(true, &options.selection.include), (false, &options.selection.exclude)]
-    {
-        for glob in globs {
-            conn.push(&Frame::Filter(include, glob));
-        }
-    }
+    options.selection.push_filters(conn);
     let Selection { checksum, strict, .. } = options.selection;
     let ask = Ask { checksum, hashes: wants_hashes(options), strict };
     conn.push(&Frame::Ask(ask));
@@ -189,6 +178,22 @@ fn was_asked_for(entries: &[Entry], names: &[PathBuf]) -> Result<(), Error> {
         }
     }
     Ok(())
+}
+
+/// The folders here in which everything is deleted that the server does not have: those that were
+/// asked for as folders. With a name of its own, the one folder of `tree`.
+pub(super) fn mirrored(options: &FetchOptions, tree: &Tree) -> Vec<Vec<u8>> {
+    let tops = options.names.iter().map(|name| {
+        let name = plain_name(name);
+        let last = name.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
+        options.rename.as_ref().map_or(last, |rename| rename.as_bytes()).to_vec()
+    });
+    let is_folder = |top: &Vec<u8>| {
+        let is_this = |entry: &Entry| entry.path == *top;
+        let found = tree.entries().iter().find(|entry| is_this(entry));
+        top.is_empty() || found.is_some_and(|entry| matches!(entry.kind, Kind::Directory { .. }))
+    };
+    tops.filter(is_folder).collect()
 }
 
 /// The tree of the entries, with its one top entry renamed.

@@ -24,8 +24,8 @@ use crate::dial::opener::{Member, SessionOpener};
 use crate::dial::path::Incoming;
 use crate::dial::session::{Agreement, Report, Session, new_core};
 use crate::protocol::{error_of, want_frames};
-use crate::sink::{Directory, SinkSession, Staging, Survey};
-use crate::{Error, Events, FetchOptions};
+use crate::sink::{Directory, Mirror, NOTHING_DELETED, SinkSession, Staging, Survey};
+use crate::{Error, Event, Events, FetchOptions};
 
 /// An open session with a server.
 #[derive(Clone)]
@@ -243,8 +243,9 @@ impl FetchOpener {
             let _ = self.events.send(event);
         }
         let left_out = offer.left_out.count();
+        let mirror = self.mirror(&offer);
         if wishes.dry_run {
-            return Err(self.dry_run(conn, peer, tree, wishes, left_out).await?);
+            return Err(self.dry_run(conn, peer, tree, wishes, mirror, left_out).await?);
         }
         let opening = run_blocking(move || {
             let directory = Arc::new(Directory::open(&into)?);
@@ -256,6 +257,7 @@ impl FetchOpener {
                     peer,
                     tree.clone(),
                     wishes,
+                    mirror.as_ref(),
                     directory,
                     clock,
                     events.clone(),
@@ -297,6 +299,20 @@ impl FetchOpener {
         Ok(Agreed { session, arrival, tree: offer.tree, want, root, first_server })
     }
 
+    /// The folders in which everything is deleted that the server does not have.
+    fn mirror(&self, offer: &Offer) -> Option<Mirror> {
+        let Wishes { delete, force_delete, .. } = self.options.transfer.wishes();
+        if delete && offer.left_out.count() > 0 {
+            let text = NOTHING_DELETED.to_string();
+            let _ = self.events.send(Event::Notice { text });
+        }
+        (delete && offer.left_out.count() == 0).then(|| Mirror {
+            folders: offer::mirrored(&self.options, &offer.tree),
+            selection: self.options.selection.clone(),
+            is_forced: force_delete,
+        })
+    }
+
     /// Surveys the receiving folder for a dry run, which changes nothing.
     async fn dry_run(
         &self,
@@ -304,6 +320,7 @@ impl FetchOpener {
         peer: Fingerprint,
         tree: Tree,
         wishes: Wishes,
+        mirror: Option<Mirror>,
         left_out: usize,
     ) -> Result<Refusal, ConnError> {
         let into = self.options.into.clone();
@@ -314,8 +331,14 @@ impl FetchOpener {
             }
             let directory = Directory::open(&into)?;
             let staging = Staging::open_existing(&directory)?;
-            let survey =
-                Survey::new(&directory, staging.as_ref(), &tree, wishes, &Wanted::always())?;
+            let survey = Survey::new(
+                &directory,
+                staging.as_ref(),
+                &tree,
+                wishes,
+                mirror.as_ref(),
+                &Wanted::always(),
+            )?;
             let wanted = |(index, file): (usize, &wire::manifest::File)| {
                 survey.wanted.contains(&index).then(|| Bytes(file.data_len()))
             };

@@ -269,6 +269,16 @@ impl SendOpener {
         Ok(OpenSession { session, load })
     }
 
+    /// Queues the folders in which the receiver deletes what the source does not have, and the
+    /// patterns of what it must leave.
+    fn push_mirror(&self, conn: &mut Conn, source: &Source) {
+        if !self.options.transfer.delete {
+            return;
+        }
+        source.folders().iter().for_each(|folder| conn.push(&Frame::Mirror(folder)));
+        self.options.selection.push_filters(conn);
+    }
+
     /// Sends the manifest, chunk by chunk: a large one must not be in memory twice. The first chunk
     /// goes with the hello, if that is not answered yet: a round trip less for few files, and for
     /// many the receiver's addresses come before the rest. Returns the session's id.
@@ -287,6 +297,7 @@ impl SendOpener {
             let is_last = chunks.peek().is_none();
             if is_last {
                 let count = u32::try_from(entries.len()).expect("a tree holds fewer");
+                self.push_mirror(conn, source);
                 // The receiver needs to know that something is missing, and not all that is.
                 source.left_out().frames(1).for_each(|frame| conn.push(&frame));
                 conn.push(&Frame::ManifestEnd(count));

@@ -23,13 +23,15 @@ use transfer::Tree;
 use units::{PathId, Span};
 use wire::Frame;
 use wire::frame::{AbortCode, Hello, Range, SessionId, VERSION, Wishes};
+use wire::manifest::is_plain;
 
 use super::path::{self, PathMember};
 use crate::blocking::{Wanted, run_wanted};
 use crate::left_out::LeftOuts;
 use crate::listen::{cannot_open, place_of, refused};
-use crate::protocol::{MANIFEST_BYTES, code_of, footprint, want_frames};
-use crate::sink::{Directory, SinkSession, Staging, Survey, finish_files};
+use crate::protocol::{MANIFEST_BYTES, MOST_MIRRORS, code_of, footprint, want_frames};
+use crate::sink::{Directory, Mirror, NOTHING_DELETED, SinkSession, Staging, Survey, finish_files};
+use crate::source::PATTERNS_BYTES;
 use crate::{Error, Event, Events, Overwrite, ReceiveOptions};
 
 /// The service that receives from authorized senders.
@@ -63,6 +65,8 @@ struct Current {
 /// What a sender offers.
 struct Offered {
     tree: Tree,
+    /// The folders in which it wants everything else deleted.
+    mirror: Mirror,
     /// What it could not read.
     left_out: LeftOuts,
 }
@@ -252,20 +256,33 @@ impl ReceiveService {
         let mut wishes = hello.wishes;
         match self.options.overwrite {
             Overwrite::Always => wishes.overwrite = true,
-            Overwrite::Never if wishes.overwrite => {
-                let text = "it replaces no files; send without --overwrite";
+            Overwrite::Never if wishes.overwrite || wishes.update => {
+                let text = "it replaces no files; send without --overwrite and --update";
                 return Err(refuse(conn, AbortCode::Refused, text.into()).await);
             }
             Overwrite::OnRequest | Overwrite::Never => {}
         }
+        if wishes.delete && !self.options.allow_delete {
+            let text = "it deletes no files; send without --delete, or let it: 'anabranch receive \
+                        --allow-delete'";
+            return Err(refuse(conn, AbortCode::Refused, text.into()).await);
+        }
         // The share moves with the tree, also to a thread that outlives the connection.
         let mut share = self.memory.share(peer);
         let manifest = timeout(MANIFEST_PATIENCE, self.manifest(conn, &mut share)).await;
-        let Offered { tree, left_out } =
+        let Offered { tree, mut mirror, left_out } =
             match manifest.map_err(|_| ConnError::Silent(MANIFEST_PATIENCE))?? {
                 Ok(offered) => offered,
                 Err((code, text)) => return Err(refuse(conn, code, text).await),
             };
+        mirror.is_forced = wishes.force_delete;
+        let mirror = Some(mirror).filter(|_| wishes.delete && left_out.count() == 0);
+        let has_patterns = mirror.as_ref().is_some_and(|mirror| {
+            !mirror.selection.include.is_empty() || !mirror.selection.exclude.is_empty()
+        });
+        if has_patterns && !share.take(conn, PATTERNS_BYTES).await? {
+            return Err(refuse(conn, AbortCode::Refused, share.why_not()).await);
+        }
         let (directory, limit) = match self.place(admitted.as_ref()) {
             Ok(place) => place,
             Err(error) => return Err(refuse(conn, code_of(&error), error.to_string()).await),
@@ -275,7 +292,8 @@ impl ReceiveService {
             let Ok(place) = conn.ping_during(place).await? else {
                 return Err(refuse(conn, AbortCode::Refused, busy_agreeing()).await);
             };
-            let (want, share) = self.dry_run(conn, directory, tree, wishes, (share, place)).await?;
+            let (want, share) =
+                self.dry_run(conn, directory, tree, wishes, mirror, (share, place)).await?;
             match want {
                 Ok(want) => want_frames(&want).for_each(|frame| conn.push(&frame)),
                 Err(error) => return Err(refuse(conn, code_of(&error), error.to_string()).await),
@@ -296,7 +314,10 @@ impl ReceiveService {
         }
         let (clock, events) = (self.clock, self.events.clone());
         let opening = run_wanted(move |wanted| {
-            (SinkSession::open(id, peer, tree, wishes, directory, clock, events, wanted), share)
+            let mirror = mirror.as_ref();
+            let session =
+                SinkSession::open(id, peer, tree, wishes, mirror, directory, clock, events, wanted);
+            (session, share)
         });
         let (session, share) = conn.ping_during(opening).await?;
         let session = match session {
@@ -315,6 +336,9 @@ impl ReceiveService {
         if let Some(text) = left_out.in_short() {
             let text = format!("the sender could not read, and left out: {text}");
             let _ = self.events.send(Event::Notice { text });
+            if wishes.delete {
+                let _ = self.events.send(Event::Notice { text: NOTHING_DELETED.into() });
+            }
         }
         *self.current() = Some(Current { session: Arc::clone(&session), admitted });
         session.answer_frames().iter().for_each(|frame| conn.push(frame));
@@ -334,6 +358,7 @@ impl ReceiveService {
         share: &mut Share,
     ) -> Result<Result<Offered, (AbortCode, String)>, ConnError> {
         let (mut entries, mut left_out) = (Vec::new(), LeftOuts::default());
+        let mut mirror = Mirror::default();
         let (mut chunk, mut bytes) = (Vec::new(), 0);
         let mut told = Instant::now();
         let busy = |share: &Share| Ok(Err((AbortCode::Refused, share.why_not())));
@@ -359,6 +384,19 @@ impl ReceiveService {
                     let heard = left_out.hear(&one, 1).map(|()| None);
                     heard.ok_or_else(|| ConnError::Unexpected("a second LeftOut".into()))
                 }
+                Frame::Mirror(folder) if mirror.folders.len() < MOST_MIRRORS => {
+                    chunk.clear();
+                    if !folder.is_empty() && !is_plain(folder) {
+                        return Err(ConnError::Unexpected("Mirror of no plain path".into()));
+                    }
+                    mirror.folders.push(folder.to_vec());
+                    Ok(None)
+                }
+                Frame::Filter(include, glob) if !mirror.folders.is_empty() => {
+                    chunk.clear();
+                    let heard = mirror.selection.hear_filter(include, glob).map(|()| None);
+                    heard.ok_or_else(|| ConnError::Unexpected("too many patterns".into()))
+                }
                 Frame::ManifestEnd(count) => Ok(Some(count)),
                 Frame::Name(_) | Frame::Filter(..) | Frame::Ask(_) => Err(ConnError::Refused(
                     "this host takes files and offers none; 'anabranch serve' there would offer \
@@ -376,7 +414,7 @@ impl ReceiveService {
                     if usize::try_from(count) == Ok(entries.len()) && !entries.is_empty() =>
                 {
                     return Ok(Tree::new(entries)
-                        .map(|tree| Offered { tree, left_out })
+                        .map(|tree| Offered { tree, mirror, left_out })
                         .map_err(|error| (AbortCode::Protocol, error.to_string())));
                 }
                 Ok(Some(_)) => {
@@ -418,11 +456,13 @@ impl ReceiveService {
         directory: Arc<Directory>,
         tree: Tree,
         wishes: Wishes,
+        mirror: Option<Mirror>,
         held: (Share, WorkPlace),
     ) -> Result<(Result<Vec<Range>, Error>, (Share, WorkPlace)), ConnError> {
         let work = move |wanted: &Wanted| {
             let staging = Staging::open_existing(&directory)?;
-            let survey = Survey::new(&directory, staging.as_ref(), &tree, wishes, wanted)?;
+            let mirror = mirror.as_ref();
+            let survey = Survey::new(&directory, staging.as_ref(), &tree, wishes, mirror, wanted)?;
             Ok(survey.ranges(&tree))
         };
         conn.ping_during(run_wanted(move |wanted| (work(wanted), held))).await
