@@ -46,6 +46,7 @@ pub(crate) struct Receive {
     pub(crate) parallel: Option<u16>,
     pub(crate) timeout: Option<Span>,
     pub(crate) overwrite: Overwrite,
+    pub(crate) allow_delete: bool,
 }
 
 /// The numbers that `--parallel` takes.
@@ -71,6 +72,7 @@ const KEYS: &[(&str, &str, Setter)] = &[
     ("receive", "keep", |c, v| flag(v).map(|on| c.receive.keep = on)),
     ("receive", "parallel", |c, v| set(&mut c.receive.parallel, transfers(v))),
     ("receive", "timeout", |c, v| set(&mut c.receive.timeout, parsed(v))),
+    ("receive", "allow-delete", |c, v| flag(v).map(|on| c.receive.allow_delete = on)),
     ("receive", "overwrite", |c, v| {
         flag(v).map(|on| {
             c.receive.overwrite = if on { Overwrite::Always } else { Overwrite::Never };
@@ -225,6 +227,7 @@ mod tests {
             parallel = 8
             timeout = "10 min"
             overwrite = false
+            allow-delete = true
             "#,
         )
         .unwrap();
@@ -242,6 +245,7 @@ mod tests {
         assert_eq!(config.receive.overwrite, Overwrite::Never);
         assert_eq!(config.receive.parallel, Some(8));
         assert_eq!(config.receive.timeout, Some(Span::from_secs(600)));
+        assert!(config.receive.keep && config.receive.allow_delete);
         assert_eq!(Config::parse(""), Ok(Config::default()));
     }
 

@@ -1,6 +1,6 @@
 //! How the process ends: its exit codes, and why a command failed.
 
-use files::Error;
+use files::{Error, Summary};
 
 use crate::sanitize;
 
@@ -20,9 +20,13 @@ pub(crate) const EXIT_CODES: &[(u8, &str)] = &[
     (10, "the local system refused an operation on sockets, keys or configuration"),
     (11, "the monthly caps of all paths are reached; what arrived is kept"),
     (12, "cp: ssh failed, or the other host has no compatible version of anabranch"),
+    (13, "some files could not be read and were left out; everything else is at the receiver"),
     (130, "interrupted (SIGINT); what arrived is kept"),
     (143, "terminated (SIGTERM); what arrived is kept"),
 ];
+
+/// The exit code of a transfer from which something was left out.
+const PARTIAL: u8 = 13;
 
 /// Why a command ended without success.
 #[derive(Debug)]
@@ -50,6 +54,20 @@ impl Failure {
             Failure::Signal(number) => 128 + number,
             Failure::Message { code, .. } | Failure::Code(code) => *code,
         }
+    }
+
+    /// Success, unless something was left out.
+    ///
+    /// # Errors
+    /// The failure of a transfer that is complete but for what could not be read.
+    pub(crate) fn unless_whole(summary: &Summary) -> Result<(), Failure> {
+        let what = match summary.left_out {
+            0 => return Ok(()),
+            1 => "a file or folder of the source was".to_string(),
+            count => format!("{count} files or folders of the source were"),
+        };
+        let text = format!("{what} left out; everything else is at the receiver");
+        Err(Failure::Message { code: PARTIAL, text })
     }
 
     /// The message for the user; `None` if it has been printed already.

@@ -28,6 +28,9 @@ pub(crate) struct TransferFlags {
     /// Compare existing files by contents instead of size and time
     #[arg(long, help_heading = "Selection")]
     checksum: bool,
+    /// End with an error at the first file or folder that cannot be read, instead of leaving it out
+    #[arg(long, help_heading = "Selection")]
+    strict: bool,
     /// Read each received file back from the disk before it gets its name
     #[arg(long)]
     verify: bool,
@@ -37,7 +40,21 @@ pub(crate) struct TransferFlags {
     /// Replace files that exist at the destination
     #[arg(long)]
     overwrite: bool,
-    /// List what would be created and replaced, and transfer nothing
+    /// Leave files that exist at the destination as they are, whatever differs
+    #[arg(long, conflicts_with_all = ["overwrite", "update"])]
+    ignore_existing: bool,
+    /// Replace files that are older at the destination than at the source, and leave others as they
+    /// are
+    #[arg(long)]
+    update: bool,
+    /// Delete, in the folders that are named, what the source does not have; the receiver must
+    /// allow it with --allow-delete
+    #[arg(long)]
+    delete: bool,
+    /// With --delete, delete even more than 100 files and half of all
+    #[arg(long, requires = "delete")]
+    force_delete: bool,
+    /// List what would be created, replaced and deleted, and transfer nothing
     #[arg(short = 'n', long)]
     dry_run: bool,
     /// Defaults from FILE [default: anabranch/config.toml in the user's configuration folder]
@@ -81,9 +98,14 @@ impl TransferFlags {
             include,
             exclude,
             checksum,
+            strict,
             verify,
             restart,
             overwrite,
+            ignore_existing,
+            update,
+            delete,
+            force_delete,
             dry_run,
             ..
         } = self;
@@ -103,8 +125,12 @@ impl TransferFlags {
             verify: verify || config.send.verify,
             restart,
             overwrite,
+            keep_existing: ignore_existing,
+            update,
+            delete,
+            force_delete,
             dry_run,
         };
-        (Selection { include, exclude, files_from, checksum }, options)
+        (Selection { include, exclude, files_from, checksum, strict }, options)
     }
 }

@@ -1,11 +1,11 @@
 //! Lookups beneath a folder's descriptor, through no symbolic link, whatever another process does
 //! to the folder meanwhile.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
-use rustix::fs::{Mode, OFlags, ResolveFlags, Stat, openat2};
+use rustix::fs::{Dir, Mode, OFlags, ResolveFlags, Stat, openat2};
 use rustix::io::Errno;
 
 /// No name leads out of the folder.
@@ -16,6 +16,20 @@ const BENEATH: ResolveFlags =
 pub(crate) fn open(folder: impl AsFd, path: &[u8], flags: OFlags) -> Result<OwnedFd, Errno> {
     let path = OsStr::from_bytes(if path.is_empty() { b"." } else { path });
     openat2(folder, path, flags | OFlags::CLOEXEC, Mode::empty(), BENEATH)
+}
+
+/// The names in a folder that is open for reading, in order.
+pub(crate) fn names(folder: OwnedFd) -> Result<Vec<OsString>, Errno> {
+    let mut names = Vec::new();
+    for entry in Dir::new(folder)? {
+        let entry = entry?;
+        let name = entry.file_name().to_bytes();
+        if name != b"." && name != b".." {
+            names.push(OsString::from_vec(name.to_vec()));
+        }
+    }
+    names.sort_unstable();
+    Ok(names)
 }
 
 /// The first symbolic link on the way to `path`.

@@ -3,16 +3,16 @@
 use transfer::Tree;
 use units::Bytes;
 use wire::Frame;
-use wire::frame::MAX_RANGES;
+use wire::frame::{Deletes, MAX_RANGES, Range};
 use wire::manifest::Kind;
 
 use crate::protocol::{Want, ranges, want_frames};
-use crate::sink::Survey;
+use crate::sink::{DOOMED_BYTES, Fate, Survey};
 
 /// What a transfer would do.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DryRun {
-    /// The changes at the sink, in the order of the tree.
+    /// The changes at the sink, in the order of the tree; what would be deleted comes last.
     pub changes: Vec<Change>,
     /// Data that would be sent, as far as an earlier attempt has not sent them.
     pub sent: Bytes,
@@ -40,6 +40,10 @@ pub enum Action {
     Create,
     /// There is another one in its place.
     Replace,
+    /// There is another one in its place, which stays.
+    Keep,
+    /// It is at the sink only.
+    Delete,
 }
 
 /// The kind of an entry that would change.
@@ -53,18 +57,26 @@ pub enum Changed {
     Link,
 }
 
+/// The most memory of what would be deleted: a name takes some more here than at the sink.
+const DELETED_BYTES: usize = 2 * DOOMED_BYTES;
+
 /// The entries of a tree by what a sink would do with them.
 pub(crate) struct Verdict {
     pub(crate) wanted: Want,
     pub(crate) created: Want,
     pub(crate) replaced: Want,
+    pub(crate) kept: Want,
+    /// What would be deleted.
+    deleted: Vec<Change>,
+    /// The memory that the names of `deleted` take, in bytes.
+    deleted_bytes: usize,
 }
 
 impl Verdict {
     /// Nothing would happen to any of `entries`.
     pub(crate) fn new(entries: usize) -> Verdict {
-        let [wanted, created, replaced] = [(); 3].map(|()| Want::new(entries));
-        Verdict { wanted, created, replaced }
+        let [wanted, created, replaced, kept] = [(); 4].map(|()| Want::new(entries));
+        Verdict { wanted, created, replaced, kept, deleted: Vec::new(), deleted_bytes: 0 }
     }
 
     /// What a survey of the sink found.
@@ -74,29 +86,57 @@ impl Verdict {
         for range in survey.ranges(tree) {
             verdict.wanted.add(range).expect(of_tree);
         }
-        for range in ranges(survey.created.iter().copied()) {
-            verdict.created.add(range).expect(of_tree);
+        for (entries, fate) in [
+            (&mut verdict.created, Fate::Created),
+            (&mut verdict.replaced, Fate::Replaced),
+            (&mut verdict.kept, Fate::Kept),
+        ] {
+            for range in ranges(survey.of_fate(fate)) {
+                entries.add(range).expect(of_tree);
+            }
         }
-        for range in ranges(survey.replaced.iter().copied()) {
-            verdict.replaced.add(range).expect(of_tree);
+        for doomed in &survey.at_end.doomed {
+            verdict.delete(&doomed.deletes());
         }
         verdict
     }
 
-    /// The frames of a survey, from which the other side makes its own verdict.
-    pub(crate) fn frames(survey: &Survey, tree: &Tree) -> Vec<Frame<'static>> {
-        let mut frames: Vec<Frame<'static>> = want_frames(&survey.ranges(tree)).collect();
-        for part in ranges(survey.created.iter().copied()).chunks(MAX_RANGES) {
-            frames.push(Frame::Creates(part.to_vec()));
+    /// Emits a survey, from which the other side makes its own verdict.
+    pub(crate) fn emit(survey: &Survey, tree: &Tree, out: &mut Vec<u8>) {
+        want_frames(&survey.ranges(tree)).for_each(|frame| frame.emit(out));
+        let parts = |fate| {
+            let all = ranges(survey.of_fate(fate));
+            all.chunks(MAX_RANGES).map(<[Range]>::to_vec).collect::<Vec<_>>()
+        };
+        for part in parts(Fate::Created) {
+            Frame::Creates(part).emit(out);
         }
-        for part in ranges(survey.replaced.iter().copied()).chunks(MAX_RANGES) {
-            frames.push(Frame::Replaces(part.to_vec()));
+        for part in parts(Fate::Replaced) {
+            Frame::Replaces(part).emit(out);
         }
-        frames
+        for part in parts(Fate::Kept) {
+            Frame::Keeps(part).emit(out);
+        }
+        for doomed in &survey.at_end.doomed {
+            Frame::Deletes(doomed.deletes()).emit(out);
+        }
+    }
+
+    /// Adds what would be deleted; `None` if it is more than any sink lists.
+    pub(crate) fn delete(&mut self, deletes: &Deletes<'_>) -> Option<()> {
+        self.deleted_bytes += size_of::<Change>() + deletes.path.len();
+        if self.deleted_bytes > DELETED_BYTES {
+            return None;
+        }
+        let name = String::from_utf8_lossy(deletes.path).into_owned();
+        let is_folder = deletes.is_folder;
+        let what = if is_folder { Changed::Folder } else { Changed::File(Bytes(deletes.size)) };
+        self.deleted.push(Change { action: Action::Delete, name, what });
+        Some(())
     }
 
     /// The verdict on `tree`, for people.
-    pub(crate) fn dry_run(&self, tree: &Tree) -> DryRun {
+    pub(crate) fn dry_run(self, tree: &Tree) -> DryRun {
         let mut dry_run = DryRun::default();
         for (index, entry) in tree.entries().iter().enumerate() {
             let what = match &entry.kind {
@@ -109,19 +149,23 @@ impl Verdict {
                 Kind::Directory { .. } => Changed::Folder,
                 Kind::Symlink { .. } | Kind::HardLink { .. } => Changed::Link,
             };
-            let action = match (self.created.has(index), self.replaced.has(index), what) {
-                (true, ..) => Action::Create,
-                (_, true, _) => Action::Replace,
-                (.., Changed::File(size)) => {
+            let action = if self.created.has(index) {
+                Action::Create
+            } else if self.replaced.has(index) {
+                Action::Replace
+            } else if self.kept.has(index) {
+                Action::Keep
+            } else {
+                if let Changed::File(size) = what {
                     dry_run.unchanged += 1;
                     dry_run.unchanged_size += size;
-                    continue;
                 }
-                _ => continue,
+                continue;
             };
             let name = String::from_utf8_lossy(&entry.path).into_owned();
             dry_run.changes.push(Change { action, name, what });
         }
+        dry_run.changes.extend(self.deleted);
         dry_run
     }
 }

@@ -146,6 +146,19 @@ pub enum Error {
         /// Path of the file.
         path: PathBuf,
     },
+    /// `--delete` would remove most files of the target.
+    #[error(
+        "--delete would remove {doomed} of the {all} files at {path} that it compares; if that is \
+         meant, --force-delete does it", path = path.display()
+    )]
+    TooMuchToDelete {
+        /// Path on the receiving side.
+        path: PathBuf,
+        /// The number of files that would be removed.
+        doomed: usize,
+        /// The number of files that were compared.
+        all: usize,
+    },
     /// An entry of another kind is at the target's path.
     #[error("there is {found} at {path}, where {what} belongs; nothing follows or replaces it: \
              move it away, or send to another folder", path = path.display())]
@@ -197,6 +210,7 @@ impl Error {
             | Error::Receiver { .. }
             | Error::NoSpace { .. }
             | Error::Exists { .. }
+            | Error::TooMuchToDelete { .. }
             | Error::InTheWay { .. } => 8,
             Error::UsedUp { .. } => 11,
         }

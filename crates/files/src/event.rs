@@ -1,6 +1,7 @@
 //! Events of a transfer for its observer: the progress display, the JSON stream, the tests.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 
 use units::{Bytes, PathId, Rate, Span};
 
@@ -64,6 +65,15 @@ pub enum Event {
         transfer: u32,
         /// What it moved, or why it failed.
         result: Result<Summary, Failed>,
+    },
+    /// A file or folder could not be read, or is of a kind that is not sent: it is left out, and
+    /// the transfer continues. Only the first thousand are reported; [`Summary::left_out`] counts
+    /// all.
+    LeftOut {
+        /// Its path, here or at the server.
+        path: PathBuf,
+        /// The reason, in words.
+        reason: String,
     },
     /// A message for a person; the transfer continues.
     Notice {
@@ -164,6 +174,8 @@ pub struct Summary {
     /// For each path that carried data: its name and the time of its last new byte since the start;
     /// for idle time.
     pub finished_at: Vec<(String, Span)>,
+    /// Entries of the source that could not be read and were left out; zero at a receiver.
+    pub left_out: usize,
     /// Paths at the end.
     pub paths: Vec<PathProgress>,
 }

@@ -12,6 +12,7 @@ mod dial;
 mod dry_run;
 mod error;
 mod event;
+mod left_out;
 mod listen;
 mod options;
 mod protocol;

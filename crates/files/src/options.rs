@@ -21,6 +21,8 @@ pub struct Selection {
     pub files_from: Option<Vec<PathBuf>>,
     /// Compares files by the hash of their contents, instead of size and modification time.
     pub checksum: bool,
+    /// Ends the transfer at the first entry that cannot be read, instead of leaving it out.
+    pub strict: bool,
 }
 
 /// Options of the dialing side, for either direction of the data.
@@ -38,6 +40,14 @@ pub struct TransferOptions {
     pub restart: bool,
     /// Replace targets that exist.
     pub overwrite: bool,
+    /// Leaves targets that exist as they are.
+    pub keep_existing: bool,
+    /// Replaces targets that are older than the source, and leaves others as they are.
+    pub update: bool,
+    /// Deletes, in the folders that are named, what the source does not have.
+    pub delete: bool,
+    /// With `delete`: any number of files, instead of at most half of them or a hundred.
+    pub force_delete: bool,
     /// Agrees on the transfer but transfers no data.
     pub dry_run: bool,
 }
@@ -52,6 +62,10 @@ impl TransferOptions {
             verify: false,
             restart: false,
             overwrite: false,
+            keep_existing: false,
+            update: false,
+            delete: false,
+            force_delete: false,
             dry_run: false,
         }
     }
@@ -63,6 +77,10 @@ impl TransferOptions {
             overwrite: self.overwrite,
             verify: self.verify,
             dry_run: self.dry_run,
+            keep_existing: self.keep_existing,
+            update: self.update,
+            delete: self.delete,
+            force_delete: self.force_delete,
         }
     }
 }
@@ -114,6 +132,8 @@ pub struct ReceiveOptions {
     pub timeout: Option<Span>,
     /// Whether existing targets are replaced.
     pub overwrite: Overwrite,
+    /// Whether a sender may have files deleted that its source does not have.
+    pub allow_delete: bool,
 }
 
 /// Whether a receiver replaces existing targets.

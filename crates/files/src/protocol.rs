@@ -2,13 +2,20 @@
 
 use transfer::{Extent, Packing, Tree};
 use wire::Frame;
-use wire::frame::{AbortCode, Range};
+use wire::frame::{AbortCode, MAX_FILTER, Range};
 use wire::manifest::{Entry, Kind};
 
-use crate::Error;
+use peer::Conn;
+
+use crate::{Error, Selection};
 
 /// The most outstanding requests of a fetching side on one path.
 pub(crate) const MOST_REQUESTS: usize = 1_024;
+/// The most patterns that one side takes of the other, and the most bytes of all of them.
+pub(crate) const MOST_FILTERS: usize = 256;
+pub(crate) const FILTERS_BYTES: usize = 16 << 10;
+/// The most folders in which a sender may have things deleted.
+pub(crate) const MOST_MIRRORS: usize = 1_024;
 /// The most memory that a manifest may take: some two million entries.
 pub(crate) const MANIFEST_BYTES: usize = 256 << 20;
 /// Approximate memory of an entry.
@@ -32,7 +39,9 @@ pub(crate) fn file_at(tree: &Tree, packing: &Packing, position: u64) -> Option<S
 /// The abort code for a local error.
 pub(crate) fn code_of(error: &Error) -> AbortCode {
     match error {
-        Error::Exists { .. } | Error::InTheWay { .. } => AbortCode::Exists,
+        Error::Exists { .. } | Error::InTheWay { .. } | Error::TooMuchToDelete { .. } => {
+            AbortCode::Exists
+        }
         Error::NoSpace { .. } => AbortCode::NoSpace,
         Error::Disk { .. } | Error::Peer(peer::Error::System { .. }) => AbortCode::Disk,
         Error::Integrity { .. } => AbortCode::Integrity,
@@ -81,6 +90,38 @@ pub(crate) fn ranges(indices: impl IntoIterator<Item = usize>) -> Vec<Range> {
         }
     }
     ranges
+}
+
+impl Selection {
+    /// Checks that the other side takes the patterns.
+    pub(crate) fn check_filters(&self) -> Result<(), Error> {
+        let all = || self.include.iter().chain(&self.exclude);
+        if let Some(glob) = all().find(|glob| glob.len() > MAX_FILTER) {
+            return Err(Error::usage(format!("the pattern {glob} is too long")));
+        }
+        Ok(())
+    }
+
+    /// Queues a frame for each pattern.
+    pub(crate) fn push_filters(&self, conn: &mut Conn) {
+        for (include, globs) in [(true, &self.include), (false, &self.exclude)] {
+            for glob in globs {
+                conn.push(&Frame::Filter(include, glob));
+            }
+        }
+    }
+
+    /// Takes a pattern of the other side; `None` if it is one too many.
+    pub(crate) fn hear_filter(&mut self, include: bool, glob: &str) -> Option<()> {
+        let all = || self.include.iter().chain(&self.exclude);
+        let bytes: usize = all().map(String::len).sum();
+        if all().count() == MOST_FILTERS || bytes + glob.len() > FILTERS_BYTES {
+            return None;
+        }
+        let globs = if include { &mut self.include } else { &mut self.exclude };
+        globs.push(glob.to_string());
+        Some(())
+    }
 }
 
 /// The wanted entries, as frames.

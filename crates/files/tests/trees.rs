@@ -11,8 +11,8 @@ use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use common::{Host, Scratch, parties, receive_options, send, send_options, unheard};
-use files::{Error, Event, SendOptions, Summary, TransferOptions};
+use common::{Host, Scratch, parties, receive_options, send, send_options};
+use files::{Error, SendOptions, Summary, TransferOptions};
 use peer::Timetable;
 use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, utimensat};
 use units::Rate;
@@ -349,7 +349,7 @@ async fn filters_say_what_is_sent() {
             include: include.iter().map(ToString::to_string).collect(),
             exclude: exclude.iter().map(ToString::to_string).collect(),
             files_from: from.map(|names| names.iter().map(PathBuf::from).collect()),
-            checksum: false,
+            ..files::Selection::default()
         };
         async move {
             let from = root.join("");
@@ -408,34 +408,6 @@ async fn links_at_the_receiver_lead_nowhere() {
     sent.await.expect("replaced");
     assert_eq!(fs::read(scratch.inbox().join("tree/data/file")).expect("a file"), b"new");
     assert_eq!(fs::read(outside.join("victim")).expect("a file"), b"precious");
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn what_is_no_file_is_named_and_left_out() {
-    let scratch = Scratch::new("pipes");
-    let root = scratch.0.join("tree");
-    fs::create_dir_all(&root).expect("a folder");
-    fs::write(root.join("file"), "x").expect("a file");
-    rustix::fs::mknodat(
-        CWD,
-        root.join("pipe"),
-        rustix::fs::FileType::Fifo,
-        rustix::fs::Mode::RUSR,
-        0,
-    )
-    .expect("a pipe");
-    let (identity, token) = parties();
-    let receiving = Host::receive(receive_options(&scratch, &identity, &token)).await;
-    let (events, mut heard) = unheard();
-    files::send(send_options(&[&root], receiving.port, &token), events).await.expect("sent");
-    receiving.outcome().await.expect("received");
-    assert_eq!(names(&scratch.inbox().join("tree")), ["file"]);
-    let mut told = false;
-    while let Ok(event) = heard.try_recv() {
-        told |=
-            matches!(event, Event::Notice { text } if text.contains("pipe is a pipe: left out"));
-    }
-    assert!(told);
 }
 
 /// Many small files and a large one, for a transfer to be interrupted.

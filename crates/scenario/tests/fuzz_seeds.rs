@@ -52,7 +52,7 @@ fn traces() {
 #[test]
 fn frames() {
     assert!(run_all(&["fuzz/seeds/wire_frame"], targets::wire_frame) >= 5);
-    for name in ["opening", "join", "data", "answer", "after", "stream"] {
+    for name in ["opening", "join", "data", "answer", "after", "stream", "left-out", "mirror"] {
         let bytes =
             fs::read(root().join("fuzz/seeds/wire_frame").join(name)).expect("it can be read");
         let mut rest = bytes.as_slice();

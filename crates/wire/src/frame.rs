@@ -9,22 +9,24 @@
 //! the session need not wait for the `Welcome`.
 //!
 //! A sender opens the session with the [manifest](crate::manifest) in chunks and
-//! [`Frame::ManifestEnd`]; the receiver answers any number of [`Frame::Want`] and of
-//! [`Frame::Have`], and [`Frame::Ready`]. Both sides compute the same layout of the wanted files,
-//! and positions count in that layout. A connection that joins may carry data right behind its
-//! `Join`. Data is acknowledged on the path on which it arrived. In a dry run ([`Wishes::dry_run`])
-//! the receiver also answers [`Frame::Creates`] and [`Frame::Replaces`], and no session opens.
-//! The size of a stream
+//! [`Frame::ManifestEnd`]; a [`LeftOut`] before the end tells what is missing in it, and for
+//! [`Wishes::delete`] there are a [`Frame::Mirror`] for each folder and a [`Frame::Filter`] for
+//! each pattern. The receiver answers any number of [`Frame::Want`] and of [`Frame::Have`], and
+//! [`Frame::Ready`]. Both sides compute the same layout of the wanted files, and positions count in
+//! that layout. A connection that joins may carry data right behind its `Join`. Data is
+//! acknowledged on the path on which it arrived. The size of a stream
 //! ([`UNKNOWN_SIZE`](crate::manifest::UNKNOWN_SIZE)) comes in [`Frame::Grown`], on each path ahead
-//! of the data that it makes room for.
+//! of the data that it makes room for. In a dry run ([`Wishes::dry_run`]) the receiver also answers
+//! what it would do ([`Frame::Creates`] and the like), and no session opens.
 //!
 //! If the connecting side receives (`anabranch get`), it opens the session with a [`Frame::Name`]
 //! for each wanted path, a [`Frame::Filter`] for each pattern, and [`Frame::Ask`]. The server
-//! answers the manifest in chunks and [`Frame::ManifestEnd`]; the client names the wanted entries
-//! with [`Frame::Want`] and [`Frame::Ready`]. If it asked for them, the hashes of all blocks of the
-//! layout follow ([`Frame::Hashes`], [`Frame::Ready`]). Every [`Frame::Request`] is answered, in
-//! order and on its path, by the one [`Data`] frame of that range. A [`Frame::Held`] between the
-//! answers tells what holds the server's kernel back. A [`Frame::Done`] ends the session.
+//! answers the manifest in chunks, a [`LeftOut`] for each entry that it could not read, and
+//! [`Frame::ManifestEnd`]; the client names the wanted entries with [`Frame::Want`] and
+//! [`Frame::Ready`]. If it asked for them, the hashes of all blocks of the layout follow
+//! ([`Frame::Hashes`], [`Frame::Ready`]). Every [`Frame::Request`] is answered, in order and on its
+//! path, by the one [`Data`] frame of that range. A [`Frame::Held`] between the answers tells what
+//! holds the server's kernel back. A [`Frame::Done`] ends the session.
 
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -54,10 +56,15 @@ pub const MAX_RANGES: usize = 4096;
 pub const MAX_ADDRESSES: usize = 64;
 /// The longest [`Frame::Name`]: a path, and a slash at its end.
 pub const MAX_NAME: usize = MAX_PATH + 1;
+/// The longest reason in a [`LeftOut`].
+pub const MAX_REASON: usize = 256;
 /// The longest [`Frame::Filter`].
 pub const MAX_FILTER: usize = 1024;
 /// The most hashes in one [`Frame::Hashes`].
 pub const MAX_HASHES: usize = 4096;
+
+/// The number of [`Wishes`].
+const WISHES: usize = 8;
 
 /// A session's name, drawn by the receiver.
 pub type SessionId = [u8; 16];
@@ -134,6 +141,14 @@ pub struct Wishes {
     pub verify: bool,
     /// Report what would happen, and write nothing.
     pub dry_run: bool,
+    /// Leave existing targets as they are.
+    pub keep_existing: bool,
+    /// Replace existing targets that are older than the source, and no others.
+    pub update: bool,
+    /// Delete what the source does not have, in the folders that a [`Frame::Mirror`] names.
+    pub delete: bool,
+    /// Delete any number of files.
+    pub force_delete: bool,
 }
 
 /// The answer to [`Hello`], sent as soon as its peer is authorized.
@@ -159,8 +174,8 @@ pub struct Data<'a> {
     pub payload: &'a [u8],
 }
 
-/// A range of the layout; in [`Frame::Want`], [`Frame::Creates`] and [`Frame::Replaces`], of the
-/// manifest's entries.
+/// A range of the layout; in [`Frame::Want`], [`Frame::Creates`], [`Frame::Replaces`] and
+/// [`Frame::Keeps`], of the manifest's entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Range {
     /// The first position, or entry.
@@ -177,6 +192,19 @@ pub struct Ask {
     /// The hashes of all blocks precede the data, and files have no holes, so that other servers
     /// lay out the same blocks.
     pub hashes: bool,
+    /// The first entry that cannot be read is an error, instead of being left out.
+    pub strict: bool,
+}
+
+/// An entry below what is sent that could not be read, and is not in the manifest.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeftOut<'a> {
+    /// Its path as the side with the source shows it; at most [`MAX_PATH`] bytes of it are sent.
+    pub path: &'a [u8],
+    /// The reason, in words; at most [`MAX_REASON`] bytes of it are sent.
+    pub reason: &'a str,
+    /// The number of further entries that are left out and not named.
+    pub more: u32,
 }
 
 /// The hashes of consecutive blocks.
@@ -205,6 +233,17 @@ pub struct Held {
     pub by_send_buffer: u64,
     /// In the receiving host's window there was no room, in microseconds.
     pub by_receiver: u64,
+}
+
+/// A file or folder that a receiver would delete.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Deletes<'a> {
+    /// Its path below the receiving folder.
+    pub path: &'a [u8],
+    /// Its size in bytes; zero for a folder.
+    pub size: u64,
+    /// Whether it is a folder.
+    pub is_folder: bool,
 }
 
 /// The reason for an abort; it decides the other side's exit code.
@@ -310,8 +349,17 @@ pub enum Frame<'a> {
     Creates(Vec<Range>),
     /// In a dry run: entries in the place of which the receiver has something else.
     Replaces(Vec<Range>),
+    /// In a dry run: entries in the place of which the receiver has something else, which stays.
+    Keeps(Vec<Range>),
+    /// In a dry run: what the receiver would delete.
+    Deletes(Deletes<'a>),
     /// A stream has grown, or has ended.
     Grown(Grown),
+    /// An entry that is not in the manifest because it could not be read.
+    LeftOut(LeftOut<'a>),
+    /// The path of a folder of which the manifest has everything that its [filters](Frame::Filter)
+    /// let through: what is there besides may be deleted. Empty for the receiving folder itself.
+    Mirror(&'a [u8]),
 }
 
 impl<'a> Frame<'a> {
@@ -382,7 +430,11 @@ impl<'a> Frame<'a> {
             Frame::Held(_) => FrameKind::Held,
             Frame::Creates(_) => FrameKind::Creates,
             Frame::Replaces(_) => FrameKind::Replaces,
+            Frame::Keeps(_) => FrameKind::Keeps,
+            Frame::Deletes(_) => FrameKind::Deletes,
             Frame::Grown(_) => FrameKind::Grown,
+            Frame::LeftOut(_) => FrameKind::LeftOut,
+            Frame::Mirror(_) => FrameKind::Mirror,
         }
     }
 }
@@ -415,10 +467,14 @@ enum FrameKind {
     Held,
     Creates,
     Replaces,
+    Keeps,
+    Deletes,
     Grown,
+    LeftOut,
+    Mirror,
 }
 
-const KINDS: [(FrameKind, &str, usize); 27] = [
+const KINDS: [(FrameKind, &str, usize); 31] = [
     (FrameKind::Hello, "Hello", 64),
     (FrameKind::Join, "Join", 16),
     (FrameKind::Entries, "Entries", MAX_CHUNK),
@@ -445,7 +501,11 @@ const KINDS: [(FrameKind, &str, usize); 27] = [
     (FrameKind::Held, "Held", 16),
     (FrameKind::Creates, "Creates", MAX_RANGES * 16),
     (FrameKind::Replaces, "Replaces", MAX_RANGES * 16),
+    (FrameKind::Keeps, "Keeps", MAX_RANGES * 16),
+    (FrameKind::Deletes, "Deletes", 9 + MAX_PATH),
     (FrameKind::Grown, "Grown", 9),
+    (FrameKind::LeftOut, "LeftOut", 6 + MAX_PATH + MAX_REASON),
+    (FrameKind::Mirror, "Mirror", MAX_PATH),
 ];
 
 impl FrameKind {

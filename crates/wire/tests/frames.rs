@@ -3,8 +3,8 @@
 use proptest::prelude::*;
 use wire::WireError;
 use wire::frame::{
-    AbortCode, Ask, Data, DataHeader, Frame, Grown, Hashes, Held, Hello, MAX_TEXT, Range, VERSION,
-    Welcome, Wishes,
+    AbortCode, Ask, Data, DataHeader, Deletes, Frame, Grown, Hashes, Held, Hello, LeftOut,
+    MAX_REASON, MAX_TEXT, Range, VERSION, Welcome, Wishes,
 };
 
 fn emitted(frame: &Frame<'_>) -> Vec<u8> {
@@ -18,7 +18,7 @@ fn every_kind_comes_back_as_it_went() {
     let frames = [
         Frame::Hello(Hello::new(
             Some([7; 16]),
-            Wishes { restart: true, overwrite: false, verify: true, dry_run: false },
+            Wishes { restart: true, verify: true, delete: true, ..Wishes::default() },
             [8; 16],
         )),
         Frame::Hello(Hello::new(None, Wishes::default(), [9; 16])),
@@ -51,8 +51,8 @@ fn every_kind_comes_back_as_it_went() {
         Frame::Name(b"photos/"),
         Frame::Filter(true, "*.jpg"),
         Frame::Filter(false, "raw/"),
-        Frame::Ask(Ask { checksum: true, hashes: false }),
-        Frame::Ask(Ask { checksum: false, hashes: true }),
+        Frame::Ask(Ask { checksum: true, hashes: false, strict: false }),
+        Frame::Ask(Ask { checksum: false, hashes: true, strict: true }),
         Frame::Request(Range { start: 4_096, len: 4_096 }),
         Frame::Hashes(Hashes { first: 7, hashes: vec![[1; 32], [2; 32]] }),
         Frame::Held(Held { by_send_buffer: 1, by_receiver: 2 }),
@@ -60,6 +60,12 @@ fn every_kind_comes_back_as_it_went() {
         Frame::Replaces(vec![Range { start: 5, len: 1 }]),
         Frame::Grown(Grown { size: 524_288, is_end: false }),
         Frame::Grown(Grown { size: 5, is_end: true }),
+        Frame::Keeps(vec![Range { start: 0, len: 1 }]),
+        Frame::Deletes(Deletes { path: b"old", size: 7, is_folder: false }),
+        Frame::Mirror(b""),
+        Frame::Mirror(b"photos/2026"),
+        Frame::LeftOut(LeftOut { path: b"", reason: "", more: 0 }),
+        Frame::LeftOut(LeftOut { path: b"photos/\xff", reason: "no permission", more: 7 }),
         Frame::Abort(AbortCode::Changed, "photos/a".into()),
         Frame::Abort(AbortCode::Crowded, "128 connections".into()),
         Frame::Abort(AbortCode::Busy, "later".into()),
@@ -139,10 +145,31 @@ fn of_long_words_the_advice_at_the_end_arrives() {
     assert_eq!(Frame::parse(&sent).unwrap().unwrap().0, Frame::Abort(AbortCode::Disk, fits));
 }
 
+#[test]
+fn every_wish_has_a_bit_of_its_own() {
+    for bit in 0..16 {
+        let body = [&[0, 6][..], &(1u16 << bit).to_be_bytes(), &[7; 16]].concat();
+        let bytes = [&[1, 0, 0, 0, 20][..], &body].concat();
+        match Frame::parse(&bytes) {
+            Ok(Some((frame, _))) => assert_eq!(emitted(&frame), bytes),
+            refused => assert!(refused.is_err() && bit >= 8, "bit {bit}: {refused:?}"),
+        }
+    }
+}
+
+#[test]
+fn a_long_reason_is_cut_between_characters() {
+    let reason = "\u{fc}".repeat(MAX_REASON);
+    let bytes = emitted(&Frame::LeftOut(LeftOut { path: b"a", reason: &reason, more: 0 }));
+    let (frame, _) = Frame::parse(&bytes).unwrap().unwrap();
+    let expected = LeftOut { path: b"a", reason: &reason[..MAX_REASON], more: 0 };
+    assert_eq!(frame, Frame::LeftOut(expected));
+}
+
 proptest! {
     #[test]
     fn no_bytes_make_the_parser_panic(
-        kind in 0u8..28,
+        kind in 0u8..32,
         body in proptest::collection::vec(any::<u8>(), 0..200),
         lie in any::<Option<u32>>(),
     ) {

@@ -86,7 +86,8 @@ pub(crate) fn run(args: CpArgs) -> Result<(), Failure> {
     let watcher = prepared.watcher();
     let ssh = args.ssh.to(destination)?;
     let copy = Copy { prepared, ssh, direction, far_port: args.far_port, data_to: args.data_to };
-    transfer::run(watcher, |events| copy.run(events)).map(drop)
+    let copied = transfer::run(watcher, |events| copy.run(events))?;
+    Failure::unless_whole(&copied)
 }
 
 /// A copy to or from another host.

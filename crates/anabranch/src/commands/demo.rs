@@ -112,6 +112,7 @@ async fn transfer_once(
         parallel: 1,
         timeout: None,
         overwrite: files::Overwrite::OnRequest,
+        allow_delete: false,
     };
     let (announcements, mut announced) = tokio::sync::mpsc::unbounded_channel();
     let receiving = tokio::spawn(files::receive(options, announcements));

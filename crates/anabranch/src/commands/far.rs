@@ -221,6 +221,8 @@ async fn receive(listener: &Listener, target: &Target) -> Result<(), Failure> {
             parallel: 1,
             timeout: None,
             overwrite: Overwrite::OnRequest,
+            // Whoever logs in with ssh may delete here anyway.
+            allow_delete: true,
         };
         run_with_events(
             |events| files::receive(options, events),

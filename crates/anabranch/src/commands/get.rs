@@ -62,7 +62,8 @@ pub(crate) fn run(mut args: GetArgs) -> Result<(), Failure> {
         blake3: args.blake3,
         transfer,
     };
-    transfer::run(watcher, |events| files::fetch(options, events)).map(drop)
+    let got = transfer::run(watcher, |events| files::fetch(options, events))?;
+    Failure::unless_whole(&got)
 }
 
 /// The credential of each server. The given tokens are for the servers without a known key, in

@@ -48,6 +48,9 @@ pub(crate) struct ReceiveArgs {
     /// Replace no file, even if the sender requests it
     #[arg(long)]
     no_overwrite: bool,
+    /// Let a sender that asks for it delete files that its source does not have
+    #[arg(long)]
+    allow_delete: bool,
     /// Print no token: accept only senders added with 'anabranch keys trust sender'
     #[arg(long, conflicts_with = "token_out")]
     no_token: bool,
@@ -110,6 +113,7 @@ pub(crate) fn run(args: ReceiveArgs) -> Result<(), Failure> {
             (_, true) => Overwrite::Never,
             _ => config.receive.overwrite,
         },
+        allow_delete: args.allow_delete || config.receive.allow_delete,
     };
     let watcher = args.watch.receiving(config.progress, token);
     let listening =

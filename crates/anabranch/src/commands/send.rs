@@ -73,7 +73,8 @@ pub(crate) fn run(args: SendArgs) -> Result<(), Failure> {
     let identity = key.beside(iter::once(&credential))?;
     let watcher = prepared.watcher();
     let options = SendOptions { stream, rename, ..prepared.to(args.to, credential, identity) };
-    transfer::run(watcher, |events| files::send(options, events)).map(drop)
+    let sent = transfer::run(watcher, |events| files::send(options, events))?;
+    Failure::unless_whole(&sent)
 }
 
 /// The local part of a transfer, prepared before the receiver is known.

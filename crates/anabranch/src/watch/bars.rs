@@ -15,6 +15,7 @@ pub(crate) struct Bars {
     total: Option<ProgressBar>,
     paths: Vec<(PathId, ProgressBar)>,
     troubles: text::Troubles,
+    left_out: text::LeftOuts,
 }
 
 impl Bars {
@@ -24,6 +25,7 @@ impl Bars {
             total: None,
             paths: Vec::new(),
             troubles: text::Troubles::default(),
+            left_out: text::LeftOuts::default(),
         }
     }
 
@@ -98,6 +100,11 @@ impl Watcher for Bars {
             }
             Event::Path { event, .. } => {
                 if let Some(line) = self.troubles.line(event) {
+                    self.note(&line);
+                }
+            }
+            Event::LeftOut { path, reason } => {
+                if let Some(line) = self.left_out.line(path, reason) {
                     self.note(&line);
                 }
             }

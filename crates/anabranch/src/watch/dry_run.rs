@@ -15,6 +15,8 @@ pub(super) fn action(action: Action) -> &'static str {
     match action {
         Action::Create => "create",
         Action::Replace => "replace",
+        Action::Keep => "keep",
+        Action::Delete => "delete",
     }
 }
 
@@ -56,6 +58,12 @@ fn sum(dry_run: &DryRun) -> String {
     if replace > 0 {
         parts.push(format!("{} to replace, {replaced}", count(replace)));
     }
+    for (action, text) in [(Action::Keep, "differ and would stay"), (Action::Delete, "to delete")] {
+        let (some, size) = of(action);
+        if some > 0 {
+            parts.push(format!("{} {text}, {size}", count(some)));
+        }
+    }
     if *unchanged > 0 {
         parts.push(format!("{} there already, {unchanged_size}", count(*unchanged)));
     }
@@ -93,8 +101,8 @@ mod tests {
                 "create      4.0 MB  tree/a\\u{1b}[2J",
                 "replace      120 B  tree/b",
                 "create        link  tree/c",
-                "1 file to create, 4.0 MB; 1 file to replace, 120 B; 12 files there already, 1.00 GB; \
-                 4.0 MB would be sent, nothing was",
+                "1 file to create, 4.0 MB; 1 file to replace, 120 B; 12 files there already, 1.00 \
+                 GB; 4.0 MB would be sent, nothing was",
             ]
         );
     }

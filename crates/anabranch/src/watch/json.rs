@@ -81,6 +81,10 @@ enum Body<'a> {
         size: u64,
         blake3: Option<&'a str>,
     },
+    LeftOut {
+        path: String,
+        reason: &'a str,
+    },
     Notice {
         text: &'a str,
     },
@@ -92,6 +96,7 @@ enum Body<'a> {
         repeated: u64,
         elapsed: f64,
         sync: f64,
+        left_out: usize,
         finished_at: Vec<Finish<'a>>,
         paths: Vec<PathLine<'a>>,
     },
@@ -213,6 +218,9 @@ fn body(event: &Event) -> Body<'_> {
             unchanged: dry_run.unchanged,
             unchanged_size: dry_run.unchanged_size.0,
         },
+        Event::LeftOut { path, reason } => {
+            Body::LeftOut { path: path.to_string_lossy().into_owned(), reason }
+        }
         Event::Notice { text } => Body::Notice { text },
     }
 }
@@ -226,6 +234,7 @@ fn summary(transfer: u32, summary: &Summary) -> Body<'_> {
         repeated: summary.repeated.0,
         elapsed: summary.elapsed.as_secs_f64(),
         sync: summary.sync.as_secs_f64(),
+        left_out: summary.left_out,
         finished_at: finishes(summary),
         paths: summary.paths.iter().map(path_line).collect(),
     }

@@ -96,6 +96,7 @@ impl Watcher for Results {
             | Event::FileDone { .. }
             | Event::Path { .. }
             | Event::Progress(_)
+            | Event::LeftOut { .. }
             | Event::Notice { .. } => {}
         }
     }
@@ -121,6 +122,7 @@ pub(super) struct Plain {
     /// The time of the last progress line.
     last: Option<Span>,
     troubles: text::Troubles,
+    left_out: text::LeftOuts,
 }
 
 impl Watcher for Plain {
@@ -131,6 +133,9 @@ impl Watcher for Plain {
                 log_line(&text::started(event));
             }
             Event::Path { event, .. } => log_line(&self.troubles.line(event).unwrap_or_default()),
+            Event::LeftOut { path, reason } => {
+                log_line(&self.left_out.line(path, reason).unwrap_or_default());
+            }
             Event::Notice { text } => log_line(&clean(text)),
             Event::Progress(progress) => {
                 let due =

@@ -55,6 +55,7 @@ fn summary() -> Summary {
         repeated: Bytes::ZERO,
         elapsed: Span::from_secs(4),
         sync: Span::from_millis(250),
+        left_out: 0,
         finished_at: vec![("wlan0".into(), Span::from_secs(4))],
         paths: vec![
             path(0, "wlan0", PathState::Active, 24, 0.5),
@@ -186,6 +187,7 @@ fn every_event_has_the_documented_keys() {
             }],
             ..DryRun::default()
         }),
+        Event::LeftOut { path: "a".into(), reason: "because".into() },
         Event::Notice { text: "a sentence".into() },
     ] {
         json.event(&event);

@@ -1,6 +1,8 @@
 //! Texts about a transfer, common to bars and lines, and testable without a terminal.
 #![expect(clippy::format_push_string, reason = "a few short lines, and easier to read")]
 
+use std::path::Path;
+
 use files::{Event, PathProgress, Progress, Summary};
 use peer::{PathEvent, PathState};
 use units::{Bytes, Span};
@@ -39,6 +41,28 @@ impl Troubles {
             (_, None) => self.names.push(event.name.clone()),
         }
         Some(path_event(event))
+    }
+}
+
+/// Selects the entries left out that get a line: the first few.
+#[derive(Debug, Default)]
+pub(crate) struct LeftOuts {
+    shown: usize,
+}
+
+/// The most lines about entries that are left out; the end of the transfer counts all.
+const MOST_LEFT_OUT: usize = 20;
+
+impl LeftOuts {
+    /// The line to show, if any.
+    pub(crate) fn line(&mut self, path: &Path, reason: &str) -> Option<String> {
+        self.shown += 1;
+        if self.shown > MOST_LEFT_OUT {
+            let is_next = self.shown == MOST_LEFT_OUT + 1;
+            return is_next.then(|| "left out: more, which are counted at the end".into());
+        }
+        let (path, reason) = (path.to_string_lossy(), without_error_numbers(reason));
+        Some(format!("left out: {}: {}", clean(&path), clean(&reason)))
     }
 }
 

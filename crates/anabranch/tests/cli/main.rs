@@ -5,6 +5,7 @@ mod home;
 mod keyless;
 mod secrets;
 mod streams;
+mod trees;
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -146,7 +147,7 @@ fn the_documented_exit_codes_match_the_help() {
         );
         rows += 1;
     }
-    assert_eq!(rows, 15);
+    assert_eq!(rows, 16);
 }
 
 #[test]

@@ -6,6 +6,7 @@
 
 mod asks;
 mod crowd;
+mod deletion;
 mod depth;
 mod fetch;
 mod folders;
@@ -97,6 +98,7 @@ impl Host {
             parallel: 1,
             timeout: None,
             overwrite: Overwrite::OnRequest,
+            allow_delete: true,
         };
         let (events, mut heard) = tokio::sync::mpsc::unbounded_channel();
         tokio::spawn(receive_unless_stalled(options, events, stalls));

@@ -178,13 +178,14 @@ impl<O: SessionOpener> SessionDriver<O> {
             Report::Announced(host, addresses) => self.dialer.learn(host, addresses),
             Report::DryRun(agreement, dry_run) => {
                 let elapsed = self.clock.now() - self.began;
-                let Agreement { files, total, .. } = agreement;
+                let Agreement { files, total, left_out, .. } = agreement;
                 self.report_started(&agreement);
                 let _ = self.events.send(Event::DryRun(dry_run));
                 return Ok(Some(DialEnd::Complete(Summary {
                     files,
                     total,
                     elapsed,
+                    left_out,
                     ..Summary::default()
                 })));
             }
@@ -205,7 +206,7 @@ impl<O: SessionOpener> SessionDriver<O> {
     }
 
     fn report_started(&self, agreement: &Agreement) {
-        let &Agreement { peer, files, total, resumed } = agreement;
+        let &Agreement { peer, files, total, resumed, .. } = agreement;
         let _ = self.events.send(Event::Started { transfer: 0, peer, files, total, resumed });
     }
 

@@ -63,6 +63,8 @@ pub(super) struct Agreement {
     pub(super) total: Bytes,
     /// Bytes that are at the sink already.
     pub(super) resumed: Bytes,
+    /// Entries of the source that could not be read.
+    pub(super) left_out: usize,
 }
 
 impl std::fmt::Debug for Session {

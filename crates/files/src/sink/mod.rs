@@ -1,6 +1,6 @@
 //! The receiving side of files: a tree is compared with the directory ([`survey`]); data are staged
 //! ([`staging`], [`large`]) and verified ([`session`]); complete files are synced and named
-//! ([`settle`]).
+//! ([`settle`]). What the source does not have may be deleted then ([`mirror`]).
 //!
 //! A small file is staged complete in a hidden folder, a large one as a part and a journal. The
 //! folder is this process's own ([`own`]). Every path is resolved below the receiving directory and
@@ -9,6 +9,7 @@
 mod attend;
 mod directory;
 mod large;
+mod mirror;
 mod own;
 mod session;
 mod settle;
@@ -19,6 +20,7 @@ mod tests;
 
 pub(crate) use attend::{SinkEnd, attend};
 pub(crate) use directory::Directory;
+pub(crate) use mirror::{DOOMED_BYTES, Mirror, NOTHING_DELETED};
 pub(crate) use session::{Mailbox, SinkSession, finish_files};
 pub(crate) use staging::Staging;
-pub(crate) use survey::Survey;
+pub(crate) use survey::{Fate, Survey};

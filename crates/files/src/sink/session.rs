@@ -20,9 +20,10 @@ use mailbox::refusal;
 
 use super::directory::Directory;
 use super::large::{Part, part_names};
-use super::settle::{Completed, PendingSync, Target};
+use super::mirror::Mirror;
+use super::settle::{AtEnd, Completed, PendingSync, Target};
 use super::staging::{Staging, name_prefix};
-use super::survey::Survey;
+use super::survey::{Changes, Survey};
 use crate::blocking::Wanted;
 use crate::protocol::{code_of, file_at, want_frames};
 use crate::{Error, Event, Events};
@@ -46,8 +47,10 @@ pub(crate) struct SinkSession {
     target: Target,
     /// The wanted entries, as sent to the source.
     want: Vec<Range>,
-    /// Files of which only mode or time must be set.
-    stale: Vec<usize>,
+    /// What remains to be done once all files have their names.
+    at_end: AtEnd,
+    /// What the transfer does to the folder.
+    changes: Changes,
     /// Large files with data, by object.
     parts: Mutex<BTreeMap<usize, Arc<Part>>>,
     core: Mutex<Receiver>,
@@ -132,13 +135,16 @@ impl SinkSession {
         peer: Fingerprint,
         tree: Tree,
         wishes: Wishes,
+        mirror: Option<&Mirror>,
         directory: Arc<Directory>,
         clock: Clock,
         events: Events,
         wanted: &Wanted,
     ) -> Result<SinkSession, Error> {
         let staging = Arc::new(Staging::open(&directory)?);
-        let survey = Survey::new(&directory, Some(&staging), &tree, wishes, wanted)?;
+        let survey = Survey::new(&directory, Some(&staging), &tree, wishes, mirror, wanted)?;
+        let changes = survey.changes(&tree);
+        tracing::info!(?changes, "compared with the folder");
         let packing = Packing::new(&tree, |index| survey.wanted.contains(&index));
         let packing = Arc::new(packing.map_err(|error| Error::protocol(error.to_string()))?);
         let layout = packing.layout();
@@ -202,7 +208,8 @@ impl SinkSession {
             events,
             limit: None,
             want: survey.ranges(&tree),
-            stale: survey.stale,
+            at_end: survey.at_end,
+            changes,
             parts: Mutex::new(parts),
             core: Mutex::new(core),
             resumed,
@@ -330,10 +337,11 @@ impl SinkSession {
     pub(crate) fn finish(&self) -> Result<(), Error> {
         let before = self.clock.now();
         self.settle()?;
-        {
+        let deleted = {
             let mut pending = self.pending_sync.lock().expect("no panic while held");
-            self.target.finish(&self.stale, &mut pending)?;
-        }
+            self.target.finish(&self.at_end, &mut pending)?
+        };
+        self.report_changes(deleted);
         let sync = self.clock.now() - before;
         {
             let mut members = self.members();
@@ -346,6 +354,33 @@ impl SinkSession {
         self.broadcast(&Frame::Done(sync.as_micros()), true);
         self.changed.notify_one();
         Ok(())
+    }
+
+    /// Tells a person what is not as in the source, and what is no longer there.
+    fn report_changes(&self, deleted: usize) {
+        let tell = |count: usize, one: &str, several: &str| {
+            let text = match count {
+                0 => return,
+                1 => one.to_string(),
+                count => format!("{count} {several}"),
+            };
+            let _ = self.events.send(Event::Notice { text });
+        };
+        tell(
+            self.changes.kept.entries,
+            "an existing file that differs was left as it is",
+            "existing files that differ were left as they are",
+        );
+        tell(
+            deleted,
+            "a file or folder that the source does not have was deleted",
+            "files and folders that the source does not have were deleted",
+        );
+        tell(
+            self.changes.deleted.entries - deleted,
+            "a file or folder changed meanwhile, and was not deleted",
+            "files and folders changed meanwhile, and were not deleted",
+        );
     }
 
     /// Syncs journaled data, and names the complete files. Blocks for as long as the disk takes.

@@ -11,7 +11,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
 use rustix::fs::{
-    AtFlags, RenameFlags, fsync, linkat, renameat, renameat_with, symlinkat, syncfs, utimensat,
+    AtFlags, RenameFlags, Stat, fsync, linkat, renameat, renameat_with, symlinkat, syncfs,
+    unlinkat, utimensat,
 };
 use rustix::io::Errno;
 use transfer::{Cv, Object, Packing, Tree};
@@ -20,8 +21,9 @@ use wire::manifest::{Kind, RESERVED};
 
 use super::directory::{Directory, Parents, timestamps};
 use super::large::Part;
+use super::mirror::Doomed;
 use super::staging::{self, Staged, Staging, name_prefix};
-use super::survey::is_symlink_to;
+use super::survey::{is_symlink_to, may_replace};
 use crate::Error;
 use crate::beneath::{Inode, mtime_of, permissions, split};
 
@@ -50,6 +52,17 @@ impl Completed {
             Completed::Large(object, root, _) => Some((*object, *root)),
         }
     }
+}
+
+/// What remains to be done once all files have their names.
+#[derive(Debug, Default)]
+pub(crate) struct AtEnd {
+    /// Files whose contents are up to date, but not their mode or time.
+    pub(crate) stale: Vec<usize>,
+    /// Entries in whose place something else stays.
+    pub(crate) kept: BTreeSet<usize>,
+    /// What the source does not have; the contents of a folder before the folder.
+    pub(crate) doomed: Vec<Doomed>,
 }
 
 /// Work that waits for the sync after a batch.
@@ -136,10 +149,11 @@ impl Target {
         Ok(())
     }
 
-    /// Makes links and directories, sets the directories' modes and times, and syncs everything.
-    pub(crate) fn finish(&self, stale: &[usize], pending: &mut PendingSync) -> Result<(), Error> {
+    /// Makes links and directories, deletes what the source does not have, sets the directories'
+    /// modes and times, and syncs everything. Returns the number of deleted files and folders.
+    pub(crate) fn finish(&self, at_end: &AtEnd, pending: &mut PendingSync) -> Result<usize, Error> {
         let mut parents = Parents::new(&self.directory);
-        for &index in stale {
+        for &index in &at_end.stale {
             pending.changed = true;
             let path = &self.tree.entries()[index].path;
             let file = self
@@ -158,19 +172,25 @@ impl Target {
             self.sync_folders(&std::mem::take(&mut pending.folders))?;
         }
         for (index, entry) in self.tree.entries().iter().enumerate() {
-            if let Kind::HardLink { to } = entry.kind {
+            if let Kind::HardLink { to } = entry.kind
+                && !at_end.kept.contains(&index)
+            {
                 pending.changed |=
                     self.link(&mut parents, index, &self.tree.entries()[to as usize].path)?;
             }
         }
         for (index, entry) in self.tree.entries().iter().enumerate() {
-            if let Kind::Symlink { target, mtime } = &entry.kind {
+            if let Kind::Symlink { target, mtime } = &entry.kind
+                && !at_end.kept.contains(&index)
+            {
                 pending.changed |= self.symlink(&mut parents, index, target, *mtime)?;
             }
         }
+        let deleted = self.delete(&at_end.doomed)?;
+        pending.changed |= deleted > 0;
         pending.changed |= self.folders()?;
         if pending.changed {
-            self.sync_names(stale.is_empty())?;
+            self.sync_names(at_end.stale.is_empty() && deleted == 0)?;
             self.staging.mark_names_synced();
             pending.folders.clear();
         }
@@ -178,7 +198,21 @@ impl Target {
             self.staging.remove(&journal);
         }
         self.staging.remove_if_empty();
-        Ok(())
+        Ok(deleted)
+    }
+
+    /// Deletes what the source does not have, as far as it is still what was found. Returns the
+    /// number of files and folders.
+    fn delete(&self, all: &[Doomed]) -> Result<usize, Error> {
+        let mut parents = Parents::new(&self.directory);
+        let mut deleted = 0;
+        for doomed in all {
+            let above = split(&doomed.path).0;
+            let done = self.with_owner_write(above, || doomed.delete(&mut parents));
+            let failed = |errno| self.directory.failed("delete", &doomed.path, errno);
+            deleted += usize::from(done.map_err(failed)?);
+        }
+        Ok(deleted)
     }
 
     /// Syncs the data of a batch. Returns whether it synced the whole file system.
@@ -361,8 +395,15 @@ impl Target {
         let path = &self.tree.entries()[index].path;
         let (above, last) = split(path);
         let to = OsStr::from_bytes(last);
+        let entry = &self.tree.entries()[index];
+        let found = parents.stat(path).ok().flatten();
+        let is_kept = |found: &Stat| !may_replace(self.wishes, &self.tree, entry, found);
         let rename = |above: &OwnedFd| {
-            if self.wishes.overwrite {
+            // It may have appeared, or become newer, since the survey.
+            if found.as_ref().is_some_and(is_kept) {
+                return unlinkat(self.staging.fd(), from, AtFlags::empty());
+            }
+            if self.wishes.overwrite || self.wishes.update && found.is_some() {
                 renameat(self.staging.fd(), from, above, to)
             } else {
                 renameat_with(self.staging.fd(), from, above, to, RenameFlags::NOREPLACE)

@@ -11,14 +11,52 @@ use rustix::io::Errno;
 use transfer::Tree;
 use units::Bytes;
 use wire::frame::{Range, Wishes};
-use wire::manifest::{self, Kind};
+use wire::manifest::{self, Entry, Kind};
 
 use super::directory::{Directory, Parents, kind_of};
 use super::large::part_names;
+use super::mirror::Mirror;
+use super::settle::AtEnd;
 use super::staging::{Listing, Staged, Staging, name_prefix};
 use crate::Error;
 use crate::beneath::{Inode, mtime_of, permissions, split};
 use crate::blocking::Wanted;
+
+/// What a transfer makes of an entry of its tree.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fate {
+    /// It is new.
+    Created,
+    /// It takes the place of another one.
+    Replaced,
+    /// Another one is there and stays, as `--ignore-existing` or `--update` want it.
+    Kept,
+    /// It is there already; mode and time may have to be set.
+    Same,
+}
+
+/// A number of entries, and the bytes of those that are files.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Tally {
+    pub(crate) entries: usize,
+    pub(crate) bytes: Bytes,
+}
+
+/// What a transfer does to the receiving folder.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Changes {
+    pub(crate) created: Tally,
+    pub(crate) replaced: Tally,
+    pub(crate) kept: Tally,
+    pub(crate) deleted: Tally,
+}
+
+impl Tally {
+    fn add(&mut self, bytes: Bytes) {
+        self.entries += 1;
+        self.bytes += bytes;
+    }
+}
 
 /// The result of the comparison.
 #[derive(Debug, Default)]
@@ -29,12 +67,10 @@ pub(crate) struct Survey {
     pub(crate) staged: Vec<Staged>,
     /// Files to be staged without any data: empty files, and files that are one hole.
     pub(crate) empty: Vec<usize>,
-    /// Entries that do not exist yet.
-    pub(crate) created: Vec<usize>,
-    /// Entries in the place of which there is something else.
-    pub(crate) replaced: Vec<usize>,
-    /// Files whose contents are up to date, but not their mode or time.
-    pub(crate) stale: Vec<usize>,
+    /// What becomes of each entry of the tree.
+    pub(crate) fates: Vec<Fate>,
+    /// What remains to be done once all files have their names.
+    pub(crate) at_end: AtEnd,
     /// Names in the staging folder that an earlier attempt left.
     pub(crate) listing: Listing,
 }
@@ -50,6 +86,7 @@ impl Survey {
         staging: Option<&Staging>,
         tree: &Tree,
         wishes: Wishes,
+        mirror: Option<&Mirror>,
         wanted: &Wanted,
     ) -> Result<Survey, Error> {
         let mut survey = Survey::default();
@@ -63,6 +100,7 @@ impl Survey {
             let found = parents
                 .stat(&entry.path)
                 .map_err(|errno| in_the_way(directory, &entry.path, errno))?;
+            survey.fates.push(Fate::Created);
             if let Some(found) = &found {
                 let is_there = match &entry.kind {
                     Kind::File(file) => {
@@ -77,14 +115,18 @@ impl Survey {
                         file.ok().flatten().is_some_and(|file| Inode::from(&file) == found.into())
                     }
                 };
-                check_replaceable(
-                    directory,
-                    &entry.path,
-                    &entry.kind,
-                    found,
-                    is_there || wishes.overwrite,
-                )?;
-                if is_there {
+                check_kind(directory, &entry.path, &entry.kind, found)?;
+                let fate = if is_there {
+                    Fate::Same
+                } else if !may_replace(wishes, tree, entry, found) {
+                    Fate::Kept
+                } else if wishes.overwrite || wishes.update {
+                    Fate::Replaced
+                } else {
+                    return Err(Error::Exists { path: directory.shown(&entry.path) });
+                };
+                survey.fates[index] = fate;
+                if matches!(fate, Fate::Same | Fate::Kept) {
                     // Leftovers of a crash after the file got its name are of no use.
                     if let Some(staging) = staging
                         && !survey.listing.is_empty()
@@ -94,17 +136,18 @@ impl Survey {
                             staging.remove(name);
                         }
                     }
-                    if let Kind::File(file) = &entry.kind
+                    let is_folder = matches!(entry.kind, Kind::Directory { .. });
+                    if fate == Fate::Kept || wishes.keep_existing && !is_folder {
+                        survey.at_end.kept.insert(index);
+                    } else if let Kind::File(file) = &entry.kind
                         && (permissions(found) != file.mode & 0o777
                             || mtime_of(found) != file.mtime)
                     {
-                        survey.stale.push(index);
+                        survey.at_end.stale.push(index);
                     }
                     continue;
                 }
             }
-            let changed = if found.is_some() { &mut survey.replaced } else { &mut survey.created };
-            changed.push(index);
             let Kind::File(file) = &entry.kind else { continue };
             if file.data_len() == 0 {
                 survey.empty.push(index);
@@ -133,7 +176,16 @@ impl Survey {
         if need > free + held {
             return Err(Error::NoSpace { path: directory.shown(b""), need, free });
         }
+        if let Some(mirror) = mirror {
+            survey.at_end.doomed = mirror.find(directory, tree, wanted)?;
+        }
         Ok(survey)
+    }
+
+    /// The entries with this fate, in order.
+    pub(crate) fn of_fate(&self, fate: Fate) -> impl Iterator<Item = usize> + '_ {
+        let all = self.fates.iter().enumerate();
+        all.filter(move |(_, of)| **of == fate).map(|(index, _)| index)
     }
 
     /// The comparison of `tree` with a folder that does not exist.
@@ -141,9 +193,26 @@ impl Survey {
         let with_data = tree.files().filter(|(_, file)| file.data_len() > 0);
         Survey {
             wanted: with_data.map(|(index, _)| index).collect(),
-            created: (0..tree.entries().len()).collect(),
+            fates: vec![Fate::Created; tree.entries().len()],
             ..Survey::default()
         }
+    }
+
+    /// What the transfer does to the receiving folder. Folders, and files that are the same, do not
+    /// count unless they are new or deleted.
+    pub(crate) fn changes(&self, tree: &Tree) -> Changes {
+        let mut changes = Changes::default();
+        for (index, fate) in self.fates.iter().enumerate() {
+            let bytes = tree.file(index).map_or(Bytes::ZERO, |file| Bytes(file.size));
+            match fate {
+                Fate::Created => changes.created.add(bytes),
+                Fate::Replaced => changes.replaced.add(bytes),
+                Fate::Kept => changes.kept.add(bytes),
+                Fate::Same => {}
+            }
+        }
+        self.at_end.doomed.iter().for_each(|doomed| changes.deleted.add(doomed.size));
+        changes
     }
 
     /// The wanted files as ranges of entries. Entries between two wanted files that are no files
@@ -201,21 +270,30 @@ pub(crate) fn is_symlink_to(parents: &mut Parents<'_>, path: &[u8], target: &[u8
     found.is_ok_and(|found| found.as_bytes() == target)
 }
 
-/// Checks that an entry may replace the existing one.
-fn check_replaceable(
-    directory: &Directory,
-    path: &[u8],
-    kind: &Kind,
-    found: &Stat,
-    may_replace: bool,
-) -> Result<(), Error> {
+/// Whether the wishes let an entry take the place of another one, as far as they say anything
+/// about what is there.
+pub(crate) fn may_replace(wishes: Wishes, tree: &Tree, entry: &Entry, found: &Stat) -> bool {
+    if wishes.keep_existing || !wishes.update {
+        return !wishes.keep_existing;
+    }
+    let mtime = match &entry.kind {
+        Kind::File(file) => Some(file.mtime),
+        Kind::Symlink { mtime, .. } => Some(*mtime),
+        Kind::HardLink { to } => tree.file(*to as usize).map(|file| file.mtime),
+        Kind::Directory { .. } => None,
+    };
+    mtime.is_none_or(|mtime| mtime_of(found) < mtime)
+}
+
+/// Checks that a folder is where a folder belongs, and only there.
+fn check_kind(directory: &Directory, path: &[u8], kind: &Kind, found: &Stat) -> Result<(), Error> {
     let is_folder = FileType::from_raw_mode(found.st_mode) == FileType::Directory;
     let wants_folder = matches!(kind, Kind::Directory { .. });
     if is_folder != wants_folder {
         let what = if wants_folder { "a folder" } else { "a file or link" };
         return Err(Error::InTheWay { path: directory.shown(path), what, found: kind_of(found) });
     }
-    if may_replace { Ok(()) } else { Err(Error::Exists { path: directory.shown(path) }) }
+    Ok(())
 }
 
 /// The error for a path that cannot be looked up.

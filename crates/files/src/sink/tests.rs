@@ -1,5 +1,6 @@
 //! What a crash, a rotten disk or somebody else in the directory leaves.
 
+mod mirror;
 mod shared;
 
 use std::fs;
@@ -13,7 +14,7 @@ use wire::manifest::{Entry, File, Kind};
 
 use super::directory::Directory;
 use super::large::{JournaledBlock, Part};
-use super::settle::{Completed, PendingSync, Target};
+use super::settle::{AtEnd, Completed, PendingSync, Target};
 use super::staging::{Staging, name_prefix};
 use super::survey::Survey;
 use crate::Error;
@@ -123,7 +124,7 @@ fn only_blocks_that_hash_right_are_taken_up_again() {
     let root = Cv(*blake3::hash(&content).as_bytes());
     let mut settled = PendingSync::default();
     target.settle(&[Completed::Large(0, root, Arc::new(part))], &mut settled).unwrap();
-    target.finish(&[], &mut settled).unwrap();
+    target.finish(&AtEnd::default(), &mut settled).unwrap();
     assert_eq!(fs::read(scratch.0.join("disk.img")).unwrap(), content);
     let metadata = fs::metadata(scratch.0.join("disk.img")).unwrap();
     assert_eq!(std::os::unix::fs::MetadataExt::mtime(&metadata), 1);
@@ -256,7 +257,7 @@ fn the_folder_of_an_earlier_attempt_says_that_names_may_not_be_synced() {
 /// The comparison of a target's tree with what is there.
 fn survey(target: &Target, tree: &Tree) -> Survey {
     let (directory, staging) = (&target.directory, &*target.staging);
-    Survey::new(directory, Some(staging), tree, target.wishes, &Wanted::always()).unwrap()
+    Survey::new(directory, Some(staging), tree, target.wishes, None, &Wanted::always()).unwrap()
 }
 
 #[test]
@@ -341,7 +342,7 @@ fn small_files_are_taken_up_if_they_are_what_their_names_say() {
     // They get their names without a byte being sent.
     let mut settled = PendingSync::default();
     target.settle(&[Completed::Small(None, survey.staged)], &mut settled).unwrap();
-    target.finish(&[], &mut settled).unwrap();
+    target.finish(&AtEnd::default(), &mut settled).unwrap();
     assert_eq!(fs::read(scratch.0.join("good")).unwrap(), b"hello");
     let arrived = fs::read(scratch.0.join("holes")).unwrap();
     assert_eq!(
@@ -392,7 +393,7 @@ fn what_was_written_into_holes_of_a_staged_small_file_is_gone() {
     }
     let mut settled = PendingSync::default();
     target.settle(&[Completed::Small(None, survey.staged)], &mut settled).unwrap();
-    target.finish(&[], &mut settled).unwrap();
+    target.finish(&AtEnd::default(), &mut settled).unwrap();
     for (name, file) in &files {
         let mut expected = vec![0; usize::try_from(file.size).unwrap()];
         for (offset, len) in file.extents() {
@@ -467,7 +468,7 @@ fn wishes_are_ranges_of_files() {
         survey.ranges(&tree).iter().map(|range| (range.start, range.len)).collect::<Vec<_>>()
     };
     let mut survey =
-        Survey::new(&directory, None, &tree, Wishes::default(), &Wanted::always()).unwrap();
+        Survey::new(&directory, None, &tree, Wishes::default(), None, &Wanted::always()).unwrap();
     assert_eq!(ranges(&survey), [(0, 5)]);
     survey.wanted.remove(&3);
     assert_eq!(ranges(&survey), [(0, 2), (4, 1)]);

@@ -12,7 +12,7 @@ mod stream;
 mod tests;
 mod walk;
 
-pub(crate) use patterns::PATTERNS_BYTES;
+pub(crate) use patterns::{PATTERNS_BYTES, Patterns};
 pub(crate) use read::{Buffer, Source, Supply};
 pub(crate) use root::{SourceRoot, open_directory};
 pub(crate) use stream::Stream;

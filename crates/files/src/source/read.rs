@@ -20,6 +20,7 @@ use super::root::{NamedPaths, SourceRoot};
 use super::stream::Stream;
 use super::walk::{Found, MemoryBudget, Origin, walk};
 use crate::beneath::{Inode, ctime_of, mtime_of};
+use crate::left_out::LeftOuts;
 use crate::protocol::file_at;
 use crate::{Error, Selection, StreamInput};
 
@@ -32,6 +33,9 @@ pub(crate) struct Source {
     stream: Option<Arc<Stream>>,
     /// Open large files, the latest last.
     open: Mutex<VecDeque<(usize, Arc<File>)>>,
+    /// The paths at the receiver of the folders that are named.
+    folders: Vec<Vec<u8>>,
+    left_out: LeftOuts,
 }
 
 /// The part of a source that a session sends.
@@ -75,8 +79,8 @@ const MOST_OPEN: usize = 8;
 
 impl Source {
     /// Finds the files under `paths`, as far as `budget` allows for the list. Also returns notices
-    /// about entries that were left out. Unless `with_holes`, holes are sent as data. The one path
-    /// arrives as `rename`, if that is given.
+    /// about staging folders. Unless `with_holes`, holes are sent as data. The one path arrives as
+    /// `rename`, if that is given.
     pub(crate) fn open(
         root: SourceRoot,
         paths: &[PathBuf],
@@ -85,7 +89,7 @@ impl Source {
         rename: Option<&OsStr>,
         budget: MemoryBudget<'_>,
     ) -> Result<(Source, Vec<String>), Error> {
-        let Found { named, mut entries, origins, notices } =
+        let Found { named, mut entries, origins, folders, left_out, notices } =
             walk(root, paths, selection, rename, budget)?;
         if !with_holes {
             for entry in &mut entries {
@@ -97,7 +101,8 @@ impl Source {
         let tree = Tree::new(entries).map_err(|error| {
             Error::usage(format!("these sources cannot be sent together: {error}"))
         })?;
-        Ok((Source { named, tree, origins, stream: None, open: Mutex::default() }, notices))
+        let (stream, open) = (None, Mutex::default());
+        Ok((Source { named, tree, origins, stream, open, folders, left_out }, notices))
     }
 
     /// A stream, which arrives as `entry` says.
@@ -105,7 +110,15 @@ impl Source {
         let tree = Tree::new(vec![entry]).map_err(|error| Error::usage(error.to_string()))?;
         let stream = Some(Arc::new(Stream::new(input)));
         let named = NamedPaths::new(SourceRoot::Anywhere);
-        Ok(Source { named, tree, origins: vec![None], stream, open: Mutex::default() })
+        Ok(Source {
+            named,
+            tree,
+            origins: vec![None],
+            stream,
+            open: Mutex::default(),
+            folders: Vec::new(),
+            left_out: LeftOuts::default(),
+        })
     }
 
     /// The stream, if it is one.
@@ -116,6 +129,16 @@ impl Source {
     /// The tree of the files.
     pub(crate) fn tree(&self) -> &Tree {
         &self.tree
+    }
+
+    /// The paths at the receiver of the folders that are named.
+    pub(crate) fn folders(&self) -> &[Vec<u8>] {
+        &self.folders
+    }
+
+    /// The entries that could not be read.
+    pub(crate) fn left_out(&self) -> &LeftOuts {
+        &self.left_out
     }
 
     /// Fills `buffer` from `offset` of a file. A small file is opened for it, a large one is kept

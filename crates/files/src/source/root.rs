@@ -27,6 +27,8 @@ pub(crate) enum SourceRoot {
 
 /// A link in a requested name is followed as long as it leads to something below the root.
 const WITHIN: ResolveFlags = ResolveFlags::BENEATH.union(ResolveFlags::NO_MAGICLINKS);
+/// The flags for reading a file. A pipe that took its place must not block.
+pub(crate) const READ: OFlags = OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::NOCTTY);
 /// Attempts at a lookup that a concurrent rename disturbs.
 const ATTEMPTS: usize = 32;
 /// The most named folders that are kept open. Few: a server has the sources of many clients.
@@ -137,10 +139,8 @@ impl NamedPaths {
 
     /// Opens the file at a place for reading, which must be the file with this identity.
     pub(crate) fn open_file(&self, place: &SourcePath, inode: Inode) -> Result<File, Error> {
-        // A pipe that took its place must not block.
-        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
         let file = if place.below.is_empty() {
-            self.root.open(&self.all[place.named].0, flags).map_err(|source| {
+            self.root.open(&self.all[place.named].0, READ).map_err(|source| {
                 match source.kind() {
                     io::ErrorKind::NotFound => self.changed(place),
                     _ => Error::Source { path: self.shown(place), source },
@@ -148,8 +148,7 @@ impl NamedPaths {
             })?
         } else {
             let named = self.named_folder(place.named)?;
-            beneath::open(&*named, &place.below, flags)
-                .map_err(|errno| self.failed(place, errno))?
+            beneath::open(&*named, &place.below, READ).map_err(|errno| self.failed(place, errno))?
         };
         self.check(place, &file, inode)?;
         Ok(File::from(file))

@@ -7,11 +7,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use rustix::fs::{AtFlags, CWD, RenameFlags, Timespec, Timestamps, renameat_with, utimensat};
+use rustix::fs::{
+    AtFlags, CWD, FileType, Mode, RenameFlags, Timespec, Timestamps, renameat_with, utimensat,
+};
+use rustix::thread::CapabilitySet;
 use transfer::{BLOCK, Packing};
+use wire::Frame;
 use wire::manifest::Kind;
 
 use super::{Buffer, Source, SourceRoot, Supply, open_directory};
+use crate::left_out::{LeftOuts, MOST_NAMED};
 use crate::{Error, Selection};
 
 struct Scratch(PathBuf);
@@ -267,6 +272,135 @@ fn staging_folders_are_left_out_wherever_they_are() {
         assert_eq!(notices.len(), 2, "{notices:?}");
         assert!(notices.iter().all(|text| text.contains("staging folder")), "{notices:?}");
     }
+}
+
+/// Runs `walk` in a thread that root's right to read everything does not help.
+fn without_privilege<T: Send>(walk: impl FnOnce() -> T + Send) -> T {
+    std::thread::scope(|scope| {
+        let walking = scope.spawn(|| {
+            let mut sets = rustix::thread::capabilities(None).unwrap();
+            let both = CapabilitySet::DAC_OVERRIDE | CapabilitySet::DAC_READ_SEARCH;
+            sets.effective -= both;
+            sets.permitted -= both;
+            rustix::thread::set_capabilities(None, sets).unwrap();
+            walk()
+        });
+        walking.join().unwrap()
+    })
+}
+
+/// The paths of a source, and of what was left out, below `scratch`.
+fn found(scratch: &Scratch, source: &Source) -> (Vec<String>, Vec<(String, String)>) {
+    let paths = source.tree().entries().iter();
+    let paths = paths.map(|entry| entry.path.escape_ascii().to_string()).collect();
+    let left_out = source.left_out().named().iter().map(|(path, reason)| {
+        let path = path.strip_prefix(&scratch.0).unwrap().display().to_string();
+        (path, reason.clone())
+    });
+    (paths, left_out.collect())
+}
+
+#[test]
+fn what_may_not_be_read_is_left_out_and_the_rest_is_not() {
+    let scratch = Scratch::new("unreadable");
+    let tree = scratch.0.join("tree");
+    for folder in ["closed", "open", "unlisted"] {
+        fs::create_dir_all(tree.join(folder)).unwrap();
+        write(&tree.join(folder).join("file"), PUBLIC);
+    }
+    write(&tree.join("open/secret"), SECRET);
+    let mode = |name: &str, mode| {
+        fs::set_permissions(tree.join(name), fs::Permissions::from_mode(mode)).unwrap();
+    };
+    let close = [("open/secret", 0o200), ("closed", 0o000), ("unlisted", 0o100)];
+    for (name, bits) in close {
+        mode(name, bits);
+    }
+    let walk = |selection: Selection, path: &str| {
+        let path = scratch.0.join(path);
+        without_privilege(|| open(&SourceRoot::Anywhere, &[path], &selection))
+    };
+    let lenient = walk(Selection::default(), "tree");
+    let strict = walk(Selection { strict: true, ..Selection::default() }, "tree");
+    let named = walk(Selection::default(), "tree/open/secret");
+    let listed = ["open/file", "open/secret", "closed/file", "gone"].map(PathBuf::from);
+    let listed = Selection { files_from: Some(listed.to_vec()), ..Selection::default() };
+    let listed = walk(listed, "tree");
+    for (name, _) in close {
+        mode(name, 0o700);
+    }
+    let (paths, left_out) = found(&scratch, &lenient.unwrap());
+    assert_eq!(paths, ["tree", "tree/closed", "tree/open", "tree/open/file", "tree/unlisted"]);
+    let missing: Vec<&str> = left_out.iter().map(|(path, _)| &path[..]).collect();
+    assert_eq!(missing, ["tree/closed", "tree/open/secret", "tree/unlisted"]);
+    assert!(left_out.iter().all(|(_, why)| why.starts_with("Permission denied")), "{left_out:?}");
+    for (error, path) in [(strict.err(), "tree/closed"), (named.err(), "tree/open/secret")] {
+        let error = error.unwrap();
+        assert!(error.to_string().contains(path) && error.exit_code() == 3, "{error}");
+    }
+    let (paths, left_out) = found(&scratch, &listed.unwrap());
+    assert_eq!(paths, ["closed", "open", "open/file"]);
+    let missing: Vec<&str> = left_out.iter().map(|(path, _)| &path[..]).collect();
+    assert_eq!(missing, ["tree/closed/file", "tree/gone", "tree/open/secret"]);
+}
+
+/// Another process removes files and folders of a folder that has been listed.
+#[test]
+fn what_vanishes_during_the_walk_is_left_out() {
+    for strict in [false, true] {
+        let scratch = Scratch::new("vanishing");
+        let tree = scratch.0.join("tree");
+        for name in ["a", "folder/file", "link", "file", "z"] {
+            fs::create_dir_all(tree.join(name).parent().unwrap()).unwrap();
+            write(&tree.join(name), PUBLIC);
+        }
+        let mut looks = 0;
+        let mut remove = |_: usize| {
+            looks += 1;
+            // The tree and what is in it are listed, and 'a' is found.
+            if looks == 3 {
+                fs::remove_file(tree.join("file")).unwrap();
+                fs::remove_dir_all(tree.join("folder")).unwrap();
+                fs::remove_file(tree.join("link")).unwrap();
+            }
+            Ok(())
+        };
+        let selection = Selection { strict, ..Selection::default() };
+        let all = [tree.clone()];
+        let source = Source::open(SourceRoot::Anywhere, &all, &selection, true, None, &mut remove);
+        if strict {
+            let error = source.map(drop).unwrap_err();
+            assert!(error.to_string().contains("tree/f") && error.exit_code() == 3, "{error}");
+            continue;
+        }
+        let (paths, left_out) = found(&scratch, &source.unwrap().0);
+        assert_eq!(paths, ["tree", "tree/a", "tree/z"]);
+        let missing: Vec<&str> = left_out.iter().map(|(path, _)| &path[..]).collect();
+        assert_eq!(missing, ["tree/file", "tree/folder", "tree/link"]);
+        assert!(left_out.iter().all(|(_, why)| why.contains("vanished")), "{left_out:?}");
+    }
+}
+
+/// A folder of pipes does not fill the memory with their names.
+#[test]
+fn only_the_first_thousand_that_are_left_out_are_named() {
+    let scratch = Scratch::new("pipes");
+    write(&scratch.0.join("file"), PUBLIC);
+    for number in 0..=MOST_NAMED {
+        let path = scratch.0.join(format!("pipe-{number}"));
+        rustix::fs::mknodat(CWD, path, FileType::Fifo, Mode::RUSR, 0).unwrap();
+    }
+    let source =
+        open(&SourceRoot::Anywhere, std::slice::from_ref(&scratch.0), &Selection::default());
+    let source = source.unwrap();
+    assert_eq!(source.left_out().count(), MOST_NAMED + 1);
+    assert_eq!(source.left_out().named().len(), MOST_NAMED);
+    let mut heard = LeftOuts::default();
+    for frame in source.left_out().frames(3) {
+        let Frame::LeftOut(one) = frame else { panic!("{frame:?}") };
+        heard.hear(&one, 3).unwrap();
+    }
+    assert_eq!((heard.count(), heard.named().len()), (MOST_NAMED + 1, 3));
 }
 
 /// The names in it are known, so that it need not be listed.

@@ -1,24 +1,27 @@
 //! Walks the folders to be sent, keeps links as links, and applies the filters.
 //!
-//! Every entry is looked up by its name in the open folder that contains it, through no link.
+//! Every entry is looked up by its name in the open folder that contains it, through no link. What
+//! cannot be read is left out, unless the command or the request names it itself.
 
 use std::collections::{BTreeSet, HashMap};
 use std::ffi::{OsStr, OsString};
-use std::io::{self, Read};
+use std::fs::File;
+use std::io::{self, Read, Seek};
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, Dir, FileType, OFlags, Stat, readlinkat, statat};
+use rustix::fs::{AtFlags, FileType, OFlags, Stat, fstat, readlinkat, statat};
 use rustix::io::Errno;
 use wire::manifest::{self, Entry, Kind, is_reserved};
 
 use super::holes::data;
 use super::patterns::Patterns;
 use super::read::Stamp;
-use super::root::{NamedPaths, SourcePath, SourceRoot};
+use super::root::{NamedPaths, READ, SourcePath, SourceRoot};
 use crate::beneath::{self, Inode, LastFolder, mtime_of, permissions, split};
+use crate::left_out::LeftOuts;
 use crate::protocol::footprint;
 use crate::{Error, Selection};
 
@@ -29,7 +32,11 @@ pub(crate) struct Found {
     pub(crate) entries: Vec<Entry>,
     /// For each entry, the file that it stands for; `None` if it is no file.
     pub(crate) origins: Vec<Option<Origin>>,
-    /// Messages about entries that were left out.
+    /// The paths at the receiver of the folders that are named.
+    pub(crate) folders: Vec<Vec<u8>>,
+    /// Entries that could not be read.
+    pub(crate) left_out: LeftOuts,
+    /// Messages about staging folders.
     pub(crate) notices: Vec<String>,
 }
 
@@ -66,6 +73,8 @@ pub(crate) fn walk(
             named: NamedPaths::new(root),
             entries: Vec::new(),
             origins: Vec::new(),
+            folders: Vec::new(),
+            left_out: LeftOuts::default(),
             notices: Vec::new(),
         },
         folder: LastFolder::default(),
@@ -74,12 +83,17 @@ pub(crate) fn walk(
         pending: Vec::new(),
         seen: HashMap::new(),
         checksum: selection.checksum,
+        strict: selection.strict,
     };
     match &selection.files_from {
         None => sources.iter().try_for_each(|source| walk.source(source, rename))?,
         Some(names) => walk.listed(sources, names)?,
     }
     if walk.found.entries.is_empty() {
+        if let Some((path, reason)) = walk.found.left_out.named().first() {
+            let (path, source) = (path.clone(), io::Error::other(reason.clone()));
+            return Err(Error::Source { path, source });
+        }
         return Err(Error::usage(
             "there is nothing there: no file is left by --include, --exclude and --files-from",
         ));
@@ -100,10 +114,12 @@ struct Walk<'a> {
     /// Files with several names.
     seen: HashMap<Inode, u32>,
     checksum: bool,
+    /// Whether what cannot be read ends the walk.
+    strict: bool,
 }
 
-/// What [`is_reserved`] stands for, in notices.
-const STAGING: &str = "a receiver's staging folder";
+/// The reason for leaving out what another process has removed or replaced.
+const CHANGED: &str = "it vanished while the folder was looked at";
 
 /// The location of an entry: local, and at the receiver.
 struct Location {
@@ -151,6 +167,7 @@ impl Walk<'_> {
             return self.entry(location, Path::new(name), &stat, false).map(drop);
         }
         let target = rename.map_or_else(|| folder_name(source), |name| name.as_bytes().to_vec());
+        self.found.folders.push(target.clone());
         let location = Location { place, target };
         if !location.target.is_empty() {
             self.pending.push(directory(&location, &stat));
@@ -172,7 +189,8 @@ impl Walk<'_> {
                 continue;
             };
             let location = level.location.child(&name);
-            let Some(stat) = self.stat(&location.place)? else { continue };
+            let stat = self.stat(&location.place);
+            let Some(stat) = self.unless_unreadable(&location.place, stat)? else { continue };
             let filtered = OsStr::from_bytes(location.place.below()).to_os_string();
             let deeper = self.entry(location, Path::new(&filtered), &stat, level.inside)?;
             levels.extend(deeper);
@@ -184,20 +202,51 @@ impl Walk<'_> {
     fn level(&mut self, location: Location, inside: bool, pending: usize) -> Result<Level, Error> {
         let listed =
             open_in(&mut self.folder, &self.found.named, &location.place).and_then(|folder| {
-                names(folder).map_err(|errno| self.found.named.failed(&location.place, errno))
+                beneath::open(folder, b"", OFlags::RDONLY | OFlags::DIRECTORY)
+                    .and_then(beneath::names)
+                    .map_err(|errno| self.found.named.failed(&location.place, errno))
             })?;
         Ok(Level { location, names: listed.into_iter(), inside, pending })
     }
 
-    /// The metadata at a place below a named folder; `None` if it is gone.
-    fn stat(&mut self, place: &SourcePath) -> Result<Option<Stat>, Error> {
+    /// The metadata at a place below a named folder.
+    fn stat(&mut self, place: &SourcePath) -> Result<Stat, Error> {
         let name = OsStr::from_bytes(split(place.below()).1);
         let folder = open_in(&mut self.folder, &self.found.named, &place.parent())?;
-        match statat(folder, name, AtFlags::SYMLINK_NOFOLLOW) {
-            Ok(stat) => Ok(Some(stat)),
-            Err(Errno::NOENT) => Ok(None),
-            Err(errno) => Err(self.found.named.failed(place, errno)),
-        }
+        statat(folder, name, AtFlags::SYMLINK_NOFOLLOW).map_err(|errno| match errno {
+            Errno::NOENT => {
+                Error::Source { path: self.found.named.shown(place), source: errno.into() }
+            }
+            errno => self.found.named.failed(place, errno),
+        })
+    }
+
+    /// What was read at a place. If reading failed, the place is left out, and there is nothing;
+    /// but what is named, and everything with `--strict`, must be readable.
+    fn unless_unreadable<T>(
+        &mut self,
+        place: &SourcePath,
+        read: Result<T, Error>,
+    ) -> Result<Option<T>, Error> {
+        let is_needed = self.strict || place.below().is_empty();
+        let reason = match read {
+            Ok(found) => return Ok(Some(found)),
+            Err(error) if is_needed => return Err(error),
+            Err(Error::Source { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
+                CHANGED.into()
+            }
+            Err(Error::Source { source, .. }) => source.to_string(),
+            Err(Error::SourceChanged { .. }) => CHANGED.into(),
+            Err(error) => return Err(error),
+        };
+        self.leave_out(place, reason)?;
+        Ok(None)
+    }
+
+    /// Leaves out what is at a place.
+    fn leave_out(&mut self, place: &SourcePath, reason: String) -> Result<(), Error> {
+        let bytes = self.found.left_out.add(self.found.named.shown(place), reason);
+        (self.budget)(bytes)
     }
 
     /// Adds an entry, unless a filter excludes the path `filtered`. Returns a folder that must be
@@ -217,7 +266,7 @@ impl Walk<'_> {
         }
         let inside = inside || self.include.as_ref().is_none_or(matches);
         if is_reserved(split(&location.target).1) {
-            self.leave_out(&location.place, STAGING);
+            self.leave_out_staging(&location.place);
             return Ok(None);
         }
         if is_folder || inside {
@@ -229,11 +278,19 @@ impl Walk<'_> {
             if inside {
                 self.flush()?;
             }
-            return self.level(location, inside, depth).map(Some);
+            let place = location.place.clone();
+            let level = self.level(location, inside, depth);
+            let level = self.unless_unreadable(&place, level)?;
+            if level.is_none() {
+                self.pending.truncate(depth);
+            }
+            return Ok(level);
         }
         if inside {
             self.flush()?;
-            self.leaf(location, stat)?;
+            let place = location.place.clone();
+            let added = self.leaf(location, stat);
+            self.unless_unreadable(&place, added)?;
         }
         Ok(None)
     }
@@ -248,36 +305,55 @@ impl Walk<'_> {
                 self.push(Entry { path, kind }, None)
             }
             FileType::RegularFile => {
-                let index = u32::try_from(self.found.entries.len()).unwrap_or(u32::MAX);
-                let inode = Inode::from(stat);
+                if let Some(&to) = self.seen.get(&Inode::from(stat)) {
+                    return self.push(Entry { path, kind: Kind::HardLink { to } }, None);
+                }
+                // Opened now, so that a file that cannot be read is known before both sides agree.
+                let (mut input, stat) = self.open(&place, stat)?;
+                let mut file = self.file(&place, &mut input, &stat)?;
+                if self.checksum {
+                    file.hash = Some(self.hash(&place, &mut input, file.size)?);
+                }
+                let inode = Inode::from(&stat);
                 if stat.st_nlink > 1 {
-                    if let Some(&to) = self.seen.get(&inode) {
-                        return self.push(Entry { path, kind: Kind::HardLink { to } }, None);
-                    }
+                    let index = u32::try_from(self.found.entries.len()).unwrap_or(u32::MAX);
                     self.seen.insert(inode, index);
                 }
-                let mut file = self.file(&place, stat)?;
-                if self.checksum {
-                    file.hash = Some(self.hash(&place, inode, file.size)?);
-                }
-                let origin = Origin { place, inode, stamp: Stamp::of(stat) };
+                let origin = Origin { place, inode, stamp: Stamp::of(&stat) };
                 self.push(Entry { path, kind: Kind::File(file) }, Some(origin))
             }
             other => {
                 let what = match other {
-                    FileType::Fifo => "a pipe",
-                    FileType::Socket => "a socket",
-                    _ => "a device",
+                    FileType::Fifo => "a pipe is not sent",
+                    FileType::Socket => "a socket is not sent",
+                    _ => "a device is not sent",
                 };
-                self.leave_out(&place, what);
-                Ok(())
+                let (path, source) = (self.found.named.shown(&place), io::Error::other(what));
+                Err(Error::Source { path, source })
             }
         }
     }
 
-    fn leave_out(&mut self, place: &SourcePath, what: &str) {
+    /// Opens the file at a place, and gives its metadata; `found` are those of an earlier lookup.
+    fn open(&mut self, place: &SourcePath, found: &Stat) -> Result<(File, Stat), Error> {
+        let named = &self.found.named;
+        if place.below().is_empty() {
+            return Ok((named.open_file(place, Inode::from(found))?, *found));
+        }
+        let folder = open_in(&mut self.folder, named, &place.parent())?;
+        let opened = beneath::open(folder, split(place.below()).1, READ);
+        let file = opened.map_err(|errno| named.failed(place, errno))?;
+        let stat = fstat(&file).map_err(|errno| named.failed(place, errno))?;
+        if kind_of(&stat) != FileType::RegularFile {
+            return Err(named.changed(place));
+        }
+        Ok((File::from(file), stat))
+    }
+
+    fn leave_out_staging(&mut self, place: &SourcePath) {
         let path = self.found.named.shown(place);
-        self.found.notices.push(format!("{} is {what}: left out", path.display()));
+        let text = format!("{} is a receiver's staging folder: left out", path.display());
+        self.found.notices.push(text);
     }
 
     fn link_target(&mut self, place: &SourcePath) -> Result<Vec<u8>, Error> {
@@ -291,7 +367,12 @@ impl Walk<'_> {
         }
     }
 
-    fn file(&self, place: &SourcePath, stat: &Stat) -> Result<manifest::File, Error> {
+    fn file(
+        &self,
+        place: &SourcePath,
+        input: &mut File,
+        stat: &Stat,
+    ) -> Result<manifest::File, Error> {
         let named = &self.found.named;
         let size = u64::try_from(stat.st_size).unwrap_or(0);
         let failed = |source| Error::Source { path: named.shown(place), source };
@@ -304,15 +385,14 @@ impl Walk<'_> {
         };
         // A file that allocates less than its size may have holes.
         if u64::try_from(stat.st_blocks).unwrap_or(0).saturating_mul(512) < size {
-            let input = named.open_file(place, Inode::from(stat))?;
-            file.data = data(&input, size).map_err(failed)?;
+            file.data = data(input, size).map_err(failed)?;
+            input.rewind().map_err(failed)?;
         }
         Ok(file)
     }
 
     /// The hash of a file's contents, as long as the file has a name and keeps its size.
-    fn hash(&mut self, place: &SourcePath, inode: Inode, size: u64) -> Result<[u8; 32], Error> {
-        let mut file = self.found.named.open_file(place, inode)?;
+    fn hash(&mut self, place: &SourcePath, file: &mut File, size: u64) -> Result<[u8; 32], Error> {
         let mut hasher = blake3::Hasher::new();
         let mut buffer = vec![0; HASHED_AT_ONCE];
         loop {
@@ -354,7 +434,7 @@ impl Walk<'_> {
                 |above: &&Path| above.file_name().is_some_and(|last| is_reserved(last.as_bytes()));
             if let Some(staging) = name.ancestors().find(is_staging) {
                 if left_out.insert(staging.to_path_buf()) {
-                    self.leave_out(&top.child(staging.as_os_str().as_bytes()), STAGING);
+                    self.leave_out_staging(&top.child(staging.as_os_str().as_bytes()));
                 }
                 continue;
             }
@@ -376,10 +456,8 @@ impl Walk<'_> {
         for name in all {
             let target = name.as_os_str().as_bytes().to_vec();
             let location = Location { place: top.child(&target), target };
-            let Some(stat) = self.stat(&location.place)? else {
-                let path = self.found.named.shown(&location.place);
-                return Err(Error::Source { path, source: Errno::NOENT.into() });
-            };
+            let stat = self.stat(&location.place);
+            let Some(stat) = self.unless_unreadable(&location.place, stat)? else { continue };
             let is_folder = kind_of(&stat) == FileType::Directory;
             let matches = |patterns: &Patterns| patterns.match_path_or_parents(&name, is_folder);
             if self.exclude.as_ref().is_some_and(matches)
@@ -390,7 +468,9 @@ impl Walk<'_> {
             if is_folder {
                 self.push(directory(&location, &stat), None)?;
             } else {
-                self.leaf(location, &stat)?;
+                let place = location.place.clone();
+                let added = self.leaf(location, &stat);
+                self.unless_unreadable(&place, added)?;
             }
         }
         Ok(())
@@ -476,18 +556,4 @@ fn open_in<'a>(
     place: &SourcePath,
 ) -> Result<&'a OwnedFd, Error> {
     last.get_or_open(place.below(), || named.open_folder(place))
-}
-
-/// The names in a folder, in order.
-fn names(folder: &OwnedFd) -> Result<Vec<OsString>, Errno> {
-    let mut names = Vec::new();
-    for entry in Dir::new(beneath::open(folder, b"", OFlags::RDONLY | OFlags::DIRECTORY)?)? {
-        let entry = entry?;
-        let name = entry.file_name().to_bytes();
-        if name != b"." && name != b".." {
-            names.push(OsString::from_vec(name.to_vec()));
-        }
-    }
-    names.sort_unstable();
-    Ok(names)
 }

@@ -76,6 +76,7 @@ pub fn receive_options(scratch: &Scratch, identity: &Identity, token: &Token) ->
         parallel: 1,
         timeout: None,
         overwrite: files::Overwrite::OnRequest,
+        allow_delete: false,
     }
 }
 

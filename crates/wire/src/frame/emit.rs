@@ -4,9 +4,10 @@ use alloc::vec::Vec;
 use core::net::IpAddr;
 
 use super::{
-    ABORT_CODES, Ask, Frame, FrameKind, Grown, HEADER, Hashes, Held, Hello, MAX_PAYLOAD, MAX_TEXT,
-    Range, Wishes,
+    ABORT_CODES, Ask, Deletes, Frame, FrameKind, Grown, HEADER, Hashes, Held, Hello, LeftOut,
+    MAX_PAYLOAD, MAX_REASON, MAX_TEXT, Range, WISHES, Wishes,
 };
+use crate::manifest::MAX_PATH;
 
 impl Frame<'_> {
     /// Appends the frame to `out`.
@@ -48,10 +49,16 @@ impl Frame<'_> {
             | Frame::Have(ranges)
             | Frame::Ack(ranges)
             | Frame::Creates(ranges)
-            | Frame::Replaces(ranges) => {
+            | Frame::Replaces(ranges)
+            | Frame::Keeps(ranges) => {
                 for range in ranges {
                     emit_range(*range, out);
                 }
+            }
+            Frame::Deletes(Deletes { path, size, is_folder }) => {
+                out.push(u8::from(*is_folder));
+                out.extend_from_slice(&size.to_be_bytes());
+                out.extend_from_slice(path);
             }
             Frame::Ready | Frame::Joined => {}
             Frame::Data(data) => {
@@ -61,7 +68,10 @@ impl Frame<'_> {
                 }
                 out.extend_from_slice(data.payload);
             }
-            Frame::Entries(bytes) | Frame::Probe(bytes) | Frame::Name(bytes) => {
+            Frame::Entries(bytes)
+            | Frame::Probe(bytes)
+            | Frame::Name(bytes)
+            | Frame::Mirror(bytes) => {
                 out.extend_from_slice(bytes);
             }
             Frame::Refused(range) | Frame::Request(range) => emit_range(*range, out),
@@ -69,8 +79,8 @@ impl Frame<'_> {
                 out.push(u8::from(*include));
                 out.extend_from_slice(glob.as_bytes());
             }
-            Frame::Ask(Ask { checksum, hashes }) => {
-                out.push(u8::from(*checksum) | u8::from(*hashes) << 1);
+            Frame::Ask(Ask { checksum, hashes, strict }) => {
+                out.push(u8::from(*checksum) | u8::from(*hashes) << 1 | u8::from(*strict) << 2);
             }
             Frame::Hashes(Hashes { first, hashes }) => {
                 out.extend_from_slice(&first.to_be_bytes());
@@ -83,6 +93,14 @@ impl Frame<'_> {
             Frame::Held(Held { by_send_buffer, by_receiver }) => {
                 out.extend_from_slice(&by_send_buffer.to_be_bytes());
                 out.extend_from_slice(&by_receiver.to_be_bytes());
+            }
+            Frame::LeftOut(LeftOut { path, reason, more }) => {
+                out.extend_from_slice(&more.to_be_bytes());
+                let path = &path[..path.len().min(MAX_PATH)];
+                let length = u16::try_from(path.len()).expect("at most MAX_PATH");
+                out.extend_from_slice(&length.to_be_bytes());
+                out.extend_from_slice(path);
+                out.extend_from_slice(cut(reason, MAX_REASON));
             }
             Frame::ObjectDone(index, root) => {
                 out.extend_from_slice(&index.to_be_bytes());
@@ -157,17 +175,26 @@ impl DataHeader {
 
 fn emit_hello(hello: &Hello, out: &mut Vec<u8>) {
     out.extend_from_slice(&hello.version.to_be_bytes());
-    let Wishes { restart, overwrite, verify, dry_run } = hello.wishes;
-    out.push(
-        u8::from(restart)
-            | u8::from(overwrite) << 1
-            | u8::from(verify) << 2
-            | u8::from(dry_run) << 3,
-    );
+    let bits = wishes(hello.wishes).into_iter().enumerate();
+    let bits = bits.fold(0u16, |bits, (n, on)| bits | u16::from(on) << n);
+    out.extend_from_slice(&bits.to_be_bytes());
     out.extend_from_slice(&hello.run);
     if let Some(secret) = &hello.secret {
         out.extend_from_slice(secret);
     }
+}
+
+/// The first characters of a text, of at most this many bytes together.
+fn cut(text: &str, most: usize) -> &[u8] {
+    let end = (0..=text.len().min(most)).rev().find(|end| text.is_char_boundary(*end));
+    &text.as_bytes()[..end.unwrap_or(0)]
+}
+
+/// The wishes in the order of their bits.
+fn wishes(wishes: Wishes) -> [bool; WISHES] {
+    let Wishes { restart, overwrite, verify, dry_run, .. } = wishes;
+    let Wishes { keep_existing, update, delete, force_delete, .. } = wishes;
+    [restart, overwrite, verify, dry_run, keep_existing, update, delete, force_delete]
 }
 
 fn emit_range(range: Range, out: &mut Vec<u8>) {

@@ -6,10 +6,11 @@ use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use super::{
-    ABORT_CODES, Ask, Data, Frame, FrameKind, Grown, Hashes, Held, Hello, MAX_PAYLOAD, Range,
-    RunId, VERSION, Welcome, Wishes,
+    ABORT_CODES, Ask, Data, Deletes, Frame, FrameKind, Grown, Hashes, Held, Hello, LeftOut,
+    MAX_PAYLOAD, MAX_REASON, Range, RunId, VERSION, WISHES, Welcome, Wishes,
 };
 use crate::WireError;
+use crate::manifest::MAX_PATH;
 use crate::reader::Reader;
 
 /// Reads the body of a frame of this kind.
@@ -48,11 +49,17 @@ pub(super) fn body(kind: FrameKind, body: &[u8]) -> Result<Frame<'_>, WireError>
         FrameKind::Ack => Frame::Ack(ranges(&mut reader)?),
         FrameKind::Creates => Frame::Creates(ranges(&mut reader)?),
         FrameKind::Replaces => Frame::Replaces(ranges(&mut reader)?),
+        FrameKind::Keeps => Frame::Keeps(ranges(&mut reader)?),
+        FrameKind::Deletes => {
+            let (is_folder, size) = (flag(&mut reader, frame)?, reader.u64()?);
+            Frame::Deletes(Deletes { path: reader.rest(), size, is_folder })
+        }
         FrameKind::Refused => Frame::Refused(range(&mut reader)?),
         FrameKind::ObjectDone => Frame::ObjectDone(reader.u32()?, reader.array()?),
         FrameKind::Done => Frame::Done(reader.u64()?),
         FrameKind::Probe => Frame::Probe(reader.rest()),
         FrameKind::Name => Frame::Name(reader.rest()),
+        FrameKind::Mirror => Frame::Mirror(reader.rest()),
         FrameKind::Filter => {
             let include = flag(&mut reader, frame)?;
             let glob = core::str::from_utf8(reader.rest());
@@ -63,7 +70,11 @@ pub(super) fn body(kind: FrameKind, body: &[u8]) -> Result<Frame<'_>, WireError>
             Frame::Grown(Grown { size: reader.u64()?, is_end })
         }
         FrameKind::Ask => match reader.u8()? {
-            bits @ 0..=3 => Frame::Ask(Ask { checksum: bits & 1 != 0, hashes: bits & 2 != 0 }),
+            bits @ 0..=7 => Frame::Ask(Ask {
+                checksum: bits & 1 != 0,
+                hashes: bits & 2 != 0,
+                strict: bits & 4 != 0,
+            }),
             _ => return Err(WireError::Field { frame, field: "wishes" }),
         },
         FrameKind::Request => Frame::Request(range(&mut reader)?),
@@ -77,6 +88,16 @@ pub(super) fn body(kind: FrameKind, body: &[u8]) -> Result<Frame<'_>, WireError>
         }
         FrameKind::Held => {
             Frame::Held(Held { by_send_buffer: reader.u64()?, by_receiver: reader.u64()? })
+        }
+        FrameKind::LeftOut => {
+            let (more, length) = (reader.u32()?, reader.u16()?);
+            let path = reader.bytes(usize::from(length))?;
+            match core::str::from_utf8(reader.rest()) {
+                Ok(reason) if path.len() <= MAX_PATH && reason.len() <= MAX_REASON => {
+                    Frame::LeftOut(LeftOut { path, reason, more })
+                }
+                _ => return Err(WireError::Field { frame, field: "path or reason" }),
+            }
         }
         FrameKind::Ping => Frame::Ping(reader.u64()?),
         FrameKind::Pong => Frame::Pong(reader.u64()?),
@@ -101,12 +122,21 @@ fn hello(reader: &mut Reader<'_>) -> Result<Hello, WireError> {
         reader.rest();
         return Ok(Hello { version, ..Hello::new(None, Wishes::default(), RunId::default()) });
     }
-    let bits = reader.u8()?;
-    if bits > 0b1111 {
+    let bits = reader.u16()?;
+    if bits >> WISHES != 0 {
         return Err(WireError::Field { frame: "Hello", field: "wishes" });
     }
     let bit = |n: u8| bits & (1 << n) != 0;
-    let wishes = Wishes { restart: bit(0), overwrite: bit(1), verify: bit(2), dry_run: bit(3) };
+    let wishes = Wishes {
+        restart: bit(0),
+        overwrite: bit(1),
+        verify: bit(2),
+        dry_run: bit(3),
+        keep_existing: bit(4),
+        update: bit(5),
+        delete: bit(6),
+        force_delete: bit(7),
+    };
     let run = reader.array()?;
     let secret = if reader.is_empty() { None } else { Some(reader.array()?) };
     Ok(Hello { version, secret, wishes, run })

@@ -80,6 +80,7 @@ impl<O: SessionOpener> SessionDriver<O> {
             elapsed: (now - self.began) - sync,
             sync,
             finished_at: self.finished_at(),
+            left_out: self.agreement.as_ref().map_or(0, |agreement| agreement.left_out),
             paths: progress.paths,
         }
     }

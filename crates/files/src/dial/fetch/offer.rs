@@ -7,11 +7,12 @@ use std::path::{Path, PathBuf};
 use transfer::digest::Merge;
 use transfer::{Cv, Packing, Tree};
 use wire::Frame;
-use wire::frame::{Ask, MAX_FILTER, MAX_NAME};
-use wire::manifest::{Entry, is_plain};
+use wire::frame::{Ask, MAX_NAME};
+use wire::manifest::{Entry, Kind, is_plain};
 
+use crate::left_out::{LeftOuts, MOST_NAMED};
 use crate::protocol::{MANIFEST_BYTES, error_of, footprint};
-use crate::{Error, FetchOptions};
+use crate::{Error, FetchOptions, Selection};
 use peer::dial::Gate;
 use peer::{Conn, ConnError};
 
@@ -19,6 +20,8 @@ use peer::{Conn, ConnError};
 pub(super) struct Offer {
     /// The requested files, under their local names.
     pub(super) tree: Tree,
+    /// The entries that the server could not read.
+    pub(super) left_out: LeftOuts,
     /// The chaining values of all blocks and the file's hash, if they were asked for.
     pub(super) hashes: Option<(Vec<[u8; 32]>, Cv)>,
 }
@@ -64,12 +67,7 @@ pub(super) fn check(options: &FetchOptions) -> Result<(), Error> {
             ));
         }
     }
-    let selection = &options.selection;
-    if let Some(glob) =
-        selection.include.iter().chain(&selection.exclude).find(|glob| glob.len() > MAX_FILTER)
-    {
-        return usage(format!("the pattern {glob} is too long"));
-    }
+    options.selection.check_filters()?;
     if let Some(name) = &options.rename
         && (!is_plain(name.as_bytes()) || name.as_bytes().contains(&b'/'))
     {
@@ -102,14 +100,9 @@ pub(super) fn push_request(conn: &mut Conn, options: &FetchOptions) {
     for name in &options.names {
         conn.push(&Frame::Name(plain_name(name)));
     }
-    for (include, globs) in
-        [(true, &options.selection.include), (false, &options.selection.exclude)]
-    {
-        for glob in globs {
-            conn.push(&Frame::Filter(include, glob));
-        }
-    }
-    let ask = Ask { checksum: options.selection.checksum, hashes: wants_hashes(options) };
+    options.selection.push_filters(conn);
+    let Selection { checksum, strict, .. } = options.selection;
+    let ask = Ask { checksum, hashes: wants_hashes(options), strict };
     conn.push(&Frame::Ask(ask));
 }
 
@@ -119,7 +112,7 @@ pub(super) async fn read_offer<T: Clone>(
     options: &FetchOptions,
     gate: &Gate<T>,
 ) -> Result<Offer, Refusal> {
-    let (mut entries, mut bytes) = (Vec::new(), 0);
+    let (mut entries, mut bytes, mut left_out) = (Vec::new(), 0, LeftOuts::default());
     loop {
         let heard = conn.receive(|frame| {
             match frame {
@@ -133,6 +126,9 @@ pub(super) async fn read_offer<T: Clone>(
                         entries.push(entry);
                     }
                 }
+                Frame::LeftOut(one) => left_out.hear(&one, MOST_NAMED).ok_or_else(|| {
+                    ConnError::Unexpected("endless list of what is left out".into())
+                })?,
                 Frame::ManifestEnd(count) => return Ok(Some(Ok(count))),
                 Frame::Ping(_) => {}
                 Frame::Abort(code, text) => return Ok(Some(Err(error_of(code, text)))),
@@ -163,7 +159,7 @@ pub(super) async fn read_offer<T: Clone>(
     was_asked_for(&entries, &options.names).map_err(Refusal::Unusable)?;
     let tree = tree(entries, options.rename.as_deref()).map_err(Refusal::Unusable)?;
     let hashes = if wants_hashes(options) { Some(hashes(conn, &tree, gate).await?) } else { None };
-    Ok(Offer { tree, hashes })
+    Ok(Offer { tree, left_out, hashes })
 }
 
 /// Checks that every entry was asked for. A server decides only on the contents of a folder that
@@ -182,6 +178,22 @@ fn was_asked_for(entries: &[Entry], names: &[PathBuf]) -> Result<(), Error> {
         }
     }
     Ok(())
+}
+
+/// The folders here in which everything is deleted that the server does not have: those that were
+/// asked for as folders. With a name of its own, the one folder of `tree`.
+pub(super) fn mirrored(options: &FetchOptions, tree: &Tree) -> Vec<Vec<u8>> {
+    let tops = options.names.iter().map(|name| {
+        let name = plain_name(name);
+        let last = name.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
+        options.rename.as_ref().map_or(last, |rename| rename.as_bytes()).to_vec()
+    });
+    let is_folder = |top: &Vec<u8>| {
+        let is_this = |entry: &Entry| entry.path == *top;
+        let found = tree.entries().iter().find(|entry| is_this(entry));
+        top.is_empty() || found.is_some_and(|entry| matches!(entry.kind, Kind::Directory { .. }))
+    };
+    tops.filter(is_folder).collect()
 }
 
 /// The tree of the entries, with its one top entry renamed.

@@ -25,8 +25,8 @@ use crate::dial::path::Incoming;
 use crate::dial::session::{Agreement, Report, Session, new_core};
 use crate::dry_run::Verdict;
 use crate::protocol::{error_of, want_frames};
-use crate::sink::{Directory, SinkSession, Staging, Survey};
-use crate::{Error, Events, FetchOptions};
+use crate::sink::{Directory, Mirror, NOTHING_DELETED, SinkSession, Staging, Survey};
+use crate::{Error, Event, Events, FetchOptions};
 
 /// An open session with a server.
 #[derive(Clone)]
@@ -246,8 +246,13 @@ impl FetchOpener {
         let wishes = options.transfer.wishes();
         let (into, clock, events, tree) =
             (options.into.clone(), self.clock, self.events.clone(), offer.tree.clone());
+        for event in offer.left_out.events() {
+            let _ = self.events.send(event);
+        }
+        let left_out = offer.left_out.count();
+        let mirror = self.mirror(&offer);
         if wishes.dry_run {
-            return Err(self.dry_run(conn, peer, tree, wishes).await?);
+            return Err(self.dry_run(conn, peer, tree, wishes, mirror, left_out).await?);
         }
         let opening = run_blocking(move || {
             let directory = Arc::new(Directory::open(&into)?);
@@ -259,6 +264,7 @@ impl FetchOpener {
                     peer,
                     tree.clone(),
                     wishes,
+                    mirror.as_ref(),
                     directory,
                     clock,
                     events.clone(),
@@ -294,10 +300,24 @@ impl FetchOpener {
         let arrival = Arc::new(arrival);
         let session = Arc::new(Session::new(id, clock, self.reports.clone(), core));
         let (files, total) = (offer.tree.file_count(), offer.tree.data());
-        let agreement = Agreement { peer, files, total, resumed };
+        let agreement = Agreement { peer, files, total, resumed, left_out };
         session.report(Report::Established(Arc::clone(&session), agreement));
         let first_server = self.terms.label(server);
         Ok(Agreed { session, arrival, tree: offer.tree, want, root, first_server })
+    }
+
+    /// The folders in which everything is deleted that the server does not have.
+    fn mirror(&self, offer: &Offer) -> Option<Mirror> {
+        let Wishes { delete, force_delete, .. } = self.options.transfer.wishes();
+        if delete && offer.left_out.count() > 0 {
+            let text = NOTHING_DELETED.to_string();
+            let _ = self.events.send(Event::Notice { text });
+        }
+        (delete && offer.left_out.count() == 0).then(|| Mirror {
+            folders: offer::mirrored(&self.options, &offer.tree),
+            selection: self.options.selection.clone(),
+            is_forced: force_delete,
+        })
     }
 
     /// Surveys the receiving folder for a dry run, which changes nothing.
@@ -307,14 +327,17 @@ impl FetchOpener {
         peer: Fingerprint,
         tree: Tree,
         wishes: Wishes,
+        mirror: Option<Mirror>,
+        left_out: usize,
     ) -> Result<Refusal, ConnError> {
         let into = self.options.into.clone();
         let (files, total) = (tree.file_count(), tree.data());
         let surveying = run_blocking(move || {
             let survey = if into.exists() {
                 let directory = Directory::open(&into)?;
-                let staging = Staging::open_existing(&directory)?;
-                Survey::new(&directory, staging.as_ref(), &tree, wishes, &Wanted::always())?
+                let (staging, mirror) = (Staging::open_existing(&directory)?, mirror.as_ref());
+                let wanted = Wanted::always();
+                Survey::new(&directory, staging.as_ref(), &tree, wishes, mirror, &wanted)?
             } else {
                 Survey::of_nothing(&tree)
             };
@@ -322,7 +345,8 @@ impl FetchOpener {
         });
         Ok(match conn.ping_during(surveying).await? {
             Ok(dry_run) => {
-                let agreement = Agreement { peer, files, total, resumed: total - dry_run.sent };
+                let resumed = total - dry_run.sent;
+                let agreement = Agreement { peer, files, total, resumed, left_out };
                 let _ = self.reports.send(Report::DryRun(agreement, dry_run));
                 Refusal::Lost(ConnError::Closed)
             }

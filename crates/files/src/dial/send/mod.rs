@@ -14,8 +14,9 @@ use wire::manifest::{Entry, File, Kind, UNKNOWN_SIZE};
 use super::driver::{DialEnd, Dialing};
 use super::queue::Queue;
 use super::session::check_scheduler;
+use crate::protocol::{FILTERS_BYTES, MOST_FILTERS, MOST_MIRRORS};
 use crate::source::{Source, SourceRoot, check_name};
-use crate::{Error, Event, Events, SendOptions, Summary};
+use crate::{Error, Event, Events, Selection, SendOptions, Summary};
 use opener::SendOpener;
 
 /// Sends the files and folders of `options` over every path, and reports to `events`. Dropping the
@@ -25,6 +26,7 @@ use opener::SendOpener;
 /// Anything of [`Error`].
 pub async fn send(options: SendOptions, events: Events) -> Result<Summary, Error> {
     check_scheduler(&options.transfer)?;
+    check_delete(&options)?;
     let to = vec![(options.to.clone(), options.credential.clone())];
     let terms = Terms::new(to, options.transfer.dial.clone())?;
     let source = Arc::new(SetOnce::new());
@@ -34,6 +36,31 @@ pub async fn send(options: SendOptions, events: Events) -> Result<Summary, Error
         Err(error) = find(&options, &source, &events) => Err(error),
         sent = conduct(terms, options.clone(), &source, &events) => sent,
     }
+}
+
+/// Checks that what the source has is known where something is to be deleted.
+fn check_delete(options: &SendOptions) -> Result<(), Error> {
+    if !options.transfer.delete {
+        return Ok(());
+    }
+    if options.selection.files_from.is_some() {
+        return Err(Error::usage(
+            "--delete needs the whole contents of a folder: it does not go with --files-from",
+        ));
+    }
+    options.selection.check_filters()?;
+    let Selection { include, exclude, .. } = &options.selection;
+    let mut taken = Selection::default();
+    let is_taken =
+        include.iter().chain(exclude).all(|glob| taken.hear_filter(true, glob).is_some());
+    if !is_taken || options.sources.len() > MOST_MIRRORS {
+        return Err(Error::usage(format!(
+            "with --delete, a receiver takes {MOST_FILTERS} patterns of {} KiB together, and \
+             {MOST_MIRRORS} folders: use fewer",
+            FILTERS_BYTES >> 10
+        )));
+    }
+    Ok(())
 }
 
 /// Looks at the files to send, and hands them over in `found`. Walking a large tree takes long,
@@ -71,6 +98,9 @@ async fn find(
     let (source, notices) = walked.map_err(failed)??;
     for text in notices {
         let _ = events.send(Event::Notice { text });
+    }
+    for event in source.left_out().events() {
+        let _ = events.send(event);
     }
     assert!(found.set(Arc::new(source)).is_ok(), "the files are looked at once");
     Ok(())

@@ -9,7 +9,7 @@ use peer::dial::{Gate, Path, Turn};
 use peer::{Conn, ConnError};
 use tokio::sync::{SetOnce, mpsc};
 use tokio::task::JoinSet;
-use transfer::{Cv, Extent, ExtentSet, Layout, Packing, Tree};
+use transfer::{Cv, Extent, ExtentSet, Layout, Packing};
 use units::{Bytes, Time};
 use wire::Frame;
 use wire::frame::{Grown, Range, RunId, SessionId};
@@ -224,7 +224,7 @@ impl SendOpener {
         source: &Arc<Source>,
     ) -> Result<OpenSession, ConnError> {
         let tree = source.tree();
-        let id = self.send_manifest(conn, id, tree).await?;
+        let id = self.send_manifest(conn, id, source).await?;
         let mut have = ExtentSet::new();
         let mut verdict = Verdict::new(tree.entries().len());
         let is_dry_run = self.options.transfer.dry_run;
@@ -239,6 +239,12 @@ impl SendOpener {
                     Frame::Want(ranges) => add(&mut verdict.wanted, ranges)?,
                     Frame::Creates(ranges) if is_dry_run => add(&mut verdict.created, ranges)?,
                     Frame::Replaces(ranges) if is_dry_run => add(&mut verdict.replaced, ranges)?,
+                    Frame::Keeps(ranges) if is_dry_run => add(&mut verdict.kept, ranges)?,
+                    Frame::Deletes(deletes) if is_dry_run => {
+                        verdict.delete(&deletes).ok_or_else(|| {
+                            ConnError::Unexpected("Deletes of more than there can be".into())
+                        })?;
+                    }
                     Frame::Have(ranges) => {
                         pieces = pieces.checked_sub(ranges.len()).ok_or_else(|| {
                             ConnError::Unexpected("Have of more pieces than there are".into())
@@ -265,13 +271,15 @@ impl SendOpener {
         }
         let peer = conn.peer().ok_or(ConnError::Closed)?;
         let (files, total) = (tree.file_count(), tree.data());
+        let left_out = source.left_out().count();
         if is_dry_run {
             conn.close();
             let dry_run = verdict.dry_run(tree);
-            let agreement = Agreement { peer, files, total, resumed: total - dry_run.sent };
+            let resumed = total - dry_run.sent;
+            let agreement = Agreement { peer, files, total, resumed, left_out };
             let _ = self.reports.send(Report::DryRun(agreement, dry_run));
             // No other connection need ask: the driver ends all of them.
-            std::future::pending::<()>().await;
+            return std::future::pending().await;
         }
         let want = verdict.wanted;
         // Only whole blocks of this layout count; everything else is sent again.
@@ -293,7 +301,7 @@ impl SendOpener {
         let load = Arc::new(Supply::new(Arc::clone(source), packing));
         *self.supply.lock().expect("no panic while held") = Some(Arc::clone(&load));
         let session = Arc::new(Session::new(id, self.clock, self.reports.clone(), core));
-        let agreement = Agreement { peer, files, total, resumed };
+        let agreement = Agreement { peer, files, total, resumed, left_out };
         session.report(Report::Established(Arc::clone(&session), agreement));
         if let Some(stream) = source.as_stream()
             && !transfer.dry_run
@@ -311,6 +319,16 @@ impl SendOpener {
         ConnError::Closed
     }
 
+    /// Queues the folders in which the receiver deletes what the source does not have, and the
+    /// patterns of what it must leave.
+    fn push_mirror(&self, conn: &mut Conn, source: &Source) {
+        if !self.options.transfer.delete {
+            return;
+        }
+        source.folders().iter().for_each(|folder| conn.push(&Frame::Mirror(folder)));
+        self.options.selection.push_filters(conn);
+    }
+
     /// Sends the manifest, chunk by chunk: a large one must not be in memory twice. The first chunk
     /// goes with the hello, if that is not answered yet: a round trip less for few files, and for
     /// many the receiver's addresses come before the rest. Returns the session's id.
@@ -318,9 +336,9 @@ impl SendOpener {
         &self,
         conn: &mut Conn,
         mut id: Option<SessionId>,
-        tree: &Tree,
+        source: &Source,
     ) -> Result<SessionId, ConnError> {
-        let entries = tree.entries();
+        let entries = source.tree().entries();
         let mut chunks = wire::manifest::chunks(entries).peekable();
         loop {
             if let Some(chunk) = chunks.next() {
@@ -329,6 +347,9 @@ impl SendOpener {
             let is_last = chunks.peek().is_none();
             if is_last {
                 let count = u32::try_from(entries.len()).expect("a tree holds fewer");
+                self.push_mirror(conn, source);
+                // The receiver needs to know that something is missing, and not all that is.
+                source.left_out().frames(1).for_each(|frame| conn.push(&frame));
                 conn.push(&Frame::ManifestEnd(count));
             }
             conn.flush().await?;

@@ -3,6 +3,8 @@
 //! [`receive`] admits senders ([`service`]) and waits for the end of their sessions. Each path has
 //! a task ([`path`]) that hands received data to the [`SinkSession`].
 
+mod agreement;
+mod offered;
 mod path;
 mod rates;
 mod service;
@@ -163,6 +165,7 @@ fn summary(session: &SinkSession, rates: &mut ReceiveRates, at: Time, sync: Span
         finished_at: carried
             .map(|(name, carried)| (name, (Time::ZERO + carried.last) - began))
             .collect(),
+        left_out: 0,
         paths: progress.paths,
     }
 }

@@ -2,61 +2,54 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use net::Clock;
-use peer::budget::{Budget, CONNECTION_BYTES, Share};
-use peer::conn::SIGN_OF_LIFE;
+use peer::budget::Budget;
 use peer::limit::Limit;
-use peer::listen::admission::{UNAUTHENTICATED_PATIENCE, refuse};
+use peer::listen::admission::refuse;
 use peer::listen::{
-    Entry, Service, SessionRequest, TokenCheck, TokenRefusal, display_address, further_addresses,
+    Entry, Service, TokenCheck, TokenRefusal, display_address, further_addresses,
     too_many_connections,
 };
-use peer::places::{Places, WorkPlace};
+use peer::places::Places;
 use peer::{
     AuthorizedPeers, Conn, ConnError, Fingerprint, PathEvent, PathState, Peer, PeerDirectory,
 };
 use tokio::sync::mpsc;
-use tokio::time::{Instant, timeout};
-use transfer::Tree;
 use units::Span;
-use wire::Frame;
-use wire::frame::{AbortCode, Hello, SessionId, VERSION, Wishes};
+use wire::frame::{AbortCode, Hello, SessionId, VERSION};
 
 use super::path::{self, PathMember};
-use super::sessions::{Request, Room, Sessions};
-use crate::blocking::{Wanted, run_wanted};
-use crate::dry_run::Verdict;
+use super::sessions::Sessions;
 use crate::listen::{cannot_open, place_of, refused};
-use crate::protocol::{MANIFEST_BYTES, code_of, footprint};
-use crate::sink::{Directory, SinkSession, Staging, Survey, finish_files};
-use crate::{Error, Event, Events, Overwrite, ReceiveOptions};
+use crate::protocol::MANIFEST_BYTES;
+use crate::sink::{Directory, SinkSession};
+use crate::{Error, Event, Events, ReceiveOptions};
 
 /// The service that receives from authorized senders.
 pub(super) struct ReceiveService {
-    options: ReceiveOptions,
+    pub(super) options: ReceiveOptions,
     directory: Arc<Directory>,
     pub(super) events: Events,
-    clock: Clock,
+    pub(super) clock: Clock,
     token: TokenCheck,
     /// The sessions in progress.
     pub(super) sessions: Sessions,
     /// Held while a session is opened.
-    agreeing: tokio::sync::Mutex<()>,
+    pub(super) agreeing: tokio::sync::Mutex<()>,
     /// The memory of all manifests.
-    memory: Arc<Budget>,
+    pub(super) memory: Arc<Budget>,
     /// Places of dry runs.
-    surveys: Arc<Places>,
+    pub(super) surveys: Arc<Places>,
     pub(super) stalls: Stalls,
     /// As in [`ReceiveOptions::timeout`].
     pub(super) timeout: Option<Span>,
     /// The number of connections of each transfer from each address.
     open: Mutex<BTreeMap<(u32, String), usize>>,
     /// Number of transfers so far.
-    transfers: AtomicU32,
+    pub(super) transfers: AtomicU32,
 }
 
 /// The most memory of the manifests of all sessions; one peer may take half of it.
@@ -64,11 +57,6 @@ const MANIFESTS_BYTES: usize = 4 * MANIFEST_BYTES;
 /// The most dry runs of one peer, and of all, that compare files at a time.
 const SURVEYS_EACH: usize = 4;
 const SURVEYS: usize = 16;
-/// The longest wait of a sender for its turn to compare files or to open a session.
-const AGREEMENT_PATIENCE: Duration = Duration::from_secs(60);
-/// The time that a sender may take for its manifest, from the first frame to the last.
-const MANIFEST_PATIENCE: Duration = Duration::from_secs(3_600);
-
 /// The time for which a session may have paths and get no new data. Its sender pings: its disk may
 /// be slow, or it may be hostile.
 #[derive(Clone, Copy, Debug)]
@@ -207,7 +195,7 @@ impl ReceiveService {
     }
 
     /// The directory and the rate limit for data of a peer with this entry.
-    fn place(
+    pub(super) fn place(
         &self,
         admitted: Option<&Peer>,
     ) -> Result<(Arc<Directory>, Option<Arc<Limit>>), Error> {
@@ -223,224 +211,6 @@ impl ReceiveService {
             }
         };
         Ok((directory, known.max.map(|rate| Arc::new(Limit::new(Some(rate))))))
-    }
-
-    /// Reads the manifest and opens the session. `None` after a dry run.
-    async fn agree(
-        self: &Arc<Self>,
-        conn: &mut Conn,
-        request: SessionRequest<Self>,
-    ) -> Result<Option<Arc<SinkSession>>, ConnError> {
-        // Connections that join wait for the end of the agreement.
-        let SessionRequest { hello, grant: admitted, peer, session: id, opening: _opening } =
-            request;
-        let mut wishes = hello.wishes;
-        // Before its list, which may be long.
-        if !wishes.dry_run
-            && let Some(text) = self.sessions.is_full(peer)
-        {
-            return Err(refuse(conn, AbortCode::Busy, text).await);
-        }
-        match self.options.overwrite {
-            Overwrite::Always => wishes.overwrite = true,
-            Overwrite::Never if wishes.overwrite => {
-                let text = "it replaces no files; send without --overwrite";
-                return Err(refuse(conn, AbortCode::Refused, text.into()).await);
-            }
-            Overwrite::OnRequest | Overwrite::Never => {}
-        }
-        // The share moves with the tree, also to a thread that outlives the connection.
-        let mut share = self.memory.share(peer);
-        let manifest = timeout(MANIFEST_PATIENCE, self.manifest(conn, &mut share)).await;
-        let tree = match manifest.map_err(|_| ConnError::Silent(MANIFEST_PATIENCE))?? {
-            Ok(tree) => tree,
-            Err((code, text)) => return Err(refuse(conn, code, text).await),
-        };
-        let (directory, limit) = match self.place(admitted.as_ref()) {
-            Ok(place) => place,
-            Err(error) => return Err(refuse(conn, code_of(&error), error.to_string()).await),
-        };
-        if wishes.dry_run {
-            let place = timeout(AGREEMENT_PATIENCE, self.surveys.take(peer));
-            let Ok(place) = conn.ping_during(place).await? else {
-                return Err(refuse(conn, AbortCode::Busy, busy_agreeing()).await);
-            };
-            let (found, share) =
-                self.dry_run(conn, directory, tree, wishes, (share, place)).await?;
-            match found {
-                Ok(frames) => frames.iter().for_each(|frame| conn.push(frame)),
-                Err(error) => return Err(refuse(conn, code_of(&error), error.to_string()).await),
-            }
-            conn.push(&Frame::Ready);
-            conn.flush_to_reader().await?;
-            drop(share);
-            // However the other side leaves.
-            let _ = answer_probes(conn).await;
-            return Ok(None);
-        }
-        // One after another: the later of two sessions of a sender must find the earlier one.
-        let turn = timeout(AGREEMENT_PATIENCE, self.agreeing.lock());
-        let Ok(_turn) = conn.ping_during(turn).await? else {
-            return Err(refuse(conn, AbortCode::Busy, busy_agreeing()).await);
-        };
-        let (service, into, run, holder) =
-            (Arc::clone(self), Arc::clone(&directory), hello.run, (peer, admitted));
-        let asking =
-            run_wanted(move |_| (service.sessions.request(holder, run, &tree, &into), tree, share));
-        let (request, tree, share) = conn.ping_during(asking).await?;
-        let request = match request {
-            Ok(request) => request,
-            Err(error) => return Err(refuse(conn, code_of(&error), error.to_string()).await),
-        };
-        if let Err(text) = conn.ping_during(self.make_room(&request)).await? {
-            return Err(refuse(conn, AbortCode::Busy, text).await);
-        }
-        let (clock, events) = (self.clock, self.events.clone());
-        let opening = run_wanted(move |wanted| {
-            (SinkSession::open(id, peer, tree, wishes, directory, clock, events, wanted), share)
-        });
-        let (session, share) = conn.ping_during(opening).await?;
-        let session = match session {
-            Ok(mut session) => {
-                session.limit = limit;
-                session.transfer = self.transfers.fetch_add(1, Ordering::Relaxed) + 1;
-                Arc::new(session)
-            }
-            Err(error) => return Err(refuse(conn, code_of(&error), error.to_string()).await),
-        };
-        let _ = self.events.send(Event::Started {
-            transfer: session.transfer,
-            peer,
-            files: session.tree().file_count(),
-            total: session.tree().data(),
-            resumed: session.resumed(),
-        });
-        self.sessions.add(&session, request, share);
-        session.answer_frames().iter().for_each(|frame| conn.push(frame));
-        conn.push(&Frame::Ready);
-        conn.flush_to_reader().await?;
-        finish_files(&session);
-        Ok(Some(session))
-    }
-
-    /// Reads the manifest; if it is invalid, returns the abort code and a message for the sender.
-    async fn manifest(
-        &self,
-        conn: &mut Conn,
-        share: &mut Share,
-    ) -> Result<Result<Tree, (AbortCode, String)>, ConnError> {
-        let mut entries = Vec::new();
-        let (mut chunk, mut bytes) = (Vec::new(), 0);
-        let mut told = Instant::now();
-        let busy = |share: &Share| Ok(Err((AbortCode::Busy, share.why_not())));
-        if !share.take(conn, CONNECTION_BYTES).await? {
-            return busy(share);
-        }
-        loop {
-            if told.elapsed() >= SIGN_OF_LIFE {
-                told = Instant::now();
-                conn.push(&Frame::Ping(0));
-                conn.try_flush()?;
-            }
-            let end = conn.receive(|frame| match frame {
-                Frame::Entries(part) => {
-                    // Paths are compressed: the entries are parsed only as memory for them is
-                    // reserved.
-                    chunk.clear();
-                    chunk.extend_from_slice(part);
-                    Ok(None)
-                }
-                Frame::ManifestEnd(count) => Ok(Some(count)),
-                Frame::Name(_) | Frame::Filter(..) | Frame::Ask(_) => Err(ConnError::Refused(
-                    "this host takes files and offers none; 'anabranch serve' there would offer \
-                     them"
-                        .into(),
-                )),
-                other => Err(ConnError::Unexpected(String::from(&other))),
-            });
-            let end = timeout(UNAUTHENTICATED_PATIENCE, end)
-                .await
-                .map_err(|_| ConnError::Silent(UNAUTHENTICATED_PATIENCE));
-            match end.and_then(|end| end) {
-                Ok(None) => {}
-                Ok(Some(count))
-                    if usize::try_from(count) == Ok(entries.len()) && !entries.is_empty() =>
-                {
-                    return Ok(Tree::new(entries)
-                        .map_err(|error| (AbortCode::Protocol, error.to_string())));
-                }
-                Ok(Some(_)) => {
-                    return Ok(Err((AbortCode::Protocol, "the manifest does not add up".into())));
-                }
-                Err(
-                    error @ (ConnError::Wire(_) | ConnError::Unexpected(_) | ConnError::Refused(_)),
-                ) => {
-                    return Ok(Err((AbortCode::Protocol, error.to_string())));
-                }
-                Err(error) => return Err(error),
-            }
-            for entry in wire::manifest::entries(&chunk) {
-                let entry = match entry {
-                    Ok(entry) => entry,
-                    Err(error) => {
-                        return Ok(Err((AbortCode::Protocol, ConnError::Wire(error).to_string())));
-                    }
-                };
-                bytes += footprint(&entry);
-                if bytes > MANIFEST_BYTES {
-                    let text = ConnError::Unexpected("endless manifest".into()).to_string();
-                    return Ok(Err((AbortCode::Protocol, text)));
-                }
-                if !share.take(conn, footprint(&entry)).await? {
-                    return busy(share);
-                }
-                entries.push(entry);
-                // A long list never blocks on the socket: other tasks must get their turn.
-                tokio::task::consume_budget().await;
-            }
-        }
-    }
-
-    /// Surveys the directory for a dry run, which changes nothing. The sender is pinged meanwhile.
-    async fn dry_run(
-        &self,
-        conn: &mut Conn,
-        directory: Arc<Directory>,
-        tree: Tree,
-        wishes: Wishes,
-        held: (Share, WorkPlace),
-    ) -> Result<(Result<Vec<Frame<'static>>, Error>, (Share, WorkPlace)), ConnError> {
-        let work = move |wanted: &Wanted| {
-            let staging = Staging::open_existing(&directory)?;
-            let survey = Survey::new(&directory, staging.as_ref(), &tree, wishes, wanted)?;
-            Ok(Verdict::frames(&survey, &tree))
-        };
-        conn.ping_during(run_wanted(move |wanted| (work(wanted), held))).await
-    }
-
-    /// Closes the sessions that give way to a request. The error is a text for its sender.
-    async fn make_room(&self, request: &Request) -> Result<(), String> {
-        let giving_way = match self.sessions.room(request) {
-            Room::After(sessions) => sessions,
-            Room::Busy(text) => return Err(text),
-        };
-        for (old, silence) in giving_way {
-            if let Some(silence) = silence {
-                self.tell_stalled(&old, silence).await;
-            }
-            self.sessions.close(old).await?;
-        }
-        Ok(())
-    }
-
-    /// Tells both sides that a session ends for want of data.
-    async fn tell_stalled(&self, old: &SinkSession, silence: Span) {
-        let text = Error::Stalled { silence }.to_string();
-        old.broadcast(&Frame::Abort(AbortCode::Refused, text.clone()), true);
-        let text = format!("{text} (another sender takes its turn)");
-        let _ = self.events.send(Event::Notice { text });
-        // The sender closes its connections when it has read the reason.
-        let _ = timeout(super::ABORT_DELIVERY, super::paths_closed(old)).await;
     }
 
     /// A connection from this address opened. All of them are one path to people.
@@ -469,27 +239,5 @@ impl ReceiveService {
         let (path, transfer) = (session.path_number(name), session.transfer);
         let event = PathEvent { path, name: name.into(), state, why: why.into() };
         let _ = self.events.send(Event::Path { transfer, event });
-    }
-}
-
-fn busy_agreeing() -> String {
-    "it is busy with other senders' lists of files".into()
-}
-
-/// Acknowledges the data that a dry run sends to measure its path, until the path closes.
-async fn answer_probes(conn: &mut Conn) -> Result<(), ConnError> {
-    let mut bytes = 0;
-    loop {
-        let counted = conn.receive(|frame| match frame {
-            Frame::Probe(payload) => Ok(payload.len() as u64),
-            other => Err(ConnError::Unexpected(String::from(&other))),
-        });
-        match timeout(UNAUTHENTICATED_PATIENCE, counted).await {
-            Ok(Ok(count)) => bytes += count,
-            Ok(Err(ConnError::Closed)) | Err(_) => return Ok(()),
-            Ok(Err(error)) => return Err(error),
-        }
-        conn.push(&Frame::Pong(bytes));
-        conn.flush_to_reader().await?;
     }
 }

@@ -28,8 +28,9 @@ use super::path;
 use super::session::{FetchSession, label};
 use crate::beneath;
 use crate::blocking::run_wanted;
+use crate::left_out::MOST_NAMED;
 use crate::listen::{cannot_open, place_of, refused};
-use crate::protocol::{MANIFEST_BYTES, Want, code_of};
+use crate::protocol::{FILTERS_BYTES, MANIFEST_BYTES, MOST_FILTERS, Want, code_of};
 use crate::source::hashes::{self, HashCache};
 use crate::source::{PATTERNS_BYTES, Source, SourceRoot, Supply, open_directory};
 use crate::{Error, Event, Events, Selection, ServeOptions, Summary};
@@ -75,11 +76,8 @@ const FETCHES: usize = 256;
 const LISTS_BYTES: usize = 4 * MANIFEST_BYTES;
 /// The time for which a fetch without connections is kept.
 const IDLE_KEPT: Duration = Duration::from_secs(600);
-/// The most names and patterns in one request.
+/// The most names in one request.
 const MOST_NAMES: usize = 4_096;
-const MOST_FILTERS: usize = 256;
-/// The most bytes of all patterns in one request.
-const FILTERS_BYTES: usize = 16 << 10;
 /// The most requests of one peer, and of all, for which folders are walked or files hashed at a
 /// time, each on a thread of its own.
 const WALKS_EACH: usize = 4;
@@ -300,6 +298,14 @@ impl ServeService {
             conn.push(&Frame::Entries(&chunk));
             conn.flush_to_reader().await?;
         }
+        if let Some(text) = source.left_out().in_short() {
+            let who = if view.name.is_empty() { peer.to_string() } else { view.name.clone() };
+            self.notice(&who, &format!("gets all but what cannot be read: {text}"));
+        }
+        for frame in source.left_out().frames(MOST_NAMED) {
+            conn.push(&frame);
+            conn.flush_to_reader().await?;
+        }
         conn.push(&Frame::ManifestEnd(u32::try_from(entries.len()).expect("a tree holds fewer")));
         conn.flush_to_reader().await?;
         if ask.hashes {
@@ -391,7 +397,6 @@ async fn read_request(
 ) -> Result<Result<(Vec<PathBuf>, Selection, Ask), (AbortCode, String)>, ConnError> {
     let refusal = |text| (AbortCode::Refused, text);
     let (mut names, mut selection) = (Vec::new(), Selection::default());
-    let (mut filters, mut filters_bytes) = (0, 0);
     loop {
         let heard = conn.receive(|frame| {
             Ok(match frame {
@@ -413,14 +418,7 @@ async fn read_request(
                     names.push(name);
                     None
                 }
-                Frame::Filter(include, glob)
-                    if filters < MOST_FILTERS && filters_bytes + glob.len() <= FILTERS_BYTES =>
-                {
-                    filters += 1;
-                    filters_bytes += glob.len();
-                    let globs =
-                        if include { &mut selection.include } else { &mut selection.exclude };
-                    globs.push(glob.to_string());
+                Frame::Filter(include, glob) if selection.hear_filter(include, glob).is_some() => {
                     None
                 }
                 Frame::Name(_) | Frame::Filter(..) => Some(Err(refusal(format!(
@@ -447,7 +445,7 @@ async fn read_request(
                 return Ok(Err(refusal("nothing was asked for".into())));
             }
             Some(Ok(ask)) => {
-                selection.checksum = ask.checksum;
+                (selection.checksum, selection.strict) = (ask.checksum, ask.strict);
                 return Ok(Ok((names, selection, ask)));
             }
         }

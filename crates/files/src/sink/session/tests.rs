@@ -42,6 +42,7 @@ fn open(scratch: &Scratch, tree: Tree) -> (Arc<SinkSession>, mpsc::UnboundedRece
         sender,
         tree,
         wishes,
+        None,
         directory,
         Clock::start(),
         events,

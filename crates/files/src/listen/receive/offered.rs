@@ -1,0 +1,123 @@
+//! Reads what a sender offers.
+
+use peer::budget::{CONNECTION_BYTES, Share};
+use peer::conn::SIGN_OF_LIFE;
+use peer::listen::admission::UNAUTHENTICATED_PATIENCE;
+use peer::{Conn, ConnError};
+use tokio::time::{Instant, timeout};
+use transfer::Tree;
+use wire::Frame;
+use wire::frame::AbortCode;
+use wire::manifest::is_plain;
+
+use super::agreement::Refusal;
+use crate::left_out::LeftOuts;
+use crate::protocol::{MANIFEST_BYTES, MOST_MIRRORS, footprint};
+use crate::sink::Mirror;
+
+/// What a sender offers.
+pub(super) struct Offered {
+    pub(super) tree: Tree,
+    /// The folders in which it wants everything else deleted.
+    pub(super) mirror: Mirror,
+    /// What it could not read.
+    pub(super) left_out: LeftOuts,
+}
+
+impl Offered {
+    /// Reads a manifest and takes memory for it from `share`.
+    pub(super) async fn read(conn: &mut Conn, share: &mut Share) -> Result<Offered, Refusal> {
+        let (mut entries, mut left_out) = (Vec::new(), LeftOuts::default());
+        let mut mirror = Mirror::default();
+        let (mut chunk, mut bytes) = (Vec::new(), 0);
+        let mut told = Instant::now();
+        let busy = |share: &Share| Err(Refusal::Told(AbortCode::Busy, share.why_not()));
+        let broken = |text: String| Err(Refusal::Told(AbortCode::Protocol, text));
+        if !share.take(conn, CONNECTION_BYTES).await? {
+            return busy(share);
+        }
+        loop {
+            if told.elapsed() >= SIGN_OF_LIFE {
+                told = Instant::now();
+                conn.push(&Frame::Ping(0));
+                conn.try_flush()?;
+            }
+            let end = conn.receive(|frame| match frame {
+                Frame::Entries(part) => {
+                    // Paths are compressed: the entries are parsed only as memory for them is
+                    // reserved.
+                    chunk.clear();
+                    chunk.extend_from_slice(part);
+                    Ok(None)
+                }
+                Frame::LeftOut(one) => {
+                    chunk.clear();
+                    let heard = left_out.hear(&one, 1).map(|()| None);
+                    heard.ok_or_else(|| ConnError::Unexpected("a second LeftOut".into()))
+                }
+                Frame::Mirror(folder) if mirror.folders.len() < MOST_MIRRORS => {
+                    chunk.clear();
+                    if !folder.is_empty() && !is_plain(folder) {
+                        return Err(ConnError::Unexpected("Mirror of no plain path".into()));
+                    }
+                    mirror.folders.push(folder.to_vec());
+                    Ok(None)
+                }
+                Frame::Filter(include, glob) if !mirror.folders.is_empty() => {
+                    chunk.clear();
+                    let heard = mirror.selection.hear_filter(include, glob).map(|()| None);
+                    heard.ok_or_else(|| ConnError::Unexpected("too many patterns".into()))
+                }
+                Frame::ManifestEnd(count) => Ok(Some(count)),
+                Frame::Name(_) | Frame::Filter(..) | Frame::Ask(_) => Err(ConnError::Refused(
+                    "this host takes files and offers none; 'anabranch serve' there would offer \
+                     them"
+                        .into(),
+                )),
+                other => Err(ConnError::Unexpected(String::from(&other))),
+            });
+            let end = timeout(UNAUTHENTICATED_PATIENCE, end)
+                .await
+                .map_err(|_| ConnError::Silent(UNAUTHENTICATED_PATIENCE));
+            match end.and_then(|end| end) {
+                Ok(None) => {}
+                Ok(Some(count))
+                    if usize::try_from(count) == Ok(entries.len()) && !entries.is_empty() =>
+                {
+                    return match Tree::new(entries) {
+                        Ok(tree) => Ok(Offered { tree, mirror, left_out }),
+                        Err(error) => broken(error.to_string()),
+                    };
+                }
+                Ok(Some(_)) => {
+                    return broken("the manifest does not add up".into());
+                }
+                Err(
+                    error @ (ConnError::Wire(_) | ConnError::Unexpected(_) | ConnError::Refused(_)),
+                ) => {
+                    return broken(error.to_string());
+                }
+                Err(error) => return Err(error.into()),
+            }
+            for entry in wire::manifest::entries(&chunk) {
+                let entry = match entry {
+                    Ok(entry) => entry,
+                    Err(error) => {
+                        return broken(ConnError::Wire(error).to_string());
+                    }
+                };
+                bytes += footprint(&entry);
+                if bytes > MANIFEST_BYTES {
+                    let text = ConnError::Unexpected("endless manifest".into()).to_string();
+                    return broken(text);
+                }
+                if !share.take(conn, footprint(&entry)).await? {
+                    return busy(share);
+                }
+                entries.push(entry);
+                // A long list never blocks on the socket: other tasks must get their turn.
+                tokio::task::consume_budget().await;
+            }
+        }
+    }
+}
