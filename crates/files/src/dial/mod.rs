@@ -9,7 +9,6 @@ mod fetch;
 mod greeting;
 mod opener;
 mod path;
-mod rates;
 mod send;
 mod session;
 

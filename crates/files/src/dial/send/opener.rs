@@ -34,6 +34,8 @@ pub(super) struct SendOpener {
     supply: Mutex<Option<Arc<Supply>>>,
     /// Objects that the receiver has completed.
     done: Mutex<BTreeSet<usize>>,
+    /// Wanted files without data, which no object completes.
+    empty: Mutex<Vec<usize>>,
     /// Files that the receiver had, or has completed.
     files_done: AtomicUsize,
 }
@@ -93,7 +95,7 @@ impl SessionOpener for SendOpener {
             return Ok(());
         }
         let tree = supply.source().tree();
-        let name = |file: usize| String::from_utf8_lossy(&tree.entries()[file].path).into_owned();
+        let name = |file: usize| name_of(tree, file);
         let files = supply.take_files(index, root);
         let mut ours = supply.root(index);
         if ours.is_none() && self.options.transfer.verify {
@@ -118,12 +120,19 @@ impl SessionOpener for SendOpener {
             return Err(Error::Integrity { what: name(files[0].0), detail });
         }
         for (file, blake3) in files {
-            let size = Bytes(tree.file(file).expect("a file of the tree").size);
-            self.files_done.fetch_add(1, Ordering::Relaxed);
-            let done = Event::FileDone { transfer: 0, name: name(file), size, blake3 };
-            let _ = self.events.send(done);
+            self.report_done(tree, file, blake3);
         }
         Ok(())
+    }
+
+    fn note_complete(&self) {
+        let Some(supply) = self.supply() else { return };
+        let tree = supply.source().tree();
+        for index in std::mem::take(&mut *self.empty.lock().expect("no panic while held")) {
+            // A file that is one hole has another hash.
+            let is_empty = tree.file(index).is_some_and(|file| file.size == 0);
+            self.report_done(tree, index, is_empty.then(|| blake3::hash(b"").to_string()));
+        }
     }
 
     fn check_unchanged(&self) -> Result<(), Error> {
@@ -148,8 +157,17 @@ impl SendOpener {
             gate: Gate::new(),
             supply: Mutex::default(),
             done: Mutex::default(),
+            empty: Mutex::default(),
             files_done: AtomicUsize::new(0),
         }
+    }
+
+    /// Reports that a file is complete at the receiver.
+    fn report_done(&self, tree: &Tree, file: usize, blake3: Option<String>) {
+        self.files_done.fetch_add(1, Ordering::Relaxed);
+        let size = Bytes(tree.file(file).expect("a file of the tree").size);
+        let name = name_of(tree, file);
+        let _ = self.events.send(Event::FileDone { transfer: 0, name, size, blake3 });
     }
 
     fn supply(&self) -> Option<Arc<Supply>> {
@@ -258,8 +276,10 @@ impl SendOpener {
             self.gate.note_heard();
         }
         // Only whole blocks of this layout count; everything else is sent again.
-        let wanted = tree.files().filter(|(index, _)| want.has(*index)).count();
-        self.files_done.store(tree.file_count() - wanted, Ordering::Relaxed);
+        let wanted = || tree.files().filter(|(index, _)| want.has(*index));
+        self.files_done.store(tree.file_count() - wanted().count(), Ordering::Relaxed);
+        let empty = wanted().filter(|(_, file)| file.data_len() == 0).map(|(index, _)| index);
+        *self.empty.lock().expect("no panic while held") = empty.collect();
         let packing = Packing::new(tree, |index| want.has(index));
         let packing = packing.map_err(|error| ConnError::Unexpected(error.to_string()))?;
         let layout = packing.layout().clone();
@@ -308,4 +328,9 @@ impl SendOpener {
             }
         }
     }
+}
+
+/// A file's name as announced.
+fn name_of(tree: &Tree, file: usize) -> String {
+    String::from_utf8_lossy(&tree.entries()[file].path).into_owned()
 }

@@ -76,9 +76,9 @@ async fn attend(service: &Arc<ReceiveService>) -> (u32, Result<Summary, Error>) 
         };
         match sink::attend(&session, report).await {
             SinkEnd::Superseded => {
-                let text = "another session took its place; what arrived is kept".into();
-                let error = Error::Stopped { reason: text };
-                let (transfer, result) = (session.transfer, Err(Failed::from(&error)));
+                let reason = "it has begun again".into();
+                let failed = Failed::from(&Error::Stopped { reason });
+                let (transfer, result) = (session.transfer, Err(failed));
                 let _ = service.events.send(Event::Ended { transfer, result });
             }
             SinkEnd::Failed(error) => {
@@ -116,7 +116,7 @@ async fn sender_left(session: &SinkSession) {
 fn summary(session: &SinkSession, rates: &mut ReceiveRates, at: Time, sync: Span) -> Summary {
     let progress = rates.progress(session);
     let began = session.began;
-    let carried = session.carried().into_iter();
+    let carried = session.paths().into_iter().filter(|(_, path)| path.bytes > Bytes::ZERO);
     Summary {
         files: session.tree().file_count(),
         total: session.tree().data(),
@@ -124,9 +124,7 @@ fn summary(session: &SinkSession, rates: &mut ReceiveRates, at: Time, sync: Span
         repeated: Bytes::ZERO,
         elapsed: at - began,
         sync,
-        finished_at: carried
-            .map(|(name, carried)| (name, (Time::ZERO + carried.last) - began))
-            .collect(),
+        finished_at: carried.map(|(name, path)| (name, (Time::ZERO + path.last) - began)).collect(),
         paths: progress.paths,
     }
 }
