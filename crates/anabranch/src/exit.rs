@@ -24,6 +24,9 @@ pub(crate) const EXIT_CODES: &[(u8, &str)] = &[
     (143, "terminated (SIGTERM); what arrived is kept"),
 ];
 
+/// The exit code of an invalid command line.
+pub(crate) const USAGE: u8 = 2;
+
 /// Why a command ended without success.
 #[derive(Debug)]
 pub(crate) enum Failure {

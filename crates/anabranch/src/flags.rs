@@ -57,6 +57,11 @@ impl TransferFlags {
         Config::load(self.config.as_deref(), dirs)
     }
 
+    /// Whether events are written as JSON.
+    pub(crate) fn is_json(&self) -> bool {
+        self.watch.is_json()
+    }
+
     /// The display of the transfer.
     pub(crate) fn watcher(&mut self, config: &Config) -> Box<dyn watch::Watcher> {
         std::mem::take(&mut self.watch).watcher(config.progress)

@@ -125,7 +125,8 @@ pub struct PathProgress {
     pub state: PathState,
     /// Local address, once connected.
     pub local: Option<SocketAddr>,
-    /// Remote address; unknown at the listening side, where connections of several ports are a path.
+    /// Remote address; unknown at the listening side, where connections of several ports are one
+    /// path.
     pub remote: Option<SocketAddr>,
     /// Recent rate.
     pub rate: Rate,

@@ -51,6 +51,13 @@ pub(crate) struct ReceiveArgs {
     watch: watch::WatchArgs,
 }
 
+impl ReceiveArgs {
+    /// Whether events are written as JSON.
+    pub(crate) fn is_json(&self) -> bool {
+        self.watch.is_json()
+    }
+}
+
 /// `anabranch receive`.
 ///
 /// # Errors
@@ -90,7 +97,7 @@ pub(crate) fn run(args: ReceiveArgs) -> Result<(), Failure> {
             _ => config.receive.overwrite,
         },
     };
-    let watcher = args.watch.receiving(config.progress, token);
+    let watcher = args.watch.receiving(config.progress, token, options.keep);
     let listening =
         |events: Events| authorized.follow(events.clone(), files::receive(options, events));
     transfer::run(watcher, listening).map(drop)

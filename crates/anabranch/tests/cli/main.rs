@@ -2,7 +2,9 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod home;
+mod schema;
 mod secrets;
+mod streams;
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};

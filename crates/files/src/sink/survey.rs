@@ -127,8 +127,8 @@ impl Survey {
         Ok(survey)
     }
 
-    /// The files that are made here, those without data included, as ranges of entries. Entries between two wanted files that are no files
-    /// belong to the range.
+    /// The files that are made here, those without data included, as ranges of entries. Entries
+    /// between two of them that are no files belong to the range.
     pub(crate) fn ranges(&self, tree: &Tree) -> Vec<Range> {
         let mut ranges: Vec<Range> = Vec::new();
         let mut open = false;

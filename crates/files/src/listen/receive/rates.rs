@@ -24,7 +24,11 @@ impl ReceiveRates {
         let of_path = |(name, path): (String, Carrier)| PathProgress {
             path: path.number,
             name,
-            state: if path.connections > 0 { PathState::Active } else { PathState::Lost },
+            state: if path.connections > 0 || !session.is_running() {
+                PathState::Active
+            } else {
+                PathState::Lost
+            },
             local: None,
             remote: None,
             rate: Rate::ZERO,
