@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use units::{Bytes, Rate, Span, Time};
+use units::{Bytes, PathId, Rate, Span, Time};
 
 use crate::Progress;
 
@@ -14,7 +14,7 @@ pub(crate) struct Rates {
     last: Option<Time>,
     /// The time of the first byte that was seen to move.
     first_moved: Option<Time>,
-    paths: BTreeMap<String, (Bytes, Smooth)>,
+    paths: BTreeMap<PathId, (Bytes, Smooth)>,
 }
 
 /// An exponential average that starts at its first value.
@@ -34,7 +34,7 @@ impl Rates {
         let span = now - self.last.replace(now).unwrap_or(now);
         for path in &mut progress.paths {
             let (before, rate) =
-                self.paths.entry(path.name.clone()).or_insert((path.done, Smooth::default()));
+                self.paths.entry(path.path).or_insert((path.done, Smooth::default()));
             if span > Span::ZERO {
                 rate.update(((path.done - *before) / span).as_f64(), span);
                 *before = path.done;
@@ -78,7 +78,7 @@ mod tests {
 
     fn progress(done: u64) -> Progress {
         let path = PathProgress {
-            path: units::PathId(0),
+            path: PathId(0),
             name: "wlan0".into(),
             state: PathState::Active,
             local: None,
@@ -148,10 +148,9 @@ mod tests {
     fn a_gain_compares_paths_that_carry() {
         let mut rates = Rates::default();
         let of = |done: [u64; 3]| {
-            let paths = done.iter().zip(["wlan0", "wwan0", "eth0"]);
-            let paths = paths.map(|(done, name)| PathProgress {
-                name: name.into(),
-                done: Bytes(*done),
+            let paths = (0..).zip(done).map(|(number, done)| PathProgress {
+                path: PathId(number),
+                done: Bytes(done),
                 ..progress(0).paths.remove(0)
             });
             Progress { paths: paths.collect(), total: Bytes(100_000_000), ..Progress::default() }

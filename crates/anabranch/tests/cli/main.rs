@@ -5,6 +5,7 @@ mod home;
 mod schema;
 mod secrets;
 mod streams;
+mod terminal;
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};

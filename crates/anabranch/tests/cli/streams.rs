@@ -1,5 +1,6 @@
 //! The JSON streams of real runs, each line against docs/json.schema.json.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -106,12 +107,15 @@ fn both_streams_of_a_transfer_fit_the_schema() {
         assert_eq!(*hash("folder/empty"), json!(empty));
         let last = seen.last().unwrap();
         assert_eq!((&last["event"], &last["transfer"]), (&json!("summary"), &json!(transfer)));
-        // One number for a path, wherever it occurs.
-        let mut numbers = std::collections::BTreeMap::new();
-        let listed = seen.iter().flat_map(|event| event["paths"].as_array().into_iter().flatten());
-        for path in listed.chain(of(seen, "path")) {
-            let number = numbers.entry(path["name"].as_str().unwrap()).or_insert(&path["path"]);
-            assert_eq!(*number, &path["path"], "{path}");
+        // The paths with a number are the same wherever they occur.
+        let numbers = |paths: Vec<&Value>| -> BTreeSet<u64> {
+            paths.iter().map(|path| path["path"].as_u64().unwrap()).collect()
+        };
+        let listed = |event: &Value| numbers(event["paths"].as_array().unwrap().iter().collect());
+        let changed = numbers(of(seen, "path"));
+        assert_eq!(listed(last), changed, "{last}");
+        for event in of(seen, "progress") {
+            assert!(listed(event).is_subset(&changed), "{event}");
         }
         let states = of(seen, "path");
         assert!(states.iter().all(|event| event["state"] != "lost"), "{states:?}");
