@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod home;
+mod lines;
 mod schema;
 mod secrets;
 mod streams;
