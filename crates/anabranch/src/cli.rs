@@ -1,6 +1,8 @@
 //! The command line; each command's arguments are defined in the command's module.
 #![expect(clippy::format_push_string, reason = "a few short lines, and easier to read")]
 
+use std::ffi::OsString;
+
 use clap::{CommandFactory, Parser, Subcommand};
 use tracing_subscriber::filter::Targets;
 
@@ -36,6 +38,9 @@ pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,
 }
+
+/// The commands that write events as JSON with `--json`.
+const COMMANDS_WITH_EVENTS: [&str; 5] = ["cp", "receive", "send", "serve", "get"];
 
 /// The commands.
 #[derive(Debug, Subcommand)]
@@ -75,6 +80,18 @@ pub(crate) enum Command {
 }
 
 impl Command {
+    /// Whether the command writes events as JSON.
+    pub(crate) fn writes_events(&self) -> bool {
+        match self {
+            Command::Cp(args) => args.is_json(),
+            Command::Receive(args) => args.is_json(),
+            Command::Send(args) => args.is_json(),
+            Command::Serve(args) => args.is_json(),
+            Command::Get(args) => args.is_json(),
+            _ => false,
+        }
+    }
+
     /// Whether the command uses this host's key or a token. The others start commands that may need
     /// to be debugged, or namespaces, which a process that cannot be dumped may not set up.
     fn holds_keys(&self) -> bool {
@@ -125,6 +142,19 @@ impl Cli {
             Command::Man(args) => generate::man(&args, Cli::command()).map_err(Failure::from),
         }
     }
+}
+
+/// Whether an invalid command line asks for events as JSON: its `--json` counts for the commands
+/// that have such a stream.
+pub(crate) fn asks_for_events(arguments: impl IntoIterator<Item = OsString>) -> bool {
+    let mut is_of_transfer = false;
+    for argument in arguments.into_iter().take_while(|argument| argument != "--") {
+        if is_of_transfer && argument == "--json" {
+            return true;
+        }
+        is_of_transfer |= COMMANDS_WITH_EVENTS.iter().any(|name| argument == *name);
+    }
+    false
 }
 
 fn after_long_help() -> String {

@@ -27,6 +27,8 @@ pub(crate) const EXIT_CODES: &[(u8, &str)] = &[
 
 /// The exit code of a transfer from which something was left out.
 const PARTIAL: u8 = 13;
+/// The exit code of an invalid command line.
+pub(crate) const USAGE: u8 = 2;
 
 /// Why a command ended without success.
 #[derive(Debug)]

@@ -79,6 +79,11 @@ impl TransferFlags {
         !self.include.is_empty() || !self.exclude.is_empty() || self.checksum
     }
 
+    /// Whether events are written as JSON.
+    pub(crate) fn is_json(&self) -> bool {
+        self.watch.is_json()
+    }
+
     /// The display of the transfer.
     pub(crate) fn watcher(&mut self, config: &Config) -> Box<dyn watch::Watcher> {
         std::mem::take(&mut self.watch).watcher(config.progress)

@@ -130,7 +130,7 @@ pub struct Progress {
 /// A snapshot of a path.
 #[derive(Clone, Debug)]
 pub struct PathProgress {
-    /// Number of the path in its session.
+    /// Number of the path in its session, as in [`peer::PathEvent`]; the name stays with it.
     pub path: PathId,
     /// As in [`peer::PathEvent`].
     pub name: String,
@@ -138,22 +138,23 @@ pub struct PathProgress {
     pub state: PathState,
     /// Local address, once connected.
     pub local: Option<SocketAddr>,
-    /// Remote address.
-    pub remote: SocketAddr,
+    /// Remote address; unknown at the listening side, where connections of several ports are one
+    /// path.
+    pub remote: Option<SocketAddr>,
     /// Recent rate.
     pub rate: Rate,
-    /// Smoothed round-trip time as the kernel sees it.
-    pub rtt: Span,
+    /// Smoothed round-trip time as the kernel sees it, if it is known.
+    pub rtt: Option<Span>,
     /// Bytes acknowledged over it.
     pub done: Bytes,
     /// Share of all bytes of this session that it carried, 0 to 1.
     pub share: f64,
-    /// The kernel's congestion control on it.
-    pub congestion_control: String,
-    /// TCP segments sent again.
-    pub retransmits: u64,
-    /// Its connections; zero at the listening side, which does not count them.
-    pub connections: usize,
+    /// The kernel's congestion control on it, if it is known.
+    pub congestion_control: Option<String>,
+    /// TCP segments sent again, if that is known.
+    pub retransmits: Option<u64>,
+    /// Its connections; `None` at the listening side, which does not count them.
+    pub connections: Option<usize>,
 }
 
 /// The result of a successful transfer.
@@ -187,14 +188,4 @@ impl From<peer::Event> for Event {
             peer::Event::Notice { text } => Event::Notice { text },
         }
     }
-}
-
-/// Adapts the channel of a transfer's events to events of paths.
-#[must_use]
-pub fn path_events(events: &Events) -> peer::Events {
-    let events = events.clone();
-    peer::Events::new(move |event| {
-        // Without an observer the transfer goes on all the same.
-        let _ = events.send(event.into());
-    })
 }

@@ -16,13 +16,14 @@ mod left_out;
 mod listen;
 mod options;
 mod protocol;
+mod rates;
 mod sink;
 mod source;
 
 pub use dial::{fetch, send};
 pub use dry_run::{Action, Change, Changed, DryRun};
 pub use error::Error;
-pub use event::{Event, Events, Failed, PathProgress, Progress, Summary, path_events};
+pub use event::{Event, Events, Failed, PathProgress, Progress, Summary};
 pub use listen::{receive, serve};
 pub use options::{
     FetchOptions, Overwrite, ReceiveOptions, Selection, SendOptions, ServeOptions, Server,

@@ -149,7 +149,7 @@ where
     while let Some(event) = heard.recv().await {
         match event {
             Event::Progress(progress) => {
-                let most = progress.paths.iter().map(|path| path.connections).max();
+                let most = progress.paths.iter().map(|path| path.connections.unwrap_or(0)).max();
                 sent.connections = sent.connections.max(most.unwrap_or(0));
             }
             Event::Path { event, .. } if event.state == PathState::Lost => {

@@ -20,8 +20,7 @@ pub enum Event {
 /// A change of a path's state.
 #[derive(Clone, Debug)]
 pub struct PathEvent {
-    /// The path; a new connection over the same interface and address is a new path of the same
-    /// name.
+    /// The path; a new connection in place of a lost one has its number.
     pub path: PathId,
     /// Its name for people: the interface, and the remote address if there are several.
     pub name: String,

@@ -26,7 +26,7 @@ pub struct Identity {
     fingerprint: Fingerprint,
 }
 
-/// The receiver's fingerprint and a secret of 128 bits that is good for one sender. The receiver
+/// The receiver's fingerprint and a secret of 120 bits that is good for one sender. The receiver
 /// hands it to its sender by a channel that both trust. `Debug` does not show the secret.
 #[derive(Clone, PartialEq, Eq, Zeroize, ZeroizeOnDrop)]
 pub struct Token {
@@ -38,6 +38,9 @@ pub struct Token {
 
 /// Prefix of a token's text, which tells it from other pasted text.
 const TOKEN_PREFIX: &str = "ab1-";
+/// Octets of a token's secret: the most with which its text fits a line of 80 columns. The rest of
+/// the 16 octets in a frame are zero.
+const TOKEN_SECRET: usize = 15;
 /// The most bytes of a key file; a key takes 83.
 const MOST_KEY: usize = 4_096;
 
@@ -113,7 +116,9 @@ impl Token {
     /// # Errors
     /// [`Error::System`] if the system has no random numbers.
     pub fn generate(identity: &Identity) -> Result<Token, Error> {
-        Ok(Token { fingerprint: identity.fingerprint(), secret: random()? })
+        let mut secret = random()?;
+        secret[TOKEN_SECRET..].fill(0);
+        Ok(Token { fingerprint: identity.fingerprint(), secret })
     }
 
     /// The secret, to be sent only to a peer whose key was verified.
@@ -131,7 +136,9 @@ impl Token {
     /// The text to paste. No other text contains the secret.
     #[must_use]
     pub fn reveal(&self) -> String {
-        let octets = [&self.fingerprint.as_bytes()[..], &self.secret].concat();
+        // A token of another program may fill the last octet too.
+        let shown = if self.secret[TOKEN_SECRET..] == [0] { TOKEN_SECRET } else { 16 };
+        let octets = [&self.fingerprint.as_bytes()[..], &self.secret[..shown]].concat();
         let octets = Zeroizing::new(octets);
         format!("{TOKEN_PREFIX}{}", BASE32_NOPAD.encode(&octets).to_ascii_lowercase())
     }
@@ -156,10 +163,12 @@ impl FromStr for Token {
         let body = Zeroizing::new(body.to_ascii_uppercase());
         let octets = Zeroizing::new(BASE32_NOPAD.decode(body.as_bytes()).map_err(|_| bad())?);
         let (fingerprint, secret) = octets.split_first_chunk::<32>().ok_or_else(bad)?;
-        Ok(Token {
-            fingerprint: Fingerprint::from(*fingerprint),
-            secret: secret.try_into().map_err(|_| bad())?,
-        })
+        if !(TOKEN_SECRET..=16).contains(&secret.len()) {
+            return Err(bad());
+        }
+        let mut token = Token { fingerprint: Fingerprint::from(*fingerprint), secret: [0; 16] };
+        token.secret[..secret.len()].copy_from_slice(secret);
+        Ok(token)
     }
 }
 
@@ -230,6 +239,16 @@ mod tests {
             token
         );
         assert!(!format!("{token:?}").contains(&text[60..]));
+    }
+
+    #[test]
+    fn a_token_fits_a_line_of_80_columns() {
+        let identity = Identity::generate().unwrap();
+        let token = Token::generate(&identity).unwrap();
+        assert_eq!(token.reveal().len(), 80);
+        // Earlier versions printed a secret of 16 octets.
+        let long = Token { secret: [7; 16], ..token };
+        assert_eq!(long.reveal().parse::<Token>().unwrap(), long);
     }
 
     #[test]

@@ -66,6 +66,13 @@ pub(crate) struct CpArgs {
     preserve: bool,
 }
 
+impl CpArgs {
+    /// Whether events are written as JSON.
+    pub(crate) fn is_json(&self) -> bool {
+        self.flags.is_json()
+    }
+}
+
 /// `anabranch cp`.
 ///
 /// # Errors

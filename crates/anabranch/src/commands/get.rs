@@ -41,6 +41,13 @@ pub(crate) struct GetArgs {
     token: TokenSource,
 }
 
+impl GetArgs {
+    /// Whether events are written as JSON.
+    pub(crate) fn is_json(&self) -> bool {
+        self.flags.is_json()
+    }
+}
+
 /// `anabranch get`.
 ///
 /// # Errors

@@ -67,6 +67,13 @@ pub(crate) struct ReceiveArgs {
 /// The default of `--parallel`.
 const DEFAULT_PARALLEL: u16 = 4;
 
+impl ReceiveArgs {
+    /// Whether events are written as JSON.
+    pub(crate) fn is_json(&self) -> bool {
+        self.watch.is_json()
+    }
+}
+
 /// `anabranch receive`.
 ///
 /// # Errors
@@ -115,7 +122,7 @@ pub(crate) fn run(args: ReceiveArgs) -> Result<(), Failure> {
         },
         allow_delete: args.allow_delete || config.receive.allow_delete,
     };
-    let watcher = args.watch.receiving(config.progress, token);
+    let watcher = args.watch.receiving(config.progress, token, options.keep);
     let listening =
         |events: Events| authorized.follow(events.clone(), files::receive(options, events));
     transfer::run(watcher, listening).map(drop)

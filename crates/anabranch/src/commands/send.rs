@@ -56,6 +56,13 @@ pub(crate) struct SendFlags {
     null: bool,
 }
 
+impl SendArgs {
+    /// Whether events are written as JSON.
+    pub(crate) fn is_json(&self) -> bool {
+        self.flags.is_json()
+    }
+}
+
 /// `anabranch send`.
 ///
 /// # Errors
@@ -87,6 +94,11 @@ pub(super) struct PreparedSend {
 }
 
 impl SendFlags {
+    /// Whether events are written as JSON.
+    pub(super) fn is_json(&self) -> bool {
+        self.transfer.is_json()
+    }
+
     /// Whether --files-from lists the files.
     pub(super) fn has_list(&self) -> bool {
         self.files_from.is_some()

@@ -43,6 +43,13 @@ pub(crate) struct ServeArgs {
     watch: watch::WatchArgs,
 }
 
+impl ServeArgs {
+    /// Whether events are written as JSON.
+    pub(crate) fn is_json(&self) -> bool {
+        self.watch.is_json()
+    }
+}
+
 /// `anabranch serve`.
 ///
 /// # Errors

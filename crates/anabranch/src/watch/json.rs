@@ -1,12 +1,11 @@
-//! The JSON stream: an object on each line of standard output. A test compares the events and keys
-//! with docs/json.md.
-
-use std::io::{self, Write};
+//! The JSON stream: an object on each line of standard output. Tests compare the events and keys
+//! with docs/json.md, and real streams with docs/json.schema.json.
 
 use files::{Change, Changed, Event, PathProgress, Summary};
 use peer::Token;
 use serde::Serialize;
 
+use super::screen::Printer;
 use super::{Watcher, dry_run, text};
 use crate::exit::Failure;
 use crate::sanitize::clean_json;
@@ -14,9 +13,11 @@ use crate::sanitize::clean_json;
 /// Increased when a key changes its meaning or is removed, but not for a new key or event.
 const VERSION: u32 = 1;
 
-/// Writes events to `out` as JSON.
-pub(super) struct Json<W = io::Stdout> {
-    pub(super) out: W,
+/// Writes events as JSON.
+pub(super) struct Json {
+    printer: Printer,
+    /// The transfer that began last.
+    transfer: u32,
 }
 
 /// A line. Sizes are in bytes, rates in bits per second, times in seconds.
@@ -101,9 +102,9 @@ enum Body<'a> {
         paths: Vec<PathLine<'a>>,
     },
     Error {
-        transfer: u32,
+        transfer: Option<u32>,
         exit: u8,
-        text: String,
+        text: &'a str,
     },
 }
 
@@ -113,14 +114,14 @@ struct PathLine<'a> {
     name: &'a str,
     state: &'static str,
     local: Option<String>,
-    remote: String,
+    remote: Option<String>,
     rate: u64,
-    rtt: f64,
+    rtt: Option<f64>,
     done: u64,
     share: f64,
-    congestion_control: &'a str,
-    retransmits: u64,
-    connections: usize,
+    congestion_control: Option<&'a str>,
+    retransmits: Option<u64>,
+    connections: Option<usize>,
 }
 
 #[derive(Debug, Serialize)]
@@ -130,47 +131,62 @@ struct Finish<'a> {
 }
 
 impl Json {
-    /// Writes to standard output; the token, if there is one, is the first event.
-    pub(super) fn new(token: Option<&Token>) -> Json {
-        let mut json = Json { out: io::stdout() };
+    /// Prints events; the token, if there is one, is the first.
+    pub(super) fn new(printer: Printer, token: Option<&Token>) -> Json {
         if let Some(token) = token {
-            json.token(token);
+            printer.result(&of_token(token));
         }
-        json
+        Json { printer, transfer: 0 }
     }
 }
 
-impl<W: Write> Json<W> {
-    pub(super) fn token(&mut self, token: &Token) {
-        self.write(Body::Token { token: token.reveal() });
-    }
-
-    fn write(&mut self, body: Body<'_>) {
-        let line = serde_json::to_string(&Line { v: VERSION, body })
-            .expect("numbers and strings have a JSON form");
-        // A closed pipe does not end a transfer.
-        let _ = writeln!(self.out, "{}", clean_json(&line)).and_then(|()| self.out.flush());
-    }
-}
-
-impl<W: Write + Send> Watcher for Json<W> {
+impl Watcher for Json {
     fn event(&mut self, event: &Event) {
-        if let Event::DryRun(dry_run) = event {
-            dry_run.changes.iter().for_each(|change| self.write(self::change(change)));
+        if let Event::Started { transfer, .. } = event {
+            self.transfer = *transfer;
         }
-        self.write(body(event));
+        if let Event::DryRun(dry_run) = event {
+            dry_run.changes.iter().for_each(|change| self.printer.result(&of_change(change)));
+        }
+        self.printer.result(&of_event(event));
     }
 
+    /// A failure is an event of the whole program.
     fn end(&mut self, result: &Result<Summary, Failure>) {
-        self.write(match result {
-            Ok(result) => summary(0, result),
-            Err(ended) => Body::Error {
-                transfer: 0,
-                exit: ended.exit_code(),
-                text: ended.message().unwrap_or_default(),
-            },
-        });
+        if let Ok(summary) = result {
+            self.printer.result(&of_summary(self.transfer, summary));
+        }
     }
+}
+
+/// The line of the token.
+pub(super) fn of_token(token: &Token) -> String {
+    line(Body::Token { token: token.reveal() })
+}
+
+/// The line of an event.
+pub(super) fn of_event(event: &Event) -> String {
+    line(body(event))
+}
+
+/// The line of a change that a dry run found.
+pub(super) fn of_change(found: &Change) -> String {
+    line(change(found))
+}
+
+/// The line of the end of a transfer.
+pub(super) fn of_summary(transfer: u32, result: &Summary) -> String {
+    line(summary(transfer, result))
+}
+
+/// The line of a failure that ends the program.
+pub(crate) fn of_failure(exit: u8, text: &str) -> String {
+    line(Body::Error { transfer: None, exit, text })
+}
+
+fn line(body: Body<'_>) -> String {
+    let line = serde_json::to_string(&Line { v: VERSION, body });
+    clean_json(&line.expect("numbers and strings have a JSON form")).into_owned()
 }
 
 fn body(event: &Event) -> Body<'_> {
@@ -194,12 +210,12 @@ fn body(event: &Event) -> Body<'_> {
         },
         Event::Progress(progress) => Body::Progress {
             transfer: progress.transfer,
-            files: progress.files,
-            files_done: progress.files_done,
-            current: progress.current.as_deref(),
             elapsed: progress.elapsed.as_secs_f64(),
             done: progress.done.0,
             total: progress.total.0,
+            files: progress.files,
+            files_done: progress.files_done,
+            current: progress.current.as_deref(),
             rate: progress.rate.as_bits(),
             eta: progress.eta.map(units::Span::as_secs_f64),
             repeated: progress.repeated.0,
@@ -211,7 +227,7 @@ fn body(event: &Event) -> Body<'_> {
         }
         Event::Ended { transfer, result: Ok(result) } => summary(*transfer, result),
         Event::Ended { transfer, result: Err(failed) } => {
-            Body::Error { transfer: *transfer, exit: failed.exit_code, text: failed.text.clone() }
+            Body::Error { transfer: Some(*transfer), exit: failed.exit_code, text: &failed.text }
         }
         Event::DryRun(dry_run) => Body::DryRun {
             sent: dry_run.sent.0,
@@ -226,6 +242,7 @@ fn body(event: &Event) -> Body<'_> {
 }
 
 fn summary(transfer: u32, summary: &Summary) -> Body<'_> {
+    let finishes = summary.finished_at.iter();
     Body::Summary {
         transfer,
         files: summary.files,
@@ -235,7 +252,7 @@ fn summary(transfer: u32, summary: &Summary) -> Body<'_> {
         elapsed: summary.elapsed.as_secs_f64(),
         sync: summary.sync.as_secs_f64(),
         left_out: summary.left_out,
-        finished_at: finishes(summary),
+        finished_at: finishes.map(|(name, at)| Finish { name, at: at.as_secs_f64() }).collect(),
         paths: summary.paths.iter().map(path_line).collect(),
     }
 }
@@ -255,17 +272,13 @@ fn path_line(path: &PathProgress) -> PathLine<'_> {
         name: &path.name,
         state: text::state(path.state),
         local: path.local.map(|local| local.to_string()),
-        remote: path.remote.to_string(),
+        remote: path.remote.map(|remote| remote.to_string()),
         rate: path.rate.as_bits(),
-        rtt: path.rtt.as_secs_f64(),
+        rtt: path.rtt.map(units::Span::as_secs_f64),
         done: path.done.0,
         share: path.share,
-        congestion_control: &path.congestion_control,
+        congestion_control: path.congestion_control.as_deref(),
         retransmits: path.retransmits,
         connections: path.connections,
     }
-}
-
-fn finishes(summary: &Summary) -> Vec<Finish<'_>> {
-    summary.finished_at.iter().map(|(name, at)| Finish { name, at: at.as_secs_f64() }).collect()
 }

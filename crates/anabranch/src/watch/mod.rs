@@ -1,14 +1,18 @@
-//! The display of a transfer: bars, lines, JSON, or nothing.
+//! The display of a transfer: rows on a terminal, lines, JSON, or nothing.
 
-mod bars;
 mod dry_run;
-mod json;
-mod lines;
+mod fit;
+pub(crate) mod json;
+mod notes;
+mod results;
+mod rows;
+mod screen;
 pub(crate) mod text;
 
 #[cfg(test)]
 mod tests;
 
+use std::env;
 use std::io::{self, IsTerminal};
 
 use clap::ValueEnum;
@@ -17,7 +21,7 @@ use peer::Token;
 
 use crate::exit::Failure;
 use crate::log;
-use lines::HostRole;
+use screen::Printer;
 
 /// Receives all events of a transfer in order, and its result once.
 pub(crate) trait Watcher: Send {
@@ -34,6 +38,12 @@ pub(crate) struct WatchArgs {
     /// The display of progress on standard error [default: auto]
     #[arg(long, value_enum)]
     progress: Option<Style>,
+    /// Print nothing but errors, and the addresses and the token of a host that listens
+    #[arg(short, long, conflicts_with_all = ["verbose", "progress"])]
+    quiet: bool,
+    /// Print each change of a path with its reason, and each file
+    #[arg(short, long)]
+    verbose: bool,
     /// Write events to standard output as JSON, an object on each line (docs/json.md)
     #[arg(long)]
     json: bool,
@@ -53,19 +63,60 @@ pub(crate) enum Style {
     None,
 }
 
+/// How much is printed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Verbosity {
+    Quiet,
+    #[default]
+    Normal,
+    Verbose,
+}
+
+/// The role of this host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum HostRole {
+    /// It has one transfer, or receives: peers run `send`.
+    Receiver {
+        /// Whether there may be several transfers, which are told apart by their numbers.
+        keeps: bool,
+    },
+    /// It serves: peers run `get`.
+    Server,
+}
+
+impl HostRole {
+    const ONE_TRANSFER: HostRole = HostRole::Receiver { keeps: false };
+
+    /// A line about a transfer, which says which if there may be several.
+    fn of_transfer(self, transfer: u32, line: &str) -> String {
+        match self {
+            HostRole::Receiver { keeps: false } => line.to_string(),
+            HostRole::Receiver { keeps: true } | HostRole::Server => {
+                format!("transfer {transfer}: {line}")
+            }
+        }
+    }
+}
+
 impl WatchArgs {
-    /// The display for `send` and `get`.
-    pub(crate) fn watcher(self, default: Option<Style>) -> Box<dyn Watcher> {
-        self.build(default, None, HostRole::default())
+    /// Whether events are written as JSON.
+    pub(crate) fn is_json(&self) -> bool {
+        self.json
     }
 
-    /// The display for `receive`, which prints its token.
+    /// The display for `send` and `get`.
+    pub(crate) fn watcher(self, default: Option<Style>) -> Box<dyn Watcher> {
+        self.build(default, None, HostRole::ONE_TRANSFER)
+    }
+
+    /// The display for `receive`, which prints its token; `keeps` if further transfers follow.
     pub(crate) fn receiving(
         self,
         default: Option<Style>,
         token: Option<Token>,
+        keeps: bool,
     ) -> Box<dyn Watcher> {
-        self.build(default, token, HostRole::Receiver)
+        self.build(default, token, HostRole::Receiver { keeps })
     }
 
     /// The display for `serve`, which prints its token if it has one.
@@ -79,33 +130,66 @@ impl WatchArgs {
         token: Option<Token>,
         role: HostRole,
     ) -> Box<dyn Watcher> {
-        let style = self.progress.or(default).unwrap_or_default();
-        let mut all: Vec<Box<dyn Watcher>> = Vec::new();
-        if self.json {
-            all.push(Box::new(json::Json::new(token.as_ref())));
-        } else {
-            all.push(Box::new(lines::Results::new(token, role)));
+        let mut style = self.progress.or(default).unwrap_or_default();
+        if self.quiet || (self.json && style == Style::Auto) {
+            style = Style::None;
         }
-        let style = if self.json && style == Style::Auto { Style::None } else { style };
-        all.push(progress(Some(style)));
-        Box::new(Combined(all))
+        let verbosity = match (self.quiet || style == Style::None, self.verbose) {
+            (_, true) => Verbosity::Verbose,
+            (true, false) => Verbosity::Quiet,
+            (false, false) => Verbosity::Normal,
+        };
+        let (printer, progress) = progress_of(style, role);
+        let results: Box<dyn Watcher> = if self.json {
+            Box::new(json::Json::new(printer.clone(), token.as_ref()))
+        } else {
+            let verbosity = if self.quiet { Verbosity::Quiet } else { Verbosity::of(self.verbose) };
+            Box::new(results::Results::new(printer.clone(), verbosity, token, role))
+        };
+        let notes = Box::new(notes::Notes::new(printer, verbosity, role));
+        Box::new(Combined(vec![results, notes, progress]))
+    }
+}
+
+impl Verbosity {
+    fn of(verbose: bool) -> Verbosity {
+        if verbose { Verbosity::Verbose } else { Verbosity::Normal }
     }
 }
 
 /// The display of progress on standard error.
 pub(crate) fn progress(style: Option<Style>) -> Box<dyn Watcher> {
-    match style.unwrap_or_default() {
-        Style::Auto if io::stderr().is_terminal() && !log::is_written() => {
-            Box::new(bars::Bars::new())
+    let role = HostRole::ONE_TRANSFER;
+    let (printer, progress) = progress_of(style.unwrap_or_default(), role);
+    Box::new(Combined(vec![
+        Box::new(notes::Notes::new(printer, Verbosity::Normal, role)),
+        progress,
+    ]))
+}
+
+/// The printer of all displays, and the one of progress.
+fn progress_of(style: Style, role: HostRole) -> (Printer, Box<dyn Watcher>) {
+    let draws = match style {
+        Style::Bar => true,
+        Style::Auto => {
+            let understands = env::var_os("TERM").is_none_or(|term| term != "dumb");
+            io::stderr().is_terminal() && understands && !log::is_written()
         }
-        Style::Bar => Box::new(bars::Bars::new()),
-        Style::Auto | Style::Plain => Box::new(lines::Plain::default()),
-        Style::None => Box::new(Combined(Vec::new())),
+        Style::Plain | Style::None => false,
+    };
+    if draws {
+        let printer = Printer::with_rows();
+        return (printer.clone(), Box::new(notes::Bars(printer)));
+    }
+    let printer = Printer::plain();
+    match style {
+        Style::None => (printer, Box::new(Combined(Vec::new()))),
+        _ => (printer.clone(), Box::new(notes::Plain::new(printer, role))),
     }
 }
 
-/// Results on standard output and progress on standard error. The last display handles the end
-/// first, because bars must be removed before results are printed.
+/// Several displays. The last one handles an event first: rows are removed before results are
+/// printed in their place.
 struct Combined(Vec<Box<dyn Watcher>>);
 
 impl Watcher for Combined {

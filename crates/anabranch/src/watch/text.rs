@@ -7,7 +7,7 @@ use files::{Event, PathProgress, Progress, Summary};
 use peer::{PathEvent, PathState};
 use units::{Bytes, Span};
 
-use crate::sanitize::{clean, without_error_numbers};
+use crate::sanitize::{clean, clean_lines, without_error_numbers};
 
 /// A state's name.
 pub(crate) fn state(state: PathState) -> &'static str {
@@ -24,21 +24,21 @@ pub(crate) fn state(state: PathState) -> &'static str {
 /// Selects the state changes of paths that get a line: trouble with its reason, and its end.
 #[derive(Debug, Default)]
 pub(crate) struct Troubles {
-    /// Names of the paths in trouble.
-    names: Vec<String>,
+    /// The transfers and names of the paths in trouble.
+    paths: Vec<(u32, String)>,
 }
 
 impl Troubles {
     /// The line to show, if any.
-    pub(crate) fn line(&mut self, event: &PathEvent) -> Option<String> {
-        let known = self.names.iter().position(|name| *name == event.name);
+    pub(crate) fn line(&mut self, transfer: u32, event: &PathEvent) -> Option<String> {
+        let known = self.paths.iter().position(|path| path.0 == transfer && path.1 == event.name);
         match (event.state, known) {
             (PathState::Connecting, _) | (PathState::Active, None) => return None,
             (PathState::Active, Some(index)) => {
-                self.names.swap_remove(index);
+                self.paths.swap_remove(index);
             }
             (_, Some(_)) => {}
-            (_, None) => self.names.push(event.name.clone()),
+            (_, None) => self.paths.push((transfer, event.name.clone())),
         }
         Some(path_event(event))
     }
@@ -67,7 +67,7 @@ impl LeftOuts {
 }
 
 /// "path wlan0: lost (no answer for 3 s)".
-fn path_event(event: &PathEvent) -> String {
+pub(crate) fn path_event(event: &PathEvent) -> String {
     let mut line = format!("path {}: {}", clean(&event.name), state(event.state));
     if !event.why.is_empty() {
         line.push_str(&format!(" ({})", clean(&without_error_numbers(&event.why))));
@@ -84,6 +84,15 @@ pub(crate) fn clock(span: Span) -> String {
     } else {
         format!("{minutes}:{seconds:02}")
     }
+}
+
+/// Later ends are no expectation.
+const FARTHEST_END: Span = Span::from_secs(99 * 3_600);
+
+/// The expected time to the end, unless it is over or too far away to mean anything.
+pub(crate) fn eta(progress: &Progress) -> Option<String> {
+    let is_meant = |eta: &Span| *eta <= FARTHEST_END && progress.done < progress.total;
+    progress.eta.filter(is_meant).map(clock)
 }
 
 /// The share of `part` in whole per cent, rounded down.
@@ -103,9 +112,8 @@ pub(crate) fn total(progress: &Progress) -> String {
     if let Some(gain) = progress.gain {
         line.push_str(&format!("  {gain:.1} x the best path"));
     }
-    match progress.eta {
-        Some(eta) if done < total => line.push_str(&format!("  ETA {}", clock(eta))),
-        _ => {}
+    if let Some(eta) = eta(progress) {
+        line.push_str(&format!("  ETA {eta}"));
     }
     if progress.repeated > Bytes::ZERO {
         line.push_str(&format!("  {} repeated", progress.repeated));
@@ -185,36 +193,11 @@ pub(crate) fn started(event: &Event) -> String {
     line
 }
 
-/// The width of the bar for a path's share.
-const SHARE_WIDTH: usize = 16;
-
-/// A path's row among the bars: name, share as a bar and in per cent, rate, RTT, state.
-pub(crate) fn path_row(path: &PathProgress, name_width: usize) -> String {
-    let name: String = clean(&path.name).chars().take(name_width.max(1)).collect();
-    let share = path.share.clamp(0.0, 1.0);
-    let bar = bar(share, SHARE_WIDTH);
-    let rtt = if path.rtt == Span::ZERO {
-        "-".into()
-    } else {
-        format!("{:.1} ms", path.rtt.as_secs_f64() * 1e3)
-    };
-    let row = format!(
-        "{name:name_width$}  {bar} {:>3.0} %  {:>12}  rtt {rtt:>9}  {}",
-        share * 100.0,
-        path.rate.to_string(),
-        state(path.state)
-    );
-    row
-}
-
-/// A bar of `width` cells with `share` of them filled.
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    clippy::cast_precision_loss,
-    reason = "a few cells"
-)]
-fn bar(share: f64, width: usize) -> String {
-    let full = ((share * width as f64).round() as usize).min(width);
-    format!("{}{}", "━".repeat(full), "─".repeat(width - full))
+/// A file and its hash, as `b3sum` prints them and `b3sum --check` reads them. On a terminal the
+/// other control characters in its name are escaped too.
+pub(crate) fn checksum(blake3: &str, name: &str, is_terminal: bool) -> String {
+    let escaped = name.replace('\\', "\\\\").replace('\n', "\\n").replace('\r', "\\r");
+    let mark = if escaped == name { "" } else { "\\" };
+    let line = format!("{mark}{}  {escaped}", clean(blake3));
+    if is_terminal { clean_lines(&line).into_owned() } else { line }
 }

@@ -2,9 +2,13 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod home;
+mod json;
 mod keyless;
+mod lines;
+mod schema;
 mod secrets;
 mod streams;
+mod terminal;
 mod trees;
 
 use std::fs;

@@ -203,13 +203,18 @@ impl Outcome {
         format!("exit {:?}\n{}\n{}", self.code, lines.join("\n"), self.stderr)
     }
 
+    /// The lines of its JSON stream.
+    pub(crate) fn events(&self) -> impl Iterator<Item = Value> {
+        self.stdout.lines().map(|line| serde_json::from_str(line).unwrap())
+    }
+
     /// The paths that carried data, as `local address > remote address`; the transfer must have
     /// succeeded.
     pub(crate) fn carried(&self) -> BTreeSet<String> {
         assert!(self.code == Some(0) && self.arrived, "{}", self.said());
-        let mut events = self.stdout.lines().map(|line| serde_json::from_str(line).unwrap());
-        let summary: Value = events
-            .find(|event: &Value| event["event"] == "summary")
+        let summary: Value = self
+            .events()
+            .find(|event| event["event"] == "summary")
             .unwrap_or_else(|| panic!("no summary: {}", self.said()));
         let paths = summary["paths"].as_array().expect("a list").iter();
         let ends = |path: &Value| {

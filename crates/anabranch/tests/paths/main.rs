@@ -94,6 +94,27 @@ fn two_uplinks_each_reach_their_own_far_address() {
     sent.assert_carried(&["10.1.0.1 > 10.1.0.2", "10.2.0.1 > 10.2.0.2"]);
 }
 
+/// The second path goes from the near host's only address to another one of the far host.
+#[test]
+fn several_addresses_of_one_interface_are_one_path() {
+    let test = "several_addresses_of_one_interface_are_one_path";
+    let Some((_scratch, near, far)) = two_hosts(test) else { return };
+    uplink(&near, &far);
+    far.address("wan0", &["10.1.0.3/24", "10.1.0.4/24"]);
+    let sent = near.send(&far.receive(), "10.1.0.2", LONG, SLOWLY);
+    sent.assert_carried(&["10.1.0.1 > 10.1.0.2"]);
+    let joined = |name: &str| {
+        let joins = |line: &&str| line.contains("connection joined the session");
+        sent.stderr.lines().filter(joins).any(|line| line.contains(&format!("path=\"{name}\"")))
+    };
+    assert!(joined("wan0") && joined("wan0>10.1.0.3"), "{}", sent.said());
+    for event in sent.events() {
+        let paths = event["paths"].as_array().map_or(0, Vec::len);
+        assert!(paths <= 1 && event["gain"].is_null(), "{event}");
+        assert_ne!(event["name"], "wan0>10.1.0.3", "{event}");
+    }
+}
+
 #[test]
 fn ipv6_only_hosts() {
     let Some((_scratch, near, far)) = two_hosts("ipv6_only_hosts") else { return };

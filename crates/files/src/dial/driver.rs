@@ -1,6 +1,7 @@
 //! The driver of one session: it turns the core's events into actions until the session ends.
 
 mod progress;
+mod reported;
 
 use std::sync::Arc;
 
@@ -14,11 +15,11 @@ use transfer::{Reason, SenderEvent};
 use units::{Bytes, PathId, Span, Time};
 
 use progress::shown;
+use reported::Reported;
 
 use super::opener::{Joining, SessionOpener};
-use super::rates::Rates;
 use super::session::{Agreement, Report, Session};
-use crate::event::path_events;
+use crate::rates::Rates;
 use crate::{Error, Event, Events, Summary};
 
 /// How a session ended without an error.
@@ -35,6 +36,7 @@ pub(super) enum DialEnd {
 struct SessionDriver<O: SessionOpener> {
     clock: Clock,
     events: Events,
+    reported: Arc<Reported>,
     joining: Arc<Joining<O>>,
     dialer: Dialer<Joining<O>>,
     reports: mpsc::UnboundedReceiver<Report>,
@@ -82,7 +84,11 @@ impl Dialing {
         open: impl FnOnce(mpsc::UnboundedSender<Report>, Clock) -> O,
     ) -> Result<DialEnd, Error> {
         let (sender, reports) = mpsc::unbounded_channel();
-        let observer = path_events(&self.events);
+        let reported = Arc::new(Reported::to(self.events.clone()));
+        let observer = {
+            let reported = Arc::clone(&reported);
+            peer::Events::new(move |event| reported.report(event))
+        };
         let opener = open(sender.clone(), self.clock);
         let joining = Arc::new(Joining { opener, reports: sender, events: observer.clone() });
         let now = self.clock.now();
@@ -97,6 +103,7 @@ impl Dialing {
         let driver = SessionDriver {
             clock: self.clock,
             events: self.events.clone(),
+            reported,
             joining,
             dialer,
             reports,
@@ -117,6 +124,7 @@ impl<O: SessionOpener> SessionDriver<O> {
     /// Anything of [`Error`].
     async fn run(mut self) -> Result<DialEnd, Error> {
         let ended = self.conduct().await;
+        self.reported.close();
         self.dialer.close().await;
         ended
     }
@@ -169,7 +177,9 @@ impl<O: SessionOpener> SessionDriver<O> {
                 self.joining.opener.object_done(object, root).await?;
             }
             Report::Done(micros) => {
+                self.joining.opener.note_complete();
                 let summary = self.summary(Span::from_micros(micros));
+                self.reported.close();
                 // The receiver waits for the goodbye, even if the source has changed.
                 self.dialer.say_goodbye().await;
                 self.joining.opener.check_unchanged()?;
@@ -276,13 +286,16 @@ impl<O: SessionOpener> SessionDriver<O> {
         if state == transfer::PathState::Stalled {
             self.dialer.note_stalled(&facts.path.plan);
         }
+        if facts.path.plan.guessed_beside.is_some() {
+            return;
+        }
         let event = PathEvent {
-            path,
+            path: self.dialer.number(&facts.path.plan),
             name: facts.path.plan.name.clone(),
             state: shown(state),
             why: Self::in_words(session, why),
         };
-        let _ = self.events.send(Event::Path { transfer: 0, event });
+        self.reported.report(peer::Event::Path(event));
     }
 
     /// The reason with the paths' names in place of their numbers.

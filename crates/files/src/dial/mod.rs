@@ -10,7 +10,6 @@ mod greeting;
 mod opener;
 mod path;
 mod queue;
-mod rates;
 mod send;
 mod session;
 

@@ -68,6 +68,9 @@ pub(super) trait SessionOpener: Send + Sync + 'static {
         async { Ok(()) }
     }
 
+    /// The sink has everything. The default is for a fetch, whose own sink reports its files.
+    fn note_complete(&self) {}
+
     /// Checks that the source has not changed. The default is for a fetch, whose servers check
     /// their own files.
     ///

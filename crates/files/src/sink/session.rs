@@ -95,9 +95,9 @@ struct Members {
     named: usize,
     sync: Span,
     outcome: Outcome,
-    carried: BTreeMap<String, Carried>,
-    /// The paths that carried or may carry data, by name; each has the number of its place.
-    paths: Vec<String>,
+    /// The paths that are open or have carried data, by name, and the number of the next.
+    paths: BTreeMap<String, Carrier>,
+    next_path: u32,
     /// The time without a path since the last new data; and since when there is none.
     away: Span,
     left: Option<Time>,
@@ -112,9 +112,14 @@ enum Outcome {
     Failed(Option<Error>),
 }
 
-/// Data that one path carried.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Carried {
+/// A path of the session, for the display.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Carrier {
+    /// Its number in the session.
+    pub(crate) number: PathId,
+    /// Number of its open connections; only a host that listens counts them.
+    pub(crate) connections: usize,
+    /// The data that it carried, and the time of the last.
     pub(crate) bytes: Bytes,
     pub(crate) last: Span,
 }
@@ -548,7 +553,8 @@ impl SinkSession {
         if members.mailboxes.is_empty() {
             return None;
         }
-        let last = members.carried.values().map(|carried| Time::ZERO + carried.last).max();
+        let last = members.paths.values().filter(|path| path.bytes > Bytes::ZERO);
+        let last = last.map(|path| Time::ZERO + path.last).max();
         Some(self.clock.now() - last.unwrap_or(self.began) - members.away)
     }
 
@@ -567,14 +573,34 @@ impl SinkSession {
         self.members().left.map(|left| self.clock.now() - left)
     }
 
-    /// The number of the path called `name`, the same for the whole session.
-    pub(crate) fn path_number(&self, name: &str) -> PathId {
-        let paths = &mut self.members().paths;
-        let place = paths.iter().position(|known| known == name).unwrap_or_else(|| {
-            paths.push(name.to_string());
-            paths.len() - 1
-        });
-        PathId(u32::try_from(place).expect("a session has a limited number of paths"))
+    /// Counts a connection of the path called `name`. Returns the path's number if it is the first.
+    pub(crate) fn note_opened(&self, name: &str) -> Option<PathId> {
+        let mut members = self.members();
+        let path = members.path(name);
+        path.connections += 1;
+        (path.connections == 1).then_some(path.number)
+    }
+
+    /// Counts a connection of the path called `name` no more. Returns the path's number if it was
+    /// the last.
+    pub(crate) fn note_closed(&self, name: &str) -> Option<PathId> {
+        let mut members = self.members();
+        let path = members.path(name);
+        path.connections -= 1;
+        let closed = *path;
+        if closed.connections > 0 {
+            return None;
+        }
+        // A sender with many addresses may take no memory for each.
+        if closed.bytes == Bytes::ZERO {
+            members.paths.remove(name);
+        }
+        Some(closed.number)
+    }
+
+    /// Whether the session is neither complete nor failed.
+    pub(crate) fn is_running(&self) -> bool {
+        matches!(self.members().outcome, Outcome::Running)
     }
 
     /// Number of open paths.
@@ -582,9 +608,9 @@ impl SinkSession {
         self.members().mailboxes.len()
     }
 
-    /// Data that each path carried, by the path's name.
-    pub(crate) fn carried(&self) -> BTreeMap<String, Carried> {
-        self.members().carried.clone()
+    /// The paths that are open or have carried data, by name.
+    pub(crate) fn paths(&self) -> BTreeMap<String, Carrier> {
+        self.members().paths.clone()
     }
 
     /// Sends a frame on every path; with `keep`, on those that join later too.
@@ -616,6 +642,17 @@ impl SinkSession {
 }
 
 impl Members {
+    fn path(&mut self, name: &str) -> &mut Carrier {
+        if !self.paths.contains_key(name) {
+            let number = PathId(self.next_path);
+            self.next_path += 1;
+            let (bytes, last) = (Bytes::ZERO, Span::ZERO);
+            let fresh = Carrier { number, connections: 0, bytes, last };
+            self.paths.insert(name.to_string(), fresh);
+        }
+        self.paths.get_mut(name).expect("it was inserted")
+    }
+
     fn join(&mut self, now: Time) -> (u32, Arc<Mailbox>) {
         if let Some(left) = self.left.take() {
             self.away += now - left;

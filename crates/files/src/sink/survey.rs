@@ -215,19 +215,21 @@ impl Survey {
         changes
     }
 
-    /// The wanted files as ranges of entries. Entries between two wanted files that are no files
-    /// belong to the range.
+    /// The files that are made here, those without data included, as ranges of entries. Entries
+    /// between two of them that are no files belong to the range.
     pub(crate) fn ranges(&self, tree: &Tree) -> Vec<Range> {
         let mut ranges: Vec<Range> = Vec::new();
         let mut open = false;
+        let is_made =
+            |index: &usize| self.wanted.contains(index) || self.empty.binary_search(index).is_ok();
         for (index, _) in tree.files() {
             let at = index as u64;
-            match (self.wanted.contains(&index), ranges.last_mut().filter(|_| open)) {
+            match (is_made(&index), ranges.last_mut().filter(|_| open)) {
                 (true, Some(range)) => range.len = at + 1 - range.start,
                 (true, None) => ranges.push(Range { start: at, len: 1 }),
                 (false, _) => {}
             }
-            open = self.wanted.contains(&index);
+            open = is_made(&index);
         }
         ranges
     }

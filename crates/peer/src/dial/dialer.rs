@@ -8,7 +8,7 @@ use net::Clock;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio::time::{Duration, timeout};
-use units::Time;
+use units::{PathId, Time};
 
 use super::candidate::Survey;
 use super::connect::Connector;
@@ -88,6 +88,17 @@ impl<S: Session> Dialer<S> {
     /// The plans of all paths, past ones included.
     pub fn plans(&self) -> impl Iterator<Item = &Arc<Plan>> {
         self.paths.iter().map(|path| &path.plan)
+    }
+
+    /// The number under which observers know a path.
+    ///
+    /// # Panics
+    /// If it is no path of this session.
+    #[must_use]
+    pub fn number(&self, plan: &Arc<Plan>) -> PathId {
+        let place = self.plans().position(|known| Arc::ptr_eq(known, plan.shown()));
+        let place = place.expect("a path of this session");
+        PathId(u32::try_from(place).expect("a handful of paths"))
     }
 
     fn spawn_path(&mut self, plan: Arc<Plan>) {

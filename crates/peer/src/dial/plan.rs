@@ -49,9 +49,9 @@ pub struct Plan {
     pub allowance: Option<Arc<Allowance>>,
     /// Whether it is a backup because its interface looks metered.
     pub metered: bool,
-    /// Whether it is one more path over its interface, to an address that the host announced; it is
-    /// given up if that never answers.
-    pub guessed: bool,
+    /// The path over the same interface beside which it is a guess: one more path, to an address
+    /// that the host announced. It is given up if that never answers. People see both as one.
+    pub guessed_beside: Option<Arc<Plan>>,
     /// Bytes that its past connections carried; kept by the session.
     pub carried: AtomicU64,
     /// The last time that it carried new data, in nanoseconds of the session's clock; zero if
@@ -101,7 +101,7 @@ impl Plan {
             known: None,
             allowance: None,
             metered: false,
-            guessed: false,
+            guessed_beside: None,
             carried: AtomicU64::new(0),
             last_new: AtomicU64::new(0),
         }
@@ -114,6 +114,12 @@ impl Plan {
             pairs: Mutex::new(Pairs::of(candidates)),
             ..Plan::over(&local.interface)
         }
+    }
+
+    /// The path that people see in its place: itself, unless it is a guess beside another.
+    #[must_use]
+    pub fn shown(self: &Arc<Plan>) -> &Arc<Plan> {
+        self.guessed_beside.as_ref().unwrap_or(self)
     }
 
     /// The reason why its interface may carry no more in this month; `None` if it may.
@@ -206,7 +212,7 @@ impl Plan {
     /// caller fixed, or that leads to an announced one, keeps its own.
     pub(super) fn follow(&self, found: &Survey) {
         let fresh = self.chosen_from(found);
-        if self.fixed || self.guessed || fresh.is_empty() {
+        if self.fixed || self.guessed_beside.is_some() || fresh.is_empty() {
             return;
         }
         let mut pairs = self.pairs();
@@ -360,11 +366,12 @@ pub(super) fn guessed_plans(
         {
             continue;
         }
-        let nearest = plans.iter().filter(|plan| !plan.guessed).filter_map(|plan| {
-            let over = survey.over(&plan.interface);
-            let candidate = over.into_iter().find(|candidate| candidate.remote == *address)?;
-            Some((*plan, candidate))
-        });
+        let nearest =
+            plans.iter().filter(|plan| plan.guessed_beside.is_none()).filter_map(|plan| {
+                let over = survey.over(&plan.interface);
+                let candidate = over.into_iter().find(|candidate| candidate.remote == *address)?;
+                Some((*plan, candidate))
+            });
         let nearest = nearest.max_by_key(|(_, pair)| common_prefix(pair.local, pair.remote.ip()));
         let Some((sibling, candidate)) = nearest else { continue };
         // Both paths share the interface's bound and allowance.
@@ -376,7 +383,7 @@ pub(super) fn guessed_plans(
             class: sibling.class,
             max: sibling.max.clone(),
             allowance: sibling.allowance.clone(),
-            guessed: true,
+            guessed_beside: Some(Arc::clone(sibling)),
             ..Plan::over(&sibling.interface)
         });
     }

@@ -54,9 +54,10 @@ pub trait Session: Send + Sync + 'static {
 
 /// One open path.
 pub struct Path {
-    /// Its number; a new connection of the same plan is a new path.
+    /// Its number in the session; a new connection of the same plan is a new path.
     pub id: PathId,
-    /// The number of its plan, which all connections of the plan share.
+    /// The number of its plan, which all connections of the plan share, and by which observers know
+    /// it.
     pub group: u32,
     /// Its plan.
     pub plan: Arc<Plan>,
@@ -75,7 +76,7 @@ impl Path {
     #[must_use]
     pub fn event(&self, state: PathState, why: &str) -> Event {
         let (name, why) = (self.plan.name.clone(), why.to_string());
-        Event::Path(PathEvent { path: self.id, name, state, why })
+        Event::Path(PathEvent { path: PathId(self.group), name, state, why })
     }
 }
 
@@ -221,7 +222,7 @@ impl<S: Session> PathSupervisor<S> {
             let member = match joined {
                 Ok(member) => member,
                 Err(error) => {
-                    self.report(None, PathState::Lost, &error.to_string());
+                    self.report(PathState::Lost, &error.to_string());
                     sleep(PAUSE).await;
                     continue;
                 }
@@ -244,7 +245,7 @@ impl<S: Session> PathSupervisor<S> {
                 Ok(Parting::Stopped) if replacement.is_none() => return,
                 Ok(Parting::Stopped | Parting::UsedUp) => {}
                 Err(error) => {
-                    self.report(Some(id), PathState::Lost, &error.to_string());
+                    self.report(PathState::Lost, &error.to_string());
                     // A path whose connections fail soon after their start backs off exponentially.
                     deaths = if self.shared.clock.now() - began > Span::from_secs(2) {
                         0
@@ -295,13 +296,13 @@ impl<S: Session> PathSupervisor<S> {
     }
 
     async fn open(&self) -> Result<Opened, Error> {
-        self.report(None, PathState::Connecting, "");
-        let most = self.plan.guessed.then_some(GUESSES);
+        self.report(PathState::Connecting, "");
+        let most = self.plan.guessed_beside.is_some().then_some(GUESSES);
         let mut reported = String::new();
         let failed = |error: &ConnError| {
             let why = error.to_string();
             if why != reported {
-                self.report(None, PathState::Lost, &why);
+                self.report(PathState::Lost, &why);
                 reported = why;
             }
         };
@@ -312,7 +313,7 @@ impl<S: Session> PathSupervisor<S> {
     fn close(&self, why: &str) {
         let text = format!("{}: {why}", self.plan.name);
         self.shared.used_up.lock().expect("no panic while held").insert(self.group, text);
-        self.report(None, PathState::Dropped, why);
+        self.report(PathState::Dropped, why);
     }
 
     /// Waits for a month in which the interface may carry data again.
@@ -341,7 +342,7 @@ impl<S: Session> PathSupervisor<S> {
             Error::WrongPeer { .. } if !self.met().contains(&self.plan.host) => {
                 self.shared.session.reject(self.plan.host, error);
             }
-            error => self.report(None, PathState::Dropped, &error.to_string()),
+            error => self.report(PathState::Dropped, &error.to_string()),
         }
     }
 
@@ -349,9 +350,9 @@ impl<S: Session> PathSupervisor<S> {
         self.shared.met.lock().expect("no panic while held")
     }
 
-    fn report(&self, path: Option<PathId>, state: PathState, why: &str) {
-        // Most guesses lead nowhere, which is no news for people.
-        if path.is_none() && self.plan.guessed {
+    fn report(&self, state: PathState, why: &str) {
+        // To people a guess is a part of another path, and most lead nowhere.
+        if self.plan.guessed_beside.is_some() {
             tracing::debug!(path = self.plan.name, ?state, why, "guessed path");
             return;
         }
@@ -359,8 +360,8 @@ impl<S: Session> PathSupervisor<S> {
             *self.shared.last_failure.lock().expect("no panic while held") =
                 format!("{}: {why}", self.plan.name);
         }
-        let path = path.unwrap_or(PathId(self.shared.next_path.load(Ordering::Relaxed)));
-        let event = PathEvent { path, name: self.plan.name.clone(), state, why: why.to_string() };
+        let (name, why) = (self.plan.name.clone(), why.to_string());
+        let event = PathEvent { path: PathId(self.group), name, state, why };
         self.shared.events.send(Event::Path(event));
     }
 }

@@ -1,14 +1,23 @@
 //! Progress and summary of a session.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use peer::PathState;
 use peer::dial::Plan;
-use units::{Bytes, Rate, Span, Time};
+use transfer::PathReport;
+use units::{Bytes, PathId, Rate, Span, Time};
 
 use super::{SessionDriver, SessionOpener};
+use crate::dial::path::{KernelFacts, PathFacts};
 use crate::{PathProgress, Progress, Summary};
+
+/// An open path, for the display: what the core and what the path itself know.
+struct Open {
+    report: PathReport,
+    facts: Arc<PathFacts>,
+}
 
 impl<O: SessionOpener> SessionDriver<O> {
     pub(super) fn progress(&self, now: Time) -> Progress {
@@ -20,30 +29,21 @@ impl<O: SessionOpener> SessionDriver<O> {
             let core = session.core();
             (core.totals(now), core.paths(now))
         };
-        let facts = session.paths().clone();
-        let moved = totals.acked.0.max(1);
-        let paths: Vec<PathProgress> = reports
-            .iter()
-            .filter_map(|report| {
-                let facts = facts.get(&report.id)?;
-                let kernel = facts.kernel.lock().expect("no panic while held").clone();
-                let done = report.acked + Bytes(facts.path.plan.carried.load(Ordering::Relaxed));
-                Some(PathProgress {
-                    path: report.id,
-                    name: facts.path.plan.name.clone(),
-                    state: shown(report.state),
-                    local: facts.path.local,
-                    remote: facts.path.remote,
-                    rate: Rate::ZERO,
-                    rtt: kernel.rtt,
-                    done,
-                    share: done.as_f64() / Bytes(moved).as_f64(),
-                    congestion_control: kernel.congestion_control,
-                    retransmits: kernel.retransmits,
-                    connections: kernel.connections,
-                })
-            })
-            .collect();
+        let known = session.paths().clone();
+        // By the number of the path that people see.
+        let mut open: BTreeMap<PathId, Vec<Open>> = BTreeMap::new();
+        for report in reports {
+            if let Some(facts) = known.get(&report.id).cloned() {
+                let number = self.dialer.number(&facts.path.plan);
+                open.entry(number).or_default().push(Open { report, facts });
+            }
+        }
+        let seen = self.dialer.plans().filter(|plan| plan.guessed_beside.is_none());
+        let paths = seen.filter_map(|plan| {
+            let number = self.dialer.number(plan);
+            self.path(plan, number, &open.remove(&number).unwrap_or_default(), totals.acked)
+        });
+        let paths = paths.collect();
         let (files_done, current) = self.joining.opener.files_done();
         Progress {
             transfer: 0,
@@ -61,11 +61,72 @@ impl<O: SessionOpener> SessionDriver<O> {
         }
     }
 
+    /// The path of a plan, with the guesses beside it; `open` are those with a connection. `None`
+    /// if it was given up before it carried anything.
+    fn path(
+        &self,
+        plan: &Arc<Plan>,
+        number: PathId,
+        open: &[Open],
+        moved: Bytes,
+    ) -> Option<PathProgress> {
+        let before: u64 = self
+            .dialer
+            .plans()
+            .filter(|other| Arc::ptr_eq(other.shown(), plan))
+            .map(|other| other.carried.load(Ordering::Relaxed))
+            .sum();
+        let done = Bytes(before) + open.iter().map(|path| path.report.acked).sum::<Bytes>();
+        let state =
+            open.iter().map(|path| shown(path.report.state)).min_by_key(|state| usefulness(*state));
+        let state = state
+            .or_else(|| self.reported.state(number))
+            // It was active before the end of the session.
+            .unwrap_or(if done > Bytes::ZERO { PathState::Active } else { PathState::Connecting });
+        if state == PathState::Dropped && done == Bytes::ZERO {
+            return None;
+        }
+        let own = open.iter().find(|path| Arc::ptr_eq(&path.facts.path.plan, plan));
+        let first = own.or(open.first());
+        let kernel = |path: &Open| path.facts.kernel.lock().expect("no panic while held").clone();
+        let of_first = first.map(kernel);
+        let sampled: Vec<_> = open.iter().map(kernel).filter(KernelFacts::is_known).collect();
+        Some(PathProgress {
+            path: number,
+            name: plan.name.clone(),
+            state,
+            local: first.and_then(|path| path.facts.path.local),
+            remote: first
+                .map(|path| path.facts.path.remote)
+                .or(plan.candidates().first().map(|best| best.remote)),
+            rate: Rate::ZERO,
+            rtt: of_first.as_ref().map(|kernel| kernel.rtt).filter(|rtt| *rtt > Span::ZERO),
+            done,
+            share: done.as_f64() / Bytes(moved.0.max(1)).as_f64(),
+            congestion_control: of_first
+                .map(|kernel| kernel.congestion_control)
+                .filter(|name| !name.is_empty()),
+            retransmits: (!sampled.is_empty())
+                .then(|| sampled.iter().map(|kernel| kernel.retransmits).sum()),
+            connections: Some(open.iter().map(|path| kernel(path).connections.max(1)).sum()),
+        })
+    }
+
     /// The time of each path's last new byte.
     fn finished_at(&self) -> Vec<(String, Span)> {
-        let last = |plan: &Arc<Plan>| Time::from_nanos(plan.last_new.load(Ordering::Relaxed));
-        let used = self.dialer.plans().filter(|plan| last(plan) > Time::ZERO);
-        used.map(|plan| (plan.name.clone(), last(plan) - self.began)).collect()
+        let mut ends: Vec<(String, Span)> = Vec::new();
+        for plan in self.dialer.plans() {
+            let last = Time::from_nanos(plan.last_new.load(Ordering::Relaxed));
+            if last == Time::ZERO {
+                continue;
+            }
+            let (name, at) = (&plan.shown().name, last - self.began);
+            match ends.iter_mut().find(|(known, _)| known == name) {
+                Some((_, known)) => *known = at.max(*known),
+                None => ends.push((name.clone(), at)),
+            }
+        }
+        ends
     }
 
     pub(super) fn summary(&self, sync: Span) -> Summary {
@@ -91,5 +152,14 @@ pub(super) fn shown(state: transfer::PathState) -> PathState {
         transfer::PathState::Proving | transfer::PathState::Active => PathState::Active,
         transfer::PathState::Stalled => PathState::Stalled,
         transfer::PathState::Standby => PathState::Standby,
+    }
+}
+
+/// The order in which states stand for a path of several pairs of addresses: the best first.
+fn usefulness(state: PathState) -> u8 {
+    match state {
+        PathState::Active => 0,
+        PathState::Standby => 1,
+        _ => 2,
     }
 }

@@ -34,7 +34,7 @@ pub(super) use task::PathTask;
 use super::session::Session;
 
 /// Facts about an open path outside the core.
-pub(super) struct PathFacts {
+pub(in crate::dial) struct PathFacts {
     pub(super) path: Arc<Path>,
     /// Rings when the core may have work for this path.
     pub(super) wake: Notify,
@@ -44,11 +44,18 @@ pub(super) struct PathFacts {
 
 /// The kernel's latest counters.
 #[derive(Clone, Debug, Default)]
-pub(super) struct KernelFacts {
+pub(in crate::dial) struct KernelFacts {
     pub(super) congestion_control: String,
     pub(super) retransmits: u64,
     pub(super) rtt: Span,
     pub(super) connections: usize,
+}
+
+impl KernelFacts {
+    /// Whether a sample was taken.
+    pub(super) fn is_known(&self) -> bool {
+        self.connections > 0
+    }
 }
 
 impl PathFacts {

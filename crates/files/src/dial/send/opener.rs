@@ -9,7 +9,7 @@ use peer::dial::{Gate, Path, Turn};
 use peer::{Conn, ConnError};
 use tokio::sync::{SetOnce, mpsc};
 use tokio::task::JoinSet;
-use transfer::{Cv, Extent, ExtentSet, Layout, Packing};
+use transfer::{Cv, Extent, ExtentSet, Layout, Packing, Tree};
 use units::{Bytes, Time};
 use wire::Frame;
 use wire::frame::{Grown, Range, RunId, SessionId};
@@ -38,6 +38,8 @@ pub(super) struct SendOpener {
     supply: Mutex<Option<Arc<Supply>>>,
     /// Objects that the receiver has completed.
     done: Mutex<BTreeSet<usize>>,
+    /// Wanted files without data, which no object completes.
+    empty: Mutex<Vec<usize>>,
     /// Files that the receiver had, or has completed.
     files_done: AtomicUsize,
     /// Tells the core of a stream's growth; ends with the opener.
@@ -95,7 +97,7 @@ impl SessionOpener for SendOpener {
             return Ok(());
         }
         let tree = supply.source().tree();
-        let name = |file: usize| String::from_utf8_lossy(&tree.entries()[file].path).into_owned();
+        let name = |file: usize| name_of(tree, file);
         let files = supply.take_files(index, root);
         let mut ours = supply.root(index);
         if ours.is_none() && self.options.transfer.verify {
@@ -120,16 +122,19 @@ impl SessionOpener for SendOpener {
             return Err(Error::Integrity { what: name(files[0].0), detail });
         }
         for (file, blake3) in files {
-            let size = match supply.source().as_stream() {
-                Some(stream) => stream.size().size,
-                None => tree.file(file).expect("a file of the tree").size,
-            };
-            let size = Bytes(size);
-            self.files_done.fetch_add(1, Ordering::Relaxed);
-            let done = Event::FileDone { transfer: 0, name: name(file), size, blake3 };
-            let _ = self.events.send(done);
+            self.report_done(tree, file, blake3);
         }
         Ok(())
+    }
+
+    fn note_complete(&self) {
+        let Some(supply) = self.supply() else { return };
+        let tree = supply.source().tree();
+        for index in std::mem::take(&mut *self.empty.lock().expect("no panic while held")) {
+            // A file that is one hole has another hash.
+            let is_empty = tree.file(index).is_some_and(|file| file.size == 0);
+            self.report_done(tree, index, is_empty.then(|| blake3::hash(b"").to_string()));
+        }
     }
 
     fn check_unchanged(&self) -> Result<(), Error> {
@@ -156,9 +161,23 @@ impl SendOpener {
             gate: Gate::new(),
             supply: Mutex::default(),
             done: Mutex::default(),
+            empty: Mutex::default(),
             files_done: AtomicUsize::new(0),
             following: Mutex::default(),
         }
+    }
+
+    /// Reports that a file is complete at the receiver.
+    fn report_done(&self, tree: &Tree, file: usize, blake3: Option<String>) {
+        self.files_done.fetch_add(1, Ordering::Relaxed);
+        let supply = self.supply();
+        let stream = supply.as_ref().and_then(|supply| supply.source().as_stream());
+        let size = match stream {
+            Some(stream) => stream.size().size,
+            None => tree.file(file).expect("a file of the tree").size,
+        };
+        let (name, size) = (name_of(tree, file), Bytes(size));
+        let _ = self.events.send(Event::FileDone { transfer: 0, name, size, blake3 });
     }
 
     fn supply(&self) -> Option<Arc<Supply>> {
@@ -283,8 +302,10 @@ impl SendOpener {
         }
         let want = verdict.wanted;
         // Only whole blocks of this layout count; everything else is sent again.
-        let wanted = tree.files().filter(|(index, _)| want.has(*index)).count();
-        self.files_done.store(tree.file_count() - wanted, Ordering::Relaxed);
+        let wanted = || tree.files().filter(|(index, _)| want.has(*index));
+        self.files_done.store(tree.file_count() - wanted().count(), Ordering::Relaxed);
+        let empty = wanted().filter(|(_, file)| file.data_len() == 0).map(|(index, _)| index);
+        *self.empty.lock().expect("no panic while held") = empty.collect();
         let packing = Packing::new(tree, |index| want.has(index));
         let packing = packing.map_err(|error| ConnError::Unexpected(error.to_string()))?;
         let layout = match source.as_stream() {
@@ -406,4 +427,9 @@ fn check_kept(stream: &Stream, layout: &Layout, have: &ExtentSet) -> Result<(), 
     let reason = "it has lost a part of the stream that it had acknowledged, and a stream cannot \
                   be read twice: send it again";
     Err(Error::Receiver { reason: reason.into() })
+}
+
+/// A file's name as announced.
+fn name_of(tree: &Tree, file: usize) -> String {
+    String::from_utf8_lossy(&tree.entries()[file].path).into_owned()
 }

@@ -104,7 +104,7 @@ async fn attend(
     };
     let outcome = match sink::attend(&session, report).await {
         SinkEnd::Superseded => {
-            let text = "another session took its place; what arrived is kept".into();
+            let text = "it has begun again".into();
             report_end(&service, &session, &Err(Error::Stopped { reason: text }));
             return None;
         }
@@ -154,7 +154,7 @@ async fn sender_left(session: &SinkSession) {
 fn summary(session: &SinkSession, rates: &mut ReceiveRates, at: Time, sync: Span) -> Summary {
     let progress = rates.progress(session);
     let began = session.began;
-    let carried = session.carried().into_iter();
+    let carried = session.paths().into_iter().filter(|(_, path)| path.bytes > Bytes::ZERO);
     Summary {
         files: session.tree().file_count(),
         total: session.total(),
@@ -162,9 +162,7 @@ fn summary(session: &SinkSession, rates: &mut ReceiveRates, at: Time, sync: Span
         repeated: Bytes::ZERO,
         elapsed: at - began,
         sync,
-        finished_at: carried
-            .map(|(name, carried)| (name, (Time::ZERO + carried.last) - began))
-            .collect(),
+        finished_at: carried.map(|(name, path)| (name, (Time::ZERO + path.last) - began)).collect(),
         left_out: 0,
         paths: progress.paths,
     }

@@ -1,72 +1,58 @@
-//! Rates of received data for the display.
-
-use std::collections::BTreeMap;
-use std::net::{Ipv4Addr, SocketAddr};
+//! Progress of a transfer at the receiver.
 
 use peer::PathState;
-use units::{Bytes, Rate, Span, Time};
+use units::{Bytes, Rate};
 use wire::frame::SessionId;
 
-use crate::sink::SinkSession;
+use crate::rates::Rates;
+use crate::sink::{Carrier, SinkSession};
 use crate::{PathProgress, Progress};
 
 /// Derives rates from byte counts.
 #[derive(Default)]
 pub(super) struct ReceiveRates {
     session: Option<SessionId>,
-    last: Option<Time>,
-    seen: BTreeMap<String, (Bytes, f64)>,
+    rates: Rates,
 }
 
 impl ReceiveRates {
     pub(super) fn progress(&mut self, session: &SinkSession) -> Progress {
-        let now = session.clock.now();
         if self.session != Some(session.id) {
             *self = ReceiveRates { session: Some(session.id), ..ReceiveRates::default() };
         }
-        let began = session.began;
-        let span = now - self.last.replace(now).unwrap_or(began);
-        let received = session.received();
-        let mut paths = Vec::new();
-        for (name, carried) in session.carried() {
-            let (before, rate) = self.seen.entry(name.clone()).or_default();
-            if span > Span::ZERO {
-                let recent = ((carried.bytes - *before) / span).as_f64();
-                *rate += 0.2 * (recent - *rate);
-                *before = carried.bytes;
-            }
-            paths.push(PathProgress {
-                path: session.path_number(&name),
-                remote: SocketAddr::new(name.parse().unwrap_or(Ipv4Addr::UNSPECIFIED.into()), 0),
-                name,
-                state: PathState::Active,
-                local: None,
-                rate: Rate::from_bits_f64(*rate),
-                rtt: Span::ZERO,
-                done: carried.bytes,
-                share: carried.bytes.as_f64() / Bytes(received.0.max(1)).as_f64(),
-                congestion_control: String::new(),
-                retransmits: 0,
-                connections: 0,
-            });
-        }
-        let total = session.total();
-        let done = session.resumed() + received;
-        let rate: Rate = paths.iter().map(|path| path.rate).sum();
-        let eta = (rate > Rate::ZERO).then(|| (total - done) / rate);
-        Progress {
+        let (now, received) = (session.clock.now(), session.received());
+        let of_path = |(name, path): (String, Carrier)| PathProgress {
+            path: path.number,
+            name,
+            state: if path.connections > 0 || !session.is_running() {
+                PathState::Active
+            } else {
+                PathState::Lost
+            },
+            local: None,
+            remote: None,
+            rate: Rate::ZERO,
+            rtt: None,
+            done: path.bytes,
+            share: path.bytes.as_f64() / Bytes(received.0.max(1)).as_f64(),
+            congestion_control: None,
+            retransmits: None,
+            connections: None,
+        };
+        let mut paths: Vec<PathProgress> = session.paths().into_iter().map(of_path).collect();
+        paths.sort_by_key(|path| path.path);
+        let mut progress = Progress {
             transfer: session.transfer,
+            elapsed: now - session.began,
             files: session.tree().file_count(),
             files_done: session.files_done(),
             current: session.current(),
-            elapsed: now - began,
-            done,
-            total,
-            rate,
-            eta,
-            repeated: Bytes::ZERO,
-            gain: None,
+            done: session.resumed() + received,
+            total: session.total(),
             paths,
-        }
+            ..Progress::default()
+        };
+        self.rates.apply(now, &mut progress);
+        progress
     }
 }

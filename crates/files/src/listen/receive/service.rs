@@ -1,9 +1,8 @@
 //! Admits senders and agrees with them on a session.
 
-use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
-use std::sync::{Arc, Mutex};
 
 use net::Clock;
 use peer::budget::Budget;
@@ -18,7 +17,7 @@ use peer::{
     AuthorizedPeers, Conn, ConnError, Fingerprint, PathEvent, PathState, Peer, PeerDirectory,
 };
 use tokio::sync::mpsc;
-use units::Span;
+use units::{PathId, Span};
 use wire::frame::{AbortCode, Hello, SessionId, VERSION};
 
 use super::path::{self, PathMember};
@@ -46,8 +45,6 @@ pub(super) struct ReceiveService {
     pub(super) stalls: Stalls,
     /// As in [`ReceiveOptions::timeout`].
     pub(super) timeout: Option<Span>,
-    /// The number of connections of each transfer from each address.
-    open: Mutex<BTreeMap<(u32, String), usize>>,
     /// Number of transfers so far.
     pub(super) transfers: AtomicU32,
 }
@@ -183,7 +180,6 @@ impl ReceiveService {
             surveys: Places::new(SURVEYS, SURVEYS_EACH),
             stalls,
             timeout: options.timeout,
-            open: Mutex::default(),
             transfers: AtomicU32::new(0),
             options,
         })
@@ -215,29 +211,27 @@ impl ReceiveService {
 
     /// A connection from this address opened. All of them are one path to people.
     fn note_opened(&self, session: &SinkSession, name: &str) {
-        let mut open = self.open.lock().expect("no panic while held");
-        let count = open.entry((session.transfer, name.to_string())).or_default();
-        *count += 1;
-        if *count == 1 {
-            self.report(session, name, PathState::Active, "");
+        if let Some(path) = session.note_opened(name) {
+            self.report(session, path, name, PathState::Active, "");
         }
     }
 
-    /// A connection from this address closed.
+    /// A connection from this address closed. That they close at the end is no news.
     fn note_closed(&self, session: &SinkSession, name: &str, why: &str) {
-        let mut open = self.open.lock().expect("no panic while held");
-        let key = (session.transfer, name.to_string());
-        let Some(count) = open.get_mut(&key) else { return };
-        *count -= 1;
-        if *count == 0 {
-            open.remove(&key);
-            self.report(session, name, PathState::Lost, why);
+        let Some(path) = session.note_closed(name).filter(|_| session.is_running()) else { return };
+        self.report(session, path, name, PathState::Lost, why);
+        if session.open_paths() == 0 {
+            let (here, total) = (session.resumed() + session.received(), session.tree().data());
+            let text = format!(
+                "the sender has left in mid-transfer, with {here} of {total} here: waiting for it \
+                 to come back"
+            );
+            let _ = self.events.send(Event::Notice { text });
         }
     }
 
-    fn report(&self, session: &SinkSession, name: &str, state: PathState, why: &str) {
-        let (path, transfer) = (session.path_number(name), session.transfer);
+    fn report(&self, session: &SinkSession, path: PathId, name: &str, state: PathState, why: &str) {
         let event = PathEvent { path, name: name.into(), state, why: why.into() };
-        let _ = self.events.send(Event::Path { transfer, event });
+        let _ = self.events.send(Event::Path { transfer: session.transfer, event });
     }
 }

@@ -33,7 +33,7 @@ use crate::listen::{cannot_open, place_of, refused};
 use crate::protocol::{FILTERS_BYTES, MANIFEST_BYTES, MOST_FILTERS, Want, code_of};
 use crate::source::hashes::{self, HashCache};
 use crate::source::{PATTERNS_BYTES, Source, SourceRoot, Supply, open_directory};
-use crate::{Error, Event, Events, Selection, ServeOptions, Summary};
+use crate::{Error, Event, Events, Failed, Selection, ServeOptions, Summary};
 
 /// The service that serves authorized clients.
 pub(super) struct ServeService {
@@ -86,6 +86,8 @@ const WALKS: usize = 16;
 /// all that it has.
 const REQUEST_PATIENCE: Duration = Duration::from_secs(600);
 const WANTS_PATIENCE: Duration = Duration::from_secs(24 * 3_600);
+/// The exit code of a transfer whose other side has left, as of [`Error::Stopped`].
+const LEFT: u8 = 6;
 /// The longest wait of a request for a place among the walks.
 const WALK_PATIENCE: Duration = Duration::from_secs(60);
 
@@ -177,8 +179,11 @@ impl Service for ServeService {
             let Summary { total, moved, elapsed, .. } = &summary;
             let text = format!("has everything, {total}; {moved} were sent in {elapsed}");
             self.notice(&fetch.label(from), &text);
-            let (transfer, result) = (fetch.transfer, Ok(summary.clone()));
-            let _ = self.events.send(Event::Ended { transfer, result });
+            // With `once` it is the result of the whole command.
+            if !self.options.once {
+                let (transfer, result) = (fetch.transfer, Ok(summary.clone()));
+                let _ = self.events.send(Event::Ended { transfer, result });
+            }
             let _ = self.completing.send(summary);
         }
     }
@@ -342,9 +347,10 @@ impl ServeService {
             let idle = of_whom.filter_map(|known| Some((known.idle(now)?, known.id))).max();
             let forgotten = idle.and_then(|(_, id)| fetches.remove(&id));
             drop(fetches);
-            if forgotten.is_none() {
+            let Some(forgotten) = forgotten else {
                 return Err(peer::Error::Busy { reason: share.why_not() }.into());
-            }
+            };
+            self.report_forgotten(&forgotten);
         }
         Ok(())
     }
@@ -354,7 +360,13 @@ impl ServeService {
     fn register(&self, fetch: &Arc<FetchSession>) -> Result<(), String> {
         let now = self.clock.now();
         let mut fetches = self.fetches();
-        fetches.retain(|_, known| known.idle(now).is_none_or(|idle| idle < IDLE_KEPT.into()));
+        fetches.retain(|_, known| {
+            let is_kept = known.idle(now).is_none_or(|idle| idle < IDLE_KEPT.into());
+            if !is_kept {
+                self.report_forgotten(known);
+            }
+            is_kept
+        });
         let of_peer = fetches.values().filter(|known| known.peer == fetch.peer).count();
         if of_peer >= FETCHES_EACH || fetches.len() >= FETCHES {
             let of_whom = |known: &FetchSession| of_peer < FETCHES_EACH || known.peer == fetch.peer;
@@ -363,10 +375,19 @@ impl ServeService {
             let Some((_, longest)) = longest else {
                 return Err("it is busy with as many fetches as it takes at a time".into());
             };
-            fetches.remove(&longest);
+            if let Some(forgotten) = fetches.remove(&longest) {
+                self.report_forgotten(&forgotten);
+            }
         }
         fetches.insert(fetch.id, Arc::clone(fetch));
         Ok(())
+    }
+
+    /// Reports the end of a fetch whose client has left.
+    fn report_forgotten(&self, fetch: &FetchSession) {
+        let text = "its host has left and did not come back; what arrived there is kept".into();
+        let result = Err(Failed { exit_code: LEFT, text });
+        let _ = self.events.send(Event::Ended { transfer: fetch.transfer, result });
     }
 
     fn notice(&self, who: &str, what: &str) {

@@ -95,9 +95,9 @@ impl SinkSession {
             let elapsed = self.clock.now() - Time::ZERO;
             let mut members = self.members();
             members.away = Span::ZERO;
-            let carried = members.carried.entry(path.to_string()).or_default();
-            carried.bytes += Bytes(extent.len) - fresh.duplicate;
-            carried.last = elapsed;
+            let path = members.path(path);
+            path.bytes += Bytes(extent.len) - fresh.duplicate;
+            path.last = elapsed;
         }
         Ok(Range { start: extent.start, len: extent.len })
     }

@@ -4,31 +4,37 @@
 
 use std::collections::BTreeMap;
 
-use units::{Bytes, Rate, Span, Time};
+use units::{Bytes, PathId, Rate, Span, Time};
 
 use crate::Progress;
 
 /// Rates smoothed over about a second.
 #[derive(Debug, Default)]
-pub(super) struct Rates {
+pub(crate) struct Rates {
     last: Option<Time>,
-    paths: BTreeMap<String, (Bytes, Smooth)>,
+    /// The time of the first byte that was seen to move.
+    first_moved: Option<Time>,
+    paths: BTreeMap<PathId, (Bytes, Smooth)>,
 }
 
 /// An exponential average that starts at its first value.
 #[derive(Clone, Copy, Debug, Default)]
 struct Smooth(Option<f64>);
 
+/// The age at which rates begin to mean something.
+const YOUTH: Span = Span::from_secs(2);
+/// What is left of an average after its path has stopped is no rate.
+const TRICKLE: Rate = Rate::kbit(1);
 /// Time constant of the average.
 const MEMORY: Span = Span::from_millis(700);
 
 impl Rates {
     /// Sets rates, remaining time and gain of `progress`, a snapshot at `now`.
-    pub(super) fn apply(&mut self, now: Time, progress: &mut Progress) {
+    pub(crate) fn apply(&mut self, now: Time, progress: &mut Progress) {
         let span = now - self.last.replace(now).unwrap_or(now);
         for path in &mut progress.paths {
             let (before, rate) =
-                self.paths.entry(path.name.clone()).or_insert((path.done, Smooth::default()));
+                self.paths.entry(path.path).or_insert((path.done, Smooth::default()));
             if span > Span::ZERO {
                 rate.update(((path.done - *before) / span).as_f64(), span);
                 *before = path.done;
@@ -36,11 +42,19 @@ impl Rates {
             path.rate = rate.rate();
         }
         progress.rate = progress.paths.iter().map(|path| path.rate).sum();
-        let best = progress.paths.iter().map(|path| path.rate).max().unwrap_or_default();
-        if best > Rate::ZERO {
+        if progress.rate > Rate::ZERO && self.first_moved.is_none() {
+            self.first_moved = Some(now);
+        }
+        if self.first_moved.is_none_or(|first| now - first < YOUTH) {
+            return;
+        }
+        let rates = || progress.paths.iter().map(|path| path.rate).filter(|rate| *rate > TRICKLE);
+        if progress.rate > TRICKLE {
             progress.eta = Some((progress.total - progress.done) / progress.rate);
-            progress.gain =
-                (progress.paths.len() > 1).then(|| progress.rate.as_f64() / best.as_f64());
+        }
+        if rates().count() > 1 {
+            let best = rates().max().expect("there are several");
+            progress.gain = Some(progress.rate.as_f64() / best.as_f64());
         }
     }
 }
@@ -64,18 +78,18 @@ mod tests {
 
     fn progress(done: u64) -> Progress {
         let path = PathProgress {
-            path: units::PathId(0),
+            path: PathId(0),
             name: "wlan0".into(),
             state: PathState::Active,
             local: None,
-            remote: "192.0.2.1:7707".parse().unwrap(),
+            remote: None,
             rate: Rate::ZERO,
-            rtt: Span::ZERO,
+            rtt: None,
             done: Bytes(done),
             share: 1.0,
-            congestion_control: String::new(),
-            retransmits: 0,
-            connections: 1,
+            congestion_control: None,
+            retransmits: None,
+            connections: Some(1),
         };
         Progress {
             done: Bytes(done),
@@ -107,5 +121,45 @@ mod tests {
         let mut idle = progress(done);
         rates.apply(now + Span::from_millis(100), &mut idle);
         assert!(idle.rate < Rate::kbit(50), "{}", idle.rate);
+    }
+    #[test]
+    fn young_and_dead_rates_promise_no_end() {
+        let mut rates = Rates::default();
+        let mut now = Time::ZERO;
+        let mut young = progress(0);
+        rates.apply(now, &mut young);
+        for done in [100_000, 200_000] {
+            now += Span::from_millis(100);
+            young = progress(done);
+            rates.apply(now, &mut young);
+        }
+        assert!(young.rate > Rate::ZERO);
+        assert_eq!((young.eta, young.gain), (None, None), "after 200 ms");
+        now += Span::from_secs(600);
+        for _ in 0..200 {
+            now += Span::from_millis(100);
+            young = progress(200_000);
+            rates.apply(now, &mut young);
+        }
+        assert_eq!(young.eta, None, "at {}", young.rate);
+    }
+
+    #[test]
+    fn a_gain_compares_paths_that_carry() {
+        let mut rates = Rates::default();
+        let of = |done: [u64; 3]| {
+            let paths = (0..).zip(done).map(|(number, done)| PathProgress {
+                path: PathId(number),
+                done: Bytes(done),
+                ..progress(0).paths.remove(0)
+            });
+            Progress { paths: paths.collect(), total: Bytes(100_000_000), ..Progress::default() }
+        };
+        let mut last = of([0; 3]);
+        for step in 0..60_u64 {
+            last = of([step * 100_000, step * 50_000, 0]);
+            rates.apply(Time::ZERO + Span::from_millis(100 * step), &mut last);
+        }
+        assert_eq!(last.gain, Some(1.5));
     }
 }

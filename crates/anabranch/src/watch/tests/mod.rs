@@ -1,14 +1,15 @@
 //! The exact output, and the JSON stream against docs/json.md.
 
+mod screens;
+
 use std::collections::{BTreeMap, BTreeSet};
 
-use files::{Action, Change, Changed, DryRun, Error, Event, PathProgress, Progress, Summary};
+use files::{Action, Change, Changed, DryRun, Event, Failed, PathProgress, Progress, Summary};
 use peer::{PathEvent, PathState};
 use serde_json::Value;
 use units::{Bytes, PathId, Rate, Span};
 
-use super::{Watcher, json, text};
-use crate::exit::Failure;
+use super::{json, rows, text};
 
 fn path(n: u32, name: &str, state: PathState, mbit: u64, share: f64) -> PathProgress {
     PathProgress {
@@ -16,14 +17,14 @@ fn path(n: u32, name: &str, state: PathState, mbit: u64, share: f64) -> PathProg
         name: name.into(),
         state,
         local: Some("192.0.2.1:40000".parse().unwrap()),
-        remote: "192.0.2.2:7707".parse().unwrap(),
+        remote: Some("192.0.2.2:7707".parse().unwrap()),
         rate: Rate::mbit(mbit),
-        rtt: Span::from_micros(12_340),
+        rtt: Some(Span::from_micros(12_340)),
         done: Bytes(9_000_000),
         share,
-        congestion_control: "cubic".into(),
-        retransmits: 3,
-        connections: 1,
+        congestion_control: Some("cubic".into()),
+        retransmits: Some(3),
+        connections: Some(1),
     }
 }
 
@@ -85,29 +86,76 @@ fn lines_are_exact() {
 }
 
 #[test]
-fn bars_are_exact() {
-    let rows: Vec<String> = progress().paths.iter().map(|path| text::path_row(path, 6)).collect();
+fn rows_of_paths_are_exact() {
+    let rows: Vec<String> =
+        progress().paths.iter().map(|path| rows::path_row(path, 6, 79)).collect();
     assert_eq!(
         rows,
         [
-            "wlan0   ━━━━━━━━━━━━────  73 %   24.0 Mbit/s  rtt   12.3 ms  active",
-            "wwan0   ━━━━────────────  27 %       0 bit/s  rtt   12.3 ms  lost",
+            "wlan0   ━━━━━━━━━━━━────   73 %   24.0 Mbit/s  rtt   12.3 ms",
+            "wwan0   ━━━━────────────   27 %          lost  rtt   12.3 ms",
         ]
     );
+}
+
+#[test]
+fn an_end_too_far_away_is_withheld() {
+    let far = Progress { eta: Some(Span::from_secs(103_296 * 3_600)), ..progress() };
+    assert_eq!(text::eta(&far), None);
+    assert_eq!(text::eta(&progress()), Some("1:02".into()));
+    assert!(!text::plain(&far).contains("ETA"));
+}
+
+#[test]
+fn hash_lines_are_those_that_b3sum_checks() {
+    let hash = "ab".repeat(32);
+    let line = |name: &str| text::checksum(&hash, name, false);
+    assert_eq!(line("a b.txt"), format!("{hash}  a b.txt"));
+    assert_eq!(line("a\\b"), format!("\\{hash}  a\\\\b"));
+    assert_eq!(line("a\nb\rc"), format!("\\{hash}  a\\nb\\rc"));
+    let long = "x/".repeat(2_000);
+    for name in ["ü 東京", "\u{1b}[2J", "\\n", "\\", "a\n\\\n", &long] {
+        assert_eq!(b3sum_name(&line(name), &hash), name);
+    }
+    assert!(!text::checksum(&hash, "\u{1b}[2J\n", true).contains(['\u{1b}', '\n']));
+}
+
+/// The name in a line of checksums, as b3sum documents them: two spaces behind the hash; a
+/// backslash at the start of the line means that backslashes and line ends of the name are escaped.
+fn b3sum_name(line: &str, hash: &str) -> String {
+    let (escaped, rest) = line.strip_prefix('\\').map_or((false, line), |rest| (true, rest));
+    let name = rest.strip_prefix(hash).unwrap().strip_prefix("  ").unwrap();
+    if !escaped {
+        return name.into();
+    }
+    let mut plain = String::new();
+    let mut chars = name.chars();
+    while let Some(c) = chars.next() {
+        plain.push(match c {
+            '\\' => match chars.next().unwrap() {
+                'n' => '\n',
+                'r' => '\r',
+                '\\' => '\\',
+                other => panic!("b3sum knows no \\{other}"),
+            },
+            other => other,
+        });
+    }
+    plain
 }
 
 #[test]
 fn trouble_and_its_end_are_printed_once() {
     let mut troubles = text::Troubles::default();
     let active = PathEvent { state: PathState::Active, why: "opened again".into(), ..lost("") };
-    assert_eq!(troubles.line(&active), None);
+    assert_eq!(troubles.line(0, &active), None);
     assert_eq!(
-        troubles.line(&lost("reset by peer")),
+        troubles.line(0, &lost("reset by peer")),
         Some("path wwan0: lost (reset by peer)".into())
     );
-    assert_eq!(troubles.line(&PathEvent { state: PathState::Connecting, ..lost("") }), None);
-    assert_eq!(troubles.line(&active), Some("path wwan0: active (opened again)".into()));
-    assert_eq!(troubles.line(&active), None);
+    assert_eq!(troubles.line(0, &PathEvent { state: PathState::Connecting, ..lost("") }), None);
+    assert_eq!(troubles.line(0, &active), Some("path wwan0: active (opened again)".into()));
+    assert_eq!(troubles.line(0, &active), None);
 }
 
 #[test]
@@ -121,7 +169,8 @@ fn clocks_and_shares() {
 #[test]
 fn names_from_peers_are_escaped_for_the_terminal() {
     assert!(
-        !text::path_row(&path(0, "a\u{1b}[2J", PathState::Active, 1, 0.0), 40).contains('\u{1b}')
+        !rows::path_row(&path(0, "a\u{1b}[2J", PathState::Active, 1, 0.0), 40, 80)
+            .contains('\u{1b}')
     );
     assert!(
         !text::plain(&Progress {
@@ -134,7 +183,7 @@ fn names_from_peers_are_escaped_for_the_terminal() {
 
 /// The keys of each section in docs/json.md.
 fn documented() -> BTreeMap<String, BTreeSet<String>> {
-    let page = include_str!("../../../../docs/json.md");
+    let page = include_str!("../../../../../docs/json.md");
     let section = |section: &str| {
         let (title, body) = section.split_once('\n').unwrap();
         let keys = body
@@ -160,9 +209,17 @@ fn keys(value: &Value) -> BTreeSet<String> {
 fn every_event_has_the_documented_keys() {
     let identity = peer::Identity::generate().unwrap();
     let token = peer::Token::generate(&identity).unwrap();
-    let mut json = json::Json { out: Vec::new() };
-    json.token(&token);
-    for event in [
+    let mut lines = vec![json::of_token(&token)];
+    let failed = Failed { exit_code: 6, text: "lost".into() };
+    let dry_run = DryRun {
+        changes: vec![Change {
+            action: Action::Create,
+            name: "a".into(),
+            what: Changed::File(Bytes(1)),
+        }],
+        ..DryRun::default()
+    };
+    let events = [
         Event::Listening { addresses: vec!["192.0.2.1:7707".parse().unwrap()] },
         Event::Started {
             transfer: 0,
@@ -179,25 +236,19 @@ fn every_event_has_the_documented_keys() {
             size: Bytes(1),
             blake3: Some("00".into()),
         },
-        Event::DryRun(DryRun {
-            changes: vec![Change {
-                action: Action::Create,
-                name: "a".into(),
-                what: Changed::File(Bytes(1)),
-            }],
-            ..DryRun::default()
-        }),
+        Event::DryRun(dry_run.clone()),
         Event::LeftOut { path: "a".into(), reason: "because".into() },
         Event::Notice { text: "a sentence".into() },
-    ] {
-        json.event(&event);
-    }
-    json.end(&Ok(summary()));
-    json.end(&Err(Failure::Error(Error::usage("no"))));
-    let stream = String::from_utf8(json.out).unwrap();
+        Event::Ended { transfer: 1, result: Ok(summary()) },
+        Event::Ended { transfer: 1, result: Err(failed) },
+    ];
+    lines.extend(events.iter().map(json::of_event));
+    lines.extend(dry_run.changes.iter().map(json::of_change));
+    lines.push(json::of_summary(0, &summary()));
+    lines.push(json::of_failure(2, "no"));
     let documented = documented();
     let mut seen = BTreeSet::new();
-    for line in stream.lines() {
+    for line in &lines {
         let value: Value = serde_json::from_str(line).unwrap();
         let event = value["event"].as_str().unwrap();
         assert_eq!(value["v"], 1);
@@ -210,5 +261,5 @@ fn every_event_has_the_documented_keys() {
     let all: BTreeSet<String> =
         documented.into_keys().filter(|title| title != "Each path").collect();
     assert_eq!(seen, all, "each documented event is written once");
-    assert!(stream.contains(&format!("\"token\":\"{}\"", token.reveal())));
+    assert!(lines[0].contains(&format!("\"token\":\"{}\"", token.reveal())));
 }

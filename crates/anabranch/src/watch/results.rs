@@ -1,0 +1,128 @@
+//! Results on standard output: addresses and token of a listening host, hashes, summaries.
+
+use std::collections::BTreeMap;
+use std::io::{self, IsTerminal};
+use std::net::SocketAddr;
+
+use files::{Event, Summary};
+use peer::Token;
+
+use super::screen::Printer;
+use super::{HostRole, Verbosity, Watcher, dry_run, text};
+use crate::exit::Failure;
+
+/// Prints addresses and token of a listening host, a line for each file, and the summaries.
+pub(super) struct Results {
+    printer: Printer,
+    verbosity: Verbosity,
+    token: Option<Token>,
+    role: HostRole,
+    /// Whether standard output is a terminal; otherwise lines consist of a keyword and a value.
+    terminal: bool,
+    /// Number of files in each transfer.
+    files: BTreeMap<u32, usize>,
+    is_dry_run: bool,
+}
+
+/// With more files, a terminal does not get a line for each.
+const MAX_FILES_LISTED: usize = 100;
+
+impl Results {
+    pub(super) fn new(
+        printer: Printer,
+        verbosity: Verbosity,
+        token: Option<Token>,
+        role: HostRole,
+    ) -> Results {
+        let terminal = io::stdout().is_terminal();
+        let files = BTreeMap::new();
+        Results { printer, verbosity, token, role, terminal, files, is_dry_run: false }
+    }
+
+    fn listening(&self, addresses: &[SocketAddr]) -> String {
+        let mut lines = Vec::new();
+        let (machine, prefix, preposition) = match self.role {
+            HostRole::Receiver { .. } => ("sending", "anabranch send PATH… --to", "to"),
+            HostRole::Server => ("other", "anabranch get PATH… --from", "from"),
+        };
+        let command = addresses.first().map(|first| format!("{prefix} {first}"));
+        if self.terminal {
+            lines.push(format!("On the {machine} machine run"));
+            lines.extend(command.map(|command| format!("\n    {command}\n")));
+            if let [_, more @ ..] = addresses
+                && !more.is_empty()
+            {
+                let more: Vec<String> = more.iter().map(ToString::to_string).collect();
+                lines.push(format!("(or {preposition} {})", more.join(", ")));
+            }
+            if self.token.is_some() {
+                lines.push("and paste this token, good for one host:\n".to_string());
+            }
+        } else {
+            lines.extend(addresses.iter().map(|address| format!("listening {address}")));
+            lines.extend(command.map(|command| format!("command {command}")));
+        }
+        // On a line of its own, so that it can be copied, and found by its prefix.
+        lines.extend(self.token.as_ref().map(Token::reveal));
+        lines.join("\n")
+    }
+
+    fn lists_files(&self, transfer: u32) -> bool {
+        match self.verbosity {
+            Verbosity::Quiet => false,
+            Verbosity::Verbose => true,
+            Verbosity::Normal => {
+                let files = self.files.get(&transfer);
+                !self.terminal || files.is_none_or(|files| *files <= MAX_FILES_LISTED)
+            }
+        }
+    }
+}
+
+impl Watcher for Results {
+    fn event(&mut self, event: &Event) {
+        match event {
+            Event::Listening { addresses } => {
+                let end = if self.terminal { "\n" } else { "" };
+                self.printer.result(&format!("{}{end}", self.listening(addresses)));
+            }
+            Event::FileDone { transfer, name, blake3: Some(blake3), .. }
+                if self.lists_files(*transfer) =>
+            {
+                self.printer.result(&text::checksum(blake3, name, self.terminal));
+            }
+            Event::Started { transfer, files, .. } => {
+                self.files.insert(*transfer, *files);
+            }
+            Event::Ended { transfer, result } => {
+                self.files.remove(transfer);
+                // A server says in a sentence who has what.
+                if let (Ok(summary), HostRole::Receiver { .. }) = (result, self.role)
+                    && self.verbosity != Verbosity::Quiet
+                {
+                    let line = self.role.of_transfer(*transfer, &text::summary(summary));
+                    self.printer.result(&line);
+                }
+            }
+            Event::DryRun(dry_run) => {
+                self.is_dry_run = true;
+                for line in dry_run::lines(dry_run) {
+                    self.printer.result(&line);
+                }
+            }
+            Event::FileDone { .. }
+            | Event::LeftOut { .. }
+            | Event::Path { .. }
+            | Event::Progress(_)
+            | Event::Notice { .. } => {}
+        }
+    }
+
+    fn end(&mut self, result: &Result<Summary, Failure>) {
+        if let (Ok(summary), false) =
+            (result, self.is_dry_run || self.verbosity == Verbosity::Quiet)
+        {
+            self.printer.result(&text::summary(summary));
+        }
+    }
+}

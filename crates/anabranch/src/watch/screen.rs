@@ -1,0 +1,184 @@
+//! The terminal that shows live transfers. One writer draws everything on it: lines stay, and rows
+//! below them are drawn anew.
+#![expect(clippy::format_push_string, reason = "a few short sequences, and easier to read")]
+
+use std::collections::BTreeMap;
+use std::io::{self, IsTerminal, Write};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use files::Progress;
+
+use super::{fit, rows};
+
+/// The size of a terminal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Size {
+    pub(super) columns: usize,
+    pub(super) rows: usize,
+}
+
+/// Where rows are drawn.
+pub(super) trait Terminal: Send {
+    /// Its present size.
+    fn size(&self) -> Size;
+    /// Writes text and control sequences in one piece.
+    fn write(&mut self, frame: &[u8]);
+}
+
+/// Standard error.
+struct StandardError;
+
+impl Terminal for StandardError {
+    fn size(&self) -> Size {
+        let size = rustix::termios::tcgetwinsize(io::stderr()).ok();
+        // A terminal that does not know its size has the usual one.
+        let size = size.filter(|size| size.ws_col > 0 && size.ws_row > 0);
+        size.map_or(Size { columns: 80, rows: 24 }, |size| Size {
+            columns: size.ws_col.into(),
+            rows: size.ws_row.into(),
+        })
+    }
+
+    fn write(&mut self, frame: &[u8]) {
+        // A closed terminal does not end a transfer.
+        let mut out = io::stderr().lock();
+        let _ = out.write_all(frame).and_then(|()| out.flush());
+    }
+}
+
+/// Prints what is for people, and results. Clones share the terminal.
+#[derive(Clone)]
+pub(super) struct Printer(Arc<Mutex<Outputs>>);
+
+struct Outputs {
+    /// Standard error, if rows are drawn on it.
+    screen: Option<Screen>,
+    /// Whether standard output is the same terminal.
+    is_shared: bool,
+}
+
+impl Printer {
+    /// Prints lines only.
+    pub(super) fn plain() -> Printer {
+        Printer::of(None, false)
+    }
+
+    /// Draws rows on standard error, if that is a terminal.
+    pub(super) fn with_rows() -> Printer {
+        let screen = io::stderr().is_terminal().then(|| Screen::on(Box::new(StandardError)));
+        Printer::of(screen, is_one_terminal())
+    }
+
+    /// Draws on a terminal that stands for standard error and standard output.
+    #[cfg(test)]
+    pub(super) fn on(terminal: Box<dyn Terminal>) -> Printer {
+        Printer::of(Some(Screen::on(terminal)), true)
+    }
+
+    fn of(screen: Option<Screen>, is_shared: bool) -> Printer {
+        Printer(Arc::new(Mutex::new(Outputs { screen, is_shared })))
+    }
+
+    /// Prints a result on standard output.
+    pub(super) fn result(&self, line: &str) {
+        let mut outputs = self.outputs();
+        if let Outputs { screen: Some(screen), is_shared: true } = &mut *outputs {
+            return screen.above(line);
+        }
+        // A closed pipe does not end a transfer.
+        let mut out = io::stdout().lock();
+        let _ = writeln!(out, "{line}").and_then(|()| out.flush());
+    }
+
+    /// Prints a line for people on standard error.
+    pub(super) fn note(&self, line: &str) {
+        match &mut self.outputs().screen {
+            Some(screen) => screen.above(line),
+            None => {
+                let _ = writeln!(io::stderr().lock(), "{line}");
+            }
+        }
+    }
+
+    /// Draws the rows of a transfer.
+    pub(super) fn show(&self, progress: &Progress) {
+        if let Some(screen) = &mut self.outputs().screen {
+            screen.live.insert(progress.transfer, progress.clone());
+            screen.draw("");
+        }
+    }
+
+    /// Removes the rows of a transfer.
+    pub(super) fn remove(&self, transfer: u32) {
+        if let Some(screen) = &mut self.outputs().screen
+            && screen.live.remove(&transfer).is_some()
+        {
+            screen.draw("");
+        }
+    }
+
+    /// Removes all rows.
+    pub(super) fn clear(&self) {
+        if let Some(screen) = &mut self.outputs().screen {
+            screen.live.clear();
+            screen.draw("");
+        }
+    }
+
+    fn outputs(&self) -> MutexGuard<'_, Outputs> {
+        self.0.lock().expect("no panic while held")
+    }
+}
+
+/// A terminal with lines that stay, and rows below them.
+struct Screen {
+    terminal: Box<dyn Terminal>,
+    live: BTreeMap<u32, Progress>,
+    /// The widths of the rows on the screen. The cursor is at the start of the last.
+    drawn: Vec<usize>,
+}
+
+impl Screen {
+    fn on(terminal: Box<dyn Terminal>) -> Screen {
+        Screen { terminal, live: BTreeMap::new(), drawn: Vec::new() }
+    }
+
+    /// Prints a line, or several, above the rows.
+    fn above(&mut self, line: &str) {
+        self.draw(&format!("{}\r\n", line.replace('\n', "\r\n")));
+    }
+
+    /// Replaces the rows on the screen, and prints `lines` above them. All in one write: whatever
+    /// else is written to the terminal comes before or after.
+    fn draw(&mut self, lines: &str) {
+        let size = self.terminal.size();
+        let rows = rows::rows(&self.live, size);
+        let mut frame = String::new();
+        if let Some((_, above)) = self.drawn.split_last() {
+            // A terminal that became narrower has wrapped the rows.
+            let up: usize = above.iter().map(|width| width.div_ceil(size.columns).max(1)).sum();
+            frame.push('\r');
+            if up > 0 {
+                frame.push_str(&format!("\x1b[{up}A"));
+            }
+            frame.push_str("\x1b[J");
+        }
+        frame.push_str(lines);
+        if !rows.is_empty() {
+            // Without wrapping: terminals disagree about the width of some characters.
+            frame.push_str(&format!("\x1b[?7l{}\x1b[?7h\r", rows.join("\r\n")));
+        }
+        self.drawn = rows.iter().map(|row| fit::width(row)).collect();
+        if !frame.is_empty() {
+            self.terminal.write(frame.as_bytes());
+        }
+    }
+}
+
+/// Whether standard output and standard error are the same terminal.
+fn is_one_terminal() -> bool {
+    let device = |stat: rustix::fs::Stat| (stat.st_dev, stat.st_ino);
+    let out = rustix::fs::fstat(io::stdout()).map(device);
+    let error = rustix::fs::fstat(io::stderr()).map(device);
+    io::stdout().is_terminal() && io::stderr().is_terminal() && out.is_ok() && out == error
+}
