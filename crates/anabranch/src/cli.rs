@@ -119,9 +119,7 @@ impl Cli {
             Command::Simulate(args) => simulate::run(&args).map_err(Failure::from),
             Command::Reproduce(args) => reproduce::run(&args),
             Command::Keys(args) => keys::run(args).map_err(Failure::from),
-            Command::Completions(args) => {
-                generate::completions(&args, Cli::command()).map_err(Failure::from)
-            }
+            Command::Completions(args) => generate::completions(&args).map_err(Failure::from),
             Command::Man(args) => generate::man(&args, Cli::command()).map_err(Failure::from),
         }
     }

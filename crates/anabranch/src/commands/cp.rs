@@ -18,7 +18,9 @@ use tokio::time::timeout;
 
 use super::far::messages::{Operation, PROTOCOL, Ready, Request, Version};
 use super::send::{PreparedSend, SendFlags};
+use crate::complete;
 use crate::dirs::Dirs;
+use crate::examples;
 use crate::exit::Failure;
 use crate::host_key::HostKey;
 use crate::sanitize::{clean, without_error_numbers};
@@ -35,7 +37,8 @@ const NO_PATH: u8 = 5;
 #[derive(Debug, clap::Args)]
 #[command(
     override_usage = "anabranch cp [OPTIONS] SOURCE… [USER@]HOST:[TARGET]\n       anabranch cp \
-                      [OPTIONS] [USER@]HOST:SOURCE… TARGET"
+                      [OPTIONS] [USER@]HOST:SOURCE… TARGET",
+    after_long_help = examples::help("cp")
 )]
 pub(crate) struct CpArgs {
     /// The sources, and last the target; paths on the other host are written [USER@]HOST:PATH
@@ -44,7 +47,7 @@ pub(crate) struct CpArgs {
     /// existing folder receives the sources; one that does not exist is the new name of the only
     /// source. FOLDER/ with a slash at its end stands for the contents of the folder. A local name
     /// with a colon is written ./a:b; an IPv6 address needs brackets.
-    #[arg(required = true, value_name = "SOURCE TARGET")]
+    #[arg(required = true, value_name = "SOURCE TARGET", add = complete::operands())]
     operands: Vec<OsString>,
     #[command(flatten)]
     ssh: ssh::SshArgs,

@@ -10,8 +10,10 @@ use std::path::{Path, PathBuf};
 use files::{Error, SendOptions};
 use peer::{Credential, Identity, Remote};
 
+use crate::complete;
 use crate::config::Config;
 use crate::dirs::Dirs;
+use crate::examples;
 use crate::exit::Failure;
 use crate::flags::TransferFlags;
 use crate::host_key::HostKey;
@@ -22,13 +24,16 @@ use crate::watch;
 
 /// Arguments of `send`.
 #[derive(Debug, clap::Args)]
-#[command(mut_arg("files_from", |files_from| files_from.conflicts_with("token_stdin")))]
+#[command(
+    mut_arg("files_from", |files_from| files_from.conflicts_with("token_stdin")),
+    after_long_help = examples::help("send")
+)]
 pub(crate) struct SendArgs {
     /// Files and folders to send; FOLDER/ with a slash at its end stands for its contents
     #[arg(required_unless_present = "files_from", value_name = "PATH")]
     sources: Vec<PathBuf>,
     /// The receiver, as printed by 'anabranch receive'
-    #[arg(long, value_name = "HOST[:PORT]")]
+    #[arg(long, value_name = "HOST[:PORT]", add = complete::receivers())]
     to: Remote,
     #[command(flatten)]
     flags: SendFlags,

@@ -41,7 +41,8 @@ fn remedy(reasons: &[(&str, Reason)], to: &Remote) -> Option<String> {
         let lacks = |family| reasons.iter().any(|(_, reason)| *reason == Reason::NoAddress(family));
         [Family::V4, Family::V6].into_iter().find(|family| lacks(*family)).map(|family| {
             format!(
-                ". Name another address of that host than {}, or give this host an {family} address",
+                ". Name another address of that host than {}, or give this host an {family} \
+                 address",
                 to.name()
             )
         })
