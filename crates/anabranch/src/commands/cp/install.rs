@@ -103,34 +103,32 @@ pub(crate) fn own_hash() -> io::Result<String> {
     Ok(Hashes::of(File::open(OWN_FILE)?)?.blake3)
 }
 
-/// The script that takes the program from standard input. It stands between single quotes and in
-/// one line, and has no exclamation mark and no backslash, so that every login shell passes it to
-/// sh as it is.
+/// The script that takes the program from standard input: SYSTEM, SHA256 and BLAKE3 stand for what
+/// this host has. It goes between single quotes and in one line, and has no exclamation mark and no
+/// backslash, so that every login shell passes it to sh as it is.
+const SCRIPT: &str = r#"
+end() { echo "anabranch-install: $*"; exit; };
+here=$(uname -sm);
+[ "$here" = "SYSTEM" ] || end "it is $here, and this program is for SYSTEM";
+dir="$HOME/.local/bin"; to="$dir/anabranch"; new="$dir/.anabranch-$$";
+mkdir -p "$dir" || end "no folder $dir can be made";
+[ -d "$to" ] && end "$to is a folder";
+clean() { rm -f "$new"; }; trap clean EXIT; trap "exit 1" HUP INT TERM;
+cat >"$new" && chmod 755 "$new" || end "$new cannot be written";
+if command -v sha256sum >/dev/null; then hash=$(sha256sum <"$new");
+else hash=$("$new" far --hash); fi;
+case "$hash" in SHA256*|BLAKE3) ;; *) end "the copy is damaged, try again" ;; esac;
+"$new" --version >/dev/null ||
+end "this program does not run there, its message is above; a static one does (packaging/static)";
+mv -f "$new" "$to" || end "$to cannot be replaced";
+end installed
+"#;
+
+/// [`SCRIPT`] for a program with these hashes, in one line.
 fn script(hashes: &Hashes) -> String {
     let system = format!("Linux {}", std::env::consts::ARCH);
-    let Hashes { sha256, blake3 } = hashes;
-    [
-        format!(r#"end() {{ echo "{MARK}$*"; exit; }}"#),
-        format!(
-            r#"here=$(uname -sm); [ "$here" = "{system}" ] || end "it is $here, and this program is for {system}""#
-        ),
-        r#"dir="$HOME/.local/bin"; to="$dir/anabranch"; new="$dir/.anabranch-$$""#.into(),
-        r#"mkdir -p "$dir" || end "no folder $dir can be made""#.into(),
-        r#"[ -d "$to" ] && end "$to is a folder""#.into(),
-        r#"clean() { rm -f "$new"; }; trap clean EXIT"#.into(),
-        r#"trap "exit 1" HUP INT TERM"#.into(),
-        r#"cat >"$new" && chmod 755 "$new" || end "$new cannot be written""#.into(),
-        r#"if command -v sha256sum >/dev/null; then hash=$(sha256sum <"$new"); else hash=$("$new" far --hash); fi"#
-            .into(),
-        format!(
-            r#"case "$hash" in {sha256}*|{blake3}) ;; *) end "the copy is damaged, try again" ;; esac"#
-        ),
-        r#""$new" --version >/dev/null || end "this program does not run there, its message is above; packaging/static builds one that needs no libraries""#
-            .into(),
-        r#"mv -f "$new" "$to" || end "$to cannot be replaced""#.into(),
-        "end installed".into(),
-    ]
-    .join("; ")
+    let filled = SCRIPT.replace("SYSTEM", &system).replace("SHA256", &hashes.sha256);
+    filled.replace("BLAKE3", &hashes.blake3).trim().replace('\n', " ")
 }
 
 #[cfg(test)]
