@@ -50,7 +50,7 @@ pub(crate) enum Command {
     Cp(cp::CpArgs),
     /// Serve or receive for a `cp` on another host, which starts this over ssh
     #[command(hide = true)]
-    Far,
+    Far(far::FarArgs),
     /// Wait for a transfer and write its files
     Receive(receive::ReceiveArgs),
     /// Send files over every path to a receiver
@@ -124,7 +124,7 @@ impl Cli {
         }
         match self.command {
             Command::Cp(args) => cp::run(args),
-            Command::Far => far::run(),
+            Command::Far(args) => far::run(&args),
             Command::Receive(args) => receive::run(args),
             Command::Send(args) => send::run(args),
             Command::Serve(args) => serve::run(args),
@@ -136,9 +136,7 @@ impl Cli {
             Command::Simulate(args) => simulate::run(&args).map_err(Failure::from),
             Command::Reproduce(args) => reproduce::run(&args),
             Command::Keys(args) => keys::run(args).map_err(Failure::from),
-            Command::Completions(args) => {
-                generate::completions(&args, Cli::command()).map_err(Failure::from)
-            }
+            Command::Completions(args) => generate::completions(&args).map_err(Failure::from),
             Command::Man(args) => generate::man(&args, Cli::command()).map_err(Failure::from),
         }
     }

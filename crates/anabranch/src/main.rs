@@ -6,8 +6,10 @@
 
 mod cli;
 mod commands;
+mod complete;
 mod config;
 mod dirs;
+mod examples;
 mod exit;
 mod flags;
 mod host_key;
@@ -26,9 +28,12 @@ mod watch;
 use std::io::Write;
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::{CommandFactory, Parser};
+use clap_complete::CompleteEnv;
 
 fn main() -> ExitCode {
+    // Answers a shell that completes a command line, and ends.
+    CompleteEnv::with_factory(cli::Cli::command).var(complete::VARIABLE).complete();
     let arguments = || std::env::args_os().skip(1);
     if let Some(message) = token::refuse_in_arguments(arguments()) {
         return report(&message, exit::USAGE, cli::asks_for_events(arguments()));

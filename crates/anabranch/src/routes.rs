@@ -7,6 +7,7 @@ use net::interfaces::interface_index;
 use peer::{CongestionControl, PathSpec, Timetable};
 use units::Span;
 
+use crate::complete;
 use crate::config::Config;
 use crate::schedulers::{Scheduler, congestion_control};
 
@@ -29,11 +30,12 @@ pub(crate) struct RouteArgs {
     #[arg(
         long = "path",
         value_name = "IF[,primary|overflow|backup][,max=RATE][,rate=RATE]\
-                      [,cap=SIZE/month][,to=ADDR]"
+                      [,cap=SIZE/month][,to=ADDR]",
+        add = complete::interfaces()
     )]
     paths: Vec<PathSpec>,
     /// An interface to leave out, whoever names it as a path; may be repeated
-    #[arg(long = "no-path", value_name = "IF")]
+    #[arg(long = "no-path", value_name = "IF", add = complete::interfaces())]
     no_paths: Vec<String>,
     /// The division of the bytes among the paths [default: self-adaptive]
     #[arg(long, value_enum)]

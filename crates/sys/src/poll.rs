@@ -153,7 +153,10 @@ pub fn prefer_this_thread() -> bool {
     // A failure leaves the usual 50 µs of slack.
     let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
     // Above the least priority, because measured programs may run with `chrt --rr 1`.
-    let parameter = libc::sched_param { sched_priority: 2 };
+    // musl's structure has more fields, for another policy.
+    // SAFETY: the structure consists of integers, for which zero is a value.
+    let mut parameter: libc::sched_param = unsafe { std::mem::zeroed() };
+    parameter.sched_priority = 2;
     // SAFETY: it reads one sched_param, which lives through the call; pid 0 is the calling thread.
     let result = unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const parameter) };
     result == 0

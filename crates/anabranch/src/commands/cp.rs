@@ -1,6 +1,7 @@
 //! `cp`: copies files to or from another host, with scp's syntax. The remote side is started over
 //! ssh, which carries keys and names; the data goes over every path.
 
+pub(crate) mod install;
 mod operand;
 mod pull;
 mod reach;
@@ -12,19 +13,21 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use files::{Error, Events, SendOptions, Summary};
+use files::{Error, Event, Events, SendOptions, Summary};
 use peer::{Credential, DEFAULT_PORT, Remote, Token};
 use tokio::time::timeout;
 
 use super::far::messages::{Operation, PROTOCOL, Ready, Request, Version};
 use super::send::{PreparedSend, SendFlags};
+use crate::complete;
 use crate::dirs::Dirs;
+use crate::examples;
 use crate::exit::Failure;
 use crate::host_key::HostKey;
 use crate::sanitize::{clean, without_error_numbers};
 use crate::transfer;
 use operand::Operands;
-use ssh::{RemoteEnd, RemoteSide, Ssh};
+use ssh::{NoHello, RemoteEnd, RemoteSide, Ssh};
 
 /// The time that the second side of a transfer has to end after the first.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
@@ -35,7 +38,8 @@ const NO_PATH: u8 = 5;
 #[derive(Debug, clap::Args)]
 #[command(
     override_usage = "anabranch cp [OPTIONS] SOURCE… [USER@]HOST:[TARGET]\n       anabranch cp \
-                      [OPTIONS] [USER@]HOST:SOURCE… TARGET"
+                      [OPTIONS] [USER@]HOST:SOURCE… TARGET",
+    after_long_help = examples::help("cp")
 )]
 pub(crate) struct CpArgs {
     /// The sources, and last the target; paths on the other host are written [USER@]HOST:PATH
@@ -44,7 +48,7 @@ pub(crate) struct CpArgs {
     /// existing folder receives the sources; one that does not exist is the new name of the only
     /// source. FOLDER/ with a slash at its end stands for the contents of the folder. A local name
     /// with a colon is written ./a:b; an IPv6 address needs brackets.
-    #[arg(required = true, value_name = "SOURCE TARGET")]
+    #[arg(required = true, value_name = "SOURCE TARGET", add = complete::operands())]
     operands: Vec<OsString>,
     #[command(flatten)]
     ssh: ssh::SshArgs,
@@ -56,6 +60,10 @@ pub(crate) struct CpArgs {
     /// another one outside
     #[arg(long, value_name = "HOST[:PORT]")]
     data_to: Option<Remote>,
+    /// If the other host lacks anabranch, or has an incompatible version, copy this program to
+    /// ~/.local/bin there first
+    #[arg(long, conflicts_with = "remote_program", help_heading = "ssh")]
+    install: bool,
     #[command(flatten)]
     flags: SendFlags,
     /// Accepted as in scp; folders are always copied with their contents
@@ -92,7 +100,8 @@ pub(crate) fn run(args: CpArgs) -> Result<(), Failure> {
     let mut prepared = args.flags.prepare(sources)?;
     let watcher = prepared.watcher();
     let ssh = args.ssh.to(destination)?;
-    let copy = Copy { prepared, ssh, direction, far_port: args.far_port, data_to: args.data_to };
+    let (install, far_port, data_to) = (args.install, args.far_port, args.data_to);
+    let copy = Copy { prepared, ssh, install, direction, far_port, data_to };
     let copied = transfer::run(watcher, |events| copy.run(events))?;
     Failure::unless_whole(&copied)
 }
@@ -101,6 +110,7 @@ pub(crate) fn run(args: CpArgs) -> Result<(), Failure> {
 struct Copy {
     prepared: PreparedSend,
     ssh: Ssh,
+    install: bool,
     direction: Direction,
     far_port: Option<u16>,
     data_to: Option<Remote>,
@@ -115,9 +125,28 @@ enum Direction {
 }
 
 impl Copy {
-    async fn run(self, events: Events) -> Result<Summary, Failure> {
-        let identity = HostKey::load(&Dirs::from_env())?.or_temporary_with_notice()?;
+    /// Starts the remote side; installs it if it is lacking and the user said so.
+    async fn start(&mut self, events: &Events) -> Result<RemoteSide, Failure> {
         let mut remote = self.ssh.start()?;
+        let Err(NoHello { failure, lacks_program }) = remote.greet().await else {
+            return Ok(remote);
+        };
+        if !(self.install && lacks_program) {
+            return Err(failure);
+        }
+        remote.close().await;
+        install::install(&self.ssh).await?;
+        let text = format!("anabranch was copied to {}:.local/bin/anabranch", self.ssh.host());
+        let _ = events.send(Event::Notice { text });
+        self.ssh.use_installed();
+        let mut remote = self.ssh.start()?;
+        remote.greet().await.map_err(|none| none.failure)?;
+        Ok(remote)
+    }
+
+    async fn run(mut self, events: Events) -> Result<Summary, Failure> {
+        let identity = HostKey::load(&Dirs::from_env())?.or_temporary_with_notice()?;
+        let mut remote = self.start(&events).await?;
         let request = Request {
             version: Version { anabranch: env!("CARGO_PKG_VERSION").into(), speaks: PROTOCOL },
             key: identity.fingerprint().to_string(),

@@ -9,8 +9,10 @@ use units::{Rate, Span};
 
 use super::paths::{probing, runtime};
 use super::send::known_credential;
+use crate::complete;
 use crate::config::Config;
 use crate::dirs::Dirs;
+use crate::examples;
 use crate::exit::Failure;
 use crate::sanitize::{clean_json, clean_lines, without_error_numbers};
 use crate::token::TokenSource;
@@ -22,14 +24,20 @@ const TROUBLE: u8 = 1;
 
 /// Arguments of `doctor`.
 #[derive(Debug, clap::Args)]
+#[command(after_long_help = examples::help("doctor"))]
 pub(crate) struct DoctorArgs {
     /// Examine the paths to this host; with its token, or if its key is known, also measure each
     /// path alone and all together (two seconds each) [default: examine this host only]
-    #[arg(value_name = "HOST[:PORT]")]
+    #[arg(value_name = "HOST[:PORT]", add = complete::receivers())]
     to: Option<Remote>,
     /// A path to examine, as for send; may be repeated [default: those of the configuration file,
     /// or every usable path]
-    #[arg(long = "path", value_name = "IF[,cap=SIZE/month][,to=ADDR]", requires = "to")]
+    #[arg(
+        long = "path",
+        value_name = "IF[,cap=SIZE/month][,to=ADDR]",
+        requires = "to",
+        add = complete::interfaces()
+    )]
     paths: Vec<PathSpec>,
     /// Write the findings as one JSON object
     #[arg(long)]

@@ -16,6 +16,7 @@ use peer::{DEFAULT_PORT, Fingerprint, Identity, ListenOptions, Token};
 use serde::Serialize;
 use tokio::sync::{mpsc, oneshot};
 
+use super::cp::install::own_hash;
 use super::cp::target::Target;
 use super::paths::runtime;
 use crate::config::Config;
@@ -26,11 +27,24 @@ use crate::listen::{ListenAddress, socket_addresses};
 use messages::{Answer, Hello, MAX_REQUEST, Operation, PROTOCOL, Ready, Request, Status, Version};
 use sources::Offer;
 
+/// Arguments of `far`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct FarArgs {
+    /// Print the BLAKE3 hash of this program, for `cp --install`
+    #[arg(long)]
+    hash: bool,
+}
+
 /// `anabranch far`.
 ///
 /// # Errors
 /// [`Failure::Code`]; the other side has been sent the message.
-pub(crate) fn run() -> Result<(), Failure> {
+pub(crate) fn run(args: &FarArgs) -> Result<(), Failure> {
+    if args.hash {
+        let hash = own_hash().map_err(|source| Error::system("read this program", source))?;
+        println!("{hash}");
+        return Ok(());
+    }
     if io::stdin().is_terminal() {
         let text = "'anabranch cp' starts this command on the other host, over ssh; it has no use \
                     by itself";

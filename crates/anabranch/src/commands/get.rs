@@ -3,10 +3,13 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+use clap::ValueHint;
 use files::{Error, FetchOptions, Server};
 use peer::{Credential, Remote};
 
+use crate::complete;
 use crate::dirs::Dirs;
+use crate::examples;
 use crate::exit::Failure;
 use crate::flags::TransferFlags;
 use crate::host_key::HostKey;
@@ -16,14 +19,15 @@ use crate::transfer;
 
 /// Arguments of `get`.
 #[derive(Debug, clap::Args)]
+#[command(after_long_help = examples::help("get"))]
 pub(crate) struct GetArgs {
     /// Files and folders to get, relative to the served folder; FOLDER/ with a slash at its end
     /// stands for its contents, and / for everything
-    #[arg(required = true, value_name = "PATH")]
+    #[arg(required = true, value_name = "PATH", value_hint = ValueHint::Other)]
     names: Vec<PathBuf>,
     /// The server, as printed by 'anabranch serve'; repeat it for more servers of the same file,
     /// which are used at the same time
-    #[arg(long, required = true, value_name = "HOST[:PORT]")]
+    #[arg(long, required = true, value_name = "HOST[:PORT]", add = complete::receivers())]
     from: Vec<Remote>,
     /// The target folder, created if missing [default: the current one]
     #[arg(long, value_name = "DIR")]

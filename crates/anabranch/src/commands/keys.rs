@@ -7,12 +7,15 @@ use files::Error;
 use peer::{Fingerprint, May, PeerDirectory};
 use units::Rate;
 
+use crate::complete;
 use crate::dirs::Dirs;
+use crate::examples;
 use crate::host_key::HostKey;
 use crate::peers::{List, Peer, Rights};
 
 /// Arguments of `keys`.
 #[derive(Debug, clap::Args)]
+#[command(after_long_help = examples::help("keys"))]
 pub(crate) struct KeysArgs {
     /// The action [default: show]
     #[command(subcommand)]
@@ -40,6 +43,7 @@ enum Trust {
     /// Allow sending to HOST, and getting from it, without a token
     Receiver {
         /// The host as in 'send --to' or 'get --from', without the port
+        #[arg(add = complete::receivers())]
         host: String,
         /// The output of 'anabranch keys' on that host
         fingerprint: Fingerprint,
@@ -68,11 +72,13 @@ enum Remove {
     /// Remove a receiver's key
     Receiver {
         /// The host or the fingerprint
+        #[arg(add = complete::receivers())]
         which: String,
     },
     /// Remove a sender's key
     Sender {
         /// The name or the fingerprint
+        #[arg(add = complete::senders())]
         which: String,
     },
 }

@@ -15,7 +15,9 @@ use report::{Align, Table};
 use units::Span;
 
 use super::send::known_credential;
+use crate::complete;
 use crate::dirs::Dirs;
+use crate::examples;
 use crate::host_key::HostKey;
 use crate::sanitize::{clean, without_error_numbers};
 use crate::token::TokenSource;
@@ -34,17 +36,18 @@ const PROBES: usize = 3;
 
 /// Arguments of `paths`.
 #[derive(Debug, clap::Args)]
+#[command(after_long_help = examples::help("paths"))]
 pub(crate) struct PathsArgs {
     /// Show the paths to this host: each pair of an interface and an address of the host, and its
     /// connect time or the reason why it is no path; with its token, or if its key is known, also
     /// the rate of each path (two seconds of data for each)
-    #[arg(value_name = "HOST[:PORT]")]
+    #[arg(value_name = "HOST[:PORT]", add = complete::receivers())]
     host: Option<Remote>,
     /// The same as HOST
     #[arg(long, value_name = "HOST[:PORT]", conflicts_with = "host", hide = true)]
     probe: Option<Remote>,
     /// A path to probe: interface or local address; may be repeated [default: every usable one]
-    #[arg(long = "path", value_name = "IF[,to=ADDR]")]
+    #[arg(long = "path", value_name = "IF[,to=ADDR]", add = complete::interfaces())]
     paths: Vec<PathSpec>,
     #[command(flatten)]
     token: TokenSource,

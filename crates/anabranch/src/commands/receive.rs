@@ -11,6 +11,7 @@ use units::Span;
 
 use crate::config::{Config, PARALLEL};
 use crate::dirs::Dirs;
+use crate::examples;
 use crate::exit::Failure;
 use crate::host_key::HostKey;
 use crate::listen::{ListenAddress, socket_addresses};
@@ -21,6 +22,7 @@ use crate::watch;
 /// Arguments of `receive`.
 #[expect(clippy::struct_excessive_bools, reason = "independent flags")]
 #[derive(Debug, clap::Args)]
+#[command(after_long_help = examples::help("receive"))]
 pub(crate) struct ReceiveArgs {
     /// The target folder [default: the current folder]
     #[arg(value_name = "DIR")]

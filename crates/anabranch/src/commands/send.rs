@@ -11,8 +11,10 @@ use std::path::{Path, PathBuf};
 use files::{Error, SendOptions, StreamInput};
 use peer::{Credential, Identity, Remote};
 
+use crate::complete;
 use crate::config::Config;
 use crate::dirs::Dirs;
+use crate::examples;
 use crate::exit::Failure;
 use crate::flags::TransferFlags;
 use crate::host_key::HostKey;
@@ -23,7 +25,10 @@ use crate::watch;
 
 /// Arguments of `send`.
 #[derive(Debug, clap::Args)]
-#[command(mut_arg("files_from", |files_from| files_from.conflicts_with("token_stdin")))]
+#[command(
+    mut_arg("files_from", |files_from| files_from.conflicts_with("token_stdin")),
+    after_long_help = examples::help("send")
+)]
 pub(crate) struct SendArgs {
     /// Files and folders to send; FOLDER/ with a slash at its end stands for its contents, and '-'
     /// or a named pipe for the file that it yields
@@ -33,7 +38,7 @@ pub(crate) struct SendArgs {
     #[arg(long, value_name = "NAME")]
     name: Option<OsString>,
     /// The receiver, as printed by 'anabranch receive'
-    #[arg(long, value_name = "HOST[:PORT]")]
+    #[arg(long, value_name = "HOST[:PORT]", add = complete::receivers())]
     to: Remote,
     #[command(flatten)]
     flags: SendFlags,

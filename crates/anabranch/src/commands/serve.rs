@@ -8,6 +8,7 @@ use peer::{DEFAULT_PORT, ListenOptions, Token};
 use super::receive::write_secret;
 use crate::config::Config;
 use crate::dirs::Dirs;
+use crate::examples;
 use crate::exit::Failure;
 use crate::host_key::HostKey;
 use crate::listen::{ListenAddress, socket_addresses};
@@ -17,6 +18,7 @@ use crate::watch;
 
 /// Arguments of `serve`.
 #[derive(Debug, clap::Args)]
+#[command(after_long_help = examples::help("serve"))]
 pub(crate) struct ServeArgs {
     /// The folder to serve; nothing outside it can be read
     #[arg(value_name = "DIR")]

@@ -1,6 +1,7 @@
 //! The command line from outside: the built binary, its output, its exit codes.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod generated;
 mod home;
 mod json;
 mod keyless;
@@ -113,26 +114,6 @@ fn keys_are_stable_and_lists_are_kept() {
     assert_eq!(home.run(&["keys", "remove", "sender", "laptop"]).0, 0);
     assert_eq!(home.run(&["keys", "remove", "receiver", own.trim()]).0, 0);
     assert_eq!(home.run(&["keys", "list"]).1, "");
-}
-
-#[test]
-fn completions_and_manual_render() {
-    let home = Home::new();
-    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
-        let (code, script, stderr) = home.run(&["completions", shell]);
-        assert_eq!(code, 0, "{stderr}");
-        assert!(script.contains("congestion-control"), "{shell}");
-    }
-    let pages = home.0.join("man");
-    assert_eq!(home.run(&["man", pages.to_str().unwrap()]).0, 0);
-    for page in
-        ["anabranch.1", "anabranch-send.1", "anabranch-receive.1", "anabranch-keys-trust-sender.1"]
-    {
-        let text = fs::read_to_string(pages.join(page)).unwrap_or_else(|e| panic!("{page}: {e}"));
-        assert!(text.contains("EXIT STATUS") && text.contains(".TH"), "{page}");
-    }
-    let (_, printed, _) = home.run(&["man"]);
-    assert_eq!(printed, fs::read_to_string(pages.join("anabranch.1")).unwrap());
 }
 
 #[test]

@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod host;
+mod install;
 mod pull;
 
 use std::ffi::{OsStr, OsString};

@@ -1,6 +1,7 @@
 //! Starts the remote side over ssh, and exchanges messages with it.
 
 use std::ffi::{OsStr, OsString};
+use std::io;
 use std::path::PathBuf;
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
@@ -155,23 +156,35 @@ impl Ssh {
         value("hostname").map(str::to_string)
     }
 
+    /// ssh with a command for the other host's shell.
+    pub(super) fn command_for(&self, remote: &str) -> Command {
+        let mut command = self.command();
+        command.args(["--", &self.destination, remote]);
+        command
+    }
+
+    /// The failure if the ssh program cannot be started.
+    pub(super) fn cannot_start(&self, error: &io::Error) -> Failure {
+        let program = self.program.to_string_lossy();
+        ssh_failure(format!(
+            "cannot start {}: {error}; --ssh names another program",
+            clean(&program)
+        ))
+    }
+
+    /// From now on, the remote side is the program that [`super::install`] copied there.
+    pub(super) fn use_installed(&mut self) {
+        self.remote = "exec sh -c 'exec \"$HOME/.local/bin/anabranch\" far'".into();
+    }
+
     /// Starts the remote side.
     ///
     /// # Errors
     /// [`Failure::Message`] if the ssh program cannot be started.
     pub(super) fn start(&self) -> Result<RemoteSide, Failure> {
-        let mut command = self.command();
-        command
-            .args(["--", &self.destination, &self.remote])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped());
-        let mut child = command.spawn().map_err(|error| {
-            let program = self.program.to_string_lossy();
-            ssh_failure(format!(
-                "cannot start {}: {error}; --ssh names another program",
-                clean(&program)
-            ))
-        })?;
+        let mut command = self.command_for(&self.remote);
+        let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
+        let mut child = child.map_err(|error| self.cannot_start(&error))?;
         let stdin = child.stdin.take();
         let lines = Lines::new(child.stdout.take().expect("it is piped"));
         Ok(RemoteSide { child, stdin, lines, host: clean(self.host()).into_owned() })
@@ -198,23 +211,52 @@ pub(super) enum RemoteEnd {
     Gone(Failure),
 }
 
+/// No compatible remote side has answered.
+#[derive(Debug)]
+pub(super) struct NoHello {
+    /// The reason.
+    pub(super) failure: Failure,
+    /// Whether the other host lacks the program, or this version of it.
+    pub(super) lacks_program: bool,
+}
+
+impl NoHello {
+    fn lacking(text: String) -> NoHello {
+        NoHello { failure: ssh_failure(text), lacks_program: true }
+    }
+}
+
+impl From<Failure> for NoHello {
+    fn from(failure: Failure) -> NoHello {
+        NoHello { failure, lacks_program: false }
+    }
+}
+
 impl RemoteSide {
-    /// Waits for the hello, sends the request, and waits until the remote side is ready.
+    /// Waits for the hello of a compatible remote side.
+    ///
+    /// # Errors
+    /// [`NoHello`] if ssh or the remote side fails.
+    pub(super) async fn greet(&mut self) -> Result<(), NoHello> {
+        let hello = self.hello().await?;
+        if hello.speaks == PROTOCOL {
+            return Ok(());
+        }
+        Err(NoHello::lacking(format!(
+            "{} has anabranch {} (cp protocol version {}), this host {} (version {PROTOCOL}): \
+             install the same version on both (cp --install copies this one there)",
+            self.host,
+            clean(&hello.anabranch),
+            hello.speaks,
+            env!("CARGO_PKG_VERSION"),
+        )))
+    }
+
+    /// Sends the request, and waits until the remote side is ready.
     ///
     /// # Errors
     /// [`Failure::Message`] if ssh or the remote side fails.
     pub(super) async fn ask(&mut self, request: &Request) -> Result<Ready, Failure> {
-        let hello = self.hello().await?;
-        if hello.speaks != PROTOCOL {
-            return Err(ssh_failure(format!(
-                "{} has anabranch {} (cp protocol version {}), this host {} (version {PROTOCOL}): \
-                 install the same version on both",
-                self.host,
-                clean(&hello.anabranch),
-                hello.speaks,
-                env!("CARGO_PKG_VERSION"),
-            )));
-        }
         let mut line = serde_json::to_vec(request).expect("texts and numbers have a JSON form");
         line.push(b'\n');
         if let Some(stdin) = &mut self.stdin {
@@ -256,14 +298,14 @@ impl RemoteSide {
         }
     }
 
-    async fn hello(&mut self) -> Result<Hello, Failure> {
+    async fn hello(&mut self) -> Result<Hello, NoHello> {
         let mut noise = Vec::new();
         let mut read = 0;
         loop {
             match self.lines.next().await {
                 Ok(Some(line)) if line.starts_with(MARKER) => {
-                    return serde_json::from_slice(&line)
-                        .map_err(|error| self.malformed(&line, &error.to_string()));
+                    let hello = serde_json::from_slice(&line);
+                    return hello.map_err(|e| self.malformed(&line, &e.to_string()).into());
                 }
                 Ok(Some(line)) => {
                     read += line.len();
@@ -272,16 +314,17 @@ impl RemoteSide {
                         noise.push(b' ');
                     }
                     if read > MAX_NOISE {
-                        return Err(ssh_failure(format!(
+                        return Err(NoHello::from(ssh_failure(format!(
                             "{} printed too much before its first answer{}",
                             self.host,
                             quoted(&noise)
-                        )));
+                        ))));
                     }
                 }
                 Ok(None) => return Err(self.no_hello(&noise).await),
                 Err(error) => {
-                    return Err(ssh_failure(format!("{}: {error}{}", self.host, quoted(&noise))));
+                    let text = format!("{}: {error}{}", self.host, quoted(&noise));
+                    return Err(ssh_failure(text).into());
                 }
             }
         }
@@ -325,20 +368,21 @@ impl RemoteSide {
     }
 
     /// The failure if the output ended before the hello.
-    async fn no_hello(&mut self, noise: &[u8]) -> Failure {
+    async fn no_hello(&mut self, noise: &[u8]) -> NoHello {
         let (host, noise) = (self.host.clone(), quoted(noise));
         let Some(status) = self.status().await else {
-            return ssh_failure(format!(
-                "ssh to {host} closed its output, but does not exit{noise}"
-            ));
+            let text = format!("ssh to {host} closed its output, but does not exit{noise}");
+            return ssh_failure(text).into();
         };
-        ssh_failure(match status.code() {
-            Some(127) => format!(
-                "there is no anabranch on {host}, or its shell does not find it{noise}. Install it \
-                 there (cargo install --path crates/anabranch), copy this one (ssh {host} mkdir -p \
-                 .local/bin; scp $(command -v anabranch) {host}:.local/bin/), or give its path \
-                 with --remote-program PATH"
-            ),
+        if status.code() == Some(127) {
+            return NoHello::lacking(format!(
+                "there is no anabranch on {host}, or its shell does not find it{noise}. With \
+                 --install this command copies itself to ~/.local/bin there first; or install it \
+                 there (cargo install --path crates/anabranch), or give its path with \
+                 --remote-program PATH"
+            ));
+        }
+        let text = match status.code() {
             Some(126) => {
                 format!(
                     "anabranch on {host} cannot be started{noise}: is it executable, and built for \
@@ -352,11 +396,13 @@ impl RemoteSide {
                 env!("CARGO_PKG_VERSION")
             ),
             None => format!("ssh to {host} was killed by a signal{noise}"),
-        })
+        };
+        ssh_failure(text).into()
     }
 }
 
-fn ssh_failure(text: String) -> Failure {
+/// A failure of ssh, or of the command that it starts.
+pub(super) fn ssh_failure(text: String) -> Failure {
     Failure::Message { code: SSH_FAILED, text }
 }
 

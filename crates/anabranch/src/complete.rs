@@ -1,0 +1,61 @@
+//! What shells complete: the candidates that depend on this host. Nothing here makes a file.
+
+use std::ffi::OsStr;
+use std::net::{IpAddr, Ipv4Addr};
+
+use clap_complete::engine::{
+    ArgValueCandidates, ArgValueCompleter, CompletionCandidate, PathCompleter, ValueCompleter,
+};
+use net::interfaces::discover;
+
+use crate::dirs::Dirs;
+use crate::peers::List;
+
+/// The variable of the environment in which a completion script asks for candidates.
+pub(crate) const VARIABLE: &str = "ANABRANCH_COMPLETE";
+
+/// The hosts with a known key.
+pub(crate) fn receivers() -> ArgValueCandidates {
+    ArgValueCandidates::new(|| names_in(List::Receivers).collect())
+}
+
+/// The names of the hosts that are admitted here.
+pub(crate) fn senders() -> ArgValueCandidates {
+    ArgValueCandidates::new(|| names_in(List::Senders).collect())
+}
+
+/// The interfaces of this host.
+pub(crate) fn interfaces() -> ArgValueCandidates {
+    ArgValueCandidates::new(|| {
+        // Any target will do: interfaces without a path to it are listed too.
+        let found = discover(IpAddr::V4(Ipv4Addr::UNSPECIFIED)).unwrap_or_default();
+        let mut names: Vec<&str> = found.interfaces().collect();
+        names.dedup();
+        names.into_iter().map(CompletionCandidate::new).collect()
+    })
+}
+
+/// Files here, and the known hosts with the colon before a path there.
+pub(crate) fn operands() -> ArgValueCompleter {
+    ArgValueCompleter::new(|current: &OsStr| {
+        let begins = |candidate: &CompletionCandidate| {
+            let name = candidate.get_value().as_encoded_bytes();
+            name.starts_with(current.as_encoded_bytes())
+        };
+        let hosts = names_in(List::Receivers).map(|host| {
+            let mut name = host.get_value().to_os_string();
+            name.push(":");
+            CompletionCandidate::new(name)
+        });
+        PathCompleter::any().complete(current).into_iter().chain(hosts.filter(begins)).collect()
+    })
+}
+
+/// The names in a list; none if it cannot be read.
+fn names_in(list: List) -> impl Iterator<Item = CompletionCandidate> {
+    let peers = list.load(&Dirs::from_env()).unwrap_or_default().into_iter();
+    let names = peers.map(|peer| peer.name);
+    names
+        .filter(|name| !name.is_empty() && !name.contains(char::is_control))
+        .map(CompletionCandidate::new)
+}

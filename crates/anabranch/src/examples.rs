@@ -1,0 +1,142 @@
+//! Examples of each command, for its `--help` and its manual page. A test parses each of them.
+
+/// A command line, and what it does.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Example {
+    /// The command line, which a shell would take.
+    pub(crate) line: &'static str,
+    /// Its purpose.
+    pub(crate) purpose: &'static str,
+}
+
+const fn example(line: &'static str, purpose: &'static str) -> Example {
+    Example { line, purpose }
+}
+
+/// Every command that has examples, by its name in the command line.
+const EXAMPLES: &[(&str, &[Example])] = &[
+    (
+        "cp",
+        &[
+            example("anabranch cp disk.img me@nas:backup", "Copy a file into a folder on nas"),
+            example("anabranch cp nas:backup/photos .", "Copy a folder from nas to here"),
+            example(
+                "anabranch cp -P 2222 -J gate photos notes.txt nas:",
+                "Reach ssh on another port, through a jump host",
+            ),
+        ],
+    ),
+    (
+        "receive",
+        &[
+            example("anabranch receive ~/incoming", "Print a token, and wait for one transfer"),
+            example(
+                "anabranch receive /srv/incoming --keep --no-token",
+                "Serve trusted senders until it is stopped",
+            ),
+            example(
+                "anabranch receive ~/incoming --token-out token",
+                "Leave the token in a file, for a script that hands it over",
+            ),
+        ],
+    ),
+    (
+        "send",
+        &[
+            example("anabranch send disk.img --to 192.0.2.7", "Send a file; asks for the token"),
+            example(
+                "anabranch send photos/ --to nas --exclude '*.tmp' --token-file token",
+                "Send the contents of a folder, without some files",
+            ),
+            example(
+                "anabranch send disk.img --to nas --path eth0 --path \
+                 wwan0,backup,cap=10GB/month",
+                "Choose the paths: the modem only while the cable fails",
+            ),
+        ],
+    ),
+    (
+        "serve",
+        &[
+            example("anabranch serve /srv/photos", "Serve a folder to hosts with --may get"),
+            example("anabranch serve /srv/photos --token --once", "Serve one host by token"),
+        ],
+    ),
+    (
+        "get",
+        &[
+            example("anabranch get disk.img --from nas", "Get a file from a known server"),
+            example(
+                "anabranch get photos/2024 --from 192.0.2.7 --into ~/Pictures --token-file token",
+                "Get a folder into another one",
+            ),
+            example(
+                "anabranch get disk.img --from nas1 --from nas2",
+                "Get one file from two servers at once",
+            ),
+        ],
+    ),
+    (
+        "paths",
+        &[
+            example("anabranch paths", "List the interfaces with a default route"),
+            example("anabranch paths nas", "Try each interface and address of nas"),
+            example("anabranch paths nas --token-file token", "Measure the rate of each path"),
+        ],
+    ),
+    (
+        "doctor",
+        &[
+            example("anabranch doctor", "Examine this host"),
+            example("anabranch doctor nas --token-file token", "Examine and measure each path"),
+        ],
+    ),
+    (
+        "keys",
+        &[
+            example("anabranch keys", "Show the fingerprint of this host's key"),
+            example(
+                "anabranch keys trust receiver nas FINGERPRINT",
+                "Send to nas, and get from it, without a token",
+            ),
+            example(
+                "anabranch keys trust sender FINGERPRINT laptop --may both --dir laptop",
+                "Let a host send here and get from here, in a folder of its own",
+            ),
+        ],
+    ),
+];
+
+/// The examples of a command; empty if it has none.
+pub(crate) fn of(command: &str) -> &'static [Example] {
+    EXAMPLES.iter().find(|(name, _)| *name == command).map_or(&[], |(_, examples)| examples)
+}
+
+/// The examples of a command as the end of its `--help`.
+pub(crate) fn help(command: &str) -> String {
+    let shown = of(command).iter();
+    let shown: Vec<String> =
+        shown.map(|Example { line, purpose }| format!("  {purpose}:\n      {line}")).collect();
+    format!("Examples:\n{}", shown.join("\n"))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::cli::Cli;
+
+    #[test]
+    fn every_example_is_a_command_line() {
+        let fingerprint = peer::Identity::generate().unwrap().fingerprint().to_string();
+        for (command, examples) in EXAMPLES {
+            for Example { line, .. } in *examples {
+                let line = line.replace("FINGERPRINT", &fingerprint).replace('\'', "");
+                let words: Vec<&str> = line.split(' ').collect();
+                assert_eq!(words[1], *command, "{line}");
+                Cli::try_parse_from(&words).unwrap_or_else(|error| panic!("{line}: {error}"));
+            }
+        }
+    }
+}
