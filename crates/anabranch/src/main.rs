@@ -12,6 +12,7 @@ mod exit;
 mod flags;
 mod listen;
 mod log;
+mod output;
 mod peers;
 mod routes;
 mod sanitize;

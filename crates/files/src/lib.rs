@@ -22,6 +22,6 @@ pub use error::Error;
 pub use event::{Event, Events, PathProgress, Progress, Summary, path_events};
 pub use listen::{receive, serve};
 pub use options::{
-    FetchOptions, Overwrite, ReceiveOptions, Selection, SendOptions, ServeOptions, Server,
+    FetchOptions, Output, Overwrite, ReceiveOptions, Selection, SendOptions, ServeOptions, Server,
     StreamInput, TransferOptions,
 };

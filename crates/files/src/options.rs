@@ -1,7 +1,10 @@
 //! Options of a transfer.
 
 use std::ffi::OsString;
+use std::io::Write;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use peer::{Credential, DialOptions, Identity, ListenOptions, Remote};
 use wire::frame::Wishes;
@@ -66,6 +69,43 @@ impl TransferOptions {
     }
 }
 
+/// An output that takes a file in order: standard output, for example.
+#[derive(Clone)]
+pub struct Output(Arc<OpenOutput>);
+
+struct OpenOutput {
+    writer: Mutex<Box<dyn Write + Send>>,
+    is_begun: AtomicBool,
+}
+
+impl Output {
+    /// Writes to `writer`, which may block.
+    pub fn new(writer: impl Write + Send + 'static) -> Output {
+        let writer: Box<dyn Write + Send> = Box::new(writer);
+        Output(Arc::new(OpenOutput {
+            writer: Mutex::new(writer),
+            is_begun: AtomicBool::new(false),
+        }))
+    }
+
+    /// The writer; taking it counts as writing.
+    pub(crate) fn writer(&self) -> MutexGuard<'_, Box<dyn Write + Send>> {
+        self.0.is_begun.store(true, Ordering::Relaxed);
+        self.0.writer.lock().expect("no panic while held")
+    }
+
+    /// Whether anything was written.
+    pub(crate) fn is_begun(&self) -> bool {
+        self.0.is_begun.load(Ordering::Relaxed)
+    }
+}
+
+impl std::fmt::Debug for Output {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Output")
+    }
+}
+
 /// Where a stream comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StreamInput {
@@ -102,6 +142,9 @@ pub struct SendOptions {
 pub struct ReceiveOptions {
     /// The directory that receives the files.
     pub directory: PathBuf,
+    /// Takes the one file of the one transfer, in order. `directory` is then a folder of its own,
+    /// in which data wait for their turn, and in which the file is left as a hole.
+    pub output: Option<Output>,
     /// The addresses to listen on, and the authorized senders.
     pub listen: ListenOptions,
     /// Receives one transfer after another instead of ending after the first.
@@ -157,6 +200,9 @@ pub struct FetchOptions {
     pub into: PathBuf,
     /// The local name of the one file or folder, instead of its own.
     pub rename: Option<OsString>,
+    /// Takes the one file, in order. `into` is then a folder of its own, in which data wait for
+    /// their turn, and in which the file is left as a hole.
+    pub output: Option<Output>,
     /// The expected BLAKE3 hash of the one file.
     pub blake3: Option<[u8; 32]>,
     /// Identity, paths and behaviour.

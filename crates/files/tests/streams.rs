@@ -32,8 +32,8 @@ fn pipe(scratch: &Scratch) -> PathBuf {
     path
 }
 
-/// Writes seeded bytes into a pipe, in pieces of `piece` bytes with pauses; counts them. Endless ones
-/// are the same in each piece, to be made faster than any network.
+/// Writes seeded bytes into a pipe, in pieces of `piece` bytes with pauses; counts them. Endless
+/// ones are the same in each piece, to be made faster than any network.
 struct Producer {
     written: Arc<AtomicU64>,
     thread: JoinHandle<std::io::Result<()>>,

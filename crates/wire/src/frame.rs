@@ -11,8 +11,9 @@
 //! A sender opens the session with the [manifest](crate::manifest) in chunks and
 //! [`Frame::ManifestEnd`]; the receiver answers any number of [`Frame::Want`] and of
 //! [`Frame::Have`], and [`Frame::Ready`]. Both sides compute the same layout of the wanted files,
-//! and positions count in that layout. A connection that joins may carry data right behind its
-//! `Join`. Data is acknowledged on the path on which it arrived. The size of a stream
+//! and positions count in that layout. A receiver that passes its one file on in order
+//! [grants](Frame::Grant) positions as it goes on. A connection that joins may carry data right
+//! behind its `Join`. Data is acknowledged on the path on which it arrived. The size of a stream
 //! ([`UNKNOWN_SIZE`](crate::manifest::UNKNOWN_SIZE)) comes in [`Frame::Grown`], on each path ahead
 //! of the data that it makes room for.
 //!
@@ -288,6 +289,9 @@ pub enum Frame<'a> {
     Held(Held),
     /// A stream has grown, or has ended.
     Grown(Grown),
+    /// Positions before this one may be sent: the receiver writes its one file in order, and takes
+    /// no more. Without such a frame before [`Frame::Ready`], all of them may.
+    Grant(u64),
 }
 
 impl<'a> Frame<'a> {
@@ -357,6 +361,7 @@ impl<'a> Frame<'a> {
             Frame::Hashes(_) => FrameKind::Hashes,
             Frame::Held(_) => FrameKind::Held,
             Frame::Grown(_) => FrameKind::Grown,
+            Frame::Grant(_) => FrameKind::Grant,
         }
     }
 }
@@ -388,9 +393,10 @@ enum FrameKind {
     Hashes,
     Held,
     Grown,
+    Grant,
 }
 
-const KINDS: [(FrameKind, &str, usize); 25] = [
+const KINDS: [(FrameKind, &str, usize); 26] = [
     (FrameKind::Hello, "Hello", 64),
     (FrameKind::Join, "Join", 16),
     (FrameKind::Entries, "Entries", MAX_CHUNK),
@@ -416,6 +422,7 @@ const KINDS: [(FrameKind, &str, usize); 25] = [
     (FrameKind::Hashes, "Hashes", 8 + MAX_HASHES * 32),
     (FrameKind::Held, "Held", 16),
     (FrameKind::Grown, "Grown", 9),
+    (FrameKind::Grant, "Grant", 8),
 ];
 
 impl FrameKind {

@@ -57,6 +57,7 @@ fn every_kind_comes_back_as_it_went() {
         Frame::Held(Held { by_send_buffer: 1, by_receiver: 2 }),
         Frame::Grown(Grown { size: 524_288, is_end: false }),
         Frame::Grown(Grown { size: 5, is_end: true }),
+        Frame::Grant(268_435_456),
         Frame::Abort(AbortCode::Changed, "photos/a".into()),
         Frame::Abort(AbortCode::Crowded, "128 connections".into()),
     ];
@@ -109,7 +110,7 @@ fn a_peers_words_lose_their_control_characters() {
 proptest! {
     #[test]
     fn no_bytes_make_the_parser_panic(
-        kind in 0u8..26,
+        kind in 0u8..27,
         body in proptest::collection::vec(any::<u8>(), 0..200),
         lie in any::<Option<u32>>(),
     ) {

@@ -9,6 +9,7 @@ use peer::{Credential, Identity, Remote};
 use crate::dirs::Dirs;
 use crate::exit::Failure;
 use crate::flags::TransferFlags;
+use crate::output::ToStdout;
 use crate::peers::List;
 use crate::token::TokenSource;
 use crate::transfer;
@@ -24,7 +25,8 @@ pub(crate) struct GetArgs {
     /// which are used at the same time
     #[arg(long, required = true, value_name = "HOST[:PORT]")]
     from: Vec<Remote>,
-    /// The target folder, created if missing [default: the current one]
+    /// The target folder, created if missing, or '-' to write the only file to standard output
+    /// [default: the current folder]
     #[arg(long, value_name = "DIR")]
     into: Option<PathBuf>,
     /// The new name of the only file or folder
@@ -45,6 +47,10 @@ pub(crate) struct GetArgs {
 /// # Errors
 /// Errors of the transfer.
 pub(crate) fn run(mut args: GetArgs) -> Result<(), Failure> {
+    let stdout = ToStdout::find(args.into.as_deref())?;
+    if stdout.is_some() {
+        args.flags.leave_stdout()?;
+    }
     let dirs = Dirs::from_env();
     let config = args.flags.config(&dirs)?;
     let identity = Identity::load_or_generate(&dirs.key())?;
@@ -55,8 +61,12 @@ pub(crate) fn run(mut args: GetArgs) -> Result<(), Failure> {
         from,
         names: args.names,
         selection,
-        into: args.into.unwrap_or_else(|| PathBuf::from(".")),
+        into: match &stdout {
+            Some(stdout) => stdout.folder().to_path_buf(),
+            None => args.into.unwrap_or_else(|| PathBuf::from(".")),
+        },
         rename: args.rename,
+        output: stdout.as_ref().map(ToStdout::output),
         blake3: args.blake3,
         transfer,
     };

@@ -12,6 +12,7 @@ use crate::config::Config;
 use crate::dirs::Dirs;
 use crate::exit::Failure;
 use crate::listen::{ListenAddress, socket_addresses};
+use crate::output::ToStdout;
 use crate::peers::Authorized;
 use crate::transfer;
 use crate::watch;
@@ -20,7 +21,8 @@ use crate::watch;
 #[expect(clippy::struct_excessive_bools, reason = "independent flags")]
 #[derive(Debug, clap::Args)]
 pub(crate) struct ReceiveArgs {
-    /// The target folder [default: the current folder]
+    /// The target folder, or '-' to write the only file of one transfer to standard output
+    /// [default: the current folder]
     #[arg(value_name = "DIR")]
     directory: Option<PathBuf>,
     /// An address to listen on; may be repeated [default: every address]
@@ -55,7 +57,14 @@ pub(crate) struct ReceiveArgs {
 ///
 /// # Errors
 /// Errors of the transfer.
-pub(crate) fn run(args: ReceiveArgs) -> Result<(), Failure> {
+pub(crate) fn run(mut args: ReceiveArgs) -> Result<(), Failure> {
+    let stdout = ToStdout::find(args.directory.as_deref())?;
+    if stdout.is_some() {
+        if args.keep {
+            return Err(Error::usage("--keep: standard output takes one transfer").into());
+        }
+        args.watch.leave_stdout()?;
+    }
     let dirs = Dirs::from_env();
     let config = Config::load(args.config.as_deref(), &dirs)?;
     let identity = Identity::load_or_generate(&dirs.key())?;
@@ -72,8 +81,11 @@ pub(crate) fn run(args: ReceiveArgs) -> Result<(), Failure> {
     let port = args.port.or(config.receive.port).unwrap_or(DEFAULT_PORT);
     let listen = if args.listen.is_empty() { &config.receive.listen } else { &args.listen };
     let options = ReceiveOptions {
-        directory: args
-            .directory
+        output: stdout.as_ref().map(ToStdout::output),
+        directory: stdout
+            .as_ref()
+            .map(|stdout| stdout.folder().to_path_buf())
+            .or(args.directory)
             .or(config.receive.directory)
             .unwrap_or_else(|| PathBuf::from(".")),
         listen: ListenOptions {
@@ -83,7 +95,7 @@ pub(crate) fn run(args: ReceiveArgs) -> Result<(), Failure> {
             authorized: authorized.peers.clone(),
             ..ListenOptions::new(identity)
         },
-        keep: args.keep || config.receive.keep,
+        keep: args.keep || config.receive.keep && stdout.is_none(),
         overwrite: match (args.overwrite, args.no_overwrite) {
             (true, _) => Overwrite::Always,
             (_, true) => Overwrite::Never,

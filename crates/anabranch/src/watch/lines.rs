@@ -19,6 +19,8 @@ pub(super) struct Results {
     terminal: bool,
     /// Number of files in the transfer.
     files: usize,
+    /// Standard output is for the file that arrives: all lines go to standard error.
+    leaves_stdout: bool,
 }
 
 /// The role of the host that listens.
@@ -35,8 +37,15 @@ pub(crate) enum HostRole {
 const MAX_FILES_LISTED: usize = 100;
 
 impl Results {
-    pub(super) fn new(token: Option<Token>, role: HostRole) -> Results {
-        Results { token, role, terminal: io::stdout().is_terminal(), files: 0 }
+    pub(super) fn new(token: Option<Token>, role: HostRole, leaves_stdout: bool) -> Results {
+        let terminal =
+            if leaves_stdout { io::stderr().is_terminal() } else { io::stdout().is_terminal() };
+        Results { token, role, terminal, files: 0, leaves_stdout }
+    }
+
+    /// Prints a line.
+    fn print(&self, line: &str) {
+        if self.leaves_stdout { log_line(line) } else { print_line(line) }
     }
 
     fn listening(&self, addresses: &[SocketAddr]) -> String {
@@ -72,16 +81,16 @@ impl Watcher for Results {
     fn event(&mut self, event: &Event) {
         match event {
             Event::Listening { addresses } => {
-                print_line(&self.listening(addresses));
+                self.print(&self.listening(addresses));
                 if self.terminal {
-                    print_line("");
+                    self.print("");
                 }
             }
             // The format of b3sum, for comparison with its output.
             Event::FileDone { name, blake3: Some(blake3), .. }
                 if !self.terminal || self.files <= MAX_FILES_LISTED =>
             {
-                print_line(&format!("{}  {}", clean(blake3), clean(name)));
+                self.print(&format!("{}  {}", clean(blake3), clean(name)));
             }
             Event::Started { files, .. } => self.files = *files,
             Event::FileDone { .. } | Event::Path(_) | Event::Progress(_) | Event::Notice { .. } => {
@@ -91,7 +100,7 @@ impl Watcher for Results {
 
     fn end(&mut self, result: &Result<Summary, Failure>) {
         if let Ok(summary) = result {
-            print_line(&text::summary(summary));
+            self.print(&text::summary(summary));
         }
     }
 }

@@ -11,7 +11,7 @@ mod tests;
 use std::io::{self, IsTerminal};
 
 use clap::ValueEnum;
-use files::{Event, Summary};
+use files::{Error, Event, Summary};
 use peer::Token;
 
 use crate::exit::Failure;
@@ -36,6 +36,9 @@ pub(crate) struct WatchArgs {
     /// Write events to standard output as JSON, an object on each line (docs/json.md)
     #[arg(long)]
     json: bool,
+    /// Standard output is for the file that arrives: results go to standard error.
+    #[arg(skip)]
+    leaves_stdout: bool,
 }
 
 /// The display of progress.
@@ -53,6 +56,19 @@ pub(crate) enum Style {
 }
 
 impl WatchArgs {
+    /// Leaves standard output to the file that arrives.
+    ///
+    /// # Errors
+    /// If a flag asks for events there.
+    pub(crate) fn leave_stdout(&mut self) -> Result<(), Error> {
+        if self.json {
+            let text = "--json writes to standard output, which is for the file: choose one";
+            return Err(Error::usage(text));
+        }
+        self.leaves_stdout = true;
+        Ok(())
+    }
+
     /// The display for `send` and `get`.
     pub(crate) fn watcher(self, default: Option<Style>) -> Box<dyn Watcher> {
         self.build(default, None, HostRole::default())
@@ -83,7 +99,7 @@ impl WatchArgs {
         if self.json {
             all.push(Box::new(json::Json::new(token.as_ref())));
         } else {
-            all.push(Box::new(lines::Results::new(token, role)));
+            all.push(Box::new(lines::Results::new(token, role, self.leaves_stdout)));
         }
         let style = if self.json && style == Style::Auto { Style::None } else { style };
         all.push(progress(Some(style)));

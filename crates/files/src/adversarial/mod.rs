@@ -89,6 +89,7 @@ impl Host {
         let token = Token::generate(&identity).unwrap();
         let options = ReceiveOptions {
             directory: scratch.0.join("in"),
+            output: None,
             listen: ListenOptions {
                 authorized: AuthorizedPeers::new(authorized),
                 ..on_loopback(&identity, &token)

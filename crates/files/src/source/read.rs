@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
 use rustix::fs::{Stat, fstat};
+use tokio::sync::watch;
 use transfer::digest::{Merge, block_cv};
 use transfer::{BLOCK, Cv, Extent, Object, Packing, Tree};
 
@@ -40,6 +41,8 @@ pub(crate) struct Supply {
     merges: Mutex<BTreeMap<usize, Merge>>,
     /// Hashes of files in packs that were read.
     hashes: Mutex<BTreeMap<usize, blake3::Hash>>,
+    /// The positions that the receiver takes so far.
+    granted: watch::Sender<u64>,
 }
 
 /// The identity of a file's contents: its inode, and the attributes that change with the contents.
@@ -185,7 +188,8 @@ impl Drop for Source {
 impl Supply {
     /// The files of `source` that are in `packing`.
     pub(crate) fn new(source: Arc<Source>, packing: Packing) -> Supply {
-        Supply { source, packing, merges: Mutex::default(), hashes: Mutex::default() }
+        let granted = watch::Sender::new(u64::MAX);
+        Supply { source, packing, merges: Mutex::default(), hashes: Mutex::default(), granted }
     }
 
     /// All files, also those that are not sent.
@@ -196,6 +200,22 @@ impl Supply {
     /// The layout of the files that are sent.
     pub(crate) fn packing(&self) -> &Packing {
         &self.packing
+    }
+
+    /// Takes the positions that the receiver takes so far; without this, it takes all.
+    pub(crate) fn grant(&self, positions: u64) {
+        self.granted.send_if_modified(|granted| {
+            let is_news = *granted == u64::MAX || positions > *granted;
+            if is_news {
+                *granted = positions;
+            }
+            is_news
+        });
+    }
+
+    /// The positions that the receiver takes so far, with news of each change.
+    pub(crate) fn granted(&self) -> watch::Receiver<u64> {
+        self.granted.subscribe()
     }
 
     /// Reads `extent`, which lies within one block, into `buffer`. Returns its range in the buffer

@@ -71,6 +71,7 @@ fn short_of_patience() -> TransferOptions {
 pub fn receive_options(scratch: &Scratch, identity: &Identity, token: &Token) -> ReceiveOptions {
     ReceiveOptions {
         directory: scratch.inbox(),
+        output: None,
         listen: on_loopback(identity, token),
         keep: false,
         overwrite: files::Overwrite::OnRequest,
@@ -200,6 +201,7 @@ pub fn fetch_options(scratch: &Scratch, names: &[&str], port: u16, token: &Token
         selection: Selection::default(),
         into: scratch.inbox(),
         rename: None,
+        output: None,
         blake3: None,
         transfer: short_of_patience(),
     }

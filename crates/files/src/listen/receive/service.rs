@@ -224,6 +224,8 @@ impl ReceiveService {
             return Ok((Arc::clone(&self.directory), None));
         };
         let directory = match place_of(known)? {
+            // Whose folder it is does not matter to data that leave it at once.
+            _ if self.options.output.is_some() => Arc::clone(&self.directory),
             PeerDirectory::Shared => Arc::clone(&self.directory),
             PeerDirectory::Absolute(path) => Arc::new(Directory::open(path)?),
             PeerDirectory::Below(path) => {
@@ -286,8 +288,11 @@ impl ReceiveService {
             return Err(refuse(conn, AbortCode::Refused, text).await);
         }
         let (clock, events) = (self.clock, self.events.clone());
+        let output = self.options.output.clone();
         let opening = run_wanted(move |wanted| {
-            (SinkSession::open(id, peer, tree, wishes, directory, clock, events, wanted), share)
+            let opened =
+                SinkSession::open(id, peer, tree, wishes, directory, clock, events, wanted);
+            (opened.and_then(|session| session.deliver_to(output)), share)
         });
         let (session, share) = conn.ping_during(opening).await?;
         let session = match session {
