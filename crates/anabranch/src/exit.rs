@@ -17,8 +17,8 @@ pub(crate) const EXIT_CODES: &[(u8, &str)] = &[
     (7, "integrity: the source changed during the transfer, or data did not match its hash"),
     (
         8,
-        "the receiving disk is full or fails, the output is closed, or the target exists or is of \
-         another kind",
+        "the receiving disk or output is full or fails, or the target exists or is of another \
+         kind",
     ),
     (9, "the peer broke the protocol"),
     (10, "the local system refused an operation on sockets, keys or configuration"),

@@ -113,6 +113,8 @@ pub enum StreamInput {
     Stdin,
     /// A named pipe; it is opened once the receiver waits for data.
     Pipe(PathBuf),
+    /// The complete stream of that name in [`SendOptions::spool`], of an earlier attempt.
+    Spool,
 }
 
 /// Options of [`send`](crate::send).
@@ -124,6 +126,8 @@ pub struct SendOptions {
     /// A stream, in place of `sources`: it is read once, while it is sent, and arrives as the file
     /// `rename`.
     pub stream: Option<StreamInput>,
+    /// The folder that keeps the stream, so that it can be sent again after an interruption.
+    pub spool: Option<PathBuf>,
     /// The name at the receiver of the one source, instead of its own; a folder is then sent as a
     /// folder, with or without a slash at its end.
     pub rename: Option<OsString>,

@@ -135,6 +135,7 @@ async fn transfer_once(
     let options = SendOptions {
         sources: vec![source.to_path_buf()],
         stream: None,
+        spool: None,
         rename: None,
         selection: files::Selection::default(),
         to: remotes[0].clone(),

@@ -119,6 +119,8 @@ fn a_stream_needs_a_name_and_stands_alone() {
         (&["send", pipe, file, "--to", "host"], "alone"),
         (&["send", "-", "--name", "a/b", "--to", "host"], "cannot be the name"),
         (&["send", "-", "--name", "x", "--exclude", "y", "--to", "host"], "one file"),
+        (&["send", "--spool", "spool", "--to", "host"], "--name"),
+        (&["send", file, "--spool", "spool", "--to", "host"], "for streams"),
         (&["send", "-", "--name", "x", "--token-stdin", "--to", "host"], "--token-stdin"),
     ] {
         let mut command = home.command(arguments);

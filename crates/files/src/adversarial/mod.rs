@@ -183,6 +183,7 @@ fn send_options(sources: Vec<PathBuf>, port: u16, token: &Token) -> SendOptions 
     SendOptions {
         sources,
         stream: None,
+        spool: None,
         rename: None,
         selection: Selection::default(),
         to: Remote { host: "127.0.0.1".into(), zone: None, port },

@@ -20,7 +20,7 @@ use super::root::{NamedPaths, SourceRoot};
 use super::stream::Stream;
 use super::walk::{Found, MemoryBudget, Origin, walk};
 use crate::beneath::{Inode, ctime_of, mtime_of};
-use crate::{Error, Selection, StreamInput};
+use crate::{Error, Selection};
 
 /// All files to be sent.
 pub(crate) struct Source {
@@ -100,9 +100,9 @@ impl Source {
     }
 
     /// A stream, which arrives as `entry` says.
-    pub(crate) fn stream(entry: Entry, input: StreamInput) -> Result<Source, Error> {
+    pub(crate) fn stream(entry: Entry, stream: Stream) -> Result<Source, Error> {
         let tree = Tree::new(vec![entry]).map_err(|error| Error::usage(error.to_string()))?;
-        let stream = Some(Arc::new(Stream::new(input)));
+        let stream = Some(Arc::new(stream));
         let named = NamedPaths::new(SourceRoot::Anywhere);
         Ok(Source { named, tree, origins: vec![None], stream, open: Mutex::default() })
     }
@@ -255,7 +255,7 @@ impl Supply {
         buffer: &mut Buffer,
     ) -> Result<(std::ops::Range<usize>, Option<Cv>), Error> {
         let index = extent.start / BLOCK;
-        let block = stream.block(index).ok_or_else(|| stream.is_gone(index))?;
+        let block = stream.block(index)?;
         let start = length(extent.start - index * BLOCK);
         buffer.extent = None;
         buffer.bytes.clear();
@@ -332,6 +332,9 @@ impl Supply {
     /// # Errors
     /// As [`Supply::read`].
     pub(crate) fn hash(&self, object: usize) -> Result<Cv, Error> {
+        if let Some(stream) = &self.source.stream {
+            return stream.hash_all();
+        }
         let whole = self.packing.layout().object_extent(object).expect("an object of the layout");
         let mut merge = Merge::new(whole.len);
         let mut buffer = Buffer::default();

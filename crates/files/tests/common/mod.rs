@@ -82,6 +82,7 @@ pub fn send_options(sources: &[&Path], port: u16, token: &Token) -> SendOptions 
     SendOptions {
         sources: sources.iter().map(|path| path.to_path_buf()).collect(),
         stream: None,
+        spool: None,
         rename: None,
         selection: Selection::default(),
         to: Remote { host: "127.0.0.1".into(), zone: None, port },
