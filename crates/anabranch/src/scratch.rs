@@ -71,3 +71,21 @@ pub(crate) fn write_source(path: &Path, size: Bytes) -> io::Result<()> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn a_private_folder_is_its_owners_and_new() {
+        let (first, second) =
+            (Scratch::private("test").unwrap(), Scratch::private("test").unwrap());
+        assert_ne!(first.path(), second.path());
+        for folder in [first, second] {
+            let mode = fs::metadata(folder.path()).unwrap().permissions().mode();
+            assert_eq!(mode & 0o777, 0o700);
+        }
+    }
+}

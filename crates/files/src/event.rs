@@ -57,8 +57,10 @@ pub struct Progress {
     pub elapsed: Span,
     /// Bytes acknowledged by the receiver (at the receiver: received), earlier attempts included.
     pub done: Bytes,
-    /// Bytes of all files.
+    /// Bytes of all files; of a stream, those that its sender has read so far.
     pub total: Bytes,
+    /// Whether it is a stream whose end is not known yet.
+    pub is_growing: bool,
     /// Recent rate of all paths together.
     pub rate: Rate,
     /// Expected time to the end.

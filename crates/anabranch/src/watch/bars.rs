@@ -58,6 +58,8 @@ impl Bars {
             bar.set_length(progress.total.0);
             self.all.add(bar)
         });
+        // A stream grows.
+        total.set_length(progress.total.0);
         total.set_position(progress.done.0);
         total.set_message(text::total(progress));
         // A path that replaces a lost one has another id.

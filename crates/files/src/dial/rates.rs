@@ -38,7 +38,8 @@ impl Rates {
         progress.rate = progress.paths.iter().map(|path| path.rate).sum();
         let best = progress.paths.iter().map(|path| path.rate).max().unwrap_or_default();
         if best > Rate::ZERO {
-            progress.eta = Some((progress.total - progress.done) / progress.rate);
+            let rest = (progress.total - progress.done) / progress.rate;
+            progress.eta = Some(rest).filter(|_| !progress.is_growing);
             progress.gain =
                 (progress.paths.len() > 1).then(|| progress.rate.as_f64() / best.as_f64());
         }

@@ -23,14 +23,14 @@ const AT_ONCE: usize = 1 << 20;
 /// The delivery of one file.
 pub(crate) struct Delivery {
     output: Output,
-    state: Mutex<State>,
+    state: Mutex<DeliveryState>,
     /// Rings when the state changes.
     changed: Condvar,
     granted: watch::Sender<u64>,
 }
 
 #[derive(Default)]
-struct State {
+struct DeliveryState {
     /// The file, once data came.
     part: Option<Arc<Part>>,
     /// Bytes of the file that are verified, without a gap, and the positions of the data in them.
@@ -99,7 +99,7 @@ impl Delivery {
     /// # Errors
     /// [`Error::Output`].
     pub(super) fn drain(&self) -> Result<(), Error> {
-        let is_busy = |state: &mut State| {
+        let is_busy = |state: &mut DeliveryState| {
             state.written < state.verified && !state.has_failed && !state.is_closed
         };
         let state = self.changed.wait_while(self.state(), is_busy).expect("no panic while held");
@@ -135,7 +135,8 @@ impl Delivery {
     /// Writes what is verified until the session is over.
     fn run(&self) {
         loop {
-            let is_idle = |state: &mut State| !state.is_closed && state.written == state.verified;
+            let is_idle =
+                |state: &mut DeliveryState| !state.is_closed && state.written == state.verified;
             let state =
                 self.changed.wait_while(self.state(), is_idle).expect("no panic while held");
             if state.is_closed {
@@ -175,7 +176,7 @@ impl Delivery {
         Ok(())
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, DeliveryState> {
         self.state.lock().expect("no panic while held")
     }
 }

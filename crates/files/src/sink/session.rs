@@ -251,6 +251,11 @@ impl SinkSession {
         if self.tree().is_stream() { self.core().layout().total() } else { self.tree().data() }
     }
 
+    /// Whether it is a stream whose end is not known yet.
+    pub(crate) fn is_growing(&self) -> bool {
+        self.core().layout().is_growing()
+    }
+
     /// The wanted entries.
     pub(crate) fn want(&self) -> &[Range] {
         &self.want

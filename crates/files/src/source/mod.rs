@@ -16,6 +16,6 @@ mod walk;
 pub(crate) use patterns::PATTERNS_BYTES;
 pub(crate) use read::{Buffer, Source, Supply};
 pub(crate) use root::{SourceRoot, open_directory};
-pub(crate) use spool::Spool;
+pub(crate) use spool::StreamSpool;
 pub(crate) use stream::Stream;
 pub(crate) use walk::check_name;

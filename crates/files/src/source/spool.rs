@@ -19,7 +19,7 @@ const HEADING: &str = "anabranch stream 1";
 const MOST_STATE: u64 = 256;
 
 /// A stream on the disk.
-pub(crate) struct Spool {
+pub(crate) struct StreamSpool {
     data: File,
     data_path: PathBuf,
     /// Locked as long as the spool is open.
@@ -29,22 +29,22 @@ pub(crate) struct Spool {
 
 /// What the state says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct State {
+struct SpoolState {
     began: i64,
     size: Option<u64>,
 }
 
-impl Spool {
-    /// Begins the spool of a stream in the folder `folder`, which is made if it is missing. A stream
-    /// of that name whose end was not seen is replaced.
+impl StreamSpool {
+    /// Begins the spool of a stream in the folder `folder`, which is made if it is missing. A
+    /// stream of that name whose end was not seen is replaced.
     ///
     /// # Errors
     /// If there is a complete stream of that name, which was not sent, or the disk fails.
-    pub(crate) fn create(folder: &Path, name: &OsStr, began: i64) -> Result<Spool, Error> {
+    pub(crate) fn create(folder: &Path, name: &OsStr, began: i64) -> Result<StreamSpool, Error> {
         let made = DirBuilder::new().recursive(true).mode(0o700).create(folder);
         made.map_err(|source| failed("make the folder", folder, source))?;
-        let spool = Spool::open_files(folder, name, true)?;
-        if let Some(State { size: Some(_), .. }) = spool.read_state()? {
+        let spool = StreamSpool::open_files(folder, name, true)?;
+        if let Some(SpoolState { size: Some(_), .. }) = spool.read_state()? {
             let text = format!(
                 "{} has a complete stream of that name, which was not sent: send it with \
                  'anabranch send --spool {} --name {}', or remove it",
@@ -66,12 +66,14 @@ impl Spool {
     ///
     /// # Errors
     /// If there is none, or the disk fails.
-    pub(crate) fn open(folder: &Path, name: &OsStr) -> Result<(Spool, i64, u64), Error> {
-        let spool = Spool::open_files(folder, name, false)?;
+    pub(crate) fn open(folder: &Path, name: &OsStr) -> Result<(StreamSpool, i64, u64), Error> {
+        let spool = StreamSpool::open_files(folder, name, false)?;
         let length = spool.data.metadata().map(|found| found.len());
         let length = length.map_err(|source| failed("read", &spool.data_path, source))?;
         match spool.read_state()? {
-            Some(State { began, size: Some(size) }) if size == length => Ok((spool, began, size)),
+            Some(SpoolState { began, size: Some(size) }) if size == length => {
+                Ok((spool, began, size))
+            }
             _ => Err(Error::usage(format!(
                 "the end of the stream in {} was not seen, so that it is not complete: run the \
                  program that writes it again, and send that",
@@ -80,7 +82,7 @@ impl Spool {
         }
     }
 
-    fn open_files(folder: &Path, name: &OsStr, create: bool) -> Result<Spool, Error> {
+    fn open_files(folder: &Path, name: &OsStr, create: bool) -> Result<StreamSpool, Error> {
         let path = |suffix: &str| {
             let mut file = name.to_owned();
             file.push(suffix);
@@ -106,7 +108,7 @@ impl Spool {
                 format!("use {} while another 'anabranch send' does", state_path.display());
             Error::system(action, errno.into())
         })?;
-        Ok(Spool { data: open(&data_path)?, data_path, state, state_path })
+        Ok(StreamSpool { data: open(&data_path)?, data_path, state, state_path })
     }
 
     /// Appends bytes at `at`, the end.
@@ -147,26 +149,26 @@ impl Spool {
     }
 
     /// Reads the state; `None` if it is new, or no state.
-    fn read_state(&self) -> Result<Option<State>, Error> {
+    fn read_state(&self) -> Result<Option<SpoolState>, Error> {
         let mut text = String::new();
         let read = (&self.state).take(MOST_STATE).read_to_string(&mut text);
         match read {
-            Ok(_) => Ok(State::parse(&text)),
+            Ok(_) => Ok(SpoolState::parse(&text)),
             Err(error) if error.kind() == io::ErrorKind::InvalidData => Ok(None),
             Err(source) => Err(failed("read", &self.state_path, source)),
         }
     }
 }
 
-impl State {
-    fn parse(text: &str) -> Option<State> {
+impl SpoolState {
+    fn parse(text: &str) -> Option<SpoolState> {
         // The last line may be torn.
         let (text, _) = text.rsplit_once('\n')?;
         let mut lines = text.lines();
         lines.next().filter(|line| *line == HEADING)?;
         let began = lines.next()?.strip_prefix("began ")?.parse().ok()?;
         let size = lines.next().and_then(|line| line.strip_prefix("size ")?.parse().ok());
-        Some(State { began, size })
+        Some(SpoolState { began, size })
     }
 }
 
@@ -179,15 +181,41 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_spool_is_its_owners_and_follows_no_link() {
+        use std::os::unix::fs::{PermissionsExt, symlink};
+        let folder = std::env::temp_dir().join(format!("anabranch-spool-{}", std::process::id()));
+        let name = OsStr::new("db.sql");
+        let spool = StreamSpool::create(&folder, name, 1).unwrap();
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        assert_eq!(
+            (mode(&folder), mode(&spool.data_path), mode(&spool.state_path)),
+            (0o700, 0o600, 0o600)
+        );
+        let (data, state) = (spool.data_path.clone(), spool.state_path.clone());
+        assert!(StreamSpool::create(&folder, name, 2).is_err(), "it is in use");
+        drop(spool);
+        for path in [data, state] {
+            fs::remove_file(&path).unwrap();
+            let other = folder.join("other");
+            fs::write(&other, b"mine").unwrap();
+            symlink(&other, &path).unwrap();
+            assert!(StreamSpool::create(&folder, name, 2).is_err(), "{}", path.display());
+            assert_eq!(fs::read(&other).unwrap(), b"mine");
+            fs::remove_file(&path).unwrap();
+        }
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
     fn a_torn_state_is_that_of_a_stream_without_an_end() {
         let whole = "anabranch stream 1\nbegan -5\nsize 12345\n";
-        let state = State { began: -5, size: Some(12_345) };
-        assert_eq!(State::parse(whole), Some(state));
+        let state = SpoolState { began: -5, size: Some(12_345) };
+        assert_eq!(SpoolState::parse(whole), Some(state));
         let begun = whole.find("size").unwrap();
         for cut in 0..whole.len() {
-            let expected = (cut >= begun).then_some(State { size: None, ..state });
-            assert_eq!(State::parse(&whole[..cut]), expected, "cut at {cut}");
+            let expected = (cut >= begun).then_some(SpoolState { size: None, ..state });
+            assert_eq!(SpoolState::parse(&whole[..cut]), expected, "cut at {cut}");
         }
-        assert_eq!(State::parse("anabranch stream 2\nbegan 1\n"), None);
+        assert_eq!(SpoolState::parse("anabranch stream 2\nbegan 1\n"), None);
     }
 }

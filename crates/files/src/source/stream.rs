@@ -20,7 +20,7 @@ use transfer::digest::{Merge, block_cv};
 use transfer::{BLOCK, Cv, Extent};
 use wire::frame::Grown;
 
-use super::spool::Spool;
+use super::spool::StreamSpool;
 use crate::{Error, StreamInput};
 
 /// The most that is kept for a receiver that has not acknowledged it: 240 MiB.
@@ -35,7 +35,7 @@ const AT_ONCE: usize = 256 * 1024;
 pub(crate) struct Stream {
     input: StreamInput,
     /// Has the blocks instead of the memory.
-    spool: Option<Spool>,
+    spool: Option<StreamSpool>,
     kept: Mutex<Kept>,
     /// Rings when a block was acknowledged, or the stream is of no more use.
     room: Condvar,
@@ -59,7 +59,7 @@ struct Kept {
 
 impl Stream {
     /// A stream that is to be read, into a spool if there is one.
-    pub(crate) fn new(input: StreamInput, spool: Option<Spool>) -> Stream {
+    pub(crate) fn new(input: StreamInput, spool: Option<StreamSpool>) -> Stream {
         Stream {
             input,
             spool,
@@ -73,7 +73,7 @@ impl Stream {
     }
 
     /// A stream of `size` bytes that a spool has completely.
-    pub(crate) fn spooled(spool: Spool, size: u64) -> Stream {
+    pub(crate) fn spooled(spool: StreamSpool, size: u64) -> Stream {
         let stream = Stream::new(StreamInput::Spool, Some(spool));
         stream.has_begun.store(true, Ordering::Relaxed);
         stream.merge.lock().expect("no panic while held").end(size);
@@ -82,7 +82,7 @@ impl Stream {
     }
 
     /// The spool, if there is one.
-    pub(crate) fn spool(&self) -> Option<&Spool> {
+    pub(crate) fn spool(&self) -> Option<&StreamSpool> {
         self.spool.as_ref()
     }
 

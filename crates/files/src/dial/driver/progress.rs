@@ -16,9 +16,9 @@ impl<O: SessionOpener> SessionDriver<O> {
         let Some(session) = self.session.clone() else {
             return Progress { elapsed: now - self.began, total, ..Progress::default() };
         };
-        let (totals, reports) = {
+        let (totals, reports, is_growing) = {
             let core = session.core();
-            (core.totals(now), core.paths(now))
+            (core.totals(now), core.paths(now), core.layout().is_growing())
         };
         let facts = session.paths().clone();
         let moved = totals.acked.0.max(1);
@@ -48,6 +48,9 @@ impl<O: SessionOpener> SessionDriver<O> {
             elapsed: now - self.began,
             done: self.resumed() + totals.acked,
             total,
+            // What an output holds back has a size.
+            is_growing: is_growing
+                && self.agreement.as_ref().is_some_and(|a| a.total == Bytes::ZERO),
             rate: Rate::ZERO,
             eta: None,
             repeated: totals.duplicates,

@@ -13,7 +13,7 @@ use wire::manifest::{Entry, File, Kind, UNKNOWN_SIZE};
 
 use super::driver::{DialEnd, Dialing};
 use super::session::check_scheduler;
-use crate::source::{Source, SourceRoot, Spool, Stream, check_name};
+use crate::source::{Source, SourceRoot, Stream, StreamSpool, check_name};
 use crate::{Error, Event, Events, SendOptions, StreamInput, Summary};
 use opener::SendOpener;
 
@@ -113,11 +113,13 @@ fn stream(options: &SendOptions, input: StreamInput) -> Result<Source, Error> {
     let now = i64::try_from(now.as_nanos()).unwrap_or(i64::MAX);
     let (stream, mtime) = match (input, &options.spool) {
         (StreamInput::Spool, Some(folder)) => {
-            let (spool, began, size) = Spool::open(folder, name)?;
+            let (spool, began, size) = StreamSpool::open(folder, name)?;
             (Stream::spooled(spool, size), began)
         }
         (StreamInput::Spool, None) => return Err(Error::usage("there is no spool to send from")),
-        (input, Some(folder)) => (Stream::new(input, Some(Spool::create(folder, name, now)?)), now),
+        (input, Some(folder)) => {
+            (Stream::new(input, Some(StreamSpool::create(folder, name, now)?)), now)
+        }
         (input, None) => (Stream::new(input, None), now),
     };
     let mode = 0o644 & !umask();

@@ -53,11 +53,13 @@ impl ReceiveRates {
         let total = session.total();
         let done = session.resumed() + received;
         let rate: Rate = paths.iter().map(|path| path.rate).sum();
-        let eta = (rate > Rate::ZERO).then(|| (total - done) / rate);
+        let is_growing = session.is_growing();
+        let eta = (rate > Rate::ZERO && !is_growing).then(|| (total - done) / rate);
         Progress {
             elapsed: now - began,
             done,
             total,
+            is_growing,
             rate,
             eta,
             repeated: Bytes::ZERO,
