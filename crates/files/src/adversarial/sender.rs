@@ -103,7 +103,7 @@ async fn a_manifest_that_lies_is_refused_with_a_reason() {
     .await;
     refused(
         "sizes",
-        &[chunk(&[file(b"a", u64::MAX), file(b"b", u64::MAX)])],
+        &[chunk(&[file(b"a", u64::MAX - 1), file(b"b", u64::MAX - 1)])],
         2,
         protocol,
         "too large",
