@@ -15,7 +15,11 @@ pub(crate) const EXIT_CODES: &[(u8, &str)] = &[
     (5, "no usable path to the other host; trying again later may help"),
     (6, "every path was lost; what arrived is kept, and the same command goes on from there"),
     (7, "integrity: the source changed during the transfer, or data did not match its hash"),
-    (8, "the receiving disk is full or fails, or the target exists or is of another kind"),
+    (
+        8,
+        "the receiving disk or output is full or fails, or the target exists or is of another \
+         kind",
+    ),
     (9, "the peer broke the protocol"),
     (10, "the local system refused an operation on sockets, keys or configuration"),
     (11, "the monthly caps of all paths are reached; what arrived is kept"),

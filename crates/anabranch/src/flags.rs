@@ -84,6 +84,19 @@ impl TransferFlags {
         self.watch.is_json()
     }
 
+    /// Leaves standard output to the file that arrives.
+    ///
+    /// # Errors
+    /// As [`watch::WatchArgs::leave_stdout`], and if the file would be read back from a disk.
+    pub(crate) fn leave_stdout(&mut self) -> Result<(), Error> {
+        if self.verify {
+            let text = "--verify reads a file back from the disk, and this one goes to standard \
+                        output";
+            return Err(Error::usage(text));
+        }
+        self.watch.leave_stdout()
+    }
+
     /// The display of the transfer.
     pub(crate) fn watcher(&mut self, config: &Config) -> Box<dyn watch::Watcher> {
         std::mem::take(&mut self.watch).watcher(config.progress)

@@ -15,6 +15,7 @@ mod flags;
 mod host_key;
 mod listen;
 mod log;
+mod output;
 mod peers;
 mod routes;
 mod sanitize;

@@ -2,9 +2,13 @@
 
 use std::fs::{self, File};
 use std::io::{self, Write};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use units::Bytes;
+
+/// Names that are tried for a folder: another process may have left some.
+const NAMES_TRIED: u32 = 1_000;
 
 /// A temporary folder, removed on drop.
 #[derive(Debug)]
@@ -15,6 +19,20 @@ impl Scratch {
     pub(crate) fn create(path: &Path) -> io::Result<Scratch> {
         fs::create_dir(path)?;
         Ok(Scratch(path.to_path_buf()))
+    }
+
+    /// Creates a folder of a new name in the system's temporary folder, which nobody else may read.
+    pub(crate) fn private(purpose: &str) -> io::Result<Scratch> {
+        let path = Scratch::temporary(purpose);
+        for number in 0..NAMES_TRIED {
+            let mut path = path.clone().into_os_string();
+            path.push(format!("-{number}"));
+            match fs::DirBuilder::new().mode(0o700).create(&path) {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                made => return made.map(|()| Scratch(path.into())),
+            }
+        }
+        Err(io::ErrorKind::AlreadyExists.into())
     }
 
     /// A path in the system's temporary folder, for `purpose` in this process.
@@ -52,4 +70,22 @@ pub(crate) fn write_source(path: &Path, size: Bytes) -> io::Result<()> {
         left -= part as u64;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn a_private_folder_is_its_owners_and_new() {
+        let (first, second) =
+            (Scratch::private("test").unwrap(), Scratch::private("test").unwrap());
+        assert_ne!(first.path(), second.path());
+        for folder in [first, second] {
+            let mode = fs::metadata(folder.path()).unwrap().permissions().mode();
+            assert_eq!(mode & 0o777, 0o700);
+        }
+    }
 }

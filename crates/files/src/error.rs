@@ -120,6 +120,15 @@ pub enum Error {
         /// The operating system's error.
         source: io::Error,
     },
+    /// Standard output, or whatever takes the file in its place, takes no more.
+    #[error(
+        "cannot write to the output: {source}; what was written before is the beginning of the \
+             file and no more"
+    )]
+    Output {
+        /// The operating system's error.
+        source: io::Error,
+    },
     /// The receiver's disk or existing files prevent the transfer, as the sender sees it.
     #[error("the receiver cannot take it: {reason}")]
     Receiver {
@@ -207,6 +216,7 @@ impl Error {
             | Error::SenderGone { .. } => 6,
             Error::SourceChanged { .. } | Error::Integrity { .. } => 7,
             Error::Disk { .. }
+            | Error::Output { .. }
             | Error::Receiver { .. }
             | Error::NoSpace { .. }
             | Error::Exists { .. }

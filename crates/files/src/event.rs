@@ -106,7 +106,7 @@ pub struct Progress {
     pub elapsed: Span,
     /// Bytes acknowledged by the receiver (at the receiver: received), earlier attempts included.
     pub done: Bytes,
-    /// Bytes of all files.
+    /// Bytes of all files; of a stream, those that its sender has read so far.
     pub total: Bytes,
     /// Regular files in the transfer, including those that were at the sink before it.
     pub files: usize,
@@ -114,6 +114,8 @@ pub struct Progress {
     pub files_done: usize,
     /// The name of the file whose data are on their way.
     pub current: Option<String>,
+    /// Whether it is a stream whose end is not known yet.
+    pub is_growing: bool,
     /// Recent rate of all paths together.
     pub rate: Rate,
     /// Expected time to the end.

@@ -26,6 +26,6 @@ pub use error::Error;
 pub use event::{Event, Events, Failed, PathProgress, Progress, Summary};
 pub use listen::{receive, serve};
 pub use options::{
-    FetchOptions, Overwrite, ReceiveOptions, Selection, SendOptions, ServeOptions, Server,
+    FetchOptions, Output, Overwrite, ReceiveOptions, Selection, SendOptions, ServeOptions, Server,
     StreamInput, TransferOptions,
 };

@@ -1,7 +1,10 @@
 //! Options of a transfer.
 
 use std::ffi::OsString;
+use std::io::Write;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use peer::{Credential, DialOptions, Identity, ListenOptions, Remote};
 use units::Span;
@@ -85,6 +88,43 @@ impl TransferOptions {
     }
 }
 
+/// An output that takes a file in order: standard output, for example.
+#[derive(Clone)]
+pub struct Output(Arc<OpenOutput>);
+
+struct OpenOutput {
+    writer: Mutex<Box<dyn Write + Send>>,
+    is_begun: AtomicBool,
+}
+
+impl Output {
+    /// Writes to `writer`, which may block.
+    pub fn new(writer: impl Write + Send + 'static) -> Output {
+        let writer: Box<dyn Write + Send> = Box::new(writer);
+        Output(Arc::new(OpenOutput {
+            writer: Mutex::new(writer),
+            is_begun: AtomicBool::new(false),
+        }))
+    }
+
+    /// The writer; taking it counts as writing.
+    pub(crate) fn writer(&self) -> MutexGuard<'_, Box<dyn Write + Send>> {
+        self.0.is_begun.store(true, Ordering::Relaxed);
+        self.0.writer.lock().expect("no panic while held")
+    }
+
+    /// Whether anything was written.
+    pub(crate) fn is_begun(&self) -> bool {
+        self.0.is_begun.load(Ordering::Relaxed)
+    }
+}
+
+impl std::fmt::Debug for Output {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Output")
+    }
+}
+
 /// Where a stream comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StreamInput {
@@ -92,6 +132,8 @@ pub enum StreamInput {
     Stdin,
     /// A named pipe; it is opened once the receiver waits for data.
     Pipe(PathBuf),
+    /// The complete stream of that name in [`SendOptions::spool`], of an earlier attempt.
+    Spool,
 }
 
 /// Options of [`send`](crate::send).
@@ -103,6 +145,8 @@ pub struct SendOptions {
     /// A stream, in place of `sources`: it is read once, while it is sent, and arrives as the file
     /// `rename`.
     pub stream: Option<StreamInput>,
+    /// The folder that keeps the stream, so that it can be sent again after an interruption.
+    pub spool: Option<PathBuf>,
     /// The name at the receiver of the one source, instead of its own; a folder is then sent as a
     /// folder, with or without a slash at its end.
     pub rename: Option<OsString>,
@@ -121,6 +165,9 @@ pub struct SendOptions {
 pub struct ReceiveOptions {
     /// The directory that receives the files.
     pub directory: PathBuf,
+    /// Takes the one file of the one transfer, in order. `directory` is then a folder of its own,
+    /// in which data wait for their turn, and in which the file is left as a hole.
+    pub output: Option<Output>,
     /// The addresses to listen on, and the authorized senders.
     pub listen: ListenOptions,
     /// Receives one transfer after another instead of ending after the first.
@@ -183,6 +230,9 @@ pub struct FetchOptions {
     pub into: PathBuf,
     /// The local name of the one file or folder, instead of its own.
     pub rename: Option<OsString>,
+    /// Takes the one file, in order. `into` is then a folder of its own, in which data wait for
+    /// their turn, and in which the file is left as a hole.
+    pub output: Option<Output>,
     /// The expected BLAKE3 hash of the one file.
     pub blake3: Option<[u8; 32]>,
     /// Identity, paths and behaviour.

@@ -43,7 +43,9 @@ pub(crate) fn code_of(error: &Error) -> AbortCode {
             AbortCode::Exists
         }
         Error::NoSpace { .. } => AbortCode::NoSpace,
-        Error::Disk { .. } | Error::Peer(peer::Error::System { .. }) => AbortCode::Disk,
+        Error::Disk { .. } | Error::Output { .. } | Error::Peer(peer::Error::System { .. }) => {
+            AbortCode::Disk
+        }
         Error::Integrity { .. } => AbortCode::Integrity,
         Error::SourceChanged { .. } => AbortCode::Changed,
         Error::Source { .. } | Error::Unavailable { .. } => AbortCode::Source,

@@ -49,7 +49,7 @@ impl Rates {
             return;
         }
         let rates = || progress.paths.iter().map(|path| path.rate).filter(|rate| *rate > TRICKLE);
-        if progress.rate > TRICKLE {
+        if progress.rate > TRICKLE && !progress.is_growing {
             progress.eta = Some((progress.total - progress.done) / progress.rate);
         }
         if rates().count() > 1 {

@@ -246,3 +246,119 @@ async fn what_is_no_stream_is_refused() {
     }
     receiving.task.abort();
 }
+
+/// Runs a sender to its error, and returns that and what it said.
+async fn fails(options: SendOptions) -> (Error, Vec<String>) {
+    let (events, mut heard) = unheard();
+    let sent = timeout(Duration::from_secs(60), files::send(options, events)).await;
+    let error = sent.expect("it ends").expect_err("it fails");
+    let mut notices = Vec::new();
+    while let Some(event) = heard.recv().await {
+        if let Event::Notice { text } = event {
+            notices.push(text);
+        }
+    }
+    (error, notices)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_spooled_stream_is_sent_from_where_it_was_interrupted() {
+    let scratch = Scratch::new("stream-spool");
+    let (identity, token) = parties();
+    let (mut receiving, apart) =
+        Host::receive_apart(receive_options(&scratch, &identity, &token)).await;
+    let pipe = pipe(&scratch);
+    let spool = scratch.0.join("spool");
+    let size = 30_000_000;
+    // The producer outlives the network.
+    let producer = Producer::start(&pipe, size, 1 << 20, Duration::from_millis(200));
+    let mut options = stream_options(pipe, receiving.port, &token);
+    options.spool = Some(spool.clone());
+    options.transfer.dial.patience = Span::from_secs(2);
+    let sending = tokio::spawn(fails(options.clone()));
+    receiving.has(8_000_000).await;
+    apart.kill().await;
+    let (error, notices) = sending.await.expect("no panic");
+    assert!(matches!(error, Error::Interrupted { .. }), "{error}");
+    assert!(notices.iter().any(|text| text.contains("the rest of the stream")), "{notices:?}");
+    assert!(notices.last().expect("some").contains("all of the stream"), "{notices:?}");
+    producer.thread.join().expect("no panic").expect("all was read");
+    assert!(!scratch.inbox().join("db.sql").exists());
+
+    // Another stream of the name must not replace it.
+    let (error, _) = fails(options.clone()).await;
+    assert!(error.to_string().contains("complete stream"), "{error}");
+
+    let receiving = Host::receive(receive_options(&scratch, &identity, &token)).await;
+    options.stream = Some(StreamInput::Spool);
+    options.to.port = receiving.port;
+    options.transfer.verify = true;
+    let sent = send(options.clone()).await.expect("sent");
+    receiving.outcome().await.expect("received");
+    check_arrived(&scratch, size);
+    assert!(sent.moved.0 <= 23_000_000, "{} were sent again", sent.moved);
+    assert_eq!(sent.total.0, size);
+    assert_eq!(fs::read_dir(&spool).expect("the spool").count(), 0, "nothing is left of it");
+    let (error, _) = fails(options).await;
+    assert!(error.to_string().contains("there is no stream"), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stream_without_a_receiver_is_spooled() {
+    let scratch = Scratch::new("stream-nobody");
+    let (identity, token) = parties();
+    let pipe = pipe(&scratch);
+    let size = 3_000_000;
+    let producer = Producer::start(&pipe, size, 1 << 20, Duration::ZERO);
+    // Nobody listens on this port.
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let port = listener.local_addr().expect("an address").port();
+    drop(listener);
+    let mut options = stream_options(pipe, port, &token);
+    options.spool = Some(scratch.0.join("spool"));
+    options.transfer.dial.patience = Span::from_secs(1);
+    let (error, _) = fails(options.clone()).await;
+    assert!(matches!(error, Error::Peer(peer::Error::NoPath { .. })), "{error}");
+    producer.thread.join().expect("no panic").expect("all was read");
+    let receiving = Host::receive(receive_options(&scratch, &identity, &token)).await;
+    options.stream = Some(StreamInput::Spool);
+    options.to.port = receiving.port;
+    send(options).await.expect("sent");
+    receiving.outcome().await.expect("received");
+    check_arrived(&scratch, size);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_spool_without_an_end_is_not_sent() {
+    let scratch = Scratch::new("stream-torn");
+    let (identity, token) = parties();
+    let mut receiving = Host::receive(receive_options(&scratch, &identity, &token)).await;
+    let pipe = pipe(&scratch);
+    let producer = Producer::start(&pipe, u64::MAX, 1 << 20, Duration::from_millis(100));
+    let mut options = stream_options(pipe.clone(), receiving.port, &token);
+    options.spool = Some(scratch.0.join("spool"));
+    let sending = tokio::spawn(send(options.clone()));
+    receiving.has(2_000_000).await;
+    // The sender dies while the stream goes on.
+    sending.abort();
+    let _ = sending.await;
+    assert!(producer.thread.join().expect("no panic").is_err(), "nobody reads the pipe any more");
+    options.stream = Some(StreamInput::Spool);
+    let mut error = fails(options.clone()).await.0;
+    for _ in 0..50 {
+        // The end of a process releases the spool at once; here its tasks end one by one.
+        if !error.to_string().contains("another 'anabranch send'") {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        error = fails(options.clone()).await.0;
+    }
+    assert!(error.to_string().contains("the end of the stream"), "{error}");
+    // It gives way to the next of its name.
+    let producer = Producer::start(&pipe, 1_000_000, 1 << 20, Duration::ZERO);
+    options.stream = Some(StreamInput::Pipe(pipe));
+    send(options).await.expect("sent");
+    producer.thread.join().expect("no panic").expect("all was read");
+    receiving.outcome().await.expect("received");
+    check_arrived(&scratch, 1_000_000);
+}

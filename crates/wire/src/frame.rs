@@ -13,7 +13,8 @@
 //! [`Wishes::delete`] there are a [`Frame::Mirror`] for each folder and a [`Frame::Filter`] for
 //! each pattern. The receiver answers any number of [`Frame::Want`] and of [`Frame::Have`], and
 //! [`Frame::Ready`]. Both sides compute the same layout of the wanted files, and positions count in
-//! that layout. A connection that joins may carry data right behind its `Join`. Data is
+//! that layout. A receiver that passes its one file on in order [grants](Frame::Grant) positions
+//! as it goes on. A connection that joins may carry data right behind its `Join`. Data is
 //! acknowledged on the path on which it arrived. The size of a stream
 //! ([`UNKNOWN_SIZE`](crate::manifest::UNKNOWN_SIZE)) comes in [`Frame::Grown`], on each path ahead
 //! of the data that it makes room for. In a dry run ([`Wishes::dry_run`]) the receiver also answers
@@ -360,6 +361,9 @@ pub enum Frame<'a> {
     /// The path of a folder of which the manifest has everything that its [filters](Frame::Filter)
     /// let through: what is there besides may be deleted. Empty for the receiving folder itself.
     Mirror(&'a [u8]),
+    /// Positions before this one may be sent: the receiver writes its one file in order, and takes
+    /// no more. Without such a frame before [`Frame::Ready`], all of them may.
+    Grant(u64),
 }
 
 impl<'a> Frame<'a> {
@@ -435,6 +439,7 @@ impl<'a> Frame<'a> {
             Frame::Grown(_) => FrameKind::Grown,
             Frame::LeftOut(_) => FrameKind::LeftOut,
             Frame::Mirror(_) => FrameKind::Mirror,
+            Frame::Grant(_) => FrameKind::Grant,
         }
     }
 }
@@ -472,9 +477,10 @@ enum FrameKind {
     Grown,
     LeftOut,
     Mirror,
+    Grant,
 }
 
-const KINDS: [(FrameKind, &str, usize); 31] = [
+const KINDS: [(FrameKind, &str, usize); 32] = [
     (FrameKind::Hello, "Hello", 64),
     (FrameKind::Join, "Join", 16),
     (FrameKind::Entries, "Entries", MAX_CHUNK),
@@ -506,6 +512,7 @@ const KINDS: [(FrameKind, &str, usize); 31] = [
     (FrameKind::Grown, "Grown", 9),
     (FrameKind::LeftOut, "LeftOut", 6 + MAX_PATH + MAX_REASON),
     (FrameKind::Mirror, "Mirror", MAX_PATH),
+    (FrameKind::Grant, "Grant", 8),
 ];
 
 impl FrameKind {

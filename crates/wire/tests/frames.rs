@@ -66,6 +66,7 @@ fn every_kind_comes_back_as_it_went() {
         Frame::Mirror(b"photos/2026"),
         Frame::LeftOut(LeftOut { path: b"", reason: "", more: 0 }),
         Frame::LeftOut(LeftOut { path: b"photos/\xff", reason: "no permission", more: 7 }),
+        Frame::Grant(268_435_456),
         Frame::Abort(AbortCode::Changed, "photos/a".into()),
         Frame::Abort(AbortCode::Crowded, "128 connections".into()),
         Frame::Abort(AbortCode::Busy, "later".into()),
@@ -169,7 +170,7 @@ fn a_long_reason_is_cut_between_characters() {
 proptest! {
     #[test]
     fn no_bytes_make_the_parser_panic(
-        kind in 0u8..32,
+        kind in 0u8..33,
         body in proptest::collection::vec(any::<u8>(), 0..200),
         lie in any::<Option<u32>>(),
     ) {

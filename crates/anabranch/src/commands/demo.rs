@@ -103,6 +103,7 @@ async fn transfer_once(
     let token = Token::generate(&receiver)?;
     let options = ReceiveOptions {
         directory: target.to_path_buf(),
+        output: None,
         listen: ListenOptions {
             addresses: vec![SocketAddr::from((Ipv4Addr::LOCALHOST, 0))],
             token: Some(token.clone()),
@@ -137,6 +138,7 @@ async fn transfer_once(
     let options = SendOptions {
         sources: vec![source.to_path_buf()],
         stream: None,
+        spool: None,
         rename: None,
         selection: files::Selection::default(),
         to: remotes[0].clone(),

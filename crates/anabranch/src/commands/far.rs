@@ -230,6 +230,7 @@ async fn receive(listener: &Listener, target: &Target) -> Result<(), Failure> {
     let received = listener.run(|listen| {
         let options = ReceiveOptions {
             directory: target.directory.clone(),
+            output: None,
             listen,
             keep: false,
             parallel: 1,

@@ -13,6 +13,7 @@ use crate::examples;
 use crate::exit::Failure;
 use crate::flags::TransferFlags;
 use crate::host_key::HostKey;
+use crate::output::ToStdout;
 use crate::peers::List;
 use crate::token::TokenSource;
 use crate::transfer;
@@ -29,7 +30,8 @@ pub(crate) struct GetArgs {
     /// which are used at the same time
     #[arg(long, required = true, value_name = "HOST[:PORT]", add = complete::receivers())]
     from: Vec<Remote>,
-    /// The target folder, created if missing [default: the current one]
+    /// The target folder, created if missing, or '-' to write the only file to standard output
+    /// [default: the current folder]
     #[arg(long, value_name = "DIR")]
     into: Option<PathBuf>,
     /// The new name of the only file or folder
@@ -57,6 +59,10 @@ impl GetArgs {
 /// # Errors
 /// Errors of the transfer.
 pub(crate) fn run(mut args: GetArgs) -> Result<(), Failure> {
+    let stdout = ToStdout::find(args.into.as_deref())?;
+    if stdout.is_some() {
+        args.flags.leave_stdout()?;
+    }
     let dirs = Dirs::from_env();
     let config = args.flags.config(&dirs)?;
     let key = HostKey::load(&dirs)?;
@@ -68,8 +74,12 @@ pub(crate) fn run(mut args: GetArgs) -> Result<(), Failure> {
         from,
         names: args.names,
         selection,
-        into: args.into.unwrap_or_else(|| PathBuf::from(".")),
+        into: match &stdout {
+            Some(stdout) => stdout.folder().to_path_buf(),
+            None => args.into.unwrap_or_else(|| PathBuf::from(".")),
+        },
         rename: args.rename,
+        output: stdout.as_ref().map(ToStdout::output),
         blake3: args.blake3,
         transfer,
     };

@@ -15,6 +15,7 @@ use crate::examples;
 use crate::exit::Failure;
 use crate::host_key::HostKey;
 use crate::listen::{ListenAddress, socket_addresses};
+use crate::output::ToStdout;
 use crate::peers::Authorized;
 use crate::transfer;
 use crate::watch;
@@ -24,7 +25,8 @@ use crate::watch;
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = examples::help("receive"))]
 pub(crate) struct ReceiveArgs {
-    /// The target folder [default: the current folder]
+    /// The target folder, or '-' to write the only file of one transfer to standard output
+    /// [default: the current folder]
     #[arg(value_name = "DIR")]
     directory: Option<PathBuf>,
     /// An address to listen on; may be repeated [default: every address]
@@ -80,7 +82,14 @@ impl ReceiveArgs {
 ///
 /// # Errors
 /// Errors of the transfer.
-pub(crate) fn run(args: ReceiveArgs) -> Result<(), Failure> {
+pub(crate) fn run(mut args: ReceiveArgs) -> Result<(), Failure> {
+    let stdout = ToStdout::find(args.directory.as_deref())?;
+    if stdout.is_some() {
+        if args.keep {
+            return Err(Error::usage("--keep: standard output takes one transfer").into());
+        }
+        args.watch.leave_stdout()?;
+    }
     let dirs = Dirs::from_env();
     let config = Config::load(args.config.as_deref(), &dirs)?;
     let key = HostKey::load(&dirs)?;
@@ -95,7 +104,7 @@ pub(crate) fn run(args: ReceiveArgs) -> Result<(), Failure> {
     if let (Some(path), Some(token)) = (&args.token_out, &token) {
         write_secret(path, &token.reveal())?;
     }
-    let keep = args.keep || config.receive.keep;
+    let keep = args.keep || config.receive.keep && stdout.is_none();
     if args.parallel.is_some() && !keep {
         let text = "--parallel is for --keep: without it, there is one transfer";
         return Err(Error::usage(text).into());
@@ -103,8 +112,11 @@ pub(crate) fn run(args: ReceiveArgs) -> Result<(), Failure> {
     let port = args.port.or(config.receive.port).unwrap_or(DEFAULT_PORT);
     let listen = if args.listen.is_empty() { &config.receive.listen } else { &args.listen };
     let options = ReceiveOptions {
-        directory: args
-            .directory
+        output: stdout.as_ref().map(ToStdout::output),
+        directory: stdout
+            .as_ref()
+            .map(|stdout| stdout.folder().to_path_buf())
+            .or(args.directory)
             .or(config.receive.directory)
             .unwrap_or_else(|| PathBuf::from(".")),
         listen: ListenOptions {

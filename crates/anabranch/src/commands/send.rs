@@ -32,11 +32,15 @@ use crate::watch;
 pub(crate) struct SendArgs {
     /// Files and folders to send; FOLDER/ with a slash at its end stands for its contents, and '-'
     /// or a named pipe for the file that it yields
-    #[arg(required_unless_present = "files_from", value_name = "PATH")]
+    #[arg(required_unless_present_any = ["files_from", "spool"], value_name = "PATH")]
     sources: Vec<PathBuf>,
     /// The name at the receiver of the only file, folder or stream
     #[arg(long, value_name = "NAME")]
     name: Option<OsString>,
+    /// Keep a stream in DIR while it is sent; without PATH, send the stream NAME that an
+    /// interrupted attempt left there
+    #[arg(long, value_name = "DIR")]
+    spool: Option<PathBuf>,
     /// The receiver, as printed by 'anabranch receive'
     #[arg(long, value_name = "HOST[:PORT]", add = complete::receivers())]
     to: Remote,
@@ -74,7 +78,8 @@ impl SendArgs {
 /// Errors of the transfer.
 pub(crate) fn run(args: SendArgs) -> Result<(), Failure> {
     // Mistakes are reported before the prompt for a token.
-    let (stream, rename) = (stream(&args.sources)?, stream_name(&args)?);
+    let (stream, rename) = (stream(&args)?, stream_name(&args)?);
+    let spool = args.spool;
     let sources = if stream.is_some() { Vec::new() } else { args.sources };
     if stream.is_some() {
         args.flags.check_stream()?;
@@ -84,7 +89,8 @@ pub(crate) fn run(args: SendArgs) -> Result<(), Failure> {
     let credential = credential(&args.token, &args.to, &prepared.dirs, stream.as_ref())?;
     let identity = key.beside(iter::once(&credential))?;
     let watcher = prepared.watcher();
-    let options = SendOptions { stream, rename, ..prepared.to(args.to, credential, identity) };
+    let options = prepared.to(args.to, credential, identity);
+    let options = SendOptions { stream, spool, rename, ..options };
     let sent = transfer::run(watcher, |events| files::send(options, events))?;
     Failure::unless_whole(&sent)
 }
@@ -145,34 +151,52 @@ impl PreparedSend {
     pub(super) fn to(self, to: Remote, credential: Credential, identity: Identity) -> SendOptions {
         let PreparedSend { dirs, config, flags, sources, files_from } = self;
         let (selection, transfer) = flags.transfer.options(files_from, identity, &config, &dirs);
-        SendOptions { sources, stream: None, rename: None, selection, to, credential, transfer }
+        SendOptions {
+            sources,
+            stream: None,
+            spool: None,
+            rename: None,
+            selection,
+            to,
+            credential,
+            transfer,
+        }
     }
 }
 
-/// The stream among the sources, which is then the only one.
-fn stream(sources: &[PathBuf]) -> Result<Option<StreamInput>, Error> {
+/// The stream among the sources, which is then the only one, or in the spool.
+fn stream(args: &SendArgs) -> Result<Option<StreamInput>, Error> {
     let is_pipe =
         |path: &PathBuf| fs::metadata(path).is_ok_and(|metadata| metadata.file_type().is_fifo());
     let input = |path: &PathBuf| match path.as_os_str().as_bytes() {
         b"-" => Some(StreamInput::Stdin),
         _ => is_pipe(path).then(|| StreamInput::Pipe(path.clone())),
     };
-    match sources {
-        [path] => Ok(input(path)),
+    let found = match &args.sources[..] {
+        [] if args.spool.is_some() && !args.flags.has_list() => Some(StreamInput::Spool),
+        [path] => input(path),
         sources if sources.iter().any(|path| input(path).is_some()) => {
             let text = "a stream ('-' or a named pipe) is sent alone: send the other files with \
                         another command";
-            Err(Error::usage(text))
+            return Err(Error::usage(text));
         }
-        _ => Ok(None),
+        _ => None,
+    };
+    if args.spool.is_some() && found.is_none() {
+        let text = "--spool is for streams ('-' or a named pipe): files can be sent again anyway";
+        return Err(Error::usage(text));
     }
+    Ok(found)
 }
 
 /// The name under which the only source arrives, if it is not its own.
 fn stream_name(args: &SendArgs) -> Result<Option<OsString>, Error> {
     match (&args.name, &args.sources[..]) {
         (Some(name), _) => Ok(Some(name.clone())),
-        (None, [path]) if stream(&args.sources)?.is_some() => {
+        (None, []) if args.spool.is_some() => {
+            Err(Error::usage("--spool without a stream needs its name: add --name NAME"))
+        }
+        (None, [path]) if stream(args)?.is_some() => {
             // The names of descriptors mean nothing.
             let is_descriptor = path.starts_with("/dev") || path.starts_with("/proc");
             let own = path.file_name().filter(|name| *name != "-" && !is_descriptor);

@@ -16,7 +16,7 @@ use std::env;
 use std::io::{self, IsTerminal};
 
 use clap::ValueEnum;
-use files::{Event, Summary};
+use files::{Error, Event, Summary};
 use peer::Token;
 
 use crate::exit::Failure;
@@ -34,6 +34,7 @@ pub(crate) trait Watcher: Send {
 /// Options of the display.
 #[derive(Debug, Default, clap::Args)]
 #[group(skip)]
+#[expect(clippy::struct_excessive_bools, reason = "flags of a command line")]
 pub(crate) struct WatchArgs {
     /// The display of progress on standard error [default: auto]
     #[arg(long, value_enum)]
@@ -47,6 +48,9 @@ pub(crate) struct WatchArgs {
     /// Write events to standard output as JSON, an object on each line (docs/json.md)
     #[arg(long)]
     json: bool,
+    /// Standard output is for the file that arrives: results go to standard error.
+    #[arg(skip)]
+    leaves_stdout: bool,
 }
 
 /// The display of progress.
@@ -104,6 +108,19 @@ impl WatchArgs {
         self.json
     }
 
+    /// Leaves standard output to the file that arrives.
+    ///
+    /// # Errors
+    /// If a flag asks for events there.
+    pub(crate) fn leave_stdout(&mut self) -> Result<(), Error> {
+        if self.json {
+            let text = "--json writes to standard output, which is for the file: choose one";
+            return Err(Error::usage(text));
+        }
+        self.leaves_stdout = true;
+        Ok(())
+    }
+
     /// The display for `send` and `get`.
     pub(crate) fn watcher(self, default: Option<Style>) -> Box<dyn Watcher> {
         self.build(default, None, HostRole::ONE_TRANSFER)
@@ -140,6 +157,9 @@ impl WatchArgs {
             (false, false) => Verbosity::Normal,
         };
         let (printer, progress) = progress_of(style, role);
+        if self.leaves_stdout {
+            printer.leave_stdout();
+        }
         let results: Box<dyn Watcher> = if self.json {
             Box::new(json::Json::new(printer.clone(), token.as_ref()))
         } else {

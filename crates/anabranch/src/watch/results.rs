@@ -34,7 +34,11 @@ impl Results {
         token: Option<Token>,
         role: HostRole,
     ) -> Results {
-        let terminal = io::stdout().is_terminal();
+        let terminal = if printer.leaves_stdout() {
+            io::stderr().is_terminal()
+        } else {
+            io::stdout().is_terminal()
+        };
         let files = BTreeMap::new();
         Results { printer, verbosity, token, role, terminal, files, is_dry_run: false }
     }

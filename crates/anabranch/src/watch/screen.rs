@@ -55,6 +55,8 @@ struct Outputs {
     screen: Option<Screen>,
     /// Whether standard output is the same terminal.
     is_shared: bool,
+    /// Whether results go to standard error, too.
+    leaves_stdout: bool,
 }
 
 impl Printer {
@@ -76,13 +78,26 @@ impl Printer {
     }
 
     fn of(screen: Option<Screen>, is_shared: bool) -> Printer {
-        Printer(Arc::new(Mutex::new(Outputs { screen, is_shared })))
+        Printer(Arc::new(Mutex::new(Outputs { screen, is_shared, leaves_stdout: false })))
+    }
+
+    /// Leaves standard output to a file that arrives: results go to standard error.
+    pub(super) fn leave_stdout(&self) {
+        self.outputs().leaves_stdout = true;
+    }
+
+    /// Whether results go to standard error.
+    pub(super) fn leaves_stdout(&self) -> bool {
+        self.outputs().leaves_stdout
     }
 
     /// Prints a result on standard output.
     pub(super) fn result(&self, line: &str) {
+        if self.leaves_stdout() {
+            return self.note(line);
+        }
         let mut outputs = self.outputs();
-        if let Outputs { screen: Some(screen), is_shared: true } = &mut *outputs {
+        if let Outputs { screen: Some(screen), is_shared: true, .. } = &mut *outputs {
             return screen.above(line);
         }
         // A closed pipe does not end a transfer.

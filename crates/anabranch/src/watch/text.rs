@@ -108,7 +108,11 @@ pub(crate) fn percent(part: Bytes, whole: Bytes) -> u64 {
 /// 0:02".
 pub(crate) fn total(progress: &Progress) -> String {
     let Progress { done, total, rate, .. } = progress;
-    let mut line = format!("{done} of {total}  {:>3} %  {rate}", percent(*done, *total));
+    let mut line = if progress.is_growing {
+        format!("{done} of a stream  {rate}")
+    } else {
+        format!("{done} of {total}  {:>3} %  {rate}", percent(*done, *total))
+    };
     if let Some(gain) = progress.gain {
         line.push_str(&format!("  {gain:.1} x the best path"));
     }

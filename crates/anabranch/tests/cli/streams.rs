@@ -1,7 +1,7 @@
-//! Streams through the built binary: pipes in.
+//! Streams through the built binary: pipes in, and pipes out.
 
 use std::fs;
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
@@ -119,6 +119,8 @@ fn a_stream_needs_a_name_and_stands_alone() {
         (&["send", pipe, file, "--to", "host"], "alone"),
         (&["send", "-", "--name", "a/b", "--to", "host"], "cannot be the name"),
         (&["send", "-", "--name", "x", "--exclude", "y", "--to", "host"], "one file"),
+        (&["send", "--spool", "spool", "--to", "host"], "--name"),
+        (&["send", file, "--spool", "spool", "--to", "host"], "for streams"),
         (&["send", "-", "--name", "x", "--token-stdin", "--to", "host"], "--token-stdin"),
     ] {
         let mut command = home.command(arguments);
@@ -154,4 +156,99 @@ fn a_named_pipe_is_sent_under_its_name() {
     assert_eq!(code, 0, "{stderr}");
     assert!(receiving.0.wait().unwrap().success());
     assert_eq!(fs::read(target.join("dump")).unwrap(), b"a few bytes");
+}
+
+/// Starts a receiver that writes to standard output; its address and token are on standard error.
+fn receiver_to_stdout(home: &Home) -> (Child, String, String) {
+    let arguments = ["receive", "-", "--listen", "127.0.0.1", "--port", "0"];
+    let mut command = home.command(&arguments);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+    let (mut address, mut token) = (String::new(), String::new());
+    while token.is_empty() {
+        let line = lines.next().expect("it prints a token before it exits").unwrap();
+        if let Some(listening) = line.strip_prefix("listening ") {
+            address = listening.to_string();
+        }
+        if line.starts_with("ab1-") {
+            token = line;
+        }
+    }
+    std::thread::spawn(move || lines.for_each(drop));
+    (child, address, token)
+}
+
+#[test]
+fn a_pipe_arrives_as_a_pipe() {
+    let home = Home::new();
+    let (mut receiving, address, token) = receiver_to_stdout(&home);
+    let mut sending = sender(&home, &address, &token, &[]);
+    let mut pipe = sending.stdin.take().unwrap();
+    let feeding = std::thread::spawn(move || {
+        let mut data = Seeded::new();
+        (0..60).for_each(|_| pipe.write_all(data.next()).unwrap());
+    });
+    check(receiving.stdout.take().unwrap(), 60);
+    feeding.join().unwrap();
+    assert!(receiving.wait().unwrap().success());
+    let (code, _, stderr) = text(&sending.wait_with_output().unwrap());
+    assert_eq!(code, 0, "{stderr}");
+}
+
+#[test]
+fn a_reader_that_leaves_ends_both_sides_with_8() {
+    let home = Home::new();
+    let (mut receiving, address, token) = receiver_to_stdout(&home);
+    drop(receiving.stdout.take());
+    let mut sending = sender(&home, &address, &token, &[]);
+    let mut pipe = sending.stdin.take().unwrap();
+    let feeding = std::thread::spawn(move || {
+        let mut data = Seeded::new();
+        while pipe.write_all(data.next()).is_ok() {}
+    });
+    let (code, _, stderr) = text(&sending.wait_with_output().unwrap());
+    assert_eq!(code, 8, "{stderr}");
+    assert_eq!(receiving.wait().unwrap().code(), Some(8));
+    feeding.join().unwrap();
+}
+
+#[test]
+fn a_served_file_comes_out_of_get_and_nothing_else_does() {
+    let home = Home::new();
+    let (served, temporary) = (home.0.join("served"), home.0.join("tmp"));
+    fs::create_dir(&served).unwrap();
+    fs::create_dir(&temporary).unwrap();
+    let mut data = Seeded::new();
+    let mut file = fs::File::create(served.join("backup.sql")).unwrap();
+    (0..20).for_each(|_| file.write_all(data.next()).unwrap());
+    let arguments =
+        ["serve", served.to_str().unwrap(), "--token", "--listen", "127.0.0.1", "--port", "0"];
+    let mut serving = Running(home.command(&arguments).stdout(Stdio::piped()).spawn().unwrap());
+    let mut lines = BufReader::new(serving.0.stdout.take().unwrap()).lines();
+    let (mut address, mut token) = (String::new(), String::new());
+    while token.is_empty() {
+        let line = lines.next().expect("it prints a token").unwrap();
+        if let Some(listening) = line.strip_prefix("listening ") {
+            address = listening.to_string();
+        }
+        if line.starts_with("ab1-") {
+            token = line;
+        }
+    }
+    let get = |more: &[&str]| {
+        let arguments =
+            [&["get", "backup.sql", "--from", &address, "--into", "-"][..], more].concat();
+        let mut command = home.command(&arguments);
+        command.env("ANABRANCH_TOKEN", &token).env("TMPDIR", &temporary).output().unwrap()
+    };
+    let output = get(&[]);
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{stderr}");
+    check(&output.stdout[..], 20);
+    assert!(stderr.contains("backup.sql"), "its hash is on standard error: {stderr}");
+    assert_eq!(fs::read_dir(&temporary).unwrap().count(), 0, "its folder is gone");
+    for flag in ["--json", "--verify"] {
+        let output = get(&[flag]);
+        assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0), "{flag}");
+    }
 }

@@ -261,6 +261,7 @@ pub(super) fn fetch_options(scratch: &Scratch, from: Vec<Server>) -> FetchOption
         selection: Selection::default(),
         into: scratch.0.join("in"),
         rename: None,
+        output: None,
         blake3: None,
         transfer: short_of_patience(),
     }

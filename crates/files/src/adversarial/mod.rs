@@ -90,6 +90,7 @@ impl Host {
         let token = Token::generate(&identity).unwrap();
         let options = ReceiveOptions {
             directory: scratch.0.join("in"),
+            output: None,
             listen: ListenOptions {
                 authorized: AuthorizedPeers::new(authorized),
                 ..on_loopback(&identity, &token)
@@ -186,6 +187,7 @@ fn send_options(sources: Vec<PathBuf>, port: u16, token: &Token) -> SendOptions 
     SendOptions {
         sources,
         stream: None,
+        spool: None,
         rename: None,
         selection: Selection::default(),
         to: Remote { host: "127.0.0.1".into(), zone: None, port },

@@ -77,6 +77,16 @@ async fn a_receiver_that_lies_gets_nothing_done() {
             vec![want(), Frame::Ready, Frame::Ack(vec![Range { start: 1 << 30, len: 4_096 }])],
         ),
         (
+            "grants-nothing",
+            vec![
+                want(),
+                Frame::Grant(0),
+                Frame::Ready,
+                Frame::Grant(4_097),
+                Frame::Ack(vec![Range { start: 0, len: 4_096 }]),
+            ],
+        ),
+        (
             "acks-what-overlaps",
             vec![
                 want(),

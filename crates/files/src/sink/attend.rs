@@ -39,9 +39,13 @@ pub(crate) async fn attend(
             () = session.closing.notified() => return SinkEnd::Superseded,
             () = sleep(TICK) => {}
         }
+        if let Some(error) = session.delivery().and_then(|delivery| delivery.take_failure()) {
+            let _ = session.fail(error);
+        }
         if let Some(error) = session.failure_to_report() {
             return SinkEnd::Failed(error);
         }
+        session.tell_granted();
         report(session);
         if let Some((at, sync)) = session.completed() {
             return SinkEnd::Complete(at, sync);

@@ -132,6 +132,18 @@ impl Part {
         self.end.get().copied().unwrap_or(self.place.extent.len)
     }
 
+    /// The file.
+    pub(super) fn data(&self) -> &File {
+        &self.file
+    }
+
+    /// Frees the disk's space of a range of the file, which nobody reads any more. It does not
+    /// matter if the file system cannot do that.
+    pub(super) fn free(&self, from: u64, to: u64) {
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        let _ = fallocate(&self.file, flags, from, to - from);
+    }
+
     /// Writes bytes of the layout at `position`.
     pub(crate) fn write(&self, position: u64, bytes: &[u8]) -> Result<(), Error> {
         let mut rest = bytes;

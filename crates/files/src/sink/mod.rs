@@ -2,11 +2,14 @@
 //! ([`staging`], [`large`]) and verified ([`session`]); complete files are synced and named
 //! ([`settle`]). What the source does not have may be deleted then ([`mirror`]).
 //!
+//! The one file of a session can go to an output, in order ([`delivery`]).
+//!
 //! A small file is staged complete in a hidden folder, a large one as a part and a journal. The
 //! folder is this process's own ([`own`]). Every path is resolved below the receiving directory and
 //! through no link ([`directory`]).
 
 mod attend;
+mod delivery;
 mod directory;
 mod large;
 mod mirror;

@@ -18,6 +18,7 @@ use wire::frame::{Range, SessionId, Wishes};
 pub(crate) use mailbox::Mailbox;
 use mailbox::refusal;
 
+use super::delivery::Delivery;
 use super::directory::Directory;
 use super::large::{Part, part_names};
 use super::mirror::Mirror;
@@ -26,7 +27,7 @@ use super::staging::{Staging, name_prefix};
 use super::survey::{Changes, Survey};
 use crate::blocking::Wanted;
 use crate::protocol::{code_of, file_at, want_frames};
-use crate::{Error, Event, Events};
+use crate::{Error, Event, Events, Output};
 use net::Clock;
 use peer::ConnError;
 use peer::Fingerprint;
@@ -44,6 +45,8 @@ pub(crate) struct SinkSession {
     pub(crate) events: Events,
     /// Limits the rate of received data.
     pub(crate) limit: Option<Arc<Limit>>,
+    /// Writes the one file to an output, instead of keeping it.
+    delivery: Option<Arc<Delivery>>,
     target: Target,
     /// The wanted entries, as sent to the source.
     want: Vec<Range>,
@@ -88,6 +91,8 @@ struct Members {
     refused: ExtentSet,
     /// Refusals allowed beyond [`MOST_REFUSALS`], because their server was dropped.
     extra_refusals: u64,
+    /// The positions that the output takes, as the sender was told.
+    granted: Option<u64>,
     /// Whether finishing has begun.
     finishing: bool,
     /// Number of objects that are being named, and that are named.
@@ -212,6 +217,7 @@ impl SinkSession {
             began: clock.now(),
             events,
             limit: None,
+            delivery: None,
             want: survey.ranges(&tree),
             at_end: survey.at_end,
             changes,
@@ -231,6 +237,38 @@ impl SinkSession {
         })
     }
 
+    /// Lets the one file go to `output`, if there is one, in order.
+    ///
+    /// # Errors
+    /// If the tree is not one file, or the output has been written to before.
+    pub(crate) fn deliver_to(mut self, output: Option<Output>) -> Result<SinkSession, Error> {
+        let Some(output) = output else { return Ok(self) };
+        if self.tree().entries().len() != 1 || self.tree().file_count() != 1 {
+            let text = "standard output takes one file, and this is not one file";
+            return Err(Error::refused(text));
+        }
+        // What is written is not on the disk any more.
+        self.target.wishes.verify = false;
+        let delivery = Delivery::begin(output)?;
+        self.members().granted = Some(delivery.granted_now());
+        self.delivery = Some(delivery);
+        Ok(self)
+    }
+
+    /// Tells the sender, on every path, how far the output has come.
+    pub(crate) fn tell_granted(&self) {
+        let Some(delivery) = &self.delivery else { return };
+        let granted = delivery.granted_now();
+        if self.members().granted.replace(granted) != Some(granted) {
+            self.broadcast(&Frame::Grant(granted), false);
+        }
+    }
+
+    /// The delivery to an output, if there is one.
+    pub(crate) fn delivery(&self) -> Option<&Arc<Delivery>> {
+        self.delivery.as_ref()
+    }
+
     /// The tree that is received.
     pub(crate) fn tree(&self) -> &Tree {
         &self.target.tree
@@ -239,6 +277,11 @@ impl SinkSession {
     /// Bytes of all files: of a stream, as far as they are known.
     pub(crate) fn total(&self) -> Bytes {
         if self.tree().is_stream() { self.core().layout().total() } else { self.tree().data() }
+    }
+
+    /// Whether it is a stream whose end is not known yet.
+    pub(crate) fn is_growing(&self) -> bool {
+        self.core().layout().is_growing()
     }
 
     /// The wanted entries.
@@ -273,7 +316,9 @@ impl SinkSession {
         let have: Vec<Range> =
             core.verified().iter().map(|e| Range { start: e.start, len: e.len }).collect();
         let want = want_frames(&self.want);
-        want.chain(have.chunks(wire::frame::MAX_RANGES).map(|ranges| Frame::Have(ranges.to_vec())))
+        let granted = self.members().granted.map(Frame::Grant);
+        want.chain(granted)
+            .chain(have.chunks(wire::frame::MAX_RANGES).map(|ranges| Frame::Have(ranges.to_vec())))
             .collect()
     }
 
@@ -341,11 +386,21 @@ impl SinkSession {
     /// as long as the disk takes.
     pub(crate) fn finish(&self) -> Result<(), Error> {
         let before = self.clock.now();
+        if let Some(delivery) = &self.delivery {
+            delivery.drain()?;
+        }
         self.settle()?;
         let deleted = {
             let mut pending = self.pending_sync.lock().expect("no panic while held");
             self.target.finish(&self.at_end, &mut pending)?
         };
+        if let Some(delivery) = &self.delivery {
+            let path = &self.tree().entries()[0].path;
+            let failed = |source| self.target.directory.failed("read back", path, source);
+            let file = self.target.directory.file(path).map_err(failed)?;
+            let file = file.ok_or_else(|| failed(std::io::ErrorKind::NotFound.into()))?;
+            delivery.write_rest(&file)?;
+        }
         self.report_changes(deleted);
         let sync = self.clock.now() - before;
         {
@@ -405,6 +460,10 @@ impl SinkSession {
         let mut members = self.members();
         members.named += std::mem::take(&mut members.naming);
         drop(members);
+        if self.delivery.is_some() {
+            // It outlives nothing.
+            return Ok(());
+        }
         let parts: Vec<Arc<Part>> = self.parts().values().cloned().collect();
         parts.iter().try_for_each(|part| part.sync())?;
         self.target.staging.sync_names()
@@ -532,9 +591,10 @@ impl SinkSession {
     }
 
     /// The time for which there were paths and no new data came; `None` if there is no path, or no
-    /// data that are known of are missing.
+    /// data that are known of are missing, or the output holds them back.
     pub(crate) fn without_data(&self) -> Option<Span> {
-        if self.core().has_all_known() { None } else { self.silence() }
+        let is_held = self.delivery.as_ref().is_some_and(|delivery| delivery.is_behind());
+        if is_held || self.core().has_all_known() { None } else { self.silence() }
     }
 
     /// The time for which there were paths and the sender waited for the program that writes its
@@ -661,11 +721,22 @@ impl Members {
         self.next += 1;
         let mailbox = Arc::new(Mailbox::default());
         mailbox.put(&self.announcements);
+        if let Some(granted) = self.granted {
+            mailbox.put_frame(&Frame::Grant(granted));
+        }
         for extent in self.refused.iter() {
             mailbox.put_frame(&refusal(extent));
         }
         self.mailboxes.insert(number, Arc::clone(&mailbox));
         (number, mailbox)
+    }
+}
+
+impl Drop for SinkSession {
+    fn drop(&mut self) {
+        if let Some(delivery) = &self.delivery {
+            delivery.close();
+        }
     }
 }
 

@@ -7,6 +7,7 @@ mod holes;
 mod patterns;
 mod read;
 mod root;
+mod spool;
 mod stream;
 #[cfg(test)]
 mod tests;
@@ -15,5 +16,6 @@ mod walk;
 pub(crate) use patterns::{PATTERNS_BYTES, Patterns};
 pub(crate) use read::{Buffer, Source, Supply};
 pub(crate) use root::{SourceRoot, open_directory};
+pub(crate) use spool::StreamSpool;
 pub(crate) use stream::Stream;
 pub(crate) use walk::check_name;

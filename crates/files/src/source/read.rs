@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use rustix::fs::{Stat, fstat};
+use tokio::sync::watch;
 use transfer::digest::{Merge, block_cv};
 use transfer::{BLOCK, Cv, Extent, Object, Packing, Tree};
 
@@ -22,7 +23,7 @@ use super::walk::{Found, MemoryBudget, Origin, walk};
 use crate::beneath::{Inode, ctime_of, mtime_of};
 use crate::left_out::LeftOuts;
 use crate::protocol::file_at;
-use crate::{Error, Selection, StreamInput};
+use crate::{Error, Selection};
 
 /// All files to be sent.
 pub(crate) struct Source {
@@ -48,6 +49,8 @@ pub(crate) struct Supply {
     hashes: Mutex<BTreeMap<usize, blake3::Hash>>,
     /// The last position that was read.
     last_position: AtomicU64,
+    /// The positions that the receiver takes so far.
+    granted: watch::Sender<u64>,
 }
 
 /// The identity of a file's contents: its inode, and the attributes that change with the contents.
@@ -106,9 +109,9 @@ impl Source {
     }
 
     /// A stream, which arrives as `entry` says.
-    pub(crate) fn stream(entry: Entry, input: StreamInput) -> Result<Source, Error> {
+    pub(crate) fn stream(entry: Entry, stream: Stream) -> Result<Source, Error> {
         let tree = Tree::new(vec![entry]).map_err(|error| Error::usage(error.to_string()))?;
-        let stream = Some(Arc::new(Stream::new(input)));
+        let stream = Some(Arc::new(stream));
         let named = NamedPaths::new(SourceRoot::Anywhere);
         Ok(Source {
             named,
@@ -218,6 +221,7 @@ impl Supply {
             merges: Mutex::default(),
             hashes: Mutex::default(),
             last_position: AtomicU64::new(u64::MAX),
+            granted: watch::Sender::new(u64::MAX),
         }
     }
 
@@ -235,6 +239,22 @@ impl Supply {
     pub(crate) fn current(&self) -> Option<String> {
         let position = self.last_position.load(Ordering::Relaxed);
         file_at(self.source.tree(), &self.packing, position)
+    }
+
+    /// Takes the positions that the receiver takes so far; without this, it takes all.
+    pub(crate) fn grant(&self, positions: u64) {
+        self.granted.send_if_modified(|granted| {
+            let is_news = *granted == u64::MAX || positions > *granted;
+            if is_news {
+                *granted = positions;
+            }
+            is_news
+        });
+    }
+
+    /// The positions that the receiver takes so far, with news of each change.
+    pub(crate) fn granted(&self) -> watch::Receiver<u64> {
+        self.granted.subscribe()
     }
 
     /// Reads `extent`, which lies within one block, into `buffer`. Returns its range in the buffer
@@ -275,7 +295,7 @@ impl Supply {
         buffer: &mut Buffer,
     ) -> Result<(std::ops::Range<usize>, Option<Cv>), Error> {
         let index = extent.start / BLOCK;
-        let block = stream.block(index).ok_or_else(|| stream.is_gone(index))?;
+        let block = stream.block(index)?;
         let start = length(extent.start - index * BLOCK);
         buffer.extent = None;
         buffer.bytes.clear();
@@ -352,6 +372,9 @@ impl Supply {
     /// # Errors
     /// As [`Supply::read`].
     pub(crate) fn hash(&self, object: usize) -> Result<Cv, Error> {
+        if let Some(stream) = &self.source.stream {
+            return stream.hash_all();
+        }
         let whole = self.packing.layout().object_extent(object).expect("an object of the layout");
         let mut merge = Merge::new(whole.len);
         let mut buffer = Buffer::default();

@@ -3,7 +3,8 @@
 //!
 //! While [`MOST_UNACKED`] wait for the receiver, nothing is read, and the program that writes the
 //! stream waits. Blocks that the receiver has acknowledged are kept a little longer, because a
-//! refusal may still follow.
+//! refusal may still follow. With a [spool](super::spool), all blocks are on the disk, and nothing
+//! has to wait.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fs::{File, OpenOptions};
@@ -19,6 +20,7 @@ use transfer::digest::{Merge, block_cv};
 use transfer::{BLOCK, Cv, Extent};
 use wire::frame::Grown;
 
+use super::spool::StreamSpool;
 use crate::{Error, StreamInput};
 
 /// The most that is kept for a receiver that has not acknowledged it: 240 MiB.
@@ -32,6 +34,8 @@ const AT_ONCE: usize = 256 * 1024;
 /// A stream, and what of it is in memory.
 pub(crate) struct Stream {
     input: StreamInput,
+    /// Has the blocks instead of the memory.
+    spool: Option<StreamSpool>,
     kept: Mutex<Kept>,
     /// Rings when a block was acknowledged, or the stream is of no more use.
     room: Condvar,
@@ -54,9 +58,11 @@ struct Kept {
 }
 
 impl Stream {
-    pub(super) fn new(input: StreamInput) -> Stream {
+    /// A stream that is to be read, into a spool if there is one.
+    pub(crate) fn new(input: StreamInput, spool: Option<StreamSpool>) -> Stream {
         Stream {
             input,
+            spool,
             kept: Mutex::default(),
             room: Condvar::new(),
             has_begun: AtomicBool::new(false),
@@ -64,6 +70,20 @@ impl Stream {
             failure: Mutex::default(),
             merge: Mutex::new(Merge::stream()),
         }
+    }
+
+    /// A stream of `size` bytes that a spool has completely.
+    pub(crate) fn spooled(spool: StreamSpool, size: u64) -> Stream {
+        let stream = Stream::new(StreamInput::Spool, Some(spool));
+        stream.has_begun.store(true, Ordering::Relaxed);
+        stream.merge.lock().expect("no panic while held").end(size);
+        stream.known.send_replace(Grown { size, is_end: true });
+        stream
+    }
+
+    /// The spool, if there is one.
+    pub(crate) fn spool(&self) -> Option<&StreamSpool> {
+        self.spool.as_ref()
     }
 
     /// Begins to read, unless that was done before. The thread ends with the stream, or once the
@@ -101,16 +121,47 @@ impl Stream {
         self.failure().take()
     }
 
-    /// Whether every block of `extent` is still in memory.
+    /// Whether every block of `extent` can still be read.
     pub(crate) fn has(&self, extent: Extent) -> bool {
+        if self.spool.is_some() {
+            return extent.end() <= self.size().size;
+        }
         let kept = self.kept();
         (extent.start / BLOCK..extent.end().div_ceil(BLOCK))
             .all(|block| kept.blocks.contains_key(&block))
     }
 
-    /// The bytes of a block; `None` if it is not in memory any more.
-    pub(super) fn block(&self, block: u64) -> Option<Arc<Vec<u8>>> {
-        self.kept().blocks.get(&block).map(Arc::clone)
+    /// The bytes of a block.
+    ///
+    /// # Errors
+    /// If it is not in memory any more, or the spool cannot be read.
+    pub(super) fn block(&self, block: u64) -> Result<Arc<Vec<u8>>, Error> {
+        let Some(spool) = &self.spool else {
+            return self
+                .kept()
+                .blocks
+                .get(&block)
+                .map(Arc::clone)
+                .ok_or_else(|| self.is_gone(block));
+        };
+        let length = BLOCK.min(self.size().size - block * BLOCK);
+        let mut bytes = vec![0; usize::try_from(length).expect("within a block")];
+        spool.read(&mut bytes, block * BLOCK)?;
+        Ok(Arc::new(bytes))
+    }
+
+    /// Reads all of a stream that has ended, and hashes it.
+    ///
+    /// # Errors
+    /// As [`Stream::block`].
+    pub(super) fn hash_all(&self) -> Result<Cv, Error> {
+        let size = self.size().size;
+        let mut merge = Merge::new(size);
+        for block in 0..size.div_ceil(BLOCK) {
+            let cv = block_cv(size, block * BLOCK, &self.block(block)?);
+            merge.insert(block, cv).expect("each block once");
+        }
+        Ok(merge.root().expect("every block was merged"))
     }
 
     /// Hashes a block that is about to be sent, and merges the hash into the stream's.
@@ -146,6 +197,9 @@ impl Stream {
     /// # Errors
     /// [`Error::Integrity`] if the block is not in memory any more.
     pub(crate) fn reclaim(&self, block: u64) -> Result<(), Error> {
+        if self.spool.is_some() {
+            return Ok(());
+        }
         let mut kept = self.kept();
         if kept.has.remove(&block) {
             kept.acked.retain(|acked| *acked != block);
@@ -157,12 +211,29 @@ impl Stream {
     }
 
     /// The error for a block that is wanted and not in memory any more.
-    pub(super) fn is_gone(&self, block: u64) -> Error {
+    fn is_gone(&self, block: u64) -> Error {
         let detail = format!(
             "the receiver wants block {block} again, which it had acknowledged, and a stream \
              cannot be read twice"
         );
         Error::Integrity { what: self.shown().display().to_string(), detail }
+    }
+
+    /// Waits until the stream has ended in its spool, although nobody sends it any more. Returns
+    /// whether it has.
+    pub(crate) async fn keep_rest(self: &Arc<Self>) -> bool {
+        if self.begin().is_err() {
+            return false;
+        }
+        let mut known = self.known();
+        loop {
+            if known.borrow_and_update().is_end {
+                return true;
+            }
+            if self.failure().is_some() || known.changed().await.is_err() {
+                return false;
+            }
+        }
     }
 
     /// Nobody sends the stream any more: the thread that reads it ends.
@@ -178,6 +249,9 @@ impl Stream {
         match &self.input {
             StreamInput::Stdin => "standard input".into(),
             StreamInput::Pipe(path) => path.clone(),
+            StreamInput::Spool => {
+                self.spool.as_ref().map_or_else(PathBuf::new, |spool| spool.path().to_path_buf())
+            }
         }
     }
 
@@ -190,14 +264,20 @@ impl Stream {
             (&mut input).take(BLOCK).read_to_end(&mut block)?;
             let (length, index) = (block.len() as u64, size / BLOCK);
             let is_end = length < BLOCK;
+            if let Some(spool) = &self.spool {
+                spool.append(&block, size)?;
+            }
             size += length;
             if size > wire::manifest::MOST_STREAMED {
                 return Err(io::Error::new(io::ErrorKind::FileTooLarge, "a stream ends at 64 PiB"));
             }
-            if length > 0 {
+            if length > 0 && self.spool.is_none() {
                 self.kept().blocks.insert(index, Arc::new(block));
             }
             if is_end {
+                if let Some(spool) = &self.spool {
+                    spool.finish(size)?;
+                }
                 self.merge.lock().expect("no panic while held").end(size);
             }
             // The hash of a first block depends on whether there is a second.
@@ -222,6 +302,7 @@ impl Stream {
                 }
                 Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no pipe any more"))
             }
+            StreamInput::Spool => Err(io::ErrorKind::Unsupported.into()),
         }
     }
 

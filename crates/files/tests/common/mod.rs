@@ -71,6 +71,7 @@ fn short_of_patience() -> TransferOptions {
 pub fn receive_options(scratch: &Scratch, identity: &Identity, token: &Token) -> ReceiveOptions {
     ReceiveOptions {
         directory: scratch.inbox(),
+        output: None,
         listen: on_loopback(identity, token),
         keep: false,
         parallel: 1,
@@ -84,6 +85,7 @@ pub fn send_options(sources: &[&Path], port: u16, token: &Token) -> SendOptions 
     SendOptions {
         sources: sources.iter().map(|path| path.to_path_buf()).collect(),
         stream: None,
+        spool: None,
         rename: None,
         selection: Selection::default(),
         to: Remote { host: "127.0.0.1".into(), zone: None, port },
@@ -203,6 +205,7 @@ pub fn fetch_options(scratch: &Scratch, names: &[&str], port: u16, token: &Token
         selection: Selection::default(),
         into: scratch.inbox(),
         rename: None,
+        output: None,
         blake3: None,
         transfer: short_of_patience(),
     }

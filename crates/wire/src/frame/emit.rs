@@ -106,7 +106,10 @@ impl Frame<'_> {
                 out.extend_from_slice(&index.to_be_bytes());
                 out.extend_from_slice(root);
             }
-            Frame::Done(number) | Frame::Ping(number) | Frame::Pong(number) => {
+            Frame::Done(number)
+            | Frame::Ping(number)
+            | Frame::Pong(number)
+            | Frame::Grant(number) => {
                 out.extend_from_slice(&number.to_be_bytes());
             }
             Frame::Abort(code, text) => {

@@ -69,6 +69,7 @@ pub(super) fn body(kind: FrameKind, body: &[u8]) -> Result<Frame<'_>, WireError>
             let is_end = flag(&mut reader, frame)?;
             Frame::Grown(Grown { size: reader.u64()?, is_end })
         }
+        FrameKind::Grant => Frame::Grant(reader.u64()?),
         FrameKind::Ask => match reader.u8()? {
             bits @ 0..=7 => Frame::Ask(Ask {
                 checksum: bits & 1 != 0,

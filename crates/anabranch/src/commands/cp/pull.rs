@@ -56,6 +56,7 @@ pub(super) fn fetching(
         selection: options.selection,
         into: target.directory.clone(),
         rename,
+        output: None,
         blake3: None,
         transfer: options.transfer,
     };

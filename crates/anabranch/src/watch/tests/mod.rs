@@ -37,6 +37,7 @@ fn progress() -> Progress {
         elapsed: Span::from_millis(3_200),
         done: Bytes(12_300_000),
         total: Bytes(24_000_000),
+        is_growing: false,
         rate: Rate::mbit(46),
         eta: Some(Span::from_secs(62)),
         repeated: Bytes(1_500),
@@ -262,4 +263,15 @@ fn every_event_has_the_documented_keys() {
         documented.into_keys().filter(|title| title != "Each path").collect();
     assert_eq!(seen, all, "each documented event is written once");
     assert!(lines[0].contains(&format!("\"token\":\"{}\"", token.reveal())));
+}
+
+#[test]
+fn a_stream_has_no_share_and_no_end() {
+    let line = text::total(&Progress {
+        done: Bytes(12_000_000),
+        total: Bytes(12_300_000),
+        is_growing: true,
+        ..Progress::default()
+    });
+    assert!(line.starts_with("12.0 MB of a stream") && !line.contains('%'), "{line}");
 }

@@ -165,6 +165,7 @@ fn progress(count: u32, step: u64) -> Progress {
         _ => format!("{}/photo\u{1b}[2J.jpg", "a folder in a folder/".repeat(10)),
     };
     Progress {
+        is_growing: false,
         transfer: 0,
         elapsed: Span::from_millis(100 * step),
         done: Bytes(12_345_678 * step),

@@ -25,9 +25,9 @@ impl<O: SessionOpener> SessionDriver<O> {
         let Some(session) = self.session.clone() else {
             return Progress { elapsed: now - self.began, total, ..Progress::default() };
         };
-        let (totals, reports) = {
+        let (totals, reports, is_growing) = {
             let core = session.core();
-            (core.totals(now), core.paths(now))
+            (core.totals(now), core.paths(now), core.layout().is_growing())
         };
         let known = session.paths().clone();
         // By the number of the path that people see.
@@ -53,6 +53,9 @@ impl<O: SessionOpener> SessionDriver<O> {
             current,
             done: self.resumed() + totals.acked,
             total,
+            // What an output holds back has a size.
+            is_growing: is_growing
+                && self.agreement.as_ref().is_some_and(|a| a.total == Bytes::ZERO),
             rate: Rate::ZERO,
             eta: None,
             repeated: totals.duplicates,

@@ -7,9 +7,11 @@ use std::time::Duration;
 use net::Clock;
 use peer::dial::{Gate, Path, Terms, Turn};
 use peer::{Conn, ConnError, Fingerprint};
+use tokio::sync::watch;
 use tokio::sync::{Notify, mpsc};
+use tokio::task::JoinSet;
 use tokio::time::Instant;
-use transfer::{Cv, Tree};
+use transfer::{BLOCK, Cv, Layout, Tree};
 use units::Time;
 use wire::Frame;
 use wire::frame::{Range, SessionId, Wishes};
@@ -51,6 +53,8 @@ pub(super) struct FetchOpener {
     /// Rings when `agreed` is set.
     changed: Notify,
     writing: Arc<Mutex<Weak<SinkSession>>>,
+    /// Lets the core request as much as the output grants; ends with the opener.
+    following: Mutex<JoinSet<()>>,
 }
 
 struct Agreed {
@@ -127,6 +131,7 @@ impl FetchOpener {
             agreed,
             changed: Notify::new(),
             writing,
+            following: Mutex::default(),
         }
     }
 
@@ -280,7 +285,8 @@ impl FetchOpener {
                 }
             }
         });
-        let session = match work_during(conn, &self.gates[server], opening).await? {
+        let opened = work_during(conn, &self.gates[server], opening).await?;
+        let session = match opened.and_then(|session| session.deliver_to(options.output.clone())) {
             Ok(session) => Arc::new(session),
             Err(error) => return Err(self.fail(error)),
         };
@@ -296,9 +302,15 @@ impl FetchOpener {
         // The rate of an interface is known, but not its division among several servers.
         let paths =
             if self.gates.len() == 1 { options.transfer.dial.paths.as_slice() } else { &[] };
-        let core = new_core(&options.transfer.scheduler, paths, &layout, &have);
+        let granted = arrival.session().delivery().map(|delivery| delivery.granted());
+        let start = if granted.is_some() { Layout::stream(0) } else { layout.clone() };
+        let core = new_core(&options.transfer.scheduler, paths, &start, &have);
         let arrival = Arc::new(arrival);
         let session = Arc::new(Session::new(id, clock, self.reports.clone(), core));
+        if let Some(granted) = granted {
+            let following = follow(granted, layout.total().0, Arc::downgrade(&session));
+            self.following.lock().expect("no panic while held").spawn(following);
+        }
         let (files, total) = (offer.tree.file_count(), offer.tree.data());
         let agreement = Agreement { peer, files, total, resumed, left_out };
         session.report(Report::Established(Arc::clone(&session), agreement));
@@ -403,4 +415,25 @@ fn file_name(tree: &Tree) -> String {
     tree.entries()
         .first()
         .map_or_else(String::new, |entry| String::from_utf8_lossy(&entry.path).into_owned())
+}
+
+/// Lets the core of a session request as much of `total` bytes as an output grants.
+async fn follow(mut granted: watch::Receiver<u64>, total: u64, session: Weak<Session>) {
+    loop {
+        let most = *granted.borrow_and_update();
+        let is_end = most >= total;
+        let Some(session) = session.upgrade() else { return };
+        {
+            let size = if is_end { total } else { most / BLOCK * BLOCK };
+            let mut core = session.core();
+            let grown = core.handle_grown(session.clock.now(), size, is_end);
+            grown.expect("grants grow, and are windows");
+            session.wake(&mut core);
+        }
+        session.kick.notify_one();
+        drop(session);
+        if is_end || granted.changed().await.is_err() {
+            return;
+        }
+    }
 }

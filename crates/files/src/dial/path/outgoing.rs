@@ -89,6 +89,7 @@ impl Direction for Outgoing {
             match frame {
                 Frame::Ack(ranges) => self.acknowledge(io, &ranges)?,
                 Frame::Refused(range) => self.refuse(io, range)?,
+                Frame::Grant(positions) => self.supply.grant(positions),
                 Frame::Ping(number) => pong = Some(number),
                 Frame::Joined | Frame::Pong(_) => {}
                 Frame::ObjectDone(object, root) => session.report(Report::ObjectDone(object, root)),

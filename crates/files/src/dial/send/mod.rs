@@ -15,8 +15,8 @@ use super::driver::{DialEnd, Dialing};
 use super::queue::Queue;
 use super::session::check_scheduler;
 use crate::protocol::{FILTERS_BYTES, MOST_FILTERS, MOST_MIRRORS};
-use crate::source::{Source, SourceRoot, check_name};
-use crate::{Error, Event, Events, Selection, SendOptions, Summary};
+use crate::source::{Source, SourceRoot, Stream, StreamSpool, check_name};
+use crate::{Error, Event, Events, Selection, SendOptions, StreamInput, Summary};
 use opener::SendOpener;
 
 /// Sends the files and folders of `options` over every path, and reports to `events`. Dropping the
@@ -31,11 +31,39 @@ pub async fn send(options: SendOptions, events: Events) -> Result<Summary, Error
     let terms = Terms::new(to, options.transfer.dial.clone())?;
     let source = Arc::new(SetOnce::new());
     // Connections open while the files are looked at.
-    tokio::select! {
+    let sent = tokio::select! {
         biased;
         Err(error) = find(&options, &source, &events) => Err(error),
         sent = conduct(terms, options.clone(), &source, &events) => sent,
+    };
+    if let Some(stream) = source.get().and_then(|source| source.as_stream())
+        && !options.transfer.dry_run
+    {
+        settle_spool(stream, &sent, &events).await;
     }
+    sent
+}
+
+/// Removes the spool of a stream that was sent. If the stream was not, what is left of it is still
+/// taken, so that the next attempt has all of it.
+async fn settle_spool(stream: &Arc<Stream>, sent: &Result<Summary, Error>, events: &Events) {
+    let Some(spool) = stream.spool() else { return };
+    let notice = |text: String| {
+        let _ = events.send(Event::Notice { text });
+    };
+    let Err(error) = sent else { return spool.remove() };
+    let path = spool.path().display();
+    if !stream.size().is_end {
+        notice(format!("{error}; the rest of the stream is kept in {path}"));
+    }
+    if stream.keep_rest().await {
+        notice(format!(
+            "all of the stream is in {path}: the same command without '-' or the pipe sends it"
+        ));
+    } else {
+        notice(format!("the stream in {path} is not complete, and cannot be sent"));
+    }
+    spool.unlock();
 }
 
 /// Checks that what the source has is known where something is to be deleted.
@@ -71,7 +99,7 @@ async fn find(
     events: &Events,
 ) -> Result<(), Error> {
     if let Some(input) = options.stream.clone() {
-        let source = Source::stream(stream_entry(options)?, input)?;
+        let source = stream(options, input)?;
         assert!(found.set(Arc::new(source)).is_ok(), "there is one stream");
         return Ok(());
     }
@@ -106,17 +134,28 @@ async fn find(
     Ok(())
 }
 
-/// The entry of a stream: a file of now, with the mode of a file that a shell would make.
-fn stream_entry(options: &SendOptions) -> Result<Entry, Error> {
+/// The stream of the options: a file of now, with the mode of a file that a shell would make.
+fn stream(options: &SendOptions, input: StreamInput) -> Result<Source, Error> {
     let name = options.rename.as_ref().filter(|_| options.sources.is_empty());
     let name = name.ok_or_else(|| Error::usage("a stream is sent alone, and needs a name"))?;
     check_name(name)?;
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     // The time tells one stream from another of the same name.
-    let mtime = i64::try_from(now.as_nanos()).unwrap_or(i64::MAX);
+    let now = i64::try_from(now.as_nanos()).unwrap_or(i64::MAX);
+    let (stream, mtime) = match (input, &options.spool) {
+        (StreamInput::Spool, Some(folder)) => {
+            let (spool, began, size) = StreamSpool::open(folder, name)?;
+            (Stream::spooled(spool, size), began)
+        }
+        (StreamInput::Spool, None) => return Err(Error::usage("there is no spool to send from")),
+        (input, Some(folder)) => {
+            (Stream::new(input, Some(StreamSpool::create(folder, name, now)?)), now)
+        }
+        (input, None) => (Stream::new(input, None), now),
+    };
     let mode = 0o644 & !umask();
     let file = File { size: UNKNOWN_SIZE, mtime, mode, hash: None, data: None };
-    Ok(Entry { path: name.as_bytes().to_vec(), kind: Kind::File(file) })
+    Source::stream(Entry { path: name.as_bytes().to_vec(), kind: Kind::File(file) }, stream)
 }
 
 /// The permission bits that new files of this process do not have.

@@ -9,7 +9,7 @@ use peer::dial::{Gate, Path, Turn};
 use peer::{Conn, ConnError};
 use tokio::sync::{SetOnce, mpsc};
 use tokio::task::JoinSet;
-use transfer::{Cv, Extent, ExtentSet, Layout, Packing, Tree};
+use transfer::{BLOCK, Cv, Extent, ExtentSet, Layout, Packing, Tree};
 use units::{Bytes, Time};
 use wire::Frame;
 use wire::frame::{Grown, Range, RunId, SessionId};
@@ -247,9 +247,10 @@ impl SendOpener {
         let mut have = ExtentSet::new();
         let mut verdict = Verdict::new(tree.entries().len());
         let is_dry_run = self.options.transfer.dry_run;
+        let mut granted = None;
         // Whole blocks and the ends of files: the receiver cannot have more pieces than that.
-        let blocks = usize::try_from(tree.data().0 / transfer::BLOCK).unwrap_or(usize::MAX);
-        let streamed = source.as_stream().map_or(0, |stream| stream.size().size / transfer::BLOCK);
+        let blocks = usize::try_from(tree.data().0 / BLOCK).unwrap_or(usize::MAX);
+        let streamed = source.as_stream().map_or(0, |stream| stream.size().size / BLOCK);
         let streamed = usize::try_from(streamed).unwrap_or(usize::MAX);
         let mut pieces = blocks.saturating_add(streamed).saturating_add(tree.entries().len());
         loop {
@@ -272,6 +273,7 @@ impl SendOpener {
                             have.insert(Extent::new(range.start, range.len));
                         }
                     }
+                    Frame::Grant(positions) => granted = Some(positions),
                     Frame::Ready => return Ok(false),
                     // The receiver is still reading the data of an earlier attempt.
                     Frame::Ping(_) => self.gate.note_working(),
@@ -308,9 +310,15 @@ impl SendOpener {
         *self.empty.lock().expect("no panic while held") = empty.collect();
         let packing = Packing::new(tree, |index| want.has(index));
         let packing = packing.map_err(|error| ConnError::Unexpected(error.to_string()))?;
-        let layout = match source.as_stream() {
-            Some(stream) => Layout::stream(stream.size().size),
-            None => packing.layout().clone(),
+        if granted.is_some() && packing.layout().objects() > 1 {
+            return Err(ConnError::Unexpected("Grant of parts of several files".into()));
+        }
+        let layout = match (source.as_stream(), granted) {
+            (Some(stream), granted) => {
+                Layout::stream(stream.size().size.min(granted.unwrap_or(u64::MAX)))
+            }
+            (None, Some(_)) => Layout::stream(0),
+            (None, None) => packing.layout().clone(),
         };
         let have = layout.whole_blocks(&have);
         if let Some(stream) = source.as_stream() {
@@ -320,15 +328,18 @@ impl SendOpener {
         let transfer = &self.options.transfer;
         let core = new_core(&transfer.scheduler, &transfer.dial.paths, &layout, &have);
         let load = Arc::new(Supply::new(Arc::clone(source), packing));
+        if let Some(positions) = granted {
+            load.grant(positions);
+        }
         *self.supply.lock().expect("no panic while held") = Some(Arc::clone(&load));
         let session = Arc::new(Session::new(id, self.clock, self.reports.clone(), core));
         let agreement = Agreement { peer, files, total, resumed, left_out };
         session.report(Report::Established(Arc::clone(&session), agreement));
-        if let Some(stream) = source.as_stream()
-            && !transfer.dry_run
-        {
-            stream.begin().map_err(|error| self.give_up(error))?;
-            let following = follow(Arc::clone(stream), Arc::downgrade(&session));
+        if session.core().layout().is_growing() && !transfer.dry_run {
+            if let Some(stream) = source.as_stream() {
+                stream.begin().map_err(|error| self.give_up(error))?;
+            }
+            let following = follow(Arc::downgrade(&load), Arc::downgrade(&session));
             self.following.lock().expect("no panic while held").spawn(following);
         }
         Ok(OpenSession { session, load })
@@ -393,25 +404,52 @@ fn add(entries: &mut Want, ranges: Vec<Range>) -> Result<(), ConnError> {
     offered.ok_or_else(|| ConnError::Unexpected("Want of entries that were not offered".into()))
 }
 
-/// Tells the core of a session how its stream grows, until the stream ends.
-async fn follow(stream: Arc<Stream>, session: Weak<Session>) {
-    let mut known = stream.known();
+/// Tells the core of a session how its layout grows, until all of it is known: with the stream, and
+/// with what the receiver grants.
+async fn follow(load: Weak<Supply>, session: Weak<Session>) {
+    let (mut known, mut granted) = {
+        let Some(load) = load.upgrade() else { return };
+        (load.source().as_stream().map(|stream| stream.known()), load.granted())
+    };
     loop {
-        let Grown { size, is_end } = *known.borrow_and_update();
-        let Some(session) = session.upgrade() else { return };
-        if let Some(error) = stream.take_failure() {
-            session.report(Report::Fatal(error));
-            return;
+        {
+            let (Some(load), Some(session)) = (load.upgrade(), session.upgrade()) else { return };
+            let stream = load.source().as_stream();
+            if let Some(error) = stream.and_then(|stream| stream.take_failure()) {
+                session.report(Report::Fatal(error));
+                return;
+            }
+            let whole = Grown { size: load.packing().layout().total().0, is_end: true };
+            let known = known.as_mut().map_or(whole, |known| *known.borrow_and_update());
+            let granted = *granted.borrow_and_update();
+            let Grown { size, is_end } = if granted < known.size {
+                Grown { size: granted / BLOCK * BLOCK, is_end: false }
+            } else {
+                known
+            };
+            // The first blocks of a stream come together.
+            if size >= 2 * BLOCK || is_end {
+                let mut core = session.core();
+                let grown = core.handle_grown(session.clock.now(), size, is_end);
+                grown.expect("a stream grows by blocks, and then ends");
+                session.wake(&mut core);
+            }
+            session.kick.notify_one();
+            if is_end {
+                return;
+            }
         }
-        if size > 0 || is_end {
-            let mut core = session.core();
-            let grown = core.handle_grown(session.clock.now(), size, is_end);
-            grown.expect("a stream grows by blocks, and then ends");
-            session.wake(&mut core);
-        }
-        session.kick.notify_one();
-        drop(session);
-        if is_end || known.changed().await.is_err() {
+        let grown = async {
+            match &mut known {
+                Some(known) => known.changed().await,
+                None => std::future::pending().await,
+            }
+        };
+        let changed = tokio::select! {
+            changed = grown => changed,
+            changed = granted.changed() => changed,
+        };
+        if changed.is_err() {
             return;
         }
     }

@@ -112,11 +112,12 @@ impl ReceiveService {
             return Err(Refusal::Told(AbortCode::Busy, text));
         }
         let (clock, events) = (self.clock, self.events.clone());
+        let output = self.options.output.clone();
         let opening = run_wanted(move |wanted| {
             let mirror = mirror.as_ref();
-            let session =
+            let opened =
                 SinkSession::open(id, peer, tree, wishes, mirror, directory, clock, events, wanted);
-            (session, share)
+            (opened.and_then(|session| session.deliver_to(output)), share)
         });
         let (session, share) = conn.ping_during(opening).await?;
         let mut session = session?;

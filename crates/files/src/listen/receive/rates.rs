@@ -49,6 +49,7 @@ impl ReceiveRates {
             current: session.current(),
             done: session.resumed() + received,
             total: session.total(),
+            is_growing: session.is_growing(),
             paths,
             ..Progress::default()
         };

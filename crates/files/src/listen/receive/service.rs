@@ -199,6 +199,8 @@ impl ReceiveService {
             return Ok((Arc::clone(&self.directory), None));
         };
         let directory = match place_of(known)? {
+            // Whose folder it is does not matter to data that leave it at once.
+            _ if self.options.output.is_some() => Arc::clone(&self.directory),
             PeerDirectory::Shared => Arc::clone(&self.directory),
             PeerDirectory::Absolute(path) => Arc::new(Directory::open(path)?),
             PeerDirectory::Below(path) => {

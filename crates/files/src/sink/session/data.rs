@@ -7,7 +7,10 @@ use transfer::{BLOCK, Cv, Extent, Object, Verdict};
 use units::{Bytes, Span, Time};
 use wire::frame::{Data, Grown, Range};
 
+use std::sync::Arc;
+
 use super::{MOST_REFUSALS, SinkSession, refusal};
+use crate::sink::large::Part;
 use crate::sink::settle::Completed;
 use crate::{Error, Event};
 use peer::ConnError;
@@ -19,24 +22,27 @@ impl SinkSession {
     /// Handles the news that the stream has grown, or has ended.
     pub(crate) fn handle_grown(&self, grown: Grown) -> Result<(), ConnError> {
         let Grown { size, is_end } = grown;
-        let (missing, more) = {
+        let (finished, missing, more) = {
             let mut core = self.core();
             let before = core.layout().total().0;
             // The part of a complete stream has its name already.
             let part = if core.layout().is_growing() { Some(self.part(0)) } else { None };
             let part = part.transpose().map_err(|error| self.fail(error))?;
             let finished = core.handle_grown(size, is_end).map_err(broken)?;
-            if let Some(part) = part {
-                if is_end {
-                    part.note_end(size);
-                }
-                if let Some((object, root)) = finished {
-                    self.unnamed().push(Completed::Large(object, root, part));
-                }
+            if let Some(part) = part.as_ref().filter(|_| is_end) {
+                part.note_end(size);
             }
             let known = core.layout().total();
-            (known - core.verified().total(), known.0 / ROOM_CHECKED - before / ROOM_CHECKED)
+            (
+                part.zip(finished),
+                known - core.verified().total(),
+                known.0 / ROOM_CHECKED - before / ROOM_CHECKED,
+            )
         };
+        if let Some((part, (object, root))) = finished {
+            self.deliver(&part);
+            self.unnamed().push(Completed::Large(object, root, part));
+        }
         if more > 0 {
             self.check_room(missing).map_err(|error| self.fail(error))?;
         }
@@ -145,6 +151,7 @@ impl SinkSession {
                     part.record_block(offset / BLOCK, block.expected)?;
                 }
                 let finished = self.handle_hashed(block, ok, file, offset / BLOCK)?;
+                self.deliver(&part);
                 if let Some((object, root)) = finished {
                     self.unnamed().push(Completed::Large(object, root, part));
                 }
@@ -186,6 +193,28 @@ impl SinkSession {
             }
         }
         Ok(())
+    }
+
+    /// Lets the output have what is verified from the file's start.
+    fn deliver(&self, part: &Arc<Part>) {
+        let Some(delivery) = &self.delivery else { return };
+        let (verified, total) = {
+            let core = self.core();
+            let first = core.verified().iter().next().filter(|first| first.start == 0);
+            (first.map_or(0, |first| first.end()), core.layout().total().0)
+        };
+        // Behind a piece of data a hole may follow, which is at its place already.
+        let next = self.target.packing.pieces(Extent::new(verified, 1)).next();
+        let bytes = match next {
+            Some(piece) if verified < total || self.tree().is_stream() => piece.offset,
+            // The rest, holes at the end, follows when the file is complete.
+            _ => {
+                let last = verified.saturating_sub(1);
+                let last = self.target.packing.pieces(Extent::new(last, 1)).next();
+                last.map_or(0, |piece| piece.offset + 1)
+            }
+        };
+        delivery.note_verified(part, bytes, verified);
     }
 
     /// Handles the result of hashing a block. Returns index and hash of the object that the block
