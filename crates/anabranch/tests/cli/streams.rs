@@ -2,19 +2,18 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::{Child, Command, Stdio};
 
 use serde_json::{Value, json};
 
-use super::home::{Home, Running, text};
+use super::home::{Home, Running, lines_of, text};
 use super::schema::Schema;
 
 /// A command that writes a stream.
 struct Stream {
     child: Running,
-    lines: std::io::Lines<BufReader<ChildStdout>>,
+    lines: Box<dyn Iterator<Item = String>>,
     schema: Schema,
     seen: Vec<Value>,
 }
@@ -23,7 +22,7 @@ impl Stream {
     fn start(mut command: Command) -> Stream {
         let mut child: Child =
             command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
-        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let lines = Box::new(lines_of(child.stdout.take().unwrap()));
         Stream { child: Running(child), lines, schema: Schema::of_the_stream(), seen: Vec::new() }
     }
 
@@ -38,7 +37,7 @@ impl Stream {
     }
 
     fn next(&mut self) -> Option<Value> {
-        let line = self.lines.next()?.unwrap();
+        let line = self.lines.next()?;
         let value: Value = serde_json::from_str(&line).unwrap();
         if let Err(error) = self.schema.check(&value) {
             panic!("{line}: {error}");
