@@ -83,6 +83,8 @@ fn a_receiver_says_that_its_sender_has_left() {
     let mut heard = lines_of(receive.0.stderr.take().unwrap());
     assert!(heard.any(|line| line.contains(" of 8.0 MB ")), "progress");
     send.0.kill().unwrap();
-    let left = heard.find(|line| line.contains("the sender has left in mid-transfer, with "));
+    // It goes on with a line of progress each second.
+    let left =
+        heard.take(60).find(|line| line.contains("the sender has left in mid-transfer, with "));
     assert!(left.unwrap().ends_with(" of 8.0 MB here: waiting for it to come back"));
 }

@@ -76,8 +76,9 @@ async fn attend(service: &Arc<ReceiveService>) -> (u32, Result<Summary, Error>) 
         };
         match sink::attend(&session, report).await {
             SinkEnd::Superseded => {
-                let reason = "it has begun again".into();
-                let failed = Failed::from(&Error::Stopped { reason });
+                let exit_code = Error::Stopped { reason: String::new() }.exit_code();
+                let text = "the sender has begun again, with what arrived so far".into();
+                let failed = Failed { exit_code, text };
                 let (transfer, result) = (session.transfer, Err(failed));
                 let _ = service.events.send(Event::Ended { transfer, result });
             }
