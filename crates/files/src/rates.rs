@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 
+use peer::PathState;
 use units::{Bytes, PathId, Rate, Span, Time};
 
 use crate::Progress;
@@ -49,7 +50,8 @@ impl Rates {
             return;
         }
         let rates = || progress.paths.iter().map(|path| path.rate).filter(|rate| *rate > TRICKLE);
-        if progress.rate > TRICKLE && !progress.is_growing {
+        let carries = progress.paths.iter().any(|path| path.state == PathState::Active);
+        if carries && progress.rate > TRICKLE && !progress.is_growing {
             progress.eta = Some((progress.total - progress.done) / progress.rate);
         }
         if rates().count() > 1 {
@@ -74,7 +76,6 @@ impl Smooth {
 mod tests {
     use super::*;
     use crate::PathProgress;
-    use peer::PathState;
 
     fn progress(done: u64) -> Progress {
         let path = PathProgress {
@@ -114,6 +115,10 @@ mod tests {
         rates.apply(now, &mut steady);
         assert_eq!(steady.rate, Rate::mbit(8));
         assert_eq!(steady.eta, Some(Span::from_secs(5)));
+        let mut alone = progress(done);
+        alone.paths[0].state = PathState::Lost;
+        rates.apply(now, &mut alone);
+        assert_eq!((alone.rate, alone.eta), (Rate::mbit(8), None), "no path carries");
         for _ in 0..50 {
             now += Span::from_millis(100);
             rates.apply(now, &mut progress(done));

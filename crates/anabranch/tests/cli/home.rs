@@ -1,10 +1,12 @@
 //! A home of its own for the program, and a receiver in it.
 
 use std::fs;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::Duration;
 
 /// A temporary folder, which is also the program's home.
 pub(crate) struct Home(pub(crate) PathBuf);
@@ -44,6 +46,23 @@ impl Drop for Home {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
     }
+}
+
+/// The lines of a program's output. A program that is silent for a minute fails the test.
+pub(crate) fn lines_of(output: impl Read + Send + 'static) -> impl Iterator<Item = String> {
+    let (sender, lines) = mpsc::channel();
+    std::thread::spawn(move || {
+        for line in BufReader::new(output).lines().map_while(Result::ok) {
+            if sender.send(line).is_err() {
+                return;
+            }
+        }
+    });
+    std::iter::from_fn(move || match lines.recv_timeout(Duration::from_secs(60)) {
+        Ok(line) => Some(line),
+        Err(RecvTimeoutError::Disconnected) => None,
+        Err(RecvTimeoutError::Timeout) => panic!("no line for a minute"),
+    })
 }
 
 /// A child process, killed on drop.

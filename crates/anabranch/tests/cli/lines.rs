@@ -1,10 +1,9 @@
 //! What is printed where: with `--quiet`, with `--verbose`, and when the sender leaves.
 
 use std::fs;
-use std::io::{BufRead, BufReader};
 use std::process::Stdio;
 
-use super::home::{Home, Running, text};
+use super::home::{Home, Running, lines_of, text};
 
 /// Sends a folder with a file of a strange name to a receiver; gives what both printed on standard
 /// output and standard error.
@@ -19,7 +18,7 @@ fn transfer(home: &Home, more: &[&str]) -> [String; 4] {
     let mut receive = home.command(&[&listen, more].concat());
     receive.stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut receive = Running(receive.spawn().unwrap());
-    let mut lines = BufReader::new(receive.0.stdout.take().unwrap()).lines().map(Result::unwrap);
+    let mut lines = lines_of(receive.0.stdout.take().unwrap());
     let mut received = String::new();
     let address = lines.by_ref().find_map(|line| {
         received.extend([line.as_str(), "\n"]);
@@ -75,14 +74,16 @@ fn a_receiver_says_that_its_sender_has_left() {
     let mut command = home.command(&[&listen[..], &["--token-out", "token"]].concat());
     let receive = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
     let mut receive = Running(receive.unwrap());
-    let mut lines = BufReader::new(receive.0.stdout.take().unwrap()).lines().map(Result::unwrap);
+    let mut lines = lines_of(receive.0.stdout.take().unwrap());
     let address = lines.find_map(|line| line.strip_prefix("listening ").map(String::from));
     let mut send = home.command(&["send", source.to_str().unwrap(), "--to", &address.unwrap()]);
     send.args(["--token-file", "token", "--max-rate", "8mbit"]);
     let mut send = Running(send.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
-    let mut heard = BufReader::new(receive.0.stderr.take().unwrap()).lines().map(Result::unwrap);
+    let mut heard = lines_of(receive.0.stderr.take().unwrap());
     assert!(heard.any(|line| line.contains(" of 8.0 MB ")), "progress");
     send.0.kill().unwrap();
-    let left = heard.find(|line| line.contains("the sender has left in mid-transfer, with "));
+    // It goes on with a line of progress each second.
+    let left =
+        heard.take(60).find(|line| line.contains("the sender has left in mid-transfer, with "));
     assert!(left.unwrap().ends_with(" of 8.0 MB here: waiting for it to come back"));
 }

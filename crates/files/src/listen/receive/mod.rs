@@ -104,8 +104,12 @@ async fn attend(
     };
     let outcome = match sink::attend(&session, report).await {
         SinkEnd::Superseded => {
-            let text = "it has begun again".into();
-            report_end(&service, &session, &Err(Error::Stopped { reason: text }));
+            if service.keeps() {
+                let exit_code = Error::Stopped { reason: String::new() }.exit_code();
+                let text = "the sender has begun again, with what arrived so far".into();
+                let result = Err(Failed { exit_code, text });
+                let _ = service.events.send(Event::Ended { transfer: session.transfer, result });
+            }
             return None;
         }
         SinkEnd::Failed(error) => {
