@@ -363,9 +363,8 @@ impl ReceiveService {
                 Ok(Some(_)) => {
                     return Ok(Err((AbortCode::Protocol, "the manifest does not add up".into())));
                 }
-                Err(
-                    error @ (ConnError::Wire(_) | ConnError::Unexpected(_) | ConnError::Refused(_)),
-                ) => {
+                Err(ConnError::Refused(text)) => return Ok(Err((AbortCode::Refused, text))),
+                Err(error @ (ConnError::Wire(_) | ConnError::Unexpected(_))) => {
                     return Ok(Err((AbortCode::Protocol, error.to_string())));
                 }
                 Err(error) => return Err(error),
