@@ -459,7 +459,7 @@ fn a_token_lets_one_host_get_files_once() {
     let (_receiving_too, address_too, _) = receiver(&far, &folder, &["--keep"]);
     drop(address);
     let (code, _, stderr) = near.run(&["get", "data", "--from", &address_too, "--overwrite"]);
-    assert!(code != 0 && stderr.contains("offers none"), "{code}: {stderr}");
+    assert!(code == 4 && stderr.contains("offers none"), "{code}: {stderr}");
 }
 
 #[test]

@@ -351,7 +351,10 @@ impl<O: SessionOpener> SessionDriver<O> {
         let why =
             format!("none was open for {:.0} s; {last}", (now - self.last_active).as_secs_f64());
         match &self.session {
-            None => peer::Error::NoPath { to: self.dialer.terms().hosts(), why }.into(),
+            None => {
+                let why = format!("{why}; does anabranch listen there, and is its port open?");
+                peer::Error::NoPath { to: self.dialer.terms().hosts(), why }.into()
+            }
             Some(_) => Error::Interrupted { why, done: self.done(now), total: self.total() },
         }
     }

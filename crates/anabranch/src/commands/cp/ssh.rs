@@ -15,7 +15,7 @@ use crate::commands::far::messages::{
     Answer, Hello, MARKER, MAX_ANSWER, PROTOCOL, Ready, Request, Status,
 };
 use crate::exit::Failure;
-use crate::sanitize::clean;
+use crate::sanitize::{clean, without_error_numbers};
 use crate::token;
 
 /// The exit code if ssh or the command it starts fails.
@@ -167,8 +167,9 @@ impl Ssh {
     pub(super) fn cannot_start(&self, error: &io::Error) -> Failure {
         let program = self.program.to_string_lossy();
         ssh_failure(format!(
-            "cannot start {}: {error}; --ssh names another program",
-            clean(&program)
+            "cannot start {}: {}; --ssh names another program",
+            clean(&program),
+            without_error_numbers(&error.to_string())
         ))
     }
 

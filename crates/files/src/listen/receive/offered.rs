@@ -92,9 +92,10 @@ impl Offered {
                 Ok(Some(_)) => {
                     return broken("the manifest does not add up".into());
                 }
-                Err(
-                    error @ (ConnError::Wire(_) | ConnError::Unexpected(_) | ConnError::Refused(_)),
-                ) => {
+                Err(ConnError::Refused(text)) => {
+                    return Err(Refusal::Told(AbortCode::Refused, text));
+                }
+                Err(error @ (ConnError::Wire(_) | ConnError::Unexpected(_))) => {
                     return broken(error.to_string());
                 }
                 Err(error) => return Err(error.into()),
