@@ -24,9 +24,8 @@ fn transfer(home: &Home, more: &[&str]) -> [String; 4] {
         received.extend([line.as_str(), "\n"]);
         line.strip_prefix("listening ").map(String::from)
     });
-    let arguments =
-        ["send", "src", "--to", &address.unwrap(), "--token-file", token.to_str().unwrap()];
-    let (code, sent, said) = text(&home.command(&[&arguments, more].concat()).output().unwrap());
+    let argv = ["send", "src", "--to", &address.unwrap(), "--token-file", token.to_str().unwrap()];
+    let (code, sent, said) = text(&home.command(&[&argv, more].concat()).output().unwrap());
     assert_eq!(code, 0, "{said}");
     lines.for_each(|line| received.extend([line.as_str(), "\n"]));
     let mut heard = receive.0.stderr.take().unwrap();

@@ -2,10 +2,10 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod home;
+mod json;
 mod lines;
 mod schema;
 mod secrets;
-mod streams;
 mod terminal;
 
 use std::fs;
