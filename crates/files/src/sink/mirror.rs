@@ -87,8 +87,8 @@ struct Search<'a> {
 }
 
 impl Mirror {
-    /// Finds what is to be deleted, as long as the result is `wanted`; the contents of a folder come
-    /// before the folder.
+    /// Finds what is to be deleted, as long as the result is `wanted`; the contents of a folder
+    /// come before the folder.
     ///
     /// # Errors
     /// If more than a few files, and more than half of all, are found, unless this is forced; if a

@@ -23,7 +23,7 @@ use transfer::Tree;
 use units::{PathId, Span};
 use wire::Frame;
 use wire::frame::{AbortCode, Hello, Range, SessionId, VERSION, Wishes};
-use wire::manifest::is_plain;
+use wire::manifest::{Assembly, is_plain};
 
 use super::path::{self, PathMember};
 use crate::blocking::{Wanted, run_wanted};
@@ -357,7 +357,7 @@ impl ReceiveService {
         conn: &mut Conn,
         share: &mut Share,
     ) -> Result<Result<Offered, (AbortCode, String)>, ConnError> {
-        let (mut entries, mut left_out) = (Vec::new(), LeftOuts::default());
+        let (mut entries, mut left_out) = (Assembly::default(), LeftOuts::default());
         let mut mirror = Mirror::default();
         let (mut chunk, mut bytes) = (Vec::new(), 0);
         let mut told = Instant::now();
@@ -411,9 +411,9 @@ impl ReceiveService {
             match end.and_then(|end| end) {
                 Ok(None) => {}
                 Ok(Some(count))
-                    if usize::try_from(count) == Ok(entries.len()) && !entries.is_empty() =>
+                    if count > 0 && usize::try_from(count) == Ok(entries.entries().len()) =>
                 {
-                    return Ok(Tree::new(entries)
+                    return Ok(Tree::new(entries.into_entries())
                         .map(|tree| Offered { tree, mirror, left_out })
                         .map_err(|error| (AbortCode::Protocol, error.to_string())));
                 }
@@ -427,22 +427,24 @@ impl ReceiveService {
                 }
                 Err(error) => return Err(error),
             }
-            for entry in wire::manifest::entries(&chunk) {
-                let entry = match entry {
-                    Ok(entry) => entry,
+            for part in wire::manifest::entries(&chunk) {
+                let part = match part {
+                    Ok(part) => part,
                     Err(error) => {
                         return Ok(Err((AbortCode::Protocol, ConnError::Wire(error).to_string())));
                     }
                 };
-                bytes += footprint(&entry);
+                bytes += footprint(&part);
                 if bytes > MANIFEST_BYTES {
                     let text = ConnError::Unexpected("endless manifest".into()).to_string();
                     return Ok(Err((AbortCode::Protocol, text)));
                 }
-                if !share.take(conn, footprint(&entry)).await? {
+                if !share.take(conn, footprint(&part)).await? {
                     return busy(share);
                 }
-                entries.push(entry);
+                if let Err(error) = entries.add(part) {
+                    return Ok(Err((AbortCode::Protocol, ConnError::Wire(error).to_string())));
+                }
                 // A long list never blocks on the socket: other tasks must get their turn.
                 tokio::task::consume_budget().await;
             }
