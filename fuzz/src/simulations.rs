@@ -9,7 +9,7 @@ use scenario::file::{FlowSpec, LinkSpec, SocketsSpec, TcpSpec, Transport};
 use scenario::{Document, RunOptions};
 use units::{Bytes, Rate, Seed, Span, Time};
 use wire::Frame;
-use wire::manifest::{self, Entry};
+use wire::manifest::{self, Assembly, Part};
 use wire::ptcp::Packet;
 
 /// Larger scenarios are parsed, but not built.
@@ -127,10 +127,16 @@ pub fn wire_frame(data: &[u8]) {
 
 /// A chunk of a manifest: paths stay below the folder, and entries survive a round trip.
 pub fn wire_manifest(data: &[u8]) {
-    let mut read: Vec<Entry> = Vec::new();
+    let mut read = Assembly::default();
     let mut bytes = 0;
-    for entry in manifest::entries(data) {
-        let Ok(entry) = entry else { break };
+    for part in manifest::entries(data) {
+        let Ok(part) = part else { break };
+        let Part::Entry(entry) = &part else {
+            if read.add(part).is_err() {
+                break;
+            }
+            continue;
+        };
         assert_eq!(entry.check(), Ok(()), "{entry:?}");
         let plain =
             |part: &[u8]| !part.is_empty() && part != b"." && part != b".." && !part.contains(&0);
@@ -140,13 +146,16 @@ pub fn wire_manifest(data: &[u8]) {
         if bytes > 1 << 20 {
             break;
         }
-        read.push(entry);
+        read.add(part).expect("an entry");
     }
+    let read = read.into_entries();
     let chunks: Vec<Vec<u8>> = manifest::chunks(&read).collect();
     assert!(chunks.iter().all(|chunk| !chunk.is_empty() && chunk.len() <= manifest::MAX_CHUNK));
-    let again: Result<Vec<Entry>, _> =
-        chunks.iter().flat_map(|chunk| manifest::entries(chunk)).collect();
-    assert_eq!(again, Ok(read));
+    let mut again = Assembly::default();
+    for part in chunks.iter().flat_map(|chunk| manifest::entries(chunk)) {
+        again.add(part.expect("it was written")).expect("it continues");
+    }
+    assert_eq!(again.into_entries(), read);
 }
 
 /// A packet of the striped connection survives a round trip. Received padding may have any content.

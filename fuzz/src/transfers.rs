@@ -7,7 +7,7 @@ use peer::{Fingerprint, PathSpec, Remote, Timetable, Token};
 use transfer::journal::{Journal, MAX_HEADER_LEN, RECORD_LEN, Record};
 use transfer::{BLOCK, Cv, Extent, ExtentSet, Layout, Packing, Receiver, Tree, Verdict};
 use units::{Bytes, Rate, Span};
-use wire::manifest;
+use wire::manifest::{self, Assembly, Part};
 
 /// A journal: whatever the disk returns, its records name blocks of the file, are the same read
 /// whole or in pieces, and survive a round trip.
@@ -94,17 +94,21 @@ fn read<T: FromStr<Err: ToString>>(text: &str) -> Option<T> {
 /// A manifest's entries as a tree: an error with a message, or a tree in which every byte of data
 /// has one place, in one file.
 pub fn tree(data: &[u8]) {
-    let mut entries = Vec::new();
+    let mut entries = Assembly::default();
     let mut bytes = 0;
-    for entry in manifest::entries(data) {
-        let Ok(entry) = entry else { break };
-        bytes += entry.path.len();
+    for part in manifest::entries(data) {
+        let Ok(part) = part else { break };
+        if let Part::Entry(entry) = &part {
+            bytes += entry.path.len();
+        }
         if bytes > 1 << 18 {
             break;
         }
-        entries.push(entry);
+        if entries.add(part).is_err() {
+            break;
+        }
     }
-    let Ok(tree) = Tree::new(entries) else { return };
+    let Ok(tree) = Tree::new(entries.into_entries()) else { return };
     let Ok(packing) = Packing::new(&tree, |index| index % 3 != 2) else { return };
     let layout = packing.layout();
     let wanted = |index: usize| index % 3 != 2 && tree.file(index).is_some();

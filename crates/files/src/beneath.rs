@@ -96,7 +96,17 @@ fn nanos(seconds: i64, more: i64) -> i64 {
     seconds.saturating_mul(1_000_000_000).saturating_add(more)
 }
 
-/// The permission bits that a transfer carries: no set-user-id, set-group-id or sticky bit.
+/// The permission bits of a folder that a transfer carries: with the set-group-id bit, which makes
+/// what is in it belong to its group, and the sticky bit.
+pub(crate) fn folder_permissions(stat: &Stat) -> u16 {
+    u16::try_from(stat.st_mode & u32::from(FOLDER_BITS)).expect("ten bits")
+}
+
+/// The bits of a folder's mode that a transfer carries.
+pub(crate) const FOLDER_BITS: u16 = 0o3777;
+
+/// The permission bits of a file that a transfer carries: no set-user-id, set-group-id or sticky
+/// bit.
 pub(crate) fn permissions(stat: &Stat) -> u16 {
     u16::try_from(stat.st_mode & 0o777).expect("nine bits")
 }

@@ -3,9 +3,10 @@
 use transfer::{Extent, Packing, Tree};
 use wire::Frame;
 use wire::frame::{AbortCode, MAX_FILTER, Range};
-use wire::manifest::{Entry, Kind};
+use wire::manifest::{Entry, Kind, Part};
 
 use peer::Conn;
+use transfer::Piece;
 
 use crate::{Error, Selection};
 
@@ -18,12 +19,23 @@ pub(crate) const FILTERS_BYTES: usize = 16 << 10;
 pub(crate) const MOST_MIRRORS: usize = 1_024;
 /// The most memory that a manifest may take: some two million entries.
 pub(crate) const MANIFEST_BYTES: usize = 256 << 20;
-/// Approximate memory of an entry.
-pub(crate) fn footprint(entry: &Entry) -> usize {
+/// Approximate memory of a part of a manifest. An extent is counted where it is in the list, and
+/// where it is in the layout.
+pub(crate) fn footprint(part: &Part) -> usize {
+    match part {
+        Part::Entry(entry) => footprint_of(entry),
+        Part::Extents(extents) => footprint_of_extents(extents),
+    }
+}
+
+fn footprint_of_extents(extents: &[(u64, u64)]) -> usize {
+    extents.len() * (size_of::<(u64, u64)>() + size_of::<Piece>())
+}
+
+/// As [`footprint`], of a whole entry.
+pub(crate) fn footprint_of(entry: &Entry) -> usize {
     let more = match &entry.kind {
-        Kind::File(file) => {
-            file.data.as_ref().map_or(0, |data| data.len() * size_of::<(u64, u64)>())
-        }
+        Kind::File(file) => file.data.as_deref().map_or(0, footprint_of_extents),
         Kind::Symlink { target, .. } => target.len(),
         Kind::Directory { .. } | Kind::HardLink { .. } => 0,
     };

@@ -137,6 +137,30 @@ async fn what_the_source_does_not_have_is_deleted_in_its_folders_only() {
     }
 }
 
+/// The folder that a server has under another name is this one's only folder.
+#[tokio::test(flavor = "multi_thread")]
+async fn under_a_new_name_only_that_folder_is_emptied() {
+    for name in ["tree", "tree/inner", "tree/"] {
+        let scratch = Scratch::new(&format!("delete-rename-{}", name.len()));
+        write(&scratch.0.join("out/tree/inner/file"), "1", 1);
+        write(&scratch.inbox().join("other/old"), "2", 1);
+        write(&scratch.inbox().join("new/old"), "3", 1);
+        let (identity, token) = parties();
+        let serving = Host::serve(serve_options(&scratch.0.join("out"), &identity, &token)).await;
+        let mut options = fetch_options(&scratch, &[name], serving.port, &token);
+        options.rename = Some("new".into());
+        options.transfer.delete = true;
+        fetch(options).await.expect("got");
+        serving.task.abort();
+        let inner: &[&str] = match name {
+            "tree" => &["new/", "new/inner/", "new/inner/file=1"],
+            _ => &["new/", "new/file=1"],
+        };
+        let expected = [inner, &["other/", "other/old=2"]].concat();
+        assert_eq!(contents(&scratch.inbox()), expected, "{name}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn what_include_does_not_select_is_not_deleted() {
     let scratch = Scratch::new("delete-include");

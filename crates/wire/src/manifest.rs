@@ -5,6 +5,7 @@
 //!            u16 further octets of the path   those octets
 //! file       u64 size, all ones if unknown   i64 mtime (ns)   u16 mode   [32] BLAKE3 if flagged
 //!            u16 number of data extents, if flagged sparse; u64 offset and u64 length of each
+//! extents    u16 number of further data extents of the file before; u64 offset, u64 length of each
 //! directory  i64 mtime (ns)   u16 mode
 //! symlink    i64 mtime (ns)   u16 length   target
 //! hard link  u32 index of the entry that it is another name of
@@ -12,7 +13,8 @@
 //!
 //! Integers are big-endian. The first entry of a chunk shares no path with the one before, so that
 //! each chunk can be read on its own. Each entry is checked on its own as it is read
-//! ([`Entry::check`]); the relations between entries are for the caller to check.
+//! ([`Entry::check`]); the relations between entries are for the caller to check. A file with many
+//! holes is told in parts, which an [`Assembly`] puts together.
 
 use alloc::vec::Vec;
 
@@ -30,7 +32,9 @@ pub const MAX_COMPONENT: usize = 255;
 /// The longest target of a symbolic link, in bytes.
 pub const MAX_TARGET: usize = 4095;
 /// The most extents of data that a sparse file may have.
-pub const MAX_EXTENTS: usize = 1024;
+pub const MAX_EXTENTS: usize = 1 << 20;
+/// The most extents in one part of a manifest: the part fits into a chunk beside a path.
+const MAX_EXTENTS_IN_PART: usize = 2_048;
 /// The name of the folder in which a receiver keeps incomplete files.
 pub const RESERVED: &[u8] = b".anabranch-partial";
 /// The size of a stream in the manifest: nobody knows it before the stream ends.
@@ -180,32 +184,38 @@ impl Entry {
 
 /// Whether these are valid data extents of a file of `size` bytes.
 fn is_sparse(data: &[(u64, u64)], size: u64) -> bool {
-    let mut free = 0;
-    data.len() <= MAX_EXTENTS
-        && data.iter().enumerate().all(|(index, &(offset, len))| {
-            let apart = if index == 0 { true } else { offset > free };
-            let end = offset.checked_add(len).filter(|end| *end <= size);
-            free = end.unwrap_or(u64::MAX);
-            apart && len > 0 && end.is_some()
-        })
+    data.len() <= MAX_EXTENTS && ascend(data, None, size)
+}
+
+/// Whether extents lie in a file of `size` bytes, each behind a hole after the one before; `end` is
+/// the end of the extent before them.
+fn ascend(data: &[(u64, u64)], mut end: Option<u64>, size: u64) -> bool {
+    data.iter().all(|&(offset, len)| {
+        let is_apart = end.is_none_or(|end| offset > end);
+        end = offset.checked_add(len);
+        is_apart && len > 0 && end.is_some_and(|end| end <= size)
+    })
 }
 
 const FILE: u8 = 0;
 const DIRECTORY: u8 = 1;
 const SYMLINK: u8 = 2;
 const HARD_LINK: u8 = 3;
+const EXTENTS: u8 = 4;
 const SPARSE: u8 = 0x10;
 const HASHED: u8 = 0x20;
 
 /// Cuts a manifest into chunks. Each holds as many entries as fit into [`MAX_CHUNK`].
 pub struct Chunks<'a> {
     rest: &'a [Entry],
+    /// The number of extents of the first of them that an earlier part has told.
+    told: usize,
 }
 
 /// The chunks of these entries.
 #[must_use]
 pub fn chunks(entries: &[Entry]) -> Chunks<'_> {
-    Chunks { rest: entries }
+    Chunks { rest: entries, told: 0 }
 }
 
 impl Iterator for Chunks<'_> {
@@ -218,20 +228,40 @@ impl Iterator for Chunks<'_> {
         let mut before: &[u8] = &[];
         while let Some((entry, rest)) = self.rest.split_first() {
             let start = chunk.len();
-            emit(entry, before, &mut chunk);
+            let extents = match &entry.kind {
+                Kind::File(File { data: Some(data), .. }) => &data[self.told..],
+                _ => &[],
+            };
+            let extents = &extents[..extents.len().min(MAX_EXTENTS_IN_PART)];
+            if self.told == 0 {
+                emit(entry, extents, before, &mut chunk);
+            } else {
+                chunk.push(EXTENTS);
+                emit_extents(extents, &mut chunk);
+            }
             if chunk.len() > MAX_CHUNK {
                 assert!(start > 0, "an entry that passes its check fits into a chunk");
                 chunk.truncate(start);
                 break;
             }
-            before = &entry.path;
-            self.rest = rest;
+            if self.told == 0 {
+                before = &entry.path;
+            }
+            self.told += extents.len();
+            let all = match &entry.kind {
+                Kind::File(File { data: Some(data), .. }) => data.len(),
+                _ => 0,
+            };
+            if self.told == all {
+                (self.rest, self.told) = (rest, 0);
+            }
         }
         (!chunk.is_empty()).then_some(chunk)
     }
 }
 
-fn emit(entry: &Entry, before: &[u8], out: &mut Vec<u8>) {
+/// Writes an entry, of whose data extents these are the first.
+fn emit(entry: &Entry, extents: &[(u64, u64)], before: &[u8], out: &mut Vec<u8>) {
     let shared = entry.path.iter().zip(before).take_while(|(a, b)| a == b).count();
     let kind = match &entry.kind {
         Kind::File(file) => {
@@ -252,12 +282,8 @@ fn emit(entry: &Entry, before: &[u8], out: &mut Vec<u8>) {
             out.extend_from_slice(&file.mtime.to_be_bytes());
             out.extend_from_slice(&file.mode.to_be_bytes());
             out.extend_from_slice(file.hash.as_ref().map_or(&[], |hash| hash));
-            if let Some(data) = &file.data {
-                emit_length(data.len(), out);
-                for (offset, len) in data {
-                    out.extend_from_slice(&offset.to_be_bytes());
-                    out.extend_from_slice(&len.to_be_bytes());
-                }
+            if file.data.is_some() {
+                emit_extents(extents, out);
             }
         }
         Kind::Directory { mtime, mode } => {
@@ -273,6 +299,14 @@ fn emit(entry: &Entry, before: &[u8], out: &mut Vec<u8>) {
     }
 }
 
+fn emit_extents(extents: &[(u64, u64)], out: &mut Vec<u8>) {
+    emit_length(extents.len(), out);
+    for (offset, len) in extents {
+        out.extend_from_slice(&offset.to_be_bytes());
+        out.extend_from_slice(&len.to_be_bytes());
+    }
+}
+
 fn emit_length(length: usize, out: &mut Vec<u8>) {
     out.extend_from_slice(
         &u16::try_from(length)
@@ -281,14 +315,65 @@ fn emit_length(length: usize, out: &mut Vec<u8>) {
     );
 }
 
-/// Reads a chunk, entry by entry. The iterator ends after an error.
+/// A part of a manifest.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// An entry; of a sparse file, the first data extents may be all that is told yet.
+    Entry(Entry),
+    /// Further data extents of the file before.
+    Extents(Vec<(u64, u64)>),
+}
+
+/// Puts the entries of a manifest together from the parts of its chunks.
+#[derive(Clone, Debug, Default)]
+pub struct Assembly(Vec<Entry>);
+
+impl Assembly {
+    /// Adds the next part.
+    ///
+    /// # Errors
+    /// If it is extents that do not continue those of the last entry.
+    pub fn add(&mut self, part: Part) -> Result<(), WireError> {
+        let more = match part {
+            Part::Entry(entry) => {
+                self.0.push(entry);
+                return Ok(());
+            }
+            Part::Extents(more) => more,
+        };
+        if let Some(Kind::File(File { size, data: Some(data), .. })) =
+            self.0.last_mut().map(|entry| &mut entry.kind)
+            && let Some((offset, len)) = data.last()
+            && data.len() + more.len() <= MAX_EXTENTS
+            && ascend(&more, Some(offset + len), *size)
+        {
+            data.extend(more);
+            return Ok(());
+        }
+        Err(WireError::Field { frame: NAME, field: "list of data extents" })
+    }
+
+    /// The entries so far.
+    #[must_use]
+    pub fn entries(&self) -> &[Entry] {
+        &self.0
+    }
+
+    /// All entries.
+    #[must_use]
+    pub fn into_entries(self) -> Vec<Entry> {
+        self.0
+    }
+}
+
+/// Reads a chunk, part by part. The iterator ends after an error.
 pub struct Entries<'a> {
     reader: Option<Reader<'a>>,
     before: Vec<u8>,
 }
 
-/// The entries of a chunk. Nothing is allocated beyond one entry at a time; the caller bounds what
-/// it keeps.
+/// The parts of a chunk. Nothing is allocated beyond one part at a time; the caller bounds what it
+/// keeps.
 #[must_use]
 pub fn entries(chunk: &[u8]) -> Entries<'_> {
     Entries { reader: Some(Reader::new(NAME, chunk)), before: Vec::new() }
@@ -297,22 +382,26 @@ pub fn entries(chunk: &[u8]) -> Entries<'_> {
 const NAME: &str = "Entries";
 
 impl Iterator for Entries<'_> {
-    type Item = Result<Entry, WireError>;
+    type Item = Result<Part, WireError>;
 
-    fn next(&mut self) -> Option<Result<Entry, WireError>> {
+    fn next(&mut self) -> Option<Result<Part, WireError>> {
         let reader = self.reader.as_mut().filter(|reader| !reader.is_empty())?;
-        let read = entry(reader, &self.before);
+        let read = part(reader, &self.before);
         match &read {
-            Ok(entry) => self.before.clone_from(&entry.path),
+            Ok(Part::Entry(entry)) => self.before.clone_from(&entry.path),
+            Ok(Part::Extents(_)) => {}
             Err(_) => self.reader = None,
         }
         Some(read)
     }
 }
 
-fn entry(reader: &mut Reader<'_>, before: &[u8]) -> Result<Entry, WireError> {
+fn part(reader: &mut Reader<'_>, before: &[u8]) -> Result<Part, WireError> {
     let bad = |field| WireError::Field { frame: NAME, field };
     let kind = reader.u8()?;
+    if kind == EXTENTS {
+        return extents(reader).map(Part::Extents);
+    }
     let (shared, further) = (usize::from(reader.u16()?), usize::from(reader.u16()?));
     let shared = before.get(..shared).ok_or(bad("shared path"))?;
     let path = [shared, reader.bytes(further)?].concat();
@@ -333,7 +422,7 @@ fn entry(reader: &mut Reader<'_>, before: &[u8]) -> Result<Entry, WireError> {
     };
     let entry = Entry { path, kind };
     entry.check().map_err(bad)?;
-    Ok(entry)
+    Ok(Part::Entry(entry))
 }
 
 fn extents(reader: &mut Reader<'_>) -> Result<Vec<(u64, u64)>, WireError> {

@@ -4,8 +4,8 @@
 use proptest::prelude::*;
 use wire::WireError;
 use wire::manifest::{
-    Entry, File, Kind, MAX_CHUNK, MAX_DEPTH, MAX_EXTENTS, MAX_PATH, MOST_STREAMED, UNKNOWN_SIZE,
-    chunks, entries, is_plain,
+    Assembly, Entry, File, Kind, MAX_CHUNK, MAX_DEPTH, MAX_EXTENTS, MAX_PATH, MOST_STREAMED, Part,
+    UNKNOWN_SIZE, chunks, entries, is_plain,
 };
 
 fn file(path: &[u8], size: u64) -> Entry {
@@ -24,7 +24,9 @@ fn sparse(size: u64, data: &[(u64, u64)]) -> Entry {
 }
 
 fn read(chunks: &[Vec<u8>]) -> Result<Vec<Entry>, WireError> {
-    chunks.iter().flat_map(|chunk| entries(chunk)).collect()
+    let mut all = Assembly::default();
+    chunks.iter().flat_map(|chunk| entries(chunk)).try_for_each(|part| all.add(part?))?;
+    Ok(all.into_entries())
 }
 
 fn component() -> impl Strategy<Value = Vec<u8>> {
@@ -142,8 +144,56 @@ fn data_extents_ascend_and_lie_within_the_file() {
         assert_eq!(sparse(100, data).check(), Err("list of data extents"), "{data:?}");
     }
     let many: Vec<(u64, u64)> = (0..=MAX_EXTENTS as u64).map(|i| (i * 2, 1)).collect();
-    assert_eq!(sparse(1 << 20, &many).check(), Err("list of data extents"));
-    assert_eq!(sparse(1 << 20, &many[1..]).check(), Ok(()));
+    assert_eq!(sparse(1 << 30, &many).check(), Err("list of data extents"));
+    assert_eq!(sparse(1 << 30, &many[1..]).check(), Ok(()));
+}
+
+#[test]
+fn extents_that_fill_many_chunks_come_back_as_they_went() {
+    let many = |number: u64| (0..number).map(|i| (i * 3, 2)).collect::<Vec<_>>();
+    let mut all = Vec::new();
+    for (index, number) in [0, 1, 2_047, 2_048, 2_049, 100_000, 4_096].into_iter().enumerate() {
+        let mut entry = sparse(1 << 30, &many(number));
+        entry.path = format!("folder/{index}").into_bytes();
+        all.extend([entry, file(format!("folder/{index}a").as_bytes(), 1)]);
+    }
+    let parts: Vec<Vec<u8>> = chunks(&all).collect();
+    assert!(parts.len() > 20 && parts.iter().all(|part| part.len() <= MAX_CHUNK));
+    assert_eq!(read(&parts), Ok(all));
+}
+
+#[test]
+fn extents_continue_those_of_the_file_before_or_are_refused() {
+    let good = sparse(100, &[(0, 10), (20, 10)]);
+    let mut hole = good.clone();
+    hole.kind = match hole.kind {
+        Kind::File(file) => Kind::File(File { data: Some(Vec::new()), ..file }),
+        kind => kind,
+    };
+    for (before, more, is_right) in [
+        (Some(&good), &[(31, 1)][..], true),
+        (Some(&good), &[(31, 1), (40, 60)], true),
+        (Some(&good), &[(30, 1)], false),
+        (Some(&good), &[(0, 1)], false),
+        (Some(&good), &[(31, 70)], false),
+        (Some(&good), &[(31, 0)], false),
+        (Some(&good), &[(31, 1), (32, 1)], false),
+        (Some(&good), &[(u64::MAX, 2)], false),
+        (Some(&hole), &[(31, 1)], false),
+        (Some(&file(b"a", 100)), &[(31, 1)], false),
+        (None, &[(31, 1)], false),
+    ] {
+        let mut all = Assembly::default();
+        if let Some(entry) = before {
+            all.add(Part::Entry(entry.clone())).unwrap();
+        }
+        assert_eq!(all.add(Part::Extents(more.to_vec())).is_ok(), is_right, "{before:?} {more:?}");
+        assert!(all.entries().iter().all(|entry| entry.check().is_ok()));
+    }
+    let mut all = Assembly::default();
+    let most: Vec<(u64, u64)> = (0..MAX_EXTENTS as u64).map(|i| (i * 2, 1)).collect();
+    all.add(Part::Entry(sparse(1 << 30, &most))).unwrap();
+    assert!(all.add(Part::Extents(vec![(1 << 29, 1)])).is_err());
 }
 
 #[test]
@@ -172,7 +222,7 @@ fn chunks_are_bounded_and_stand_alone() {
     assert!(bytes < 20_000 * 30, "shared parts of paths are said once: {bytes} bytes");
     assert_eq!(read(&parts), Ok(all.clone()));
     let last = parts.last().expect("a chunk");
-    let tail: Vec<Entry> = entries(last).collect::<Result<_, _>>().expect("read by itself");
+    let tail = read(std::slice::from_ref(last)).expect("read by itself");
     assert_eq!(tail, all[all.len() - tail.len()..]);
 }
 
@@ -188,8 +238,10 @@ proptest! {
     fn no_bytes_make_the_reader_panic(chunk in proptest::collection::vec(any::<u8>(), 0..300)) {
         let read: Vec<_> = entries(&chunk).collect();
         prop_assert!(read.iter().rev().skip(1).all(Result::is_ok), "an error is the last word");
-        for entry in read.into_iter().flatten() {
-            prop_assert_eq!(entry.check(), Ok(()));
+        for part in read.into_iter().flatten() {
+            if let Part::Entry(entry) = part {
+                prop_assert_eq!(entry.check(), Ok(()));
+            }
         }
     }
 
@@ -202,7 +254,9 @@ proptest! {
         let mut chunk = chunks(&all).next().expect("a chunk");
         let at = at.index(chunk.len());
         chunk[at] = to;
-        for entry in entries(&chunk).flatten() {
+        let mut all = Assembly::default();
+        let _ = entries(&chunk).flatten().try_for_each(|part| all.add(part));
+        for entry in all.entries() {
             prop_assert_eq!(entry.check(), Ok(()));
         }
     }

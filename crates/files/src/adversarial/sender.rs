@@ -7,7 +7,7 @@ use tokio::time::timeout;
 use transfer::digest::block_cv;
 use wire::Frame;
 use wire::frame::{AbortCode, Data, Hello, Wishes};
-use wire::manifest::{Entry, File, Kind, chunks};
+use wire::manifest::{Entry, File, Kind, Part, chunks};
 
 use super::{Host, NEVER, PATIENCE, Scratch, answer, chunk, entry, file, greeting, hello, hellos};
 use crate::listen::Stalls;
@@ -322,7 +322,7 @@ async fn extents_of_a_sparse_file_that_overlap_are_refused() {
         let mut bad = good.clone();
         bad[at..at + 8].copy_from_slice(&offset.to_be_bytes());
         bad[at + 8..].copy_from_slice(&length.to_be_bytes());
-        let read: Result<Vec<Entry>, _> = wire::manifest::entries(&bad).collect();
+        let read: Result<Vec<Part>, _> = wire::manifest::entries(&bad).collect();
         if let Ok(read) = read {
             panic!("{name}: {read:?}");
         }

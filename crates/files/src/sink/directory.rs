@@ -14,7 +14,7 @@ use rustix::io::Errno;
 use units::Bytes;
 
 use crate::Error;
-use crate::beneath::{self, LastFolder, mtime_of, permissions, split};
+use crate::beneath::{self, LastFolder, folder_permissions, mtime_of, split};
 
 /// The directory that receives.
 #[derive(Debug)]
@@ -124,7 +124,7 @@ impl Directory {
     pub(crate) fn set_folder(&self, path: &[u8], mode: u16, mtime: i64) -> Result<bool, Errno> {
         let fd = self.open_folder(path, OFlags::RDONLY)?;
         let stat = rustix::fs::fstat(&fd)?;
-        let (has_mode, has_mtime) = (permissions(&stat) == mode, mtime_of(&stat) == mtime);
+        let (has_mode, has_mtime) = (folder_permissions(&stat) == mode, mtime_of(&stat) == mtime);
         if !has_mtime {
             futimens(&fd, &timestamps(mtime))?;
         }

@@ -203,7 +203,7 @@ impl Part {
     fn punch_holes(&self, entry: &manifest::File) -> io::Result<()> {
         let mut at = 0;
         for (offset, len) in entry.extents().chain([(entry.size, 0)]) {
-            if offset > at {
+            if offset > at && !is_hole(&self.file, at, offset)? {
                 let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
                 match fallocate(&self.file, flags, at, offset - at) {
                     // A file system without holes.
@@ -253,6 +253,18 @@ impl Place {
             file.read_exact_at(&mut buffer[start..start + length], piece.offset)?;
         }
         Ok(block_cv(len, block.start - self.extent.start, buffer))
+    }
+}
+
+/// Whether a file has no data from `start` to `end`. To look costs less than to punch.
+fn is_hole(file: &File, start: u64, end: u64) -> io::Result<bool> {
+    match rustix::fs::seek(file, rustix::fs::SeekFrom::Data(start)) {
+        Ok(data) => Ok(data >= end),
+        // No data up to the end of the file.
+        Err(Errno::NXIO) => Ok(true),
+        // A file system without holes.
+        Err(Errno::INVAL) => Ok(false),
+        Err(errno) => Err(errno.into()),
     }
 }
 

@@ -56,7 +56,7 @@ pub(crate) const DOOMED_BYTES: usize = 256 << 20;
 const FEW: usize = 100;
 
 /// A folder that is being looked at.
-struct Level {
+struct OpenFolder {
     path: Vec<u8>,
     names: std::vec::IntoIter<OsString>,
     /// Whether it lies in what `--include` selects.
@@ -142,7 +142,8 @@ impl Search<'_> {
         while let Some(level) = levels.last_mut() {
             wanted.check()?;
             let Some(name) = level.names.next() else {
-                let Level { doomed, is_needed, .. } = levels.pop().expect("there is a last one");
+                let OpenFolder { doomed, is_needed, .. } =
+                    levels.pop().expect("there is a last one");
                 match doomed.filter(|_| !is_needed) {
                     Some(doomed) => self.doom(doomed)?,
                     None => levels.iter_mut().last().into_iter().for_each(|above| {
@@ -152,25 +153,25 @@ impl Search<'_> {
                 continue;
             };
             match self.entry(root, level, &name)? {
-                Found::Gone => {}
-                Found::Needed => level.is_needed = true,
-                Found::Doomed(doomed) => self.doom(doomed)?,
-                Found::Folder(below) => levels.push(below),
+                Sighting::Gone => {}
+                Sighting::Needed => level.is_needed = true,
+                Sighting::Doomed(doomed) => self.doom(doomed)?,
+                Sighting::Folder(below) => levels.push(below),
             }
         }
         Ok(())
     }
 
     /// Looks at an entry of the folder at `above`.
-    fn entry(&mut self, root: &[u8], level: &Level, name: &OsStr) -> Result<Found, Error> {
+    fn entry(&mut self, root: &[u8], level: &OpenFolder, name: &OsStr) -> Result<Sighting, Error> {
         let above = &level.path[..];
         let path = joined(above, name);
         if is_reserved(name.as_bytes()) || self.folders.contains(&path[..]) {
-            return Ok(Found::Needed);
+            return Ok(Sighting::Needed);
         }
         let stat = self.parents.stat(&path);
         let Some(stat) = stat.map_err(|errno| in_the_way(self.directory, &path, errno))? else {
-            return Ok(Found::Gone);
+            return Ok(Sighting::Gone);
         };
         let is_folder = FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
         // As the source matches them: below the folder that is named there.
@@ -178,13 +179,13 @@ impl Search<'_> {
         let below = Path::new(OsStr::from_bytes(below));
         let matches = |patterns: &Patterns| patterns.match_path(below, is_folder);
         if self.exclude.as_ref().is_some_and(matches) || stat.st_dev != self.device {
-            return Ok(Found::Needed);
+            return Ok(Sighting::Needed);
         }
         let is_inside = level.is_inside || self.include.as_ref().is_none_or(matches);
         let of_source = self.names.get(above).map_or(&[][..], Vec::as_slice);
         let is_there = of_source.binary_search(&name.as_bytes()).is_ok();
         if !is_there && level.spelled_otherwise.contains(&Inode::from(&stat)) {
-            return Ok(Found::Needed);
+            return Ok(Sighting::Needed);
         }
         let doomed = (is_inside && !is_there).then(|| Doomed {
             path: path.clone(),
@@ -194,11 +195,11 @@ impl Search<'_> {
         });
         if is_folder {
             let level = self.level(path, is_inside, doomed)?;
-            return Ok(level.map_or(Found::Gone, Found::Folder));
+            return Ok(level.map_or(Sighting::Gone, Sighting::Folder));
         }
         self.files.0 += 1;
         self.files.1 += usize::from(doomed.is_some());
-        Ok(doomed.map_or(Found::Needed, Found::Doomed))
+        Ok(doomed.map_or(Sighting::Needed, Sighting::Doomed))
     }
 
     /// The entries of a folder that the source has under names that are not among those listed.
@@ -227,7 +228,7 @@ impl Search<'_> {
         path: Vec<u8>,
         is_inside: bool,
         doomed: Option<Doomed>,
-    ) -> Result<Option<Level>, Error> {
+    ) -> Result<Option<OpenFolder>, Error> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY;
         let listed = beneath::open(self.directory.fd(), &path, flags).and_then(beneath::names);
         match listed {
@@ -235,7 +236,14 @@ impl Search<'_> {
                 let spelled_otherwise = self.spelled_otherwise(&path, &names)?;
                 let names = names.into_iter();
                 let is_needed = false;
-                Ok(Some(Level { path, names, is_inside, spelled_otherwise, doomed, is_needed }))
+                Ok(Some(OpenFolder {
+                    path,
+                    names,
+                    is_inside,
+                    spelled_otherwise,
+                    doomed,
+                    is_needed,
+                }))
             }
             Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => Ok(None),
             Err(errno) => Err(self.directory.failed("list", &path, errno)),
@@ -260,7 +268,7 @@ fn joined(above: &[u8], name: &OsStr) -> Vec<u8> {
 }
 
 /// What an entry of a folder is.
-enum Found {
+enum Sighting {
     /// It is not there any more.
     Gone,
     /// It stays, and so does the folder.
@@ -268,7 +276,7 @@ enum Found {
     /// A file that the source does not have.
     Doomed(Doomed),
     /// A folder, which must be looked into.
-    Folder(Level),
+    Folder(OpenFolder),
 }
 
 impl Doomed {

@@ -25,7 +25,7 @@ use super::mirror::Doomed;
 use super::staging::{self, Staged, Staging, name_prefix};
 use super::survey::{is_symlink_to, may_replace};
 use crate::Error;
-use crate::beneath::{Inode, mtime_of, permissions, split};
+use crate::beneath::{FOLDER_BITS, Inode, mtime_of, permissions, split};
 
 /// The destination of a tree.
 pub(crate) struct Target {
@@ -339,7 +339,7 @@ impl Target {
         let mut folders = BTreeMap::new();
         for entry in self.tree.entries() {
             if let Kind::Directory { mtime, mode } = entry.kind {
-                folders.insert(&entry.path[..], (mtime, mode & 0o777));
+                folders.insert(&entry.path[..], (mtime, mode & FOLDER_BITS));
             }
         }
         let mut changed = false;

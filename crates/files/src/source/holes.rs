@@ -8,7 +8,8 @@ use rustix::fs::{SeekFrom, seek};
 use rustix::io::Errno;
 use wire::manifest::MAX_EXTENTS;
 
-/// The extents of a file's data, if it has holes; with very many holes, only the largest count.
+/// The extents of a file's data, if it has holes; with more than a manifest takes, only the largest
+/// holes count.
 pub(super) fn data(file: &File, size: u64) -> io::Result<Option<Vec<(u64, u64)>>> {
     let mut extents: Vec<(u64, u64)> = Vec::new();
     let mut at = 0;
@@ -27,26 +28,64 @@ pub(super) fn data(file: &File, size: u64) -> io::Result<Option<Vec<(u64, u64)>>
         }
         extents.push((start, end - start));
         at = end;
+        // However many there are, the list takes bounded memory.
+        if extents.len() > 2 * MAX_EXTENTS {
+            join(&mut extents);
+        }
     }
     if extents == [(0, size)] {
         return Ok(None);
     }
     if extents.len() > MAX_EXTENTS {
-        let mut holes: Vec<u64> =
-            extents.windows(2).map(|pair| pair[1].0 - (pair[0].0 + pair[0].1)).collect();
-        holes.sort_unstable_by(|a, b| b.cmp(a));
-        let smallest = holes[MAX_EXTENTS - 2];
-        let mut joined: Vec<(u64, u64)> = Vec::new();
-        for (offset, len) in extents {
-            match joined.last_mut() {
-                // Among holes of the same size, some may have to be filled.
-                Some(before) if offset - (before.0 + before.1) <= smallest => {
-                    before.1 = offset + len - before.0;
-                }
-                _ => joined.push((offset, len)),
-            }
-        }
-        extents = joined;
+        join(&mut extents);
     }
     Ok(Some(extents))
+}
+
+/// Fills the smallest holes, so that only [`MAX_EXTENTS`] extents are left.
+fn join(extents: &mut Vec<(u64, u64)>) {
+    let mut holes: Vec<u64> =
+        extents.windows(2).map(|pair| pair[1].0 - (pair[0].0 + pair[0].1)).collect();
+    holes.sort_unstable_by(|a, b| b.cmp(a));
+    holes.truncate(MAX_EXTENTS - 1);
+    let Some(&smallest) = holes.last() else { return };
+    // Among holes of the smallest size, some may have to be filled.
+    let mut smallest_left = holes.iter().filter(|hole| **hole == smallest).count();
+    let mut joined: Vec<(u64, u64)> = Vec::with_capacity(MAX_EXTENTS);
+    for &(offset, len) in &*extents {
+        let Some(before) = joined.last_mut() else {
+            joined.push((offset, len));
+            continue;
+        };
+        let hole = offset - (before.0 + before.1);
+        if hole > smallest || hole == smallest && smallest_left > 0 {
+            smallest_left -= usize::from(hole == smallest);
+            joined.push((offset, len));
+        } else {
+            before.1 = offset + len - before.0;
+        }
+    }
+    *extents = joined;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_largest_holes_are_left() {
+        let mut at = 0;
+        let mut extents = Vec::new();
+        for index in 0..2 * MAX_EXTENTS as u64 {
+            extents.push((at, 4_096));
+            // A few large ones, and very many of one size.
+            at += 4_096 + if index % 1_000 == 0 { 8_192 } else { 4_096 };
+        }
+        let end = at;
+        join(&mut extents);
+        assert_eq!(extents.len(), MAX_EXTENTS);
+        let large = extents.windows(2).filter(|pair| pair[1].0 - pair[0].0 - pair[0].1 == 8_192);
+        assert_eq!(large.count(), 2 * MAX_EXTENTS / 1_000 + 1);
+        assert!(extents.last().is_some_and(|(offset, len)| offset + len <= end));
+    }
 }

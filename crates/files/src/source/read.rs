@@ -407,11 +407,12 @@ impl Supply {
     fn fill(&self, extent: Extent, buffer: &mut Buffer) -> Result<(), Error> {
         buffer.extent = None;
         buffer.bytes.resize(length(extent.len), 0);
+        let object = self.packing.layout().locate(extent.start).map(|place| place.object);
+        let object = object.and_then(|object| self.packing.object(object));
+        let is_large = matches!(object, Some(Object::Large(_)));
         for piece in self.packing.pieces(extent) {
             let start = length(piece.extent.start - extent.start);
             let into = &mut buffer.bytes[start..start + length(piece.extent.len)];
-            let is_large =
-                self.source.tree.file(piece.entry).is_some_and(|file| file.data_len() > BLOCK);
             self.source.fill(piece.entry, piece.offset, into, is_large)?;
         }
         buffer.extent = Some(extent);

@@ -20,9 +20,9 @@ use super::holes::data;
 use super::patterns::Patterns;
 use super::read::Stamp;
 use super::root::{NamedPaths, READ, SourcePath, SourceRoot};
-use crate::beneath::{self, Inode, LastFolder, mtime_of, permissions, split};
+use crate::beneath::{self, Inode, LastFolder, folder_permissions, mtime_of, permissions, split};
 use crate::left_out::LeftOuts;
-use crate::protocol::footprint;
+use crate::protocol::footprint_of;
 use crate::{Error, Selection};
 
 /// The result of a walk.
@@ -235,7 +235,10 @@ impl Walk<'_> {
             Err(Error::Source { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
                 CHANGED.into()
             }
-            Err(Error::Source { source, .. }) => source.to_string(),
+            // Without the number that the standard library adds.
+            Err(Error::Source { source, .. }) => {
+                source.to_string().split(" (os error").next().unwrap_or_default().into()
+            }
             Err(Error::SourceChanged { .. }) => CHANGED.into(),
             Err(error) => return Err(error),
         };
@@ -483,7 +486,7 @@ impl Walk<'_> {
 
     fn push(&mut self, entry: Entry, origin: Option<Origin>) -> Result<(), Error> {
         let path = origin.as_ref().map_or(0, |origin| origin.place.below().len());
-        (self.budget)(footprint(&entry) + size_of_val(&origin) + path)?;
+        (self.budget)(footprint_of(&entry) + size_of_val(&origin) + path)?;
         self.found.entries.push(entry);
         self.found.origins.push(origin);
         Ok(())
@@ -541,7 +544,7 @@ fn folder_name(source: &Path) -> Vec<u8> {
 fn directory(location: &Location, stat: &Stat) -> Entry {
     Entry {
         path: location.target.clone(),
-        kind: Kind::Directory { mtime: mtime_of(stat), mode: permissions(stat) },
+        kind: Kind::Directory { mtime: mtime_of(stat), mode: folder_permissions(stat) },
     }
 }
 

@@ -8,7 +8,7 @@ use transfer::digest::Merge;
 use transfer::{Cv, Packing, Tree};
 use wire::Frame;
 use wire::frame::{Ask, MAX_NAME};
-use wire::manifest::{Entry, Kind, is_plain};
+use wire::manifest::{Assembly, Entry, Kind, is_plain};
 
 use crate::left_out::{LeftOuts, MOST_NAMED};
 use crate::protocol::{MANIFEST_BYTES, error_of, footprint};
@@ -112,18 +112,19 @@ pub(super) async fn read_offer<T: Clone>(
     options: &FetchOptions,
     gate: &Gate<T>,
 ) -> Result<Offer, Refusal> {
-    let (mut entries, mut bytes, mut left_out) = (Vec::new(), 0, LeftOuts::default());
+    let (mut entries, mut bytes) = (Assembly::default(), 0);
+    let mut left_out = LeftOuts::default();
     loop {
         let heard = conn.receive(|frame| {
             match frame {
                 Frame::Entries(chunk) => {
-                    for entry in wire::manifest::entries(chunk) {
-                        let entry = entry?;
-                        bytes += footprint(&entry);
+                    for part in wire::manifest::entries(chunk) {
+                        let part = part?;
+                        bytes += footprint(&part);
                         if bytes > MANIFEST_BYTES {
                             return Err(ConnError::Unexpected("endless manifest".into()));
                         }
-                        entries.push(entry);
+                        entries.add(part)?;
                     }
                 }
                 Frame::LeftOut(one) => left_out.hear(&one, MOST_NAMED).ok_or_else(|| {
@@ -142,7 +143,7 @@ pub(super) async fn read_offer<T: Clone>(
         match heard {
             Ok(None) => {}
             Ok(Some(Ok(count)))
-                if usize::try_from(count) == Ok(entries.len()) && !entries.is_empty() =>
+                if count > 0 && usize::try_from(count) == Ok(entries.entries().len()) =>
             {
                 break;
             }
@@ -156,6 +157,7 @@ pub(super) async fn read_offer<T: Clone>(
             Err(error) => return Err(error.into()),
         }
     }
+    let entries = entries.into_entries();
     was_asked_for(&entries, &options.names).map_err(Refusal::Unusable)?;
     let tree = tree(entries, options.rename.as_deref()).map_err(Refusal::Unusable)?;
     let hashes = if wants_hashes(options) { Some(hashes(conn, &tree, gate).await?) } else { None };

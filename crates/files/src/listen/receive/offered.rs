@@ -8,7 +8,7 @@ use tokio::time::{Instant, timeout};
 use transfer::Tree;
 use wire::Frame;
 use wire::frame::AbortCode;
-use wire::manifest::is_plain;
+use wire::manifest::{Assembly, is_plain};
 
 use super::agreement::Refusal;
 use crate::left_out::LeftOuts;
@@ -27,7 +27,7 @@ pub(super) struct Offered {
 impl Offered {
     /// Reads a manifest and takes memory for it from `share`.
     pub(super) async fn read(conn: &mut Conn, share: &mut Share) -> Result<Offered, Refusal> {
-        let (mut entries, mut left_out) = (Vec::new(), LeftOuts::default());
+        let (mut entries, mut left_out) = (Assembly::default(), LeftOuts::default());
         let mut mirror = Mirror::default();
         let (mut chunk, mut bytes) = (Vec::new(), 0);
         let mut told = Instant::now();
@@ -82,9 +82,9 @@ impl Offered {
             match end.and_then(|end| end) {
                 Ok(None) => {}
                 Ok(Some(count))
-                    if usize::try_from(count) == Ok(entries.len()) && !entries.is_empty() =>
+                    if count > 0 && usize::try_from(count) == Ok(entries.entries().len()) =>
                 {
-                    return match Tree::new(entries) {
+                    return match Tree::new(entries.into_entries()) {
                         Ok(tree) => Ok(Offered { tree, mirror, left_out }),
                         Err(error) => broken(error.to_string()),
                     };
@@ -100,22 +100,24 @@ impl Offered {
                 }
                 Err(error) => return Err(error.into()),
             }
-            for entry in wire::manifest::entries(&chunk) {
-                let entry = match entry {
-                    Ok(entry) => entry,
+            for part in wire::manifest::entries(&chunk) {
+                let part = match part {
+                    Ok(part) => part,
                     Err(error) => {
                         return broken(ConnError::Wire(error).to_string());
                     }
                 };
-                bytes += footprint(&entry);
+                bytes += footprint(&part);
                 if bytes > MANIFEST_BYTES {
                     let text = ConnError::Unexpected("endless manifest".into()).to_string();
                     return broken(text);
                 }
-                if !share.take(conn, footprint(&entry)).await? {
+                if !share.take(conn, footprint(&part)).await? {
                     return busy(share);
                 }
-                entries.push(entry);
+                if let Err(error) = entries.add(part) {
+                    return broken(ConnError::Wire(error).to_string());
+                }
                 // A long list never blocks on the socket: other tasks must get their turn.
                 tokio::task::consume_budget().await;
             }
