@@ -13,7 +13,7 @@ use crate::sink::{DOOMED_BYTES, Fate, Survey};
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DryRun {
     /// The changes at the sink, in the order of the tree; what would be deleted comes last.
-    pub changes: Vec<Change>,
+    pub changes: Vec<PlannedChange>,
     /// Data that would be sent, as far as an earlier attempt has not sent them.
     pub sent: Bytes,
     /// Number of files that would stay as they are.
@@ -24,7 +24,7 @@ pub struct DryRun {
 
 /// A change of one entry at the sink.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Change {
+pub struct PlannedChange {
     /// What would happen.
     pub action: Action,
     /// The entry's path.
@@ -67,7 +67,7 @@ pub(crate) struct Verdict {
     pub(crate) replaced: Want,
     pub(crate) kept: Want,
     /// What would be deleted.
-    deleted: Vec<Change>,
+    deleted: Vec<PlannedChange>,
     /// The memory that the names of `deleted` take, in bytes.
     deleted_bytes: usize,
 }
@@ -124,14 +124,14 @@ impl Verdict {
 
     /// Adds what would be deleted; `None` if it is more than any sink lists.
     pub(crate) fn delete(&mut self, deletes: &Deletes<'_>) -> Option<()> {
-        self.deleted_bytes += size_of::<Change>() + deletes.path.len();
+        self.deleted_bytes += size_of::<PlannedChange>() + deletes.path.len();
         if self.deleted_bytes > DELETED_BYTES {
             return None;
         }
         let name = String::from_utf8_lossy(deletes.path).into_owned();
         let is_folder = deletes.is_folder;
         let what = if is_folder { Changed::Folder } else { Changed::File(Bytes(deletes.size)) };
-        self.deleted.push(Change { action: Action::Delete, name, what });
+        self.deleted.push(PlannedChange { action: Action::Delete, name, what });
         Some(())
     }
 
@@ -163,7 +163,7 @@ impl Verdict {
                 continue;
             };
             let name = String::from_utf8_lossy(&entry.path).into_owned();
-            dry_run.changes.push(Change { action, name, what });
+            dry_run.changes.push(PlannedChange { action, name, what });
         }
         dry_run.changes.extend(self.deleted);
         dry_run

@@ -21,7 +21,7 @@ mod sink;
 mod source;
 
 pub use dial::{fetch, send};
-pub use dry_run::{Action, Change, Changed, DryRun};
+pub use dry_run::{Action, Changed, DryRun, PlannedChange};
 pub use error::Error;
 pub use event::{Event, Events, Failed, PathProgress, Progress, Summary};
 pub use listen::{receive, serve};

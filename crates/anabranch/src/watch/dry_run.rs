@@ -1,6 +1,6 @@
 //! A dry run for people: a line for each change, and their sum.
 
-use files::{Action, Change, Changed, DryRun};
+use files::{Action, Changed, DryRun, PlannedChange};
 use units::Bytes;
 
 use crate::sanitize::clean;
@@ -29,7 +29,7 @@ pub(super) fn kind(what: Changed) -> &'static str {
     }
 }
 
-fn line(change: &Change) -> String {
+fn line(change: &PlannedChange) -> String {
     let what = match change.what {
         Changed::File(size) => size.to_string(),
         other => kind(other).to_string(),
@@ -81,7 +81,7 @@ mod tests {
 
     #[test]
     fn changes_have_a_line_each_and_a_sum() {
-        let change = |action, name: &str, what| Change { action, name: name.into(), what };
+        let change = |action, name: &str, what| PlannedChange { action, name: name.into(), what };
         let dry_run = DryRun {
             changes: vec![
                 change(Action::Create, "tree", Changed::Folder),

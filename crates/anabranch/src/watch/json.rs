@@ -1,7 +1,7 @@
 //! The JSON stream: an object on each line of standard output. Tests compare the events and keys
 //! with docs/json.md, and real streams with docs/json.schema.json.
 
-use files::{Change, Changed, Event, PathProgress, Summary};
+use files::{Changed, Event, PathProgress, PlannedChange, Summary};
 use peer::Token;
 use serde::Serialize;
 
@@ -170,7 +170,7 @@ pub(super) fn of_event(event: &Event) -> String {
 }
 
 /// The line of a change that a dry run found.
-pub(super) fn of_change(found: &Change) -> String {
+pub(super) fn of_change(found: &PlannedChange) -> String {
     line(change(found))
 }
 
@@ -257,7 +257,7 @@ fn summary(transfer: u32, summary: &Summary) -> Body<'_> {
     }
 }
 
-fn change(change: &Change) -> Body<'_> {
+fn change(change: &PlannedChange) -> Body<'_> {
     let size = match change.what {
         Changed::File(size) => Some(size.0),
         Changed::Folder | Changed::Link => None,

@@ -258,7 +258,7 @@ async fn flow(
             *announced = welcome.addresses;
             Ok(false)
         }
-        Frame::Want(_) | Frame::Ping(_) => Ok(false),
+        Frame::Want(_) | Frame::Creates(_) | Frame::Ping(_) => Ok(false),
         Frame::Ready => Ok(true),
         Frame::Abort(_, text) => Err(ConnError::Io(std::io::Error::other(text))),
         other => Err(ConnError::Unexpected(String::from(&other))),

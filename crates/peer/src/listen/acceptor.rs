@@ -11,7 +11,7 @@ use wire::frame::{AbortCode, Hello, SessionId, VERSION, Welcome};
 use super::admission::{First, Unauthenticated, greet, refuse};
 use super::by_peer::PeerPlace;
 use super::connections::{Connections, no_place};
-use super::opening::{Opening, OpeningPlace};
+use super::opening::{OpeningPlace, OpeningSessions};
 use super::refusals::Refusals;
 use super::waiting::{Waited, Waiting};
 use crate::carrier::{Listener, Stream};
@@ -103,7 +103,7 @@ struct AcceptorState<S> {
     unauthenticated: Unauthenticated,
     connections: Connections,
     waiting: Waiting,
-    opening: Arc<Opening>,
+    opening: Arc<OpeningSessions>,
     refusals: Refusals,
 }
 

@@ -13,14 +13,14 @@ use crate::Fingerprint;
 
 /// The sessions that are being opened. A request opens one, so there are no more than connections.
 #[derive(Default)]
-pub(super) struct Opening(Mutex<Sessions>);
+pub(super) struct OpeningSessions(Mutex<Sessions>);
 
 /// Each session with its peer, and what closes when it is open, or never will be.
 type Sessions = BTreeMap<SessionId, (Fingerprint, watch::Receiver<()>)>;
 
 /// A session that is being opened, until dropped.
 pub struct OpeningPlace {
-    all: Arc<Opening>,
+    all: Arc<OpeningSessions>,
     id: SessionId,
     /// Closes with the place.
     _settling: watch::Sender<()>,
@@ -29,7 +29,7 @@ pub struct OpeningPlace {
 /// The longest wait of a connection for the session that it joins.
 const JOIN_PATIENCE: Duration = Duration::from_secs(5);
 
-impl Opening {
+impl OpeningSessions {
     /// The session `id` of `peer` is being opened.
     pub(super) fn begin(self: &Arc<Self>, id: SessionId, peer: Fingerprint) -> OpeningPlace {
         let (settling, settled) = watch::channel(());
@@ -71,7 +71,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_connection_waits_for_its_own_session_and_not_for_ever() {
-        let opening = Arc::new(Opening::default());
+        let opening = Arc::new(OpeningSessions::default());
         let (ours, other) = (Fingerprint::from([1; 32]), Fingerprint::from([2; 32]));
         let place = opening.begin([7; 16], ours);
         // Neither an unknown session nor one of another peer is waited for.

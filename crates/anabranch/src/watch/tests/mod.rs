@@ -4,7 +4,9 @@ mod screens;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use files::{Action, Change, Changed, DryRun, Event, Failed, PathProgress, Progress, Summary};
+use files::{
+    Action, Changed, DryRun, Event, Failed, PathProgress, PlannedChange, Progress, Summary,
+};
 use peer::{PathEvent, PathState};
 use serde_json::Value;
 use units::{Bytes, PathId, Rate, Span};
@@ -213,7 +215,7 @@ fn every_event_has_the_documented_keys() {
     let mut lines = vec![json::of_token(&token)];
     let failed = Failed { exit_code: 6, text: "lost".into() };
     let dry_run = DryRun {
-        changes: vec![Change {
+        changes: vec![PlannedChange {
             action: Action::Create,
             name: "a".into(),
             what: Changed::File(Bytes(1)),

@@ -30,22 +30,22 @@ const AGREEMENT_PATIENCE: Duration = Duration::from_secs(60);
 const MANIFEST_PATIENCE: Duration = Duration::from_secs(3_600);
 
 /// Why there is no session.
-pub(super) enum Refusal {
+pub(super) enum Declined {
     /// The connection failed.
     Lost(ConnError),
     /// The sender is told why.
     Told(AbortCode, String),
 }
 
-impl From<ConnError> for Refusal {
-    fn from(error: ConnError) -> Refusal {
-        Refusal::Lost(error)
+impl From<ConnError> for Declined {
+    fn from(error: ConnError) -> Declined {
+        Declined::Lost(error)
     }
 }
 
-impl From<Error> for Refusal {
-    fn from(error: Error) -> Refusal {
-        Refusal::Told(code_of(&error), error.to_string())
+impl From<Error> for Declined {
+    fn from(error: Error) -> Declined {
+        Declined::Told(code_of(&error), error.to_string())
     }
 }
 
@@ -58,8 +58,8 @@ impl ReceiveService {
     ) -> Result<Option<Arc<SinkSession>>, ConnError> {
         match self.try_agree(conn, request).await {
             Ok(session) => Ok(session),
-            Err(Refusal::Lost(error)) => Err(error),
-            Err(Refusal::Told(code, text)) => Err(refuse(conn, code, text).await),
+            Err(Declined::Lost(error)) => Err(error),
+            Err(Declined::Told(code, text)) => Err(refuse(conn, code, text).await),
         }
     }
 
@@ -67,7 +67,7 @@ impl ReceiveService {
         self: &Arc<Self>,
         conn: &mut Conn,
         request: SessionRequest<Self>,
-    ) -> Result<Option<Arc<SinkSession>>, Refusal> {
+    ) -> Result<Option<Arc<SinkSession>>, Declined> {
         // Connections that join wait for the end of the agreement.
         let SessionRequest { hello, grant: admitted, peer, session: id, opening: _opening } =
             request;
@@ -76,7 +76,7 @@ impl ReceiveService {
         if !wishes.dry_run
             && let Some(text) = self.sessions.is_full(peer)
         {
-            return Err(Refusal::Told(AbortCode::Busy, text));
+            return Err(Declined::Told(AbortCode::Busy, text));
         }
         self.permit(&mut wishes)?;
         // The share moves with the tree, also to a thread that outlives the connection.
@@ -90,7 +90,7 @@ impl ReceiveService {
             !mirror.selection.include.is_empty() || !mirror.selection.exclude.is_empty()
         });
         if has_patterns && !share.take(conn, PATTERNS_BYTES).await? {
-            return Err(Refusal::Told(AbortCode::Refused, share.why_not()));
+            return Err(Declined::Told(AbortCode::Refused, share.why_not()));
         }
         let (directory, limit) = self.place(admitted.as_ref())?;
         if wishes.dry_run {
@@ -100,7 +100,7 @@ impl ReceiveService {
         // One after another: the later of two sessions of a sender must find the earlier one.
         let turn = timeout(AGREEMENT_PATIENCE, self.agreeing.lock());
         let Ok(_turn) = conn.ping_during(turn).await? else {
-            return Err(Refusal::Told(AbortCode::Busy, busy_agreeing()));
+            return Err(Declined::Told(AbortCode::Busy, busy_agreeing()));
         };
         let (service, into, run, holder) =
             (Arc::clone(self), Arc::clone(&directory), hello.run, (peer, admitted));
@@ -109,7 +109,7 @@ impl ReceiveService {
         let (request, tree, share) = conn.ping_during(asking).await?;
         let request = request?;
         if let Err(text) = conn.ping_during(self.make_room(&request)).await? {
-            return Err(Refusal::Told(AbortCode::Busy, text));
+            return Err(Declined::Told(AbortCode::Busy, text));
         }
         let (clock, events) = (self.clock, self.events.clone());
         let output = self.options.output.clone();
@@ -147,8 +147,8 @@ impl ReceiveService {
     }
 
     /// Checks what a sender wants against what this host permits.
-    fn permit(&self, wishes: &mut Wishes) -> Result<(), Refusal> {
-        let refused = |text: &str| Err(Refusal::Told(AbortCode::Refused, text.into()));
+    fn permit(&self, wishes: &mut Wishes) -> Result<(), Declined> {
+        let refused = |text: &str| Err(Declined::Told(AbortCode::Refused, text.into()));
         match self.options.overwrite {
             Overwrite::Always => wishes.overwrite = true,
             Overwrite::Never if wishes.overwrite || wishes.update => {
@@ -174,10 +174,10 @@ impl ReceiveService {
         (directory, tree, mirror): (Arc<Directory>, Tree, Option<Mirror>),
         wishes: Wishes,
         share: Share,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), Declined> {
         let place = timeout(AGREEMENT_PATIENCE, self.surveys.take(peer));
         let Ok(place) = conn.ping_during(place).await? else {
-            return Err(Refusal::Told(AbortCode::Busy, busy_agreeing()));
+            return Err(Declined::Told(AbortCode::Busy, busy_agreeing()));
         };
         let survey = move |wanted: &Wanted| {
             let (staging, mirror) = (Staging::open_existing(&directory)?, mirror.as_ref());

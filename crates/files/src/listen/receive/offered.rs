@@ -10,7 +10,7 @@ use wire::Frame;
 use wire::frame::AbortCode;
 use wire::manifest::{Assembly, is_plain};
 
-use super::agreement::Refusal;
+use super::agreement::Declined;
 use crate::left_out::LeftOuts;
 use crate::protocol::{MANIFEST_BYTES, MOST_MIRRORS, footprint};
 use crate::sink::Mirror;
@@ -26,13 +26,13 @@ pub(super) struct Offered {
 
 impl Offered {
     /// Reads a manifest and takes memory for it from `share`.
-    pub(super) async fn read(conn: &mut Conn, share: &mut Share) -> Result<Offered, Refusal> {
+    pub(super) async fn read(conn: &mut Conn, share: &mut Share) -> Result<Offered, Declined> {
         let (mut entries, mut left_out) = (Assembly::default(), LeftOuts::default());
         let mut mirror = Mirror::default();
         let (mut chunk, mut bytes) = (Vec::new(), 0);
         let mut told = Instant::now();
-        let busy = |share: &Share| Err(Refusal::Told(AbortCode::Busy, share.why_not()));
-        let broken = |text: String| Err(Refusal::Told(AbortCode::Protocol, text));
+        let busy = |share: &Share| Err(Declined::Told(AbortCode::Busy, share.why_not()));
+        let broken = |text: String| Err(Declined::Told(AbortCode::Protocol, text));
         if !share.take(conn, CONNECTION_BYTES).await? {
             return busy(share);
         }
@@ -93,7 +93,7 @@ impl Offered {
                     return broken("the manifest does not add up".into());
                 }
                 Err(ConnError::Refused(text)) => {
-                    return Err(Refusal::Told(AbortCode::Refused, text));
+                    return Err(Declined::Told(AbortCode::Refused, text));
                 }
                 Err(error @ (ConnError::Wire(_) | ConnError::Unexpected(_))) => {
                     return broken(error.to_string());

@@ -44,11 +44,11 @@ pub(super) struct Request {
     /// The entry of the peer among the authorized ones.
     pub(super) admitted: Option<Peer>,
     pub(super) run: RunId,
-    target: Target,
+    target: WrittenNames,
 }
 
 /// The names that a session writes.
-struct Target {
+struct WrittenNames {
     /// The receiving directory.
     directory: Inode,
     /// Hashes of the paths of everything but folders, in order: two sessions that write the same
@@ -106,7 +106,7 @@ impl Sessions {
         names.sort_unstable();
         let stat =
             fstat(directory.fd()).map_err(|errno| directory.failed("look at", b"", errno))?;
-        let target = Target { directory: Inode::from(&stat), names };
+        let target = WrittenNames { directory: Inode::from(&stat), names };
         Ok(Request { peer, admitted, run, target })
     }
 
@@ -210,9 +210,9 @@ impl Sessions {
     }
 }
 
-impl Target {
+impl WrittenNames {
     /// Whether both write a file of the same name.
-    fn meets(&self, other: &Target) -> bool {
+    fn meets(&self, other: &WrittenNames) -> bool {
         let is_shorter = self.names.len() <= other.names.len();
         let (few, many) = if is_shorter { (self, other) } else { (other, self) };
         self.directory == other.directory
