@@ -247,8 +247,10 @@ fn a_served_file_comes_out_of_get_and_nothing_else_does() {
     check(&output.stdout[..], 20);
     assert!(stderr.contains("backup.sql"), "its hash is on standard error: {stderr}");
     assert_eq!(fs::read_dir(&temporary).unwrap().count(), 0, "its folder is gone");
-    for flag in ["--json", "--verify"] {
-        let output = get(&[flag]);
-        assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0), "{flag}");
-    }
+    let output = get(&["--verify"]);
+    assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0));
+    // Whoever asks for events gets the failure as one, and no file.
+    let output = get(&["--json"]);
+    let event: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((output.status.code(), &event["event"]), (Some(2), &"error".into()));
 }
