@@ -7,7 +7,7 @@ use units::{Bytes, PathId, Rate, Span};
 
 use peer::{Fingerprint, PathEvent, PathState};
 
-use crate::{DryRun, Error};
+use crate::{DryRun, Error, Listed};
 
 /// The channel of events. Unbounded, because a transfer never waits for its display.
 pub type Events = tokio::sync::mpsc::UnboundedSender<Event>;
@@ -59,6 +59,9 @@ pub enum Event {
     /// What the transfer would do, with [`TransferOptions::dry_run`](crate::TransferOptions). It
     /// ends with this event, and transfers nothing.
     DryRun(DryRun),
+    /// What a server offers, with [`FetchOptions::list`](crate::FetchOptions). The fetch ends with
+    /// this event.
+    Listing(Vec<Listed>),
     /// A transfer of a host that goes on listening is over.
     Ended {
         /// As in [`Event::Started`].

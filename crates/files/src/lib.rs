@@ -14,6 +14,7 @@ mod error;
 mod event;
 mod left_out;
 mod listen;
+mod listing;
 mod options;
 mod protocol;
 mod rates;
@@ -25,6 +26,7 @@ pub use dry_run::{Action, Changed, DryRun, PlannedChange};
 pub use error::Error;
 pub use event::{Event, Events, Failed, PathProgress, Progress, Summary};
 pub use listen::{receive, serve};
+pub use listing::Listed;
 pub use options::{
     FetchOptions, Output, Overwrite, ReceiveOptions, Selection, SendOptions, ServeOptions, Server,
     StreamInput, TransferOptions,

@@ -23,8 +23,8 @@ use crate::transfer;
 #[command(after_long_help = examples::help("get"))]
 pub(crate) struct GetArgs {
     /// Files and folders to get, relative to the served folder; FOLDER/ with a slash at its end
-    /// stands for its contents, and / for everything
-    #[arg(required = true, value_name = "PATH", value_hint = ValueHint::Other)]
+    /// stands for its contents, / for everything; wildcards match as in a shell
+    #[arg(required_unless_present = "list", value_name = "PATH", value_hint = ValueHint::Other)]
     names: Vec<PathBuf>,
     /// The server, as printed by 'anabranch serve'; repeat it for more servers of the same file,
     /// which are used at the same time
@@ -41,6 +41,9 @@ pub(crate) struct GetArgs {
     /// another hash are not used
     #[arg(long, value_name = "HASH", value_parser = blake3)]
     blake3: Option<[u8; 32]>,
+    /// List what the server offers, or what PATH has there, and get nothing
+    #[arg(long, conflicts_with_all = ["into", "rename", "blake3", "dry_run"])]
+    list: bool,
     #[command(flatten)]
     flags: TransferFlags,
     #[command(flatten)]
@@ -72,7 +75,8 @@ pub(crate) fn run(mut args: GetArgs) -> Result<(), Failure> {
     let (selection, transfer) = args.flags.options(None, identity, &config, &dirs);
     let options = FetchOptions {
         from,
-        names: args.names,
+        names: if args.names.is_empty() { vec![PathBuf::from("/")] } else { args.names },
+        list: args.list,
         selection,
         into: match &stdout {
             Some(stdout) => stdout.folder().to_path_buf(),

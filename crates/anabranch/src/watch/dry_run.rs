@@ -71,7 +71,7 @@ fn sum(dry_run: &DryRun) -> String {
     parts.join("; ")
 }
 
-fn count(files: usize) -> String {
+pub(super) fn count(files: usize) -> String {
     if files == 1 { "1 file".into() } else { format!("{files} files") }
 }
 

@@ -1,7 +1,7 @@
 //! The JSON stream: an object on each line of standard output. Tests compare the events and keys
 //! with docs/json.md, and real streams with docs/json.schema.json.
 
-use files::{Changed, Event, PathProgress, PlannedChange, Summary};
+use files::{Changed, Event, Listed, PathProgress, PlannedChange, Summary};
 use peer::Token;
 use serde::Serialize;
 
@@ -39,6 +39,12 @@ enum Body<'a> {
         kind: &'static str,
         name: &'a str,
         size: Option<u64>,
+    },
+    Listed {
+        kind: &'static str,
+        name: &'a str,
+        size: Option<u64>,
+        mtime: Option<i64>,
     },
     DryRun {
         sent: u64,
@@ -145,6 +151,12 @@ impl Watcher for Json {
         if let Event::Started { transfer, .. } = event {
             self.transfer = *transfer;
         }
+        if let Event::Listing(listing) = event {
+            for listed in listing {
+                self.printer.result(&of_listed(listed));
+            }
+            return;
+        }
         if let Event::DryRun(dry_run) = event {
             dry_run.changes.iter().for_each(|change| self.printer.result(&of_change(change)));
         }
@@ -172,6 +184,13 @@ pub(super) fn of_event(event: &Event) -> String {
 /// The line of a change that a dry run found.
 pub(super) fn of_change(found: &PlannedChange) -> String {
     line(change(found))
+}
+
+/// The line of an entry that a server offers.
+pub(super) fn of_listed(listed: &Listed) -> String {
+    let size = size_of(listed.what);
+    let (kind, mtime) = (dry_run::kind(listed.what), listed.mtime);
+    line(Body::Listed { kind, name: &listed.name, size, mtime })
 }
 
 /// The line of the end of a transfer.
@@ -237,6 +256,7 @@ fn body(event: &Event) -> Body<'_> {
         Event::LeftOut { path, reason } => {
             Body::LeftOut { path: path.to_string_lossy().into_owned(), reason }
         }
+        Event::Listing(_) => unreachable!("each entry has a line of its own"),
         Event::Notice { text } => Body::Notice { text },
     }
 }
@@ -257,11 +277,15 @@ fn summary(transfer: u32, summary: &Summary) -> Body<'_> {
     }
 }
 
-fn change(change: &PlannedChange) -> Body<'_> {
-    let size = match change.what {
+fn size_of(what: Changed) -> Option<u64> {
+    match what {
         Changed::File(size) => Some(size.0),
         Changed::Folder | Changed::Link => None,
-    };
+    }
+}
+
+fn change(change: &PlannedChange) -> Body<'_> {
+    let size = size_of(change.what);
     let (action, kind) = (dry_run::action(change.action), dry_run::kind(change.what));
     Body::Change { action, kind, name: &change.name, size }
 }

@@ -3,6 +3,7 @@
 mod dry_run;
 mod fit;
 pub(crate) mod json;
+mod listing;
 mod notes;
 mod results;
 mod rows;

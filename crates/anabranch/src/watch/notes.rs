@@ -63,6 +63,7 @@ impl Notes {
             | Event::Progress(_)
             | Event::FileDone { .. }
             | Event::DryRun(_)
+            | Event::Listing(_)
             | Event::Ended { .. } => None,
         }
     }

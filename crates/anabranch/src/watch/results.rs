@@ -8,7 +8,7 @@ use files::{Event, Summary};
 use peer::Token;
 
 use super::screen::Printer;
-use super::{HostRole, Verbosity, Watcher, dry_run, text};
+use super::{HostRole, Verbosity, Watcher, dry_run, listing, text};
 use crate::exit::Failure;
 
 /// Prints addresses and token of a listening host, a line for each file, and the summaries.
@@ -21,7 +21,8 @@ pub(super) struct Results {
     terminal: bool,
     /// Number of files in each transfer.
     files: BTreeMap<u32, usize>,
-    is_dry_run: bool,
+    /// Its end is what was asked for, and nothing was moved.
+    moves_nothing: bool,
 }
 
 /// With more files, a terminal does not get a line for each.
@@ -40,7 +41,7 @@ impl Results {
             io::stdout().is_terminal()
         };
         let files = BTreeMap::new();
-        Results { printer, verbosity, token, role, terminal, files, is_dry_run: false }
+        Results { printer, verbosity, token, role, terminal, files, moves_nothing: false }
     }
 
     fn listening(&self, addresses: &[SocketAddr]) -> String {
@@ -108,8 +109,14 @@ impl Watcher for Results {
                     self.printer.result(&line);
                 }
             }
+            Event::Listing(listing) => {
+                self.moves_nothing = true;
+                for line in listing::lines(listing) {
+                    self.printer.result(&line);
+                }
+            }
             Event::DryRun(dry_run) => {
-                self.is_dry_run = true;
+                self.moves_nothing = true;
                 for line in dry_run::lines(dry_run) {
                     self.printer.result(&line);
                 }
@@ -124,7 +131,7 @@ impl Watcher for Results {
 
     fn end(&mut self, result: &Result<Summary, Failure>) {
         if let (Ok(summary), false) =
-            (result, self.is_dry_run || self.verbosity == Verbosity::Quiet)
+            (result, self.moves_nothing || self.verbosity == Verbosity::Quiet)
         {
             self.printer.result(&text::summary(summary));
         }

@@ -6,6 +6,7 @@ mod home;
 mod json;
 mod keyless;
 mod lines;
+mod offers;
 mod schema;
 mod secrets;
 mod streams;

@@ -263,6 +263,7 @@ pub(super) fn fetch_options(scratch: &Scratch, from: Vec<Server>) -> FetchOption
         rename: None,
         output: None,
         blake3: None,
+        list: false,
         transfer: short_of_patience(),
     }
 }

@@ -187,17 +187,10 @@ impl<O: SessionOpener> SessionDriver<O> {
             }
             Report::Announced(host, addresses) => self.dialer.learn(host, addresses),
             Report::DryRun(agreement, dry_run) => {
-                let elapsed = self.clock.now() - self.began;
-                let Agreement { files, total, left_out, .. } = agreement;
-                self.report_started(&agreement);
-                let _ = self.events.send(Event::DryRun(dry_run));
-                return Ok(Some(DialEnd::Complete(Summary {
-                    files,
-                    total,
-                    elapsed,
-                    left_out,
-                    ..Summary::default()
-                })));
+                return Ok(Some(self.end_without_data(&agreement, Event::DryRun(dry_run))));
+            }
+            Report::Listing(agreement, listing) => {
+                return Ok(Some(self.end_without_data(&agreement, Event::Listing(listing))));
             }
             Report::HostFailed(host, error) => self.drop_host(host, error)?,
             Report::SessionGone => return Ok(Some(DialEnd::SessionGone)),
@@ -213,6 +206,15 @@ impl<O: SessionOpener> SessionDriver<O> {
         self.report_started(&agreement);
         self.agreement = Some(agreement);
         self.session = Some(session);
+    }
+
+    /// The end of a session that has found what was asked for, and moves nothing.
+    fn end_without_data(&self, agreement: &Agreement, found: Event) -> DialEnd {
+        let elapsed = self.clock.now() - self.began;
+        let &Agreement { files, total, left_out, .. } = agreement;
+        self.report_started(agreement);
+        let _ = self.events.send(found);
+        DialEnd::Complete(Summary { files, total, elapsed, left_out, ..Summary::default() })
     }
 
     fn report_started(&self, agreement: &Agreement) {

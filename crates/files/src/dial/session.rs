@@ -15,7 +15,7 @@ use units::{Bytes, PathId, Rate, Span};
 use wire::frame::SessionId;
 
 use super::path::PathFacts;
-use crate::{DryRun, Error, TransferOptions};
+use crate::{DryRun, Error, Listed, TransferOptions};
 
 /// One agreed session.
 pub(super) struct Session {
@@ -44,6 +44,8 @@ pub(super) enum Report {
     Announced(usize, Vec<SocketAddr>),
     /// A dry run is complete.
     DryRun(Agreement, DryRun),
+    /// A list of what is offered is complete.
+    Listing(Agreement, Vec<Listed>),
     /// A host is of no more use: its index, and the reason.
     HostFailed(usize, Error),
     /// The other side does not know the session, or its files changed: both sides must agree again.

@@ -1,7 +1,9 @@
-//! The sending side of files: named by a command or a request ([`root`]), found ([`walk`]),
-//! filtered ([`patterns`]), and read by blocks ([`read`]). [`hashes`] sends a fetching side the
-//! hashes of all blocks. Standard input and pipes are read by [`stream`].
+//! The sending side of files: named by a command or a request ([`root`]), with wildcards
+//! ([`globs`]), found ([`walk`]), filtered ([`patterns`]), and read by blocks ([`read`]).
+//! [`hashes`] sends a fetching side the hashes of all blocks. Standard input and pipes are read by
+//! [`stream`].
 
+mod globs;
 pub(crate) mod hashes;
 mod holes;
 mod patterns;
@@ -13,6 +15,7 @@ mod stream;
 mod tests;
 mod walk;
 
+pub(crate) use globs::{is_glob, matches};
 pub(crate) use patterns::{PATTERNS_BYTES, Patterns};
 pub(crate) use read::{Buffer, Source, Supply};
 pub(crate) use root::{SourceRoot, open_directory};

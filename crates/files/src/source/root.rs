@@ -42,7 +42,7 @@ pub(crate) fn open_directory(path: &Path) -> io::Result<OwnedFd> {
 
 impl SourceRoot {
     /// Opens what `path` names, following links.
-    fn open(&self, path: &Path, flags: OFlags) -> io::Result<OwnedFd> {
+    pub(super) fn open(&self, path: &Path, flags: OFlags) -> io::Result<OwnedFd> {
         let flags = flags | OFlags::CLOEXEC;
         let SourceRoot::Below(root) = self else {
             return Ok(rustix::fs::open(path, flags, Mode::empty())?);
@@ -105,6 +105,11 @@ impl SourcePath {
 impl NamedPaths {
     pub(crate) fn new(root: SourceRoot) -> NamedPaths {
         NamedPaths { root, all: Vec::new(), open: Mutex::default() }
+    }
+
+    /// The root of the names.
+    pub(super) fn root(&self) -> &SourceRoot {
+        &self.root
     }
 
     /// Looks a name up, following links.

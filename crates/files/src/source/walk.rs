@@ -16,6 +16,7 @@ use rustix::fs::{AtFlags, FileType, OFlags, Stat, fstat, readlinkat, statat};
 use rustix::io::Errno;
 use wire::manifest::{self, Entry, Kind, is_reserved};
 
+use super::globs;
 use super::holes::data;
 use super::patterns::Patterns;
 use super::read::Stamp;
@@ -86,7 +87,14 @@ pub(crate) fn walk(
         strict: selection.strict,
     };
     match &selection.files_from {
-        None => sources.iter().try_for_each(|source| walk.source(source, rename))?,
+        None => {
+            for source in sources {
+                let root = walk.found.named.root().clone();
+                for source in globs::expand(&root, source, walk.budget)? {
+                    walk.source(&source, rename)?;
+                }
+            }
+        }
         Some(names) => walk.listed(sources, names)?,
     }
     if walk.found.entries.is_empty() {

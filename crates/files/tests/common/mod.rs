@@ -207,6 +207,7 @@ pub fn fetch_options(scratch: &Scratch, names: &[&str], port: u16, token: &Token
         rename: None,
         output: None,
         blake3: None,
+        list: false,
         transfer: short_of_patience(),
     }
 }

@@ -58,6 +58,7 @@ pub(super) fn fetching(
         rename,
         output: None,
         blake3: None,
+        list: false,
         transfer: options.transfer,
     };
     Ok((target, options))

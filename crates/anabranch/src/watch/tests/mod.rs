@@ -5,7 +5,7 @@ mod screens;
 use std::collections::{BTreeMap, BTreeSet};
 
 use files::{
-    Action, Changed, DryRun, Event, Failed, PathProgress, PlannedChange, Progress, Summary,
+    Action, Changed, DryRun, Event, Failed, Listed, PathProgress, PlannedChange, Progress, Summary,
 };
 use peer::{PathEvent, PathState};
 use serde_json::Value;
@@ -247,6 +247,8 @@ fn every_event_has_the_documented_keys() {
     ];
     lines.extend(events.iter().map(json::of_event));
     lines.extend(dry_run.changes.iter().map(json::of_change));
+    let listed = Listed { name: "a".into(), what: Changed::Link, mtime: None };
+    lines.push(json::of_listed(&listed));
     lines.push(json::of_summary(0, &summary()));
     lines.push(json::of_failure(2, "no"));
     let documented = documented();

@@ -12,6 +12,7 @@ use wire::manifest::{Assembly, Entry, Kind, is_plain};
 
 use crate::left_out::{LeftOuts, MOST_NAMED};
 use crate::protocol::{MANIFEST_BYTES, error_of, footprint};
+use crate::source::{is_glob, matches};
 use crate::{Error, FetchOptions, Selection};
 use peer::dial::Gate;
 use peer::{Conn, ConnError};
@@ -174,7 +175,15 @@ fn was_asked_for(entries: &[Entry], names: &[PathBuf]) -> Result<(), Error> {
     }
     for entry in entries {
         let top = entry.path.split(|&byte| byte == b'/').next().unwrap_or_default();
-        if asked.iter().all(|name| name.rsplit(|&byte| byte == b'/').next() != Some(top)) {
+        let stands_for = |name: &&[u8]| {
+            let last = name.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
+            Ok::<_, Error>(last == top || is_glob(last) && matches(last, top)?)
+        };
+        let mut is_asked = false;
+        for name in &asked {
+            is_asked = is_asked || stands_for(name)?;
+        }
+        if !is_asked {
             let shown = String::from_utf8_lossy(&entry.path).into_owned();
             return Err(Error::protocol(format!("it offers {shown}, which nobody asked for")));
         }

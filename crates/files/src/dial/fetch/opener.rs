@@ -12,7 +12,7 @@ use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use transfer::{BLOCK, Cv, Layout, Tree};
-use units::Time;
+use units::{Bytes, Time};
 use wire::Frame;
 use wire::frame::{Range, SessionId, Wishes};
 use wire::manifest::Kind;
@@ -26,6 +26,7 @@ use crate::dial::opener::{Member, SessionOpener};
 use crate::dial::path::Incoming;
 use crate::dial::session::{Agreement, Report, Session, new_core};
 use crate::dry_run::Verdict;
+use crate::listing::listing;
 use crate::protocol::{error_of, want_frames};
 use crate::sink::{Directory, Mirror, NOTHING_DELETED, SinkSession, Staging, Survey};
 use crate::{Error, Event, Events, FetchOptions};
@@ -256,6 +257,12 @@ impl FetchOpener {
         }
         let left_out = offer.left_out.count();
         let mirror = self.mirror(&offer);
+        if options.list {
+            let (files, total) = (tree.file_count(), tree.data());
+            let agreement = Agreement { peer, files, total, resumed: Bytes::ZERO, left_out };
+            let _ = self.reports.send(Report::Listing(agreement, listing(&tree)));
+            return Err(Refusal::Lost(ConnError::Closed));
+        }
         if wishes.dry_run {
             return Err(self.dry_run(conn, peer, tree, wishes, mirror, left_out).await?);
         }

@@ -1,0 +1,33 @@
+//! Lists of what a server offers.
+
+use transfer::Tree;
+use units::Bytes;
+use wire::manifest::Kind;
+
+use crate::Changed;
+
+/// An entry that a server offers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listed {
+    /// Its path, as it would arrive.
+    pub name: String,
+    /// What it is.
+    pub what: Changed,
+    /// Its modification time in nanoseconds since 1970; `None` for a further name of a file.
+    pub mtime: Option<i64>,
+}
+
+/// The entries of a tree, in its order.
+pub(crate) fn listing(tree: &Tree) -> Vec<Listed> {
+    let entries = tree.entries().iter();
+    let listed = entries.map(|entry| {
+        let (what, mtime) = match &entry.kind {
+            Kind::File(file) => (Changed::File(Bytes(file.size)), Some(file.mtime)),
+            Kind::Directory { mtime, .. } => (Changed::Folder, Some(*mtime)),
+            Kind::Symlink { mtime, .. } => (Changed::Link, Some(*mtime)),
+            Kind::HardLink { .. } => (Changed::Link, None),
+        };
+        Listed { name: String::from_utf8_lossy(&entry.path).into_owned(), what, mtime }
+    });
+    listed.collect()
+}
