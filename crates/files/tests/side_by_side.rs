@@ -79,7 +79,10 @@ async fn a_send_waits_for_its_turn() {
     host.has(100_000).await;
     let (sent, notices) = send(second).await;
     assert_eq!(sent.unwrap().repeated.0, 0);
-    assert!(notices.len() == 1 && notices[0].contains("busy with another transfer"), "{notices:?}");
+    assert!(
+        notices.len() == 1 && notices[0].contains("another transfer is under way"),
+        "{notices:?}"
+    );
     let (sent, notices) = first.await.unwrap();
     assert!(sent.is_ok() && notices.is_empty(), "{sent:?} {notices:?}");
     for file in &files {
@@ -105,7 +108,7 @@ async fn a_receiver_that_stays_busy_is_told_apart_from_one_that_is_not_there() {
     host.has(100_000).await;
     let error = send(second).await.0.unwrap_err();
     assert_eq!(error.exit_code(), 5, "{error}");
-    assert!(error.to_string().contains("busy with another transfer"), "{error}");
+    assert!(error.to_string().contains("another transfer is under way"), "{error}");
     assert!(error.to_string().contains("--patience"), "{error}");
     first.await.unwrap().0.unwrap();
     host.outcome().await.unwrap();

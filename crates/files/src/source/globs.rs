@@ -1,5 +1,5 @@
-//! Names with wildcards, as a client writes them for a server: `logs/*.gz`. They mean what they mean
-//! in a shell.
+//! Names with wildcards, as a client writes them for a server: `logs/*.gz`. They mean what they
+//! mean in a shell.
 
 use std::ffi::OsStr;
 use std::os::fd::OwnedFd;

@@ -1,7 +1,7 @@
 //! Opens a session with a receiver.
 
 use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
 use net::Clock;
@@ -12,7 +12,7 @@ use tokio::task::JoinSet;
 use transfer::{BLOCK, Cv, Extent, ExtentSet, Layout, Packing, Tree};
 use units::{Bytes, Time};
 use wire::Frame;
-use wire::frame::{Grown, Range, RunId, SessionId};
+use wire::frame::{AbortCode, Grown, Range, RunId, SessionId};
 
 use crate::dial::greeting::{hear_welcome, say_hello, work_during};
 use crate::dial::opener::{Member, SessionOpener};
@@ -42,6 +42,8 @@ pub(super) struct SendOpener {
     empty: Mutex<Vec<usize>>,
     /// Files that the receiver had, or has completed.
     files_done: AtomicUsize,
+    /// The transfer cannot go on, as the driver knows.
+    is_over: AtomicBool,
     /// Tells the core of a stream's growth; ends with the opener.
     following: Mutex<JoinSet<()>>,
 }
@@ -63,7 +65,13 @@ impl SessionOpener for SendOpener {
                 conn.push(&Frame::Join(joined.session.id));
                 joined
             }
-            None => self.open_or_wait(conn).await?,
+            None => match self.open_or_wait(conn).await {
+                // That the path ends is no news: the driver has the reason, and ends them all.
+                Err(_) if self.is_over.load(Ordering::Relaxed) => {
+                    return std::future::pending().await;
+                }
+                opened => opened?,
+            },
         };
         Ok(Member { joined: session.id, session, load })
     }
@@ -163,6 +171,7 @@ impl SendOpener {
             done: Mutex::default(),
             empty: Mutex::default(),
             files_done: AtomicUsize::new(0),
+            is_over: AtomicBool::new(false),
             following: Mutex::default(),
         }
     }
@@ -211,10 +220,7 @@ impl SendOpener {
 
     /// Waits for the receiver's answer to the hello, and returns the session's id.
     async fn hear_welcome(&self, conn: &mut Conn) -> Result<SessionId, ConnError> {
-        let welcome = hear_welcome(conn).await?.map_err(|(code, text)| {
-            let _ = self.reports.send(refusal(code, text));
-            ConnError::Closed
-        })?;
+        let welcome = hear_welcome(conn).await?.map_err(|(code, text)| self.refused(code, text))?;
         let _ = self.reports.send(Report::Announced(0, welcome.addresses));
         Ok(welcome.session)
     }
@@ -278,8 +284,7 @@ impl SendOpener {
                     // The receiver is still reading the data of an earlier attempt.
                     Frame::Ping(_) => self.gate.note_working(),
                     Frame::Abort(code, text) => {
-                        let _ = self.reports.send(refusal(code, text));
-                        return Err(ConnError::Closed);
+                        return Err(self.refused(code, text));
                     }
                     other => return Err(ConnError::Unexpected(String::from(&other))),
                 }
@@ -347,7 +352,15 @@ impl SendOpener {
 
     /// Ends the transfer.
     fn give_up(&self, error: Error) -> ConnError {
+        self.is_over.store(true, Ordering::Relaxed);
         let _ = self.reports.send(Report::Fatal(error));
+        ConnError::Closed
+    }
+
+    /// Reports the receiver's refusal. A busy receiver may have taken another connection.
+    fn refused(&self, code: AbortCode, text: String) -> ConnError {
+        self.is_over.fetch_or(code != AbortCode::Busy, Ordering::Relaxed);
+        let _ = self.reports.send(refusal(code, text));
         ConnError::Closed
     }
 

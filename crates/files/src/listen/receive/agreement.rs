@@ -224,7 +224,7 @@ impl ReceiveService {
 }
 
 fn busy_agreeing() -> String {
-    "it is busy with other senders' lists of files".into()
+    "it compares the lists of files of other senders".into()
 }
 
 /// Acknowledges the data that a dry run sends to measure its path, until the path closes.

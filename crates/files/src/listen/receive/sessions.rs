@@ -170,8 +170,8 @@ impl Sessions {
 
     fn full(&self) -> String {
         match self.most {
-            1 => "it is busy with another transfer".into(),
-            most => format!("it is busy with {most} transfers, as many as it takes at a time"),
+            1 => "another transfer is under way".into(),
+            most => format!("{most} transfers are under way, as many as it takes at a time"),
         }
     }
 

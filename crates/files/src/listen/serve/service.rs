@@ -373,7 +373,7 @@ impl ServeService {
             let idle = |known: &FetchSession| known.idle(now).filter(|_| of_whom(known));
             let longest = fetches.values().filter_map(|known| Some((idle(known)?, known.id))).max();
             let Some((_, longest)) = longest else {
-                return Err("it is busy with as many fetches as it takes at a time".into());
+                return Err("as many fetches are under way as it takes at a time".into());
             };
             if let Some(forgotten) = fetches.remove(&longest) {
                 self.report_forgotten(&forgotten);
@@ -406,7 +406,7 @@ fn open(path: &Path) -> Result<Arc<OwnedFd>, Error> {
 
 fn busy_walking() -> String {
     format!(
-        "it is busy with the files of other requests (it looks through those of {WALKS_EACH} \
+        "it is looking for the files of other requests (it looks through those of {WALKS_EACH} \
          requests of a host at a time, and of {WALKS} in all)"
     )
 }
