@@ -33,6 +33,8 @@ pub(super) enum Refusal {
     Lost(ConnError),
     /// The server cannot be used.
     Unusable(Error),
+    /// The fetch is over, and the driver has been told why.
+    Over,
 }
 
 impl From<ConnError> for Refusal {

@@ -83,14 +83,20 @@ impl SessionOpener for FetchOpener {
                 conn.push(&Frame::Join(joined.id));
                 joined
             }
-            None => self.open_or_wait(conn, host).await.map_err(|refusal| match refusal {
-                Refusal::Lost(error) => error,
-                Refusal::Unusable(error) => {
+            None => match self.open_or_wait(conn, host).await {
+                Ok(joined) => joined,
+                Err(Refusal::Lost(error)) => return Err(error),
+                // That the path ends is no news: the driver has the reason, and ends them all.
+                Err(Refusal::Over) => return std::future::pending().await,
+                Err(Refusal::Unusable(error)) => {
                     let text = error.to_string();
                     let _ = self.reports.send(Report::HostFailed(host, error));
-                    ConnError::Refused(text)
+                    if self.gates.len() == 1 {
+                        return std::future::pending().await;
+                    }
+                    return Err(ConnError::Refused(text));
                 }
-            })?,
+            },
         };
         Ok(Member { session: joined.session, joined: joined.id, load: joined.arrival })
     }
@@ -261,7 +267,7 @@ impl FetchOpener {
             let (files, total) = (tree.file_count(), tree.data());
             let agreement = Agreement { peer, files, total, resumed: Bytes::ZERO, left_out };
             let _ = self.reports.send(Report::Listing(agreement, listing(&tree)));
-            return Err(Refusal::Lost(ConnError::Closed));
+            return Err(Refusal::Over);
         }
         if wishes.dry_run {
             return Err(self.dry_run(conn, peer, tree, wishes, mirror, left_out).await?);
@@ -367,7 +373,7 @@ impl FetchOpener {
                 let resumed = total - dry_run.sent;
                 let agreement = Agreement { peer, files, total, resumed, left_out };
                 let _ = self.reports.send(Report::DryRun(agreement, dry_run));
-                Refusal::Lost(ConnError::Closed)
+                Refusal::Over
             }
             Err(error) => self.fail(error),
         })
@@ -404,16 +410,15 @@ impl FetchOpener {
             }
         } else if !same {
             let _ = self.reports.send(Report::SessionGone);
-            return Err(Refusal::Lost(ConnError::Closed));
+            return Err(Refusal::Over);
         }
         Ok(())
     }
 
     /// Reports a local error, which no other server can avoid.
     fn fail(&self, error: Error) -> Refusal {
-        let text = error.to_string();
         let _ = self.reports.send(Report::Fatal(error));
-        Refusal::Lost(ConnError::Refused(text))
+        Refusal::Over
     }
 }
 
