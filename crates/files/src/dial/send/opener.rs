@@ -9,6 +9,7 @@ use peer::dial::{Gate, Path, Turn};
 use peer::{Conn, ConnError};
 use tokio::sync::{SetOnce, mpsc};
 use tokio::task::JoinSet;
+use tokio::time::{Duration, sleep};
 use transfer::{BLOCK, Cv, Extent, ExtentSet, Layout, Packing, Tree};
 use units::{Bytes, Time};
 use wire::Frame;
@@ -22,6 +23,9 @@ use crate::dry_run::Verdict;
 use crate::protocol::Want;
 use crate::source::{Source, Stream, Supply};
 use crate::{Error, Event, Events, SendOptions};
+
+/// The time that the driver has to end a transfer that was refused.
+const TIME_TO_END: Duration = Duration::from_secs(3);
 
 /// Opens a session with a receiver.
 pub(super) struct SendOpener {
@@ -66,9 +70,11 @@ impl SessionOpener for SendOpener {
                 joined
             }
             None => match self.open_or_wait(conn).await {
-                // That the path ends is no news: the driver has the reason, and ends them all.
-                Err(_) if self.is_over.load(Ordering::Relaxed) => {
-                    return std::future::pending().await;
+                // That the path ends is no news: the driver has the reason, and ends them all, unless
+                // another connection got in.
+                Err(error) if self.is_over.load(Ordering::Relaxed) => {
+                    sleep(TIME_TO_END).await;
+                    return Err(error);
                 }
                 opened => opened?,
             },
@@ -357,9 +363,9 @@ impl SendOpener {
         ConnError::Closed
     }
 
-    /// Reports the receiver's refusal. A busy receiver may have taken another connection.
+    /// Reports the receiver's refusal.
     fn refused(&self, code: AbortCode, text: String) -> ConnError {
-        self.is_over.fetch_or(code != AbortCode::Busy, Ordering::Relaxed);
+        self.is_over.store(true, Ordering::Relaxed);
         let _ = self.reports.send(refusal(code, text));
         ConnError::Closed
     }
