@@ -223,10 +223,14 @@ impl ReceiveService {
         let Some(path) = session.note_closed(name).filter(|_| session.is_running()) else { return };
         self.report(session, path, name, PathState::Lost, why);
         if session.open_paths() == 0 {
-            let (here, total) = (session.resumed() + session.received(), session.tree().data());
+            let (here, total) = (session.resumed() + session.received(), session.total());
+            let wait = match self.timeout {
+                Some(timeout) => format!("for up to {timeout}"),
+                None => "without a limit (--timeout sets one)".into(),
+            };
             let text = format!(
                 "the sender has left in mid-transfer, with {here} of {total} here: waiting for it \
-                 to come back"
+                 to come back, {wait}"
             );
             let _ = self.events.send(Event::Notice { text });
         }
