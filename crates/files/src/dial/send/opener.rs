@@ -70,8 +70,8 @@ impl SessionOpener for SendOpener {
                 joined
             }
             None => match self.open_or_wait(conn).await {
-                // That the path ends is no news: the driver has the reason, and ends them all, unless
-                // another connection got in.
+                // That the path ends is no news: the driver has the reason, and ends them all,
+                // unless another connection got in.
                 Err(error) if self.is_over.load(Ordering::Relaxed) => {
                     sleep(TIME_TO_END).await;
                     return Err(error);
