@@ -326,6 +326,7 @@ pub enum Frame<'a> {
     /// A request for a [`Frame::Pong`] with the same number.
     Ping(u64),
     /// The answer to [`Frame::Ping`].
+    /// Unasked, with the number 0: the sender of the frame lives, and its disk holds it up.
     Pong(u64),
     /// The sending side gives up: the reason, and a text.
     Abort(AbortCode, String),

@@ -241,6 +241,7 @@ async fn answer(conn: &mut Conn) -> Option<(String, Option<(AbortCode, String)>)
                 | Frame::Have(_)
                 | Frame::Ping(_)
                 | Frame::Ack(_)
+                | Frame::Pong(0)
                 | Frame::Refused(_) => Ok(None),
                 Frame::Abort(code, text) => Ok(Some(("Abort".to_string(), Some((code, text))))),
                 other => Ok(Some((String::from(&other), None))),

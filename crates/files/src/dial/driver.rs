@@ -193,6 +193,7 @@ impl<O: SessionOpener> SessionDriver<O> {
                 return Ok(Some(self.end_without_data(&agreement, Event::Listing(listing))));
             }
             Report::HostFailed(host, error) => self.drop_host(host, error)?,
+            Report::DiskBusy => self.excuse_paths(),
             Report::SessionGone => return Ok(Some(DialEnd::SessionGone)),
             // Another connection opened the session.
             Report::Fatal(Error::Peer(peer::Error::Busy { .. })) if self.session.is_some() => {}
@@ -254,6 +255,15 @@ impl<O: SessionOpener> SessionDriver<O> {
     /// Bytes that were at the sink before the session.
     fn resumed(&self) -> Bytes {
         self.agreement.as_ref().map_or(Bytes::ZERO, |agreement| agreement.resumed)
+    }
+
+    /// The silence of the paths is the disk's.
+    fn excuse_paths(&self) {
+        let Some(session) = &self.session else { return };
+        let (mut core, now) = (session.core(), self.clock.now());
+        for path in session.paths().keys() {
+            core.handle_alive(now, *path);
+        }
     }
 
     /// Wakes paths and reports state changes as the core decided.

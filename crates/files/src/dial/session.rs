@@ -50,6 +50,8 @@ pub(super) enum Report {
     HostFailed(usize, Error),
     /// The other side does not know the session, or its files changed: both sides must agree again.
     SessionGone,
+    /// The disk of this host holds the transfer up: no path is to blame.
+    DiskBusy,
     /// The transfer cannot succeed.
     Fatal(Error),
 }

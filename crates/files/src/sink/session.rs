@@ -4,6 +4,7 @@ mod data;
 mod mailbox;
 #[cfg(test)]
 mod tests;
+mod writes;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -17,6 +18,7 @@ use wire::frame::{Range, SessionId, Wishes};
 
 pub(crate) use mailbox::Mailbox;
 use mailbox::refusal;
+use writes::Writes;
 
 use super::delivery::Delivery;
 use super::directory::Directory;
@@ -67,6 +69,7 @@ pub(crate) struct SinkSession {
     unnamed: Mutex<Vec<Completed>>,
     /// Held while files get their names.
     pending_sync: Mutex<PendingSync>,
+    pub(crate) writes: Writes,
     /// Bytes verified since the last sync began.
     unsynced: AtomicU64,
     /// The last time that something arrived on a path, in nanoseconds of `clock`.
@@ -229,6 +232,7 @@ impl SinkSession {
             members: Mutex::default(),
             unnamed: Mutex::new(unnamed),
             pending_sync: Mutex::new(PendingSync::new(staging.existed())),
+            writes: Writes::default(),
             unsynced: AtomicU64::new(0),
             heard: AtomicU64::new(clock.now().as_nanos()),
             changed: Notify::new(),

@@ -15,6 +15,7 @@ use wire::frame::{AbortCode, Range, SessionId};
 
 use super::{Direction, HeldTime, Moved, PathIo, SILENCE, acknowledge, refuse};
 use crate::Error;
+use crate::blocking::run_in_place;
 use crate::dial::fetch::Arrival;
 use crate::dial::session::{Report, Session};
 use crate::protocol::{MOST_REQUESTS, error_of};
@@ -149,7 +150,9 @@ impl Direction for Incoming {
                     Frame::Data(data) => {
                         self.take_request(Extent::new(data.position, data.payload.len() as u64))?;
                         heard = true;
-                        match self.arrival.handle_data(self.server, &self.name, &data) {
+                        match run_in_place(|| {
+                            self.arrival.handle_data(self.server, &self.name, &data)
+                        }) {
                             Ok(range) => arrived.push(range),
                             // The end of the session reports the error.
                             Err(_) if self.arrival.session().has_failed() => {

@@ -11,6 +11,7 @@ use wire::frame::{AbortCode, DataHeader, Grown, Range};
 
 use super::{Direction, HeldTime, Moved, PathIo, acknowledge, refuse};
 use crate::Error;
+use crate::blocking::run_in_place;
 use crate::dial::session::{Report, Session};
 use crate::protocol::error_of;
 use crate::source::{Buffer, Supply};
@@ -91,7 +92,10 @@ impl Direction for Outgoing {
                 Frame::Refused(range) => self.refuse(io, range)?,
                 Frame::Grant(positions) => self.supply.grant(positions),
                 Frame::Ping(number) => pong = Some(number),
-                Frame::Joined | Frame::Pong(_) => {}
+                Frame::Pong(_) => {
+                    session.core().handle_alive(session.clock.now(), io.facts.path.id);
+                }
+                Frame::Joined => {}
                 Frame::ObjectDone(object, root) => session.report(Report::ObjectDone(object, root)),
                 Frame::Done(micros) => session.report(Report::Done(micros)),
                 Frame::Abort(AbortCode::Crowded, text) => return Err(ConnError::Refused(text)),
@@ -120,7 +124,7 @@ impl Direction for Outgoing {
 
     fn transmit(&mut self, io: &mut PathIo<'_>, extent: Extent) -> Result<Bytes, ConnError> {
         self.tell_growth(io, extent);
-        let (range, cv) = match self.supply.read(extent, &mut self.buffer) {
+        let (range, cv) = match run_in_place(|| self.supply.read(extent, &mut self.buffer)) {
             Ok(read) => read,
             Err(error) => {
                 let code = match error {
