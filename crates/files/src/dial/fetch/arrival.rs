@@ -142,7 +142,10 @@ impl Arrival {
 /// Syncs received data, and reports the end of the session.
 async fn attend(session: Arc<SinkSession>, reports: mpsc::UnboundedSender<Report>) {
     let report = match sink::attend(&session, |_| ()).await {
-        SinkEnd::Complete(_, sync) => Report::Done(sync.as_micros()),
+        SinkEnd::Complete(_, sync) => {
+            let _ = reports.send(Report::Archived(session.archived()));
+            Report::Done(sync.as_micros())
+        }
         SinkEnd::Failed(error) => Report::Fatal(error),
         SinkEnd::Superseded => return,
     };
