@@ -6,6 +6,7 @@
 
 #[cfg(test)]
 mod adversarial;
+mod attributes;
 mod beneath;
 mod blocking;
 mod dial;

@@ -115,8 +115,12 @@ impl SendFlags {
         self.files_from.is_some()
     }
 
-    /// Checks that no flag selects files: a stream is one.
+    /// Checks that no flag selects files: a stream is one, and has no owner.
     fn check_stream(&self) -> Result<(), Error> {
+        if self.transfer.is_archive() {
+            let text = "--archive: a stream has neither an owner nor attributes";
+            return Err(Error::usage(text));
+        }
         if self.has_list() || self.transfer.selects() {
             let text = "a stream is one file: --include, --exclude, --checksum and --files-from \
                         select among several";

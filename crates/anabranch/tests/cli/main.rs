@@ -1,6 +1,7 @@
 //! The command line from outside: the built binary, its output, its exit codes.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod archive;
 mod generated;
 mod home;
 mod json;

@@ -13,6 +13,7 @@ use tokio::sync::mpsc;
 use tokio::time::{Duration, Instant, sleep_until};
 use transfer::{Reason, SenderEvent};
 use units::{Bytes, PathId, Span, Time};
+use wire::frame::Archived;
 
 use progress::shown;
 use reported::Reported;
@@ -42,6 +43,8 @@ struct SessionDriver<O: SessionOpener> {
     reports: mpsc::UnboundedReceiver<Report>,
     session: Option<Arc<Session>>,
     agreement: Option<Agreement>,
+    /// What became of owners and attributes, as the sink reported it.
+    archived: Option<Archived>,
     began: Time,
     rates: Rates,
     /// The last time when a path was open, or one side was reading its files.
@@ -109,6 +112,7 @@ impl Dialing {
             reports,
             session: None,
             agreement: None,
+            archived: None,
             began: now,
             rates: Rates::default(),
             last_active: now,
@@ -175,6 +179,12 @@ impl<O: SessionOpener> SessionDriver<O> {
             }
             Report::ObjectDone(object, root) => {
                 self.joining.opener.object_done(object, root).await?;
+            }
+            Report::Archived(archived) => {
+                // Every path says it.
+                if self.archived.replace(archived).is_none() {
+                    self.joining.opener.note_archived(archived);
+                }
             }
             Report::Done(micros) => {
                 self.joining.opener.note_complete();

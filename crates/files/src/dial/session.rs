@@ -12,7 +12,7 @@ use peer::{Conn, Fingerprint, PathClass, PathSpec};
 use tokio::sync::{Notify, mpsc};
 use transfer::{Class, ExtentSet, Layout, PathTraits, Sender, SenderConfig};
 use units::{Bytes, PathId, Rate, Span};
-use wire::frame::SessionId;
+use wire::frame::{Archived, SessionId};
 
 use super::path::PathFacts;
 use crate::{DryRun, Error, Listed, TransferOptions};
@@ -38,6 +38,8 @@ pub(super) enum Report {
     Established(Arc<Session>, Agreement),
     /// The sink completed and named the files of an object: its index and hash.
     ObjectDone(u32, [u8; 32]),
+    /// What became of owners and attributes at the sink.
+    Archived(Archived),
     /// The sink completed and named all files; the time that its syncing took, in microseconds.
     Done(u64),
     /// Further addresses of a host.

@@ -14,7 +14,7 @@ use tokio::sync::Notify;
 use transfer::{BLOCK, Extent, ExtentSet, Layout, Object, Packing, Receiver, Tree};
 use units::{Bytes, PathId, Span, Time};
 use wire::Frame;
-use wire::frame::{Range, SessionId, Wishes};
+use wire::frame::{Archived, Range, SessionId, Wishes};
 
 pub(crate) use mailbox::Mailbox;
 use mailbox::refusal;
@@ -27,6 +27,7 @@ use super::mirror::Mirror;
 use super::settle::{AtEnd, Completed, PendingSync, Target};
 use super::staging::{Staging, name_prefix};
 use super::survey::{Changes, Survey};
+use crate::attributes;
 use crate::blocking::Wanted;
 use crate::protocol::{code_of, file_at, want_frames};
 use crate::{Error, Event, Events, Output};
@@ -237,7 +238,14 @@ impl SinkSession {
             heard: AtomicU64::new(clock.now().as_nanos()),
             changed: Notify::new(),
             closing: Notify::new(),
-            target: Target { directory, staging, tree, packing, wishes },
+            target: Target {
+                directory,
+                staging,
+                tree,
+                packing,
+                wishes,
+                archived: Mutex::default(),
+            },
         })
     }
 
@@ -406,6 +414,10 @@ impl SinkSession {
             delivery.write_rest(&file)?;
         }
         self.report_changes(deleted);
+        let archived = self.archived();
+        if archived != Archived::default() {
+            self.broadcast(&Frame::Archived(archived), true);
+        }
         let sync = self.clock.now() - before;
         {
             let mut members = self.members();
@@ -445,6 +457,9 @@ impl SinkSession {
             "a file or folder changed meanwhile, and was not deleted",
             "files and folders changed meanwhile, and were not deleted",
         );
+        for text in attributes::in_words(self.archived(), "") {
+            let _ = self.events.send(Event::Notice { text });
+        }
     }
 
     /// Syncs journaled data, and names the complete files. Blocks for as long as the disk takes.
@@ -471,6 +486,11 @@ impl SinkSession {
         let parts: Vec<Arc<Part>> = self.parts().values().cloned().collect();
         parts.iter().try_for_each(|part| part.sync())?;
         self.target.staging.sync_names()
+    }
+
+    /// What became of owners and attributes.
+    pub(crate) fn archived(&self) -> Archived {
+        self.target.archived()
     }
 
     /// Whether the bytes verified since the last [`SinkSession::settle`] began make the next one

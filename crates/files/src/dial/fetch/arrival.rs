@@ -148,7 +148,10 @@ async fn attend(session: Arc<SinkSession>, reports: mpsc::UnboundedSender<Report
         }
     };
     let report = match sink::attend(&session, watch).await {
-        SinkEnd::Complete(_, sync) => Report::Done(sync.as_micros()),
+        SinkEnd::Complete(_, sync) => {
+            let _ = reports.send(Report::Archived(session.archived()));
+            Report::Done(sync.as_micros())
+        }
         SinkEnd::Failed(error) => Report::Fatal(error),
         SinkEnd::Superseded => return,
     };

@@ -97,6 +97,7 @@ impl Direction for Outgoing {
                 }
                 Frame::Joined => {}
                 Frame::ObjectDone(object, root) => session.report(Report::ObjectDone(object, root)),
+                Frame::Archived(archived) => session.report(Report::Archived(archived)),
                 Frame::Done(micros) => session.report(Report::Done(micros)),
                 Frame::Abort(AbortCode::Crowded, text) => return Err(ConnError::Refused(text)),
                 Frame::Abort(code, text) => {

@@ -22,8 +22,8 @@ const SILENCE: Duration = Duration::from_secs(30);
 /// Frames of a sender are not read while this many bytes of acknowledgements wait for it to read.
 const MOST_BACKLOG: usize = 1 << 20;
 
-/// While a disk holds the receiver up, it says so this often. A sender that hears nothing for 600 ms
-/// takes the path for broken.
+/// While a disk holds the receiver up, it says so this often. A sender that hears nothing for
+/// 600 ms takes the path for broken.
 const ALIVE_EVERY: Duration = Duration::from_millis(200);
 
 /// Frames read before the acknowledgements are sent.
