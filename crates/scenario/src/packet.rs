@@ -3,6 +3,8 @@
 use units::{Bytes, Time};
 use wire::tcp::{Flags, SackBlock, Segment};
 
+use crate::host::Piece;
+
 /// A packet: its connection, its size and its headers.
 #[derive(Clone, Copy, Debug)]
 pub enum Packet {
@@ -26,12 +28,13 @@ pub enum Packet {
         /// The packet.
         packet: wire::ptcp::Packet,
     },
-    /// A TCP segment with a record of a stream that is striped over several connections.
+    /// A TCP segment with a record of a stream that is striped over several connections, or with a
+    /// piece of one.
     Record {
         /// The number of its connection in the scenario.
         connection: u32,
-        /// The record's number in the stream.
-        number: u32,
+        /// The record, or the piece of one, that it carries.
+        piece: Piece,
         /// Its size on the wire.
         bytes: u16,
         /// The ECN field.
@@ -132,10 +135,10 @@ impl netsim::Packet for Packet {
             Packet::Ptcp { connection, packet, ecn } => {
                 packet.fingerprint() ^ u64::from(*connection).rotate_left(42) ^ (*ecn as u64) << 56
             }
-            Packet::Record { connection, number, header, ecn, .. } => {
+            Packet::Record { connection, piece, header, ecn, .. } => {
                 let flags = u64::from(header.flags.0) | (*ecn as u64) << 8;
-                let place =
-                    u64::from(*connection).rotate_left(42) ^ u64::from(*number).rotate_left(10);
+                let number = u64::from(piece.number) ^ u64::from(piece.from) << 32;
+                let place = u64::from(*connection).rotate_left(42) ^ number.rotate_left(10);
                 header.seq ^ header.ack.rotate_left(21) ^ place ^ flags << 48
             }
             Packet::Udp { connection, number, .. } => {

@@ -128,6 +128,12 @@ impl Endpoint {
         self.sender.write(bytes);
     }
 
+    /// The application writes a record: a packet that carries its end carries nothing beyond it, as
+    /// with `MSG_EOR` on Linux.
+    pub fn write_record(&mut self, bytes: Bytes) {
+        self.sender.write_record(bytes);
+    }
+
     /// The application writes no more.
     pub fn close(&mut self) {
         self.sender.close();
@@ -345,6 +351,12 @@ impl Endpoint {
     #[must_use]
     pub fn subflow(&self) -> SubflowId {
         self.sender.id()
+    }
+
+    /// Payload of a full packet.
+    #[must_use]
+    pub fn mss(&self) -> Bytes {
+        self.sender.config().mss
     }
 
     /// Whether the connection is open.

@@ -2,6 +2,7 @@
 
 use netsim::{Out, Route};
 use policy::cc::{Acked, Allowance, Congestion, Controller, Lost, Sent, Start};
+use smallvec::SmallVec;
 use tcp::{Endpoint, Transmit};
 use units::{Bytes, Span, SubflowId, Time};
 use wire::tcp::Segment;
@@ -49,6 +50,9 @@ pub struct Connection {
     has_changed: bool,
     subflows: OneOrMore<Subflow>,
     opens: Time,
+    /// Bytes that the application has written and that no subflow has taken. Always zero with one
+    /// subflow, and with applications that fill the room that there is.
+    backlog: Bytes,
 }
 
 impl Connection {
@@ -77,6 +81,7 @@ impl Connection {
             has_changed: false,
             subflows,
             opens: opens.unwrap_or(NEVER),
+            backlog: Bytes::ZERO,
         };
         connection.rearm();
         connection
@@ -136,7 +141,7 @@ impl Connection {
             let received = self.received();
             self.application.handle_received(now, received);
         }
-        self.write(now, index);
+        self.write(now, index, out);
         self.send(now, index, out);
         self.poll_controller(now, out);
     }
@@ -154,7 +159,7 @@ impl Connection {
                     &mut TrackedController::new(self.controller.as_mut(), &mut self.has_changed),
                 );
             }
-            self.write(now, index);
+            self.write(now, index, out);
             self.send(now, index, out);
         }
         self.poll_controller(now, out);
@@ -191,16 +196,19 @@ impl Connection {
         if self.is_alone { 1 } else { self.subflows.len() }
     }
 
-    /// Lets the application write as much as the subflow can soon send: data is bound to a subflow
-    /// late, so that it goes where there is room.
+    /// Lets the application write. Data is bound to a subflow late, so that it goes where there is
+    /// room: an application that fills the room writes as much as the subflow can soon send.
     #[inline]
-    fn write(&mut self, now: Time, index: usize) {
+    fn write(&mut self, now: Time, index: usize, out: &mut Out<Packet>) {
         if self.is_closed || self.is_waiting {
             return;
         }
         let is_over = self.stop <= now;
-        if !is_over {
-            let room = if self.application.fills_room() {
+        let fills_room = self.application.fills_room();
+        if is_over {
+            self.application.stop();
+        } else {
+            let room = if fills_room {
                 let window = self.controller.allowance(id(index)).window;
                 // A whole window is kept unsent, so that acknowledgements always release new data,
                 // also after a loss.
@@ -211,14 +219,46 @@ impl Connection {
             let received =
                 if self.application.minds_received() { self.received() } else { Bytes::ZERO };
             let bytes = self.application.write(now, received, room);
-            if bytes > Bytes::ZERO {
-                self.subflows[index].endpoint.write(bytes);
+            if self.is_alone || fills_room {
+                if bytes > Bytes::ZERO {
+                    self.subflows[index].endpoint.write(bytes);
+                }
+            } else {
+                self.backlog += bytes;
             }
         }
-        if is_over || self.application.is_finished() {
+        if self.backlog > Bytes::ZERO {
+            self.share_backlog(now, out);
+        }
+        if (is_over || self.application.is_finished()) && self.backlog == Bytes::ZERO {
             self.is_closed = true;
             for subflow in self.subflows.iter_mut() {
                 subflow.endpoint.close();
+            }
+        }
+    }
+
+    /// Gives the backlog to the subflows with room in their windows, those with short round-trip
+    /// times first, and sends it.
+    #[cold]
+    fn share_backlog(&mut self, now: Time, out: &mut Out<Packet>) {
+        let rtt = |index: usize| self.subflows[index].endpoint.smoothed_rtt();
+        let mut order: SmallVec<[usize; 8]> = (0..self.subflows.len()).collect();
+        order.sort_by_key(|index| (rtt(*index).is_none(), rtt(*index)));
+        for index in order {
+            let window = self.controller.allowance(id(index)).window;
+            let endpoint = &mut self.subflows[index].endpoint;
+            if !endpoint.is_open() {
+                continue;
+            }
+            let mss = endpoint.mss();
+            let room = window.max(mss) - (endpoint.in_flight() + endpoint.unsent());
+            // Whole packets only, except for the last.
+            let bytes = self.backlog.min(Bytes(room.0 / mss.0 * mss.0));
+            if bytes > Bytes::ZERO {
+                self.backlog -= bytes;
+                endpoint.write(bytes);
+                self.send(now, index, out);
             }
         }
     }
@@ -264,7 +304,7 @@ impl Connection {
         while let Some(SubflowId(index)) = self.controller.poll_changed() {
             let index = index as usize;
             if index < self.subflows.len() {
-                self.write(now, index);
+                self.write(now, index, out);
                 self.send(now, index, out);
             }
         }
