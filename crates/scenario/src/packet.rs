@@ -1,7 +1,7 @@
 //! The packets of simulated networks.
 
 use units::{Bytes, Time};
-use wire::tcp::{Flags, SackBlock, Segment};
+use wire::tcp::{CeCounters, Flags, SackBlock, Segment};
 
 use crate::host::Piece;
 
@@ -65,6 +65,7 @@ pub struct Header {
     flags: Flags,
     timestamp: u32,
     timestamp_echo: u32,
+    ce: CeCounters,
 }
 
 impl Header {
@@ -72,15 +73,18 @@ impl Header {
     #[must_use]
     pub fn of(segment: &Segment) -> Header {
         let Segment { seq, ack, window, len, flags, timestamp, timestamp_echo, .. } = *segment;
-        Header { seq, ack, window, len, flags, timestamp, timestamp_echo }
+        Header { seq, ack, window, len, flags, timestamp, timestamp_echo, ce: segment.ce() }
     }
 
     /// The segment.
     #[must_use]
     pub fn segment(&self) -> Segment {
-        let Header { seq, ack, window, len, flags, timestamp, timestamp_echo } = *self;
-        let sack = [SackBlock::default(); 3];
-        Segment { seq, ack, window, len, flags, sack_count: 0, sack, timestamp, timestamp_echo }
+        let Header { seq, ack, window, len, flags, timestamp, timestamp_echo, ce } = *self;
+        let (sack_count, sack) = (0, [SackBlock::default(); 3]);
+        let mut segment =
+            Segment { seq, ack, window, len, flags, sack_count, sack, timestamp, timestamp_echo };
+        segment.set_ce(ce);
+        segment
     }
 }
 

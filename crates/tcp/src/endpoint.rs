@@ -260,7 +260,8 @@ impl Endpoint {
         let has_data = len > 0 || flags.has(Flags::FIN);
         let segment = put(Transmit { segment, bytes, is_ecn_capable: config.ecn && has_data });
         if ack.sack_count > 0 {
-            self.receiver.write_blocks(&mut self.out_of_order, &mut segment.sack);
+            let count = usize::from(segment.sack_count);
+            self.receiver.write_blocks(&mut self.out_of_order, &mut segment.sack[..count]);
         }
         may_have_more
     }

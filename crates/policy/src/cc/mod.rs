@@ -103,15 +103,24 @@ pub struct Acked {
     pub smoothed_rtt: Span,
     /// The smallest round-trip time of the subflow so far.
     pub min_rtt: Span,
-    /// The one-way delay between two clocks that need not agree: only differences are meaningful.
+    /// The one-way delay of the data, from an arbitrary origin: only differences of two such
+    /// delays mean anything. `None` if the transport has none: the packet carried no time. TCP
+    /// takes it from the timestamps (RFC 7323), so that it includes the time for which the
+    /// acknowledgement was delayed.
     pub one_way_delay: Option<Span>,
+    /// The one-way delay of the acknowledgement, likewise.
+    pub ack_delay: Option<Span>,
     /// The rate at which data was delivered over the packet's round trip
     /// (draft-cheng-iccrg-delivery-rate-estimation).
     pub delivery_rate: Option<Rate>,
     /// Round trips completed. The count goes up when a packet is acknowledged that was sent after
     /// the last round began.
     pub round: u64,
-    /// Bytes of these that had a CE mark.
+    /// Packets that arrived with a CE mark, as the receiver counts them (RFC 9768), since the last
+    /// of these reports.
+    pub ce_packets: u64,
+    /// The bytes of these packets, counted as [`Acked::bytes`]. Some may be acknowledged earlier or
+    /// later, and a packet that arrives twice may count twice.
     pub ce_bytes: Bytes,
     /// Whether the application, not the window, limited what was in flight when the packet was
     /// sent.

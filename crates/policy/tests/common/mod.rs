@@ -328,9 +328,11 @@ impl Model {
             smoothed_rtt,
             min_rtt: subflow.min_rtt,
             one_way_delay: None,
+            ack_delay: None,
             delivery_rate: (interval >= subflow.min_rtt)
                 .then(|| Bytes(subflow.total - stamp.delivered) / interval),
             round: subflow.round,
+            ce_packets: 0,
             ce_bytes: Bytes::ZERO,
             is_app_limited: false,
             in_recovery: subflow.cut_at.is_some_and(|cut_at| sent_at < cut_at),

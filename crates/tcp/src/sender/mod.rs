@@ -10,9 +10,9 @@ use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 
 use policy::cc::{Allowance, Choke, Controller, Sent, Start};
-use recovery::{DeliveryRate, HyStart, Pacer, Rack, RateReduction, RoundTrip};
+use recovery::{DeliveryRate, HyStart, OneWayDelay, Pacer, Rack, RateReduction, RoundTrip};
 use units::{Bytes, Rate, Span, SubflowId, Time};
-use wire::tcp::Flags;
+use wire::tcp::{CeCounters, Flags};
 
 use crate::{Config, Detection, NEVER};
 use scoreboard::{Record, Scoreboard, SendContext};
@@ -37,6 +37,10 @@ pub struct Stats {
     pub undone: u64,
     /// Reductions because of a mark (ECN).
     pub marks: u64,
+    /// Packets of ours that arrived with a mark, by the receiver's count (RFC 9768).
+    pub ce_packets: u64,
+    /// Their payload.
+    pub ce_bytes: Bytes,
 }
 
 /// The sending half's part of a segment.
@@ -106,6 +110,12 @@ pub(crate) struct Sender {
     /// Every transmission in order, for RACK: time and position.
     log: VecDeque<(Time, u64)>,
     pacer: Pacer,
+    /// The one-way delays of data and of acknowledgements.
+    data_delay: OneWayDelay,
+    ack_delay: OneWayDelay,
+    /// The receiver's counters of marks, as last seen, and when the controller was last told.
+    ce: CeCounters,
+    ce_told: CeCounters,
     /// The positions behind records that were not sent to their end, in order.
     record_ends: VecDeque<u64>,
 }
@@ -157,6 +167,10 @@ impl Sender {
             rack_due: NEVER,
             has_tail_probe: false,
             pacer: Pacer::new(),
+            data_delay: OneWayDelay::default(),
+            ack_delay: OneWayDelay::default(),
+            ce: CeCounters::default(),
+            ce_told: CeCounters::default(),
             held_until: NEVER,
             hystart,
             has_threshold: config.initial_threshold.is_none(),
