@@ -1,8 +1,8 @@
 //! The traits of packets and hosts.
 
-use link::{PacketId, Pool};
 use units::{Bytes, Time};
 
+use crate::pool::{PacketId, Pool};
 use crate::routes::Route;
 
 /// A packet: the contents of its headers, without payload bytes. Packets are copied, so
@@ -62,7 +62,7 @@ pub(crate) struct NextHop {
 #[derive(Clone, Debug)]
 pub struct Out<P> {
     /// The packets in flight are here too, so that a packet is written once, where it stays.
-    pub(crate) packets: Pool<P, NextHop>,
+    pub(crate) packets: Pool<P>,
     /// The packets to be sent, each with its route, in order.
     pub(crate) sent: Vec<(Route, PacketId)>,
 }

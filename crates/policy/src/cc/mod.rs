@@ -95,8 +95,9 @@ pub struct Acked {
     pub in_flight: Bytes,
     /// When the latest sent of the acknowledged packets was sent.
     pub sent_at: Time,
-    /// The window when that packet was sent.
-    pub window_at_sending: Bytes,
+    /// The window when that packet was sent; `None` if the sender does not keep it, because the
+    /// controller does not [want](Controller::wants_snapshots) it.
+    pub window_at_sending: Option<Bytes>,
     /// Its round-trip time; `None` if it was sent more than once and the transmission is not known.
     pub rtt: Option<Span>,
     /// The smoothed round-trip time (RFC 6298), this sample included.
@@ -137,8 +138,9 @@ pub struct Acked {
 pub struct Lost {
     /// Its payload.
     pub bytes: Bytes,
-    /// Payload bytes in flight when it was sent, its own included.
-    pub in_flight_at_sending: Bytes,
+    /// Payload bytes in flight when it was sent, its own included; `None` as
+    /// [`Acked::window_at_sending`].
+    pub in_flight_at_sending: Option<Bytes>,
     /// When it was sent.
     pub sent_at: Time,
 }
@@ -268,8 +270,7 @@ pub trait Controller: fmt::Debug + Send {
 
     /// Whether it uses the state at the time a packet was sent: [`Acked::window_at_sending`],
     /// [`Acked::delivery_rate`] and [`Lost::in_flight_at_sending`]. If not, the sender need not
-    /// keep a snapshot of each packet, and may report zero or `None`. Senders ask when the subflow
-    /// joins.
+    /// keep a snapshot of each packet, and may report `None`. Senders ask when the subflow joins.
     fn wants_snapshots(&self) -> bool {
         true
     }

@@ -287,7 +287,7 @@ impl Model {
         controller.handle_lost(
             self.now,
             subflow.id,
-            &Lost { bytes: MSS, in_flight_at_sending, sent_at },
+            &Lost { bytes: MSS, in_flight_at_sending: Some(in_flight_at_sending), sent_at },
         );
         if subflow.cut_at.is_none_or(|cut_at| sent_at >= cut_at) {
             subflow.cut_at = Some(self.now);
@@ -323,7 +323,7 @@ impl Model {
             bytes: MSS,
             in_flight: subflow.in_flight,
             sent_at,
-            window_at_sending: window,
+            window_at_sending: Some(window),
             rtt: Some(rtt),
             smoothed_rtt,
             min_rtt: subflow.min_rtt,

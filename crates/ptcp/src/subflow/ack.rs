@@ -277,7 +277,7 @@ impl<B: Copy> Subflow<B> {
         }
         let (sent_at, binding) = (record.sent_at, record.binding);
         let bytes = Bytes(u64::from(record.bytes));
-        let lost = Lost { bytes, in_flight_at_sending: Bytes(record.in_flight), sent_at };
+        let lost = Lost { bytes, in_flight_at_sending: Some(Bytes(record.in_flight)), sent_at };
         self.stats.lost += 1;
         cc.handle_lost(now, self.id, &lost);
         let patience =
@@ -414,7 +414,7 @@ impl<B: Copy> Subflow<B> {
             bytes: Bytes(delivered.bytes),
             in_flight: self.in_flight(),
             sent_at: newest.sent_at,
-            window_at_sending: Bytes(newest.window),
+            window_at_sending: Some(Bytes(newest.window)),
             rtt,
             smoothed_rtt: self.rtt.smoothed().unwrap_or_default(),
             min_rtt: self.rtt.min(),

@@ -431,7 +431,7 @@ impl Sender {
             bytes: Bytes(delivered.bytes),
             in_flight: self.in_flight(),
             sent_at: newest.sent_at,
-            window_at_sending: newest.context.map_or(Bytes::ZERO, |context| context.window),
+            window_at_sending: newest.context.map(|context| context.window),
             rtt: delivered.rtt,
             smoothed_rtt,
             min_rtt: self.rtt.min(),
@@ -490,7 +490,7 @@ impl Sender {
 fn lost(record: &Record, context: Option<&SendContext>) -> Lost {
     Lost {
         bytes: Bytes(record.payload()),
-        in_flight_at_sending: context.map_or(Bytes::ZERO, |context| context.in_flight),
+        in_flight_at_sending: context.map(|context| context.in_flight),
         sent_at: record.sent_at,
     }
 }
