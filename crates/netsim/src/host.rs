@@ -2,7 +2,7 @@
 
 use units::{Bytes, Time};
 
-use crate::pool::{PacketId, Pool};
+use crate::pool::{NextHop, PacketId, Pool};
 use crate::routes::Route;
 
 /// A packet: the contents of its headers, without payload bytes. Packets are copied, so
@@ -47,15 +47,6 @@ pub trait Host<P> {
     /// The deadline has come. It must move: a host whose deadline stays at one instant for
     /// [a million calls](crate::Sim::run_until) is a bug that would hang the simulation.
     fn handle_deadline(&mut self, now: Time, out: &mut Out<P>);
-}
-
-/// The note on a packet in the pool: its link, as a position in the list of all routes, and the
-/// entry behind that position. The entry is copied here because the list is long: reading it when
-/// the packet arrives would be a cache miss.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct NextHop {
-    pub(crate) hop: u32,
-    pub(crate) next: u32,
 }
 
 /// Where a host puts packets to be sent.

@@ -5,11 +5,11 @@ use units::{Bytes, Seed, Time};
 
 use crate::agenda::{Agenda, END};
 use crate::digest::Digest;
-use crate::host::{NextHop, Out, Packet};
+use crate::host::{Out, Packet};
 use crate::ids::{HostId, LinkId};
 use crate::jitter::Jitter;
 use crate::plain::PlainLink;
-use crate::pool::{PacketId, Pool};
+use crate::pool::{NextHop, PacketId, Pool};
 use crate::trace::{Event, Trace};
 
 /// Counts over a whole run.

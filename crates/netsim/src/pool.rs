@@ -5,8 +5,6 @@ use std::num::NonZeroU32;
 use link::Tally;
 use units::{Bytes, Span, Time};
 
-use crate::host::NextHop;
-
 /// The number of a packet in a [`Pool`]. It is never zero, so that an `Option` of it takes no more
 /// memory.
 pub(crate) type PacketId = NonZeroU32;
@@ -23,6 +21,15 @@ pub(crate) struct Pool<P> {
     /// so that the code of lists needs no branch for their end.
     slots: Vec<Slot>,
     free: Vec<PacketId>,
+}
+
+/// The note on a packet in the pool: its link, as a position in the list of all routes, and the
+/// entry behind that position. The entry is copied here because the list is long: reading it when
+/// the packet arrives would be a cache miss.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct NextHop {
+    pub(crate) hop: u32,
+    pub(crate) next: u32,
 }
 
 /// The metadata of a packet.

@@ -3,8 +3,6 @@
 use units::{Bytes, Time};
 use wire::tcp::{CeCounters, Flags, SackBlock, Segment};
 
-use crate::host::Piece;
-
 /// A packet: its connection, its size and its headers.
 #[derive(Clone, Copy, Debug)]
 pub enum Packet {
@@ -53,6 +51,17 @@ pub enum Packet {
         /// The number of the datagram in its flow.
         number: u64,
     },
+}
+
+/// A part of a record in a packet: usually all of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Piece {
+    /// The record's number in the stream.
+    pub number: u32,
+    /// The piece's offset in the record.
+    pub from: u16,
+    /// Whether the record ends with it.
+    pub is_last: bool,
 }
 
 /// A [`Segment`] without selective acknowledgements.

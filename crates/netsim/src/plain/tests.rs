@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use units::{Rate, Seed};
 
 use super::*;
-use crate::host::NextHop;
+use crate::pool::NextHop;
 
 #[derive(Clone, Copy, Debug)]
 enum Op {

@@ -18,7 +18,7 @@ use one_or_more::OneOrMore;
 pub use application::{Application, Client, Request, Server, Sink, Stream, Trace};
 pub use connection::{Connection, Subflow};
 pub use sockets::{Socket, Sockets};
-pub use stripe::{Piece, Reader, Writer};
+pub use stripe::{Reader, Writer};
 pub use striped::Striped;
 pub use udp::{UdpSink, UdpSource};
 

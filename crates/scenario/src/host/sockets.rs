@@ -7,9 +7,9 @@ use tcp::Transmit;
 use units::{Bytes, Span, SubflowId, Time};
 use wire::tcp::Segment;
 
-use crate::host::stripe::{Piece, Reader, Writer};
+use crate::host::stripe::{Reader, Writer};
 use crate::host::{Application, NEVER, Subflow, connection};
-use crate::packet::{Ecn, Header, Packet};
+use crate::packet::{Ecn, Header, Packet, Piece};
 
 /// The only subflow of the controller of a socket.
 const ONLY: SubflowId = SubflowId(0);

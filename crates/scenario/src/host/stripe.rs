@@ -5,16 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use units::Bytes;
 
-/// A part of a record in a packet: usually all of it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Piece {
-    /// The record's number in the stream.
-    pub number: u32,
-    /// The piece's offset in the record.
-    pub from: u16,
-    /// Whether the record ends with it.
-    pub is_last: bool,
-}
+use crate::packet::Piece;
 
 /// The writer. It fills the send buffer of one socket until it would block, then the next one's,
 /// and waits when all would block.
