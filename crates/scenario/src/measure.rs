@@ -230,7 +230,9 @@ impl ReceiverStats {
             Agent::Ptcp(striped) => {
                 ReceiverStats::Requests(striped.application().requests().to_vec())
             }
-            Agent::Sockets(_) => ReceiverStats::Requests(Vec::new()),
+            Agent::Sockets(sockets) => {
+                ReceiverStats::Requests(sockets.application().requests().to_vec())
+            }
             Agent::UdpSink(sink) => ReceiverStats::Delay(sink.mean_delay()),
             Agent::UdpSource(_) => ReceiverStats::Delay(None),
         }

@@ -116,7 +116,11 @@ const MISTAKES: &[(&str, &str, &[&str])] = &[
     ),
     ("delayed_ack = \"off\"", "delayedack = \"off\"", &["did you mean `delayed_ack`"]),
     ("transport = \"udp\"", "transport = \"upd\"", &["broken.toml:40", "did you mean 'udp'"]),
-    ("rate = \"1 Mbit/s\"", "source = \"bulk\"", &["flow.cbr.source", "no such key"]),
+    (
+        "rate = \"1 Mbit/s\"",
+        "source = \"bulk\"",
+        &["flow.cbr.source", "'bulk'", "`transport`", "`rate`"],
+    ),
     ("on = \"1 s\",", "", &["on_off.on", "is missing"]),
     (
         "controller = [\"reno\", \"cubic\"]",
