@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use files::{Error, Selection, TransferOptions};
+use files::{Error, Selection, Stop, TransferOptions};
 use peer::{DialOptions, Identity};
 
 use crate::config::Config;
@@ -162,6 +162,7 @@ impl TransferFlags {
             delete,
             force_delete,
             dry_run,
+            stop: Stop::default(),
         };
         (Selection { include, exclude, files_from, checksum, strict, archive }, options)
     }

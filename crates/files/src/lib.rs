@@ -21,6 +21,7 @@ mod protocol;
 mod rates;
 mod sink;
 mod source;
+mod stop;
 
 pub use dial::{fetch, send};
 pub use dry_run::{Action, Changed, DryRun, PlannedChange};
@@ -32,3 +33,4 @@ pub use options::{
     FetchOptions, Output, Overwrite, ReceiveOptions, Selection, SendOptions, ServeOptions, Server,
     StreamInput, TransferOptions,
 };
+pub use stop::Stop;

@@ -10,6 +10,8 @@ use peer::{Credential, DialOptions, Identity, ListenOptions, Remote};
 use units::Span;
 use wire::frame::Wishes;
 
+use crate::Stop;
+
 /// Selects the files to be sent, what of them is kept, and the test for unchanged files.
 #[derive(Clone, Debug, Default)]
 pub struct Selection {
@@ -56,6 +58,8 @@ pub struct TransferOptions {
     pub force_delete: bool,
     /// Agrees on the transfer but transfers no data.
     pub dry_run: bool,
+    /// Ends the transfer early.
+    pub stop: Stop,
 }
 
 impl TransferOptions {
@@ -73,6 +77,7 @@ impl TransferOptions {
             delete: false,
             force_delete: false,
             dry_run: false,
+            stop: Stop::default(),
         }
     }
 

@@ -86,7 +86,7 @@ impl World {
 /// copies of what the other one had in flight.
 #[test]
 fn a_receiver_that_pauses_gets_nothing_twice() {
-    for pause in [700, 1_300, 2_500] {
+    for pause in [700, 900, 1_050] {
         let mut world = World::new(Bytes::mib(16), Bytes::kib(512));
         for _ in 0..pause / 20 {
             world.pass(20);
@@ -160,7 +160,7 @@ fn paths_that_are_all_silent_stall_in_the_end() {
     let [(_, first), (_, second)] = world.stalls[..] else { panic!("{:?}", world.stalls) };
     assert_eq!(first, second);
     let waited = first - silent_since;
-    assert!(waited >= Span::from_secs(3) && waited < Span::from_millis(3_020), "{waited}");
+    assert!(waited >= Span::from_millis(1_200) && waited < Span::from_millis(1_220), "{waited}");
 }
 
 /// A receiver whose disk pauses says so: neither the path nor what it carries is given up, however

@@ -91,7 +91,8 @@ pub(crate) fn run(args: SendArgs) -> Result<(), Failure> {
     let watcher = prepared.watcher();
     let options = prepared.to(args.to, credential, identity);
     let options = SendOptions { stream, spool, rename, ..options };
-    let sent = transfer::run(watcher, |events| files::send(options, events))?;
+    let stop = options.transfer.stop.clone();
+    let sent = transfer::run_until(watcher, &stop, |events| files::send(options, events))?;
     Failure::unless_whole(&sent)
 }
 

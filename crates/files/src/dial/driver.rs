@@ -21,7 +21,7 @@ use reported::Reported;
 use super::opener::{Joining, SessionOpener};
 use super::session::{Agreement, Report, Session};
 use crate::rates::Rates;
-use crate::{Error, Event, Events, Summary};
+use crate::{Error, Event, Events, Stop, Summary};
 
 /// How a session ended without an error.
 pub(super) enum DialEnd {
@@ -37,6 +37,7 @@ pub(super) enum DialEnd {
 struct SessionDriver<O: SessionOpener> {
     clock: Clock,
     events: Events,
+    stop: Stop,
     reported: Arc<Reported>,
     joining: Arc<Joining<O>>,
     dialer: Dialer<Joining<O>>,
@@ -65,6 +66,7 @@ pub(super) struct Dialing {
     plans: Vec<Arc<Plan>>,
     clock: Clock,
     events: Events,
+    stop: Stop,
 }
 
 impl Dialing {
@@ -72,10 +74,10 @@ impl Dialing {
     ///
     /// # Errors
     /// Those of planning paths, and of the host's key.
-    pub(super) async fn plan(terms: Terms, events: Events) -> Result<Dialing, Error> {
+    pub(super) async fn plan(terms: Terms, stop: Stop, events: Events) -> Result<Dialing, Error> {
         let tls = terms.tls()?;
         let plans = plan(&terms).await?.into_iter().map(Arc::new).collect();
-        Ok(Dialing { terms, tls, plans, clock: Clock::start(), events })
+        Ok(Dialing { terms, tls, plans, clock: Clock::start(), events, stop })
     }
 
     /// Conducts one session to its end; `open` gets the channel for reports, and the clock.
@@ -106,6 +108,7 @@ impl Dialing {
         let driver = SessionDriver {
             clock: self.clock,
             events: self.events.clone(),
+            stop: self.stop.clone(),
             reported,
             joining,
             dialer,
@@ -156,6 +159,7 @@ impl<O: SessionOpener> SessionDriver<O> {
                     }
                 }
                 () = kicked => {}
+                () = self.stop.called() => return Err(self.abandon().await),
                 () = sleep_until(wake) => {}
             }
             self.drain_core();
@@ -265,6 +269,15 @@ impl<O: SessionOpener> SessionDriver<O> {
     /// Bytes that were at the sink before the session.
     fn resumed(&self) -> Bytes {
         self.agreement.as_ref().map_or(Bytes::ZERO, |agreement| agreement.resumed)
+    }
+
+    /// The caller has stopped the transfer: the other side is told.
+    async fn abandon(&mut self) -> Error {
+        if let Some(session) = &self.session {
+            session.abandon();
+            self.dialer.say_goodbye().await;
+        }
+        Error::Stopped { reason: "it was interrupted".into() }
     }
 
     /// The silence of the paths is the disk's.

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use net::Clock;
@@ -29,6 +29,7 @@ pub(super) struct Session {
     pub(super) kick: Notify,
     core: Mutex<Sender>,
     paths: Mutex<BTreeMap<PathId, Arc<PathFacts>>>,
+    abandoned: AtomicBool,
 }
 
 /// A report to the driver of a session.
@@ -98,6 +99,7 @@ impl Session {
             kick: Notify::new(),
             core: Mutex::new(core),
             paths: Mutex::default(),
+            abandoned: AtomicBool::new(false),
         }
     }
 
@@ -109,6 +111,15 @@ impl Session {
     /// Facts of all paths that are open.
     pub(super) fn paths(&self) -> MutexGuard<'_, BTreeMap<PathId, Arc<PathFacts>>> {
         self.paths.lock().expect("no panic while held")
+    }
+
+    /// The transfer ends before it is complete: paths that close tell the other side.
+    pub(super) fn abandon(&self) {
+        self.abandoned.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn is_abandoned(&self) -> bool {
+        self.abandoned.load(Ordering::Relaxed)
     }
 
     /// Reports to the driver; if the driver has gone, the session is over anyway.

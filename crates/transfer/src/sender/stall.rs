@@ -12,7 +12,7 @@ const SETTLED: Span = Span::from_millis(1_500);
 
 /// Silence of all paths may be the receiver's, whose disk pauses: a proven path is stalled after
 /// this many times its patience unless the receiver answers elsewhere.
-const ALL_SILENT: u64 = 5;
+const ALL_SILENT: u64 = 2;
 
 impl Sender {
     /// The longest time without progress before a path counts as stalled.

@@ -9,7 +9,7 @@ use units::{Bytes, Rate, Span, Time};
 use wire::Frame;
 use wire::frame::{AbortCode, DataHeader, Grown, Range};
 
-use super::{Direction, HeldTime, Moved, PathIo, acknowledge, refuse};
+use super::{Direction, HeldTime, Moved, PathIo, acknowledge, beyond_pings, refuse};
 use crate::Error;
 use crate::blocking::run_in_place;
 use crate::dial::session::{Report, Session};
@@ -148,7 +148,7 @@ impl Direction for Outgoing {
 
     fn sample(&mut self, _session: &Session, _now: Time, info: &TcpInfo) -> Moved {
         let rate = (info.delivery_rate > 0).then(|| Rate::from_bytes(info.delivery_rate));
-        Moved { bytes: Bytes(info.bytes_acked), unsent: Bytes(info.unsent), rate }
+        Moved { bytes: beyond_pings(info.bytes_acked), unsent: Bytes(info.unsent), rate }
     }
 
     fn held(&self, info: &TcpInfo) -> HeldTime {

@@ -186,7 +186,7 @@ async fn conduct(
     events: &Events,
 ) -> Result<Summary, Error> {
     let run = terms.run;
-    let dialing = Dialing::plan(terms, events.clone()).await?;
+    let dialing = Dialing::plan(terms, options.transfer.stop.clone(), events.clone()).await?;
     let mut queue = Queue::new(options.transfer.dial.patience);
     loop {
         let (asked, source) = (Arc::new(options.clone()), Arc::clone(source));
