@@ -8,7 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
-use files::{Error, SendOptions, StreamInput};
+use files::{Error, SendOptions, Stop, StreamInput};
 use peer::{Credential, Identity, Remote};
 
 use crate::complete;
@@ -92,8 +92,22 @@ pub(crate) fn run(args: SendArgs) -> Result<(), Failure> {
     let options = prepared.to(args.to, credential, identity);
     let options = SendOptions { stream, spool, rename, ..options };
     let stop = options.transfer.stop.clone();
-    let sent = transfer::run_until(watcher, &stop, |events| files::send(options, events))?;
+    let sent = transfer::run_until(watcher, &stop, |events| files::send(options, events));
+    let sent = sent.map_err(|failure| with_its_receiver(failure, &stop))?;
     Failure::unless_whole(&sent)
+}
+
+/// The failure of a sender that stopped its receiver too: both commands must be given again.
+fn with_its_receiver(failure: Failure, stop: &Stop) -> Failure {
+    match failure {
+        Failure::Signal(_) if stop.is_called() => Failure::Message {
+            code: failure.exit_code(),
+            text: "stopped, and the receiver too unless it has --keep; what arrived is kept, and \
+                   the same commands go on from there"
+                .into(),
+        },
+        failure => failure,
+    }
 }
 
 /// The local part of a transfer, prepared before the receiver is known.

@@ -45,7 +45,7 @@ fn a_receiver_ends_when_its_sender_is_interrupted() {
     // Without the news it would wait without a limit.
     assert_eq!(receiver.0.wait().unwrap().code(), Some(6));
     let said = fs::read_to_string(home.0.join("said")).unwrap();
-    assert!(said.contains("the sender was interrupted"), "{said}");
+    assert!(said.contains("the sender gave up: it was interrupted"), "{said}");
     assert!(!home.0.join("in/data").exists());
     // What arrived is kept.
     let (mut receiver, address, token) = receive("said again");

@@ -132,7 +132,7 @@ impl<'a, F: Direction, M> PathTask<'a, F, M> {
                     for connection in &mut self.connections {
                         connection.direction.say_goodbye(&mut connection.conn);
                         if F::SENDS && self.session.is_abandoned() {
-                            let text = "the sender was interrupted".into();
+                            let text = "it was interrupted".into();
                             connection.conn.push(&Frame::Abort(AbortCode::Stopped, text));
                             // What is left of it is bounded by the wait for all paths.
                             let _ = connection.conn.flush().await;
