@@ -3,6 +3,7 @@
 
 use units::{Rate, Span, Time};
 
+use crate::area::QueueArea;
 use crate::counters::Tally;
 use crate::offer::{Delivery, Waiting};
 use crate::pool::{Pool, PooledFifo};
@@ -21,6 +22,8 @@ pub(crate) struct Fixed<P> {
     /// The departure of the last packet, past or future.
     free: Time,
     delay: Span,
+    /// The sum of the times from each packet's arrival to its turn.
+    waits: QueueArea,
 }
 
 /// A packet and its marks.
@@ -51,12 +54,20 @@ impl<P> Fixed<P> {
             wire: Wire::new(profile.rate.base.as_bits()),
             free: Time::ZERO,
             delay: profile.delay,
+            waits: QueueArea::default(),
         }
     }
 
     #[inline]
     pub(crate) fn waiting(&self) -> Tally {
         self.fifo.waiting()
+    }
+
+    /// The backlog over time. The caller has called [`Fixed::advance`] for `now`.
+    pub(crate) fn queue_area(&self, now: Time) -> QueueArea {
+        let mut area = self.waits;
+        area -= self.fifo.area_ahead(now, &self.pool);
+        area
     }
 
     /// The departure of the last packet, past or future.
@@ -91,6 +102,7 @@ impl<P> Fixed<P> {
         let size = u32::try_from(bytes.0).expect("a packet is below 2 GiB");
         let is_idle = self.fifo.waiting().packets == 0;
         let from = if is_idle { now } else { self.free };
+        self.waits += QueueArea::new(Tally::one(bytes), from - now);
         self.free = from + self.wire.time(size, is_idle);
         let id = self.pool.insert(Some(Held { packet, is_corrupted, is_marked }), ());
         self.fifo.push(self.free, size, id, &mut self.pool);

@@ -6,6 +6,7 @@ use core::num::NonZeroU32;
 
 use units::{Bytes, Span, Time};
 
+use crate::area::QueueArea;
 use crate::counters::Tally;
 
 /// The number of a packet in a [`Pool`]. It is never zero, so that an `Option` of it takes no more
@@ -217,6 +218,18 @@ impl PooledFifo {
             self.queued -= Bytes(u64::from(slot.bytes));
             self.next = slot.next;
         }
+    }
+
+    /// The time that the packets behind the one on the wire will still wait. The caller has called
+    /// [`PooledFifo::advance`] for `now`.
+    pub(crate) fn area_ahead<P, T>(&self, now: Time, pool: &Pool<P, T>) -> QueueArea {
+        let (mut area, mut begin, mut id) = (QueueArea::default(), now, self.next);
+        while id != NO_PACKET {
+            let slot = pool.slot(id);
+            area += QueueArea::new(Tally::one(Bytes(u64::from(slot.bytes))), begin.since(now));
+            (begin, id) = (slot.departure, slot.next);
+        }
+        area
     }
 
     /// Appends a packet that leaves at `departure`. The caller has called [`PooledFifo::advance`].

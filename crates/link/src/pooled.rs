@@ -4,6 +4,7 @@ use alloc::boxed::Box;
 
 use units::{Bytes, Span, Time};
 
+use crate::area::QueueArea;
 use crate::counters::{Counters, Tally};
 use crate::offer::Outcome;
 use crate::pool::{PacketId, Pool, PooledFifo};
@@ -36,6 +37,8 @@ struct Rare {
     wire: Option<Wire>,
     dropped_queue: Tally,
     dropped_mtu: Tally,
+    /// What each packet found waiting for it: the time from its arrival to its turn.
+    waits: QueueArea,
 }
 
 impl PooledLink {
@@ -83,6 +86,19 @@ impl PooledLink {
     pub fn queue<P, T>(&mut self, now: Time, pool: &Pool<P, T>) -> Tally {
         self.fifo.advance(now, pool);
         self.fifo.waiting()
+    }
+
+    /// The backlog from the start to `now` over time, the packet on the wire not counted.
+    pub fn queue_area<P, T>(&mut self, now: Time, pool: &Pool<P, T>) -> QueueArea {
+        self.fifo.advance(now, pool);
+        let mut area = self.rare.as_ref().map_or_else(QueueArea::default, |rare| rare.waits);
+        area -= self.fifo.area_ahead(now, pool);
+        let dropped = self
+            .rare
+            .as_ref()
+            .map_or(0, |rare| rare.dropped_queue.packets + rare.dropped_mtu.packets);
+        let waiting = self.fifo.waiting().packets.saturating_sub(1);
+        QueueArea { left: self.offered.packets - dropped - waiting, ..area }
     }
 
     /// Packets inside: the backlog and the packets that are propagating.
@@ -140,6 +156,9 @@ impl PooledLink {
             .shared
             .whole_wire_time(size)
             .unwrap_or_else(|| self.wire_time(size, free.is_none()));
+        if let Some(free) = free {
+            self.rare().waits += QueueArea::new(Tally::one(bytes), free - now);
+        }
         self.fifo.push(free.unwrap_or(now) + time, size, id, pool);
         self.max_queue = self.max_queue.max(self.fifo.waiting().bytes);
         Outcome::Queued

@@ -3,8 +3,8 @@
 use std::hint::black_box;
 
 use link::{
-    Counters, Delivery, Link, Offer, Outcome, PacketId, Pool, PooledLink, Profile, SharedProfile,
-    Tally,
+    Counters, Delivery, Link, Offer, Outcome, PacketId, Pool, PooledLink, Profile, QueueArea,
+    SharedProfile, Tally,
 };
 use units::{Bytes, Seed, Time};
 
@@ -231,7 +231,12 @@ impl<P: Packet> Net<P> {
                     self.offer(now, id, route.0, link, bytes, trace);
                 }
                 Some(jitter) => {
-                    if let Some(at) = jitter.push(now, InFlight { id, hop: route.0 }) {
+                    let Some(at) = jitter.draw(now, packet.flow()) else {
+                        let (bytes, link) = (packet.size(), self.hops[route.0 as usize]);
+                        self.offer(now, id, route.0, link, bytes, trace);
+                        continue;
+                    };
+                    if let Some(at) = jitter.push(at, InFlight { id, hop: route.0 }) {
                         self.arm_jitter(host, at);
                     }
                 }
@@ -245,7 +250,7 @@ impl<P: Packet> Net<P> {
         let Some(jitter) = self.jitters.get_mut(host as usize).and_then(Option::as_mut) else {
             return;
         };
-        let (packet, next) = jitter.pop();
+        let (packet, next) = jitter.pop(now);
         if let Some(at) = next {
             self.arm_jitter(host, at);
         }
@@ -440,6 +445,17 @@ impl<P: Packet> Net<P> {
             LinkKind::Other(other) => match &mut other.carrier {
                 Carrier::Faithful(link) => link.queue(now),
                 Carrier::Lossy(link) => link.queue(now),
+            },
+        }
+    }
+
+    /// The backlog of a link over time.
+    pub(crate) fn queue_area(&mut self, now: Time, link: LinkId) -> QueueArea {
+        match &mut self.ports[link.index()].0 {
+            LinkKind::Plain(link) => link.queue_area(now, &self.out.packets),
+            LinkKind::Other(other) => match &mut other.carrier {
+                Carrier::Faithful(link) => link.queue_area(now),
+                Carrier::Lossy(link) => link.queue_area(now),
             },
         }
     }

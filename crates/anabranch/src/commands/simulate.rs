@@ -203,7 +203,7 @@ fn write_views(args: &SimulateArgs, scenario: &Scenario, seed: units::Seed) -> R
     if let Some(path) = &args.trace {
         let failed = |source| Error::system(format!("write {}", path.display()), source);
         let mut log = EventLog::new(create(path)?, scenario).map_err(failed)?;
-        scenario.run_traced(seed, RunOptions::default(), &mut log).map_err(wrong)?;
+        scenario.run_watched(seed, RunOptions::default(), &mut log).map_err(wrong)?;
         log.finish().map_err(failed)?;
     }
     Ok(())
