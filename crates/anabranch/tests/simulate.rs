@@ -141,3 +141,30 @@ fn mistakes_end_with_2_and_a_hint() {
     fs::write(folder.join("split.toml"), SCENARIO.replace("to = \"far\"", "to = \"off\"")).unwrap();
     wrong(&["split.toml"], "split.toml:20");
 }
+
+/// The files to write and their formats are checked before the runs, and nothing is left behind.
+#[test]
+fn files_are_checked_before_the_run() {
+    let folder = folder("simulate-files");
+    fs::write(folder.join("kept.csv"), "before").unwrap();
+    fs::create_dir(folder.join("taken")).unwrap();
+    for (flag, path, wanted) in [
+        ("--plot", "p.jpg", ".svg or .png"),
+        ("--plot", "nowhere/p.svg", "nowhere/p.svg"),
+        ("--pcap", "nowhere/p.pcap", "nowhere/p.pcap"),
+        ("--trace", "taken", "taken"),
+    ] {
+        let arguments =
+            ["small.toml", "--digests", flag, path, "--out", "out", "--trace", "kept.csv"];
+        let arguments = if flag == "--trace" { &arguments[..6] } else { &arguments[..] };
+        let (code, out, said) = simulate(&folder, arguments);
+        assert_eq!((code, &*out), (2, ""), "{flag} {path}: {said}");
+        assert!(said.contains(wanted), "{said}");
+    }
+    assert_eq!(fs::read_to_string(folder.join("kept.csv")).unwrap(), "before");
+    assert!(!folder.join("out").exists());
+    let arguments = ["small.toml", "--set", "sample=1 ns", "--plot", "p.svg"];
+    let (code, _, said) = simulate(&folder, &arguments);
+    assert!(code == 2 && said.contains("longer `sample`"), "{said}");
+    assert!(!folder.join("p.svg").exists());
+}

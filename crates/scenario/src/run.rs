@@ -115,6 +115,9 @@ impl Scenario {
         options: RunOptions,
         watch: &mut W,
     ) -> Result<Run, ScenarioError> {
+        if options.series {
+            self.check_series()?;
+        }
         let mut built = self.build(seed)?;
         let mut stats = WindowStats::new(self, &built);
         let mut series = options.series.then(|| Sampler::new(self, &built));
@@ -136,7 +139,23 @@ impl Scenario {
     }
 }
 
+/// The values of the curves over time that fit into memory.
+const MOST_VALUES: u64 = 100_000_000;
+
 impl Scenario {
+    /// Checks that the curves over time of [`RunOptions::series`] fit into memory.
+    ///
+    /// # Errors
+    /// If they do not.
+    pub fn check_series(&self) -> Result<(), ScenarioError> {
+        let points = self.duration.as_nanos() / self.sample.as_nanos();
+        let curves = 3 * self.flows.len() as u64 + 2 * self.links.len() as u64;
+        if points.saturating_mul(curves) > MOST_VALUES {
+            return Err(ScenarioError::TooManySamples { points, curves });
+        }
+        Ok(())
+    }
+
     /// The time between two samples of congestion windows.
     fn sampling_interval(&self) -> Span {
         let subjects = (self.flows.len() + self.links.len()) as u64;

@@ -6,8 +6,11 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use units::Seed;
 
 use crate::ScenarioError;
-use crate::file::{Document, Scenario, Setting};
+use crate::file::{Document, Problem, Scenario, Setting};
 use crate::run::{Run, RunOptions};
+
+/// All runs of a plan are in memory at once.
+const MOST_RUNS: usize = 1_000_000;
 
 /// One run of a plan.
 #[derive(Clone, Debug)]
@@ -54,7 +57,12 @@ impl Plan {
                 // checked by its run, which comes at once.
                 scenario.build(scenario.seed)?;
             }
-            for n in 0..u64::from(runs.unwrap_or(scenario.runs)) {
+            let seeds = runs.unwrap_or(scenario.runs);
+            if plan.jobs.len().saturating_add(seeds as usize) > MOST_RUNS {
+                let problem = "wants at most a million runs, of all combinations together";
+                return Err(document.error("runs", Problem::Sense(problem)).into());
+            }
+            for n in 0..u64::from(seeds) {
                 let seed = Seed(scenario.seed.0.wrapping_add(n));
                 plan.jobs.push(Job { point: point.clone(), seed, scenario: plan.scenarios.len() });
             }

@@ -1,6 +1,7 @@
 //! Scenario files with one mistake each: the message names the line, the key, and a remedy.
 
 use proptest::prelude::*;
+use scenario::sweep::Plan;
 use scenario::{Document, Setting};
 
 const GOOD: &str = r#"name = "good"
@@ -232,4 +233,61 @@ fn the_shipped_scenarios_are_valid() {
         count += 1;
     }
     assert!(count >= 2);
+}
+
+/// Sizes beyond all sense are mistakes with the name of their key, not panics or endless runs.
+#[test]
+fn absurd_sizes_name_their_key() {
+    let document = Document::new(GOOD, "good.toml").expect("nothing is wrong with it");
+    let most = "18446744073709551615 B";
+    for (setting, wanted) in [
+        ("duration=100000000 s", "duration: wants at most 730 days"),
+        ("flow.tcp.subflows=1000000", "flow.tcp.subflows: wants up to 10000"),
+        ("flow.tcp.subflows=10001", "flow.tcp.subflows: wants up to 10000"),
+        (&format!("flow.tcp.tcp={{ receive_buffer = \"{most}\" }}"), "tcp.receive_buffer: wants"),
+        (&format!("flow.tcp.tcp={{ headers = \"{most}\" }}"), "tcp.headers: wants up to 1000"),
+        (
+            "link.bottleneck.redraw={ every = \"1 ns\", from = 0.1, to = 1.0 }",
+            "link.bottleneck.redraw.every: is so short",
+        ),
+        (
+            "link.bottleneck.up={ blackout = [{ from = \"0 s\", to = \"1 ns\", every = \"2 ns\" }] \
+             }",
+            "link.bottleneck.up.blackout.every: is so short",
+        ),
+    ] {
+        let setting = Setting::parse(setting).expect("a setting");
+        let error = document.scenario(std::slice::from_ref(&setting)).expect_err(&setting.value);
+        assert!(error.to_string().contains(wanted), "{setting:?}: {error}");
+    }
+    let striped = GOOD.replacen(
+        "controller = \"$controller\"\ntcp = { detection = \"sack\", delayed_ack = \"off\" }",
+        &format!("transport = \"ptcp\"\nptcp = {{ receive_buffer = \"{most}\" }}"),
+        1,
+    );
+    let error = Document::new(&striped, "striped.toml").expect_err(most).to_string();
+    assert!(error.contains("flow.tcp.ptcp.receive_buffer: wants up to 1 TB"), "{error}");
+    let sockets = GOOD.replacen(
+        "controller = \"$controller\"\ntcp = { detection = \"sack\", delayed_ack = \"off\" }",
+        &format!("transport = \"sockets\"\nbuffer = \"{most}\""),
+        1,
+    );
+    let error = Document::new(&sockets, "sockets.toml").expect_err(most).to_string();
+    assert!(error.contains("flow.tcp.buffer: wants up to 1 GB"), "{error}");
+    let error = Plan::new(&document, &[], Some(u32::MAX)).expect_err("8 billion runs").to_string();
+    assert!(error.contains("runs: wants at most a million runs"), "{error}");
+}
+
+#[test]
+fn a_flow_that_begins_after_the_end_is_a_mistake() {
+    for start in ["\"2 s\"", "\"5 s\"", "{ from = \"1 s\", to = \"2 s\" }", "{ spread = \"9 s\" }"]
+    {
+        let text = GOOD.replacen("{ spread = \"100 ms\" }", start, 1);
+        let error = Document::new(&text, "late.toml").expect_err(start).to_string();
+        assert!(
+            error.starts_with("late.toml:34: flow.tcp.start: flow tcp")
+                && error.contains("the run ends after 2.000 s"),
+            "{error}"
+        );
+    }
 }

@@ -74,6 +74,7 @@ pub(crate) fn run(args: &SimulateArgs) -> Result<(), Error> {
         Document::load(&args.scenario).map_err(|error| Error::usage(error.to_string()))?;
     let plan = Plan::new(&document, &args.settings, args.seeds)
         .map_err(|error| scenario_error(args, &error))?;
+    check_views(args, plan.scenario(&plan.jobs()[0]))?;
     let store = args
         .out
         .as_deref()
@@ -174,6 +175,47 @@ pub(super) fn threads(jobs: Option<u16>) -> usize {
     jobs.map_or_else(|| available_parallelism().map_or(1, usize::from), usize::from)
 }
 
+/// Checks the files that [`write_views`] is to write, and the format of the table: a mistake is
+/// said now and not after hours of runs.
+fn check_views(args: &SimulateArgs, scenario: &Scenario) -> Result<(), Error> {
+    if args.format == "parquet" && !cfg!(feature = "parquet") {
+        return Err(Error::usage(
+            "--format parquet: this build writes no Parquet: compile it with `--features parquet`, \
+             or use --format csv",
+        ));
+    }
+    if let Some(path) = &args.plot {
+        match path.extension().and_then(|extension| extension.to_str()) {
+            Some("svg") => {}
+            Some("png") if cfg!(feature = "png") => {}
+            Some("png") => {
+                return Err(Error::usage(format!(
+                    "{}: this build draws no PNG: compile it with `--features png`, or use .svg",
+                    path.display()
+                )));
+            }
+            _ => {
+                return Err(Error::usage(format!(
+                    "{}: a plot's name ends in .svg or .png",
+                    path.display()
+                )));
+            }
+        }
+        scenario.check_series().map_err(|error| scenario_error(args, &error))?;
+    }
+    [&args.plot, &args.pcap, &args.trace].into_iter().flatten().try_for_each(|path| {
+        check_writable(path)
+            .map_err(|source| Error::usage(format!("cannot write {}: {source}", path.display())))
+    })
+}
+
+/// Checks that a file can be written, and leaves it as it is.
+fn check_writable(path: &Path) -> io::Result<()> {
+    let is_new = !path.try_exists()?;
+    File::options().append(true).create(true).open(path)?;
+    if is_new { std::fs::remove_file(path) } else { Ok(()) }
+}
+
 /// Writes the plot, capture and trace of the first run that the arguments request.
 fn write_views(args: &SimulateArgs, scenario: &Scenario, seed: units::Seed) -> Result<(), Error> {
     let wrong = |error: ScenarioError| self::scenario_error(args, &error);
@@ -219,7 +261,7 @@ fn create(path: &Path) -> Result<BufWriter<File>, Error> {
 fn scenario_error(args: &SimulateArgs, error: &ScenarioError) -> Error {
     Error::usage(match error {
         ScenarioError::File(error) => error.to_string(),
-        ScenarioError::Topology(error) => format!("{}: {error}", args.scenario.display()),
+        error => format!("{}: {error}", args.scenario.display()),
     })
 }
 

@@ -12,7 +12,7 @@ use link::config::reader::{Section, Value, nearest};
 use tcp::Detection;
 use units::{Bytes, Span};
 
-use super::parse::{Numbered, Result, count, numbered, positive};
+use super::parse::{MOST, Numbered, Result, bytes_up_to, count, numbered, positive};
 use super::{FlowSpec, LinkSpec, Start, TcpSpec, Transport, UdpSpec, Web, Workload};
 use crate::controllers::Controllers;
 
@@ -36,6 +36,11 @@ const ENDPOINT_KEYS: &[&str] = &[
     "rate_reduction",
     "timestamps",
 ];
+
+/// The largest buffer in bytes: more is taken for a typing error.
+const MOST_BUFFER: u64 = 1_000_000_000_000;
+/// The most subflows of a flow.
+const MOST_SUBFLOWS: u32 = 10_000;
 
 #[derive(Clone, Copy)]
 enum TransportKind {
@@ -261,7 +266,14 @@ fn subflows(section: &Section<'_>, number: u32, links: &[LinkSpec]) -> Result<Ve
     match (section.get("via"), section.get("subflows")) {
         (via, Some(value)) if value.integer().is_ok() => {
             let via = via.map_or(Ok(Vec::new()), |via| route(&via))?;
-            Ok(vec![via; count(&value)? as usize])
+            let subflows = count(&value)?;
+            let flows = section.get("count").map_or(Ok(1), |value| count(&value))?;
+            if subflows > MOST_SUBFLOWS || u64::from(subflows) * u64::from(flows) > MOST {
+                return Err(value.error(Problem::Sense(
+                    "wants up to 10000 subflows, and up to 1000000 of all flows of the entry",
+                )));
+            }
+            Ok(vec![via; subflows as usize])
         }
         (Some(_), Some(value)) => Err(value.error(Problem::Sense("and `via` exclude each other"))),
         (Some(via), None) => Ok(vec![route(&via)?]),
@@ -305,7 +317,7 @@ fn endpoint(section: &Section<'_>) -> Result<tcp::Config> {
         config.initial_window = Bytes(10 * config.mss.0);
     }
     if let Some(value) = section.get("headers") {
-        config.headers = value.quantity()?;
+        config.headers = bytes_up_to(&value, 1_000, "wants up to 1000 bytes")?;
     }
     if let Some(value) = section.get("initial_window") {
         config.initial_window = Bytes(u64::from(count(&value)?) * config.mss.0);
@@ -317,7 +329,7 @@ fn endpoint(section: &Section<'_>) -> Result<tcp::Config> {
         config.min_rto = positive(&value)?;
     }
     if let Some(value) = section.get("receive_buffer") {
-        config.receive_buffer = value.quantity()?;
+        config.receive_buffer = bytes_up_to(&value, MOST_BUFFER, "wants up to 1 TB")?;
     }
     if let Some(value) = section.get("delayed_ack") {
         config.delayed_ack =

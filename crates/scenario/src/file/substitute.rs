@@ -184,7 +184,7 @@ impl Document {
         Source { file: &self.file, text: &self.text }
     }
 
-    fn error(&self, key: &str, problem: Problem) -> ConfigError {
+    pub(crate) fn error(&self, key: &str, problem: Problem) -> ConfigError {
         self.source().error(None, key, problem)
     }
 
