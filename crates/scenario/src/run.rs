@@ -12,7 +12,7 @@ use crate::flow_state::{living_state, packet_size, received, sender_counts, send
 use crate::measure::WindowStats;
 use crate::measures::{Measure, Measures};
 use crate::packet::Packet;
-use crate::watch::{SenderSample, Watch};
+use crate::samples::{SenderSample, Watch};
 
 /// The time between two samples of congestion windows, in a small scenario.
 const SAMPLING_INTERVAL: Span = Span::from_millis(10);

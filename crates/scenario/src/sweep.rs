@@ -22,6 +22,13 @@ pub struct Job {
     scenario: usize,
 }
 
+impl Job {
+    /// The index of its scenario in the plan.
+    pub(crate) fn scenario_index(&self) -> usize {
+        self.scenario
+    }
+}
+
 /// All runs of a file.
 #[derive(Clone, Debug)]
 pub struct Plan {
@@ -41,17 +48,10 @@ impl Plan {
         settings: &[Setting],
         runs: Option<u32>,
     ) -> Result<Plan, ScenarioError> {
-        let mut points: Vec<Vec<Setting>> = Vec::new();
-        for mut point in document.points() {
-            point.retain(|swept| settings.iter().all(|setting| setting.key != swept.key));
-            if !points.contains(&point) {
-                points.push(point);
-            }
-        }
+        let document = document.with(settings)?;
         let mut plan = Plan { scenarios: Vec::new(), jobs: Vec::new() };
-        for point in points {
-            let all: Vec<Setting> = point.iter().chain(settings).cloned().collect();
-            let scenario = document.scenario(&all)?;
+        for point in document.points() {
+            let scenario = document.scenario(&point)?;
             if !plan.scenarios.is_empty() {
                 // Finds missing routes now and not after hours of other runs. The first point is
                 // checked by its run, which comes at once.
@@ -75,6 +75,11 @@ impl Plan {
     #[must_use]
     pub fn jobs(&self) -> &[Job] {
         &self.jobs
+    }
+
+    /// The scenarios of all combinations.
+    pub(crate) fn scenarios(&self) -> &[Scenario] {
+        &self.scenarios
     }
 
     /// The scenario of a run.

@@ -7,36 +7,14 @@ use std::sync::Arc;
 use link::Outcome;
 use netsim::{Event, HostId, Trace};
 use report::plot::{Axis, Figure, Panel, Series as Curve};
-use units::{Bytes, Span, Time};
+use units::Time;
 
 use crate::build::Built;
 use crate::file::Scenario;
 use crate::packet::{Ecn, Packet};
 use crate::pcap::{Pcap, Ports};
 use crate::run::Series;
-
-/// A [`Trace`] that also receives the samples from which windows and RTTs are measured, and the
-/// senders' counters at the begin and the end of each window of time.
-pub trait Watch: Trace<Packet> {
-    /// Whether [`Watch::sample`] is called at all.
-    const WANTS_SAMPLES: bool = true;
-
-    /// The state of the sender of a flow, by its index in the scenario.
-    fn sample(&mut self, at: Time, flow: usize, sample: &SenderSample);
-}
-
-/// The state of the sender of a flow.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SenderSample {
-    /// The sum of the congestion windows of all subflows; `None` unless the flow lives.
-    pub window: Option<Bytes>,
-    /// The largest smoothed RTT of the subflows; `None` before the first, or unless the flow lives.
-    pub rtt: Option<Span>,
-    /// Packets sent again so far.
-    pub retransmitted: u64,
-    /// Retransmission timeouts so far.
-    pub timeouts: u64,
-}
+use crate::samples::{SenderSample, Watch};
 
 /// Writes the packets that the sending hosts of flows send and receive, as captured at their
 /// interfaces.

@@ -291,3 +291,39 @@ fn a_flow_that_begins_after_the_end_is_a_mistake() {
         );
     }
 }
+
+#[test]
+fn the_sweep_can_be_set() {
+    let document = Document::new(GOOD, "good.toml").expect("nothing is wrong with it");
+    let points = |settings: &[&str]| -> Result<Vec<String>, String> {
+        let settings: Vec<Setting> =
+            settings.iter().map(|text| Setting::parse(text).expect("a setting")).collect();
+        let plan = Plan::new(&document, &settings, Some(1)).map_err(|error| error.to_string())?;
+        let values = |point: &[Setting]| {
+            let each: Vec<String> =
+                point.iter().map(|it| format!("{}={}", it.key, it.value)).collect();
+            each.join(";")
+        };
+        Ok(plan.jobs().iter().map(|job| values(&job.point)).collect())
+    };
+    assert_eq!(
+        points(&["sweep.controller=[\"vegas\", \"lia\"]"]).expect("a list"),
+        ["controller=vegas", "controller=lia"]
+    );
+    assert_eq!(
+        points(&["sweep.n=[1, 3]", "controller=reno"]).expect("a list"),
+        ["n=1", "n=3"],
+        "what is set is not swept over"
+    );
+    assert_eq!(
+        points(&["sweep.link.bottleneck.queue=[\"9 packets\"]", "controller=reno"])
+            .expect("a path"),
+        ["link.bottleneck.queue=9 packets"]
+    );
+    for wrong in ["sweep.n=3", "sweep.n=[]", "sweep.n=[1, [2]]"] {
+        let error = points(&[wrong]).expect_err(wrong);
+        assert!(error.contains("sweep.n: wants a list of values"), "{error}");
+    }
+    let error = points(&["sweep.m=[1]"]).expect_err("no such parameter");
+    assert!(error.contains("the parameters are: controller, n"), "{error}");
+}

@@ -79,7 +79,11 @@ pub(crate) fn run(args: &SimulateArgs) -> Result<(), Error> {
         .out
         .as_deref()
         .map(|folder| {
-            Store::open(folder, &document, &args.settings, args.restart).map_err(results_error)
+            let mut settings = args.settings.clone();
+            settings.extend(
+                args.seeds.map(|seeds| Setting { key: "runs".into(), value: seeds.to_string() }),
+            );
+            Store::open(folder, &document, &plan, &settings, args.restart).map_err(results_error)
         })
         .transpose()?;
     let results = sweep(args, &plan, store.as_ref())?;
@@ -100,8 +104,7 @@ pub(crate) fn run(args: &SimulateArgs) -> Result<(), Error> {
 /// Runs all that the store does not have; gives the measures of every run.
 fn sweep(args: &SimulateArgs, plan: &Plan, store: Option<&Store>) -> Result<Vec<Measures>, Error> {
     let jobs = plan.jobs();
-    let results: Vec<Option<Measures>> = jobs
-        .iter()
+    let results: Vec<Option<Measures>> = (0..jobs.len())
         .map(|job| store.filter(|_| !args.digests).and_then(|store| store.load(job)))
         .collect();
     let known: Vec<bool> = results.iter().map(Option::is_some).collect();
@@ -127,9 +130,8 @@ fn sweep(args: &SimulateArgs, plan: &Plan, store: Option<&Store>) -> Result<Vec<
                 ));
             }
             bar.inc(1);
-            let stored = store.map_or(Ok(()), |store| {
-                store.save(&jobs[number], &run.measures).map_err(results_error)
-            });
+            let stored = store
+                .map_or(Ok(()), |store| store.save(number, &run.measures).map_err(results_error));
             if let Err(error) = printed.and(stored) {
                 // The first error counts; running jobs still complete.
                 state.1.get_or_insert(error);
@@ -267,7 +269,9 @@ fn scenario_error(args: &SimulateArgs, error: &ScenarioError) -> Error {
 
 fn results_error(error: ResultsError) -> Error {
     match error {
-        ResultsError::Other(_) => Error::usage(error.to_string()),
+        ResultsError::Other(_) | ResultsError::OtherBuild(_) | ResultsError::InUse(_) => {
+            Error::usage(error.to_string())
+        }
         error => Error::system("keep the results", io::Error::other(error)),
     }
 }

@@ -8,7 +8,7 @@ use link::config::reader::{Section, Value};
 use link::config::{self, ConfigError, Problem};
 use units::{Bytes, Seed, Span};
 
-use super::{FlowSpec, LinkSpec, Scenario, Start, Window, flows, network};
+use super::{FlowSpec, LinkSpec, Scenario, Setting, Start, Window, flows, network};
 use crate::controllers::Controllers;
 use crate::measures::MOST_WINDOWS;
 
@@ -26,6 +26,7 @@ pub(super) const TOP_KEYS: &[&str] = &[
     "window",
     "parameters",
     "sweep",
+    "set",
     "network",
     "link",
     "flow",
@@ -86,13 +87,24 @@ pub(super) fn sweep(root: &Section<'_>) -> Result<Vec<(String, Vec<String>)>> {
         }
         sweep.push((key, values));
     }
-    let combinations = sweep.iter().map(|(_, values)| values.len()).fold(1, usize::saturating_mul);
-    if combinations > MOST_COMBINATIONS {
-        return Err(value.error(Problem::Sense(
-            "makes more than 100000 combinations: sweep over less at a time",
-        )));
+    match too_many(&sweep) {
+        Some(problem) => Err(value.error(problem)),
+        None => Ok(sweep),
     }
-    Ok(sweep)
+}
+
+/// The problem of a sweep with too many combinations.
+pub(super) fn too_many(sweep: &[(String, Vec<String>)]) -> Option<Problem> {
+    let combinations = sweep.iter().map(|(_, values)| values.len()).fold(1, usize::saturating_mul);
+    (combinations > MOST_COMBINATIONS)
+        .then_some(Problem::Sense("makes more than 100000 combinations: sweep over less at a time"))
+}
+
+/// The values that a file sets as `--set` does.
+pub(super) fn settings(root: &Section<'_>) -> Result<Vec<Setting>> {
+    let Some(value) = root.get("set") else { return Ok(Vec::new()) };
+    let setting = |(key, value): (String, Value<'_>)| Ok(Setting { key, value: value.literal()? });
+    value.section()?.entries().map(setting).collect()
 }
 
 fn windows(root: &Section<'_>, duration: Span) -> Result<Vec<Window>> {
