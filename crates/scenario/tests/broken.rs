@@ -116,8 +116,16 @@ const MISTAKES: &[(&str, &str, &[&str])] = &[
         &["broken.toml:36", "detection", "did you mean 'sack'"],
     ),
     ("delayed_ack = \"off\"", "delayedack = \"off\"", &["did you mean `delayed_ack`"]),
-    ("transport = \"udp\"", "transport = \"upd\"", &["broken.toml:40", "did you mean 'udp'"]),
-    ("rate = \"1 Mbit/s\"", "source = \"bulk\"", &["flow.cbr.source", "no such key"]),
+    (
+        "transport = \"udp\"",
+        "transport = \"upd\"",
+        &["broken.toml:40", "did you mean 'udp'? There are: tcp, ptcp, sockets, udp"],
+    ),
+    (
+        "rate = \"1 Mbit/s\"",
+        "source = \"bulk\"",
+        &["flow.cbr.source", "no such key; there are: name, count, from"],
+    ),
     ("on = \"1 s\",", "", &["on_off.on", "is missing"]),
     (
         "controller = [\"reno\", \"cubic\"]",

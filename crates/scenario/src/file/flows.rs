@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use hashbrown::HashSet;
 use link::config::Problem;
-use link::config::reader::{Section, Value, nearest};
+use link::config::reader::{Section, Value, unknown_word};
 use tcp::Detection;
 use units::{Bytes, Span};
 
@@ -190,8 +190,7 @@ fn node(
     }
     // Sorted, so that ties of the nearest name go to the first in the alphabet.
     let nodes: BTreeSet<&Arc<str>> = nodes.iter().collect();
-    let nearest = nearest(name, nodes.into_iter().map(|node| &**node)).map(ToOwned::to_owned);
-    Err(value.error(Problem::UnknownWord { found: name.to_owned(), nearest }))
+    Err(value.error(unknown_word(name, nodes.into_iter().map(|node| &**node))))
 }
 
 /// `"2 s"`; `{ from = "0 s", to = "1 s" }` for a random time; `{ spread = "1 s" }` for the flows of
@@ -256,8 +255,11 @@ fn subflows(section: &Section<'_>, number: u32, links: &[LinkSpec]) -> Result<Ve
             let plain = name.trim_end_matches("/up").trim_end_matches("/down");
             if !links.iter().any(|link| *link.name == *plain || super::one_of(&name, &link.name)) {
                 let known = links.iter().map(|link| &*link.name);
-                let nearest = nearest(plain, known).map(ToOwned::to_owned);
-                return Err(value.error(Problem::UnknownWord { found: name, nearest }));
+                let mut problem = unknown_word(plain, known);
+                if let Problem::UnknownWord { found, .. } = &mut problem {
+                    *found = name.into();
+                }
+                return Err(value.error(problem));
             }
             names.push(name);
         }

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use link::config::reader::{Section, Source, nearest};
+use link::config::reader::{Section, Source, nearest, unknown_word};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
@@ -292,8 +292,7 @@ impl Document {
     }
 
     fn unknown(&self, key: &str, name: &str, names: &[String]) -> ConfigError {
-        let nearest = nearest(name, names.iter().map(String::as_str)).map(ToOwned::to_owned);
-        self.error(key, Problem::UnknownWord { found: name.to_owned(), nearest })
+        self.error(key, unknown_word(name, names.iter().map(String::as_str)))
     }
 }
 
@@ -341,9 +340,12 @@ fn replace<'a>(
             };
             let Some(parameter) = parameters.get(name) else {
                 let nearest = nearest(name, parameters.keys().map(String::as_str))
-                    .map(|nearest| format!("${nearest}"));
+                    .map(|nearest| format!("${nearest}").into());
                 let problem = match nearest {
-                    Some(_) => Problem::UnknownWord { found: format!("${name}"), nearest },
+                    Some(_) => {
+                        let known = list(parameters).into();
+                        Problem::UnknownWord { found: format!("${name}").into(), nearest, known }
+                    }
                     None => Problem::Because(format!(
                         "there is no parameter '${name}'; there are: {}",
                         list(parameters)
