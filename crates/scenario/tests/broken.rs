@@ -335,3 +335,19 @@ fn the_sweep_can_be_set() {
     let error = points(&["sweep.m=[1]"]).expect_err("no such parameter");
     assert!(error.contains("the parameters are: controller, n"), "{error}");
 }
+
+/// Whoever shortens a run for a trial gets a message and the run.
+#[test]
+fn flows_after_the_end_of_a_shortened_run_are_told() {
+    let text = GOOD.replacen("{ spread = \"100 ms\" }", "\"1.8 s\"", 1);
+    let document = Document::new(&text, "late.toml").expect("it begins within the run");
+    assert_eq!(document.scenario(&[]).expect("it is valid").late, None);
+    let setting = Setting::parse("duration=1.5 s").expect("a setting");
+    let windows = Setting::parse("window=[]").expect("a setting");
+    let scenario = document.scenario(&[setting, windows]).expect("it is valid");
+    let late = scenario.late.expect("tcp begins later");
+    assert!(
+        late.contains("flow.tcp.start") && late.contains("the run ends after 1.500 s"),
+        "{late}"
+    );
+}

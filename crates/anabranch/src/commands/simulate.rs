@@ -74,6 +74,9 @@ pub(crate) fn run(args: &SimulateArgs) -> Result<(), Error> {
         Document::load(&args.scenario).map_err(|error| Error::usage(error.to_string()))?;
     let plan = Plan::new(&document, &args.settings, args.seeds)
         .map_err(|error| scenario_error(args, &error))?;
+    if let Some(late) = plan.jobs().iter().find_map(|job| plan.scenario(job).late.as_ref()) {
+        eprintln!("warning: {late}");
+    }
     check_views(args, plan.scenario(&plan.jobs()[0]))?;
     let store = args
         .out

@@ -44,7 +44,12 @@ const MOST_CHANGES: u64 = 10_000_000;
 /// All combinations of a sweep are in memory at once.
 const MOST_COMBINATIONS: usize = 100_000;
 
-pub(super) fn scenario(root: &Section<'_>, controllers: &Controllers) -> Result<Scenario> {
+/// `is_shortened`: the caller has set the duration.
+pub(super) fn scenario(
+    root: &Section<'_>,
+    controllers: &Controllers,
+    is_shortened: bool,
+) -> Result<Scenario> {
     root.allow(TOP_KEYS)?;
     if let Some(about) = root.get("about") {
         about.text()?;
@@ -70,9 +75,12 @@ pub(super) fn scenario(root: &Section<'_>, controllers: &Controllers) -> Result<
     }
     let list = root.require("flow")?;
     let flows = flows::flows(&list, &links, &nodes, controllers)?;
-    check_starts(&list, &flows, duration)?;
+    let late = match check_starts(&list, &flows, duration) {
+        Err(error) if is_shortened => Some(error.to_string()),
+        checked => checked.map(|()| None)?,
+    };
     let controllers = controllers.clone();
-    Ok(Scenario { name, seed, runs, duration, sample, windows, links, flows, controllers })
+    Ok(Scenario { name, seed, runs, duration, sample, windows, links, flows, controllers, late })
 }
 
 /// The sweep of a file: keys with their values as text.

@@ -230,7 +230,8 @@ impl Document {
         }
         table.remove("sweep");
         table.remove("set");
-        parse::scenario(&Section::root(source, &table), &self.controllers)
+        let is_shortened = settings.iter().any(|setting| setting.key == "duration");
+        parse::scenario(&Section::root(source, &table), &self.controllers, is_shortened)
     }
 
     fn source(&self) -> Source<'_> {

@@ -41,6 +41,7 @@ fn content(scenario: &Scenario, build: &str) -> String {
         runs: 0,
         sample: Span::ZERO,
         seed: units::Seed(0),
+        late: None,
         ..scenario.clone()
     };
     let mut text = HashedText(Hasher::new());
