@@ -131,7 +131,7 @@ pub fn wire_frame(data: &[u8]) {
 
 /// A chunk of a manifest: paths stay below the folder, and entries survive a round trip.
 pub fn wire_manifest(data: &[u8]) {
-    let mut read = Assembly::default();
+    let mut read = Assembly::new(true);
     let mut bytes = 0;
     for part in manifest::entries(data) {
         let Ok(part) = part else { break };
@@ -152,14 +152,15 @@ pub fn wire_manifest(data: &[u8]) {
         }
         read.add(part).expect("an entry");
     }
-    let read = read.into_entries();
-    let chunks: Vec<Vec<u8>> = manifest::chunks(&read).collect();
+    let read = read.into_parts();
+    assert!(read.1.values().all(|attributes| attributes.check() == Ok(())));
+    let chunks: Vec<Vec<u8>> = manifest::chunks_with(&read.0, &read.1).collect();
     assert!(chunks.iter().all(|chunk| !chunk.is_empty() && chunk.len() <= manifest::MAX_CHUNK));
-    let mut again = Assembly::default();
+    let mut again = Assembly::new(true);
     for part in chunks.iter().flat_map(|chunk| manifest::entries(chunk)) {
         again.add(part.expect("it was written")).expect("it continues");
     }
-    assert_eq!(again.into_entries(), read);
+    assert_eq!(again.into_parts(), read);
 }
 
 /// A packet of the striped connection survives a round trip. Received padding may have any content.

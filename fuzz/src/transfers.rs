@@ -94,7 +94,7 @@ fn read<T: FromStr<Err: ToString>>(text: &str) -> Option<T> {
 /// A manifest's entries as a tree: an error with a message, or a tree in which every byte of data
 /// has one place, in one file.
 pub fn tree(data: &[u8]) {
-    let mut entries = Assembly::default();
+    let mut entries = Assembly::new(true);
     let mut bytes = 0;
     for part in manifest::entries(data) {
         let Ok(part) = part else { break };
@@ -108,7 +108,9 @@ pub fn tree(data: &[u8]) {
             break;
         }
     }
-    let Ok(tree) = Tree::new(entries.into_entries()) else { return };
+    let (entries, attributes) = entries.into_parts();
+    let Ok(tree) = Tree::with_attributes(entries, attributes) else { return };
+    assert!(tree.attributes_of().keys().all(|&index| index < tree.entries().len()));
     let Ok(packing) = Packing::new(&tree, |index| index % 3 != 2) else { return };
     let layout = packing.layout();
     let wanted = |index: usize| index % 3 != 2 && tree.file(index).is_some();

@@ -47,6 +47,7 @@ pub(crate) struct Receive {
     pub(crate) timeout: Option<Span>,
     pub(crate) overwrite: Overwrite,
     pub(crate) allow_delete: bool,
+    pub(crate) archive: bool,
 }
 
 /// The numbers that `--parallel` takes.
@@ -73,6 +74,7 @@ const KEYS: &[(&str, &str, Setter)] = &[
     ("receive", "parallel", |c, v| set(&mut c.receive.parallel, transfers(v))),
     ("receive", "timeout", |c, v| set(&mut c.receive.timeout, parsed(v))),
     ("receive", "allow-delete", |c, v| flag(v).map(|on| c.receive.allow_delete = on)),
+    ("receive", "archive", |c, v| flag(v).map(|on| c.receive.archive = on)),
     ("receive", "overwrite", |c, v| {
         flag(v).map(|on| {
             c.receive.overwrite = if on { Overwrite::Always } else { Overwrite::Never };
@@ -228,6 +230,7 @@ mod tests {
             timeout = "10 min"
             overwrite = false
             allow-delete = true
+            archive = true
             "#,
         )
         .unwrap();
@@ -245,7 +248,7 @@ mod tests {
         assert_eq!(config.receive.overwrite, Overwrite::Never);
         assert_eq!(config.receive.parallel, Some(8));
         assert_eq!(config.receive.timeout, Some(Span::from_secs(600)));
-        assert!(config.receive.keep && config.receive.allow_delete);
+        assert!(config.receive.keep && config.receive.allow_delete && config.receive.archive);
         assert_eq!(Config::parse(""), Ok(Config::default()));
     }
 

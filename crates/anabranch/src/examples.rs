@@ -35,6 +35,10 @@ const EXAMPLES: &[(&str, &[Example])] = &[
                 "Serve trusted senders until it is stopped",
             ),
             example(
+                "anabranch receive /srv/backup --archive",
+                "As root: keep the owners and attributes that the sender chooses",
+            ),
+            example(
                 "anabranch receive ~/incoming --token-out token",
                 "Leave the token in a file, for a script that hands it over",
             ),
@@ -52,6 +56,10 @@ const EXAMPLES: &[(&str, &[Example])] = &[
                 "anabranch send disk.img --to nas --path eth0 --path \
                  wwan0,backup,cap=10GB/month",
                 "Choose the paths: the modem only while the cable fails",
+            ),
+            example(
+                "anabranch send /srv/www --to nas --archive",
+                "Keep owners, set-user-id bits, access lists and extended attributes",
             ),
         ],
     ),

@@ -24,7 +24,7 @@ pub(crate) const EXIT_CODES: &[(u8, &str)] = &[
     (10, "the local system refused an operation on sockets, keys or configuration"),
     (11, "the monthly caps of all paths are reached; what arrived is kept"),
     (12, "cp: ssh failed, or the other host has no compatible version of anabranch"),
-    (13, "some files could not be read and were left out; everything else is at the receiver"),
+    (13, "some files were left out, or lost owners or attributes; all else is at the receiver"),
     (130, "interrupted (SIGINT); what arrived is kept"),
     (143, "terminated (SIGTERM); what arrived is kept"),
 ];
@@ -62,17 +62,29 @@ impl Failure {
         }
     }
 
-    /// Success, unless something was left out.
+    /// Success, unless something was left out, or could not be set.
     ///
     /// # Errors
-    /// The failure of a transfer that is complete but for what could not be read.
+    /// The failure of a transfer that is complete but for what could not be read, and for owners
+    /// and attributes.
     pub(crate) fn unless_whole(summary: &Summary) -> Result<(), Failure> {
-        let what = match summary.left_out {
-            0 => return Ok(()),
-            1 => "a file or folder of the source was".to_string(),
-            count => format!("{count} files or folders of the source were"),
-        };
-        let text = format!("{what} left out; everything else is at the receiver");
+        let mut missing = Vec::new();
+        match summary.left_out {
+            0 => {}
+            1 => missing.push("a file or folder of the source was left out".to_string()),
+            count => missing.push(format!("{count} files or folders of the source were left out")),
+        }
+        for (count, what) in
+            [(summary.lost_owners, "owner"), (summary.lost_attributes, "extended attributes")]
+        {
+            if count > 0 {
+                missing.push(format!("the {what} of {count} could not be set"));
+            }
+        }
+        if missing.is_empty() {
+            return Ok(());
+        }
+        let text = format!("{}; everything else is at the receiver", missing.join(", and "));
         Err(Failure::Message { code: PARTIAL, text })
     }
 

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use files::{Error, Selection, TransferOptions};
+use files::{Error, Selection, Stop, TransferOptions};
 use peer::{DialOptions, Identity};
 
 use crate::config::Config;
@@ -31,6 +31,10 @@ pub(crate) struct TransferFlags {
     /// End with an error at the first file or folder that cannot be read, instead of leaving it out
     #[arg(long, help_heading = "Selection")]
     strict: bool,
+    /// Keep owners and groups as numbers, set-user-id bits, access lists, capabilities and extended
+    /// attributes; a receiver must allow it with --archive, and needs to be root for most of it
+    #[arg(long)]
+    archive: bool,
     /// Read each received file back from the disk before it gets its name
     #[arg(long)]
     verify: bool,
@@ -79,6 +83,11 @@ impl TransferFlags {
         !self.include.is_empty() || !self.exclude.is_empty() || self.checksum
     }
 
+    /// Whether owners and attributes are kept.
+    pub(crate) fn is_archive(&self) -> bool {
+        self.archive
+    }
+
     /// Whether events are written as JSON.
     pub(crate) fn is_json(&self) -> bool {
         self.watch.is_json()
@@ -92,6 +101,10 @@ impl TransferFlags {
         if self.verify {
             let text = "--verify reads a file back from the disk, and this one goes to standard \
                         output";
+            return Err(Error::usage(text));
+        }
+        if self.archive {
+            let text = "--archive: standard output keeps neither owners nor attributes";
             return Err(Error::usage(text));
         }
         self.watch.leave_stdout()
@@ -117,6 +130,7 @@ impl TransferFlags {
             exclude,
             checksum,
             strict,
+            archive,
             verify,
             restart,
             overwrite,
@@ -148,7 +162,8 @@ impl TransferFlags {
             delete,
             force_delete,
             dry_run,
+            stop: Stop::default(),
         };
-        (Selection { include, exclude, files_from, checksum, strict }, options)
+        (Selection { include, exclude, files_from, checksum, strict, archive }, options)
     }
 }

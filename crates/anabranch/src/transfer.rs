@@ -3,14 +3,17 @@
 use std::io;
 use std::time::Duration;
 
-use files::{Error, Event, Events, Summary};
+use files::{Error, Event, Events, Stop, Summary};
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::time::timeout;
 
 use crate::exit::Failure;
 use crate::watch::Watcher;
 
 /// The time that a transfer has to complete after a signal.
 const GRACE: Duration = Duration::from_millis(100);
+/// The time that a transfer has to tell the other side that it was stopped.
+const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// Runs the transfer that `start` begins until it completes or a signal arrives. The display runs
 /// in a thread of its own, so that a blocked terminal does not delay the data.
@@ -18,7 +21,23 @@ const GRACE: Duration = Duration::from_millis(100);
 /// # Errors
 /// The transfer's error, or [`Failure::Signal`].
 pub(crate) fn run<F, E>(
+    watcher: Box<dyn Watcher>,
+    start: impl FnOnce(Events) -> F,
+) -> Result<Summary, Failure>
+where
+    F: Future<Output = Result<Summary, E>>,
+    Failure: From<E>,
+{
+    run_until(watcher, &Stop::default(), start)
+}
+
+/// As [`run`]; a signal calls `stop`, so that the other side is told.
+///
+/// # Errors
+/// The transfer's error, or [`Failure::Signal`].
+pub(crate) fn run_until<F, E>(
     mut watcher: Box<dyn Watcher>,
+    stop: &Stop,
     start: impl FnOnce(Events) -> F,
 ) -> Result<Summary, Failure>
 where
@@ -49,9 +68,13 @@ where
             result = &mut transfer => result.map_err(Failure::from),
             // A script that stops the receiver after the sender's exit may be a moment too early:
             // the receiver may have everything, and be about to complete.
-            number = signal => match tokio::time::timeout(GRACE, transfer).await {
-                Ok(result) => result.map_err(Failure::from),
-                Err(_) => Err(Failure::Signal(number)),
+            number = signal => {
+                if let Ok(result) = timeout(GRACE, &mut transfer).await {
+                    return result.map_err(Failure::from);
+                }
+                stop.now();
+                let told = timeout(LAST_WORDS, transfer).await;
+                told.ok().and_then(Result::ok).ok_or(Failure::Signal(number))
             },
         }
     });

@@ -162,7 +162,7 @@ async fn patterns(target: &Arc<Target>, count: usize) -> Outcome {
         tasks.spawn(async move {
             let mut frames = vec![Frame::Name(b"")];
             frames.extend(patterns.iter().map(|pattern| Frame::Filter(false, pattern)));
-            frames.push(Frame::Ask(Ask { checksum: false, hashes: false, strict: false }));
+            frames.push(Frame::Ask(Ask::default()));
             let mut conn = target.open(&frames).await?;
             Ok::<_, Box<dyn Error + Send + Sync>>(listed(&mut conn).await?)
         });
@@ -193,7 +193,7 @@ async fn listed(conn: &mut Conn) -> Result<bool, ConnError> {
 async fn leave(target: &Target, count: usize, file: &str) -> Outcome {
     let mut asked = Vec::new();
     for _ in 0..count {
-        let ask = Frame::Ask(Ask { checksum: true, hashes: false, strict: false });
+        let ask = Frame::Ask(Ask { checksum: true, ..Ask::default() });
         asked.push(target.open(&[Frame::Name(file.as_bytes()), ask]).await?);
     }
     sleep(Duration::from_secs(2)).await;
@@ -207,7 +207,7 @@ async fn paths(target: &Target, seconds: u64, file: &str) -> Outcome {
         let mut conn = target
             .open(&[
                 Frame::Name(file.as_bytes()),
-                Frame::Ask(Ask { checksum: false, hashes: false, strict: false }),
+                Frame::Ask(Ask::default()),
                 Frame::Want(vec![Range { start: 0, len: 1 }]),
                 Frame::Ready,
                 Frame::Ping(0),

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use tokio::runtime::{Handle, RuntimeFlavor};
+
 use crate::Error;
 
 /// Runs blocking work on a thread of its own.
@@ -10,6 +12,17 @@ pub(crate) async fn run_blocking<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> T {
     tokio::task::spawn_blocking(work).await.expect("work on files does not panic")
+}
+
+/// Runs work that a disk may hold up, without a copy of what it works on. The other tasks of this
+/// thread go on elsewhere.
+pub(crate) fn run_in_place<T>(work: impl FnOnce() -> T) -> T {
+    let flavor = Handle::try_current().map(|runtime| runtime.runtime_flavor());
+    match flavor {
+        Ok(RuntimeFlavor::MultiThread) => tokio::task::block_in_place(work),
+        // Tests: nothing else runs on this thread, or everything does.
+        _ => work(),
+    }
 }
 
 /// Runs blocking work on a thread of its own. The work asks now and then whether its result is

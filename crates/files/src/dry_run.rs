@@ -42,6 +42,8 @@ pub enum Action {
     Replace,
     /// There is another one in its place, which stays.
     Keep,
+    /// Its contents are there; owner, mode or extended attributes would be set.
+    Update,
     /// It is at the sink only.
     Delete,
 }
@@ -66,6 +68,7 @@ pub(crate) struct Verdict {
     pub(crate) created: Want,
     pub(crate) replaced: Want,
     pub(crate) kept: Want,
+    pub(crate) updated: Want,
     /// What would be deleted.
     deleted: Vec<PlannedChange>,
     /// The memory that the names of `deleted` take, in bytes.
@@ -75,8 +78,9 @@ pub(crate) struct Verdict {
 impl Verdict {
     /// Nothing would happen to any of `entries`.
     pub(crate) fn new(entries: usize) -> Verdict {
-        let [wanted, created, replaced, kept] = [(); 4].map(|()| Want::new(entries));
-        Verdict { wanted, created, replaced, kept, deleted: Vec::new(), deleted_bytes: 0 }
+        let [wanted, created, replaced, kept, updated] = [(); 5].map(|()| Want::new(entries));
+        let (deleted, deleted_bytes) = (Vec::new(), 0);
+        Verdict { wanted, created, replaced, kept, updated, deleted, deleted_bytes }
     }
 
     /// What a survey of the sink found.
@@ -90,6 +94,7 @@ impl Verdict {
             (&mut verdict.created, Fate::Created),
             (&mut verdict.replaced, Fate::Replaced),
             (&mut verdict.kept, Fate::Kept),
+            (&mut verdict.updated, Fate::Updated),
         ] {
             for range in ranges(survey.of_fate(fate)) {
                 entries.add(range).expect(of_tree);
@@ -116,6 +121,9 @@ impl Verdict {
         }
         for part in parts(Fate::Kept) {
             Frame::Keeps(part).emit(out);
+        }
+        for part in parts(Fate::Updated) {
+            Frame::Updates(part).emit(out);
         }
         for doomed in &survey.at_end.doomed {
             Frame::Deletes(doomed.deletes()).emit(out);
@@ -155,6 +163,8 @@ impl Verdict {
                 Action::Replace
             } else if self.kept.has(index) {
                 Action::Keep
+            } else if self.updated.has(index) {
+                Action::Update
             } else {
                 if let Changed::File(size) = what {
                     dry_run.unchanged += 1;

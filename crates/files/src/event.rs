@@ -182,6 +182,11 @@ pub struct Summary {
     pub finished_at: Vec<(String, Span)>,
     /// Entries of the source that could not be read and were left out; zero at a receiver.
     pub left_out: usize,
+    /// Entries whose owner could not be set at the sink, with
+    /// [`Selection::archive`](crate::Selection).
+    pub lost_owners: usize,
+    /// Entries of which an extended attribute could not be set at the sink.
+    pub lost_attributes: usize,
     /// Paths at the end.
     pub paths: Vec<PathProgress>,
 }

@@ -6,6 +6,7 @@
 
 #[cfg(test)]
 mod adversarial;
+mod attributes;
 mod beneath;
 mod blocking;
 mod dial;
@@ -20,6 +21,7 @@ mod protocol;
 mod rates;
 mod sink;
 mod source;
+mod stop;
 
 pub use dial::{fetch, send};
 pub use dry_run::{Action, Changed, DryRun, PlannedChange};
@@ -31,3 +33,4 @@ pub use options::{
     FetchOptions, Output, Overwrite, ReceiveOptions, Selection, SendOptions, ServeOptions, Server,
     StreamInput, TransferOptions,
 };
+pub use stop::Stop;

@@ -10,7 +10,9 @@ use peer::{Credential, DialOptions, Identity, ListenOptions, Remote};
 use units::Span;
 use wire::frame::Wishes;
 
-/// Selects the files to be sent and the test for unchanged files.
+use crate::Stop;
+
+/// Selects the files to be sent, what of them is kept, and the test for unchanged files.
 #[derive(Clone, Debug, Default)]
 pub struct Selection {
     /// Patterns as in `.gitignore`. If there are any, only files that match one, or lie in a folder
@@ -26,6 +28,9 @@ pub struct Selection {
     pub checksum: bool,
     /// Ends the transfer at the first entry that cannot be read, instead of leaving it out.
     pub strict: bool,
+    /// Keeps owners and groups, as numbers, all bits of modes, access lists, capabilities, and the
+    /// extended attributes of users.
+    pub archive: bool,
 }
 
 /// Options of the dialing side, for either direction of the data.
@@ -53,6 +58,8 @@ pub struct TransferOptions {
     pub force_delete: bool,
     /// Agrees on the transfer but transfers no data.
     pub dry_run: bool,
+    /// Ends the transfer early.
+    pub stop: Stop,
 }
 
 impl TransferOptions {
@@ -70,12 +77,14 @@ impl TransferOptions {
             delete: false,
             force_delete: false,
             dry_run: false,
+            stop: Stop::default(),
         }
     }
 
-    /// The options that the sink needs to know.
-    pub(crate) fn wishes(&self) -> Wishes {
+    /// The options that the sink needs to know, for what is selected.
+    pub(crate) fn wishes(&self, selection: &Selection) -> Wishes {
         Wishes {
+            archive: selection.archive,
             restart: self.restart,
             overwrite: self.overwrite,
             verify: self.verify,
@@ -181,6 +190,9 @@ pub struct ReceiveOptions {
     pub overwrite: Overwrite,
     /// Whether a sender may have files deleted that its source does not have.
     pub allow_delete: bool,
+    /// Whether a sender may choose owners, set-user-id bits and extended attributes. As root it can
+    /// then do anything here.
+    pub archive: bool,
 }
 
 /// Whether a receiver replaces existing targets.

@@ -3,7 +3,7 @@
 use transfer::{Extent, Packing, Tree};
 use wire::Frame;
 use wire::frame::{AbortCode, MAX_FILTER, Range};
-use wire::manifest::{Entry, Kind, Part};
+use wire::manifest::{Attributes, Entry, Extended, Kind, Part};
 
 use peer::Conn;
 use transfer::Piece;
@@ -25,11 +25,24 @@ pub(crate) fn footprint(part: &Part) -> usize {
     match part {
         Part::Entry(entry) => footprint_of(entry),
         Part::Extents(extents) => footprint_of_extents(extents),
+        Part::Owner(attributes) => footprint_of_attributes(attributes),
+        Part::Attribute(extended) => footprint_of_extended(extended),
     }
 }
 
 fn footprint_of_extents(extents: &[(u64, u64)]) -> usize {
     extents.len() * (size_of::<(u64, u64)>() + size_of::<Piece>())
+}
+
+/// Approximate memory of the owner and the extended attributes of an entry, in a map.
+pub(crate) fn footprint_of_attributes(attributes: &Attributes) -> usize {
+    let extended = attributes.extended.iter().map(footprint_of_extended);
+    size_of::<(usize, Attributes)>() * 3 / 2 + extended.sum::<usize>()
+}
+
+/// A list grows to twice its length, and so does each allocation of a few bytes.
+fn footprint_of_extended(extended: &Extended) -> usize {
+    2 * size_of::<Extended>() + 32 + extended.len()
 }
 
 /// As [`footprint`], of a whole entry.

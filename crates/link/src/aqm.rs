@@ -46,11 +46,6 @@ impl Aqm {
             Aqm::FqCoDel(fair) => fair.codel.ecn,
         }
     }
-
-    /// Whether all drop decisions are made on arrival.
-    pub(crate) fn decides_on_arrival(&self) -> bool {
-        matches!(self, Aqm::DropTail | Aqm::Red(_))
-    }
 }
 
 /// The packets that wait for the wire.

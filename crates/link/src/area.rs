@@ -20,9 +20,10 @@ pub struct QueueArea {
 }
 
 impl QueueArea {
-    /// This backlog over a time.
+    /// This backlog over a time, in which nothing leaves.
     #[inline]
-    pub(crate) fn new(backlog: Tally, time: Span) -> QueueArea {
+    #[must_use]
+    pub fn new(backlog: Tally, time: Span) -> QueueArea {
         let time = u128::from(time.as_nanos());
         QueueArea {
             packets: u128::from(backlog.packets) * time,

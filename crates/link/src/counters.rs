@@ -15,8 +15,9 @@ pub struct Tally {
 
 impl Tally {
     /// One packet.
+    #[must_use]
     #[inline]
-    pub(crate) fn one(bytes: Bytes) -> Tally {
+    pub fn one(bytes: Bytes) -> Tally {
         Tally { packets: 1, bytes }
     }
 }

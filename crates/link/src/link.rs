@@ -7,7 +7,6 @@ use units::{Bytes, Rate, Seed, Span, Time};
 use crate::aqm::{Aqm, RedState, Verdict};
 use crate::area::QueueArea;
 use crate::counters::{Counters, Tally};
-use crate::fixed::{Fixed, is_fixed};
 use crate::impairments::{Fate, Impairments};
 use crate::offer::{Delivery, Offer, Outcome, Waiting};
 use crate::profile::Profile;
@@ -19,10 +18,11 @@ use crate::varying::Varying;
 /// Time must not run backwards between calls. The link needs no call when a packet leaves the
 /// queue: it catches up, with exact times, at the next call.
 ///
-/// For thousands of plain links, [`PooledLink`](crate::PooledLink) does the same in less memory.
+/// A simulation with thousands of links may carry out [plain](SharedProfile::is_plain) profiles in
+/// less memory.
 #[derive(Clone, Debug)]
 pub struct Link<P> {
-    transmitter: Transmitter<P>,
+    transmitter: Varying<P>,
     /// `None` if every packet reaches the queue. Boxed, as it is large.
     ingress: Option<Box<Ingress>>,
     counters: Counters,
@@ -48,16 +48,6 @@ impl Ingress {
     }
 }
 
-/// The queue, the wire and the propagation. Where both variants can carry out a profile, their
-/// results are the same.
-#[derive(Clone, Debug)]
-enum Transmitter<P> {
-    /// For a constant rate and packets in order: the arrival of a packet is known as it is offered.
-    Fixed(Fixed<P>),
-    /// For everything else. Boxed, as it is several times as large.
-    Varying(Box<Varying<P>>),
-}
-
 impl<P> Link<P> {
     /// A link whose schedule starts at [`Time::ZERO`]. Random draws come from `seed`.
     #[must_use]
@@ -73,13 +63,8 @@ impl<P> Link<P> {
     pub fn unstarted(profile: impl Into<SharedProfile>, seed: Seed) -> Link<P> {
         let shared = profile.into();
         let profile = shared.profile();
-        let transmitter = if is_fixed(profile) {
-            Transmitter::Fixed(Fixed::new(profile))
-        } else {
-            Transmitter::Varying(Box::new(Varying::new(profile, seed)))
-        };
         Link {
-            transmitter,
+            transmitter: Varying::new(profile, seed),
             ingress: Ingress::new(profile, seed).map(Box::new),
             counters: Counters::default(),
             shared,
@@ -88,24 +73,13 @@ impl<P> Link<P> {
 
     /// Starts the schedule at `now`. A packet on the wire keeps its departure.
     pub fn start(&mut self, now: Time) {
-        if let Transmitter::Varying(transmitter) = &mut self.transmitter {
-            transmitter.start(now, self.shared.profile(), &mut self.counters);
-        }
+        self.transmitter.start(now, self.shared.profile(), &mut self.counters);
     }
 
     /// The profile.
     #[must_use]
     pub fn profile(&self) -> &Profile {
         self.shared.profile()
-    }
-
-    /// Whether each queued packet is delivered exactly once and uncorrupted: all drops happen as a
-    /// packet is offered, and are returned then.
-    #[must_use]
-    pub fn keeps_what_it_takes(&self) -> bool {
-        let is_faithful = |ingress: &Ingress| !ingress.impairments.is_random();
-        matches!(self.transmitter, Transmitter::Fixed(_))
-            && self.ingress.as_deref().is_none_or(is_faithful)
     }
 
     /// The counters so far.
@@ -124,23 +98,13 @@ impl<P> Link<P> {
     /// with delivery opportunities, all packets wait until they leave.
     pub fn queue_area(&mut self, now: Time) -> QueueArea {
         self.advance(now);
-        match &mut self.transmitter {
-            Transmitter::Fixed(transmitter) => {
-                let entered = self.counters.offered.packets - self.counters.dropped();
-                let waiting = transmitter.waiting().packets.saturating_sub(1);
-                QueueArea { left: entered - waiting, ..transmitter.queue_area(now) }
-            }
-            Transmitter::Varying(transmitter) => transmitter.queue_area(now),
-        }
+        self.transmitter.queue_area(now)
     }
 
     /// Packets inside as of the last call: the backlog and the packets that are propagating.
     #[must_use]
     pub fn held(&self) -> u64 {
-        match &self.transmitter {
-            Transmitter::Fixed(transmitter) => transmitter.held(),
-            Transmitter::Varying(transmitter) => transmitter.held(),
-        }
+        self.transmitter.held()
     }
 
     /// Whether the queue has room for a packet of this size at `now`.
@@ -152,10 +116,7 @@ impl<P> Link<P> {
     /// The rate at `now`, zero in a blackout. `now` must not be before the last call.
     #[must_use]
     pub fn rate(&self, now: Time) -> Rate {
-        match &self.transmitter {
-            Transmitter::Fixed(_) => self.shared.profile().rate.base,
-            Transmitter::Varying(transmitter) => transmitter.rate(now, self.shared.profile()),
-        }
+        self.transmitter.rate(now, self.shared.profile())
     }
 
     /// The next time at which [`Link::poll_deliver`] may have a packet. It is never too late; it
@@ -163,10 +124,7 @@ impl<P> Link<P> {
     #[must_use]
     #[inline]
     pub fn poll_deadline(&self) -> Option<Time> {
-        match &self.transmitter {
-            Transmitter::Fixed(transmitter) => transmitter.poll_deadline(),
-            Transmitter::Varying(transmitter) => transmitter.poll_deadline(self.shared.delay()),
-        }
+        self.transmitter.poll_deadline(self.shared.delay())
     }
 
     /// RED's average length of the queue, in packets, as of the last arrival; `None` on links
@@ -181,21 +139,13 @@ impl<P> Link<P> {
     /// packet.
     #[must_use]
     pub fn next_departure(&self) -> Option<Time> {
-        match &self.transmitter {
-            Transmitter::Fixed(transmitter) => transmitter.next_departure(),
-            Transmitter::Varying(transmitter) => transmitter.next_departure(),
-        }
+        self.transmitter.next_departure()
     }
 
     /// The next packet that has arrived at the far end by `now`, in order of arrival.
     pub fn poll_deliver(&mut self, now: Time) -> Option<Delivery<P>> {
-        let delivery = match &mut self.transmitter {
-            Transmitter::Fixed(transmitter) => transmitter.poll_deliver(now),
-            Transmitter::Varying(transmitter) => {
-                transmitter.advance(now, self.shared.profile(), &mut self.counters);
-                transmitter.poll_deliver(now)
-            }
-        }?;
+        self.advance(now);
+        let delivery = self.transmitter.poll_deliver(now)?;
         self.counters.delivered += Tally::one(delivery.bytes);
         Some(delivery)
     }
@@ -204,10 +154,7 @@ impl<P> Link<P> {
         if !self.fits(waiting.bytes) {
             return self.overflow(now, waiting);
         }
-        match &mut self.transmitter {
-            Transmitter::Fixed(transmitter) => transmitter.push(now, waiting),
-            Transmitter::Varying(transmitter) => transmitter.push(now, waiting, &mut self.counters),
-        }
+        self.transmitter.push(now, waiting, &mut self.counters);
         self.counters.max_queue = self.counters.max_queue.max(self.waiting().bytes);
         Outcome::Queued
     }
@@ -218,10 +165,7 @@ impl<P> Link<P> {
         self.ingress.as_ref()?.red.as_ref()?;
         let length = self.waiting().packets;
         let has_room = self.fits(waiting.bytes);
-        let free = match &self.transmitter {
-            Transmitter::Fixed(transmitter) => transmitter.free(),
-            Transmitter::Varying(transmitter) => transmitter.free(),
-        };
+        let free = self.transmitter.free();
         let red = self.ingress.as_mut()?.red.as_mut()?;
         let idle = (length == 0).then(|| now.since(free));
         let verdict = red.handle_arrival(length.saturating_sub(1), idle, waiting.is_ecn_capable);
@@ -246,10 +190,8 @@ impl<P> Link<P> {
     /// Handles a packet for which there is no room.
     #[cold]
     fn overflow(&mut self, now: Time, waiting: Waiting<P>) -> Outcome {
-        if let Transmitter::Varying(transmitter) = &mut self.transmitter
-            && transmitter.makes_room()
-        {
-            return transmitter.push_and_shed(
+        if self.transmitter.makes_room() {
+            return self.transmitter.push_and_shed(
                 now,
                 waiting,
                 self.shared.profile().queue,
@@ -265,27 +207,16 @@ impl<P> Link<P> {
     }
 
     fn waiting(&self) -> Tally {
-        match &self.transmitter {
-            Transmitter::Fixed(transmitter) => transmitter.waiting(),
-            Transmitter::Varying(transmitter) => transmitter.waiting(),
-        }
+        self.transmitter.waiting()
     }
 
     /// Processes the departures up to `now`.
     fn advance(&mut self, now: Time) {
-        match &mut self.transmitter {
-            Transmitter::Fixed(transmitter) => transmitter.advance(now),
-            Transmitter::Varying(transmitter) => {
-                transmitter.advance(now, self.shared.profile(), &mut self.counters);
-            }
-        }
+        self.transmitter.advance(now, self.shared.profile(), &mut self.counters);
     }
 
     fn is_black(&self, now: Time) -> bool {
-        match &self.transmitter {
-            Transmitter::Fixed(_) => false,
-            Transmitter::Varying(transmitter) => transmitter.is_black(now, self.shared.profile()),
-        }
+        self.transmitter.is_black(now, self.shared.profile())
     }
 }
 

@@ -2,11 +2,10 @@
 
 use alloc::sync::Arc;
 
-use units::{Bytes, Seed, Span};
+use units::{Bytes, Rate, Seed, Span};
 
 use crate::aqm::Aqm;
 use crate::counters::Tally;
-use crate::fixed::is_fixed;
 use crate::impairments::Impairments;
 use crate::limit::Limit;
 use crate::profile::Profile;
@@ -33,9 +32,7 @@ struct Derived {
 impl From<Profile> for SharedProfile {
     fn from(profile: Profile) -> SharedProfile {
         let rate = profile.rate.base.as_bits();
-        // The seed does not matter: only whether anything is drawn.
-        let is_random = Impairments::new(&profile, Seed(0)).is_random();
-        let is_plain = is_fixed(&profile) && !is_random && matches!(profile.aqm, Aqm::DropTail);
+        let is_plain = is_plain(&profile);
         SharedProfile(Arc::new(Derived {
             delay: profile.delay,
             nanos_per_byte: if is_plain && WORK_PER_BYTE.is_multiple_of(rate) {
@@ -48,6 +45,18 @@ impl From<Profile> for SharedProfile {
             profile,
         }))
     }
+}
+
+/// Whether nothing changes, is drawn, or is decided on as packets leave.
+fn is_plain(profile: &Profile) -> bool {
+    profile.rate.is_constant()
+        && profile.rate.base > Rate::ZERO
+        && profile.blackouts.is_empty()
+        && profile.reorder.is_none()
+        && profile.jitter.is_none()
+        && matches!(profile.aqm, Aqm::DropTail)
+        // The seed does not matter: only whether anything is drawn.
+        && !Impairments::new(profile, Seed(0)).is_random()
 }
 
 impl SharedProfile {
@@ -65,25 +74,31 @@ impl SharedProfile {
         self.0.is_plain
     }
 
+    /// The room of the queue.
+    #[must_use]
     #[inline]
-    pub(crate) fn room(&self) -> Room {
+    pub fn room(&self) -> Room {
         self.0.room
     }
 
+    /// The propagation delay.
+    #[must_use]
     #[inline]
-    pub(crate) fn delay(&self) -> Span {
+    pub fn delay(&self) -> Span {
         self.0.delay
     }
 
-    /// Whether wire times are whole nanoseconds for every size.
-    pub(crate) fn is_whole(&self) -> bool {
+    /// Whether the link is plain and wire times are whole nanoseconds for every size.
+    #[must_use]
+    pub fn is_whole(&self) -> bool {
         self.0.nanos_per_byte > 0
     }
 
-    /// The wire time of a packet of a [valid size](Room::size); `None` unless wire times are whole
-    /// nanoseconds.
+    /// The wire time of a packet of a [valid size](Room::size); `None` unless wire times are
+    /// [whole](SharedProfile::is_whole).
+    #[must_use]
     #[inline]
-    pub(crate) fn whole_wire_time(&self, size: u32) -> Option<Span> {
+    pub fn whole_wire_time(&self, size: u32) -> Option<Span> {
         let nanos_per_byte = self.0.nanos_per_byte;
         (nanos_per_byte > 0).then(|| Span::from_nanos(u64::from(size) * nanos_per_byte))
     }
@@ -94,7 +109,7 @@ const LARGEST: u32 = (1 << 31) - 1;
 
 /// The profile's [`Limit`] and MTU, in 16 bytes and without a branch on the kind of limit.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Room {
+pub struct Room {
     bytes: Bytes,
     packets: u32,
     mtu: u32,
@@ -113,15 +128,17 @@ impl Room {
     }
 
     /// Whether one more packet of `bytes` fits beside the backlog.
+    #[must_use]
     #[inline]
-    pub(crate) fn has(self, waiting: Tally, bytes: Bytes) -> bool {
+    pub fn has(self, waiting: Tally, bytes: Bytes) -> bool {
         let fits = waiting.packets < u64::from(self.packets) && waiting.bytes + bytes <= self.bytes;
         fits || waiting.packets == 0
     }
 
     /// The size of a packet; `None` if it is above the MTU.
+    #[must_use]
     #[inline]
-    pub(crate) fn size(self, bytes: Bytes) -> Option<u32> {
+    pub fn size(self, bytes: Bytes) -> Option<u32> {
         u32::try_from(bytes.0).ok().filter(|size| *size <= self.mtu)
     }
 }

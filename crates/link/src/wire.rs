@@ -4,7 +4,7 @@ use units::Span;
 
 /// A wire with a fixed rate: computes wire times to the nanosecond.
 #[derive(Clone, Debug)]
-pub(crate) struct Wire {
+pub struct Wire {
     rate: u64,
     /// Unused capacity of the last nanosecond of the packet before, in units of [`WORK_PER_BYTE`];
     /// below `rate`.
@@ -22,14 +22,18 @@ pub(crate) struct Wire {
 pub(crate) const WORK_PER_BYTE: u64 = 8_000_000_000;
 
 impl Wire {
-    /// `rate` is above zero.
-    pub(crate) fn new(rate: u64) -> Wire {
+    /// An idle wire of `rate` bit/s, which is above zero.
+    #[must_use]
+    pub fn new(rate: u64) -> Wire {
         Wire { rate, credit: 0, bytes: 0, nanos: 0, rest: 0 }
     }
 
     /// The wire time of a packet behind others, or on an idle wire.
+    ///
+    /// # Panics
+    /// If the packet is 2 GiB or larger.
     #[inline]
-    pub(crate) fn time(&mut self, bytes: u32, is_idle: bool) -> Span {
+    pub fn time(&mut self, bytes: u32, is_idle: bool) -> Span {
         if bytes != self.bytes {
             let work =
                 u64::from(bytes).checked_mul(WORK_PER_BYTE).expect("a packet is below 2 GiB");

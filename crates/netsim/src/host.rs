@@ -1,8 +1,8 @@
 //! The traits of packets and hosts.
 
-use link::{PacketId, Pool};
 use units::{Bytes, Time};
 
+use crate::pool::{NextHop, PacketId, Pool};
 use crate::routes::Route;
 
 /// A packet: the contents of its headers, without payload bytes. Packets are copied, so
@@ -49,20 +49,11 @@ pub trait Host<P> {
     fn handle_deadline(&mut self, now: Time, out: &mut Out<P>);
 }
 
-/// The note on a packet in the pool: its link, as a position in the list of all routes, and the
-/// entry behind that position. The entry is copied here because the list is long: reading it when
-/// the packet arrives would be a cache miss.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct NextHop {
-    pub(crate) hop: u32,
-    pub(crate) next: u32,
-}
-
 /// Where a host puts packets to be sent.
 #[derive(Clone, Debug)]
 pub struct Out<P> {
     /// The packets in flight are here too, so that a packet is written once, where it stays.
-    pub(crate) packets: Pool<P, NextHop>,
+    pub(crate) packets: Pool<P>,
     /// The packets to be sent, each with its route, in order.
     pub(crate) sent: Vec<(Route, PacketId)>,
 }

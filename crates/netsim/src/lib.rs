@@ -76,6 +76,8 @@ mod host;
 mod ids;
 mod jitter;
 mod net;
+mod plain;
+mod pool;
 mod routes;
 mod sim;
 mod topology;

@@ -1,18 +1,15 @@
 //! The network between the hosts: links, routes, and the agenda.
 
-use std::hint::black_box;
-
-use link::{
-    Counters, Delivery, Link, Offer, Outcome, PacketId, Pool, PooledLink, Profile, QueueArea,
-    SharedProfile, Tally,
-};
+use link::{Counters, Delivery, Link, Offer, Outcome, Profile, QueueArea, SharedProfile, Tally};
 use units::{Bytes, Seed, Time};
 
 use crate::agenda::{Agenda, END};
 use crate::digest::Digest;
-use crate::host::{NextHop, Out, Packet};
+use crate::host::{Out, Packet};
 use crate::ids::{HostId, LinkId};
 use crate::jitter::Jitter;
+use crate::plain::PlainLink;
+use crate::pool::{NextHop, PacketId, Pool};
 use crate::trace::{Event, Trace};
 
 /// Counts over a whole run.
@@ -37,7 +34,8 @@ pub(crate) struct InFlight {
     hop: u32,
 }
 
-/// A packet on a link that may lose or duplicate it.
+/// A packet on a general link, which may lose or duplicate it: the link holds a copy, and the pool
+/// does not.
 #[derive(Clone, Copy, Debug)]
 struct Carried<P> {
     packet: P,
@@ -48,35 +46,22 @@ struct Carried<P> {
 #[derive(Clone, Debug)]
 enum LinkKind<P> {
     /// Constant rate, drop-tail, fixed delay: most links.
-    Plain(PooledLink),
-    Other(Box<Other<P>>),
+    Plain(PlainLink),
+    General(Box<General<P>>),
 }
 
 /// A link with anything beyond a drop-tail queue and a fixed delay.
 #[derive(Clone, Debug)]
-struct Other<P> {
-    carrier: Carrier<P>,
+struct General<P> {
+    link: Link<Carried<P>>,
     /// The time of its valid entry on the agenda; [`END`] if it has none.
     armed: Time,
 }
 
-/// The packets of a link, by number or by value.
-#[derive(Clone, Debug)]
-enum Carrier<P> {
-    /// The link delivers each packet that it queues exactly once: the packets stay in the pool.
-    Faithful(Link<InFlight>),
-    /// The link may lose or duplicate packets: it holds copies, and the pool does not.
-    Lossy(Link<Carried<P>>),
-}
-
-impl<P> Other<P> {
+impl<P> General<P> {
     /// Makes sure that there is an entry on the agenda for its first packet.
     fn arm(&mut self, number: u32, agenda: &mut Agenda) {
-        let deadline = match &self.carrier {
-            Carrier::Faithful(link) => link.poll_deadline(),
-            Carrier::Lossy(link) => link.poll_deadline(),
-        };
-        if let Some(at) = deadline
+        if let Some(at) = self.link.poll_deadline()
             && at < self.armed
         {
             self.armed = at;
@@ -95,35 +80,24 @@ const _: () = assert!(size_of::<Port<[u8; 64]>>() == 64, "a port is a cache line
 impl<P: Packet> Port<P> {
     /// `seed` is called only if the link has random draws.
     pub(crate) fn new(profile: &SharedProfile, seed: impl Fn() -> Seed) -> Port<P> {
-        if let Some(link) = PooledLink::new(profile) {
+        if let Some(link) = PlainLink::new(profile) {
             return Port(LinkKind::Plain(link));
         }
-        let faithful = Link::new(profile.clone(), seed());
-        let carrier = if faithful.keeps_what_it_takes() {
-            Carrier::Faithful(faithful)
-        } else {
-            Carrier::Lossy(Link::new(profile.clone(), seed()))
-        };
-        Port(LinkKind::Other(Box::new(Other { carrier, armed: END })))
+        let link = Link::new(profile.clone(), seed());
+        Port(LinkKind::General(Box::new(General { link, armed: END })))
     }
 
-    fn counters(&self, pool: &Pool<P, NextHop>) -> Counters {
+    fn counters(&self, pool: &Pool<P>) -> Counters {
         match &self.0 {
             LinkKind::Plain(link) => link.counters(pool),
-            LinkKind::Other(other) => match &other.carrier {
-                Carrier::Faithful(link) => *link.counters(),
-                Carrier::Lossy(link) => *link.counters(),
-            },
+            LinkKind::General(general) => *general.link.counters(),
         }
     }
 
-    fn held(&self, pool: &Pool<P, NextHop>) -> u64 {
+    fn held(&self, pool: &Pool<P>) -> u64 {
         match &self.0 {
             LinkKind::Plain(link) => link.held(pool),
-            LinkKind::Other(other) => match &other.carrier {
-                Carrier::Faithful(link) => link.held(),
-                Carrier::Lossy(link) => link.held(),
-            },
+            LinkKind::General(general) => general.link.held(),
         }
     }
 }
@@ -274,17 +248,12 @@ impl<P: Packet> Net<P> {
             LinkKind::Plain(plain) => {
                 let (bytes, id) = plain.poll_deliver(now, pool)?;
                 let deadline = plain.poll_deadline(pool);
-                // A prefetch: the next link is in the processor's cache by the time that it is
-                // needed.
-                if let Some(port) = self.ports.get(pool.note_mut(id).next as usize) {
-                    black_box(matches!(port.0, LinkKind::Plain(_)));
-                }
                 if let Some(at) = deadline {
                     self.agenda.push(at, link);
                 }
                 (id, bytes, false)
             }
-            LinkKind::Other(_) => self.take_from_other(now, link)?,
+            LinkKind::General(_) => self.take_from_general(now, link)?,
         };
         self.totals.hops += 1;
         self.digest.mix(now.as_nanos(), u64::from(link));
@@ -340,7 +309,7 @@ impl<P: Packet> Net<P> {
                 }
                 outcome
             }
-            LinkKind::Other(_) => return self.offer_to_other(now, id, hop, link, bytes, trace),
+            LinkKind::General(_) => return self.offer_to_general(now, id, hop, link, bytes, trace),
         };
         if T::IS_ON {
             trace.record(
@@ -353,9 +322,9 @@ impl<P: Packet> Net<P> {
         }
     }
 
-    /// As [`Net::offer`], for [`LinkKind::Other`].
+    /// As [`Net::offer`], for [`LinkKind::General`].
     #[inline(never)]
-    fn offer_to_other<T: Trace<P>>(
+    fn offer_to_general<T: Trace<P>>(
         &mut self,
         now: Time,
         id: PacketId,
@@ -364,57 +333,35 @@ impl<P: Packet> Net<P> {
         bytes: Bytes,
         trace: &mut T,
     ) {
-        let LinkKind::Other(other) = &mut self.ports[link as usize].0 else { return };
-        let packet = *self.out.packets.get(id);
+        let LinkKind::General(general) = &mut self.ports[link as usize].0 else { return };
+        let packet = self.out.packets.remove(id);
         let offer = Offer { bytes, is_ecn_capable: packet.is_ecn_capable(), flow: packet.flow() };
-        let (outcome, is_here) = match &mut other.carrier {
-            Carrier::Faithful(link) => {
-                let outcome = link.offer(now, offer, InFlight { id, hop });
-                (outcome, outcome == Outcome::Queued)
-            }
-            Carrier::Lossy(link) => (link.offer(now, offer, Carried { packet, hop }), false),
-        };
-        other.arm(link, &mut self.agenda);
+        let outcome = general.link.offer(now, offer, Carried { packet, hop });
+        general.arm(link, &mut self.agenda);
         if T::IS_ON {
             trace.record(now, Event::Offered { link: LinkId(link), packet: &packet, outcome });
         }
-        if !is_here {
-            self.out.packets.remove(id);
-        }
     }
 
-    /// Takes the first packet off a [`LinkKind::Other`]: its number, its size, and whether the link
-    /// corrupted it.
+    /// Takes the first packet off a [`LinkKind::General`]: its number, its size, and whether the
+    /// link corrupted it.
     #[inline(never)]
-    fn take_from_other(&mut self, now: Time, link: u32) -> Option<(PacketId, Bytes, bool)> {
-        let LinkKind::Other(other) = &mut self.ports[link as usize].0 else { return None };
-        if other.armed != now {
+    fn take_from_general(&mut self, now: Time, link: u32) -> Option<(PacketId, Bytes, bool)> {
+        let LinkKind::General(general) = &mut self.ports[link as usize].0 else { return None };
+        if general.armed != now {
             return None;
         }
-        other.armed = END;
-        let pool = &mut self.out.packets;
-        let arrived = match &mut other.carrier {
-            Carrier::Faithful(link) => link.poll_deliver(now).map(|delivery| {
-                let Delivery { bytes, is_marked, packet: InFlight { id, hop }, .. } = delivery;
-                (id, hop, bytes, is_marked, false)
-            }),
-            Carrier::Lossy(link) => link.poll_deliver(now).map(|delivery| {
-                let Delivery {
-                    bytes,
-                    is_marked,
-                    is_corrupted,
-                    packet: Carried { packet, hop },
-                    ..
-                } = delivery;
-                (pool.insert(packet, NextHop::default()), hop, bytes, is_marked, is_corrupted)
-            }),
-        };
-        other.arm(link, &mut self.agenda);
-        let (id, hop, bytes, is_marked, is_corrupted) = arrived?;
-        *pool.note_mut(id) = NextHop { hop, next: self.hops[hop as usize + 1] };
+        general.armed = END;
+        let arrived = general.link.poll_deliver(now);
+        general.arm(link, &mut self.agenda);
+        let Delivery {
+            bytes, is_marked, is_corrupted, packet: Carried { mut packet, hop }, ..
+        } = arrived?;
         if is_marked {
-            pool.get_mut(id).mark();
+            packet.mark();
         }
+        let id =
+            self.out.packets.insert(packet, NextHop { hop, next: self.hops[hop as usize + 1] });
         Some((id, bytes, is_corrupted))
     }
 
@@ -422,30 +369,21 @@ impl<P: Packet> Net<P> {
     pub(crate) fn profile(&self, link: LinkId) -> &Profile {
         match &self.ports[link.index()].0 {
             LinkKind::Plain(link) => link.profile(),
-            LinkKind::Other(other) => match &other.carrier {
-                Carrier::Faithful(link) => link.profile(),
-                Carrier::Lossy(link) => link.profile(),
-            },
+            LinkKind::General(general) => general.link.profile(),
         }
     }
 
     /// RED's average length of a link's queue.
     pub(crate) fn average_queue(&self, link: LinkId) -> Option<f64> {
-        let LinkKind::Other(other) = &self.ports[link.index()].0 else { return None };
-        match &other.carrier {
-            Carrier::Faithful(link) => link.average_queue(),
-            Carrier::Lossy(link) => link.average_queue(),
-        }
+        let LinkKind::General(general) = &self.ports[link.index()].0 else { return None };
+        general.link.average_queue()
     }
 
     /// The backlog of a link.
     pub(crate) fn queue(&mut self, now: Time, link: LinkId) -> Tally {
         match &mut self.ports[link.index()].0 {
             LinkKind::Plain(link) => link.queue(now, &self.out.packets),
-            LinkKind::Other(other) => match &mut other.carrier {
-                Carrier::Faithful(link) => link.queue(now),
-                Carrier::Lossy(link) => link.queue(now),
-            },
+            LinkKind::General(general) => general.link.queue(now),
         }
     }
 
@@ -453,10 +391,7 @@ impl<P: Packet> Net<P> {
     pub(crate) fn queue_area(&mut self, now: Time, link: LinkId) -> QueueArea {
         match &mut self.ports[link.index()].0 {
             LinkKind::Plain(link) => link.queue_area(now, &self.out.packets),
-            LinkKind::Other(other) => match &mut other.carrier {
-                Carrier::Faithful(link) => link.queue_area(now),
-                Carrier::Lossy(link) => link.queue_area(now),
-            },
+            LinkKind::General(general) => general.link.queue_area(now),
         }
     }
 

@@ -215,13 +215,15 @@ impl Steady {
                 bytes: Bytes(1_000),
                 in_flight: Bytes(self.in_flight),
                 sent_at: self.now - rtt,
-                window_at_sending: self.allowance().window,
+                window_at_sending: Some(self.allowance().window),
                 rtt: Some(rtt),
                 smoothed_rtt: rtt,
                 min_rtt: rtt,
                 one_way_delay: None,
+                ack_delay: None,
                 delivery_rate: Some(Rate::mbit(8)),
                 round: 0,
+                ce_packets: 0,
                 ce_bytes: Bytes::ZERO,
                 is_app_limited: false,
                 in_recovery: false,
@@ -258,7 +260,7 @@ fn losses_and_marks_lower_the_short_term_bounds() {
         } else {
             let lost = Lost {
                 bytes: Bytes(1_000),
-                in_flight_at_sending: Bytes(100_000),
+                in_flight_at_sending: Some(Bytes(100_000)),
                 sent_at: steady.now - Span::from_millis(100),
             };
             steady.bbr.handle_lost(steady.now, ID, &lost);

@@ -18,13 +18,15 @@ fn acked(bytes: u64, rtt: Span, round: u64) -> Acked {
         bytes: Bytes(bytes),
         in_flight: Bytes::ZERO,
         sent_at: Time::ZERO,
-        window_at_sending: Bytes::ZERO,
+        window_at_sending: None,
         rtt: Some(rtt),
         smoothed_rtt: rtt,
         min_rtt: rtt,
         one_way_delay: None,
+        ack_delay: None,
         delivery_rate: None,
         round,
+        ce_packets: 0,
         ce_bytes: Bytes::ZERO,
         is_app_limited: false,
         in_recovery: false,
@@ -84,7 +86,7 @@ impl One {
     fn round(&mut self, millis: u64, old: u64) -> u64 {
         self.round += 1;
         for _ in 0..10 {
-            let window_at_sending = Bytes(old * MSS);
+            let window_at_sending = Some(Bytes(old * MSS));
             let acked =
                 Acked { window_at_sending, ..acked(MSS, Span::from_millis(millis), self.round) };
             self.controller.handle_acked(self.now, ID, &acked);

@@ -75,13 +75,15 @@ fn acked() -> impl Strategy<Value = Acked> {
             bytes: Bytes(numbers.0),
             in_flight: Bytes(numbers.1),
             sent_at: Time::from_nanos(numbers.2),
-            window_at_sending: Bytes(numbers.3),
+            window_at_sending: Some(Bytes(numbers.3)),
             rtt: delays.0,
             smoothed_rtt: delays.1,
             min_rtt: delays.2,
             one_way_delay: None,
+            ack_delay: None,
             delivery_rate: numbers.5,
             round: numbers.4,
+            ce_packets: 0,
             ce_bytes: Bytes::ZERO,
             is_app_limited: flags.0,
             in_recovery: flags.1,
@@ -171,8 +173,11 @@ impl World {
             Op::Progress { of, packets, rtt } => self.progress(of, packets, rtt),
             Op::Lost { of, bytes } => {
                 let known = if self.has_snapshots { bytes } else { 0 };
-                let lost =
-                    Lost { bytes: Bytes(bytes), in_flight_at_sending: Bytes(known), sent_at: now };
+                let lost = Lost {
+                    bytes: Bytes(bytes),
+                    in_flight_at_sending: Some(Bytes(known)),
+                    sent_at: now,
+                };
                 self.controller.handle_lost(now, self.id(of), &lost);
             }
             Op::Congestion { of, signal, in_flight } => {
@@ -203,13 +208,15 @@ impl World {
                 bytes: Bytes(1_448),
                 in_flight: window,
                 sent_at: self.now - rtt,
-                window_at_sending: window,
+                window_at_sending: Some(window),
                 rtt: Some(rtt),
                 smoothed_rtt: rtt,
                 min_rtt: rtt,
                 one_way_delay: None,
+                ack_delay: None,
                 delivery_rate: Some(Rate::mbit(10 + u64::from(i) % 7)),
                 round: self.round,
+                ce_packets: 0,
                 ce_bytes: Bytes::ZERO,
                 is_app_limited: false,
                 in_recovery: false,
@@ -221,7 +228,7 @@ impl World {
 
     fn acked(&mut self, id: SubflowId, mut acked: Acked) {
         if !self.has_snapshots {
-            acked = Acked { window_at_sending: Bytes::ZERO, delivery_rate: None, ..acked };
+            acked = Acked { window_at_sending: None, delivery_rate: None, ..acked };
         }
         self.controller.handle_acked(self.now, id, &acked);
     }

@@ -1,6 +1,7 @@
 //! The packet numbers received on one path, and when to acknowledge them.
 
 use alloc::collections::VecDeque;
+use core::num::NonZeroU32;
 
 use units::{Span, Time};
 use wire::ptcp::{Ack, PacketRange, Reply};
@@ -24,7 +25,9 @@ pub(crate) struct AckTracker {
     /// A number in each recently changed range below the highest one, the latest first. `None` once
     /// the range need not be reported any more.
     recent: VecDeque<Option<u64>>,
-    marks: u8,
+    /// The marked packets, and their sizes (RFC 9768).
+    ce_packets: u16,
+    ce_bytes: u32,
     /// Ack-eliciting packets since the last acknowledgement.
     unacked: u32,
     due: Option<Time>,
@@ -37,7 +40,7 @@ pub(crate) struct AckTracker {
 struct Newest {
     number: u64,
     at: Time,
-    one_way: u32,
+    one_way: Option<NonZeroU32>,
 }
 
 /// The acknowledgement-related fields of an ack-eliciting packet.
@@ -47,6 +50,8 @@ pub(crate) struct ElicitingPacket {
     pub(crate) stream: Option<u32>,
     /// The time of sending by the sender's clock.
     pub(crate) stamp: Option<u32>,
+    /// Its size if it was marked (ECN).
+    pub(crate) marked: Option<u32>,
 }
 
 impl AckTracker {
@@ -69,13 +74,15 @@ impl AckTracker {
         now: Time,
         number: u64,
         packet: ElicitingPacket,
-        is_marked: bool,
         wait: Span,
     ) {
         let newest = self.largest.map(|newest| newest.number);
         let is_next = newest.is_none_or(|newest| number == newest + 1);
         if newest.is_none_or(|newest| number > newest) {
-            let one_way = packet.stamp.map_or(0, |stamp| stamp_of(now).wrapping_sub(stamp));
+            let one_way = packet.stamp.map(|stamp| {
+                let micros = stamp_of(now).wrapping_sub(stamp);
+                NonZeroU32::new(micros).unwrap_or(NonZeroU32::MIN)
+            });
             self.largest = Some(Newest { number, at: now, one_way });
             if let Some(newest) = newest.filter(|_| !is_next) {
                 self.note_changed_range(newest);
@@ -86,11 +93,16 @@ impl AckTracker {
         if let Some(stream) = packet.stream {
             self.stream = stream;
         }
-        self.marks = self.marks.wrapping_add(u8::from(is_marked));
+        if let Some(bytes) = packet.marked {
+            self.ce_packets = self.ce_packets.wrapping_add(1);
+            self.ce_bytes = self.ce_bytes.wrapping_add(bytes);
+        }
         self.reply = Some(packet.reply);
         self.unacked += 1;
-        let is_urgent =
-            !is_next || is_marked || self.unacked >= ACK_EVERY || packet.reply == Reply::All;
+        let is_urgent = !is_next
+            || packet.marked.is_some()
+            || self.unacked >= ACK_EVERY
+            || packet.reply == Reply::All;
         let at = if is_urgent { now } else { now + wait };
         self.due = Some(self.due.map_or(at, |due| due.min(at)));
     }
@@ -138,7 +150,8 @@ impl AckTracker {
         let mut ack = Ack {
             largest: newest.number,
             path,
-            marks: self.marks,
+            ce_packets: self.ce_packets,
+            ce_bytes: self.ce_bytes,
             one_way: newest.one_way,
             ..Ack::default()
         };
@@ -147,9 +160,10 @@ impl AckTracker {
         let (top, _) =
             self.numbers.around(newest.number).unwrap_or((newest.number, newest.number + 1));
         ack.first = short(newest.number + 1 - top);
+        let mut older = ack.older;
         let (mut slot, mut before) = (0, None);
         for recent in &mut self.recent {
-            if slot == ack.older.len() {
+            if slot == older.len() {
                 break;
             }
             let Some((from, to)) = recent.and_then(|number| self.numbers.around(number)) else {
@@ -165,10 +179,11 @@ impl AckTracker {
             if before == Some(from) {
                 continue;
             }
-            ack.older[slot] = PacketRange { back, len: short(to - from) };
+            older[slot] = PacketRange { back, len: short(to - from) };
             before = Some(from);
             slot += 1;
         }
+        ack.older = older;
         Some(ack)
     }
 }
@@ -189,9 +204,10 @@ mod tests {
     use super::*;
 
     fn arrive(acks: &mut AckTracker, number: u64) {
-        let packet = ElicitingPacket { reply: Reply::Path(0), stream: Some(0), stamp: None };
+        let packet =
+            ElicitingPacket { reply: Reply::Path(0), stream: Some(0), stamp: None, marked: None };
         assert!(acks.record_number(number));
-        acks.handle_eliciting(Time::ZERO, number, packet, false, Span::from_millis(25));
+        acks.handle_eliciting(Time::ZERO, number, packet, Span::from_millis(25));
     }
 
     #[test]
@@ -214,10 +230,16 @@ mod tests {
         }
         let ack = acks.ack(Time::ZERO, 4).unwrap();
         assert_eq!((ack.path, ack.largest, ack.first), (4, 9, 2));
-        assert_eq!(ack.older, [PacketRange { back: 3, len: 2 }, PacketRange { back: 6, len: 1 }]);
+        assert_eq!(
+            { ack.older },
+            [PacketRange { back: 3, len: 2 }, PacketRange { back: 6, len: 1 }]
+        );
         arrive(&mut acks, 2);
         let ack = acks.ack(Time::ZERO, 4).unwrap();
-        assert_eq!(ack.older, [PacketRange { back: 6, len: 4 }, PacketRange { back: 3, len: 2 }]);
+        assert_eq!(
+            { ack.older },
+            [PacketRange { back: 6, len: 4 }, PacketRange { back: 3, len: 2 }]
+        );
     }
 
     #[test]

@@ -1,5 +1,5 @@
 //! The parts that reliable transports have in common: round-trip times, delivery rates, loss
-//! detection by time (RACK), proportional rate reduction, pacing, and `HyStart++`.
+//! detection by time (RACK), proportional rate reduction, pacing, `HyStart++`, and one-way delays.
 //!
 //! Everything counts bytes and none of it knows sequence numbers, so TCP and transports with packet
 //! numbers share it.
@@ -10,6 +10,7 @@ extern crate std;
 
 mod delivery_rate;
 mod hystart;
+mod one_way;
 mod pacer;
 mod rack;
 mod rate_reduction;
@@ -17,6 +18,7 @@ mod rtt;
 
 pub use delivery_rate::{DeliveryRate, SendSnapshot};
 pub use hystart::HyStart;
+pub use one_way::OneWayDelay;
 pub use pacer::Pacer;
 pub use rack::Rack;
 pub use rate_reduction::RateReduction;

@@ -18,8 +18,7 @@ use crate::file::{
     FlowSpec, PtcpSpec, Scenario, SocketsSpec, Start, TcpSpec, Transport, Workload, one_of,
 };
 use crate::host::{
-    Agent, Application, Connection, Node, Reader, Socket, Sockets, Striped, Striping, Subflow,
-    UdpSink, UdpSource, Writer,
+    Agent, Application, Connection, Node, Socket, Sockets, Striped, Subflow, UdpSink, UdpSource,
 };
 use crate::packet::Packet;
 
@@ -256,7 +255,8 @@ impl Scenario {
         Striped::new(connection, routes, plan.first, application, opens.then_some(plan.start), stop)
     }
 
-    /// One end of a stream that is striped over sockets. The writer opens them.
+    /// One end of a stream that is striped over sockets. The sender of the data opens them, except
+    /// for web pages, where the reader does.
     fn sockets(
         &self,
         spec: &SocketsSpec,
@@ -265,7 +265,8 @@ impl Scenario {
         is_sender: bool,
     ) -> Sockets {
         let config = &spec.config;
-        let end = if is_sender { Endpoint::client } else { Endpoint::server };
+        let opens = is_sender != matches!(spec.workload, Workload::Web(_));
+        let end = if opens { Endpoint::client } else { Endpoint::server };
         let sockets = (plan.first..).zip(plan.routes(is_sender)).map(|(number, route)| {
             let controller = if is_sender { self.controller(&spec.controller) } else { plain() };
             Socket::new(
@@ -273,15 +274,14 @@ impl Scenario {
                 Subflow::new(end(Arc::clone(config), SubflowId(0)), route, number),
             )
         });
-        let count = plan.routes.len();
-        let striping = if is_sender {
-            let buffer = usize::try_from(config.receive_buffer.0 / config.mss.0)
-                .expect("a buffer fits the memory");
-            Striping::Writes(Writer::new(count, buffer))
-        } else {
-            Striping::Reads(Reader::new(count))
-        };
-        Sockets::new(sockets.collect(), striping, config.mss, is_sender.then_some(plan.start), stop)
+        let application = Application::new(&spec.workload, plan.start, plan.seed, is_sender);
+        Sockets::new(
+            sockets.collect(),
+            config.receive_buffer,
+            application,
+            opens.then_some(plan.start),
+            stop,
+        )
     }
 
     /// A new controller of this name.

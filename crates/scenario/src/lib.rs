@@ -52,6 +52,6 @@ pub use controllers::Controllers;
 pub use error::ScenarioError;
 pub use file::{Document, Scenario, Setting};
 pub use measures::{MEASURES, Measure, Measures, MeasuresIter};
-pub use packet::{Ecn, Packet};
+pub use packet::{Ecn, Packet, Piece};
 pub use run::{FlowSeries, Run, RunOptions, Series};
 pub use samples::{SenderSample, Watch};

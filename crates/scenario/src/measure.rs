@@ -280,7 +280,9 @@ impl ReceiverStats {
             Agent::Ptcp(striped) => {
                 ReceiverStats::Requests(striped.application().requests().to_vec())
             }
-            Agent::Sockets(_) => ReceiverStats::Requests(Vec::new()),
+            Agent::Sockets(sockets) => {
+                ReceiverStats::Requests(sockets.application().requests().to_vec())
+            }
             Agent::UdpSink(_) | Agent::UdpSource(_) => ReceiverStats::Datagrams,
         }
     }

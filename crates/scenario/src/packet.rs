@@ -1,7 +1,7 @@
 //! The packets of simulated networks.
 
 use units::{Bytes, Time};
-use wire::tcp::{Flags, SackBlock, Segment};
+use wire::tcp::{CeCounters, Flags, SackBlock, Segment};
 
 /// A packet: its connection, its size and its headers.
 #[derive(Clone, Copy, Debug)]
@@ -26,12 +26,13 @@ pub enum Packet {
         /// The packet.
         packet: wire::ptcp::Packet,
     },
-    /// A TCP segment with a record of a stream that is striped over several connections.
+    /// A TCP segment with a record of a stream that is striped over several connections, or with a
+    /// piece of one.
     Record {
         /// The number of its connection in the scenario.
         connection: u32,
-        /// The record's number in the stream.
-        number: u32,
+        /// The record, or the piece of one, that it carries.
+        piece: Piece,
         /// Its size on the wire.
         bytes: u16,
         /// The ECN field.
@@ -52,6 +53,17 @@ pub enum Packet {
     },
 }
 
+/// A part of a record in a packet: usually all of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Piece {
+    /// The record's number in the stream.
+    pub number: u32,
+    /// The piece's offset in the record.
+    pub from: u16,
+    /// Whether the record ends with it.
+    pub is_last: bool,
+}
+
 /// A [`Segment`] without selective acknowledgements.
 #[derive(Clone, Copy, Debug)]
 pub struct Header {
@@ -62,6 +74,7 @@ pub struct Header {
     flags: Flags,
     timestamp: u32,
     timestamp_echo: u32,
+    ce: CeCounters,
 }
 
 impl Header {
@@ -69,15 +82,18 @@ impl Header {
     #[must_use]
     pub fn of(segment: &Segment) -> Header {
         let Segment { seq, ack, window, len, flags, timestamp, timestamp_echo, .. } = *segment;
-        Header { seq, ack, window, len, flags, timestamp, timestamp_echo }
+        Header { seq, ack, window, len, flags, timestamp, timestamp_echo, ce: segment.ce() }
     }
 
     /// The segment.
     #[must_use]
     pub fn segment(&self) -> Segment {
-        let Header { seq, ack, window, len, flags, timestamp, timestamp_echo } = *self;
-        let sack = [SackBlock::default(); 3];
-        Segment { seq, ack, window, len, flags, sack_count: 0, sack, timestamp, timestamp_echo }
+        let Header { seq, ack, window, len, flags, timestamp, timestamp_echo, ce } = *self;
+        let (sack_count, sack) = (0, [SackBlock::default(); 3]);
+        let mut segment =
+            Segment { seq, ack, window, len, flags, sack_count, sack, timestamp, timestamp_echo };
+        segment.set_ce(ce);
+        segment
     }
 }
 
@@ -141,10 +157,10 @@ impl netsim::Packet for Packet {
             Packet::Ptcp { connection, packet, ecn } => {
                 packet.fingerprint() ^ u64::from(*connection).rotate_left(42) ^ (*ecn as u64) << 56
             }
-            Packet::Record { connection, number, header, ecn, .. } => {
+            Packet::Record { connection, piece, header, ecn, .. } => {
                 let flags = u64::from(header.flags.0) | (*ecn as u64) << 8;
-                let place =
-                    u64::from(*connection).rotate_left(42) ^ u64::from(*number).rotate_left(10);
+                let number = u64::from(piece.number) ^ u64::from(piece.from) << 32;
+                let place = u64::from(*connection).rotate_left(42) ^ number.rotate_left(10);
                 header.seq ^ header.ack.rotate_left(21) ^ place ^ flags << 48
             }
             Packet::Udp { connection, number, .. } => {

@@ -24,6 +24,8 @@ const TCP_HEADER: usize = 20;
 const UDP_HEADER: usize = 8;
 const TCP: u8 = 6;
 const UDP: u8 = 17;
+/// The kind of the option with counters of marks (RFC 9768).
+const ACC_ECN_1: u8 = 174;
 
 /// The window scale that both ends of a simulated connection announce (RFC 7323): windows of up to
 /// 1 GiB, in steps of 16 KiB.
@@ -190,7 +192,7 @@ fn tcp_header(ports: Ports, segment: &Segment) -> Vec<u8> {
     header.extend(ports.to.to_be_bytes());
     header.extend(low(segment.seq).to_be_bytes());
     header.extend(ack.to_be_bytes());
-    header.extend([words << 4, segment.flags.0]);
+    header.extend([words << 4, segment.flags.0 & !Flags::COUNTERS.0]);
     header.extend(u16::try_from(window).unwrap_or(u16::MAX).to_be_bytes());
     // Checksum and urgent pointer.
     header.extend([0; 4]);
@@ -215,7 +217,15 @@ fn options(segment: &Segment, syn: bool) -> Vec<u8> {
     options.extend(segment.timestamp_echo.to_be_bytes());
     if syn {
         options.extend([1, 3, 3, WINDOW_SHIFT]);
-    } else if segment.flags.has(Flags::ACK) && !segment.sacked().is_empty() {
+        return options;
+    }
+    if segment.flags.has(Flags::COUNTERS) {
+        // Accurate ECN, order 1 (RFC 9768, section 3.2.3): no byte with ECT(1), whose counter
+        // begins at one, and the bytes with CE.
+        options.extend([ACC_ECN_1, 8, 0, 0, 1]);
+        options.extend(&segment.ce().bytes.to_be_bytes()[1..]);
+    }
+    if segment.flags.has(Flags::ACK) && !segment.sacked().is_empty() {
         let blocks = segment.sacked();
         options.extend([
             1,
@@ -276,6 +286,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use wire::tcp::CeCounters;
 
     const A: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
     const B: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
@@ -358,6 +369,17 @@ mod tests {
             tcp[20..],
             *b"\x02\x04\x05\xb4\x04\x02\x08\x0a\0\0\0\x09\0\0\0\0\x01\x03\x03\x0e"
         );
+    }
+
+    #[test]
+    fn counters_of_marks_leave_room_for_two_blocks() {
+        let flags = Flags::ACK.with(Flags::ECE);
+        let mut segment = Segment { ack: 1, flags, sack_count: 3, ..Segment::default() };
+        segment.set_ce(CeCounters { packets: 3, bytes: 0x0102_0304 });
+        let tcp = tcp_header(PORTS, &segment);
+        assert_eq!((tcp.len(), tcp[12] >> 4, tcp[13]), (60, 15, 0x50), "the header's own flags");
+        assert_eq!(tcp[32..40], *b"\xae\x08\0\0\x01\x02\x03\x04");
+        assert_eq!(tcp[40..44], [1, 1, 5, 18]);
     }
 
     #[test]

@@ -123,8 +123,13 @@ const MISTAKES: &[(&str, &str, &[&str])] = &[
     ),
     (
         "rate = \"1 Mbit/s\"",
+        "colour = \"blue\"",
+        &["flow.cbr.colour", "no such key; there are: name, count, from"],
+    ),
+    (
+        "rate = \"1 Mbit/s\"",
         "source = \"bulk\"",
-        &["flow.cbr.source", "no such key; there are: name, count, from"],
+        &["flow.cbr.source", "'bulk'", "`transport`", "`rate`"],
     ),
     ("on = \"1 s\",", "", &["on_off.on", "is missing"]),
     (

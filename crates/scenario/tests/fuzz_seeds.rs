@@ -66,7 +66,7 @@ fn frames() {
 #[test]
 fn manifests() {
     assert!(run_all(&["fuzz/seeds/wire_manifest"], targets::wire_manifest) >= 3);
-    for name in ["tree", "files", "links", "stream", "extents"] {
+    for name in ["tree", "files", "links", "stream", "extents", "attributes"] {
         let bytes =
             fs::read(root().join("fuzz/seeds/wire_manifest").join(name)).expect("it can be read");
         let entries: Result<Vec<_>, _> = wire::manifest::entries(&bytes).collect();

@@ -128,6 +128,12 @@ impl Endpoint {
         self.sender.write(bytes);
     }
 
+    /// The application writes a record: a packet that carries its end carries nothing beyond it, as
+    /// with `MSG_EOR` on Linux.
+    pub fn write_record(&mut self, bytes: Bytes) {
+        self.sender.write_record(bytes);
+    }
+
     /// The application writes no more.
     pub fn close(&mut self) {
         self.sender.close();
@@ -254,7 +260,8 @@ impl Endpoint {
         let has_data = len > 0 || flags.has(Flags::FIN);
         let segment = put(Transmit { segment, bytes, is_ecn_capable: config.ecn && has_data });
         if ack.sack_count > 0 {
-            self.receiver.write_blocks(&mut self.out_of_order, &mut segment.sack);
+            let count = usize::from(segment.sack_count);
+            self.receiver.write_blocks(&mut self.out_of_order, &mut segment.sack[..count]);
         }
         may_have_more
     }
@@ -351,6 +358,12 @@ impl Endpoint {
     #[must_use]
     pub fn subflow(&self) -> SubflowId {
         self.sender.id()
+    }
+
+    /// Payload of a full packet.
+    #[must_use]
+    pub fn mss(&self) -> Bytes {
+        self.sender.config().mss
     }
 
     /// Whether the connection is open.

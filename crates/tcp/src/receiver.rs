@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 use core::mem;
 
 use units::{Bytes, Time};
-use wire::tcp::{Flags, SackBlock, Segment};
+use wire::tcp::{CeCounters, Flags, SackBlock, Segment};
 
 use crate::{Config, NEVER};
 
@@ -36,6 +36,8 @@ pub(crate) struct Receiver {
     is_marked: bool,
     /// Whether anything is in [`OutOfOrder`].
     has_out_of_order: bool,
+    /// The marked packets that arrived (RFC 9768).
+    ce: CeCounters,
 }
 
 /// Data that arrived out of order, and a duplicate to report.
@@ -56,15 +58,20 @@ pub(crate) struct AckFields {
     echo: u32,
     /// The number of blocks that [`Receiver::write_blocks`] will write.
     pub(crate) sack_count: u8,
+    ce: CeCounters,
 }
 
 impl AckFields {
     /// The segment with these fields and the sending half's, without the blocks.
     #[inline]
     pub(crate) fn into_segment(self, seq: u64, len: u16, flags: Flags, timestamp: u32) -> Segment {
-        let AckFields { ack, window, echo, sack_count, .. } = self;
+        let AckFields { ack, window, echo, sack_count, ce, .. } = self;
         let (flags, sack) = (flags.with(self.flags), [SackBlock::default(); 3]);
-        Segment { seq, ack, window, len, flags, sack_count, sack, timestamp, timestamp_echo: echo }
+        let timestamp_echo = echo;
+        let mut segment =
+            Segment { seq, ack, window, len, flags, sack_count, sack, timestamp, timestamp_echo };
+        segment.set_ce(ce);
+        segment
     }
 }
 
@@ -82,6 +89,7 @@ impl Receiver {
             is_reading: true,
             is_marked: false,
             has_out_of_order: false,
+            ce: CeCounters::default(),
         }
     }
 
@@ -104,7 +112,10 @@ impl Receiver {
         if segment.flags.has(Flags::CWR) {
             self.is_marked = false;
         }
-        self.is_marked |= is_marked;
+        if is_marked {
+            self.is_marked = true;
+            self.ce.count(u32::from(segment.len));
+        }
         let (from, to) = (segment.seq, segment.seq + segment.span());
         if from == to {
             if from < self.next {
@@ -229,17 +240,14 @@ impl Receiver {
             window: u32::try_from(end.saturating_sub(self.next)).unwrap_or(u32::MAX),
             echo: self.echo,
             sack_count: blocks.min(3) as u8,
+            ce: self.ce,
         }
     }
 
     /// Writes the selective acknowledgement blocks into the segment in its final place. A copy
     /// right after these small writes would stall on them (failed store forwarding).
     #[inline(never)]
-    pub(crate) fn write_blocks(
-        &mut self,
-        out_of_order: &mut OutOfOrder,
-        sack: &mut [SackBlock; 3],
-    ) {
+    pub(crate) fn write_blocks(&mut self, out_of_order: &mut OutOfOrder, sack: &mut [SackBlock]) {
         let duplicate =
             out_of_order.has_duplicate().then(|| mem::take(&mut out_of_order.duplicate));
         let blocks = duplicate.into_iter().chain(out_of_order.blocks.iter().copied());

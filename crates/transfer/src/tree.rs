@@ -4,7 +4,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use units::Bytes;
-use wire::manifest::{Entry, File, Kind};
+use wire::manifest::{Attributes, AttributesOf, Entry, File, Kind};
 
 use crate::layout::MAX_POSITION;
 
@@ -16,6 +16,8 @@ pub const MAX_ENTRIES: usize = 1 << 22;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tree {
     entries: Vec<Entry>,
+    /// Owners and extended attributes, by entry.
+    attributes: AttributesOf,
     files: usize,
     data: Bytes,
 }
@@ -55,6 +57,17 @@ impl Tree {
     /// # Errors
     /// The first problem found.
     pub fn new(entries: Vec<Entry>) -> Result<Tree, TreeError> {
+        Tree::with_attributes(entries, AttributesOf::new())
+    }
+
+    /// As [`Tree::new`], with owners and extended attributes.
+    ///
+    /// # Errors
+    /// The first problem found.
+    pub fn with_attributes(
+        entries: Vec<Entry>,
+        attributes: AttributesOf,
+    ) -> Result<Tree, TreeError> {
         if entries.len() > MAX_ENTRIES {
             return Err(TreeError::TooMany(entries.len()));
         }
@@ -82,7 +95,7 @@ impl Tree {
             return Err(TreeError::TooLarge);
         }
         check_names(&entries)?;
-        let mut tree = Tree { entries, files, data: Bytes(data) };
+        let mut tree = Tree { entries, attributes, files, data: Bytes(data) };
         if tree.is_stream() {
             tree.data = Bytes::ZERO;
         }
@@ -93,6 +106,18 @@ impl Tree {
     #[must_use]
     pub fn entries(&self) -> &[Entry] {
         &self.entries
+    }
+
+    /// Owners and extended attributes of the entries that have any, by index.
+    #[must_use]
+    pub fn attributes_of(&self) -> &AttributesOf {
+        &self.attributes
+    }
+
+    /// Owner and extended attributes of the entry of this index.
+    #[must_use]
+    pub fn attributes(&self, index: usize) -> Option<&Attributes> {
+        self.attributes.get(&index)
     }
 
     /// The regular files with their indices. Hard links do not count.

@@ -565,7 +565,7 @@ fn a_new_path_rescues_what_hangs() {
     let (mut world, _) = only_path();
     assert!(world.deliver(0) && world.deliver_back(0, 0));
     while world.transmit(0, 262_144) {}
-    world.pass(700);
+    world.pass(1_300);
     assert_eq!(world.sender.paths(world.now)[0].state, PathState::Stalled);
     world.finish();
 }

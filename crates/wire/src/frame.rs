@@ -11,7 +11,9 @@
 //! A sender opens the session with the [manifest](crate::manifest) in chunks and
 //! [`Frame::ManifestEnd`]; a [`LeftOut`] before the end tells what is missing in it, and for
 //! [`Wishes::delete`] there are a [`Frame::Mirror`] for each folder and a [`Frame::Filter`] for
-//! each pattern. The receiver answers any number of [`Frame::Want`] and of [`Frame::Have`], and
+//! each pattern. With [`Wishes::archive`] the entries have
+//! [attributes](crate::manifest::Attributes), and [`Frame::Archived`] tells what became of them.
+//! The receiver answers any number of [`Frame::Want`] and of [`Frame::Have`], and
 //! [`Frame::Ready`]. Both sides compute the same layout of the wanted files, and positions count in
 //! that layout. A receiver that passes its one file on in order [grants](Frame::Grant) positions
 //! as it goes on. A connection that joins may carry data right behind its `Join`. Data is
@@ -50,8 +52,8 @@ pub const MAX_PAYLOAD: usize = 256 * 1024;
 pub const MAX_BODY: usize = MAX_PAYLOAD + 64;
 /// The longest text in an [`Frame::Abort`], in bytes; a longer one loses its middle.
 pub const MAX_TEXT: usize = 1024;
-/// The most ranges in one [`Frame::Ack`], [`Frame::Want`], [`Frame::Have`], [`Frame::Creates`] or
-/// [`Frame::Replaces`].
+/// The most ranges in one [`Frame::Ack`], [`Frame::Want`], [`Frame::Have`], [`Frame::Creates`] and
+/// the like.
 pub const MAX_RANGES: usize = 4096;
 /// The most addresses in a [`Welcome`].
 pub const MAX_ADDRESSES: usize = 64;
@@ -65,7 +67,7 @@ pub const MAX_FILTER: usize = 1024;
 pub const MAX_HASHES: usize = 4096;
 
 /// The number of [`Wishes`].
-const WISHES: usize = 8;
+const WISHES: usize = 9;
 
 /// A session's name, drawn by the receiver.
 pub type SessionId = [u8; 16];
@@ -150,6 +152,8 @@ pub struct Wishes {
     pub delete: bool,
     /// Delete any number of files.
     pub force_delete: bool,
+    /// Keep owners, all bits of modes, and extended attributes, which the manifest has.
+    pub archive: bool,
 }
 
 /// The answer to [`Hello`], sent as soon as its peer is authorized.
@@ -175,8 +179,8 @@ pub struct Data<'a> {
     pub payload: &'a [u8],
 }
 
-/// A range of the layout; in [`Frame::Want`], [`Frame::Creates`], [`Frame::Replaces`] and
-/// [`Frame::Keeps`], of the manifest's entries.
+/// A range of the layout; in [`Frame::Want`], [`Frame::Creates`], [`Frame::Replaces`],
+/// [`Frame::Keeps`] and [`Frame::Updates`], of the manifest's entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Range {
     /// The first position, or entry.
@@ -187,6 +191,7 @@ pub struct Range {
 
 /// How a client wants the manifest that it asks for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "independent switches, one bit each on the wire")]
 pub struct Ask {
     /// Every file's entry has its hash.
     pub checksum: bool,
@@ -195,6 +200,8 @@ pub struct Ask {
     pub hashes: bool,
     /// The first entry that cannot be read is an error, instead of being left out.
     pub strict: bool,
+    /// Entries have owners and extended attributes.
+    pub archive: bool,
 }
 
 /// An entry below what is sent that could not be read, and is not in the manifest.
@@ -245,6 +252,17 @@ pub struct Deletes<'a> {
     pub size: u64,
     /// Whether it is a folder.
     pub is_folder: bool,
+}
+
+/// What became of owners and extended attributes at the receiver, in numbers of entries.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Archived {
+    /// Those whose contents were there, and whose owner, mode or attributes were set.
+    pub updated: u32,
+    /// Those whose owner, or set-user-id bit, could not be set.
+    pub lost_owners: u32,
+    /// Those of which an extended attribute could not be set.
+    pub lost_attributes: u32,
 }
 
 /// The reason for an abort; it decides the other side's exit code.
@@ -326,6 +344,7 @@ pub enum Frame<'a> {
     /// A request for a [`Frame::Pong`] with the same number.
     Ping(u64),
     /// The answer to [`Frame::Ping`].
+    /// Unasked, with the number 0: the sender of the frame lives, and its disk holds it up.
     Pong(u64),
     /// The sending side gives up: the reason, and a text.
     Abort(AbortCode, String),
@@ -364,6 +383,10 @@ pub enum Frame<'a> {
     /// Positions before this one may be sent: the receiver writes its one file in order, and takes
     /// no more. Without such a frame before [`Frame::Ready`], all of them may.
     Grant(u64),
+    /// In a dry run: entries that the receiver has, but for owner, mode or attributes.
+    Updates(Vec<Range>),
+    /// With [`Wishes::archive`], before [`Frame::Done`], unless all numbers are zero.
+    Archived(Archived),
 }
 
 impl<'a> Frame<'a> {
@@ -440,6 +463,8 @@ impl<'a> Frame<'a> {
             Frame::LeftOut(_) => FrameKind::LeftOut,
             Frame::Mirror(_) => FrameKind::Mirror,
             Frame::Grant(_) => FrameKind::Grant,
+            Frame::Updates(_) => FrameKind::Updates,
+            Frame::Archived(_) => FrameKind::Archived,
         }
     }
 }
@@ -478,9 +503,11 @@ enum FrameKind {
     LeftOut,
     Mirror,
     Grant,
+    Updates,
+    Archived,
 }
 
-const KINDS: [(FrameKind, &str, usize); 32] = [
+const KINDS: [(FrameKind, &str, usize); 34] = [
     (FrameKind::Hello, "Hello", 64),
     (FrameKind::Join, "Join", 16),
     (FrameKind::Entries, "Entries", MAX_CHUNK),
@@ -513,6 +540,8 @@ const KINDS: [(FrameKind, &str, usize); 32] = [
     (FrameKind::LeftOut, "LeftOut", 6 + MAX_PATH + MAX_REASON),
     (FrameKind::Mirror, "Mirror", MAX_PATH),
     (FrameKind::Grant, "Grant", 8),
+    (FrameKind::Updates, "Updates", MAX_RANGES * 16),
+    (FrameKind::Archived, "Archived", 12),
 ];
 
 impl FrameKind {

@@ -6,6 +6,8 @@
 //! file       u64 size, all ones if unknown   i64 mtime (ns)   u16 mode   [32] BLAKE3 if flagged
 //!            u16 number of data extents, if flagged sparse; u64 offset and u64 length of each
 //! extents    u16 number of further data extents of the file before; u64 offset, u64 length of each
+//! owner      of the entry before: u16 mode   u32 user   u32 group
+//! attribute  of the entry before: u8 length   name   u32 length   value
 //! directory  i64 mtime (ns)   u16 mode
 //! symlink    i64 mtime (ns)   u16 length   target
 //! hard link  u32 index of the entry that it is another name of
@@ -14,15 +16,26 @@
 //! Integers are big-endian. The first entry of a chunk shares no path with the one before, so that
 //! each chunk can be read on its own. Each entry is checked on its own as it is read
 //! ([`Entry::check`]); the relations between entries are for the caller to check. A file with many
-//! holes is told in parts, which an [`Assembly`] puts together.
+//! holes is told in parts, and so are [`Attributes`]; an [`Assembly`] puts them together.
 
+mod assembly;
+mod attributes;
+
+use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use crate::WireError;
 use crate::reader::Reader;
 
-/// The longest chunk, in bytes.
-pub const MAX_CHUNK: usize = 64 * 1024;
+pub use assembly::Assembly;
+pub use attributes::{
+    ACCESS_LIST, Attributes, AttributesOf, CAPABILITY, Extended, MAX_ATTRIBUTE_NAME,
+    MAX_ATTRIBUTE_VALUE, MAX_ATTRIBUTES, MAX_ATTRIBUTES_BYTES, PRIVATE_FILE, PRIVATE_FOLDER,
+    is_kept,
+};
+
+/// The longest chunk, in bytes: an extended attribute of any length fits into one.
+pub const MAX_CHUNK: usize = 65 * 1024;
 /// The longest path, in bytes: the kernel opens no longer one, its NUL included.
 pub const MAX_PATH: usize = 4095;
 /// The most components of a path.
@@ -202,62 +215,102 @@ const DIRECTORY: u8 = 1;
 const SYMLINK: u8 = 2;
 const HARD_LINK: u8 = 3;
 const EXTENTS: u8 = 4;
+const OWNER: u8 = 5;
+const ATTRIBUTE: u8 = 6;
 const SPARSE: u8 = 0x10;
 const HASHED: u8 = 0x20;
 
 /// Cuts a manifest into chunks. Each holds as many entries as fit into [`MAX_CHUNK`].
 pub struct Chunks<'a> {
     rest: &'a [Entry],
-    /// The number of extents of the first of them that an earlier part has told.
+    /// The index of the first of them.
+    index: usize,
+    attributes: &'a AttributesOf,
+    /// The number of parts of the first of them that earlier chunks have told.
     told: usize,
 }
 
-/// The chunks of these entries.
+/// The chunks of these entries, without attributes.
 #[must_use]
 pub fn chunks(entries: &[Entry]) -> Chunks<'_> {
-    Chunks { rest: entries, told: 0 }
+    static NONE: AttributesOf = BTreeMap::new();
+    chunks_with(entries, &NONE)
+}
+
+/// The chunks of these entries, with their attributes.
+#[must_use]
+pub fn chunks_with<'a>(entries: &'a [Entry], attributes: &'a AttributesOf) -> Chunks<'a> {
+    Chunks { rest: entries, index: 0, attributes, told: 0 }
 }
 
 impl Iterator for Chunks<'_> {
     type Item = Vec<u8>;
 
     /// # Panics
-    /// If an entry does not pass [`Entry::check`].
+    /// If an entry does not pass [`Entry::check`], or its attributes [`Attributes::check`].
     fn next(&mut self) -> Option<Vec<u8>> {
         let mut chunk = Vec::new();
         let mut before: &[u8] = &[];
         while let Some((entry, rest)) = self.rest.split_first() {
             let start = chunk.len();
-            let extents = match &entry.kind {
-                Kind::File(File { data: Some(data), .. }) => &data[self.told..],
-                _ => &[],
-            };
-            let extents = &extents[..extents.len().min(MAX_EXTENTS_IN_PART)];
-            if self.told == 0 {
-                emit(entry, extents, before, &mut chunk);
-            } else {
-                chunk.push(EXTENTS);
-                emit_extents(extents, &mut chunk);
+            let attributes = self.attributes.get(&self.index);
+            let (extents, of_extents) = extents_of(entry);
+            match self.told.checked_sub(of_extents) {
+                None => {
+                    let first = self.told * MAX_EXTENTS_IN_PART;
+                    let last = extents.len().min(first + MAX_EXTENTS_IN_PART);
+                    if self.told == 0 {
+                        emit(entry, &extents[..last], before, &mut chunk);
+                        before = &entry.path;
+                    } else {
+                        chunk.push(EXTENTS);
+                        emit_extents(&extents[first..last], &mut chunk);
+                    }
+                }
+                Some(told) => emit_attributes(
+                    attributes.expect("they are among the parts of the entry"),
+                    told,
+                    &mut chunk,
+                ),
             }
             if chunk.len() > MAX_CHUNK {
-                assert!(start > 0, "an entry that passes its check fits into a chunk");
+                assert!(start > 0, "a part that passes its check fits into a chunk");
                 chunk.truncate(start);
                 break;
             }
-            if self.told == 0 {
-                before = &entry.path;
-            }
-            self.told += extents.len();
-            let all = match &entry.kind {
-                Kind::File(File { data: Some(data), .. }) => data.len(),
-                _ => 0,
-            };
-            if self.told == all {
-                (self.rest, self.told) = (rest, 0);
+            self.told += 1;
+            if self.told == of_extents + attributes.map_or(0, |all| 1 + all.extended.len()) {
+                (self.rest, self.index, self.told) = (rest, self.index + 1, 0);
             }
         }
         (!chunk.is_empty()).then_some(chunk)
     }
+}
+
+/// The data extents of an entry, and the number of parts that tell the entry and these.
+fn extents_of(entry: &Entry) -> (&[(u64, u64)], usize) {
+    let extents = match &entry.kind {
+        Kind::File(File { data: Some(data), .. }) => &data[..],
+        _ => &[],
+    };
+    (extents, extents.len().div_ceil(MAX_EXTENTS_IN_PART).max(1))
+}
+
+/// Writes the owner, or, if `told` is not zero, the extended attribute of that number.
+fn emit_attributes(attributes: &Attributes, told: usize, out: &mut Vec<u8>) {
+    let Some(index) = told.checked_sub(1) else {
+        out.push(OWNER);
+        out.extend_from_slice(&attributes.mode.to_be_bytes());
+        out.extend_from_slice(&attributes.uid.to_be_bytes());
+        return out.extend_from_slice(&attributes.gid.to_be_bytes());
+    };
+    let Extended { name, value } = &attributes.extended[index];
+    let checked = "attributes that pass their check are short";
+    out.push(ATTRIBUTE);
+    out.push(u8::try_from(name.len()).expect(checked));
+    out.extend_from_slice(name);
+    out.extend_from_slice(&u32::try_from(value.len()).expect(checked).to_be_bytes());
+    out.extend_from_slice(value);
 }
 
 /// Writes an entry, of whose data extents these are the first.
@@ -322,48 +375,10 @@ pub enum Part {
     Entry(Entry),
     /// Further data extents of the file before.
     Extents(Vec<(u64, u64)>),
-}
-
-/// Puts the entries of a manifest together from the parts of its chunks.
-#[derive(Clone, Debug, Default)]
-pub struct Assembly(Vec<Entry>);
-
-impl Assembly {
-    /// Adds the next part.
-    ///
-    /// # Errors
-    /// If it is extents that do not continue those of the last entry.
-    pub fn add(&mut self, part: Part) -> Result<(), WireError> {
-        let more = match part {
-            Part::Entry(entry) => {
-                self.0.push(entry);
-                return Ok(());
-            }
-            Part::Extents(more) => more,
-        };
-        if let Some(Kind::File(File { size, data: Some(data), .. })) =
-            self.0.last_mut().map(|entry| &mut entry.kind)
-            && let Some((offset, len)) = data.last()
-            && data.len() + more.len() <= MAX_EXTENTS
-            && ascend(&more, Some(offset + len), *size)
-        {
-            data.extend(more);
-            return Ok(());
-        }
-        Err(WireError::Field { frame: NAME, field: "list of data extents" })
-    }
-
-    /// The entries so far.
-    #[must_use]
-    pub fn entries(&self) -> &[Entry] {
-        &self.0
-    }
-
-    /// All entries.
-    #[must_use]
-    pub fn into_entries(self) -> Vec<Entry> {
-        self.0
-    }
+    /// Mode and owner of the entry before, without extended attributes.
+    Owner(Attributes),
+    /// A further extended attribute of the entry before.
+    Attribute(Extended),
 }
 
 /// Reads a chunk, part by part. The iterator ends after an error.
@@ -389,7 +404,7 @@ impl Iterator for Entries<'_> {
         let read = part(reader, &self.before);
         match &read {
             Ok(Part::Entry(entry)) => self.before.clone_from(&entry.path),
-            Ok(Part::Extents(_)) => {}
+            Ok(Part::Extents(_) | Part::Owner(_) | Part::Attribute(_)) => {}
             Err(_) => self.reader = None,
         }
         Some(read)
@@ -399,8 +414,11 @@ impl Iterator for Entries<'_> {
 fn part(reader: &mut Reader<'_>, before: &[u8]) -> Result<Part, WireError> {
     let bad = |field| WireError::Field { frame: NAME, field };
     let kind = reader.u8()?;
-    if kind == EXTENTS {
-        return extents(reader).map(Part::Extents);
+    match kind {
+        EXTENTS => return extents(reader).map(Part::Extents),
+        OWNER => return owner(reader).map(Part::Owner),
+        ATTRIBUTE => return attribute(reader).map(Part::Attribute),
+        _ => {}
     }
     let (shared, further) = (usize::from(reader.u16()?), usize::from(reader.u16()?));
     let shared = before.get(..shared).ok_or(bad("shared path"))?;
@@ -431,4 +449,20 @@ fn extents(reader: &mut Reader<'_>) -> Result<Vec<(u64, u64)>, WireError> {
         all.push((reader.u64()?, reader.u64()?));
     }
     Ok(all)
+}
+
+fn owner(reader: &mut Reader<'_>) -> Result<Attributes, WireError> {
+    let (mode, uid, gid) = (reader.u16()?, reader.u32()?, reader.u32()?);
+    let attributes = Attributes { mode, uid, gid, extended: Vec::new() };
+    attributes.check_owner().map_err(|field| WireError::Field { frame: NAME, field })?;
+    Ok(attributes)
+}
+
+fn attribute(reader: &mut Reader<'_>) -> Result<Extended, WireError> {
+    let length = usize::from(reader.u8()?);
+    let name = reader.bytes(length)?.to_vec();
+    let length = usize::try_from(reader.u32()?).unwrap_or(usize::MAX);
+    let extended = Extended { name, value: reader.bytes(length)?.to_vec() };
+    extended.check().map_err(|field| WireError::Field { frame: NAME, field })?;
+    Ok(extended)
 }

@@ -27,7 +27,8 @@ pub struct Segment {
     pub flags: Flags,
     /// The number of valid blocks in `sack`.
     pub sack_count: u8,
-    /// Ranges that arrived beyond `ack` (RFC 2018), the one with the latest segment first.
+    /// Ranges that arrived beyond `ack` (RFC 2018), the one with the latest segment first. With
+    /// [`Flags::COUNTERS`], the last place holds the [`CeCounters`]: options have room for no more.
     pub sack: [SackBlock; 3],
     /// The sender's clock (RFC 7323), in microseconds; wraps.
     pub timestamp: u32,
@@ -45,6 +46,35 @@ pub struct SackBlock {
     pub len: u32,
 }
 
+/// The packets marked Congestion Experienced that an end received since the connection opened, and
+/// their payload (RFC 9768, section 3.2.1: `r.cep` and `r.ceb`). Both numbers wrap.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CeCounters {
+    /// Packets.
+    pub packets: u32,
+    /// Bytes of payload.
+    pub bytes: u32,
+}
+
+impl CeCounters {
+    /// A further marked packet arrived.
+    pub const fn count(&mut self, payload: u32) {
+        self.packets = self.packets.wrapping_add(1);
+        self.bytes = self.bytes.wrapping_add(payload);
+    }
+
+    /// What was counted since the counters stood at `earlier`; `None` if that is nothing, or if
+    /// `earlier` is the later one: acknowledgements may be reordered.
+    #[must_use]
+    pub const fn since(self, earlier: CeCounters) -> Option<CeCounters> {
+        let packets = self.packets.wrapping_sub(earlier.packets);
+        if packets == 0 || packets > u32::MAX / 2 {
+            return None;
+        }
+        Some(CeCounters { packets, bytes: self.bytes.wrapping_sub(earlier.bytes) })
+    }
+}
+
 /// The flags of a segment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Flags(pub u8);
@@ -58,6 +88,9 @@ impl Flags {
     pub const RST: Flags = Flags(0x04);
     /// `ack` is valid.
     pub const ACK: Flags = Flags(0x10);
+    /// The segment carries [`CeCounters`]. Not a flag of the header: its place is that of URG,
+    /// which nothing sends.
+    pub const COUNTERS: Flags = Flags(0x20);
     /// A marked packet arrived (RFC 3168).
     pub const ECE: Flags = Flags(0x40);
     /// The congestion window was reduced (RFC 3168).
@@ -78,6 +111,9 @@ impl Flags {
     }
 }
 
+/// The number of blocks that a segment with counters has room for.
+const MOST_BESIDE_COUNTERS: usize = 2;
+
 impl Segment {
     /// The number of positions that it takes: payload, SYN and FIN.
     #[must_use]
@@ -90,6 +126,33 @@ impl Segment {
     #[must_use]
     #[inline]
     pub fn sacked(&self) -> &[SackBlock] {
-        &self.sack[..usize::from(self.sack_count).min(3)]
+        let most = if self.flags.has(Flags::COUNTERS) { MOST_BESIDE_COUNTERS } else { 3 };
+        &self.sack[..usize::from(self.sack_count).min(most)]
+    }
+
+    /// The counters of marks; zero if it carries none.
+    #[must_use]
+    #[inline]
+    pub const fn ce(&self) -> CeCounters {
+        if self.flags.has(Flags::COUNTERS) {
+            let SackBlock { from, len } = self.sack[MOST_BESIDE_COUNTERS];
+            CeCounters { packets: from.cast_unsigned(), bytes: len }
+        } else {
+            CeCounters { packets: 0, bytes: 0 }
+        }
+    }
+
+    /// Adds the counters, in the place of a third block. Zeros need no place: they are understood.
+    #[inline]
+    pub const fn set_ce(&mut self, ce: CeCounters) {
+        if ce.packets == 0 && ce.bytes == 0 {
+            return;
+        }
+        self.flags = self.flags.with(Flags::COUNTERS);
+        if self.sack_count > 2 {
+            self.sack_count = 2;
+        }
+        self.sack[MOST_BESIDE_COUNTERS] =
+            SackBlock { from: ce.packets.cast_signed(), len: ce.bytes };
     }
 }

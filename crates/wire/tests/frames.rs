@@ -3,8 +3,8 @@
 use proptest::prelude::*;
 use wire::WireError;
 use wire::frame::{
-    AbortCode, Ask, Data, DataHeader, Deletes, Frame, Grown, Hashes, Held, Hello, LeftOut,
-    MAX_REASON, MAX_TEXT, Range, VERSION, Welcome, Wishes,
+    AbortCode, Archived, Ask, Data, DataHeader, Deletes, Frame, Grown, Hashes, Held, Hello,
+    LeftOut, MAX_REASON, MAX_TEXT, Range, VERSION, Welcome, Wishes,
 };
 
 fn emitted(frame: &Frame<'_>) -> Vec<u8> {
@@ -18,7 +18,7 @@ fn every_kind_comes_back_as_it_went() {
     let frames = [
         Frame::Hello(Hello::new(
             Some([7; 16]),
-            Wishes { restart: true, verify: true, delete: true, ..Wishes::default() },
+            Wishes { restart: true, verify: true, archive: true, ..Wishes::default() },
             [8; 16],
         )),
         Frame::Hello(Hello::new(None, Wishes::default(), [9; 16])),
@@ -51,8 +51,8 @@ fn every_kind_comes_back_as_it_went() {
         Frame::Name(b"photos/"),
         Frame::Filter(true, "*.jpg"),
         Frame::Filter(false, "raw/"),
-        Frame::Ask(Ask { checksum: true, hashes: false, strict: false }),
-        Frame::Ask(Ask { checksum: false, hashes: true, strict: true }),
+        Frame::Ask(Ask { checksum: true, ..Ask::default() }),
+        Frame::Ask(Ask { checksum: false, hashes: true, strict: true, archive: true }),
         Frame::Request(Range { start: 4_096, len: 4_096 }),
         Frame::Hashes(Hashes { first: 7, hashes: vec![[1; 32], [2; 32]] }),
         Frame::Held(Held { by_send_buffer: 1, by_receiver: 2 }),
@@ -62,6 +62,8 @@ fn every_kind_comes_back_as_it_went() {
         Frame::Grown(Grown { size: 5, is_end: true }),
         Frame::Keeps(vec![Range { start: 0, len: 1 }]),
         Frame::Deletes(Deletes { path: b"old", size: 7, is_folder: false }),
+        Frame::Updates(vec![Range { start: 2, len: 2 }]),
+        Frame::Archived(Archived { updated: 1, lost_owners: 2, lost_attributes: u32::MAX }),
         Frame::Mirror(b""),
         Frame::Mirror(b"photos/2026"),
         Frame::LeftOut(LeftOut { path: b"", reason: "", more: 0 }),

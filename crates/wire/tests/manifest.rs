@@ -4,8 +4,9 @@
 use proptest::prelude::*;
 use wire::WireError;
 use wire::manifest::{
-    Assembly, Entry, File, Kind, MAX_CHUNK, MAX_DEPTH, MAX_EXTENTS, MAX_PATH, MOST_STREAMED, Part,
-    UNKNOWN_SIZE, chunks, entries, is_plain,
+    Assembly, Attributes, AttributesOf, Entry, Extended, File, Kind, MAX_ATTRIBUTE_VALUE,
+    MAX_ATTRIBUTES, MAX_CHUNK, MAX_DEPTH, MAX_EXTENTS, MAX_PATH, MOST_STREAMED, Part, UNKNOWN_SIZE,
+    chunks, chunks_with, entries, is_kept, is_plain,
 };
 
 fn file(path: &[u8], size: u64) -> Entry {
@@ -26,7 +27,7 @@ fn sparse(size: u64, data: &[(u64, u64)]) -> Entry {
 fn read(chunks: &[Vec<u8>]) -> Result<Vec<Entry>, WireError> {
     let mut all = Assembly::default();
     chunks.iter().flat_map(|chunk| entries(chunk)).try_for_each(|part| all.add(part?))?;
-    Ok(all.into_entries())
+    Ok(all.into_parts().0)
 }
 
 fn component() -> impl Strategy<Value = Vec<u8>> {
@@ -208,6 +209,135 @@ fn a_stream_has_neither_hash_nor_holes() {
     assert_eq!(hashed.check(), Err("size"));
 }
 
+fn extended(name: &str, value: &[u8]) -> Extended {
+    Extended { name: name.as_bytes().to_vec(), value: value.to_vec() }
+}
+
+fn owner(uid: u32, gid: u32) -> Attributes {
+    Attributes { mode: 0o4755, uid, gid, extended: Vec::new() }
+}
+
+/// What a receiver that agreed to attributes makes of the parts.
+fn assembled(parts: impl IntoIterator<Item = Part>) -> Result<Assembly, WireError> {
+    let mut all = Assembly::new(true);
+    parts.into_iter().try_for_each(|part| all.add(part)).map(|()| all)
+}
+
+#[test]
+fn attributes_of_any_length_come_back_as_they_went() {
+    let link = Kind::Symlink { mtime: 1, target: b"x".to_vec() };
+    let all = vec![
+        Entry { path: b"d".to_vec(), kind: Kind::Directory { mtime: 0, mode: 0o700 } },
+        file(b"d/a", 1),
+        Entry { path: b"d/b".to_vec(), kind: link },
+        sparse(100_000, &(0..5_000).map(|i| (i * 3 + 1, 1)).collect::<Vec<_>>()),
+        file(b"z", 0),
+    ];
+    let large = vec![7; MAX_ATTRIBUTE_VALUE];
+    let many = (0..MAX_ATTRIBUTES).map(|i| extended(&format!("user.{i:03}"), b""));
+    let mut attributes = AttributesOf::new();
+    attributes.insert(0, Attributes { extended: many.collect(), ..owner(0, u32::MAX - 1) });
+    let longest = format!("user.{}", "n".repeat(250));
+    let two = [extended("user.a", &large), extended(&longest, &large)];
+    attributes.insert(1, Attributes { extended: two.to_vec(), ..owner(1_000, 1_000) });
+    attributes.insert(2, owner(3, 4));
+    let few = [extended("security.capability", b"c"), extended("system.posix_acl_access", b"a")];
+    attributes.insert(3, Attributes { extended: few.to_vec(), ..owner(5, 6) });
+    assert!(attributes.values().all(|one| one.check() == Ok(())));
+    let parts: Vec<Vec<u8>> = chunks_with(&all, &attributes).collect();
+    assert!(parts.len() > 3 && parts.iter().all(|part| part.len() <= MAX_CHUNK));
+    let told = parts.iter().flat_map(|chunk| entries(chunk)).map(|part| part.expect("a part"));
+    let back = assembled(told).expect("it was told in order");
+    assert_eq!(back.into_parts(), (all, attributes));
+}
+
+#[test]
+fn attributes_that_peers_should_not_set_are_refused() {
+    for good in ["user.x", "security.capability", "system.posix_acl_default"] {
+        assert!(is_kept(good.as_bytes()), "{good}");
+    }
+    assert!(!is_kept(format!("user.{}", "n".repeat(251)).as_bytes()));
+    for bad in [
+        "",
+        "user.",
+        "user",
+        "x",
+        "trusted.overlay.redirect",
+        "security.selinux",
+        "security.ima",
+        "security.evm",
+        "security.SMACK64",
+        "system.nfs4_acl",
+        "system.posix_acl_access.x",
+        "user.a\0b",
+    ] {
+        let mut told = vec![6, u8::try_from(bad.len()).expect("short")];
+        told.extend_from_slice(bad.as_bytes());
+        told.extend_from_slice(&[0; 4]);
+        let read: Result<Vec<Part>, WireError> = entries(&told).collect();
+        let field = "name of an attribute";
+        assert_eq!(read, Err(WireError::Field { frame: "Entries", field }), "{bad}");
+    }
+}
+
+#[test]
+fn an_owner_that_is_no_number_of_a_user_is_refused() {
+    // To the kernel -1 means that the owner stays: the far side would keep this process's.
+    for (mode, uid, gid, field) in [
+        (0o755u16, u32::MAX, 0u32, "owner"),
+        (0o755, 0, u32::MAX, "owner"),
+        (0o10_000, 0, 0, "mode"),
+    ] {
+        let told = [&[5][..], &mode.to_be_bytes(), &uid.to_be_bytes(), &gid.to_be_bytes()].concat();
+        let read: Result<Vec<Part>, WireError> = entries(&told).collect();
+        assert_eq!(read, Err(WireError::Field { frame: "Entries", field }));
+    }
+    let told = [&[5, 0o17, 0o355][..], &[0; 4], &(u32::MAX - 1).to_be_bytes()].concat();
+    assert!(entries(&told).all(|part| part.is_ok()));
+}
+
+#[test]
+fn attributes_without_end_are_refused() {
+    let begun = || vec![Part::Entry(file(b"a", 1)), Part::Owner(owner(0, 0))];
+    let with = |more: Vec<Extended>| {
+        assembled(begun().into_iter().chain(more.into_iter().map(Part::Attribute))).is_ok()
+    };
+    let many = |number: usize, bytes: usize| -> Vec<Extended> {
+        (0..number).map(|i| extended(&format!("user.{i:05}"), &vec![0; bytes])).collect()
+    };
+    assert!(with(many(MAX_ATTRIBUTES, 1_000)) && !with(many(MAX_ATTRIBUTES + 1, 0)));
+    assert!(with(many(3, MAX_ATTRIBUTE_VALUE)) && !with(many(4, MAX_ATTRIBUTE_VALUE)));
+    assert!(!with(many(1, MAX_ATTRIBUTE_VALUE + 1)));
+    // The same one twice, or in another order.
+    assert!(!with(vec![extended("user.a", b""), extended("user.a", b"")]));
+    assert!(!with(vec![extended("user.b", b""), extended("user.a", b"")]));
+}
+
+#[test]
+fn attributes_belong_to_the_entry_before_or_are_refused() {
+    let name = || Entry { path: b"b".to_vec(), kind: Kind::HardLink { to: 0 } };
+    let stream = || file(b"s", UNKNOWN_SIZE);
+    let link = Kind::Symlink { mtime: 1, target: b"x".to_vec() };
+    let link = || Entry { path: b"l".to_vec(), kind: link.clone() };
+    let owned = || Part::Owner(owner(1, 1));
+    let attribute = || Part::Attribute(extended("user.a", b""));
+    for bad in [
+        vec![owned()],
+        vec![attribute()],
+        vec![Part::Entry(file(b"a", 1)), attribute()],
+        vec![Part::Entry(file(b"a", 1)), owned(), owned()],
+        vec![Part::Entry(file(b"a", 1)), Part::Entry(name()), owned()],
+        vec![Part::Entry(stream()), owned()],
+        vec![Part::Entry(link()), owned(), attribute()],
+    ] {
+        assert!(assembled(bad.clone()).is_err(), "{bad:?}");
+    }
+    // Without an agreement there are none.
+    let mut all = Assembly::default();
+    all.add(Part::Entry(file(b"a", 1))).expect("an entry");
+    assert!(all.add(owned()).is_err());
+}
+
 #[test]
 fn chunks_are_bounded_and_stand_alone() {
     let all: Vec<Entry> =
@@ -254,7 +384,7 @@ proptest! {
         let mut chunk = chunks(&all).next().expect("a chunk");
         let at = at.index(chunk.len());
         chunk[at] = to;
-        let mut all = Assembly::default();
+        let mut all = Assembly::new(true);
         let _ = entries(&chunk).flatten().try_for_each(|part| all.add(part));
         for entry in all.entries() {
             prop_assert_eq!(entry.check(), Ok(()));

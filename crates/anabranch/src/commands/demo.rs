@@ -114,6 +114,7 @@ async fn transfer_once(
         timeout: None,
         overwrite: files::Overwrite::OnRequest,
         allow_delete: false,
+        archive: false,
     };
     let (announcements, mut announced) = tokio::sync::mpsc::unbounded_channel();
     let receiving = tokio::spawn(files::receive(options, announcements));

@@ -236,8 +236,9 @@ async fn receive(listener: &Listener, target: &Target) -> Result<(), Failure> {
             parallel: 1,
             timeout: None,
             overwrite: Overwrite::OnRequest,
-            // Whoever logs in with ssh may delete here anyway.
+            // Whoever logs in with ssh may do this here anyway.
             allow_delete: true,
+            archive: true,
         };
         run_with_events(
             |events| files::receive(options, events),

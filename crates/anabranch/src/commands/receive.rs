@@ -55,6 +55,10 @@ pub(crate) struct ReceiveArgs {
     /// Let a sender that asks for it delete files that its source does not have
     #[arg(long)]
     allow_delete: bool,
+    /// Let a sender that asks for it choose owners, set-user-id bits and attributes: if this
+    /// command runs as root, the sender can then become root here
+    #[arg(long)]
+    archive: bool,
     /// Print no token: accept only senders added with 'anabranch keys trust sender'
     #[arg(long, conflicts_with = "token_out")]
     no_token: bool,
@@ -87,6 +91,10 @@ pub(crate) fn run(mut args: ReceiveArgs) -> Result<(), Failure> {
     if stdout.is_some() {
         if args.keep {
             return Err(Error::usage("--keep: standard output takes one transfer").into());
+        }
+        if args.archive {
+            let text = "--archive: standard output keeps neither owners nor attributes";
+            return Err(Error::usage(text).into());
         }
         args.watch.leave_stdout()?;
     }
@@ -135,11 +143,12 @@ pub(crate) fn run(mut args: ReceiveArgs) -> Result<(), Failure> {
             _ => config.receive.overwrite,
         },
         allow_delete: args.allow_delete || config.receive.allow_delete,
+        archive: args.archive || config.receive.archive,
     };
     let watcher = args.watch.receiving(config.progress, token, options.keep);
     let listening =
         |events: Events| authorized.follow(events.clone(), files::receive(options, events));
-    transfer::run(watcher, listening).map(drop)
+    Failure::unless_whole(&transfer::run(watcher, listening)?)
 }
 
 /// Writes to a temporary file and renames it, so that a script that waits for the file never reads

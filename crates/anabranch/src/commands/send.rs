@@ -91,7 +91,8 @@ pub(crate) fn run(args: SendArgs) -> Result<(), Failure> {
     let watcher = prepared.watcher();
     let options = prepared.to(args.to, credential, identity);
     let options = SendOptions { stream, spool, rename, ..options };
-    let sent = transfer::run(watcher, |events| files::send(options, events))?;
+    let stop = options.transfer.stop.clone();
+    let sent = transfer::run_until(watcher, &stop, |events| files::send(options, events))?;
     Failure::unless_whole(&sent)
 }
 
@@ -115,8 +116,12 @@ impl SendFlags {
         self.files_from.is_some()
     }
 
-    /// Checks that no flag selects files: a stream is one.
+    /// Checks that no flag selects files: a stream is one, and has no owner.
     fn check_stream(&self) -> Result<(), Error> {
+        if self.transfer.is_archive() {
+            let text = "--archive: a stream has neither an owner nor attributes";
+            return Err(Error::usage(text));
+        }
         if self.has_list() || self.transfer.selects() {
             let text = "a stream is one file: --include, --exclude, --checksum and --files-from \
                         select among several";

@@ -16,6 +16,7 @@ pub(super) fn action(action: Action) -> &'static str {
         Action::Create => "create",
         Action::Replace => "replace",
         Action::Keep => "keep",
+        Action::Update => "update",
         Action::Delete => "delete",
     }
 }
@@ -58,6 +59,10 @@ fn sum(dry_run: &DryRun) -> String {
     if replace > 0 {
         parts.push(format!("{} to replace, {replaced}", count(replace)));
     }
+    let updates = dry_run.changes.iter().filter(|change| change.action == Action::Update).count();
+    if updates > 0 {
+        parts.push(format!("owner, mode or attributes of {updates} to set"));
+    }
     for (action, text) in [(Action::Keep, "differ and would stay"), (Action::Delete, "to delete")] {
         let (some, size) = of(action);
         if some > 0 {
@@ -88,6 +93,7 @@ mod tests {
                 change(Action::Create, "tree/a\u{1b}[2J", Changed::File(Bytes(4_000_000))),
                 change(Action::Replace, "tree/b", Changed::File(Bytes(120))),
                 change(Action::Create, "tree/c", Changed::Link),
+                change(Action::Update, "tree/d", Changed::Folder),
             ],
             sent: Bytes(4_000_120),
             unchanged: 12,
@@ -101,8 +107,9 @@ mod tests {
                 "create      4.0 MB  tree/a\\u{1b}[2J",
                 "replace      120 B  tree/b",
                 "create        link  tree/c",
-                "1 file to create, 4.0 MB; 1 file to replace, 120 B; 12 files there already, 1.00 \
-                 GB; 4.0 MB would be sent, nothing was",
+                "update      folder  tree/d/",
+                "1 file to create, 4.0 MB; 1 file to replace, 120 B; owner, mode or attributes of \
+                 1 to set; 12 files there already, 1.00 GB; 4.0 MB would be sent, nothing was",
             ]
         );
     }

@@ -104,6 +104,8 @@ enum Body<'a> {
         elapsed: f64,
         sync: f64,
         left_out: usize,
+        lost_owners: usize,
+        lost_attributes: usize,
         finished_at: Vec<Finish<'a>>,
         paths: Vec<PathLine<'a>>,
     },
@@ -272,6 +274,8 @@ fn summary(transfer: u32, summary: &Summary) -> Body<'_> {
         elapsed: summary.elapsed.as_secs_f64(),
         sync: summary.sync.as_secs_f64(),
         left_out: summary.left_out,
+        lost_owners: summary.lost_owners,
+        lost_attributes: summary.lost_attributes,
         finished_at: finishes.map(|(name, at)| Finish { name, at: at.as_secs_f64() }).collect(),
         paths: summary.paths.iter().map(path_line).collect(),
     }

@@ -1,8 +1,10 @@
 //! The command line from outside: the built binary, its output, its exit codes.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod archive;
 mod generated;
 mod home;
+mod interrupted;
 mod json;
 mod keyless;
 mod lines;

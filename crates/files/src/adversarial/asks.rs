@@ -65,7 +65,7 @@ impl Offer {
         for frame in request {
             conn.push(frame);
         }
-        conn.push(&Frame::Ask(Ask { checksum, hashes: false, strict: false }));
+        conn.push(&Frame::Ask(Ask { checksum, ..Ask::default() }));
         conn.flush().await.unwrap();
         conn
     }

@@ -112,7 +112,7 @@ async fn a_client_that_asks_for_what_is_not_offered_is_refused() {
             vec![
                 Frame::Name(b""),
                 Frame::Name(b"data"),
-                Frame::Ask(Ask { checksum: false, hashes: true, strict: false }),
+                Frame::Ask(Ask { hashes: true, ..Ask::default() }),
             ],
             "",
         ),

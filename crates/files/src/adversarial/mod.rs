@@ -4,6 +4,7 @@
 //! Senders, receivers, servers and clients, crowds of strangers, and another process that changes
 //! the receiving folder.
 
+mod archive;
 mod asks;
 mod crowd;
 mod deletion;
@@ -100,6 +101,7 @@ impl Host {
             timeout: None,
             overwrite: Overwrite::OnRequest,
             allow_delete: true,
+            archive: true,
         };
         let (events, mut heard) = tokio::sync::mpsc::unbounded_channel();
         tokio::spawn(receive_unless_stalled(options, events, stalls));
@@ -241,6 +243,7 @@ async fn answer(conn: &mut Conn) -> Option<(String, Option<(AbortCode, String)>)
                 | Frame::Have(_)
                 | Frame::Ping(_)
                 | Frame::Ack(_)
+                | Frame::Pong(0)
                 | Frame::Refused(_) => Ok(None),
                 Frame::Abort(code, text) => Ok(Some(("Abort".to_string(), Some((code, text))))),
                 other => Ok(Some((String::from(&other), None))),

@@ -13,6 +13,7 @@ use tokio::sync::mpsc;
 use tokio::time::{Duration, Instant, sleep_until};
 use transfer::{Reason, SenderEvent};
 use units::{Bytes, PathId, Span, Time};
+use wire::frame::Archived;
 
 use progress::shown;
 use reported::Reported;
@@ -20,7 +21,7 @@ use reported::Reported;
 use super::opener::{Joining, SessionOpener};
 use super::session::{Agreement, Report, Session};
 use crate::rates::Rates;
-use crate::{Error, Event, Events, Summary};
+use crate::{Error, Event, Events, Stop, Summary};
 
 /// How a session ended without an error.
 pub(super) enum DialEnd {
@@ -36,12 +37,15 @@ pub(super) enum DialEnd {
 struct SessionDriver<O: SessionOpener> {
     clock: Clock,
     events: Events,
+    stop: Stop,
     reported: Arc<Reported>,
     joining: Arc<Joining<O>>,
     dialer: Dialer<Joining<O>>,
     reports: mpsc::UnboundedReceiver<Report>,
     session: Option<Arc<Session>>,
     agreement: Option<Agreement>,
+    /// What became of owners and attributes, as the sink reported it.
+    archived: Option<Archived>,
     began: Time,
     rates: Rates,
     /// The last time when a path was open, or one side was reading its files.
@@ -62,6 +66,7 @@ pub(super) struct Dialing {
     plans: Vec<Arc<Plan>>,
     clock: Clock,
     events: Events,
+    stop: Stop,
 }
 
 impl Dialing {
@@ -69,10 +74,10 @@ impl Dialing {
     ///
     /// # Errors
     /// Those of planning paths, and of the host's key.
-    pub(super) async fn plan(terms: Terms, events: Events) -> Result<Dialing, Error> {
+    pub(super) async fn plan(terms: Terms, stop: Stop, events: Events) -> Result<Dialing, Error> {
         let tls = terms.tls()?;
         let plans = plan(&terms).await?.into_iter().map(Arc::new).collect();
-        Ok(Dialing { terms, tls, plans, clock: Clock::start(), events })
+        Ok(Dialing { terms, tls, plans, clock: Clock::start(), events, stop })
     }
 
     /// Conducts one session to its end; `open` gets the channel for reports, and the clock.
@@ -103,12 +108,14 @@ impl Dialing {
         let driver = SessionDriver {
             clock: self.clock,
             events: self.events.clone(),
+            stop: self.stop.clone(),
             reported,
             joining,
             dialer,
             reports,
             session: None,
             agreement: None,
+            archived: None,
             began: now,
             rates: Rates::default(),
             last_active: now,
@@ -152,6 +159,7 @@ impl<O: SessionOpener> SessionDriver<O> {
                     }
                 }
                 () = kicked => {}
+                () = self.stop.called() => return Err(self.abandon().await),
                 () = sleep_until(wake) => {}
             }
             self.drain_core();
@@ -176,6 +184,12 @@ impl<O: SessionOpener> SessionDriver<O> {
             Report::ObjectDone(object, root) => {
                 self.joining.opener.object_done(object, root).await?;
             }
+            Report::Archived(archived) => {
+                // Every path says it.
+                if self.archived.replace(archived).is_none() {
+                    self.joining.opener.note_archived(archived);
+                }
+            }
             Report::Done(micros) => {
                 self.joining.opener.note_complete();
                 let summary = self.summary(Span::from_micros(micros));
@@ -193,6 +207,7 @@ impl<O: SessionOpener> SessionDriver<O> {
                 return Ok(Some(self.end_without_data(&agreement, Event::Listing(listing))));
             }
             Report::HostFailed(host, error) => self.drop_host(host, error)?,
+            Report::DiskBusy => self.excuse_paths(),
             Report::SessionGone => return Ok(Some(DialEnd::SessionGone)),
             // Another connection opened the session.
             Report::Fatal(Error::Peer(peer::Error::Busy { .. })) if self.session.is_some() => {}
@@ -254,6 +269,24 @@ impl<O: SessionOpener> SessionDriver<O> {
     /// Bytes that were at the sink before the session.
     fn resumed(&self) -> Bytes {
         self.agreement.as_ref().map_or(Bytes::ZERO, |agreement| agreement.resumed)
+    }
+
+    /// The caller has stopped the transfer: the other side is told.
+    async fn abandon(&mut self) -> Error {
+        if let Some(session) = &self.session {
+            session.abandon();
+            self.dialer.say_goodbye().await;
+        }
+        Error::Stopped { reason: "it was interrupted".into() }
+    }
+
+    /// The silence of the paths is the disk's.
+    fn excuse_paths(&self) {
+        let Some(session) = &self.session else { return };
+        let (mut core, now) = (session.core(), self.clock.now());
+        for path in session.paths().keys() {
+            core.handle_alive(now, *path);
+        }
     }
 
     /// Wakes paths and reports state changes as the core decided.

@@ -6,7 +6,7 @@ use peer::dial::{Further, Parting, Path};
 use peer::{Conn, ConnError};
 use tokio::sync::{Notify, mpsc};
 use units::{Bytes, Time};
-use wire::frame::SessionId;
+use wire::frame::{Archived, SessionId};
 
 use super::path::{Direction, PathTask};
 use super::session::{Registered, Report, Session};
@@ -67,6 +67,10 @@ pub(super) trait SessionOpener: Send + Sync + 'static {
     ) -> impl Future<Output = Result<(), Error>> + Send {
         async { Ok(()) }
     }
+
+    /// Handles the sink's report on owners and attributes. The default is for a fetch, whose own
+    /// sink has told it.
+    fn note_archived(&self, _archived: Archived) {}
 
     /// The sink has everything. The default is for a fetch, whose own sink reports its files.
     fn note_complete(&self) {}

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use net::Clock;
@@ -12,7 +12,7 @@ use peer::{Conn, Fingerprint, PathClass, PathSpec};
 use tokio::sync::{Notify, mpsc};
 use transfer::{Class, ExtentSet, Layout, PathTraits, Sender, SenderConfig};
 use units::{Bytes, PathId, Rate, Span};
-use wire::frame::SessionId;
+use wire::frame::{Archived, SessionId};
 
 use super::path::PathFacts;
 use crate::{DryRun, Error, Listed, TransferOptions};
@@ -29,6 +29,7 @@ pub(super) struct Session {
     pub(super) kick: Notify,
     core: Mutex<Sender>,
     paths: Mutex<BTreeMap<PathId, Arc<PathFacts>>>,
+    abandoned: AtomicBool,
 }
 
 /// A report to the driver of a session.
@@ -38,6 +39,8 @@ pub(super) enum Report {
     Established(Arc<Session>, Agreement),
     /// The sink completed and named the files of an object: its index and hash.
     ObjectDone(u32, [u8; 32]),
+    /// What became of owners and attributes at the sink.
+    Archived(Archived),
     /// The sink completed and named all files; the time that its syncing took, in microseconds.
     Done(u64),
     /// Further addresses of a host.
@@ -50,6 +53,8 @@ pub(super) enum Report {
     HostFailed(usize, Error),
     /// The other side does not know the session, or its files changed: both sides must agree again.
     SessionGone,
+    /// The disk of this host holds the transfer up: no path is to blame.
+    DiskBusy,
     /// The transfer cannot succeed.
     Fatal(Error),
 }
@@ -94,6 +99,7 @@ impl Session {
             kick: Notify::new(),
             core: Mutex::new(core),
             paths: Mutex::default(),
+            abandoned: AtomicBool::new(false),
         }
     }
 
@@ -105,6 +111,15 @@ impl Session {
     /// Facts of all paths that are open.
     pub(super) fn paths(&self) -> MutexGuard<'_, BTreeMap<PathId, Arc<PathFacts>>> {
         self.paths.lock().expect("no panic while held")
+    }
+
+    /// The transfer ends before it is complete: paths that close tell the other side.
+    pub(super) fn abandon(&self) {
+        self.abandoned.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn is_abandoned(&self) -> bool {
+        self.abandoned.load(Ordering::Relaxed)
     }
 
     /// Reports to the driver; if the driver has gone, the session is over anyway.

@@ -2,12 +2,14 @@
 //! ([`staging`], [`large`]) and verified ([`session`]); complete files are synced and named
 //! ([`settle`]). What the source does not have may be deleted then ([`mirror`]).
 //!
-//! The one file of a session can go to an output, in order ([`delivery`]).
+//! The one file of a session can go to an output, in order ([`delivery`]). Owners and attributes
+//! are set as far as the receiver agreed to that ([`archive`]).
 //!
 //! A small file is staged complete in a hidden folder, a large one as a part and a journal. The
 //! folder is this process's own ([`own`]). Every path is resolved below the receiving directory and
 //! through no link ([`directory`]).
 
+mod archive;
 mod attend;
 mod delivery;
 mod directory;

@@ -4,6 +4,7 @@ mod data;
 mod mailbox;
 #[cfg(test)]
 mod tests;
+mod writes;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -13,10 +14,11 @@ use tokio::sync::Notify;
 use transfer::{BLOCK, Extent, ExtentSet, Layout, Object, Packing, Receiver, Tree};
 use units::{Bytes, PathId, Span, Time};
 use wire::Frame;
-use wire::frame::{Range, SessionId, Wishes};
+use wire::frame::{Archived, Range, SessionId, Wishes};
 
 pub(crate) use mailbox::Mailbox;
 use mailbox::refusal;
+use writes::Writes;
 
 use super::delivery::Delivery;
 use super::directory::Directory;
@@ -25,6 +27,7 @@ use super::mirror::Mirror;
 use super::settle::{AtEnd, Completed, PendingSync, Target};
 use super::staging::{Staging, name_prefix};
 use super::survey::{Changes, Survey};
+use crate::attributes;
 use crate::blocking::Wanted;
 use crate::protocol::{code_of, file_at, want_frames};
 use crate::{Error, Event, Events, Output};
@@ -67,6 +70,7 @@ pub(crate) struct SinkSession {
     unnamed: Mutex<Vec<Completed>>,
     /// Held while files get their names.
     pending_sync: Mutex<PendingSync>,
+    pub(crate) writes: Writes,
     /// Bytes verified since the last sync began.
     unsynced: AtomicU64,
     /// The last time that something arrived on a path, in nanoseconds of `clock`.
@@ -229,11 +233,19 @@ impl SinkSession {
             members: Mutex::default(),
             unnamed: Mutex::new(unnamed),
             pending_sync: Mutex::new(PendingSync::new(staging.existed())),
+            writes: Writes::default(),
             unsynced: AtomicU64::new(0),
             heard: AtomicU64::new(clock.now().as_nanos()),
             changed: Notify::new(),
             closing: Notify::new(),
-            target: Target { directory, staging, tree, packing, wishes },
+            target: Target {
+                directory,
+                staging,
+                tree,
+                packing,
+                wishes,
+                archived: Mutex::default(),
+            },
         })
     }
 
@@ -402,6 +414,10 @@ impl SinkSession {
             delivery.write_rest(&file)?;
         }
         self.report_changes(deleted);
+        let archived = self.archived();
+        if archived != Archived::default() {
+            self.broadcast(&Frame::Archived(archived), true);
+        }
         let sync = self.clock.now() - before;
         {
             let mut members = self.members();
@@ -441,6 +457,9 @@ impl SinkSession {
             "a file or folder changed meanwhile, and was not deleted",
             "files and folders changed meanwhile, and were not deleted",
         );
+        for text in attributes::in_words(self.archived(), "") {
+            let _ = self.events.send(Event::Notice { text });
+        }
     }
 
     /// Syncs journaled data, and names the complete files. Blocks for as long as the disk takes.
@@ -467,6 +486,11 @@ impl SinkSession {
         let parts: Vec<Arc<Part>> = self.parts().values().cloned().collect();
         parts.iter().try_for_each(|part| part.sync())?;
         self.target.staging.sync_names()
+    }
+
+    /// What became of owners and attributes.
+    pub(crate) fn archived(&self) -> Archived {
+        self.target.archived()
     }
 
     /// Whether the bytes verified since the last [`SinkSession::settle`] began make the next one

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use rustix::fs::{
     AtFlags, RenameFlags, Stat, fsync, linkat, renameat, renameat_with, symlinkat, syncfs,
@@ -16,13 +16,13 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 use transfer::{Cv, Object, Packing, Tree};
-use wire::frame::Wishes;
+use wire::frame::{Archived, Wishes};
 use wire::manifest::{Kind, RESERVED};
 
 use super::directory::{Directory, Parents, timestamps};
 use super::large::Part;
 use super::mirror::Doomed;
-use super::staging::{self, Staged, Staging, name_prefix};
+use super::staging::{Staged, Staging, name_prefix};
 use super::survey::{is_symlink_to, may_replace};
 use crate::Error;
 use crate::beneath::{FOLDER_BITS, Inode, mtime_of, permissions, split};
@@ -34,6 +34,8 @@ pub(crate) struct Target {
     pub(crate) tree: Tree,
     pub(crate) packing: Arc<Packing>,
     pub(crate) wishes: Wishes,
+    /// What became of owners and attributes so far.
+    pub(crate) archived: Mutex<Archived>,
 }
 
 /// Complete files that wait for their names.
@@ -57,8 +59,11 @@ impl Completed {
 /// What remains to be done once all files have their names.
 #[derive(Debug, Default)]
 pub(crate) struct AtEnd {
-    /// Files whose contents are up to date, but not their mode or time.
-    pub(crate) stale: Vec<usize>,
+    /// Files whose contents are up to date, but not their mode, time or attributes; and which files
+    /// these are.
+    pub(crate) stale: Vec<(usize, Inode)>,
+    /// Entries that are there, but for owner, mode or extended attributes.
+    pub(crate) updated: BTreeSet<usize>,
     /// Entries in whose place something else stays.
     pub(crate) kept: BTreeSet<usize>,
     /// What the source does not have; the contents of a folder before the folder.
@@ -134,13 +139,18 @@ impl Target {
                                 staged.entry,
                             )?;
                         }
+                        let archived = self.open_archived(staged)?;
                         self.name_file(&mut parents, staged.entry, &staged.name, staged.inode)?;
+                        if let Some(file) = archived {
+                            self.set_attributes(staged.entry, &file, false)?;
+                        }
                         self.note_folders(staged.entry, pending);
                     }
                 }
                 Completed::Large(object, _, part) => {
                     let file = self.large_file(*object);
                     self.name_file(&mut parents, file, &part.name, part.inode)?;
+                    self.set_attributes(file, part.data(), false)?;
                     self.note_folders(self.large_file(*object), pending);
                     pending.journals.push(part.journal_name.clone());
                 }
@@ -153,19 +163,8 @@ impl Target {
     /// modes and times, and syncs everything. Returns the number of deleted files and folders.
     pub(crate) fn finish(&self, at_end: &AtEnd, pending: &mut PendingSync) -> Result<usize, Error> {
         let mut parents = Parents::new(&self.directory);
-        for &index in &at_end.stale {
-            pending.changed = true;
-            let path = &self.tree.entries()[index].path;
-            let file = self
-                .directory
-                .file(path)
-                .map_err(|source| self.directory.failed("open", path, source))?;
-            if let Some(file) = file {
-                let entry = self.tree.file(index).expect("a file of the tree");
-                let failed = |source| self.directory.failed("set mode and time of", path, source);
-                staging::finish(&file, entry).map_err(failed)?;
-            }
-        }
+        pending.changed |= !at_end.stale.is_empty();
+        self.refresh(at_end)?;
         if self.tree.entries().iter().any(|entry| matches!(entry.kind, Kind::HardLink { .. })) {
             // If only the second name survived a power loss, the next attempt would take it for
             // another file.
@@ -183,14 +182,16 @@ impl Target {
             if let Kind::Symlink { target, mtime } = &entry.kind
                 && !at_end.kept.contains(&index)
             {
-                pending.changed |= self.symlink(&mut parents, index, target, *mtime)?;
+                let was_there = at_end.updated.contains(&index);
+                pending.changed |= self.symlink(&mut parents, index, target, *mtime, was_there)?;
             }
         }
         let deleted = self.delete(&at_end.doomed)?;
         pending.changed |= deleted > 0;
-        pending.changed |= self.folders()?;
+        pending.changed |= self.folders(at_end)?;
         if pending.changed {
-            self.sync_names(at_end.stale.is_empty() && deleted == 0)?;
+            let only_names = at_end.stale.is_empty() && deleted == 0 && !self.is_archive();
+            self.sync_names(only_names)?;
             self.staging.mark_names_synced();
             pending.folders.clear();
         }
@@ -307,15 +308,18 @@ impl Target {
         index: usize,
         target: &[u8],
         mtime: i64,
+        was_there: bool,
     ) -> Result<bool, Error> {
         let path = &self.tree.entries()[index].path;
         let failed = |errno| self.directory.failed("make the symbolic link", path, errno);
         if is_symlink_to(parents, path, target) {
-            if parents.stat(path).map_err(failed)?.is_some_and(|found| mtime_of(&found) == mtime) {
-                return Ok(false);
-            }
+            let found = parents.stat(path).map_err(failed)?;
             let (above, name) = split(path);
             let above = parents.folder(above, false).map_err(failed)?;
+            let has_changed = self.set_owner_of_link(index, above, name, was_there)?;
+            if found.is_some_and(|found| mtime_of(&found) == mtime) {
+                return Ok(has_changed);
+            }
             let set = utimensat(
                 above,
                 OsStr::from_bytes(name),
@@ -329,17 +333,18 @@ impl Target {
         symlinkat(OsStr::from_bytes(target), self.staging.fd(), &name).map_err(failed)?;
         utimensat(self.staging.fd(), &name, &timestamps(mtime), AtFlags::SYMLINK_NOFOLLOW)
             .map_err(failed)?;
+        self.set_owner_of_link(index, self.staging.fd(), name.as_bytes(), false)?;
         self.name(parents, index, &name)?;
         Ok(true)
     }
 
     /// Creates missing directories and sets the modes and times of all. Returns whether anything
     /// changed.
-    fn folders(&self) -> Result<bool, Error> {
+    fn folders(&self, at_end: &AtEnd) -> Result<bool, Error> {
         let mut folders = BTreeMap::new();
-        for entry in self.tree.entries() {
+        for (index, entry) in self.tree.entries().iter().enumerate() {
             if let Kind::Directory { mtime, mode } = entry.kind {
-                folders.insert(&entry.path[..], (mtime, mode & FOLDER_BITS));
+                folders.insert(&entry.path[..], (index, mtime, mode & FOLDER_BITS));
             }
         }
         let mut changed = false;
@@ -356,7 +361,12 @@ impl Target {
         // Children before parents: each change in a directory changes its time, and its final mode
         // may forbid access.
         let mut parents = Parents::new(&self.directory);
-        for (path, (mtime, mode)) in folders.iter().rev() {
+        for (path, (index, mtime, mode)) in folders.iter().rev() {
+            if self.tree.attributes(*index).is_some() {
+                let was_there = at_end.updated.contains(index);
+                changed |= self.set_folder_attributes(*index, *mtime, was_there)?;
+                continue;
+            }
             let failed = |errno| self.directory.failed("set mode and time of", path, errno);
             let found = parents.stat(path).map_err(failed)?;
             if !found

@@ -296,7 +296,7 @@ impl Staging {
     }
 
     /// Opens a staged file for reading.
-    fn open_to_read(&self, name: &str) -> io::Result<File> {
+    pub(super) fn open_to_read(&self, name: &str) -> io::Result<File> {
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
         self.admit(rustix::fs::openat(&self.fd, name, flags, Mode::empty())?)
     }

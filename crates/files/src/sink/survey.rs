@@ -13,6 +13,7 @@ use units::Bytes;
 use wire::frame::{Range, Wishes};
 use wire::manifest::{self, Entry, Kind};
 
+use super::archive::{Comparison, Difference};
 use super::directory::{Directory, Parents, kind_of};
 use super::large::part_names;
 use super::mirror::Mirror;
@@ -33,6 +34,8 @@ pub(crate) enum Fate {
     Kept,
     /// It is there already; mode and time may have to be set.
     Same,
+    /// It is there already, but for owner, mode or extended attributes.
+    Updated,
 }
 
 /// A number of entries, and the bytes of those that are files.
@@ -49,6 +52,7 @@ pub(crate) struct Changes {
     pub(crate) replaced: Tally,
     pub(crate) kept: Tally,
     pub(crate) deleted: Tally,
+    pub(crate) updated: Tally,
 }
 
 impl Tally {
@@ -94,6 +98,7 @@ impl Survey {
             survey.listing = staging.listing()?;
         }
         let mut parents = Parents::new(directory);
+        let comparison = Comparison::new(directory, tree);
         let (mut need, mut held) = (Bytes::ZERO, Bytes::ZERO);
         for (index, entry) in tree.entries().iter().enumerate() {
             wanted.check()?;
@@ -116,7 +121,18 @@ impl Survey {
                     }
                 };
                 check_kind(directory, &entry.path, &entry.kind, found)?;
-                let fate = if is_there {
+                let is_folder = matches!(entry.kind, Kind::Directory { .. });
+                let is_left = wishes.keep_existing && !is_folder;
+                let difference = if is_there && !is_left {
+                    comparison.of(&mut parents, index, found)?
+                } else {
+                    Difference::None
+                };
+                let is_there = is_there && difference != Difference::SendAgain;
+                let fate = if is_there && difference == Difference::InPlace {
+                    survey.at_end.updated.insert(index);
+                    Fate::Updated
+                } else if is_there {
                     Fate::Same
                 } else if !may_replace(wishes, tree, entry, found) {
                     Fate::Kept
@@ -126,24 +142,17 @@ impl Survey {
                     return Err(Error::Exists { path: directory.shown(&entry.path) });
                 };
                 survey.fates[index] = fate;
-                if matches!(fate, Fate::Same | Fate::Kept) {
-                    // Leftovers of a crash after the file got its name are of no use.
-                    if let Some(staging) = staging
-                        && !survey.listing.is_empty()
-                        && let Some(left) = survey.listing.get(&name_prefix(&entry.path))
-                    {
-                        for name in left {
-                            staging.remove(name);
-                        }
-                    }
-                    let is_folder = matches!(entry.kind, Kind::Directory { .. });
-                    if fate == Fate::Kept || wishes.keep_existing && !is_folder {
+                if matches!(fate, Fate::Same | Fate::Updated | Fate::Kept) {
+                    remove_leftovers(staging, &survey.listing, &entry.path);
+                    if fate == Fate::Kept || is_left {
                         survey.at_end.kept.insert(index);
                     } else if let Kind::File(file) = &entry.kind
-                        && (permissions(found) != file.mode & 0o777
+                        && (fate == Fate::Updated
+                            || tree.attributes(index).is_none()
+                                && permissions(found) != file.mode & 0o777
                             || mtime_of(found) != file.mtime)
                     {
-                        survey.at_end.stale.push(index);
+                        survey.at_end.stale.push((index, found.into()));
                     }
                     continue;
                 }
@@ -208,6 +217,7 @@ impl Survey {
                 Fate::Created => changes.created.add(bytes),
                 Fate::Replaced => changes.replaced.add(bytes),
                 Fate::Kept => changes.kept.add(bytes),
+                Fate::Updated => changes.updated.add(bytes),
                 Fate::Same => {}
             }
         }
@@ -260,6 +270,18 @@ fn is_same(
             0 => return Ok(*hasher.finalize().as_bytes() == hash),
             length => hasher.update(&buffer[..length]),
         };
+    }
+}
+
+/// Removes what a crash after the file at `path` got its name has left: it is of no use.
+fn remove_leftovers(staging: Option<&Staging>, listing: &Listing, path: &[u8]) {
+    if let Some(staging) = staging
+        && !listing.is_empty()
+        && let Some(left) = listing.get(&name_prefix(path))
+    {
+        for name in left {
+            staging.remove(name);
+        }
     }
 }
 

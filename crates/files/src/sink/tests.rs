@@ -1,11 +1,12 @@
 //! What a crash, a rotten disk or somebody else in the directory leaves.
 
+mod archive;
 mod mirror;
 mod shared;
 
 use std::fs;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use transfer::digest::block_cv;
 use transfer::{BLOCK, Cv, Packing, Tree};
@@ -68,6 +69,7 @@ fn target(scratch: &Scratch, tree: &Tree, overwrite: bool) -> Target {
         tree: tree.clone(),
         packing: Arc::new(Packing::new(tree, |_| true).unwrap()),
         wishes: Wishes { overwrite, verify: true, ..Wishes::default() },
+        archived: Mutex::default(),
     }
 }
 

@@ -92,7 +92,7 @@ impl Source {
         rename: Option<&OsStr>,
         budget: MemoryBudget<'_>,
     ) -> Result<(Source, Vec<String>), Error> {
-        let Found { named, mut entries, origins, folders, left_out, notices } =
+        let Found { named, mut entries, attributes, origins, folders, left_out, notices } =
             walk(root, paths, selection, rename, budget)?;
         if !with_holes {
             for entry in &mut entries {
@@ -101,7 +101,7 @@ impl Source {
                 }
             }
         }
-        let tree = Tree::new(entries).map_err(|error| {
+        let tree = Tree::with_attributes(entries, attributes).map_err(|error| {
             Error::usage(format!("these sources cannot be sent together: {error}"))
         })?;
         let (stream, open) = (None, Mutex::default());

@@ -7,23 +7,26 @@ use std::collections::{BTreeSet, HashMap};
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, Read, Seek};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, FileType, OFlags, Stat, fstat, readlinkat, statat};
 use rustix::io::Errno;
-use wire::manifest::{self, Entry, Kind, is_reserved};
+use wire::manifest::{
+    self, Attributes, AttributesOf, Entry, Kind, PRIVATE_FILE, PRIVATE_FOLDER, is_reserved,
+};
 
 use super::globs;
 use super::holes::data;
 use super::patterns::Patterns;
 use super::read::Stamp;
 use super::root::{NamedPaths, READ, SourcePath, SourceRoot};
+use crate::attributes;
 use crate::beneath::{self, Inode, LastFolder, folder_permissions, mtime_of, permissions, split};
 use crate::left_out::LeftOuts;
-use crate::protocol::footprint_of;
+use crate::protocol::{footprint_of, footprint_of_attributes};
 use crate::{Error, Selection};
 
 /// The result of a walk.
@@ -31,6 +34,8 @@ pub(crate) struct Found {
     /// The paths that the command or the request names.
     pub(crate) named: NamedPaths,
     pub(crate) entries: Vec<Entry>,
+    /// Owners and extended attributes of the entries, if these are sent.
+    pub(crate) attributes: AttributesOf,
     /// For each entry, the file that it stands for; `None` if it is no file.
     pub(crate) origins: Vec<Option<Origin>>,
     /// The paths at the receiver of the folders that are named.
@@ -73,6 +78,7 @@ pub(crate) fn walk(
         found: Found {
             named: NamedPaths::new(root),
             entries: Vec::new(),
+            attributes: AttributesOf::new(),
             origins: Vec::new(),
             folders: Vec::new(),
             left_out: LeftOuts::default(),
@@ -85,6 +91,7 @@ pub(crate) fn walk(
         seen: HashMap::new(),
         checksum: selection.checksum,
         strict: selection.strict,
+        is_archive: selection.archive,
     };
     match &selection.files_from {
         None => {
@@ -118,13 +125,18 @@ struct Walk<'a> {
     include: Option<Patterns>,
     exclude: Option<Patterns>,
     /// Folders above the current location of which no entry is included so far.
-    pending: Vec<Entry>,
+    pending: Vec<Described>,
     /// Files with several names.
     seen: HashMap<Inode, u32>,
     checksum: bool,
     /// Whether what cannot be read ends the walk.
     strict: bool,
+    /// Whether owners and extended attributes are sent.
+    is_archive: bool,
 }
+
+/// An entry, with its attributes if these are sent.
+type Described = (Entry, Option<Attributes>);
 
 /// The reason for leaving out what another process has removed or replaced.
 const CHANGED: &str = "it vanished while the folder was looked at";
@@ -178,7 +190,8 @@ impl Walk<'_> {
         self.found.folders.push(target.clone());
         let location = Location { place, target };
         if !location.target.is_empty() {
-            self.pending.push(directory(&location, &stat));
+            let folder = self.directory(&location, &stat)?;
+            self.pending.push(folder);
             if self.include.is_none() {
                 self.flush()?;
             }
@@ -285,11 +298,13 @@ impl Walk<'_> {
         }
         if is_folder {
             let depth = self.pending.len();
-            self.pending.push(directory(&location, stat));
+            let place = location.place.clone();
+            let folder = self.directory(&location, stat);
+            let Some(folder) = self.unless_unreadable(&place, folder)? else { return Ok(None) };
+            self.pending.push(folder);
             if inside {
                 self.flush()?;
             }
-            let place = location.place.clone();
             let level = self.level(location, inside, depth);
             let level = self.unless_unreadable(&place, level)?;
             if level.is_none() {
@@ -313,11 +328,12 @@ impl Walk<'_> {
             FileType::Symlink => {
                 let target = self.link_target(&place)?;
                 let kind = Kind::Symlink { mtime: mtime_of(stat), target };
-                self.push(Entry { path, kind }, None)
+                let attributes = self.is_archive.then(|| attributes::of_link(stat));
+                self.push((Entry { path, kind }, attributes), None)
             }
             FileType::RegularFile => {
                 if let Some(&to) = self.seen.get(&Inode::from(stat)) {
-                    return self.push(Entry { path, kind: Kind::HardLink { to } }, None);
+                    return self.push((Entry { path, kind: Kind::HardLink { to } }, None), None);
                 }
                 // Opened now, so that a file that cannot be read is known before both sides agree.
                 let (mut input, stat) = self.open(&place, stat)?;
@@ -325,13 +341,17 @@ impl Walk<'_> {
                 if self.checksum {
                     file.hash = Some(self.hash(&place, &mut input, file.size)?);
                 }
+                let attributes = self.attributes(&place, &input)?;
+                if attributes.is_some() {
+                    file.mode = PRIVATE_FILE;
+                }
                 let inode = Inode::from(&stat);
                 if stat.st_nlink > 1 {
                     let index = u32::try_from(self.found.entries.len()).unwrap_or(u32::MAX);
                     self.seen.insert(inode, index);
                 }
                 let origin = Origin { place, inode, stamp: Stamp::of(&stat) };
-                self.push(Entry { path, kind: Kind::File(file) }, Some(origin))
+                self.push((Entry { path, kind: Kind::File(file) }, attributes), Some(origin))
             }
             other => {
                 let what = match other {
@@ -359,6 +379,30 @@ impl Walk<'_> {
             return Err(named.changed(place));
         }
         Ok((File::from(file), stat))
+    }
+
+    /// The entry of a folder.
+    fn directory(&mut self, location: &Location, stat: &Stat) -> Result<Described, Error> {
+        let place = &location.place;
+        let (mut mode, mut attributes) = (folder_permissions(stat), None);
+        if self.is_archive {
+            let folder = open_in(&mut self.folder, &self.found.named, place)?;
+            let folder = beneath::open(folder, b"", OFlags::RDONLY | OFlags::DIRECTORY)
+                .map_err(|errno| self.found.named.failed(place, errno))?;
+            attributes = self.attributes(place, &folder)?;
+            mode = PRIVATE_FOLDER;
+        }
+        let kind = Kind::Directory { mtime: mtime_of(stat), mode };
+        Ok((Entry { path: location.target.clone(), kind }, attributes))
+    }
+
+    /// The attributes of an open file or folder, if these are sent.
+    fn attributes(&self, place: &SourcePath, open: impl AsFd) -> Result<Option<Attributes>, Error> {
+        if !self.is_archive {
+            return Ok(None);
+        }
+        let failed = |source| Error::Source { path: self.found.named.shown(place), source };
+        attributes::of(open).map(Some).map_err(failed)
     }
 
     fn leave_out_staging(&mut self, place: &SourcePath) {
@@ -477,7 +521,10 @@ impl Walk<'_> {
                 continue;
             }
             if is_folder {
-                self.push(directory(&location, &stat), None)?;
+                let folder = self.directory(&location, &stat);
+                if let Some(folder) = self.unless_unreadable(&location.place, folder)? {
+                    self.push(folder, None)?;
+                }
             } else {
                 let place = location.place.clone();
                 let added = self.leaf(location, &stat);
@@ -492,9 +539,14 @@ impl Walk<'_> {
         std::mem::take(&mut self.pending).into_iter().try_for_each(|entry| self.push(entry, None))
     }
 
-    fn push(&mut self, entry: Entry, origin: Option<Origin>) -> Result<(), Error> {
+    fn push(&mut self, described: Described, origin: Option<Origin>) -> Result<(), Error> {
+        let (entry, attributes) = described;
         let path = origin.as_ref().map_or(0, |origin| origin.place.below().len());
-        (self.budget)(footprint_of(&entry) + size_of_val(&origin) + path)?;
+        let of_attributes = attributes.as_ref().map_or(0, footprint_of_attributes);
+        (self.budget)(footprint_of(&entry) + of_attributes + size_of_val(&origin) + path)?;
+        if let Some(attributes) = attributes {
+            self.found.attributes.insert(self.found.entries.len(), attributes);
+        }
         self.found.entries.push(entry);
         self.found.origins.push(origin);
         Ok(())
@@ -547,13 +599,6 @@ fn folder_name(source: &Path) -> Vec<u8> {
     let bytes = source.as_os_str().as_bytes();
     let last = bytes.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
     if matches!(last, b"" | b"." | b"..") { Vec::new() } else { last.to_vec() }
-}
-
-fn directory(location: &Location, stat: &Stat) -> Entry {
-    Entry {
-        path: location.target.clone(),
-        kind: Kind::Directory { mtime: mtime_of(stat), mode: folder_permissions(stat) },
-    }
 }
 
 fn kind_of(stat: &Stat) -> FileType {

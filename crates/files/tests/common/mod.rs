@@ -78,6 +78,7 @@ pub fn receive_options(scratch: &Scratch, identity: &Identity, token: &Token) ->
         timeout: None,
         overwrite: files::Overwrite::OnRequest,
         allow_delete: false,
+        archive: false,
     }
 }
 

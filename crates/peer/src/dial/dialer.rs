@@ -51,7 +51,7 @@ pub enum Remaining {
 }
 
 /// The time that supervisors have to close their connections in order.
-const GOODBYE: Duration = Duration::from_millis(100);
+const GOODBYE: Duration = Duration::from_millis(500);
 
 impl<S: Session> Dialer<S> {
     /// Starts a supervisor for each of `plans`; `tls` has an entry for each host of `terms`.
@@ -236,7 +236,7 @@ impl<S: Session> Dialer<S> {
         self.shared.last_failure.lock().expect("no panic while held").clone()
     }
 
-    /// Closes every connection in order, within a tenth of a second.
+    /// Closes every connection in order, within half a second.
     pub async fn say_goodbye(&mut self) {
         self.paths.iter().for_each(|path| path.stop.notify_one());
         let all = async { while self.supervisors.join_next().await.is_some() {} };

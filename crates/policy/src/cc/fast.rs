@@ -171,8 +171,8 @@ impl SinglePath for Fast {
             self.increment = Increment::default();
             self.window.add(packets.min(self.window.packets()) * self.window.mss());
         } else if is_round_over {
-            let old = acked.window_at_sending.as_f64() / self.window.mss();
-            self.update(old, average);
+            let old = acked.window_at_sending.map_or(self.window.size(), Bytes::as_f64);
+            self.update(old / self.window.mss(), average);
         } else {
             self.pace(packets);
         }

@@ -95,23 +95,33 @@ pub struct Acked {
     pub in_flight: Bytes,
     /// When the latest sent of the acknowledged packets was sent.
     pub sent_at: Time,
-    /// The window when that packet was sent.
-    pub window_at_sending: Bytes,
+    /// The window when that packet was sent; `None` if the sender does not keep it, because the
+    /// controller does not [want](Controller::wants_snapshots) it.
+    pub window_at_sending: Option<Bytes>,
     /// Its round-trip time; `None` if it was sent more than once and the transmission is not known.
     pub rtt: Option<Span>,
     /// The smoothed round-trip time (RFC 6298), this sample included.
     pub smoothed_rtt: Span,
     /// The smallest round-trip time of the subflow so far.
     pub min_rtt: Span,
-    /// The one-way delay between two clocks that need not agree: only differences are meaningful.
+    /// The one-way delay of the data, from an arbitrary origin: only differences of two such
+    /// delays mean anything. `None` if the transport has none: the packet carried no time. TCP
+    /// takes it from the timestamps (RFC 7323), so that it includes the time for which the
+    /// acknowledgement was delayed.
     pub one_way_delay: Option<Span>,
+    /// The one-way delay of the acknowledgement, likewise.
+    pub ack_delay: Option<Span>,
     /// The rate at which data was delivered over the packet's round trip
     /// (draft-cheng-iccrg-delivery-rate-estimation).
     pub delivery_rate: Option<Rate>,
     /// Round trips completed. The count goes up when a packet is acknowledged that was sent after
     /// the last round began.
     pub round: u64,
-    /// Bytes of these that had a CE mark.
+    /// Packets that arrived with a CE mark, as the receiver counts them (RFC 9768), since the last
+    /// of these reports.
+    pub ce_packets: u64,
+    /// The bytes of these packets, counted as [`Acked::bytes`]. Some may be acknowledged earlier or
+    /// later, and a packet that arrives twice may count twice.
     pub ce_bytes: Bytes,
     /// Whether the application, not the window, limited what was in flight when the packet was
     /// sent.
@@ -128,8 +138,9 @@ pub struct Acked {
 pub struct Lost {
     /// Its payload.
     pub bytes: Bytes,
-    /// Payload bytes in flight when it was sent, its own included.
-    pub in_flight_at_sending: Bytes,
+    /// Payload bytes in flight when it was sent, its own included; `None` as
+    /// [`Acked::window_at_sending`].
+    pub in_flight_at_sending: Option<Bytes>,
     /// When it was sent.
     pub sent_at: Time,
 }
@@ -259,8 +270,7 @@ pub trait Controller: fmt::Debug + Send {
 
     /// Whether it uses the state at the time a packet was sent: [`Acked::window_at_sending`],
     /// [`Acked::delivery_rate`] and [`Lost::in_flight_at_sending`]. If not, the sender need not
-    /// keep a snapshot of each packet, and may report zero or `None`. Senders ask when the subflow
-    /// joins.
+    /// keep a snapshot of each packet, and may report `None`. Senders ask when the subflow joins.
     fn wants_snapshots(&self) -> bool {
         true
     }

@@ -287,7 +287,7 @@ impl Model {
         controller.handle_lost(
             self.now,
             subflow.id,
-            &Lost { bytes: MSS, in_flight_at_sending, sent_at },
+            &Lost { bytes: MSS, in_flight_at_sending: Some(in_flight_at_sending), sent_at },
         );
         if subflow.cut_at.is_none_or(|cut_at| sent_at >= cut_at) {
             subflow.cut_at = Some(self.now);
@@ -323,14 +323,16 @@ impl Model {
             bytes: MSS,
             in_flight: subflow.in_flight,
             sent_at,
-            window_at_sending: window,
+            window_at_sending: Some(window),
             rtt: Some(rtt),
             smoothed_rtt,
             min_rtt: subflow.min_rtt,
             one_way_delay: None,
+            ack_delay: None,
             delivery_rate: (interval >= subflow.min_rtt)
                 .then(|| Bytes(subflow.total - stamp.delivered) / interval),
             round: subflow.round,
+            ce_packets: 0,
             ce_bytes: Bytes::ZERO,
             is_app_limited: false,
             in_recovery: subflow.cut_at.is_some_and(|cut_at| sent_at < cut_at),

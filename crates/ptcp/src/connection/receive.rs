@@ -97,18 +97,20 @@ impl Connection {
         }
         let wait = self.config.max_ack_delay;
         if packet.is_eliciting() {
+            let size = u32::try_from(packet.datagram_len()).expect("a datagram");
+            let marked = is_marked.then_some(size);
+            let plain =
+                ElicitingPacket { reply: Reply::Path(over), stream: None, stamp: None, marked };
             let arrival = match packet.body {
-                Body::Data(data) => ElicitingPacket {
-                    reply: data.reply,
-                    stream: Some(data.stream),
-                    stamp: Some(data.stamp),
-                },
-                Body::Datagram { reply, .. } | Body::Ping { reply, .. } => {
-                    ElicitingPacket { reply, stream: None, stamp: None }
+                Body::Data(StreamData { reply, stream, stamp, .. }) => {
+                    ElicitingPacket { reply, stream: Some(stream), stamp: Some(stamp), ..plain }
                 }
-                _ => ElicitingPacket { reply: Reply::Path(over), stream: None, stamp: None },
+                Body::Datagram { reply, .. } | Body::Ping { reply, .. } => {
+                    ElicitingPacket { reply, ..plain }
+                }
+                _ => plain,
             };
-            path.acks.handle_eliciting(now, packet.number, arrival, is_marked, wait);
+            path.acks.handle_eliciting(now, packet.number, arrival, wait);
         }
         match packet.body {
             Body::Data(data) => return self.handle_data(&data),
@@ -240,9 +242,9 @@ impl Connection {
             subflow
                 .handle_ack(now, ack, controller.as_mut(), outcomes)
                 .map_err(|bad| PeerError::Acknowledged { path: ack.path, number: bad.number })?;
-            if has_several && ack.one_way != 0 {
+            if let Some(delay) = ack.one_way.filter(|_| has_several) {
                 let stats = subflow.stats();
-                bottlenecks.handle_delay(now, subflow.id(), ack.one_way, stats.sent, stats.lost);
+                bottlenecks.handle_delay(now, subflow.id(), delay.get(), stats.sent, stats.lost);
             }
             let is_back = was_silent && !subflow.is_silent();
             if subflow.poll_black_hole() {
@@ -263,11 +265,12 @@ impl Connection {
             }
         }
         self.apply_outcomes();
-        if let Some(sending) = self.sending.get_mut(&ack.stream) {
-            if !sending.handle_delivered(ack.delivered) {
-                return Err(PeerError::Delivered { stream: ack.stream, offset: ack.delivered });
+        let Ack { stream, delivered, .. } = *ack;
+        if let Some(sending) = self.sending.get_mut(&stream) {
+            if !sending.handle_delivered(delivered) {
+                return Err(PeerError::Delivered { stream, offset: delivered });
             }
-            self.note_delivered(ack.stream);
+            self.note_delivered(stream);
         }
         self.ask_for_buffer();
         Ok(())

@@ -79,10 +79,11 @@ impl Connection {
         let id = path.id;
         let reply = path.acks.due(now)?;
         let mut ack = path.acks.ack(now, id)?;
-        ack.stream = path.acks.stream();
+        let stream = path.acks.stream();
+        ack.stream = stream;
         path.acks.handle_ack_sent();
         ack.delivered =
-            self.receiving.get(&ack.stream).map_or(0, crate::stream::recv::RecvStream::next);
+            self.receiving.get(&stream).map_or(0, crate::stream::recv::RecvStream::next);
         ack.limit = self.flow.grant_lower();
         let body = Body::Ack(ack);
         let over = match reply {

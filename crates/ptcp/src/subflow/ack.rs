@@ -277,7 +277,7 @@ impl<B: Copy> Subflow<B> {
         }
         let (sent_at, binding) = (record.sent_at, record.binding);
         let bytes = Bytes(u64::from(record.bytes));
-        let lost = Lost { bytes, in_flight_at_sending: Bytes(record.in_flight), sent_at };
+        let lost = Lost { bytes, in_flight_at_sending: Some(Bytes(record.in_flight)), sent_at };
         self.stats.lost += 1;
         cc.handle_lost(now, self.id, &lost);
         let patience =
@@ -364,13 +364,17 @@ impl<B: Copy> Subflow<B> {
 
     /// ECN marks count as congestion, once a window.
     fn note_marks(&mut self, now: Time, ack: &Ack, cc: &mut dyn Controller) {
-        let new = ack.marks.wrapping_sub(self.marks);
+        let packets = ack.ce_packets.wrapping_sub(self.ce.0);
         // Acknowledgements may be reordered.
-        if new == 0 || new > 128 {
+        if packets == 0 || packets > u16::MAX / 2 {
             return;
         }
-        self.marks = ack.marks;
-        self.stats.marks += u64::from(new);
+        let bytes = ack.ce_bytes.wrapping_sub(self.ce.1);
+        self.ce = (ack.ce_packets, ack.ce_bytes);
+        self.ce_untold.0 += u64::from(packets);
+        self.ce_untold.1 += u64::from(bytes);
+        self.stats.marks += u64::from(packets);
+        self.stats.marked_bytes += Bytes(u64::from(bytes));
         if matches!(self.phase, Phase::Open) {
             self.begin_epoch();
             cc.handle_congestion(
@@ -396,18 +400,30 @@ impl<B: Copy> Subflow<B> {
         self.rate.handle_delivered(now, Bytes(delivered.bytes), newest.sent_at);
         self.watch_slow_start(now, rtt, cc);
         let delivery_rate = self.rate.sample(now, newest.sent_at, &newest.snapshot, self.rtt.min());
+        // Of an older packet, the delay was reported with its own acknowledgement.
+        let one_way = ack.one_way.filter(|_| delivered.is_sample);
+        let delays = one_way.map(|data| {
+            let waited = u64::from(ack.delay) * Ack::DELAY_UNIT;
+            let back = (now - newest.sent_at).as_micros().saturating_sub(waited);
+            #[expect(clippy::cast_possible_truncation, reason = "differences of clocks wrap")]
+            let back = (back as u32).wrapping_sub(data.get());
+            (self.data_delay.handle_reading(data.get()), self.ack_delay.handle_reading(back))
+        });
+        let (ce_packets, ce_bytes) = core::mem::take(&mut self.ce_untold);
         let acked = Acked {
             bytes: Bytes(delivered.bytes),
             in_flight: self.in_flight(),
             sent_at: newest.sent_at,
-            window_at_sending: Bytes(newest.window),
+            window_at_sending: Some(Bytes(newest.window)),
             rtt,
             smoothed_rtt: self.rtt.smoothed().unwrap_or_default(),
             min_rtt: self.rtt.min(),
-            one_way_delay: Some(Span::from_micros(u64::from(ack.one_way))),
+            one_way_delay: delays.map(|(data, _)| data),
+            ack_delay: delays.map(|(_, ack)| ack),
             delivery_rate,
             round: self.rate.round(),
-            ce_bytes: Bytes::ZERO,
+            ce_packets,
+            ce_bytes: Bytes(ce_bytes),
             is_app_limited: newest.is_app_limited,
             in_recovery,
             slow_start_divisor: self.hystart.as_ref().map_or(1, HyStart::divisor),

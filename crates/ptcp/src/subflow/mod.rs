@@ -9,7 +9,9 @@ use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 
 use policy::cc::{Allowance, Choke, Controller, Sent, Start};
-use recovery::{DeliveryRate, HyStart, Pacer, Rack, RateReduction, RoundTrip, SendSnapshot};
+use recovery::{
+    DeliveryRate, HyStart, OneWayDelay, Pacer, Rack, RateReduction, RoundTrip, SendSnapshot,
+};
 use units::{Bytes, Rate, Span, SubflowId, Time};
 
 pub(crate) use timer::Expiry;
@@ -52,8 +54,10 @@ pub struct Stats {
     pub probes: u64,
     /// Timeouts, each of which reduced the window to its minimum.
     pub timeouts: u64,
-    /// Congestion marks (ECN) reported by the peer.
+    /// Packets that arrived marked (ECN), by the peer's count.
     pub marks: u64,
+    /// Their sizes as UDP payloads.
+    pub marked_bytes: Bytes,
 }
 
 /// Congestion control and loss recovery of one path.
@@ -102,7 +106,13 @@ pub(crate) struct Subflow<B> {
     /// Expiries of the probe timer since the last acknowledgement.
     expired: u32,
     last_eliciting_at: Option<Time>,
-    marks: u8,
+    /// The peer's counters of marks: packets and bytes.
+    ce: (u16, u32),
+    /// The marks that the controller was not told.
+    ce_untold: (u64, u64),
+    /// The one-way delays of data and of acknowledgements.
+    data_delay: OneWayDelay,
+    ack_delay: OneWayDelay,
     stats: Stats,
 }
 
@@ -201,7 +211,10 @@ impl<B: Copy> Subflow<B> {
             rate: DeliveryRate::new(now),
             expired: 0,
             last_eliciting_at: None,
-            marks: 0,
+            ce: (0, 0),
+            ce_untold: (0, 0),
+            data_delay: OneWayDelay::default(),
+            ack_delay: OneWayDelay::default(),
             stats: Stats::default(),
         }
     }

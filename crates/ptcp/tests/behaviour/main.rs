@@ -3,6 +3,7 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+mod feedback;
 mod pair;
 mod paths;
 mod recovering;

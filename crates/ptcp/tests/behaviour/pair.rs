@@ -64,9 +64,14 @@ impl Pair {
             let controller = cc::by_name(names.0).expect("it is known");
             let scheduler = packet::by_name(names.1).expect("it is known");
             let make = if is_client { Connection::client } else { Connection::server };
-            Peer::new(make(config.clone(), controller, scheduler, tokens))
+            make(config.clone(), controller, scheduler, tokens)
         };
-        let network = Network::new([end(true), end(false)], links.iter().cloned(), 0);
+        Pair::of([end(true), end(false)], links)
+    }
+
+    /// These ends: client and server.
+    pub(crate) fn of(ends: [Connection; 2], links: &[Link]) -> Pair {
+        let network = Network::new(ends.map(Peer::new), links.iter().cloned(), 0);
         let mut pair = Pair { network, log: Rc::default() };
         pair.fates(|_| Fate::Arrives);
         for _ in links {

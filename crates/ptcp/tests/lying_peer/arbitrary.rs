@@ -1,5 +1,7 @@
 //! Arbitrary packets, close enough to valid ones to pass the first checks.
 
+use std::num::NonZeroU32;
+
 use proptest::prelude::*;
 use ptcp::Config;
 use units::{Bytes, Span};
@@ -46,18 +48,23 @@ fn range() -> impl Strategy<Value = PacketRange> {
 fn ack() -> impl Strategy<Value = Ack> {
     let fields =
         (near(200), near(20_000), stream(), prop_oneof![Just(64u32), any::<u32>()], any::<u32>());
-    (fields, (range(), range(), short(5)), (path(), any::<u8>(), any::<u8>())).prop_map(
-        |((largest, delivered, stream, limit, one_way), (a, b, first), (path, marks, delay))| Ack {
-            largest,
-            delivered,
-            stream,
-            limit,
-            one_way,
-            older: [a, b],
-            first,
-            path,
-            marks,
-            delay,
+    let counters = any::<(u16, u32)>();
+    (fields, (range(), range(), short(5)), (path(), counters, any::<u8>())).prop_map(
+        |((largest, delivered, stream, limit, one_way), (a, b, first), (path, counters, delay))| {
+            let (ce_packets, ce_bytes) = counters;
+            Ack {
+                largest,
+                delivered,
+                stream,
+                limit,
+                one_way: NonZeroU32::new(one_way),
+                older: [a, b],
+                first,
+                path,
+                ce_packets,
+                ce_bytes,
+                delay,
+            }
         },
     )
 }

@@ -7,8 +7,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use hashbrown::HashSet;
-use link::config::Problem;
 use link::config::reader::{Section, Value, unknown_word};
+use link::config::{ConfigError, Problem};
 use tcp::Detection;
 use units::{Bytes, Span};
 
@@ -19,7 +19,7 @@ use crate::controllers::Controllers;
 const KEYS: &[&str] = &["name", "count", "from", "to", "start", "stop", "jitter", "transport"];
 const TCP_KEYS: &[&str] = &["controller", "source", "tcp", "via", "subflows"];
 const PTCP_KEYS: &[&str] = &["controller", "scheduler", "source", "ptcp", "via", "subflows"];
-const SOCKETS_KEYS: &[&str] = &["controller", "buffer", "tcp", "via", "subflows"];
+const SOCKETS_KEYS: &[&str] = &["controller", "source", "buffer", "tcp", "via", "subflows"];
 const UDP_KEYS: &[&str] = &["rate", "packet", "on_off"];
 const ENDPOINT_KEYS: &[&str] = &[
     "mss",
@@ -128,6 +128,9 @@ fn flow(
         TransportKind::Sockets => SOCKETS_KEYS,
         TransportKind::Udp => UDP_KEYS,
     };
+    if let (TransportKind::Udp, Some(value)) = (kind, section.get("source")) {
+        return Err(no_udp_source(&value));
+    }
     section.allow(&KEYS.iter().chain(own).copied().collect::<Vec<_>>())?;
     let stop: Option<Span> = section.get("stop").map(|value| value.quantity()).transpose()?;
     let jitter = match section.get("jitter") {
@@ -379,6 +382,22 @@ fn workload(value: &Value<'_>) -> Result<Workload> {
     }
     Err(value
         .error(Problem::Sense("wants \"bulk\", or one of `file`, `stream`, `web` and `trace`")))
+}
+
+/// UDP has no source: it neither retransmits nor answers.
+fn no_udp_source(value: &Value<'_>) -> ConfigError {
+    let name = match workload(value) {
+        Ok(Workload::Bulk) => "bulk",
+        Ok(Workload::File(_)) => "file",
+        Ok(Workload::Stream(_)) => "stream",
+        Ok(Workload::Web(_)) => "web",
+        Ok(Workload::Trace(_)) => "trace",
+        Err(error) => return error,
+    };
+    value.error(Problem::Because(format!(
+        "'{name}' wants a transport that delivers everything, and `transport` is \"udp\"; it has \
+         `rate`, and `on_off` for bursts"
+    )))
 }
 
 fn web(section: &Section<'_>) -> Result<Web> {

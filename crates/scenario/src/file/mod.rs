@@ -185,7 +185,7 @@ pub struct PtcpSpec {
     pub workload: Workload,
 }
 
-/// An endless stream that the application stripes over sockets: it fills the send buffer of one
+/// A stream that the application stripes over sockets: it fills the send buffer of one
 /// socket until it would block, then the next one's. The other end reads in the order of the
 /// stream; data ahead of that order stays in the receive buffer of its socket.
 #[derive(Clone, Debug)]
@@ -198,6 +198,8 @@ pub struct SocketsSpec {
     pub config: Arc<tcp::Config>,
     /// The names of the links of each connection's forward route; empty for the shortest route.
     pub subflows: Vec<Vec<String>>,
+    /// The data to send.
+    pub workload: Workload,
 }
 
 /// The data that an application sends.

@@ -185,6 +185,11 @@ impl Application {
         matches!(self, Application::Bulk | Application::File { .. })
     }
 
+    /// It writes no more, and reads what still comes.
+    pub fn stop(&mut self) {
+        *self = Application::Reader;
+    }
+
     /// The bytes that it writes at `now`, when it has received `received` bytes in all and the
     /// connection has room for `room` more.
     #[inline]

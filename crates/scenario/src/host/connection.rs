@@ -1,7 +1,8 @@
 //! One end of a TCP flow: endpoints, their common controller, and the application.
 
 use netsim::{Out, Route};
-use policy::cc::{Acked, Allowance, Congestion, Controller, Lost, Sent, Start};
+use policy::cc::Controller;
+use smallvec::SmallVec;
 use tcp::{Endpoint, Transmit};
 use units::{Bytes, Span, SubflowId, Time};
 use wire::tcp::Segment;
@@ -45,10 +46,11 @@ pub struct Connection {
     is_closed: bool,
     /// Whether there is exactly one subflow.
     is_alone: bool,
-    /// Whether the controller had an event since it was last polled.
-    has_changed: bool,
     subflows: OneOrMore<Subflow>,
     opens: Time,
+    /// Bytes that the application has written and that no subflow has taken. Always zero with one
+    /// subflow, and with applications that fill the room that there is.
+    backlog: Bytes,
 }
 
 impl Connection {
@@ -74,9 +76,9 @@ impl Connection {
             is_waiting: opens.is_some(),
             is_closed: false,
             is_alone: subflows.len() == 1,
-            has_changed: false,
             subflows,
             opens: opens.unwrap_or(NEVER),
+            backlog: Bytes::ZERO,
         };
         connection.rearm();
         connection
@@ -133,15 +135,13 @@ impl Connection {
     ) {
         let endpoint = &mut self.subflows[index].endpoint;
         let before = endpoint.received();
-        let mut controller =
-            TrackedController::new(self.controller.as_mut(), &mut self.has_changed);
-        endpoint.handle_segment(now, segment, ecn == Ecn::Marked, &mut controller);
+        endpoint.handle_segment(now, segment, ecn == Ecn::Marked, self.controller.as_mut());
         while endpoint.poll_event().is_some() {}
         if self.application.minds_received() && self.subflows[index].endpoint.received() > before {
             let received = self.received();
             self.application.handle_received(now, received);
         }
-        self.write(now, index);
+        self.write(now, index, out);
         self.send(now, index, out);
         self.poll_controller(now, out);
     }
@@ -154,12 +154,9 @@ impl Connection {
         for index in 0..self.count() {
             let endpoint = &mut self.subflows[index].endpoint;
             if endpoint.poll_deadline().is_some_and(|at| at <= now) {
-                endpoint.handle_deadline(
-                    now,
-                    &mut TrackedController::new(self.controller.as_mut(), &mut self.has_changed),
-                );
+                endpoint.handle_deadline(now, self.controller.as_mut());
             }
-            self.write(now, index);
+            self.write(now, index, out);
             self.send(now, index, out);
         }
         self.poll_controller(now, out);
@@ -177,7 +174,6 @@ impl Connection {
         if self.controller.poll_deadline().is_some_and(|at| at <= now) {
             self.controller.handle_deadline(now);
         }
-        self.has_changed = true;
     }
 
     /// The next deadline.
@@ -196,16 +192,19 @@ impl Connection {
         if self.is_alone { 1 } else { self.subflows.len() }
     }
 
-    /// Lets the application write as much as the subflow can soon send: data is bound to a subflow
-    /// late, so that it goes where there is room.
+    /// Lets the application write. Data is bound to a subflow late, so that it goes where there is
+    /// room: an application that fills the room writes as much as the subflow can soon send.
     #[inline]
-    fn write(&mut self, now: Time, index: usize) {
+    fn write(&mut self, now: Time, index: usize, out: &mut Out<Packet>) {
         if self.is_closed || self.is_waiting {
             return;
         }
         let is_over = self.stop <= now;
-        if !is_over {
-            let room = if self.application.fills_room() {
+        let fills_room = self.application.fills_room();
+        if is_over {
+            self.application.stop();
+        } else {
+            let room = if fills_room {
                 let window = self.controller.allowance(id(index)).window;
                 // A whole window is kept unsent, so that acknowledgements always release new data,
                 // also after a loss.
@@ -216,14 +215,46 @@ impl Connection {
             let received =
                 if self.application.minds_received() { self.received() } else { Bytes::ZERO };
             let bytes = self.application.write(now, received, room);
-            if bytes > Bytes::ZERO {
-                self.subflows[index].endpoint.write(bytes);
+            if self.is_alone || fills_room {
+                if bytes > Bytes::ZERO {
+                    self.subflows[index].endpoint.write(bytes);
+                }
+            } else {
+                self.backlog += bytes;
             }
         }
-        if is_over || self.application.is_finished() {
+        if self.backlog > Bytes::ZERO {
+            self.share_backlog(now, out);
+        }
+        if (is_over || self.application.is_finished()) && self.backlog == Bytes::ZERO {
             self.is_closed = true;
             for subflow in self.subflows.iter_mut() {
                 subflow.endpoint.close();
+            }
+        }
+    }
+
+    /// Gives the backlog to the subflows with room in their windows, those with short round-trip
+    /// times first, and sends it.
+    #[cold]
+    fn share_backlog(&mut self, now: Time, out: &mut Out<Packet>) {
+        let rtt = |index: usize| self.subflows[index].endpoint.smoothed_rtt();
+        let mut order: SmallVec<[usize; 8]> = (0..self.subflows.len()).collect();
+        order.sort_by_key(|index| (rtt(*index).is_none(), rtt(*index)));
+        for index in order {
+            let window = self.controller.allowance(id(index)).window;
+            let endpoint = &mut self.subflows[index].endpoint;
+            if !endpoint.is_open() {
+                continue;
+            }
+            let mss = endpoint.mss();
+            let room = window.max(mss) - (endpoint.in_flight() + endpoint.unsent());
+            // Whole packets only, except for the last.
+            let bytes = self.backlog.min(Bytes(room.0 / mss.0 * mss.0));
+            if bytes > Bytes::ZERO {
+                self.backlog -= bytes;
+                endpoint.write(bytes);
+                self.send(now, index, out);
             }
         }
     }
@@ -235,15 +266,13 @@ impl Connection {
             self.send_opening(now, index, out);
             return;
         }
-        let mut controller =
-            TrackedController::new(self.controller.as_mut(), &mut self.has_changed);
         let mut has_more = true;
         while has_more {
-            has_more = endpoint.poll_send_into(now, &mut controller, |transmit| {
-                match out.put(*route, packet(*connection, &transmit)) {
-                    Packet::Tcp { segment, .. } => segment,
-                    _ => unreachable!("it is of TCP"),
-                }
+            has_more = endpoint.poll_send_into(now, self.controller.as_mut(), |transmit| match out
+                .put(*route, packet(*connection, &transmit))
+            {
+                Packet::Tcp { segment, .. } => segment,
+                _ => unreachable!("it is of TCP"),
             });
         }
     }
@@ -252,28 +281,22 @@ impl Connection {
     #[cold]
     fn send_opening(&mut self, now: Time, index: usize, out: &mut Out<Packet>) {
         let Subflow { endpoint, route, connection, .. } = &mut self.subflows[index];
-        let mut controller =
-            TrackedController::new(self.controller.as_mut(), &mut self.has_changed);
-        while let Some(transmit) = endpoint.poll_send(now, &mut controller) {
+        while let Some(transmit) = endpoint.poll_send(now, self.controller.as_mut()) {
             out.send(*route, packet(*connection, &transmit));
         }
     }
 
-    /// Polls the controller if it had an event. An end that only receives never touches it.
+    /// Polls the controller for what an event has changed.
     #[inline]
     fn poll_controller(&mut self, now: Time, out: &mut Out<Packet>) {
-        if !self.has_changed {
-            return;
-        }
         // A coupled controller may have opened the windows of other subflows.
         while let Some(SubflowId(index)) = self.controller.poll_changed() {
             let index = index as usize;
             if index < self.subflows.len() {
-                self.write(now, index);
+                self.write(now, index, out);
                 self.send(now, index, out);
             }
         }
-        self.has_changed = false;
         self.rearm();
     }
 
@@ -300,105 +323,4 @@ pub(super) fn packet(connection: u32, transmit: &Transmit) -> Packet {
 /// The id of a subflow: subflows are numbered in the order of the file.
 fn id(index: usize) -> SubflowId {
     SubflowId(u32::try_from(index).expect("a file names a handful"))
-}
-
-/// A controller that records whether it had an event.
-#[derive(Debug)]
-struct TrackedController<'a> {
-    controller: &'a mut dyn Controller,
-    has_changed: &'a mut bool,
-}
-
-impl<'a> TrackedController<'a> {
-    #[inline]
-    fn new(
-        controller: &'a mut (dyn Controller + 'static),
-        has_changed: &'a mut bool,
-    ) -> TrackedController<'a> {
-        TrackedController { controller, has_changed }
-    }
-
-    #[inline]
-    fn changed(&mut self) -> &mut dyn Controller {
-        *self.has_changed = true;
-        self.controller
-    }
-}
-
-impl Controller for TrackedController<'_> {
-    fn name(&self) -> &'static str {
-        self.controller.name()
-    }
-
-    fn handle_add(&mut self, now: Time, id: SubflowId, start: &Start) {
-        self.changed().handle_add(now, id, start);
-    }
-
-    fn handle_remove(&mut self, now: Time, id: SubflowId) {
-        self.changed().handle_remove(now, id);
-    }
-
-    fn handle_sent(&mut self, now: Time, id: SubflowId, sent: &Sent) {
-        self.changed().handle_sent(now, id, sent);
-    }
-
-    fn handle_acked(&mut self, now: Time, id: SubflowId, acked: &Acked) {
-        self.changed().handle_acked(now, id, acked);
-    }
-
-    fn handle_lost(&mut self, now: Time, id: SubflowId, lost: &Lost) {
-        self.changed().handle_lost(now, id, lost);
-    }
-
-    fn handle_congestion(&mut self, now: Time, id: SubflowId, congestion: &Congestion) {
-        self.changed().handle_congestion(now, id, congestion);
-    }
-
-    fn handle_timeout(&mut self, now: Time, id: SubflowId, in_flight: Bytes) {
-        self.changed().handle_timeout(now, id, in_flight);
-    }
-
-    fn handle_undo(&mut self, now: Time, id: SubflowId) {
-        self.changed().handle_undo(now, id);
-    }
-
-    fn handle_idle_restart(&mut self, now: Time, id: SubflowId) {
-        self.changed().handle_idle_restart(now, id);
-    }
-
-    fn handle_slow_start_end(&mut self, now: Time, id: SubflowId) {
-        self.changed().handle_slow_start_end(now, id);
-    }
-
-    fn poll_deadline(&self) -> Option<Time> {
-        self.controller.poll_deadline()
-    }
-
-    fn handle_deadline(&mut self, now: Time) {
-        self.changed().handle_deadline(now);
-    }
-
-    fn allowance(&self, id: SubflowId) -> Allowance {
-        self.controller.allowance(id)
-    }
-
-    fn poll_changed(&mut self) -> Option<SubflowId> {
-        self.controller.poll_changed()
-    }
-
-    fn threshold(&self, id: SubflowId) -> Option<Bytes> {
-        self.controller.threshold(id)
-    }
-
-    fn wants_rate_reduction(&self) -> bool {
-        self.controller.wants_rate_reduction()
-    }
-
-    fn wants_snapshots(&self) -> bool {
-        self.controller.wants_snapshots()
-    }
-
-    fn boxed_clone(&self) -> Box<dyn Controller> {
-        self.controller.boxed_clone()
-    }
 }

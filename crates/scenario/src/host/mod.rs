@@ -17,7 +17,7 @@ use one_or_more::OneOrMore;
 
 pub use application::{Application, Client, Request, Server, Sink, Stream, Trace};
 pub use connection::{Connection, Subflow};
-pub use sockets::{Socket, Sockets, Striping};
+pub use sockets::{Socket, Sockets};
 pub use stripe::{Reader, Writer};
 pub use striped::Striped;
 pub use udp::{UdpSink, UdpSource};
@@ -193,12 +193,12 @@ impl netsim::Host<Packet> for Node {
             (Agent::Sockets(sockets), Packet::Tcp { segment, ecn, .. }) => {
                 sockets.handle_segment(now, subflow as usize, segment, None, *ecn, out);
             }
-            (Agent::Sockets(sockets), Packet::Record { number, header, ecn, .. }) => {
+            (Agent::Sockets(sockets), Packet::Record { piece, header, ecn, .. }) => {
                 sockets.handle_segment(
                     now,
                     subflow as usize,
                     &header.segment(),
-                    Some(*number),
+                    Some(*piece),
                     *ecn,
                     out,
                 );

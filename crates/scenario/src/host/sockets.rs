@@ -8,8 +8,8 @@ use units::{Bytes, Span, SubflowId, Time};
 use wire::tcp::Segment;
 
 use crate::host::stripe::{Reader, Writer};
-use crate::host::{NEVER, Subflow, connection};
-use crate::packet::{Ecn, Header, Packet};
+use crate::host::{Application, NEVER, Subflow, connection};
+use crate::packet::{Ecn, Header, Packet, Piece};
 
 /// The only subflow of the controller of a socket.
 const ONLY: SubflowId = SubflowId(0);
@@ -29,22 +29,17 @@ impl Socket {
     }
 }
 
-/// The end of the stream.
-#[derive(Clone, Debug)]
-pub enum Striping {
-    /// Writes the stream.
-    Writes(Writer),
-    /// Reads the stream in order.
-    Reads(Reader),
-}
-
 /// One end of a stream that is striped over sockets.
 #[derive(Clone, Debug)]
 pub struct Sockets {
     each: Vec<Socket>,
-    striping: Striping,
-    /// The size of a record: a full packet's payload.
-    record: Bytes,
+    writer: Writer,
+    reader: Reader,
+    application: Application,
+    /// Bytes that the application has written and that no socket has taken.
+    backlog: Bytes,
+    /// Payload that was read.
+    received: Bytes,
     /// The time to open the connections; `None` once it has, and at the passive end.
     opens: Option<Time>,
     /// The time at which it stops writing.
@@ -53,25 +48,42 @@ pub struct Sockets {
 }
 
 impl Sockets {
-    /// An end that writes or reads records of this size, each of which fills a packet. It opens the
-    /// connections at `opens` (`None`: it is the passive end), and writes until `stop`.
+    /// An end that cuts what the application writes into records that each fill a packet, except
+    /// the last of a write. `buffer` is the size of each send buffer. It opens the connections at
+    /// `opens` (`None`: it is the passive end), and writes until `stop`.
     ///
     /// # Panics
     /// If there is no socket.
     #[must_use]
     pub fn new(
         mut sockets: Vec<Socket>,
-        striping: Striping,
-        record: Bytes,
+        buffer: Bytes,
+        application: Application,
         opens: Option<Time>,
         stop: Option<Time>,
     ) -> Sockets {
-        assert!(!sockets.is_empty(), "a stream needs a socket");
+        let record = sockets.first().expect("a stream needs a socket").subflow.endpoint.mss();
         for socket in &mut sockets {
             // Data is read in the order of the stream.
             socket.subflow.endpoint.set_reading(false);
         }
-        Sockets { each: sockets, striping, record, opens, stop, is_closed: false }
+        Sockets {
+            writer: Writer::new(sockets.len(), buffer, record),
+            reader: Reader::new(sockets.len()),
+            each: sockets,
+            application,
+            backlog: Bytes::ZERO,
+            received: Bytes::ZERO,
+            opens,
+            stop,
+            is_closed: false,
+        }
+    }
+
+    /// The application.
+    #[must_use]
+    pub fn application(&self) -> &Application {
+        &self.application
     }
 
     /// Its connections.
@@ -99,41 +111,37 @@ impl Sockets {
     /// Payload that the application has read, in the order of the stream.
     #[must_use]
     pub fn received(&self) -> Bytes {
-        self.connections().map(|connection| connection.endpoint.received()).sum()
+        self.received
     }
 
-    /// A segment has arrived on one of the connections, with the record of this number if any.
+    /// A segment has arrived on one of the connections, with this piece of a record if any.
     pub(crate) fn handle_segment(
         &mut self,
         now: Time,
         index: usize,
         segment: &Segment,
-        record: Option<u32>,
+        piece: Option<Piece>,
         ecn: Ecn,
         out: &mut Out<Packet>,
     ) {
         let Socket { controller, subflow } = &mut self.each[index];
         let endpoint = &mut subflow.endpoint;
         endpoint.handle_segment(now, segment, ecn == Ecn::Marked, controller.as_mut());
-        match &mut self.striping {
-            Striping::Writes(writer) => {
-                if endpoint.is_open() {
-                    writer.handle_open(index);
-                }
-                writer.handle_acked(index, endpoint.acked().0 / self.record.0);
-            }
-            Striping::Reads(reader) => {
-                if let Some(number) = record {
-                    reader.handle_record(index, record_index(segment.seq, self.record), number);
-                }
-                reader.handle_arrived(
-                    index,
-                    (endpoint.received() + endpoint.readable()).0 / self.record.0,
-                );
-                while let Some(socket) = reader.read() {
-                    self.each[socket].subflow.endpoint.read(self.record);
-                }
-            }
+        if endpoint.is_open() {
+            self.writer.handle_open(index);
+        }
+        self.writer.handle_acked(index, endpoint.acked());
+        if let Some(piece) = piece {
+            self.reader.handle_piece(index, segment.seq - 1, segment.len, piece);
+        }
+        self.reader.handle_arrived(index, (endpoint.received() + endpoint.readable()).0);
+        let before = self.received;
+        while let Some((socket, bytes)) = self.reader.read() {
+            self.each[socket].subflow.endpoint.read(bytes);
+            self.received += bytes;
+        }
+        if self.received > before {
+            self.application.handle_received(now, self.received);
         }
         self.go_on(now, out);
     }
@@ -163,52 +171,55 @@ impl Sockets {
                 .flatten()
                 .min()
         };
-        let earliest = self.each.iter().filter_map(due).chain(self.opens).min();
+        let own = self.opens.into_iter().chain(self.application.poll_deadline());
+        let earliest = self.each.iter().filter_map(due).chain(own).min();
         earliest.filter(|at| *at < NEVER)
     }
 
     /// Writes and sends as much as possible.
     fn go_on(&mut self, now: Time, out: &mut Out<Packet>) {
-        if let Striping::Writes(writer) = &mut self.striping
-            && !self.is_closed
-        {
-            if self.stop.is_some_and(|stop| stop <= now) {
-                self.is_closed = true;
-                self.each.iter_mut().for_each(|socket| socket.subflow.endpoint.close());
-            } else {
-                let (each, record) = (&mut self.each, self.record);
-                writer.fill(|socket, records| {
-                    each[socket].subflow.endpoint.write(Bytes(records * record.0));
-                });
-            }
+        if self.opens.is_none() && !self.is_closed {
+            self.write(now);
         }
+        let writer = &self.writer;
         for (index, Socket { controller, subflow }) in self.each.iter_mut().enumerate() {
             while subflow.endpoint.poll_event().is_some() {}
             while controller.poll_changed().is_some() {}
             while let Some(transmit) = subflow.endpoint.poll_send(now, controller.as_mut()) {
-                let packet = match &self.striping {
-                    Striping::Writes(writer) if transmit.segment.len > 0 => {
-                        let number =
-                            writer.number(index, record_index(transmit.segment.seq, self.record));
-                        numbered(subflow.connection, number.expect("it was written"), &transmit)
-                    }
-                    _ => connection::packet(subflow.connection, &transmit),
+                let Segment { seq, len, .. } = transmit.segment;
+                let packet = if len > 0 {
+                    let piece = writer.piece(index, seq - 1, len);
+                    in_stream(subflow.connection, piece.expect("it was written"), &transmit)
+                } else {
+                    connection::packet(subflow.connection, &transmit)
                 };
                 out.send(subflow.route, packet);
             }
         }
     }
+
+    /// Lets the application write, and fills the send buffers.
+    fn write(&mut self, now: Time) {
+        let is_over = self.stop.is_some_and(|stop| stop <= now);
+        if is_over {
+            self.application.stop();
+        } else {
+            self.backlog += self.application.write(now, self.received, self.writer.room());
+        }
+        let each = &mut self.each;
+        self.backlog -= self.writer.fill(self.backlog, |socket, bytes| {
+            each[socket].subflow.endpoint.write_record(bytes);
+        });
+        if (is_over || self.application.is_finished()) && self.backlog == Bytes::ZERO {
+            self.is_closed = true;
+            self.each.iter_mut().for_each(|socket| socket.subflow.endpoint.close());
+        }
+    }
 }
 
-/// The index in its socket of the record that begins at this sequence number. Buffers are multiples
-/// of records, so each packet is a whole record.
-fn record_index(seq: u64, record: Bytes) -> u64 {
-    (seq - 1) / record.0
-}
-
-/// The packet of a segment with a record.
-fn numbered(connection: u32, number: u32, transmit: &Transmit) -> Packet {
+/// The packet of a segment with a piece of a record.
+fn in_stream(connection: u32, piece: Piece, transmit: &Transmit) -> Packet {
     let bytes = u16::try_from(transmit.bytes.0).expect("the file's reader bounds the MSS");
     let ecn = if transmit.is_ecn_capable { Ecn::Capable } else { Ecn::Incapable };
-    Packet::Record { connection, number, bytes, ecn, header: Header::of(&transmit.segment) }
+    Packet::Record { connection, piece, bytes, ecn, header: Header::of(&transmit.segment) }
 }

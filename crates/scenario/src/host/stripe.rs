@@ -1,14 +1,20 @@
 //! An application that stripes one stream over several sockets, and one that reads it in order. The
 //! stream is cut into records that carry their number in the stream.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
+
+use units::Bytes;
+
+use crate::packet::Piece;
 
 /// The writer. It fills the send buffer of one socket until it would block, then the next one's,
 /// and waits when all would block.
 #[derive(Clone, Debug)]
 pub struct Writer {
-    /// The size of a send buffer in records; acknowledged records leave it.
-    buffer: usize,
+    /// The size of a send buffer; acknowledged records leave it.
+    buffer: Bytes,
+    /// The size of a record; the last one of a write can be smaller.
+    record: Bytes,
     sockets: Vec<Outgoing>,
     /// The socket to fill next.
     at: usize,
@@ -19,17 +25,31 @@ pub struct Writer {
 #[derive(Clone, Debug, Default)]
 struct Outgoing {
     is_open: bool,
-    /// The number of acknowledged records.
+    /// The end of the records that were acknowledged, as an offset in the socket's stream.
     acked: u64,
-    /// The numbers of the records in the buffer.
-    kept: VecDeque<u32>,
+    /// The end of what was written.
+    written: u64,
+    /// The ends and the numbers of the records in the buffer.
+    kept: VecDeque<(u64, u32)>,
+}
+
+impl Outgoing {
+    /// The bytes that it takes before it would block: whole records.
+    fn room(&self, buffer: Bytes, record: Bytes) -> Bytes {
+        if !self.is_open {
+            return Bytes::ZERO;
+        }
+        let free = buffer - Bytes(self.written - self.acked);
+        Bytes(free.0 / record.0 * record.0)
+    }
 }
 
 impl Writer {
-    /// A writer with `sockets` closed sockets whose send buffers hold `buffer` records each.
+    /// A writer with `sockets` closed sockets whose send buffers hold `buffer` bytes each; `record`
+    /// is the size of a record.
     #[must_use]
-    pub fn new(sockets: usize, buffer: usize) -> Writer {
-        Writer { buffer, sockets: vec![Outgoing::default(); sockets], at: 0, next: 0 }
+    pub fn new(sockets: usize, buffer: Bytes, record: Bytes) -> Writer {
+        Writer { buffer, record, sockets: vec![Outgoing::default(); sockets], at: 0, next: 0 }
     }
 
     /// The socket is open.
@@ -37,38 +57,60 @@ impl Writer {
         self.sockets[socket].is_open = true;
     }
 
-    /// The other end has acknowledged `records` of the socket in all.
-    pub fn handle_acked(&mut self, socket: usize, records: u64) {
+    /// The other end has acknowledged `bytes` of the socket in all.
+    pub fn handle_acked(&mut self, socket: usize, bytes: Bytes) {
         let outgoing = &mut self.sockets[socket];
-        while outgoing.acked < records && outgoing.kept.pop_front().is_some() {
-            outgoing.acked += 1;
+        while let Some((end, _)) = outgoing.kept.front().filter(|(end, _)| *end <= bytes.0) {
+            outgoing.acked = *end;
+            outgoing.kept.pop_front();
         }
     }
 
-    /// Writes until all sockets would block; `write` is called with a socket and a number of
-    /// records.
-    pub fn fill(&mut self, mut write: impl FnMut(usize, u64)) {
-        for _ in 0..self.sockets.len() {
-            let outgoing = &mut self.sockets[self.at];
-            let room =
-                if outgoing.is_open { self.buffer.saturating_sub(outgoing.kept.len()) } else { 0 };
-            for _ in 0..room {
-                outgoing.kept.push_back(self.next);
-                self.next = self.next.wrapping_add(1);
-            }
-            if room > 0 {
-                write(self.at, room as u64);
-            }
-            self.at = (self.at + 1) % self.sockets.len();
-        }
-    }
-
-    /// The number in the stream of the record with this index in its socket; `None` unless it is in
-    /// the send buffer.
+    /// The bytes that all sockets take before they would block.
     #[must_use]
-    pub fn number(&self, socket: usize, index: u64) -> Option<u32> {
-        let outgoing = &self.sockets[socket];
-        outgoing.kept.get(usize::try_from(index.checked_sub(outgoing.acked)?).ok()?).copied()
+    pub fn room(&self) -> Bytes {
+        self.sockets.iter().map(|socket| socket.room(self.buffer, self.record)).sum()
+    }
+
+    /// Writes up to `bytes`, until all sockets would block; `write` is called with a socket and the
+    /// size of each record. Returns how much it wrote.
+    pub fn fill(&mut self, bytes: Bytes, mut write: impl FnMut(usize, Bytes)) -> Bytes {
+        let mut left = bytes;
+        let first = self.at;
+        for socket in (first..self.sockets.len()).chain(0..first) {
+            let outgoing = &mut self.sockets[socket];
+            let room = outgoing.room(self.buffer, self.record);
+            let mut taken = room.min(left);
+            left -= taken;
+            if taken < room {
+                // It goes on here.
+                self.at = socket;
+            }
+            while taken > Bytes::ZERO {
+                let size = taken.min(self.record);
+                taken -= size;
+                outgoing.written += size.0;
+                outgoing.kept.push_back((outgoing.written, self.next));
+                self.next = self.next.wrapping_add(1);
+                write(socket, size);
+            }
+            if left == Bytes::ZERO {
+                break;
+            }
+        }
+        bytes - left
+    }
+
+    /// The piece of a record that a packet carries, by its offset in the stream of its socket and
+    /// its length; `None` unless the record is in the send buffer.
+    #[must_use]
+    pub fn piece(&self, socket: usize, offset: u64, len: u16) -> Option<Piece> {
+        let Outgoing { acked, kept, .. } = &self.sockets[socket];
+        let index = kept.partition_point(|(end, _)| *end <= offset);
+        let (end, number) = *kept.get(index)?;
+        let begin = if index == 0 { *acked } else { kept[index - 1].0 };
+        let from = u16::try_from(offset.checked_sub(begin)?).ok()?;
+        Some(Piece { number, from, is_last: offset + u64::from(len) == end })
     }
 }
 
@@ -76,55 +118,61 @@ impl Writer {
 #[derive(Clone, Debug)]
 pub struct Reader {
     sockets: Vec<Incoming>,
-    next: u32,
+    /// The record that is being read, and the offset in it.
+    next: (u32, u16),
 }
 
 /// The receive buffer of a socket.
 #[derive(Clone, Debug, Default)]
 struct Incoming {
-    /// The number of records that were read.
+    /// The offset in the socket's stream up to which it was read.
     read: u64,
-    /// The number of records that arrived in order, those that were read included.
+    /// The offset up to which all has arrived.
     arrived: u64,
-    /// The numbers of the records that were not read; `None` for gaps.
-    numbers: VecDeque<Option<u32>>,
+    /// The pieces that were not read, by offset: length and place in the stream.
+    pieces: BTreeMap<u64, (u16, Piece)>,
 }
 
 impl Reader {
     /// A reader of `sockets` sockets.
     #[must_use]
     pub fn new(sockets: usize) -> Reader {
-        Reader { sockets: vec![Incoming::default(); sockets], next: 0 }
+        Reader { sockets: vec![Incoming::default(); sockets], next: (0, 0) }
     }
 
-    /// A record has arrived, in order or not: its index in its socket, and its number in the
-    /// stream.
-    pub fn handle_record(&mut self, socket: usize, index: u64, number: u32) {
+    /// A piece of a record has arrived, in order or not: its offset in the stream of its socket,
+    /// and its length.
+    pub fn handle_piece(&mut self, socket: usize, offset: u64, len: u16, piece: Piece) {
         let incoming = &mut self.sockets[socket];
-        let index = index.checked_sub(incoming.read).and_then(|index| usize::try_from(index).ok());
-        let Some(index) = index else { return };
-        if incoming.numbers.len() <= index {
-            incoming.numbers.resize(index + 1, None);
+        if offset >= incoming.read {
+            incoming.pieces.insert(offset, (len, piece));
         }
-        incoming.numbers[index] = Some(number);
     }
 
-    /// `records` of the socket have arrived in order, in all.
-    pub fn handle_arrived(&mut self, socket: usize, records: u64) {
-        self.sockets[socket].arrived = records;
+    /// All before this offset of the socket's stream has arrived.
+    pub fn handle_arrived(&mut self, socket: usize, offset: u64) {
+        self.sockets[socket].arrived = offset;
     }
 
-    /// Reads the next record of the stream. Returns its socket, or `None` if it has not arrived.
-    pub fn read(&mut self) -> Option<usize> {
-        let has_it = |incoming: &Incoming| {
-            incoming.read < incoming.arrived && incoming.numbers.front() == Some(&Some(self.next))
+    /// Reads the next piece of the stream. Returns its socket and its size, or `None` if it has not
+    /// arrived.
+    pub fn read(&mut self) -> Option<(usize, Bytes)> {
+        let next = self.next;
+        let is_next = |incoming: &Incoming| {
+            incoming.pieces.first_key_value().is_some_and(|(offset, (len, piece))| {
+                offset + u64::from(*len) <= incoming.arrived && (piece.number, piece.from) == next
+            })
         };
-        let socket = self.sockets.iter().position(has_it)?;
+        let socket = self.sockets.iter().position(is_next)?;
         let incoming = &mut self.sockets[socket];
-        incoming.numbers.pop_front();
-        incoming.read += 1;
-        self.next = self.next.wrapping_add(1);
-        Some(socket)
+        let (offset, (len, piece)) = incoming.pieces.pop_first()?;
+        incoming.read = offset + u64::from(len);
+        self.next = if piece.is_last {
+            (piece.number.wrapping_add(1), 0)
+        } else {
+            (piece.number, piece.from + len)
+        };
+        Some((socket, Bytes(u64::from(len))))
     }
 }
 
@@ -134,9 +182,10 @@ mod tests {
 
     /// The goodput of an application over links of these rates without delay, in the same unit.
     fn goodput(rates: &[f64]) -> f64 {
+        /// In records of one byte each.
         const BUFFER: u16 = 200;
         const STEPS: u32 = 400_000;
-        let mut writer = Writer::new(rates.len(), BUFFER.into());
+        let mut writer = Writer::new(rates.len(), Bytes(BUFFER.into()), Bytes(1));
         let mut reader = Reader::new(rates.len());
         let fastest = rates.iter().copied().fold(0.0, f64::max);
         let mut credit = vec![0.0; rates.len()];
@@ -145,7 +194,7 @@ mod tests {
         let mut counted = 0_u32;
         (0..rates.len()).for_each(|socket| writer.handle_open(socket));
         for step in 0..STEPS {
-            writer.fill(|_, _| {});
+            writer.fill(writer.room(), |_, _| {});
             for socket in 0..rates.len() {
                 credit[socket] += rates[socket] / fastest;
                 let is_full = sent[socket] - read[socket] >= u64::from(BUFFER);
@@ -155,13 +204,13 @@ mod tests {
                     continue;
                 }
                 credit[socket] -= 1.0;
-                let number = writer.number(socket, sent[socket]).expect("a buffer was filled");
-                reader.handle_record(socket, sent[socket], number);
+                let piece = writer.piece(socket, sent[socket], 1).expect("a buffer was filled");
+                reader.handle_piece(socket, sent[socket], 1, piece);
                 sent[socket] += 1;
-                writer.handle_acked(socket, sent[socket]);
+                writer.handle_acked(socket, Bytes(sent[socket]));
                 reader.handle_arrived(socket, sent[socket]);
             }
-            while let Some(socket) = reader.read() {
+            while let Some((socket, _)) = reader.read() {
                 read[socket] += 1;
                 counted += u32::from(step >= STEPS / 4);
             }
@@ -195,30 +244,44 @@ mod tests {
 
     #[test]
     fn data_ahead_of_the_order_waits() {
-        let mut writer = Writer::new(2, 2);
+        // Buffers of two records of ten bytes; the writes are of 38 bytes in all.
+        let mut writer = Writer::new(2, Bytes(20), Bytes(10));
         let mut written = Vec::new();
         writer.handle_open(1);
-        writer.fill(|socket, records| written.push((socket, records)));
-        assert_eq!(written, [(1, 2)], "a socket that is not open takes nothing");
-        writer.handle_open(0);
-        writer.fill(|socket, records| written.push((socket, records)));
-        assert_eq!(written[1..], [(0, 2)]);
         assert_eq!(
-            [writer.number(0, 0), writer.number(0, 1), writer.number(0, 2)],
-            [Some(2), Some(3), None]
+            writer.fill(Bytes(38), |socket, bytes| written.push((socket, bytes))),
+            Bytes(20)
+        );
+        let ten = Bytes(10);
+        assert_eq!(written, [(1, ten), (1, ten)], "a socket that is not open takes nothing");
+        writer.handle_open(0);
+        assert_eq!(
+            writer.fill(Bytes(18), |socket, bytes| written.push((socket, bytes))),
+            Bytes(18)
+        );
+        assert_eq!(written[2..], [(0, ten), (0, Bytes(8))]);
+        let whole = |number| Some(Piece { number, from: 0, is_last: true });
+        assert_eq!(
+            [writer.piece(0, 0, 10), writer.piece(0, 10, 8), writer.piece(0, 18, 1)],
+            [whole(2), whole(3), None]
         );
         let mut reader = Reader::new(2);
-        reader.handle_record(0, 0, 2);
-        reader.handle_arrived(0, 1);
+        reader.handle_piece(0, 0, 10, whole(2).unwrap());
+        reader.handle_arrived(0, 10);
         assert_eq!(reader.read(), None);
         // Behind a gap in its socket, a record cannot be read even if it is the next of the stream.
-        reader.handle_record(1, 1, 1);
+        reader.handle_piece(1, 10, 10, whole(1).unwrap());
         assert_eq!(reader.read(), None);
-        reader.handle_record(1, 0, 0);
-        reader.handle_arrived(1, 2);
-        assert_eq!(
-            [reader.read(), reader.read(), reader.read(), reader.read()],
-            [Some(1), Some(1), Some(0), None]
-        );
+        // A record in two pieces.
+        let pieces = [writer.piece(1, 0, 4).unwrap(), writer.piece(1, 4, 6).unwrap()];
+        assert_eq!(pieces[1], Piece { number: 0, from: 4, is_last: true });
+        reader.handle_piece(1, 0, 4, pieces[0]);
+        reader.handle_arrived(1, 4);
+        assert_eq!([reader.read(), reader.read()], [Some((1, Bytes(4))), None]);
+        reader.handle_piece(1, 4, 6, pieces[1]);
+        reader.handle_arrived(1, 20);
+        let rest = [(1, Bytes(6)), (1, ten), (0, ten)].map(Some);
+        assert_eq!([reader.read(), reader.read(), reader.read()], rest);
+        assert_eq!(reader.read(), None);
     }
 }

@@ -139,14 +139,17 @@ impl Striped {
         own.into_iter().flatten().chain(connection).min()
     }
 
-    /// Lets the application write as much as can soon be sent.
+    /// Lets the application write: one that fills the room writes as much as can soon be sent.
     #[inline]
     fn write(&mut self, now: Time) {
-        if self.is_finished || !self.connection.is_open() {
+        let fills_room = self.application.fills_room();
+        if self.is_finished || self.opens.is_some() || (fills_room && !self.connection.is_open()) {
             return;
         }
         let is_over = self.stop.is_some_and(|stop| stop <= now);
-        if !is_over {
+        if is_over {
+            self.application.stop();
+        } else {
             let unsent = self.connection.unsent(STREAM);
             let wanted = self.connection.window() + AHEAD;
             let bytes = self.application.write(now, self.received, wanted - unsent);

@@ -5,7 +5,7 @@ use alloc::boxed::Box;
 use policy::cc::{Acked, Congestion, Controller, Lost, Signal};
 use recovery::RateReduction;
 use units::{Bytes, Span, Time};
-use wire::tcp::{Flags, SackBlock, Segment};
+use wire::tcp::{CeCounters, Flags, SackBlock, Segment};
 
 use super::scoreboard::{Record, SendContext};
 use super::{Phase, Sender, SpuriousCheck, stamp_of};
@@ -52,6 +52,7 @@ impl Sender {
             && segment.ack == self.una
             && segment.sack_count == 0
             && !segment.flags.has(Flags::ECE)
+            && !segment.flags.has(Flags::COUNTERS)
             && self.una == self.next
         {
             // The usual case of an endpoint that only receives: the acknowledgement has no news.
@@ -60,6 +61,9 @@ impl Sender {
                 "what ends a phase was acknowledged"
             );
             return;
+        }
+        if segment.flags.has(Flags::COUNTERS) {
+            self.count_marks(segment.ce());
         }
         self.window_end = self.window_end.max(window_end);
         let highest = self.board.highest();
@@ -102,8 +106,8 @@ impl Sender {
         }
         self.update_recovery(has_advanced, delivered.bytes, !new_losses);
         if delivered.bytes > 0 {
-            let ce_bytes = if segment.flags.has(Flags::ECE) { delivered.bytes } else { 0 };
-            self.report_acked(now, &delivered, was_in_recovery, Bytes(ce_bytes), cc);
+            let delays = self.timestamp_delays(now, segment, has_advanced);
+            self.report_acked(now, &delivered, was_in_recovery, delays, cc);
         }
         if has_advanced
             || delivered.newest.is_some_and(|newest| self.was_sent_before_first(newest.sent_at))
@@ -173,6 +177,32 @@ impl Sender {
         }
         self.una = una;
         delivered
+    }
+
+    /// The receiver's counters of marks have this state.
+    #[cold]
+    fn count_marks(&mut self, ce: CeCounters) {
+        if let Some(new) = ce.since(self.ce) {
+            self.ce = ce;
+            self.stats.ce_packets += u64::from(new.packets);
+            self.stats.ce_bytes += Bytes(u64::from(new.bytes));
+        }
+    }
+
+    /// The one-way delays of the data and of its acknowledgement by the timestamps, as LEDBAT over
+    /// TCP takes them. Only the acknowledgement of data in order echoes the time of that data.
+    fn timestamp_delays(
+        &mut self,
+        now: Time,
+        segment: &Segment,
+        has_advanced: bool,
+    ) -> Option<(Span, Span)> {
+        let is_usable = self.config.timestamps && has_advanced && segment.timestamp_echo != 0;
+        is_usable.then(|| {
+            let data = segment.timestamp.wrapping_sub(segment.timestamp_echo);
+            let ack = stamp_of(now).wrapping_sub(segment.timestamp);
+            (self.data_delay.handle_reading(data), self.ack_delay.handle_reading(ack))
+        })
     }
 
     /// A round-trip sample from the timestamps, for acknowledgements of retransmitted packets only.
@@ -388,10 +418,12 @@ impl Sender {
         now: Time,
         delivered: &Delivered,
         in_recovery: bool,
-        ce_bytes: Bytes,
+        delays: Option<(Span, Span)>,
         cc: &mut C,
     ) {
         let Some(newest) = delivered.newest else { return };
+        let new_marks = self.ce.since(self.ce_told).unwrap_or_default();
+        self.ce_told = self.ce;
         self.rate.handle_delivered(now, Bytes(delivered.bytes), newest.sent_at);
         let smoothed_rtt = self.rtt.smoothed().unwrap_or_default();
         self.watch_slow_start(now, delivered.rtt, cc);
@@ -399,16 +431,18 @@ impl Sender {
             bytes: Bytes(delivered.bytes),
             in_flight: self.in_flight(),
             sent_at: newest.sent_at,
-            window_at_sending: newest.context.map_or(Bytes::ZERO, |context| context.window),
+            window_at_sending: newest.context.map(|context| context.window),
             rtt: delivered.rtt,
             smoothed_rtt,
             min_rtt: self.rtt.min(),
-            one_way_delay: None,
+            one_way_delay: delays.map(|(data, _)| data),
+            ack_delay: delays.map(|(_, ack)| ack),
             delivery_rate: newest.context.and_then(|context| {
                 self.rate.sample(now, newest.sent_at, &context.rates, self.rtt.min())
             }),
             round: self.rate.round(),
-            ce_bytes,
+            ce_packets: u64::from(new_marks.packets),
+            ce_bytes: Bytes(u64::from(new_marks.bytes)),
             is_app_limited: newest.is_app_limited,
             in_recovery,
             slow_start_divisor: self.slow_start_divisor(),
@@ -456,7 +490,7 @@ impl Sender {
 fn lost(record: &Record, context: Option<&SendContext>) -> Lost {
     Lost {
         bytes: Bytes(record.payload()),
-        in_flight_at_sending: context.map_or(Bytes::ZERO, |context| context.in_flight),
+        in_flight_at_sending: context.map(|context| context.in_flight),
         sent_at: record.sent_at,
     }
 }

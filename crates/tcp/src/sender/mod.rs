@@ -10,9 +10,9 @@ use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 
 use policy::cc::{Allowance, Choke, Controller, Sent, Start};
-use recovery::{DeliveryRate, HyStart, Pacer, Rack, RateReduction, RoundTrip};
+use recovery::{DeliveryRate, HyStart, OneWayDelay, Pacer, Rack, RateReduction, RoundTrip};
 use units::{Bytes, Rate, Span, SubflowId, Time};
-use wire::tcp::Flags;
+use wire::tcp::{CeCounters, Flags};
 
 use crate::{Config, Detection, NEVER};
 use scoreboard::{Record, Scoreboard, SendContext};
@@ -37,6 +37,10 @@ pub struct Stats {
     pub undone: u64,
     /// Reductions because of a mark (ECN).
     pub marks: u64,
+    /// Packets of ours that arrived with a mark, by the receiver's count (RFC 9768).
+    pub ce_packets: u64,
+    /// Their payload.
+    pub ce_bytes: Bytes,
 }
 
 /// The sending half's part of a segment.
@@ -82,6 +86,8 @@ pub(crate) struct Sender {
     has_threshold: bool,
     /// Whether the controller needs the state at each packet's sending.
     keeps_contexts: bool,
+    /// Whether anything is in `record_ends`.
+    has_records: bool,
     /// Duplicate acknowledgements (without SACK): packets that have left the network.
     duplicates: u32,
     rate: DeliveryRate,
@@ -104,6 +110,14 @@ pub(crate) struct Sender {
     /// Every transmission in order, for RACK: time and position.
     log: VecDeque<(Time, u64)>,
     pacer: Pacer,
+    /// The one-way delays of data and of acknowledgements.
+    data_delay: OneWayDelay,
+    ack_delay: OneWayDelay,
+    /// The receiver's counters of marks, as last seen, and when the controller was last told.
+    ce: CeCounters,
+    ce_told: CeCounters,
+    /// The positions behind records that were not sent to their end, in order.
+    record_ends: VecDeque<u64>,
 }
 
 /// The test by timestamps whether the last reduction was spurious (Eifel, RFC 3522).
@@ -153,10 +167,16 @@ impl Sender {
             rack_due: NEVER,
             has_tail_probe: false,
             pacer: Pacer::new(),
+            data_delay: OneWayDelay::default(),
+            ack_delay: OneWayDelay::default(),
+            ce: CeCounters::default(),
+            ce_told: CeCounters::default(),
             held_until: NEVER,
             hystart,
             has_threshold: config.initial_threshold.is_none(),
             keeps_contexts: false,
+            has_records: false,
+            record_ends: VecDeque::new(),
             rate: DeliveryRate::new(Time::ZERO),
             last_sent_at: Time::ZERO,
             spurious_check: SpuriousCheck::Decided,
@@ -192,6 +212,15 @@ impl Sender {
 
     pub(crate) fn write(&mut self, bytes: Bytes) {
         self.written = self.written.saturating_add(bytes.0);
+    }
+
+    pub(crate) fn write_record(&mut self, bytes: Bytes) {
+        if bytes == Bytes::ZERO {
+            return;
+        }
+        self.write(bytes);
+        self.record_ends.push_back(self.written);
+        self.has_records = true;
     }
 
     pub(crate) fn close(&mut self) {
@@ -369,14 +398,19 @@ impl Sender {
     #[inline]
     fn next_new(&self) -> Option<(u32, bool)> {
         let room = self.window_end.saturating_sub(self.next);
-        let waiting = self.unsent();
+        let mut waiting = self.unsent();
         let full = self.config.mss.0;
         if waiting == 0 {
             return (self.is_closing && !self.has_sent_fin).then_some((1, true));
         }
+        if self.has_records
+            && let Some(end) = self.record_ends.front()
+        {
+            waiting = waiting.min(end - self.next);
+        }
         let len = waiting.min(room).min(full);
-        // Small packets only at the end of the data, or into a small window (RFC 1122, section
-        // 4.2.3.4).
+        // Small packets only at the end of the data or of a record, or into a small window (RFC
+        // 1122, section 4.2.3.4).
         let is_whole = len == full || len == waiting || (len > 0 && self.board.is_empty());
         (len > 0 && is_whole).then(|| (u32::try_from(len).expect("at most an MSS"), false))
     }
@@ -431,6 +465,12 @@ impl Sender {
             self.board.push(record, context);
             self.next = seq + u64::from(span);
             self.has_sent_fin |= is_fin;
+            if self.has_records {
+                if self.record_ends.front().is_some_and(|end| *end <= self.next) {
+                    self.record_ends.pop_front();
+                }
+                self.has_records = !self.record_ends.is_empty();
+            }
         }
         if self.config.detection == Detection::Rack {
             self.log.push_back((now, seq));

@@ -66,7 +66,7 @@ impl testnet::Endpoint for Host {
         let segment = arrival.packet;
         assert!(segment.flags.has(Flags::SYN) || segment.flags.has(Flags::ACK));
         self.note_arrival(&segment);
-        self.endpoint.handle_segment(now, &segment, false, self.controller.as_mut());
+        self.endpoint.handle_segment(now, &segment, arrival.is_marked, self.controller.as_mut());
         assert!(self.endpoint.received().0 <= self.complete, "more than arrived without a gap");
         self.take_events();
     }

@@ -1,7 +1,7 @@
 //! The end of a transfer: paths that have nothing to send carry copies of extents that others may
 //! deliver late.
 
-use units::{PathId, Time};
+use units::{Bytes, PathId, Span, Time};
 
 use super::Sender;
 use super::path::Path;
@@ -14,6 +14,8 @@ use crate::{Extent, ExtentSet};
 const MARGIN: f64 = 0.1;
 /// ... and by this many seconds.
 const LEAST_MARGIN: f64 = 0.01;
+/// A path has no more copies outstanding than it delivers in two round trips and this time.
+const COVER: Span = Span::from_millis(50);
 
 impl Sender {
     /// The copy that this path should send, if any: of the extent in flight elsewhere that would
@@ -23,6 +25,11 @@ impl Sender {
             return None;
         }
         let path = self.paths.get(&id).filter(|path| path.is_usable())?;
+        // Copies follow the receiver's answers: it may be the receiver that is late.
+        let covered = path.rate(now) * (path.rtt() * 2 + COVER).as_secs_f64();
+        if path.outstanding() > 0 && Bytes(path.outstanding() + most).as_f64() > covered {
+            return None;
+        }
         // A path without a known rate may copy extents of stalled paths only; it may be the only
         // path left for them.
         // It is not the end while a stream grows: then, too, only stalled paths need help.

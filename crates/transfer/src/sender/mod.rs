@@ -10,6 +10,7 @@
 //! - a stalled path loses its task, and others copy its data in flight ([`stall`]);
 //! - a path that shares the bottleneck of a faster one goes on standby ([`bottleneck`]).
 
+mod answers;
 mod bottleneck;
 mod endgame;
 mod extent_queue;
@@ -189,9 +190,11 @@ impl Sender {
             fresh += Bytes(piece.len);
             self.credit(path, piece);
         }
-        let progress =
-            self.paths.get_mut(&path).is_some_and(|path| path.handle_delivered(now, extent));
-        if progress {
+        let patience = self.paths.get(&path).map(|path| self.ack_patience(now, path));
+        if let Some((delivering, patience)) = self.paths.get_mut(&path).zip(patience)
+            && delivering.handle_delivered(now, extent)
+        {
+            delivering.answers.handle_acked(now, patience);
             self.handle_progress(now, path, true);
             self.wake(path);
         }
@@ -214,6 +217,12 @@ impl Sender {
             self.detector.handle_delay(now, path.id, delay, path.delivered);
         }
         self.apply_order(now);
+    }
+
+    /// The receiver says on this path that it lives and has not written yet what it received: its
+    /// silence is not the path's. Ignored for an unknown path.
+    pub fn handle_alive(&mut self, now: Time, path: PathId) {
+        self.handle_progress(now, path, false);
     }
 
     /// The receiver refused a block for its hash. Acknowledged positions of it are sent again.

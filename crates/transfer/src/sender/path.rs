@@ -4,6 +4,7 @@ use alloc::vec::Vec;
 
 use units::{Bytes, PathId, Span, Time};
 
+use super::answers::Answers;
 use super::extent_queue::ExtentQueue;
 use super::meter::{Meter, as_rate};
 use super::types::{PathReport, PathState, PathTraits, Reason, Sample};
@@ -34,6 +35,7 @@ pub(super) struct Path {
     pub(super) first_sent: Option<Time>,
     /// When the path last made progress, or began to have something outstanding.
     pub(super) last_progress: Time,
+    pub(super) answers: Answers,
     pub(super) proven: bool,
     pub(super) sample: Option<Sample>,
     /// The least time from sending to acknowledgement, and the measurement in progress: the offset
@@ -63,6 +65,7 @@ impl Path {
             meter: Meter::seeded(rate),
             first_sent: None,
             last_progress: now,
+            answers: Answers::new(now),
             proven: false,
             sample: None,
             least_rtt: traits.rtt,
@@ -136,6 +139,7 @@ impl Path {
     pub(super) fn handle_sent(&mut self, now: Time, extent: Extent) {
         if !self.awaits_ack() {
             self.last_progress = now;
+            self.answers.handle_busy(now);
         }
         self.first_sent.get_or_insert(now);
         self.in_flight.push_back(extent);

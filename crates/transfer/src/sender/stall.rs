@@ -10,23 +10,35 @@ use super::types::{Class, PathState, Reason, Sample, SenderEvent};
 /// longer.
 const SETTLED: Span = Span::from_millis(1_500);
 
+/// Silence of all paths may be the receiver's, whose disk pauses: a proven path is stalled after
+/// this many times its patience unless the receiver answers elsewhere.
+const ALL_SILENT: u64 = 2;
+
 impl Sender {
     /// The longest time without progress before a path counts as stalled.
     fn patience(&self, now: Time, path: &Path) -> Span {
-        // The receiver acknowledges whole frames: on a slow path one frame may take longer than
-        // many round trips. The kernel's counters, where known, show progress in between.
-        let rate = path.rate(now);
-        let frame = if path.sample.is_some() || rate <= 0.0 { 0.0 } else { 2.0 * 65_536.0 / rate };
-        self.config
-            .stall_after
-            .max(path.rtt() * 4)
-            .max(Span::from_secs_f64(frame).min(Span::from_secs(5)))
+        // The kernel's counters, where known, show progress between acknowledgements.
+        let frame = if path.sample.is_some() { Span::ZERO } else { frame_time(path.rate(now)) };
+        self.config.stall_after.max(path.rtt() * 4).max(frame)
     }
 
-    /// When this path counts as stalled unless it makes progress before.
+    /// The longest time between two acknowledgements of the receiver while a path makes progress.
+    pub(super) fn ack_patience(&self, now: Time, path: &Path) -> Span {
+        // Its rate before it fell silent.
+        self.patience(now, path).max(frame_time(path.meter.settled()))
+    }
+
+    /// When this path counts as stalled unless it makes progress before. Acknowledgements on other
+    /// paths can bring that time forward.
     pub(super) fn stall_time(&self, now: Time, path: &Path) -> Option<Time> {
         let watched = path.state != PathState::Stalled && path.awaits_ack();
-        watched.then(|| path.last_progress + self.patience(now, path))
+        let patience = self.patience(now, path);
+        let answered = |other: &Path| {
+            other.id != path.id && other.answers.after(path.last_progress) >= patience / 2
+        };
+        let is_alone_silent = !path.proven || self.paths.values().any(answered);
+        let times = if is_alone_silent { 1 } else { ALL_SILENT };
+        watched.then(|| path.last_progress + patience * times)
     }
 
     /// Stalls a path that made no progress for too long or has too many timeouts.
@@ -165,4 +177,11 @@ impl Sender {
         let allowed = self.config.overflow_after.as_secs_f64() / if helping { 2.0 } else { 1.0 };
         rate > 0.0 && self.remaining().as_f64() / rate > allowed
     }
+}
+
+/// Time that two frames take at `rate`, in bytes per second: the receiver acknowledges whole
+/// frames, and on a slow path one frame may take longer than many round trips.
+fn frame_time(rate: f64) -> Span {
+    let frame = if rate <= 0.0 { 0.0 } else { 2.0 * 65_536.0 / rate };
+    Span::from_secs_f64(frame).min(Span::from_secs(5))
 }

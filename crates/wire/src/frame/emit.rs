@@ -4,8 +4,8 @@ use alloc::vec::Vec;
 use core::net::IpAddr;
 
 use super::{
-    ABORT_CODES, Ask, Deletes, Frame, FrameKind, Grown, HEADER, Hashes, Held, Hello, LeftOut,
-    MAX_PAYLOAD, MAX_REASON, MAX_TEXT, Range, WISHES, Wishes,
+    ABORT_CODES, Archived, Ask, Deletes, Frame, FrameKind, Grown, HEADER, Hashes, Held, Hello,
+    LeftOut, MAX_PAYLOAD, MAX_REASON, MAX_TEXT, Range, WISHES, Wishes,
 };
 use crate::manifest::MAX_PATH;
 
@@ -50,7 +50,8 @@ impl Frame<'_> {
             | Frame::Ack(ranges)
             | Frame::Creates(ranges)
             | Frame::Replaces(ranges)
-            | Frame::Keeps(ranges) => {
+            | Frame::Keeps(ranges)
+            | Frame::Updates(ranges) => {
                 for range in ranges {
                     emit_range(*range, out);
                 }
@@ -79,8 +80,14 @@ impl Frame<'_> {
                 out.push(u8::from(*include));
                 out.extend_from_slice(glob.as_bytes());
             }
-            Frame::Ask(Ask { checksum, hashes, strict }) => {
-                out.push(u8::from(*checksum) | u8::from(*hashes) << 1 | u8::from(*strict) << 2);
+            Frame::Ask(Ask { checksum, hashes, strict, archive }) => {
+                let bits = [checksum, hashes, strict, archive].into_iter().enumerate();
+                out.push(bits.fold(0, |bits, (n, on)| bits | u8::from(*on) << n));
+            }
+            Frame::Archived(Archived { updated, lost_owners, lost_attributes }) => {
+                out.extend_from_slice(&updated.to_be_bytes());
+                out.extend_from_slice(&lost_owners.to_be_bytes());
+                out.extend_from_slice(&lost_attributes.to_be_bytes());
             }
             Frame::Hashes(Hashes { first, hashes }) => {
                 out.extend_from_slice(&first.to_be_bytes());
@@ -196,8 +203,8 @@ fn cut(text: &str, most: usize) -> &[u8] {
 /// The wishes in the order of their bits.
 fn wishes(wishes: Wishes) -> [bool; WISHES] {
     let Wishes { restart, overwrite, verify, dry_run, .. } = wishes;
-    let Wishes { keep_existing, update, delete, force_delete, .. } = wishes;
-    [restart, overwrite, verify, dry_run, keep_existing, update, delete, force_delete]
+    let Wishes { keep_existing, update, delete, force_delete, archive, .. } = wishes;
+    [restart, overwrite, verify, dry_run, keep_existing, update, delete, force_delete, archive]
 }
 
 fn emit_range(range: Range, out: &mut Vec<u8>) {

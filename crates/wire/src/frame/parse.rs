@@ -6,8 +6,8 @@ use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use super::{
-    ABORT_CODES, Ask, Data, Deletes, Frame, FrameKind, Grown, Hashes, Held, Hello, LeftOut,
-    MAX_PAYLOAD, MAX_REASON, Range, RunId, VERSION, WISHES, Welcome, Wishes,
+    ABORT_CODES, Archived, Ask, Data, Deletes, Frame, FrameKind, Grown, Hashes, Held, Hello,
+    LeftOut, MAX_PAYLOAD, MAX_REASON, Range, RunId, VERSION, WISHES, Welcome, Wishes,
 };
 use crate::WireError;
 use crate::manifest::MAX_PATH;
@@ -50,6 +50,12 @@ pub(super) fn body(kind: FrameKind, body: &[u8]) -> Result<Frame<'_>, WireError>
         FrameKind::Creates => Frame::Creates(ranges(&mut reader)?),
         FrameKind::Replaces => Frame::Replaces(ranges(&mut reader)?),
         FrameKind::Keeps => Frame::Keeps(ranges(&mut reader)?),
+        FrameKind::Updates => Frame::Updates(ranges(&mut reader)?),
+        FrameKind::Archived => Frame::Archived(Archived {
+            updated: reader.u32()?,
+            lost_owners: reader.u32()?,
+            lost_attributes: reader.u32()?,
+        }),
         FrameKind::Deletes => {
             let (is_folder, size) = (flag(&mut reader, frame)?, reader.u64()?);
             Frame::Deletes(Deletes { path: reader.rest(), size, is_folder })
@@ -71,10 +77,11 @@ pub(super) fn body(kind: FrameKind, body: &[u8]) -> Result<Frame<'_>, WireError>
         }
         FrameKind::Grant => Frame::Grant(reader.u64()?),
         FrameKind::Ask => match reader.u8()? {
-            bits @ 0..=7 => Frame::Ask(Ask {
+            bits @ 0..=15 => Frame::Ask(Ask {
                 checksum: bits & 1 != 0,
                 hashes: bits & 2 != 0,
                 strict: bits & 4 != 0,
+                archive: bits & 8 != 0,
             }),
             _ => return Err(WireError::Field { frame, field: "wishes" }),
         },
@@ -90,16 +97,7 @@ pub(super) fn body(kind: FrameKind, body: &[u8]) -> Result<Frame<'_>, WireError>
         FrameKind::Held => {
             Frame::Held(Held { by_send_buffer: reader.u64()?, by_receiver: reader.u64()? })
         }
-        FrameKind::LeftOut => {
-            let (more, length) = (reader.u32()?, reader.u16()?);
-            let path = reader.bytes(usize::from(length))?;
-            match core::str::from_utf8(reader.rest()) {
-                Ok(reason) if path.len() <= MAX_PATH && reason.len() <= MAX_REASON => {
-                    Frame::LeftOut(LeftOut { path, reason, more })
-                }
-                _ => return Err(WireError::Field { frame, field: "path or reason" }),
-            }
-        }
+        FrameKind::LeftOut => Frame::LeftOut(left_out(&mut reader)?),
         FrameKind::Ping => Frame::Ping(reader.u64()?),
         FrameKind::Pong => Frame::Pong(reader.u64()?),
         FrameKind::Abort => {
@@ -114,6 +112,17 @@ pub(super) fn body(kind: FrameKind, body: &[u8]) -> Result<Frame<'_>, WireError>
         }
     };
     reader.finish(parsed)
+}
+
+fn left_out<'a>(reader: &mut Reader<'a>) -> Result<LeftOut<'a>, WireError> {
+    let (more, length) = (reader.u32()?, reader.u16()?);
+    let path = reader.bytes(usize::from(length))?;
+    match core::str::from_utf8(reader.rest()) {
+        Ok(reason) if path.len() <= MAX_PATH && reason.len() <= MAX_REASON => {
+            Ok(LeftOut { path, reason, more })
+        }
+        _ => Err(WireError::Field { frame: "LeftOut", field: "path or reason" }),
+    }
 }
 
 fn hello(reader: &mut Reader<'_>) -> Result<Hello, WireError> {
@@ -137,6 +146,7 @@ fn hello(reader: &mut Reader<'_>) -> Result<Hello, WireError> {
         update: bit(5),
         delete: bit(6),
         force_delete: bit(7),
+        archive: bit(8),
     };
     let run = reader.array()?;
     let secret = if reader.is_empty() { None } else { Some(reader.array()?) };

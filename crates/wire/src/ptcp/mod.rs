@@ -24,6 +24,8 @@
 
 mod parse;
 
+use core::num::NonZeroU32;
+
 use units::Bytes;
 
 pub use parse::Parsed;
@@ -157,7 +159,7 @@ pub struct StreamData {
 /// Acknowledges packets of one path, and the in-order data of one stream.
 // Packed, to keep [`Packet`] at 56 bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[repr(Rust, packed(4))]
+#[repr(Rust, packed(1))]
 pub struct Ack {
     /// The largest packet number that arrived.
     pub largest: u64,
@@ -168,16 +170,18 @@ pub struct Ack {
     /// The connection's flow control limit for all streams together, in KiB, lower 32 bits.
     pub limit: u32,
     /// The receiver's clock less the packet's stamp, for the packet `largest`, in microseconds;
-    /// wraps.
-    pub one_way: u32,
+    /// wraps. A difference of zero is given as one. `None` if the packet had no stamp.
+    pub one_way: Option<NonZeroU32>,
     /// Further ranges of packets that arrived, the latest change first.
     pub older: [PacketRange; 2],
     /// The number of packets up to `largest` that arrived without a gap; at least one.
     pub first: u16,
     /// The path of the acknowledged packets.
     pub path: u16,
-    /// The number of packets of the path marked Congestion Experienced; wraps.
-    pub marks: u8,
+    /// The number of packets of the path that arrived marked Congestion Experienced; wraps.
+    pub ce_packets: u16,
+    /// The sizes of these packets as UDP payloads, together; wraps.
+    pub ce_bytes: u32,
     /// How long the acknowledgement waited, in units of [`Ack::DELAY_UNIT`]; saturates.
     pub delay: u8,
 }
@@ -185,6 +189,14 @@ pub struct Ack {
 impl Ack {
     /// Microseconds of one unit of [`Ack::delay`].
     pub const DELAY_UNIT: u64 = 128;
+    /// Octets without the counters of marks, and with them.
+    const OCTETS: usize = 42;
+    const WITH_COUNTERS: usize = Ack::OCTETS + 6;
+
+    /// Whether any packet was marked. If not, the counters take no octets.
+    const fn has_counters(&self) -> bool {
+        self.ce_packets != 0 || self.ce_bytes != 0
+    }
 }
 
 /// A range of packet numbers, counted back from [`Ack::largest`].
@@ -281,7 +293,8 @@ impl Packet {
         match self.body {
             Body::Data(_) => DATA,
             Body::Datagram { .. } | Body::Retire { .. } => 2,
-            Body::Ack(_) => 42,
+            Body::Ack(ack) if ack.has_counters() => Ack::WITH_COUNTERS,
+            Body::Ack(_) => Ack::OCTETS,
             Body::StreamWindow { .. } => 12,
             Body::Need { .. } | Body::Stop { .. } => 8,
             Body::Reset { .. } => 16,

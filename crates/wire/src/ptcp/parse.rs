@@ -1,5 +1,7 @@
 //! Packets as bytes, and back.
 
+use core::num::NonZeroU32;
+
 use alloc::vec::Vec;
 
 use super::{Ack, Body, FULL_BODY, Flight, Packet, PacketRange, Reply, StreamData};
@@ -210,26 +212,31 @@ fn reply_number(reply: Reply) -> u16 {
 }
 
 fn emit_ack(ack: &Ack, into: &mut Vec<u8>) {
-    let Ack { largest, delivered, stream, limit, one_way, older, first, path, marks, delay } = *ack;
+    let Ack { largest, delivered, stream, limit, one_way, older, first, path, .. } = *ack;
+    let Ack { ce_packets, ce_bytes, delay, .. } = *ack;
     into.extend_from_slice(&path.to_be_bytes());
     into.extend_from_slice(&largest.to_be_bytes());
     into.extend_from_slice(&first.to_be_bytes());
     into.extend_from_slice(&delivered.to_be_bytes());
     into.extend_from_slice(&stream.to_be_bytes());
     into.extend_from_slice(&limit.to_be_bytes());
-    into.extend_from_slice(&one_way.to_be_bytes());
-    into.extend_from_slice(&[marks, delay]);
+    into.extend_from_slice(&one_way.map_or(0, NonZeroU32::get).to_be_bytes());
+    into.extend_from_slice(&[u8::from(ack.has_counters()), delay]);
     for range in older {
         into.extend_from_slice(&range.back.to_be_bytes());
         into.extend_from_slice(&range.len.to_be_bytes());
+    }
+    if ack.has_counters() {
+        into.extend_from_slice(&ce_packets.to_be_bytes());
+        into.extend_from_slice(&ce_bytes.to_be_bytes());
     }
 }
 
 fn parse_ack(reader: &mut Reader<'_>) -> Result<Ack, WireError> {
     let (path, largest, first) = (reader.u16()?, reader.u64()?, reader.u16()?);
-    let (delivered, stream, limit, one_way) =
-        (reader.u64()?, reader.u32()?, reader.u32()?, reader.u32()?);
-    let (marks, delay) = (reader.u8()?, reader.u8()?);
+    let (delivered, stream, limit) = (reader.u64()?, reader.u32()?, reader.u32()?);
+    let one_way = NonZeroU32::new(reader.u32()?);
+    let (has_counters, delay) = (reader.u8()?, reader.u8()?);
     let mut older = [PacketRange::default(); 2];
     for range in &mut older {
         *range = PacketRange { back: reader.u16()?, len: reader.u16()? };
@@ -241,7 +248,26 @@ fn parse_ack(reader: &mut Reader<'_>) -> Result<Ack, WireError> {
     if first == 0 || u64::from(first) > largest.saturating_add(1) {
         return Err(WireError::Field { frame: NAME, field: "range" });
     }
-    Ok(Ack { largest, delivered, stream, limit, one_way, older, first, path, marks, delay })
+    let (ce_packets, ce_bytes) =
+        if has_counters == 0 { (0, 0) } else { (reader.u16()?, reader.u32()?) };
+    let ack = Ack {
+        largest,
+        delivered,
+        stream,
+        limit,
+        one_way,
+        older,
+        first,
+        path,
+        ce_packets,
+        ce_bytes,
+        delay,
+    };
+    // Octets have one meaning: counters are there if they count something.
+    if u8::from(ack.has_counters()) != has_counters {
+        return Err(WireError::Field { frame: NAME, field: "counters" });
+    }
+    Ok(ack)
 }
 
 #[expect(clippy::cast_possible_truncation, reason = "the lower half is what is sent")]
@@ -277,12 +303,14 @@ mod tests {
     fn any_ack() -> impl Strategy<Value = Body> {
         (
             (1_000_000_u64..1 << 60, any::<u64>(), any::<u32>(), any::<u32>(), any::<u32>()),
-            ((0u16.., 0u16..), (0u16.., 0u16..), 1u16.., any::<u16>(), any::<u8>(), any::<u8>()),
+            ((0u16.., 0u16..), (0u16.., 0u16..), 1u16.., any::<u16>(), any::<u8>()),
+            prop_oneof![Just((0, 0)), any::<(u16, u32)>()],
         )
             .prop_map(
                 |(
                     (largest, delivered, stream, limit, one_way),
-                    (a, b, first, path, marks, delay),
+                    (a, b, first, path, delay),
+                    (ce_packets, ce_bytes),
                 )| {
                     let range = |(back, len)| PacketRange { back, len };
                     let older = [range(a), range(b)];
@@ -291,11 +319,12 @@ mod tests {
                         delivered,
                         stream,
                         limit,
-                        one_way,
+                        one_way: NonZeroU32::new(one_way),
                         older,
                         first,
                         path,
-                        marks,
+                        ce_packets,
+                        ce_bytes,
                         delay,
                     })
                 },

@@ -145,6 +145,8 @@ impl<O: SessionOpener> SessionDriver<O> {
             sync,
             finished_at: self.finished_at(),
             left_out: self.agreement.as_ref().map_or(0, |agreement| agreement.left_out),
+            lost_owners: self.archived.map_or(0, |archived| archived.lost_owners as usize),
+            lost_attributes: self.archived.map_or(0, |archived| archived.lost_attributes as usize),
             paths: progress.paths,
         }
     }

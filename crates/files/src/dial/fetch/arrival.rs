@@ -141,8 +141,17 @@ impl Arrival {
 
 /// Syncs received data, and reports the end of the session.
 async fn attend(session: Arc<SinkSession>, reports: mpsc::UnboundedSender<Report>) {
-    let report = match sink::attend(&session, |_| ()).await {
-        SinkEnd::Complete(_, sync) => Report::Done(sync.as_micros()),
+    let mut seen = 0;
+    let watch = |session: &SinkSession| {
+        if session.writes.are_held_up(&mut seen) {
+            let _ = reports.send(Report::DiskBusy);
+        }
+    };
+    let report = match sink::attend(&session, watch).await {
+        SinkEnd::Complete(_, sync) => {
+            let _ = reports.send(Report::Archived(session.archived()));
+            Report::Done(sync.as_micros())
+        }
         SinkEnd::Failed(error) => Report::Fatal(error),
         SinkEnd::Superseded => return,
     };

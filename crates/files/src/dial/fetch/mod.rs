@@ -38,7 +38,8 @@ pub async fn fetch(options: FetchOptions, events: Events) -> Result<Summary, Err
     offer::check(&options)?;
     let to = options.from.iter().map(|server| (server.remote.clone(), server.credential.clone()));
     let terms = Terms::new(to.collect(), options.transfer.dial.clone())?;
-    let dialing = Dialing::plan(terms.clone(), events.clone()).await?;
+    let dialing =
+        Dialing::plan(terms.clone(), options.transfer.stop.clone(), events.clone()).await?;
     let mut options = options;
     let mut queue = Queue::new(options.transfer.dial.patience);
     loop {

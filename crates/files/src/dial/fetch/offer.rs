@@ -8,7 +8,7 @@ use transfer::digest::Merge;
 use transfer::{Cv, Packing, Tree};
 use wire::Frame;
 use wire::frame::{Ask, MAX_NAME};
-use wire::manifest::{Assembly, Entry, Kind, is_plain};
+use wire::manifest::{Assembly, AttributesOf, Entry, Kind, is_plain};
 
 use crate::left_out::{LeftOuts, MOST_NAMED};
 use crate::protocol::{MANIFEST_BYTES, error_of, footprint};
@@ -71,6 +71,9 @@ pub(super) fn check(options: &FetchOptions) -> Result<(), Error> {
         }
     }
     options.selection.check_filters()?;
+    if options.output.is_some() && options.selection.archive {
+        return usage("--archive: an output keeps neither owners nor attributes".into());
+    }
     if let Some(name) = &options.rename
         && (!is_plain(name.as_bytes()) || name.as_bytes().contains(&b'/'))
     {
@@ -104,8 +107,8 @@ pub(super) fn push_request(conn: &mut Conn, options: &FetchOptions) {
         conn.push(&Frame::Name(plain_name(name)));
     }
     options.selection.push_filters(conn);
-    let Selection { checksum, strict, .. } = options.selection;
-    let ask = Ask { checksum, hashes: wants_hashes(options), strict };
+    let Selection { checksum, strict, archive, .. } = options.selection;
+    let ask = Ask { checksum, hashes: wants_hashes(options), strict, archive };
     conn.push(&Frame::Ask(ask));
 }
 
@@ -115,7 +118,7 @@ pub(super) async fn read_offer<T: Clone>(
     options: &FetchOptions,
     gate: &Gate<T>,
 ) -> Result<Offer, Refusal> {
-    let (mut entries, mut bytes) = (Assembly::default(), 0);
+    let (mut entries, mut bytes) = (Assembly::new(options.selection.archive), 0);
     let mut left_out = LeftOuts::default();
     loop {
         let heard = conn.receive(|frame| {
@@ -160,9 +163,9 @@ pub(super) async fn read_offer<T: Clone>(
             Err(error) => return Err(error.into()),
         }
     }
-    let entries = entries.into_entries();
+    let (entries, attributes) = entries.into_parts();
     was_asked_for(&entries, &options.names).map_err(Refusal::Unusable)?;
-    let tree = tree(entries, options.rename.as_deref()).map_err(Refusal::Unusable)?;
+    let tree = tree(entries, attributes, options.rename.as_deref()).map_err(Refusal::Unusable)?;
     let hashes = if wants_hashes(options) { Some(hashes(conn, &tree, gate).await?) } else { None };
     Ok(Offer { tree, left_out, hashes })
 }
@@ -210,7 +213,11 @@ pub(super) fn mirrored(options: &FetchOptions, tree: &Tree) -> Vec<Vec<u8>> {
 }
 
 /// The tree of the entries, with its one top entry renamed.
-fn tree(mut entries: Vec<Entry>, rename: Option<&OsStr>) -> Result<Tree, Error> {
+fn tree(
+    mut entries: Vec<Entry>,
+    attributes: AttributesOf,
+    rename: Option<&OsStr>,
+) -> Result<Tree, Error> {
     if let Some(name) = rename {
         let top = |path: &[u8]| path.iter().position(|&byte| byte == b'/').unwrap_or(path.len());
         let first = entries[0].path[..top(&entries[0].path)].to_vec();
@@ -224,7 +231,8 @@ fn tree(mut entries: Vec<Entry>, rename: Option<&OsStr>) -> Result<Tree, Error> 
             entry.path.splice(..end, name.as_bytes().iter().copied());
         }
     }
-    let tree = Tree::new(entries).map_err(|error| Error::protocol(error.to_string()))?;
+    let tree = Tree::with_attributes(entries, attributes);
+    let tree = tree.map_err(|error| Error::protocol(error.to_string()))?;
     if tree.is_stream() {
         return Err(Error::protocol("it offers a stream, which nobody can ask for"));
     }

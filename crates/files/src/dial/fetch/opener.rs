@@ -255,7 +255,7 @@ impl FetchOpener {
     ) -> Result<Agreed, Refusal> {
         let peer = conn.peer().ok_or(ConnError::Closed)?;
         let options = &self.options;
-        let wishes = options.transfer.wishes();
+        let wishes = options.transfer.wishes(&options.selection);
         let (into, clock, events, tree) =
             (options.into.clone(), self.clock, self.events.clone(), offer.tree.clone());
         for event in offer.left_out.events() {
@@ -333,7 +333,8 @@ impl FetchOpener {
 
     /// The folders in which everything is deleted that the server does not have.
     fn mirror(&self, offer: &Offer) -> Option<Mirror> {
-        let Wishes { delete, force_delete, .. } = self.options.transfer.wishes();
+        let Wishes { delete, force_delete, .. } =
+            self.options.transfer.wishes(&self.options.selection);
         if delete && offer.left_out.count() > 0 {
             let text = NOTHING_DELETED.to_string();
             let _ = self.events.send(Event::Notice { text });
@@ -382,7 +383,10 @@ impl FetchOpener {
     /// Checks that an offer is the one that was agreed on, with this or another server.
     fn compare(&self, known: &Agreed, offer: &Offer) -> Result<(), Refusal> {
         let several = self.options.from.len() > 1;
-        let same = known.tree.entries().len() == offer.tree.entries().len()
+        // The first server's owners and attributes count.
+        let has_same_owners = several || known.tree.attributes_of() == offer.tree.attributes_of();
+        let same = has_same_owners
+            && known.tree.entries().len() == offer.tree.entries().len()
             && known.tree.entries().iter().zip(offer.tree.entries()).all(|(a, b)| {
                 match (&a.kind, &b.kind) {
                     // Replicas may have different names and times.

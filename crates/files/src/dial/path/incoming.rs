@@ -13,8 +13,9 @@ use units::{Bytes, Rate, Span, Time};
 use wire::Frame;
 use wire::frame::{AbortCode, Range, SessionId};
 
-use super::{Direction, HeldTime, Moved, PathIo, SILENCE, acknowledge, refuse};
+use super::{Direction, HeldTime, Moved, PathIo, SILENCE, acknowledge, beyond_pings, refuse};
 use crate::Error;
+use crate::blocking::run_in_place;
 use crate::dial::fetch::Arrival;
 use crate::dial::session::{Report, Session};
 use crate::protocol::{MOST_REQUESTS, error_of};
@@ -57,8 +58,6 @@ const AT_ONCE_LEAST: Bytes = Bytes::kib(16);
 const AT_ONCE_MOST: Bytes = Bytes(transfer::BLOCK);
 /// The rate is measured over this many samples.
 const SAMPLES: usize = 5;
-/// Fewer received bytes count as no progress.
-const PROGRESS: u64 = 1_024;
 /// Frames read before requests are sent.
 const FRAMES_A_TURN: usize = 4;
 
@@ -149,7 +148,9 @@ impl Direction for Incoming {
                     Frame::Data(data) => {
                         self.take_request(Extent::new(data.position, data.payload.len() as u64))?;
                         heard = true;
-                        match self.arrival.handle_data(self.server, &self.name, &data) {
+                        match run_in_place(|| {
+                            self.arrival.handle_data(self.server, &self.name, &data)
+                        }) {
                             Ok(range) => arrived.push(range),
                             // The end of the session reports the error.
                             Err(_) if self.arrival.session().has_failed() => {
@@ -229,10 +230,8 @@ impl Direction for Incoming {
 
     fn sample(&mut self, session: &Session, now: Time, info: &TcpInfo) -> Moved {
         self.drop_if_silent(now, session);
-        // Answers to pings are no progress.
-        let received = info.bytes_received / PROGRESS * PROGRESS;
         let rate = self.received_rate(now, info);
-        Moved { bytes: Bytes(received), unsent: Bytes::ZERO, rate }
+        Moved { bytes: beyond_pings(info.bytes_received), unsent: Bytes::ZERO, rate }
     }
 
     fn held(&self, _info: &TcpInfo) -> HeldTime {

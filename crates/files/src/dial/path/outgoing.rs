@@ -9,8 +9,9 @@ use units::{Bytes, Rate, Span, Time};
 use wire::Frame;
 use wire::frame::{AbortCode, DataHeader, Grown, Range};
 
-use super::{Direction, HeldTime, Moved, PathIo, acknowledge, refuse};
+use super::{Direction, HeldTime, Moved, PathIo, acknowledge, beyond_pings, refuse};
 use crate::Error;
+use crate::blocking::run_in_place;
 use crate::dial::session::{Report, Session};
 use crate::protocol::error_of;
 use crate::source::{Buffer, Supply};
@@ -91,8 +92,12 @@ impl Direction for Outgoing {
                 Frame::Refused(range) => self.refuse(io, range)?,
                 Frame::Grant(positions) => self.supply.grant(positions),
                 Frame::Ping(number) => pong = Some(number),
-                Frame::Joined | Frame::Pong(_) => {}
+                Frame::Pong(_) => {
+                    session.core().handle_alive(session.clock.now(), io.facts.path.id);
+                }
+                Frame::Joined => {}
                 Frame::ObjectDone(object, root) => session.report(Report::ObjectDone(object, root)),
+                Frame::Archived(archived) => session.report(Report::Archived(archived)),
                 Frame::Done(micros) => session.report(Report::Done(micros)),
                 Frame::Abort(AbortCode::Crowded, text) => return Err(ConnError::Refused(text)),
                 Frame::Abort(code, text) => {
@@ -120,7 +125,7 @@ impl Direction for Outgoing {
 
     fn transmit(&mut self, io: &mut PathIo<'_>, extent: Extent) -> Result<Bytes, ConnError> {
         self.tell_growth(io, extent);
-        let (range, cv) = match self.supply.read(extent, &mut self.buffer) {
+        let (range, cv) = match run_in_place(|| self.supply.read(extent, &mut self.buffer)) {
             Ok(read) => read,
             Err(error) => {
                 let code = match error {
@@ -143,7 +148,7 @@ impl Direction for Outgoing {
 
     fn sample(&mut self, _session: &Session, _now: Time, info: &TcpInfo) -> Moved {
         let rate = (info.delivery_rate > 0).then(|| Rate::from_bytes(info.delivery_rate));
-        Moved { bytes: Bytes(info.bytes_acked), unsent: Bytes(info.unsent), rate }
+        Moved { bytes: beyond_pings(info.bytes_acked), unsent: Bytes(info.unsent), rate }
     }
 
     fn held(&self, info: &TcpInfo) -> HeldTime {

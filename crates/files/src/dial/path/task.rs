@@ -12,6 +12,8 @@ use tokio::sync::Notify;
 use tokio::time::sleep_until;
 use transfer::{Sample, Transmit};
 use units::{Bytes, Span, Time};
+use wire::Frame;
+use wire::frame::AbortCode;
 
 use super::connection::Connection;
 use super::count::{Change, ConnectionCount, Reading};
@@ -129,6 +131,12 @@ impl<'a, F: Direction, M> PathTask<'a, F, M> {
                 () = stop.notified() => {
                     for connection in &mut self.connections {
                         connection.direction.say_goodbye(&mut connection.conn);
+                        if F::SENDS && self.session.is_abandoned() {
+                            let text = "the sender was interrupted".into();
+                            connection.conn.push(&Frame::Abort(AbortCode::Stopped, text));
+                            // What is left of it is bounded by the wait for all paths.
+                            let _ = connection.conn.flush().await;
+                        }
                         connection.conn.close();
                     }
                     return Ok(Parting::Stopped);

@@ -27,6 +27,9 @@ use opener::SendOpener;
 pub async fn send(options: SendOptions, events: Events) -> Result<Summary, Error> {
     check_scheduler(&options.transfer)?;
     check_delete(&options)?;
+    if options.stream.is_some() && options.selection.archive {
+        return Err(Error::usage("--archive: a stream has neither an owner nor attributes"));
+    }
     let to = vec![(options.to.clone(), options.credential.clone())];
     let terms = Terms::new(to, options.transfer.dial.clone())?;
     let source = Arc::new(SetOnce::new());
@@ -183,7 +186,7 @@ async fn conduct(
     events: &Events,
 ) -> Result<Summary, Error> {
     let run = terms.run;
-    let dialing = Dialing::plan(terms, events.clone()).await?;
+    let dialing = Dialing::plan(terms, options.transfer.stop.clone(), events.clone()).await?;
     let mut queue = Queue::new(options.transfer.dial.patience);
     loop {
         let (asked, source) = (Arc::new(options.clone()), Arc::clone(source));

@@ -13,8 +13,9 @@ use tokio::time::{Duration, sleep};
 use transfer::{BLOCK, Cv, Extent, ExtentSet, Layout, Packing, Tree};
 use units::{Bytes, Time};
 use wire::Frame;
-use wire::frame::{AbortCode, Grown, Range, RunId, SessionId};
+use wire::frame::{AbortCode, Archived, Grown, Range, RunId, SessionId};
 
+use crate::attributes;
 use crate::dial::greeting::{hear_welcome, say_hello, work_during};
 use crate::dial::opener::{Member, SessionOpener};
 use crate::dial::path::{Outgoing, refusal};
@@ -141,6 +142,12 @@ impl SessionOpener for SendOpener {
         Ok(())
     }
 
+    fn note_archived(&self, archived: Archived) {
+        for text in attributes::in_words(archived, " at the receiver") {
+            let _ = self.events.send(Event::Notice { text });
+        }
+    }
+
     fn note_complete(&self) {
         let Some(supply) = self.supply() else { return };
         let tree = supply.source().tree();
@@ -203,7 +210,12 @@ impl SendOpener {
     /// known.
     async fn open_or_wait(&self, conn: &mut Conn) -> Result<OpenSession, ConnError> {
         let options = &self.options;
-        say_hello(conn, options.credential.secret(), options.transfer.wishes(), self.run);
+        say_hello(
+            conn,
+            options.credential.secret(),
+            options.transfer.wishes(&options.selection),
+            self.run,
+        );
         if let Some(source) = self.source.get()
             && self.gate.try_ask()
         {
@@ -272,6 +284,7 @@ impl SendOpener {
                     Frame::Creates(ranges) if is_dry_run => add(&mut verdict.created, ranges)?,
                     Frame::Replaces(ranges) if is_dry_run => add(&mut verdict.replaced, ranges)?,
                     Frame::Keeps(ranges) if is_dry_run => add(&mut verdict.kept, ranges)?,
+                    Frame::Updates(ranges) if is_dry_run => add(&mut verdict.updated, ranges)?,
                     Frame::Deletes(deletes) if is_dry_run => {
                         verdict.delete(&deletes).ok_or_else(|| {
                             ConnError::Unexpected("Deletes of more than there can be".into())
@@ -390,7 +403,8 @@ impl SendOpener {
         source: &Source,
     ) -> Result<SessionId, ConnError> {
         let entries = source.tree().entries();
-        let mut chunks = wire::manifest::chunks(entries).peekable();
+        let attributes = source.tree().attributes_of();
+        let mut chunks = wire::manifest::chunks_with(entries, attributes).peekable();
         loop {
             if let Some(chunk) = chunks.next() {
                 conn.push(&Frame::Entries(&chunk));

@@ -81,7 +81,8 @@ impl ReceiveService {
         self.permit(&mut wishes)?;
         // The share moves with the tree, also to a thread that outlives the connection.
         let mut share = self.memory.share(peer);
-        let offered = timeout(MANIFEST_PATIENCE, Offered::read(conn, &mut share)).await;
+        let offered =
+            timeout(MANIFEST_PATIENCE, Offered::read(conn, &mut share, wishes.archive)).await;
         let offered = offered.map_err(|_| ConnError::Silent(MANIFEST_PATIENCE))??;
         let Offered { tree, mut mirror, left_out } = offered;
         mirror.is_forced = wishes.force_delete;
@@ -160,6 +161,16 @@ impl ReceiveService {
         if wishes.delete && !self.options.allow_delete {
             let text = "it deletes no files; send without --delete, or let it: 'anabranch receive \
                         --allow-delete'";
+            return refused(text);
+        }
+        if wishes.archive && self.options.output.is_some() {
+            let text =
+                "it writes to standard output, which keeps no owners: send without --archive";
+            return refused(text);
+        }
+        if wishes.archive && !self.options.archive {
+            let text = "it lets no sender choose owners, set-user-id bits and attributes; send \
+                        without --archive, or let it: 'anabranch receive --archive'";
             return refused(text);
         }
         Ok(())

@@ -168,6 +168,8 @@ fn summary(session: &SinkSession, rates: &mut ReceiveRates, at: Time, sync: Span
         sync,
         finished_at: carried.map(|(name, path)| (name, (Time::ZERO + path.last) - began)).collect(),
         left_out: 0,
+        lost_owners: session.archived().lost_owners as usize,
+        lost_attributes: session.archived().lost_attributes as usize,
         paths: progress.paths,
     }
 }

@@ -25,9 +25,13 @@ pub(super) struct Offered {
 }
 
 impl Offered {
-    /// Reads a manifest and takes memory for it from `share`.
-    pub(super) async fn read(conn: &mut Conn, share: &mut Share) -> Result<Offered, Declined> {
-        let (mut entries, mut left_out) = (Assembly::default(), LeftOuts::default());
+    /// Reads a manifest, with attributes if it `is_archive`, and takes memory for it from `share`.
+    pub(super) async fn read(
+        conn: &mut Conn,
+        share: &mut Share,
+        is_archive: bool,
+    ) -> Result<Offered, Declined> {
+        let (mut entries, mut left_out) = (Assembly::new(is_archive), LeftOuts::default());
         let mut mirror = Mirror::default();
         let (mut chunk, mut bytes) = (Vec::new(), 0);
         let mut told = Instant::now();
@@ -84,7 +88,8 @@ impl Offered {
                 Ok(Some(count))
                     if count > 0 && usize::try_from(count) == Ok(entries.entries().len()) =>
                 {
-                    return match Tree::new(entries.into_entries()) {
+                    let (entries, attributes) = entries.into_parts();
+                    return match Tree::with_attributes(entries, attributes) {
                         Ok(tree) => Ok(Offered { tree, mirror, left_out }),
                         Err(error) => broken(error.to_string()),
                     };

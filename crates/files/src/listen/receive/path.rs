@@ -1,15 +1,19 @@
 //! One connection of a path at the receiver: data in, acknowledgements out.
 
+use std::mem::take;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use peer::listen::MOST_CONNECTIONS;
 use peer::{Conn, ConnError, PathClass};
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, interval_at, sleep_until};
 use units::Bytes;
 use wire::Frame;
+use wire::frame::{Data, Range};
 
 use crate::Error;
+use crate::blocking::run_blocking;
 use crate::sink::{Mailbox, SinkSession, finish_files};
 
 /// A sender that is silent for this long is gone: it pings every second.
@@ -17,6 +21,10 @@ const SILENCE: Duration = Duration::from_secs(30);
 
 /// Frames of a sender are not read while this many bytes of acknowledgements wait for it to read.
 const MOST_BACKLOG: usize = 1 << 20;
+
+/// While a disk holds the receiver up, it says so this often. A sender that hears nothing for
+/// 600 ms takes the path for broken.
+const ALIVE_EVERY: Duration = Duration::from_millis(200);
 
 /// Frames read before the acknowledgements are sent.
 const FRAMES_A_TURN: usize = 4;
@@ -45,7 +53,7 @@ pub(super) async fn serve(
 ) -> Result<(), ConnError> {
     let mailbox = &member.mailbox;
     let mut last_heard = Instant::now();
-    let mut acks = Vec::new();
+    let (mut acks, mut copied) = (Vec::new(), Vec::new());
     loop {
         let mut pong = None;
         // The rate limit delays reading, which fills the sender's window.
@@ -60,7 +68,6 @@ pub(super) async fn serve(
                 }
             }
         }
-        // One frame at a time: bytes read beyond it would have to be copied.
         let is_heard = conn.backlog() <= MOST_BACKLOG;
         for _ in 0..if is_heard { FRAMES_A_TURN } else { 0 } {
             let fresh = conn.try_fill(conn.missing()?)?;
@@ -73,20 +80,25 @@ pub(super) async fn serve(
                 match frame {
                     // A failed session takes no more; the mailbox holds the reason.
                     Frame::Data(_) | Frame::Grown(_) if session.has_failed() => {}
-                    Frame::Data(data) => match session.handle_data(name, &data) {
-                        Ok(range) => {
-                            if let Some(limit) = &session.limit {
-                                limit.spend(
-                                    session.clock.now(),
-                                    PathClass::Primary,
-                                    Bytes(range.len),
-                                );
+                    Frame::Data(Data { position, block_hash, payload }) => {
+                        copied.clear();
+                        copied.extend_from_slice(payload);
+                        let written = write(conn, session, name, position, block_hash, &mut copied);
+                        match written.await {
+                            Ok(range) => {
+                                if let Some(limit) = &session.limit {
+                                    limit.spend(
+                                        session.clock.now(),
+                                        PathClass::Primary,
+                                        Bytes(range.len),
+                                    );
+                                }
+                                acks.push(range);
                             }
-                            acks.push(range);
+                            Err(_) if session.has_failed() => {}
+                            Err(error) => return Err(error),
                         }
-                        Err(_) if session.has_failed() => {}
-                        Err(error) => return Err(error),
-                    },
+                    }
                     Frame::Grown(grown) => match session.handle_grown(grown) {
                         Err(_) if session.has_failed() => {}
                         handled => handled?,
@@ -137,8 +149,92 @@ pub(super) async fn serve(
     }
 }
 
+/// Writes and verifies data on a thread of its own, because a disk may take seconds; meanwhile the
+/// sender is told that this host lives.
+async fn write(
+    conn: &mut Conn,
+    session: &Arc<SinkSession>,
+    name: &str,
+    position: u64,
+    block_hash: Option<[u8; 32]>,
+    payload: &mut Vec<u8>,
+) -> Result<Range, ConnError> {
+    let (writer, name, bytes) = (Arc::clone(session), name.to_string(), take(payload));
+    let writing = run_blocking(move || {
+        let written = writer.handle_data(&name, &Data { position, block_hash, payload: &bytes });
+        (written, bytes)
+    });
+    // The sender is not read meanwhile: its silence is not its own.
+    let (written, bytes) = meanwhile_alive(conn, writing, || session.note_heard()).await;
+    *payload = bytes;
+    written
+}
+
+/// Waits for `work`; now and then it tells the peer that this host lives, and calls `tick`.
+async fn meanwhile_alive<T>(conn: &mut Conn, work: impl Future<Output = T>, tick: impl Fn()) -> T {
+    let mut work = pin!(work);
+    let mut ticks = interval_at(Instant::now() + ALIVE_EVERY, ALIVE_EVERY);
+    loop {
+        tokio::select! {
+            done = &mut work => return done,
+            _ = ticks.tick() => {
+                tick();
+                conn.push(&Frame::Pong(0));
+                // A broken connection fails again at the next write.
+                let _ = conn.try_flush();
+            }
+        }
+    }
+}
+
 impl Drop for PathMember<'_> {
     fn drop(&mut self) {
         self.session.leave(self.number);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use peer::Identity;
+    use peer::tls::{ClientTls, ServerTls};
+    use tokio::net::{TcpListener, TcpStream};
+    use tokio::sync::oneshot;
+
+    use super::*;
+
+    /// Found with 50,000 files: a disk paused, and the sender took all paths for broken.
+    #[tokio::test]
+    async fn while_a_disk_pauses_the_sender_hears_that_the_receiver_lives() {
+        let (here, there) = (Identity::generate().unwrap(), Identity::generate().unwrap());
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (resume, paused) = oneshot::channel();
+        let sender = async {
+            let stream = TcpStream::connect(address).await.unwrap();
+            let tls = ClientTls::new(&there, here.fingerprint()).unwrap();
+            let mut conn = Conn::new(Box::new(stream), tls.connection().unwrap());
+            conn.handshake().await.unwrap();
+            for _ in 0..3 {
+                let is_alive = conn.receive(|frame| Ok(matches!(frame, Frame::Pong(0)))).await;
+                assert!(is_alive.unwrap());
+            }
+            resume.send("written").unwrap();
+            conn
+        };
+        let receiver = async {
+            let (stream, _) = listener.accept().await.unwrap();
+            let tls = ServerTls::new(&here).unwrap();
+            let mut conn = Conn::new(Box::new(stream), tls.connection().unwrap());
+            conn.handshake().await.unwrap();
+            let ticks = Cell::new(0);
+            let written = meanwhile_alive(&mut conn, paused, || ticks.set(ticks.get() + 1)).await;
+            assert_eq!((written.unwrap(), ticks.get() >= 3), ("written", true));
+            conn
+        };
+        tokio::time::timeout(Duration::from_secs(60), async { tokio::join!(sender, receiver) })
+            .await
+            .expect("the sender hears of the receiver");
     }
 }

@@ -16,6 +16,7 @@ use wire::Frame;
 use wire::frame::{AbortCode, DataHeader, Held};
 
 use super::session::FetchSession;
+use crate::blocking::run_in_place;
 use crate::protocol::{self, source_abort};
 use crate::source::Buffer;
 use crate::{Event, Events};
@@ -152,7 +153,7 @@ async fn answer(
     buffer: &mut Buffer,
     header: &mut Vec<u8>,
 ) -> Result<(), ConnError> {
-    let (range, cv) = match fetch.supply.read(extent, buffer) {
+    let (range, cv) = match run_in_place(|| fetch.supply.read(extent, buffer)) {
         Ok(read) => read,
         Err(error) => {
             let (code, text) = source_abort(&error);

@@ -22,7 +22,7 @@ use tokio::time::timeout;
 use units::Rate;
 use wire::Frame;
 use wire::frame::{AbortCode, Ask, Hello, SessionId, VERSION};
-use wire::manifest::{chunks, is_plain};
+use wire::manifest::{chunks_with, is_plain};
 
 use super::path;
 use super::session::{FetchSession, label};
@@ -299,7 +299,7 @@ impl ServeService {
         }
         let source = Arc::new(source);
         let entries = source.tree().entries();
-        for chunk in chunks(entries) {
+        for chunk in chunks_with(entries, source.tree().attributes_of()) {
             conn.push(&Frame::Entries(&chunk));
             conn.flush_to_reader().await?;
         }
@@ -467,6 +467,7 @@ async fn read_request(
             }
             Some(Ok(ask)) => {
                 (selection.checksum, selection.strict) = (ask.checksum, ask.strict);
+                selection.archive = ask.archive;
                 return Ok(Ok((names, selection, ask)));
             }
         }

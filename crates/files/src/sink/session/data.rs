@@ -61,7 +61,12 @@ impl SinkSession {
 
     /// Handles data from the path called `path`: writes the new bytes and verifies the blocks that
     /// they complete. Returns the range to acknowledge.
+    /// Blocks for as long as the disk takes.
     pub(crate) fn handle_data(&self, path: &str, data: &Data<'_>) -> Result<Range, ConnError> {
+        self.writes.run(|| self.write_data(path, data))
+    }
+
+    fn write_data(&self, path: &str, data: &Data<'_>) -> Result<Range, ConnError> {
         let extent = Extent::new(data.position, data.payload.len() as u64);
         let fresh = self.core().handle_data(extent).map_err(broken)?;
         let block = extent.start / BLOCK;

@@ -4,7 +4,7 @@
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use transfer::{Packing, Tree};
 use wire::frame::Wishes;
@@ -49,6 +49,7 @@ fn finish(scratch: &Scratch, at_end: &AtEnd) -> Result<usize, Error> {
         tree: tree(),
         packing: Arc::new(Packing::new(&tree(), |_| false).unwrap()),
         wishes: Wishes::default(),
+        archived: Mutex::default(),
     };
     target.finish(at_end, &mut PendingSync::default())
 }

@@ -173,7 +173,7 @@ impl Bbr {
         }
         let snapshot = self.history.find(packet.sent_at);
         let lost = snapshot.map_or(packet.bytes.0, |snapshot| self.lost - snapshot.lost);
-        let in_flight = packet.in_flight_at_sending.0;
+        let Some(Bytes(in_flight)) = packet.in_flight_at_sending else { return };
         if is_too_high(lost, in_flight) {
             let is_app_limited =
                 self.is_app_limited || snapshot.is_some_and(|snapshot| snapshot.is_limited);

@@ -6,10 +6,10 @@ use link::config::Problem;
 use link::config::reader::Section;
 use units::Bytes;
 
-use super::{controller, endpoint, subflows};
+use super::{controller, endpoint, subflows, workload};
 use crate::controllers::Controllers;
 use crate::file::parse::{Result, bytes_up_to};
-use crate::file::{LinkSpec, SocketsSpec};
+use crate::file::{LinkSpec, SocketsSpec, Workload};
 
 /// The default size of a socket's send buffer and of its receive buffer.
 const BUFFER: Bytes = Bytes::kib(256);
@@ -51,5 +51,6 @@ pub(super) fn sockets(
         controller: controller(section, "cubic", controllers)?,
         config: Arc::new(config),
         subflows: subflows(section, number, links)?,
+        workload: section.get("source").map_or(Ok(Workload::Bulk), |value| workload(&value))?,
     })
 }

@@ -1,56 +1,58 @@
 //! A pool of packets, and FIFO queues that are linked lists through it.
 
-use alloc::vec;
-use alloc::vec::Vec;
-use core::num::NonZeroU32;
+use std::num::NonZeroU32;
 
+use link::{QueueArea, Tally};
 use units::{Bytes, Span, Time};
-
-use crate::area::QueueArea;
-use crate::counters::Tally;
 
 /// The number of a packet in a [`Pool`]. It is never zero, so that an `Option` of it takes no more
 /// memory.
-pub type PacketId = NonZeroU32;
+pub(crate) type PacketId = NonZeroU32;
 
 /// The packets of any number of links. Each has a number from [`Pool::insert`] to [`Pool::remove`],
-/// and a note of type `T`.
+/// and a note.
 ///
 /// The thousands of links of one simulation hold a few hundred packets between them. In one pool,
 /// these stay in the processor's cache: a new packet takes the memory that was freed last.
 #[derive(Clone, Debug)]
-pub struct Pool<P, T = ()> {
+pub(crate) struct Pool<P> {
     packets: Vec<P>,
     /// A slot for each packet, by number. The slot zero belongs to no packet: it ends every list,
     /// so that the code of lists needs no branch for their end.
-    slots: Vec<Slot<T>>,
+    slots: Vec<Slot>,
     free: Vec<PacketId>,
+}
+
+/// The note on a packet in the pool: its link, as a position in the list of all routes, and the
+/// entry behind that position. The entry is copied here because the list is long: reading it when
+/// the packet arrives would be a cache miss.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct NextHop {
+    pub(crate) hop: u32,
+    pub(crate) next: u32,
 }
 
 /// The metadata of a packet.
 #[derive(Clone, Debug, Default)]
 #[repr(C)]
-struct Slot<T> {
+struct Slot {
     /// When its last bit is on the wire.
     departure: Time,
     bytes: u32,
     /// The next packet of the same link, or [`NO_PACKET`].
     next: u32,
-    note: T,
+    note: NextHop,
 }
 
 /// Instead of a packet number.
 const NO_PACKET: u32 = 0;
 
-impl<P, T: Default> Pool<P, T> {
+impl<P> Pool<P> {
     /// An empty pool.
-    #[must_use]
-    pub fn new() -> Pool<P, T> {
+    pub(crate) fn new() -> Pool<P> {
         Pool { packets: Vec::new(), slots: vec![Slot::default()], free: Vec::new() }
     }
-}
 
-impl<P, T> Pool<P, T> {
     /// Adds a packet and returns its number. This is inlined so that the packet is written to the
     /// pool directly, not to the stack first.
     ///
@@ -58,7 +60,7 @@ impl<P, T> Pool<P, T> {
     /// If there are four billion packets.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "see above")]
-    pub fn insert(&mut self, packet: P, note: T) -> PacketId {
+    pub(crate) fn insert(&mut self, packet: P, note: NextHop) -> PacketId {
         if let Some(id) = self.free.pop() {
             self.packets[index(id)] = packet;
             *self.note_mut(id) = note;
@@ -74,7 +76,7 @@ impl<P, T> Pool<P, T> {
 
     /// Takes a packet out and frees its number. No link may hold the packet.
     #[inline]
-    pub fn remove(&mut self, id: PacketId) -> P
+    pub(crate) fn remove(&mut self, id: PacketId) -> P
     where
         P: Copy,
     {
@@ -82,51 +84,32 @@ impl<P, T> Pool<P, T> {
         self.packets[index(id)]
     }
 
-    /// As [`Pool::remove`], for packets that are not `Copy`.
-    #[inline]
-    pub(crate) fn take(&mut self, id: PacketId) -> P
-    where
-        P: Default,
-    {
-        self.free.push(id);
-        core::mem::take(&mut self.packets[index(id)])
-    }
-
     /// A packet.
-    #[must_use]
     #[inline]
-    pub fn get(&self, id: PacketId) -> &P {
+    pub(crate) fn get(&self, id: PacketId) -> &P {
         &self.packets[index(id)]
     }
 
     /// A packet, to be changed.
-    #[must_use]
     #[inline]
-    pub fn get_mut(&mut self, id: PacketId) -> &mut P {
+    pub(crate) fn get_mut(&mut self, id: PacketId) -> &mut P {
         &mut self.packets[index(id)]
     }
 
     /// The note about a packet.
-    #[must_use]
     #[inline]
-    pub fn note_mut(&mut self, id: PacketId) -> &mut T {
+    pub(crate) fn note_mut(&mut self, id: PacketId) -> &mut NextHop {
         &mut self.slots[id.get() as usize].note
     }
 
     /// The number of packets.
-    #[must_use]
-    pub fn len(&self) -> usize {
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
         self.packets.len() - self.free.len()
     }
 
-    /// Whether the pool is empty.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
     #[inline]
-    fn slot(&self, id: u32) -> &Slot<T> {
+    fn slot(&self, id: u32) -> &Slot {
         &self.slots[id as usize]
     }
 }
@@ -135,12 +118,6 @@ impl<P, T> Pool<P, T> {
 #[inline]
 fn index(id: PacketId) -> usize {
     id.get() as usize - 1
-}
-
-impl<P, T: Default> Default for Pool<P, T> {
-    fn default() -> Pool<P, T> {
-        Pool::new()
-    }
 }
 
 /// The packets of one link in order of departure, as a list through a pool. The first of them have
@@ -175,17 +152,12 @@ impl PooledFifo {
 
     /// The departure of the first packet, past or future.
     #[inline]
-    pub(crate) fn first_departure<P, T>(&self, pool: &Pool<P, T>) -> Option<Time> {
+    pub(crate) fn first_departure<P>(&self, pool: &Pool<P>) -> Option<Time> {
         (self.first != NO_PACKET).then(|| pool.slot(self.first).departure)
     }
 
-    /// The departure of the first packet that has not left.
-    pub(crate) fn next_departure<P, T>(&self, pool: &Pool<P, T>) -> Option<Time> {
-        (self.next != NO_PACKET).then(|| pool.slot(self.next).departure)
-    }
-
     /// All packets of the link, those that are propagating included.
-    pub(crate) fn held<P, T>(&self, pool: &Pool<P, T>) -> Tally {
+    pub(crate) fn held<P>(&self, pool: &Pool<P>) -> Tally {
         let mut held = Tally::default();
         let mut id = self.first;
         while id != NO_PACKET {
@@ -199,7 +171,7 @@ impl PooledFifo {
     /// Removes the packets that left by `now` from the backlog. Returns when the wire will be idle;
     /// `None` if it is.
     #[inline]
-    pub(crate) fn advance<P, T>(&mut self, now: Time, pool: &Pool<P, T>) -> Option<Time> {
+    pub(crate) fn advance<P>(&mut self, now: Time, pool: &Pool<P>) -> Option<Time> {
         // Zero if there is no packet: the slot zero says so.
         let free = pool.slot(self.last).departure;
         if free <= now {
@@ -222,7 +194,7 @@ impl PooledFifo {
 
     /// The time that the packets behind the one on the wire will still wait. The caller has called
     /// [`PooledFifo::advance`] for `now`.
-    pub(crate) fn area_ahead<P, T>(&self, now: Time, pool: &Pool<P, T>) -> QueueArea {
+    pub(crate) fn area_ahead<P>(&self, now: Time, pool: &Pool<P>) -> QueueArea {
         let (mut area, mut begin, mut id) = (QueueArea::default(), now, self.next);
         while id != NO_PACKET {
             let slot = pool.slot(id);
@@ -234,12 +206,12 @@ impl PooledFifo {
 
     /// Appends a packet that leaves at `departure`. The caller has called [`PooledFifo::advance`].
     #[inline]
-    pub(crate) fn push<P, T>(
+    pub(crate) fn push<P>(
         &mut self,
         departure: Time,
         bytes: u32,
         id: PacketId,
-        pool: &mut Pool<P, T>,
+        pool: &mut Pool<P>,
     ) {
         let id = id.get();
         let slot = &mut pool.slots[id as usize];
@@ -256,11 +228,11 @@ impl PooledFifo {
     /// Takes the first packet out if it has arrived by `now`, `delay` after its departure. Returns
     /// its arrival, size and number.
     #[inline]
-    pub(crate) fn pop<P, T>(
+    pub(crate) fn pop<P>(
         &mut self,
         now: Time,
         delay: Span,
-        pool: &Pool<P, T>,
+        pool: &Pool<P>,
     ) -> Option<(Time, Bytes, PacketId)> {
         let id = PacketId::new(self.first)?;
         let &Slot { departure, bytes, next, .. } = pool.slot(self.first);
@@ -285,12 +257,12 @@ mod tests {
     #[test]
     fn a_freed_number_is_used_again() {
         let mut pool = Pool::new();
-        let [a, b, _, d, _] = [0, 1, 2, 3, 4].map(|n| pool.insert(n, ()));
+        let [a, b, _, d, _] = [0, 1, 2, 3, 4].map(|n| pool.insert(n, NextHop::default()));
         assert_eq!((*pool.get(b), *pool.get(d), pool.len()), (1, 3, 5));
         *pool.get_mut(d) += 10;
         assert_eq!((pool.remove(d), pool.remove(a)), (13, 0));
-        assert_eq!([pool.insert(20, ()), pool.insert(21, ())], [a, d]);
-        let last = pool.insert(22, ());
+        assert_eq!([20, 21].map(|n| pool.insert(n, NextHop::default())), [a, d]);
+        let last = pool.insert(22, NextHop::default());
         assert_eq!(
             (*pool.get(a), *pool.get(b), *pool.get(d), *pool.get(last), pool.len()),
             (20, 1, 21, 22, 6)

@@ -1,25 +1,20 @@
-//! A link in 64 bytes, for simulations with thousands of links.
+//! A link whose packets stay in the pool of the simulation.
 
-use alloc::boxed::Box;
+#[cfg(test)]
+mod tests;
 
+use link::{Counters, Outcome, Profile, QueueArea, SharedProfile, Tally, Wire};
 use units::{Bytes, Span, Time};
 
-use crate::area::QueueArea;
-use crate::counters::{Counters, Tally};
-use crate::offer::Outcome;
 use crate::pool::{PacketId, Pool, PooledFifo};
-use crate::profile::Profile;
-use crate::shared_profile::SharedProfile;
-use crate::wire::Wire;
 
-/// As [`Link`](crate::Link), of a [plain](SharedProfile::is_plain) profile, with its packets in a
-/// pool that it shares with other links. It fits a cache line. Every call must be given the same
-/// pool.
+/// As [`link::Link`], of a [plain](SharedProfile::is_plain) profile, with its packets in a pool
+/// that it borrows: every call must be given the same one. It fits a cache line.
 ///
 /// `repr(C)` keeps the order of the fields.
 #[derive(Clone, Debug)]
 #[repr(C)]
-pub struct PooledLink {
+pub(crate) struct PlainLink {
     fifo: PooledFifo,
     offered: Tally,
     /// The largest backlog so far.
@@ -28,9 +23,9 @@ pub struct PooledLink {
     rare: Option<Box<Rare>>,
 }
 
-const _: () = assert!(size_of::<PooledLink>() == 64, "one cache line");
+const _: () = assert!(size_of::<PlainLink>() == 64, "one cache line");
 
-/// State that most links never need.
+/// State that a link needs from its first packet that waits or is dropped: most links never do.
 #[derive(Clone, Debug, Default)]
 struct Rare {
     /// Present where wire times are not whole nanoseconds.
@@ -41,12 +36,11 @@ struct Rare {
     waits: QueueArea,
 }
 
-impl PooledLink {
+impl PlainLink {
     /// An idle link; `None` if the profile is not plain.
-    #[must_use]
-    pub fn new(shared: &SharedProfile) -> Option<PooledLink> {
+    pub(crate) fn new(shared: &SharedProfile) -> Option<PlainLink> {
         let wire = || Some(Wire::new(shared.profile().rate.base.as_bits()));
-        shared.is_plain().then(|| PooledLink {
+        shared.is_plain().then(|| PlainLink {
             fifo: PooledFifo::default(),
             offered: Tally::default(),
             max_queue: Bytes::ZERO,
@@ -56,14 +50,12 @@ impl PooledLink {
     }
 
     /// The profile of the link.
-    #[must_use]
-    pub fn profile(&self) -> &Profile {
+    pub(crate) fn profile(&self) -> &Profile {
         self.shared.profile()
     }
 
     /// The counters so far.
-    #[must_use]
-    pub fn counters<P, T>(&self, pool: &Pool<P, T>) -> Counters {
+    pub(crate) fn counters<P>(&self, pool: &Pool<P>) -> Counters {
         let (dropped_queue, dropped_mtu) = self
             .rare
             .as_ref()
@@ -83,13 +75,13 @@ impl PooledLink {
     }
 
     /// The backlog at `now`, the packet on the wire included.
-    pub fn queue<P, T>(&mut self, now: Time, pool: &Pool<P, T>) -> Tally {
+    pub(crate) fn queue<P>(&mut self, now: Time, pool: &Pool<P>) -> Tally {
         self.fifo.advance(now, pool);
         self.fifo.waiting()
     }
 
     /// The backlog from the start to `now` over time, the packet on the wire not counted.
-    pub fn queue_area<P, T>(&mut self, now: Time, pool: &Pool<P, T>) -> QueueArea {
+    pub(crate) fn queue_area<P>(&mut self, now: Time, pool: &Pool<P>) -> QueueArea {
         self.fifo.advance(now, pool);
         let mut area = self.rare.as_ref().map_or_else(QueueArea::default, |rare| rare.waits);
         area -= self.fifo.area_ahead(now, pool);
@@ -102,31 +94,28 @@ impl PooledLink {
     }
 
     /// Packets inside: the backlog and the packets that are propagating.
-    #[must_use]
-    pub fn held<P, T>(&self, pool: &Pool<P, T>) -> u64 {
+    pub(crate) fn held<P>(&self, pool: &Pool<P>) -> u64 {
         self.fifo.held(pool).packets
     }
 
     /// Whether there are no packets inside.
-    #[must_use]
     #[inline]
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.fifo.is_empty()
     }
 
-    /// When [`PooledLink::poll_deliver`] has the next packet.
-    #[must_use]
+    /// When [`PlainLink::poll_deliver`] has the next packet.
     #[inline]
-    pub fn poll_deadline<P, T>(&self, pool: &Pool<P, T>) -> Option<Time> {
+    pub(crate) fn poll_deadline<P>(&self, pool: &Pool<P>) -> Option<Time> {
         self.fifo.first_departure(pool).map(|at| at + self.shared.delay())
     }
 
     /// The next packet that has arrived at the far end by `now`: its size and its number.
     #[inline]
-    pub fn poll_deliver<P, T>(
+    pub(crate) fn poll_deliver<P>(
         &mut self,
         now: Time,
-        pool: &Pool<P, T>,
+        pool: &Pool<P>,
     ) -> Option<(Bytes, PacketId)> {
         self.fifo.pop(now, self.shared.delay(), pool).map(|(_, bytes, id)| (bytes, id))
     }
@@ -134,12 +123,12 @@ impl PooledLink {
     /// Offers a packet of the pool at `now`. A packet that is dropped stays in the pool: the caller
     /// removes it.
     #[inline]
-    pub fn offer<P, T>(
+    pub(crate) fn offer<P>(
         &mut self,
         now: Time,
         bytes: Bytes,
         id: PacketId,
-        pool: &mut Pool<P, T>,
+        pool: &mut Pool<P>,
     ) -> Outcome {
         let free = self.fifo.advance(now, pool);
         self.offered += Tally::one(bytes);

@@ -1,8 +1,11 @@
-//! Links that share a pool, compared with links of their own.
+//! Plain links, compared with general ones.
 
-use link::{Aqm, CoDel, Limit, Link, Loss, Outcome, Pool, PooledLink, Profile, SharedProfile};
+use link::{Aqm, CoDel, Limit, Link, Loss};
 use proptest::prelude::*;
-use units::{Bytes, Rate, Seed, Span, Time};
+use units::{Rate, Seed};
+
+use super::*;
+use crate::pool::NextHop;
 
 #[derive(Clone, Copy, Debug)]
 enum Op {
@@ -47,19 +50,19 @@ fn profiles() -> impl Strategy<Value = Profile> {
 
 proptest! {
     #[test]
-    fn links_in_a_pool_agree_with_links_of_their_own(
+    fn plain_links_agree_with_general_ones(
         profiles in prop::collection::vec(profiles(), LINKS),
         ops in ops(),
     ) {
         let profiles: Vec<SharedProfile> = profiles.into_iter().map(SharedProfile::from).collect();
-        let mut pool: Pool<u32, ()> = Pool::new();
-        let mut pooled: Vec<PooledLink> =
-            profiles.iter().map(|profile| PooledLink::new(profile).expect("plain")).collect();
+        let mut pool: Pool<u32> = Pool::new();
+        let mut pooled: Vec<PlainLink> =
+            profiles.iter().map(|profile| PlainLink::new(profile).expect("plain")).collect();
         let mut own: Vec<Link<u32>> =
             profiles.iter().map(|profile| Link::new(profile.clone(), Seed(1))).collect();
         let (mut now, mut sent) = (Time::ZERO, 0);
         let check =
-            |pool: &mut Pool<u32, ()>, pooled: &mut PooledLink, own: &mut Link<u32>, now: Time| {
+            |pool: &mut Pool<u32>, pooled: &mut PlainLink, own: &mut Link<u32>, now: Time| {
                 assert_eq!(pooled.poll_deadline(pool), own.poll_deadline());
                 let arrived = pooled
                     .poll_deliver(now, pool)
@@ -75,7 +78,7 @@ proptest! {
                 Op::Wait(nanos) => now += Span::from_nanos(nanos),
                 Op::Offer(link, bytes) => {
                     sent += 1;
-                    let place = pool.insert(sent, ());
+                    let place = pool.insert(sent, NextHop::default());
                     let outcome = pooled[link].offer(now, Bytes(bytes), place, &mut pool);
                     prop_assert_eq!(outcome, own[link].enqueue(now, Bytes(bytes), sent));
                     if outcome != Outcome::Queued {
@@ -108,14 +111,14 @@ proptest! {
             }
             prop_assert!(pooled.is_empty());
         }
-        prop_assert!(pool.is_empty());
+        prop_assert_eq!(pool.len(), 0);
     }
 }
 
 #[test]
-fn only_plain_links_share_a_pool() {
+fn only_plain_profiles_make_plain_links() {
     let plain = Profile::new(Rate::mbit(10), Span::from_millis(1));
-    assert!(PooledLink::new(&SharedProfile::from(plain.clone())).is_some());
+    assert!(PlainLink::new(&SharedProfile::from(plain.clone())).is_some());
     let others = [
         Profile { aqm: Aqm::CoDel(CoDel::default()), ..plain.clone() },
         Profile { loss: Loss::Bernoulli(0.1), ..plain.clone() },
@@ -123,6 +126,6 @@ fn only_plain_links_share_a_pool() {
         Profile::new(Rate::ZERO, Span::ZERO),
     ];
     assert!(
-        others.into_iter().all(|profile| PooledLink::new(&SharedProfile::from(profile)).is_none())
+        others.into_iter().all(|profile| PlainLink::new(&SharedProfile::from(profile)).is_none())
     );
 }

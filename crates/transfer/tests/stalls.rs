@@ -1,0 +1,186 @@
+//! When a path counts as stalled: silence of one path says something about the path, silence of all
+//! paths may be the receiver's.
+
+use policy::sched::{Options, by_name};
+use transfer::{
+    Extent, ExtentSet, Layout, PathState, PathTraits, Sender, SenderConfig, SenderEvent, Transmit,
+};
+use units::{Bytes, PathId, Span, Time};
+
+/// A sender with two proven paths.
+struct World {
+    now: Time,
+    sender: Sender,
+    /// In flight, by path.
+    sent: [Vec<Extent>; 2],
+    stalls: Vec<(PathId, Time)>,
+}
+
+const FRAME: Bytes = Bytes::kib(16);
+
+impl World {
+    /// A transfer of this size, with this much in flight on each path.
+    fn new(size: Bytes, in_flight: Bytes) -> World {
+        let layout = Layout::new([size]).expect("a good size");
+        let scheduler = by_name("self-adaptive", Options::default()).expect("a known name");
+        let sender = Sender::new(&layout, &ExtentSet::new(), scheduler, SenderConfig::default());
+        let (sent, stalls) = ([vec![], vec![]], Vec::new());
+        let mut world = World { now: Time::ZERO, sender, sent, stalls };
+        for group in [0, 1] {
+            let traits =
+                PathTraits { group, rtt: Some(Span::from_millis(20)), ..PathTraits::default() };
+            world.sender.handle_path_open(world.now, PathId(group), traits);
+        }
+        for path in [0, 1] {
+            assert!(world.send(path));
+        }
+        world.pass(20);
+        for path in [0, 1] {
+            world.ack(path);
+            while world.in_flight(path) < in_flight && world.send(path) {}
+        }
+        world
+    }
+
+    fn in_flight(&self, path: usize) -> Bytes {
+        Bytes(self.sent[path].iter().map(|extent| extent.len).sum())
+    }
+
+    fn send(&mut self, path: usize) -> bool {
+        let id = PathId(u32::try_from(path).expect("small"));
+        let Transmit::Data(extent) = self.sender.poll_transmit(self.now, id, FRAME) else {
+            return false;
+        };
+        self.sent[path].push(extent);
+        true
+    }
+
+    /// The receiver acknowledges the oldest extent of a path on it.
+    fn ack(&mut self, path: usize) {
+        if self.sent[path].is_empty() {
+            return;
+        }
+        let id = PathId(u32::try_from(path).expect("small"));
+        let extent = self.sent[path].remove(0);
+        self.sender.handle_acked(self.now, id, extent).expect("it was sent");
+    }
+
+    fn pass(&mut self, millis: u64) {
+        self.now += Span::from_millis(millis);
+        if self.sender.poll_deadline(self.now).is_some_and(|deadline| deadline <= self.now) {
+            self.sender.handle_deadline(self.now);
+        }
+        while let Some(event) = self.sender.poll_event() {
+            if let SenderEvent::PathState { path, state: PathState::Stalled, .. } = event {
+                self.stalls.push((path, self.now));
+            }
+        }
+    }
+
+    fn repeated(&self) -> Bytes {
+        self.sender.totals(self.now).duplicates
+    }
+}
+
+/// Found with 50,000 files: the receiver's disk paused for more than 600 ms, and each path sent
+/// copies of what the other one had in flight.
+#[test]
+fn a_receiver_that_pauses_gets_nothing_twice() {
+    for pause in [700, 900, 1_050] {
+        let mut world = World::new(Bytes::mib(16), Bytes::kib(512));
+        for _ in 0..pause / 20 {
+            world.pass(20);
+            for path in [0, 1] {
+                world.send(path);
+            }
+        }
+        // The first path is heard of a while before the second.
+        for step in 0..60 {
+            world.pass(5);
+            for path in [0, 1] {
+                if step >= 20 * path {
+                    world.ack(path);
+                }
+                world.send(path);
+            }
+        }
+        assert_eq!(world.repeated(), Bytes::ZERO, "after a pause of {pause} ms");
+        assert_eq!(world.stalls, [], "after a pause of {pause} ms");
+    }
+}
+
+/// Once all that is left is in flight, a path whose own data wait sends no copies of another's.
+#[test]
+fn a_receiver_that_pauses_at_the_end_gets_nothing_twice() {
+    let mut world = World::new(Bytes::kib(800), Bytes::kib(384));
+    // The first path is twice as fast, and so it is done first, but for the last frame.
+    for step in 0..46 {
+        world.pass(10);
+        world.ack(0);
+        if step % 2 == 0 {
+            world.ack(1);
+        }
+        if world.in_flight(0) == FRAME {
+            break;
+        }
+    }
+    assert!(world.in_flight(1) > Bytes::kib(128) && world.repeated() == Bytes::ZERO);
+    for _ in 0..100 {
+        world.pass(20);
+        for path in [0, 1] {
+            world.send(path);
+        }
+    }
+    assert!(world.repeated() <= Bytes::kib(64), "{}", world.repeated());
+}
+
+#[test]
+fn a_path_that_is_silent_beside_another_one_stalls_soon() {
+    let mut world = World::new(Bytes::mib(16), Bytes::kib(512));
+    let silent_since = world.now;
+    for _ in 0..200 {
+        world.pass(5);
+        world.ack(0);
+        world.send(0);
+    }
+    let [(path, at)] = world.stalls[..] else { panic!("{:?}", world.stalls) };
+    assert_eq!(path, PathId(1));
+    let waited = at - silent_since;
+    assert!(waited >= Span::from_millis(600) && waited < Span::from_millis(620), "{waited}");
+}
+
+/// All paths may be dead: then others, such as backups, must be tried.
+#[test]
+fn paths_that_are_all_silent_stall_in_the_end() {
+    let mut world = World::new(Bytes::mib(16), Bytes::kib(512));
+    let silent_since = world.now;
+    for _ in 0..1_000 {
+        world.pass(5);
+    }
+    let [(_, first), (_, second)] = world.stalls[..] else { panic!("{:?}", world.stalls) };
+    assert_eq!(first, second);
+    let waited = first - silent_since;
+    assert!(waited >= Span::from_millis(1_200) && waited < Span::from_millis(1_220), "{waited}");
+}
+
+/// A receiver whose disk pauses says so: neither the path nor what it carries is given up, however
+/// long that takes.
+#[test]
+fn a_path_that_says_that_the_receiver_lives_does_not_stall() {
+    let mut world = World::new(Bytes::mib(16), Bytes::kib(512));
+    for _ in 0..100 {
+        world.pass(200);
+        for path in [PathId(0), PathId(1)] {
+            world.sender.handle_alive(world.now, path);
+        }
+    }
+    assert_eq!(world.stalls, []);
+    world.sender.handle_alive(world.now, PathId(7));
+    for _ in 0..200 {
+        world.pass(5);
+        world.ack(0);
+        world.send(0);
+        world.sender.handle_alive(world.now, PathId(0));
+    }
+    assert_eq!(world.stalls.len(), 1, "the other path says nothing any more");
+}
