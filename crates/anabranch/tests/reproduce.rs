@@ -107,3 +107,26 @@ fn mistakes_end_with_2_and_a_hint() {
         "mine/theory/reno-loss.toml: `sweep` has no loss",
     );
 }
+
+/// What the documentation says: a file in the output of an earlier run is edited, and used.
+#[test]
+fn the_file_of_an_earlier_run_is_edited() {
+    let folder = folder("reproduce-edited");
+    edited(&folder, &[("\"1000 s\"", "\"100 s\""), ("\"50 s\"", "\"20 s\"")]);
+    for out in ["reproduced/theory", "elsewhere"] {
+        let figure = ["theory", "reno-loss", "--papers", "mine", "--seeds", "1", "--out", out];
+        let (code, _, said) = reproduce(&folder, &figure);
+        assert!(code < 2, "{said}");
+        let file = folder.join(out).join("reno-loss.toml");
+        let text = fs::read_to_string(&file).unwrap();
+        fs::write(&file, text.replace("loss = [0.0032, 0.01]", "loss = [0.02]")).unwrap();
+        let papers = out.split('/').next().unwrap();
+        let figure =
+            ["theory", "reno-loss", "--papers", papers, "--seeds", "1", "--out", "changed"];
+        let (code, shown, said) = reproduce(&folder, &figure);
+        assert!(
+            code < 2 && shown.contains("p = 0.02") && !shown.contains("0.0032"),
+            "{shown}{said}"
+        );
+    }
+}

@@ -141,3 +141,132 @@ fn mistakes_end_with_2_and_a_hint() {
     fs::write(folder.join("split.toml"), SCENARIO.replace("to = \"far\"", "to = \"off\"")).unwrap();
     wrong(&["split.toml"], "split.toml:20");
 }
+
+/// The files to write and their formats are checked before the runs, and nothing is left behind.
+#[test]
+fn files_are_checked_before_the_run() {
+    let folder = folder("simulate-files");
+    fs::write(folder.join("kept.csv"), "before").unwrap();
+    fs::create_dir(folder.join("taken")).unwrap();
+    for (flag, path, wanted) in [
+        ("--plot", "p.jpg", ".svg or .png"),
+        ("--plot", "nowhere/p.svg", "nowhere/p.svg"),
+        ("--pcap", "nowhere/p.pcap", "nowhere/p.pcap"),
+        ("--trace", "taken", "taken"),
+    ] {
+        let arguments =
+            ["small.toml", "--digests", flag, path, "--out", "out", "--trace", "kept.csv"];
+        let arguments = if flag == "--trace" { &arguments[..6] } else { &arguments[..] };
+        let (code, out, said) = simulate(&folder, arguments);
+        assert_eq!((code, &*out), (2, ""), "{flag} {path}: {said}");
+        assert!(said.contains(wanted), "{said}");
+    }
+    assert_eq!(fs::read_to_string(folder.join("kept.csv")).unwrap(), "before");
+    assert!(!folder.join("out").exists());
+    let arguments = ["small.toml", "--set", "sample=1 ns", "--plot", "p.svg"];
+    let (code, _, said) = simulate(&folder, &arguments);
+    assert!(code == 2 && said.contains("longer `sample`"), "{said}");
+    assert!(!folder.join("p.svg").exists());
+}
+
+/// The lines of `measures.csv` without its header.
+fn rows(folder: &Path) -> usize {
+    fs::read_to_string(folder.join("measures.csv")).unwrap().lines().count() - 1
+}
+
+#[test]
+fn finished_runs_are_known_by_their_content() {
+    let folder = folder("simulate-content");
+    let traced = SCENARIO.replace("rate = \"10 Mbit/s\"", "trace = \"rates.csv\"");
+    fs::write(folder.join("small.toml"), &traced).unwrap();
+    fs::write(folder.join("rates.csv"), "0 s, 10 Mbit/s\n1 s, 5 Mbit/s\n").unwrap();
+    let there = |file: &str, more: &[&str]| -> String {
+        let mut arguments = vec![file, "--out", "out"];
+        arguments.extend(more);
+        let (code, _, said) = simulate(&folder, &arguments);
+        assert_eq!(code, 0, "{said}");
+        let known = said.lines().find(|line| line.contains("there already"));
+        known.unwrap_or("none").to_owned()
+    };
+    assert_eq!(there("small.toml", &[]), "none");
+    let once = rows(&folder.join("out"));
+    // Another name, more seeds, a comment and a sweep with the same value keep what is there.
+    let renamed = format!("# moved\n{traced}\n[sweep]\ncontroller = [\"reno\", \"cubic\"]\n");
+    fs::write(folder.join("moved.toml"), renamed).unwrap();
+    assert_eq!(there("moved.toml", &[]), "3 of 6 runs are there already");
+    assert_eq!(rows(&folder.join("out")), 2 * once);
+    assert_eq!(there("small.toml", &["--seeds", "4"]), "3 of 4 runs are there already");
+    // Another trace is another scenario, although the scenario's file is the same.
+    fs::write(folder.join("rates.csv"), "0 s, 10 Mbit/s\n1 s, 4 Mbit/s\n").unwrap();
+    let (code, _, said) = simulate(&folder, &["small.toml", "--out", "out"]);
+    assert!(code == 2 && said.contains("another scenario"), "{said}");
+}
+
+#[test]
+fn a_folder_belongs_to_one_process_at_a_time() {
+    let folder = folder("simulate-lock");
+    assert_eq!(simulate(&folder, &["small.toml", "--out", "out"]).0, 0);
+    let lock = fs::File::options().write(true).open(folder.join("out/lock")).unwrap();
+    rustix::fs::flock(&lock, rustix::fs::FlockOperation::LockExclusive).unwrap();
+    let (code, _, said) = simulate(&folder, &["small.toml", "--out", "out"]);
+    assert_eq!(code, 2, "{said}");
+    assert!(said.contains("out is in use by another simulation"), "{said}");
+    drop(lock);
+    assert_eq!(simulate(&folder, &["small.toml", "--out", "out"]).0, 0);
+}
+
+/// The results folder has what a run needs: it is moved elsewhere, and everything else is deleted.
+#[test]
+fn the_copy_in_the_results_runs_by_itself() {
+    let folder = folder("simulate-copy");
+    fs::create_dir_all(folder.join("nets/traces")).unwrap();
+    let network = "name = \"two\"\n[[link]]\nname = \"bottleneck\"\ntrace = \
+                   \"traces/rates.csv\"\ndelay = \"5 ms\"\nqueue = \"20 packets\"\n";
+    fs::write(folder.join("nets/two.toml"), network).unwrap();
+    fs::write(folder.join("nets/traces/rates.csv"), "0 s, 10 Mbit/s\n1 s, 5 Mbit/s\n").unwrap();
+    fs::create_dir_all(folder.join("here")).unwrap();
+    let link = &SCENARIO[SCENARIO.find("[[link]]").unwrap()..SCENARIO.find("[[flow]]").unwrap()];
+    let text = SCENARIO
+        .replace(link, "")
+        .replace("[parameters]", "network = \"$net\"\n[parameters]\nnet = \"none.toml\"");
+    let text = format!("{text}\n[sweep]\nnet = ['../nets/two.toml']\n");
+    fs::write(folder.join("here/s.toml"), text.replace("none.toml", "../nets/two.toml")).unwrap();
+    let arguments = [
+        "here/s.toml",
+        "--set",
+        "controller=vegas",
+        "--set",
+        "duration=1.5 s",
+        "--seeds",
+        "2",
+        "--out",
+        "out",
+    ];
+    let (code, table, said) = simulate(&folder, &arguments);
+    assert_eq!(code, 0, "{said}");
+    let whole = fs::read_to_string(folder.join("out/measures.csv")).unwrap();
+    fs::rename(folder.join("out"), folder.join("kept")).unwrap();
+    for gone in ["here", "nets"] {
+        fs::remove_dir_all(folder.join(gone)).unwrap();
+    }
+    let (code, again, said) = simulate(&folder, &["kept/scenario.toml", "--out", "again"]);
+    let copy = fs::read_to_string(folder.join("kept/scenario.toml")).unwrap();
+    assert_eq!(code, 0, "{said}\n{copy}");
+    let values = |text: &str| -> Vec<String> {
+        text.lines().map(|line| line.split_once(',').unwrap().1.to_owned()).collect()
+    };
+    assert_eq!(
+        values(&fs::read_to_string(folder.join("again/measures.csv")).unwrap()),
+        values(&whole),
+        "all but the name of the swept file"
+    );
+    assert_eq!(again.lines().count(), table.lines().count());
+    // A copy of the copy, with one more value.
+    let arguments =
+        ["again/scenario.toml", "--set", "controller=reno", "--restart", "--out", "third"];
+    let (code, _, said) = simulate(&folder, &arguments);
+    assert_eq!(code, 0, "{said}");
+    let third = fs::read_to_string(folder.join("third/scenario.toml")).unwrap();
+    assert!(third.matches("[set]").count() == 1 && third.contains("\"reno\""), "{third}");
+    assert_eq!(simulate(&folder, &["third/scenario.toml", "--out", "fourth"]).0, 0);
+}

@@ -26,6 +26,8 @@ extern crate alloc;
 extern crate std;
 
 mod aqm;
+mod area;
+mod capacity;
 #[cfg(feature = "toml")]
 pub mod config;
 mod counters;
@@ -45,6 +47,7 @@ mod varying;
 mod wire;
 
 pub use aqm::{Aqm, CoDel, FqCoDel, Red};
+pub use area::QueueArea;
 pub use counters::{Counters, Tally};
 pub use jitter::{Jitter, Spread};
 pub use limit::Limit;

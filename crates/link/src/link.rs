@@ -5,6 +5,7 @@ use alloc::boxed::Box;
 use units::{Bytes, Rate, Seed, Span, Time};
 
 use crate::aqm::{Aqm, RedState, Verdict};
+use crate::area::QueueArea;
 use crate::counters::{Counters, Tally};
 use crate::impairments::{Fate, Impairments};
 use crate::offer::{Delivery, Offer, Outcome, Waiting};
@@ -91,6 +92,13 @@ impl<P> Link<P> {
     pub fn queue(&mut self, now: Time) -> Tally {
         self.advance(now);
         self.waiting()
+    }
+
+    /// The backlog from the start to `now` over time, the packet on the wire not counted. On links
+    /// with delivery opportunities, all packets wait until they leave.
+    pub fn queue_area(&mut self, now: Time) -> QueueArea {
+        self.advance(now);
+        self.transmitter.queue_area(now)
     }
 
     /// Packets inside as of the last call: the backlog and the packets that are propagating.

@@ -75,6 +75,20 @@ impl Opportunities {
         number
     }
 
+    /// The bytes of all times before `at`.
+    pub(crate) fn bytes_before(&self, at: Span) -> u64 {
+        let count = |moments: &[(u64, u64)]| -> u64 { moments.iter().map(|(_, n)| *n).sum() };
+        let rounds = at.as_nanos() / self.period().as_nanos();
+        let phase = at - self.period() * rounds;
+        let passed = self.moments.partition_point(|(at, _)| Span::from_millis(*at) < phase);
+        // The last time of a period is phase zero of the next, and not before it.
+        let last = if phase == Span::ZERO && rounds > 0 { self.moments.last() } else { None };
+        let opportunities = (count(&self.moments).saturating_mul(rounds)
+            + count(&self.moments[..passed]))
+        .saturating_sub(last.map_or(0, |(_, n)| *n));
+        opportunities.saturating_mul(OPPORTUNITY)
+    }
+
     /// The bytes of this time, as a rate over the interval since the time before.
     pub(crate) fn rate_before(&self, number: u64) -> Rate {
         let (at, bytes) = self.moment(number);

@@ -7,6 +7,7 @@ use alloc::sync::Arc;
 use units::{Bytes, Rate, Seed, Span, Time};
 
 use crate::aqm::Queue;
+use crate::area::{AreaClock, QueueArea};
 use crate::counters::{Counters, Tally};
 use crate::jitter::JitterState;
 use crate::limit::Limit;
@@ -38,6 +39,7 @@ pub(crate) struct Varying<P> {
     /// Packets that are held back, by arrival and admission.
     late: BTreeMap<(Time, u64), Delivery<P>>,
     admitted: u64,
+    area: AreaClock,
 }
 
 /// The state of a link with delivery opportunities.
@@ -84,6 +86,7 @@ impl<P> Varying<P> {
             flying: VecDeque::new(),
             late: BTreeMap::new(),
             admitted: 0,
+            area: AreaClock::default(),
         }
     }
 
@@ -103,6 +106,18 @@ impl<P> Varying<P> {
         let Tally { packets, bytes } = self.queue.tally();
         let Tally { packets: more, bytes: others } = self.on_wire();
         Tally { packets: packets + more, bytes: bytes + others }
+    }
+
+    /// The backlog over time. The caller has called [`Varying::advance`] for `now`.
+    pub(crate) fn queue_area(&mut self, now: Time) -> QueueArea {
+        self.note_area(now)
+    }
+
+    /// Adds the time since the queue changed to its area. With delivery opportunities no packet is
+    /// on a wire: all wait until they leave.
+    fn note_area(&mut self, now: Time) -> QueueArea {
+        let waits = if self.opportunities.is_some() { self.waiting() } else { self.queue.tally() };
+        self.area.advance(now, waits)
     }
 
     fn on_wire(&self) -> Tally {
@@ -160,6 +175,8 @@ impl<P> Varying<P> {
     #[inline(never)]
     pub(crate) fn push(&mut self, now: Time, waiting: Waiting<P>, counters: &mut Counters) {
         let is_idle = self.waiting().packets == 0;
+        self.note_area(now);
+        self.area.enter();
         self.queue.push(waiting);
         if is_idle {
             self.credit = 0;
@@ -219,6 +236,7 @@ impl<P> Varying<P> {
 
     /// Uses the opportunity at `at`, also for parts of packets, and advances to the next.
     fn use_opportunity(&mut self, at: Time, profile: &Profile, counters: &mut Counters) {
+        self.note_area(at);
         let Some(opportunities) = &mut self.opportunities else { return };
         let mut left = opportunities.trace.moment(opportunities.next).1;
         opportunities.next += 1;
@@ -256,6 +274,7 @@ impl<P> Varying<P> {
 
     /// Puts the next packet on the wire at `now`.
     fn serve(&mut self, now: Time, counters: &mut Counters) {
+        self.note_area(now);
         self.serving = self.queue.pop(now, counters);
         if self.serving.is_some() {
             self.transmit(now);

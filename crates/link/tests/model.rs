@@ -33,6 +33,8 @@ struct Model {
     limit: Limit,
     /// Exact departure and size of every queued packet.
     taken: Vec<(u128, u64)>,
+    /// The arrival of every queued packet.
+    arrivals: Vec<u64>,
 }
 
 impl Model {
@@ -40,6 +42,20 @@ impl Model {
         self.taken
             .iter()
             .map(|(at, bytes)| (u64::try_from(at.div_ceil(self.rate)).expect("soon"), *bytes))
+    }
+
+    /// Each packet's time in the queue until `now`, and that time for each of its bytes.
+    fn area(&self, now: u64) -> (u128, u128, u64) {
+        let mut free = 0;
+        let mut area = (0, 0, 0);
+        for ((departure, bytes), arrival) in self.departures().zip(&self.arrivals) {
+            let turn = free.max(*arrival);
+            let wait = u128::from(turn.min(now) - arrival);
+            let left = area.2 + u64::from(turn <= now);
+            area = (area.0 + wait, area.1 + wait * u128::from(bytes), left);
+            free = departure;
+        }
+        area
     }
 
     fn offer(&mut self, now: u64, bytes: u64) -> bool {
@@ -54,6 +70,7 @@ impl Model {
             let free = self.taken.last().map_or(0, |(at, _)| *at);
             let begin = free.max(u128::from(now) * self.rate);
             self.taken.push((begin + u128::from(bytes) * 8_000_000_000, bytes));
+            self.arrivals.push(now);
         }
         takes
     }
@@ -87,7 +104,13 @@ proptest! {
                 .push(Change { at: Span::from_secs(1_000_000_000), rate: Rate::ZERO });
         }
         let mut link = Link::new(profile, Seed(1));
-        let mut model = Model { rate: u128::from(rate), delay, limit, taken: Vec::new() };
+        let mut model = Model {
+            rate: u128::from(rate),
+            delay,
+            limit,
+            taken: Vec::new(),
+            arrivals: Vec::new(),
+        };
         let mut now = 0;
         let mut delivered = Vec::new();
         for op in ops {
@@ -105,6 +128,8 @@ proptest! {
             let waiting: u64 =
                 model.departures().filter(|(at, _)| *at > now).map(|(_, bytes)| bytes).sum();
             prop_assert_eq!(link.queue(Time::from_nanos(now)).bytes, Bytes(waiting));
+            let area = link.queue_area(Time::from_nanos(now));
+            prop_assert_eq!((area.packets, area.bytes, area.left), model.area(now));
         }
         while let Some(deadline) = link.poll_deadline() {
             delivered.extend(link.poll_deliver(deadline.max(Time::from_nanos(now))));

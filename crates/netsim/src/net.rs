@@ -1,6 +1,6 @@
 //! The network between the hosts: links, routes, and the agenda.
 
-use link::{Counters, Delivery, Link, Offer, Outcome, Profile, SharedProfile, Tally};
+use link::{Counters, Delivery, Link, Offer, Outcome, Profile, QueueArea, SharedProfile, Tally};
 use units::{Bytes, Seed, Time};
 
 use crate::agenda::{Agenda, END};
@@ -205,7 +205,12 @@ impl<P: Packet> Net<P> {
                     self.offer(now, id, route.0, link, bytes, trace);
                 }
                 Some(jitter) => {
-                    if let Some(at) = jitter.push(now, InFlight { id, hop: route.0 }) {
+                    let Some(at) = jitter.draw(now, packet.flow()) else {
+                        let (bytes, link) = (packet.size(), self.hops[route.0 as usize]);
+                        self.offer(now, id, route.0, link, bytes, trace);
+                        continue;
+                    };
+                    if let Some(at) = jitter.push(at, InFlight { id, hop: route.0 }) {
                         self.arm_jitter(host, at);
                     }
                 }
@@ -219,7 +224,7 @@ impl<P: Packet> Net<P> {
         let Some(jitter) = self.jitters.get_mut(host as usize).and_then(Option::as_mut) else {
             return;
         };
-        let (packet, next) = jitter.pop();
+        let (packet, next) = jitter.pop(now);
         if let Some(at) = next {
             self.arm_jitter(host, at);
         }
@@ -379,6 +384,14 @@ impl<P: Packet> Net<P> {
         match &mut self.ports[link.index()].0 {
             LinkKind::Plain(link) => link.queue(now, &self.out.packets),
             LinkKind::General(general) => general.link.queue(now),
+        }
+    }
+
+    /// The backlog of a link over time.
+    pub(crate) fn queue_area(&mut self, now: Time, link: LinkId) -> QueueArea {
+        match &mut self.ports[link.index()].0 {
+            LinkKind::Plain(link) => link.queue_area(now, &self.out.packets),
+            LinkKind::General(general) => general.link.queue_area(now),
         }
     }
 

@@ -3,7 +3,7 @@
 #[cfg(test)]
 mod tests;
 
-use link::{Counters, Outcome, Profile, SharedProfile, Tally, Wire};
+use link::{Counters, Outcome, Profile, QueueArea, SharedProfile, Tally, Wire};
 use units::{Bytes, Span, Time};
 
 use crate::pool::{PacketId, Pool, PooledFifo};
@@ -25,13 +25,15 @@ pub(crate) struct PlainLink {
 
 const _: () = assert!(size_of::<PlainLink>() == 64, "one cache line");
 
-/// State that most links never need.
+/// State that a link needs from its first packet that waits or is dropped: most links never do.
 #[derive(Clone, Debug, Default)]
 struct Rare {
     /// Present where wire times are not whole nanoseconds.
     wire: Option<Wire>,
     dropped_queue: Tally,
     dropped_mtu: Tally,
+    /// What each packet found waiting for it: the time from its arrival to its turn.
+    waits: QueueArea,
 }
 
 impl PlainLink {
@@ -76,6 +78,19 @@ impl PlainLink {
     pub(crate) fn queue<P>(&mut self, now: Time, pool: &Pool<P>) -> Tally {
         self.fifo.advance(now, pool);
         self.fifo.waiting()
+    }
+
+    /// The backlog from the start to `now` over time, the packet on the wire not counted.
+    pub(crate) fn queue_area<P>(&mut self, now: Time, pool: &Pool<P>) -> QueueArea {
+        self.fifo.advance(now, pool);
+        let mut area = self.rare.as_ref().map_or_else(QueueArea::default, |rare| rare.waits);
+        area -= self.fifo.area_ahead(now, pool);
+        let dropped = self
+            .rare
+            .as_ref()
+            .map_or(0, |rare| rare.dropped_queue.packets + rare.dropped_mtu.packets);
+        let waiting = self.fifo.waiting().packets.saturating_sub(1);
+        QueueArea { left: self.offered.packets - dropped - waiting, ..area }
     }
 
     /// Packets inside: the backlog and the packets that are propagating.
@@ -130,6 +145,9 @@ impl PlainLink {
             .shared
             .whole_wire_time(size)
             .unwrap_or_else(|| self.wire_time(size, free.is_none()));
+        if let Some(free) = free {
+            self.rare().waits += QueueArea::new(Tally::one(bytes), free - now);
+        }
         self.fifo.push(free.unwrap_or(now) + time, size, id, pool);
         self.max_queue = self.max_queue.max(self.fifo.waiting().bytes);
         Outcome::Queued

@@ -2,7 +2,7 @@
 
 use std::num::NonZeroU32;
 
-use link::Tally;
+use link::{QueueArea, Tally};
 use units::{Bytes, Span, Time};
 
 /// The number of a packet in a [`Pool`]. It is never zero, so that an `Option` of it takes no more
@@ -190,6 +190,18 @@ impl PooledFifo {
             self.queued -= Bytes(u64::from(slot.bytes));
             self.next = slot.next;
         }
+    }
+
+    /// The time that the packets behind the one on the wire will still wait. The caller has called
+    /// [`PooledFifo::advance`] for `now`.
+    pub(crate) fn area_ahead<P>(&self, now: Time, pool: &Pool<P>) -> QueueArea {
+        let (mut area, mut begin, mut id) = (QueueArea::default(), now, self.next);
+        while id != NO_PACKET {
+            let slot = pool.slot(id);
+            area += QueueArea::new(Tally::one(Bytes(u64::from(slot.bytes))), begin.since(now));
+            (begin, id) = (slot.departure, slot.next);
+        }
+        area
     }
 
     /// Appends a packet that leaves at `departure`. The caller has called [`PooledFifo::advance`].

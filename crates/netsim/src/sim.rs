@@ -1,6 +1,6 @@
 //! The event loop.
 
-use link::{Counters, Profile, Tally};
+use link::{Counters, Profile, QueueArea, Tally};
 use units::Time;
 
 use crate::agenda::END;
@@ -140,6 +140,14 @@ impl<P: Packet, H: Host<P>> Sim<P, H> {
     /// If there is no such link.
     pub fn queue(&mut self, link: LinkId) -> Tally {
         self.net.queue(self.now, link)
+    }
+
+    /// The backlog of a link over time, the packet on the wire not counted.
+    ///
+    /// # Panics
+    /// If there is no such link.
+    pub fn queue_area(&mut self, link: LinkId) -> QueueArea {
+        self.net.queue_area(self.now, link)
     }
 
     /// RED's average length of a link's queue, in packets; `None` without RED.

@@ -1,5 +1,6 @@
 //! Topologies: hosts, routers, links and routes.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use hashbrown::HashMap;
@@ -12,7 +13,7 @@ use units::{Seed, Span};
 use crate::agenda::MAX_OWNERS;
 use crate::host::{Host, Packet};
 use crate::ids::{HostId, LinkId};
-use crate::jitter::Jitter;
+use crate::jitter::{Jitter, LaneSpec};
 use crate::net::{Net, Port, listed};
 use crate::routes::{Edge, Route, Search};
 use crate::sim::Sim;
@@ -140,7 +141,9 @@ pub struct Topology {
 struct Node {
     name: Arc<str>,
     host: Option<HostId>,
+    /// The bound of the delay of its packets, except those of the lanes.
     jitter: Span,
+    lanes: SmallVec<[LaneSpec; 1]>,
     /// The links from here to routers, in the order of addition. Most nodes are hosts with one.
     out: SmallVec<[Edge; 1]>,
     /// The links to a host, each with the node where it begins, in the order of addition.
@@ -283,6 +286,22 @@ impl Topology {
         Ok(())
     }
 
+    /// As [`Topology::jitter`], for the packets of some [flows](Packet::flow) of the host. They
+    /// keep their order among each other, and neither wait for nor hold up others of the host.
+    ///
+    /// # Errors
+    /// If there is no such host.
+    pub fn jitter_flows(
+        &mut self,
+        host: &str,
+        flows: Range<u64>,
+        most: Span,
+    ) -> Result<(), TopologyError> {
+        let (node, _) = self.find_host(host, || format!("the jitter of '{host}'"))?;
+        self.nodes[node as usize].lanes.push((flows, most));
+        Ok(())
+    }
+
     /// The route with the fewest links between two hosts; among those, the one with the least
     /// delay; among equals, the one whose links were added first. Later additions do not change it.
     ///
@@ -387,7 +406,12 @@ impl Topology {
         let sites = || self.hosts.iter().map(|node| &self.nodes[*node as usize]);
         let jitter = |node: &Node| {
             let stream = || seed.stream(&["jitter/", &node.name].concat());
-            (node.jitter > Span::ZERO).then(|| Box::new(Jitter::new(node.jitter, stream())))
+            let is_delayed = node.lanes.iter().any(|(_, most)| *most > Span::ZERO);
+            (is_delayed || node.jitter > Span::ZERO).then(|| {
+                let mut lanes = node.lanes.to_vec();
+                lanes.sort_unstable_by_key(|(flows, _)| flows.start);
+                Box::new(Jitter::new(&lanes, node.jitter, stream()))
+            })
         };
         let jitters = sites().map(jitter).collect();
         let hosts = sites()
@@ -406,6 +430,7 @@ impl Topology {
             name,
             host,
             jitter: Span::ZERO,
+            lanes: SmallVec::new(),
             out: SmallVec::new(),
             home: SmallVec::new(),
         });

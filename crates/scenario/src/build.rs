@@ -124,7 +124,9 @@ impl Scenario {
             stream.extend(["flow/", &flow.name]);
             let plan =
                 self.plan(flow, seed.stream(&stream), index(connections.len()), &mut topology)?;
-            topology.jitter(&flow.from, flow.jitter.unwrap_or(slowest))?;
+            let first = u64::from(plan.first);
+            let own = first..first + plan.routes.len() as u64;
+            topology.jitter_flows(&flow.from, own, flow.jitter.unwrap_or(slowest))?;
             let mut add = |host: HostId, is_sender: bool| {
                 let flow_ends = &mut flow_ends[host.index()];
                 flow_ends.push(FlowEnd { flow: number, is_sender });

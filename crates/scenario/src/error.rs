@@ -14,4 +14,15 @@ pub enum ScenarioError {
     /// Its links do not connect the ends of a flow.
     #[error(transparent)]
     Topology(#[from] TopologyError),
+    /// Its curves over time do not fit into memory.
+    #[error(
+        "sample: {points} points of each of {curves} curves are too many to draw: choose a longer \
+         `sample`"
+    )]
+    TooManySamples {
+        /// The number of points.
+        points: u64,
+        /// The number of curves.
+        curves: u64,
+    },
 }

@@ -17,25 +17,43 @@ pub(crate) fn receiver<'a>(built: &'a Built, ends: &Ends) -> &'a Agent {
 }
 
 /// The state of a flow's sender.
+#[derive(Clone, Copy)]
 pub(crate) struct SenderState {
     /// The sum of the congestion windows of all subflows.
     pub(crate) window: Bytes,
     /// The largest smoothed RTT of all subflows.
     pub(crate) rtt: Option<Span>,
+    /// Whether it has stopped writing and all that it wrote is acknowledged.
+    is_done: bool,
 }
 
 /// The state of a flow's sender; `None` for UDP.
 pub(crate) fn sender_state(built: &Built, ends: &Ends) -> Option<SenderState> {
     match sender(built, ends) {
-        Agent::Tcp(tcp) => Some(SenderState { window: tcp.window(), rtt: tcp.smoothed_rtt() }),
-        Agent::Sockets(sockets) => {
-            Some(SenderState { window: sockets.window(), rtt: sockets.smoothed_rtt() })
-        }
-        Agent::Ptcp(striped) => {
-            Some(SenderState { window: striped.connection().window(), rtt: striped.smoothed_rtt() })
-        }
+        Agent::Tcp(tcp) => Some(SenderState {
+            window: tcp.window(),
+            rtt: tcp.smoothed_rtt(),
+            is_done: tcp.is_done(),
+        }),
+        Agent::Sockets(sockets) => Some(SenderState {
+            window: sockets.window(),
+            rtt: sockets.smoothed_rtt(),
+            is_done: sockets.is_done(),
+        }),
+        Agent::Ptcp(striped) => Some(SenderState {
+            window: striped.connection().window(),
+            rtt: striped.smoothed_rtt(),
+            is_done: striped.is_done(),
+        }),
         Agent::UdpSource(_) | Agent::UdpSink(_) => None,
     }
+}
+
+/// The state of a flow's sender while the flow lives: from its start until all data has been
+/// acknowledged.
+pub(crate) fn living_state(built: &Built, ends: &Ends) -> Option<SenderState> {
+    let has_begun = ends.start < built.sim.now();
+    sender_state(built, ends).filter(|state| has_begun && !state.is_done)
 }
 
 /// Counters of a flow's sender.

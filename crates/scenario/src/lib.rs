@@ -43,6 +43,7 @@ pub mod pcap;
 pub mod relays;
 pub mod results;
 mod run;
+mod samples;
 pub mod sweep;
 pub mod watch;
 
@@ -53,3 +54,4 @@ pub use file::{Document, Scenario, Setting};
 pub use measures::{MEASURES, Measure, Measures, MeasuresIter};
 pub use packet::{Ecn, Packet, Piece};
 pub use run::{FlowSeries, Run, RunOptions, Series};
+pub use samples::{SenderSample, Watch};

@@ -120,6 +120,15 @@ impl Packet {
             | Packet::Udp { connection, .. } => *connection,
         }
     }
+
+    /// Its ECN field.
+    #[must_use]
+    pub fn ecn(&self) -> Ecn {
+        match self {
+            Packet::Tcp { ecn, .. } | Packet::Ptcp { ecn, .. } | Packet::Record { ecn, .. } => *ecn,
+            Packet::Udp { .. } => Ecn::Incapable,
+        }
+    }
 }
 
 impl netsim::Packet for Packet {

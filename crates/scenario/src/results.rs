@@ -1,6 +1,10 @@
 //! The results of a sweep: stored run by run, then written as a summary for people and as a tidy
 //! table for programs.
 
+mod copy;
+mod key;
+mod lock;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -8,11 +12,11 @@ use std::path::{Path, PathBuf};
 use report::tidy::{Key, Kind, Measure as Column, Schema, TidyError, Value, Writer};
 use report::{Align, Table, WriteError};
 use thiserror::Error;
-use units::Seed;
 
 use crate::file::{Document, Setting};
 use crate::measures::{MEASURES, Measure, Measures};
-use crate::sweep::{Job, Plan};
+use crate::sweep::Plan;
+use lock::FolderLock;
 
 /// An error in storing results, to be fixed by the user who chose the folder.
 #[derive(Debug, Error)]
@@ -24,6 +28,19 @@ pub enum ResultsError {
         .0.display()
     )]
     Other(PathBuf),
+    /// The folder holds results of the same program in another build.
+    #[error(
+        "{} holds results of another build of the program, which may differ: choose another \
+         folder, or start afresh with --restart",
+        .0.display()
+    )]
+    OtherBuild(PathBuf),
+    /// Another process writes into the folder.
+    #[error(
+        "{} is in use by another simulation: wait until it has ended, or choose another folder",
+        .0.display()
+    )]
+    InUse(PathBuf),
     /// A file cannot be read.
     #[error("cannot read {}: {source}", path.display())]
     Read {
@@ -48,63 +65,91 @@ pub enum ResultsError {
     Tidy(#[from] TidyError),
 }
 
-/// A folder with a file for each finished run, so that an interrupted sweep can be resumed.
+/// A folder with a file for each finished run, so that an interrupted sweep can be resumed. A run
+/// is known by what it depends on: the content of the scenario and of the files that it names, its
+/// seed, and the build of the program. One process at a time has the folder. `scenario.toml` there
+/// is a copy that runs by itself, with the files that it names and the values that were set.
 #[derive(Debug)]
 pub struct Store {
     folder: PathBuf,
+    /// By job.
+    keys: Vec<String>,
+    _lock: FolderLock,
 }
 
 impl Store {
-    /// Opens or makes a folder. `restart` deletes its runs.
+    /// Opens or makes a folder for the runs of a plan. `restart` deletes the runs that it has.
     ///
     /// # Errors
-    /// If it holds the results of another scenario, or cannot be made.
+    /// If it holds results and none of them is of this plan, another process has it, or it cannot
+    /// be made.
     pub fn open(
         folder: &Path,
         document: &Document,
+        plan: &Plan,
         settings: &[Setting],
         restart: bool,
     ) -> Result<Store, ResultsError> {
         let runs = folder.join("runs");
-        let marker = folder.join("scenario.toml");
-        let mut text =
-            format!("# Of {}, version {}.\n", document.file(), env!("CARGO_PKG_VERSION"));
-        for Setting { key, value } in settings {
-            writeln!(text, "# {key} = {value}").expect("memory takes all that is written");
-        }
-        text.push_str(document.text());
         let made = |source| ResultsError::Folder { path: runs.clone(), source };
-        match std::fs::read_to_string(&marker) {
-            Ok(known) if known == text || restart => {}
-            Ok(_) => return Err(ResultsError::Other(folder.to_owned())),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
-            Err(source) => return Err(ResultsError::Read { path: marker, source }),
-        }
-        if restart && runs.exists() {
-            std::fs::remove_dir_all(&runs).map_err(made)?;
-        }
+        let program = || std::env::current_exe().unwrap_or_else(|_| "the program".into());
+        let build =
+            key::build().map_err(|source| ResultsError::Read { path: program(), source })?;
         std::fs::create_dir_all(&runs).map_err(made)?;
+        let store = Store {
+            folder: folder.to_owned(),
+            keys: key::keys(plan, build),
+            _lock: FolderLock::new(folder)?,
+        };
+        if restart {
+            std::fs::remove_dir_all(&runs).map_err(made)?;
+            std::fs::create_dir_all(&runs).map_err(made)?;
+        }
+        let marker = folder.join("scenario.toml");
+        let said = format!("# By build {build}.");
+        let has_runs = std::fs::read_dir(&runs).map_err(made)?.next().is_some();
+        if has_runs && !store.keys.iter().any(|key| store.path(key).exists()) {
+            let before = std::fs::read_to_string(&marker).unwrap_or_default();
+            let is_same = before.lines().any(|line| line == said);
+            let folder = folder.to_owned();
+            return Err(if is_same {
+                ResultsError::Other(folder)
+            } else {
+                ResultsError::OtherBuild(folder)
+            });
+        }
+        let copies = copy::copies(document, settings);
+        let version = env!("CARGO_PKG_VERSION");
+        let text = format!("# Of {}, version {version}.\n{said}\n{}", document.file(), copies.text);
+        if !copies.files.is_empty() {
+            let files = folder.join("files");
+            std::fs::create_dir_all(&files)
+                .map_err(|source| ResultsError::Folder { path: files, source })?;
+        }
+        for (name, content) in copies.files {
+            report::write(folder.join(name), content)?;
+        }
         report::write(&marker, text)?;
-        Ok(Store { folder: folder.to_owned() })
+        Ok(store)
     }
 
-    /// The measures of a run; `None` if there is no complete file.
+    /// The measures of the run with this number in the plan; `None` if there is no complete file.
     #[must_use]
-    pub fn load(&self, job: &Job) -> Option<Measures> {
-        let text = std::fs::read_to_string(self.path(job)).ok()?;
+    pub fn load(&self, job: usize) -> Option<Measures> {
+        let text = std::fs::read_to_string(self.path(&self.keys[job])).ok()?;
         let mut lines = text.lines();
-        (lines.next() == Some(&header(job))).then_some(())?;
+        (lines.next() == Some(&header(&self.keys[job]))).then_some(())?;
         let mut measures = Measures::default();
         lines.try_for_each(|line| parse(line, &mut measures))?;
         Some(measures)
     }
 
-    /// Stores the measures of a run.
+    /// Stores the measures of the run with this number in the plan.
     ///
     /// # Errors
     /// If it cannot be written.
-    pub fn save(&self, job: &Job, measures: &Measures) -> Result<(), ResultsError> {
-        let mut text = header(job);
+    pub fn save(&self, job: usize, measures: &Measures) -> Result<(), ResultsError> {
+        let mut text = header(&self.keys[job]);
         text.push('\n');
         for measure in measures {
             let (scope, name, Measure { of, window, value, .. }) =
@@ -112,7 +157,7 @@ impl Store {
             writeln!(text, "{scope}\t{of}\t{window}\t{name}\t{value}")
                 .expect("memory takes all that is written");
         }
-        Ok(report::write(self.path(job), text)?)
+        Ok(report::write(self.path(&self.keys[job]), text)?)
     }
 
     /// Writes all measures as one tidy table, `measures.csv` or `measures.parquet`.
@@ -134,10 +179,8 @@ impl Store {
         Ok(path)
     }
 
-    fn path(&self, job: &Job) -> PathBuf {
-        // A hash: the first line of the file identifies the run.
-        let stream = Seed(job.seed.0).stream(&header(job));
-        self.folder.join("runs").join(format!("{:016x}.tsv", stream.0))
+    fn path(&self, key: &str) -> PathBuf {
+        self.folder.join("runs").join(key).with_extension("tsv")
     }
 }
 
@@ -189,13 +232,8 @@ pub fn rows<'a>(
 }
 
 /// The first line of the file of a run, which identifies the run.
-fn header(job: &Job) -> String {
-    let mut text = format!("# seed {}", job.seed);
-    for Setting { key, value } in &job.point {
-        write!(text, ", {key} = {}", value.escape_default())
-            .expect("memory takes all that is written");
-    }
-    text
+fn header(key: &str) -> String {
+    format!("# run {key}")
 }
 
 /// Adds the measure of a line; `None` if the line is not valid.

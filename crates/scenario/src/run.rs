@@ -1,18 +1,23 @@
 //! One run of a scenario: from a seed to measures.
 
-use netsim::{Digest, NoTrace, Totals, Trace};
+use std::iter::successors;
+
+use netsim::{Digest, Event, NoTrace, Totals, Trace};
 use units::{Bytes, Seed, Span, Time};
 
 use crate::ScenarioError;
 use crate::build::Built;
 use crate::file::Scenario;
-use crate::flow_state::{packet_size, received, sender_state};
+use crate::flow_state::{living_state, packet_size, received, sender_counts, sender_state};
 use crate::measure::WindowStats;
 use crate::measures::{Measure, Measures};
 use crate::packet::Packet;
+use crate::samples::{SenderSample, Watch};
 
-/// The time between two samples of congestion windows and queues, in a small scenario.
+/// The time between two samples of congestion windows, in a small scenario.
 const SAMPLING_INTERVAL: Span = Span::from_millis(10);
+/// A long run is sampled less often.
+const MOST_SAMPLES: u64 = 1_000_000;
 /// Scenarios with more flows and links than this are sampled less often, in proportion: sampling
 /// must not cost more than the run.
 const SMALL_SCENARIO: u64 = 32;
@@ -97,25 +102,34 @@ impl Scenario {
         options: RunOptions,
         trace: &mut T,
     ) -> Result<Run, ScenarioError> {
+        self.run_watched(seed, options, &mut Unsampled(trace))
+    }
+
+    /// As [`Scenario::run_traced`], with the samples of the senders too.
+    ///
+    /// # Errors
+    /// If there is no route for a flow.
+    pub fn run_watched<W: Watch>(
+        &self,
+        seed: Seed,
+        options: RunOptions,
+        watch: &mut W,
+    ) -> Result<Run, ScenarioError> {
+        if options.series {
+            self.check_series()?;
+        }
         let mut built = self.build(seed)?;
         let mut stats = WindowStats::new(self, &built);
         let mut series = options.series.then(|| Sampler::new(self, &built));
-        let mut stops: Vec<Span> = vec![self.duration];
-        stops.extend(self.windows.iter().flat_map(|window| [window.from, window.to]));
-        let subjects = (self.flows.len() + self.links.len()) as u64;
-        stops.extend(every(SAMPLING_INTERVAL * subjects.div_ceil(SMALL_SCENARIO), self.duration));
-        if options.series {
-            stops.extend(every(self.sample, self.duration));
-        }
-        stops.sort_unstable();
-        stops.dedup();
-        for at in stops {
-            built.sim.run_traced(Time::ZERO + at, trace);
-            stats.sample(&mut built, at);
-            if let Some(series) = &mut series
-                && at.as_nanos() % self.sample.as_nanos() == 0
-                && at > Span::ZERO
-            {
+        let tick = self.sampling_interval();
+        let steps = [tick, if options.series { self.sample } else { tick }];
+        for at in self.stops(steps) {
+            built.sim.run_traced(Time::ZERO + at, watch);
+            stats.note(&mut built, at, is_multiple(at, tick));
+            if W::WANTS_SAMPLES {
+                show_samples(&built, at, watch);
+            }
+            if let Some(series) = series.as_mut().filter(|_| is_multiple(at, self.sample)) {
                 series.take(&mut built, at);
             }
         }
@@ -125,11 +139,82 @@ impl Scenario {
     }
 }
 
-/// The multiples of `step` up to `end`.
-fn every(step: Span, end: Span) -> impl Iterator<Item = Span> {
-    (1..)
-        .map(move |n| Span::from_nanos(step.as_nanos().saturating_mul(n)))
-        .take_while(move |at| *at <= end)
+/// The values of the curves over time that fit into memory.
+const MOST_VALUES: u64 = 100_000_000;
+
+impl Scenario {
+    /// Checks that the curves over time of [`RunOptions::series`] fit into memory.
+    ///
+    /// # Errors
+    /// If they do not.
+    pub fn check_series(&self) -> Result<(), ScenarioError> {
+        let points = self.duration.as_nanos() / self.sample.as_nanos();
+        let curves = 3 * self.flows.len() as u64 + 2 * self.links.len() as u64;
+        if points.saturating_mul(curves) > MOST_VALUES {
+            return Err(ScenarioError::TooManySamples { points, curves });
+        }
+        Ok(())
+    }
+
+    /// The time between two samples of congestion windows.
+    fn sampling_interval(&self) -> Span {
+        let subjects = (self.flows.len() + self.links.len()) as u64;
+        let least = Span::from_nanos(self.duration.as_nanos().div_ceil(MOST_SAMPLES));
+        (SAMPLING_INTERVAL * subjects.div_ceil(SMALL_SCENARIO)).max(least)
+    }
+
+    /// The times at which a run stops: the begins and ends of windows, and the multiples of
+    /// `steps`.
+    fn stops(&self, steps: [Span; 2]) -> impl Iterator<Item = Span> {
+        let mut edges: Vec<Span> =
+            self.windows.iter().flat_map(|window| [window.from, window.to]).collect();
+        edges.push(self.duration);
+        edges.sort_unstable();
+        let next = move |at: &Span| {
+            let edge = edges.get(edges.partition_point(|edge| edge <= at)).copied();
+            let multiples =
+                steps.map(|step| step * (at.as_nanos() / step.as_nanos()).saturating_add(1));
+            edge.map(|edge| multiples.into_iter().fold(edge, Span::min))
+        };
+        successors(Some(Span::ZERO), next)
+    }
+}
+
+/// Whether `at` is a multiple of `step`, and not zero.
+fn is_multiple(at: Span, step: Span) -> bool {
+    at > Span::ZERO && at.as_nanos().is_multiple_of(step.as_nanos())
+}
+
+/// A trace that does not want samples.
+struct Unsampled<'a, T>(&'a mut T);
+
+impl<T: Trace<Packet>> Trace<Packet> for Unsampled<'_, T> {
+    const IS_ON: bool = T::IS_ON;
+
+    fn record(&mut self, at: Time, event: Event<'_, Packet>) {
+        self.0.record(at, event);
+    }
+}
+
+impl<T: Trace<Packet>> Watch for Unsampled<'_, T> {
+    const WANTS_SAMPLES: bool = false;
+
+    fn sample(&mut self, _: Time, _: usize, _: &SenderSample) {}
+}
+
+/// Shows the state of all senders.
+fn show_samples<W: Watch>(built: &Built, at: Span, watch: &mut W) {
+    for (flow, ends) in built.flows.iter().enumerate() {
+        let Some(counts) = sender_counts(built, ends) else { continue };
+        let state = living_state(built, ends);
+        let sample = SenderSample {
+            window: state.map(|state| state.window),
+            rtt: state.and_then(|state| state.rtt),
+            retransmitted: counts.retransmitted,
+            timeouts: counts.timeouts,
+        };
+        watch.sample(Time::ZERO + at, flow, &sample);
+    }
 }
 
 /// Records [`Series`].

@@ -6,8 +6,11 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use units::Seed;
 
 use crate::ScenarioError;
-use crate::file::{Document, Scenario, Setting};
+use crate::file::{Document, Problem, Scenario, Setting};
 use crate::run::{Run, RunOptions};
+
+/// All runs of a plan are in memory at once.
+const MOST_RUNS: usize = 1_000_000;
 
 /// One run of a plan.
 #[derive(Clone, Debug)]
@@ -17,6 +20,13 @@ pub struct Job {
     /// The seed.
     pub seed: Seed,
     scenario: usize,
+}
+
+impl Job {
+    /// The index of its scenario in the plan.
+    pub(crate) fn scenario_index(&self) -> usize {
+        self.scenario
+    }
 }
 
 /// All runs of a file.
@@ -38,23 +48,21 @@ impl Plan {
         settings: &[Setting],
         runs: Option<u32>,
     ) -> Result<Plan, ScenarioError> {
-        let mut points: Vec<Vec<Setting>> = Vec::new();
-        for mut point in document.points() {
-            point.retain(|swept| settings.iter().all(|setting| setting.key != swept.key));
-            if !points.contains(&point) {
-                points.push(point);
-            }
-        }
+        let document = document.with(settings)?;
         let mut plan = Plan { scenarios: Vec::new(), jobs: Vec::new() };
-        for point in points {
-            let all: Vec<Setting> = point.iter().chain(settings).cloned().collect();
-            let scenario = document.scenario(&all)?;
+        for point in document.points() {
+            let scenario = document.scenario(&point)?;
             if !plan.scenarios.is_empty() {
                 // Finds missing routes now and not after hours of other runs. The first point is
                 // checked by its run, which comes at once.
                 scenario.build(scenario.seed)?;
             }
-            for n in 0..u64::from(runs.unwrap_or(scenario.runs)) {
+            let seeds = runs.unwrap_or(scenario.runs);
+            if plan.jobs.len().saturating_add(seeds as usize) > MOST_RUNS {
+                let problem = "wants at most a million runs, of all combinations together";
+                return Err(document.error("runs", Problem::Sense(problem)).into());
+            }
+            for n in 0..u64::from(seeds) {
                 let seed = Seed(scenario.seed.0.wrapping_add(n));
                 plan.jobs.push(Job { point: point.clone(), seed, scenario: plan.scenarios.len() });
             }
@@ -67,6 +75,11 @@ impl Plan {
     #[must_use]
     pub fn jobs(&self) -> &[Job] {
         &self.jobs
+    }
+
+    /// The scenarios of all combinations.
+    pub(crate) fn scenarios(&self) -> &[Scenario] {
+        &self.scenarios
     }
 
     /// The scenario of a run.

@@ -14,6 +14,7 @@ use crate::file::Scenario;
 use crate::packet::{Ecn, Packet};
 use crate::pcap::{Pcap, Ports};
 use crate::run::Series;
+use crate::samples::{SenderSample, Watch};
 
 /// Writes the packets that the sending hosts of flows send and receive, as captured at their
 /// interfaces.
@@ -97,11 +98,13 @@ fn address(host: HostId) -> Ipv4Addr {
     Ipv4Addr::from(0x0a00_0000 | number)
 }
 
-/// Writes every event as a line of CSV: time in seconds, event, host or link, and the packet.
+/// Writes every event as a line of CSV: time in seconds, event, host or link, and the packet; and
+/// the samples of senders: time, `sampled`, flow, window, RTT in seconds, and counters.
 #[derive(Debug)]
 pub struct EventLog<W> {
     writer: W,
     links: Vec<Arc<str>>,
+    flows: Vec<Arc<str>>,
     error: Option<io::Error>,
 }
 
@@ -111,9 +114,14 @@ impl<W: Write> EventLog<W> {
     /// # Errors
     /// If it cannot be written.
     pub fn new(mut writer: W, scenario: &Scenario) -> io::Result<EventLog<W>> {
-        writeln!(writer, "time_s,event,at,flow_connection,bytes,seq,ack,flags")?;
+        writeln!(
+            writer,
+            "time_s,event,at,flow_connection,bytes,seq,ack,flags,ecn,window,rtt_s,retransmitted,\
+             timeouts"
+        )?;
         let links = scenario.links.iter().flat_map(|link| &link.directions).cloned().collect();
-        Ok(EventLog { writer, links, error: None })
+        let flows = scenario.flows.iter().map(|flow| Arc::clone(&flow.name)).collect();
+        Ok(EventLog { writer, links, flows, error: None })
     }
 
     /// Ends the log.
@@ -145,19 +153,45 @@ impl<W: Write> EventLog<W> {
         };
         let size = netsim::Packet::size(packet).0;
         let connection = packet.connection();
-        let time = at.as_nanos();
-        let (seconds, nanos) = (time / 1_000_000_000, time % 1_000_000_000);
-        write!(self.writer, "{seconds}.{nanos:09},{what},{place},{connection},{size},")?;
+        let time = seconds(at.as_nanos());
+        write!(self.writer, "{time},{what},{place},{connection},{size},")?;
         match packet {
             Packet::Tcp { segment, .. } => {
-                writeln!(self.writer, "{},{},{:#04x}", segment.seq, segment.ack, segment.flags.0)
+                write!(self.writer, "{},{},{:#04x}", segment.seq, segment.ack, segment.flags.0)?;
             }
-            Packet::Ptcp { packet, .. } => writeln!(self.writer, "{},,", packet.number),
+            Packet::Ptcp { packet, .. } => write!(self.writer, "{},,", packet.number)?,
             Packet::Record { header, .. } => {
                 let segment = header.segment();
-                writeln!(self.writer, "{},{},{:#04x}", segment.seq, segment.ack, segment.flags.0)
+                write!(self.writer, "{},{},{:#04x}", segment.seq, segment.ack, segment.flags.0)?;
             }
-            Packet::Udp { number, .. } => writeln!(self.writer, "{number},,"),
+            Packet::Udp { number, .. } => write!(self.writer, "{number},,")?,
+        }
+        let ecn = match packet.ecn() {
+            Ecn::Incapable => "",
+            Ecn::Capable => "ect",
+            Ecn::Marked => "ce",
+        };
+        writeln!(self.writer, ",{ecn},,,,")
+    }
+}
+
+/// Seconds with nine decimals.
+fn seconds(nanos: u64) -> String {
+    format!("{}.{:09}", nanos / 1_000_000_000, nanos % 1_000_000_000)
+}
+
+impl<W: Write> Watch for EventLog<W> {
+    fn sample(&mut self, at: Time, flow: usize, sample: &SenderSample) {
+        let SenderSample { window, rtt, retransmitted, timeouts } = *sample;
+        let time = seconds(at.as_nanos());
+        let window = window.map_or_else(String::new, |bytes| bytes.0.to_string());
+        let rtt = rtt.map_or_else(String::new, |rtt| seconds(rtt.as_nanos()));
+        let line = format_args!(
+            "{time},sampled,{},,,,,,,{window},{rtt},{retransmitted},{timeouts}",
+            self.flows[flow]
+        );
+        if self.error.is_none() {
+            self.error = writeln!(self.writer, "{line}").err();
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Scenario files with one mistake each: the message names the line, the key, and a remedy.
 
 use proptest::prelude::*;
+use scenario::sweep::Plan;
 use scenario::{Document, Setting};
 
 const GOOD: &str = r#"name = "good"
@@ -115,7 +116,16 @@ const MISTAKES: &[(&str, &str, &[&str])] = &[
         &["broken.toml:36", "detection", "did you mean 'sack'"],
     ),
     ("delayed_ack = \"off\"", "delayedack = \"off\"", &["did you mean `delayed_ack`"]),
-    ("transport = \"udp\"", "transport = \"upd\"", &["broken.toml:40", "did you mean 'udp'"]),
+    (
+        "transport = \"udp\"",
+        "transport = \"upd\"",
+        &["broken.toml:40", "did you mean 'udp'? There are: tcp, ptcp, sockets, udp"],
+    ),
+    (
+        "rate = \"1 Mbit/s\"",
+        "colour = \"blue\"",
+        &["flow.cbr.colour", "no such key; there are: name, count, from"],
+    ),
     (
         "rate = \"1 Mbit/s\"",
         "source = \"bulk\"",
@@ -236,4 +246,113 @@ fn the_shipped_scenarios_are_valid() {
         count += 1;
     }
     assert!(count >= 2);
+}
+
+/// Sizes beyond all sense are mistakes with the name of their key, not panics or endless runs.
+#[test]
+fn absurd_sizes_name_their_key() {
+    let document = Document::new(GOOD, "good.toml").expect("nothing is wrong with it");
+    let most = "18446744073709551615 B";
+    for (setting, wanted) in [
+        ("duration=100000000 s", "duration: wants at most 730 days"),
+        ("flow.tcp.subflows=1000000", "flow.tcp.subflows: wants up to 10000"),
+        ("flow.tcp.subflows=10001", "flow.tcp.subflows: wants up to 10000"),
+        (&format!("flow.tcp.tcp={{ receive_buffer = \"{most}\" }}"), "tcp.receive_buffer: wants"),
+        (&format!("flow.tcp.tcp={{ headers = \"{most}\" }}"), "tcp.headers: wants up to 1000"),
+        (
+            "link.bottleneck.redraw={ every = \"1 ns\", from = 0.1, to = 1.0 }",
+            "link.bottleneck.redraw.every: is so short",
+        ),
+        (
+            "link.bottleneck.up={ blackout = [{ from = \"0 s\", to = \"1 ns\", every = \"2 ns\" }] \
+             }",
+            "link.bottleneck.up.blackout.every: is so short",
+        ),
+    ] {
+        let setting = Setting::parse(setting).expect("a setting");
+        let error = document.scenario(std::slice::from_ref(&setting)).expect_err(&setting.value);
+        assert!(error.to_string().contains(wanted), "{setting:?}: {error}");
+    }
+    let striped = GOOD.replacen(
+        "controller = \"$controller\"\ntcp = { detection = \"sack\", delayed_ack = \"off\" }",
+        &format!("transport = \"ptcp\"\nptcp = {{ receive_buffer = \"{most}\" }}"),
+        1,
+    );
+    let error = Document::new(&striped, "striped.toml").expect_err(most).to_string();
+    assert!(error.contains("flow.tcp.ptcp.receive_buffer: wants up to 1 TB"), "{error}");
+    let sockets = GOOD.replacen(
+        "controller = \"$controller\"\ntcp = { detection = \"sack\", delayed_ack = \"off\" }",
+        &format!("transport = \"sockets\"\nbuffer = \"{most}\""),
+        1,
+    );
+    let error = Document::new(&sockets, "sockets.toml").expect_err(most).to_string();
+    assert!(error.contains("flow.tcp.buffer: wants up to 1 GB"), "{error}");
+    let error = Plan::new(&document, &[], Some(u32::MAX)).expect_err("8 billion runs").to_string();
+    assert!(error.contains("runs: wants at most a million runs"), "{error}");
+}
+
+#[test]
+fn a_flow_that_begins_after_the_end_is_a_mistake() {
+    for start in ["\"2 s\"", "\"5 s\"", "{ from = \"1 s\", to = \"2 s\" }", "{ spread = \"9 s\" }"]
+    {
+        let text = GOOD.replacen("{ spread = \"100 ms\" }", start, 1);
+        let error = Document::new(&text, "late.toml").expect_err(start).to_string();
+        assert!(
+            error.starts_with("late.toml:34: flow.tcp.start: flow tcp")
+                && error.contains("the run ends after 2.000 s"),
+            "{error}"
+        );
+    }
+}
+
+#[test]
+fn the_sweep_can_be_set() {
+    let document = Document::new(GOOD, "good.toml").expect("nothing is wrong with it");
+    let points = |settings: &[&str]| -> Result<Vec<String>, String> {
+        let settings: Vec<Setting> =
+            settings.iter().map(|text| Setting::parse(text).expect("a setting")).collect();
+        let plan = Plan::new(&document, &settings, Some(1)).map_err(|error| error.to_string())?;
+        let values = |point: &[Setting]| {
+            let each: Vec<String> =
+                point.iter().map(|it| format!("{}={}", it.key, it.value)).collect();
+            each.join(";")
+        };
+        Ok(plan.jobs().iter().map(|job| values(&job.point)).collect())
+    };
+    assert_eq!(
+        points(&["sweep.controller=[\"vegas\", \"lia\"]"]).expect("a list"),
+        ["controller=vegas", "controller=lia"]
+    );
+    assert_eq!(
+        points(&["sweep.n=[1, 3]", "controller=reno"]).expect("a list"),
+        ["n=1", "n=3"],
+        "what is set is not swept over"
+    );
+    assert_eq!(
+        points(&["sweep.link.bottleneck.queue=[\"9 packets\"]", "controller=reno"])
+            .expect("a path"),
+        ["link.bottleneck.queue=9 packets"]
+    );
+    for wrong in ["sweep.n=3", "sweep.n=[]", "sweep.n=[1, [2]]"] {
+        let error = points(&[wrong]).expect_err(wrong);
+        assert!(error.contains("sweep.n: wants a list of values"), "{error}");
+    }
+    let error = points(&["sweep.m=[1]"]).expect_err("no such parameter");
+    assert!(error.contains("the parameters are: controller, n"), "{error}");
+}
+
+/// Whoever shortens a run for a trial gets a message and the run.
+#[test]
+fn flows_after_the_end_of_a_shortened_run_are_told() {
+    let text = GOOD.replacen("{ spread = \"100 ms\" }", "\"1.8 s\"", 1);
+    let document = Document::new(&text, "late.toml").expect("it begins within the run");
+    assert_eq!(document.scenario(&[]).expect("it is valid").late, None);
+    let setting = Setting::parse("duration=1.5 s").expect("a setting");
+    let windows = Setting::parse("window=[]").expect("a setting");
+    let scenario = document.scenario(&[setting, windows]).expect("it is valid");
+    let late = scenario.late.expect("tcp begins later");
+    assert!(
+        late.contains("flow.tcp.start") && late.contains("the run ends after 1.500 s"),
+        "{late}"
+    );
 }

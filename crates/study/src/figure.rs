@@ -106,7 +106,13 @@ impl<'a> Lab<'a> {
         progress: Progress<'a>,
         cache: &'a RunCache,
     ) -> Result<Lab<'a>, StudyError> {
-        let folder = context.papers.as_ref().map(|papers| papers.join(study.paper));
+        // The folder of all papers, or that of this one, as `--out` makes it.
+        let has_files =
+            |folder: &PathBuf| figure.files.iter().any(|f| folder.join(f.name).exists());
+        let folder = context.papers.as_ref().map(|papers| {
+            let own = papers.join(study.paper);
+            if !own.is_dir() && has_files(papers) { papers.clone() } else { own }
+        });
         if let Some(folder) = folder.as_ref().filter(|folder| !folder.is_dir()) {
             return Err(StudyError::NoPapers(folder.clone()));
         }

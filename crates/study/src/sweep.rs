@@ -12,6 +12,9 @@ use crate::error::StudyError;
 use crate::outcome::Data;
 use crate::parallel::Progress;
 
+/// The most names in a message.
+const MOST_NAMES: usize = 30;
+
 /// The results of a scenario file.
 #[derive(Debug)]
 pub struct SweepResults {
@@ -124,7 +127,21 @@ impl SweepResults {
     pub fn sample(&self, run: &Run, of: &MeasureKey<'_>) -> Result<f64, StudyError> {
         let MeasureKey { window, scope, of, name } = *of;
         let missing = || {
-            self.lacks(format!("there is no {name} of the {scope} '{of}' in the window `{window}`"))
+            let is_alike = |m: &scenario::Measure<'_>| m.window == window && m.scope() == scope;
+            let mut known: Vec<String> = run
+                .measures
+                .iter()
+                .filter(is_alike)
+                .map(|m| format!("{} of '{}'", m.name(), m.of))
+                .collect();
+            let more = known.len().saturating_sub(MOST_NAMES);
+            known.truncate(MOST_NAMES);
+            let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+            self.lacks(format!(
+                "there is no {name} of the {scope} '{of}' in the window `{window}`; there are: \
+                 {}{more}",
+                known.join(", ")
+            ))
         };
         run.measure_in(window, scope, of, name).ok_or_else(missing)
     }

@@ -348,6 +348,12 @@ impl Endpoint {
         }
     }
 
+    /// Whether the other end has acknowledged all data and its end.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        self.is_closed
+    }
+
     /// The id of the subflow in its controller.
     #[must_use]
     pub fn subflow(&self) -> SubflowId {

@@ -74,11 +74,19 @@ pub(crate) fn run(args: &SimulateArgs) -> Result<(), Error> {
         Document::load(&args.scenario).map_err(|error| Error::usage(error.to_string()))?;
     let plan = Plan::new(&document, &args.settings, args.seeds)
         .map_err(|error| scenario_error(args, &error))?;
+    if let Some(late) = plan.jobs().iter().find_map(|job| plan.scenario(job).late.as_ref()) {
+        eprintln!("warning: {late}");
+    }
+    check_views(args, plan.scenario(&plan.jobs()[0]))?;
     let store = args
         .out
         .as_deref()
         .map(|folder| {
-            Store::open(folder, &document, &args.settings, args.restart).map_err(results_error)
+            let mut settings = args.settings.clone();
+            settings.extend(
+                args.seeds.map(|seeds| Setting { key: "runs".into(), value: seeds.to_string() }),
+            );
+            Store::open(folder, &document, &plan, &settings, args.restart).map_err(results_error)
         })
         .transpose()?;
     let results = sweep(args, &plan, store.as_ref())?;
@@ -99,8 +107,7 @@ pub(crate) fn run(args: &SimulateArgs) -> Result<(), Error> {
 /// Runs all that the store does not have; gives the measures of every run.
 fn sweep(args: &SimulateArgs, plan: &Plan, store: Option<&Store>) -> Result<Vec<Measures>, Error> {
     let jobs = plan.jobs();
-    let results: Vec<Option<Measures>> = jobs
-        .iter()
+    let results: Vec<Option<Measures>> = (0..jobs.len())
         .map(|job| store.filter(|_| !args.digests).and_then(|store| store.load(job)))
         .collect();
     let known: Vec<bool> = results.iter().map(Option::is_some).collect();
@@ -126,9 +133,8 @@ fn sweep(args: &SimulateArgs, plan: &Plan, store: Option<&Store>) -> Result<Vec<
                 ));
             }
             bar.inc(1);
-            let stored = store.map_or(Ok(()), |store| {
-                store.save(&jobs[number], &run.measures).map_err(results_error)
-            });
+            let stored = store
+                .map_or(Ok(()), |store| store.save(number, &run.measures).map_err(results_error));
             if let Err(error) = printed.and(stored) {
                 // The first error counts; running jobs still complete.
                 state.1.get_or_insert(error);
@@ -174,6 +180,47 @@ pub(super) fn threads(jobs: Option<u16>) -> usize {
     jobs.map_or_else(|| available_parallelism().map_or(1, usize::from), usize::from)
 }
 
+/// Checks the files that [`write_views`] is to write, and the format of the table: a mistake is
+/// said now and not after hours of runs.
+fn check_views(args: &SimulateArgs, scenario: &Scenario) -> Result<(), Error> {
+    if args.format == "parquet" && !cfg!(feature = "parquet") {
+        return Err(Error::usage(
+            "--format parquet: this build writes no Parquet: compile it with `--features parquet`, \
+             or use --format csv",
+        ));
+    }
+    if let Some(path) = &args.plot {
+        match path.extension().and_then(|extension| extension.to_str()) {
+            Some("svg") => {}
+            Some("png") if cfg!(feature = "png") => {}
+            Some("png") => {
+                return Err(Error::usage(format!(
+                    "{}: this build draws no PNG: compile it with `--features png`, or use .svg",
+                    path.display()
+                )));
+            }
+            _ => {
+                return Err(Error::usage(format!(
+                    "{}: a plot's name ends in .svg or .png",
+                    path.display()
+                )));
+            }
+        }
+        scenario.check_series().map_err(|error| scenario_error(args, &error))?;
+    }
+    [&args.plot, &args.pcap, &args.trace].into_iter().flatten().try_for_each(|path| {
+        check_writable(path)
+            .map_err(|source| Error::usage(format!("cannot write {}: {source}", path.display())))
+    })
+}
+
+/// Checks that a file can be written, and leaves it as it is.
+fn check_writable(path: &Path) -> io::Result<()> {
+    let is_new = !path.try_exists()?;
+    File::options().append(true).create(true).open(path)?;
+    if is_new { std::fs::remove_file(path) } else { Ok(()) }
+}
+
 /// Writes the plot, capture and trace of the first run that the arguments request.
 fn write_views(args: &SimulateArgs, scenario: &Scenario, seed: units::Seed) -> Result<(), Error> {
     let wrong = |error: ScenarioError| self::scenario_error(args, &error);
@@ -203,7 +250,7 @@ fn write_views(args: &SimulateArgs, scenario: &Scenario, seed: units::Seed) -> R
     if let Some(path) = &args.trace {
         let failed = |source| Error::system(format!("write {}", path.display()), source);
         let mut log = EventLog::new(create(path)?, scenario).map_err(failed)?;
-        scenario.run_traced(seed, RunOptions::default(), &mut log).map_err(wrong)?;
+        scenario.run_watched(seed, RunOptions::default(), &mut log).map_err(wrong)?;
         log.finish().map_err(failed)?;
     }
     Ok(())
@@ -219,13 +266,15 @@ fn create(path: &Path) -> Result<BufWriter<File>, Error> {
 fn scenario_error(args: &SimulateArgs, error: &ScenarioError) -> Error {
     Error::usage(match error {
         ScenarioError::File(error) => error.to_string(),
-        ScenarioError::Topology(error) => format!("{}: {error}", args.scenario.display()),
+        error => format!("{}: {error}", args.scenario.display()),
     })
 }
 
 fn results_error(error: ResultsError) -> Error {
     match error {
-        ResultsError::Other(_) => Error::usage(error.to_string()),
+        ResultsError::Other(_) | ResultsError::OtherBuild(_) | ResultsError::InUse(_) => {
+            Error::usage(error.to_string())
+        }
         error => Error::system("keep the results", io::Error::other(error)),
     }
 }

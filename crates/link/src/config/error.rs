@@ -48,6 +48,8 @@ pub enum Problem {
     UnknownKey {
         /// The most similar known key.
         nearest: Option<&'static str>,
+        /// The known keys.
+        known: Box<str>,
     },
     /// A required key is missing.
     Missing,
@@ -63,9 +65,11 @@ pub enum Problem {
     /// The value is not one of the allowed words.
     UnknownWord {
         /// The value.
-        found: String,
+        found: Box<str>,
         /// The most similar allowed word.
-        nearest: Option<String>,
+        nearest: Option<Box<str>>,
+        /// The allowed words.
+        known: Box<str>,
     },
     /// The value is not valid here.
     Sense(&'static str),
@@ -93,18 +97,23 @@ impl fmt::Display for Problem {
             Problem::ReadTrace { path, error } => write!(f, "{path}: {error}"),
             Problem::Trace { path, error } => write!(f, "{path}:{}: {}", error.line, error.problem),
             Problem::Syntax(message) | Problem::Because(message) => write!(f, "{message}"),
-            Problem::UnknownKey { nearest: Some(nearest) } => {
-                write!(f, "no such key; did you mean `{nearest}`?")
+            Problem::UnknownKey { nearest: Some(nearest), known } => {
+                write!(f, "no such key; did you mean `{nearest}`? There are: {known}")
             }
-            Problem::UnknownKey { nearest: None } => write!(f, "no such key"),
+            Problem::UnknownKey { nearest: None, known } => {
+                write!(f, "no such key; there are: {known}")
+            }
             Problem::Missing => write!(f, "is missing"),
             Problem::Type { wanted, found } => write!(f, "wants {wanted}, not {found}"),
             Problem::Quantity(error) => write!(f, "{error}"),
-            Problem::UnknownWord { found, nearest: Some(nearest) } => {
-                write!(f, "'{found}' is not known here; did you mean '{nearest}'?")
+            Problem::UnknownWord { found, nearest: Some(nearest), known } => {
+                write!(
+                    f,
+                    "'{found}' is not known here; did you mean '{nearest}'? There are: {known}"
+                )
             }
-            Problem::UnknownWord { found, nearest: None } => {
-                write!(f, "'{found}' is not known here")
+            Problem::UnknownWord { found, nearest: None, known } => {
+                write!(f, "'{found}' is not known here; there are: {known}")
             }
             Problem::Sense(message) => write!(f, "{message}"),
         }

@@ -2,6 +2,7 @@
 //! with it too.
 
 use alloc::borrow::ToOwned;
+use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec;
@@ -87,7 +88,8 @@ impl<'a> Section<'a> {
                 let name: &str = key.get_ref();
                 if !known.contains(&name) {
                     let nearest = nearest(name, known.iter().copied());
-                    let problem = Problem::UnknownKey { nearest };
+                    let problem =
+                        Problem::UnknownKey { nearest, known: listed(known.iter().copied()) };
                     return Err(self.source.error(
                         Some(key.span().start),
                         &join(path, name),
@@ -274,8 +276,7 @@ impl<'a> Value<'a> {
     #[must_use]
     pub fn unknown<'w>(&self, words: impl Iterator<Item = &'w str>) -> ConfigError {
         let found = self.node.get_ref().as_str().unwrap_or_default();
-        let nearest = nearest(found, words).map(ToString::to_string);
-        self.error(Problem::UnknownWord { found: found.to_owned(), nearest })
+        self.error(unknown_word(found, words))
     }
 
     /// Whether it is a table.
@@ -311,6 +312,27 @@ fn join(path: &str, key: &str) -> String {
         ("", key) => key.to_owned(),
         (path, "") => path.to_owned(),
         (path, key) => format!("{path}.{key}"),
+    }
+}
+
+/// The problem that a word is not one of `known`.
+pub fn unknown_word<'a>(found: &str, known: impl Iterator<Item = &'a str>) -> Problem {
+    let known: Vec<&str> = known.collect();
+    let nearest = nearest(found, known.iter().copied()).map(Box::from);
+    Problem::UnknownWord { found: found.into(), nearest, known: listed(known.into_iter()) }
+}
+
+/// The most names in a message.
+const MOST_NAMES: usize = 30;
+
+/// Names with commas between; of many, the first.
+fn listed<'a>(names: impl Iterator<Item = &'a str>) -> Box<str> {
+    let names: Vec<&str> = names.collect();
+    let shown = names[..names.len().min(MOST_NAMES)].join(", ");
+    match names.len().saturating_sub(MOST_NAMES) {
+        0 if names.is_empty() => "none".into(),
+        0 => shown.into(),
+        more => format!("{shown} and {more} more").into(),
     }
 }
 

@@ -90,6 +90,10 @@ proptest! {
                 }
                 Op::Look(link) => {
                     prop_assert_eq!(pooled[link].queue(now, &pool), own[link].queue(now));
+                    prop_assert_eq!(
+                        pooled[link].queue_area(now, &pool),
+                        own[link].queue_area(now)
+                    );
                 }
             }
             for (pooled, own) in pooled.iter().zip(&own) {

@@ -7,12 +7,12 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use hashbrown::HashSet;
-use link::config::reader::{Section, Value, nearest};
+use link::config::reader::{Section, Value, unknown_word};
 use link::config::{ConfigError, Problem};
 use tcp::Detection;
 use units::{Bytes, Span};
 
-use super::parse::{Numbered, Result, count, numbered, positive};
+use super::parse::{MOST, Numbered, Result, bytes_up_to, count, numbered, positive};
 use super::{FlowSpec, LinkSpec, Start, TcpSpec, Transport, UdpSpec, Web, Workload};
 use crate::controllers::Controllers;
 
@@ -36,6 +36,11 @@ const ENDPOINT_KEYS: &[&str] = &[
     "rate_reduction",
     "timestamps",
 ];
+
+/// The largest buffer in bytes: more is taken for a typing error.
+const MOST_BUFFER: u64 = 1_000_000_000_000;
+/// The most subflows of a flow.
+const MOST_SUBFLOWS: u32 = 10_000;
 
 #[derive(Clone, Copy)]
 enum TransportKind {
@@ -188,8 +193,7 @@ fn node(
     }
     // Sorted, so that ties of the nearest name go to the first in the alphabet.
     let nodes: BTreeSet<&Arc<str>> = nodes.iter().collect();
-    let nearest = nearest(name, nodes.into_iter().map(|node| &**node)).map(ToOwned::to_owned);
-    Err(value.error(Problem::UnknownWord { found: name.to_owned(), nearest }))
+    Err(value.error(unknown_word(name, nodes.into_iter().map(|node| &**node))))
 }
 
 /// `"2 s"`; `{ from = "0 s", to = "1 s" }` for a random time; `{ spread = "1 s" }` for the flows of
@@ -254,8 +258,11 @@ fn subflows(section: &Section<'_>, number: u32, links: &[LinkSpec]) -> Result<Ve
             let plain = name.trim_end_matches("/up").trim_end_matches("/down");
             if !links.iter().any(|link| *link.name == *plain || super::one_of(&name, &link.name)) {
                 let known = links.iter().map(|link| &*link.name);
-                let nearest = nearest(plain, known).map(ToOwned::to_owned);
-                return Err(value.error(Problem::UnknownWord { found: name, nearest }));
+                let mut problem = unknown_word(plain, known);
+                if let Problem::UnknownWord { found, .. } = &mut problem {
+                    *found = name.into();
+                }
+                return Err(value.error(problem));
             }
             names.push(name);
         }
@@ -264,7 +271,14 @@ fn subflows(section: &Section<'_>, number: u32, links: &[LinkSpec]) -> Result<Ve
     match (section.get("via"), section.get("subflows")) {
         (via, Some(value)) if value.integer().is_ok() => {
             let via = via.map_or(Ok(Vec::new()), |via| route(&via))?;
-            Ok(vec![via; count(&value)? as usize])
+            let subflows = count(&value)?;
+            let flows = section.get("count").map_or(Ok(1), |value| count(&value))?;
+            if subflows > MOST_SUBFLOWS || u64::from(subflows) * u64::from(flows) > MOST {
+                return Err(value.error(Problem::Sense(
+                    "wants up to 10000 subflows, and up to 1000000 of all flows of the entry",
+                )));
+            }
+            Ok(vec![via; subflows as usize])
         }
         (Some(_), Some(value)) => Err(value.error(Problem::Sense("and `via` exclude each other"))),
         (Some(via), None) => Ok(vec![route(&via)?]),
@@ -308,7 +322,7 @@ fn endpoint(section: &Section<'_>) -> Result<tcp::Config> {
         config.initial_window = Bytes(10 * config.mss.0);
     }
     if let Some(value) = section.get("headers") {
-        config.headers = value.quantity()?;
+        config.headers = bytes_up_to(&value, 1_000, "wants up to 1000 bytes")?;
     }
     if let Some(value) = section.get("initial_window") {
         config.initial_window = Bytes(u64::from(count(&value)?) * config.mss.0);
@@ -320,7 +334,7 @@ fn endpoint(section: &Section<'_>) -> Result<tcp::Config> {
         config.min_rto = positive(&value)?;
     }
     if let Some(value) = section.get("receive_buffer") {
-        config.receive_buffer = value.quantity()?;
+        config.receive_buffer = bytes_up_to(&value, MOST_BUFFER, "wants up to 1 TB")?;
     }
     if let Some(value) = section.get("delayed_ack") {
         config.delayed_ack =

@@ -38,6 +38,9 @@ pub struct Scenario {
     pub flows: Vec<FlowSpec>,
     /// The controllers that flows can name.
     pub controllers: Controllers,
+    /// A message about flows that begin after the end of a run whose `duration` was set by the
+    /// caller, if there are any. In a file's own duration they are a mistake.
+    pub late: Option<String>,
 }
 
 /// A window of time over which measures are taken.

@@ -6,9 +6,9 @@ use hashbrown::HashSet;
 use link::SharedProfile;
 use link::config::reader::{Section, Value};
 use link::config::{self, ConfigError, Problem};
-use units::{Seed, Span};
+use units::{Bytes, Seed, Span};
 
-use super::{LinkSpec, Scenario, Window, flows, network};
+use super::{FlowSpec, LinkSpec, Scenario, Setting, Start, Window, flows, network};
 use crate::controllers::Controllers;
 use crate::measures::MOST_WINDOWS;
 
@@ -26,6 +26,7 @@ pub(super) const TOP_KEYS: &[&str] = &[
     "window",
     "parameters",
     "sweep",
+    "set",
     "network",
     "link",
     "flow",
@@ -33,12 +34,22 @@ pub(super) const TOP_KEYS: &[&str] = &[
 /// The largest packet; scenarios have no devices whose MTU would matter.
 const MTU: u32 = 65_535;
 /// A larger count is taken for a typing error: a simulation holds 16 million links and hosts.
-const MOST: u64 = 1_000_000;
+pub(super) const MOST: u64 = 1_000_000;
+
+/// The longest run.
+const MOST_DURATION: Span = Span::from_secs(730 * 24 * 3_600);
+/// The most periodic changes of a link in a run.
+const MOST_CHANGES: u64 = 10_000_000;
 
 /// All combinations of a sweep are in memory at once.
 const MOST_COMBINATIONS: usize = 100_000;
 
-pub(super) fn scenario(root: &Section<'_>, controllers: &Controllers) -> Result<Scenario> {
+/// `is_shortened`: the caller has set the duration.
+pub(super) fn scenario(
+    root: &Section<'_>,
+    controllers: &Controllers,
+    is_shortened: bool,
+) -> Result<Scenario> {
     root.allow(TOP_KEYS)?;
     if let Some(about) = root.get("about") {
         about.text()?;
@@ -46,7 +57,7 @@ pub(super) fn scenario(root: &Section<'_>, controllers: &Controllers) -> Result<
     let name = root.require("name")?.text()?.to_owned();
     let seed = Seed(root.get("seed").map_or(Ok(1), |value| value.integer())?);
     let runs = root.get("runs").map_or(Ok(1), |value| count(&value))?;
-    let duration = positive(&root.require("duration")?)?;
+    let duration = duration(&root.require("duration")?)?;
     let windows = windows(root, duration)?;
     let sample = root.get("sample").map_or(Ok(Span::from_millis(100)), |value| positive(&value))?;
     let mut links = match root.get("network") {
@@ -59,9 +70,17 @@ pub(super) fn scenario(root: &Section<'_>, controllers: &Controllers) -> Result<
         None if !links.is_empty() => {}
         _ => self::links(&root.require("link")?, seed, &mut links, &mut nodes)?,
     }
-    let flows = flows::flows(&root.require("flow")?, &links, &nodes, controllers)?;
+    if let Some(value) = root.get("link") {
+        check_changes(&value, duration)?;
+    }
+    let list = root.require("flow")?;
+    let flows = flows::flows(&list, &links, &nodes, controllers)?;
+    let late = match check_starts(&list, &flows, duration) {
+        Err(error) if is_shortened => Some(error.to_string()),
+        checked => checked.map(|()| None)?,
+    };
     let controllers = controllers.clone();
-    Ok(Scenario { name, seed, runs, duration, sample, windows, links, flows, controllers })
+    Ok(Scenario { name, seed, runs, duration, sample, windows, links, flows, controllers, late })
 }
 
 /// The sweep of a file: keys with their values as text.
@@ -76,13 +95,24 @@ pub(super) fn sweep(root: &Section<'_>) -> Result<Vec<(String, Vec<String>)>> {
         }
         sweep.push((key, values));
     }
-    let combinations = sweep.iter().map(|(_, values)| values.len()).fold(1, usize::saturating_mul);
-    if combinations > MOST_COMBINATIONS {
-        return Err(value.error(Problem::Sense(
-            "makes more than 100000 combinations: sweep over less at a time",
-        )));
+    match too_many(&sweep) {
+        Some(problem) => Err(value.error(problem)),
+        None => Ok(sweep),
     }
-    Ok(sweep)
+}
+
+/// The problem of a sweep with too many combinations.
+pub(super) fn too_many(sweep: &[(String, Vec<String>)]) -> Option<Problem> {
+    let combinations = sweep.iter().map(|(_, values)| values.len()).fold(1, usize::saturating_mul);
+    (combinations > MOST_COMBINATIONS)
+        .then_some(Problem::Sense("makes more than 100000 combinations: sweep over less at a time"))
+}
+
+/// The values that a file sets as `--set` does.
+pub(super) fn settings(root: &Section<'_>) -> Result<Vec<Setting>> {
+    let Some(value) = root.get("set") else { return Ok(Vec::new()) };
+    let setting = |(key, value): (String, Value<'_>)| Ok(Setting { key, value: value.literal()? });
+    value.section()?.entries().map(setting).collect()
 }
 
 fn windows(root: &Section<'_>, duration: Span) -> Result<Vec<Window>> {
@@ -296,6 +326,85 @@ pub(super) fn count(value: &Value<'_>) -> Result<u32> {
         return Err(value.error(Problem::Sense("wants a whole number from 1 to 1000000")));
     }
     Ok(u32::try_from(number).expect("checked above"))
+}
+
+/// The length of a run. The simulator's agenda ends after two years.
+fn duration(value: &Value<'_>) -> Result<Span> {
+    let duration = positive(value)?;
+    if duration > MOST_DURATION {
+        return Err(value.error(Problem::Sense("wants at most 730 days")));
+    }
+    Ok(duration)
+}
+
+/// Checks that the rates and blackouts of links do not change too often to be followed.
+fn check_changes(links: &Value<'_>, duration: Span) -> Result<()> {
+    for link in links.list()? {
+        let link = link.section()?;
+        let link = match link.get("name") {
+            Some(name) => link.renamed(format!("link.{}", name.text()?.trim_end_matches('*'))),
+            None => link,
+        };
+        let mut sections = vec![link.clone()];
+        for direction in ["up", "down"] {
+            if let Some(value) = link.get(direction) {
+                sections.push(value.section()?);
+            }
+        }
+        for section in sections {
+            let mut periods = Vec::new();
+            if let Some(redraw) = section.get("redraw").filter(Value::is_table) {
+                periods.extend(redraw.section()?.get("every"));
+            }
+            for blackout in section.get("blackout").map_or(Ok(Vec::new()), |list| list.list())? {
+                periods.extend(blackout.section()?.get("every"));
+            }
+            for every in periods {
+                let period: Span = every.quantity()?;
+                if duration.as_nanos() / period.as_nanos().max(1) > MOST_CHANGES {
+                    return Err(every.error(Problem::Sense(
+                        "is so short that there are more than 10 million changes in a run",
+                    )));
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Checks that all flows begin within the run: a flow that never does would be counted as one that
+/// got nothing.
+fn check_starts(list: &Value<'_>, flows: &[FlowSpec], duration: Span) -> Result<()> {
+    let latest = |flow: &FlowSpec| match flow.start {
+        Start::At(at) | Start::Within(_, at) => at,
+    };
+    let is_late = |flow: &&FlowSpec| latest(flow) >= duration;
+    let Some(late) = flows.iter().find(is_late) else { return Ok(()) };
+    let problem = Problem::Because(format!(
+        "flow {} can begin after {}, and the run ends after {duration}: give it an earlier `start` \
+         or the run a longer `duration`",
+        late.name,
+        latest(late),
+    ));
+    for entry in list.list()? {
+        let section = entry.section()?;
+        let group = section.require("name")?.text()?.trim_end_matches('*').to_owned();
+        if group == late.group.trim_end_matches('*')
+            && let Some(start) = section.renamed(format!("flow.{group}")).get("start")
+        {
+            return Err(start.error(problem));
+        }
+    }
+    Err(list.error(problem))
+}
+
+/// An amount of data up to a limit.
+pub(super) fn bytes_up_to(value: &Value<'_>, most: u64, wanted: &'static str) -> Result<Bytes> {
+    let bytes: Bytes = value.quantity()?;
+    if bytes.0 > most {
+        return Err(value.error(Problem::Sense(wanted)));
+    }
+    Ok(bytes)
 }
 
 pub(super) fn positive(value: &Value<'_>) -> Result<Span> {

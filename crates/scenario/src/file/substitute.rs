@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use link::config::reader::{Section, Source, nearest};
+use link::config::reader::{Section, Source, nearest, unknown_word};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
@@ -17,6 +17,8 @@ pub struct Document {
     file: String,
     text: String,
     sweep: Vec<(String, Vec<String>)>,
+    /// Values that replace those of the text, before those of the caller.
+    settings: Vec<Setting>,
     controllers: Controllers,
 }
 
@@ -90,12 +92,56 @@ impl Document {
             file: file.to_owned(),
             text: text.to_owned(),
             sweep: Vec::new(),
+            settings: Vec::new(),
             controllers,
         };
         let table = document.table()?;
-        document.sweep = parse::sweep(&Section::root(document.source(), &table))?;
+        let root = Section::root(document.source(), &table);
+        let settings = parse::settings(&root)?;
+        document.sweep = parse::sweep(&root)?;
+        let document = document.with(&settings)?;
         document.scenario(&document.points()[0])?;
         Ok(document)
+    }
+
+    /// The document with some values set: those of the sweep by `sweep.KEY`, with a list; all
+    /// others as in [`Document::scenario`]. A value that is set is not swept over.
+    ///
+    /// # Errors
+    /// If values of the sweep are no list, or there are too many combinations.
+    pub fn with(&self, settings: &[Setting]) -> Result<Document, ConfigError> {
+        let mut document = self.clone();
+        for setting in settings {
+            let Some(key) = setting.key.strip_prefix("sweep.") else {
+                document.sweep.retain(|(swept, _)| *swept != setting.key);
+                document.settings.push(setting.clone());
+                continue;
+            };
+            let values = self.swept_values(setting)?;
+            document.settings.retain(|known| known.key != key);
+            match document.sweep.iter_mut().find(|(swept, _)| swept == key) {
+                Some((_, known)) => *known = values,
+                None => document.sweep.push((key.to_owned(), values)),
+            }
+        }
+        match parse::too_many(&document.sweep) {
+            Some(problem) => Err(self.error("sweep", problem)),
+            None => Ok(document),
+        }
+    }
+
+    /// The values in a setting of the sweep.
+    fn swept_values(&self, setting: &Setting) -> Result<Vec<String>, ConfigError> {
+        let text = format!("values = {}", setting.value);
+        let values = DeTable::parse(&text).ok().and_then(|table| {
+            let source = Source { file: &self.file, text: &text };
+            let list = Section::root(source, table.get_ref()).get("values")?.list().ok()?;
+            list.iter().map(|value| value.literal().ok()).collect::<Option<Vec<String>>>()
+        });
+        values.filter(|values| !values.is_empty()).ok_or_else(|| {
+            let problem = "wants a list of values, for example [\"reno\", \"cubic\"]";
+            self.error(&setting.key, Problem::Sense(problem))
+        })
     }
 
     /// All combinations of the values of its sweep, at least one.
@@ -122,6 +168,11 @@ impl Document {
         &self.file
     }
 
+    /// The values that replace those of the text.
+    pub(crate) fn settings(&self) -> &[Setting] {
+        &self.settings
+    }
+
     /// The file's text.
     #[must_use]
     pub fn text(&self) -> &str {
@@ -134,6 +185,7 @@ impl Document {
     /// # Errors
     /// The first mistake, with its line and the nearest known name.
     pub fn scenario(&self, settings: &[Setting]) -> Result<Scenario, ConfigError> {
+        let settings: Vec<&Setting> = self.settings.iter().chain(settings).collect();
         let values: Vec<DeValue<'_>> =
             settings.iter().map(|setting| value(&setting.value)).collect();
         let mut table = self.table()?;
@@ -177,14 +229,16 @@ impl Document {
             replace(node, &parameters, source)?;
         }
         table.remove("sweep");
-        parse::scenario(&Section::root(source, &table), &self.controllers)
+        table.remove("set");
+        let is_shortened = settings.iter().any(|setting| setting.key == "duration");
+        parse::scenario(&Section::root(source, &table), &self.controllers, is_shortened)
     }
 
     fn source(&self) -> Source<'_> {
         Source { file: &self.file, text: &self.text }
     }
 
-    fn error(&self, key: &str, problem: Problem) -> ConfigError {
+    pub(crate) fn error(&self, key: &str, problem: Problem) -> ConfigError {
         self.source().error(None, key, problem)
     }
 
@@ -239,8 +293,7 @@ impl Document {
     }
 
     fn unknown(&self, key: &str, name: &str, names: &[String]) -> ConfigError {
-        let nearest = nearest(name, names.iter().map(String::as_str)).map(ToOwned::to_owned);
-        self.error(key, Problem::UnknownWord { found: name.to_owned(), nearest })
+        self.error(key, unknown_word(name, names.iter().map(String::as_str)))
     }
 }
 
@@ -288,9 +341,12 @@ fn replace<'a>(
             };
             let Some(parameter) = parameters.get(name) else {
                 let nearest = nearest(name, parameters.keys().map(String::as_str))
-                    .map(|nearest| format!("${nearest}"));
+                    .map(|nearest| format!("${nearest}").into());
                 let problem = match nearest {
-                    Some(_) => Problem::UnknownWord { found: format!("${name}"), nearest },
+                    Some(_) => {
+                        let known = list(parameters).into();
+                        Problem::UnknownWord { found: format!("${name}").into(), nearest, known }
+                    }
                     None => Problem::Because(format!(
                         "there is no parameter '${name}'; there are: {}",
                         list(parameters)

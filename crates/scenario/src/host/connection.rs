@@ -113,6 +113,11 @@ impl Connection {
         self.subflows.iter().filter_map(|subflow| subflow.endpoint.smoothed_rtt()).max()
     }
 
+    /// Whether it has stopped writing and all that it wrote is acknowledged.
+    pub(crate) fn is_done(&self) -> bool {
+        self.is_closed && self.subflows.iter().all(|subflow| subflow.endpoint.is_closed())
+    }
+
     /// Payload received in order on all subflows.
     #[must_use]
     pub fn received(&self) -> Bytes {

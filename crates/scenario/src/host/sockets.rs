@@ -103,6 +103,11 @@ impl Sockets {
         self.connections().filter_map(|connection| connection.endpoint.smoothed_rtt()).max()
     }
 
+    /// Whether it has stopped writing and all that it wrote is acknowledged.
+    pub(crate) fn is_done(&self) -> bool {
+        self.is_closed && self.connections().all(|connection| connection.endpoint.is_closed())
+    }
+
     /// Payload that the application has read, in the order of the stream.
     #[must_use]
     pub fn received(&self) -> Bytes {

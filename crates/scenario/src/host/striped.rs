@@ -66,6 +66,11 @@ impl Striped {
         &self.application
     }
 
+    /// Whether it has stopped writing and all that it wrote is acknowledged.
+    pub(crate) fn is_done(&self) -> bool {
+        self.is_finished && self.connection.undelivered(STREAM) == Bytes::ZERO
+    }
+
     /// Payload received in order.
     #[must_use]
     pub fn received(&self) -> Bytes {

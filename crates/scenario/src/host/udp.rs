@@ -7,6 +7,7 @@ use units::{Bytes, Seed, Span, Time};
 
 use crate::draw::exponential;
 use crate::file::UdpSpec;
+use crate::host::NEVER;
 use crate::packet::Packet;
 
 /// Sends packets of one size at a constant rate, always or in bursts of random length.
@@ -17,7 +18,8 @@ pub struct UdpSource {
     connection: u32,
     stop: Option<Time>,
     next: Time,
-    /// The end of the current on time; `None` if always on.
+    /// The end of the current on time; `None` if always on. Off times hold the distance to the
+    /// next datagram: one that began with a datagram would have half of one too many.
     on_until: Option<Time>,
     rng: Xoshiro256PlusPlus,
     sent: u64,
@@ -51,18 +53,11 @@ impl UdpSource {
         self.stop.is_none_or(|stop| self.next < stop).then_some(self.next)
     }
 
-    /// Sends a datagram, or ends an on time.
+    /// Sends a datagram.
     ///
     /// # Panics
     /// If packets are larger than 65535 bytes, which the file's reader refuses.
     pub fn handle_deadline(&mut self, now: Time, out: &mut Out<Packet>) {
-        if let (Some(until), Some((on, off))) = (self.on_until, self.spec.on_off)
-            && now >= until
-        {
-            self.next = now + exponential(&mut self.rng, off);
-            self.on_until = Some(self.next + exponential(&mut self.rng, on));
-            return;
-        }
         let bytes = u16::try_from(self.spec.packet.0).expect("the file's reader checked");
         out.send(
             self.route,
@@ -71,6 +66,19 @@ impl UdpSource {
         self.sent += 1;
         // At least a nanosecond, so that time advances.
         self.next = now + (self.spec.packet / self.spec.rate).max(Span::from_nanos(1));
+        self.skip_off_times();
+    }
+
+    /// Moves the next datagram on by the off times before it.
+    fn skip_off_times(&mut self) {
+        let Some((on, off)) = self.spec.on_off else { return };
+        while self.next < NEVER
+            && let Some(until) = self.on_until.filter(|until| *until <= self.next)
+        {
+            let pause = exponential(&mut self.rng, off);
+            self.next += pause;
+            self.on_until = Some(until + pause + exponential(&mut self.rng, on));
+        }
     }
 }
 
@@ -96,9 +104,15 @@ impl UdpSink {
         self.received
     }
 
-    /// The mean one-way delay; `None` before the first datagram.
+    /// Datagrams received.
     #[must_use]
-    pub fn mean_delay(&self) -> Option<Span> {
-        (self.datagrams > 0).then(|| Span::from_nanos(self.delay.as_nanos() / self.datagrams))
+    pub fn datagrams(&self) -> u64 {
+        self.datagrams
+    }
+
+    /// The sum of their one-way delays.
+    #[must_use]
+    pub fn delay(&self) -> Span {
+        self.delay
     }
 }

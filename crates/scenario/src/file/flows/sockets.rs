@@ -8,13 +8,15 @@ use units::Bytes;
 
 use super::{controller, endpoint, subflows, workload};
 use crate::controllers::Controllers;
-use crate::file::parse::Result;
+use crate::file::parse::{Result, bytes_up_to};
 use crate::file::{LinkSpec, SocketsSpec, Workload};
 
 /// The default size of a socket's send buffer and of its receive buffer.
 const BUFFER: Bytes = Bytes::kib(256);
 /// The least number of records in a buffer: with fewer, delayed acknowledgements limit the rate.
 const LEAST: u64 = 4;
+/// The largest buffer in bytes.
+const MOST: u64 = 1_000_000_000;
 
 pub(super) fn sockets(
     section: &Section<'_>,
@@ -37,7 +39,7 @@ pub(super) fn sockets(
     let records = match section.get("buffer") {
         None => BUFFER.0 / config.mss.0,
         Some(value) => {
-            let records = value.quantity::<Bytes>()?.0 / config.mss.0;
+            let records = bytes_up_to(&value, MOST, "wants up to 1 GB")?.0 / config.mss.0;
             if records < LEAST {
                 return Err(value.error(Problem::Sense("wants room for four full packets")));
             }

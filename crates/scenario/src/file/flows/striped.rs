@@ -5,9 +5,9 @@ use link::config::reader::Section;
 use policy::sched::packet;
 use ptcp::{Config, Restripe};
 
-use super::{controller, count, positive, subflows, workload};
+use super::{MOST_BUFFER, controller, count, positive, subflows, workload};
 use crate::controllers::Controllers;
-use crate::file::parse::Result;
+use crate::file::parse::{Result, bytes_up_to};
 use crate::file::{LinkSpec, PtcpSpec, Workload};
 
 /// The defaults of a striped connection.
@@ -77,7 +77,7 @@ fn config(section: &Section<'_>) -> Result<Config> {
         ("max_receive_buffer", &mut config.max_receive_buffer),
     ] {
         if let Some(value) = section.get(key) {
-            *slot = value.quantity()?;
+            *slot = bytes_up_to(&value, MOST_BUFFER, "wants up to 1 TB")?;
         }
     }
     for (key, slot) in
