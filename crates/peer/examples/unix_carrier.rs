@@ -227,7 +227,7 @@ pub(crate) async fn run(folder: &Path) -> Result<u64, Box<dyn Error>> {
     counter.cut.notify_one();
     wait(&mut seen, PathState::Lost).await;
     wait(&mut seen, PathState::Active).await;
-    dialer.say_goodbye().await;
+    dialer.say_goodbye(Duration::from_millis(100)).await;
     dialer.close().await;
 
     let _both = counter.goodbyes.acquire_many(2).await?;

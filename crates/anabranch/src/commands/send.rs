@@ -100,7 +100,7 @@ pub(crate) fn run(args: SendArgs) -> Result<(), Failure> {
 /// The failure of a sender that stopped its receiver too: both commands must be given again.
 fn with_its_receiver(failure: Failure, stop: &Stop) -> Failure {
     match failure {
-        Failure::Signal(_) if stop.is_called() => Failure::Message {
+        Failure::Signal(_) if stop.was_told() => Failure::Message {
             code: failure.exit_code(),
             text: "stopped, and the receiver too unless it has --keep; what arrived is kept, and \
                    the same commands go on from there"

@@ -2,9 +2,10 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader};
+use std::net::TcpListener;
 use std::process::{Command, Stdio};
 
-use crate::home::{Home, Running, announced};
+use crate::home::{Home, Running, announced, receiver, text};
 
 /// Interrupts a sender in the middle of 48 MB.
 fn interrupt_a_sender(home: &Home, address: &str, token: &str) {
@@ -56,4 +57,23 @@ fn a_receiver_ends_when_its_sender_is_interrupted() {
     assert!(!started.contains("\"resumed\":0"), "{started}");
     assert!(receiver.0.wait().unwrap().success());
     assert!(fs::read(home.0.join("in/data")).unwrap() == bytes);
+}
+
+/// Nobody was told of anything: only the own command must be given again.
+#[test]
+fn a_sender_that_met_nobody_speaks_of_itself_only() {
+    let home = Home::new();
+    home.file("data", b"data");
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = silent.local_addr().unwrap().to_string();
+    let (_receiver, _, token) = receiver(&home, &home.0, &[]);
+    let mut command = home.command(&["send", "data", "--to", &address]);
+    let command = command.env("ANABRANCH_TOKEN", token).stdin(Stdio::null());
+    let sender = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let _met = silent.accept().unwrap();
+    let id = sender.id().to_string();
+    assert!(Command::new("kill").args(["-s", "INT", &id]).status().unwrap().success());
+    let (code, _, stderr) = text(&sender.wait_with_output().unwrap());
+    let is_its_own = stderr.contains("the same command goes on") && !stderr.contains("receiver");
+    assert!(code == 130 && is_its_own, "{code}: {stderr}");
 }

@@ -56,6 +56,11 @@ struct SessionDriver<O: SessionOpener> {
 const TICK: Duration = Duration::from_millis(100);
 /// The patience with the first connection; later ones have the caller's.
 const FIRST_CONTACT: Span = Span::from_secs(15);
+/// The time for closing all connections after completion: the summary must not wait for a path
+/// that died just then.
+const GOODBYE: Duration = Duration::from_millis(100);
+/// The time for telling the other side that the transfer was stopped, behind what is in flight.
+const LAST_WORDS: Duration = Duration::from_millis(500);
 /// The interval of scans for new interfaces.
 const INTERFACE_SCAN: Span = Span::from_secs(2);
 
@@ -195,7 +200,7 @@ impl<O: SessionOpener> SessionDriver<O> {
                 let summary = self.summary(Span::from_micros(micros));
                 self.reported.close();
                 // The receiver waits for the goodbye, even if the source has changed.
-                self.dialer.say_goodbye().await;
+                self.dialer.say_goodbye(GOODBYE).await;
                 self.joining.opener.check_unchanged()?;
                 return Ok(Some(DialEnd::Complete(summary)));
             }
@@ -275,7 +280,8 @@ impl<O: SessionOpener> SessionDriver<O> {
     async fn abandon(&mut self) -> Error {
         if let Some(session) = &self.session {
             session.abandon();
-            self.dialer.say_goodbye().await;
+            self.dialer.say_goodbye(LAST_WORDS).await;
+            self.stop.note_told();
         }
         Error::Stopped { reason: "it was interrupted".into() }
     }

@@ -50,9 +50,6 @@ pub enum Remaining {
     None,
 }
 
-/// The time that supervisors have to close their connections in order.
-const GOODBYE: Duration = Duration::from_millis(500);
-
 impl<S: Session> Dialer<S> {
     /// Starts a supervisor for each of `plans`; `tls` has an entry for each host of `terms`.
     #[must_use]
@@ -236,11 +233,11 @@ impl<S: Session> Dialer<S> {
         self.shared.last_failure.lock().expect("no panic while held").clone()
     }
 
-    /// Closes every connection in order, within half a second.
-    pub async fn say_goodbye(&mut self) {
+    /// Closes every connection in order, as far as that can be done within `time`.
+    pub async fn say_goodbye(&mut self, time: Duration) {
         self.paths.iter().for_each(|path| path.stop.notify_one());
         let all = async { while self.supervisors.join_next().await.is_some() {} };
-        let _ = timeout(GOODBYE, all).await;
+        let _ = timeout(time, all).await;
     }
 
     /// Ends all paths, and settles the counts of capped interfaces.
@@ -344,7 +341,7 @@ mod tests {
         assert_eq!(dialer.plans().map(|plan| plan.host).collect::<Vec<_>>(), [0, 1]);
         assert!(!dialer.is_used_up());
         assert_eq!(dialer.last_failure(), "");
-        dialer.say_goodbye().await;
+        dialer.say_goodbye(Duration::from_millis(100)).await;
         assert!(dialer.supervisors.is_empty());
         dialer.close().await;
     }
