@@ -14,13 +14,13 @@ pub(crate) async fn run_blocking<T: Send + 'static>(
     tokio::task::spawn_blocking(work).await.expect("work on files does not panic")
 }
 
-/// Runs work that a disk may hold up, without a copy of what it works on. The other tasks of this
-/// thread go on elsewhere.
+/// Runs work that a disk may hold up, and that borrows what it works on. Meanwhile another thread
+/// takes over the other tasks of this one.
 pub(crate) fn run_in_place<T>(work: impl FnOnce() -> T) -> T {
     let flavor = Handle::try_current().map(|runtime| runtime.runtime_flavor());
     match flavor {
         Ok(RuntimeFlavor::MultiThread) => tokio::task::block_in_place(work),
-        // Tests: nothing else runs on this thread, or everything does.
+        // A runtime of one thread, as in tests, has none to take over.
         _ => work(),
     }
 }

@@ -164,7 +164,7 @@ async fn write(
         let written = writer.handle_data(&name, &Data { position, block_hash, payload: &bytes });
         (written, bytes)
     });
-    // The sender is not read meanwhile: its silence is not its own.
+    // The sender is not read meanwhile, so that it seems to be silent.
     let (written, bytes) = meanwhile_alive(conn, writing, || session.note_heard()).await;
     *payload = bytes;
     written
