@@ -95,7 +95,8 @@ fn varying_sar(bytes: u64, third: f64, seed: u64, are_told: bool) -> Vec<LinkSpe
 }
 
 /// The order of the SAR-RMTP paper at a fifth of its first file, for each of five seeds: SAR is
-/// faster than B, which is no slower than A. Fluids in SAR's place save 12.5 and 48.4 % of A's time.
+/// faster than B, which is no slower than A. Fluids in SAR's place save 12.5 and 48.4 % of A's
+/// time.
 #[test]
 fn sar_is_faster_than_b_which_is_no_slower_than_a() {
     let bytes = 20_300_000;
@@ -116,6 +117,26 @@ fn sar_is_faster_than_b_which_is_no_slower_than_a() {
             );
         }
     }
+}
+
+/// `sar` and `sar-latch` neither steal nor copy; `self-adaptive` does both or one of them.
+#[test]
+fn sar_moves_data_by_its_plans_alone() {
+    let bytes = 20_300_000;
+    let links = varying_sar(bytes, 2.0, 1, false);
+    let helped = |name: &str| {
+        let outcome = World::new(name, Options::default(), bytes, &links, &[0, 1, 2]).run();
+        let helps = outcome.events.iter().filter(|(_, event)| {
+            matches!(event, SenderEvent::Stolen { .. } | SenderEvent::Duplicated { .. })
+        });
+        println!("{name}: {:.3} s, {} adjustments", outcome.seconds, outcome.adjustments.len());
+        (helps.count(), outcome.duplicates.0, outcome.adjustments.len())
+    };
+    let (free, sar, latch) = (helped("self-adaptive"), helped("sar"), helped("sar-latch"));
+    assert!(free.0 > 0, "self-adaptive neither steals nor copies");
+    assert_eq!((sar.0, sar.1), (0, 0), "sar steals, or sends twice");
+    assert_eq!((latch.0, latch.1), (0, 0), "sar-latch steals, or sends twice");
+    assert!(latch.2 <= sar.2, "latching makes {} adjustments of {}", latch.2, sar.2);
 }
 
 #[test]

@@ -12,6 +12,10 @@ use crate::sweep::{MeasureKey, SweepResults};
 
 const COUPLED: [&str; 3] = ["lia", "olia", "balia"];
 
+/// Why OLIA may get less than a share beside a congested path.
+const EPSILON: &str = "OLIA’s ε slows the large window whenever the congested path passes for the \
+                       best; without ε it is .95";
+
 /// The values of `of` for all runs of a controller.
 fn each(
     swept: &SweepResults,
@@ -140,14 +144,16 @@ pub(super) fn congested(lab: &Lab<'_>) -> Result<Outcome, StudyError> {
         );
     }
     for controller in COUPLED {
-        verdict.row(Row::new(
+        let row = Row::new(
             format!("{controller}: both subflows over one flow on the other path"),
             "",
             "one share",
             Expected::Value(1.0),
-            Tolerance::relative(if controller == "olia" { 0.15 } else { 0.1 }),
+            Tolerance::relative(0.1),
             mean(&each(&swept, controller, total)?),
-        ));
+        );
+        // The reason is OLIA's own; nobody has one for the other two.
+        verdict.row(if controller == "olia" { row.because(EPSILON) } else { row });
     }
     let plot = plot::Figure::new("Coupled controllers off the congested path").panel(panel);
     Ok(Outcome {
@@ -169,7 +175,7 @@ pub(super) fn congested(lab: &Lab<'_>) -> Result<Outcome, StudyError> {
             "For as long as it does, OLIA’s ε halves the growth of the large window as well, and \
              the connection gets less than a share: with ε left out of the formula, its total in \
              these runs was .95 ± .03 of one flow and 3 % of it on the congested path, with ε .89 \
-             ± .03 and 12 %. Hence 15 % there."
+             ± .03 and 12 %."
                 .into(),
         ],
         data: swept.data(),

@@ -179,8 +179,8 @@ impl Sender {
     }
 }
 
-/// Time that two frames take at `rate`, in bytes per second: the receiver acknowledges whole frames,
-/// and on a slow path one frame may take longer than many round trips.
+/// Time that two frames take at `rate`, in bytes per second: the receiver acknowledges whole
+/// frames, and on a slow path one frame may take longer than many round trips.
 fn frame_time(rate: f64) -> Span {
     let frame = if rate <= 0.0 { 0.0 } else { 2.0 * 65_536.0 / rate };
     Span::from_secs_f64(frame).min(Span::from_secs(5))
