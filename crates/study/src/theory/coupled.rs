@@ -77,6 +77,47 @@ pub(super) fn shared(lab: &Lab<'_>) -> Result<Outcome, StudyError> {
     })
 }
 
+/// Why four subflows take less than one at a drop-tail queue.
+const OVERFLOW: &str = "the sum of four windows grows by a quarter of a packet a round trip, since \
+                        a loss should take an eighth of it; a queue that overflows takes from \
+                        several windows at once";
+
+pub(super) fn drop_tail(lab: &Lab<'_>) -> Result<Outcome, StudyError> {
+    let swept = lab.sweep(0, RunOptions::default())?;
+    let goodput = |run: &Run, flow| swept.sample(run, &MeasureKey::steady("flow", flow, "goodput"));
+    let ratios: Vec<f64> = swept
+        .runs(&[])?
+        .into_iter()
+        .map(|run| Ok(goodput(run, "striped")? / goodput(run, "single")?))
+        .collect::<Result<_, StudyError>>()?;
+    let row = Row::new(
+        "olia, drop-tail and jitter: four subflows over one",
+        "",
+        "one share",
+        Expected::Value(1.0),
+        Tolerance::relative(0.1),
+        mean(&ratios),
+    );
+    let panel =
+        Panel::new(Axis::new("four subflows over one", "").from(0.0), Axis::share("share of runs"))
+            .title("Goodput of a run")
+            .series(Series::cdf("olia", &ratios));
+    let plot = plot::Figure::new("Four coupled subflows at a drop-tail queue").panel(panel);
+    let caption = format!("Runs of {}.", swept.seeds());
+    Ok(Outcome {
+        verdict: Verdict::new([row.because(OVERFLOW)]),
+        pictures: vec![Picture { suffix: "", plot, caption }],
+        tables: Vec::new(),
+        notes: vec![
+            "The more the senders’ jitter spreads the packets, the fewer windows an overflow cuts: \
+             without jitter the ratio was .51, with that of the time of a packet (.12 ms) .75, \
+             with 2 ms .88. With RED, which drops single packets, it is about one."
+                .into(),
+        ],
+        data: swept.data(),
+    })
+}
+
 /// The share of traffic on the congested path in equilibrium, where the growth and the losses of
 /// both windows balance. The congested path loses packets `ratio` times as often as the other one;
 /// the RTTs are equal.
