@@ -6,9 +6,14 @@ use peer::CongestionControl;
 /// The block schedulers of `policy`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Scheduler {
-    /// Tasks follow the measured rates throughout the transfer
+    /// Tasks follow the measured rates throughout the transfer; idle paths steal data of others and
+    /// copy what would arrive late
     #[default]
     SelfAdaptive,
+    /// The tasks of self-adaptive alone, as in the SAR-RMTP paper: no stealing, no copies
+    Sar,
+    /// As sar, until all paths would finish together: tasks stay from then on, as in the paper
+    SarLatch,
     /// Equal blocks, each to the next free path
     AdjustableBlock,
     /// One share for each path, fixed at the start
@@ -20,6 +25,8 @@ impl Scheduler {
     pub(crate) fn name(self) -> &'static str {
         match self {
             Scheduler::SelfAdaptive => "self-adaptive",
+            Scheduler::Sar => "sar",
+            Scheduler::SarLatch => "sar-latch",
             Scheduler::AdjustableBlock => "adjustable-block",
             Scheduler::Static => "static",
         }

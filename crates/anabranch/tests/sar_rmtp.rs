@@ -21,31 +21,28 @@ fn privileged() -> bool {
     may
 }
 
-/// A scheduler's time in the table of one round.
-fn time(table: &str, by: &str) -> f64 {
+/// A time in a table.
+fn time(table: &str, by: &str, measure: &str) -> f64 {
     let mut rows = table.lines().map(|line| line.split(',').collect::<Vec<_>>());
     let row = rows
-        .find(|row| row[1] == by && row[4] == "time")
-        .unwrap_or_else(|| panic!("no time of {by}:\n{table}"));
+        .find(|row| row[1] == by && row[4] == measure)
+        .unwrap_or_else(|| panic!("no {measure} of {by}:\n{table}"));
     row[5].parse().unwrap()
 }
 
-/// Runs one round; gives the times of A, B and SAR in cases 1 and 2, and the program's output.
-fn round(folder: &Path) -> ([[f64; 3]; 2], String) {
-    let _ = fs::remove_dir_all(folder);
+/// The programs, not their order: other load on the machine makes any transfer longer, and none
+/// shorter than fluids. `anabranch-transfer` has the order, in virtual time.
+#[test]
+fn programs_take_no_less_than_fluids() {
+    if !privileged() {
+        return;
+    }
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("sar-rmtp");
+    let _ = fs::remove_dir_all(&folder);
     let mut command = Command::new("timeout");
-    command.args([
-        "100",
-        env!("CARGO_BIN_EXE_anabranch"),
-        "reproduce",
-        "sar-rmtp",
-        "3",
-        "5",
-        "--runs",
-        "1",
-    ]);
-    // Only the order counts here, and the machine may be busy.
-    let output = command.arg("--count-late").arg("--out").arg(folder).output().unwrap();
+    command.args(["100", env!("CARGO_BIN_EXE_anabranch"), "reproduce", "sar-rmtp", "3", "5"]);
+    command.args(["--runs", "1", "--count-late", "--out"]).arg(&folder);
+    let output = command.output().unwrap();
     let said = format!(
         "{}{}",
         String::from_utf8_lossy(&output.stdout),
@@ -54,44 +51,16 @@ fn round(folder: &Path) -> ([[f64; 3]; 2], String) {
     // A row may differ: opening connections takes a tenth of the time of such a short transfer.
     assert!(matches!(output.status.code(), Some(0 | 1)), "{said}");
     assert!(said.contains("transfers: some") || said.contains("transfers, "), "{said}");
-    let times = ["3", "5"].map(|figure| {
+    for figure in ["3", "5"] {
         let table = fs::read_to_string(folder.join(format!("{figure}.csv"))).unwrap();
         assert!(table.starts_with("bytes,by,round,path,measure,value,unit\n10150000,"), "{table}");
-        roxmltree::Document::parse(
-            &fs::read_to_string(folder.join(format!("{figure}.svg"))).unwrap(),
-        )
-        .unwrap();
-        ["A", "B", "SAR"].map(|by| time(&table, by))
-    });
-    (times, said)
-}
-
-/// Whether the order is that of the fluid model, in which SAR saves 12.5 and 48.4 % of A's time.
-fn in_order(times: &[[f64; 3]; 2]) -> bool {
-    times
-        .iter()
-        .zip([0.97, 0.75])
-        .all(|([a, b, sar], most)| sar < b && *b < 1.02 * a && *sar < most * a)
-}
-
-/// Other load on the machine only makes transfers longer, so that each scheduler's least time of up
-/// to three rounds counts.
-#[test]
-fn sar_is_faster_than_b_which_is_no_slower_than_a() {
-    if !privileged() {
-        return;
-    }
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("sar-rmtp");
-    let (mut least, mut said) = round(&folder);
-    for _ in 0..2 {
-        if in_order(&least) {
-            return;
-        }
-        let again = round(&folder);
-        said += &again.1;
-        for (least, time) in least.as_flattened_mut().iter_mut().zip(again.0.as_flattened()) {
-            *least = least.min(*time);
+        let picture = fs::read_to_string(folder.join(format!("{figure}.svg"))).unwrap();
+        roxmltree::Document::parse(&picture).unwrap();
+        // Links that run late may send what they missed in a burst.
+        let (ideal, form) = (time(&table, "fluid", "ideal"), time(&table, "fluid", "closed_form"));
+        for (by, least) in [("A", form), ("B", ideal), ("SAR", ideal)] {
+            let seconds = time(&table, by, "time");
+            assert!(seconds > 0.97 * least, "{by} {seconds} s, fluids {least} s:\n{table}");
         }
     }
-    assert!(in_order(&least), "{least:?}\n{said}");
 }

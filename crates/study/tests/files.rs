@@ -40,7 +40,7 @@ fn every_scenario_file_is_read_and_runs() {
         }
         count += 1;
     }
-    assert_eq!(count, 22, "scenario files");
+    assert_eq!(count, 23, "scenario files");
 }
 
 #[test]

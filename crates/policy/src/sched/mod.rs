@@ -4,12 +4,14 @@
 //! |---|---|---|
 //! | [`static`](static_share::Static) | once, in proportion to the bandwidths at the start | paper 2.A |
 //! | [`adjustable-block`](adjustable::AdjustableBlock) | one block at a time, sized when the last one is done | paper 2.B |
-//! | [`self-adaptive`](self_adaptive::SelfAdaptive) | tasks, resized whenever one of them is nearly done | paper 3.2 |
+//! | [`self-adaptive`](self_adaptive::SelfAdaptive) | tasks, resized whenever one of them is nearly done; idle paths steal and copy | paper 3.2 |
+//! | `sar` | the same tasks, without stealing and copies | paper 3.2 |
+//! | `sar-latch` | as `sar`; adjustments end once all paths would finish together | paper 3.2, eq. 6 |
 //!
 //! The paper is "Reliable Multipath Transfer Scheduling Algorithm Research and Prototype
 //! Implementation" (SAR-RMTP).
 //!
-//! All three learn bandwidths in the same *start phase*: every path takes single blocks until a
+//! All learn bandwidths in the same *start phase*: every path takes single blocks until a
 //! fraction α of the bytes has been assigned. The paper measures that way for its own algorithm
 //! only and does not say how the other two learn bandwidths; the same start makes them comparable.
 //! Rates that are known beforehand ([`PathView::known`], [`Options::known_sum`]) replace the start
@@ -81,6 +83,8 @@ pub struct Plan {
 pub enum Mobility {
     /// It stays, unless its path dies.
     Fixed,
+    /// It moves by the scheduler's plans, and when its path stalls or dies.
+    Planned,
     /// It may go to another path at any time; the transfer core may steal, gate and duplicate.
     Recallable,
 }
@@ -157,13 +161,18 @@ impl Default for Options {
 }
 
 /// The names [`by_name`] accepts, the default first.
-pub const NAMES: &[&str] = &["self-adaptive", "adjustable-block", "static"];
+pub const NAMES: &[&str] = &["self-adaptive", "sar", "sar-latch", "adjustable-block", "static"];
 
 /// The scheduler of that name, or `None` for a name not in [`NAMES`].
 #[must_use]
 pub fn by_name(name: &str, options: Options) -> Option<Box<dyn BlockScheduler + Send>> {
     match name {
         "self-adaptive" => Some(Box::new(self_adaptive::SelfAdaptive::new(options))),
+        "sar" => Some(Box::new(self_adaptive::SelfAdaptive::by_plans(options))),
+        "sar-latch" => {
+            let options = Options { latch: true, ..options };
+            Some(Box::new(self_adaptive::SelfAdaptive::by_plans(options)))
+        }
         "adjustable-block" => Some(Box::new(adjustable::AdjustableBlock::new(&options))),
         "static" => Some(Box::new(static_share::Static::new(&options))),
         _ => None,

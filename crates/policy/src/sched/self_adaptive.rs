@@ -18,6 +18,7 @@ use super::{BlockScheduler, Mobility, Options, PathView, Plan, View, scale};
 #[derive(Clone, Debug)]
 pub struct SelfAdaptive {
     options: Options,
+    mobility: Mobility,
     start: StartPhase,
     begun: Option<Time>,
     phase: Phase,
@@ -52,7 +53,14 @@ impl SelfAdaptive {
     #[must_use]
     pub fn new(options: Options) -> SelfAdaptive {
         let start = StartPhase::new(&options);
-        SelfAdaptive { options, start, begun: None, phase: Phase::Start }
+        let mobility = Mobility::Recallable;
+        SelfAdaptive { options, mobility, start, begun: None, phase: Phase::Start }
+    }
+
+    /// The same without the transfer core's help: only adjustments move data, as in the paper.
+    #[must_use]
+    pub fn by_plans(options: Options) -> SelfAdaptive {
+        SelfAdaptive { mobility: Mobility::Planned, ..SelfAdaptive::new(options) }
     }
 
     /// Divides all remaining bytes in proportion to the rates (eq. 2 and eq. 7) and begins the next
@@ -105,11 +113,15 @@ impl SelfAdaptive {
 
 impl BlockScheduler for SelfAdaptive {
     fn name(&self) -> &'static str {
-        "self-adaptive"
+        match (self.mobility, self.options.latch) {
+            (Mobility::Planned, true) => "sar-latch",
+            (Mobility::Planned, false) => "sar",
+            _ => "self-adaptive",
+        }
     }
 
     fn mobility(&self) -> Mobility {
-        Mobility::Recallable
+        self.mobility
     }
 
     fn handle_idle(&mut self, _now: Time, view: &View<'_>, _path: PathId) -> Bytes {

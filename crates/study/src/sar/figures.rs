@@ -9,7 +9,9 @@ use crate::error::StudyError;
 use crate::figure::Lab;
 use crate::outcome::{Outcome, Picture};
 
-const OURS: [Method; 3] = [Method::A, Method::B, Method::Sar];
+const OURS: [Method; 5] = [Method::A, Method::B, Method::Sar, Method::Plain, Method::Latched];
+/// The two kinds of SAR that are judged.
+const JUDGED: [Method; 2] = [Method::Sar, Method::Plain];
 /// The bounds hold for the paper's files. With smaller files than this, in MB, constant costs weigh
 /// more.
 const FULL: f64 = 100.0;
@@ -22,11 +24,16 @@ const LAST: f64 = 0.27;
 const BUSY: &str = "programs that wait for a processor leave paths idle: an idle machine, or chrt \
                     --rr 1, may tell";
 
-/// The least shares of A's and of B's time that SAR must save in a case: the results of the paper,
-/// with an allowance for the uncertainty of its files of 101.5 MB and of a real TCP.
-fn wanted(case: &str) -> (f64, f64) {
-    if case == "case1" { (0.10, 0.05) } else { (0.44, 0.30) }
-}
+/// How far a saving may be from the paper's, as a share of all time or of the saving: the paper
+/// gives neither its delays and queues nor intervals.
+const SAVED: Tolerance = Tolerance { relative: 0.1, absolute: 0.02, intervals: false };
+
+/// Why SAR saves more of B's time than in the paper.
+const STEADY: &str = "emulated paths are steadier than the paper’s switch: B’s last block on the \
+                      third path nearly always falls into its slow period";
+
+/// Why savings at a tenth of the scale are not the paper's.
+const SHORT: &str = "opening connections takes a tenth of so short a transfer; try --scale 1";
 
 /// Figures 3 and 5: transfer times, and the share of them that SAR saves.
 pub(super) fn times(lab: &Lab<'_>, case: &'static str) -> Result<Outcome, StudyError> {
@@ -46,7 +53,7 @@ pub(super) fn times(lab: &Lab<'_>, case: &'static str) -> Result<Outcome, StudyE
     let shares = [(Method::A, found.saved_against_a), (Method::B, found.saved_against_b)].map(
         |(against, paper)| {
             let percents = trials.over_sizes(|trial| {
-                trial.saved(against).iter().map(|share| share * 100.0).collect()
+                trial.saved(Method::Sar, against).iter().map(|share| share * 100.0).collect()
             });
             (against.name(), percents, paper)
         },
@@ -62,13 +69,9 @@ pub(super) fn times(lab: &Lab<'_>, case: &'static str) -> Result<Outcome, StudyE
             saved = saved.series(Series::level(format!("paper, against {against}"), paper * 100.0));
         }
     }
-    let (of_a, of_b) = wanted(case);
     let closed_form = trials.overall(|trial| relative(trial, Method::A, trial.fluid.a));
-    let ideal = trials.overall(|trial| {
-        trial.times(Method::Sar).iter().map(|time| trial.fluid.ideal / time).collect()
-    });
-    let saved_of = |against| trials.overall(|trial| trial.saved(against));
-    let verdict = Verdict::new([
+    let ideal = trials.overall(|trial| trial.of_ideal(Method::Sar));
+    let mut verdict = Verdict::new([
         Row::new(
             "A's time over its closed form",
             "",
@@ -87,23 +90,27 @@ pub(super) fn times(lab: &Lab<'_>, case: &'static str) -> Result<Outcome, StudyE
             ideal,
         )
         .because(BUSY),
-        Row::new(
-            "SAR saves of A's time",
-            "",
-            "paper",
-            Expected::AtLeast(of_a),
-            Tolerance::NONE,
-            saved_of(Method::A),
-        ),
-        Row::new(
-            "SAR saves of B's time",
-            "",
-            "paper",
-            Expected::AtLeast(of_b),
-            Tolerance::NONE,
-            saved_of(Method::B),
-        ),
     ]);
+    let findings = [(Method::A, found.saved_against_a), (Method::B, found.saved_against_b)];
+    let is_short = small(&trials, OPENING) > 0.0;
+    for by in JUDGED {
+        for (against, paper) in findings {
+            let Some(paper) = paper else { continue };
+            let row = Row::new(
+                format!("{} saves of {}’s time", by.name(), against.name()),
+                "",
+                "paper",
+                Expected::Value(paper),
+                SAVED,
+                trials.overall(|trial| trial.saved(by, against)),
+            );
+            verdict.row(match against {
+                _ if is_short => row.because(SHORT),
+                Method::B => row.because(STEADY),
+                _ => row,
+            });
+        }
+    }
     let plot = plot::Figure::new(title("Overall transfer time", case)).panel(times).panel(saved);
     Ok(outcome(&trials, verdict, plot, times_table(&trials)))
 }
@@ -193,7 +200,13 @@ fn outcome(trials: &Trials, verdict: Verdict, plot: plot::Figure, table: Table) 
          handshakes and no slow start.",
         if runs > 1 { " with 95 % confidence intervals" } else { "" }
     );
-    let mut notes = Vec::new();
+    let mut notes = vec![
+        "SAR is the program’s default, in which idle paths also steal data that others have not \
+         sent and copy what would arrive late. SAR plain moves data by the paper’s plans alone. \
+         SAR latched is plain and, as the paper has it, never adjusts again once all paths would \
+         finish together. The ideal of all of them, and of MPTCP, is at 1448 of 1500 bytes."
+            .to_owned(),
+    ];
     if let Some(why) = &trials.no_mptcp {
         notes.push(format!("Without the kernel’s Multipath TCP: {why}."));
     }
@@ -208,34 +221,33 @@ fn outcome(trials: &Trials, verdict: Verdict, plot: plot::Figure, table: Table) 
 
 /// Times, and the shares that SAR saves.
 fn times_table(trials: &Trials) -> Table {
-    let titles = ["ideal", "A", "B", "SAR", "MPTCP", "ideal/SAR", "saved of A", "saved of B"];
+    let shares = ["ideal/SAR", "ideal/MPTCP", "saved of A", "saved of B"];
+    let names = Method::ALL.map(Method::name);
+    let titles: Vec<&str> = ["ideal"].into_iter().chain(names).chain(shares).collect();
     let mut table = table(&titles);
     let found = trials.found();
-    let mut paper = vec!["paper".to_owned(); 1];
-    paper.extend(["", "", "", "", "", ""].map(str::to_owned));
-    paper.extend([String::new(), percent(found.saved_against_a), percent(found.saved_against_b)]);
+    let none = String::new;
+    // The row's name and the size, the ideal, a time for each method, and two shares of the ideal.
+    let mut paper = vec!["paper".to_owned()];
+    paper.resize_with(3 + Method::ALL.len() + 2, none);
+    paper.extend([percent(found.saved_against_a), percent(found.saved_against_b)]);
     table.row(paper);
     for trial in &trials.sizes {
         let fluid = trial.fluid;
         let (ideal, a) = (format!("{:.2} s", fluid.ideal), format!("{:.2} s", fluid.a));
         let saved = percent(Some(fluid.saved));
-        table.row([
-            "fluid".into(),
-            size(trial),
-            ideal,
-            a,
-            String::new(),
-            String::new(),
-            String::new(),
-            String::new(),
-            saved,
-        ]);
+        let mut cells = vec!["fluid".to_owned(), size(trial), ideal, a];
+        cells.resize_with(3 + Method::ALL.len() + 2, none);
+        cells.push(saved);
+        table.row(cells);
         let mut cells = vec!["measured".to_owned(), size(trial), String::new()];
         cells.extend(Method::ALL.map(|method| seconds(&trial.times(method))));
-        let ratio: Vec<f64> =
-            trial.times(Method::Sar).iter().map(|time| fluid.ideal / time).collect();
-        cells.push(mean(&ratio).map_or_else(String::new, |mean| format!("{mean:.3}")));
-        cells.extend([Method::A, Method::B].map(|against| percents(&trial.saved(against))));
+        cells.extend([Method::Sar, Method::Mptcp].map(|by| {
+            mean(&trial.of_ideal(by)).map_or_else(String::new, |mean| format!("{mean:.3}"))
+        }));
+        cells.extend(
+            [Method::A, Method::B].map(|against| percents(&trial.saved(Method::Sar, against))),
+        );
         table.row(cells);
     }
     table
@@ -243,32 +255,23 @@ fn times_table(trials: &Trials) -> Table {
 
 /// Idle times, and their share of all time.
 fn idle_table(trials: &Trials) -> Table {
-    let mut table =
-        table(&["A", "B", "SAR", "A, of its time", "B, of its time", "SAR, of its time"]);
+    let shares = OURS.map(|method| format!("{}, of its time", method.name()));
+    let titles: Vec<&str> =
+        OURS.iter().map(|method| method.name()).chain(shares.iter().map(String::as_str)).collect();
+    let mut table = table(&titles);
     let found = trials.found();
     let none = String::new;
-    let near_nothing = "near 0".to_owned();
-    table.row([
-        "paper".into(),
-        none(),
-        none(),
-        none(),
-        none(),
-        percent(found.idle_a),
-        percent(found.idle_b),
-        near_nothing,
-    ]);
+    let mut paper = vec!["paper".to_owned()];
+    // The row's name and the size, and a time for each method.
+    paper.resize_with(2 + OURS.len(), none);
+    paper.extend([percent(found.idle_a), percent(found.idle_b), "near 0".to_owned()]);
+    table.row(paper);
     for trial in &trials.sizes {
         let fluid = trial.fluid;
-        let idle = format!("{:.2} s", fluid.idle_a);
-        table.row([
-            "fluid".into(),
-            size(trial),
-            idle,
-            none(),
-            none(),
-            percent(Some(found.idle_fluid)),
-        ]);
+        let mut cells = vec!["fluid".to_owned(), size(trial), format!("{:.2} s", fluid.idle_a)];
+        cells.resize_with(2 + OURS.len(), none);
+        cells.push(percent(Some(found.idle_fluid)));
+        table.row(cells);
         let mut cells = vec!["measured".to_owned(), size(trial)];
         cells.extend(OURS.map(|method| seconds(&trial.idle(method))));
         cells.extend(OURS.map(|method| percents(&trial.idle_ratio(method))));

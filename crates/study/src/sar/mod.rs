@@ -27,9 +27,11 @@ pub const STUDY: Study = Study {
             of 8, 16 and 24 Mbit/s. When nine tenths of the file have been transferred, the third \
             path falls to 8 (case 1) or 2 Mbit/s (case 2). A divides the file once, by the \
             bandwidths at the beginning; B hands out single blocks of at most a twentieth; SAR \
-            moves what is not yet sent to the paths that will be through with it sooner. A is to \
-            take what its closed form says, SAR to be near the ideal, and to save what the paper \
-            says it saves.",
+            moves what is not yet sent to the paths that will be through with it sooner. In the \
+            program's default, SAR, idle paths also steal and copy; SAR plain does neither, and \
+            SAR latched, as the paper has it, ends its adjustments once all paths would finish \
+            together. A is to take what its closed form says, SAR to be near the ideal, and SAR \
+            and SAR plain to save what the paper says SAR saves.",
     figures: &[
         Figure {
             name: "3",

@@ -15,12 +15,18 @@ use crate::testbed::{Carrier, Estimate, Measured, Trial};
 pub(super) enum Method {
     A,
     B,
+    /// The default scheduler, whose idle paths also steal and copy.
     Sar,
+    /// SAR by its plans alone, as in the paper.
+    Plain,
+    /// The same, where adjustments end for good once all paths would finish together.
+    Latched,
     Mptcp,
 }
 
 impl Method {
-    pub(super) const ALL: [Method; 4] = [Method::A, Method::B, Method::Sar, Method::Mptcp];
+    pub(super) const ALL: [Method; 6] =
+        [Method::A, Method::B, Method::Sar, Method::Plain, Method::Latched, Method::Mptcp];
 
     /// Its name in tables and pictures.
     pub(super) fn name(self) -> &'static str {
@@ -28,17 +34,20 @@ impl Method {
             Method::A => "A",
             Method::B => "B",
             Method::Sar => "SAR",
+            Method::Plain => "SAR plain",
+            Method::Latched => "SAR latched",
             Method::Mptcp => "MPTCP",
         }
     }
 
-    /// Only the paper's own algorithm measures the bandwidths at the start; the other two know
-    /// them.
+    /// Only the paper's own algorithm measures the bandwidths at the start; A and B know them.
     fn carrier(self, trial: &link::config::Network) -> Carrier {
         let (scheduler, known) = match self {
             Method::A => ("static", initial_rates(trial)),
             Method::B => ("adjustable-block", initial_rates(trial)),
             Method::Sar => ("self-adaptive", Vec::new()),
+            Method::Plain => ("sar", Vec::new()),
+            Method::Latched => ("sar-latch", Vec::new()),
             Method::Mptcp => return Carrier::Mptcp { congestion_control: "cubic" },
         };
         Carrier::Ours { scheduler, known }
@@ -172,8 +181,9 @@ impl Trials {
                     "by",
                     Kind::Text,
                     "",
-                    "what carried it: A, B, SAR, the kernel's MPTCP; fluid is what fluids would \
-                     do",
+                    "what carried it: A, B, SAR with stealing and copies, plain (without), \
+                     latched (plain, and adjustments end once paths would finish together), the \
+                     kernel's MPTCP; fluid is what fluids would do",
                 ),
                 Key::new("round", Kind::Integer, "", "which of the repetitions"),
                 Key::new("path", Kind::Text, "", "of which path, if of one"),
@@ -247,10 +257,15 @@ impl SizeTrials {
         self.results(method).iter().map(|measured| measured.seconds).collect()
     }
 
-    /// The share of another's time that SAR saves, round by round.
-    pub(super) fn saved(&self, against: Method) -> Vec<f64> {
-        let pairs = self.results(Method::Sar).iter().zip(self.results(against));
+    /// The share of another's time that a kind of SAR saves, round by round.
+    pub(super) fn saved(&self, by: Method, against: Method) -> Vec<f64> {
+        let pairs = self.results(by).iter().zip(self.results(against));
         pairs.map(|(sar, other)| 1.0 - sar.seconds / other.seconds).collect()
+    }
+
+    /// The ideal over the time of every round. The ideal is the same for all: 1448 of 1500 bytes.
+    pub(super) fn of_ideal(&self, method: Method) -> Vec<f64> {
+        self.times(method).iter().map(|time| self.fluid.ideal / time).collect()
     }
 
     /// Idle seconds of every round.

@@ -12,6 +12,10 @@ use crate::sweep::{MeasureKey, SweepResults};
 
 const COUPLED: [&str; 3] = ["lia", "olia", "balia"];
 
+/// Why OLIA may get less than a share beside a congested path.
+const EPSILON: &str = "OLIA’s ε slows the large window whenever the congested path passes for the \
+                       best; without ε it is .95";
+
 /// The values of `of` for all runs of a controller.
 fn each(
     swept: &SweepResults,
@@ -67,6 +71,47 @@ pub(super) fn shared(lab: &Lab<'_>) -> Result<Outcome, StudyError> {
              mean, and Reno √(1.5/p): √(7/6) = 1.08 shares for the smaller teeth of the saw. \
              Beyond one share and that, 10 % are allowed for RED, which drops a little less often \
              in front of small windows."
+                .into(),
+        ],
+        data: swept.data(),
+    })
+}
+
+/// Why four subflows take less than one at a drop-tail queue.
+const OVERFLOW: &str = "the sum of four windows grows by a quarter of a packet a round trip, since \
+                        a loss should take an eighth of it; a queue that overflows takes from \
+                        several windows at once";
+
+pub(super) fn drop_tail(lab: &Lab<'_>) -> Result<Outcome, StudyError> {
+    let swept = lab.sweep(0, RunOptions::default())?;
+    let goodput = |run: &Run, flow| swept.sample(run, &MeasureKey::steady("flow", flow, "goodput"));
+    let ratios: Vec<f64> = swept
+        .runs(&[])?
+        .into_iter()
+        .map(|run| Ok(goodput(run, "striped")? / goodput(run, "single")?))
+        .collect::<Result<_, StudyError>>()?;
+    let row = Row::new(
+        "olia, drop-tail and jitter: four subflows over one",
+        "",
+        "one share",
+        Expected::Value(1.0),
+        Tolerance::relative(0.1),
+        mean(&ratios),
+    );
+    let panel =
+        Panel::new(Axis::new("four subflows over one", "").from(0.0), Axis::share("share of runs"))
+            .title("Goodput of a run")
+            .series(Series::cdf("olia", &ratios));
+    let plot = plot::Figure::new("Four coupled subflows at a drop-tail queue").panel(panel);
+    let caption = format!("Runs of {}.", swept.seeds());
+    Ok(Outcome {
+        verdict: Verdict::new([row.because(OVERFLOW)]),
+        pictures: vec![Picture { suffix: "", plot, caption }],
+        tables: Vec::new(),
+        notes: vec![
+            "The more the senders’ jitter spreads the packets, the fewer windows an overflow cuts: \
+             without jitter the ratio was .51, with that of the time of a packet (.12 ms) .75, \
+             with 2 ms .88. With RED, which drops single packets, it is about one."
                 .into(),
         ],
         data: swept.data(),
@@ -140,14 +185,16 @@ pub(super) fn congested(lab: &Lab<'_>) -> Result<Outcome, StudyError> {
         );
     }
     for controller in COUPLED {
-        verdict.row(Row::new(
+        let row = Row::new(
             format!("{controller}: both subflows over one flow on the other path"),
             "",
             "one share",
             Expected::Value(1.0),
-            Tolerance::relative(if controller == "olia" { 0.15 } else { 0.1 }),
+            Tolerance::relative(0.1),
             mean(&each(&swept, controller, total)?),
-        ));
+        );
+        // The reason is OLIA's own; nobody has one for the other two.
+        verdict.row(if controller == "olia" { row.because(EPSILON) } else { row });
     }
     let plot = plot::Figure::new("Coupled controllers off the congested path").panel(panel);
     Ok(Outcome {
@@ -169,7 +216,7 @@ pub(super) fn congested(lab: &Lab<'_>) -> Result<Outcome, StudyError> {
             "For as long as it does, OLIA’s ε halves the growth of the large window as well, and \
              the connection gets less than a share: with ε left out of the formula, its total in \
              these runs was .95 ± .03 of one flow and 3 % of it on the congested path, with ε .89 \
-             ± .03 and 12 %. Hence 15 % there."
+             ± .03 and 12 %."
                 .into(),
         ],
         data: swept.data(),

@@ -79,6 +79,18 @@ pub const STUDY: Study = Study {
             make: coupled::shared,
         },
         Figure {
+            name: "coupled-drop-tail",
+            title: "Four coupled subflows at a drop-tail queue",
+            about: "A connection of four subflows beside one of a single subflow, at a bottleneck \
+                    that drops only when it is full, with jitter at the senders. Four are to take \
+                    what one takes (RFC 6356, section 1, goal 2).",
+            files: &[File {
+                name: "coupled-drop-tail.toml",
+                text: include_str!("../../../../papers/theory/coupled-drop-tail.toml"),
+            }],
+            make: coupled::drop_tail,
+        },
+        Figure {
             name: "coupled-congested",
             title: "Coupled controllers off the congested path",
             about: "A connection over two links of one rate and delay, the second shared with more \

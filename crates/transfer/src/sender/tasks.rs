@@ -13,9 +13,14 @@ use crate::Extent;
 use crate::layout::{BLOCK, GRAIN};
 
 impl Sender {
-    /// Whether unsent data may change its path.
+    /// Whether unsent data may change its path at any time, by the scheduler's plan or not.
     pub(super) fn is_recallable(&self) -> bool {
         self.scheduler.mobility() == Mobility::Recallable
+    }
+
+    /// Whether unsent data may change its path.
+    fn is_movable(&self) -> bool {
+        self.scheduler.mobility() != Mobility::Fixed
     }
 
     /// Asks the scheduler for a new plan, and carries it out.
@@ -174,7 +179,7 @@ impl Sender {
 
     /// Returns a path's task to the pool, if unsent data may change its path.
     pub(super) fn release_task(&mut self, id: PathId) {
-        if !self.is_recallable() {
+        if !self.is_movable() {
             return;
         }
         if let Some(path) = self.paths.get_mut(&id) {

@@ -175,11 +175,11 @@ impl World {
         let id = self.connections.len();
         self.connections.push(Connection::new(link));
         self.told.push(VecDeque::new());
-        let rtt = Some(self.links[link].spec.delay * 2);
+        let LinkSpec { delay, class, known, .. } = self.links[link].spec;
         self.sender.handle_path_open(
             self.now,
             PathId(id as u32),
-            PathTraits { group: link as u32, rtt, class: self.links[link].spec.class, known: None },
+            PathTraits { group: link as u32, rtt: Some(delay * 2), class, known },
         );
         self.admit(self.now, Event::Pump(id));
         self.admit(self.now + Span::from_millis(50), Event::Sample(id));

@@ -22,6 +22,8 @@ pub struct LinkSpec {
     pub returns: bool,
     /// The class of its paths.
     pub class: Class,
+    /// The rate that the sender is told; the scheduler then begins from it.
+    pub known: Option<Rate>,
 }
 
 impl LinkSpec {
@@ -33,6 +35,7 @@ impl LinkSpec {
             loss: 0.0,
             returns: true,
             class: Class::Primary,
+            known: None,
         }
     }
 
@@ -43,6 +46,11 @@ impl LinkSpec {
 
     pub fn of_class(self, class: Class) -> LinkSpec {
         LinkSpec { class, ..self }
+    }
+
+    /// Tells the sender the rate of the beginning.
+    pub fn told(self) -> LinkSpec {
+        LinkSpec { known: Some(self.rates[0].1), ..self }
     }
 
     pub fn rate(&self, now: Time) -> Rate {
