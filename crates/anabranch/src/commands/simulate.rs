@@ -19,7 +19,7 @@ use scenario::{Document, Measures, Registry, RunOptions, Scenario, ScenarioError
 /// Arguments of `simulate`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct SimulateArgs {
-    /// The scenario file
+    /// The scenario file; --list names the controllers and schedulers that it may have
     #[arg(required_unless_present = "list")]
     scenario: Option<PathBuf>,
     /// Change a value of the file: a parameter, or a path such as link.bottleneck.queue or
