@@ -6,7 +6,6 @@ use std::sync::Arc;
 use hashbrown::{HashMap, HashSet};
 use netsim::{HostId, LinkId, Route, Sim, Topology, TopologyError};
 use policy::cc::{Controller, Reno, Uncoupled};
-use policy::sched::packet;
 use rand_core::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use smallvec::{SmallVec, smallvec};
@@ -240,8 +239,8 @@ impl Scenario {
         is_sender: bool,
     ) -> Striped {
         let opens = is_sender != matches!(spec.workload, Workload::Web(_));
-        let scheduler =
-            packet::by_name(&spec.scheduler).expect("the file's reader checked the name");
+        let scheduler = self.registry.make_scheduler(&spec.scheduler);
+        let scheduler = scheduler.expect("the file's reader checked the name");
         let (end, name): (fn(_, _, _, _) -> _, _) = if opens {
             (ptcp::Connection::client, "client")
         } else {
@@ -286,7 +285,7 @@ impl Scenario {
 
     /// A new controller of this name.
     fn controller(&self, name: &str) -> Box<dyn Controller> {
-        self.controllers.make(name).expect("the file's reader checked the name")
+        self.registry.make_controller(name).expect("the file's reader checked the name")
     }
 
     /// The forward and the return route of each subflow; `seed` is the flow's.

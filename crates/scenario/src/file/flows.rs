@@ -14,7 +14,7 @@ use units::{Bytes, Span};
 
 use super::parse::{MOST, Numbered, Result, bytes_up_to, count, numbered, positive};
 use super::{FlowSpec, LinkSpec, Start, TcpSpec, Transport, UdpSpec, Web, Workload};
-use crate::controllers::Controllers;
+use crate::registry::Registry;
 
 const KEYS: &[&str] = &["name", "count", "from", "to", "start", "stop", "jitter", "transport"];
 const TCP_KEYS: &[&str] = &["controller", "source", "tcp", "via", "subflows"];
@@ -55,7 +55,7 @@ pub(super) fn flows(
     list: &Value<'_>,
     links: &[LinkSpec],
     nodes: &HashSet<Arc<str>>,
-    controllers: &Controllers,
+    registry: &Registry,
 ) -> Result<Vec<FlowSpec>> {
     let mut flows: Vec<FlowSpec> = Vec::new();
     let mut known: HashSet<Arc<str>> = HashSet::new();
@@ -65,7 +65,7 @@ pub(super) fn flows(
         let name = section.require("name")?;
         let section = section.renamed(format!("flow.{}", name.text()?.trim_end_matches('*')));
         let names = Numbered::read(&section, &name)?;
-        let first = flow(&section, &names, links, nodes, controllers)?;
+        let first = flow(&section, &names, links, nodes, registry)?;
         // An entry may stand for thousands of flows: only the parts that depend on the number are
         // made for each.
         let (from, to) = (section.require("from")?, section.require("to")?);
@@ -111,7 +111,7 @@ fn flow(
     names: &Numbered,
     links: &[LinkSpec],
     nodes: &HashSet<Arc<str>>,
-    controllers: &Controllers,
+    registry: &Registry,
 ) -> Result<FlowSpec> {
     let number = *names.numbers().start();
     let kinds = [
@@ -153,12 +153,12 @@ fn flow(
         stop,
         jitter,
         transport: Arc::new(match kind {
-            TransportKind::Tcp => Transport::Tcp(tcp(section, number, links, controllers)?),
+            TransportKind::Tcp => Transport::Tcp(tcp(section, number, links, registry)?),
             TransportKind::Ptcp => {
-                Transport::Ptcp(striped::ptcp(section, number, links, controllers)?)
+                Transport::Ptcp(striped::ptcp(section, number, links, registry)?)
             }
             TransportKind::Sockets => {
-                Transport::Sockets(sockets::sockets(section, number, links, controllers)?)
+                Transport::Sockets(sockets::sockets(section, number, links, registry)?)
             }
             TransportKind::Udp => Transport::Udp(udp(section)?),
         }),
@@ -226,9 +226,9 @@ fn tcp(
     section: &Section<'_>,
     number: u32,
     links: &[LinkSpec],
-    controllers: &Controllers,
+    registry: &Registry,
 ) -> Result<TcpSpec> {
-    let controller = controller(section, "cubic", controllers)?;
+    let controller = controller(section, "cubic", registry)?;
     let config = section
         .get("tcp")
         .map_or(Ok(tcp::Config::default()), |value| endpoint(&value.section()?))?;
@@ -240,10 +240,12 @@ fn tcp(
     })
 }
 
-fn controller(section: &Section<'_>, usual: &str, controllers: &Controllers) -> Result<String> {
+fn controller(section: &Section<'_>, usual: &str, registry: &Registry) -> Result<String> {
     let Some(value) = section.get("controller") else { return Ok(usual.to_owned()) };
     let name = value.text()?;
-    controllers.make(name).map_err(|message| value.error(Problem::Because(message)))?;
+    registry
+        .make_controller(name)
+        .map_err(|error| value.error(Problem::Because(error.to_string())))?;
     Ok(name.to_owned())
 }
 

@@ -14,7 +14,7 @@ use link::SharedProfile;
 pub use link::config::{ConfigError, Problem};
 use units::{Bytes, Rate, Seed, Span};
 
-use crate::controllers::Controllers;
+use crate::registry::Registry;
 pub use substitute::{Document, Setting};
 
 /// A simulation without its seed.
@@ -36,8 +36,8 @@ pub struct Scenario {
     pub links: Vec<LinkSpec>,
     /// The flows.
     pub flows: Vec<FlowSpec>,
-    /// The controllers that flows can name.
-    pub controllers: Controllers,
+    /// The controllers and packet schedulers that flows can name.
+    pub registry: Registry,
     /// A message about flows that begin after the end of a run whose `duration` was set by the
     /// caller, if there are any. In a file's own duration they are a mistake.
     pub late: Option<String>,
@@ -159,7 +159,7 @@ pub fn one_of(name: &str, link: &str) -> bool {
 /// A TCP flow.
 #[derive(Clone, Debug)]
 pub struct TcpSpec {
-    /// The controller's name and parameters, as [`Controllers::make`] reads them.
+    /// The controller's name and parameters, as [`Registry::make_controller`] reads them.
     pub controller: String,
     /// The configuration of the endpoints.
     pub config: Arc<tcp::Config>,
@@ -173,9 +173,10 @@ pub struct TcpSpec {
 /// A flow over a striped connection.
 #[derive(Clone, Debug)]
 pub struct PtcpSpec {
-    /// The controller's name and parameters, as [`Controllers::make`] reads them.
+    /// The controller's name and parameters, as [`Registry::make_controller`] reads them.
     pub controller: String,
-    /// The packet scheduler's name and parameters, as `policy::sched::packet::by_name` reads them.
+    /// The packet scheduler's name and parameters, as [`Registry::make_scheduler`] reads
+    /// them.
     pub scheduler: String,
     /// The configuration of both ends.
     pub config: ptcp::Config,
@@ -190,8 +191,8 @@ pub struct PtcpSpec {
 /// stream; data ahead of that order stays in the receive buffer of its socket.
 #[derive(Clone, Debug)]
 pub struct SocketsSpec {
-    /// The name and parameters of each connection's controller, as [`Controllers::make`] reads
-    /// them.
+    /// The name and parameters of each connection's controller, as
+    /// [`Registry::make_controller`] reads them.
     pub controller: String,
     /// The configuration of the endpoints. The receive buffer is a multiple of the MSS; a send
     /// buffer holds the same amount until it is acknowledged.

@@ -9,8 +9,8 @@ use link::config::{self, ConfigError, Problem};
 use units::{Bytes, Seed, Span};
 
 use super::{FlowSpec, LinkSpec, Scenario, Setting, Start, Window, flows, network};
-use crate::controllers::Controllers;
 use crate::measures::MOST_WINDOWS;
+use crate::registry::Registry;
 
 pub(super) type Result<T, E = ConfigError> = std::result::Result<T, E>;
 
@@ -47,7 +47,7 @@ const MOST_COMBINATIONS: usize = 100_000;
 /// `is_shortened`: the caller has set the duration.
 pub(super) fn scenario(
     root: &Section<'_>,
-    controllers: &Controllers,
+    registry: &Registry,
     is_shortened: bool,
 ) -> Result<Scenario> {
     root.allow(TOP_KEYS)?;
@@ -74,13 +74,13 @@ pub(super) fn scenario(
         check_changes(&value, duration)?;
     }
     let list = root.require("flow")?;
-    let flows = flows::flows(&list, &links, &nodes, controllers)?;
+    let flows = flows::flows(&list, &links, &nodes, registry)?;
     let late = match check_starts(&list, &flows, duration) {
         Err(error) if is_shortened => Some(error.to_string()),
         checked => checked.map(|()| None)?,
     };
-    let controllers = controllers.clone();
-    Ok(Scenario { name, seed, runs, duration, sample, windows, links, flows, controllers, late })
+    let registry = registry.clone();
+    Ok(Scenario { name, seed, runs, duration, sample, windows, links, flows, registry, late })
 }
 
 /// The sweep of a file: keys with their values as text.
