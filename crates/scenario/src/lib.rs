@@ -31,6 +31,8 @@
 
 mod build;
 mod controllers;
+mod deadlines;
+pub mod distribution;
 mod draw;
 mod error;
 pub mod file;
@@ -40,6 +42,7 @@ mod measure;
 mod measures;
 mod packet;
 pub mod pcap;
+mod plan;
 pub mod relays;
 pub mod results;
 mod run;

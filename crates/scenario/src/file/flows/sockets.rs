@@ -6,9 +6,10 @@ use link::config::Problem;
 use link::config::reader::Section;
 use units::Bytes;
 
-use super::{controller, endpoint, subflows, workload};
+use super::{controller, endpoint, subflows};
 use crate::controllers::Controllers;
 use crate::file::parse::{Result, bytes_up_to};
+use crate::file::workloads::workload;
 use crate::file::{LinkSpec, SocketsSpec, Workload};
 
 /// The default size of a socket's send buffer and of its receive buffer.

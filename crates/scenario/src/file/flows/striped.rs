@@ -5,9 +5,10 @@ use link::config::reader::Section;
 use policy::sched::packet;
 use ptcp::{Config, Restripe};
 
-use super::{MOST_BUFFER, controller, count, positive, subflows, workload};
+use super::{MOST_BUFFER, controller, count, positive, subflows};
 use crate::controllers::Controllers;
 use crate::file::parse::{Result, bytes_up_to};
+use crate::file::workloads::workload;
 use crate::file::{LinkSpec, PtcpSpec, Workload};
 
 /// The defaults of a striped connection.
