@@ -173,7 +173,8 @@ fn the_list_has_what_is_known_and_what_is_added() {
     let folder = folder("list");
     let (code, list, said) = my_lab(&folder, &["simulate", "--list"]);
     assert_eq!(code, 0, "{said}");
-    let (controllers, schedulers) = list.split_once("\n\n").expect("two lists");
+    let [controllers, schedulers, measures] =
+        list.split("\n\n").collect::<Vec<_>>().try_into().expect("three lists");
     let line = |list: &str, name: &str| {
         let found = list.lines().find(|line| line.split_whitespace().next() == Some(name));
         found.unwrap_or_else(|| panic!("no {name} in {list}")).to_string()
@@ -184,6 +185,7 @@ fn the_list_has_what_is_known_and_what_is_added() {
     assert!(controllers.contains("target=5 ms"), "{controllers}");
     assert!(line(schedulers, "ecf").contains("fast path") && schedulers.contains("beta=0.25"));
     assert_eq!(line(schedulers, "turns").trim(), "turns");
+    assert!(line(measures, "goodput").contains("goodput (Mbit/s) "), "{measures}");
     let (code, _, said) = my_lab(&folder, &["simulate", "--list", "both.toml"]);
     assert!(code == 2 && said.contains("cannot be used with"), "{said}");
     let (code, _, said) =

@@ -19,7 +19,7 @@ use scenario::{Document, Measures, Registry, RunOptions, Scenario, ScenarioError
 /// Arguments of `simulate`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct SimulateArgs {
-    /// The scenario file
+    /// The scenario file; --list shows the controllers and schedulers that it may name
     #[arg(required_unless_present = "list")]
     scenario: Option<PathBuf>,
     /// Change a value of the file: a parameter, or a path such as link.bottleneck.queue or
@@ -62,7 +62,7 @@ pub(crate) struct SimulateArgs {
     #[arg(long)]
     digests: bool,
     /// List the controllers and packet schedulers that a scenario file may name, with their
-    /// parameters, and run nothing
+    /// parameters, and the measures; run nothing
     #[arg(long, conflicts_with = "scenario")]
     list: bool,
 }
