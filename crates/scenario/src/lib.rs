@@ -30,6 +30,8 @@
 //! sweep's values and seeds over all processors.
 
 mod build;
+mod deadlines;
+pub mod distribution;
 mod draw;
 mod error;
 pub mod file;
@@ -39,6 +41,7 @@ mod measure;
 mod measures;
 mod packet;
 pub mod pcap;
+mod plan;
 mod registry;
 pub mod relays;
 pub mod results;

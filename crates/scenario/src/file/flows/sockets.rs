@@ -6,8 +6,9 @@ use link::config::Problem;
 use link::config::reader::Section;
 use units::Bytes;
 
-use super::{controller, endpoint, subflows, workload};
+use super::{controller, endpoint, subflows};
 use crate::file::parse::{Result, bytes_up_to};
+use crate::file::workloads::workload;
 use crate::file::{LinkSpec, SocketsSpec, Workload};
 use crate::registry::Registry;
 
