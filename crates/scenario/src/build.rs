@@ -190,6 +190,11 @@ impl Scenario {
                 let there = topology.route(ends[0], ends[1])?;
                 return Ok(smallvec![(there, there)]);
             }
+            Transport::Tcp(spec) if spec.workload.connections() > 1 => {
+                // All over one route.
+                let route = self.routes(ends, &spec.subflows, seed, topology)?[0];
+                return Ok((0..spec.workload.connections()).map(|_| route).collect());
+            }
             Transport::Tcp(spec) => &spec.subflows,
             Transport::Ptcp(spec) => &spec.subflows,
             Transport::Sockets(spec) => &spec.subflows,

@@ -66,13 +66,9 @@ pub use fast::{Fast, FastOptions};
 pub use ledbat::{Ledbat, LedbatOptions};
 pub use ledbat_plus_plus::{LedbatPlusPlus, LedbatPlusPlusOptions};
 pub use lia::Lia;
-<<<<<<< HEAD
 pub use lp::{Lp, LpOptions};
-pub use names::{KnownController, NAMES, Parameter, UnknownController, by_name};
-pub use nice::{Nice, NiceOptions};
-=======
 pub use names::{KIND, NAMES, by_name};
->>>>>>> main
+pub use nice::{Nice, NiceOptions};
 pub use olia::Olia;
 pub use reno::Reno;
 pub use uncoupled::{SinglePath, Uncoupled};

@@ -127,13 +127,12 @@ pub const NAMES: &[Known<dyn Controller>] = &[
                 summary: "whether slow start and timeouts are those of one flow",
             },
         ],
-<<<<<<< HEAD
-        make: waimd,
-    },
-    KnownController {
-        name: "ledbat",
-        summary: "yields to others: keeps its queueing delay at a target (RFC 6817)",
-        parameters: &[
+        waimd,
+    ),
+    Known::new(
+        "ledbat",
+        "yields to others: keeps its queueing delay at a target (RFC 6817)",
+        &[
             Parameter { name: "target", default: "100 ms", summary: "queueing delay, 1 to 100 ms" },
             Parameter {
                 name: "gain",
@@ -141,13 +140,13 @@ pub const NAMES: &[Known<dyn Controller>] = &[
                 summary: "packets more a round trip without a queue, above 0, up to 1",
             },
         ],
-        make: ledbat,
-    },
-    KnownController {
-        name: "ledbat++",
-        summary: "as ledbat, by round-trip times, fair to latecomers by slowdowns \
-                  (draft-irtf-iccrg-ledbat-plus-plus)",
-        parameters: &[
+        ledbat,
+    ),
+    Known::new(
+        "ledbat++",
+        "as ledbat, by round-trip times, fair to latecomers by slowdowns \
+         (draft-irtf-iccrg-ledbat-plus-plus)",
+        &[
             Parameter { name: "target", default: "60 ms", summary: "queueing delay, 1 ms or more" },
             Parameter {
                 name: "slowdowns",
@@ -155,12 +154,12 @@ pub const NAMES: &[Known<dyn Controller>] = &[
                 summary: "whether it drains the queue now and then: true or false",
             },
         ],
-        make: ledbat_plus_plus,
-    },
-    KnownController {
-        name: "lp",
-        summary: "yields to others: reno that takes a rise of the delay for congestion (TCP-LP)",
-        parameters: &[
+        ledbat_plus_plus,
+    ),
+    Known::new(
+        "lp",
+        "yields to others: reno that takes a rise of the delay for congestion (TCP-LP)",
+        &[
             Parameter {
                 name: "threshold",
                 default: "0.15",
@@ -172,13 +171,13 @@ pub const NAMES: &[Known<dyn Controller>] = &[
                 summary: "whether the range begins anew at each indication, as in Linux",
             },
         ],
-        make: lp,
-    },
-    KnownController {
-        name: "nice",
-        summary: "yields to others: vegas that halves when many packets met a queue, down to a \
-                  packet in 48 round trips (TCP Nice)",
-        parameters: &[
+        lp,
+    ),
+    Known::new(
+        "nice",
+        "yields to others: vegas that halves when many packets met a queue, down to a \
+         packet in 48 round trips (TCP Nice)",
+        &[
             Parameter {
                 name: "threshold",
                 default: "0.1",
@@ -191,19 +190,7 @@ pub const NAMES: &[Known<dyn Controller>] = &[
                 summary: "share of the window above which such packets are congestion, 0 to 1",
             },
         ],
-        make: nice,
-    },
-    KnownController {
-        name: "lia",
-        summary: "subflows together no more than one flow on the best path (RFC 6356)",
-        parameters: &[],
-        make: |_| Ok(Box::new(Coupled::new(Lia))),
-    },
-    KnownController {
-        name: "olia",
-        summary: "as lia, and off the paths that lose more \
-=======
-        waimd,
+        nice,
     ),
     Known::new(
         "lia",
@@ -214,7 +201,6 @@ pub const NAMES: &[Known<dyn Controller>] = &[
     Known::new(
         "olia",
         "as lia, and off the paths that lose more \
->>>>>>> main
                   (draft-khalili-mptcp-congestion-control)",
         &[],
         |_| Ok(Box::new(Coupled::new(Olia))),
@@ -290,17 +276,16 @@ fn bbr(settings: &Settings<'_>) -> Result<Box<dyn Controller>, NameError> {
     Ok(Box::new(Uncoupled::new(Bbr::new(Seed(seed)).with_tolerance(tolerance))))
 }
 
-<<<<<<< HEAD
-fn ledbat(settings: &Settings<'_>) -> Result<Box<dyn Controller>, UnknownController> {
+fn ledbat(settings: &Settings<'_>) -> Result<Box<dyn Controller>, NameError> {
     let most = Span::from_millis(100);
     let options = LedbatOptions {
         target: settings.get("target", |target| (Span::from_millis(1)..=most).contains(target))?,
-        gain: settings.number("gain", |gain| gain > 0.0 && gain <= 1.0)?,
+        gain: number(settings, "gain", |gain| gain > 0.0 && gain <= 1.0)?,
     };
     Ok(Box::new(Uncoupled::new(Ledbat::new(options))))
 }
 
-fn ledbat_plus_plus(settings: &Settings<'_>) -> Result<Box<dyn Controller>, UnknownController> {
+fn ledbat_plus_plus(settings: &Settings<'_>) -> Result<Box<dyn Controller>, NameError> {
     let options = LedbatPlusPlusOptions {
         target: settings.get("target", |target| *target >= Span::from_millis(1))?,
         slowdowns: settings.get("slowdowns", |_| true)?,
@@ -308,26 +293,22 @@ fn ledbat_plus_plus(settings: &Settings<'_>) -> Result<Box<dyn Controller>, Unkn
     Ok(Box::new(Uncoupled::new(LedbatPlusPlus::new(options))))
 }
 
-fn lp(settings: &Settings<'_>) -> Result<Box<dyn Controller>, UnknownController> {
+fn lp(settings: &Settings<'_>) -> Result<Box<dyn Controller>, NameError> {
     let options = LpOptions {
-        threshold: settings.number("threshold", |share| (0.0..=1.0).contains(&share))?,
+        threshold: number(settings, "threshold", |share| (0.0..=1.0).contains(&share))?,
         reseed: settings.get("reseed", |_| true)?,
     };
     Ok(Box::new(Uncoupled::new(Lp::new(options))))
 }
 
-fn nice(settings: &Settings<'_>) -> Result<Box<dyn Controller>, UnknownController> {
-    let share = |name| settings.number(name, |share| (0.0..=1.0).contains(&share));
+fn nice(settings: &Settings<'_>) -> Result<Box<dyn Controller>, NameError> {
+    let share = |name| number(settings, name, |share| (0.0..=1.0).contains(&share));
     let options = NiceOptions { threshold: share("threshold")?, fraction: share("fraction")? };
     Ok(Box::new(Uncoupled::new(Nice::new(options))))
 }
 
-fn waimd(settings: &Settings<'_>) -> Result<Box<dyn Controller>, UnknownController> {
-    let weight = settings.number("weight", |weight| (1.0..=1000.0).contains(&weight))?;
-=======
 fn waimd(settings: &Settings<'_>) -> Result<Box<dyn Controller>, NameError> {
     let weight = number(settings, "weight", |weight| (1.0..=1000.0).contains(&weight))?;
->>>>>>> main
     let is_plain = settings.get("plain", |_: &bool| true)?;
     Ok(Box::new(Uncoupled::new(if is_plain { Waimd::plain(weight) } else { Waimd::new(weight) })))
 }
