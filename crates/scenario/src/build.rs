@@ -177,9 +177,10 @@ impl Scenario {
             self.routes(flow, subflows, seed, topology)?
         } else {
             // UDP has no return traffic.
-            let there = topology.route(&flow.from, &flow.to)?;
+            let there = self.shortest([&flow.from, &flow.to], seed, ("there", 0), topology)?;
             smallvec![(there, there)]
         };
+        self.add_changes(flow, seed, &routes, topology)?;
         Ok(FlowPlan { first, start, routes, seed })
     }
 
@@ -300,27 +301,76 @@ impl Scenario {
         // Most flows take the shortest route, and draw nothing.
         let mut rng = None;
         let mut routes = SmallVec::with_capacity(subflows.len());
-        for links in subflows {
+        for (number, links) in subflows.iter().enumerate() {
             if links.is_empty() {
-                routes.push((
-                    topology.route(&flow.from, &flow.to)?,
-                    topology.route(&flow.to, &flow.from)?,
-                ));
+                let there =
+                    self.shortest([&flow.from, &flow.to], seed, ("there", number), topology)?;
+                let back =
+                    self.shortest([&flow.to, &flow.from], seed, ("back", number), topology)?;
+                routes.push((there, back));
                 continue;
             }
             let rng =
                 rng.get_or_insert_with(|| Xoshiro256PlusPlus::seed_from_u64(seed.stream("ways").0));
-            let drawn: Vec<String> = links.iter().map(|name| self.drawn(name, rng)).collect();
-            let there = self.oriented(&drawn, &flow.from);
-            let back: Vec<String> = there.iter().rev().map(|name| reversed(name)).collect();
-            let there: Vec<&str> = there.iter().map(String::as_str).collect();
-            let back: Vec<&str> = back.iter().map(String::as_str).collect();
-            routes.push((
-                topology.route_via(&flow.from, &there)?,
-                topology.route_via(&flow.to, &back)?,
-            ));
+            routes.push(self.both_ways(flow, links, rng, topology)?);
         }
         Ok(routes)
+    }
+
+    /// The shortest route of a subflow, there or back. With equal-cost multipath, each direction of
+    /// each subflow is hashed for itself, as its ports and addresses would be.
+    fn shortest(
+        &self,
+        [from, to]: [&str; 2],
+        seed: Seed,
+        way: (&str, usize),
+        topology: &mut Topology,
+    ) -> Result<Route, TopologyError> {
+        if !self.ecmp {
+            return topology.route(from, to);
+        }
+        let (way, subflow) = way;
+        topology.equal_cost_route(from, to, seed.stream(&format!("ecmp/{way}/{subflow}")))
+    }
+
+    /// The forward and the return route over these links.
+    fn both_ways(
+        &self,
+        flow: &FlowSpec,
+        links: &[String],
+        rng: &mut Xoshiro256PlusPlus,
+        topology: &mut Topology,
+    ) -> Result<(Route, Route), TopologyError> {
+        let drawn: Vec<String> = links.iter().map(|name| self.drawn(name, rng)).collect();
+        let there = self.oriented(&drawn, &flow.from);
+        let back: Vec<String> = there.iter().rev().map(|name| reversed(name)).collect();
+        let there: Vec<&str> = there.iter().map(String::as_str).collect();
+        let back: Vec<&str> = back.iter().map(String::as_str).collect();
+        Ok((topology.route_via(&flow.from, &there)?, topology.route_via(&flow.to, &back)?))
+    }
+
+    /// Adds the changes of a flow's routes.
+    fn add_changes(
+        &self,
+        flow: &FlowSpec,
+        seed: Seed,
+        routes: &[(Route, Route)],
+        topology: &mut Topology,
+    ) -> Result<(), TopologyError> {
+        if flow.reroutes.is_empty() {
+            return Ok(());
+        }
+        let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed.stream("reroute").0);
+        for change in &flow.reroutes {
+            let at = Time::ZERO + change.at;
+            let (there, back) = self.both_ways(flow, &change.via, &mut rng, topology)?;
+            let (old_there, old_back) = routes[change.subflow];
+            topology.reroute(at, old_there, there)?;
+            if old_back != old_there {
+                topology.reroute(at, old_back, back)?;
+            }
+        }
+        Ok(())
     }
 
     /// The link of this name, or a random one of the links that match the pattern.

@@ -1,5 +1,6 @@
 //! The flows of a scenario file.
 
+mod reroute;
 mod sockets;
 mod striped;
 
@@ -16,7 +17,8 @@ use super::parse::{MOST, Numbered, Result, bytes_up_to, count, numbered, positiv
 use super::{FlowSpec, LinkSpec, Start, TcpSpec, Transport, UdpSpec, Web, Workload};
 use crate::controllers::Controllers;
 
-const KEYS: &[&str] = &["name", "count", "from", "to", "start", "stop", "jitter", "transport"];
+const KEYS: &[&str] =
+    &["name", "count", "from", "to", "start", "stop", "jitter", "transport", "reroute"];
 const TCP_KEYS: &[&str] = &["controller", "source", "tcp", "via", "subflows"];
 const PTCP_KEYS: &[&str] = &["controller", "scheduler", "source", "ptcp", "via", "subflows"];
 const SOCKETS_KEYS: &[&str] = &["controller", "source", "buffer", "tcp", "via", "subflows"];
@@ -82,6 +84,10 @@ pub(super) fn flows(
             } else {
                 Arc::clone(&first.transport)
             };
+            let reroutes = match section.get("reroute") {
+                None => Vec::new(),
+                Some(value) => reroute::reroutes(&value, number, transport.count(), links)?,
+            };
             let name_now = names.name(number, &mut buffer);
             if !known.insert(Arc::clone(&name_now)) {
                 return Err(name.error(Problem::Sense("is the name of an earlier flow too")));
@@ -95,6 +101,7 @@ pub(super) fn flows(
                 start,
                 stop,
                 jitter,
+                reroutes,
                 transport,
             });
         }
@@ -152,6 +159,7 @@ fn flow(
             .map_or(Ok(Start::At(Span::ZERO)), |value| start(&value, names, number))?,
         stop,
         jitter,
+        reroutes: Vec::new(),
         transport: Arc::new(match kind {
             TransportKind::Tcp => Transport::Tcp(tcp(section, number, links, controllers)?),
             TransportKind::Ptcp => {
@@ -250,24 +258,7 @@ fn controller(section: &Section<'_>, usual: &str, controllers: &Controllers) -> 
 /// The routes of a flow's subflows. `subflows = "each"` makes one over each link that joins its
 /// hosts, a number makes that many over `via`.
 fn subflows(section: &Section<'_>, number: u32, links: &[LinkSpec]) -> Result<Vec<Vec<String>>> {
-    let route = |value: &Value<'_>| -> Result<Vec<String>> {
-        let mut names = Vec::new();
-        for value in value.list()? {
-            let mut buffer = String::new();
-            let name = numbered(&value, number, &mut buffer)?.to_owned();
-            let plain = name.trim_end_matches("/up").trim_end_matches("/down");
-            if !links.iter().any(|link| *link.name == *plain || super::one_of(&name, &link.name)) {
-                let known = links.iter().map(|link| &*link.name);
-                let mut problem = unknown_word(plain, known);
-                if let Problem::UnknownWord { found, .. } = &mut problem {
-                    *found = name.into();
-                }
-                return Err(value.error(problem));
-            }
-            names.push(name);
-        }
-        Ok(names)
-    };
+    let route = |value: &Value<'_>| route(value, number, links);
     match (section.get("via"), section.get("subflows")) {
         (via, Some(value)) if value.integer().is_ok() => {
             let via = via.map_or(Ok(Vec::new()), |via| route(&via))?;
@@ -309,6 +300,31 @@ fn subflows(section: &Section<'_>, number: u32, links: &[LinkSpec]) -> Result<Ve
             list.iter().map(route).collect()
         }
     }
+}
+
+/// The names of the links of a route.
+fn route(value: &Value<'_>, number: u32, links: &[LinkSpec]) -> Result<Vec<String>> {
+    let mut names = Vec::new();
+    for value in value.list()? {
+        let mut buffer = String::new();
+        let name = numbered(&value, number, &mut buffer)?.to_owned();
+        known_link(&name, links).map_err(|problem| value.error(problem))?;
+        names.push(name);
+    }
+    Ok(names)
+}
+
+/// Checks that there is a link of this name, with a direction or not, or one that matches it.
+fn known_link(name: &str, links: &[LinkSpec]) -> Result<(), Problem> {
+    let plain = name.trim_end_matches("/up").trim_end_matches("/down");
+    if links.iter().any(|link| *link.name == *plain || super::one_of(name, &link.name)) {
+        return Ok(());
+    }
+    let mut problem = unknown_word(plain, links.iter().map(|link| &*link.name));
+    if let Problem::UnknownWord { found, .. } = &mut problem {
+        *found = name.into();
+    }
+    Err(problem)
 }
 
 fn endpoint(section: &Section<'_>) -> Result<tcp::Config> {
