@@ -7,7 +7,6 @@ import re
 import subprocess
 import sys
 import tempfile
-import time
 from dataclasses import dataclass
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -51,6 +50,12 @@ class Run:
     def valid(self):
         return self.report["valid"]
 
+    def lateness(self):
+        """How late the emulator was, in µs: one time in a hundred, at its worst place."""
+        links = self.report["links"]
+        places = [link[way]["late_us"] for link in links for way in ("up", "down")]
+        return max(place["p99"] for place in [*places, self.report["busy_us"]])
+
     def json(self):
         """The last line of the near command's output that is JSON."""
         for line in reversed(self.stdout.splitlines()):
@@ -67,22 +72,24 @@ class Run:
         return self.report["last_payload_s"] - self.report["first_payload_s"]
 
 
-# How often, and for how many seconds, a run that does not count is repeated: a busy machine has
-# quiet minutes.
-ATTEMPTS, PATIENCE = 5, 600
+# How often a run is tried until the emulator keeps its own bounds. A host that did not let it keep
+# them for so many runs is not asked twice again.
+ATTEMPTS, HOPELESS = 2, 3
+# The largest lateness in µs, one packet in a hundred, of each run that was used although no attempt
+# kept the bounds. A bar with such runs is never ok: see `bars.Bars.finish`.
+late_runs = []
 
 
 def emulate(net, near, far=None, listens=None, bytes=None, timeout=180, check=True, env=None):
     """Runs `near` (a list) over the network, with `far` (a shell command) at the other end.
 
     near starts once something listens on the TCP port `listens` in the far namespace. A run in
-    which the emulator did not keep its own bounds says nothing about the program: it is repeated,
-    `ATTEMPTS` times or for `PATIENCE` seconds, whichever is more. With `check`, a near command that
-    fails raises Failed.
+    which the emulator did not keep its own bounds is repeated; of `ATTEMPTS` such runs the one that
+    was least late is used, and the bars say so. The far command must begin anew each time. With
+    `check`, a near command that fails raises Failed.
     """
-    began, tried = time.monotonic(), 0
-    while tried < ATTEMPTS or time.monotonic() - began < PATIENCE:
-        tried += 1
+    least_late = None
+    for _ in range(ATTEMPTS if len(late_runs) < HOPELESS else 1):
         with tempfile.TemporaryDirectory() as directory:
             report = pathlib.Path(directory) / "report.json"
             command = [anabranch(), "emulate", str(network(net)), "--report", str(report)]
@@ -113,11 +120,12 @@ def emulate(net, near, far=None, listens=None, bytes=None, timeout=180, check=Tr
         if run.valid:
             return run
         print(
-            f"{network(net).stem}: repeated, the run does not count: "
-            f"{'; '.join(run.report['why'])}",
+            f"{network(net).stem}: the emulator missed its bounds: {'; '.join(run.report['why'])}",
             file=sys.stderr,
         )
-    raise Failed(f"{network(net).stem}: no run of {tried} counts")
+        least_late = min(filter(None, [least_late, run]), key=Run.lateness)
+    late_runs.append(least_late.lateness())
+    return least_late
 
 
 def ideal(net, bytes):

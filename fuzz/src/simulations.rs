@@ -5,7 +5,8 @@ use std::str;
 
 use link::config::Network;
 use link::{Link, Profile, Trace};
-use scenario::file::{FlowSpec, LinkSpec, SocketsSpec, TcpSpec, Transport};
+use scenario::distribution::Distribution;
+use scenario::file::{FlowSpec, LinkSpec, Pace, SocketsSpec, TcpSpec, Transport};
 use scenario::{Document, RunOptions};
 use units::{Bytes, Rate, Seed, Span, Time};
 use wire::Frame;
@@ -68,7 +69,15 @@ fn is_calm(flow: &FlowSpec) -> bool {
         Transport::Udp(spec) => {
             let is_long = |span: Span| span >= INSTANT;
             let is_steady = spec.on_off.is_none_or(|(on, off)| is_long(on) && is_long(off));
-            is_steady && spec.rate <= Rate::mbit(10) && spec.packet >= Bytes(100)
+            let is_slow = match &spec.pace {
+                Pace::Rate(rate) => *rate <= Rate::mbit(10),
+                Pace::Interval(
+                    Distribution::Constant(time) | Distribution::Exponential { mean: time },
+                ) => *time >= INSTANT.as_secs_f64(),
+                Pace::Interval(_) => false,
+                Pace::Trace(_) => true,
+            };
+            is_steady && is_slow
         }
     }
 }

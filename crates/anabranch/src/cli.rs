@@ -4,6 +4,7 @@
 use std::ffi::OsString;
 
 use clap::{CommandFactory, Parser, Subcommand};
+use scenario::Registry;
 use tracing_subscriber::filter::Targets;
 
 use crate::commands::{
@@ -11,13 +12,13 @@ use crate::commands::{
     simulate,
 };
 use crate::exit::{EXIT_CODES, Failure};
-use crate::log;
+use crate::{log, name};
 
 /// Moves bulk data over every network path between two hosts.
 #[derive(Debug, Parser)]
 #[command(
-    name = "anabranch",
-    version,
+    name = name::of_program(),
+    version = name::version(),
     about,
     disable_help_subcommand = true,
     after_long_help = after_long_help()
@@ -108,11 +109,11 @@ impl Command {
 }
 
 impl Cli {
-    /// Runs the command.
+    /// Runs the command; scenario files may name what is in `registry`.
     ///
     /// # Errors
     /// The command's own.
-    pub(crate) fn run(self) -> Result<(), Failure> {
+    pub(crate) fn run(self, registry: &Registry) -> Result<(), Failure> {
         if let Some(filter) = self.log {
             log::start(filter);
         }
@@ -133,7 +134,7 @@ impl Cli {
             Command::Doctor(args) => doctor::run(&args),
             Command::Demo(args) => demo::run(&args),
             Command::Emulate(args) => emulate::run(&args),
-            Command::Simulate(args) => simulate::run(&args).map_err(Failure::from),
+            Command::Simulate(args) => simulate::run(&args, registry).map_err(Failure::from),
             Command::Reproduce(args) => reproduce::run(&args),
             Command::Keys(args) => keys::run(args).map_err(Failure::from),
             Command::Completions(args) => generate::completions(&args).map_err(Failure::from),

@@ -1,5 +1,7 @@
 //! Examples of each command, for its `--help` and its manual page. A test parses each of them.
 
+use crate::name;
+
 /// A command line, and what it does.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Example {
@@ -123,8 +125,9 @@ pub(crate) fn of(command: &str) -> &'static [Example] {
 /// The examples of a command as the end of its `--help`.
 pub(crate) fn help(command: &str) -> String {
     let shown = of(command).iter();
-    let shown: Vec<String> =
-        shown.map(|Example { line, purpose }| format!("  {purpose}:\n      {line}")).collect();
+    let shown: Vec<String> = shown
+        .map(|Example { line, purpose }| format!("  {purpose}:\n      {}", name::in_line(line)))
+        .collect();
     format!("Examples:\n{}", shown.join("\n"))
 }
 

@@ -36,8 +36,8 @@ fn documented() -> BTreeMap<String, BTreeSet<String>> {
     parts
 }
 
-/// Each crate of the workspace with the other ones that it uses, including those for tests and
-/// builds.
+/// Each crate below `crates/` with the other ones that it uses, including those for tests and
+/// builds. `examples/` has programs outside of the table, as users write them.
 fn actual() -> BTreeMap<String, BTreeSet<String>> {
     let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".into());
     let mut command = Command::new(cargo);
@@ -47,7 +47,12 @@ fn actual() -> BTreeMap<String, BTreeSet<String>> {
     let output = command.output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let metadata: Value = serde_json::from_slice(&output.stdout).unwrap();
-    let packages = metadata["packages"].as_array().unwrap();
+    let is_part = |package: &&Value| {
+        let manifest = package["manifest_path"].as_str().unwrap();
+        Path::new(manifest).starts_with(root().join("crates"))
+    };
+    let packages: Vec<&Value> =
+        metadata["packages"].as_array().unwrap().iter().filter(is_part).collect();
     let ours: BTreeSet<&str> =
         packages.iter().filter_map(|package| package["name"].as_str()).collect();
     let used = |package: &Value| -> BTreeSet<String> {
@@ -59,7 +64,7 @@ fn actual() -> BTreeMap<String, BTreeSet<String>> {
             .collect()
     };
     packages
-        .iter()
+        .into_iter()
         .map(|package| (short(package["name"].as_str().unwrap()), used(package)))
         .collect()
 }

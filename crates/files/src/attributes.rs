@@ -120,9 +120,11 @@ pub(crate) fn apply(file: impl AsFd, wanted: &Attributes) -> io::Result<Applied>
     // write.
     let private = mode(&before) & 0o700 | 0o600;
     set_mode(file, private)?;
+    // A user's attributes need rights of the owner, which are gone afterwards. A change of the
+    // owner clears capabilities, and the bits that the mode has then.
+    set_extended(file, wanted, &mut applied, is_of_user)?;
     applied.has_owner = set_owner(file, &before, wanted)?;
-    // A change of the owner clears capabilities, and the bits that the mode has then.
-    let access = set_extended(file, wanted, &mut applied)?;
+    let access = set_extended(file, wanted, &mut applied, |name| !is_of_user(name))?;
     let mut final_mode = wanted.mode;
     if !applied.has_owner {
         // They would give somebody else's rights. Of folders they only say whose new files are.
@@ -169,19 +171,26 @@ fn set_owner(file: BorrowedFd<'_>, found: &Stat, wanted: &Attributes) -> io::Res
     Ok(is_set)
 }
 
-/// Makes the extended attributes those that are wanted. Returns whether the access list is.
+/// Whether an extended attribute is read and written with the rights for the contents.
+fn is_of_user(name: &[u8]) -> bool {
+    name.starts_with(b"user.")
+}
+
+/// Makes the extended attributes of these names those that are wanted. Returns whether the access
+/// list is, if it is one of them.
 fn set_extended(
     file: BorrowedFd<'_>,
     wanted: &Attributes,
     applied: &mut Applied,
+    is_meant: impl Fn(&[u8]) -> bool,
 ) -> io::Result<bool> {
     let mut has_access_list = true;
-    for name in names(file)? {
+    for name in names(file)?.into_iter().filter(|name| is_meant(name)) {
         if wanted.get(&name).is_none() {
             applied.has_attributes &= is_allowed(fremovexattr(file, &name[..]))?;
         }
     }
-    for Extended { name, value: new } in &wanted.extended {
+    for Extended { name, value: new } in wanted.extended.iter().filter(|one| is_meant(&one.name)) {
         if value(file, name)?.as_ref() == Some(new) {
             continue;
         }
@@ -384,6 +393,27 @@ mod tests {
             let found = of(made.open()).unwrap();
             assert_eq!(found, Attributes { uid: me.st_uid, mode: 0o751, ..wanted });
         });
+    }
+
+    /// Of a service that may give files away and may not read others' files.
+    #[test]
+    fn a_file_is_given_away_with_its_attributes_by_who_may_not_read_it_then() {
+        let made = Made::new("given", 0o644, &[("user.old", b"x")]);
+        without(CapabilitySet::DAC_OVERRIDE | CapabilitySet::DAC_READ_SEARCH, || {
+            let me = made.stat();
+            let wanted = Attributes {
+                uid: me.st_uid + 1,
+                mode: 0o600,
+                extended: vec![Extended { name: b"user.a".to_vec(), value: b"b".to_vec() }],
+                ..of_link(&me)
+            };
+            let may_give = capabilities(None).unwrap().effective.contains(CapabilitySet::CHOWN);
+            let open = made.open();
+            let applied = apply(&open, &wanted).unwrap();
+            let expected = Applied { is_changed: true, has_owner: may_give, has_attributes: true };
+            assert_eq!(applied, expected);
+        });
+        assert_eq!(names(made.open()).unwrap(), [b"user.a"]);
     }
 
     #[test]

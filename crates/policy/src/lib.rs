@@ -6,6 +6,8 @@
 //!
 //! [`line_loss`] tells losses of a line from those of a full queue.
 //!
+//! [`named`] finds controllers and packet schedulers by their names in scenario files.
+//!
 //! [`sched`] holds the block schedulers: they decide how many bytes of a file each path carries,
 //! from bytes, paths and times alone. The transfer core decides which bytes those are.
 //! [`sched::packet`] holds the packet schedulers of connections: they choose the subflow of the
@@ -19,5 +21,5 @@ extern crate std;
 pub mod bottleneck;
 pub mod cc;
 pub mod line_loss;
+pub mod named;
 pub mod sched;
-mod spelling;

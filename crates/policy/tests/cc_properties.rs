@@ -265,7 +265,7 @@ proptest! {
     #[test]
     fn windows_stay_within_bounds(ops in proptest::collection::vec(op(), 1..60)) {
         for known in NAMES {
-            let mut world = World::new(known.name);
+            let mut world = World::new(known.signature.name);
             world.add(Bytes(1_448), Bytes(14_480), None);
             world.add(Bytes(1_448), Bytes(14_480), None);
             for op in &ops {
@@ -279,11 +279,11 @@ proptest! {
     #[test]
     fn unwanted_snapshots_are_not_used(ops in proptest::collection::vec(op(), 1..60)) {
         for known in NAMES {
-            if World::new(known.name).controller.wants_snapshots() {
+            if World::new(known.signature.name).controller.wants_snapshots() {
                 continue;
             }
-            let mut with = World::new(known.name);
-            let mut without = World { has_snapshots: false, ..World::new(known.name) };
+            let mut with = World::new(known.signature.name);
+            let mut without = World { has_snapshots: false, ..World::new(known.signature.name) };
             for world in [&mut with, &mut without] {
                 world.add(Bytes(1_448), Bytes(14_480), None);
             }
@@ -303,7 +303,7 @@ proptest! {
         after in proptest::collection::vec(op(), 1..20),
     ) {
         for known in NAMES {
-            let mut world = World::new(known.name);
+            let mut world = World::new(known.signature.name);
             world.add(Bytes(1_448), Bytes(14_480), None);
             for op in &before {
                 world.apply(op);

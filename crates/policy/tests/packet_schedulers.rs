@@ -154,8 +154,9 @@ fn weights_divide_the_packets() {
 #[test]
 fn names_are_read() {
     for known in NAMES {
-        assert_eq!(by_name(known.name).expect(known.name).name(), known.name);
-        let (bare, full) = (by_name(known.name), by_name(&known.to_string()));
+        let signature = known.signature;
+        assert_eq!(by_name(signature.name).expect("known").name(), signature.name);
+        let (bare, full) = (by_name(signature.name), by_name(&signature.to_string()));
         assert_eq!(format!("{bare:?}"), format!("{full:?}"));
     }
     let error = |text: &str| by_name(text).expect_err("an error").to_string();
@@ -210,7 +211,7 @@ proptest! {
     #[test]
     fn choices_are_sound(scenes in proptest::collection::vec(scene(), 1..40)) {
         for known in NAMES {
-            let mut scheduler = by_name(known.name).expect("known");
+            let mut scheduler = by_name(known.signature.name).expect("known");
             let mut now = Time::ZERO;
             for (nanos, paths, backlog, is_blocked) in &scenes {
                 now += Span::from_nanos(*nanos);
@@ -232,7 +233,7 @@ proptest! {
                     Some(at) => paths[at].has_room,
                     None => best.is_none() || paths.iter().any(is_worth_waiting),
                 };
-                prop_assert!(is_sound, "{}: {found:?} of {paths:?}", known.name);
+                prop_assert!(is_sound, "{}: {found:?} of {paths:?}", known.signature.name);
             }
         }
     }

@@ -133,7 +133,7 @@ fn sender(built: &Built) -> &Striped {
 
 fn striped(built: &Built, (host, agent): (netsim::HostId, usize)) -> &Striped {
     match built.sim.host(host).agent(agent) {
-        Agent::Ptcp(striped) => striped,
+        Some(Agent::Ptcp(striped)) => striped,
         _ => unreachable!("the scenario has one flow, and that is striped"),
     }
 }

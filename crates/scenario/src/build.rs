@@ -5,22 +5,16 @@ use std::sync::Arc;
 
 use hashbrown::{HashMap, HashSet};
 use netsim::{HostId, LinkId, Route, Sim, Topology, TopologyError};
-use policy::cc::{Controller, Reno, Uncoupled};
-use policy::sched::packet;
 use rand_core::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use smallvec::{SmallVec, smallvec};
-use tcp::Endpoint;
-use units::{Bytes, Seed, Span, SubflowId, Time};
+use units::{Bytes, Seed, Span, Time};
 
 use crate::draw;
-use crate::file::{
-    FlowSpec, PtcpSpec, Scenario, SocketsSpec, Start, TcpSpec, Transport, Workload, one_of,
-};
-use crate::host::{
-    Agent, Application, Connection, Node, Socket, Sockets, Striped, Subflow, UdpSink, UdpSource,
-};
+use crate::file::{Arrivals, FlowSpec, Place, Scenario, Start, Transport, one_of};
+use crate::host::Node;
 use crate::packet::Packet;
+use crate::plan::FlowPlan;
 
 /// The packet whose wire time on the slowest link is the default bound of a flow's jitter.
 const FULL: Bytes = Bytes(1_500);
@@ -49,6 +43,28 @@ pub struct Ends {
     pub start: Time,
 }
 
+/// The arrival process whose arrivals are being drawn: the flows of an entry are neighbours.
+#[derive(Debug)]
+struct ArrivalClock {
+    process: Arc<Arrivals>,
+    rng: Xoshiro256PlusPlus,
+    /// The latest arrival.
+    last: Time,
+}
+
+impl ArrivalClock {
+    fn new(process: &Arc<Arrivals>, seed: Seed) -> ArrivalClock {
+        let seed = seed.stream(&["arrivals/", &process.name].concat());
+        let rng = Xoshiro256PlusPlus::seed_from_u64(seed.0);
+        ArrivalClock { process: Arc::clone(process), rng, last: Time::ZERO + process.from }
+    }
+
+    fn next(&mut self) -> Time {
+        self.last += self.process.interval.draw_span(&mut self.rng);
+        self.last
+    }
+}
+
 /// One end of a flow. Its agent is made together with the host, in its final place in memory.
 #[derive(Clone, Copy, Debug)]
 struct FlowEnd {
@@ -58,25 +74,6 @@ struct FlowEnd {
 
 /// The flow ends at one host; most hosts have one.
 type FlowEnds = SmallVec<[FlowEnd; 1]>;
-
-/// The values of a flow that both ends share and that are not in the file.
-#[derive(Debug)]
-struct FlowPlan {
-    /// The number of the first connection.
-    first: u32,
-    start: Time,
-    /// The forward and the return route of each connection.
-    routes: SmallVec<[(Route, Route); 1]>,
-    /// The seed of the flow.
-    seed: Seed,
-}
-
-impl FlowPlan {
-    /// The routes of the packets that one end sends.
-    fn routes(&self, is_sender: bool) -> impl Iterator<Item = Route> + '_ {
-        self.routes.iter().map(move |(there, back)| if is_sender { *there } else { *back })
-    }
-}
 
 impl Scenario {
     /// Makes the simulation of the run with this seed.
@@ -90,7 +87,10 @@ impl Scenario {
         // The value is true until the host is added.
         let mut hosts: HashMap<&str, bool> = HashMap::with_capacity(2 * self.flows.len());
         hosts.extend(
-            self.flows.iter().flat_map(|flow| [&*flow.from, &*flow.to]).map(|name| (name, true)),
+            self.flows
+                .iter()
+                .flat_map(|flow| flow.from.hosts().iter().chain(flow.to.hosts()))
+                .map(|name| (&**name, true)),
         );
         let mut routers: HashSet<&str> = HashSet::new();
         // A connected network has at most one node more than links.
@@ -118,32 +118,57 @@ impl Scenario {
         let mut flows = Vec::with_capacity(self.flows.len());
         let mut plans = Vec::with_capacity(self.flows.len());
         let mut connections = Vec::with_capacity(self.flows.len());
+        let registry = Arc::new(self.registry.clone());
         let mut stream = String::new();
+        let mut clock: Option<ArrivalClock> = None;
         for (number, flow) in self.flows.iter().enumerate() {
             stream.clear();
             stream.extend(["flow/", &flow.name]);
-            let plan =
-                self.plan(flow, seed.stream(&stream), index(connections.len()), &mut topology)?;
-            let first = u64::from(plan.first);
-            let own = first..first + plan.routes.len() as u64;
-            topology.jitter_flows(&flow.from, own, flow.jitter.unwrap_or(slowest))?;
+            let flow_seed = seed.stream(&stream);
+            let start = match &flow.start {
+                Start::At(at) => Time::ZERO + *at,
+                Start::Within(from, to) => draw::within(
+                    &mut Xoshiro256PlusPlus::seed_from_u64(flow_seed.stream("start").0),
+                    *from,
+                    *to,
+                ),
+                Start::Arrival(process) => {
+                    if clock.as_ref().is_none_or(|clock| !Arc::ptr_eq(&clock.process, process)) {
+                        clock = Some(ArrivalClock::new(process, seed));
+                    }
+                    clock.as_mut().expect("it was just made").next()
+                }
+            };
+            let [from, to] = drawn_ends(flow, flow_seed);
+            let both_ways = self.flow_routes(flow, [from, to], flow_seed, &mut topology)?;
+            let first = index(connections.len());
+            let own = u64::from(first)..u64::from(first) + both_ways.len() as u64;
+            topology.jitter_flows(from, own, flow.jitter.unwrap_or(slowest))?;
             let mut add = |host: HostId, is_sender: bool| {
                 let flow_ends = &mut flow_ends[host.index()];
                 flow_ends.push(FlowEnd { flow: number, is_sender });
                 (host, flow_ends.len() - 1)
             };
-            let (from, to) = (topology.host_id(&flow.from)?, topology.host_id(&flow.to)?);
-            flows.push(Ends { from: add(from, true), to: add(to, false), start: plan.start });
-            connections.extend((0..plan.routes.len()).map(|subflow| (number, subflow)));
-            plans.push(plan);
+            let (from, to) = (topology.host_id(from)?, topology.host_id(to)?);
+            flows.push(Ends { from: add(from, true), to: add(to, false), start });
+            connections.extend((0..both_ways.len()).map(|subflow| (number, subflow)));
+            plans.push(Arc::new(FlowPlan {
+                transport: Arc::clone(&flow.transport),
+                registry: Arc::clone(&registry),
+                size: flow.size,
+                first,
+                start,
+                stop: flow.stop.map(|stop| Time::ZERO + stop),
+                routes: both_ways,
+                seed: flow_seed,
+                is_arrival: flow.is_arrival(),
+            }));
         }
         let sim = topology.build(seed, |site| {
             let flow_ends = &flow_ends[site.id.index()];
-            let agents = flow_ends
-                .iter()
-                .map(|end| self.agent(&self.flows[end.flow], &plans[end.flow], end.is_sender));
+            let agents = flow_ends.iter().map(|end| (&plans[end.flow], end.is_sender));
             let ends = (0..).zip(flow_ends).flat_map(|(number, end)| {
-                let FlowPlan { first, routes, .. } = &plans[end.flow];
+                let FlowPlan { first, routes, .. } = &*plans[end.flow];
                 (0..index(routes.len())).map(move |subflow| (first + subflow, number, subflow))
             });
             Node::new(agents, ends)
@@ -151,149 +176,35 @@ impl Scenario {
         Ok(Built { sim, flows, links, connections })
     }
 
-    /// The start and the routes of a flow. Its first connection has the number `first`.
-    fn plan(
+    /// The routes of a flow.
+    fn flow_routes(
         &self,
         flow: &FlowSpec,
+        ends: [&str; 2],
         seed: Seed,
-        first: u32,
         topology: &mut Topology,
-    ) -> Result<FlowPlan, TopologyError> {
-        let start = match flow.start {
-            Start::At(at) => Time::ZERO + at,
-            Start::Within(from, to) => draw::within(
-                &mut Xoshiro256PlusPlus::seed_from_u64(seed.stream("start").0),
-                from,
-                to,
-            ),
-        };
+    ) -> Result<SmallVec<[(Route, Route); 1]>, TopologyError> {
         let subflows = match &*flow.transport {
-            Transport::Udp(_) => None,
-            Transport::Tcp(spec) => Some(&spec.subflows),
-            Transport::Ptcp(spec) => Some(&spec.subflows),
-            Transport::Sockets(spec) => Some(&spec.subflows),
-        };
-        let routes = if let Some(subflows) = subflows {
-            self.routes(flow, subflows, seed, topology)?
-        } else {
-            // UDP has no return traffic.
-            let there = self.shortest([&flow.from, &flow.to], seed, ("there", 0), topology)?;
-            smallvec![(there, there)]
-        };
-        self.add_changes(flow, seed, &routes, topology)?;
-        Ok(FlowPlan { first, start, routes, seed })
-    }
-
-    /// One end of a flow.
-    fn agent(&self, flow: &FlowSpec, plan: &FlowPlan, is_sender: bool) -> Agent {
-        let stop = flow.stop.filter(|_| is_sender).map(|stop| Time::ZERO + stop);
-        match &*flow.transport {
-            Transport::Udp(_) if !is_sender => Agent::UdpSink(UdpSink::default()),
-            Transport::Udp(spec) => {
-                let FlowPlan { first, start, routes, seed } = plan;
-                Agent::UdpSource(UdpSource::new(
-                    *spec,
-                    routes[0].0,
-                    *first,
-                    *start,
-                    stop,
-                    seed.stream("udp"),
-                ))
+            Transport::Udp(_) => {
+                // UDP has no return traffic.
+                let there = self.shortest(ends, seed, ("there", 0), topology)?;
+                let routes = smallvec![(there, there)];
+                self.add_changes(flow, ends, seed, &routes, topology)?;
+                return Ok(routes);
             }
-            Transport::Tcp(spec) => Agent::Tcp(self.tcp(spec, plan, stop, is_sender)),
-            Transport::Ptcp(spec) => Agent::Ptcp(Box::new(self.ptcp(spec, plan, stop, is_sender))),
-            Transport::Sockets(spec) => {
-                Agent::Sockets(Box::new(self.sockets(spec, plan, stop, is_sender)))
-            }
-        }
-    }
-
-    /// One end of a TCP flow. The sender of the data opens it, except for web pages, where the
-    /// reader does.
-    fn tcp(
-        &self,
-        spec: &TcpSpec,
-        plan: &FlowPlan,
-        stop: Option<Time>,
-        is_sender: bool,
-    ) -> Connection {
-        let opens = is_sender != matches!(spec.workload, Workload::Web(_));
-        let end = if opens { Endpoint::client } else { Endpoint::server };
-        let subflows = (0..).zip(plan.routes(is_sender)).map(|(number, route)| {
-            Subflow::new(
-                end(Arc::clone(&spec.config), SubflowId(number)),
-                route,
-                plan.first + number,
-            )
-        });
-        let controller = if is_sender { self.controller(&spec.controller) } else { plain() };
-        let application = Application::new(&spec.workload, plan.start, plan.seed, is_sender);
-        Connection::new(controller, subflows, application, opens.then_some(plan.start), stop)
-    }
-
-    /// One end of a striped connection. The sender of the data opens it, except for web pages,
-    /// where the reader does.
-    fn ptcp(
-        &self,
-        spec: &PtcpSpec,
-        plan: &FlowPlan,
-        stop: Option<Time>,
-        is_sender: bool,
-    ) -> Striped {
-        let opens = is_sender != matches!(spec.workload, Workload::Web(_));
-        let scheduler =
-            packet::by_name(&spec.scheduler).expect("the file's reader checked the name");
-        let (end, name): (fn(_, _, _, _) -> _, _) = if opens {
-            (ptcp::Connection::client, "client")
-        } else {
-            (ptcp::Connection::server, "server")
+            Transport::Tcp(spec) => &spec.subflows,
+            Transport::Ptcp(spec) => &spec.subflows,
+            Transport::Sockets(spec) => &spec.subflows,
         };
-        let tokens = Box::new(Xoshiro256PlusPlus::seed_from_u64(plan.seed.stream(name).0));
-        let connection =
-            end(spec.config.clone(), self.controller(&spec.controller), scheduler, tokens);
-        let application = Application::new(&spec.workload, plan.start, plan.seed, is_sender);
-        let routes = plan.routes(is_sender).collect();
-        Striped::new(connection, routes, plan.first, application, opens.then_some(plan.start), stop)
-    }
-
-    /// One end of a stream that is striped over sockets. The sender of the data opens them, except
-    /// for web pages, where the reader does.
-    fn sockets(
-        &self,
-        spec: &SocketsSpec,
-        plan: &FlowPlan,
-        stop: Option<Time>,
-        is_sender: bool,
-    ) -> Sockets {
-        let config = &spec.config;
-        let opens = is_sender != matches!(spec.workload, Workload::Web(_));
-        let end = if opens { Endpoint::client } else { Endpoint::server };
-        let sockets = (plan.first..).zip(plan.routes(is_sender)).map(|(number, route)| {
-            let controller = if is_sender { self.controller(&spec.controller) } else { plain() };
-            Socket::new(
-                controller,
-                Subflow::new(end(Arc::clone(config), SubflowId(0)), route, number),
-            )
-        });
-        let application = Application::new(&spec.workload, plan.start, plan.seed, is_sender);
-        Sockets::new(
-            sockets.collect(),
-            config.receive_buffer,
-            application,
-            opens.then_some(plan.start),
-            stop,
-        )
-    }
-
-    /// A new controller of this name.
-    fn controller(&self, name: &str) -> Box<dyn Controller> {
-        self.controllers.make(name).expect("the file's reader checked the name")
+        let routes = self.routes(ends, subflows, seed, topology)?;
+        self.add_changes(flow, ends, seed, &routes, topology)?;
+        Ok(routes)
     }
 
     /// The forward and the return route of each subflow; `seed` is the flow's.
     fn routes(
         &self,
-        flow: &FlowSpec,
+        [from, to]: [&str; 2],
         subflows: &[Vec<String>],
         seed: Seed,
         topology: &mut Topology,
@@ -303,16 +214,14 @@ impl Scenario {
         let mut routes = SmallVec::with_capacity(subflows.len());
         for (number, links) in subflows.iter().enumerate() {
             if links.is_empty() {
-                let there =
-                    self.shortest([&flow.from, &flow.to], seed, ("there", number), topology)?;
-                let back =
-                    self.shortest([&flow.to, &flow.from], seed, ("back", number), topology)?;
+                let there = self.shortest([from, to], seed, ("there", number), topology)?;
+                let back = self.shortest([to, from], seed, ("back", number), topology)?;
                 routes.push((there, back));
                 continue;
             }
             let rng =
                 rng.get_or_insert_with(|| Xoshiro256PlusPlus::seed_from_u64(seed.stream("ways").0));
-            routes.push(self.both_ways(flow, links, rng, topology)?);
+            routes.push(self.both_ways([from, to], links, rng, topology)?);
         }
         Ok(routes)
     }
@@ -336,23 +245,24 @@ impl Scenario {
     /// The forward and the return route over these links.
     fn both_ways(
         &self,
-        flow: &FlowSpec,
+        [from, to]: [&str; 2],
         links: &[String],
         rng: &mut Xoshiro256PlusPlus,
         topology: &mut Topology,
     ) -> Result<(Route, Route), TopologyError> {
         let drawn: Vec<String> = links.iter().map(|name| self.drawn(name, rng)).collect();
-        let there = self.oriented(&drawn, &flow.from);
+        let there = self.oriented(&drawn, from);
         let back: Vec<String> = there.iter().rev().map(|name| reversed(name)).collect();
         let there: Vec<&str> = there.iter().map(String::as_str).collect();
         let back: Vec<&str> = back.iter().map(String::as_str).collect();
-        Ok((topology.route_via(&flow.from, &there)?, topology.route_via(&flow.to, &back)?))
+        Ok((topology.route_via(from, &there)?, topology.route_via(to, &back)?))
     }
 
     /// Adds the changes of a flow's routes.
     fn add_changes(
         &self,
         flow: &FlowSpec,
+        ends: [&str; 2],
         seed: Seed,
         routes: &[(Route, Route)],
         topology: &mut Topology,
@@ -361,9 +271,9 @@ impl Scenario {
             return Ok(());
         }
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed.stream("reroute").0);
-        for change in &flow.reroutes {
+        for change in &*flow.reroutes {
             let at = Time::ZERO + change.at;
-            let (there, back) = self.both_ways(flow, &change.via, &mut rng, topology)?;
+            let (there, back) = self.both_ways(ends, &change.via, &mut rng, topology)?;
             let (old_there, old_back) = routes[change.subflow];
             topology.reroute(at, old_there, there)?;
             if old_back != old_there {
@@ -380,14 +290,7 @@ impl Scenario {
         if links.is_empty() {
             return name.to_owned();
         }
-        #[expect(
-            clippy::cast_precision_loss,
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            reason = "fewer links than 2^52, and from 0 to less than their number"
-        )]
-        let at = ((1.0 - draw::unit(rng)) * links.len() as f64) as usize;
-        links[at].to_owned()
+        links[draw::index(rng, links.len())].to_owned()
     }
 
     /// The links with the directions in which a route from `start` takes them. A name with a
@@ -419,9 +322,23 @@ impl Scenario {
     }
 }
 
-/// A controller for ends that only receive.
-fn plain() -> Box<dyn Controller> {
-    Box::new(Uncoupled::new(Reno::default()))
+/// The hosts of a flow, drawn where its file leaves a choice.
+fn drawn_ends(flow: &FlowSpec, seed: Seed) -> [&str; 2] {
+    if let (Place::Host(from), Place::Host(to)) = (&flow.from, &flow.to) {
+        return [from, to];
+    }
+    let rng = &mut Xoshiro256PlusPlus::seed_from_u64(seed.stream("ends").0);
+    // A single receiver is not drawn as the sender.
+    let only = if let [only] = flow.to.hosts() { Some(&**only) } else { None };
+    let from = drawn_host(&flow.from, only, rng);
+    [from, drawn_host(&flow.to, Some(from), rng)]
+}
+
+/// One of the hosts of a place, except `not`.
+fn drawn_host<'a>(place: &'a Place, not: Option<&str>, rng: &mut Xoshiro256PlusPlus) -> &'a str {
+    let free = || place.hosts().iter().filter(|host| Some(&***host) != not);
+    let at = draw::index(rng, free().count());
+    free().nth(at).expect("the file's reader checked that there is one")
 }
 
 fn reversed(link: &str) -> String {

@@ -1,7 +1,7 @@
 //! Random draws, the same on every machine.
 
 use rand_core::Rng;
-use units::{Bytes, Span, Time};
+use units::{Span, Time};
 
 /// A number from 0 (exclusive) to 1 (inclusive).
 pub(crate) fn unit(rng: &mut impl Rng) -> f64 {
@@ -20,17 +20,16 @@ pub(crate) fn exponential(rng: &mut impl Rng, mean: Span) -> Span {
     Span::from_secs_f64(-libm::log(unit(rng)) * mean.as_secs_f64()).max(Span::from_nanos(1))
 }
 
-/// A Pareto-distributed size with this mean, `shape` above 1; at least a byte, at most a thousand
-/// million means.
-pub(crate) fn pareto(rng: &mut impl Rng, mean: Bytes, shape: f64) -> Bytes {
-    let least = mean.as_f64() * (shape - 1.0) / shape;
-    let size = least / libm::pow(unit(rng), 1.0 / shape);
+/// A number from 0 to `count` (exclusive).
+pub(crate) fn index(rng: &mut impl Rng, count: usize) -> usize {
     #[expect(
+        clippy::cast_precision_loss,
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
-        reason = "a float cast saturates"
+        reason = "fewer than 2^52, and from 0 to less than their number"
     )]
-    Bytes((size.min(mean.as_f64() * 1e9) as u64).max(1))
+    let at = ((1.0 - unit(rng)) * count as f64) as usize;
+    at
 }
 
 #[cfg(test)]
@@ -47,7 +46,5 @@ mod tests {
         let sum: f64 =
             (0..n).map(|_| exponential(&mut rng, Span::from_millis(40)).as_secs_f64()).sum();
         assert!((sum / f64::from(n) - 0.040).abs() < 0.0005, "{sum}");
-        let sum: f64 = (0..n).map(|_| pareto(&mut rng, Bytes(30_000), 3.0).as_f64()).sum();
-        assert!((sum / f64::from(n) / 30_000.0 - 1.0).abs() < 0.02, "{sum}");
     }
 }

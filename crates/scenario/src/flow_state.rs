@@ -4,16 +4,16 @@ use units::{Bytes, Span};
 
 use crate::build::{Built, Ends};
 use crate::file::{FlowSpec, Transport};
-use crate::host::{Agent, Subflow};
+use crate::host::{Agent, AgentState, Request, Subflow};
 
 /// The sender of a flow's data.
-pub(crate) fn sender<'a>(built: &'a Built, ends: &Ends) -> &'a Agent {
-    built.sim.host(ends.from.0).agent(ends.from.1)
+pub(crate) fn sender<'a>(built: &'a Built, ends: &Ends) -> AgentState<'a> {
+    built.sim.host(ends.from.0).state(ends.from.1)
 }
 
 /// The receiver of a flow's data.
-pub(crate) fn receiver<'a>(built: &'a Built, ends: &Ends) -> &'a Agent {
-    built.sim.host(ends.to.0).agent(ends.to.1)
+pub(crate) fn receiver<'a>(built: &'a Built, ends: &Ends) -> AgentState<'a> {
+    built.sim.host(ends.to.0).state(ends.to.1)
 }
 
 /// The state of a flow's sender.
@@ -27,9 +27,24 @@ pub(crate) struct SenderState {
     is_done: bool,
 }
 
-/// The state of a flow's sender; `None` for UDP.
+/// The state of a flow's sender; `None` for UDP. Before a flow that arrives has done so, its window
+/// is zero.
 pub(crate) fn sender_state(built: &Built, ends: &Ends) -> Option<SenderState> {
-    match sender(built, ends) {
+    let agent = match sender(built, ends) {
+        AgentState::Planned { is_udp } => {
+            let state = SenderState { window: Bytes::ZERO, rtt: None, is_done: true };
+            return (!is_udp).then_some(state);
+        }
+        AgentState::Ended(ended) => {
+            return ended.sender.map(|sender| SenderState {
+                window: sender.window,
+                rtt: sender.rtt,
+                is_done: true,
+            });
+        }
+        AgentState::Live(agent) => agent,
+    };
+    match agent {
         Agent::Tcp(tcp) => Some(SenderState {
             window: tcp.window(),
             rtt: tcp.smoothed_rtt(),
@@ -77,7 +92,19 @@ impl SenderCounts {
 
 /// The counters of a flow's sender so far; `None` for UDP.
 pub(crate) fn sender_counts(built: &Built, ends: &Ends) -> Option<SenderCounts> {
-    match sender(built, ends) {
+    let agent = match sender(built, ends) {
+        AgentState::Planned { is_udp } => {
+            return (!is_udp).then_some(SenderCounts { retransmitted: 0, timeouts: 0 });
+        }
+        AgentState::Ended(ended) => {
+            return ended.sender.map(|sender| SenderCounts {
+                retransmitted: sender.retransmitted,
+                timeouts: sender.timeouts,
+            });
+        }
+        AgentState::Live(agent) => agent,
+    };
+    match agent {
         Agent::Tcp(tcp) => Some(SenderCounts::of(tcp.subflows())),
         Agent::Sockets(sockets) => Some(SenderCounts::of(sockets.connections())),
         Agent::Ptcp(striped) => {
@@ -93,9 +120,38 @@ pub(crate) fn sender_counts(built: &Built, ends: &Ends) -> Option<SenderCounts> 
     }
 }
 
+/// The datagrams that arrived, and the sum of their delays; `None` of other transports.
+pub(crate) fn datagrams(built: &Built, ends: &Ends) -> Option<(u64, Span)> {
+    match receiver(built, ends) {
+        AgentState::Live(Agent::UdpSink(sink)) => Some((sink.datagrams(), sink.delay())),
+        AgentState::Ended(ended) => Some(ended.datagrams),
+        AgentState::Live(_) | AgentState::Planned { .. } => None,
+    }
+}
+
+/// The completed requests of a flow's receiver.
+pub(crate) fn requests<'a>(built: &'a Built, ends: &Ends) -> &'a [Request] {
+    match receiver(built, ends) {
+        AgentState::Planned { .. } => &[],
+        AgentState::Ended(ended) => &ended.requests,
+        AgentState::Live(agent) => match agent {
+            Agent::Tcp(connection) => connection.application().requests(),
+            Agent::Ptcp(striped) => striped.application().requests(),
+            Agent::Sockets(sockets) => sockets.application().requests(),
+            Agent::UdpSink(sink) => sink.requests(),
+            Agent::UdpSource(_) => &[],
+        },
+    }
+}
+
 /// Payload received; of UDP, bytes on the wire.
 pub(crate) fn received(built: &Built, ends: &Ends) -> Bytes {
-    match receiver(built, ends) {
+    let agent = match receiver(built, ends) {
+        AgentState::Planned { .. } => return Bytes::ZERO,
+        AgentState::Ended(ended) => return ended.received,
+        AgentState::Live(agent) => agent,
+    };
+    match agent {
         Agent::Tcp(connection) => connection.received(),
         Agent::Ptcp(striped) => striped.received(),
         Agent::Sockets(sockets) => sockets.received(),
@@ -110,6 +166,6 @@ pub(crate) fn packet_size(flow: &FlowSpec) -> f64 {
         Transport::Tcp(spec) => spec.config.mss.as_f64(),
         Transport::Ptcp(spec) => spec.config.max_datagram.as_f64(),
         Transport::Sockets(spec) => spec.config.mss.as_f64(),
-        Transport::Udp(spec) => spec.packet.as_f64(),
+        Transport::Udp(spec) => spec.packet.mean(),
     }
 }

@@ -30,7 +30,8 @@
 //! sweep's values and seeds over all processors.
 
 mod build;
-mod controllers;
+mod deadlines;
+pub mod distribution;
 mod draw;
 mod error;
 pub mod file;
@@ -41,6 +42,8 @@ mod measure;
 mod measures;
 mod packet;
 pub mod pcap;
+mod plan;
+mod registry;
 pub mod relays;
 pub mod results;
 mod run;
@@ -49,10 +52,10 @@ pub mod sweep;
 pub mod watch;
 
 pub use build::{Built, Ends};
-pub use controllers::Controllers;
 pub use error::ScenarioError;
 pub use file::{Document, Scenario, Setting};
 pub use measures::{MEASURES, Measure, Measures, MeasuresIter};
 pub use packet::{Ecn, Packet, Piece};
+pub use registry::Registry;
 pub use run::{FlowSeries, Run, RunOptions, Series};
 pub use samples::{SenderSample, Watch};

@@ -5,11 +5,14 @@ use std::sync::Arc;
 use units::{Span, Time};
 
 use crate::build::Built;
-use crate::file::{FlowSpec, Scenario, Window};
+use hashbrown::HashSet;
+
+use crate::file::{FlowSpec, Scenario, Transport, Window};
 use crate::flow_state::{
-    SenderState, living_state, packet_size, received, receiver, sender, sender_counts,
+    SenderState, datagrams, living_state, packet_size, received, requests as completed, sender,
+    sender_counts,
 };
-use crate::host::{Agent, Request};
+use crate::host::{Agent, AgentState, Request};
 use crate::measures::{Measures, Metric, Scope, SubjectId};
 
 const GOODPUT: Metric = Metric::listed("goodput");
@@ -21,6 +24,9 @@ const TIMEOUTS: Metric = Metric::listed("timeouts");
 const REQUESTS: Metric = Metric::listed("requests");
 const COMPLETION: Metric = Metric::listed("completion");
 const COMPLETION_P95: Metric = Metric::listed("completion_p95");
+const FLOWS: Metric = Metric::listed("flows");
+const BEGUN: Metric = Metric::listed("begun");
+const COMPLETED: Metric = Metric::listed("completed");
 const BOTTLENECK: Metric = Metric::listed("bottleneck");
 const JAIN: Metric = Metric::listed("jain");
 const THROUGHPUT: Metric = Metric::listed("throughput");
@@ -162,8 +168,16 @@ impl WindowStats {
     /// Computes all measures. The simulation is dropped first, so that a large one and its measures
     /// are not in memory together.
     pub(crate) fn close(self, scenario: &Scenario, built: Built) -> Measures {
-        let heard: Vec<ReceiverStats> =
-            built.flows.iter().map(|ends| ReceiverStats::by(receiver(&built, ends))).collect();
+        let heard: Vec<ReceiverStats> = scenario
+            .flows
+            .iter()
+            .zip(&built.flows)
+            .map(|(flow, ends)| ReceiverStats {
+                start: ends.start,
+                is_udp: matches!(*flow.transport, Transport::Udp(_)),
+                requests: completed(&built, ends).into(),
+            })
+            .collect();
         drop(built);
         let each = scenario.flows.len() * FLOW_MEASURES + scenario.links.len() * LINK_MEASURES;
         let mut measures = Measures::with_capacity(self.windows.len() * each);
@@ -241,7 +255,8 @@ impl<'a> Subjects<'a> {
         });
         let flows = flows.collect();
         let mut groups: Vec<&Arc<str>> = scenario.flows.iter().map(|flow| &flow.group).collect();
-        groups.dedup();
+        let mut known = HashSet::new();
+        groups.retain(|group| known.insert(Arc::clone(group)));
         Subjects {
             flows,
             groups: groups
@@ -263,28 +278,21 @@ const FLOW_MEASURES: usize = 6;
 /// The maximum number of measures of a link, both directions together.
 const LINK_MEASURES: usize = 16;
 
-/// The measures that a flow's receiver keeps.
-enum ReceiverStats {
-    /// Completed requests, of transports with streams.
-    Requests(Vec<Request>),
-    /// Of UDP, whose measures are counters.
-    Datagrams,
+/// What a flow's receiver knows at the end.
+struct ReceiverStats {
+    /// The start of the flow.
+    start: Time,
+    is_udp: bool,
+    /// The completed requests.
+    requests: Box<[Request]>,
 }
 
 impl ReceiverStats {
-    fn by(receiver: &Agent) -> ReceiverStats {
-        match receiver {
-            Agent::Tcp(connection) => {
-                ReceiverStats::Requests(connection.application().requests().to_vec())
-            }
-            Agent::Ptcp(striped) => {
-                ReceiverStats::Requests(striped.application().requests().to_vec())
-            }
-            Agent::Sockets(sockets) => {
-                ReceiverStats::Requests(sockets.application().requests().to_vec())
-            }
-            Agent::UdpSink(_) | Agent::UdpSource(_) => ReceiverStats::Datagrams,
-        }
+    /// When the last of its requests was complete, if the flow has that many.
+    fn completion(&self, flow: &FlowSpec) -> Option<Time> {
+        let last = self.requests.last()?;
+        let is_complete = flow.requests().is_some_and(|count| self.requests.len() as u64 >= count);
+        is_complete.then_some(last.done)
     }
 }
 
@@ -301,11 +309,12 @@ impl WindowRecord {
                 book.retransmitted.note(counts.retransmitted, is_begin);
                 book.timeouts.note(counts.timeouts, is_begin);
             }
-            if let Agent::UdpSink(sink) = receiver(built, ends) {
-                book.datagrams.note(sink.datagrams(), is_begin);
-                book.delay.note(sink.delay().as_nanos(), is_begin);
+            if let Some((count, delay)) = datagrams(built, ends) {
+                book.datagrams.note(count, is_begin);
+                book.delay.note(delay.as_nanos(), is_begin);
             }
-            if let (false, Agent::Ptcp(striped)) = (is_begin, sender(built, ends)) {
+            if let (false, AgentState::Live(Agent::Ptcp(striped))) = (is_begin, sender(built, ends))
+            {
                 book.bottlenecks = striped.bottlenecks().collect();
             }
         }
@@ -322,6 +331,29 @@ impl WindowRecord {
             book.drops.note(drops, is_begin);
             book.marks.note(counters.marked, is_begin);
             book.losses.note(counters.dropped() - drops, is_begin);
+        }
+    }
+
+    /// How many of the flows that arrive in the course of the run began in the window, and how many
+    /// of these were complete at its end.
+    fn arrivals<'a>(
+        &self,
+        flows: impl Iterator<Item = (&'a FlowSpec, &'a ReceiverStats)>,
+        mut put: impl FnMut(Metric, f64),
+    ) {
+        let (from, to) = (Time::ZERO + self.window.from, Time::ZERO + self.window.to);
+        let (mut all, mut begun, mut complete) = (0, 0, 0);
+        for (flow, heard) in flows.filter(|(flow, _)| flow.is_arrival()) {
+            all += 1;
+            if from < heard.start && heard.start <= to {
+                begun += 1;
+                complete += u64::from(heard.completion(flow).is_some_and(|done| done <= to));
+            }
+        }
+        if all > 0 {
+            put(FLOWS, float(all));
+            put(BEGUN, float(begun));
+            put(COMPLETED, float(complete));
         }
     }
 
@@ -344,20 +376,17 @@ impl WindowRecord {
         {
             let mut put = |metric, value| put(Scope::Flow, flow.flow, metric, value);
             put(GOODPUT, goodput(book));
-            match heard {
-                ReceiverStats::Requests(done) => {
-                    state.close(&mut put);
-                    put(RETRANSMISSIONS, book.retransmitted.gained());
-                    put(TIMEOUTS, book.timeouts.gained());
-                    requests(&self.window, done, put);
+            if heard.is_udp {
+                let datagrams = book.datagrams.gained();
+                if datagrams > 0.0 {
+                    put(DELAY, book.delay.gained() / 1e6 / datagrams);
                 }
-                ReceiverStats::Datagrams => {
-                    let datagrams = book.datagrams.gained();
-                    if datagrams > 0.0 {
-                        put(DELAY, book.delay.gained() / 1e6 / datagrams);
-                    }
-                }
+            } else {
+                state.close(&mut put);
+                put(RETRANSMISSIONS, book.retransmitted.gained());
+                put(TIMEOUTS, book.timeouts.gained());
             }
+            requests(&self.window, &heard.requests, put);
         }
         for (flow, book) in subjects.flows.iter().zip(&self.flows) {
             for (of, bottleneck) in flow.subflows.iter().zip(&book.bottlenecks) {
@@ -380,6 +409,12 @@ impl WindowRecord {
         }
         let goodputs: Vec<f64> = self.flows.iter().map(goodput).collect();
         put_shares(Scope::All, subjects.all, &goodputs);
+        for (group, of) in &subjects.groups {
+            let flows = scenario.flows.iter().zip(heard).filter(|(flow, _)| flow.group == **group);
+            self.arrivals(flows, |metric, value| put(Scope::Group, *of, metric, value));
+        }
+        let flows = scenario.flows.iter().zip(heard);
+        self.arrivals(flows, |metric, value| put(Scope::All, subjects.all, metric, value));
         let directions = subjects.links.iter().flatten();
         for ((of, book), capacity) in directions.zip(&self.links).zip(capacities) {
             book.close(seconds, *capacity, |metric, value| put(Scope::Link, *of, metric, value));

@@ -26,6 +26,9 @@ pub const MEASURES: &[(&str, &str, &str)] = &[
     ("requests", "", "files, writes or pages that arrived completely"),
     ("completion", "s", "from asking or writing to the last byte's arrival, its mean"),
     ("completion_p95", "s", "the same, the 95th percentile"),
+    ("flows", "", "of flows that arrive in the course of the run: all that the file describes"),
+    ("begun", "", "of these: those that began in the window"),
+    ("completed", "", "of the begun ones: those that were complete at the window's end"),
     (
         "bottleneck",
         "",

@@ -9,7 +9,7 @@ use wire::tcp::{Flags, Segment};
 
 use crate::receiver::{OutOfOrder, Receiver};
 use crate::sender::{DataFields, Sender, Stats, stamp_of};
-use crate::{Config, NEVER};
+use crate::{Config, NEVER, TimeWait};
 
 /// Transmissions of an unanswered SYN before the connection is given up.
 const SYN_TRIES: u32 = 8;
@@ -352,6 +352,21 @@ impl Endpoint {
     #[must_use]
     pub fn is_closed(&self) -> bool {
         self.is_closed
+    }
+
+    /// What is left of this end once nothing remains to be done: one side has closed, everything
+    /// sent is acknowledged, and no timer runs. `None` before.
+    #[must_use]
+    pub fn time_wait(&self) -> Option<TimeWait> {
+        let is_over = self.is_finished || self.is_closed;
+        let is_idle = self.in_flight() == Bytes::ZERO && self.unsent() == Bytes::ZERO;
+        let config = self.sender.config();
+        (is_over && is_idle && self.poll_deadline().is_none()).then(|| TimeWait {
+            seq: self.sender.next(),
+            ack: self.receiver.next(),
+            window: u32::try_from(config.receive_buffer.0).unwrap_or(u32::MAX),
+            headers: u16::try_from(config.headers.0).unwrap_or(u16::MAX),
+        })
     }
 
     /// The id of the subflow in its controller.

@@ -29,6 +29,7 @@
 //! | subject | file | source |
 //! |---|---|---|
 //! | opening and closing | `endpoint.rs` | RFC 9293 |
+//! | what answers for a connection that is over | `time_wait.rs` | RFC 9293 |
 //! | scoreboard: packets in flight, lost or delivered | `sender/scoreboard.rs` | RFC 2018, RFC 6675 |
 //! | acknowledgements, recovery, undo | `sender/ack.rs` | RFC 5681, 6582, 6675, 8985, 3522 |
 //! | timers | `sender/timer.rs` | RFC 6298, RFC 8985 section 7 |
@@ -44,10 +45,12 @@ mod config;
 mod endpoint;
 mod receiver;
 mod sender;
+mod time_wait;
 
 pub use config::{Config, Detection};
 pub use endpoint::{Endpoint, Event, Transmit};
 pub use sender::Stats;
+pub use time_wait::TimeWait;
 
 /// The deadline of a timer that is not set.
 const NEVER: units::Time = units::Time::from_nanos(u64::MAX);

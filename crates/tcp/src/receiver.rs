@@ -273,6 +273,11 @@ impl Receiver {
         Bytes(self.read.min(self.fin).saturating_sub(1))
     }
 
+    /// The next position expected.
+    pub(crate) fn next(&self) -> u64 {
+        self.next
+    }
+
     /// Whether the peer's FIN and all before it has been read.
     #[inline]
     pub(crate) fn is_finished(&self) -> bool {

@@ -134,6 +134,36 @@ fn a_receiver_that_pauses_at_the_end_gets_nothing_twice() {
     assert!(world.repeated() <= Bytes::kib(64), "{}", world.repeated());
 }
 
+/// A copy of what waits for the receiver's disk waits as long. When the path has stalled for all
+/// that, copies help.
+#[test]
+fn what_waits_for_the_disk_is_not_copied() {
+    let mut world = World::new(Bytes::kib(800), Bytes::kib(384));
+    // The first path is done, and copies what the slower one has in flight, until it hears.
+    let mut before = Bytes::ZERO;
+    for step in 0..60 {
+        world.pass(10);
+        world.ack(0);
+        if step < 20 && step % 2 == 0 {
+            world.ack(1);
+        }
+        if step >= 20 {
+            world.sender.handle_alive(world.now, PathId(1));
+        } else {
+            before = world.repeated();
+        }
+        world.send(0);
+    }
+    assert!(world.in_flight(1) > Bytes::kib(128), "{}", world.in_flight(1));
+    assert!(world.repeated() <= before + FRAME, "{before} before, then {}", world.repeated());
+    for _ in 0..1_500 {
+        world.pass(10);
+        world.send(0);
+        world.ack(0);
+    }
+    assert!(world.repeated() > before + Bytes::kib(64), "{}", world.repeated());
+}
+
 #[test]
 fn a_path_that_is_silent_beside_another_one_stalls_soon() {
     let mut world = World::new(Bytes::mib(16), Bytes::kib(512));

@@ -24,6 +24,7 @@ use crate::dirs::Dirs;
 use crate::examples;
 use crate::exit::Failure;
 use crate::host_key::HostKey;
+use crate::name;
 use crate::sanitize::{clean, without_error_numbers};
 use crate::transfer;
 use operand::Operands;
@@ -37,8 +38,11 @@ const NO_PATH: u8 = 5;
 /// Arguments of `cp`.
 #[derive(Debug, clap::Args)]
 #[command(
-    override_usage = "anabranch cp [OPTIONS] SOURCE… [USER@]HOST:[TARGET]\n       anabranch cp \
-                      [OPTIONS] [USER@]HOST:SOURCE… TARGET",
+    override_usage = format!(
+        "{program} cp [OPTIONS] SOURCE… [USER@]HOST:[TARGET]\n       {program} cp [OPTIONS] \
+         [USER@]HOST:SOURCE… TARGET",
+        program = name::of_program()
+    ),
     after_long_help = examples::help("cp")
 )]
 pub(crate) struct CpArgs {

@@ -12,6 +12,7 @@ use files::Error;
 use crate::complete;
 use crate::examples::{self, Example};
 use crate::exit::EXIT_CODES;
+use crate::name;
 
 /// Arguments of `completions`.
 #[derive(Debug, clap::Args)]
@@ -37,7 +38,7 @@ pub(crate) fn completions(args: &CompletionsArgs) -> Result<(), Error> {
     let shells = Shells::builtins();
     let shell = shells.completer(&shell).expect("every shell has a completer");
     let mut script = Vec::new();
-    let name = "anabranch";
+    let name = name::of_program();
     let written = shell.write_registration(complete::VARIABLE, name, name, name, &mut script);
     written.map_err(|source| Error::system("write the script", source))?;
     print(&script)
@@ -59,9 +60,10 @@ pub(crate) fn man(args: &ManArgs, mut command: clap::Command) -> Result<(), Erro
     // 'anabranch man send' is no request for a folder of that name.
     if !directory.is_dir() {
         return Err(Error::usage(format!(
-            "there is no folder {}: make it first. 'anabranch COMMAND --help' shows the manual of \
-             a command",
-            directory.display()
+            "there is no folder {}: make it first. '{} COMMAND --help' shows the manual of a \
+             command",
+            directory.display(),
+            name::of_program()
         )));
     }
     let mut commands = vec![command];
@@ -116,7 +118,7 @@ fn examples(command: &clap::Command) -> String {
         section.push_str(&format!(
             "{}:\n.PP\n.RS 4\n.nf\n{}\n.fi\n.RE\n.PP\n",
             escaped(purpose),
-            escaped(line)
+            escaped(&name::in_line(line))
         ));
     }
     section

@@ -1,5 +1,7 @@
 //! `simulate`: runs a scenario file with all its values and seeds, on all processors.
 
+mod list;
+
 use std::fmt::Display;
 use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Write};
@@ -12,13 +14,14 @@ use indicatif::{ProgressBar, ProgressStyle};
 use scenario::results::{ResultsError, Store, summary};
 use scenario::sweep::Plan;
 use scenario::watch::{Capture, EventLog, figure};
-use scenario::{Document, Measures, RunOptions, Scenario, ScenarioError, Setting};
+use scenario::{Document, Measures, Registry, RunOptions, Scenario, ScenarioError, Setting};
 
 /// Arguments of `simulate`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct SimulateArgs {
-    /// The scenario file
-    scenario: PathBuf,
+    /// The scenario file; --list shows the controllers and schedulers that it may name
+    #[arg(required_unless_present = "list")]
+    scenario: Option<PathBuf>,
     /// Change a value of the file: a parameter, or a path such as link.bottleneck.queue or
     /// flow.bulk.controller
     #[arg(long = "set", value_name = "KEY=VALUE", value_parser = setting)]
@@ -61,6 +64,16 @@ pub(crate) struct SimulateArgs {
     /// by links)
     #[arg(long)]
     digests: bool,
+    /// List the controllers and packet schedulers that a scenario file may name, with their
+    /// parameters, and the measures; run nothing
+    #[arg(long, conflicts_with = "scenario")]
+    list: bool,
+}
+
+impl SimulateArgs {
+    fn file(&self) -> &Path {
+        self.scenario.as_deref().expect("only --list goes without")
+    }
 }
 
 fn setting(text: &str) -> Result<Setting, String> {
@@ -68,13 +81,16 @@ fn setting(text: &str) -> Result<Setting, String> {
         .ok_or_else(|| "expected KEY=VALUE, for example link.bottleneck.rate=50 Mbit/s".into())
 }
 
-/// `anabranch simulate`.
+/// `anabranch simulate`; `registry` has what the scenario file may name.
 ///
 /// # Errors
 /// [`Error::usage`] if the scenario is invalid; [`Error::System`] if a file cannot be written.
-pub(crate) fn run(args: &SimulateArgs) -> Result<(), Error> {
-    let document =
-        Document::load(&args.scenario).map_err(|error| Error::usage(error.to_string()))?;
+pub(crate) fn run(args: &SimulateArgs, registry: &Registry) -> Result<(), Error> {
+    if args.list {
+        return show(list::names(registry));
+    }
+    let document = Document::load_with(args.file(), registry.clone())
+        .map_err(|error| Error::usage(error.to_string()))?;
     let plan = Plan::new(&document, &args.settings, args.seeds)
         .map_err(|error| scenario_error(args, &error))?;
     if let Some(late) = plan.jobs().iter().find_map(|job| plan.scenario(job).late.as_ref()) {
@@ -273,7 +289,7 @@ fn create(path: &Path) -> Result<BufWriter<File>, Error> {
 fn scenario_error(args: &SimulateArgs, error: &ScenarioError) -> Error {
     Error::usage(match error {
         ScenarioError::File(error) => error.to_string(),
-        error => format!("{}: {error}", args.scenario.display()),
+        error => format!("{}: {error}", args.file().display()),
     })
 }
 

@@ -6,11 +6,11 @@ use std::sync::Arc;
 
 use net::Clock;
 use tokio::sync::Notify;
-use tokio::task::JoinSet;
+use tokio::task::{JoinSet, spawn_blocking};
 use tokio::time::{Duration, timeout};
 use units::{PathId, Time};
 
-use super::candidate::Survey;
+use super::candidate::{Survey, Target};
 use super::connect::Connector;
 use super::plan::{MAX_PATHS, Plan, default_plans, guessed_plans, targets};
 use super::resolve::resolve;
@@ -134,7 +134,8 @@ impl<S: Session> Dialer<S> {
             }
         }
         self.announced.insert(host, addresses);
-        let Some(survey) = self.follow(host, &named) else { return };
+        let Ok(survey) = Survey::of(&self.targets(host, &named)) else { return };
+        self.follow(host, &survey);
         let known: Vec<Arc<Plan>> = self.plans().cloned().collect();
         for guess in guessed_plans(&known, host, &self.announced[&host], &survey) {
             self.spawn_path(Arc::new(guess));
@@ -169,21 +170,29 @@ impl<S: Session> Dialer<S> {
                 continue;
             }
             let remote = self.shared.terms.to[host].0.clone();
-            if let Ok(named) = resolve(&remote).await {
-                self.follow(host, &named);
+            let Ok(named) = resolve(&remote).await else { continue };
+            let targets = self.targets(host, &named);
+            // The kernel is asked for each address of each interface, of which a host may have
+            // hundreds. Without an answer everything stays as it is.
+            let asked = spawn_blocking(move || Survey::of(&targets)).await;
+            if let Ok(Ok(survey)) = asked {
+                self.follow(host, &survey);
             }
         }
     }
 
-    /// Brings the paths to a host up to date with the interfaces of this host. Without an answer of
-    /// the kernel everything stays as it is.
-    fn follow(&mut self, host: usize, named: &[SocketAddr]) -> Option<Survey> {
+    /// The addresses of a host: those that its name has, and those that it announced.
+    fn targets(&self, host: usize, named: &[SocketAddr]) -> Vec<Target> {
         let announced = self.announced.get(&host).map_or(&[][..], Vec::as_slice);
-        let survey = Survey::of(&targets(named.iter().copied(), announced)).ok()?;
-        self.plans().filter(|plan| plan.host == host).for_each(|plan| plan.follow(&survey));
+        targets(named.iter().copied(), announced)
+    }
+
+    /// Brings the paths to a host up to date with the interfaces of this host.
+    fn follow(&mut self, host: usize, survey: &Survey) {
+        self.plans().filter(|plan| plan.host == host).for_each(|plan| plan.follow(survey));
         let terms = self.shared.terms.clone();
         let names_paths = !terms.options.paths.is_empty();
-        let found = if names_paths { Vec::new() } else { default_plans(&terms, host, &survey) };
+        let found = if names_paths { Vec::new() } else { default_plans(&terms, host, survey) };
         for plan in found {
             let is_new = |known: &Arc<Plan>| known.name != plan.name;
             if self.paths.len() < MAX_PATHS && self.plans().all(is_new) {
@@ -194,7 +203,6 @@ impl<S: Session> Dialer<S> {
                 self.spawn_path(Arc::new(plan));
             }
         }
-        Some(survey)
     }
 
     /// Sets the bound of the total rate to that of the timetable at this time of the week; `now` is

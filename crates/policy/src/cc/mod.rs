@@ -54,7 +54,7 @@ pub use coupled::{Coupled, Coupling, PathState};
 pub use cubic::{Cubic, CubicOptions};
 pub use fast::{Fast, FastOptions};
 pub use lia::Lia;
-pub use names::{KnownController, NAMES, Parameter, UnknownController, by_name};
+pub use names::{KIND, NAMES, by_name};
 pub use olia::Olia;
 pub use reno::Reno;
 pub use uncoupled::{SinglePath, Uncoupled};

@@ -1,43 +1,26 @@
 //! Controllers by name, as they are written in scenario files:
 //! `fast(alpha=100, threshold=0.75 ms)`.
 
-use alloc::borrow::ToOwned;
 use alloc::boxed::Box;
-use alloc::string::String;
-use alloc::vec::Vec;
-use core::fmt;
-use core::str::FromStr;
 
 use units::{Seed, Span};
-
-use crate::spelling::{self, nearest};
-
-pub use crate::spelling::Parameter;
 
 use super::{
     Balia, Bbr, Controller, Coupled, Cubic, CubicOptions, Fast, FastOptions, Lia, Olia, Reno,
     Uncoupled, Vegas, VegasOptions, Waimd,
 };
+use crate::named::{self, Known, NameError, Parameter, Settings};
 
-/// An entry of [`NAMES`]: a controller for [`by_name`].
-#[derive(Debug)]
-pub struct KnownController {
-    /// The name that [`by_name`] takes.
-    pub name: &'static str,
-    /// A description of one line.
-    pub summary: &'static str,
-    /// The parameters, for the parentheses behind the name.
-    pub parameters: &'static [Parameter],
-    make: fn(&Settings<'_>) -> Result<Box<dyn Controller>, UnknownController>,
-}
+/// What the algorithms of [`NAMES`] are, in messages.
+pub const KIND: &str = "congestion controller";
 
 /// All controllers, the most common one first.
-pub const NAMES: &[KnownController] = &[
-    KnownController {
-        name: "cubic",
-        summary: "grows by a cubic function of the time since the last loss; what most hosts use \
+pub const NAMES: &[Known<dyn Controller>] = &[
+    Known::new(
+        "cubic",
+        "grows by a cubic function of the time since the last loss; what most hosts use \
                   (RFC 9438)",
-        parameters: &[
+        &[
             Parameter {
                 name: "c",
                 default: "0.4",
@@ -54,18 +37,15 @@ pub const NAMES: &[KnownController] = &[
                 summary: "whether a shrinking flow makes room: true or false",
             },
         ],
-        make: cubic,
-    },
-    KnownController {
-        name: "reno",
-        summary: "one packet more a round trip, half at a loss (RFC 5681)",
-        parameters: &[],
-        make: |_| Ok(Box::new(Uncoupled::new(Reno::default()))),
-    },
-    KnownController {
-        name: "vegas",
-        summary: "keeps a few packets in the queue by one packet more or less a round trip",
-        parameters: &[
+        cubic,
+    ),
+    Known::new("reno", "one packet more a round trip, half at a loss (RFC 5681)", &[], |_| {
+        Ok(Box::new(Uncoupled::new(Reno::default())))
+    }),
+    Known::new(
+        "vegas",
+        "keeps a few packets in the queue by one packet more or less a round trip",
+        &[
             Parameter {
                 name: "alpha",
                 default: "2",
@@ -82,12 +62,12 @@ pub const NAMES: &[KnownController] = &[
                 summary: "backlog that ends slow start, packets, 0 or more",
             },
         ],
-        make: vegas,
-    },
-    KnownController {
-        name: "fast",
-        summary: "keeps alpha packets in the queue by steps in proportion to the distance",
-        parameters: &[
+        vegas,
+    ),
+    Known::new(
+        "fast",
+        "keeps alpha packets in the queue by steps in proportion to the distance",
+        &[
             Parameter { name: "alpha", default: "100", summary: "packets in the queue, above 0" },
             Parameter {
                 name: "gamma",
@@ -110,13 +90,13 @@ pub const NAMES: &[KnownController] = &[
                 summary: "whether windows are whole packets, as those of the ns-2 module",
             },
         ],
-        make: fast,
-    },
-    KnownController {
-        name: "bbr",
-        summary: "sends at the bandwidth it measures, with little in the queue (BBR version 3, \
+        fast,
+    ),
+    Known::new(
+        "bbr",
+        "sends at the bandwidth it measures, with little in the queue (BBR version 3, \
                   draft-ietf-ccwg-bbr)",
-        parameters: &[
+        &[
             Parameter {
                 name: "tolerance",
                 default: "0",
@@ -129,12 +109,12 @@ pub const NAMES: &[KnownController] = &[
                 summary: "of the random waits between probes, a whole number",
             },
         ],
-        make: bbr,
-    },
-    KnownController {
-        name: "waimd",
-        summary: "as so many reno flows together (MulTCP, Crowcroft and Oechslin 1998)",
-        parameters: &[
+        bbr,
+    ),
+    Known::new(
+        "waimd",
+        "as so many reno flows together (MulTCP, Crowcroft and Oechslin 1998)",
+        &[
             Parameter {
                 name: "weight",
                 default: "10",
@@ -146,28 +126,28 @@ pub const NAMES: &[KnownController] = &[
                 summary: "whether slow start and timeouts are those of one flow",
             },
         ],
-        make: waimd,
-    },
-    KnownController {
-        name: "lia",
-        summary: "subflows together no more than one flow on the best path (RFC 6356)",
-        parameters: &[],
-        make: |_| Ok(Box::new(Coupled::new(Lia))),
-    },
-    KnownController {
-        name: "olia",
-        summary: "as lia, and off the paths that lose more \
+        waimd,
+    ),
+    Known::new(
+        "lia",
+        "subflows together no more than one flow on the best path (RFC 6356)",
+        &[],
+        |_| Ok(Box::new(Coupled::new(Lia))),
+    ),
+    Known::new(
+        "olia",
+        "as lia, and off the paths that lose more \
                   (draft-khalili-mptcp-congestion-control)",
-        parameters: &[],
-        make: |_| Ok(Box::new(Coupled::new(Olia))),
-    },
-    KnownController {
-        name: "balia",
-        summary: "between lia and olia: friendly and quick to follow changes \
+        &[],
+        |_| Ok(Box::new(Coupled::new(Olia))),
+    ),
+    Known::new(
+        "balia",
+        "between lia and olia: friendly and quick to follow changes \
                   (draft-walid-mptcp-congestion-control)",
-        parameters: &[],
-        make: |_| Ok(Box::new(Coupled::new(Balia))),
-    },
+        &[],
+        |_| Ok(Box::new(Coupled::new(Balia))),
+    ),
 ];
 
 /// The controller that `text` describes: a name of [`NAMES`], and in parentheses the parameters
@@ -177,183 +157,48 @@ pub const NAMES: &[KnownController] = &[
 /// assert_eq!(policy::cc::by_name("vegas(alpha=2, beta=4)")?.name(), "vegas");
 /// let error = policy::cc::by_name("cubik").unwrap_err();
 /// assert!(error.to_string().contains("did you mean 'cubic'?"));
-/// # Ok::<(), policy::cc::UnknownController>(())
+/// # Ok::<(), policy::named::NameError>(())
 /// ```
 ///
 /// # Errors
 ///
 /// If there is no such controller, it has no such parameter, or a value is invalid.
-pub fn by_name(text: &str) -> Result<Box<dyn Controller>, UnknownController> {
-    let Some((name, given)) = spelling::split(text) else {
-        return Err(UnknownController::Malformed { text: text.to_owned() });
-    };
-    let known =
-        NAMES.iter().find(|known| known.name.eq_ignore_ascii_case(name)).ok_or_else(|| {
-            let nearest = nearest(name, NAMES.iter().map(|known| known.name));
-            UnknownController::Name { found: name.to_owned(), nearest }
-        })?;
-
-    let mut settings = Settings { known, given: Vec::new() };
-    for (key, value) in given {
-        let Some(parameter) = known.parameters.iter().find(|parameter| parameter.name == key)
-        else {
-            let nearest = nearest(key, known.parameters.iter().map(|parameter| parameter.name));
-            return Err(UnknownController::Parameter {
-                controller: known,
-                found: key.to_owned(),
-                nearest,
-            });
-        };
-        if settings.given.iter().any(|(other, _)| *other == parameter.name) {
-            return Err(UnknownController::Twice { controller: known, parameter });
-        }
-        settings.given.push((parameter.name, value));
-    }
-    (known.make)(&settings)
+pub fn by_name(text: &str) -> Result<Box<dyn Controller>, NameError> {
+    named::by_name(KIND, NAMES, text)
 }
 
-/// The error of [`by_name`]. Its message names the valid alternatives.
-#[derive(Clone, Debug)]
-pub enum UnknownController {
-    /// No controller has this name.
-    Name {
-        /// The text as written.
-        found: String,
-        /// The most similar valid name, if one is similar.
-        nearest: Option<&'static str>,
-    },
-    /// The controller has no such parameter.
-    Parameter {
-        /// The controller.
-        controller: &'static KnownController,
-        /// The text as written.
-        found: String,
-        /// The most similar valid name, if one is similar.
-        nearest: Option<&'static str>,
-    },
-    /// The value is invalid for the parameter.
-    Value {
-        /// The controller.
-        controller: &'static KnownController,
-        /// The parameter.
-        parameter: &'static Parameter,
-        /// The text as written.
-        found: String,
-    },
-    /// The parameter is given more than once.
-    Twice {
-        /// The controller.
-        controller: &'static KnownController,
-        /// The parameter.
-        parameter: &'static Parameter,
-    },
-    /// The text is not of the form `name(parameter=value, …)`.
-    Malformed {
-        /// The text as written.
-        text: String,
-    },
+/// The value of a parameter that is a finite number, if it `is_valid`.
+fn number(
+    settings: &Settings<'_>,
+    name: &str,
+    is_valid: impl Fn(f64) -> bool,
+) -> Result<f64, NameError> {
+    settings.get(name, |n: &f64| n.is_finite() && is_valid(*n))
 }
 
-impl fmt::Display for UnknownController {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            UnknownController::Name { found, nearest } => {
-                write!(f, "there is no congestion controller '{found}'")?;
-                spelling::did_you_mean(f, *nearest)?;
-                f.write_str("; there are ")?;
-                spelling::write_list(f, NAMES.iter().map(|known| known.name))
-            }
-            UnknownController::Parameter { controller, found, nearest } => {
-                write!(f, "'{}' has no parameter '{found}'", controller.name)?;
-                spelling::did_you_mean(f, *nearest)?;
-                spelling::write_hint(f, controller.name, controller.parameters)
-            }
-            UnknownController::Value { controller, parameter, found } => {
-                write!(
-                    f,
-                    "'{found}' is no value for '{}' of '{}': it is {}",
-                    parameter.name, controller.name, parameter.summary
-                )?;
-                spelling::write_hint(f, controller.name, controller.parameters)
-            }
-            UnknownController::Twice { controller, parameter } => {
-                write!(f, "'{}' of '{}' is given twice", parameter.name, controller.name)
-            }
-            UnknownController::Malformed { text } => {
-                write!(
-                    f,
-                    "'{text}' is not a controller: write a name, or name(parameter=value, ...)"
-                )
-            }
-        }
-    }
-}
-
-impl core::error::Error for UnknownController {}
-
-/// The name with all parameters at their defaults, as [`by_name`] reads it.
-impl fmt::Display for KnownController {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        spelling::write_defaults(f, self.name, self.parameters)
-    }
-}
-
-/// A controller and the given parameters.
-struct Settings<'a> {
-    known: &'static KnownController,
-    given: Vec<(&'static str, &'a str)>,
-}
-
-impl Settings<'_> {
-    /// The value of a parameter, given or default, if it parses and `is_valid`.
-    fn get<T: FromStr>(
-        &self,
-        name: &str,
-        is_valid: impl Fn(&T) -> bool,
-    ) -> Result<T, UnknownController> {
-        let parameters = self.known.parameters;
-        let parameter = parameters
-            .iter()
-            .find(|parameter| parameter.name == name)
-            .expect("asked for by its own maker");
-        let given = self.given.iter().find(|(other, _)| *other == name);
-        let text = given.map_or(parameter.default, |(_, text)| text);
-        let invalid = || UnknownController::Value {
-            controller: self.known,
-            parameter,
-            found: text.to_owned(),
-        };
-        text.parse().ok().filter(is_valid).ok_or_else(invalid)
-    }
-
-    fn number(&self, name: &str, is_valid: impl Fn(f64) -> bool) -> Result<f64, UnknownController> {
-        self.get(name, |n: &f64| n.is_finite() && is_valid(*n))
-    }
-}
-
-fn cubic(settings: &Settings<'_>) -> Result<Box<dyn Controller>, UnknownController> {
+fn cubic(settings: &Settings<'_>) -> Result<Box<dyn Controller>, NameError> {
     let options = CubicOptions {
-        c: settings.number("c", |c| c > 0.0)?,
-        beta: settings.number("beta", |beta| (0.1..=0.95).contains(&beta))?,
+        c: number(settings, "c", |c| c > 0.0)?,
+        beta: number(settings, "beta", |beta| (0.1..=0.95).contains(&beta))?,
         fast_convergence: settings.get("fast_convergence", |_| true)?,
     };
     Ok(Box::new(Uncoupled::new(Cubic::new(options))))
 }
 
-fn vegas(settings: &Settings<'_>) -> Result<Box<dyn Controller>, UnknownController> {
-    let alpha = settings.number("alpha", |alpha| alpha >= 0.0)?;
+fn vegas(settings: &Settings<'_>) -> Result<Box<dyn Controller>, NameError> {
+    let alpha = number(settings, "alpha", |alpha| alpha >= 0.0)?;
     let options = VegasOptions {
         alpha,
-        beta: settings.number("beta", |beta| beta >= alpha)?,
-        gamma: settings.number("gamma", |gamma| gamma >= 0.0)?,
+        beta: number(settings, "beta", |beta| beta >= alpha)?,
+        gamma: number(settings, "gamma", |gamma| gamma >= 0.0)?,
     };
     Ok(Box::new(Uncoupled::new(Vegas::new(options))))
 }
 
-fn fast(settings: &Settings<'_>) -> Result<Box<dyn Controller>, UnknownController> {
+fn fast(settings: &Settings<'_>) -> Result<Box<dyn Controller>, NameError> {
     let options = FastOptions {
-        alpha: settings.number("alpha", |alpha| alpha > 0.0)?,
-        gamma: settings.number("gamma", |gamma| gamma > 0.0 && gamma <= 1.0)?,
+        alpha: number(settings, "alpha", |alpha| alpha > 0.0)?,
+        gamma: number(settings, "gamma", |gamma| gamma > 0.0 && gamma <= 1.0)?,
         threshold: settings.get("threshold", |_: &Span| true)?,
         every: settings.get("every", |every| (1..=1000).contains(every))?,
         whole: settings.get("whole", |_| true)?,
@@ -361,14 +206,14 @@ fn fast(settings: &Settings<'_>) -> Result<Box<dyn Controller>, UnknownControlle
     Ok(Box::new(Uncoupled::new(Fast::new(options))))
 }
 
-fn bbr(settings: &Settings<'_>) -> Result<Box<dyn Controller>, UnknownController> {
+fn bbr(settings: &Settings<'_>) -> Result<Box<dyn Controller>, NameError> {
     let seed = settings.get("seed", |_: &u64| true)?;
-    let tolerance = settings.number("tolerance", |share| (0.0..=0.5).contains(&share))?;
+    let tolerance = number(settings, "tolerance", |share| (0.0..=0.5).contains(&share))?;
     Ok(Box::new(Uncoupled::new(Bbr::new(Seed(seed)).with_tolerance(tolerance))))
 }
 
-fn waimd(settings: &Settings<'_>) -> Result<Box<dyn Controller>, UnknownController> {
-    let weight = settings.number("weight", |weight| (1.0..=1000.0).contains(&weight))?;
+fn waimd(settings: &Settings<'_>) -> Result<Box<dyn Controller>, NameError> {
+    let weight = number(settings, "weight", |weight| (1.0..=1000.0).contains(&weight))?;
     let is_plain = settings.get("plain", |_: &bool| true)?;
     Ok(Box::new(Uncoupled::new(if is_plain { Waimd::plain(weight) } else { Waimd::new(weight) })))
 }
@@ -376,7 +221,7 @@ fn waimd(settings: &Settings<'_>) -> Result<Box<dyn Controller>, UnknownControll
 #[cfg(test)]
 mod tests {
     use super::*;
-    use alloc::string::ToString;
+    use alloc::string::{String, ToString};
 
     fn error(text: &str) -> String {
         by_name(text).expect_err("an error").to_string()
@@ -385,10 +230,10 @@ mod tests {
     #[test]
     fn every_name_makes_its_controller() {
         for known in NAMES {
-            assert_eq!(by_name(known.name).expect(known.name).name(), known.name);
+            assert_eq!(by_name(known.signature.name).expect("known").name(), known.signature.name);
             // The defaults as they are printed can be read back, and are those of the options.
-            let defaults = known.to_string();
-            let (bare, full) = (by_name(known.name), by_name(&defaults));
+            let defaults = known.signature.to_string();
+            let (bare, full) = (by_name(known.signature.name), by_name(&defaults));
             assert_eq!(alloc::format!("{bare:?}"), alloc::format!("{full:?}"));
         }
         assert_eq!(

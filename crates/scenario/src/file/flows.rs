@@ -8,21 +8,35 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use hashbrown::HashSet;
+use link::config::Problem;
 use link::config::reader::{Section, Value, unknown_word};
-use link::config::{ConfigError, Problem};
 use tcp::Detection;
 use units::{Bytes, Span};
 
+use super::arrivals::start;
 use super::parse::{MOST, Numbered, Result, bytes_up_to, count, numbered, positive};
-use super::{FlowSpec, LinkSpec, Start, TcpSpec, Transport, UdpSpec, Web, Workload};
-use crate::controllers::Controllers;
+use super::tables::{RowTable, TableRow};
+use super::workloads::{no_udp_source, udp, workload};
+use super::{FlowSpec, LinkSpec, Place, Start, TcpSpec, Transport, Workload};
+use crate::registry::Registry;
 
-const KEYS: &[&str] =
-    &["name", "count", "from", "to", "start", "stop", "jitter", "transport", "reroute"];
+const KEYS: &[&str] = &[
+    "name",
+    "count",
+    "group",
+    "from",
+    "to",
+    "start",
+    "arrivals",
+    "stop",
+    "jitter",
+    "transport",
+    "reroute",
+];
 const TCP_KEYS: &[&str] = &["controller", "source", "tcp", "via", "subflows"];
 const PTCP_KEYS: &[&str] = &["controller", "scheduler", "source", "ptcp", "via", "subflows"];
 const SOCKETS_KEYS: &[&str] = &["controller", "source", "buffer", "tcp", "via", "subflows"];
-const UDP_KEYS: &[&str] = &["rate", "packet", "on_off"];
+const UDP_KEYS: &[&str] = &["rate", "interval", "packet", "trace", "size", "on_off"];
 const ENDPOINT_KEYS: &[&str] = &[
     "mss",
     "headers",
@@ -52,58 +66,40 @@ enum TransportKind {
     Udp,
 }
 
+/// The columns of a trace of arrivals.
+const ARRIVALS: &[&str] = &["start", "size", "from", "to"];
+
+/// What the flows of a file refer to.
+struct Surroundings<'a> {
+    links: &'a [LinkSpec],
+    nodes: &'a HashSet<Arc<str>>,
+    registry: &'a Registry,
+}
+
 /// The flows over links that join these nodes.
 pub(super) fn flows(
     list: &Value<'_>,
     links: &[LinkSpec],
     nodes: &HashSet<Arc<str>>,
-    controllers: &Controllers,
+    registry: &Registry,
 ) -> Result<Vec<FlowSpec>> {
+    let around = Surroundings { links, nodes, registry };
     let mut flows: Vec<FlowSpec> = Vec::new();
     let mut known: HashSet<Arc<str>> = HashSet::new();
-    let mut buffer = String::new();
     for value in list.list()? {
         let section = value.section()?;
         let name = section.require("name")?;
         let section = section.renamed(format!("flow.{}", name.text()?.trim_end_matches('*')));
-        let names = Numbered::read(&section, &name)?;
-        let first = flow(&section, &names, links, nodes, controllers)?;
-        // An entry may stand for thousands of flows: only the parts that depend on the number are
-        // made for each.
-        let (from, to) = (section.require("from")?, section.require("to")?);
-        let beginning = section.get("start").filter(|_| matches!(first.start, Start::At(_)));
-        let has_routes = section.get("via").is_some() || section.get("subflows").is_some();
-        flows.reserve(names.count() as usize);
-        known.reserve(names.count() as usize);
-        for number in names.numbers() {
-            let (from, to) = ends(&from, &to, number, nodes, &mut buffer)?;
-            let start =
-                beginning.as_ref().map_or(Ok(first.start), |value| start(value, &names, number))?;
-            let transport = if has_routes {
-                Arc::new(first.transport.over(subflows(&section, number, links)?))
-            } else {
-                Arc::clone(&first.transport)
-            };
-            let reroutes = match section.get("reroute") {
-                None => Vec::new(),
-                Some(value) => reroute::reroutes(&value, number, transport.count(), links)?,
-            };
-            let name_now = names.name(number, &mut buffer);
-            if !known.insert(Arc::clone(&name_now)) {
-                return Err(name.error(Problem::Sense("is the name of an earlier flow too")));
-            }
-            let (group, stop, jitter) = (Arc::clone(&first.group), first.stop, first.jitter);
-            flows.push(FlowSpec {
-                name: name_now,
-                group,
-                from,
-                to,
-                start,
-                stop,
-                jitter,
-                reroutes,
-                transport,
-            });
+        let file = section.get("arrivals");
+        let table = file.as_ref().map(|file| RowTable::read(file, ARRIVALS, 2)).transpose()?;
+        let before = flows.len();
+        match &table {
+            None => entry(&section, &name, &around, &mut flows)?,
+            Some(table) => arrivals(&section, &name, table, &around, &mut flows)?,
+        }
+        known.reserve(flows.len() - before);
+        if flows[before..].iter().any(|flow| !known.insert(Arc::clone(&flow.name))) {
+            return Err(name.error(Problem::Sense("is the name of an earlier flow too")));
         }
     }
     if flows.is_empty() {
@@ -112,14 +108,108 @@ pub(super) fn flows(
     Ok(flows)
 }
 
-/// The first flow of an entry.
-fn flow(
+/// Adds the flows of an entry.
+fn entry(
     section: &Section<'_>,
-    names: &Numbered,
-    links: &[LinkSpec],
-    nodes: &HashSet<Arc<str>>,
-    controllers: &Controllers,
-) -> Result<FlowSpec> {
+    name: &Value<'_>,
+    around: &Surroundings<'_>,
+    flows: &mut Vec<FlowSpec>,
+) -> Result<()> {
+    let Surroundings { links, nodes, .. } = *around;
+    let names = Numbered::read(section, name)?;
+    let first = flow(section, &names, around)?;
+    // An entry may stand for thousands of flows: only the parts that depend on the number are made
+    // for each.
+    let (from, to) = (section.require("from")?, section.require("to")?);
+    let beginning = section.get("start").filter(|_| matches!(first.start, Start::At(_)));
+    let has_routes = section.get("via").is_some() || section.get("subflows").is_some();
+    let changes = section.get("reroute").filter(|_| names.count() > 1);
+    let has_own_ends = [&from, &to].iter().any(|end| has_star(end));
+    let mut buffer = String::new();
+    flows.reserve(names.count() as usize);
+    for number in names.numbers() {
+        let mut flow = first.clone();
+        if has_own_ends {
+            (flow.from, flow.to) = ends(&from, &to, number, nodes, &mut buffer)?;
+        }
+        if let Some(value) = &beginning {
+            flow.start = start(value, &names, number, &first.transport, links)?;
+        }
+        if has_routes {
+            flow.transport = Arc::new(first.transport.over(subflows(section, number, links)?));
+        }
+        if let Some(value) = &changes {
+            let subflows = flow.transport.count();
+            flow.reroutes = reroute::reroutes(value, number, subflows, links)?.into();
+        }
+        flow.name = names.name(number, &mut buffer);
+        flows.push(flow);
+    }
+    Ok(())
+}
+
+/// Adds the flows of a trace of arrivals, one for each row.
+fn arrivals(
+    section: &Section<'_>,
+    name: &Value<'_>,
+    table: &RowTable<'_>,
+    around: &Surroundings<'_>,
+    flows: &mut Vec<FlowSpec>,
+) -> Result<()> {
+    for key in ["count", "start", "size"] {
+        if let Some(value) = section.get(key) {
+            return Err(
+                value.error(Problem::Sense("comes from the file of `arrivals`: leave it out"))
+            );
+        }
+    }
+    let names = Numbered::read_for(name, table.rows.len())?;
+    let first = flow(section, &names, around)?;
+    if let Some(source) = section.get("source") {
+        return Err(
+            source.error(Problem::Sense("and `arrivals` exclude each other: it has the sizes"))
+        );
+    }
+    if let Some(trace) = section.get("trace") {
+        return Err(trace.error(Problem::Sense("and `arrivals` exclude each other")));
+    }
+    let mut buffer = String::new();
+    flows.reserve(table.rows.len());
+    for (number, row) in names.numbers().zip(&table.rows) {
+        let mut flow = first.clone();
+        (flow.from, flow.to) = ends_of_row(table, row, &first, around)?;
+        flow.start = Start::At(table.span(row, 0)?);
+        flow.size = Some(table.bytes(row, 1)?);
+        flow.name = names.name(number, &mut buffer);
+        flows.push(flow);
+    }
+    Ok(())
+}
+
+/// The ends of a flow in a trace of arrivals: those of the row, else those of the entry.
+fn ends_of_row(
+    table: &RowTable<'_>,
+    row: &TableRow,
+    entry: &FlowSpec,
+    around: &Surroundings<'_>,
+) -> Result<(Place, Place)> {
+    let end = |column: usize, usual: &Place| {
+        let Some(name) = table.cell(row, column) else { return Ok(usual.clone()) };
+        around.nodes.get(name).map(|node| Place::Host(Arc::clone(node))).ok_or_else(|| {
+            let problem = unknown_node(name, around.nodes);
+            table.row_error(row, &format!("`{}`: {problem}", ARRIVALS[column]))
+        })
+    };
+    let ends = (end(2, &entry.from)?, end(3, &entry.to)?);
+    if is_one_host(&ends.0, &ends.1) {
+        return Err(table.row_error(row, &"`to` is where the flow begins"));
+    }
+    Ok(ends)
+}
+
+/// The first flow of an entry.
+fn flow(section: &Section<'_>, names: &Numbered, around: &Surroundings<'_>) -> Result<FlowSpec> {
+    let Surroundings { links, nodes, registry } = *around;
     let number = *names.numbers().start();
     let kinds = [
         ("tcp", TransportKind::Tcp),
@@ -145,32 +235,49 @@ fn flow(
         Some(value) if value.is_text() && value.text()? == "off" => Some(Span::ZERO),
         Some(value) => Some(value.quantity()?),
     };
-    let from = section.require("from")?;
     let mut buffer = String::new();
-    node(&from, number, nodes, &mut buffer)?;
-    let (from, to) = ends(&from, &section.require("to")?, number, nodes, &mut buffer)?;
+    let (from, to) = (section.require("from")?, section.require("to")?);
+    let (from, to) = ends(&from, &to, number, nodes, &mut buffer)?;
+    let transport = match kind {
+        TransportKind::Tcp => Transport::Tcp(tcp(section, number, links, registry)?),
+        TransportKind::Ptcp => Transport::Ptcp(striped::ptcp(section, number, links, registry)?),
+        TransportKind::Sockets => {
+            Transport::Sockets(sockets::sockets(section, number, links, registry)?)
+        }
+        TransportKind::Udp => Transport::Udp(Arc::new(udp(section)?)),
+    };
+    let reroutes = match section.get("reroute") {
+        None => Vec::new(),
+        Some(value) => reroute::reroutes(&value, number, transport.count(), links)?,
+    };
     Ok(FlowSpec {
         name: names.name(number, &mut buffer),
-        group: names.group(),
+        group: section.get("group").map_or(Ok(names.group()), |value| group(&value))?,
         from,
         to,
-        start: section
-            .get("start")
-            .map_or(Ok(Start::At(Span::ZERO)), |value| start(&value, names, number))?,
+        start: section.get("start").map_or(Ok(Start::At(Span::ZERO)), |value| {
+            start(&value, names, number, &transport, links)
+        })?,
+        size: None,
         stop,
         jitter,
-        reroutes: Vec::new(),
-        transport: Arc::new(match kind {
-            TransportKind::Tcp => Transport::Tcp(tcp(section, number, links, controllers)?),
-            TransportKind::Ptcp => {
-                Transport::Ptcp(striped::ptcp(section, number, links, controllers)?)
-            }
-            TransportKind::Sockets => {
-                Transport::Sockets(sockets::sockets(section, number, links, controllers)?)
-            }
-            TransportKind::Udp => Transport::Udp(udp(section)?),
-        }),
+        reroutes: reroutes.into(),
+        transport: Arc::new(transport),
     })
+}
+
+/// The name of a group that several entries may share.
+fn group(value: &Value<'_>) -> Result<Arc<str>> {
+    let name = value.text()?;
+    if name.is_empty() || !name.chars().all(|c| c.is_alphanumeric() || "-_".contains(c)) {
+        return Err(value.error(Problem::Sense("wants letters, digits, '-' and '_'")));
+    }
+    Ok(name.into())
+}
+
+/// Whether the host's name depends on the number of the flow.
+fn has_star(end: &Value<'_>) -> bool {
+    end.is_text() && end.text().is_ok_and(|name| name.contains('*'))
 }
 
 /// The hosts at which the flow of this number begins and ends.
@@ -180,12 +287,45 @@ fn ends(
     number: u32,
     nodes: &HashSet<Arc<str>>,
     buffer: &mut String,
-) -> Result<(Arc<str>, Arc<str>)> {
-    let ends = (node(from, number, nodes, buffer)?, node(to, number, nodes, buffer)?);
-    if ends.0 == ends.1 {
+) -> Result<(Place, Place)> {
+    let ends = (place(from, number, nodes, buffer)?, place(to, number, nodes, buffer)?);
+    if is_one_host(&ends.0, &ends.1) {
         return Err(to.error(Problem::Sense("is where the flow begins")));
     }
     Ok(ends)
+}
+
+/// Whether there is no way to choose two different hosts.
+fn is_one_host(from: &Place, to: &Place) -> bool {
+    from.hosts().iter().chain(to.hosts()).all(|host| *host == from.hosts()[0])
+}
+
+/// A host; one of a list at random; or one of those that match `"server?"`.
+fn place(
+    value: &Value<'_>,
+    number: u32,
+    nodes: &HashSet<Arc<str>>,
+    buffer: &mut String,
+) -> Result<Place> {
+    if !value.is_text() {
+        let values = value.list()?;
+        if values.is_empty() {
+            return Err(value.error(Problem::Sense("wants at least one host")));
+        }
+        let hosts = values.iter().map(|value| node(value, number, nodes, buffer));
+        return Ok(Place::OneOf(hosts.collect::<Result<_>>()?));
+    }
+    let name = value.text()?;
+    if !name.ends_with('?') {
+        return node(value, number, nodes, buffer).map(Place::Host);
+    }
+    let mut hosts: Vec<&Arc<str>> = nodes.iter().filter(|node| super::one_of(name, node)).collect();
+    if hosts.is_empty() {
+        return Err(value.error(unknown_node(name, nodes)));
+    }
+    // By number: the order of the set is not the same in each process.
+    hosts.sort_by_key(|name| (name.len(), Arc::clone(name)));
+    Ok(Place::OneOf(hosts.into_iter().cloned().collect()))
 }
 
 /// A node of the network; its name is assembled in `buffer`.
@@ -196,47 +336,22 @@ fn node(
     buffer: &mut String,
 ) -> Result<Arc<str>> {
     let name = numbered(value, number, buffer)?;
-    if let Some(known) = nodes.get(name) {
-        return Ok(Arc::clone(known));
-    }
-    // Sorted, so that ties of the nearest name go to the first in the alphabet.
-    let nodes: BTreeSet<&Arc<str>> = nodes.iter().collect();
-    Err(value.error(unknown_word(name, nodes.into_iter().map(|node| &**node))))
+    nodes.get(name).cloned().ok_or_else(|| value.error(unknown_node(name, nodes)))
 }
 
-/// `"2 s"`; `{ from = "0 s", to = "1 s" }` for a random time; `{ spread = "1 s" }` for the flows of
-/// the entry at equal distances.
-fn start(value: &Value<'_>, names: &Numbered, number: u32) -> Result<Start> {
-    if !value.is_table() {
-        return value.quantity().map(Start::At);
-    }
-    let section = value.section()?;
-    section.allow(&["from", "to", "spread"])?;
-    if let Some(spread) = section.get("spread") {
-        section.allow(&["spread"])?;
-        let spread: Span = spread.quantity()?;
-        let nanos = u128::from(spread.as_nanos()) * u128::from(number.max(1) - 1)
-            / u128::from(names.count());
-        return Ok(Start::At(Span::from_nanos(
-            u64::try_from(nanos).expect("less than the spread"),
-        )));
-    }
-    let from = section.require("from")?.quantity()?;
-    let to = section.require("to")?;
-    let latest = to.quantity()?;
-    if latest < from {
-        return Err(to.error(Problem::Sense("is earlier than `from`")));
-    }
-    Ok(Start::Within(from, latest))
+fn unknown_node(name: &str, nodes: &HashSet<Arc<str>>) -> Problem {
+    // Sorted, so that ties of the nearest name go to the first in the alphabet.
+    let nodes: BTreeSet<&Arc<str>> = nodes.iter().collect();
+    unknown_word(name, nodes.into_iter().map(|node| &**node))
 }
 
 fn tcp(
     section: &Section<'_>,
     number: u32,
     links: &[LinkSpec],
-    controllers: &Controllers,
+    registry: &Registry,
 ) -> Result<TcpSpec> {
-    let controller = controller(section, "cubic", controllers)?;
+    let controller = controller(section, "cubic", registry)?;
     let config = section
         .get("tcp")
         .map_or(Ok(tcp::Config::default()), |value| endpoint(&value.section()?))?;
@@ -248,10 +363,12 @@ fn tcp(
     })
 }
 
-fn controller(section: &Section<'_>, usual: &str, controllers: &Controllers) -> Result<String> {
+fn controller(section: &Section<'_>, usual: &str, registry: &Registry) -> Result<String> {
     let Some(value) = section.get("controller") else { return Ok(usual.to_owned()) };
     let name = value.text()?;
-    controllers.make(name).map_err(|message| value.error(Problem::Because(message)))?;
+    registry
+        .make_controller(name)
+        .map_err(|error| value.error(Problem::Because(error.to_string())))?;
     Ok(name.to_owned())
 }
 
@@ -376,102 +493,4 @@ fn endpoint(section: &Section<'_>) -> Result<tcp::Config> {
         }
     }
     Ok(config)
-}
-
-fn workload(value: &Value<'_>) -> Result<Workload> {
-    if value.is_text() {
-        return value.word(&[("bulk", ())]).map(|()| Workload::Bulk);
-    }
-    let section = value.section()?;
-    section.allow(&["file", "stream", "web", "trace"])?;
-    if let Some(file) = section.get("file") {
-        return file.quantity().map(Workload::File);
-    }
-    if let Some(stream) = section.get("stream") {
-        return stream.quantity().map(Workload::Stream);
-    }
-    if let Some(web) = section.get("web") {
-        return self::web(&web.section()?).map(Workload::Web);
-    }
-    if let Some(trace) = section.get("trace") {
-        return writes(&trace).map(Workload::Trace);
-    }
-    Err(value
-        .error(Problem::Sense("wants \"bulk\", or one of `file`, `stream`, `web` and `trace`")))
-}
-
-/// UDP has no source: it neither retransmits nor answers.
-fn no_udp_source(value: &Value<'_>) -> ConfigError {
-    let name = match workload(value) {
-        Ok(Workload::Bulk) => "bulk",
-        Ok(Workload::File(_)) => "file",
-        Ok(Workload::Stream(_)) => "stream",
-        Ok(Workload::Web(_)) => "web",
-        Ok(Workload::Trace(_)) => "trace",
-        Err(error) => return error,
-    };
-    value.error(Problem::Because(format!(
-        "'{name}' wants a transport that delivers everything, and `transport` is \"udp\"; it has \
-         `rate`, and `on_off` for bursts"
-    )))
-}
-
-fn web(section: &Section<'_>) -> Result<Web> {
-    section.allow(&["mean", "shape", "think"])?;
-    let shape = match section.get("shape") {
-        None => 1.2,
-        Some(value) => {
-            let shape = value.number()?;
-            if shape <= 1.0 {
-                return Err(value.error(Problem::Sense(
-                    "wants more than 1: below, a Pareto distribution has no mean",
-                )));
-            }
-            shape
-        }
-    };
-    let mean = section.get("mean").map_or(Ok(Bytes(30_000)), |value| value.quantity())?;
-    let think = section.get("think").map_or(Ok(Span::from_secs(1)), |value| value.quantity())?;
-    Ok(Web { mean, shape, think })
-}
-
-/// A list of `{ at = "1 s", bytes = "10 kB" }`.
-fn writes(value: &Value<'_>) -> Result<Vec<(Span, Bytes)>> {
-    let mut writes: Vec<(Span, Bytes)> = Vec::new();
-    for value in value.list()? {
-        let section = value.section()?;
-        section.allow(&["at", "bytes"])?;
-        let at = section.require("at")?;
-        let write = (at.quantity()?, section.require("bytes")?.quantity()?);
-        if writes.last().is_some_and(|last| last.0 > write.0) {
-            return Err(at.error(Problem::Sense("is earlier than the entry before it")));
-        }
-        writes.push(write);
-    }
-    Ok(writes)
-}
-
-fn udp(section: &Section<'_>) -> Result<UdpSpec> {
-    let rate = section.require("rate")?;
-    let packet = section.get("packet").map_or(Ok(Bytes(1_500)), |value| value.quantity())?;
-    let spec = UdpSpec {
-        rate: rate.quantity()?,
-        packet,
-        on_off: section.get("on_off").map(|value| on_off(&value)).transpose()?,
-    };
-    if spec.rate == units::Rate::ZERO {
-        return Err(rate.error(Problem::Sense("wants more than nothing")));
-    }
-    if !(28..=65_535).contains(&packet.0) {
-        return Err(
-            section.error("packet", Problem::Sense("wants 28 to 65535 bytes, headers included"))
-        );
-    }
-    Ok(spec)
-}
-
-fn on_off(value: &Value<'_>) -> Result<(Span, Span)> {
-    let section = value.section()?;
-    section.allow(&["on", "off"])?;
-    Ok((positive(&section.require("on")?)?, positive(&section.require("off")?)?))
 }

@@ -3,11 +3,15 @@
 //! [`Document`] is the text of a file; [`Document::scenario`] reads it with given values of its
 //! parameters. `docs/scenarios.md` lists every key.
 
+mod arrivals;
+mod distributions;
 mod flows;
 mod network;
 mod parse;
 mod substitute;
+mod tables;
 mod topology;
+mod workloads;
 
 use std::sync::Arc;
 
@@ -15,7 +19,8 @@ use link::SharedProfile;
 pub use link::config::{ConfigError, Problem};
 use units::{Bytes, Rate, Seed, Span};
 
-use crate::controllers::Controllers;
+use crate::distribution::Distribution;
+use crate::registry::Registry;
 pub use substitute::{Document, Setting};
 
 /// A simulation without its seed.
@@ -39,8 +44,8 @@ pub struct Scenario {
     pub ecmp: bool,
     /// The flows.
     pub flows: Vec<FlowSpec>,
-    /// The controllers that flows can name.
-    pub controllers: Controllers,
+    /// The controllers and packet schedulers that flows can name.
+    pub registry: Registry,
     /// A message about flows that begin after the end of a run whose `duration` was set by the
     /// caller, if there are any. In a file's own duration they are a mistake.
     pub late: Option<String>,
@@ -96,21 +101,24 @@ impl LinkSpec {
 pub struct FlowSpec {
     /// Its name.
     pub name: Arc<str>,
-    /// The name without its number, which all flows of one entry of the file share.
+    /// The flows that it is measured with: those of one entry of the file, or of several that name
+    /// one group.
     pub group: Arc<str>,
     /// The host that sends the bulk of the data.
-    pub from: Arc<str>,
+    pub from: Place,
     /// The host that receives the bulk of the data.
-    pub to: Arc<str>,
+    pub to: Place,
     /// When it begins.
     pub start: Start,
+    /// Its size, in place of the one of its source; of flows in a trace of arrivals.
+    pub size: Option<Bytes>,
     /// When it stops sending; `None` if never.
     pub stop: Option<Span>,
     /// The bound of the random delay before each packet of its sender, against phase effects;
     /// `None` for the wire time of a full packet on the slowest link.
     pub jitter: Option<Span>,
     /// Later routes of its subflows, in order of time.
-    pub reroutes: Vec<RouteChange>,
+    pub reroutes: Arc<[RouteChange]>,
     /// The transport; flows of one entry of the file share it unless their routes differ.
     pub transport: Arc<Transport>,
 }
@@ -126,13 +134,72 @@ pub struct RouteChange {
     pub via: Vec<String>,
 }
 
+impl FlowSpec {
+    /// Whether it is one of many that arrive in the course of the run. Such a flow may begin after
+    /// the end of the run, which is counted; of any other it is a mistake.
+    #[must_use]
+    pub fn is_arrival(&self) -> bool {
+        self.size.is_some() || matches!(self.start, Start::Arrival(_))
+    }
+
+    /// The number of requests, writes or files after which it is complete; `None` if never.
+    #[must_use]
+    pub fn requests(&self) -> Option<u64> {
+        match &*self.transport {
+            Transport::Tcp(TcpSpec { workload, .. })
+            | Transport::Ptcp(PtcpSpec { workload, .. })
+            | Transport::Sockets(SocketsSpec { workload, .. }) => match workload {
+                _ if self.size.is_some() => Some(1),
+                Workload::File(_) => Some(1),
+                Workload::Trace(writes) => Some(writes.len() as u64),
+                Workload::Requests(requests) => requests.count,
+                Workload::Bulk | Workload::Stream(_) => None,
+            },
+            Transport::Udp(spec) => (self.size.is_some() || spec.size.is_some()).then_some(1),
+        }
+    }
+}
+
+/// The host at one end of a flow.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// This host.
+    Host(Arc<str>),
+    /// One of these, drawn from a random stream of the flow's own.
+    OneOf(Arc<[Arc<str>]>),
+}
+
+impl Place {
+    /// The hosts that it can be.
+    #[must_use]
+    pub fn hosts(&self) -> &[Arc<str>] {
+        match self {
+            Place::Host(host) => std::slice::from_ref(host),
+            Place::OneOf(hosts) => hosts,
+        }
+    }
+}
+
 /// The start of a flow.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Start {
     /// At this time.
     At(Span),
     /// At a time drawn uniformly, from the flow's own random stream.
     Within(Span, Span),
+    /// At the next arrival of a process that the flows of an entry share.
+    Arrival(Arc<Arrivals>),
+}
+
+/// A renewal process: the flows of an entry begin one after the other, at random intervals.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Arrivals {
+    /// The name of its random stream, the entry's.
+    pub name: Arc<str>,
+    /// The begin of the first interval.
+    pub from: Span,
+    /// The intervals, in seconds. Exponential ones make a Poisson process.
+    pub interval: Distribution,
 }
 
 /// The transport of a flow.
@@ -145,7 +212,7 @@ pub enum Transport {
     /// One stream that the application stripes over several TCP connections.
     Sockets(SocketsSpec),
     /// UDP datagrams, without congestion control.
-    Udp(UdpSpec),
+    Udp(Arc<UdpSpec>),
 }
 
 impl Transport {
@@ -186,7 +253,7 @@ pub fn one_of(name: &str, link: &str) -> bool {
 /// A TCP flow.
 #[derive(Clone, Debug)]
 pub struct TcpSpec {
-    /// The controller's name and parameters, as [`Controllers::make`] reads them.
+    /// The controller's name and parameters, as [`Registry::make_controller`] reads them.
     pub controller: String,
     /// The configuration of the endpoints.
     pub config: Arc<tcp::Config>,
@@ -200,9 +267,10 @@ pub struct TcpSpec {
 /// A flow over a striped connection.
 #[derive(Clone, Debug)]
 pub struct PtcpSpec {
-    /// The controller's name and parameters, as [`Controllers::make`] reads them.
+    /// The controller's name and parameters, as [`Registry::make_controller`] reads them.
     pub controller: String,
-    /// The packet scheduler's name and parameters, as `policy::sched::packet::by_name` reads them.
+    /// The packet scheduler's name and parameters, as [`Registry::make_scheduler`] reads
+    /// them.
     pub scheduler: String,
     /// The configuration of both ends.
     pub config: ptcp::Config,
@@ -217,8 +285,8 @@ pub struct PtcpSpec {
 /// stream; data ahead of that order stays in the receive buffer of its socket.
 #[derive(Clone, Debug)]
 pub struct SocketsSpec {
-    /// The name and parameters of each connection's controller, as [`Controllers::make`] reads
-    /// them.
+    /// The name and parameters of each connection's controller, as
+    /// [`Registry::make_controller`] reads them.
     pub controller: String,
     /// The configuration of the endpoints. The receive buffer is a multiple of the MSS; a send
     /// buffer holds the same amount until it is acknowledged.
@@ -235,33 +303,56 @@ pub enum Workload {
     /// An endless amount.
     Bulk,
     /// A number of bytes, then the end of the stream.
-    File(Bytes),
+    File(Distribution),
     /// A constant rate, written every 10 ms.
     Stream(Rate),
-    /// Requests, and answers of random size, with think times between.
-    Web(Web),
+    /// Requests and answers, with think times between.
+    Requests(Arc<Requests>),
     /// Writes at given times.
-    Trace(Vec<(Span, Bytes)>),
+    Trace(Arc<[(Span, Bytes)]>),
 }
 
-/// A reader of web pages: request, answer, think time, next request.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Web {
-    /// The mean size of an answer, Pareto-distributed.
-    pub mean: Bytes,
-    /// The Pareto distribution's shape, above 1; below 2 it has no variance.
-    pub shape: f64,
-    /// The mean think time, exponentially distributed.
-    pub think: Span,
+impl Workload {
+    /// Whether the receiver of the bulk of the data opens the connection: it sends the requests.
+    #[must_use]
+    pub fn is_asked_for(&self) -> bool {
+        matches!(self, Workload::Requests(_))
+    }
+}
+
+/// A client and a server: request, answer, think time, next request.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Requests {
+    /// The size of an answer, in bytes.
+    pub size: Distribution,
+    /// The size of a request, in bytes.
+    pub request: Distribution,
+    /// The time from an answer to the next request, in seconds.
+    pub think: Distribution,
+    /// The number of requests; `None` for no end.
+    pub count: Option<u64>,
 }
 
 /// A UDP flow.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct UdpSpec {
-    /// The rate while it is on, headers included.
-    pub rate: Rate,
-    /// The size of a packet, headers included.
-    pub packet: Bytes,
+    /// When it sends its packets.
+    pub pace: Pace,
+    /// The size of a packet in bytes, headers included.
+    pub packet: Distribution,
     /// The mean on and off times, exponentially distributed; `None` if always on.
     pub on_off: Option<(Span, Span)>,
+    /// The sum of all packets, in bytes, after which it ends; `None` for no end.
+    pub size: Option<Distribution>,
+}
+
+/// The times at which a UDP flow sends packets.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Pace {
+    /// One behind the other at this rate, headers included.
+    Rate(Rate),
+    /// At these intervals, in seconds.
+    Interval(Distribution),
+    /// At these times from the start of the flow on, with these sizes.
+    Trace(Arc<[(Span, Bytes)]>),
 }

@@ -9,8 +9,8 @@ use link::config::{self, ConfigError, LinkPath, Problem};
 use units::{Bytes, Seed, Span};
 
 use super::{FlowSpec, LinkSpec, Scenario, Setting, Start, Window, flows, network, topology};
-use crate::controllers::Controllers;
 use crate::measures::MOST_WINDOWS;
+use crate::registry::Registry;
 
 pub(super) type Result<T, E = ConfigError> = std::result::Result<T, E>;
 
@@ -49,7 +49,7 @@ const MOST_COMBINATIONS: usize = 100_000;
 /// `is_shortened`: the caller has set the duration.
 pub(super) fn scenario(
     root: &Section<'_>,
-    controllers: &Controllers,
+    registry: &Registry,
     is_shortened: bool,
 ) -> Result<Scenario> {
     root.allow(TOP_KEYS)?;
@@ -84,25 +84,13 @@ pub(super) fn scenario(
     }
     let ecmp = root.get("ecmp").map_or(Ok(false), |value| value.boolean())?;
     let list = root.require("flow")?;
-    let flows = flows::flows(&list, &links, &nodes, controllers)?;
+    let flows = flows::flows(&list, &links, &nodes, registry)?;
     let late = match check_starts(&list, &flows, duration) {
         Err(error) if is_shortened => Some(error.to_string()),
         checked => checked.map(|()| None)?,
     };
-    let controllers = controllers.clone();
-    Ok(Scenario {
-        name,
-        seed,
-        runs,
-        duration,
-        sample,
-        windows,
-        links,
-        ecmp,
-        flows,
-        controllers,
-        late,
-    })
+    let registry = registry.clone();
+    Ok(Scenario { name, seed, runs, duration, sample, windows, links, ecmp, flows, registry, late })
 }
 
 /// The sweep of a file: keys with their values as text.
@@ -265,8 +253,7 @@ impl Numbered {
     pub(super) fn read(section: &Section<'_>, name: &Value<'_>) -> Result<Numbered> {
         let pattern = name.text()?.to_owned();
         let stars = pattern.matches('*').count();
-        let is_plain = pattern.chars().all(|c| c.is_alphanumeric() || "-_*".contains(c));
-        if pattern.is_empty() || !is_plain {
+        if !is_pattern(&pattern) {
             return Err(name
                 .error(Problem::Sense("wants letters, digits, '-' and '_', and at most one '*'")));
         }
@@ -283,6 +270,17 @@ impl Numbered {
             }
             _ => Err(name.error(Problem::Sense("has more than one '*'"))),
         }
+    }
+
+    /// The names of as many items as a file has rows.
+    pub(super) fn read_for(name: &Value<'_>, rows: usize) -> Result<Numbered> {
+        let pattern = name.text()?.to_owned();
+        if !is_pattern(&pattern) || pattern.matches('*').count() != 1 {
+            return Err(name.error(Problem::Sense(
+                "wants letters, digits, '-' and '_', and one '*' for the number of the row",
+            )));
+        }
+        Ok(Numbered { pattern, count: u32::try_from(rows).ok() })
     }
 
     /// The numbers of the items; zero for a single one.
@@ -302,6 +300,10 @@ impl Numbered {
     pub(super) fn group(&self) -> Arc<str> {
         self.pattern.replace('*', "").into()
     }
+}
+
+fn is_pattern(text: &str) -> bool {
+    !text.is_empty() && text.chars().all(|c| c.is_alphanumeric() || "-_*".contains(c))
 }
 
 /// The text with each `*` replaced by the number. It is assembled in `buffer`, which thousands of
@@ -421,10 +423,12 @@ fn check_periods(value: &Value<'_>, links: &[LinkSpec], duration: Span) -> Resul
 }
 
 /// Checks that all flows begin within the run: a flow that never does would be counted as one that
-/// got nothing.
+/// got nothing. Of flows that arrive in its course, the first intervals must begin within it.
 fn check_starts(list: &Value<'_>, flows: &[FlowSpec], duration: Span) -> Result<()> {
-    let latest = |flow: &FlowSpec| match flow.start {
-        Start::At(at) | Start::Within(_, at) => at,
+    let latest = |flow: &FlowSpec| match &flow.start {
+        _ if flow.size.is_some() => Span::ZERO,
+        Start::At(at) | Start::Within(_, at) => *at,
+        Start::Arrival(arrivals) => arrivals.from,
     };
     let is_late = |flow: &&FlowSpec| latest(flow) >= duration;
     let Some(late) = flows.iter().find(is_late) else { return Ok(()) };
@@ -436,9 +440,12 @@ fn check_starts(list: &Value<'_>, flows: &[FlowSpec], duration: Span) -> Result<
     ));
     for entry in list.list()? {
         let section = entry.section()?;
-        let group = section.require("name")?.text()?.trim_end_matches('*').to_owned();
-        if group == late.group.trim_end_matches('*')
-            && let Some(start) = section.renamed(format!("flow.{group}")).get("start")
+        let pattern = section.require("name")?.text()?.to_owned();
+        let (before, behind) = pattern.split_once('*').unwrap_or((&pattern, ""));
+        if late.name.starts_with(before)
+            && late.name.ends_with(behind)
+            && let Some(start) =
+                section.renamed(format!("flow.{}", pattern.trim_end_matches('*'))).get("start")
         {
             return Err(start.error(problem));
         }

@@ -9,7 +9,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::{ConfigError, Problem, Scenario, parse};
-use crate::controllers::Controllers;
+use crate::registry::Registry;
 
 /// The text of a scenario file.
 #[derive(Clone, Debug)]
@@ -19,7 +19,7 @@ pub struct Document {
     sweep: Vec<(String, Vec<String>)>,
     /// Values that replace those of the text, before those of the caller.
     settings: Vec<Setting>,
-    controllers: Controllers,
+    registry: Registry,
 }
 
 /// A value that replaces one of the file: a key and TOML text.
@@ -51,17 +51,17 @@ impl Document {
     /// # Errors
     /// If it cannot be read, is not TOML, or is not valid.
     pub fn load(path: &Path) -> Result<Document, ConfigError> {
-        Document::load_with(path, Controllers::default())
+        Document::load_with(path, Registry::default())
     }
 
-    /// As [`Document::load`], with additional controllers that flows can name.
+    /// As [`Document::load`], with controllers and packet schedulers that a program adds.
     ///
     /// # Errors
     /// If it cannot be read, is not TOML, or is not valid.
-    pub fn load_with(path: &Path, controllers: Controllers) -> Result<Document, ConfigError> {
+    pub fn load_with(path: &Path, registry: Registry) -> Result<Document, ConfigError> {
         let file = path.display().to_string();
         match std::fs::read_to_string(path) {
-            Ok(text) => Document::new_with(&text, &file, controllers),
+            Ok(text) => Document::new_with(&text, &file, registry),
             Err(error) => Err(ConfigError {
                 file,
                 line: None,
@@ -76,24 +76,20 @@ impl Document {
     /// # Errors
     /// If it is not TOML, or not valid with the first values of its sweep.
     pub fn new(text: &str, file: &str) -> Result<Document, ConfigError> {
-        Document::new_with(text, file, Controllers::default())
+        Document::new_with(text, file, Registry::default())
     }
 
-    /// As [`Document::new`], with additional controllers that flows can name.
+    /// As [`Document::new`], with controllers and packet schedulers that a program adds.
     ///
     /// # Errors
     /// If it is not TOML, or not valid with the first values of its sweep.
-    pub fn new_with(
-        text: &str,
-        file: &str,
-        controllers: Controllers,
-    ) -> Result<Document, ConfigError> {
+    pub fn new_with(text: &str, file: &str, registry: Registry) -> Result<Document, ConfigError> {
         let mut document = Document {
             file: file.to_owned(),
             text: text.to_owned(),
             sweep: Vec::new(),
             settings: Vec::new(),
-            controllers,
+            registry,
         };
         let table = document.table()?;
         let root = Section::root(document.source(), &table);
@@ -231,7 +227,7 @@ impl Document {
         table.remove("sweep");
         table.remove("set");
         let is_shortened = settings.iter().any(|setting| setting.key == "duration");
-        parse::scenario(&Section::root(source, &table), &self.controllers, is_shortened)
+        parse::scenario(&Section::root(source, &table), &self.registry, is_shortened)
     }
 
     fn source(&self) -> Source<'_> {

@@ -1,16 +1,14 @@
 //! The applications at the ends of connections: what they write, and when requests are complete.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use rand_core::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use units::{Bytes, Rate, Seed, Span, Time};
 
-use crate::draw::{exponential, pareto};
-use crate::file::{Web, Workload};
+use crate::file::{Requests, Workload};
 
-/// The size of a request for a page.
-const REQUEST: Bytes = Bytes(300);
 /// The time between two writes of a stream.
 const TICK: Span = Span::from_millis(10);
 
@@ -69,15 +67,35 @@ pub struct Trace {
     left: VecDeque<(Time, Bytes)>,
 }
 
-/// A server of web pages.
+/// A server that answers requests.
 #[derive(Clone, Debug)]
 pub struct Server {
-    /// The distributions.
-    web: Web,
-    /// Draws the sizes.
+    exchange: Exchange,
+    /// The request that is next to arrive completely: its end in the stream, and the size of its
+    /// answer.
+    next: (Bytes, Bytes),
+}
+
+/// The requests of a connection and their answers. Both ends draw the same.
+#[derive(Clone, Debug)]
+struct Exchange {
+    spec: Arc<Requests>,
+    /// Draw the sizes of answers, and of requests.
     sizes: Xoshiro256PlusPlus,
-    /// Requests answered.
-    answered: u64,
+    requests: Xoshiro256PlusPlus,
+}
+
+impl Exchange {
+    fn new(spec: &Arc<Requests>, seed: Seed) -> Exchange {
+        let stream = |name| Xoshiro256PlusPlus::seed_from_u64(seed.stream(name).0);
+        Exchange { spec: Arc::clone(spec), sizes: stream("size"), requests: stream("request") }
+    }
+
+    /// The sizes of the next request and of its answer.
+    fn draw(&mut self) -> (Bytes, Bytes) {
+        let request = self.spec.request.draw_bytes(&mut self.requests);
+        (request, self.spec.size.draw_bytes(&mut self.sizes))
+    }
 }
 
 /// An application that waits for the writes of the other end.
@@ -89,21 +107,20 @@ pub struct Sink {
     done: Vec<Request>,
 }
 
-/// A reader of web pages.
+/// A client that sends requests.
 #[derive(Clone, Debug)]
 pub struct Client {
-    /// The distributions.
-    web: Web,
-    /// Draws the same sizes as the server.
-    sizes: Xoshiro256PlusPlus,
+    exchange: Exchange,
     /// Draws the think times.
     thoughts: Xoshiro256PlusPlus,
-    /// The time of the next request; `None` while one is pending.
+    /// The time of the next request; `None` while one is pending, and after the last.
     next: Option<Time>,
     /// The pending request: time, size, and end in the stream.
     pending: Option<(Time, Bytes, Bytes)>,
     /// The sum of all requested sizes.
     asked: Bytes,
+    /// The number of requests that may still be sent; `None` for no end.
+    left: Option<u64>,
     /// The completed ones.
     done: Vec<Request>,
 }
@@ -117,8 +134,15 @@ impl Application {
         match (workload, is_sender) {
             (Workload::Bulk, true) => Application::Bulk,
             (Workload::Bulk | Workload::Stream(_), false) => Application::Reader,
-            (Workload::File(bytes), true) => Application::File { left: *bytes },
-            (Workload::File(bytes), false) => sink([(start, *bytes, *bytes)].into()),
+            (Workload::File(size), _) => {
+                let seed = seed.stream("source").stream("file");
+                // Both ends draw the same size.
+                let bytes = size.draw_bytes(&mut Xoshiro256PlusPlus::seed_from_u64(seed.0));
+                if is_sender {
+                    return Application::File { left: bytes };
+                }
+                sink([(start, bytes, bytes)].into())
+            }
             (Workload::Stream(rate), true) => {
                 let stream =
                     Stream { rate: *rate, next: start, since: start, written: Bytes::ZERO };
@@ -136,21 +160,21 @@ impl Application {
                 });
                 sink(expected.collect())
             }
-            (Workload::Web(web), _) => {
+            (Workload::Requests(spec), _) => {
                 let seed = seed.stream("source");
-                // Both ends draw the same sizes.
-                let sizes = Xoshiro256PlusPlus::seed_from_u64(seed.stream("size").0);
+                let mut exchange = Exchange::new(spec, seed);
                 if is_sender {
-                    return Application::Server(Box::new(Server { web: *web, sizes, answered: 0 }));
+                    let next = exchange.draw();
+                    return Application::Server(Box::new(Server { exchange, next }));
                 }
                 Application::Client(Box::new(Client {
-                    web: *web,
-                    sizes,
                     thoughts: Xoshiro256PlusPlus::seed_from_u64(seed.stream("think").0),
                     next: Some(start),
                     pending: None,
                     asked: Bytes::ZERO,
+                    left: spec.count,
                     done: Vec::new(),
+                    exchange,
                 }))
             }
         }
@@ -230,24 +254,28 @@ impl Application {
                 bytes
             }
             Application::Server(server) => {
-                let Server { web, sizes, answered } = &mut **server;
+                let Server { exchange, next } = &mut **server;
                 let mut bytes = Bytes::ZERO;
-                while received.0 / REQUEST.0 > *answered {
-                    *answered += 1;
-                    bytes += pareto(sizes, web.mean, web.shape);
+                while next.0 <= received {
+                    bytes += next.1;
+                    let (request, answer) = exchange.draw();
+                    *next = (next.0 + request, answer);
                 }
                 bytes
             }
             Application::Client(client) => {
-                let Client { web, sizes, next, pending, asked, .. } = &mut **client;
+                let Client { exchange, next, pending, asked, left, .. } = &mut **client;
                 if next.is_none_or(|next| next > now) {
                     return Bytes::ZERO;
                 }
                 *next = None;
-                let size = pareto(sizes, web.mean, web.shape);
-                *asked += size;
-                *pending = Some((now, size, *asked));
-                REQUEST
+                let (request, answer) = exchange.draw();
+                *asked += answer;
+                *pending = Some((now, answer, *asked));
+                if let Some(left) = left {
+                    *left -= 1;
+                }
+                request
             }
             Application::Bulk => room,
             Application::Reader | Application::Sink(_) => Bytes::ZERO,
@@ -258,13 +286,15 @@ impl Application {
     pub fn handle_received(&mut self, now: Time, received: Bytes) {
         match self {
             Application::Client(client) => {
-                let Client { web, thoughts, next, pending, done, .. } = &mut **client;
+                let Client { exchange, thoughts, next, pending, left, done, .. } = &mut **client;
                 if let Some((at, bytes, end)) = *pending
                     && received >= end
                 {
                     *pending = None;
                     done.push(Request { at, done: now, bytes });
-                    *next = Some(now + exponential(thoughts, web.think));
+                    if *left != Some(0) {
+                        *next = Some(now + exchange.spec.think.draw_span(thoughts));
+                    }
                 }
             }
             Application::Sink(sink) => {
@@ -292,6 +322,7 @@ impl Application {
         match self {
             Application::File { left } => *left == Bytes::ZERO,
             Application::Trace(trace) => trace.left.is_empty(),
+            Application::Client(client) => client.left == Some(0) && client.pending.is_none(),
             _ => false,
         }
     }

@@ -8,7 +8,7 @@ use units::{Bytes, Span, SubflowId, Time};
 use wire::tcp::Segment;
 
 use crate::host::one_or_more::OneOrMore;
-use crate::host::{Application, NEVER};
+use crate::host::{Application, Ended, EndedSender, NEVER};
 use crate::packet::{Ecn, Packet};
 
 /// One of the TCP connections of a flow, with a route of its own.
@@ -116,6 +116,28 @@ impl Connection {
     /// Whether it has stopped writing and all that it wrote is acknowledged.
     pub(crate) fn is_done(&self) -> bool {
         self.is_closed && self.subflows.iter().all(|subflow| subflow.endpoint.is_closed())
+    }
+
+    /// What is kept of it once the connection is over. Only of one with one subflow.
+    pub(crate) fn ended(&self) -> Option<Ended> {
+        if !self.is_alone || self.application.poll_deadline().is_some() {
+            return None;
+        }
+        let Subflow { route, connection, endpoint } = &self.subflows[0];
+        let rest = endpoint.time_wait()?;
+        let stats = endpoint.stats();
+        Some(Ended {
+            sender: Some(EndedSender {
+                window: self.window(),
+                rtt: endpoint.smoothed_rtt(),
+                retransmitted: stats.retransmitted,
+                timeouts: stats.timeouts,
+            }),
+            received: endpoint.received(),
+            datagrams: (0, Span::ZERO),
+            requests: self.application.requests().into(),
+            rest: Some((*route, *connection, rest)),
+        })
     }
 
     /// Payload received in order on all subflows.

@@ -2,21 +2,28 @@
 
 mod application;
 mod connection;
+mod crowd;
+mod ended;
 mod one_or_more;
 mod sockets;
 mod stripe;
 mod striped;
 mod udp;
 
+use std::sync::Arc;
+
 use netsim::Out;
 use smallvec::SmallVec;
 use units::Time;
 
 use crate::Packet;
-use one_or_more::OneOrMore;
+use crate::plan::FlowPlan;
+use crowd::{Crowd, Slot};
 
 pub use application::{Application, Client, Request, Server, Sink, Stream, Trace};
 pub use connection::{Connection, Subflow};
+pub use ended::Ended;
+pub(crate) use ended::EndedSender;
 pub use sockets::{Socket, Sockets};
 pub use stripe::{Reader, Writer};
 pub use striped::Striped;
@@ -46,6 +53,7 @@ pub enum Agent {
 }
 
 impl Agent {
+    #[inline]
     fn poll_deadline(&self) -> Option<Time> {
         match self {
             Agent::Tcp(connection) => connection.poll_deadline(),
@@ -55,134 +63,10 @@ impl Agent {
             Agent::UdpSink(_) => None,
         }
     }
-}
-
-/// A host: its agents, and the agent and subflow of each connection that ends here.
-///
-/// Most hosts have one agent with one connection, which is stored in the host itself. `repr(C)`
-/// keeps the order of the fields, here and in the agent, its connection and its endpoint: fields
-/// that each packet needs come first, rarely needed ones last. The nested structures then have
-/// their hot fields side by side, and a simulation with thousands of hosts touches few cache lines
-/// per packet.
-#[derive(Clone, Debug)]
-#[repr(C, align(64))]
-pub struct Node {
-    /// The least of the agents' deadlines.
-    next: Time,
-    first: u32,
-    /// Whether there is exactly one agent.
-    is_alone: bool,
-    /// Whether exactly one connection ends here: subflow 0 of the only agent.
-    is_single: bool,
-    agents: OneOrMore<Agent>,
-    /// Present if the host is not single.
-    demux: Option<Box<Demux>>,
-}
-
-/// The agents and connections of a host with several.
-#[derive(Clone, Debug)]
-struct Demux {
-    /// The deadline of each agent.
-    deadlines: Vec<Time>,
-    /// Agent and subflow, by the number of the connection minus the first number.
-    connections: Vec<(u32, u32)>,
-}
-
-impl Node {
-    /// A host with these agents; `ends` are the connections that end here, in order: number, agent
-    /// and subflow.
-    ///
-    /// # Panics
-    /// If there is no agent.
-    #[must_use]
-    pub fn new(
-        agents: impl IntoIterator<Item = Agent>,
-        ends: impl IntoIterator<Item = (u32, u32, u32)>,
-    ) -> Node {
-        let agents = OneOrMore::new(agents);
-        let is_alone = agents.len() == 1;
-        let deadlines = || agents.iter().map(|agent| agent.poll_deadline().unwrap_or(NEVER));
-        let next = deadlines().min().unwrap_or(NEVER);
-        let ends: SmallVec<[_; 1]> = ends.into_iter().collect();
-        let first = ends.first().map_or(0, |end| end.0);
-        let is_single = is_alone && matches!(ends[..], [(_, 0, 0)]);
-        let demux = (!is_single).then(|| {
-            let count = ends.last().map_or(0, |end| end.0 - first + 1);
-            let mut connections = vec![(u32::MAX, 0); count as usize];
-            for (number, agent, subflow) in ends {
-                connections[(number - first) as usize] = (agent, subflow);
-            }
-            Box::new(Demux { deadlines: deadlines().collect(), connections })
-        });
-        Node { next, first, is_alone, is_single, agents, demux }
-    }
-
-    /// One of its agents.
-    ///
-    /// # Panics
-    /// If there is no such agent.
-    #[must_use]
-    pub fn agent(&self, index: usize) -> &Agent {
-        &self.agents[index]
-    }
-
-    /// The number of agents.
-    #[inline]
-    fn count(&self) -> usize {
-        if self.is_alone { 1 } else { self.agents.len() }
-    }
-
-    /// The deadline of an agent.
-    #[inline]
-    fn deadline(&self, agent: usize) -> Time {
-        if self.is_alone { self.next } else { self.demux().deadlines[agent] }
-    }
 
     #[inline]
-    fn demux(&self) -> &Demux {
-        self.demux.as_ref().expect(HAS_DEMUX)
-    }
-
-    /// Updates the deadline of an agent after an event.
-    #[inline]
-    fn rearm(&mut self, agent: usize) {
-        let at = self.agents[agent].poll_deadline().unwrap_or(NEVER);
-        if self.is_alone {
-            self.next = at;
-            return;
-        }
-        let deadlines = &mut self.demux.as_mut().expect(HAS_DEMUX).deadlines;
-        let before = std::mem::replace(&mut deadlines[agent], at);
-        if at <= self.next {
-            self.next = at;
-        } else if before == self.next {
-            self.next = earliest(deadlines);
-        }
-    }
-
-    /// The agent and the subflow of a connection.
-    #[inline]
-    fn end(&self, connection: u32) -> (usize, u32) {
-        if self.is_single {
-            debug_assert_eq!(connection, self.first, "routes lead where their connections end");
-            return (0, 0);
-        }
-        let (agent, subflow) = self.demux().connections[(connection - self.first) as usize];
-        (agent as usize, subflow)
-    }
-}
-
-const HAS_DEMUX: &str = "a host that is not single has one";
-
-fn earliest(deadlines: &[Time]) -> Time {
-    deadlines.iter().copied().min().unwrap_or(NEVER)
-}
-
-impl netsim::Host<Packet> for Node {
-    #[inline]
-    fn handle_packet(&mut self, now: Time, packet: Packet, out: &mut Out<Packet>) {
-        let (agent, subflow) = self.end(packet.connection());
-        match (&mut self.agents[agent], &packet) {
+    fn handle_packet(&mut self, now: Time, subflow: u32, packet: &Packet, out: &mut Out<Packet>) {
+        match (self, packet) {
             (Agent::Tcp(connection), Packet::Tcp { segment, ecn, .. }) => {
                 connection.handle_segment(now, subflow as usize, segment, *ecn, out);
             }
@@ -208,7 +92,180 @@ impl netsim::Host<Packet> for Node {
             }
             _ => unreachable!("connections are numbered by the transport of their flow"),
         }
-        self.rearm(agent);
+    }
+
+    fn handle_deadline(&mut self, now: Time, out: &mut Out<Packet>) {
+        match self {
+            Agent::Tcp(connection) => connection.handle_deadline(now, out),
+            Agent::Ptcp(striped) => striped.handle_deadline(now, out),
+            Agent::Sockets(sockets) => sockets.handle_deadline(now, out),
+            Agent::UdpSource(source) => source.handle_deadline(now, out),
+            Agent::UdpSink(_) => {}
+        }
+    }
+
+    /// What is to be kept of it, if nothing more will come of it than answers to repeated segments.
+    fn ended(&self) -> Option<Ended> {
+        match self {
+            Agent::Tcp(connection) => connection.ended(),
+            Agent::UdpSource(source) => source.ended(),
+            Agent::UdpSink(sink) => sink.ended(),
+            Agent::Ptcp(_) | Agent::Sockets(_) => None,
+        }
+    }
+}
+
+/// One end of a flow, as it is now.
+#[derive(Clone, Copy, Debug)]
+pub enum AgentState<'a> {
+    /// It has not begun.
+    Planned {
+        /// Whether its flow is of UDP.
+        is_udp: bool,
+    },
+    /// It lives, or is of a flow that is there for the whole run.
+    Live(&'a Agent),
+    /// It is over.
+    Ended(&'a Ended),
+}
+
+/// A host: its agents, and the agent and subflow of each connection that ends here.
+///
+/// Most hosts have one agent with one connection, which is stored in the host itself. `repr(C)`
+/// keeps the order of the fields, here and in the agent, its connection and its endpoint: fields
+/// that each packet needs come first, rarely needed ones last. The nested structures then have
+/// their hot fields side by side, and a simulation with thousands of hosts touches few cache lines
+/// per packet.
+#[derive(Clone, Debug)]
+#[repr(C, align(64))]
+pub struct Node {
+    /// The least of the agents' deadlines.
+    next: Time,
+    first: u32,
+    /// Whether exactly one connection ends here: subflow 0 of the only agent.
+    is_single: bool,
+    agents: Agents,
+    /// Present if the host is not single.
+    ends: Option<Box<[ConnectionEnd]>>,
+}
+
+#[derive(Clone, Debug)]
+#[expect(clippy::large_enum_variant, reason = "a box costs a memory access per packet")]
+enum Agents {
+    One(Agent),
+    Several(Crowd),
+}
+
+/// Where a connection ends at a host.
+#[derive(Clone, Copy, Debug)]
+struct ConnectionEnd {
+    /// The number of the connection.
+    number: u32,
+    agent: u32,
+    subflow: u32,
+}
+
+impl Node {
+    /// A host with these ends of flows, each with whether it is the sender's; `ends` are the
+    /// connections that end here, in order: number, agent and subflow.
+    ///
+    /// # Panics
+    /// If there is no agent.
+    #[must_use]
+    pub(crate) fn new<'a>(
+        mut agents: impl ExactSizeIterator<Item = (&'a Arc<FlowPlan>, bool)>,
+        ends: impl IntoIterator<Item = (u32, u32, u32)>,
+    ) -> Node {
+        let agents = if agents.len() == 1 {
+            let (plan, is_sender) = agents.next().expect("it has one");
+            Agents::One(plan.agent(is_sender))
+        } else {
+            Agents::Several(Crowd::new(agents))
+        };
+        let ends: SmallVec<[_; 1]> = ends
+            .into_iter()
+            .map(|(number, agent, subflow)| ConnectionEnd { number, agent, subflow })
+            .collect();
+        let first = ends.first().expect("each flow has a connection").number;
+        let is_alone = matches!(agents, Agents::One(_));
+        let is_single = is_alone && matches!(ends[..], [ConnectionEnd { subflow: 0, .. }]);
+        let ends = (!is_single).then(|| ends.into_boxed_slice());
+        let mut node = Node { next: NEVER, first, is_single, agents, ends };
+        node.rearm();
+        node
+    }
+
+    /// One of its agents; `None` if it has not begun or is over.
+    ///
+    /// # Panics
+    /// If there is no such agent.
+    #[must_use]
+    pub fn agent(&self, index: usize) -> Option<&Agent> {
+        match self.state(index) {
+            AgentState::Live(agent) => Some(agent),
+            AgentState::Planned { .. } | AgentState::Ended(_) => None,
+        }
+    }
+
+    /// The state of one of its agents.
+    ///
+    /// # Panics
+    /// If there is no such agent.
+    #[must_use]
+    pub fn state(&self, index: usize) -> AgentState<'_> {
+        match &self.agents {
+            Agents::One(agent) => {
+                assert_eq!(index, 0, "the host has one agent");
+                AgentState::Live(agent)
+            }
+            Agents::Several(crowd) => match crowd.slot(index).expect("there is such an agent") {
+                Slot::Planned(plan, _) => AgentState::Planned { is_udp: plan.is_udp() },
+                Slot::Live { agent, .. } => AgentState::Live(agent),
+                Slot::Ended(ended) => AgentState::Ended(ended),
+            },
+        }
+    }
+
+    #[inline]
+    fn rearm(&mut self) {
+        let at = match &self.agents {
+            Agents::One(agent) => agent.poll_deadline(),
+            Agents::Several(crowd) => crowd.poll_deadline(),
+        };
+        self.next = at.unwrap_or(NEVER);
+    }
+
+    /// The agent and the subflow of a connection.
+    #[inline]
+    fn end(&self, connection: u32) -> (usize, u32) {
+        if self.is_single {
+            debug_assert_eq!(connection, self.first, "routes lead where their connections end");
+            return (0, 0);
+        }
+        let ends = self.ends.as_ref().expect("a host that is not single has them");
+        // The numbers are in order, and have no gaps at most hosts.
+        let place = (connection - self.first) as usize;
+        let end = match ends.get(place) {
+            Some(end) if end.number == connection => end,
+            _ => {
+                let place = ends.partition_point(|end| end.number < connection);
+                &ends[place]
+            }
+        };
+        debug_assert_eq!(end.number, connection, "routes lead where their connections end");
+        (end.agent as usize, end.subflow)
+    }
+}
+
+impl netsim::Host<Packet> for Node {
+    #[inline]
+    fn handle_packet(&mut self, now: Time, packet: Packet, out: &mut Out<Packet>) {
+        let (agent, subflow) = self.end(packet.connection());
+        match &mut self.agents {
+            Agents::One(agent) => agent.handle_packet(now, subflow, &packet, out),
+            Agents::Several(crowd) => crowd.handle_packet(now, agent, subflow, &packet, out),
+        }
+        self.rearm();
     }
 
     #[inline]
@@ -217,18 +274,10 @@ impl netsim::Host<Packet> for Node {
     }
 
     fn handle_deadline(&mut self, now: Time, out: &mut Out<Packet>) {
-        for agent in 0..self.count() {
-            if self.deadline(agent) > now {
-                continue;
-            }
-            match &mut self.agents[agent] {
-                Agent::Tcp(connection) => connection.handle_deadline(now, out),
-                Agent::Ptcp(striped) => striped.handle_deadline(now, out),
-                Agent::Sockets(sockets) => sockets.handle_deadline(now, out),
-                Agent::UdpSource(source) => source.handle_deadline(now, out),
-                Agent::UdpSink(_) => {}
-            }
-            self.rearm(agent);
+        match &mut self.agents {
+            Agents::One(agent) => agent.handle_deadline(now, out),
+            Agents::Several(crowd) => crowd.handle_deadline(now, out),
         }
+        self.rearm();
     }
 }

@@ -52,7 +52,6 @@
 mod bucket;
 mod build;
 mod cases;
-mod deadlines;
 mod hop;
 mod packet;
 mod receiver;

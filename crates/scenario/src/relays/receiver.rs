@@ -3,9 +3,9 @@
 use netsim::{Out, Route};
 use units::{Bytes, Span, Time};
 
-use super::deadlines::Deadlines;
 use super::hop::Hop;
 use super::packet::OverlayPacket;
+use crate::deadlines::Deadlines;
 
 /// The receiver. At the end of each control interval of a source it sends a report for each path,
 /// with the payload received.

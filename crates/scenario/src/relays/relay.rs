@@ -3,9 +3,9 @@
 use netsim::Out;
 use units::{Bytes, Time};
 
-use super::deadlines::Deadlines;
 use super::hop::Hop;
 use super::packet::OverlayPacket;
+use crate::deadlines::Deadlines;
 
 /// A relay. It reads from the first hop of a path only while little is unsent on the second. When
 /// more is unsent, the receive window of the first hop closes, and the source sends no faster than

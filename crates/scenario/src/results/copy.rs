@@ -10,7 +10,7 @@ use toml::de::{DeTable, DeValue};
 use crate::file::{Document, Setting};
 
 /// The keys whose values name files.
-const FILE_KEYS: [&str; 2] = ["network", "trace"];
+const FILE_KEYS: [&str; 4] = ["network", "trace", "cdf", "arrivals"];
 
 /// The text of a scenario with other names of files, and the files by these names.
 #[derive(Debug, Default)]

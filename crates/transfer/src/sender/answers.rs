@@ -11,16 +11,29 @@ pub(super) struct Answers {
     last: Time,
     /// What is outstanding has waited for an answer since then.
     waiting_since: Time,
+    /// What arrived on the path waits for the receiver's disk, as the receiver said last.
+    is_held: bool,
 }
 
 impl Answers {
     pub(super) fn new(now: Time) -> Answers {
-        Answers { since: now, last: now, waiting_since: now }
+        Answers { since: now, last: now, waiting_since: now, is_held: false }
     }
 
     /// The path has something outstanding, and had nothing before.
     pub(super) fn handle_busy(&mut self, now: Time) {
         self.waiting_since = now;
+        self.is_held = false;
+    }
+
+    /// The receiver said that what it received on the path is not written yet.
+    pub(super) fn handle_alive(&mut self) {
+        self.is_held = true;
+    }
+
+    /// Whether it said so after its last acknowledgement: a copy of such data waits as long.
+    pub(super) fn is_held(&self) -> bool {
+        self.is_held
     }
 
     /// The receiver acknowledged data on the path, which may be silent for `patience`.
@@ -30,6 +43,7 @@ impl Answers {
         }
         self.last = now;
         self.waiting_since = now;
+        self.is_held = false;
     }
 
     /// For how long the receiver answered here after `time`.

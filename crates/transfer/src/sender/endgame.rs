@@ -25,6 +25,9 @@ impl Sender {
             return None;
         }
         let path = self.paths.get(&id).filter(|path| path.is_usable())?;
+        if path.answers.is_held() {
+            return None;
+        }
         // Copies follow the receiver's answers: it may be the receiver that is late.
         let covered = path.rate(now) * (path.rtt() * 2 + COVER).as_secs_f64();
         if path.outstanding() > 0 && Bytes(path.outstanding() + most).as_f64() > covered {
@@ -38,7 +41,9 @@ impl Sender {
             .paths
             .values()
             .filter(|holder| holder.id != id && !holder.owned.is_empty())
-            .filter(|holder| known || holder.state == PathState::Stalled)
+            .filter(|holder| {
+                holder.state == PathState::Stalled || known && !holder.answers.is_held()
+            })
             .filter_map(|holder| {
                 let extent = last_uncopied(holder, path, most)?;
                 Some((self.expected(now, id, extent), extent, holder.id))

@@ -222,6 +222,9 @@ impl Sender {
     /// The receiver says on this path that it lives and has not written yet what it received: its
     /// silence is not the path's. Ignored for an unknown path.
     pub fn handle_alive(&mut self, now: Time, path: PathId) {
+        if let Some(path) = self.paths.get_mut(&path) {
+            path.answers.handle_alive();
+        }
         self.handle_progress(now, path, false);
     }
 

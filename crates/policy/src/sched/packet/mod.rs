@@ -24,7 +24,7 @@ use core::fmt;
 
 use units::{Bytes, Span, SubflowId, Time};
 
-pub use names::{KnownScheduler, NAMES, Parameter, UnknownScheduler, by_name};
+pub use names::{KIND, NAMES, by_name};
 
 /// A packet scheduler's view of a path.
 #[derive(Clone, Copy, Debug, PartialEq)]

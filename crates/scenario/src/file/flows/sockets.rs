@@ -6,10 +6,11 @@ use link::config::Problem;
 use link::config::reader::Section;
 use units::Bytes;
 
-use super::{controller, endpoint, subflows, workload};
-use crate::controllers::Controllers;
+use super::{controller, endpoint, subflows};
 use crate::file::parse::{Result, bytes_up_to};
+use crate::file::workloads::workload;
 use crate::file::{LinkSpec, SocketsSpec, Workload};
+use crate::registry::Registry;
 
 /// The default size of a socket's send buffer and of its receive buffer.
 const BUFFER: Bytes = Bytes::kib(256);
@@ -22,7 +23,7 @@ pub(super) fn sockets(
     section: &Section<'_>,
     number: u32,
     links: &[LinkSpec],
-    controllers: &Controllers,
+    registry: &Registry,
 ) -> Result<SocketsSpec> {
     let mut config = match section.get("tcp") {
         None => tcp::Config::default(),
@@ -48,7 +49,7 @@ pub(super) fn sockets(
     };
     config.receive_buffer = Bytes(records * config.mss.0);
     Ok(SocketsSpec {
-        controller: controller(section, "cubic", controllers)?,
+        controller: controller(section, "cubic", registry)?,
         config: Arc::new(config),
         subflows: subflows(section, number, links)?,
         workload: section.get("source").map_or(Ok(Workload::Bulk), |value| workload(&value))?,

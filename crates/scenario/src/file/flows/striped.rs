@@ -2,13 +2,13 @@
 
 use link::config::Problem;
 use link::config::reader::Section;
-use policy::sched::packet;
 use ptcp::{Config, Restripe};
 
-use super::{MOST_BUFFER, controller, count, positive, subflows, workload};
-use crate::controllers::Controllers;
+use super::{MOST_BUFFER, controller, count, positive, subflows};
 use crate::file::parse::{Result, bytes_up_to};
+use crate::file::workloads::workload;
 use crate::file::{LinkSpec, PtcpSpec, Workload};
+use crate::registry::Registry;
 
 /// The defaults of a striped connection.
 const CONTROLLER: &str = "olia";
@@ -34,19 +34,20 @@ pub(super) fn ptcp(
     section: &Section<'_>,
     number: u32,
     links: &[LinkSpec],
-    controllers: &Controllers,
+    registry: &Registry,
 ) -> Result<PtcpSpec> {
     let scheduler = match section.get("scheduler") {
         None => SCHEDULER.to_owned(),
         Some(value) => {
             let name = value.text()?;
-            packet::by_name(name)
+            registry
+                .make_scheduler(name)
                 .map_err(|error| value.error(Problem::Because(error.to_string())))?;
             name.to_owned()
         }
     };
     Ok(PtcpSpec {
-        controller: controller(section, CONTROLLER, controllers)?,
+        controller: controller(section, CONTROLLER, registry)?,
         scheduler,
         config: section
             .get("ptcp")

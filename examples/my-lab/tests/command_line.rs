@@ -1,0 +1,200 @@
+//! The whole command line with a controller and a scheduler of one's own: sweeps that are stored
+//! and resumed, plots, captures, names, help.
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+const MY_LAB: &str = env!("CARGO_BIN_EXE_my-lab");
+
+/// Calm and Reno at one bottleneck; a striped connection over two paths.
+const SCENARIO: &str = r#"
+name = "both"
+duration = "4 s"
+warmup = "2 s"
+
+[sweep]
+"flow.first.controller" = ["calm", "calm(target=50 ms)", "reno"]
+"flow.striped.scheduler" = ["turns", "lowest-rtt"]
+
+[[link]]
+name = "bottleneck"
+between = ["near", "far"]
+rate = "10 Mbit/s"
+delay = "5 ms"
+queue = "100 packets"
+
+[[link]]
+name = "detour"
+between = ["near", "far"]
+rate = "10 Mbit/s"
+delay = "20 ms"
+queue = "100 packets"
+
+[[link]]
+name = "direct"
+between = ["near", "far"]
+rate = "10 Mbit/s"
+delay = "5 ms"
+queue = "100 packets"
+
+[[flow]]
+name = "first"
+from = "near"
+to = "far"
+via = ["bottleneck"]
+controller = "calm"
+
+[[flow]]
+name = "striped"
+from = "near"
+to = "far"
+transport = "ptcp"
+subflows = [["direct"], ["detour"]]
+source = { stream = "4 Mbit/s" }
+ptcp = { reinject = false }
+controller = "calm"
+scheduler = "turns"
+"#;
+
+fn folder(name: &str) -> PathBuf {
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let _ = fs::remove_dir_all(&path);
+    fs::create_dir_all(&path).unwrap();
+    fs::write(path.join("both.toml"), SCENARIO).unwrap();
+    path
+}
+
+/// Runs a program; gives its exit code and what it wrote to standard output and standard error.
+fn run(program: &Path, folder: &Path, arguments: &[&str]) -> (i32, String, String) {
+    let output = Command::new(program).current_dir(folder).args(arguments).output().unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
+}
+
+fn my_lab(folder: &Path, arguments: &[&str]) -> (i32, String, String) {
+    run(Path::new(MY_LAB), folder, arguments)
+}
+
+/// A value of the table of measures, in a row with all of these.
+fn value(table: &str, keys: &[&str]) -> f64 {
+    let row = table.lines().find(|row| keys.iter().all(|key| row.contains(key)));
+    let row = row.unwrap_or_else(|| panic!("no row with {keys:?} in {table}"));
+    row.rsplit(',').nth(1).unwrap().parse().unwrap()
+}
+
+#[test]
+fn a_sweep_is_stored_drawn_captured_and_resumed() {
+    let folder = folder("sweep");
+    let arguments =
+        ["simulate", "both.toml", "--out", "out", "--plot", "p.svg", "--pcap", "p.pcap"];
+    let (code, printed, said) = my_lab(&folder, &arguments);
+    assert_eq!(code, 0, "{said}");
+    assert!(printed.contains("flow.first.controller = calm(target=50 ms)"), "{printed}");
+    let table = fs::read_to_string(folder.join("out/measures.csv")).unwrap();
+    // Reno and a larger target fill the queue, the default target does not.
+    let queue = |controller: &str| {
+        value(&table, &[&format!("{controller},turns,1,steady"), ",bottleneck/up,queue,"])
+    };
+    let queues = ["calm", "calm(target=50 ms)", "reno"].map(queue);
+    assert!(queues[0] < 10.0 && queues[1] > 20.0 && queues[2] > 20.0, "{queues:?}");
+    // In turns, half of the packets take the detour; otherwise none need it.
+    let rate = |scheduler: &str| {
+        value(&table, &[&format!("calm,{scheduler},1,steady"), ",detour/up,throughput,"])
+    };
+    let rates = [rate("turns"), rate("lowest-rtt")];
+    assert!((1.8..2.6).contains(&rates[0]) && rates[1] < 0.5, "{rates:?}");
+    let plot = fs::read_to_string(folder.join("p.svg")).unwrap();
+    assert!(plot.contains("goodput") && plot.contains("striped"), "the plot lacks its curves");
+    let capture = fs::read(folder.join("p.pcap")).unwrap();
+    assert!(capture.len() > 100_000 && capture[..4] == [0xa1, 0xb2, 0x3c, 0x4d]);
+
+    // An interruption: two runs are missing.
+    let runs = fs::read_dir(folder.join("out/runs")).unwrap().map(|entry| entry.unwrap().path());
+    runs.take(2).for_each(|run| fs::remove_file(run).unwrap());
+    let (code, again, said) = my_lab(&folder, &arguments[..4]);
+    assert_eq!((code, &again), (0, &printed), "{said}");
+    assert!(said.contains("4 of 6 runs are there already"), "{said}");
+    assert_eq!(fs::read_to_string(folder.join("out/measures.csv")).unwrap(), table);
+}
+
+#[test]
+fn results_of_a_changed_program_are_not_used() {
+    let folder = folder("changed");
+    // The same code with a byte behind it is another build, as an edited controller makes one.
+    let changed = folder.join("my-lab");
+    fs::copy(MY_LAB, &changed).unwrap();
+    let arguments = ["simulate", "both.toml", "--set", "duration=3 s", "--out", "out", "--restart"];
+    let resume = &arguments[..6];
+    assert_eq!(run(&changed, &folder, resume).0, 0);
+    let (code, _, said) = my_lab(&folder, resume);
+    assert!(code == 0 && said.contains("6 of 6 runs are there already"), "{said}");
+    File::options().append(true).open(&changed).unwrap().write_all(b"\n").unwrap();
+    let (code, _, said) = run(&changed, &folder, resume);
+    assert!(code == 2 && said.contains("another build of the program"), "{said}");
+    assert!(said.contains("--restart"), "{said}");
+    let (code, _, said) = run(&changed, &folder, &arguments);
+    assert!(code == 0 && !said.contains("already"), "{said}");
+    let (code, _, said) = run(&changed, &folder, resume);
+    assert!(code == 0 && said.contains("6 of 6 runs are there already"), "{said}");
+}
+
+#[test]
+fn messages_help_and_completions_have_the_name_of_the_program() {
+    let folder = folder("names");
+    let (code, _, said) = my_lab(&folder, &["simulate", "both.toml", "--set", "duration=1"]);
+    assert!(code == 2 && said.starts_with("my-lab: both.toml:"), "{said}");
+    let (code, _, said) = my_lab(&folder, &["simulate"]);
+    assert!(code == 2 && said.contains("Usage: my-lab simulate"), "{said}");
+    for arguments in [&["--help"][..], &["simulate", "--help"], &["cp", "--help"]] {
+        let (code, help, _) = my_lab(&folder, arguments);
+        assert!(code == 0 && help.contains("Usage: my-lab"), "{help}");
+        assert!(!help.contains("anabranch cp"), "{help}");
+    }
+    let (_, version, _) = my_lab(&folder, &["--version"]);
+    assert!(version.starts_with("my-lab (anabranch "), "{version}");
+    for shell in ["bash", "zsh", "fish"] {
+        let (code, script, _) = my_lab(&folder, &["completions", shell]);
+        assert!(code == 0 && script.contains("my-lab"), "{script}");
+        let own = script.replace("ANABRANCH_COMPLETE", "");
+        assert!(!own.contains("anabranch"), "{script}");
+    }
+    let (_, page, _) = my_lab(&folder, &["man"]);
+    assert!(page.contains(".TH my-lab"), "{page}");
+    fs::create_dir(folder.join("man")).unwrap();
+    assert_eq!(my_lab(&folder, &["man", "man"]).0, 0);
+    let page = fs::read_to_string(folder.join("man/my-lab-cp.1")).unwrap();
+    assert!(page.contains("\nmy\\-lab cp disk.img me@nas:backup\n"), "{page}");
+}
+
+#[test]
+fn the_list_has_what_is_known_and_what_is_added() {
+    let folder = folder("list");
+    let (code, list, said) = my_lab(&folder, &["simulate", "--list"]);
+    assert_eq!(code, 0, "{said}");
+    let [controllers, schedulers, measures] =
+        list.split("\n\n").collect::<Vec<_>>().try_into().expect("three lists");
+    let line = |list: &str, name: &str| {
+        let found = list.lines().find(|line| line.split_whitespace().next() == Some(name));
+        found.unwrap_or_else(|| panic!("no {name} in {list}")).to_string()
+    };
+    assert!(controllers.lines().next().unwrap().contains("controller = "), "{controllers}");
+    assert!(line(controllers, "olia").contains("as lia"));
+    assert!(line(controllers, "calm").contains("a fifth less when packets wait"));
+    assert!(controllers.contains("target=5 ms"), "{controllers}");
+    assert!(line(schedulers, "ecf").contains("fast path") && schedulers.contains("beta=0.25"));
+    assert_eq!(line(schedulers, "turns").trim(), "turns");
+    assert!(line(measures, "goodput").contains("goodput (Mbit/s) "), "{measures}");
+    let (code, _, said) = my_lab(&folder, &["simulate", "--list", "both.toml"]);
+    assert!(code == 2 && said.contains("cannot be used with"), "{said}");
+    let (code, _, said) =
+        my_lab(&folder, &["simulate", "both.toml", "--set", "flow.striped.scheduler=turn"]);
+    assert!(
+        code == 2
+            && said.contains("both.toml:")
+            && said.contains("no packet scheduler 'turn' (did you mean 'turns'?)")
+            && said.trim_end().ends_with("ecf, weighted, redundant, turns"),
+        "{said}"
+    );
+}
