@@ -31,6 +31,7 @@ mod capacity;
 #[cfg(feature = "toml")]
 pub mod config;
 mod counters;
+mod dated;
 mod impairments;
 mod jitter;
 mod limit;
@@ -46,9 +47,10 @@ mod trace;
 mod varying;
 mod wire;
 
-pub use aqm::{Aqm, CoDel, FqCoDel, Red};
+pub use aqm::{Aqm, CoDel, FqCoDel, Red, Threshold};
 pub use area::QueueArea;
 pub use counters::{Counters, Tally};
+pub use dated::Dated;
 pub use jitter::{Jitter, Spread};
 pub use limit::Limit;
 pub use link::Link;
@@ -58,4 +60,5 @@ pub use opportunities::{OPPORTUNITY, Opportunities, TraceError, TraceProblem};
 pub use profile::{Blackout, Profile, Reorder};
 pub use rate::{Change, RateCursor, RatePlan, Redraw};
 pub use shared_profile::{Room, SharedProfile};
+pub use trace::Trace;
 pub use wire::Wire;

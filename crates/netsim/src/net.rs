@@ -10,6 +10,7 @@ use crate::ids::{HostId, LinkId};
 use crate::jitter::Jitter;
 use crate::plain::PlainLink;
 use crate::pool::{NextHop, PacketId, Pool};
+use crate::routes::Route;
 use crate::trace::{Event, Trace};
 
 /// Counts over a whole run.
@@ -104,11 +105,20 @@ impl<P: Packet> Port<P> {
 
 /// Marks the number of a host in [`Net::hops`]: each route is stored as its sender, its links and
 /// its receiver.
-const HOST: u32 = 1 << 31;
+pub(crate) const HOST: u32 = 1 << 31;
 
 /// A route as it is stored in [`Net::hops`].
 pub(crate) fn listed(from: HostId, links: &[u32], to: HostId) -> impl Iterator<Item = u32> + '_ {
     std::iter::once(HOST | from.0).chain(links.iter().copied()).chain([HOST | to.0])
+}
+
+/// A change of a route: what stands before its first link in [`Net::hops`] becomes `start`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Reroute {
+    pub(crate) at: Time,
+    pub(crate) slot: u32,
+    /// Its sender; or the route that is taken in its place, without the mark [`HOST`].
+    pub(crate) start: u32,
 }
 
 /// The owner of an entry on the agenda.
@@ -130,6 +140,10 @@ pub(crate) struct Net<P> {
     pub(crate) out: Out<P>,
     /// All routes, one after the other: sender, links, receiver. Hosts are marked with [`HOST`].
     hops: Vec<u32>,
+    /// Changes of routes to come, the next one last.
+    reroutes: Vec<Reroute>,
+    /// The time of the next one; [`END`] if there is none.
+    next_reroute: Time,
     hosts: u32,
     /// By host; empty if no host has jitter.
     jitters: Vec<Option<Box<Jitter<InFlight>>>>,
@@ -143,14 +157,19 @@ impl<P: Packet> Net<P> {
     pub(crate) fn new(
         ports: Vec<Port<P>>,
         hops: Vec<u32>,
+        mut reroutes: Vec<Reroute>,
         jitters: Vec<Option<Box<Jitter<InFlight>>>>,
     ) -> Net<P> {
         let has_jitter = jitters.iter().any(Option::is_some);
+        reroutes.sort_by_key(|change| change.at);
+        reroutes.reverse();
         Net {
             agenda: Agenda::default(),
             ports,
             out: Out::new(),
             hops,
+            next_reroute: reroutes.last().map_or(END, |change| change.at),
+            reroutes,
             hosts: jitters.len() as u32,
             jitters: if has_jitter { jitters } else { Vec::new() },
             totals: Totals::default(),
@@ -189,10 +208,17 @@ impl<P: Packet> Net<P> {
     /// Sends the packets that a host has put into `out`.
     #[inline]
     pub(crate) fn send<T: Trace<P>>(&mut self, now: Time, host: u32, trace: &mut T) {
+        if self.next_reroute <= now {
+            self.change_routes(now);
+        }
         for index in 0..self.out.sent.len() {
-            let (route, id) = self.out.sent[index];
+            let (mut route, id) = self.out.sent[index];
             let start = self.hops[route.0 as usize - 1];
-            assert_eq!(start, HOST | host, "a host sends along a route that begins elsewhere");
+            if start != HOST | host {
+                assert!(start & HOST == 0, "a host sends along a route that begins elsewhere");
+                // The change was checked to begin at the same host.
+                route = Route(start);
+            }
             self.totals.sent += 1;
             let packet = self.out.packets.get(id);
             if T::IS_ON {
@@ -217,6 +243,17 @@ impl<P: Packet> Net<P> {
             }
         }
         self.out.sent.clear();
+    }
+
+    /// Changes the routes whose time has come.
+    #[cold]
+    fn change_routes(&mut self, now: Time) {
+        while let Some(Reroute { slot, start, .. }) =
+            self.reroutes.pop_if(|change| change.at <= now)
+        {
+            self.hops[slot as usize] = start;
+        }
+        self.next_reroute = self.reroutes.last().map_or(END, |change| change.at);
     }
 
     /// The jitter of a host releases its first packet.

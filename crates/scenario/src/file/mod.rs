@@ -10,6 +10,7 @@ mod network;
 mod parse;
 mod substitute;
 mod tables;
+mod topology;
 mod workloads;
 
 use std::sync::Arc;
@@ -39,6 +40,8 @@ pub struct Scenario {
     pub windows: Vec<Window>,
     /// The links, both directions each.
     pub links: Vec<LinkSpec>,
+    /// Whether flows without a `via` choose among routes with equally few links by a hash.
+    pub ecmp: bool,
     /// The flows.
     pub flows: Vec<FlowSpec>,
     /// The controllers and packet schedulers that flows can name.
@@ -114,8 +117,21 @@ pub struct FlowSpec {
     /// The bound of the random delay before each packet of its sender, against phase effects;
     /// `None` for the wire time of a full packet on the slowest link.
     pub jitter: Option<Span>,
+    /// Later routes of its subflows, in order of time.
+    pub reroutes: Arc<[RouteChange]>,
     /// The transport; flows of one entry of the file share it unless their routes differ.
     pub transport: Arc<Transport>,
+}
+
+/// A change of the route of a subflow, in both directions.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RouteChange {
+    /// Its time.
+    pub at: Span,
+    /// The index of the subflow.
+    pub subflow: usize,
+    /// The names of the links of the forward route, as [`one_of`] reads them.
+    pub via: Vec<String>,
 }
 
 impl FlowSpec {
@@ -200,6 +216,17 @@ pub enum Transport {
 }
 
 impl Transport {
+    /// The number of its subflows.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        match self {
+            Transport::Tcp(spec) => spec.subflows.len(),
+            Transport::Ptcp(spec) => spec.subflows.len(),
+            Transport::Sockets(spec) => spec.subflows.len(),
+            Transport::Udp(_) => 1,
+        }
+    }
+
     /// The same transport over other routes.
     fn over(&self, routes: Vec<Vec<String>>) -> Transport {
         let mut other = self.clone();
