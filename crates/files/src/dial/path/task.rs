@@ -342,7 +342,8 @@ impl<'a, F: Direction, M> PathTask<'a, F, M> {
         let staying = self.connections.iter().filter(|connection| !connection.is_leaving);
         for connection in staying {
             let Connection { moved, info, direction, .. } = connection;
-            reading.add(moved.bytes, direction.held(info), info.rtt.into());
+            let rtts = [info.rtt, info.min_rtt].map(Span::from);
+            reading.add(moved.bytes, direction.held(info), rtts);
         }
         match self.count.update(now, reading, self.further.pending()) {
             None => {}
