@@ -38,7 +38,7 @@ impl Default for LedbatPlusPlusOptions {
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Phase {
+enum Slowdown {
     /// The initial slow start.
     Start,
     /// Between the initial slow start and the first slowdown, which begins with this round.
@@ -57,7 +57,7 @@ pub struct LedbatPlusPlus {
     options: LedbatPlusPlusOptions,
     window: Window,
     delays: Delays,
-    phase: Phase,
+    phase: Slowdown,
     /// Round trips so far.
     round: u64,
 }
@@ -71,7 +71,7 @@ impl LedbatPlusPlus {
             options: LedbatPlusPlusOptions { target, ..options },
             window: Window::default(),
             delays: Delays::default(),
-            phase: Phase::Start,
+            phase: Slowdown::Start,
             round: 0,
         }
     }
@@ -84,34 +84,34 @@ impl LedbatPlusPlus {
 
     /// The initial slow start is over.
     fn end_start(&mut self) {
-        if matches!(self.phase, Phase::Start) {
-            self.phase = Phase::First { at_round: self.round + ROUNDS };
+        if matches!(self.phase, Slowdown::Start) {
+            self.phase = Slowdown::First { at_round: self.round + ROUNDS };
         }
     }
 
     /// Begins and ends slowdowns. Returns whether the window may change.
     fn follow_phase(&mut self, now: Time) -> bool {
         let is_due = match self.phase {
-            Phase::Start => false,
-            Phase::First { at_round } => self.round >= at_round,
-            Phase::Until(time) => now >= time,
-            Phase::Frozen { since, to_round } => {
+            Slowdown::Start => false,
+            Slowdown::First { at_round } => self.round >= at_round,
+            Slowdown::Until(time) => now >= time,
+            Slowdown::Frozen { since, to_round } => {
                 if self.round < to_round {
                     return false;
                 }
-                self.phase = Phase::Back { since };
+                self.phase = Slowdown::Back { since };
                 false
             }
-            Phase::Back { since } => {
+            Slowdown::Back { since } => {
                 if !self.window.is_in_slow_start() {
-                    self.phase = Phase::Until(now + now.since(since) * PAUSE);
+                    self.phase = Slowdown::Until(now + now.since(since) * PAUSE);
                 }
                 false
             }
         };
         if is_due && self.options.slowdowns {
             self.window.slow_down();
-            self.phase = Phase::Frozen { since: now, to_round: self.round + ROUNDS };
+            self.phase = Slowdown::Frozen { since: now, to_round: self.round + ROUNDS };
             return false;
         }
         true
@@ -156,7 +156,7 @@ impl SinglePath for LedbatPlusPlus {
         if !self.follow_phase(now) || acked.in_recovery {
             return;
         }
-        let is_start = matches!(self.phase, Phase::Start);
+        let is_start = matches!(self.phase, Slowdown::Start);
         if is_start && queueing > SLOW_START_SHARE * self.options.target.as_secs_f64() {
             self.window.end_slow_start();
         }
@@ -188,7 +188,7 @@ impl SinglePath for LedbatPlusPlus {
 
     fn handle_slow_start_end(&mut self, _now: Time) {
         // The end of a slowdown is not the sender's to decide.
-        if matches!(self.phase, Phase::Start) {
+        if matches!(self.phase, Slowdown::Start) {
             self.window.end_slow_start();
         }
     }

@@ -30,7 +30,7 @@ pub(super) fn links(value: &Value<'_>, seed: Seed) -> Result<Vec<LinkSpec>> {
         )));
     };
     let section = of_kind.section()?;
-    let mut plan = Plan { seed, links: Vec::new(), nodes: HashSet::new() };
+    let mut plan = Expansion { seed, links: Vec::new(), nodes: HashSet::new() };
     match kind.as_str() {
         "dumbbell" => dumbbell(&section, &mut plan),
         "parking_lot" => parking_lot(&section, &mut plan),
@@ -42,13 +42,13 @@ pub(super) fn links(value: &Value<'_>, seed: Seed) -> Result<Vec<LinkSpec>> {
 }
 
 /// The links so far.
-struct Plan {
+struct Expansion {
     seed: Seed,
     links: Vec<LinkSpec>,
     nodes: HashSet<Arc<str>>,
 }
 
-impl Plan {
+impl Expansion {
     /// Adds a link of a class.
     fn join(&mut self, name: String, between: [String; 2], class: &Class<'_>) -> Result<()> {
         let (up, down) = class.profiles(&name, self.seed)?;
@@ -153,7 +153,7 @@ fn access_beside(section: &Section<'_>, seed: Seed) -> Result<String> {
 }
 
 /// `sender1` and so on, `left`, the link `bottleneck`, `right`, `receiver1` and so on.
-fn dumbbell(section: &Section<'_>, plan: &mut Plan) -> Result<()> {
+fn dumbbell(section: &Section<'_>, plan: &mut Expansion) -> Result<()> {
     const OWN: &[&str] = &["pairs", "access"];
     allow(section, OWN)?;
     let pairs = number(section, "pairs", 1)?;
@@ -173,7 +173,7 @@ fn dumbbell(section: &Section<'_>, plan: &mut Plan) -> Result<()> {
 
 /// `router1`, the link `hop1`, `router2` and so on; `sender` and `receiver` at the ends, and for
 /// each hop `senderN` and `receiverN`, between whom it lies alone.
-fn parking_lot(section: &Section<'_>, plan: &mut Plan) -> Result<()> {
+fn parking_lot(section: &Section<'_>, plan: &mut Expansion) -> Result<()> {
     const OWN: &[&str] = &["hops", "access"];
     allow(section, OWN)?;
     let hops = number(section, "hops", 2)?;
