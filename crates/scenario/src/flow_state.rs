@@ -1,6 +1,6 @@
 //! The state of a flow's ends during a run.
 
-use units::{Bytes, Span};
+use units::{Bytes, Span, Time};
 
 use crate::build::{Built, Ends};
 use crate::file::{FlowSpec, Transport};
@@ -56,8 +56,20 @@ pub(crate) fn living_state(built: &Built, ends: &Ends) -> Option<SenderState> {
     sender_state(built, ends).filter(|state| has_begun && !state.is_done)
 }
 
+/// Whether a flow has ended: it has stopped writing and all that it wrote is acknowledged, or of
+/// UDP, its time to stop has come.
+pub(crate) fn has_ended(built: &Built, ends: &Ends, flow: &FlowSpec) -> bool {
+    match sender_state(built, ends) {
+        Some(state) => state.is_done,
+        None => flow.stop.is_some_and(|stop| Time::ZERO + stop <= built.sim.now()),
+    }
+}
+
 /// Counters of a flow's sender.
+#[derive(Clone, Copy, Default)]
 pub(crate) struct SenderCounts {
+    /// Packets with data, those sent again included.
+    pub(crate) sent: u64,
     /// Retransmitted packets; of pTCP, packets declared lost.
     pub(crate) retransmitted: u64,
     pub(crate) timeouts: u64,
@@ -66,8 +78,9 @@ pub(crate) struct SenderCounts {
 impl SenderCounts {
     /// The sums over TCP connections.
     fn of<'a>(connections: impl Iterator<Item = &'a Subflow>) -> SenderCounts {
-        let mut counts = SenderCounts { retransmitted: 0, timeouts: 0 };
+        let mut counts = SenderCounts::default();
         for stats in connections.map(|connection| connection.endpoint.stats()) {
+            counts.sent += stats.sent;
             counts.retransmitted += stats.retransmitted;
             counts.timeouts += stats.timeouts;
         }
@@ -82,14 +95,99 @@ pub(crate) fn sender_counts(built: &Built, ends: &Ends) -> Option<SenderCounts> 
         Agent::Sockets(sockets) => Some(SenderCounts::of(sockets.connections())),
         Agent::Ptcp(striped) => {
             let connection = striped.connection();
-            let stats = || connection.paths().filter_map(|path| connection.stats(path));
-            let retransmitted = stats().map(|stats| stats.lost).sum();
-            Some(SenderCounts {
-                retransmitted,
-                timeouts: stats().map(|stats| stats.timeouts).sum(),
-            })
+            let mut counts = SenderCounts::default();
+            for stats in connection.paths().filter_map(|path| connection.stats(path)) {
+                counts.sent += stats.sent;
+                counts.retransmitted += stats.lost;
+                counts.timeouts += stats.timeouts;
+            }
+            Some(counts)
         }
         Agent::UdpSource(_) | Agent::UdpSink(_) => None,
+    }
+}
+
+/// The packets with data that a flow's sender has sent so far.
+pub(crate) fn sent(built: &Built, ends: &Ends) -> u64 {
+    match sender(built, ends) {
+        Agent::UdpSource(source) => source.sent(),
+        _ => sender_counts(built, ends).map_or(0, |counts| counts.sent),
+    }
+}
+
+/// The packets that have arrived at a flow's receiver with a mark (ECN), modulo 2^32; `None` if the
+/// flow is not ECN-capable.
+pub(crate) fn marked(built: &Built, ends: &Ends, flow: &FlowSpec) -> Option<u64> {
+    let is_capable = match &*flow.transport {
+        Transport::Tcp(spec) => spec.config.ecn,
+        Transport::Sockets(spec) => spec.config.ecn,
+        Transport::Ptcp(spec) => spec.config.ecn,
+        Transport::Udp(_) => false,
+    };
+    let of = |connection: &Subflow| u64::from(connection.endpoint.marked());
+    match receiver(built, ends) {
+        _ if !is_capable => None,
+        Agent::Tcp(tcp) => Some(tcp.subflows().map(of).sum()),
+        Agent::Sockets(sockets) => Some(sockets.connections().map(of).sum()),
+        Agent::Ptcp(striped) => {
+            Some((0..striped.routes().len()).map(|path| striped.arrived(path).marked).sum())
+        }
+        Agent::UdpSource(_) | Agent::UdpSink(_) => None,
+    }
+}
+
+/// The state of one subflow's sender.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct SubflowState {
+    pub(crate) window: Bytes,
+    pub(crate) rtt: Option<Span>,
+    pub(crate) sent: u64,
+    pub(crate) retransmitted: u64,
+}
+
+/// The state of the sender of a subflow: zero before a path opens.
+pub(crate) fn subflow_state(built: &Built, ends: &Ends, index: usize) -> SubflowState {
+    let of = |subflow: Option<&Subflow>, window| {
+        let endpoint = subflow.map(|subflow| &subflow.endpoint);
+        let stats = endpoint.map(tcp::Endpoint::stats).unwrap_or_default();
+        SubflowState {
+            window,
+            rtt: endpoint.and_then(tcp::Endpoint::smoothed_rtt),
+            sent: stats.sent,
+            retransmitted: stats.retransmitted,
+        }
+    };
+    match sender(built, ends) {
+        Agent::Tcp(tcp) => of(tcp.subflows().nth(index), tcp.subflow_window(index)),
+        Agent::Sockets(sockets) => {
+            of(sockets.connections().nth(index), sockets.connection_window(index))
+        }
+        Agent::Ptcp(striped) => {
+            let path = u16::try_from(index).expect("paths are numbered in 16 bits");
+            let connection = striped.connection();
+            let stats = connection.stats(path);
+            SubflowState {
+                window: connection.path_window(path),
+                rtt: connection.smoothed_rtt(path),
+                sent: stats.map_or(0, |stats| stats.sent),
+                retransmitted: stats.map_or(0, |stats| stats.lost),
+            }
+        }
+        Agent::UdpSource(_) | Agent::UdpSink(_) => SubflowState::default(),
+    }
+}
+
+/// Payload that arrived over a subflow: of TCP in its order, of a striped connection with that of
+/// copies.
+pub(crate) fn subflow_received(built: &Built, ends: &Ends, index: usize) -> Bytes {
+    let of = |subflow: Option<&Subflow>| {
+        subflow.map_or(Bytes::ZERO, |one| one.endpoint.received() + one.endpoint.readable())
+    };
+    match receiver(built, ends) {
+        Agent::Tcp(tcp) => of(tcp.subflows().nth(index)),
+        Agent::Sockets(sockets) => of(sockets.connections().nth(index)),
+        Agent::Ptcp(striped) => striped.arrived(index).payload,
+        Agent::UdpSource(_) | Agent::UdpSink(_) => Bytes::ZERO,
     }
 }
 

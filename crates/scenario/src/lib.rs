@@ -51,6 +51,7 @@ pub use build::{Built, Ends};
 pub use controllers::Controllers;
 pub use error::ScenarioError;
 pub use file::{Document, Scenario, Setting};
+pub use measure::CompletedRequest;
 pub use measures::{MEASURES, Measure, Measures, MeasuresIter};
 pub use packet::{Ecn, Packet, Piece};
 pub use run::{FlowSeries, Run, RunOptions, Series};

@@ -11,6 +11,12 @@ pub const MEASURES: &[(&str, &str, &str)] = &[
          headers",
     ),
     (
+        "loss",
+        "",
+        "the fraction of the packets sent that the network lost: packets with data lost in this \
+         time, over those sent in it",
+    ),
+    (
         "window",
         "packets",
         "the sender's window, of all subflows together, its mean while the flow lives",
@@ -20,26 +26,56 @@ pub const MEASURES: &[(&str, &str, &str)] = &[
         "ms",
         "the smoothed round-trip time, the largest of the subflows, its mean while the flow lives",
     ),
-    ("delay", "ms", "of UDP: the mean one-way delay of the packets that arrived"),
+    ("delay", "ms", "the one-way delay of packets with data, from host to host, its mean"),
+    ("delay_p50", "ms", "the same, the median"),
+    ("delay_p95", "ms", "the same, the 95th percentile"),
+    ("delay_p99", "ms", "the same, the 99th percentile"),
+    ("delay_max", "ms", "the same, the largest"),
+    (
+        "jitter",
+        "ms",
+        "the difference of the one-way delays of packets that arrive one after the other (RFC \
+         3393), its mean",
+    ),
     ("retransmissions", "packets", "sent again, of all subflows together"),
     ("timeouts", "", "how often the retransmission timer ran out"),
     ("requests", "", "files, writes or pages that arrived completely"),
     ("completion", "s", "from asking or writing to the last byte's arrival, its mean"),
+    ("completion_p50", "s", "the same, the median"),
     ("completion_p95", "s", "the same, the 95th percentile"),
+    ("completion_p99", "s", "the same, the 99th percentile"),
+    (
+        "slowdown",
+        "",
+        "the completion time over the time that the request would take alone, its mean",
+    ),
+    ("slowdown_p50", "", "the same, the median"),
+    ("slowdown_p95", "", "the same, the 95th percentile"),
+    ("slowdown_p99", "", "the same, the 99th percentile"),
     (
         "bottleneck",
         "",
         "of a striped connection's subflow, at the window's end: the number, from 1 on, of the \
          first subflow that shares its bottleneck; 0 if none is known",
     ),
-    ("jain", "", "Jain's index of the goodputs: 1 is equal, 1/n is one alone; none if all are 0"),
+    (
+        "jain",
+        "",
+        "Jain's index of the goodputs of the flows that live in this time: 1 is equal, 1/n is one \
+         alone; none if all are 0",
+    ),
+    ("jain_short", "", "the same of each interval of `sample`, its mean"),
     ("throughput", "Mbit/s", "packets that left the link, with their headers"),
     ("utilisation", "", "the throughput over what the link could carry at its rates in that time"),
     ("queue", "packets", "what waits, the packet on the wire not counted, its mean over time"),
-    ("queue_bytes", "B", "the same in bytes"),
+    ("queue_p50", "packets", "the same, the median over time"),
+    ("queue_p95", "packets", "the same, not exceeded for 95 % of the time"),
+    ("queue_p99", "packets", "the same, not exceeded for 99 % of the time"),
+    ("queue_max", "packets", "the same, the largest"),
+    ("queue_bytes", "B", "the same in bytes, its mean over time"),
     ("queue_time", "ms", "how long packets wait, the time on the wire not counted, their mean"),
     ("drops", "packets", "dropped by a full queue or by the queue's management"),
-    ("marks", "packets", "marked instead of dropped (ECN)"),
+    ("marks", "packets", "marked instead of dropped (ECN); of a flow, those that arrived"),
     ("losses", "packets", "lost at random, in blackouts, or for their size"),
 ];
 

@@ -10,7 +10,7 @@ use crate::draw::{exponential, pareto};
 use crate::file::{Web, Workload};
 
 /// The size of a request for a page.
-const REQUEST: Bytes = Bytes(300);
+pub(crate) const REQUEST: Bytes = Bytes(300);
 /// The time between two writes of a stream.
 const TICK: Span = Span::from_millis(10);
 

@@ -15,6 +15,7 @@ use units::Time;
 use crate::Packet;
 use one_or_more::OneOrMore;
 
+pub(crate) use application::REQUEST;
 pub use application::{Application, Client, Request, Server, Sink, Stream, Trace};
 pub use connection::{Connection, Subflow};
 pub use sockets::{Socket, Sockets};
