@@ -14,7 +14,8 @@ pub use fq_codel::FqCoDel;
 pub use red::Red;
 pub(crate) use red::{RedState, Verdict};
 
-use crate::counters::{Counters, Tally};
+use crate::counters::Tally;
+use crate::ledger::Ledger;
 use crate::limit::Limit;
 use crate::offer::Waiting;
 use codel::CoDelState;
@@ -79,11 +80,11 @@ impl<P> Queue<P> {
     }
 
     /// The next packet for the wire.
-    pub(crate) fn pop(&mut self, now: Time, counters: &mut Counters) -> Option<Waiting<P>> {
+    pub(crate) fn pop(&mut self, now: Time, ledger: &mut Ledger<P>) -> Option<Waiting<P>> {
         match self {
             Queue::Fifo(fifo) => fifo.pop(),
-            Queue::CoDel { config, state, fifo } => state.pop(now, config, fifo, counters),
-            Queue::Fair(fair) => fair.pop(now, counters),
+            Queue::CoDel { config, state, fifo } => state.pop(now, config, fifo, ledger),
+            Queue::Fair(fair) => fair.pop(now, ledger),
         }
     }
 
@@ -96,13 +97,14 @@ impl<P> Queue<P> {
     /// packet pushed last, of `flow`, was dropped.
     pub(crate) fn shed(
         &mut self,
+        now: Time,
         limit: Limit,
         elsewhere: Tally,
         flow: u64,
-        counters: &mut Counters,
+        ledger: &mut Ledger<P>,
     ) -> bool {
         match self {
-            Queue::Fair(fair) => fair.shed(limit, elsewhere, flow, counters),
+            Queue::Fair(fair) => fair.shed(now, limit, elsewhere, flow, ledger),
             Queue::Fifo(_) | Queue::CoDel { .. } => false,
         }
     }

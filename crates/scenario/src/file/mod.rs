@@ -37,6 +37,8 @@ pub struct Scenario {
     pub sample: Span,
     /// The windows of time over which measures are taken, at least one.
     pub windows: Vec<Window>,
+    /// Whether the one-way delay of each packet is measured.
+    pub measures_delay: bool,
     /// The links, both directions each.
     pub links: Vec<LinkSpec>,
     /// The flows.

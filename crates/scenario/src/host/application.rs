@@ -21,6 +21,8 @@ pub struct Request {
     pub done: Time,
     /// The size.
     pub bytes: Bytes,
+    /// The size of the message that asked for it; zero of a write.
+    pub asked: Bytes,
 }
 
 /// The application at one end of a flow. Larger variants are boxed: each packet reads the
@@ -115,14 +117,25 @@ pub struct Client {
     thoughts: Xoshiro256PlusPlus,
     /// The time of the next request; `None` while one is pending, and after the last.
     next: Option<Time>,
-    /// The pending request: time, size, and end in the stream.
-    pending: Option<(Time, Bytes, Bytes)>,
+    /// The pending request.
+    pending: Option<Pending>,
     /// The sum of all requested sizes.
     asked: Bytes,
     /// The number of requests that may still be sent; `None` for no end.
     left: Option<u64>,
     /// The completed ones.
     done: Vec<Request>,
+}
+
+/// A request that waits for its answer.
+#[derive(Clone, Copy, Debug)]
+struct Pending {
+    at: Time,
+    /// Its size.
+    asked: Bytes,
+    /// The size of the answer, and its end in the stream.
+    answer: Bytes,
+    end: Bytes,
 }
 
 impl Application {
@@ -271,7 +284,7 @@ impl Application {
                 *next = None;
                 let (request, answer) = exchange.draw();
                 *asked += answer;
-                *pending = Some((now, answer, *asked));
+                *pending = Some(Pending { at: now, asked: request, answer, end: *asked });
                 if let Some(left) = left {
                     *left -= 1;
                 }
@@ -287,11 +300,10 @@ impl Application {
         match self {
             Application::Client(client) => {
                 let Client { exchange, thoughts, next, pending, left, done, .. } = &mut **client;
-                if let Some((at, bytes, end)) = *pending
-                    && received >= end
+                if let Some(Pending { at, asked, answer, .. }) =
+                    pending.take_if(|pending| pending.end <= received)
                 {
-                    *pending = None;
-                    done.push(Request { at, done: now, bytes });
+                    done.push(Request { at, done: now, bytes: answer, asked });
                     if *left != Some(0) {
                         *next = Some(now + exchange.spec.think.draw_span(thoughts));
                     }
@@ -303,7 +315,7 @@ impl Application {
                     expected.front().copied().filter(|(_, _, end)| *end <= received)
                 {
                     expected.pop_front();
-                    done.push(Request { at, done: now, bytes });
+                    done.push(Request { at, done: now, bytes, asked: Bytes::ZERO });
                 }
             }
             Application::Bulk

@@ -133,10 +133,12 @@ impl Connection {
                 retransmitted: stats.retransmitted,
                 timeouts: stats.timeouts,
             }),
+            sent: stats.sent,
             received: endpoint.received(),
-            datagrams: (0, Span::ZERO),
+            marked: u64::from(endpoint.marked()),
             requests: self.application.requests().into(),
             rest: Some((*route, *connection, rest)),
+            ..Ended::default()
         })
     }
 
