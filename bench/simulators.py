@@ -62,19 +62,24 @@ def ns2(script, **options):
 
 
 class Ns3:
-    """Our ns-3 program, compiled against the Debian package in a folder that goes away again."""
+    """A program of ours for ns-3, compiled against the Debian package in a folder that goes away
+    again.
+    """
+
+    def __init__(self, name="bottleneck"):
+        self.name = name
 
     def __enter__(self):
         need("pkg-config", "pkg-config")
         self.folder = tempfile.TemporaryDirectory()
-        self.program = pathlib.Path(self.folder.name) / "bottleneck"
+        self.program = pathlib.Path(self.folder.name) / self.name
         try:
             flags = run(["pkg-config", "--cflags", "--libs", *NS3_MODULES]).split()
         except lib.Failed as error:
             sys.exit(
                 f"ns-3 is missing: install the Debian packages libns3-dev and libgsl-dev\n{error}"
             )
-        source = lib.PEERS / "ns3" / "bottleneck.cc"
+        source = lib.PEERS / "ns3" / f"{self.name}.cc"
         # Debian's flags have a stray semicolon.
         run(["c++", "-O2", "-o", self.program, source, *(flag.rstrip("\\;") for flag in flags)])
         return self
@@ -84,9 +89,11 @@ class Ns3:
 
     def __call__(self, **options):
         """The figures of one run."""
-        return key_values(
-            run([self.program, *(f"--{key}={value}" for key, value in options.items())])
-        )
+        return key_values(self.text(**options))
+
+    def text(self, **options):
+        """All that one run prints."""
+        return run([self.program, *(f"--{key}={value}" for key, value in options.items())])
 
 
 def over_seeds(seeds, task):

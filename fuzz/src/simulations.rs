@@ -4,7 +4,7 @@
 use std::str;
 
 use link::config::Network;
-use link::{Link, Profile, RatePlan};
+use link::{Link, Profile, Trace};
 use scenario::distribution::Distribution;
 use scenario::file::{FlowSpec, LinkSpec, Pace, SocketsSpec, TcpSpec, Transport};
 use scenario::{Document, RunOptions};
@@ -51,7 +51,10 @@ fn is_slow(link: &LinkSpec) -> bool {
         let rates = plan.changes.iter().map(|change| change.rate).chain([plan.base]);
         let is_steady = plan.opportunities.is_none()
             && plan.redraw.is_none_or(|redraw| redraw.every >= INSTANT);
-        is_steady && profile.delay >= Span::from_millis(1) && rates.max() <= Some(Rate::mbit(100))
+        let mut delays = profile.delays.iter().map(|delay| delay.value).chain([profile.delay]);
+        is_steady
+            && delays.all(|delay| delay >= Span::from_millis(1))
+            && rates.max() <= Some(Rate::mbit(100))
     })
 }
 
@@ -94,9 +97,10 @@ pub fn network(data: &[u8]) {
 /// A trace: a message, or a rate by which packets leave in order.
 pub fn trace(data: &[u8]) {
     let Ok(text) = str::from_utf8(data) else { return };
-    match RatePlan::from_trace(text) {
-        Ok(rate) => {
-            carry(Profile { rate, ..Profile::new(Rate::ZERO, Span::from_millis(1)) }, Seed(1));
+    match Trace::parse(text) {
+        Ok(Trace { rate, delays, losses }) => {
+            let plain = Profile::new(Rate::ZERO, Span::from_millis(1));
+            carry(Profile { rate, delays, losses, ..plain }, Seed(1));
         }
         Err(error) => {
             assert!(error.line >= 1 && error.line <= text.lines().count().max(1), "{error}");

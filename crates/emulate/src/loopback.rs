@@ -176,7 +176,8 @@ fn unsupported(link: &LinkSpec, protocol: Protocol) -> Option<&'static str> {
     let is_black_hole = |direction: &Direction| {
         direction.profile.mtu.is_some_and(|mtu| mtu < Bytes(u64::from(link.device_mtu)))
     };
-    if any(|direction| direction.profile.loss != Loss::None) {
+    if any(|direction| direction.profile.loss != Loss::None || !direction.profile.losses.is_empty())
+    {
         Some("loss")
     } else if any(|direction| direction.profile.duplicate > 0.0) {
         Some("duplicate")

@@ -5,6 +5,7 @@ mod codel;
 mod fifo;
 mod fq_codel;
 mod red;
+mod step;
 
 use units::{Seed, Time};
 
@@ -13,8 +14,9 @@ pub(crate) use fifo::Fifo;
 pub use fq_codel::FqCoDel;
 pub use red::Red;
 pub(crate) use red::{RedState, Verdict};
+pub use step::Threshold;
 
-use crate::counters::Tally;
+use crate::counters::{Counters, Tally};
 use crate::ledger::Ledger;
 use crate::limit::Limit;
 use crate::offer::Waiting;
@@ -34,6 +36,8 @@ pub enum Aqm {
     /// One queue per flow, each under CoDel (RFC 8290). When the limit is reached, packets are
     /// dropped from the head of the longest queue.
     FqCoDel(FqCoDel),
+    /// ECN-capable packets are marked beyond a threshold, as DCTCP and L4S want it.
+    Step(Threshold),
 }
 
 impl Aqm {
@@ -45,6 +49,7 @@ impl Aqm {
             Aqm::Red(red) => red.ecn,
             Aqm::CoDel(codel) => codel.ecn,
             Aqm::FqCoDel(fair) => fair.codel.ecn,
+            Aqm::Step(_) => true,
         }
     }
 }
@@ -58,6 +63,8 @@ pub(crate) enum Queue<P> {
     CoDel { config: CoDel, state: CoDelState, fifo: Fifo<P> },
     /// By flow.
     Fair(FairQueue<P>),
+    /// First in, first out, with marks beyond a threshold.
+    Step { threshold: Threshold, fifo: Fifo<P> },
 }
 
 impl<P> Queue<P> {
@@ -69,13 +76,15 @@ impl<P> Queue<P> {
                 Queue::CoDel { config, state: CoDelState::default(), fifo: Fifo::new() }
             }
             Aqm::FqCoDel(config) => Queue::Fair(FairQueue::new(config, seed)),
+            Aqm::Step(threshold) => Queue::Step { threshold, fifo: Fifo::new() },
         }
     }
 
-    pub(crate) fn push(&mut self, waiting: Waiting<P>) {
+    pub(crate) fn push(&mut self, waiting: Waiting<P>, counters: &mut Counters) {
         match self {
             Queue::Fifo(fifo) | Queue::CoDel { fifo, .. } => fifo.push(waiting),
             Queue::Fair(fair) => fair.push(waiting),
+            Queue::Step { threshold, fifo } => threshold.push(waiting, fifo, counters),
         }
     }
 
@@ -85,6 +94,7 @@ impl<P> Queue<P> {
             Queue::Fifo(fifo) => fifo.pop(),
             Queue::CoDel { config, state, fifo } => state.pop(now, config, fifo, ledger),
             Queue::Fair(fair) => fair.pop(now, ledger),
+            Queue::Step { threshold, fifo } => threshold.pop(now, fifo, &mut ledger.counters),
         }
     }
 
@@ -105,13 +115,15 @@ impl<P> Queue<P> {
     ) -> bool {
         match self {
             Queue::Fair(fair) => fair.shed(now, limit, elsewhere, flow, ledger),
-            Queue::Fifo(_) | Queue::CoDel { .. } => false,
+            Queue::Fifo(_) | Queue::CoDel { .. } | Queue::Step { .. } => false,
         }
     }
 
     pub(crate) fn tally(&self) -> Tally {
         match self {
-            Queue::Fifo(fifo) | Queue::CoDel { fifo, .. } => fifo.tally(),
+            Queue::Fifo(fifo) | Queue::CoDel { fifo, .. } | Queue::Step { fifo, .. } => {
+                fifo.tally()
+            }
             Queue::Fair(fair) => fair.tally(),
         }
     }

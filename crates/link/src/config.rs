@@ -22,6 +22,7 @@
 //! `bench/networks/README.md` lists every key. Unknown keys and invalid values are errors.
 
 mod aqm;
+mod changes;
 mod error;
 mod parse;
 pub mod reader;
@@ -31,7 +32,7 @@ use alloc::vec::Vec;
 use std::path::Path;
 
 pub use error::{ConfigError, Problem};
-pub use parse::{PROFILE_KEYS, profiles};
+pub use parse::{LinkPath, PROFILE_KEYS, profiles};
 use units::{Bytes, Seed, Span};
 
 use crate::profile::Profile;

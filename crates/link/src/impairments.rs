@@ -1,11 +1,13 @@
 //! Random impairments: loss, duplication, reordering, corruption.
 
+use alloc::vec::Vec;
 use core::num::NonZeroU64;
 
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
-use units::Seed;
+use units::{Seed, Span};
 
+use crate::dated::Dated;
 use crate::loss::Loss;
 use crate::profile::Profile;
 
@@ -31,6 +33,8 @@ struct Random {
     rng: Xoshiro256PlusPlus,
     probabilities: Probabilities,
     is_bad: bool,
+    /// Later models of loss, the next one last.
+    later: Vec<Dated<LossModel>>,
 }
 
 #[derive(Clone, Debug)]
@@ -64,6 +68,22 @@ enum Probability {
     Always,
 }
 
+impl LossModel {
+    fn new(loss: Loss) -> LossModel {
+        match loss {
+            Loss::None => LossModel::Bernoulli(Probability::Never),
+            Loss::Bernoulli(p) => LossModel::Bernoulli(Probability::new(p)),
+            Loss::GilbertElliott(model) => LossModel::GilbertElliott {
+                good_to_bad: Probability::new(model.good_to_bad),
+                bad_to_good: Probability::new(model.bad_to_good),
+                good: Probability::new(model.good),
+                bad: Probability::new(model.bad),
+            },
+            Loss::Every(every) => LossModel::Every { every, left: every.get() },
+        }
+    }
+}
+
 impl Probability {
     #[expect(
         clippy::cast_possible_truncation,
@@ -93,31 +113,25 @@ impl Impairments {
     pub(crate) fn new(profile: &Profile, seed: Seed) -> Impairments {
         let reorder = profile.reorder.map_or(0.0, |reorder| reorder.probability);
         let is_random = profile.loss != Loss::None
+            || !profile.losses.is_empty()
             || profile.duplicate > 0.0
             || profile.corrupt > 0.0
             || reorder > 0.0;
         let probabilities = || Probabilities {
-            loss: match profile.loss {
-                Loss::None => LossModel::Bernoulli(Probability::Never),
-                Loss::Bernoulli(p) => LossModel::Bernoulli(Probability::new(p)),
-                Loss::GilbertElliott(model) => LossModel::GilbertElliott {
-                    good_to_bad: Probability::new(model.good_to_bad),
-                    bad_to_good: Probability::new(model.bad_to_good),
-                    good: Probability::new(model.good),
-                    bad: Probability::new(model.bad),
-                },
-                Loss::Every(every) => LossModel::Every { every, left: every.get() },
-            },
+            loss: LossModel::new(profile.loss),
             duplicate: Probability::new(profile.duplicate),
             corrupt: Probability::new(profile.corrupt),
             reorder: Probability::new(reorder),
         };
+        let later =
+            |dated: &Dated<Loss>| Dated { at: dated.at, value: LossModel::new(dated.value) };
         let rng = || Xoshiro256PlusPlus::seed_from_u64(seed.0);
         Impairments {
             random: is_random.then(|| Random {
                 rng: rng(),
                 probabilities: probabilities(),
                 is_bad: false,
+                later: profile.losses.iter().rev().map(later).collect(),
             }),
         }
     }
@@ -126,14 +140,21 @@ impl Impairments {
         self.random.is_some()
     }
 
-    pub(crate) fn draw(&mut self) -> Fate {
-        self.random.as_mut().map_or_else(Fate::default, Random::draw)
+    /// Draws for a packet that arrives at this time after the schedule's start, `None` before it.
+    pub(crate) fn draw(&mut self, elapsed: Option<Span>) -> Fate {
+        self.random.as_mut().map_or_else(Fate::default, |random| random.draw(elapsed))
     }
 }
 
 impl Random {
-    fn draw(&mut self) -> Fate {
-        let Random { rng, probabilities, is_bad } = self;
+    fn draw(&mut self, elapsed: Option<Span>) -> Fate {
+        while let (Some(next), Some(elapsed)) = (self.later.last(), elapsed)
+            && next.at <= elapsed
+        {
+            (self.probabilities.loss, self.is_bad) = (next.value, false);
+            self.later.pop();
+        }
+        let Random { rng, probabilities, is_bad, .. } = self;
         let lost = match &mut probabilities.loss {
             LossModel::Bernoulli(probability) => probability.draw(rng),
             LossModel::GilbertElliott { good_to_bad, bad_to_good, good, bad } => {
@@ -166,13 +187,12 @@ impl Random {
 mod tests {
     use super::*;
     use crate::loss::GilbertElliott;
-    use alloc::vec::Vec;
-    use units::{Rate, Span};
+    use units::Rate;
 
     fn losses(loss: Loss, n: usize) -> Vec<bool> {
         let profile = Profile { loss, ..Profile::new(Rate::mbit(1), Span::ZERO) };
         let mut impairments = Impairments::new(&profile, Seed(5));
-        (0..n).map(|_| impairments.draw().lost).collect()
+        (0..n).map(|_| impairments.draw(None).lost).collect()
     }
 
     #[expect(clippy::cast_precision_loss, reason = "small counts")]

@@ -31,6 +31,7 @@ mod capacity;
 #[cfg(feature = "toml")]
 pub mod config;
 mod counters;
+mod dated;
 mod impairments;
 mod jitter;
 mod ledger;
@@ -47,9 +48,10 @@ mod trace;
 mod varying;
 mod wire;
 
-pub use aqm::{Aqm, CoDel, FqCoDel, Red};
+pub use aqm::{Aqm, CoDel, FqCoDel, Red, Threshold};
 pub use area::{QueueArea, QueueLevels};
 pub use counters::{Counters, Tally};
+pub use dated::Dated;
 pub use jitter::{Jitter, Spread};
 pub use ledger::Dropped;
 pub use limit::Limit;
@@ -60,4 +62,5 @@ pub use opportunities::{OPPORTUNITY, Opportunities, TraceError, TraceProblem};
 pub use profile::{Blackout, Profile, Reorder};
 pub use rate::{Change, RateCursor, RatePlan, Redraw};
 pub use shared_profile::{Room, SharedProfile};
+pub use trace::Trace;
 pub use wire::Wire;

@@ -43,7 +43,7 @@ impl Ingress {
         let impairments = Impairments::new(profile, seed);
         let red = match profile.aqm {
             Aqm::Red(red) => Some(RedState::new(red, profile.rate.base, seed.stream("aqm"))),
-            Aqm::DropTail | Aqm::CoDel(_) | Aqm::FqCoDel(_) => None,
+            Aqm::DropTail | Aqm::CoDel(_) | Aqm::FqCoDel(_) | Aqm::Step(_) => None,
         };
         (impairments.is_random() || red.is_some()).then_some(Ingress { impairments, red })
     }
@@ -144,7 +144,7 @@ impl<P> Link<P> {
     #[must_use]
     #[inline]
     pub fn poll_deadline(&self) -> Option<Time> {
-        self.transmitter.poll_deadline(self.shared.delay())
+        self.transmitter.poll_deadline(self.shared.profile())
     }
 
     /// RED's average length of the queue, in packets, as of the last arrival; `None` on links
@@ -269,8 +269,11 @@ impl<P: Clone> Link<P> {
     /// Offers a packet to a link with random impairments or RED.
     fn offer_at_ingress(&mut self, now: Time, offer: Offer, packet: P) -> Outcome {
         let Offer { bytes, is_ecn_capable, flow } = offer;
-        let fate =
-            self.ingress.as_mut().map_or_else(Fate::default, |ingress| ingress.impairments.draw());
+        let elapsed = self.transmitter.elapsed(now);
+        let fate = self
+            .ingress
+            .as_mut()
+            .map_or_else(Fate::default, |ingress| ingress.impairments.draw(elapsed));
         if fate.lost {
             self.ledger.counters.dropped_loss += 1;
             return Outcome::DroppedLoss;

@@ -32,6 +32,12 @@ pub struct GilbertElliott {
 }
 
 impl Loss {
+    /// Independent losses with this probability, from 0 to 1.
+    #[must_use]
+    pub fn of(probability: f64) -> Loss {
+        if probability == 0.0 { Loss::None } else { Loss::Bernoulli(probability) }
+    }
+
     /// The share of packets lost in the long run.
     #[must_use]
     #[expect(clippy::cast_precision_loss, reason = "a share of 2^-53 is none")]

@@ -143,10 +143,14 @@ pub enum TraceProblem {
     Empty,
     /// The line is not a whole number of milliseconds.
     Millis,
-    /// The line is not a time and a rate with a comma between.
-    Pair,
-    /// The time or the rate is not valid.
+    /// The line is not a time and a rate, and possibly a delay and a loss, with commas between.
+    Fields,
+    /// The time, the rate or the delay is not valid.
     Quantity(ParseError),
+    /// The loss is not a probability.
+    Loss,
+    /// The first line has no rate.
+    NoRate,
     /// The time is earlier than in the line before.
     Backwards,
     /// The time is the same as in the line before.
@@ -172,9 +176,13 @@ impl fmt::Display for TraceProblem {
         let text = match self {
             TraceProblem::Empty => "the trace is empty",
             TraceProblem::Millis => "wants a whole number of milliseconds",
-            TraceProblem::Pair => {
-                "wants a time and a rate with a comma between, for example '2.5 s, 12 Mbit/s'"
+            TraceProblem::Fields => {
+                "wants a time and a rate with a comma between, for example '2.5 s, 12 Mbit/s'; \
+                 behind them possibly a delay and a loss probability, as in '2.5 s, 12 Mbit/s, 40 \
+                 ms, 0.01'"
             }
+            TraceProblem::Loss => "wants a loss probability from 0 to 1 in the fourth place",
+            TraceProblem::NoRate => "wants a rate in the first line",
             TraceProblem::Quantity(error) => return error.fmt(f),
             TraceProblem::Backwards => "is earlier than the line before",
             TraceProblem::Again => "is at the same time as the line before",

@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 use units::{Bytes, Rate, Span};
 
 use crate::aqm::Aqm;
+use crate::dated::{Dated, latest};
 use crate::jitter::Jitter;
 use crate::limit::Limit;
 use crate::loss::Loss;
@@ -15,8 +16,11 @@ use crate::rate::{Change, RatePlan};
 pub struct Profile {
     /// The rate over time, headers included. At zero, packets wait.
     pub rate: RatePlan,
-    /// The propagation delay.
+    /// The propagation delay until the first change, and before the schedule starts.
     pub delay: Span,
+    /// Later delays, in order of time. The delay of a packet is the one at its departure; a packet
+    /// arrives no earlier than the one before it, unless [jitter](Profile::jitter) reorders.
+    pub delays: Vec<Dated<Span>>,
     /// The limit of the backlog. The packet on the wire counts until its last bit is sent; an idle
     /// link always accepts one packet.
     pub queue: Limit,
@@ -26,6 +30,8 @@ pub struct Profile {
     pub mtu: Option<Bytes>,
     /// Random loss on arrival: a lost packet takes neither queue nor wire time.
     pub loss: Loss,
+    /// Later losses, in order of time. Each begins its model anew.
+    pub losses: Vec<Dated<Loss>>,
     /// Times in which all packets that arrive, or leave the queue, are dropped.
     pub blackouts: Vec<Blackout>,
     /// The probability that a packet is queued twice.
@@ -45,10 +51,12 @@ impl Profile {
         Profile {
             rate: RatePlan::constant(rate),
             delay,
+            delays: Vec::new(),
             queue: Limit::Bytes(Bytes::kib(128)),
             aqm: Aqm::DropTail,
             mtu: None,
             loss: Loss::None,
+            losses: Vec::new(),
             blackouts: Vec::new(),
             duplicate: 0.0,
             reorder: None,
@@ -83,6 +91,26 @@ impl Profile {
         let rate =
             RatePlan { changes: edges.into_iter().map(change).collect(), ..self.rate.clone() };
         Profile { rate, blackouts: Vec::new(), ..self.clone() }
+    }
+
+    /// The propagation delay of a packet that leaves at `at` after the schedule's start.
+    #[must_use]
+    pub fn delay_at(&self, at: Span) -> Span {
+        latest(&self.delays, at).copied().unwrap_or(self.delay)
+    }
+
+    /// The time up to which what was sent has arrived at `at`, both after the schedule's start.
+    #[must_use]
+    pub fn sent_by(&self, at: Span) -> Span {
+        let (mut begin, mut delay) = (Span::ZERO, self.delay);
+        for next in &self.delays {
+            if at - delay < next.at {
+                break;
+            }
+            (begin, delay) = (next.at, next.value);
+        }
+        // What leaves behind a rise of the delay arrives later.
+        (at - delay).max(begin)
     }
 
     /// Whether a blackout covers the moment `at` after the schedule's start.

@@ -51,6 +51,8 @@ impl From<Profile> for SharedProfile {
 fn is_plain(profile: &Profile) -> bool {
     profile.rate.is_constant()
         && profile.rate.base > Rate::ZERO
+        && profile.delays.is_empty()
+        && profile.losses.is_empty()
         && profile.blackouts.is_empty()
         && profile.reorder.is_none()
         && profile.jitter.is_none()
@@ -81,7 +83,8 @@ impl SharedProfile {
         self.0.room
     }
 
-    /// The propagation delay.
+    /// The propagation delay, until it changes. That of a [plain](SharedProfile::is_plain) link
+    /// does not.
     #[must_use]
     #[inline]
     pub fn delay(&self) -> Span {

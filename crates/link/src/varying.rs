@@ -35,6 +35,8 @@ pub(crate) struct Varying<P> {
     credit: u64,
     opportunities: Option<OpportunityCursor>,
     jitter: Option<JitterState>,
+    /// The arrival of the last packet, where the delay changes: none comes before it.
+    last_arrival: Time,
     /// Packets that are propagating, in order of arrival.
     flying: VecDeque<Delivery<P>>,
     /// Packets that are held back, by arrival and admission.
@@ -84,6 +86,7 @@ impl<P> Varying<P> {
             credit: 0,
             opportunities: profile.rate.opportunities.as_ref().map(cursor),
             jitter: profile.jitter.map(|jitter| JitterState::new(jitter, seed.stream("jitter"))),
+            last_arrival: Time::ZERO,
             flying: VecDeque::new(),
             late: BTreeMap::new(),
             admitted: 0,
@@ -153,9 +156,22 @@ impl<P> Varying<P> {
         rates.rate()
     }
 
+    /// The time since the schedule's start; `None` before it.
+    pub(crate) fn elapsed(&self, now: Time) -> Option<Span> {
+        self.rates.epoch().map(|epoch| now - epoch)
+    }
+
+    /// The propagation delay of a packet that leaves at `at`.
+    fn delay(&self, at: Time, profile: &Profile) -> Span {
+        if profile.delays.is_empty() {
+            return profile.delay;
+        }
+        self.elapsed(at).map_or(profile.delay, |at| profile.delay_at(at))
+    }
+
     #[inline(never)]
-    pub(crate) fn poll_deadline(&self, delay: Span) -> Option<Time> {
-        let leaving = self.departure.map(|at| at + delay);
+    pub(crate) fn poll_deadline(&self, profile: &Profile) -> Option<Time> {
+        let leaving = self.departure.map(|at| at + self.delay(at, profile));
         let flying = self.flying.front().map(|delivery| delivery.at);
         let late = self.late.first_key_value().map(|((at, _), _)| *at);
         [leaving, flying, late].into_iter().flatten().min()
@@ -183,7 +199,7 @@ impl<P> Varying<P> {
         let is_idle = self.waiting().packets == 0;
         self.note_area(now);
         self.area.enter();
-        self.queue.push(waiting);
+        self.queue.push(waiting, &mut ledger.counters);
         if is_idle {
             self.credit = 0;
             match &mut self.opportunities {
@@ -213,8 +229,7 @@ impl<P> Varying<P> {
     }
 
     pub(crate) fn is_black(&self, at: Time, profile: &Profile) -> bool {
-        !profile.blackouts.is_empty()
-            && self.rates.epoch().is_some_and(|epoch| profile.is_black(at - epoch))
+        !profile.blackouts.is_empty() && self.elapsed(at).is_some_and(|at| profile.is_black(at))
     }
 
     /// Moves packets that left by `now` from the queue to the propagating packets.
@@ -237,7 +252,7 @@ impl<P> Varying<P> {
             ledger.counters.dropped_blackout += 1;
             ledger.note_dropped(at, waiting.packet);
         } else {
-            self.depart(at, profile.delay, waiting);
+            self.depart(at, profile, waiting);
         }
     }
 
@@ -265,13 +280,19 @@ impl<P> Varying<P> {
         self.departure = (self.waiting().packets > 0).then_some(next);
     }
 
-    fn depart(&mut self, at: Time, delay: Span, waiting: Waiting<P>) {
+    fn depart(&mut self, at: Time, profile: &Profile, waiting: Waiting<P>) {
         let Waiting { bytes, is_corrupted, is_marked, extra_delay, packet, .. } = waiting;
-        let usual = at + delay;
+        let mut usual = at + self.delay(at, profile);
+        let reorders = self.jitter.as_ref().is_some_and(JitterState::reorders);
+        if !profile.delays.is_empty() && !reorders {
+            // One wire keeps the order when its delay falls.
+            usual = usual.max(self.last_arrival);
+            self.last_arrival = usual;
+        }
         let arrival =
             self.jitter.as_mut().map_or(usual, |jitter| jitter.arrival(usual)) + extra_delay;
         let delivery = Delivery { at: arrival, bytes, is_corrupted, is_marked, packet };
-        if extra_delay == Span::ZERO && !self.jitter.as_ref().is_some_and(JitterState::reorders) {
+        if extra_delay == Span::ZERO && !reorders {
             self.flying.push_back(delivery);
         } else {
             self.admitted += 1;

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use link::{Aqm, Change, CoDel, Delivery, FqCoDel, Limit, Link, Offer, Outcome, Profile, Red};
+use link::{
+    Aqm, Change, CoDel, Delivery, FqCoDel, Limit, Link, Offer, Outcome, Profile, Red, Threshold,
+};
 use proptest::prelude::*;
 use units::{Bytes, Rate, Seed, Span, Time};
 
@@ -293,5 +295,83 @@ proptest! {
         }
         let marked = out.iter().filter(|delivery| delivery.is_marked).count();
         prop_assert_eq!(link.counters().marked, marked as u64);
+    }
+}
+
+/// Offers full packets to a link that marks at a step: which of them are marked, and the link.
+fn stepped(
+    threshold: Threshold,
+    queue: Limit,
+    offers: impl IntoIterator<Item = (u64, bool)>,
+) -> (Vec<usize>, Link<usize>) {
+    let mut link = Link::new(Profile { queue, ..profile(Aqm::Step(threshold)) }, Seed(1));
+    let mut marked = Vec::new();
+    let mut take = |link: &mut Link<usize>, now| {
+        marked.extend(arrived(link, now).into_iter().filter(|it| it.is_marked).map(|it| it.packet));
+    };
+    for (number, (millis, is_ecn_capable)) in offers.into_iter().enumerate() {
+        take(&mut link, at(millis));
+        link.offer(at(millis), offer(1_500, 0, is_ecn_capable), number);
+    }
+    take(&mut link, at(1_000_000));
+    (marked, link)
+}
+
+#[test]
+fn a_step_marks_arrivals_that_find_more_waiting() {
+    // Packet 0 is on the wire, packets 1 to 5 find at most four waiting.
+    let burst = || (0..10).map(|_| (0, true));
+    let four = Threshold::Backlog(Limit::Packets(4));
+    let (marked, link) = stepped(four, Limit::Packets(1_000), burst());
+    assert_eq!(marked, [6, 7, 8, 9]);
+    assert_eq!((link.counters().marked, link.counters().dropped_aqm), (4, 0));
+    let bytes = Threshold::Backlog(Limit::Bytes(Bytes(4 * 1_500 - 1)));
+    assert_eq!(stepped(bytes, Limit::Packets(1_000), burst()).0, [5, 6, 7, 8, 9]);
+    // Those that cannot be marked are only dropped when the queue is full.
+    let mixed = (0..10).map(|number| (0, number % 2 == 0));
+    let (marked, link) = stepped(four, Limit::Packets(9), mixed);
+    assert_eq!(marked, [6, 8]);
+    assert_eq!((link.counters().dropped_queue, link.counters().delivered.packets), (1, 9));
+}
+
+#[test]
+fn a_step_of_time_marks_what_waited_longer() {
+    // A packet takes 1 ms: the n-th of a burst waits n ms.
+    let five = Threshold::Sojourn(Span::from_millis(5));
+    let (marked, link) = stepped(five, Limit::Packets(1_000), (0..9).map(|n| (0, n != 7)));
+    assert_eq!((marked, link.counters().marked), (vec![6, 8], 2));
+}
+
+proptest! {
+    /// Marks compared with a walk over the packets that wait.
+    #[test]
+    fn steps_agree_with_a_walk(
+        most in 0..12u64,
+        is_time: bool,
+        gaps in prop::collection::vec((0..4u64, any::<bool>()), 1..80),
+    ) {
+        let threshold = if is_time {
+            Threshold::Sojourn(Span::from_millis(most))
+        } else {
+            Threshold::Backlog(Limit::Packets(most))
+        };
+        let times = gaps.iter().scan(0, |now, (gap, is_capable)| {
+            *now += gap;
+            Some((*now, *is_capable))
+        });
+        let offers: Vec<(u64, bool)> = times.collect();
+        // The time at which each packet's transmission begins.
+        let mut begins: Vec<u64> = Vec::new();
+        let mut expected = Vec::new();
+        for (number, (now, is_capable)) in offers.iter().enumerate() {
+            let waiting = begins.iter().filter(|begin| **begin > *now).count() as u64;
+            let begin = begins.last().map_or(0, |last| last + 1).max(*now);
+            let is_above = if is_time { begin - now > most } else { waiting > most };
+            if is_above && *is_capable {
+                expected.push(number);
+            }
+            begins.push(begin);
+        }
+        prop_assert_eq!(stepped(threshold, Limit::Packets(1_000), offers).0, expected);
     }
 }

@@ -4,7 +4,10 @@ use std::num::NonZeroU64;
 use std::path::Path;
 
 use link::config::{Carry, Network, TCP_PAYLOAD_SHARE, Unreachable};
-use link::{Aqm, CoDel, FqCoDel, GilbertElliott, Jitter, Limit, Loss, Red, Spread};
+use link::{
+    Aqm, Blackout, Change, CoDel, Dated, FqCoDel, GilbertElliott, Jitter, Limit, Loss, Red, Spread,
+    Threshold,
+};
 use units::{Bytes, Rate, Span};
 
 const LINK: &str =
@@ -81,6 +84,21 @@ fn errors_have_a_location_and_a_remedy() {
             "schedule = [{ at = { fraction = 0.9, rate = '48 Mbit/s' }, rate = '0' }]",
             "the network says no `bytes`",
         ),
+        (
+            "schedule = [{ at = '1 s' }]",
+            "link.wifi.schedule: changes nothing: wants `rate`, `delay`",
+        ),
+        ("schedule = [{ at = '1 s', delya = '1 ms' }]", "did you mean `delay`?"),
+        ("schedule = [{ at = '1 s', loss = 2 }]", "schedule.loss: wants a number from 0 to 1"),
+        ("schedule = [{ at = '1 s', state = 'off' }]", "schedule.state: 'off' is not known here"),
+        ("schedule = [{ at = '1 s', state = 'up' }]", "schedule.state: is its state already"),
+        ("aqm = 'step'", "link.wifi.aqm: wants a threshold: { kind = "),
+        ("aqm = { kind = 'step' }", "link.wifi.aqm.threshold: is missing"),
+        (
+            "aqm = { kind = 'step', threshold = '5' }",
+            "link.wifi.aqm.threshold: wants packets, bytes or a time",
+        ),
+        ("aqm = { kind = 'step', treshold = '5 ms' }", "did you mean `threshold`?"),
         ("reorder = { probability = 0.1 }", "link.wifi.reorder.delay: is missing"),
         (
             "redraw = { every = '0 s', from = 0, to = 1 }",
@@ -243,6 +261,34 @@ fn queues_and_jitter_are_read() {
 }
 
 #[test]
+fn schedules_change_delay_loss_and_state() {
+    let keys = "schedule = [{ at = '1 s', delay = '80 ms', loss = 0.1 }, { at = '2 s', state = \
+                'down' }, { at = '3 s', state = 'up', rate = '5 Mbit/s', loss = { every = 7 } }, { \
+                at = '4 s', state = 'down' }]\nblackout = [{ from = '9 s', to = '10 s' }]";
+    let up = parse(keys).expect("all right").links.remove(0).up.profile;
+    let s = Span::from_secs;
+    assert_eq!(up.delays, [Dated { at: s(1), value: Span::from_millis(80) }]);
+    let every = Loss::Every(NonZeroU64::new(7).expect("not zero"));
+    let losses = [(s(1), Loss::Bernoulli(0.1)), (s(3), every)];
+    assert_eq!(up.losses, losses.map(|(at, value)| Dated { at, value }));
+    assert_eq!(up.rate.changes, [Change { at: s(3), rate: Rate::mbit(5) }]);
+    let down = |from, to| Blackout { from, to, every: None };
+    assert_eq!(up.blackouts, [down(s(9), Some(s(10))), down(s(2), Some(s(3))), down(s(4), None)]);
+}
+
+#[test]
+fn steps_are_read() {
+    let threshold = |text: &str| {
+        let keys = format!("aqm = {{ kind = 'step', threshold = '{text}' }}");
+        parse(&keys).expect("all right").links.remove(0).up.profile.aqm
+    };
+    let backlog = |limit| Aqm::Step(Threshold::Backlog(limit));
+    assert_eq!(threshold("65 packets"), backlog(Limit::Packets(65)));
+    assert_eq!(threshold("100 KiB"), backlog(Limit::Bytes(Bytes::kib(100))));
+    assert_eq!(threshold("1 ms"), Aqm::Step(Threshold::Sojourn(Span::from_millis(1))));
+}
+
+#[test]
 fn traces_are_read_from_beside_the_network() {
     let folder = std::env::temp_dir().join(format!("anabranch-trace-{}", std::process::id()));
     std::fs::create_dir_all(&folder).expect("a folder");
@@ -278,5 +324,36 @@ fn traces_are_read_from_beside_the_network() {
     let both =
         read("trace = 'cell.txt'\nredraw = { every = '1 s', from = 0, to = 1 }").expect_err("both");
     assert!(both.contains("link.cell.redraw: has no meaning for a rate from a `trace`"), "{both}");
+    std::fs::write(folder.join("walk.txt"), "0, 9 Mbit/s, 20 ms, 0.1\n5 s, 3 Mbit/s, 70 ms\n")
+        .expect("a file");
+    let walk = |keys: &str| {
+        let text = format!("name = 'test'\n[[link]]\nname = 'cell'\nqueue = '64 KiB'\n{keys}\n");
+        Network::parse(&text, &file, None).map_err(|error| error.to_string())
+    };
+    let ms = Span::from_millis;
+    let link = walk("trace = 'walk.txt'\ndown = { delay = '3 ms', loss = 0 }")
+        .expect("all right")
+        .links
+        .remove(0);
+    let (up, down) = (link.up.profile, link.down.profile);
+    assert_eq!((up.delay, up.loss, up.losses), (ms(20), Loss::Bernoulli(0.1), vec![]));
+    assert_eq!(up.delays, [Dated { at: ms(5_000), value: ms(70) }]);
+    assert_eq!((down.delay, down.delays, down.loss), (ms(3), vec![], Loss::None));
+    for (keys, wanted) in [
+        ("trace = 'walk.txt'\ndelay = '5 ms'", "link.cell.delay: stands beside a `trace`"),
+        ("trace = 'walk.txt'\nloss = 0", "link.cell.loss: stands beside a `trace`"),
+        ("trace = 'cell.txt'", "link.cell.delay: is missing"),
+        (
+            "trace = 'walk.txt'\nschedule = [{ at = '1 s', delay = '9 ms' }]",
+            "link.cell.schedule.delay: is said by the `trace` already",
+        ),
+        (
+            "trace = 'cell.txt'\ndelay = '5 ms'\nschedule = [{ at = '1 s', rate = '0' }]",
+            "link.cell.schedule.rate: is said by the `trace` already",
+        ),
+    ] {
+        let text = walk(keys).expect_err("it is wrong");
+        assert!(text.contains(wanted), "{keys}\n  says   {text}\n  wanted {wanted}");
+    }
     std::fs::remove_dir_all(&folder).expect("it was there");
 }

@@ -1,7 +1,7 @@
 //! Traces and jitter on whole links.
 
 use link::{
-    Aqm, CoDel, Jitter, Link, Loss, Opportunities, Outcome, Profile, RatePlan, Spread,
+    Aqm, CoDel, Jitter, Link, Loss, Opportunities, Outcome, Profile, RatePlan, Spread, Trace,
     TraceProblem, schedule,
 };
 use proptest::prelude::*;
@@ -12,7 +12,7 @@ fn at(millis: u64) -> Time {
 }
 
 fn plan(text: &str) -> RatePlan {
-    RatePlan::from_trace(text).unwrap_or_else(|error| panic!("{error}"))
+    Trace::parse(text).unwrap_or_else(|error| panic!("{error}")).rate
 }
 
 fn link(plan: RatePlan) -> Link<u32> {
@@ -110,16 +110,20 @@ fn errors_name_the_line() {
         ("1\n\n5\n4\n", 4, TraceProblem::Backwards),
         ("0\n0\n", 2, TraceProblem::NoTime),
         ("9999999999999999\n", 1, TraceProblem::TooLate),
-        ("0, 1 Mbit/s\n1 s\n", 2, TraceProblem::Pair),
+        ("0, 1 Mbit/s\n1 s\n", 2, TraceProblem::Fields),
+        ("0, 1 Mbit/s, 5 ms, 0.1, 7\n", 1, TraceProblem::Fields),
+        ("0, 1 Mbit/s\n1 s, , \n", 2, TraceProblem::Fields),
+        ("0, , 5 ms\n", 1, TraceProblem::NoRate),
+        ("0, 1 Mbit/s, 5 ms, 1.5\n", 1, TraceProblem::Loss),
         ("1 s, 1 Mbit/s\n", 1, TraceProblem::LateStart),
         ("0, 1 Mbit/s\n2 s, 0\n1 s, 0\n", 3, TraceProblem::Backwards),
         ("0, 1 Mbit/s\n0, 0\n", 2, TraceProblem::Again),
     ] {
-        let error = RatePlan::from_trace(text).expect_err(text);
+        let error = Trace::parse(text).expect_err(text);
         assert_eq!((error.line, &error.problem), (line, &problem), "{text:?}");
         assert!(error.to_string().starts_with(&format!("line {line}: ")));
     }
-    let error = RatePlan::from_trace("0, 1 Mbit/s\n1 s, 5 parsecs").expect_err("no rate");
+    let error = Trace::parse("0, 1 Mbit/s\n1 s, 5 parsecs").expect_err("no rate");
     assert_eq!(error.line, 2);
     assert!(error.to_string().contains("5 parsecs"), "{error}");
     assert_eq!(Opportunities::new([5, 4]).expect_err("backwards").line, 2);
@@ -183,8 +187,8 @@ proptest! {
         text in "([0-9a-z,. #-]{0,12}\n){0,12}[^\u{0}]{0,20}",
     ) {
         let lines = text.lines().count().max(1);
-        match RatePlan::from_trace(&text) {
-            Ok(plan) => {
+        match Trace::parse(&text) {
+            Ok(Trace { rate: plan, .. }) => {
                 prop_assert!(plan.opportunities.is_none_or(|trace| trace.period() > Span::ZERO));
             }
             Err(error) => prop_assert!((1..=lines).contains(&error.line), "{error}"),

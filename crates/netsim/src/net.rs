@@ -109,11 +109,20 @@ impl<P: Packet> Port<P> {
 
 /// Marks the number of a host in [`Net::hops`]: each route is stored as its sender, its links and
 /// its receiver.
-const HOST: u32 = 1 << 31;
+pub(crate) const HOST: u32 = 1 << 31;
 
 /// A route as it is stored in [`Net::hops`].
 pub(crate) fn listed(from: HostId, links: &[u32], to: HostId) -> impl Iterator<Item = u32> + '_ {
     std::iter::once(HOST | from.0).chain(links.iter().copied()).chain([HOST | to.0])
+}
+
+/// A change of a route: what stands before its first link in [`Net::hops`] becomes `start`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Reroute {
+    pub(crate) at: Time,
+    pub(crate) slot: u32,
+    /// Its sender; or the route that is taken in its place, without the mark [`HOST`].
+    pub(crate) start: u32,
 }
 
 /// The owner of an entry on the agenda.
@@ -135,6 +144,10 @@ pub(crate) struct Net<P> {
     pub(crate) out: Out<P>,
     /// All routes, one after the other: sender, links, receiver. Hosts are marked with [`HOST`].
     hops: Vec<u32>,
+    /// Changes of routes to come, the next one last.
+    reroutes: Vec<Reroute>,
+    /// The time of the next one; [`END`] if there is none.
+    next_reroute: Time,
     hosts: u32,
     /// By host; empty if no host has jitter.
     jitters: Vec<Option<Box<Jitter<InFlight>>>>,
@@ -148,14 +161,19 @@ impl<P: Packet> Net<P> {
     pub(crate) fn new(
         ports: Vec<Port<P>>,
         hops: Vec<u32>,
+        mut reroutes: Vec<Reroute>,
         jitters: Vec<Option<Box<Jitter<InFlight>>>>,
     ) -> Net<P> {
         let has_jitter = jitters.iter().any(Option::is_some);
+        reroutes.sort_by_key(|change| change.at);
+        reroutes.reverse();
         Net {
             agenda: Agenda::default(),
             ports,
             out: Out::new(),
             hops,
+            next_reroute: reroutes.last().map_or(END, |change| change.at),
+            reroutes,
             hosts: jitters.len() as u32,
             jitters: if has_jitter { jitters } else { Vec::new() },
             totals: Totals::default(),
@@ -194,10 +212,17 @@ impl<P: Packet> Net<P> {
     /// Sends the packets that a host has put into `out`.
     #[inline]
     pub(crate) fn send<T: Trace<P>>(&mut self, now: Time, host: u32, trace: &mut T) {
+        if self.next_reroute <= now {
+            self.change_routes(now);
+        }
         for index in 0..self.out.sent.len() {
-            let (route, id) = self.out.sent[index];
+            let (mut route, id) = self.out.sent[index];
             let start = self.hops[route.0 as usize - 1];
-            assert_eq!(start, HOST | host, "a host sends along a route that begins elsewhere");
+            if start != HOST | host {
+                assert!(start & HOST == 0, "a host sends along a route that begins elsewhere");
+                // The change was checked to begin at the same host.
+                route = Route(start);
+            }
             self.totals.sent += 1;
             if T::IS_ON {
                 self.out.packets.set_sent_at(id, now);
@@ -224,6 +249,17 @@ impl<P: Packet> Net<P> {
             }
         }
         self.out.sent.clear();
+    }
+
+    /// Changes the routes whose time has come.
+    #[cold]
+    fn change_routes(&mut self, now: Time) {
+        while let Some(Reroute { slot, start, .. }) =
+            self.reroutes.pop_if(|change| change.at <= now)
+        {
+            self.hops[slot as usize] = start;
+        }
+        self.next_reroute = self.reroutes.last().map_or(END, |change| change.at);
     }
 
     /// The jitter of a host releases its first packet.

@@ -1,5 +1,8 @@
 //! Topologies: hosts, routers, links and routes.
 
+mod equal_cost;
+mod error;
+
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -7,16 +10,17 @@ use hashbrown::HashMap;
 use hashbrown::hash_map::Entry;
 use link::{Profile, SharedProfile};
 use smallvec::SmallVec;
-use thiserror::Error;
-use units::{Seed, Span};
+use units::{Seed, Span, Time};
 
 use crate::agenda::MAX_OWNERS;
 use crate::host::{Host, Packet};
 use crate::ids::{HostId, LinkId};
 use crate::jitter::{Jitter, LaneSpec};
-use crate::net::{Net, Port, listed};
+use crate::net::{HOST, Net, Port, Reroute, listed};
 use crate::routes::{Edge, Route, Search};
 use crate::sim::Sim;
+use equal_cost::EqualCost;
+pub use error::TopologyError;
 
 /// The host for which a state machine is made.
 #[derive(Clone, Copy, Debug)]
@@ -37,92 +41,6 @@ impl Site<'_> {
     }
 }
 
-/// An error in a topology.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum TopologyError {
-    /// A node name is used twice.
-    #[error("there are two nodes named '{0}': every host and router needs a name of its own")]
-    DuplicateNode(String),
-    /// A link name is used twice.
-    #[error(
-        "there are two links named '{0}': every link needs a name of its own, since its random \
-         stream has it"
-    )]
-    DuplicateLink(String),
-    /// An unknown node.
-    #[error("{user} names the node '{name}', which does not exist{}", hint(nearest.as_deref()))]
-    UnknownNode {
-        /// The item that names it.
-        user: String,
-        /// The name.
-        name: String,
-        /// The nearest known name.
-        nearest: Option<String>,
-    },
-    /// An unknown link.
-    #[error(
-        "the route from '{from}' names the link '{name}', which does not exist{}",
-        hint(nearest.as_deref())
-    )]
-    UnknownLink {
-        /// The sender of the route.
-        from: String,
-        /// The name.
-        name: String,
-        /// The nearest known name.
-        nearest: Option<String>,
-    },
-    /// A router where a host is needed.
-    #[error("{user}: '{name}' is a router, and only hosts send and receive")]
-    NotAHost {
-        /// The item that needs a host.
-        user: String,
-        /// The router.
-        name: String,
-    },
-    /// There is no path between two hosts.
-    #[error(
-        "there is no route from '{from}' to '{to}': no links lead there through routers (hosts do \
-         not forward)"
-    )]
-    NoRoute {
-        /// The sender.
-        from: String,
-        /// The receiver.
-        to: String,
-    },
-    /// A route with a link that does not begin where the one before it ends.
-    #[error(
-        "the route from '{from}' takes the link '{link}', which begins at '{begin}', but is at \
-         '{at}' by then"
-    )]
-    BrokenRoute {
-        /// The sender of the route.
-        from: String,
-        /// The link.
-        link: String,
-        /// The node where the link begins.
-        begin: String,
-        /// The node where the link before it ends.
-        at: String,
-    },
-    /// A route through a host.
-    #[error("the route from '{from}' leads through the host '{host}', and hosts do not forward")]
-    ThroughHost {
-        /// The sender of the route.
-        from: String,
-        /// The host.
-        host: String,
-    },
-    /// Too many links and hosts for a simulation.
-    #[error("{0} links and hosts are too many: a simulation holds {MAX_OWNERS}")]
-    TooLarge(usize),
-}
-
-fn hint(nearest: Option<&str>) -> String {
-    nearest.map_or_else(String::new, |name| format!("; did you mean '{name}'?"))
-}
-
 /// Hosts, routers, links and routes, by name.
 #[derive(Clone, Debug, Default)]
 pub struct Topology {
@@ -134,7 +52,10 @@ pub struct Topology {
     link_by_name: HashMap<Arc<str>, u32>,
     /// All routes, one after the other: see [`listed`].
     hops: Vec<u32>,
+    /// Changes of routes, in order of addition.
+    reroutes: Vec<Reroute>,
     search: Search,
+    equal_cost: EqualCost,
 }
 
 #[derive(Clone, Debug)]
@@ -367,6 +288,33 @@ impl Topology {
         add_route(&mut self.hops, sender, &path, receiver)
     }
 
+    /// From `at` on, packets that are sent along `route` take `to` instead; packets that are on
+    /// their way stay on theirs. A change to the route itself ends the change before.
+    ///
+    /// # Errors
+    /// If the routes do not begin and end at the same hosts.
+    ///
+    /// # Panics
+    /// If a route is of another topology.
+    pub fn reroute(&mut self, at: Time, route: Route, to: Route) -> Result<(), TopologyError> {
+        let (ends, others) = (self.ends(route), self.ends(to));
+        if ends != others {
+            let name = |marked: u32| self.name_of(self.hosts[(marked & !HOST) as usize]);
+            let [(a, b), (c, d)] = [ends, others].map(|(from, to)| (name(from), name(to)));
+            return Err(TopologyError::OtherEnds(a, b, c, d));
+        }
+        let start = if route == to { ends.0 } else { to.0 };
+        self.reroutes.push(Reroute { at, slot: route.0 - 1, start });
+        Ok(())
+    }
+
+    /// The marked numbers of the hosts at both ends of a route.
+    fn ends(&self, route: Route) -> (u32, u32) {
+        let first = route.0 as usize;
+        let last = self.hops[first..].iter().find(|hop| **hop & HOST != 0);
+        (self.hops[first - 1], *last.expect("a route ends at a host"))
+    }
+
     /// The host of this name.
     ///
     /// # Errors
@@ -417,7 +365,8 @@ impl Topology {
         let hosts = sites()
             .zip(0..)
             .map(|(node, id)| make(Site { id: HostId(id), name: &node.name, run: seed }));
-        Ok(Sim::new(Net::new(ports, self.hops.clone(), jitters), hosts.collect()))
+        let net = Net::new(ports, self.hops.clone(), self.reroutes.clone(), jitters);
+        Ok(Sim::new(net, hosts.collect()))
     }
 
     fn node(&mut self, name: Arc<str>, host: Option<HostId>) -> Result<u32, TopologyError> {
@@ -469,6 +418,9 @@ fn add_route(
     to: HostId,
 ) -> Result<Route, TopologyError> {
     let route = Route(index(hops.len() + 1)?);
+    if route.0 & HOST != 0 {
+        return Err(TopologyError::TooLarge(hops.len()));
+    }
     hops.extend(listed(from, path, to));
     Ok(route)
 }

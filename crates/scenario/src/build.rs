@@ -187,14 +187,23 @@ impl Scenario {
         let subflows = match &*flow.transport {
             Transport::Udp(_) => {
                 // UDP has no return traffic.
-                let there = topology.route(ends[0], ends[1])?;
-                return Ok(smallvec![(there, there)]);
+                let there = self.shortest(ends, seed, ("there", 0), topology)?;
+                let routes = smallvec![(there, there)];
+                self.add_changes(flow, ends, seed, &routes, topology)?;
+                return Ok(routes);
+            }
+            Transport::Tcp(spec) if spec.workload.connections() > 1 => {
+                // All over one route.
+                let route = self.routes(ends, &spec.subflows, seed, topology)?[0];
+                return Ok((0..spec.workload.connections()).map(|_| route).collect());
             }
             Transport::Tcp(spec) => &spec.subflows,
             Transport::Ptcp(spec) => &spec.subflows,
             Transport::Sockets(spec) => &spec.subflows,
         };
-        self.routes(ends, subflows, seed, topology)
+        let routes = self.routes(ends, subflows, seed, topology)?;
+        self.add_changes(flow, ends, seed, &routes, topology)?;
+        Ok(routes)
     }
 
     /// The forward and the return route of each subflow; `seed` is the flow's.
@@ -208,21 +217,75 @@ impl Scenario {
         // Most flows take the shortest route, and draw nothing.
         let mut rng = None;
         let mut routes = SmallVec::with_capacity(subflows.len());
-        for links in subflows {
+        for (number, links) in subflows.iter().enumerate() {
             if links.is_empty() {
-                routes.push((topology.route(from, to)?, topology.route(to, from)?));
+                let there = self.shortest([from, to], seed, ("there", number), topology)?;
+                let back = self.shortest([to, from], seed, ("back", number), topology)?;
+                routes.push((there, back));
                 continue;
             }
             let rng =
                 rng.get_or_insert_with(|| Xoshiro256PlusPlus::seed_from_u64(seed.stream("ways").0));
-            let drawn: Vec<String> = links.iter().map(|name| self.drawn(name, rng)).collect();
-            let there = self.oriented(&drawn, from);
-            let back: Vec<String> = there.iter().rev().map(|name| reversed(name)).collect();
-            let there: Vec<&str> = there.iter().map(String::as_str).collect();
-            let back: Vec<&str> = back.iter().map(String::as_str).collect();
-            routes.push((topology.route_via(from, &there)?, topology.route_via(to, &back)?));
+            routes.push(self.both_ways([from, to], links, rng, topology)?);
         }
         Ok(routes)
+    }
+
+    /// The shortest route of a subflow, there or back. With equal-cost multipath, each direction of
+    /// each subflow is hashed for itself, as its ports and addresses would be.
+    fn shortest(
+        &self,
+        [from, to]: [&str; 2],
+        seed: Seed,
+        way: (&str, usize),
+        topology: &mut Topology,
+    ) -> Result<Route, TopologyError> {
+        if !self.ecmp {
+            return topology.route(from, to);
+        }
+        let (way, subflow) = way;
+        topology.equal_cost_route(from, to, seed.stream(&format!("ecmp/{way}/{subflow}")))
+    }
+
+    /// The forward and the return route over these links.
+    fn both_ways(
+        &self,
+        [from, to]: [&str; 2],
+        links: &[String],
+        rng: &mut Xoshiro256PlusPlus,
+        topology: &mut Topology,
+    ) -> Result<(Route, Route), TopologyError> {
+        let drawn: Vec<String> = links.iter().map(|name| self.drawn(name, rng)).collect();
+        let there = self.oriented(&drawn, from);
+        let back: Vec<String> = there.iter().rev().map(|name| reversed(name)).collect();
+        let there: Vec<&str> = there.iter().map(String::as_str).collect();
+        let back: Vec<&str> = back.iter().map(String::as_str).collect();
+        Ok((topology.route_via(from, &there)?, topology.route_via(to, &back)?))
+    }
+
+    /// Adds the changes of a flow's routes.
+    fn add_changes(
+        &self,
+        flow: &FlowSpec,
+        ends: [&str; 2],
+        seed: Seed,
+        routes: &[(Route, Route)],
+        topology: &mut Topology,
+    ) -> Result<(), TopologyError> {
+        if flow.reroutes.is_empty() {
+            return Ok(());
+        }
+        let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed.stream("reroute").0);
+        for change in &*flow.reroutes {
+            let at = Time::ZERO + change.at;
+            let (there, back) = self.both_ways(ends, &change.via, &mut rng, topology)?;
+            let (old_there, old_back) = routes[change.subflow];
+            topology.reroute(at, old_there, there)?;
+            if old_back != old_there {
+                topology.reroute(at, old_back, back)?;
+            }
+        }
+        Ok(())
     }
 
     /// The link of this name, or a random one of the links that match the pattern.

@@ -4,7 +4,7 @@ use units::{Bytes, Span};
 
 use crate::build::{Built, Ends};
 use crate::file::{FlowSpec, Transport};
-use crate::host::{Agent, AgentState, EndedSender, Request, Subflow};
+use crate::host::{Agent, AgentState, Connection, EndedSender, PoolCounts, Request, Subflow};
 
 /// The sender of a flow's data.
 pub(crate) fn sender<'a>(built: &'a Built, ends: &Ends) -> AgentState<'a> {
@@ -54,6 +54,11 @@ pub(crate) fn sender_state(built: &Built, ends: &Ends) -> Option<SenderState> {
             window: sockets.window(),
             rtt: sockets.smoothed_rtt(),
             is_done: sockets.is_done(),
+        }),
+        Agent::Pool(pool) => Some(SenderState {
+            window: pool.connections().map(Connection::window).sum(),
+            rtt: pool.connections().filter_map(Connection::smoothed_rtt).max(),
+            is_done: false,
         }),
         Agent::Ptcp(striped) => Some(SenderState {
             window: striped.connection().window(),
@@ -123,6 +128,10 @@ pub(crate) fn sender_counts(built: &Built, ends: &Ends) -> Option<SenderCounts> 
     match agent {
         Agent::Tcp(tcp) => Some(SenderCounts::of(tcp.subflows())),
         Agent::Sockets(sockets) => Some(SenderCounts::of(sockets.connections())),
+        Agent::Pool(pool) => {
+            let PoolCounts { sent, retransmitted, timeouts, .. } = pool.counts();
+            Some(SenderCounts { sent, retransmitted, timeouts })
+        }
         Agent::Ptcp(striped) => {
             let connection = striped.connection();
             let mut counts = SenderCounts::default();
@@ -155,6 +164,7 @@ pub(crate) fn requests<'a>(built: &'a Built, ends: &Ends) -> &'a [Request] {
             Agent::Tcp(connection) => connection.application().requests(),
             Agent::Ptcp(striped) => striped.application().requests(),
             Agent::Sockets(sockets) => sockets.application().requests(),
+            Agent::Pool(pool) => pool.requests(),
             Agent::UdpSink(sink) => sink.requests(),
             Agent::UdpSource(_) => &[],
         },
@@ -191,6 +201,7 @@ pub(crate) fn marked(built: &Built, ends: &Ends, flow: &FlowSpec) -> Option<u64>
     match agent {
         Agent::Tcp(tcp) => Some(tcp.subflows().map(of).sum()),
         Agent::Sockets(sockets) => Some(sockets.connections().map(of).sum()),
+        Agent::Pool(pool) => Some(pool.counts().marked),
         Agent::Ptcp(striped) => {
             Some((0..striped.routes().len()).map(|path| striped.arrived(path).marked).sum())
         }
@@ -249,7 +260,7 @@ pub(crate) fn subflow_state(built: &Built, ends: &Ends, index: usize) -> Subflow
                 retransmitted: stats.map_or(0, |stats| stats.lost),
             }
         }
-        Agent::UdpSource(_) | Agent::UdpSink(_) => SubflowState::default(),
+        Agent::Pool(_) | Agent::UdpSource(_) | Agent::UdpSink(_) => SubflowState::default(),
     }
 }
 
@@ -268,7 +279,7 @@ pub(crate) fn subflow_received(built: &Built, ends: &Ends, index: usize) -> Byte
         Agent::Tcp(tcp) => of(tcp.subflows().nth(index)),
         Agent::Sockets(sockets) => of(sockets.connections().nth(index)),
         Agent::Ptcp(striped) => striped.arrived(index).payload,
-        Agent::UdpSource(_) | Agent::UdpSink(_) => Bytes::ZERO,
+        Agent::Pool(_) | Agent::UdpSource(_) | Agent::UdpSink(_) => Bytes::ZERO,
     }
 }
 
@@ -283,6 +294,7 @@ pub(crate) fn received(built: &Built, ends: &Ends) -> Bytes {
         Agent::Tcp(connection) => connection.received(),
         Agent::Ptcp(striped) => striped.received(),
         Agent::Sockets(sockets) => sockets.received(),
+        Agent::Pool(pool) => pool.counts().received,
         Agent::UdpSink(sink) => sink.received(),
         Agent::UdpSource(_) => Bytes::ZERO,
     }

@@ -37,6 +37,7 @@ mod error;
 pub mod file;
 mod flow_state;
 pub mod host;
+mod listing;
 mod measure;
 mod measures;
 mod packet;

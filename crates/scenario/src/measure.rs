@@ -65,7 +65,10 @@ impl Layout {
             }
         }
         first.push(built.connections.len());
-        let has_several = |flow: usize| first[flow + 1] - first[flow] > 1;
+        // The connections over which the requests of a flow go are no subflows.
+        let has_several = |flow: usize| {
+            first[flow + 1] - first[flow] > 1 && scenario.flows[flow].connections() == 1
+        };
         let subflows =
             built.connections.iter().copied().filter(|(flow, _)| has_several(*flow)).collect();
         Layout {

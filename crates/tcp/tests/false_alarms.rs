@@ -312,3 +312,17 @@ fn a_slow_receiver_does_not_make_a_loss_look_spurious() {
         }
     }
 }
+
+/// At the end of the data too few packets arrive behind a loss to declare it. In recovery they are
+/// sent again all the same: those below the highest delivery, and the last one (RFC 6675, rules 3
+/// and 4 of `NextSeg`).
+#[test]
+fn the_tail_of_a_recovery_needs_no_timeout() {
+    for drops in [&[100, 118][..], &[100, 119], &[100, 118, 119], &[100, 116, 117, 118, 119]] {
+        let stats = run(config(Detection::Sack), drops);
+        assert_eq!((stats.timeouts, stats.recoveries), (0, 1), "{drops:?}: {stats:?}");
+        // The last one may only have been on its way.
+        let lost = drops.len() as u64;
+        assert!((lost..=lost + 1).contains(&stats.retransmitted), "{drops:?}: {stats:?}");
+    }
+}

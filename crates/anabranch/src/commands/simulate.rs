@@ -57,6 +57,9 @@ pub(crate) struct SimulateArgs {
     /// Write every event of the first run as CSV
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
+    /// Print the links of the first run, those of a topology included, and run nothing
+    #[arg(long, conflicts_with_all = ["out", "plot", "pcap", "trace", "digests"])]
+    show_network: bool,
     /// Print each run's digest, which is the same on every machine, and its hops (packets carried
     /// by links)
     #[arg(long)]
@@ -93,7 +96,11 @@ pub(crate) fn run(args: &SimulateArgs, registry: &Registry) -> Result<(), Error>
     if let Some(late) = plan.jobs().iter().find_map(|job| plan.scenario(job).late.as_ref()) {
         eprintln!("warning: {late}");
     }
-    check_views(args, plan.scenario(&plan.jobs()[0]))?;
+    let first = plan.scenario(&plan.jobs()[0]);
+    if args.show_network {
+        return show(first.network());
+    }
+    check_views(args, first)?;
     let store = args
         .out
         .as_deref()

@@ -5,7 +5,7 @@ use units::{Bytes, Span};
 use super::error::{Problem, Result};
 use super::parse::{positive, queue};
 use super::reader::{Section, Value};
-use crate::{Aqm, CoDel, FqCoDel, Jitter, Limit, Red, Spread};
+use crate::{Aqm, CoDel, FqCoDel, Jitter, Limit, Red, Spread, Threshold};
 
 #[derive(Clone, Copy)]
 enum Kind {
@@ -13,6 +13,7 @@ enum Kind {
     Red,
     CoDel,
     FqCoDel,
+    Step,
 }
 
 const KINDS: &[(&str, Kind)] = &[
@@ -20,6 +21,7 @@ const KINDS: &[(&str, Kind)] = &[
     ("red", Kind::Red),
     ("codel", Kind::CoDel),
     ("fq-codel", Kind::FqCoDel),
+    ("step", Kind::Step),
 ];
 
 /// The packet size by which a limit in bytes is converted to packets.
@@ -33,6 +35,11 @@ pub(super) fn aqm(value: &Value<'_>, limit: Limit) -> Result<Aqm> {
             Kind::Red => Aqm::Red(red(limit)),
             Kind::CoDel => Aqm::CoDel(CoDel::default()),
             Kind::FqCoDel => Aqm::FqCoDel(FqCoDel::default()),
+            Kind::Step => {
+                return Err(value.error(Problem::Sense(
+                    "wants a threshold: { kind = \"step\", threshold = \"65 packets\" }",
+                )));
+            }
         });
     }
     let section = value.section()?;
@@ -47,6 +54,10 @@ pub(super) fn aqm(value: &Value<'_>, limit: Limit) -> Result<Aqm> {
             codel_table(&section).map(Aqm::CoDel)
         }
         Kind::FqCoDel => fq_codel_table(&section).map(Aqm::FqCoDel),
+        Kind::Step => {
+            section.allow(&["kind", "threshold"])?;
+            threshold(&section.require("threshold")?).map(Aqm::Step)
+        }
     }
 }
 
@@ -120,6 +131,19 @@ fn fq_codel_table(section: &Section<'_>) -> Result<FqCoDel> {
         codel: codel_table(section)?,
         quantum: section.get("quantum").map_or(Ok(usual.quantum), |value| size(&value))?,
         queues: section.get("queues").map_or(Ok(usual.queues), |value| queues(&value))?,
+    })
+}
+
+/// `"65 packets"`, `"100 KiB"` or `"1 ms"`.
+fn threshold(value: &Value<'_>) -> Result<Threshold> {
+    let text = value.text()?;
+    if let Ok(most) = text.parse() {
+        return Ok(Threshold::Sojourn(most));
+    }
+    queue(value).map(Threshold::Backlog).map_err(|_| {
+        value.error(Problem::Sense(
+            "wants packets, bytes or a time, for example '65 packets', '100 KiB' or '1 ms'",
+        ))
     })
 }
 

@@ -1,9 +1,8 @@
 //! Parses a [`Network`] from TOML.
 
 use alloc::borrow::ToOwned;
-use alloc::boxed::Box;
 use alloc::format;
-use alloc::string::{String, ToString};
+use alloc::string::String;
 use alloc::vec::Vec;
 use core::num::NonZeroU64;
 
@@ -11,12 +10,11 @@ use toml::de::DeTable;
 use units::{Bytes, Rate, Seed, Span};
 
 use super::aqm::{aqm, jitter};
+use super::changes::Changing;
 use super::error::{Problem, Result};
 use super::reader::{Section, Source, Value};
 use super::{Carry, Direction, LinkSpec, Network, Unreachable};
-use crate::{
-    Aqm, Blackout, Change, GilbertElliott, Limit, Loss, Profile, RatePlan, Redraw, Reorder,
-};
+use crate::{Aqm, GilbertElliott, Limit, Loss, Profile, Reorder};
 
 const NETWORK_KEYS: &[&str] = &["name", "seed", "bytes", "link"];
 /// Keys that a direction may override.
@@ -90,7 +88,8 @@ fn link(
         .get("unreachable")
         .map(|value| value.word(&[("silent", Unreachable::Silent), ("icmp", Unreachable::Icmp)]))
         .transpose()?;
-    let build = Build { seed: seed.stream(&format!("link/{name}/rate")), bytes, device_mtu };
+    let build =
+        Build { seed: seed.stream(&format!("link/{name}/rate")), bytes, device_mtu, path: None };
     Ok(LinkSpec {
         up: build.direction(&section, "up")?,
         down: build.direction(&section, "down")?,
@@ -102,17 +101,31 @@ fn link(
     })
 }
 
+/// A path of links that are alike, and others, for the bandwidth-delay product of one of the first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LinkPath {
+    /// The number of the links that are alike.
+    pub links: u32,
+    /// The propagation RTT over all others.
+    pub others: Span,
+}
+
 /// The keys that [`profiles()`] reads.
 pub const PROFILE_KEYS: &[&str] = DIRECTION_KEYS;
 
 /// Reads both directions of a link from a section of another kind of file: `rate`, `delay`, `queue`
 /// and so on, with overrides in `up` and `down`. The keys of the section must have been checked.
-/// `mtu` is the size of the largest packet.
+/// `mtu` is the size of the largest packet. With a `path`, the queue may be a number of `bdp`.
 ///
 /// # Errors
 /// The first key that is not valid.
-pub fn profiles(section: &Section<'_>, seed: Seed, mtu: u32) -> Result<(Profile, Profile)> {
-    let build = Build { seed, bytes: None, device_mtu: mtu };
+pub fn profiles(
+    section: &Section<'_>,
+    seed: Seed,
+    mtu: u32,
+    path: Option<LinkPath>,
+) -> Result<(Profile, Profile)> {
+    let build = Build { seed, bytes: None, device_mtu: mtu, path };
     Ok((build.direction(section, "up")?.profile, build.direction(section, "down")?.profile))
 }
 
@@ -162,11 +175,13 @@ pub(super) fn positive(value: &Value<'_>) -> Result<Span> {
 }
 
 /// The context of the keys of a link.
-struct Build {
+pub(super) struct Build {
     /// The seed of redraws of the rate, the same for both directions.
-    seed: Seed,
-    bytes: Option<Bytes>,
+    pub(super) seed: Seed,
+    pub(super) bytes: Option<Bytes>,
     device_mtu: u32,
+    /// Present if queues may be in bandwidth-delay products.
+    path: Option<LinkPath>,
 }
 
 impl Build {
@@ -189,18 +204,19 @@ impl Build {
             None => u64::from(self.device_mtu),
         };
         let chance = |key| section.get(key).map_or(Ok(0.0), |value| value.probability());
-        let queue = queue(&section.require("queue")?)?;
+        let Changing { rate, delay, delays, loss, losses, blackouts } = self.changing(&section)?;
+        let queue = self.queue(&section.require("queue")?, rate.base, delay)?;
         let profile = Profile {
-            rate: self.rate(&section)?,
-            delay: section.require("delay")?.quantity()?,
+            rate,
+            delay,
+            delays,
             queue,
             aqm: section.get("aqm").map_or(Ok(Aqm::DropTail), |value| aqm(&value, queue))?,
             jitter: section.get("jitter").map(|value| jitter(&value)).transpose()?,
             mtu: Some(Bytes(mtu)),
-            loss: section.get("loss").map_or(Ok(Loss::None), |value| loss(&value))?,
-            blackouts: section
-                .get("blackout")
-                .map_or(Ok(Vec::new()), |value| self.blackouts(&value))?,
+            loss,
+            losses,
+            blackouts,
             duplicate: chance("duplicate")?,
             reorder: section.get("reorder").map(|value| reorder(&value)).transpose()?,
             corrupt: chance("corrupt")?,
@@ -208,118 +224,22 @@ impl Build {
         Ok(Direction { profile, carry })
     }
 
-    fn rate(&self, section: &Section<'_>) -> Result<RatePlan> {
-        if let Some((value, has_rate)) = section.get_before("trace", "rate") {
-            if has_rate {
-                return Err(
-                    value.error(Problem::Sense("stands beside `rate`, and says the same thing"))
-                );
-            }
-            for key in ["schedule", "redraw"] {
-                if let Some(other) = section.get(key) {
-                    return Err(
-                        other.error(Problem::Sense("has no meaning for a rate from a `trace`"))
-                    );
-                }
-            }
-            return trace(&value);
-        }
-        let base = section.require("rate")?.quantity()?;
-        let changes =
-            section.get("schedule").map_or(Ok(Vec::new()), |value| self.changes(&value))?;
-        let redraw = section.get("redraw").map(|value| self.redraw(&value)).transpose()?;
-        Ok(RatePlan { changes, redraw, ..RatePlan::constant(base) })
+    /// As [`queue`], or `"1 bdp"`: the rate times the propagation RTT of the path.
+    fn queue(&self, value: &Value<'_>, rate: Rate, delay: Span) -> Result<Limit> {
+        let Some(number) = value.text()?.trim().strip_suffix("bdp") else { return queue(value) };
+        let Some(LinkPath { links, others }) = self.path else {
+            return Err(value.error(Problem::Sense(
+                "wants a size, for example '128 KiB' or '100 packets': a `bdp` is of the dumbbell \
+                 and the parking lot of `topology`, where the RTT is known",
+            )));
+        };
+        let factor = number.trim().parse().ok().filter(|n: &f64| n.is_finite() && *n > 0.0);
+        let Some(factor) = factor else {
+            return Err(value.error(Problem::Sense("wants a number of bdp, for example '1 bdp'")));
+        };
+        let rtt = delay * (2 * u64::from(links)) + others;
+        Ok(Limit::Bytes(rate * Span::from_secs_f64(rtt.as_secs_f64() * factor)))
     }
-
-    fn changes(&self, value: &Value<'_>) -> Result<Vec<Change>> {
-        let mut changes: Vec<Change> = Vec::new();
-        for entry in value.list()? {
-            let section = entry.section()?;
-            section.allow(&["at", "rate"])?;
-            let rate = section.require("rate")?;
-            let rate = if rate.text().is_ok_and(|text| text.trim() == "0") {
-                Rate::ZERO
-            } else {
-                rate.quantity()?
-            };
-            let at = section.require("at")?;
-            let change = Change { at: self.moment(&at)?, rate };
-            if changes.last().is_some_and(|last| last.at >= change.at) {
-                return Err(at.error(Problem::Sense("is not later than the entry before it")));
-            }
-            changes.push(change);
-        }
-        Ok(changes)
-    }
-
-    /// `"2.13 s"`, or the time at which a rate has carried a fraction of an amount, counted from
-    /// `after`.
-    fn moment(&self, value: &Value<'_>) -> Result<Span> {
-        if !value.is_table() {
-            return value.quantity();
-        }
-        let section = value.section()?;
-        section.allow(&["fraction", "of", "rate", "after"])?;
-        let fraction = section.require("fraction")?.probability()?;
-        let rate_value = section.require("rate")?;
-        let rate: Rate = rate_value.quantity()?;
-        if rate == Rate::ZERO {
-            return Err(rate_value.error(Problem::Sense("carries nothing, ever")));
-        }
-        let of: Option<Bytes> = section.get("of").map(|value| value.quantity()).transpose()?;
-        let missing =
-            || section.error("of", Problem::Sense("is missing, and the network says no `bytes`"));
-        let bytes = of.or(self.bytes).ok_or_else(missing)?;
-        let after: Span = section.get("after").map_or(Ok(Span::ZERO), |value| value.quantity())?;
-        Ok(after + Span::from_secs_f64((bytes / rate).as_secs_f64() * fraction))
-    }
-
-    fn redraw(&self, value: &Value<'_>) -> Result<Redraw> {
-        let section = value.section()?;
-        section.allow(&["every", "from", "to"])?;
-        let every = positive(&section.require("every")?)?;
-        let from = section.require("from")?.probability()?;
-        let to = section.require("to")?;
-        let (to, place) = (to.probability()?, to);
-        if to < from {
-            return Err(place.error(Problem::Sense("is less than `from`")));
-        }
-        Ok(Redraw { every, from, to, seed: self.seed })
-    }
-
-    fn blackouts(&self, value: &Value<'_>) -> Result<Vec<Blackout>> {
-        value.list()?.iter().map(|entry| self.blackout(entry)).collect()
-    }
-
-    fn blackout(&self, value: &Value<'_>) -> Result<Blackout> {
-        let section = value.section()?;
-        section.allow(&["from", "to", "every"])?;
-        let from = self.moment(&section.require("from")?)?;
-        let to = section.get("to").map(|value| self.moment(&value)).transpose()?;
-        if to.is_some_and(|to| to <= from) {
-            return Err(section.error("to", Problem::Sense("is not later than `from`")));
-        }
-        let every = section.get("every").map(|value| positive(&value)).transpose()?;
-        if let Some(every) = every
-            && to.is_none_or(|to| every <= to - from)
-        {
-            return Err(section.error(
-                "every",
-                Problem::Sense("leaves no time between one blackout and the next"),
-            ));
-        }
-        Ok(Blackout { from, to, every })
-    }
-}
-
-/// A trace file.
-fn trace(value: &Value<'_>) -> Result<RatePlan> {
-    let file = value.file()?;
-    let path = || file.display().to_string();
-    let text = std::fs::read_to_string(&file)
-        .map_err(|error| value.error(Problem::ReadTrace { path: path(), error }))?;
-    RatePlan::from_trace(&text)
-        .map_err(|error| value.error(Problem::Trace { path: path(), error: Box::new(error) }))
 }
 
 /// `"128 KiB"` or `"100 packets"`.
@@ -337,10 +257,9 @@ pub(super) fn queue(value: &Value<'_>) -> Result<Limit> {
     }
 }
 
-fn loss(value: &Value<'_>) -> Result<Loss> {
+pub(super) fn loss(value: &Value<'_>) -> Result<Loss> {
     if !value.is_table() {
-        let p = value.probability()?;
-        return Ok(if p == 0.0 { Loss::None } else { Loss::Bernoulli(p) });
+        return value.probability().map(Loss::of);
     }
     let section = value.section()?;
     if let Some(every) = section.get("every") {

@@ -69,6 +69,29 @@ impl<'a> Section<'a> {
         Section { layers, ..self.clone() }
     }
 
+    /// The table at `key`, which may be missing, over `defaults` for the keys that it leaves out.
+    ///
+    /// # Errors
+    /// If it is something else.
+    pub fn over_defaults(
+        &self,
+        key: &str,
+        defaults: &'a DeTable<'a>,
+    ) -> Result<Section<'a>, ConfigError> {
+        let path = join(&self.path, key);
+        let mut section = match self.get(key) {
+            Some(value) => value.section()?,
+            None => Section {
+                source: self.source,
+                path: path.clone(),
+                offset: self.offset,
+                layers: Vec::new(),
+            },
+        };
+        section.layers.push((defaults, path));
+        Ok(section)
+    }
+
     /// Changes the path of this section in messages.
     #[must_use]
     pub fn renamed(mut self, path: String) -> Section<'a> {

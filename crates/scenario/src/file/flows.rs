@@ -1,5 +1,6 @@
 //! The flows of a scenario file.
 
+mod reroute;
 mod sockets;
 mod striped;
 
@@ -16,11 +17,22 @@ use super::arrivals::start;
 use super::parse::{MOST, Numbered, Result, bytes_up_to, count, numbered, positive};
 use super::tables::{RowTable, TableRow};
 use super::workloads::{no_udp_source, udp, workload};
-use super::{FlowSpec, LinkSpec, Place, Start, TcpSpec, Transport, Workload};
+use super::{FlowSpec, Lines, LinkSpec, Place, Start, TcpSpec, Transport, Workload};
 use crate::registry::Registry;
 
-const KEYS: &[&str] =
-    &["name", "count", "group", "from", "to", "start", "arrivals", "stop", "jitter", "transport"];
+const KEYS: &[&str] = &[
+    "name",
+    "count",
+    "group",
+    "from",
+    "to",
+    "start",
+    "arrivals",
+    "stop",
+    "jitter",
+    "transport",
+    "reroute",
+];
 const TCP_KEYS: &[&str] = &["controller", "source", "tcp", "via", "subflows"];
 const PTCP_KEYS: &[&str] = &["controller", "scheduler", "source", "ptcp", "via", "subflows"];
 const SOCKETS_KEYS: &[&str] = &["controller", "source", "buffer", "tcp", "via", "subflows"];
@@ -111,6 +123,7 @@ fn entry(
     let (from, to) = (section.require("from")?, section.require("to")?);
     let beginning = section.get("start").filter(|_| matches!(first.start, Start::At(_)));
     let has_routes = section.get("via").is_some() || section.get("subflows").is_some();
+    let changes = section.get("reroute").filter(|_| names.count() > 1);
     let has_own_ends = [&from, &to].iter().any(|end| has_star(end));
     let mut buffer = String::new();
     flows.reserve(names.count() as usize);
@@ -124,6 +137,10 @@ fn entry(
         }
         if has_routes {
             flow.transport = Arc::new(first.transport.over(subflows(section, number, links)?));
+        }
+        if let Some(value) = &changes {
+            let subflows = flow.transport.count();
+            flow.reroutes = reroute::reroutes(value, number, subflows, links)?.into();
         }
         flow.name = names.name(number, &mut buffer);
         flows.push(flow);
@@ -229,6 +246,11 @@ fn flow(section: &Section<'_>, names: &Numbered, around: &Surroundings<'_>) -> R
         }
         TransportKind::Udp => Transport::Udp(Arc::new(udp(section)?)),
     };
+    check_lines(section, names, &transport)?;
+    let reroutes = match section.get("reroute") {
+        None => Vec::new(),
+        Some(value) => reroute::reroutes(&value, number, transport.count(), links)?,
+    };
     Ok(FlowSpec {
         name: names.name(number, &mut buffer),
         group: section.get("group").map_or(Ok(names.group()), |value| group(&value))?,
@@ -240,8 +262,32 @@ fn flow(section: &Section<'_>, names: &Numbered, around: &Surroundings<'_>) -> R
         size: None,
         stop,
         jitter,
+        reroutes: reroutes.into(),
         transport: Arc::new(transport),
     })
+}
+
+/// Checks that requests over several connections are of a TCP flow with one route, and that the
+/// entry opens no more connections than a simulation numbers.
+fn check_lines(section: &Section<'_>, names: &Numbered, transport: &Transport) -> Result<()> {
+    let (workload, is_tcp) = match transport {
+        Transport::Tcp(spec) => (&spec.workload, true),
+        Transport::Ptcp(spec) => (&spec.workload, false),
+        Transport::Sockets(spec) => (&spec.workload, false),
+        Transport::Udp(_) => return Ok(()),
+    };
+    let Workload::Requests(requests) = workload else { return Ok(()) };
+    if requests.lines == Lines::One {
+        return Ok(());
+    }
+    let problem = if !is_tcp || section.get("subflows").is_some() {
+        "has `connections`, which want TCP without `subflows`"
+    } else if requests.connections() * u64::from(names.count()) > MOST {
+        "has more than 1000000 connections in all flows of the entry"
+    } else {
+        return Ok(());
+    };
+    Err(section.error("source", Problem::Sense(problem)))
 }
 
 /// The name of a group that several entries may share.
@@ -353,24 +399,7 @@ fn controller(section: &Section<'_>, usual: &str, registry: &Registry) -> Result
 /// The routes of a flow's subflows. `subflows = "each"` makes one over each link that joins its
 /// hosts, a number makes that many over `via`.
 fn subflows(section: &Section<'_>, number: u32, links: &[LinkSpec]) -> Result<Vec<Vec<String>>> {
-    let route = |value: &Value<'_>| -> Result<Vec<String>> {
-        let mut names = Vec::new();
-        for value in value.list()? {
-            let mut buffer = String::new();
-            let name = numbered(&value, number, &mut buffer)?.to_owned();
-            let plain = name.trim_end_matches("/up").trim_end_matches("/down");
-            if !links.iter().any(|link| *link.name == *plain || super::one_of(&name, &link.name)) {
-                let known = links.iter().map(|link| &*link.name);
-                let mut problem = unknown_word(plain, known);
-                if let Problem::UnknownWord { found, .. } = &mut problem {
-                    *found = name.into();
-                }
-                return Err(value.error(problem));
-            }
-            names.push(name);
-        }
-        Ok(names)
-    };
+    let route = |value: &Value<'_>| route(value, number, links);
     match (section.get("via"), section.get("subflows")) {
         (via, Some(value)) if value.integer().is_ok() => {
             let via = via.map_or(Ok(Vec::new()), |via| route(&via))?;
@@ -412,6 +441,31 @@ fn subflows(section: &Section<'_>, number: u32, links: &[LinkSpec]) -> Result<Ve
             list.iter().map(route).collect()
         }
     }
+}
+
+/// The names of the links of a route.
+fn route(value: &Value<'_>, number: u32, links: &[LinkSpec]) -> Result<Vec<String>> {
+    let mut names = Vec::new();
+    for value in value.list()? {
+        let mut buffer = String::new();
+        let name = numbered(&value, number, &mut buffer)?.to_owned();
+        known_link(&name, links).map_err(|problem| value.error(problem))?;
+        names.push(name);
+    }
+    Ok(names)
+}
+
+/// Checks that there is a link of this name, with a direction or not, or one that matches it.
+fn known_link(name: &str, links: &[LinkSpec]) -> Result<(), Problem> {
+    let plain = name.trim_end_matches("/up").trim_end_matches("/down");
+    if links.iter().any(|link| *link.name == *plain || super::one_of(name, &link.name)) {
+        return Ok(());
+    }
+    let mut problem = unknown_word(plain, links.iter().map(|link| &*link.name));
+    if let Problem::UnknownWord { found, .. } = &mut problem {
+        *found = name.into();
+    }
+    Err(problem)
 }
 
 fn endpoint(section: &Section<'_>) -> Result<tcp::Config> {

@@ -10,6 +10,7 @@ mod network;
 mod parse;
 mod substitute;
 mod tables;
+mod topology;
 mod workloads;
 
 use std::sync::Arc;
@@ -41,6 +42,8 @@ pub struct Scenario {
     pub measures_delay: bool,
     /// The links, both directions each.
     pub links: Vec<LinkSpec>,
+    /// Whether flows without a `via` choose among routes with equally few links by a hash.
+    pub ecmp: bool,
     /// The flows.
     pub flows: Vec<FlowSpec>,
     /// The controllers and packet schedulers that flows can name.
@@ -116,8 +119,21 @@ pub struct FlowSpec {
     /// The bound of the random delay before each packet of its sender, against phase effects;
     /// `None` for the wire time of a full packet on the slowest link.
     pub jitter: Option<Span>,
+    /// Later routes of its subflows, in order of time.
+    pub reroutes: Arc<[RouteChange]>,
     /// The transport; flows of one entry of the file share it unless their routes differ.
     pub transport: Arc<Transport>,
+}
+
+/// A change of the route of a subflow, in both directions.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RouteChange {
+    /// Its time.
+    pub at: Span,
+    /// The index of the subflow.
+    pub subflow: usize,
+    /// The names of the links of the forward route, as [`one_of`] reads them.
+    pub via: Vec<String>,
 }
 
 impl FlowSpec {
@@ -126,6 +142,27 @@ impl FlowSpec {
     #[must_use]
     pub fn is_arrival(&self) -> bool {
         self.size.is_some() || matches!(self.start, Start::Arrival(_))
+    }
+
+    /// The connections of each of its subflows.
+    #[must_use]
+    pub fn connections(&self) -> u64 {
+        match &*self.transport {
+            Transport::Tcp(TcpSpec { workload, .. })
+            | Transport::Ptcp(PtcpSpec { workload, .. })
+            | Transport::Sockets(SocketsSpec { workload, .. }) => workload.connections(),
+            Transport::Udp(_) => 1,
+        }
+    }
+
+    /// Whether each request opens a connection.
+    #[must_use]
+    pub fn opens_each(&self) -> bool {
+        matches!(
+            &*self.transport,
+            Transport::Tcp(TcpSpec { workload: Workload::Requests(requests), .. })
+                if requests.lines == Lines::Each
+        )
     }
 
     /// The number of requests, writes or files after which it is complete; `None` if never.
@@ -202,6 +239,17 @@ pub enum Transport {
 }
 
 impl Transport {
+    /// The number of its subflows.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        match self {
+            Transport::Tcp(spec) => spec.subflows.len(),
+            Transport::Ptcp(spec) => spec.subflows.len(),
+            Transport::Sockets(spec) => spec.subflows.len(),
+            Transport::Udp(_) => 1,
+        }
+    }
+
     /// The same transport over other routes.
     fn over(&self, routes: Vec<Vec<String>>) -> Transport {
         let mut other = self.clone();
@@ -288,6 +336,12 @@ pub enum Workload {
 }
 
 impl Workload {
+    /// The connections of one subflow.
+    #[must_use]
+    pub fn connections(&self) -> u64 {
+        if let Workload::Requests(requests) = self { requests.connections() } else { 1 }
+    }
+
     /// Whether the receiver of the bulk of the data opens the connection: it sends the requests.
     #[must_use]
     pub fn is_asked_for(&self) -> bool {
@@ -304,8 +358,36 @@ pub struct Requests {
     pub request: Distribution,
     /// The time from an answer to the next request, in seconds.
     pub think: Distribution,
-    /// The number of requests; `None` for no end.
+    /// The number of requests, or of pages; `None` for no end.
     pub count: Option<u64>,
+    /// The answers of a page, which are asked for at once: the time to think begins when all have
+    /// arrived.
+    pub objects: u32,
+    /// The connections.
+    pub lines: Lines,
+}
+
+impl Requests {
+    /// The most connections that it opens.
+    #[must_use]
+    pub fn connections(&self) -> u64 {
+        match self.lines {
+            Lines::One => 1,
+            Lines::UpTo(most) => u64::from(most),
+            Lines::Each => self.count.unwrap_or(1).saturating_mul(u64::from(self.objects)),
+        }
+    }
+}
+
+/// The TCP connections over which requests go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lines {
+    /// All over one.
+    One,
+    /// Each over a connection of its own, which closes after the answer.
+    Each,
+    /// Over up to this number, one at a time on each, which stay open.
+    UpTo(u32),
 }
 
 /// A UDP flow.

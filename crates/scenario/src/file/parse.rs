@@ -5,10 +5,10 @@ use std::sync::Arc;
 use hashbrown::HashSet;
 use link::SharedProfile;
 use link::config::reader::{Section, Value};
-use link::config::{self, ConfigError, Problem};
+use link::config::{self, ConfigError, LinkPath, Problem};
 use units::{Bytes, Seed, Span};
 
-use super::{FlowSpec, LinkSpec, Scenario, Setting, Start, Window, flows, network};
+use super::{FlowSpec, LinkSpec, Scenario, Setting, Start, Window, flows, network, topology};
 use crate::measures::MOST_WINDOWS;
 use crate::registry::Registry;
 
@@ -29,6 +29,8 @@ pub(super) const TOP_KEYS: &[&str] = &[
     "sweep",
     "set",
     "network",
+    "topology",
+    "ecmp",
     "link",
     "flow",
 ];
@@ -61,9 +63,13 @@ pub(super) fn scenario(
     let duration = duration(&root.require("duration")?)?;
     let windows = windows(root, duration)?;
     let sample = root.get("sample").map_or(Ok(Span::from_millis(100)), |value| positive(&value))?;
-    let mut links = match root.get("network") {
-        None => Vec::new(),
-        Some(value) => network::links(&value)?,
+    let mut links = match (root.get("network"), root.get("topology")) {
+        (None, None) => Vec::new(),
+        (Some(value), None) => network::links(&value)?,
+        (None, Some(value)) => topology::links(&value, seed)?,
+        (Some(_), Some(value)) => {
+            return Err(value.error(Problem::Sense("stands beside `network`, which has all links")));
+        }
     };
     let mut nodes: HashSet<Arc<str>> =
         links.iter().flat_map(|link| &link.between).cloned().collect();
@@ -74,6 +80,10 @@ pub(super) fn scenario(
     if let Some(value) = root.get("link") {
         check_changes(&value, duration)?;
     }
+    if let Some(value) = root.get("network").or_else(|| root.get("topology")) {
+        check_periods(&value, &links, duration)?;
+    }
+    let ecmp = root.get("ecmp").map_or(Ok(false), |value| value.boolean())?;
     let list = root.require("flow")?;
     let flows = flows::flows(&list, &links, &nodes, registry)?;
     let late = match check_starts(&list, &flows, duration) {
@@ -91,6 +101,7 @@ pub(super) fn scenario(
         windows,
         measures_delay,
         links,
+        ecmp,
         flows,
         registry,
         late,
@@ -211,7 +222,7 @@ fn links(
             });
             let (up, down) = match alike {
                 Some(both) => both,
-                None => profiles(&section, seed.stream(&format!("link/{name_now}/rate")))?,
+                None => profiles(&section, rate_seed(seed, &name_now), None)?,
             };
             before = Some((up.clone(), down.clone()));
             let ends = [numbered(first, number, buffer)?, numbered(second, number, other)?];
@@ -232,9 +243,18 @@ fn node(name: &str, nodes: &mut HashSet<Arc<str>>) -> Arc<str> {
     Arc::clone(nodes.get_or_insert_with(name, |name| name.into()))
 }
 
+/// The seed of the redraws of a link's rate.
+pub(super) fn rate_seed(seed: Seed, link: &str) -> Seed {
+    seed.stream(&format!("link/{link}/rate"))
+}
+
 /// The profiles of both directions of a link.
-fn profiles(section: &Section<'_>, seed: Seed) -> Result<(SharedProfile, SharedProfile)> {
-    let (up, down) = config::profiles(section, seed, MTU)?;
+pub(super) fn profiles(
+    section: &Section<'_>,
+    seed: Seed,
+    path: Option<LinkPath>,
+) -> Result<(SharedProfile, SharedProfile)> {
+    let (up, down) = config::profiles(section, seed, MTU, path)?;
     let down = (up != down).then_some(down);
     let up = SharedProfile::from(up);
     let down = down.map_or_else(|| up.clone(), SharedProfile::from);
@@ -242,7 +262,7 @@ fn profiles(section: &Section<'_>, seed: Seed) -> Result<(SharedProfile, SharedP
 }
 
 /// The keys of network files that scenarios have too.
-fn profile_keys() -> impl Iterator<Item = &'static str> {
+pub(super) fn profile_keys() -> impl Iterator<Item = &'static str> {
     config::PROFILE_KEYS.iter().copied().filter(|key| *key != "carry")
 }
 
@@ -333,7 +353,7 @@ fn at_star(text: &str) -> Option<(&str, &str)> {
 }
 
 /// Appends a number. With thousands of names, `write!` would take as long as all the rest.
-fn push_number(text: &mut String, number: u32) {
+pub(super) fn push_number(text: &mut String, number: u32) {
     if number >= 10 {
         push_number(text, number / 10);
     }
@@ -402,6 +422,23 @@ fn check_changes(links: &Value<'_>, duration: Span) -> Result<()> {
                         "is so short that there are more than 10 million changes in a run",
                     )));
                 }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The same of links that are not listed in the file.
+fn check_periods(value: &Value<'_>, links: &[LinkSpec], duration: Span) -> Result<()> {
+    for profile in links.iter().flat_map(|link| [&link.up, &link.down]) {
+        let profile = profile.profile();
+        let redraw = profile.rate.redraw.map(|redraw| redraw.every);
+        let blackouts = profile.blackouts.iter().filter_map(|blackout| blackout.every);
+        for period in redraw.into_iter().chain(blackouts) {
+            if duration.as_nanos() / period.as_nanos().max(1) > MOST_CHANGES {
+                return Err(value.error(Problem::Sense(
+                    "has a link with more than 10 million changes in a run",
+                )));
             }
         }
     }

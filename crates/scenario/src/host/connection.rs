@@ -8,7 +8,7 @@ use units::{Bytes, Span, SubflowId, Time};
 use wire::tcp::Segment;
 
 use crate::host::one_or_more::OneOrMore;
-use crate::host::{Application, Ended, EndedSender, NEVER};
+use crate::host::{Application, Ended, EndedSender, NEVER, Request};
 use crate::packet::{Ecn, Packet};
 
 /// One of the TCP connections of a flow, with a route of its own.
@@ -116,6 +116,30 @@ impl Connection {
     /// Whether it has stopped writing and all that it wrote is acknowledged.
     pub(crate) fn is_done(&self) -> bool {
         self.is_closed && self.subflows.iter().all(|subflow| subflow.endpoint.is_closed())
+    }
+
+    /// Sends a request; see [`Client::ask`].
+    ///
+    /// # Panics
+    /// If its application is no client.
+    pub(crate) fn ask(&mut self, now: Time) {
+        match &mut self.application {
+            Application::Client(client) => client.ask(now),
+            _ => unreachable!("only clients are asked for requests"),
+        }
+    }
+
+    /// Whether it can send a request at once.
+    pub(crate) fn is_free(&self) -> bool {
+        matches!(&self.application, Application::Client(client) if client.is_free())
+    }
+
+    /// A request whose answer is complete, once.
+    pub(crate) fn take_answer(&mut self) -> Option<Request> {
+        match &mut self.application {
+            Application::Client(client) => client.take_answer(),
+            _ => None,
+        }
     }
 
     /// What is kept of it once the connection is over. Only of one with one subflow.

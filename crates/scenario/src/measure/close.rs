@@ -128,7 +128,7 @@ fn capacities(scenario: &Scenario) -> Vec<Vec<f64>> {
     for profile in scenario.links.iter().flat_map(|link| [&link.up, &link.down]) {
         let profile = profile.profile();
         // What arrives by the end of a window was sent one delay earlier.
-        let sent: Vec<Span> = edges.iter().map(|edge| *edge - profile.delay).collect();
+        let sent: Vec<Span> = edges.iter().map(|edge| profile.sent_by(*edge)).collect();
         let until = profile.capacity(&sent);
         for (window, capacities) in scenario.windows.iter().zip(&mut capacities) {
             let counter =

@@ -17,8 +17,10 @@ pub(crate) struct Ideal {
     /// Payload of a full packet, and headers of each.
     room: Bytes,
     headers: Bytes,
-    /// From the flow's start to the first data, in seconds, on the fastest route.
+    /// From the opening of a connection to the first data, in seconds, on the fastest route.
     handshake: f64,
+    /// Whether each request opens connections; otherwise, the flow's start does.
+    opens_each: bool,
     /// All routes of the flow together.
     there: Pipe,
     /// By route.
@@ -91,6 +93,7 @@ impl Ideal {
             room,
             headers,
             handshake: least(ways.iter().map(rtt)),
+            opens_each: flow.opens_each(),
             there,
             back: ways.iter().map(|way| Pipe::new(&way.back)).collect(),
         })
@@ -98,7 +101,8 @@ impl Ideal {
 
     /// The ideal completion time of a request, in seconds.
     pub(crate) fn time(&self, request: &Request) -> f64 {
-        let waited = (request.at - self.start).as_secs_f64();
+        let opened = if self.opens_each { request.at } else { self.start };
+        let waited = (request.at - opened).as_secs_f64();
         let asking = if request.asked > Bytes::ZERO {
             least(self.back.iter().map(|pipe| self.transfer(pipe, request.asked)))
         } else {
@@ -136,6 +140,7 @@ fn routes(end: AgentState<'_>) -> Vec<Route> {
         Agent::Tcp(tcp) => tcp.subflows().map(|subflow| subflow.route).collect(),
         Agent::Sockets(sockets) => sockets.connections().map(|subflow| subflow.route).collect(),
         Agent::Ptcp(striped) => striped.routes().to_vec(),
+        Agent::Pool(pool) => vec![pool.route()],
         Agent::UdpSource(_) | Agent::UdpSink(_) => Vec::new(),
     }
 }

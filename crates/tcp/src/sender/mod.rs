@@ -286,15 +286,16 @@ impl Sender {
         }
         let (seq, span, is_fin) = if let Some(lost) = self.board.first_lost() {
             (lost.seq, lost.span, lost.is_fin)
-        } else {
-            let Some((span, is_fin)) = self.next_new() else {
-                if self.board.is_empty() {
-                    // If the window is closed, a window probe will be due.
-                    self.arm(now, false);
-                }
-                return None;
-            };
+        } else if let Some((span, is_fin)) = self.next_new() {
             (self.next, span, is_fin)
+        } else if let Some(record) = self.presumed_lost() {
+            (record.seq, record.span, record.is_fin)
+        } else {
+            if self.board.is_empty() {
+                // If the window is closed, a window probe will be due.
+                self.arm(now, false);
+            }
+            return None;
         };
         Some(self.transmit(now, seq, span, is_fin, &allowance, cc))
     }
@@ -373,7 +374,22 @@ impl Sender {
     /// Whether there is nothing to send.
     #[inline]
     fn is_idle(&self) -> bool {
-        self.unsent() == 0 && (self.has_sent_fin || !self.is_closing) && self.lost() == 0
+        self.unsent() == 0
+            && (self.has_sent_fin || !self.is_closing)
+            && self.lost() == 0
+            && self.presumed_lost().is_none()
+    }
+
+    /// The packet that is retransmitted if there is nothing else to send. RACK has tail loss probes
+    /// instead.
+    #[inline]
+    fn presumed_lost(&self) -> Option<&Record> {
+        let is_recovering = matches!(self.phase, Phase::Recovery { .. });
+        if is_recovering && self.config.detection == Detection::Sack {
+            self.board.presumed_lost()
+        } else {
+            None
+        }
     }
 
     /// Payload in flight by the scoreboard, which is not read if everything is acknowledged.

@@ -444,6 +444,18 @@ impl Scoreboard {
         }
     }
 
+    /// The packet to retransmit in recovery when none is lost and there is no new data (RFC 6675,
+    /// rules 3 and 4 of `NextSeg`): one below the highest delivery that too few deliveries declare
+    /// lost, else the last one. Each is taken once, as a retransmission.
+    pub(super) fn presumed_lost(&self) -> Option<&Record> {
+        let waits = |record: &&Record| record.tag == self.flight && !record.is_retransmitted;
+        // `mark_lost_below` has left no such record below.
+        let open = &self.records[self.index_of(self.checked_below)..];
+        let highest = self.highest();
+        let below = open.iter().take_while(|record| record.end() <= highest).find(waits);
+        below.or_else(|| self.records.last().filter(waits))
+    }
+
     /// The highest selectively acknowledged position; 0 if there is none.
     #[inline]
     pub(super) fn highest(&self) -> u64 {
