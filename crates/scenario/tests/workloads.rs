@@ -604,6 +604,12 @@ fn requests_go_over_one_or_many_connections() {
         let bytes = of("goodput") * 10e6 / 8.0;
         assert!(close(bytes, 120.0 * 14_480.0, 1e-6), "{connections}: {bytes}");
         assert!(wanted.contains(&of("completion")), "{connections}: {}", of("completion"));
+        let slowdown = of("slowdown");
+        assert!(slowdown >= 1.0, "{connections}: {slowdown}");
+        if number >= 6 {
+            assert!(slowdown < 1.02, "{connections}: {slowdown}");
+        }
+        assert_eq!(run.measure("subflow", "r/0", "goodput"), None, "{connections}");
     }
 }
 
@@ -625,6 +631,8 @@ fn requests_over_many_connections_survive_losses() {
             let flow = format!("r{number}");
             let pages = run.measure("flow", &flow, "requests");
             assert_eq!(pages, Some(50.0), "{kind}, {flow}");
+            let loss = run.measure("flow", &flow, "loss").expect("it is measured");
+            assert!((0.005..0.04).contains(&loss), "{kind}, {flow}: {loss}");
         }
     }
 }

@@ -21,7 +21,7 @@ pub struct Request {
     pub done: Time,
     /// The size.
     pub bytes: Bytes,
-    /// The size of the message that asked for it; zero of a write.
+    /// The size of the message that asked for it, of a page the least of those; zero of a write.
     pub asked: Bytes,
 }
 
@@ -99,12 +99,15 @@ impl Exchange {
         (request, self.spec.size.draw_bytes(&mut self.sizes))
     }
 
-    /// The sums of the sizes of the next requests and of their answers, all for one page.
-    fn draw_page(&mut self) -> (Bytes, Bytes) {
+    /// The sums of the sizes of the next requests and of their answers, all for one page, and the
+    /// least size of these requests.
+    fn draw_page(&mut self) -> (Bytes, Bytes, Bytes) {
         let objects = if self.spec.lines == Lines::One { self.spec.objects } else { 1 };
         (0..objects)
             .map(|_| self.draw())
-            .fold((Bytes::ZERO, Bytes::ZERO), |sums, sizes| (sums.0 + sizes.0, sums.1 + sizes.1))
+            .fold((Bytes::ZERO, Bytes::ZERO, Bytes(u64::MAX)), |sums, sizes| {
+                (sums.0 + sizes.0, sums.1 + sizes.1, sums.2.min(sizes.0))
+            })
     }
 }
 
@@ -141,7 +144,7 @@ pub struct Client {
 #[derive(Clone, Copy, Debug)]
 struct Pending {
     at: Time,
-    /// Its size.
+    /// Its size; of a page, the least size of its requests.
     asked: Bytes,
     /// The size of the answer, and its end in the stream.
     answer: Bytes,
@@ -330,9 +333,9 @@ impl Application {
                     return Bytes::ZERO;
                 }
                 *next = None;
-                let (request, answer) = exchange.draw_page();
+                let (request, answer, least) = exchange.draw_page();
                 *asked += answer;
-                *pending = Some(Pending { at: now, asked: request, answer, end: *asked });
+                *pending = Some(Pending { at: now, asked: least, answer, end: *asked });
                 if let Some(left) = left {
                     *left -= 1;
                 }

@@ -70,7 +70,7 @@ struct PageReader {
     /// The page that is being fetched: its time, and what has arrived of it.
     at: Time,
     arrived: Bytes,
-    /// The sizes of the requests for it.
+    /// The least size of the requests for it.
     asked: Bytes,
     /// Its objects that wait for a connection, and those that are asked for and not here.
     waiting: u32,
@@ -93,7 +93,7 @@ impl Pool {
             left: spec.count,
             at: plan.start,
             arrived: Bytes::ZERO,
-            asked: Bytes::ZERO,
+            asked: Bytes(u64::MAX),
             waiting: 0,
             pending: 0,
             made: 0,
@@ -222,7 +222,7 @@ impl PageReader {
         self.next = None;
         self.at = now;
         self.arrived = Bytes::ZERO;
-        self.asked = Bytes::ZERO;
+        self.asked = Bytes(u64::MAX);
         self.waiting = self.spec.objects;
         if let Some(left) = &mut self.left {
             *left -= 1;
@@ -232,7 +232,7 @@ impl PageReader {
     /// An object of the page has arrived.
     fn handle_answer(&mut self, now: Time, answer: &Request) {
         self.arrived += answer.bytes;
-        self.asked += answer.asked;
+        self.asked = self.asked.min(answer.asked);
         self.pending -= 1;
         if self.pending > 0 || self.waiting > 0 {
             return;
