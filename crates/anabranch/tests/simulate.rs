@@ -270,3 +270,36 @@ fn the_copy_in_the_results_runs_by_itself() {
     assert!(third.matches("[set]").count() == 1 && third.contains("\"reno\""), "{third}");
     assert_eq!(simulate(&folder, &["third/scenario.toml", "--out", "fourth"]).0, 0);
 }
+
+#[test]
+fn the_network_of_a_topology_is_shown_and_nothing_runs() {
+    let folder = folder("simulate-network");
+    let scenario = r#"
+name = "dumbbell"
+duration = "2 s"
+[topology.dumbbell]
+rate = "10 Mbit/s"
+delay = "5 ms"
+queue = "1 bdp"
+access = { down = { rate = "1 Mbit/s", loss = 0.1 } }
+[[flow]]
+name = "bulk"
+from = "sender1"
+to = "receiver1"
+"#;
+    fs::write(folder.join("dumbbell.toml"), scenario).unwrap();
+    let set = "topology.dumbbell.rate=20 Mbit/s";
+    let (code, table, said) =
+        simulate(&folder, &["dumbbell.toml", "--show-network", "--set", set]);
+    assert_eq!((code, said.as_str()), (0, ""), "{table}");
+    let rows: Vec<Vec<&str>> =
+        table.lines().map(|line| line.split_whitespace().collect()).collect();
+    let row = |name: &str| {
+        let found = rows.iter().find(|row| row.first() == Some(&name));
+        found.unwrap_or_else(|| panic!("no {name} in\n{table}")).join(" ")
+    };
+    assert_eq!(row("bottleneck"), "bottleneck left right 20 Mbit/s 5 ms 35000 B");
+    assert_eq!(row("in1/up"), "in1/up sender1 left 200 Mbit/s 1 ms 10000 packets");
+    assert_eq!(row("out1/down"), "out1/down receiver1 right 1 Mbit/s 1 ms 10000 packets loss");
+    assert!(!table.contains("goodput"), "{table}");
+}

@@ -323,6 +323,35 @@ mod tests {
     }
 
     #[test]
+    fn a_step_marks_what_waited_longer() {
+        let mut engine = engine("aqm = { kind = 'step', threshold = '3 ms' }");
+        let mut capable = udp((NEAR, 1), (FAR, 2), &[0; 1_472]);
+        capable[1] = 0b10;
+        for _ in 0..8 {
+            engine.handle_packet(at(0), UP, &capable);
+        }
+        let marked: Vec<bool> = std::iter::from_fn(|| engine.poll_transmit(at(1_000_000)))
+            .map(|transmit| transmit.data[1] == 0b11)
+            .collect();
+        // A packet takes 1 ms.
+        assert_eq!(marked, [false, false, false, false, true, true, true, true]);
+    }
+
+    #[test]
+    fn a_schedule_changes_delay_and_loss_and_keeps_the_order() {
+        let mut engine = engine(
+            "schedule = [{ at = '1 s', delay = '2 ms' }, { at = '2 s', loss = 1, delay = '30 ms' }]",
+        );
+        let packet = udp((NEAR, 1), (FAR, 2), &[0; 1_472]);
+        for millis in [0, 995, 1_000, 1_100, 2_000] {
+            engine.handle_packet(at(millis), UP, &packet);
+        }
+        let arrivals: Vec<u64> = drain(&mut engine).into_iter().map(|(at, _)| at).collect();
+        assert_eq!(arrivals, [11, 1_006, 1_006, 1_103]);
+        assert_eq!(engine.counters(UP).dropped_loss, 1);
+    }
+
+    #[test]
     fn a_nat_forgets() {
         let mut engine = engine("nat_idle = '2 s'");
         engine.handle_packet(at(0), UP, &tcp((NEAR, 1), (FAR, 2), true, b""));
