@@ -289,8 +289,7 @@ to = "receiver1"
 "#;
     fs::write(folder.join("dumbbell.toml"), scenario).unwrap();
     let set = "topology.dumbbell.rate=20 Mbit/s";
-    let (code, table, said) =
-        simulate(&folder, &["dumbbell.toml", "--show-network", "--set", set]);
+    let (code, table, said) = simulate(&folder, &["dumbbell.toml", "--show-network", "--set", set]);
     assert_eq!((code, said.as_str()), (0, ""), "{table}");
     let rows: Vec<Vec<&str>> =
         table.lines().map(|line| line.split_whitespace().collect()).collect();

@@ -12,9 +12,8 @@ use units::{Bytes, Seed, Span, Time};
 
 use crate::draw;
 use crate::file::{Arrivals, FlowSpec, Place, Scenario, Start, Transport, one_of};
-use crate::host::Node;
+use crate::host::{FlowPlan, Node};
 use crate::packet::Packet;
-use crate::plan::FlowPlan;
 
 /// The packet whose wire time on the slowest link is the default bound of a flow's jitter.
 const FULL: Bytes = Bytes(1_500);

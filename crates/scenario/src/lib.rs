@@ -42,7 +42,6 @@ mod measure;
 mod measures;
 mod packet;
 pub mod pcap;
-mod plan;
 mod registry;
 pub mod relays;
 pub mod results;

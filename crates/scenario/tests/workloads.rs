@@ -342,6 +342,22 @@ fn udp_flows_with_a_size_end() {
 }
 
 #[test]
+fn datagrams_arrive_by_a_trace_too() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let rows = "size,start\n9 kB,1\n100,2 s\n1,20\n5000,9.9999\n";
+    fs::write(folder.path().join("flows.csv"), rows).expect("it is written");
+    let flows = "[[flow]]\nname = \"u*\"\nfrom = \"server1\"\nto = \"client1\"\n\
+                 transport = \"udp\"\nrate = \"10 Mbit/s\"\narrivals = \"flows.csv\"\n";
+    let file = folder.path().join("scenario.toml").display().to_string();
+    let document = Document::new(&text("10 s", flows), &file).expect("it is valid");
+    let run = run(&document.scenario(&[]).expect("it is valid"));
+    let counts = ["flows", "begun", "completed"].map(|name| run.measure("group", "u", name));
+    assert_eq!(counts, [Some(4.0), Some(3.0), Some(2.0)]);
+    let bytes = run.measure("flow", "u1", "goodput").map(|rate| (rate * 10e6 / 8.0).round());
+    assert_eq!(bytes, Some(9_000.0));
+}
+
+#[test]
 fn requests_have_sizes_think_times_and_a_number() {
     let flows = "[[flow]]\nname = \"r\"\nfrom = \"server1\"\nto = \"client1\"\njitter = \"off\"\n\
                  source = { requests = { size = { uniform = { from = \"1 kB\", to = \"3 kB\" } }, \

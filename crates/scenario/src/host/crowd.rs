@@ -7,8 +7,7 @@ use units::Time;
 
 use crate::Packet;
 use crate::deadlines::Deadlines;
-use crate::host::{Agent, Ended};
-use crate::plan::FlowPlan;
+use crate::host::{Agent, Ended, FlowPlan};
 
 /// The agents of a host with several, and their deadlines.
 #[derive(Clone, Debug)]

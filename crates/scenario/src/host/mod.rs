@@ -5,6 +5,7 @@ mod connection;
 mod crowd;
 mod ended;
 mod one_or_more;
+mod plan;
 mod pool;
 mod sockets;
 mod stripe;
@@ -18,13 +19,13 @@ use smallvec::SmallVec;
 use units::Time;
 
 use crate::Packet;
-use crate::plan::FlowPlan;
 use crowd::{Crowd, Slot};
 
 pub use application::{Application, Client, Request, Server, Sink, Stream, Trace};
 pub use connection::{Connection, Subflow};
 pub use ended::Ended;
 pub(crate) use ended::EndedSender;
+pub(crate) use plan::FlowPlan;
 pub use pool::Pool;
 pub(crate) use pool::PoolCounts;
 pub use sockets::{Socket, Sockets};

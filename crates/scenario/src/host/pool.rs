@@ -12,9 +12,8 @@ use units::{Bytes, Span, Time};
 use wire::tcp::Segment;
 
 use crate::file::{Lines, Requests};
-use crate::host::{Connection, Request, Subflow, connection};
+use crate::host::{Connection, FlowPlan, Request, Subflow, connection};
 use crate::packet::{Ecn, Packet};
-use crate::plan::FlowPlan;
 
 /// One end of all connections over which the requests of a flow go. Connections are made when they
 /// are needed.
