@@ -17,6 +17,7 @@ pub(crate) use red::{RedState, Verdict};
 pub use step::Threshold;
 
 use crate::counters::{Counters, Tally};
+use crate::ledger::Ledger;
 use crate::limit::Limit;
 use crate::offer::Waiting;
 use codel::CoDelState;
@@ -88,12 +89,12 @@ impl<P> Queue<P> {
     }
 
     /// The next packet for the wire.
-    pub(crate) fn pop(&mut self, now: Time, counters: &mut Counters) -> Option<Waiting<P>> {
+    pub(crate) fn pop(&mut self, now: Time, ledger: &mut Ledger<P>) -> Option<Waiting<P>> {
         match self {
             Queue::Fifo(fifo) => fifo.pop(),
-            Queue::CoDel { config, state, fifo } => state.pop(now, config, fifo, counters),
-            Queue::Fair(fair) => fair.pop(now, counters),
-            Queue::Step { threshold, fifo } => threshold.pop(now, fifo, counters),
+            Queue::CoDel { config, state, fifo } => state.pop(now, config, fifo, ledger),
+            Queue::Fair(fair) => fair.pop(now, ledger),
+            Queue::Step { threshold, fifo } => threshold.pop(now, fifo, &mut ledger.counters),
         }
     }
 
@@ -106,13 +107,14 @@ impl<P> Queue<P> {
     /// packet pushed last, of `flow`, was dropped.
     pub(crate) fn shed(
         &mut self,
+        now: Time,
         limit: Limit,
         elsewhere: Tally,
         flow: u64,
-        counters: &mut Counters,
+        ledger: &mut Ledger<P>,
     ) -> bool {
         match self {
-            Queue::Fair(fair) => fair.shed(limit, elsewhere, flow, counters),
+            Queue::Fair(fair) => fair.shed(now, limit, elsewhere, flow, ledger),
             Queue::Fifo(_) | Queue::CoDel { .. } | Queue::Step { .. } => false,
         }
     }

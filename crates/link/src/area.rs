@@ -1,5 +1,6 @@
 //! The backlog of a queue over time.
 
+use alloc::vec::Vec;
 use core::ops::{AddAssign, SubAssign};
 
 use units::{Span, Time};
@@ -51,10 +52,45 @@ impl SubAssign for QueueArea {
     }
 }
 
+/// How long a queue had each length, the packet on the wire not counted.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct QueueLevels {
+    /// By the number of packets, from one on: nanoseconds.
+    nanos: Vec<u64>,
+    since: Time,
+}
+
+impl QueueLevels {
+    /// The queue had `packets` from the time of the last call, or from the start, until `now`.
+    /// Times do not run backwards.
+    ///
+    /// # Panics
+    /// If a queue of so many packets fits no memory.
+    #[inline]
+    pub fn advance(&mut self, now: Time, packets: u64) {
+        let time = now.since(self.since).as_nanos();
+        self.since = self.since.max(now);
+        if let (Some(level), true) = (packets.checked_sub(1), time > 0) {
+            let level = usize::try_from(level).expect("a queue in memory");
+            if level >= self.nanos.len() {
+                self.nanos.resize(level + 1, 0);
+            }
+            self.nanos[level] += time;
+        }
+    }
+
+    /// The nanoseconds with one packet, with two, and so on.
+    #[must_use]
+    pub fn nanos(&self) -> &[u64] {
+        &self.nanos
+    }
+}
+
 /// Integrates a backlog whose changes are told as they happen.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct AreaClock {
     area: QueueArea,
+    levels: QueueLevels,
     since: Time,
     /// Packets so far.
     entered: u64,
@@ -69,7 +105,13 @@ impl AreaClock {
     /// The backlog has been `backlog` until `now`. Times do not run backwards.
     pub(crate) fn advance(&mut self, now: Time, backlog: Tally) -> QueueArea {
         self.area += QueueArea::new(backlog, now.since(self.since));
+        self.levels.advance(now, backlog.packets);
         self.since = self.since.max(now);
         QueueArea { left: self.entered - backlog.packets, ..self.area }
+    }
+
+    /// How long the backlog had each length so far.
+    pub(crate) fn levels(&self) -> &QueueLevels {
+        &self.levels
     }
 }

@@ -5,9 +5,10 @@ use alloc::boxed::Box;
 use units::{Bytes, Rate, Seed, Span, Time};
 
 use crate::aqm::{Aqm, RedState, Verdict};
-use crate::area::QueueArea;
+use crate::area::{QueueArea, QueueLevels};
 use crate::counters::{Counters, Tally};
 use crate::impairments::{Fate, Impairments};
+use crate::ledger::{Dropped, Ledger};
 use crate::offer::{Delivery, Offer, Outcome, Waiting};
 use crate::profile::Profile;
 use crate::shared_profile::SharedProfile;
@@ -25,7 +26,7 @@ pub struct Link<P> {
     transmitter: Varying<P>,
     /// `None` if every packet reaches the queue. Boxed, as it is large.
     ingress: Option<Box<Ingress>>,
-    counters: Counters,
+    ledger: Ledger<P>,
     shared: SharedProfile,
 }
 
@@ -66,14 +67,14 @@ impl<P> Link<P> {
         Link {
             transmitter: Varying::new(profile, seed),
             ingress: Ingress::new(profile, seed).map(Box::new),
-            counters: Counters::default(),
+            ledger: Ledger::default(),
             shared,
         }
     }
 
     /// Starts the schedule at `now`. A packet on the wire keeps its departure.
     pub fn start(&mut self, now: Time) {
-        self.transmitter.start(now, self.shared.profile(), &mut self.counters);
+        self.transmitter.start(now, self.shared.profile(), &mut self.ledger);
     }
 
     /// The profile.
@@ -85,7 +86,7 @@ impl<P> Link<P> {
     /// The counters so far.
     #[must_use]
     pub fn counters(&self) -> &Counters {
-        &self.counters
+        &self.ledger.counters
     }
 
     /// The backlog at `now`, the packet on the wire included.
@@ -99,6 +100,25 @@ impl<P> Link<P> {
     pub fn queue_area(&mut self, now: Time) -> QueueArea {
         self.advance(now);
         self.transmitter.queue_area(now)
+    }
+
+    /// How long the backlog had each length, from the start to `now`, counted as by
+    /// [`Link::queue_area`].
+    pub fn queue_levels(&mut self, now: Time) -> &QueueLevels {
+        self.queue_area(now);
+        self.transmitter.queue_levels()
+    }
+
+    /// From now on, [`Link::poll_dropped`] has the packets that are dropped after they were queued.
+    /// The caller has to take them out.
+    pub fn keep_dropped(&mut self) {
+        self.ledger.keep_dropped();
+    }
+
+    /// The next packet that the link dropped although [`Link::offer`] queued it, or that it dropped
+    /// as a duplicate. Without [`Link::keep_dropped`] there is none.
+    pub fn poll_dropped(&mut self) -> Option<Dropped<P>> {
+        self.ledger.poll_dropped()
     }
 
     /// Packets inside as of the last call: the backlog and the packets that are propagating.
@@ -146,7 +166,7 @@ impl<P> Link<P> {
     pub fn poll_deliver(&mut self, now: Time) -> Option<Delivery<P>> {
         self.advance(now);
         let delivery = self.transmitter.poll_deliver(now)?;
-        self.counters.delivered += Tally::one(delivery.bytes);
+        self.ledger.counters.delivered += Tally::one(delivery.bytes);
         Some(delivery)
     }
 
@@ -154,8 +174,8 @@ impl<P> Link<P> {
         if !self.fits(waiting.bytes) {
             return self.overflow(now, waiting);
         }
-        self.transmitter.push(now, waiting, &mut self.counters);
-        self.counters.max_queue = self.counters.max_queue.max(self.waiting().bytes);
+        self.transmitter.push(now, waiting, &mut self.ledger);
+        self.ledger.counters.max_queue = self.ledger.counters.max_queue.max(self.waiting().bytes);
         Outcome::Queued
     }
 
@@ -171,17 +191,17 @@ impl<P> Link<P> {
         let verdict = red.handle_arrival(length.saturating_sub(1), idle, waiting.is_ecn_capable);
         if !has_room {
             red.handle_overflow();
-            self.counters.dropped_queue += 1;
+            self.ledger.counters.dropped_queue += 1;
             return Some(Outcome::DroppedQueue);
         }
         match verdict {
             Verdict::Take => None,
             Verdict::Mark => {
-                self.counters.marked += 1;
+                self.ledger.counters.marked += 1;
                 Some(Outcome::Queued)
             }
             Verdict::Drop => {
-                self.counters.dropped_aqm += 1;
+                self.ledger.counters.dropped_aqm += 1;
                 Some(Outcome::DroppedAqm)
             }
         }
@@ -195,10 +215,10 @@ impl<P> Link<P> {
                 now,
                 waiting,
                 self.shared.profile().queue,
-                &mut self.counters,
+                &mut self.ledger,
             );
         }
-        self.counters.dropped_queue += 1;
+        self.ledger.counters.dropped_queue += 1;
         Outcome::DroppedQueue
     }
 
@@ -212,7 +232,7 @@ impl<P> Link<P> {
 
     /// Processes the departures up to `now`.
     fn advance(&mut self, now: Time) {
-        self.transmitter.advance(now, self.shared.profile(), &mut self.counters);
+        self.transmitter.advance(now, self.shared.profile(), &mut self.ledger);
     }
 
     fn is_black(&self, now: Time) -> bool {
@@ -231,13 +251,13 @@ impl<P: Clone> Link<P> {
     pub fn offer(&mut self, now: Time, offer: Offer, packet: P) -> Outcome {
         let Offer { bytes, is_ecn_capable, flow } = offer;
         self.advance(now);
-        self.counters.offered += Tally::one(bytes);
+        self.ledger.counters.offered += Tally::one(bytes);
         if self.is_black(now) {
-            self.counters.dropped_blackout += 1;
+            self.ledger.counters.dropped_blackout += 1;
             return Outcome::DroppedBlackout;
         }
         if self.shared.room().size(bytes).is_none() {
-            self.counters.dropped_mtu += 1;
+            self.ledger.counters.dropped_mtu += 1;
             return Outcome::DroppedMtu;
         }
         if self.ingress.is_some() {
@@ -255,28 +275,32 @@ impl<P: Clone> Link<P> {
             .as_mut()
             .map_or_else(Fate::default, |ingress| ingress.impairments.draw(elapsed));
         if fate.lost {
-            self.counters.dropped_loss += 1;
+            self.ledger.counters.dropped_loss += 1;
             return Outcome::DroppedLoss;
         }
         let extra_delay = match self.shared.profile().reorder {
             Some(reorder) if fate.held_back => {
-                self.counters.reordered += 1;
+                self.ledger.counters.reordered += 1;
                 reorder.delay
             }
             _ => Span::ZERO,
         };
-        self.counters.corrupted += u64::from(fate.corrupted);
+        self.ledger.counters.corrupted += u64::from(fate.corrupted);
         let copy = fate.duplicated.then(|| packet.clone());
         let plain = Waiting { is_ecn_capable, flow, ..Waiting::new(now, bytes, packet) };
         let outcome =
             self.admit_judged(now, Waiting { is_corrupted: fate.corrupted, extra_delay, ..plain });
         if let Some(packet) = copy {
-            self.counters.duplicated += 1;
-            self.counters.offered += Tally::one(bytes);
-            self.admit_judged(
+            self.ledger.counters.duplicated += 1;
+            self.ledger.counters.offered += Tally::one(bytes);
+            let copied = self.ledger.keeps_dropped().then(|| packet.clone());
+            let fate = self.admit_judged(
                 now,
                 Waiting { is_ecn_capable, flow, ..Waiting::new(now, bytes, packet) },
             );
+            if let Some(copied) = copied.filter(|_| fate != Outcome::Queued) {
+                self.ledger.note_dropped(now, copied);
+            }
         }
         outcome
     }

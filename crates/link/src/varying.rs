@@ -7,9 +7,10 @@ use alloc::sync::Arc;
 use units::{Bytes, Rate, Seed, Span, Time};
 
 use crate::aqm::Queue;
-use crate::area::{AreaClock, QueueArea};
-use crate::counters::{Counters, Tally};
+use crate::area::{AreaClock, QueueArea, QueueLevels};
+use crate::counters::Tally;
 use crate::jitter::JitterState;
+use crate::ledger::Ledger;
 use crate::limit::Limit;
 use crate::offer::{Delivery, Outcome, Waiting};
 use crate::opportunities::Opportunities;
@@ -93,8 +94,8 @@ impl<P> Varying<P> {
         }
     }
 
-    pub(crate) fn start(&mut self, now: Time, profile: &Profile, counters: &mut Counters) {
-        self.advance(now, profile, counters);
+    pub(crate) fn start(&mut self, now: Time, profile: &Profile, ledger: &mut Ledger<P>) {
+        self.advance(now, profile, ledger);
         self.rates.start(now);
         if let Some(opportunities) = &mut self.opportunities {
             opportunities.epoch = now;
@@ -114,6 +115,11 @@ impl<P> Varying<P> {
     /// The backlog over time. The caller has called [`Varying::advance`] for `now`.
     pub(crate) fn queue_area(&mut self, now: Time) -> QueueArea {
         self.note_area(now)
+    }
+
+    /// How long the backlog had each length. The caller has called [`Varying::queue_area`] for now.
+    pub(crate) fn queue_levels(&self) -> &QueueLevels {
+        self.area.levels()
     }
 
     /// Adds the time since the queue changed to its area. With delivery opportunities no packet is
@@ -189,16 +195,16 @@ impl<P> Varying<P> {
     }
 
     #[inline(never)]
-    pub(crate) fn push(&mut self, now: Time, waiting: Waiting<P>, counters: &mut Counters) {
+    pub(crate) fn push(&mut self, now: Time, waiting: Waiting<P>, ledger: &mut Ledger<P>) {
         let is_idle = self.waiting().packets == 0;
         self.note_area(now);
         self.area.enter();
-        self.queue.push(waiting, counters);
+        self.queue.push(waiting, &mut ledger.counters);
         if is_idle {
             self.credit = 0;
             match &mut self.opportunities {
                 Some(opportunities) => self.departure = Some(opportunities.seek(now)),
-                None => self.serve(now, counters),
+                None => self.serve(now, ledger),
             }
         }
     }
@@ -214,11 +220,11 @@ impl<P> Varying<P> {
         now: Time,
         waiting: Waiting<P>,
         limit: Limit,
-        counters: &mut Counters,
+        ledger: &mut Ledger<P>,
     ) -> Outcome {
         let flow = waiting.flow;
-        self.push(now, waiting, counters);
-        let is_dropped = self.queue.shed(limit, self.on_wire(), flow, counters);
+        self.push(now, waiting, ledger);
+        let is_dropped = self.queue.shed(now, limit, self.on_wire(), flow, ledger);
         if is_dropped { Outcome::DroppedQueue } else { Outcome::Queued }
     }
 
@@ -227,30 +233,31 @@ impl<P> Varying<P> {
     }
 
     /// Moves packets that left by `now` from the queue to the propagating packets.
-    pub(crate) fn advance(&mut self, now: Time, profile: &Profile, counters: &mut Counters) {
+    pub(crate) fn advance(&mut self, now: Time, profile: &Profile, ledger: &mut Ledger<P>) {
         while let Some(at) = self.departure.filter(|at| *at <= now) {
             if self.opportunities.is_some() {
-                self.use_opportunity(at, profile, counters);
+                self.use_opportunity(at, profile, ledger);
             } else {
-                self.leave(at, profile, counters);
-                self.serve(at, counters);
+                self.leave(at, profile, ledger);
+                self.serve(at, ledger);
             }
         }
     }
 
     /// The last bit of the packet on the wire is sent.
-    fn leave(&mut self, at: Time, profile: &Profile, counters: &mut Counters) {
+    fn leave(&mut self, at: Time, profile: &Profile, ledger: &mut Ledger<P>) {
         let waiting = self.serving.take().expect("a departure is of a packet on the wire");
         self.free = at;
         if self.is_black(at, profile) {
-            counters.dropped_blackout += 1;
+            ledger.counters.dropped_blackout += 1;
+            ledger.note_dropped(at, waiting.packet);
         } else {
             self.depart(at, profile, waiting);
         }
     }
 
     /// Uses the opportunity at `at`, also for parts of packets, and advances to the next.
-    fn use_opportunity(&mut self, at: Time, profile: &Profile, counters: &mut Counters) {
+    fn use_opportunity(&mut self, at: Time, profile: &Profile, ledger: &mut Ledger<P>) {
         self.note_area(at);
         let Some(opportunities) = &mut self.opportunities else { return };
         let mut left = opportunities.trace.moment(opportunities.next).1;
@@ -258,14 +265,14 @@ impl<P> Varying<P> {
         let (next, mut unsent) = (opportunities.at(), opportunities.unsent);
         loop {
             if self.serving.is_none() {
-                self.serving = self.queue.pop(at, counters);
+                self.serving = self.queue.pop(at, ledger);
                 unsent = self.serving.as_ref().map_or(0, |serving| serving.bytes.0);
             }
             if self.serving.is_none() || unsent > left {
                 break;
             }
             left -= unsent;
-            self.leave(at, profile, counters);
+            self.leave(at, profile, ledger);
         }
         if let Some(opportunities) = &mut self.opportunities {
             opportunities.unsent = unsent.saturating_sub(left);
@@ -294,9 +301,9 @@ impl<P> Varying<P> {
     }
 
     /// Puts the next packet on the wire at `now`.
-    fn serve(&mut self, now: Time, counters: &mut Counters) {
+    fn serve(&mut self, now: Time, ledger: &mut Ledger<P>) {
         self.note_area(now);
-        self.serving = self.queue.pop(now, counters);
+        self.serving = self.queue.pop(now, ledger);
         if self.serving.is_some() {
             self.transmit(now);
         } else {

@@ -90,4 +90,4 @@ pub use net::Totals;
 pub use routes::Route;
 pub use sim::Sim;
 pub use topology::{Site, Topology, TopologyError};
-pub use trace::{Event, NoTrace, Trace};
+pub use trace::{Event, Loss, LossPlace, NoTrace, Trace};

@@ -1,6 +1,8 @@
 //! The network between the hosts: links, routes, and the agenda.
 
-use link::{Counters, Delivery, Link, Offer, Outcome, Profile, QueueArea, SharedProfile, Tally};
+use link::{
+    Counters, Delivery, Link, Offer, Outcome, Profile, QueueArea, QueueLevels, SharedProfile, Tally,
+};
 use units::{Bytes, Seed, Time};
 
 use crate::agenda::{Agenda, END};
@@ -11,7 +13,7 @@ use crate::jitter::Jitter;
 use crate::plain::PlainLink;
 use crate::pool::{NextHop, PacketId, Pool};
 use crate::routes::Route;
-use crate::trace::{Event, Trace};
+use crate::trace::{Event, Loss, LossPlace, Trace};
 
 /// Counts over a whole run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -41,6 +43,7 @@ pub(crate) struct InFlight {
 struct Carried<P> {
     packet: P,
     hop: u32,
+    sent_at: Time,
 }
 
 /// A link, by the kind of its profile.
@@ -84,7 +87,8 @@ impl<P: Packet> Port<P> {
         if let Some(link) = PlainLink::new(profile) {
             return Port(LinkKind::Plain(link));
         }
-        let link = Link::new(profile.clone(), seed());
+        let mut link = Link::new(profile.clone(), seed());
+        link.keep_dropped();
         Port(LinkKind::General(Box::new(General { link, armed: END })))
     }
 
@@ -220,10 +224,12 @@ impl<P: Packet> Net<P> {
                 route = Route(start);
             }
             self.totals.sent += 1;
-            let packet = self.out.packets.get(id);
             if T::IS_ON {
+                self.out.packets.set_sent_at(id, now);
+                let packet = self.out.packets.get(id);
                 trace.record(now, Event::Sent { host: HostId(host), packet });
             }
+            let packet = self.out.packets.get(id);
             match self.jitters.get_mut(host as usize).and_then(Option::as_mut) {
                 None => {
                     let bytes = packet.size();
@@ -290,7 +296,11 @@ impl<P: Packet> Net<P> {
                 }
                 (id, bytes, false)
             }
-            LinkKind::General(_) => self.take_from_general(now, link)?,
+            LinkKind::General(_) => {
+                let taken = self.take_from_general(now, link);
+                self.lose_inside(link, trace);
+                taken?
+            }
         };
         self.totals.hops += 1;
         self.digest.mix(now.as_nanos(), u64::from(link));
@@ -299,7 +309,9 @@ impl<P: Packet> Net<P> {
             trace.record(now, Event::Passed { link: LinkId(link), packet, is_corrupted });
         }
         if is_corrupted {
-            self.out.packets.remove(id);
+            let hop = self.out.packets.note_mut(id).hop;
+            let packet = self.out.packets.remove(id);
+            self.lose(now, link, hop, &packet, LossPlace::Exit, trace);
             self.totals.damaged += 1;
             return None;
         }
@@ -313,7 +325,8 @@ impl<P: Packet> Net<P> {
         self.totals.delivered += 1;
         self.digest.mix(packet.digest(), u64::from(to));
         if T::IS_ON {
-            trace.record(now, Event::Delivered { host: HostId(to), packet });
+            let sent_at = self.out.packets.sent_at(id);
+            trace.record(now, Event::Delivered { host: HostId(to), packet, sent_at });
         }
         Some((to, id))
     }
@@ -355,8 +368,54 @@ impl<P: Packet> Net<P> {
             );
         }
         if outcome != Outcome::Queued {
-            self.out.packets.remove(id);
+            let packet = self.out.packets.remove(id);
+            self.lose(now, link, hop, &packet, LossPlace::Entry, trace);
         }
+    }
+
+    /// Tells the trace of a packet that was lost at `link`, which is at `hop` of the routes.
+    #[inline]
+    fn lose<T: Trace<P>>(
+        &self,
+        at: Time,
+        link: u32,
+        hop: u32,
+        packet: &P,
+        place: LossPlace,
+        trace: &mut T,
+    ) {
+        if T::SEES_LOSSES {
+            let route = &self.hops[..hop as usize];
+            let from = route.iter().rev().find(|entry| *entry & HOST != 0);
+            let from = HostId(from.expect("a route begins with a host") & !HOST);
+            trace.record_loss(at, Loss { link: LinkId(link), from, packet, place });
+        }
+    }
+
+    /// Tells the trace of the packets that a general link dropped inside.
+    fn lose_inside<T: Trace<P>>(&mut self, link: u32, trace: &mut T) {
+        loop {
+            let LinkKind::General(general) = &mut self.ports[link as usize].0 else { return };
+            let Some(dropped) = general.link.poll_dropped() else { return };
+            let Carried { packet, hop, .. } = dropped.packet;
+            self.lose(dropped.at, link, hop, &packet, LossPlace::Inside, trace);
+        }
+    }
+
+    /// Lets packets leave all queues up to `now`, and tells the trace of those that are dropped.
+    pub(crate) fn catch_up<T: Trace<P>>(&mut self, now: Time, trace: &mut T) {
+        for number in 0..self.ports.len() {
+            if let LinkKind::General(general) = &mut self.ports[number].0 {
+                general.link.queue(now);
+                self.lose_inside(u32::try_from(number).expect("the topology checked"), trace);
+            }
+        }
+    }
+
+    /// The links of a route.
+    pub(crate) fn links_of(&self, route: Route) -> impl Iterator<Item = LinkId> + '_ {
+        let links = self.hops[route.0 as usize..].iter().take_while(|entry| *entry & HOST == 0);
+        links.map(|link| LinkId(*link))
     }
 
     /// As [`Net::offer`], for [`LinkKind::General`].
@@ -371,13 +430,18 @@ impl<P: Packet> Net<P> {
         trace: &mut T,
     ) {
         let LinkKind::General(general) = &mut self.ports[link as usize].0 else { return };
+        let sent_at = self.out.packets.sent_at(id);
         let packet = self.out.packets.remove(id);
         let offer = Offer { bytes, is_ecn_capable: packet.is_ecn_capable(), flow: packet.flow() };
-        let outcome = general.link.offer(now, offer, Carried { packet, hop });
+        let outcome = general.link.offer(now, offer, Carried { packet, hop, sent_at });
         general.arm(link, &mut self.agenda);
         if T::IS_ON {
             trace.record(now, Event::Offered { link: LinkId(link), packet: &packet, outcome });
         }
+        if outcome != Outcome::Queued {
+            self.lose(now, link, hop, &packet, LossPlace::Entry, trace);
+        }
+        self.lose_inside(link, trace);
     }
 
     /// Takes the first packet off a [`LinkKind::General`]: its number, its size, and whether the
@@ -392,13 +456,18 @@ impl<P: Packet> Net<P> {
         let arrived = general.link.poll_deliver(now);
         general.arm(link, &mut self.agenda);
         let Delivery {
-            bytes, is_marked, is_corrupted, packet: Carried { mut packet, hop }, ..
+            bytes,
+            is_marked,
+            is_corrupted,
+            packet: Carried { mut packet, hop, sent_at },
+            ..
         } = arrived?;
         if is_marked {
             packet.mark();
         }
         let id =
             self.out.packets.insert(packet, NextHop { hop, next: self.hops[hop as usize + 1] });
+        self.out.packets.set_sent_at(id, sent_at);
         Some((id, bytes, is_corrupted))
     }
 
@@ -429,6 +498,14 @@ impl<P: Packet> Net<P> {
         match &mut self.ports[link.index()].0 {
             LinkKind::Plain(link) => link.queue_area(now, &self.out.packets),
             LinkKind::General(general) => general.link.queue_area(now),
+        }
+    }
+
+    /// How long the queue of a link had each length; `None` if nothing has waited yet.
+    pub(crate) fn queue_levels(&mut self, now: Time, link: LinkId) -> Option<&QueueLevels> {
+        match &mut self.ports[link.index()].0 {
+            LinkKind::Plain(link) => link.queue_levels(now),
+            LinkKind::General(general) => Some(general.link.queue_levels(now)),
         }
     }
 

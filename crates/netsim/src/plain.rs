@@ -3,7 +3,9 @@
 #[cfg(test)]
 mod tests;
 
-use link::{Counters, Outcome, Profile, QueueArea, SharedProfile, Tally, Wire};
+use std::collections::VecDeque;
+
+use link::{Counters, Outcome, Profile, QueueArea, QueueLevels, SharedProfile, Tally, Wire};
 use units::{Bytes, Span, Time};
 
 use crate::pool::{PacketId, Pool, PooledFifo};
@@ -34,6 +36,34 @@ struct Rare {
     dropped_mtu: Tally,
     /// What each packet found waiting for it: the time from its arrival to its turn.
     waits: QueueArea,
+    levels: Levels,
+}
+
+/// How long the queue had each length.
+#[derive(Clone, Debug, Default)]
+struct Levels {
+    levels: QueueLevels,
+    /// The turns of the packets that waited at the latest call, in order.
+    turns: VecDeque<Time>,
+}
+
+impl Levels {
+    /// Lets the packets whose turn has come by `now` leave.
+    #[inline]
+    fn advance(&mut self, now: Time) {
+        while let Some(turn) = self.turns.front().copied().filter(|turn| *turn <= now) {
+            self.levels.advance(turn, self.turns.len() as u64);
+            self.turns.pop_front();
+        }
+        self.levels.advance(now, self.turns.len() as u64);
+    }
+
+    /// A packet waits from `now` to its turn.
+    #[inline]
+    fn push(&mut self, now: Time, turn: Time) {
+        self.advance(now);
+        self.turns.push_back(turn);
+    }
 }
 
 impl PlainLink {
@@ -93,6 +123,14 @@ impl PlainLink {
         QueueArea { left: self.offered.packets - dropped - waiting, ..area }
     }
 
+    /// How long the queue had each length, from the start to `now`, the packet on the wire not
+    /// counted.
+    pub(crate) fn queue_levels(&mut self, now: Time) -> Option<&QueueLevels> {
+        let levels = &mut self.rare.as_mut()?.levels;
+        levels.advance(now);
+        Some(&levels.levels)
+    }
+
     /// Packets inside: the backlog and the packets that are propagating.
     pub(crate) fn held<P>(&self, pool: &Pool<P>) -> u64 {
         self.fifo.held(pool).packets
@@ -146,7 +184,9 @@ impl PlainLink {
             .whole_wire_time(size)
             .unwrap_or_else(|| self.wire_time(size, free.is_none()));
         if let Some(free) = free {
-            self.rare().waits += QueueArea::new(Tally::one(bytes), free - now);
+            let rare = self.rare();
+            rare.waits += QueueArea::new(Tally::one(bytes), free - now);
+            rare.levels.push(now, free);
         }
         self.fifo.push(free.unwrap_or(now) + time, size, id, pool);
         self.max_queue = self.max_queue.max(self.fifo.waiting().bytes);

@@ -42,6 +42,8 @@ struct Slot {
     /// The next packet of the same link, or [`NO_PACKET`].
     next: u32,
     note: NextHop,
+    /// When its host sent it, if a trace is on.
+    sent_at: Time,
 }
 
 /// Instead of a packet number.
@@ -67,7 +69,7 @@ impl<P> Pool<P> {
             return id;
         }
         self.packets.push(packet);
-        self.slots.push(Slot { departure: Time::ZERO, bytes: 0, next: NO_PACKET, note });
+        self.slots.push(Slot { next: NO_PACKET, note, ..Slot::default() });
         u32::try_from(self.packets.len())
             .ok()
             .and_then(PacketId::new)
@@ -100,6 +102,18 @@ impl<P> Pool<P> {
     #[inline]
     pub(crate) fn note_mut(&mut self, id: PacketId) -> &mut NextHop {
         &mut self.slots[id.get() as usize].note
+    }
+
+    /// When the host of a packet sent it, as by [`Pool::set_sent_at`].
+    #[inline]
+    pub(crate) fn sent_at(&self, id: PacketId) -> Time {
+        self.slots[id.get() as usize].sent_at
+    }
+
+    /// Notes when the host of a packet sent it.
+    #[inline]
+    pub(crate) fn set_sent_at(&mut self, id: PacketId, at: Time) {
+        self.slots[id.get() as usize].sent_at = at;
     }
 
     /// The number of packets.

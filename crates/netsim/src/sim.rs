@@ -1,6 +1,6 @@
 //! The event loop.
 
-use link::{Counters, Profile, QueueArea, Tally};
+use link::{Counters, Profile, QueueArea, QueueLevels, Tally};
 use units::Time;
 
 use crate::agenda::END;
@@ -8,6 +8,7 @@ use crate::digest::Digest;
 use crate::host::{Host, Out, Packet};
 use crate::ids::{HostId, LinkId};
 use crate::net::{Net, Owner, Totals};
+use crate::routes::Route;
 use crate::trace::{Event, NoTrace, Trace};
 
 /// A host whose deadline comes this often at one instant makes the simulation panic.
@@ -148,6 +149,26 @@ impl<P: Packet, H: Host<P>> Sim<P, H> {
     /// If there is no such link.
     pub fn queue_area(&mut self, link: LinkId) -> QueueArea {
         self.net.queue_area(self.now, link)
+    }
+
+    /// How long the queue of a link had each length, the packet on the wire not counted; `None` if
+    /// nothing has waited yet.
+    ///
+    /// # Panics
+    /// If there is no such link.
+    pub fn queue_levels(&mut self, link: LinkId) -> Option<&QueueLevels> {
+        self.net.queue_levels(self.now, link)
+    }
+
+    /// Lets the packets that are due leave the queues, and tells the trace of those that are
+    /// dropped as they leave: before a count of losses up to now. It changes no result.
+    pub fn catch_up<T: Trace<P>>(&mut self, trace: &mut T) {
+        self.net.catch_up(self.now, trace);
+    }
+
+    /// The links of a route.
+    pub fn links_of(&self, route: Route) -> impl Iterator<Item = LinkId> + '_ {
+        self.net.links_of(route)
     }
 
     /// RED's average length of a link's queue, in packets; `None` without RED.

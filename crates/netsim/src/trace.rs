@@ -39,6 +39,8 @@ pub enum Event<'a, P> {
         host: HostId,
         /// The packet.
         packet: &'a P,
+        /// When the other host sent it.
+        sent_at: Time,
     },
     /// A host's deadline came.
     Deadline {
@@ -55,8 +57,41 @@ pub trait Trace<P> {
     /// Whether [`Trace::record`] is called at all.
     const IS_ON: bool = true;
 
+    /// Whether [`Trace::record_loss`] is called at all.
+    const SEES_LOSSES: bool = false;
+
     /// Records an event at `at`.
     fn record(&mut self, at: Time, event: Event<'_, P>);
+
+    /// Records a lost packet. A packet that is dropped inside a link is told of when the link is
+    /// next called, so that `at` may be before the time of events that were recorded already.
+    fn record_loss(&mut self, at: Time, loss: Loss<'_, P>) {
+        let _ = (at, loss);
+    }
+}
+
+/// A packet that the network lost.
+#[derive(Clone, Copy, Debug)]
+pub struct Loss<'a, P> {
+    /// The link that lost it.
+    pub link: LinkId,
+    /// The host that sent it.
+    pub from: HostId,
+    /// The packet.
+    pub packet: &'a P,
+    /// Where the link lost it.
+    pub place: LossPlace,
+}
+
+/// The place where a link lost a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LossPlace {
+    /// As it was offered: [`Event::Offered`] has the outcome.
+    Entry,
+    /// After it was queued; a lost duplicate too.
+    Inside,
+    /// At the far end, since it was corrupted: [`Event::Passed`] says so.
+    Exit,
 }
 
 /// No trace.

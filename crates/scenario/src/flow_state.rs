@@ -4,7 +4,7 @@ use units::{Bytes, Span};
 
 use crate::build::{Built, Ends};
 use crate::file::{FlowSpec, Transport};
-use crate::host::{Agent, AgentState, Connection, Request, Subflow};
+use crate::host::{Agent, AgentState, Connection, EndedSender, PoolCounts, Request, Subflow};
 
 /// The sender of a flow's data.
 pub(crate) fn sender<'a>(built: &'a Built, ends: &Ends) -> AgentState<'a> {
@@ -76,8 +76,22 @@ pub(crate) fn living_state(built: &Built, ends: &Ends) -> Option<SenderState> {
     sender_state(built, ends).filter(|state| has_begun && !state.is_done)
 }
 
+/// Whether a flow has ended: it has stopped writing and all that it wrote is acknowledged, or of
+/// UDP, it has sent all that it is to send. A flow that has not begun has not ended.
+pub(crate) fn has_ended(built: &Built, ends: &Ends) -> bool {
+    match sender(built, ends) {
+        AgentState::Planned { .. } => false,
+        AgentState::Ended(_) => true,
+        AgentState::Live(Agent::UdpSource(source)) => source.poll_deadline().is_none(),
+        AgentState::Live(_) => sender_state(built, ends).is_some_and(|state| state.is_done),
+    }
+}
+
 /// Counters of a flow's sender.
+#[derive(Clone, Copy, Default)]
 pub(crate) struct SenderCounts {
+    /// Packets with data, those sent again included.
+    pub(crate) sent: u64,
     /// Retransmitted packets; of pTCP, packets declared lost.
     pub(crate) retransmitted: u64,
     pub(crate) timeouts: u64,
@@ -86,8 +100,9 @@ pub(crate) struct SenderCounts {
 impl SenderCounts {
     /// The sums over TCP connections.
     fn of<'a>(connections: impl Iterator<Item = &'a Subflow>) -> SenderCounts {
-        let mut counts = SenderCounts { retransmitted: 0, timeouts: 0 };
+        let mut counts = SenderCounts::default();
         for stats in connections.map(|connection| connection.endpoint.stats()) {
+            counts.sent += stats.sent;
             counts.retransmitted += stats.retransmitted;
             counts.timeouts += stats.timeouts;
         }
@@ -99,10 +114,11 @@ impl SenderCounts {
 pub(crate) fn sender_counts(built: &Built, ends: &Ends) -> Option<SenderCounts> {
     let agent = match sender(built, ends) {
         AgentState::Planned { is_udp } => {
-            return (!is_udp).then_some(SenderCounts { retransmitted: 0, timeouts: 0 });
+            return (!is_udp).then(SenderCounts::default);
         }
         AgentState::Ended(ended) => {
             return ended.sender.map(|sender| SenderCounts {
+                sent: ended.sent,
                 retransmitted: sender.retransmitted,
                 timeouts: sender.timeouts,
             });
@@ -113,17 +129,18 @@ pub(crate) fn sender_counts(built: &Built, ends: &Ends) -> Option<SenderCounts> 
         Agent::Tcp(tcp) => Some(SenderCounts::of(tcp.subflows())),
         Agent::Sockets(sockets) => Some(SenderCounts::of(sockets.connections())),
         Agent::Pool(pool) => {
-            let (retransmitted, timeouts) = pool.repeats();
-            Some(SenderCounts { retransmitted, timeouts })
+            let PoolCounts { sent, retransmitted, timeouts, .. } = pool.counts();
+            Some(SenderCounts { sent, retransmitted, timeouts })
         }
         Agent::Ptcp(striped) => {
             let connection = striped.connection();
-            let stats = || connection.paths().filter_map(|path| connection.stats(path));
-            let retransmitted = stats().map(|stats| stats.lost).sum();
-            Some(SenderCounts {
-                retransmitted,
-                timeouts: stats().map(|stats| stats.timeouts).sum(),
-            })
+            let mut counts = SenderCounts::default();
+            for stats in connection.paths().filter_map(|path| connection.stats(path)) {
+                counts.sent += stats.sent;
+                counts.retransmitted += stats.lost;
+                counts.timeouts += stats.timeouts;
+            }
+            Some(counts)
         }
         Agent::UdpSource(_) | Agent::UdpSink(_) => None,
     }
@@ -154,6 +171,118 @@ pub(crate) fn requests<'a>(built: &'a Built, ends: &Ends) -> &'a [Request] {
     }
 }
 
+/// The packets with data that a flow's sender has sent so far.
+pub(crate) fn sent(built: &Built, ends: &Ends) -> u64 {
+    match sender(built, ends) {
+        AgentState::Ended(ended) => ended.sent,
+        AgentState::Live(Agent::UdpSource(source)) => source.sent(),
+        _ => sender_counts(built, ends).map_or(0, |counts| counts.sent),
+    }
+}
+
+/// The packets that have arrived at a flow's receiver with a mark (ECN), modulo 2^32; `None` if the
+/// flow is not ECN-capable.
+pub(crate) fn marked(built: &Built, ends: &Ends, flow: &FlowSpec) -> Option<u64> {
+    let is_capable = match &*flow.transport {
+        Transport::Tcp(spec) => spec.config.ecn,
+        Transport::Sockets(spec) => spec.config.ecn,
+        Transport::Ptcp(spec) => spec.config.ecn,
+        Transport::Udp(_) => false,
+    };
+    if !is_capable {
+        return None;
+    }
+    let agent = match receiver(built, ends) {
+        AgentState::Planned { .. } => return Some(0),
+        AgentState::Ended(ended) => return Some(ended.marked),
+        AgentState::Live(agent) => agent,
+    };
+    let of = |connection: &Subflow| u64::from(connection.endpoint.marked());
+    match agent {
+        Agent::Tcp(tcp) => Some(tcp.subflows().map(of).sum()),
+        Agent::Sockets(sockets) => Some(sockets.connections().map(of).sum()),
+        Agent::Pool(pool) => Some(pool.counts().marked),
+        Agent::Ptcp(striped) => {
+            Some((0..striped.routes().len()).map(|path| striped.arrived(path).marked).sum())
+        }
+        Agent::UdpSource(_) | Agent::UdpSink(_) => None,
+    }
+}
+
+/// The state of one subflow's sender.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct SubflowState {
+    pub(crate) window: Bytes,
+    pub(crate) rtt: Option<Span>,
+    pub(crate) sent: u64,
+    pub(crate) retransmitted: u64,
+}
+
+/// The state of the sender of a subflow: zero before a path opens.
+pub(crate) fn subflow_state(built: &Built, ends: &Ends, index: usize) -> SubflowState {
+    let of = |subflow: Option<&Subflow>, window| {
+        let endpoint = subflow.map(|subflow| &subflow.endpoint);
+        let stats = endpoint.map(tcp::Endpoint::stats).unwrap_or_default();
+        SubflowState {
+            window,
+            rtt: endpoint.and_then(tcp::Endpoint::smoothed_rtt),
+            sent: stats.sent,
+            retransmitted: stats.retransmitted,
+        }
+    };
+    let agent = match sender(built, ends) {
+        AgentState::Planned { .. } => return SubflowState::default(),
+        // Only flows with one subflow are put away when they end.
+        AgentState::Ended(ended) => {
+            let state = |sender: EndedSender| SubflowState {
+                window: sender.window,
+                rtt: sender.rtt,
+                sent: ended.sent,
+                retransmitted: sender.retransmitted,
+            };
+            return ended.sender.map_or_else(SubflowState::default, state);
+        }
+        AgentState::Live(agent) => agent,
+    };
+    match agent {
+        Agent::Tcp(tcp) => of(tcp.subflows().nth(index), tcp.subflow_window(index)),
+        Agent::Sockets(sockets) => {
+            of(sockets.connections().nth(index), sockets.connection_window(index))
+        }
+        Agent::Ptcp(striped) => {
+            let path = u16::try_from(index).expect("paths are numbered in 16 bits");
+            let connection = striped.connection();
+            let stats = connection.stats(path);
+            SubflowState {
+                window: connection.path_window(path),
+                rtt: connection.smoothed_rtt(path),
+                sent: stats.map_or(0, |stats| stats.sent),
+                retransmitted: stats.map_or(0, |stats| stats.lost),
+            }
+        }
+        Agent::Pool(_) | Agent::UdpSource(_) | Agent::UdpSink(_) => SubflowState::default(),
+    }
+}
+
+/// Payload that arrived over a subflow: of TCP in its order, of a striped connection with that of
+/// copies.
+pub(crate) fn subflow_received(built: &Built, ends: &Ends, index: usize) -> Bytes {
+    let of = |subflow: Option<&Subflow>| {
+        subflow.map_or(Bytes::ZERO, |one| one.endpoint.received() + one.endpoint.readable())
+    };
+    let agent = match receiver(built, ends) {
+        AgentState::Planned { .. } => return Bytes::ZERO,
+        AgentState::Ended(ended) => return ended.received,
+        AgentState::Live(agent) => agent,
+    };
+    match agent {
+        Agent::Tcp(tcp) => of(tcp.subflows().nth(index)),
+        Agent::Sockets(sockets) => of(sockets.connections().nth(index)),
+        Agent::Ptcp(striped) => striped.arrived(index).payload,
+        Agent::Pool(_) | Agent::UdpSource(_) | Agent::UdpSink(_) => Bytes::ZERO,
+    }
+}
+
 /// Payload received; of UDP, bytes on the wire.
 pub(crate) fn received(built: &Built, ends: &Ends) -> Bytes {
     let agent = match receiver(built, ends) {
@@ -165,7 +294,7 @@ pub(crate) fn received(built: &Built, ends: &Ends) -> Bytes {
         Agent::Tcp(connection) => connection.received(),
         Agent::Ptcp(striped) => striped.received(),
         Agent::Sockets(sockets) => sockets.received(),
-        Agent::Pool(pool) => pool.received(),
+        Agent::Pool(pool) => pool.counts().received,
         Agent::UdpSink(sink) => sink.received(),
         Agent::UdpSource(_) => Bytes::ZERO,
     }

@@ -121,6 +121,18 @@ impl Packet {
         }
     }
 
+    /// Whether it has data, a FIN, or anything else that its receiver must acknowledge; every
+    /// datagram of UDP.
+    #[must_use]
+    pub fn has_data(&self) -> bool {
+        match self {
+            Packet::Tcp { segment, .. } => segment.len > 0 || segment.flags.has(Flags::FIN),
+            Packet::Record { header, .. } => header.len > 0 || header.flags.has(Flags::FIN),
+            Packet::Ptcp { packet, .. } => packet.is_eliciting(),
+            Packet::Udp { .. } => true,
+        }
+    }
+
     /// Its ECN field.
     #[must_use]
     pub fn ecn(&self) -> Ecn {

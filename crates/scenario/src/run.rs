@@ -1,15 +1,16 @@
 //! One run of a scenario: from a seed to measures.
 
 use std::iter::successors;
+use std::sync::Arc;
 
-use netsim::{Digest, Event, NoTrace, Totals, Trace};
+use netsim::{Digest, Event, Loss, NoTrace, Totals, Trace};
 use units::{Bytes, Seed, Span, Time};
 
 use crate::ScenarioError;
 use crate::build::Built;
 use crate::file::Scenario;
 use crate::flow_state::{living_state, packet_size, received, sender_counts, sender_state};
-use crate::measure::WindowStats;
+use crate::measure::{CompletedRequest, Groups, Meter, PacketCounts, Shares, WindowStats};
 use crate::measures::{Measure, Measures};
 use crate::packet::Packet;
 use crate::samples::{SenderSample, Watch};
@@ -29,6 +30,8 @@ pub struct Run {
     pub seed: Seed,
     /// All measures, in the order of the file.
     pub measures: Measures,
+    /// The completed requests, flow by flow.
+    pub requests: Vec<CompletedRequest>,
     /// Curves over time, if [`RunOptions::series`] is set.
     pub series: Option<Series>,
     /// A hash over all events.
@@ -46,6 +49,11 @@ pub struct Series {
     pub flows: Vec<FlowSeries>,
     /// The backlog of the two directions of each link, in packets.
     pub queues: Vec<[Vec<f64>; 2]>,
+    /// Jain's index of the goodputs since the sample before, of the flows that lived then: by
+    /// group, and of all flows at the end. NaN where nothing arrived.
+    pub jain: Vec<Vec<f64>>,
+    /// The names of the groups.
+    pub groups: Vec<Arc<str>>,
 }
 
 /// A flow over time.
@@ -118,16 +126,40 @@ impl Scenario {
         if options.series {
             self.check_series()?;
         }
-        let mut built = self.build(seed)?;
+        let built = self.build(seed)?;
+        let windows = if self.measures_delay { self.windows.len() } else { 0 };
+        let counts = PacketCounts::new(&built, windows);
+        Ok(if windows > 0 {
+            self.run_metered(seed, options, built, Meter::<W, true> { watch, counts })
+        } else {
+            self.run_metered(seed, options, built, Meter::<W, false> { watch, counts })
+        })
+    }
+
+    fn run_metered<W: Watch, const DELAYS: bool>(
+        &self,
+        seed: Seed,
+        options: RunOptions,
+        mut built: Built,
+        mut meter: Meter<'_, W, DELAYS>,
+    ) -> Run {
         let mut stats = WindowStats::new(self, &built);
         let mut series = options.series.then(|| Sampler::new(self, &built));
         let tick = self.sampling_interval();
-        let steps = [tick, if options.series { self.sample } else { tick }];
+        let interval = self.sharing_interval();
+        let steps = [tick, interval, if options.series { self.sample } else { tick }];
         for at in self.stops(steps) {
-            built.sim.run_traced(Time::ZERO + at, watch);
-            stats.note(&mut built, at, is_multiple(at, tick));
+            built.sim.run_traced(Time::ZERO + at, &mut meter);
+            if stats.has_edge(at) {
+                built.sim.catch_up(&mut meter);
+                stats.count(self, &mut built, &mut meter.counts, at);
+            }
+            stats.sample(&built, at, is_multiple(at, tick));
+            if is_multiple(at, interval) {
+                stats.share(&built, at);
+            }
             if W::WANTS_SAMPLES {
-                show_samples(&built, at, watch);
+                show_samples(&built, at, meter.watch);
             }
             if let Some(series) = series.as_mut().filter(|_| is_multiple(at, self.sample)) {
                 series.take(&mut built, at);
@@ -135,7 +167,8 @@ impl Scenario {
         }
         let (digest, totals) = (built.sim.digest(), built.sim.totals());
         let series = series.map(|sampler| sampler.series);
-        Ok(Run { seed, measures: stats.close(self, built), series, digest, totals })
+        let (measures, requests) = stats.close(self, built, &meter.counts);
+        Run { seed, measures, requests, series, digest, totals }
     }
 }
 
@@ -163,9 +196,16 @@ impl Scenario {
         (SAMPLING_INTERVAL * subjects.div_ceil(SMALL_SCENARIO)).max(least)
     }
 
+    /// The time over which the goodputs of flows are compared: `sample`, and in large scenarios the
+    /// least multiple of it that is not shorter than the sampling interval.
+    fn sharing_interval(&self) -> Span {
+        let times = self.sampling_interval().as_nanos().div_ceil(self.sample.as_nanos());
+        self.sample * times.max(1)
+    }
+
     /// The times at which a run stops: the begins and ends of windows, and the multiples of
     /// `steps`.
-    fn stops(&self, steps: [Span; 2]) -> impl Iterator<Item = Span> {
+    fn stops(&self, steps: [Span; 3]) -> impl Iterator<Item = Span> {
         let mut edges: Vec<Span> =
             self.windows.iter().flat_map(|window| [window.from, window.to]).collect();
         edges.push(self.duration);
@@ -190,9 +230,14 @@ struct Unsampled<'a, T>(&'a mut T);
 
 impl<T: Trace<Packet>> Trace<Packet> for Unsampled<'_, T> {
     const IS_ON: bool = T::IS_ON;
+    const SEES_LOSSES: bool = T::SEES_LOSSES;
 
     fn record(&mut self, at: Time, event: Event<'_, Packet>) {
         self.0.record(at, event);
+    }
+
+    fn record_loss(&mut self, at: Time, loss: Loss<'_, Packet>) {
+        self.0.record_loss(at, loss);
     }
 }
 
@@ -223,20 +268,36 @@ struct Sampler {
     before: Vec<Bytes>,
     since: Span,
     mss: Vec<f64>,
+    groups: Groups,
+    shares: Shares,
 }
 
 impl Sampler {
     fn new(scenario: &Scenario, built: &Built) -> Sampler {
+        let groups = Groups::new(&scenario.flows);
         let series = Series {
+            jain: vec![Vec::new(); groups.names.len() + 1],
+            groups: groups.names.clone(),
             at: Vec::new(),
             flows: vec![FlowSeries::default(); built.flows.len()],
             queues: vec![[Vec::new(), Vec::new()]; built.links.len()],
         };
         let mss = scenario.flows.iter().map(packet_size).collect();
-        Sampler { series, before: vec![Bytes::ZERO; built.flows.len()], since: Span::ZERO, mss }
+        Sampler {
+            series,
+            before: vec![Bytes::ZERO; built.flows.len()],
+            since: Span::ZERO,
+            mss,
+            shares: Shares::new(built, &groups),
+            groups,
+        }
     }
 
     fn take(&mut self, built: &mut Built, at: Span) {
+        self.shares.take(built, &self.groups, at);
+        for (values, sums) in self.series.jain.iter_mut().zip(&self.shares.sums) {
+            values.push(sums.jain().unwrap_or(f64::NAN));
+        }
         self.series.at.push(at.as_secs_f64());
         for (index, ends) in built.flows.iter().enumerate() {
             let received = received(built, ends);

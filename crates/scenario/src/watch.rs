@@ -5,7 +5,7 @@ use std::net::Ipv4Addr;
 use std::sync::Arc;
 
 use link::Outcome;
-use netsim::{Event, HostId, Trace};
+use netsim::{Event, HostId, Loss, LossPlace, Trace};
 use report::plot::{Axis, Figure, Panel, Series as Curve};
 use units::Time;
 
@@ -83,7 +83,7 @@ impl<W: Write> Trace<Packet> for Capture<W> {
     fn record(&mut self, at: Time, event: Event<'_, Packet>) {
         let (host, packet, is_sent) = match event {
             Event::Sent { host, packet } => (host, packet, true),
-            Event::Delivered { host, packet } => (host, packet, false),
+            Event::Delivered { host, packet, .. } => (host, packet, false),
             _ => return,
         };
         if self.error.is_none() && self.ends[packet.connection() as usize].0 == host {
@@ -137,7 +137,7 @@ impl<W: Write> EventLog<W> {
         let host = |id: HostId| format!("host{}", id.index());
         let (what, place, packet) = match event {
             Event::Sent { host: id, packet } => ("sent", host(id), packet),
-            Event::Delivered { host: id, packet } => ("delivered", host(id), packet),
+            Event::Delivered { host: id, packet, .. } => ("delivered", host(id), packet),
             Event::Offered { link: id, packet, outcome } => {
                 let what = match outcome {
                     Outcome::Queued => "queued",
@@ -151,6 +151,16 @@ impl<W: Write> EventLog<W> {
             }
             Event::Deadline { .. } => return Ok(()),
         };
+        self.write_packet(at, what, &place, packet)
+    }
+
+    fn write_packet(
+        &mut self,
+        at: Time,
+        what: &str,
+        place: &str,
+        packet: &Packet,
+    ) -> io::Result<()> {
         let size = netsim::Packet::size(packet).0;
         let connection = packet.connection();
         let time = seconds(at.as_nanos());
@@ -197,9 +207,18 @@ impl<W: Write> Watch for EventLog<W> {
 }
 
 impl<W: Write> Trace<Packet> for EventLog<W> {
+    const SEES_LOSSES: bool = true;
+
     fn record(&mut self, at: Time, event: Event<'_, Packet>) {
         if self.error.is_none() {
             self.error = self.write(at, event).err();
+        }
+    }
+
+    fn record_loss(&mut self, at: Time, loss: Loss<'_, Packet>) {
+        if self.error.is_none() && loss.place == LossPlace::Inside {
+            let link = self.links[loss.link.index()].to_string();
+            self.error = self.write_packet(at, "discarded", &link, loss.packet).err();
         }
     }
 }

@@ -142,3 +142,222 @@ fn utilisation_is_of_what_the_link_could_carry() {
         assert!((0.995..=1.0001).contains(&used), "{change}: {used}");
     }
 }
+
+/// All that is sent arrives or is lost, whatever loses it.
+#[test]
+fn the_losses_of_flows_are_those_of_their_link() {
+    let line = |more: &str| {
+        format!("rate = \"10 Mbit/s\"\ndelay = \"5 ms\"\nqueue = \"20 packets\"\n{more}")
+    };
+    for more in [
+        "",
+        "loss = 0.01",
+        "aqm = { kind = \"red\" }",
+        "aqm = { kind = \"codel\" }",
+        "aqm = { kind = \"fq-codel\" }",
+        "blackout = [{ from = \"1.2 s\", to = \"1.5 s\" }]",
+    ] {
+        let udp = udp("u*", "6 Mbit/s", "count = 2");
+        let run = run("duration = \"4 s\"\nwarmup = \"1 s\"", &line(more), &udp);
+        let lost = line_losses(&run);
+        let of = |scope, of| run.measure(scope, of, "loss").expect("packets were sent");
+        assert!(lost > 10.0, "{more}: {lost}");
+        // 500 packets of 1500 bytes each second.
+        assert_near((of("flow", "u1") + of("flow", "u2")) * 1_500.0, lost, 1e-6);
+        assert_near(of("group", "u") * 3_000.0, lost, 1e-6);
+        assert_near(of("all", "") * 3_000.0, lost, 1e-6);
+    }
+}
+
+fn line_losses(run: &Run) -> f64 {
+    line(run, "drops") + line(run, "losses")
+}
+
+#[test]
+fn corrupted_packets_are_lost() {
+    let run = run(
+        "duration = \"10 s\"",
+        "rate = \"10 Mbit/s\"\ndelay = \"5 ms\"\nqueue = \"20 packets\"\ncorrupt = 0.5",
+        &udp("u", "1 Mbit/s", ""),
+    );
+    assert_near(flow(&run, "steady", "u", "loss"), 0.5, 0.06);
+}
+
+/// Each 10 ms, eight packets arrive at once: the queue is empty for 1.6 ms and has each length from
+/// one to seven for 1.2 ms, and packet n needs n times 1.2 ms and 5 ms.
+#[test]
+fn percentiles_of_periodic_traffic_are_exact() {
+    let run = run(
+        "duration = \"2 s\"\nwarmup = \"1 s\"\nmeasure = [\"delay\"]",
+        "rate = \"10 Mbit/s\"\ndelay = \"5 ms\"\nqueue = \"20 packets\"",
+        &udp("u*", "1.2 Mbit/s", "count = 8\njitter = \"off\""),
+    );
+    for (name, wanted) in
+        [("queue_p50", 3.0), ("queue_p95", 7.0), ("queue_p99", 7.0), ("queue_max", 7.0)]
+    {
+        assert_near(line(&run, name), wanted, 0.0);
+    }
+    let group = |name| run.measure("group", "u", name).unwrap_or_else(|| panic!("no {name}"));
+    assert_near(group("delay"), 5.0 + 4.5 * 1.2, 1e-9);
+    assert_near(group("delay_p50"), 5.0 + 4.0 * 1.2, 1e-9);
+    assert_near(group("delay_max"), 5.0 + 8.0 * 1.2, 1e-9);
+    assert_near(flow(&run, "steady", "u3", "delay_p99"), 5.0 + 3.0 * 1.2, 1e-9);
+    assert_near(flow(&run, "steady", "u3", "jitter"), 0.0, 1e-9);
+}
+
+/// A packet of the second flow is between each second pair of packets of the first.
+#[test]
+fn jitter_is_the_difference_of_consecutive_delays() {
+    let flows = udp("fast", "2.4 Mbit/s", "jitter = \"off\"\nstart = \"0.1 ms\"")
+        + &udp("slow", "1.2 Mbit/s", "jitter = \"off\"");
+    let run = run(
+        "duration = \"2 s\"\nwarmup = \"1 s\"\nmeasure = [\"delay\"]",
+        "rate = \"10 Mbit/s\"\ndelay = \"5 ms\"\nqueue = \"20 packets\"",
+        &flows,
+    );
+    // It waits for 1.1 ms and for nothing in turn.
+    assert_near(flow(&run, "steady", "fast", "jitter"), 1.1, 1e-9);
+    assert_near(flow(&run, "steady", "slow", "jitter"), 0.0, 1e-9);
+}
+
+/// The measures of delays change nothing else.
+#[test]
+fn delays_are_measured_beside_the_run() {
+    let text = |measure: &str| {
+        format!(
+            "name = \"known\"\nduration = \"3 s\"\n{measure}\n[[link]]\nname = \"line\"\nbetween = \
+             [\"a\", \"b\"]\nrate = \"10 Mbit/s\"\ndelay = \"5 ms\"\nqueue = \"20 packets\"\n\
+             loss = 0.01\n[[flow]]\nname = \"tcp*\"\ncount = 3\nfrom = \"a\"\nto = \"b\"\n"
+        )
+    };
+    let of = |measure: &str| {
+        let document = Document::new(&text(measure), "known.toml").expect("it is right");
+        let scenario = document.scenario(&[]).expect("it is right");
+        scenario.run(Seed(1), RunOptions::default()).expect("there is a route")
+    };
+    let (plain, measured) = (of(""), of("measure = [\"delay\"]"));
+    assert_eq!(plain.digest, measured.digest);
+    assert_eq!(plain.measure("flow", "tcp1", "delay_p99"), None);
+    let p99 = measured.measure("flow", "tcp1", "delay_p99").expect("it is measured");
+    assert!(p99 > 5.0 && p99 < 40.0, "{p99}");
+    let problem = Document::new(&text("measure = [\"latency\"]"), "known.toml")
+        .and_then(|document| document.scenario(&[]))
+        .expect_err("there is no such measure");
+    let said = problem.to_string();
+    for part in ["known.toml", "measure", "latency", "delay"] {
+        assert!(said.contains(part), "{said}");
+    }
+}
+
+/// With a window for the whole file, a transfer takes what the documentation calls ideal.
+#[test]
+fn a_file_alone_in_a_large_window_has_no_slowdown() {
+    let text = r#"
+        name = "known"
+        duration = "5 s"
+        [[link]]
+        name = "slow"
+        between = ["a", "r"]
+        rate = "10 Mbit/s"
+        delay = "5 ms"
+        queue = "1000 packets"
+        [[link]]
+        name = "fast"
+        between = ["r", "b"]
+        rate = "100 Mbit/s"
+        delay = "7 ms"
+        queue = "1000 packets"
+    "#;
+    let flow = |name: &str, source: &str, start: &str| {
+        format!(
+            "[[flow]]\nname = \"{name}\"\nfrom = \"a\"\nto = \"b\"\nstart = \"{start}\"\njitter = \
+             \"off\"\nsource = {source}\ntcp = {{ initial_window = 1000 }}\n"
+        )
+    };
+    let flows = flow("one", "{ file = \"1 kB\" }", "0 s")
+        + &flow("many", "{ file = \"500 kB\" }", "1 s")
+        + &flow("later", "{ trace = [{ at = \"1 s\", bytes = \"100 kB\" }] }", "2 s");
+    let document = Document::new(&format!("{text}{flows}"), "known.toml").expect("it is right");
+    let scenario = document.scenario(&[]).expect("it is right");
+    let run = scenario.run(Seed(1), RunOptions::default()).expect("there is a route");
+    for name in ["one", "many", "later"] {
+        // At most an acknowledgement of 52 bytes is between the data.
+        let slowdown = run.measure("flow", name, "slowdown").expect("it is done");
+        assert!((1.0 - 1e-9..1.0002).contains(&slowdown), "{name}: {slowdown}");
+    }
+    // Both packets of the handshake, and the data, on each link.
+    let one = 3.0 * 0.012 + 2.0 * 52.0 * (0.8e-6 + 0.08e-6) + 1_052.0 * (0.8e-6 + 0.08e-6);
+    assert_near(run.measure("flow", "one", "completion").expect("it is done"), one, 1e-8);
+    let all = |name| run.measure("all", "", name).expect("three are done");
+    assert_near(all("requests"), 3.0, 0.0);
+    assert_near(all("completion_p50"), run.measure("flow", "later", "completion").unwrap(), 0.0);
+    assert_near(all("completion_p99"), run.measure("flow", "many", "completion").unwrap(), 0.0);
+    let sizes: Vec<u64> = run.requests.iter().map(|request| request.bytes.0).collect();
+    assert_eq!(sizes, [1_000, 500_000, 100_000]);
+}
+
+#[test]
+fn subflows_add_up_to_their_flow() {
+    for transport in ["tcp", "sockets", "ptcp"] {
+        let transport = if transport == "tcp" {
+            String::new()
+        } else {
+            format!("transport = \"{transport}\"\n")
+        };
+        let text = format!(
+            "name = \"known\"\nduration = \"6 s\"\nwarmup = \"2 s\"\n[[link]]\nname = \"l*\"\n\
+             count = 2\nbetween = [\"a\", \"b\"]\nrate = \"5 Mbit/s\"\ndelay = \"10 ms\"\nqueue = \
+             \"20 packets\"\n[[flow]]\nname = \"both\"\nfrom = \"a\"\nto = \"b\"\n{transport}\
+             subflows = [[\"l1\"], [\"l2\"]]\ncontroller = \"reno\"\n"
+        );
+        let document = Document::new(&text, "known.toml").expect("it is right");
+        let scenario = document.scenario(&[]).expect("it is right");
+        let run = scenario.run(Seed(1), RunOptions::default()).expect("there is a route");
+        let of = |number: u32, name: &str| {
+            let found = run.measure("subflow", &format!("both/{number}"), name);
+            found.unwrap_or_else(|| panic!("{transport}: no {name} of both/{number}"))
+        };
+        let whole = |name: &str| run.measure("flow", "both", name).expect("it is measured");
+        assert_near(of(0, "goodput") + of(1, "goodput"), whole("goodput"), 0.05);
+        assert_near(of(0, "window") + of(1, "window"), whole("window"), 1e-6);
+        assert_near(
+            of(0, "retransmissions") + of(1, "retransmissions"),
+            whole("retransmissions"),
+            0.0,
+        );
+        assert!(of(0, "rtt").max(of(1, "rtt")) <= whole("rtt") + 1e-9);
+        assert!(of(0, "loss") > 0.0 && of(0, "loss") < 0.1, "{transport}: {}", of(0, "loss"));
+    }
+}
+
+#[test]
+fn flows_that_have_not_begun_do_not_count_as_unfair() {
+    let flows = udp("u1", "1 Mbit/s", "")
+        + &udp("u2", "1 Mbit/s", "start = \"5 s\"")
+        + &udp("u3", "1 Mbit/s", "stop = \"1 s\"");
+    let run = run(
+        "duration = \"10 s\"\nwindow = [{ name = \"early\", from = \"2 s\", to = \"4 s\" }]",
+        "rate = \"10 Mbit/s\"\ndelay = \"5 ms\"\nqueue = \"20 packets\"",
+        &flows,
+    );
+    let jain = |window, name| run.measure_in(window, "all", "", name).expect("packets flow");
+    assert_near(jain("early", "jain"), 1.0, 1e-12);
+    // Over all of the time, shares of 1, 1/2 and 1/10.
+    assert_near(jain("steady", "jain"), 1.6 * 1.6 / (3.0 * 1.26), 0.01);
+    // In each tenth of a second, equal flows.
+    assert_near(jain("steady", "jain_short"), 1.0, 0.01);
+}
+
+#[test]
+fn marks_of_a_flow_are_those_that_arrived() {
+    let run = run(
+        "duration = \"10 s\"",
+        "rate = \"10 Mbit/s\"\ndelay = \"5 ms\"\nqueue = \"100 packets\"\naqm = { kind = \"red\", \
+         ecn = true }",
+        "[[flow]]\nname = \"tcp\"\nfrom = \"a\"\nto = \"b\"\ntcp = { ecn = true }\n[[flow]]\n\
+         name = \"plain\"\nfrom = \"a\"\nto = \"b\"\n",
+    );
+    let marked = flow(&run, "steady", "tcp", "marks");
+    assert!(marked > 5.0 && (marked - line(&run, "marks")).abs() <= 1.0, "{marked}");
+    assert_eq!(run.measure("flow", "plain", "marks"), None);
+}

@@ -148,7 +148,7 @@ fn arriving_flows_behave_as_flows_of_the_file() {
         writeln!(
             entries,
             "[[flow]]\nname = \"f{number}\"\nfrom = \"server{from}\"\nto = \"client{to}\"\n\
-             start = \"{at} ms\"\nsource = {{ file = \"{size} B\" }}\ncontroller = \"reno\""
+             start = \"{at} ms\"\nsource = {{ file = \"{size} B\" }}\ncontroller = \"reno\"\n"
         )
         .expect("memory");
     }
@@ -156,8 +156,11 @@ fn arriving_flows_behave_as_flows_of_the_file() {
     let arriving = "[[flow]]\nname = \"f*\"\nfrom = \"server1\"\nto = \"client1\"\n\
                     controller = \"reno\"\narrivals = \"flows.csv\"\n";
     let lossy = |flows: &str| {
-        let loss = "queue = \"1 MB\"\nloss = 0.02\n";
-        text("20 s", flows).replacen("queue = \"1 MB\"\n", loss, 1)
+        let loss = "queue = \"1 MB\"\nloss = 0.02\naqm = { kind = \"red\", min = \"3 packets\", \
+                    max = \"9 packets\", ecn = true }\n";
+        let flows = flows.replace("\"reno\"\n", "\"reno\"\ntcp = { ecn = true }\n");
+        let text = text("20 s", &flows).replacen("queue = \"1 MB\"\n", loss, 1);
+        text.replacen("duration", "measure = [\"delay\"]\nduration", 1)
     };
     let file = folder.path().join("scenario.toml");
     let of = |flows: &str| {
@@ -168,13 +171,30 @@ fn arriving_flows_behave_as_flows_of_the_file() {
     let (rows, entries) = (of(arriving), of(&entries));
     assert_eq!(rows.measure("all", "", "completed"), Some(40.0));
     for number in 1..=40 {
-        for name in ["completion", "goodput", "retransmissions", "timeouts"] {
+        for name in [
+            "completion",
+            "slowdown",
+            "goodput",
+            "loss",
+            "retransmissions",
+            "timeouts",
+            "marks",
+            "delay_p95",
+            "jitter",
+        ] {
             let flow = format!("f{number}");
             let [one, other] = [&rows, &entries].map(|run| run.measure("flow", &flow, name));
             assert!(one.is_some() && one == other, "{flow}, {name}: {one:?} and {other:?}");
         }
     }
-    assert!(rows.measures.iter().any(|m| m.name() == "retransmissions" && m.value > 0.0));
+    for name in ["jain", "jain_short", "loss", "slowdown_p99"] {
+        let [one, other] = [&rows, &entries].map(|run| run.measure("all", "", name));
+        assert!(one.is_some() && one == other, "{name}: {one:?} and {other:?}");
+    }
+    for name in ["retransmissions", "marks"] {
+        let is_there = rows.measures.iter().any(|m| m.name() == name && m.value > 0.0);
+        assert!(is_there, "{name}");
+    }
 }
 
 #[test]
@@ -600,6 +620,12 @@ fn requests_go_over_one_or_many_connections() {
         let bytes = of("goodput") * 10e6 / 8.0;
         assert!(close(bytes, 120.0 * 14_480.0, 1e-6), "{connections}: {bytes}");
         assert!(wanted.contains(&of("completion")), "{connections}: {}", of("completion"));
+        let slowdown = of("slowdown");
+        assert!(slowdown >= 1.0, "{connections}: {slowdown}");
+        if number >= 6 {
+            assert!(slowdown < 1.02, "{connections}: {slowdown}");
+        }
+        assert_eq!(run.measure("subflow", "r/0", "goodput"), None, "{connections}");
     }
 }
 
@@ -621,6 +647,8 @@ fn requests_over_many_connections_survive_losses() {
             let flow = format!("r{number}");
             let pages = run.measure("flow", &flow, "requests");
             assert_eq!(pages, Some(50.0), "{kind}, {flow}");
+            let loss = run.measure("flow", &flow, "loss").expect("it is measured");
+            assert!((0.005..0.04).contains(&loss), "{kind}, {flow}: {loss}");
         }
     }
 }

@@ -421,6 +421,12 @@ impl Endpoint {
         self.sender.rtt().smoothed()
     }
 
+    /// The packets that arrived marked (ECN), modulo 2^32.
+    #[must_use]
+    pub fn marked(&self) -> u32 {
+        self.receiver.marked()
+    }
+
     /// The counters so far.
     #[must_use]
     pub fn stats(&self) -> Stats {

@@ -267,6 +267,11 @@ impl Receiver {
         segment.window = u32::try_from(config.receive_buffer.0).unwrap_or(u32::MAX);
     }
 
+    /// The packets that arrived marked, modulo 2^32.
+    pub(crate) fn marked(&self) -> u32 {
+        self.ce.packets
+    }
+
     /// Payload that the application has read.
     #[inline]
     pub(crate) fn received(&self) -> Bytes {

@@ -3,7 +3,7 @@
 use units::{Bytes, Span, Time};
 
 use crate::aqm::Fifo;
-use crate::counters::Counters;
+use crate::ledger::Ledger;
 use crate::offer::Waiting;
 
 /// Parameters of CoDel.
@@ -70,15 +70,16 @@ impl CoDelState {
         now: Time,
         config: &CoDel,
         fifo: &mut Fifo<P>,
-        counters: &mut Counters,
+        ledger: &mut Ledger<P>,
     ) -> Option<Waiting<P>> {
         let (mut first, mut is_late) = self.take(now, config, fifo);
         if self.is_dropping {
             self.is_dropping = is_late;
             while self.is_dropping && now >= self.drop_next {
                 self.count += 1;
-                let is_spared = spare(first.as_mut(), config, counters);
+                let is_spared = spare(first.as_mut(), config, ledger);
                 if !is_spared {
+                    first.take().into_iter().for_each(|one| ledger.note_dropped(now, one.packet));
                     (first, is_late) = self.take(now, config, fifo);
                     self.is_dropping = is_late;
                 }
@@ -90,7 +91,8 @@ impl CoDelState {
                 }
             }
         } else if is_late {
-            if !spare(first.as_mut(), config, counters) {
+            if !spare(first.as_mut(), config, ledger) {
+                first.take().into_iter().for_each(|one| ledger.note_dropped(now, one.packet));
                 first = self.take(now, config, fifo).0;
             }
             self.begin(now, config.interval);
@@ -137,15 +139,15 @@ impl CoDelState {
 
 /// Marks the packet if it is ECN-capable, otherwise counts it as dropped. Returns whether it was
 /// marked.
-fn spare<P>(packet: Option<&mut Waiting<P>>, config: &CoDel, counters: &mut Counters) -> bool {
+fn spare<P>(packet: Option<&mut Waiting<P>>, config: &CoDel, ledger: &mut Ledger<P>) -> bool {
     match packet {
         Some(packet) if config.ecn && packet.is_ecn_capable => {
             packet.is_marked = true;
-            counters.marked += 1;
+            ledger.counters.marked += 1;
             true
         }
         _ => {
-            counters.dropped_aqm += 1;
+            ledger.counters.dropped_aqm += 1;
             false
         }
     }
@@ -154,6 +156,7 @@ fn spare<P>(packet: Option<&mut Waiting<P>>, config: &CoDel, counters: &mut Coun
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::counters::Counters;
     use alloc::vec::Vec;
 
     fn waiting(since: Time, is_ecn_capable: bool) -> Waiting<()> {
@@ -163,16 +166,18 @@ mod tests {
     /// The times of drops or marks if one packet arrives and one leaves each millisecond, always
     /// after waiting for 50 ms.
     fn events(config: &CoDel, is_ecn_capable: bool, millis: u64) -> (Vec<u64>, Counters) {
-        let (mut fifo, mut state, mut counters) =
-            (Fifo::new(), CoDelState::default(), Counters::default());
+        let (mut fifo, mut state, mut ledger) =
+            (Fifo::new(), CoDelState::default(), Ledger::default());
         let mut at = Vec::new();
         for n in 0..50 + millis {
             let now = Time::ZERO + Span::from_millis(n);
             fifo.push(waiting(now, is_ecn_capable));
             if n >= 50 {
-                let before = counters.dropped_aqm + counters.marked;
-                state.pop(now, config, &mut fifo, &mut counters);
-                let events = counters.dropped_aqm + counters.marked - before;
+                let events =
+                    |ledger: &Ledger<()>| ledger.counters.dropped_aqm + ledger.counters.marked;
+                let before = events(&ledger);
+                state.pop(now, config, &mut fifo, &mut ledger);
+                let events = events(&ledger) - before;
                 at.extend((0..events).map(|_| n - 50));
                 // A replacement for each dropped packet, so that sojourn times stay constant.
                 for _ in 0..events {
@@ -180,7 +185,7 @@ mod tests {
                 }
             }
         }
-        (at, counters)
+        (at, ledger.counters)
     }
 
     #[test]
@@ -219,14 +224,14 @@ mod tests {
 
     #[test]
     fn the_last_packets_are_never_dropped() {
-        let (mut fifo, mut state, mut counters) =
-            (Fifo::new(), CoDelState::default(), Counters::default());
+        let (mut fifo, mut state, mut ledger) =
+            (Fifo::new(), CoDelState::default(), Ledger::default());
         for n in 0..100u64 {
             fifo.push(waiting(Time::ZERO, false));
             let now = Time::ZERO + Span::from_secs(n);
-            assert!(state.pop(now, &CoDel::default(), &mut fifo, &mut counters).is_some());
+            assert!(state.pop(now, &CoDel::default(), &mut fifo, &mut ledger).is_some());
         }
-        assert_eq!(counters.dropped_aqm, 0);
+        assert_eq!(ledger.counters.dropped_aqm, 0);
     }
 
     #[test]

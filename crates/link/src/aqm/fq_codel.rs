@@ -7,7 +7,8 @@ use units::{Bytes, Seed, Time};
 
 use super::codel::{CoDel, CoDelState};
 use crate::aqm::Fifo;
-use crate::counters::{Counters, Tally};
+use crate::counters::Tally;
+use crate::ledger::Ledger;
 use crate::limit::Limit;
 use crate::offer::Waiting;
 
@@ -91,7 +92,7 @@ impl<P> FairQueue<P> {
     }
 
     /// Dequeues a packet (RFC 8290, section 4.2).
-    pub(crate) fn pop(&mut self, now: Time, counters: &mut Counters) -> Option<Waiting<P>> {
+    pub(crate) fn pop(&mut self, now: Time, ledger: &mut Ledger<P>) -> Option<Waiting<P>> {
         loop {
             let is_new = !self.new.is_empty();
             let list = if is_new { &mut self.new } else { &mut self.old };
@@ -104,7 +105,7 @@ impl<P> FairQueue<P> {
                 continue;
             }
             let before = queue.fifo.tally();
-            let packet = queue.state.pop(now, &self.config.codel, &mut queue.fifo, counters);
+            let packet = queue.state.pop(now, &self.config.codel, &mut queue.fifo, ledger);
             let after = queue.fifo.tally();
             self.tally.packets -= before.packets - after.packets;
             self.tally.bytes -= before.bytes - after.bytes;
@@ -128,10 +129,11 @@ impl<P> FairQueue<P> {
     /// dropped.
     pub(crate) fn shed(
         &mut self,
+        now: Time,
         limit: Limit,
         elsewhere: Tally,
         flow: u64,
-        counters: &mut Counters,
+        ledger: &mut Ledger<P>,
     ) -> bool {
         let last = self.index(flow);
         let mut is_last_dropped = false;
@@ -143,8 +145,12 @@ impl<P> FairQueue<P> {
             let Some(packet) = self.queues[longest].fifo.pop() else { break };
             self.tally.packets -= 1;
             self.tally.bytes -= packet.bytes;
-            counters.dropped_queue += 1;
-            is_last_dropped |= longest == last && self.queues[longest].fifo.tally().packets == 0;
+            ledger.counters.dropped_queue += 1;
+            if longest == last && self.queues[longest].fifo.tally().packets == 0 {
+                is_last_dropped = true;
+            } else {
+                ledger.note_dropped(now, packet.packet);
+            }
         }
         is_last_dropped
     }

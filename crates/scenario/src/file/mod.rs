@@ -38,6 +38,8 @@ pub struct Scenario {
     pub sample: Span,
     /// The windows of time over which measures are taken, at least one.
     pub windows: Vec<Window>,
+    /// Whether the one-way delay of each packet is measured.
+    pub measures_delay: bool,
     /// The links, both directions each.
     pub links: Vec<LinkSpec>,
     /// Whether flows without a `via` choose among routes with equally few links by a hash.
@@ -140,6 +142,27 @@ impl FlowSpec {
     #[must_use]
     pub fn is_arrival(&self) -> bool {
         self.size.is_some() || matches!(self.start, Start::Arrival(_))
+    }
+
+    /// The connections of each of its subflows.
+    #[must_use]
+    pub fn connections(&self) -> u64 {
+        match &*self.transport {
+            Transport::Tcp(TcpSpec { workload, .. })
+            | Transport::Ptcp(PtcpSpec { workload, .. })
+            | Transport::Sockets(SocketsSpec { workload, .. }) => workload.connections(),
+            Transport::Udp(_) => 1,
+        }
+    }
+
+    /// Whether each request opens a connection.
+    #[must_use]
+    pub fn opens_each(&self) -> bool {
+        matches!(
+            &*self.transport,
+            Transport::Tcp(TcpSpec { workload: Workload::Requests(requests), .. })
+                if requests.lines == Lines::Each
+        )
     }
 
     /// The number of requests, writes or files after which it is complete; `None` if never.

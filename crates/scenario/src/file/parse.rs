@@ -23,6 +23,7 @@ pub(super) const TOP_KEYS: &[&str] = &[
     "duration",
     "warmup",
     "sample",
+    "measure",
     "window",
     "parameters",
     "sweep",
@@ -90,7 +91,21 @@ pub(super) fn scenario(
         checked => checked.map(|()| None)?,
     };
     let registry = registry.clone();
-    Ok(Scenario { name, seed, runs, duration, sample, windows, links, ecmp, flows, registry, late })
+    let measures_delay = measures_delay(root)?;
+    Ok(Scenario {
+        name,
+        seed,
+        runs,
+        duration,
+        sample,
+        windows,
+        measures_delay,
+        links,
+        ecmp,
+        flows,
+        registry,
+        late,
+    })
 }
 
 /// The sweep of a file: keys with their values as text.
@@ -123,6 +138,14 @@ pub(super) fn settings(root: &Section<'_>) -> Result<Vec<Setting>> {
     let Some(value) = root.get("set") else { return Ok(Vec::new()) };
     let setting = |(key, value): (String, Value<'_>)| Ok(Setting { key, value: value.literal()? });
     value.section()?.entries().map(setting).collect()
+}
+
+/// Whether `measure` wants the delay of each packet.
+fn measures_delay(root: &Section<'_>) -> Result<bool> {
+    let Some(list) = root.get("measure") else { return Ok(false) };
+    let values = list.list()?;
+    values.iter().try_for_each(|value| value.word(&[("delay", ())]))?;
+    Ok(!values.is_empty())
 }
 
 fn windows(root: &Section<'_>, duration: Span) -> Result<Vec<Window>> {

@@ -21,6 +21,8 @@ pub struct Request {
     pub done: Time,
     /// The size.
     pub bytes: Bytes,
+    /// The size of the message that asked for it, of a page the least of those; zero of a write.
+    pub asked: Bytes,
 }
 
 /// The application at one end of a flow. Larger variants are boxed: each packet reads the
@@ -97,12 +99,15 @@ impl Exchange {
         (request, self.spec.size.draw_bytes(&mut self.sizes))
     }
 
-    /// The sums of the sizes of the next requests and of their answers, all for one page.
-    fn draw_page(&mut self) -> (Bytes, Bytes) {
+    /// The sums of the sizes of the next requests and of their answers, all for one page, and the
+    /// least size of these requests.
+    fn draw_page(&mut self) -> (Bytes, Bytes, Bytes) {
         let objects = if self.spec.lines == Lines::One { self.spec.objects } else { 1 };
         (0..objects)
             .map(|_| self.draw())
-            .fold((Bytes::ZERO, Bytes::ZERO), |sums, sizes| (sums.0 + sizes.0, sums.1 + sizes.1))
+            .fold((Bytes::ZERO, Bytes::ZERO, Bytes(u64::MAX)), |sums, sizes| {
+                (sums.0 + sizes.0, sums.1 + sizes.1, sums.2.min(sizes.0))
+            })
     }
 }
 
@@ -123,8 +128,8 @@ pub struct Client {
     thoughts: Xoshiro256PlusPlus,
     /// The time of the next request; `None` while one is pending, and after the last.
     next: Option<Time>,
-    /// The pending request: time, size, and end in the stream.
-    pending: Option<(Time, Bytes, Bytes)>,
+    /// The pending request.
+    pending: Option<Pending>,
     /// The sum of all requested sizes.
     asked: Bytes,
     /// The number of requests that may still be sent; `None` for no end.
@@ -133,6 +138,17 @@ pub struct Client {
     is_asked: bool,
     /// The completed ones.
     done: Vec<Request>,
+}
+
+/// A request that waits for its answer.
+#[derive(Clone, Copy, Debug)]
+struct Pending {
+    at: Time,
+    /// Its size; of a page, the least size of its requests.
+    asked: Bytes,
+    /// The size of the answer, and its end in the stream.
+    answer: Bytes,
+    end: Bytes,
 }
 
 impl Client {
@@ -146,9 +162,9 @@ impl Client {
         self.next.is_none() && self.pending.is_none() && self.left != Some(0)
     }
 
-    /// The size of an answer that is complete, once.
-    pub(crate) fn take_answer(&mut self) -> Option<Bytes> {
-        self.done.pop().map(|request| request.bytes)
+    /// A request whose answer is complete, once.
+    pub(crate) fn take_answer(&mut self) -> Option<Request> {
+        self.done.pop()
     }
 }
 
@@ -317,9 +333,9 @@ impl Application {
                     return Bytes::ZERO;
                 }
                 *next = None;
-                let (request, answer) = exchange.draw_page();
+                let (request, answer, least) = exchange.draw_page();
                 *asked += answer;
-                *pending = Some((now, answer, *asked));
+                *pending = Some(Pending { at: now, asked: least, answer, end: *asked });
                 if let Some(left) = left {
                     *left -= 1;
                 }
@@ -336,11 +352,10 @@ impl Application {
             Application::Client(client) => {
                 let Client { exchange, thoughts, next, pending, left, is_asked, done, .. } =
                     &mut **client;
-                if let Some((at, bytes, end)) = *pending
-                    && received >= end
+                if let Some(Pending { at, asked, answer, .. }) =
+                    pending.take_if(|pending| pending.end <= received)
                 {
-                    *pending = None;
-                    done.push(Request { at, done: now, bytes });
+                    done.push(Request { at, done: now, bytes: answer, asked });
                     if *left != Some(0) && !*is_asked {
                         *next = Some(now + exchange.spec.think.draw_span(thoughts));
                     }
@@ -352,7 +367,7 @@ impl Application {
                     expected.front().copied().filter(|(_, _, end)| *end <= received)
                 {
                     expected.pop_front();
-                    done.push(Request { at, done: now, bytes });
+                    done.push(Request { at, done: now, bytes, asked: Bytes::ZERO });
                 }
             }
             Application::Bulk

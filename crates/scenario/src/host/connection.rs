@@ -8,7 +8,7 @@ use units::{Bytes, Span, SubflowId, Time};
 use wire::tcp::Segment;
 
 use crate::host::one_or_more::OneOrMore;
-use crate::host::{Application, Ended, EndedSender, NEVER};
+use crate::host::{Application, Ended, EndedSender, NEVER, Request};
 use crate::packet::{Ecn, Packet};
 
 /// One of the TCP connections of a flow, with a route of its own.
@@ -134,8 +134,8 @@ impl Connection {
         matches!(&self.application, Application::Client(client) if client.is_free())
     }
 
-    /// The size of an answer that is complete, once.
-    pub(crate) fn take_answer(&mut self) -> Option<Bytes> {
+    /// A request whose answer is complete, once.
+    pub(crate) fn take_answer(&mut self) -> Option<Request> {
         match &mut self.application {
             Application::Client(client) => client.take_answer(),
             _ => None,
@@ -157,10 +157,12 @@ impl Connection {
                 retransmitted: stats.retransmitted,
                 timeouts: stats.timeouts,
             }),
+            sent: stats.sent,
             received: endpoint.received(),
-            datagrams: (0, Span::ZERO),
+            marked: u64::from(endpoint.marked()),
             requests: self.application.requests().into(),
             rest: Some((*route, *connection, rest)),
+            ..Ended::default()
         })
     }
 

@@ -69,9 +69,9 @@ impl Crowd {
         packet: &Packet,
         out: &mut Out<Packet>,
     ) {
-        if let Slot::Ended(ended) = &self.slots[number] {
-            if let Packet::Tcp { segment, .. } = packet {
-                ended.handle_segment(now, segment, out);
+        if let Slot::Ended(ended) = &mut self.slots[number] {
+            if let Packet::Tcp { segment, ecn, .. } = packet {
+                ended.handle_segment(now, segment, *ecn, out);
             }
             return;
         }

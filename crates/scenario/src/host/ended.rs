@@ -6,16 +6,20 @@ use units::{Bytes, Span, Time};
 use wire::tcp::Segment;
 
 use crate::host::{Request, connection};
-use crate::packet::Packet;
+use crate::packet::{Ecn, Packet};
 
 /// An end of a flow that is over: its counters, and what still answers for it. A scenario may have
 /// a hundred thousand flows, of which few live at a time.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Ended {
-    /// The counters of the sender; `None` of a receiver and of UDP.
+    /// The state of the sender of a TCP connection.
     pub(crate) sender: Option<EndedSender>,
+    /// Packets with data sent, those sent again included.
+    pub(crate) sent: u64,
     /// Payload received; of UDP, bytes on the wire.
     pub(crate) received: Bytes,
+    /// Packets received with a mark (ECN).
+    pub(crate) marked: u64,
     /// Datagrams received, and the sum of their delays.
     pub(crate) datagrams: (u64, Span),
     pub(crate) requests: Box<[Request]>,
@@ -33,13 +37,15 @@ pub(crate) struct EndedSender {
 }
 
 impl Ended {
-    /// The end of a UDP flow.
-    pub(crate) fn datagrams(received: Bytes, datagrams: (u64, Span), done: &[Request]) -> Ended {
-        Ended { sender: None, received, datagrams, requests: done.into(), rest: None }
-    }
-
     /// Answers a segment that was repeated or delayed.
-    pub(crate) fn handle_segment(&self, now: Time, segment: &Segment, out: &mut Out<Packet>) {
+    pub(crate) fn handle_segment(
+        &mut self,
+        now: Time,
+        segment: &Segment,
+        ecn: Ecn,
+        out: &mut Out<Packet>,
+    ) {
+        self.marked += u64::from(ecn == Ecn::Marked);
         let Some((route, number, rest)) = &self.rest else { return };
         if let Some(transmit) = rest.answer(now, segment) {
             out.send(*route, connection::packet(*number, &transmit));

@@ -27,6 +27,7 @@ pub use ended::Ended;
 pub(crate) use ended::EndedSender;
 pub(crate) use plan::FlowPlan;
 pub use pool::Pool;
+pub(crate) use pool::PoolCounts;
 pub use sockets::{Socket, Sockets};
 pub use stripe::{Reader, Writer};
 pub use striped::Striped;

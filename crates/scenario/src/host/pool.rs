@@ -12,7 +12,7 @@ use units::{Bytes, Span, Time};
 use wire::tcp::Segment;
 
 use crate::file::{Lines, Requests};
-use crate::host::{Connection, FlowPlan, Request, connection};
+use crate::host::{Connection, FlowPlan, Request, Subflow, connection};
 use crate::packet::{Ecn, Packet};
 
 /// One end of all connections over which the requests of a flow go. Connections are made when they
@@ -24,10 +24,37 @@ pub struct Pool {
     live: BTreeMap<u32, Connection>,
     /// What answers for those that are over.
     over: HashMap<u32, (Route, u32, TimeWait)>,
-    /// What those had received, retransmitted, and how many timeouts they had.
-    past: (Bytes, u64, u64),
+    /// The counters of those.
+    past: PoolCounts,
     /// The reader; `None` at the server.
     reader: Option<Box<PageReader>>,
+}
+
+/// The counters of all connections.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct PoolCounts {
+    /// Payload received in order.
+    pub(crate) received: Bytes,
+    /// Packets with data sent, those sent again included.
+    pub(crate) sent: u64,
+    pub(crate) retransmitted: u64,
+    pub(crate) timeouts: u64,
+    /// Packets received with a mark (ECN).
+    pub(crate) marked: u64,
+}
+
+impl PoolCounts {
+    /// Adds those of a connection.
+    fn add(&mut self, connection: &Connection) {
+        self.received += connection.received();
+        for Subflow { endpoint, .. } in connection.subflows() {
+            let stats = endpoint.stats();
+            self.sent += stats.sent;
+            self.retransmitted += stats.retransmitted;
+            self.timeouts += stats.timeouts;
+            self.marked += u64::from(endpoint.marked());
+        }
+    }
 }
 
 /// What asks for pages.
@@ -42,6 +69,8 @@ struct PageReader {
     /// The page that is being fetched: its time, and what has arrived of it.
     at: Time,
     arrived: Bytes,
+    /// The least size of the requests for it.
+    asked: Bytes,
     /// Its objects that wait for a connection, and those that are asked for and not here.
     waiting: u32,
     pending: u32,
@@ -63,6 +92,7 @@ impl Pool {
             left: spec.count,
             at: plan.start,
             arrived: Bytes::ZERO,
+            asked: Bytes(u64::MAX),
             waiting: 0,
             pending: 0,
             made: 0,
@@ -72,7 +102,7 @@ impl Pool {
             plan: Box::new(plan.clone()),
             live: BTreeMap::new(),
             over: HashMap::new(),
-            past: (Bytes::ZERO, 0, 0),
+            past: PoolCounts::default(),
             reader: (!is_server).then(|| Box::new(reader())),
         }
     }
@@ -82,22 +112,17 @@ impl Pool {
         self.live.values()
     }
 
-    /// Payload received in order on all connections.
-    #[must_use]
-    pub fn received(&self) -> Bytes {
-        self.past.0 + self.live.values().map(Connection::received).sum()
+    /// The route of the packets that it sends.
+    pub(crate) fn route(&self) -> Route {
+        let (there, back) = self.plan.routes[0];
+        if self.reader.is_none() { there } else { back }
     }
 
-    /// The packets that were retransmitted, and the timeouts, of all connections.
-    #[must_use]
-    pub fn repeats(&self) -> (u64, u64) {
-        let stats = self.live.values().flat_map(Connection::subflows);
-        stats.map(|subflow| subflow.endpoint.stats()).fold(
-            (self.past.1, self.past.2),
-            |(retransmitted, timeouts), stats| {
-                (retransmitted + stats.retransmitted, timeouts + stats.timeouts)
-            },
-        )
+    /// The counters of all connections.
+    pub(crate) fn counts(&self) -> PoolCounts {
+        let mut counts = self.past;
+        self.connections().for_each(|connection| counts.add(connection));
+        counts
     }
 
     /// The complete pages, at the reader.
@@ -116,6 +141,7 @@ impl Pool {
         out: &mut Out<Packet>,
     ) {
         if let Some((route, connection, rest)) = self.over.get(&number) {
+            self.past.marked += u64::from(ecn == Ecn::Marked);
             if let Some(transmit) = rest.answer(now, segment) {
                 out.send(*route, connection::packet(*connection, &transmit));
             }
@@ -154,13 +180,10 @@ impl Pool {
     fn settle(&mut self, now: Time, number: u32, out: &mut Out<Packet>) {
         let Some(line) = self.live.get_mut(&number) else { return };
         if let (Some(reader), Some(answer)) = (&mut self.reader, line.take_answer()) {
-            reader.handle_answer(now, answer);
+            reader.handle_answer(now, &answer);
         }
         if let Some(ended) = line.ended() {
-            let sender = ended.sender.expect("it is of TCP");
-            self.past.0 += ended.received;
-            self.past.1 += sender.retransmitted;
-            self.past.2 += sender.timeouts;
+            self.past.add(line);
             self.over.insert(number, ended.rest.expect("it is of TCP"));
             self.live.remove(&number);
         }
@@ -198,6 +221,7 @@ impl PageReader {
         self.next = None;
         self.at = now;
         self.arrived = Bytes::ZERO;
+        self.asked = Bytes(u64::MAX);
         self.waiting = self.spec.objects;
         if let Some(left) = &mut self.left {
             *left -= 1;
@@ -205,13 +229,15 @@ impl PageReader {
     }
 
     /// An object of the page has arrived.
-    fn handle_answer(&mut self, now: Time, answer: Bytes) {
-        self.arrived += answer;
+    fn handle_answer(&mut self, now: Time, answer: &Request) {
+        self.arrived += answer.bytes;
+        self.asked = self.asked.min(answer.asked);
         self.pending -= 1;
         if self.pending > 0 || self.waiting > 0 {
             return;
         }
-        self.done.push(Request { at: self.at, done: now, bytes: self.arrived });
+        let Self { at, arrived, asked, .. } = *self;
+        self.done.push(Request { at, done: now, bytes: arrived, asked });
         if self.left != Some(0) {
             self.next = Some(now + self.think());
         }

@@ -97,6 +97,11 @@ impl Sockets {
         self.each.iter().map(|socket| socket.controller.allowance(ONLY).window).sum()
     }
 
+    /// The congestion window of one connection.
+    pub(crate) fn connection_window(&self, index: usize) -> Bytes {
+        self.each[index].controller.allowance(ONLY).window
+    }
+
     /// The largest smoothed RTT of its connections.
     #[must_use]
     pub fn smoothed_rtt(&self) -> Option<Span> {

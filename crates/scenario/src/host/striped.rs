@@ -28,6 +28,17 @@ pub struct Striped {
     stop: Option<Time>,
     is_finished: bool,
     received: Bytes,
+    /// By path.
+    arrived: Vec<Arrived>,
+}
+
+/// The packets of one path that arrived.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Arrived {
+    /// The payload, with that of copies.
+    pub(crate) payload: Bytes,
+    /// The packets with a mark (ECN).
+    pub(crate) marked: u64,
 }
 
 impl Striped {
@@ -44,6 +55,7 @@ impl Striped {
     ) -> Striped {
         Striped {
             connection,
+            arrived: vec![Arrived::default(); routes.len()],
             routes,
             first,
             application,
@@ -77,6 +89,16 @@ impl Striped {
         self.received
     }
 
+    /// The packets that arrived over a path.
+    pub(crate) fn arrived(&self, path: usize) -> Arrived {
+        self.arrived[path]
+    }
+
+    /// The routes of its paths.
+    pub(crate) fn routes(&self) -> &[Route] {
+        &self.routes
+    }
+
     /// For each open subflow, the number of its bottleneck from 1 on, or 0 if none is known. Empty
     /// if there is one subflow.
     pub(crate) fn bottlenecks(&self) -> impl Iterator<Item = u16> + '_ {
@@ -103,6 +125,9 @@ impl Striped {
         ecn: Ecn,
         out: &mut Out<Packet>,
     ) {
+        let arrived = &mut self.arrived[usize::from(path)];
+        arrived.payload += Bytes(packet.payload_len() as u64);
+        arrived.marked += u64::from(ecn == Ecn::Marked);
         let outcome = self.connection.handle_packet(now, path, packet, ecn == Ecn::Marked);
         outcome.expect("both ends are ours");
         while let Some(event) = self.connection.poll_event() {

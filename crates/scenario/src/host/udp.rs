@@ -137,7 +137,7 @@ impl UdpSource {
     /// What is kept of it once it has sent everything.
     pub(crate) fn ended(&self) -> Option<Ended> {
         let is_over = self.poll_deadline().is_none();
-        is_over.then(|| Ended::datagrams(Bytes::ZERO, (0, Span::ZERO), &[]))
+        is_over.then(|| Ended { sent: self.sent, ..Ended::default() })
     }
 
     /// Moves the next datagram on by the off times before it.
@@ -177,7 +177,7 @@ impl UdpSink {
         self.datagrams += 1;
         self.delay += now - sent_at;
         if let Some((at, bytes)) = self.expected.take_if(|(_, size)| *size <= self.received) {
-            self.done = Some(Request { at, done: now, bytes });
+            self.done = Some(Request { at, done: now, bytes, asked: Bytes::ZERO });
         }
     }
 
@@ -207,7 +207,11 @@ impl UdpSink {
 
     /// What is kept of it once everything has arrived.
     pub(crate) fn ended(&self) -> Option<Ended> {
-        let done = self.done.as_slice();
-        self.done.map(|_| Ended::datagrams(self.received, (self.datagrams, self.delay), done))
+        self.done.map(|done| Ended {
+            received: self.received,
+            datagrams: (self.datagrams, self.delay),
+            requests: [done].into(),
+            ..Ended::default()
+        })
     }
 }

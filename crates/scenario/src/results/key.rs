@@ -4,11 +4,9 @@ use std::fmt::{self, Write as _};
 use std::io;
 use std::sync::OnceLock;
 
-use blake3::Hasher;
-use units::Span;
-
 use crate::file::Scenario;
 use crate::sweep::{Job, Plan};
+use blake3::Hasher;
 
 /// A hash of the program that runs: another build may give other results.
 pub(super) fn build() -> io::Result<&'static str> {
@@ -39,7 +37,6 @@ fn content(scenario: &Scenario, build: &str) -> String {
     let scenario = Scenario {
         name: String::new(),
         runs: 0,
-        sample: Span::ZERO,
         seed: units::Seed(0),
         late: None,
         ..scenario.clone()

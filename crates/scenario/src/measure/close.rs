@@ -1,0 +1,387 @@
+//! From counters and sums to measures.
+
+use std::sync::Arc;
+
+use units::{Bytes, Span, Time};
+
+use super::completions::Completions;
+use super::counters::{Counter, FlowCounters};
+use super::distribution::SpanDistribution;
+use super::ideal::Ideal;
+use super::shares::Sums;
+use super::{Layout, PacketCounts, WindowRecord, WindowStats, float, subflow_name};
+use crate::build::Built;
+use crate::file::{FlowSpec, Scenario, Transport, Window};
+use crate::flow_state::requests;
+use crate::measures::{Measures, Metric, Scope, SubjectId};
+
+const GOODPUT: Metric = Metric::listed("goodput");
+const LOSS: Metric = Metric::listed("loss");
+const MARKS: Metric = Metric::listed("marks");
+const DELAY: Metric = Metric::listed("delay");
+const DELAY_PERCENTILES: [Metric; 3] =
+    [Metric::listed("delay_p50"), Metric::listed("delay_p95"), Metric::listed("delay_p99")];
+const DELAY_MAX: Metric = Metric::listed("delay_max");
+const JITTER: Metric = Metric::listed("jitter");
+const RETRANSMISSIONS: Metric = Metric::listed("retransmissions");
+const TIMEOUTS: Metric = Metric::listed("timeouts");
+const BOTTLENECK: Metric = Metric::listed("bottleneck");
+const JAIN: Metric = Metric::listed("jain");
+const JAIN_SHORT: Metric = Metric::listed("jain_short");
+const FLOWS: Metric = Metric::listed("flows");
+const BEGUN: Metric = Metric::listed("begun");
+const COMPLETED: Metric = Metric::listed("completed");
+
+/// A completed request or write.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct CompletedRequest {
+    /// The flow, by its index in the scenario.
+    pub flow: u32,
+    /// The time of the request or write.
+    pub at: Time,
+    /// The arrival of the last byte.
+    pub done: Time,
+    /// The size.
+    pub bytes: Bytes,
+    /// The time in seconds that it takes alone on the flow's routes; `None` of UDP, and if a link
+    /// of these has no rate at first.
+    pub ideal: Option<f64>,
+}
+
+impl CompletedRequest {
+    /// How long it took, in seconds.
+    #[must_use]
+    pub fn completion(&self) -> f64 {
+        (self.done - self.at).as_secs_f64()
+    }
+
+    /// Its completion time over the ideal one.
+    #[must_use]
+    pub fn slowdown(&self) -> Option<f64> {
+        self.ideal.map(|ideal| self.completion() / ideal)
+    }
+}
+
+/// A typical number of measures of a flow.
+const FLOW_MEASURES: usize = 8;
+/// The maximum number of measures of a link, both directions together.
+const LINK_MEASURES: usize = 24;
+
+/// Computes all measures. The simulation is dropped first, so that a large one and its measures are
+/// not in memory together.
+pub(super) fn close(
+    stats: &WindowStats,
+    scenario: &Scenario,
+    built: Built,
+    counts: &PacketCounts,
+) -> (Measures, Vec<CompletedRequest>) {
+    let requests = requests_of_all(scenario, &built);
+    drop(built);
+    let each = scenario.flows.len() * FLOW_MEASURES + scenario.links.len() * LINK_MEASURES;
+    let mut measures = Measures::with_capacity(stats.windows.len() * each);
+    let subjects = Subjects::note(scenario, &stats.layout, &mut measures);
+    let capacities = capacities(scenario);
+    for (number, (book, capacities)) in stats.windows.iter().zip(capacities).enumerate() {
+        let closing = Closing {
+            number,
+            book,
+            scenario,
+            layout: &stats.layout,
+            subjects: &subjects,
+            starts: stats.shares.starts(),
+            requests: &requests,
+            counts,
+        };
+        closing.close(&capacities, &mut measures);
+    }
+    (measures, requests)
+}
+
+/// The completed requests of all flows, flow by flow.
+fn requests_of_all(scenario: &Scenario, built: &Built) -> Vec<CompletedRequest> {
+    let mut all = Vec::new();
+    for (flow, (ends, spec)) in (0..).zip(built.flows.iter().zip(&scenario.flows)) {
+        let requests = requests(built, ends);
+        if requests.is_empty() {
+            continue;
+        }
+        let ideal = Ideal::new(built, ends, spec);
+        all.extend(requests.iter().map(|request| CompletedRequest {
+            flow,
+            at: request.at,
+            done: request.done,
+            bytes: request.bytes,
+            ideal: ideal.as_ref().map(|ideal| ideal.time(request)),
+        }));
+    }
+    all
+}
+
+/// The bits that each direction of each link could deliver in each window.
+fn capacities(scenario: &Scenario) -> Vec<Vec<f64>> {
+    let mut edges: Vec<Span> =
+        scenario.windows.iter().flat_map(|window| [window.from, window.to]).collect();
+    edges.sort_unstable();
+    edges.dedup();
+    let place = |at: Span| edges.partition_point(|edge| *edge < at);
+    let mut capacities = vec![Vec::new(); scenario.windows.len()];
+    for profile in scenario.links.iter().flat_map(|link| [&link.up, &link.down]) {
+        let profile = profile.profile();
+        // What arrives by the end of a window was sent one delay earlier.
+        let sent: Vec<Span> = edges.iter().map(|edge| profile.sent_by(*edge)).collect();
+        let until = profile.capacity(&sent);
+        for (window, capacities) in scenario.windows.iter().zip(&mut capacities) {
+            let counter =
+                Counter { begin: until[place(window.from)], end: until[place(window.to)] };
+            capacities.push(counter.gained() / 1e9);
+        }
+    }
+    capacities
+}
+
+/// The numbers of the names of everything that is measured.
+struct Subjects {
+    flows: Vec<SubjectId>,
+    /// Of flows with several.
+    subflows: Vec<SubjectId>,
+    groups: Vec<SubjectId>,
+    all: SubjectId,
+    /// By link: up and down.
+    links: Vec<[SubjectId; 2]>,
+}
+
+impl Subjects {
+    fn note(scenario: &Scenario, layout: &Layout, measures: &mut Measures) -> Subjects {
+        let flows = &scenario.flows;
+        Subjects {
+            flows: flows.iter().map(|flow| measures.subject(Arc::clone(&flow.name))).collect(),
+            subflows: layout
+                .subflows
+                .iter()
+                .map(|(flow, number)| measures.subject(subflow_name(&flows[*flow].name, *number)))
+                .collect(),
+            groups: layout
+                .groups
+                .names
+                .iter()
+                .map(|group| measures.subject(Arc::clone(group)))
+                .collect(),
+            all: measures.subject("".into()),
+            links: scenario
+                .links
+                .iter()
+                .map(|link| link.directions.clone().map(|of| measures.subject(of)))
+                .collect(),
+        }
+    }
+}
+
+/// One window, with all that its measures are computed from.
+struct Closing<'a> {
+    number: usize,
+    book: &'a WindowRecord,
+    scenario: &'a Scenario,
+    layout: &'a Layout,
+    subjects: &'a Subjects,
+    /// By flow.
+    starts: &'a [Time],
+    requests: &'a [CompletedRequest],
+    counts: &'a PacketCounts,
+}
+
+/// Sums of a group, or of all flows.
+#[derive(Default)]
+struct GroupSums {
+    goodput: f64,
+    shares: Sums,
+    sent: f64,
+    lost: f64,
+    completions: Completions,
+    arrivals: ArrivalSums,
+    delays: Option<SpanDistribution>,
+}
+
+/// The flows that arrive in the course of the run.
+#[derive(Clone, Copy, Default)]
+struct ArrivalSums {
+    flows: u64,
+    /// Those that began in the window.
+    begun: u64,
+    /// Those of the begun that were complete at its end.
+    completed: u64,
+}
+
+impl ArrivalSums {
+    /// Adds a flow; `requests` are those that were completed in the run.
+    fn add(
+        &mut self,
+        window: &Window,
+        flow: &FlowSpec,
+        start: Time,
+        requests: &[CompletedRequest],
+    ) {
+        let (from, to) = (Time::ZERO + window.from, Time::ZERO + window.to);
+        self.flows += 1;
+        if from < start && start <= to {
+            self.begun += 1;
+            let has_all = flow.requests().is_some_and(|count| requests.len() as u64 >= count);
+            let is_done = requests.last().is_some_and(|last| last.done <= to);
+            self.completed += u64::from(has_all && is_done);
+        }
+    }
+
+    fn close(self, mut put: impl FnMut(Metric, f64)) {
+        if self.flows > 0 {
+            put(FLOWS, float(self.flows));
+            put(BEGUN, float(self.begun));
+            put(COMPLETED, float(self.completed));
+        }
+    }
+}
+
+impl GroupSums {
+    fn add(&mut self, goodput: f64, book: &FlowCounters, delays: Option<&SpanDistribution>) {
+        self.goodput += goodput;
+        if book.lives {
+            self.shares.add(goodput);
+        }
+        self.sent += book.sent.gained();
+        self.lost += book.lost.gained();
+        if let Some(delays) = delays {
+            self.delays.get_or_insert_default().merge(delays);
+        }
+    }
+
+    fn close(self, jain_short: Option<f64>, mut put: impl FnMut(Metric, f64)) {
+        put(GOODPUT, self.goodput);
+        if let Some(jain) = self.shares.jain() {
+            put(JAIN, jain);
+        }
+        if let Some(jain) = jain_short {
+            put(JAIN_SHORT, jain);
+        }
+        loss(self.sent, self.lost, &mut put);
+        if let Some(delays) = &self.delays {
+            put_delays(delays, &mut put);
+        }
+        self.completions.close(&mut put);
+        self.arrivals.close(put);
+    }
+}
+
+/// The fraction of what was sent that was lost.
+fn loss(sent: f64, lost: f64, mut put: impl FnMut(Metric, f64)) {
+    if sent > 0.0 {
+        put(LOSS, lost / sent);
+    }
+}
+
+fn put_delays(delays: &SpanDistribution, mut put: impl FnMut(Metric, f64)) {
+    if let Some(summary) = delays.summary([50, 95, 99]) {
+        put(DELAY, summary.mean);
+        for (metric, value) in DELAY_PERCENTILES.into_iter().zip(summary.percentiles) {
+            put(metric, value);
+        }
+        put(DELAY_MAX, summary.max);
+    }
+}
+
+impl Closing<'_> {
+    fn close(&self, capacities: &[f64], measures: &mut Measures) {
+        let span = self.book.window.to - self.book.window.from;
+        let window = measures.window(self.book.window.name.as_str().into());
+        let mut put = |scope, of: SubjectId, metric, value: f64| {
+            measures.put(scope, of, window, metric, value);
+        };
+        let mut groups: Vec<GroupSums> = Vec::new();
+        groups.resize_with(self.subjects.groups.len() + 1, GroupSums::default);
+        let all = groups.len() - 1;
+        let mut requests = self.requests;
+        for (index, flow) in self.subjects.flows.iter().enumerate() {
+            let mut put = |metric, value| put(Scope::Flow, *flow, metric, value);
+            let book = &self.book.flows[index];
+            let goodput = rate(book.received, span);
+            let delays = self.counts.delays(self.number, index);
+            put(GOODPUT, goodput);
+            self.close_flow(index, &mut put);
+            let own = requests.partition_point(|request| request.flow as usize <= index);
+            let (own, others) = requests.split_at(own);
+            requests = others;
+            let completions = self.completions(own);
+            let spec = &self.scenario.flows[index];
+            for group in [self.layout.groups.of[index] as usize, all] {
+                if spec.is_arrival() {
+                    let arrivals = &mut groups[group].arrivals;
+                    arrivals.add(&self.book.window, spec, self.starts[index], own);
+                }
+                groups[group].add(goodput, book, delays.map(|delays| &delays.times));
+                groups[group].completions.extend(&completions);
+            }
+            completions.close(put);
+        }
+        self.close_subflows(span, |of, metric, value| put(Scope::Subflow, of, metric, value));
+        let ids = self.subjects.groups.iter().map(|of| (Scope::Group, *of));
+        let ids = ids.chain([(Scope::All, self.subjects.all)]);
+        for (((scope, of), sums), short) in ids.zip(groups).zip(self.book.shares.means()) {
+            sums.close(short, |metric, value| put(scope, of, metric, value));
+        }
+        let directions = self.subjects.links.iter().flatten();
+        for ((of, book), capacity) in directions.zip(&self.book.links).zip(capacities) {
+            book.close(span, *capacity, |metric, value| put(Scope::Link, *of, metric, value));
+        }
+    }
+
+    /// The measures of a flow, except its goodput and its requests.
+    fn close_flow(&self, index: usize, mut put: impl FnMut(Metric, f64)) {
+        let book = &self.book.flows[index];
+        let is_udp = matches!(*self.scenario.flows[index].transport, Transport::Udp(_));
+        if !is_udp {
+            self.book.states[index].close(&mut put);
+            put(RETRANSMISSIONS, book.retransmitted.gained());
+            put(TIMEOUTS, book.timeouts.gained());
+        }
+        loss(book.sent.gained(), book.lost.gained(), &mut put);
+        if let Some(marked) = book.marked {
+            put(MARKS, marked.gained());
+        }
+        if let Some(delays) = self.counts.delays(self.number, index) {
+            put_delays(&delays.times, &mut put);
+            if let Some(jitter) = delays.jitter() {
+                put(JITTER, jitter);
+            }
+        } else if book.datagrams.gained() > 0.0 {
+            put(DELAY, book.delay.gained() / 1e6 / book.datagrams.gained());
+        }
+    }
+
+    fn close_subflows(&self, span: Span, mut put: impl FnMut(SubjectId, Metric, f64)) {
+        for (index, (flow, number)) in self.layout.subflows.iter().enumerate() {
+            let of = self.subjects.subflows[index];
+            let book = &self.book.subflows[index];
+            let mut put = |metric, value| put(of, metric, value);
+            put(GOODPUT, rate(book.received, span));
+            self.book.substates[index].close(&mut put);
+            put(RETRANSMISSIONS, book.retransmitted.gained());
+            loss(book.sent.gained(), book.lost.gained(), &mut put);
+            if let Some(bottleneck) = self.book.flows[*flow].bottlenecks.get(*number) {
+                put(BOTTLENECK, f64::from(*bottleneck));
+            }
+        }
+    }
+
+    /// Those of the requests that were completed within the window.
+    fn completions(&self, requests: &[CompletedRequest]) -> Completions {
+        let Window { from, to, .. } = self.book.window;
+        let (from, to) = (Time::ZERO + from, Time::ZERO + to);
+        let mut completions = Completions::default();
+        for request in requests.iter().filter(|one| one.done > from && one.done <= to) {
+            completions.add(request.completion(), request.slowdown());
+        }
+        completions
+    }
+}
+
+/// The rate of a counter of bytes in Mbit/s.
+fn rate(counter: Counter, span: Span) -> f64 {
+    counter.gained() * 8.0 / 1e6 / span.as_secs_f64()
+}
