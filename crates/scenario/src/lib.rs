@@ -30,6 +30,7 @@
 //! sweep's values and seeds over all processors.
 
 mod build;
+pub mod chart;
 mod controllers;
 mod draw;
 mod error;
