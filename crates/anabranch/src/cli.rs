@@ -8,8 +8,8 @@ use scenario::Registry;
 use tracing_subscriber::filter::Targets;
 
 use crate::commands::{
-    cp, demo, doctor, emulate, far, generate, get, keys, paths, receive, reproduce, send, serve,
-    simulate,
+    cp, demo, doctor, emulate, far, generate, get, keys, paths, plot, receive, reproduce, send,
+    serve, simulate,
 };
 use crate::exit::{EXIT_CODES, Failure};
 use crate::{log, name};
@@ -70,6 +70,8 @@ pub(crate) enum Command {
     Emulate(emulate::EmulateArgs),
     /// Run a scenario file in the simulator: topology, flows, controllers, sweeps
     Simulate(simulate::SimulateArgs),
+    /// Plot the results of `simulate --out`: a measure over a parameter, or a distribution
+    Plot(plot::PlotArgs),
     /// Reproduce the figures of a paper or a theory, and compare: tables, plots, a page
     Reproduce(reproduce::ReproduceArgs),
     /// Show this host's key; list, add and remove hosts that need no token
@@ -101,6 +103,7 @@ impl Command {
             Command::Demo(_)
                 | Command::Emulate(_)
                 | Command::Simulate(_)
+                | Command::Plot(_)
                 | Command::Reproduce(_)
                 | Command::Completions(_)
                 | Command::Man(_)
@@ -135,6 +138,7 @@ impl Cli {
             Command::Demo(args) => demo::run(&args),
             Command::Emulate(args) => emulate::run(&args),
             Command::Simulate(args) => simulate::run(&args, registry).map_err(Failure::from),
+            Command::Plot(args) => plot::run(&args).map_err(Failure::from),
             Command::Reproduce(args) => reproduce::run(&args),
             Command::Keys(args) => keys::run(args).map_err(Failure::from),
             Command::Completions(args) => generate::completions(&args).map_err(Failure::from),

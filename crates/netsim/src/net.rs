@@ -501,6 +501,11 @@ impl<P: Packet> Net<P> {
         }
     }
 
+    /// Lets queues keep account of how long they had each length.
+    pub(crate) fn keep_queue_levels(&mut self) {
+        self.out.packets.keep_levels();
+    }
+
     /// How long the queue of a link had each length; `None` if nothing has waited yet.
     pub(crate) fn queue_levels(&mut self, now: Time, link: LinkId) -> Option<&QueueLevels> {
         match &mut self.ports[link.index()].0 {

@@ -36,7 +36,8 @@ struct Rare {
     dropped_mtu: Tally,
     /// What each packet found waiting for it: the time from its arrival to its turn.
     waits: QueueArea,
-    levels: Levels,
+    /// Present from the first packet that waits on, if the pool keeps levels.
+    levels: Option<Box<Levels>>,
 }
 
 /// How long the queue had each length.
@@ -126,7 +127,7 @@ impl PlainLink {
     /// How long the queue had each length, from the start to `now`, the packet on the wire not
     /// counted.
     pub(crate) fn queue_levels(&mut self, now: Time) -> Option<&QueueLevels> {
-        let levels = &mut self.rare.as_mut()?.levels;
+        let levels = self.rare.as_mut()?.levels.as_mut()?;
         levels.advance(now);
         Some(&levels.levels)
     }
@@ -186,7 +187,9 @@ impl PlainLink {
         if let Some(free) = free {
             let rare = self.rare();
             rare.waits += QueueArea::new(Tally::one(bytes), free - now);
-            rare.levels.push(now, free);
+            if pool.keeps_levels() {
+                rare.levels.get_or_insert_default().push(now, free);
+            }
         }
         self.fifo.push(free.unwrap_or(now) + time, size, id, pool);
         self.max_queue = self.max_queue.max(self.fifo.waiting().bytes);

@@ -21,6 +21,8 @@ pub(crate) struct Pool<P> {
     /// so that the code of lists needs no branch for their end.
     slots: Vec<Slot>,
     free: Vec<PacketId>,
+    /// Whether queues keep account of how long they had each length.
+    keeps_levels: bool,
 }
 
 /// The note on a packet in the pool: its link, as a position in the list of all routes, and the
@@ -52,7 +54,12 @@ const NO_PACKET: u32 = 0;
 impl<P> Pool<P> {
     /// An empty pool.
     pub(crate) fn new() -> Pool<P> {
-        Pool { packets: Vec::new(), slots: vec![Slot::default()], free: Vec::new() }
+        Pool {
+            packets: Vec::new(),
+            slots: vec![Slot::default()],
+            free: Vec::new(),
+            keeps_levels: false,
+        }
     }
 
     /// Adds a packet and returns its number. This is inlined so that the packet is written to the
@@ -102,6 +109,17 @@ impl<P> Pool<P> {
     #[inline]
     pub(crate) fn note_mut(&mut self, id: PacketId) -> &mut NextHop {
         &mut self.slots[id.get() as usize].note
+    }
+
+    /// Whether queues keep account of how long they had each length.
+    #[inline]
+    pub(crate) fn keeps_levels(&self) -> bool {
+        self.keeps_levels
+    }
+
+    /// Lets queues keep account of how long they had each length.
+    pub(crate) fn keep_levels(&mut self) {
+        self.keeps_levels = true;
     }
 
     /// When the host of a packet sent it, as by [`Pool::set_sent_at`].

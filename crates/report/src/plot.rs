@@ -32,13 +32,25 @@ pub struct Figure {
     title: String,
     width: u32,
     panels: Vec<Panel>,
+    paper: Option<Paper>,
 }
+
+/// A size on paper.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Paper {
+    /// In points, 72 to the inch.
+    width: f64,
+    height: f64,
+}
+
+/// Points of paper for each pixel of a figure: labels of 12 pixels have 8 points.
+const POINTS: f64 = 2.0 / 3.0;
 
 impl Figure {
     /// A figure without panels, 840 pixels wide. An empty title takes no room.
     #[must_use]
     pub fn new(title: impl Into<String>) -> Figure {
-        Figure { title: title.into(), width: 840, panels: Vec::new() }
+        Figure { title: title.into(), width: 840, panels: Vec::new(), paper: None }
     }
 
     /// Adds a panel below the others.
@@ -52,6 +64,25 @@ impl Figure {
     #[must_use]
     pub fn width(mut self, pixels: u32) -> Figure {
         self.width = pixels.clamp(320, 10_000);
+        self
+    }
+
+    /// Makes it a figure for print, of this width and height in points (72 to the inch): labels
+    /// have 8 points, and series differ in black and white too, by their markers and dashes. All
+    /// panels get the same height.
+    #[must_use]
+    pub fn on_paper(mut self, width: f64, height: f64) -> Figure {
+        let paper =
+            Paper { width: width.clamp(72.0, 7_200.0), height: height.clamp(36.0, 7_200.0) };
+        self.paper = Some(paper);
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "clamped above"
+        )]
+        {
+            self.width = (paper.width / POINTS).round() as u32;
+        }
         self
     }
 

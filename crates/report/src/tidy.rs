@@ -23,10 +23,12 @@
 
 #[cfg(feature = "parquet")]
 mod columnar;
+mod read;
 mod schema;
 
 use std::path::{Path, PathBuf};
 
+pub use read::{ReadError, Reader, TableRow};
 pub use schema::{Key, Kind, Measure, Schema};
 
 use crate::file::{Output, WriteError};
@@ -167,6 +169,26 @@ impl Writer {
             writer.output.write(&line(&names))?;
         }
         Ok(writer)
+    }
+
+    /// Adds a row to a table [of records](Schema::of_records): a value for each column.
+    ///
+    /// # Errors
+    /// If the row does not fit the schema, or cannot be written.
+    ///
+    /// # Panics
+    /// If the table has measures.
+    pub fn record(&mut self, values: &[Value]) -> Result<(), TidyError> {
+        assert!(!self.schema.has_measures, "a table of measures has rows");
+        self.schema.check(values)?;
+        match &mut self.format {
+            Format::Csv => {
+                self.output.write(&line(&values.iter().map(field).collect::<Vec<_>>()))?;
+            }
+            #[cfg(feature = "parquet")]
+            Format::Parquet(columns) => columns.record(values),
+        }
+        Ok(())
     }
 
     /// Adds a row: the value of `measure`, in the unit of the schema, in the run with these `keys`,

@@ -30,6 +30,7 @@
 //! sweep's values and seeds over all processors.
 
 mod build;
+pub mod chart;
 mod deadlines;
 pub mod distribution;
 mod draw;

@@ -82,6 +82,11 @@ pub const MEASURES: &[(&str, &str, &str)] = &[
     ("losses", "packets", "lost at random, in blackouts, or for their size"),
 ];
 
+/// Whether there is a measure of this name.
+pub(crate) fn is_measure(name: &str) -> bool {
+    Metric::named(name).is_some()
+}
+
 /// The kind of a measured subject.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Scope {

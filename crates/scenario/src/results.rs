@@ -4,19 +4,23 @@
 mod copy;
 mod key;
 mod lock;
+mod summary;
+mod tables;
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
+use report::WriteError;
 use report::tidy::{Key, Kind, Measure as Column, Schema, TidyError, Value, Writer};
-use report::{Align, Table, WriteError};
 use thiserror::Error;
 
 use crate::file::{Document, Setting};
 use crate::measures::{MEASURES, Measure, Measures};
-use crate::sweep::Plan;
+use crate::run::Run;
+use crate::sweep::{Job, Plan};
 use lock::FolderLock;
+pub use summary::{Summary, summary};
+pub use tables::TableKind;
 
 /// An error in storing results, to be fixed by the user who chose the folder.
 #[derive(Debug, Error)]
@@ -74,11 +78,14 @@ pub struct Store {
     folder: PathBuf,
     /// By job.
     keys: Vec<String>,
+    /// What is stored of each run beside its measures.
+    tables: Vec<TableKind>,
     _lock: FolderLock,
 }
 
 impl Store {
-    /// Opens or makes a folder for the runs of a plan. `restart` deletes the runs that it has.
+    /// Opens or makes a folder for the runs of a plan, with `tables` of each run. `restart` deletes
+    /// the runs that it has.
     ///
     /// # Errors
     /// If it holds results and none of them is of this plan, another process has it, or it cannot
@@ -88,6 +95,7 @@ impl Store {
         document: &Document,
         plan: &Plan,
         settings: &[Setting],
+        tables: &[TableKind],
         restart: bool,
     ) -> Result<Store, ResultsError> {
         let runs = folder.join("runs");
@@ -99,6 +107,7 @@ impl Store {
         let store = Store {
             folder: folder.to_owned(),
             keys: key::keys(plan, build),
+            tables: tables.to_vec(),
             _lock: FolderLock::new(folder)?,
         };
         if restart {
@@ -108,7 +117,7 @@ impl Store {
         let marker = folder.join("scenario.toml");
         let said = format!("# By build {build}.");
         let has_runs = std::fs::read_dir(&runs).map_err(made)?.next().is_some();
-        if has_runs && !store.keys.iter().any(|key| store.path(key).exists()) {
+        if has_runs && !store.keys.iter().any(|key| store.path(key, "tsv").exists()) {
             let before = std::fs::read_to_string(&marker).unwrap_or_default();
             let is_same = before.lines().any(|line| line == said);
             let folder = folder.to_owned();
@@ -133,31 +142,47 @@ impl Store {
         Ok(store)
     }
 
-    /// The measures of the run with this number in the plan; `None` if there is no complete file.
+    /// The measures of the run with this number in the plan; `None` if there is no complete file of
+    /// them, or of a table that is wanted.
     #[must_use]
     pub fn load(&self, job: usize) -> Option<Measures> {
-        let text = std::fs::read_to_string(self.path(&self.keys[job])).ok()?;
-        let mut lines = text.lines();
-        (lines.next() == Some(&header(&self.keys[job]))).then_some(())?;
+        for table in &self.tables {
+            let text = self.read(job, &extension(*table))?;
+            text.lines().skip(1).try_for_each(|line| table.row(line).map(drop))?;
+        }
+        let text = self.read(job, "tsv")?;
         let mut measures = Measures::default();
-        lines.try_for_each(|line| parse(line, &mut measures))?;
+        text.lines().skip(1).try_for_each(|line| parse(line, &mut measures))?;
         Some(measures)
     }
 
-    /// Stores the measures of the run with this number in the plan.
+    /// A file of a run, with its first line; `None` if it is not there or of another run.
+    fn read(&self, job: usize, extension: &str) -> Option<String> {
+        let key = &self.keys[job];
+        let text = std::fs::read_to_string(self.path(key, extension)).ok()?;
+        (text.lines().next() == Some(&header(key))).then_some(text)
+    }
+
+    /// Stores the run with this number in the plan: its tables, and last its measures.
     ///
     /// # Errors
     /// If it cannot be written.
-    pub fn save(&self, job: usize, measures: &Measures) -> Result<(), ResultsError> {
-        let mut text = header(&self.keys[job]);
+    pub fn save(&self, job: usize, plan: &Plan, run: &Run) -> Result<(), ResultsError> {
+        let key = &self.keys[job];
+        let scenario = plan.scenario(&plan.jobs()[job]);
+        for table in &self.tables {
+            let text = format!("{}\n{}", header(key), table.lines(scenario, run));
+            report::write(self.path(key, &extension(*table)), text)?;
+        }
+        let mut text = header(key);
         text.push('\n');
-        for measure in measures {
+        for measure in &run.measures {
             let (scope, name, Measure { of, window, value, .. }) =
                 (measure.scope(), measure.name(), measure);
             writeln!(text, "{scope}\t{of}\t{window}\t{name}\t{value}")
                 .expect("memory takes all that is written");
         }
-        Ok(report::write(self.path(&self.keys[job]), text)?)
+        Ok(report::write(self.path(key, "tsv"), text)?)
     }
 
     /// Writes all measures as one tidy table, `measures.csv` or `measures.parquet`.
@@ -179,8 +204,45 @@ impl Store {
         Ok(path)
     }
 
-    fn path(&self, key: &str) -> PathBuf {
-        self.folder.join("runs").join(key).with_extension("tsv")
+    /// Writes the other tables, such as `requests.csv`. A table without rows is not written.
+    /// Returns the number of rows of each.
+    ///
+    /// # Errors
+    /// If one cannot be written, or a run of it was deleted meanwhile.
+    pub fn write_tables(
+        &self,
+        plan: &Plan,
+        extension: &str,
+    ) -> Result<Vec<(PathBuf, u64)>, ResultsError> {
+        let mut written = Vec::new();
+        for table in &self.tables {
+            let path = self.folder.join(table.name()).with_extension(extension);
+            let names = swept(plan);
+            let mut writer = Writer::create(&path, table.schema(run_keys(plan)))?;
+            let mut rows = 0;
+            for (number, job) in plan.jobs().iter().enumerate() {
+                let text = self.read(number, &self::extension(*table)).unwrap_or_default();
+                let run = run_values(&names, job);
+                for line in text.lines().skip(1) {
+                    let Some((values, measure)) = table.row(line) else { continue };
+                    let values: Vec<Value> = run.iter().cloned().chain(values).collect();
+                    match measure {
+                        Some((name, value)) => writer.row(&values, name, value)?,
+                        None => writer.record(&values)?,
+                    }
+                    rows += 1;
+                }
+            }
+            if rows > 0 {
+                writer.finish()?;
+                written.push((path, rows));
+            }
+        }
+        Ok(written)
+    }
+
+    fn path(&self, key: &str, extension: &str) -> PathBuf {
+        self.folder.join("runs").join(key).with_extension(extension)
     }
 }
 
@@ -195,19 +257,37 @@ fn swept(plan: &Plan) -> Vec<&str> {
     names
 }
 
+/// The extension of the file of a run's part of a table.
+fn extension(table: TableKind) -> String {
+    format!("{}.tsv", table.name())
+}
+
+/// The columns that name a run.
+fn run_keys(plan: &Plan) -> impl Iterator<Item = Key> {
+    let swept =
+        swept(plan).into_iter().map(|name| Key::new(name, Kind::Text, "", "a value of the sweep"));
+    swept.chain([Key::new("seed", Kind::Integer, "", "the run's seed")])
+}
+
+/// Their values; `names` are the parameters of the sweep.
+fn run_values(names: &[&str], job: &Job) -> Vec<Value> {
+    let find = |name: &&str| job.point.iter().find(|setting| setting.key == **name);
+    let point = names
+        .iter()
+        .map(|name| find(name).map_or(Value::Missing, |s| Value::from(s.value.as_str())));
+    point.chain([Value::Integer(job.seed.0.cast_signed())]).collect()
+}
+
 /// The columns of the table of a plan's measures.
 #[must_use]
 pub fn schema(plan: &Plan) -> Schema {
-    let swept =
-        swept(plan).into_iter().map(|name| Key::new(name, Kind::Text, "", "a value of the sweep"));
     let own = [
-        Key::new("seed", Kind::Integer, "", "the run's seed"),
         Key::new("window", Kind::Text, "", "the time over which it was measured"),
         Key::new("scope", Kind::Text, "", "flow, group of flows, link, or all"),
         Key::new("of", Kind::Text, "", "which flow, group, or direction of a link"),
     ];
     let columns = MEASURES.iter().map(|(name, unit, meaning)| Column::new(*name, *unit, *meaning));
-    Schema::new(swept.chain(own), columns)
+    Schema::new(run_keys(plan).chain(own), columns)
 }
 
 /// The rows of that table: every measure of every run, with the keys of [`schema`].
@@ -217,14 +297,9 @@ pub fn rows<'a>(
 ) -> impl Iterator<Item = (Vec<Value>, Measure<'a>)> {
     let names = swept(plan);
     plan.jobs().iter().zip(results).flat_map(move |(job, measures)| {
-        let find = |name: &&str| job.point.iter().find(|setting| setting.key == **name);
-        let point: Vec<Value> = names
-            .iter()
-            .map(|name| find(name).map_or(Value::Missing, |s| Value::from(s.value.as_str())))
-            .collect();
+        let run = run_values(&names, job);
         measures.iter().map(move |measure| {
-            let mut keys = point.clone();
-            keys.push(Value::Integer(job.seed.0.cast_signed()));
+            let mut keys = run.clone();
             keys.extend([measure.window, measure.scope(), measure.of].map(Value::from));
             (keys, measure)
         })
@@ -241,71 +316,4 @@ fn parse(line: &str, measures: &mut Measures) -> Option<()> {
     let mut parts = line.split('\t');
     let (scope, of, window, name) = (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
     measures.put_named(scope, of, window, name, parts.next()?.parse().ok()?)
-}
-
-/// Links with a higher utilisation than this are shown in the summary.
-const BUSY: f64 = 0.3;
-
-/// The means of a sweep over the steady window, one row for each point, subject and measure.
-/// Subjects are groups of flows, all flows together, and busy links.
-#[must_use]
-pub fn summary(plan: &Plan, results: &[Measures]) -> Table {
-    type RowKey<'a> = (&'a str, &'a str, &'a str, &'a str);
-    let mut table = Table::new([
-        ("", Align::Left),
-        ("of", Align::Left),
-        ("measure", Align::Left),
-        ("mean", Align::Right),
-        ("95 %", Align::Right),
-        ("unit", Align::Left),
-    ]);
-    let mut start = 0;
-    while start < plan.jobs().len() {
-        let point = &plan.jobs()[start].point;
-        let runs = plan.jobs()[start..].iter().take_while(|job| job.point == *point).count();
-        // Single flows are not shown: there may be thousands.
-        let is_shown =
-            |m: &Measure<'_>| !matches!(m.scope(), "flow" | "subflow") && m.window == "steady";
-        let shown = || results[start..start + runs].iter().flatten().filter(is_shown);
-        let is_load =
-            |m: &Measure<'_>| m.value > BUSY && m.scope() == "link" && m.name() == "utilisation";
-        let busy: BTreeSet<&str> = shown().filter(is_load).map(|m| m.of).collect();
-        let mut samples: BTreeMap<usize, (RowKey<'_>, Vec<f64>)> = BTreeMap::new();
-        let mut order: BTreeMap<RowKey<'_>, usize> = BTreeMap::new();
-        for m in shown() {
-            if m.scope() != "link" || m.name() != "throughput" && busy.contains(m.of) {
-                let key = (m.scope(), m.of, m.name(), m.unit());
-                let next = order.len();
-                let number = *order.entry(key).or_insert(next);
-                samples.entry(number).or_insert((key, Vec::new())).1.push(m.value);
-            }
-        }
-        let label: Vec<String> =
-            point.iter().map(|Setting { key, value }| format!("{key} = {value}")).collect();
-        for (scope, of, name, unit, values) in
-            samples.values().map(|((a, b, c, d), values)| (*a, *b, *c, *d, values))
-        {
-            let is_alone =
-                scope == "all" && order.keys().filter(|key| key.0 == "group").count() == 2;
-            if is_alone {
-                continue;
-            }
-            let Some(mean) = report::mean(values) else { continue };
-            let of = if scope == "all" { "all flows" } else { of };
-            let width = mean
-                .half_width
-                .map_or_else(String::new, |half| format!("± {}", report::plot::number(half)));
-            let cells = [
-                label.join(", "),
-                of.into(),
-                name.into(),
-                report::plot::number(mean.value),
-                width,
-                unit.into(),
-            ];
-            table.row(cells);
-        }
-        start += runs;
-    }
-    table
 }

@@ -126,7 +126,10 @@ impl Scenario {
         if options.series {
             self.check_series()?;
         }
-        let built = self.build(seed)?;
+        let mut built = self.build(seed)?;
+        if self.measures_queues {
+            built.sim.keep_queue_levels();
+        }
         let windows = if self.measures_delay { self.windows.len() } else { 0 };
         let counts = PacketCounts::new(&built, windows);
         Ok(if windows > 0 {

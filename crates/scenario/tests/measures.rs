@@ -188,7 +188,7 @@ fn corrupted_packets_are_lost() {
 #[test]
 fn percentiles_of_periodic_traffic_are_exact() {
     let run = run(
-        "duration = \"2 s\"\nwarmup = \"1 s\"\nmeasure = [\"delay\"]",
+        "duration = \"2 s\"\nwarmup = \"1 s\"\nmeasure = [\"delay\", \"queue\"]",
         "rate = \"10 Mbit/s\"\ndelay = \"5 ms\"\nqueue = \"20 packets\"",
         &udp("u*", "1.2 Mbit/s", "count = 8\njitter = \"off\""),
     );
@@ -244,7 +244,7 @@ fn delays_are_measured_beside_the_run() {
         .and_then(|document| document.scenario(&[]))
         .expect_err("there is no such measure");
     let said = problem.to_string();
-    for part in ["known.toml", "measure", "latency", "delay"] {
+    for part in ["known.toml", "measure", "latency", "delay, queue"] {
         assert!(said.contains(part), "{said}");
     }
 }

@@ -11,13 +11,15 @@ use std::thread::available_parallelism;
 
 use files::Error;
 use indicatif::{ProgressBar, ProgressStyle};
-use scenario::results::{ResultsError, Store, summary};
+use report::plot::Figure;
+use scenario::results::{ResultsError, Store, TableKind, summary};
 use scenario::sweep::Plan;
 use scenario::watch::{Capture, EventLog, figure};
 use scenario::{Document, Measures, Registry, RunOptions, Scenario, ScenarioError, Setting};
 
 /// Arguments of `simulate`.
 #[derive(Debug, clap::Args)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 pub(crate) struct SimulateArgs {
     /// The scenario file; --list shows the controllers and schedulers that it may name
     #[arg(required_unless_present = "list")]
@@ -48,6 +50,17 @@ pub(crate) struct SimulateArgs {
         requires = "out"
     )]
     format: String,
+    /// The tables to write beside measures, separated by commas: requests, with a row for each
+    /// completed request, and samples, with goodputs, windows, RTTs, queues and fairness over time
+    #[arg(
+        long,
+        value_name = "TABLES",
+        value_delimiter = ',',
+        default_value = "requests",
+        value_parser = ["requests", "samples"],
+        requires = "out"
+    )]
+    tables: Vec<String>,
     /// Plot the first run over time: FILE.svg, or FILE.png if the build has the feature
     #[arg(long, value_name = "FILE")]
     plot: Option<PathBuf>,
@@ -73,6 +86,21 @@ pub(crate) struct SimulateArgs {
 impl SimulateArgs {
     fn file(&self) -> &Path {
         self.scenario.as_deref().expect("only --list goes without")
+    }
+}
+
+impl SimulateArgs {
+    /// The tables beside that of the measures.
+    fn tables(&self) -> Vec<TableKind> {
+        let all = [TableKind::Requests, TableKind::Samples];
+        all.into_iter()
+            .filter(|table| self.tables.iter().any(|name| name == table.name()))
+            .collect()
+    }
+
+    /// Whether a table is to be written.
+    fn wants(&self, table: TableKind) -> bool {
+        self.out.is_some() && self.tables().contains(&table)
     }
 }
 
@@ -109,7 +137,9 @@ pub(crate) fn run(args: &SimulateArgs, registry: &Registry) -> Result<(), Error>
             settings.extend(
                 args.seeds.map(|seeds| Setting { key: "runs".into(), value: seeds.to_string() }),
             );
-            Store::open(folder, &document, &plan, &settings, args.restart).map_err(results_error)
+            let tables = args.tables();
+            Store::open(folder, &document, &plan, &settings, &tables, args.restart)
+                .map_err(results_error)
         })
         .transpose()?;
     let results = sweep(args, &plan, store.as_ref())?;
@@ -122,6 +152,9 @@ pub(crate) fn run(args: &SimulateArgs, registry: &Registry) -> Result<(), Error>
             results.len(),
             path.display()
         );
+        for (path, rows) in store.write_tables(&plan, &args.format).map_err(results_error)? {
+            eprintln!("{rows} rows: {}", path.display());
+        }
     }
     let first = &plan.jobs()[0];
     write_views(args, plan.scenario(first), first.seed)
@@ -144,7 +177,7 @@ fn sweep(args: &SimulateArgs, plan: &Plan, store: Option<&Store>) -> Result<Vec<
     let state = Mutex::new((results, None));
     let swept = plan.run(
         threads,
-        RunOptions::default(),
+        RunOptions { series: args.wants(TableKind::Samples) },
         |number| !known[number],
         |number, run| {
             let mut state = state.lock().expect("nobody panics while holding this");
@@ -156,8 +189,8 @@ fn sweep(args: &SimulateArgs, plan: &Plan, store: Option<&Store>) -> Result<Vec<
                 ));
             }
             bar.inc(1);
-            let stored = store
-                .map_or(Ok(()), |store| store.save(number, &run.measures).map_err(results_error));
+            let stored =
+                store.map_or(Ok(()), |store| store.save(number, plan, &run).map_err(results_error));
             if let Err(error) = printed.and(stored) {
                 // The first error counts; running jobs still complete.
                 state.1.get_or_insert(error);
@@ -213,28 +246,40 @@ fn check_views(args: &SimulateArgs, scenario: &Scenario) -> Result<(), Error> {
         ));
     }
     if let Some(path) = &args.plot {
-        match path.extension().and_then(|extension| extension.to_str()) {
-            Some("svg") => {}
-            Some("png") if cfg!(feature = "png") => {}
-            Some("png") => {
-                return Err(Error::usage(format!(
-                    "{}: this build draws no PNG: compile it with `--features png`, or use .svg",
-                    path.display()
-                )));
-            }
-            _ => {
-                return Err(Error::usage(format!(
-                    "{}: a plot's name ends in .svg or .png",
-                    path.display()
-                )));
-            }
-        }
+        check_picture(path)?;
+        scenario.check_series().map_err(|error| scenario_error(args, &error))?;
+    }
+    if args.wants(TableKind::Samples) {
         scenario.check_series().map_err(|error| scenario_error(args, &error))?;
     }
     [&args.plot, &args.pcap, &args.trace].into_iter().flatten().try_for_each(|path| {
         check_writable(path)
             .map_err(|source| Error::usage(format!("cannot write {}: {source}", path.display())))
     })
+}
+
+/// Checks that a picture can have this name.
+pub(super) fn check_picture(path: &Path) -> Result<(), Error> {
+    match path.extension().and_then(|extension| extension.to_str()) {
+        Some("svg") => Ok(()),
+        Some("png") if cfg!(feature = "png") => Ok(()),
+        Some("png") => Err(Error::usage(format!(
+            "{}: this build draws no PNG: compile it with `--features png`, or use .svg",
+            path.display()
+        ))),
+        _ => Err(Error::usage(format!("{}: a plot's name ends in .svg or .png", path.display()))),
+    }
+}
+
+/// Writes a picture whose name was checked.
+pub(super) fn write_picture(path: &Path, figure: &Figure) -> Result<(), Error> {
+    let is_png = path.extension().is_some_and(|extension| extension == "png");
+    let content = if is_png {
+        figure.png(2.0).map_err(|error| Error::usage(error.to_string()))?
+    } else {
+        figure.svg().into_bytes()
+    };
+    report::write(path, content).map_err(|error| results_error(error.into()))
 }
 
 /// Checks that a file can be written, and leaves it as it is.
@@ -251,17 +296,7 @@ fn write_views(args: &SimulateArgs, scenario: &Scenario, seed: units::Seed) -> R
         let run = scenario.run(seed, RunOptions { series: true }).map_err(wrong)?;
         let series = run.series.expect("they were asked for");
         let figure = figure(scenario, &series, &format!("{}, seed {seed}", scenario.name));
-        let content = match path.extension().and_then(|extension| extension.to_str()) {
-            Some("png") => figure.png(2.0).map_err(|error| Error::usage(error.to_string()))?,
-            Some("svg") => figure.svg().into_bytes(),
-            _ => {
-                return Err(Error::usage(format!(
-                    "{}: a plot's name ends in .svg or .png",
-                    path.display()
-                )));
-            }
-        };
-        report::write(path, content).map_err(|error| results_error(error.into()))?;
+        write_picture(path, &figure)?;
     }
     if let Some(path) = &args.pcap {
         let failed = |source| Error::system(format!("write {}", path.display()), source);

@@ -9,6 +9,8 @@ pub struct Axis {
     whole: bool,
     from: Option<f64>,
     to: Option<f64>,
+    /// The names of the values 0, 1 and so on; empty unless they are categories.
+    names: Vec<String>,
 }
 
 impl Axis {
@@ -22,7 +24,20 @@ impl Axis {
             whole: false,
             from: None,
             to: None,
+            names: Vec::new(),
         }
+    }
+
+    /// An axis of categories: 0 is the first of these, 1 the second, and so on.
+    #[must_use]
+    pub fn categories<S: Into<String>>(
+        label: impl Into<String>,
+        names: impl IntoIterator<Item = S>,
+    ) -> Axis {
+        let names: Vec<String> = names.into_iter().map(Into::into).collect();
+        #[expect(clippy::cast_precision_loss, reason = "a picture shows a few")]
+        let end = names.len().max(1) as f64 - 0.5;
+        Axis { names, ..Axis::new(label, "").from(-0.5).to(end) }
     }
 
     /// An axis for shares from 0 to 1: the y axis of a distribution.
@@ -119,6 +134,18 @@ impl Axis {
     }
 }
 
+impl Axis {
+    /// The ticks of a ruler of this axis, about `most` of them with a label: of categories all.
+    pub(super) fn ticks(&self, ruler: &Ruler, most: u32) -> Vec<Tick> {
+        if self.names.is_empty() {
+            return ruler.ticks(most);
+        }
+        let places = (0..).map(f64::from);
+        let tick = |(value, name): (f64, &String)| Tick { value, label: Some(name.clone()) };
+        places.zip(&self.names).map(tick).collect()
+    }
+}
+
 /// The range that an axis shows.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Ruler {
@@ -151,7 +178,7 @@ impl Ruler {
         (-1e-9..=1.0 + 1e-9).contains(&self.place(value))
     }
 
-    /// The ticks, about `most` of them with a label.
+    /// The ticks of numbers, about `most` of them with a label.
     pub(super) fn ticks(&self, most: u32) -> Vec<Tick> {
         let ticks = if self.log { self.log_ticks(most) } else { Vec::new() };
         // A logarithmic axis with less than two labels gets even steps instead.
@@ -187,7 +214,8 @@ impl Ruler {
         let decades = self.high.log10() - self.low.log10();
         let most = i32::try_from(most.max(1)).unwrap_or(i32::MAX);
         let every = ((last - first + most - 1) / most).max(1);
-        let fine = decades < f64::from(most) / 3.0;
+        // Below two decades, the powers of ten alone would be one label or two.
+        let fine = decades < (f64::from(most) / 3.0).max(2.0);
         let mut ticks = Vec::new();
         for exponent in (first..=last).filter(|exponent| exponent.rem_euclid(every) == 0) {
             // Parsed, because 10^-3 by multiplication is not exactly 0.001.

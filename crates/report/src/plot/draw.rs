@@ -15,7 +15,7 @@ use unicode_width::UnicodeWidthStr;
 
 use super::axis::{Ruler, Tick};
 use super::curve::{self, Pixel};
-use super::{Figure, Panel, Series, Shape};
+use super::{Figure, POINTS, Panel, Series, Shape};
 use crate::markup;
 
 /// The colours of series on white and on black: the palette of Okabe and Ito, which is safe for
@@ -56,6 +56,9 @@ const LEGEND_ROW: f64 = 18.0;
 const SWATCH: f64 = 24.0;
 /// The margin right of the plots: half of the last tick's label.
 const RIGHT: f64 = 24.0;
+/// Dash and gap of series in print, in turn; the first is a solid line.
+const PRINT_DASHES: [Option<(f64, f64)>; 4] =
+    [None, Some((8.0, 3.5)), Some((2.2, 2.6)), Some((14.0, 4.0))];
 /// Dash and gap of the references in turn.
 const DASHES: [(f64, f64); 3] = [(7.0, 4.0), (2.5, 3.0), (12.0, 4.0)];
 
@@ -87,10 +90,14 @@ pub(super) fn figure(figure: &Figure) -> String {
 fn header(svg: &str, figure: &Figure, layout: &Layout) -> String {
     let body = svg.split_once('>').map_or("", |(_, body)| body);
     let (width, height) = (layout.width, layout.height);
+    let (wide, high) = match figure.paper {
+        Some(paper) => (format!("{}pt", paper.width), format!("{}pt", height * POINTS)),
+        None => (width.to_string(), height.to_string()),
+    };
     let name = if figure.title.is_empty() { "figure" } else { &figure.title };
     let name = markup::escape(name);
     format!(
-        "<svg width=\"{width}\" height=\"{height}\" viewBox=\"0 0 {} {}\" \
+        "<svg width=\"{wide}\" height=\"{high}\" viewBox=\"0 0 {} {}\" \
          xmlns=\"http://www.w3.org/2000/svg\" role=\"img\" aria-label=\"{name}\" \
          stroke-linejoin=\"round\">\n<title>{name}</title>{body}",
         tenths(width),
@@ -120,15 +127,26 @@ struct PanelLayout {
 }
 
 impl Layout {
+    /// The layout; on paper, with panels of the height that is left for them.
     fn new(figure: &Figure) -> Layout {
+        let Some(paper) = figure.paper else { return Layout::of(figure, None) };
+        let flat = Layout::of(figure, Some(0.0));
+        let left = (paper.height / POINTS - flat.height) / count(figure.panels.len().max(1));
+        Layout::of(figure, Some(left.max(30.0)))
+    }
+
+    /// The layout with plots of this height in place of their own.
+    fn of(figure: &Figure, plot: Option<f64>) -> Layout {
         let width = f64::from(figure.width);
+        let height_of = |panel: &Panel| plot.unwrap_or(f64::from(panel.height));
         let rulers: Vec<(Ruler, Ruler)> =
             (0..figure.panels.len()).map(|at| rulers(&figure.panels, at)).collect();
-        let heights = figure.panels.iter().map(|panel| f64::from(panel.height));
+        let heights = figure.panels.iter().map(height_of);
         let y_ticks: Vec<Vec<Tick>> = rulers
             .iter()
             .zip(heights)
-            .map(|((_, y), height)| y.ticks(whole(height / 27.0).clamp(2, 12)))
+            .zip(&figure.panels)
+            .map(|(((_, y), height), panel)| panel.y.ticks(y, whole(height / 27.0).clamp(2, 12)))
             .collect();
         let widest = y_ticks
             .iter()
@@ -148,11 +166,11 @@ impl Layout {
             }
             let rows = legend(panel, plot_width).last().map_or(0.0, |(_, (_, row))| row + 1.0);
             down += rows * LEGEND_ROW + 8.0;
-            let height = f64::from(panel.height);
+            let height = height_of(panel);
             let origin = (left, down);
             let x_label = figure.panels.get(at + 1).is_none_or(|next| next.x != panel.x)
                 && !panel.x.text().is_empty();
-            let x_ticks = x.ticks(whole(plot_width / 85.0).clamp(2, 12));
+            let x_ticks = panel.x.ticks(&x, whole(plot_width / 85.0).clamp(2, 12));
             down += height + 20.0 + if x_label { 20.0 } else { 0.0 } + 8.0;
             let size = (plot_width, height);
             panels.push(PanelLayout {
@@ -388,6 +406,7 @@ impl SeriesStyle {
 /// The styles of labels, the same in all panels.
 struct Styles<'a> {
     numbers: BTreeMap<&'a str, usize>,
+    is_print: bool,
 }
 
 impl<'a> Styles<'a> {
@@ -399,7 +418,7 @@ impl<'a> Styles<'a> {
             let next = numbers.len();
             numbers.entry(series.label.as_str()).or_insert(next);
         }
-        Styles { numbers }
+        Styles { numbers, is_print: figure.paper.is_some() }
     }
 
     fn of(&self, panel: &Panel, nth: usize) -> SeriesStyle {
@@ -414,7 +433,11 @@ impl<'a> Styles<'a> {
         }
         let number = self.numbers.get(series.label.as_str()).copied().unwrap_or(0);
         // The second round of colours is dotted, to differ from the first.
-        let dash = (number >= PALETTE.len()).then_some((1.6, 2.4));
+        let dash = if self.is_print {
+            PRINT_DASHES[number % PRINT_DASHES.len()]
+        } else {
+            (number >= PALETTE.len()).then_some((1.6, 2.4))
+        };
         SeriesStyle { ink: PALETTE[number % PALETTE.len()].0, dash, marker: number }
     }
 }
@@ -515,6 +538,11 @@ fn rounded((x, y): Pixel) -> (i32, i32) {
 )]
 fn tenths(pixels: f64) -> i32 {
     (pixels * 10.0).round() as i32
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a picture has a few")]
+fn count(n: usize) -> f64 {
+    n as f64
 }
 
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a picture is small")]

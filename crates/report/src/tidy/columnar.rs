@@ -51,6 +51,14 @@ impl Columns {
 
     /// Adds a row, which must match the schema.
     pub(super) fn row(&mut self, keys: &[Value], measure: &Measure, value: f64) {
+        self.record(keys);
+        self.measure.push(measure.name.as_str().into());
+        self.value.push(value);
+        self.unit.push(measure.unit.as_str().into());
+    }
+
+    /// Adds a row of a table of records, which must match the schema.
+    pub(super) fn record(&mut self, keys: &[Value]) {
         for (column, key) in self.keys.iter_mut().zip(keys) {
             column.present.push(i16::from(*key != Value::Missing));
             match (&mut column.cells, key) {
@@ -60,9 +68,6 @@ impl Columns {
                 _ => {}
             }
         }
-        self.measure.push(measure.name.as_str().into());
-        self.value.push(value);
-        self.unit.push(measure.unit.as_str().into());
     }
 
     pub(super) fn encode(&self, schema: &Schema) -> Result<Vec<u8>, String> {
@@ -72,7 +77,8 @@ impl Columns {
     fn encoded(&self, schema: &Schema) -> Result<Vec<u8>, ParquetError> {
         let keys = schema.keys.iter().map(|key| field(&key.name, key.kind, Repetition::OPTIONAL));
         let own = [("measure", Kind::Text), ("value", Kind::Real), ("unit", Kind::Text)];
-        let own = own.map(|(name, kind)| field(name, kind, Repetition::REQUIRED));
+        let own = own.iter().filter(|_| schema.has_measures);
+        let own = own.map(|(name, kind)| field(name, *kind, Repetition::REQUIRED));
         let fields = keys.chain(own).collect::<Result<Vec<TypePtr>, _>>()?;
         let root = Arc::new(Type::group_type_builder("table").with_fields(fields).build()?);
         let mut writer = SerializedFileWriter::new(
@@ -89,9 +95,11 @@ impl Columns {
                 Cells::Real(cells) => write::<DoubleType>(&mut group, cells, present)?,
             }
         }
-        write::<ByteArrayType>(&mut group, &self.measure, None)?;
-        write::<DoubleType>(&mut group, &self.value, None)?;
-        write::<ByteArrayType>(&mut group, &self.unit, None)?;
+        if schema.has_measures {
+            write::<ByteArrayType>(&mut group, &self.measure, None)?;
+            write::<DoubleType>(&mut group, &self.value, None)?;
+            write::<ByteArrayType>(&mut group, &self.unit, None)?;
+        }
         group.close()?;
         writer.into_inner()
     }

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::{TidyError, Value};
 
-/// The last columns of every table.
+/// The last columns of a table of measures.
 const OWN: [(&str, &str); 3] = [
     ("measure", "what was measured; `measures` says what each means"),
     ("value", "how much, in the row's unit"),
@@ -80,6 +80,8 @@ impl Measure {
 pub struct Schema {
     pub(super) keys: Vec<Key>,
     measures: Vec<Measure>,
+    /// Whether it has the columns of [`OWN`].
+    pub(super) has_measures: bool,
 }
 
 /// The contents of the schema file.
@@ -104,12 +106,26 @@ impl Schema {
         keys: impl IntoIterator<Item = Key>,
         measures: impl IntoIterator<Item = Measure>,
     ) -> Schema {
-        Schema { keys: keys.into_iter().collect(), measures: measures.into_iter().collect() }
+        let (keys, measures) = (keys.into_iter().collect(), measures.into_iter().collect());
+        Schema { keys, measures, has_measures: true }
     }
 
-    /// The names of all columns: the keys', then `measure`, `value` and `unit`.
+    /// A schema of rows that have these columns and no measure, for [`Writer::record`].
+    ///
+    /// [`Writer::record`]: super::Writer::record
+    #[must_use]
+    pub fn of_records(columns: impl IntoIterator<Item = Key>) -> Schema {
+        let keys = columns.into_iter().collect();
+        Schema { keys, measures: Vec::new(), has_measures: false }
+    }
+
+    /// The names of all columns: the keys', then `measure`, `value` and `unit` if it has measures.
     pub fn columns(&self) -> impl Iterator<Item = &str> {
-        self.keys.iter().map(|key| key.name.as_str()).chain(OWN.map(|(name, _)| name))
+        self.keys.iter().map(|key| key.name.as_str()).chain(self.own().map(|(name, _)| *name))
+    }
+
+    fn own(&self) -> impl Iterator<Item = &'static (&'static str, &'static str)> {
+        OWN.iter().filter(|_| self.has_measures)
     }
 
     /// The schema as JSON: `columns` (name, type, unit, meaning) and `measures` (name, unit,
@@ -121,8 +137,8 @@ impl Schema {
             unit: &key.unit,
             meaning: &key.meaning,
         });
-        let own = OWN.map(|(name, meaning)| {
-            let r#type = if name == "value" { Kind::Real } else { Kind::Text };
+        let own = self.own().map(|(name, meaning)| {
+            let r#type = if *name == "value" { Kind::Real } else { Kind::Text };
             Column { name, r#type, unit: "", meaning }
         });
         let file = SchemaFile { columns: keys.chain(own).collect(), measures: &self.measures };

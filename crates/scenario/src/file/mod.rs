@@ -40,6 +40,8 @@ pub struct Scenario {
     pub windows: Vec<Window>,
     /// Whether the one-way delay of each packet is measured.
     pub measures_delay: bool,
+    /// Whether the time that queues have each length is measured.
+    pub measures_queues: bool,
     /// The links, both directions each.
     pub links: Vec<LinkSpec>,
     /// Whether flows without a `via` choose among routes with equally few links by a hash.

@@ -91,7 +91,7 @@ pub(super) fn scenario(
         checked => checked.map(|()| None)?,
     };
     let registry = registry.clone();
-    let measures_delay = measures_delay(root)?;
+    let [measures_delay, measures_queues] = measured(root)?;
     Ok(Scenario {
         name,
         seed,
@@ -100,6 +100,7 @@ pub(super) fn scenario(
         sample,
         windows,
         measures_delay,
+        measures_queues,
         links,
         ecmp,
         flows,
@@ -140,12 +141,15 @@ pub(super) fn settings(root: &Section<'_>) -> Result<Vec<Setting>> {
     value.section()?.entries().map(setting).collect()
 }
 
-/// Whether `measure` wants the delay of each packet.
-fn measures_delay(root: &Section<'_>) -> Result<bool> {
-    let Some(list) = root.get("measure") else { return Ok(false) };
-    let values = list.list()?;
-    values.iter().try_for_each(|value| value.word(&[("delay", ())]))?;
-    Ok(!values.is_empty())
+/// Whether `measure` wants the delay of each packet, and the lengths of queues.
+fn measured(root: &Section<'_>) -> Result<[bool; 2]> {
+    let mut wanted = [false; 2];
+    if let Some(list) = root.get("measure") {
+        for value in list.list()? {
+            wanted[value.word(&[("delay", 0), ("queue", 1)])?] = true;
+        }
+    }
+    Ok(wanted)
 }
 
 fn windows(root: &Section<'_>, duration: Span) -> Result<Vec<Window>> {

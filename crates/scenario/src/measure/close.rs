@@ -327,7 +327,11 @@ impl Closing<'_> {
         }
         let directions = self.subjects.links.iter().flatten();
         for ((of, book), capacity) in directions.zip(&self.book.links).zip(capacities) {
-            book.close(span, *capacity, |metric, value| put(Scope::Link, *of, metric, value));
+            let mut put = |metric, value| put(Scope::Link, *of, metric, value);
+            book.close(span, *capacity, &mut put);
+            if self.scenario.measures_queues {
+                book.close_queue(span, put);
+            }
         }
     }
 

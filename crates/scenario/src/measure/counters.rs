@@ -216,12 +216,6 @@ impl LinkCounters {
             put(UTILISATION, bits / capacity);
         }
         put(QUEUE, self.waited_packets.gained() / 1e9 / seconds);
-        let levels: Vec<u64> = self.levels.iter().map(|level| level.end - level.begin).collect();
-        for (metric, percent) in
-            [(QUEUE_P50, 50), (QUEUE_P95, 95), (QUEUE_P99, 99), (QUEUE_MAX, 100)]
-        {
-            put(metric, float(rank_of_time(&levels, span.as_nanos(), percent)));
-        }
         put(QUEUE_BYTES, self.waited_bytes.gained() / 1e9 / seconds);
         if self.left.gained() > 0.0 {
             put(QUEUE_TIME, self.waited_packets.gained() / 1e6 / self.left.gained());
@@ -229,5 +223,14 @@ impl LinkCounters {
         put(DROPS, self.drops.gained());
         put(MARKS, self.marks.gained());
         put(LOSSES, self.losses.gained());
+    }
+
+    /// The percentiles of the queue's length over a window of `span`.
+    pub(super) fn close_queue(&self, span: Span, mut put: impl FnMut(Metric, f64)) {
+        let levels: Vec<u64> = self.levels.iter().map(|level| level.end - level.begin).collect();
+        let percentiles = [(QUEUE_P50, 50), (QUEUE_P95, 95), (QUEUE_P99, 99), (QUEUE_MAX, 100)];
+        for (metric, percent) in percentiles {
+            put(metric, float(rank_of_time(&levels, span.as_nanos(), percent)));
+        }
     }
 }

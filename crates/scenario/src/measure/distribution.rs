@@ -90,7 +90,7 @@ impl SpanDistribution {
 
     /// The mean and these percentiles, in milliseconds, and the maximum; `None` without values.
     /// Percentile `p` is the least value that `p` percent of the values do not exceed.
-    pub(crate) fn summary<const N: usize>(&self, percents: [u32; N]) -> Option<Summary<N>> {
+    pub(crate) fn summary<const N: usize>(&self, percents: [u32; N]) -> Option<DelaySummary<N>> {
         if self.count() == 0 {
             return None;
         }
@@ -107,7 +107,7 @@ impl SpanDistribution {
             }),
         };
         let millis = |nanos| super::float(nanos) / 1e6;
-        Some(Summary { mean, percentiles: percentiles.map(millis), max: millis(self.max) })
+        Some(DelaySummary { mean, percentiles: percentiles.map(millis), max: millis(self.max) })
     }
 }
 
@@ -117,7 +117,7 @@ fn record(histogram: &mut Histogram<u32>, value: u64) {
 
 /// What a distribution comes to, in milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Summary<const N: usize> {
+pub(crate) struct DelaySummary<const N: usize> {
     pub(crate) mean: f64,
     pub(crate) percentiles: [f64; N],
     pub(crate) max: f64,

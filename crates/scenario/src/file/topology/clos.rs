@@ -3,14 +3,14 @@
 use link::config::Problem;
 use link::config::reader::Section;
 
-use super::{Class, Plan, check_size, defaults, number};
+use super::{Class, Expansion, check_size, defaults, number};
 use crate::file::parse::Result;
 
 /// All links are alike unless `access` says otherwise of those of hosts.
 const OWN: [&str; 4] = ["leaves", "spines", "hosts", "access"];
 
 /// A link from every leaf to every spine, and `hosts` at each leaf.
-pub(super) fn leaf_spine(section: &Section<'_>, plan: &mut Plan) -> Result<()> {
+pub(super) fn leaf_spine(section: &Section<'_>, plan: &mut Expansion) -> Result<()> {
     let leaves = number(section, "leaves", 4)?;
     let spines = number(section, "spines", 2)?;
     let hosts = number(section, "hosts", 8)?;
@@ -37,7 +37,7 @@ pub(super) fn leaf_spine(section: &Section<'_>, plan: &mut Plan) -> Result<()> {
 fn access<'a>(
     section: &Section<'a>,
     nothing: &'a toml::de::DeTable<'a>,
-    plan: &Plan,
+    plan: &Expansion,
 ) -> Result<Option<Class<'a>>> {
     let has = section.get("access").is_some();
     has.then(|| Class::below(section, "access", nothing, plan.seed)).transpose()
@@ -46,7 +46,7 @@ fn access<'a>(
 /// A fat tree of switches with `ports` ports (M. Al-Fares et al., "A Scalable, Commodity Data
 /// Center Network Architecture", 2008): as many pods, each with half as many edge and aggregation
 /// switches; half as many hosts at each edge switch.
-pub(super) fn fat_tree(section: &Section<'_>, plan: &mut Plan) -> Result<()> {
+pub(super) fn fat_tree(section: &Section<'_>, plan: &mut Expansion) -> Result<()> {
     let ports = number(section, "ports", 4)?;
     if ports % 2 != 0 {
         let value = section.require("ports")?;

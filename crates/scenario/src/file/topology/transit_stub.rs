@@ -7,7 +7,7 @@ use rand_core::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use units::Seed;
 
-use super::{Class, Plan, at, check_size, defaults, number};
+use super::{Class, Expansion, at, check_size, defaults, number};
 use crate::draw;
 use crate::file::parse::Result;
 
@@ -37,7 +37,7 @@ const MOST_NODES: u32 = 1_000;
 /// A graph that is not connected is drawn again this often.
 const MOST_DRAWS: u32 = 1_000;
 
-pub(super) fn transit_stub(section: &Section<'_>, plan: &mut Plan) -> Result<()> {
+pub(super) fn transit_stub(section: &Section<'_>, plan: &mut Expansion) -> Result<()> {
     section.allow(KEYS)?;
     let transits = nodes(section, "transits", 1)?;
     let transit_nodes = nodes(section, "transit_nodes", 4)?;

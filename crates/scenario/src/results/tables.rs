@@ -1,0 +1,167 @@
+//! The tables beside that of the measures: completed requests, and samples over time.
+
+use std::fmt::Write as _;
+
+use report::tidy::{Key, Kind, Measure as Column, Schema, Value};
+use units::{Bytes, Time};
+
+use crate::file::Scenario;
+use crate::measure::CompletedRequest;
+use crate::run::{Run, Series};
+
+/// A table beside that of the measures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum TableKind {
+    /// One row for each completed request.
+    Requests,
+    /// Goodputs, windows, round-trip times, queues and fairness over time.
+    Samples,
+}
+
+/// A row of a table: the values behind those of the run, and the measure of a table that has these.
+pub(super) type StoredRow<'a> = (Vec<Value>, Option<(&'a str, f64)>);
+
+/// The measures of the table of samples: name, unit, meaning.
+const SAMPLED: [(&str, &str, &str); 5] = [
+    ("goodput", "Mbit/s", "payload that arrived in order since the sample before"),
+    ("window", "packets", "the sender's window, of all subflows together"),
+    ("rtt", "ms", "the smoothed round-trip time, the largest of the subflows"),
+    ("queue", "packets", "the backlog, the packet on the wire included"),
+    (
+        "jain",
+        "",
+        "Jain's index of the goodputs since the sample before, of the flows that lived then",
+    ),
+];
+
+impl TableKind {
+    /// The name of the table's file, without its extension.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            TableKind::Requests => "requests",
+            TableKind::Samples => "samples",
+        }
+    }
+
+    /// The columns behind those of the run, and the measures.
+    pub(super) fn schema(self, run: impl Iterator<Item = Key>) -> Schema {
+        match self {
+            TableKind::Requests => Schema::of_records(run.chain([
+                Key::new("flow", Kind::Text, "", "the flow"),
+                Key::new("group", Kind::Text, "", "the group of the flow"),
+                Key::new("start", Kind::Real, "s", "when the request or write was made"),
+                Key::new("size", Kind::Integer, "B", "the size of the answer or write"),
+                Key::new(
+                    "completion",
+                    Kind::Real,
+                    "s",
+                    "from the start to the last byte's arrival",
+                ),
+                Key::new("ideal", Kind::Real, "s", "the time that it would take alone"),
+                Key::new("slowdown", Kind::Real, "", "completion over ideal"),
+            ])),
+            TableKind::Samples => Schema::new(
+                run.chain([
+                    Key::new("time", Kind::Real, "s", "the time of the sample"),
+                    Key::new("scope", Kind::Text, "", "flow, group of flows, link, or all"),
+                    Key::new("of", Kind::Text, "", "which flow, group, or direction of a link"),
+                ]),
+                SAMPLED.map(|(name, unit, meaning)| Column::new(name, unit, meaning)),
+            ),
+        }
+    }
+
+    /// The lines of a run, as they are stored.
+    pub(super) fn lines(self, scenario: &Scenario, run: &Run) -> String {
+        let mut text = String::new();
+        match self {
+            TableKind::Requests => {
+                for request in &run.requests {
+                    write_request(&mut text, scenario, request);
+                }
+            }
+            TableKind::Samples => {
+                if let Some(series) = &run.series {
+                    write_samples(&mut text, scenario, series);
+                }
+            }
+        }
+        text
+    }
+
+    /// The row of a stored line; `None` if the line is not valid.
+    pub(super) fn row(self, line: &str) -> Option<StoredRow<'_>> {
+        let mut parts = line.split('\t');
+        match self {
+            TableKind::Requests => {
+                let (flow, group) = (parts.next()?, parts.next()?);
+                let mut nanos = || parts.next()?.parse().ok().map(Time::from_nanos);
+                let (at, done) = (nanos()?, nanos()?);
+                let bytes: u64 = parts.next()?.parse().ok()?;
+                let ideal = match parts.next()? {
+                    "" => None,
+                    text => Some(text.parse().ok()?),
+                };
+                let request = CompletedRequest { flow: 0, at, done, bytes: Bytes(bytes), ideal };
+                let some = |value: Option<f64>| value.map_or(Value::Missing, Value::from);
+                let values = vec![
+                    Value::from(flow),
+                    Value::from(group),
+                    Value::from((at - Time::ZERO).as_secs_f64()),
+                    Value::from(bytes.cast_signed()),
+                    Value::from(request.completion()),
+                    some(ideal),
+                    some(request.slowdown()),
+                ];
+                Some((values, None))
+            }
+            TableKind::Samples => {
+                let time: f64 = parts.next()?.parse().ok()?;
+                let (scope, of, name) = (parts.next()?, parts.next()?, parts.next()?);
+                let value = parts.next()?.parse().ok()?;
+                let keys = vec![Value::from(time), Value::from(scope), Value::from(of)];
+                Some((keys, Some((name, value))))
+            }
+        }
+    }
+}
+
+const FITS: &str = "memory takes all that is written";
+
+fn write_request(text: &mut String, scenario: &Scenario, request: &CompletedRequest) {
+    let flow = &scenario.flows[request.flow as usize];
+    let (at, done, bytes) = (request.at.as_nanos(), request.done.as_nanos(), request.bytes.0);
+    write!(text, "{}\t{}\t{at}\t{done}\t{bytes}\t", flow.name, flow.group).expect(FITS);
+    if let Some(ideal) = request.ideal {
+        write!(text, "{ideal}").expect(FITS);
+    }
+    text.push('\n');
+}
+
+fn write_samples(text: &mut String, scenario: &Scenario, series: &Series) {
+    for (index, at) in series.at.iter().enumerate() {
+        let mut line = |scope: &str, of: &str, name: &str, values: &[f64]| {
+            if let Some(value) = values.get(index).filter(|value| !value.is_nan()) {
+                writeln!(text, "{at}\t{scope}\t{of}\t{name}\t{value}").expect(FITS);
+            }
+        };
+        for (flow, data) in scenario.flows.iter().zip(&series.flows) {
+            line("flow", &flow.name, "goodput", &data.goodput);
+            line("flow", &flow.name, "window", &data.window);
+            // Zero stands for no sample yet.
+            if data.rtt.get(index).is_some_and(|rtt| *rtt > 0.0) {
+                line("flow", &flow.name, "rtt", &data.rtt);
+            }
+        }
+        for (group, values) in series.groups.iter().zip(&series.jain) {
+            line("group", group, "jain", values);
+        }
+        line("all", "", "jain", series.jain.last().map_or(&[], Vec::as_slice));
+        for (link, queues) in scenario.links.iter().zip(&series.queues) {
+            for (direction, values) in link.directions.iter().zip(queues) {
+                line("link", direction, "queue", values);
+            }
+        }
+    }
+}
