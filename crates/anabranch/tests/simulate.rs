@@ -289,8 +289,7 @@ to = "receiver1"
 "#;
     fs::write(folder.join("dumbbell.toml"), scenario).unwrap();
     let set = "topology.dumbbell.rate=20 Mbit/s";
-    let (code, table, said) =
-        simulate(&folder, &["dumbbell.toml", "--show-network", "--set", set]);
+    let (code, table, said) = simulate(&folder, &["dumbbell.toml", "--show-network", "--set", set]);
     assert_eq!((code, said.as_str()), (0, ""), "{table}");
     let rows: Vec<Vec<&str>> =
         table.lines().map(|line| line.split_whitespace().collect()).collect();
@@ -298,8 +297,11 @@ to = "receiver1"
         let found = rows.iter().find(|row| row.first() == Some(&name));
         found.unwrap_or_else(|| panic!("no {name} in\n{table}")).join(" ")
     };
-    assert_eq!(row("bottleneck"), "bottleneck left right 20 Mbit/s 5 ms 35000 B");
-    assert_eq!(row("in1/up"), "in1/up sender1 left 200 Mbit/s 1 ms 10000 packets");
-    assert_eq!(row("out1/down"), "out1/down receiver1 right 1 Mbit/s 1 ms 10000 packets loss");
+    assert_eq!(row("bottleneck"), "bottleneck left right 20.0 Mbit/s 5.000 ms 35.0 kB");
+    assert_eq!(row("in1/up"), "in1/up sender1 left 200.0 Mbit/s 1.000 ms 10000 packets");
+    assert_eq!(
+        row("out1/down"),
+        "out1/down receiver1 right 1.0 Mbit/s 1.000 ms 10000 packets loss"
+    );
     assert!(!table.contains("goodput"), "{table}");
 }

@@ -340,7 +340,8 @@ mod tests {
     #[test]
     fn a_schedule_changes_delay_and_loss_and_keeps_the_order() {
         let mut engine = engine(
-            "schedule = [{ at = '1 s', delay = '2 ms' }, { at = '2 s', loss = 1, delay = '30 ms' }]",
+            "schedule = [{ at = '1 s', delay = '2 ms' }, { at = '2 s', loss = 1, delay = '30 ms' \
+             }]",
         );
         let packet = udp((NEAR, 1), (FAR, 2), &[0; 1_472]);
         for millis in [0, 995, 1_000, 1_100, 2_000] {

@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 
-use common::{Drops, Link, Model};
+use common::{Drops, Link, MSS, Model};
 use units::{Rate, Span};
 
 const RTT: Span = Span::from_millis(100);
@@ -63,6 +63,10 @@ fn curves_alone() {
         ("fast", "fast(alpha=20)"),
         ("waimd", "waimd(weight=4)"),
         ("bbr", "bbr"),
+        ("ledbat", "ledbat"),
+        ("ledbat_plus_plus", "ledbat++"),
+        ("lp", "lp"),
+        ("nice", "nice"),
     ];
     for (name, controller) in controllers {
         let mut model = Model::default();
@@ -259,4 +263,52 @@ fn coupled_subflows_move_off_the_congested_path() {
     assert!((reno - 0.25).abs() < 0.05, "{reno}");
     assert!(lia < reno, "{lia}");
     assert!(olia < 0.12 && balia < 0.12, "{olia} {balia}");
+}
+
+/// The share of a link that a Reno flow keeps beside a flow of this controller, which began first,
+/// and what the latter has alone.
+fn beside_and_alone(controller: &str, buffer: f64) -> (f64, f64) {
+    let path = |link| [(link, Span::from_millis(40))];
+    let rate = Rate::mbit(20);
+    let share = |model: &Model, flow: usize| {
+        model.rate(model.flows[flow].delivered()) * MSS.as_f64() * 8.0 / rate.as_f64()
+    };
+    let mut model = Model::default();
+    let link = model.link(Link::new(rate, buffer, Drops::None));
+    model.flow(controller, &path(link), Span::ZERO);
+    let reno = model.flow("reno", &path(link), secs(10));
+    model.measure(secs(30), secs(150));
+    let kept = share(&model, reno);
+    let mut model = Model::default();
+    let link = model.link(Link::new(rate, buffer, Drops::None));
+    let alone = model.flow(controller, &path(link), Span::ZERO);
+    model.measure(secs(30), secs(150));
+    (kept, share(&model, alone))
+}
+
+/// In buffers of one and of four bandwidth-delay products. A drop-tail buffer of less than its
+/// target keeps LEDBAT from yielding: it is then a flow like Reno.
+#[test]
+fn background_flows_yield_to_reno_and_fill_an_idle_link() {
+    // LP halves at 15 % of the buffer, and waits: in a buffer of one bandwidth-delay product alone
+    // it has three quarters of the link. So has Nice, which takes its own packets for a queue where
+    // nobody else fills the buffer.
+    for (controller, buffers, kept_least, alone_least) in [
+        ("ledbat", [267.0, 534.0], 0.8, 0.95),
+        ("ledbat++", [134.0, 267.0], 0.9, 0.9),
+        ("lp", [67.0, 267.0], 0.95, 0.7),
+        ("nice", [67.0, 267.0], 0.9, 0.7),
+    ] {
+        for buffer in buffers {
+            let (kept, alone) = beside_and_alone(controller, buffer);
+            println!("{controller}, {buffer} packets: reno keeps {kept:.3}, alone {alone:.3}");
+            assert!(
+                kept >= kept_least && alone >= alone_least,
+                "{controller}: {kept:.3}, {alone:.3}"
+            );
+        }
+    }
+    // A check of the measure.
+    let (kept, _) = beside_and_alone("reno", 67.0);
+    assert!((0.4..0.65).contains(&kept), "{kept}");
 }

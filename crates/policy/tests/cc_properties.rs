@@ -143,8 +143,14 @@ impl World {
         let id = SubflowId(self.added);
         self.added += 1;
         self.controller.handle_add(self.now, id, &Start { mss, initial_window, rtt });
-        let packets = if matches!(self.controller.name(), "vegas" | "fast") { 2 } else { 1 };
-        self.live.push((id, Bytes(mss.0.saturating_mul(packets).clamp(packets, MAX_WINDOW.0 / 4))));
+        let least = match self.controller.name() {
+            "vegas" | "fast" | "ledbat" | "ledbat++" => {
+                mss.0.saturating_mul(2).clamp(2, MAX_WINDOW.0 / 4)
+            }
+            "nice" => mss.0.min(MAX_WINDOW.0 / 4) / 48,
+            _ => mss.0.clamp(1, MAX_WINDOW.0 / 4),
+        };
+        self.live.push((id, Bytes(least)));
     }
 
     /// The `of`-th live subflow, or an unknown one.

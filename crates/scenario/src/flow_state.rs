@@ -4,7 +4,7 @@ use units::{Bytes, Span};
 
 use crate::build::{Built, Ends};
 use crate::file::{FlowSpec, Transport};
-use crate::host::{Agent, AgentState, Request, Subflow};
+use crate::host::{Agent, AgentState, Connection, Request, Subflow};
 
 /// The sender of a flow's data.
 pub(crate) fn sender<'a>(built: &'a Built, ends: &Ends) -> AgentState<'a> {
@@ -54,6 +54,11 @@ pub(crate) fn sender_state(built: &Built, ends: &Ends) -> Option<SenderState> {
             window: sockets.window(),
             rtt: sockets.smoothed_rtt(),
             is_done: sockets.is_done(),
+        }),
+        Agent::Pool(pool) => Some(SenderState {
+            window: pool.connections().map(Connection::window).sum(),
+            rtt: pool.connections().filter_map(Connection::smoothed_rtt).max(),
+            is_done: false,
         }),
         Agent::Ptcp(striped) => Some(SenderState {
             window: striped.connection().window(),
@@ -107,6 +112,10 @@ pub(crate) fn sender_counts(built: &Built, ends: &Ends) -> Option<SenderCounts> 
     match agent {
         Agent::Tcp(tcp) => Some(SenderCounts::of(tcp.subflows())),
         Agent::Sockets(sockets) => Some(SenderCounts::of(sockets.connections())),
+        Agent::Pool(pool) => {
+            let (retransmitted, timeouts) = pool.repeats();
+            Some(SenderCounts { retransmitted, timeouts })
+        }
         Agent::Ptcp(striped) => {
             let connection = striped.connection();
             let stats = || connection.paths().filter_map(|path| connection.stats(path));
@@ -138,6 +147,7 @@ pub(crate) fn requests<'a>(built: &'a Built, ends: &Ends) -> &'a [Request] {
             Agent::Tcp(connection) => connection.application().requests(),
             Agent::Ptcp(striped) => striped.application().requests(),
             Agent::Sockets(sockets) => sockets.application().requests(),
+            Agent::Pool(pool) => pool.requests(),
             Agent::UdpSink(sink) => sink.requests(),
             Agent::UdpSource(_) => &[],
         },
@@ -155,6 +165,7 @@ pub(crate) fn received(built: &Built, ends: &Ends) -> Bytes {
         Agent::Tcp(connection) => connection.received(),
         Agent::Ptcp(striped) => striped.received(),
         Agent::Sockets(sockets) => sockets.received(),
+        Agent::Pool(pool) => pool.received(),
         Agent::UdpSink(sink) => sink.received(),
         Agent::UdpSource(_) => Bytes::ZERO,
     }

@@ -11,9 +11,9 @@ use tcp::Endpoint;
 use units::{Bytes, Seed, SubflowId, Time};
 
 use crate::distribution::Distribution;
-use crate::file::{PtcpSpec, SocketsSpec, TcpSpec, Transport, Workload};
+use crate::file::{Lines, PtcpSpec, SocketsSpec, TcpSpec, Transport, Workload};
 use crate::host::{
-    Agent, Application, Connection, Socket, Sockets, Striped, Subflow, UdpSink, UdpSource,
+    Agent, Application, Connection, Pool, Socket, Sockets, Striped, Subflow, UdpSink, UdpSource,
 };
 use crate::registry::Registry;
 
@@ -67,6 +67,11 @@ impl FlowPlan {
                     seed,
                 ))
             }
+            Transport::Tcp(TcpSpec { workload: Workload::Requests(requests), .. })
+                if requests.lines != Lines::One =>
+            {
+                Agent::Pool(Box::new(Pool::new(self, requests, is_sender)))
+            }
             Transport::Tcp(spec) => Agent::Tcp(self.tcp(spec, is_sender)),
             Transport::Ptcp(spec) => Agent::Ptcp(Box::new(self.ptcp(spec, is_sender))),
             Transport::Sockets(spec) => Agent::Sockets(Box::new(self.sockets(spec, is_sender))),
@@ -116,6 +121,31 @@ impl FlowPlan {
         let controller = if is_sender { self.controller(&spec.controller) } else { plain() };
         let application = self.application(&spec.workload, is_sender);
         Connection::new(controller, subflows, application, opens, self.stop(is_sender))
+    }
+
+    /// One end of one of the connections of a [`Pool`]; the client's has its first request at
+    /// `first`.
+    ///
+    /// # Panics
+    /// If the flow has no such connections.
+    pub(crate) fn line(&self, number: u32, first: Option<Time>) -> Connection {
+        let Transport::Tcp(spec) = &*self.transport else { unreachable!("pools are of TCP") };
+        let Workload::Requests(requests) = &spec.workload else {
+            unreachable!("pools are of requests")
+        };
+        let is_server = first.is_none();
+        let end = if is_server { Endpoint::server } else { Endpoint::client };
+        let route = self.routes(is_server).nth(number as usize).expect("it is one of them");
+        let endpoint = end(Arc::clone(&spec.config), SubflowId(0));
+        let controller = if is_server { self.controller(&spec.controller) } else { plain() };
+        let seed = self.seed.stream("source").stream(&format!("connection/{number}"));
+        Connection::new(
+            controller,
+            [Subflow::new(endpoint, route, self.first + number)],
+            Application::line(requests, first, seed),
+            first,
+            self.stop(is_server),
+        )
     }
 
     /// One end of a striped connection. The sender of the data opens it, except for requests, where

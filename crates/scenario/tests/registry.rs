@@ -145,7 +145,10 @@ fn messages_list_what_is_added_too() {
     let plain = Document::new(&plain, "two.toml").expect("it is valid");
     let said = message(&plain, "controller", "mien");
     assert!(said.starts_with("two.toml:22: flow.bulk.controller: there is no"), "{said}");
-    assert!(said.ends_with("; there are cubic, reno, vegas, fast, bbr, waimd, lia, olia, balia"));
+    assert!(said.ends_with(
+        "; there are cubic, reno, vegas, fast, bbr, waimd, ledbat, ledbat++, \
+                            lp, nice, lia, olia, balia"
+    ));
     let own = Document::new_with(STRIPED, "striped.toml", registry()).expect("it is valid");
     let said = message(&own, "controller", "mien");
     assert!(

@@ -160,6 +160,10 @@ fn messages_help_and_completions_have_the_name_of_the_program() {
         let own = script.replace("ANABRANCH_COMPLETE", "");
         assert!(!own.contains("anabranch"), "{script}");
     }
+    let mut command = Command::new(MY_LAB);
+    command.args(["--", "my-lab", "simul"]).env("ANABRANCH_COMPLETE", "bash");
+    let output = command.env("_CLAP_COMPLETE_INDEX", "1").output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "simulate");
     let (_, page, _) = my_lab(&folder, &["man"]);
     assert!(page.contains(".TH my-lab"), "{page}");
     fs::create_dir(folder.join("man")).unwrap();

@@ -12,7 +12,8 @@
 //!
 //! Windows are kept as real numbers of bytes; [`Allowance::window`] is that number rounded down,
 //! which admits the same packets. A sender may send while `in flight + MSS <= max(window, MSS)`.
-//! Windows stay between a floor (one MSS; two for [`Vegas`] and [`Fast`]) and [`MAX_WINDOW`] for
+//! Windows stay between a floor (one MSS; two for [`Vegas`], [`Fast`],
+//! [`Ledbat`] and [`LedbatPlusPlus`]; a 48th for [`Nice`]) and [`MAX_WINDOW`] for
 //! any sequence of events.
 //!
 //! [`by_name`] makes the controllers of [`NAMES`]:
@@ -25,6 +26,10 @@
 //! | `fast` | [`Uncoupled`]`<`[`Fast`]`>` | Wei, Jin, Low and Hegde 2006; the ns-2 module |
 //! | `bbr` | [`Uncoupled`]`<`[`Bbr`]`>` | BBR version 3, draft-ietf-ccwg-bbr-06 |
 //! | `waimd` | [`Uncoupled`]`<`[`Waimd`]`>` | `MulTCP`: Crowcroft and Oechslin 1998 |
+//! | `ledbat` | [`Uncoupled`]`<`[`Ledbat`]`>` | RFC 6817 |
+//! | `ledbat++` | [`Uncoupled`]`<`[`LedbatPlusPlus`]`>` | draft-irtf-iccrg-ledbat-plus-plus |
+//! | `lp` | [`Uncoupled`]`<`[`Lp`]`>` | TCP-LP: Kuzmanovic and Knightly 2003; Linux |
+//! | `nice` | [`Uncoupled`]`<`[`Nice`]`>` | TCP Nice: Venkataramani, Kokku and Dahlin 2002 |
 //! | `lia` | [`Coupled`]`<`[`Lia`]`>` | RFC 6356 |
 //! | `olia` | [`Coupled`]`<`[`Olia`]`>` | draft-khalili-mptcp-congestion-control; Linux |
 //! | `balia` | [`Coupled`]`<`[`Balia`]`>` | draft-walid-mptcp-congestion-control; Linux |
@@ -33,9 +38,14 @@ mod balia;
 mod bbr;
 mod coupled;
 mod cubic;
+mod delays;
 mod fast;
+mod ledbat;
+mod ledbat_plus_plus;
 mod lia;
+mod lp;
 mod names;
+mod nice;
 mod olia;
 mod reno;
 mod uncoupled;
@@ -53,8 +63,12 @@ pub use bbr::Bbr;
 pub use coupled::{Coupled, Coupling, PathState};
 pub use cubic::{Cubic, CubicOptions};
 pub use fast::{Fast, FastOptions};
+pub use ledbat::{Ledbat, LedbatOptions};
+pub use ledbat_plus_plus::{LedbatPlusPlus, LedbatPlusPlusOptions};
 pub use lia::Lia;
+pub use lp::{Lp, LpOptions};
 pub use names::{KIND, NAMES, by_name};
+pub use nice::{Nice, NiceOptions};
 pub use olia::Olia;
 pub use reno::Reno;
 pub use uncoupled::{SinglePath, Uncoupled};

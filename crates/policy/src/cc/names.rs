@@ -6,7 +6,8 @@ use alloc::boxed::Box;
 use units::{Seed, Span};
 
 use super::{
-    Balia, Bbr, Controller, Coupled, Cubic, CubicOptions, Fast, FastOptions, Lia, Olia, Reno,
+    Balia, Bbr, Controller, Coupled, Cubic, CubicOptions, Fast, FastOptions, Ledbat, LedbatOptions,
+    LedbatPlusPlus, LedbatPlusPlusOptions, Lia, Lp, LpOptions, Nice, NiceOptions, Olia, Reno,
     Uncoupled, Vegas, VegasOptions, Waimd,
 };
 use crate::named::{self, Known, NameError, Parameter, Settings};
@@ -129,6 +130,69 @@ pub const NAMES: &[Known<dyn Controller>] = &[
         waimd,
     ),
     Known::new(
+        "ledbat",
+        "yields to others: keeps its queueing delay at a target (RFC 6817)",
+        &[
+            Parameter { name: "target", default: "100 ms", summary: "queueing delay, 1 to 100 ms" },
+            Parameter {
+                name: "gain",
+                default: "1",
+                summary: "packets more a round trip without a queue, above 0, up to 1",
+            },
+        ],
+        ledbat,
+    ),
+    Known::new(
+        "ledbat++",
+        "as ledbat, by round-trip times, fair to latecomers by slowdowns \
+         (draft-irtf-iccrg-ledbat-plus-plus)",
+        &[
+            Parameter { name: "target", default: "60 ms", summary: "queueing delay, 1 ms or more" },
+            Parameter {
+                name: "slowdowns",
+                default: "true",
+                summary: "whether it drains the queue now and then: true or false",
+            },
+        ],
+        ledbat_plus_plus,
+    ),
+    Known::new(
+        "lp",
+        "yields to others: reno that takes a rise of the delay for congestion (TCP-LP)",
+        &[
+            Parameter {
+                name: "threshold",
+                default: "0.15",
+                summary: "share of the range of delays above which there is congestion, 0 to 1",
+            },
+            Parameter {
+                name: "reseed",
+                default: "false",
+                summary: "whether the range begins anew at each indication, as in Linux",
+            },
+        ],
+        lp,
+    ),
+    Known::new(
+        "nice",
+        "yields to others: vegas that halves when many packets met a queue, down to a \
+         packet in 48 round trips (TCP Nice)",
+        &[
+            Parameter {
+                name: "threshold",
+                default: "0.1",
+                summary: "share of the range of round-trip times above which a packet met a queue, \
+                          0 to 1",
+            },
+            Parameter {
+                name: "fraction",
+                default: "0.5",
+                summary: "share of the window above which such packets are congestion, 0 to 1",
+            },
+        ],
+        nice,
+    ),
+    Known::new(
         "lia",
         "subflows together no more than one flow on the best path (RFC 6356)",
         &[],
@@ -212,6 +276,37 @@ fn bbr(settings: &Settings<'_>) -> Result<Box<dyn Controller>, NameError> {
     Ok(Box::new(Uncoupled::new(Bbr::new(Seed(seed)).with_tolerance(tolerance))))
 }
 
+fn ledbat(settings: &Settings<'_>) -> Result<Box<dyn Controller>, NameError> {
+    let most = Span::from_millis(100);
+    let options = LedbatOptions {
+        target: settings.get("target", |target| (Span::from_millis(1)..=most).contains(target))?,
+        gain: number(settings, "gain", |gain| gain > 0.0 && gain <= 1.0)?,
+    };
+    Ok(Box::new(Uncoupled::new(Ledbat::new(options))))
+}
+
+fn ledbat_plus_plus(settings: &Settings<'_>) -> Result<Box<dyn Controller>, NameError> {
+    let options = LedbatPlusPlusOptions {
+        target: settings.get("target", |target| *target >= Span::from_millis(1))?,
+        slowdowns: settings.get("slowdowns", |_| true)?,
+    };
+    Ok(Box::new(Uncoupled::new(LedbatPlusPlus::new(options))))
+}
+
+fn lp(settings: &Settings<'_>) -> Result<Box<dyn Controller>, NameError> {
+    let options = LpOptions {
+        threshold: number(settings, "threshold", |share| (0.0..=1.0).contains(&share))?,
+        reseed: settings.get("reseed", |_| true)?,
+    };
+    Ok(Box::new(Uncoupled::new(Lp::new(options))))
+}
+
+fn nice(settings: &Settings<'_>) -> Result<Box<dyn Controller>, NameError> {
+    let share = |name| number(settings, name, |share| (0.0..=1.0).contains(&share));
+    let options = NiceOptions { threshold: share("threshold")?, fraction: share("fraction")? };
+    Ok(Box::new(Uncoupled::new(Nice::new(options))))
+}
+
 fn waimd(settings: &Settings<'_>) -> Result<Box<dyn Controller>, NameError> {
     let weight = number(settings, "weight", |weight| (1.0..=1000.0).contains(&weight))?;
     let is_plain = settings.get("plain", |_: &bool| true)?;
@@ -273,7 +368,8 @@ mod tests {
 
     #[test]
     fn errors_say_what_would_do() {
-        let names = "there are cubic, reno, vegas, fast, bbr, waimd, lia, olia, balia";
+        let names = "there are cubic, reno, vegas, fast, bbr, waimd, ledbat, ledbat++, lp, nice, \
+                     lia, olia, balia";
         assert_eq!(
             error("vagas"),
             alloc::format!(

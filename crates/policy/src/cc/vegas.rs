@@ -57,12 +57,19 @@ pub struct Vegas {
     samples: u32,
     /// In slow start: whether this is a round in which the window grows.
     is_growing: bool,
+    /// The smallest window in packets.
+    floor: f64,
 }
 
 impl Vegas {
     /// A controller with these bounds.
     #[must_use]
     pub fn new(options: VegasOptions) -> Vegas {
+        Vegas::with_floor(options, 2.0)
+    }
+
+    /// The same with a window of at least `floor` packets.
+    pub(super) fn with_floor(options: VegasOptions, floor: f64) -> Vegas {
         Vegas {
             options,
             window: Window::default(),
@@ -71,7 +78,25 @@ impl Vegas {
             smallest: f64::INFINITY,
             samples: 0,
             is_growing: true,
+            floor,
         }
+    }
+
+    /// The smallest round-trip time so far, seconds; infinite before the first sample.
+    pub(super) fn base(&self) -> f64 {
+        self.base
+    }
+
+    /// The window, for algorithms on top of this one.
+    pub(super) fn window(&self) -> &Window {
+        &self.window
+    }
+
+    /// Lowers the window to `bytes`, and ends slow start.
+    pub(super) fn lower_to(&mut self, bytes: f64) {
+        self.window.set(self.window.size().min(bytes));
+        self.window.lower_threshold(self.window.size());
+        self.window.end_slow_start();
     }
 
     /// Adjusts the window, once a round trip.
@@ -131,7 +156,8 @@ impl SinglePath for Vegas {
     const NAME: &'static str = "vegas";
 
     fn handle_start(&mut self, _now: Time, start: &Start) {
-        *self = Vegas { window: Window::new(start, 2.0), ..Vegas::new(self.options) };
+        let window = Window::new(start, self.floor);
+        *self = Vegas { window, ..Vegas::with_floor(self.options, self.floor) };
     }
 
     fn handle_acked(&mut self, _now: Time, acked: &Acked) {

@@ -112,6 +112,13 @@ impl Window {
         self.set(self.threshold);
     }
 
+    /// The window falls to its floor for a while; slow start leads back to the present one. There
+    /// is nothing to undo.
+    pub(super) fn slow_down(&mut self) {
+        self.threshold = self.threshold_of(self.size);
+        self.set(self.floor);
+    }
+
     /// The retransmission timer ran out: the window falls to one packet, or to its floor. If it
     /// runs out again for the same packet, the threshold stays (RFC 5681, section 3.1), and an undo
     /// restores the state before the first timeout. Returns whether this is the first one.

@@ -327,7 +327,7 @@ impl Model {
             rtt: Some(rtt),
             smoothed_rtt,
             min_rtt: subflow.min_rtt,
-            one_way_delay: None,
+            one_way_delay: Some(rtt - subflow.propagation / 2),
             ack_delay: None,
             delivery_rate: (interval >= subflow.min_rtt)
                 .then(|| Bytes(subflow.total - stamp.delivered) / interval),

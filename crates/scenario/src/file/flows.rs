@@ -17,7 +17,7 @@ use super::arrivals::start;
 use super::parse::{MOST, Numbered, Result, bytes_up_to, count, numbered, positive};
 use super::tables::{RowTable, TableRow};
 use super::workloads::{no_udp_source, udp, workload};
-use super::{FlowSpec, LinkSpec, Place, Start, TcpSpec, Transport, Workload};
+use super::{FlowSpec, Lines, LinkSpec, Place, Start, TcpSpec, Transport, Workload};
 use crate::registry::Registry;
 
 const KEYS: &[&str] = &[
@@ -246,6 +246,7 @@ fn flow(section: &Section<'_>, names: &Numbered, around: &Surroundings<'_>) -> R
         }
         TransportKind::Udp => Transport::Udp(Arc::new(udp(section)?)),
     };
+    check_lines(section, names, &transport)?;
     let reroutes = match section.get("reroute") {
         None => Vec::new(),
         Some(value) => reroute::reroutes(&value, number, transport.count(), links)?,
@@ -264,6 +265,29 @@ fn flow(section: &Section<'_>, names: &Numbered, around: &Surroundings<'_>) -> R
         reroutes: reroutes.into(),
         transport: Arc::new(transport),
     })
+}
+
+/// Checks that requests over several connections are of a TCP flow with one route, and that the
+/// entry opens no more connections than a simulation numbers.
+fn check_lines(section: &Section<'_>, names: &Numbered, transport: &Transport) -> Result<()> {
+    let (workload, is_tcp) = match transport {
+        Transport::Tcp(spec) => (&spec.workload, true),
+        Transport::Ptcp(spec) => (&spec.workload, false),
+        Transport::Sockets(spec) => (&spec.workload, false),
+        Transport::Udp(_) => return Ok(()),
+    };
+    let Workload::Requests(requests) = workload else { return Ok(()) };
+    if requests.lines == Lines::One {
+        return Ok(());
+    }
+    let problem = if !is_tcp || section.get("subflows").is_some() {
+        "has `connections`, which want TCP without `subflows`"
+    } else if requests.connections() * u64::from(names.count()) > MOST {
+        "has more than 1000000 connections in all flows of the entry"
+    } else {
+        return Ok(());
+    };
+    Err(section.error("source", Problem::Sense(problem)))
 }
 
 /// The name of a group that several entries may share.

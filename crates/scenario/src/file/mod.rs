@@ -313,6 +313,12 @@ pub enum Workload {
 }
 
 impl Workload {
+    /// The connections of one subflow.
+    #[must_use]
+    pub fn connections(&self) -> u64 {
+        if let Workload::Requests(requests) = self { requests.connections() } else { 1 }
+    }
+
     /// Whether the receiver of the bulk of the data opens the connection: it sends the requests.
     #[must_use]
     pub fn is_asked_for(&self) -> bool {
@@ -329,8 +335,36 @@ pub struct Requests {
     pub request: Distribution,
     /// The time from an answer to the next request, in seconds.
     pub think: Distribution,
-    /// The number of requests; `None` for no end.
+    /// The number of requests, or of pages; `None` for no end.
     pub count: Option<u64>,
+    /// The answers of a page, which are asked for at once: the time to think begins when all have
+    /// arrived.
+    pub objects: u32,
+    /// The connections.
+    pub lines: Lines,
+}
+
+impl Requests {
+    /// The most connections that it opens.
+    #[must_use]
+    pub fn connections(&self) -> u64 {
+        match self.lines {
+            Lines::One => 1,
+            Lines::UpTo(most) => u64::from(most),
+            Lines::Each => self.count.unwrap_or(1).saturating_mul(u64::from(self.objects)),
+        }
+    }
+}
+
+/// The TCP connections over which requests go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lines {
+    /// All over one.
+    One,
+    /// Each over a connection of its own, which closes after the answer.
+    Each,
+    /// Over up to this number, one at a time on each, which stay open.
+    UpTo(u32),
 }
 
 /// A UDP flow.

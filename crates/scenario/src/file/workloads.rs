@@ -9,11 +9,13 @@ use units::{Bytes, Rate, Span};
 use super::distributions::{sizes, times};
 use super::parse::{Result, positive};
 use super::tables::RowTable;
-use super::{Pace, Requests, UdpSpec, Workload};
+use super::{Lines, Pace, Requests, UdpSpec, Workload};
 use crate::distribution::Distribution;
 
 /// The size of a request, unless the file says another.
 const REQUEST: Bytes = Bytes(300);
+/// The most connections of the requests of a flow.
+const MOST_LINES: u64 = 100_000;
 /// The sizes of IP packets, UDP's headers included.
 const PACKETS: std::ops::RangeInclusive<u64> = 28..=65_535;
 /// What is wrong with another size.
@@ -66,16 +68,39 @@ pub(super) fn no_udp_source(value: &Value<'_>) -> ConfigError {
 }
 
 fn requests(section: &Section<'_>) -> Result<Requests> {
-    section.allow(&["size", "request", "think", "count"])?;
+    section.allow(&["size", "request", "think", "count", "objects", "connections"])?;
     let count = section.get("count").map(|value| super::parse::count(&value)).transpose()?;
-    Ok(Requests {
+    let requests = Requests {
         size: sizes(&section.require("size")?)?,
         request: request(section)?,
         think: section
             .get("think")
             .map_or(Ok(Distribution::Constant(0.0)), |value| times(&value))?,
         count: count.map(u64::from),
-    })
+        objects: section.get("objects").map_or(Ok(1), |value| super::parse::count(&value))?,
+        lines: section.get("connections").map_or(Ok(Lines::One), |value| lines(&value))?,
+    };
+    if requests.lines == Lines::Each && requests.count.is_none() {
+        return Err(section.error(
+            "count",
+            Problem::Sense("is missing: how many connections may `connections = \"each\"` open?"),
+        ));
+    }
+    if requests.connections() > MOST_LINES {
+        return Err(section.error(
+            "connections",
+            Problem::Sense("are more than 100000: of `count` times `objects`, or as given"),
+        ));
+    }
+    Ok(requests)
+}
+
+/// `"one"`, `"each"`, or a number.
+fn lines(value: &Value<'_>) -> Result<Lines> {
+    if value.is_text() {
+        return value.word(&[("one", Lines::One), ("each", Lines::Each)]);
+    }
+    super::parse::count(value).map(Lines::UpTo)
 }
 
 fn request(section: &Section<'_>) -> Result<Distribution> {
@@ -111,6 +136,8 @@ fn web(section: &Section<'_>) -> Result<Requests> {
         request: Distribution::Constant(REQUEST.as_f64()),
         think: Distribution::Exponential { mean: think.as_secs_f64() },
         count: None,
+        objects: 1,
+        lines: Lines::One,
     })
 }
 

@@ -7,7 +7,7 @@ use rand_core::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use units::{Bytes, Rate, Seed, Span, Time};
 
-use crate::file::{Requests, Workload};
+use crate::file::{Lines, Requests, Workload};
 
 /// The time between two writes of a stream.
 const TICK: Span = Span::from_millis(10);
@@ -96,6 +96,14 @@ impl Exchange {
         let request = self.spec.request.draw_bytes(&mut self.requests);
         (request, self.spec.size.draw_bytes(&mut self.sizes))
     }
+
+    /// The sums of the sizes of the next requests and of their answers, all for one page.
+    fn draw_page(&mut self) -> (Bytes, Bytes) {
+        let objects = if self.spec.lines == Lines::One { self.spec.objects } else { 1 };
+        (0..objects)
+            .map(|_| self.draw())
+            .fold((Bytes::ZERO, Bytes::ZERO), |sums, sizes| (sums.0 + sizes.0, sums.1 + sizes.1))
+    }
 }
 
 /// An application that waits for the writes of the other end.
@@ -121,8 +129,27 @@ pub struct Client {
     asked: Bytes,
     /// The number of requests that may still be sent; `None` for no end.
     left: Option<u64>,
+    /// Whether requests come one by one from [`Client::ask`], and not after think times.
+    is_asked: bool,
     /// The completed ones.
     done: Vec<Request>,
+}
+
+impl Client {
+    /// Sends a request at `now`; none may be pending.
+    pub(crate) fn ask(&mut self, now: Time) {
+        self.next = Some(now);
+    }
+
+    /// Whether it has no request to send and none pending.
+    pub(crate) fn is_free(&self) -> bool {
+        self.next.is_none() && self.pending.is_none() && self.left != Some(0)
+    }
+
+    /// The size of an answer that is complete, once.
+    pub(crate) fn take_answer(&mut self) -> Option<Bytes> {
+        self.done.pop().map(|request| request.bytes)
+    }
 }
 
 impl Application {
@@ -173,11 +200,32 @@ impl Application {
                     pending: None,
                     asked: Bytes::ZERO,
                     left: spec.count,
+                    is_asked: false,
                     done: Vec::new(),
                     exchange,
                 }))
             }
         }
+    }
+
+    /// The application at one end of one of several connections of a flow; `seed` is the
+    /// connection's. The client's first request is at `first`; a server has none.
+    pub(crate) fn line(spec: &Arc<Requests>, first: Option<Time>, seed: Seed) -> Application {
+        let mut exchange = Exchange::new(spec, seed);
+        if first.is_none() {
+            let next = exchange.draw();
+            return Application::Server(Box::new(Server { exchange, next }));
+        }
+        Application::Client(Box::new(Client {
+            thoughts: Xoshiro256PlusPlus::seed_from_u64(seed.0),
+            next: first,
+            pending: None,
+            asked: Bytes::ZERO,
+            left: (spec.lines == Lines::Each).then_some(1),
+            is_asked: true,
+            done: Vec::new(),
+            exchange,
+        }))
     }
 
     /// The next write that does not depend on received data.
@@ -269,7 +317,7 @@ impl Application {
                     return Bytes::ZERO;
                 }
                 *next = None;
-                let (request, answer) = exchange.draw();
+                let (request, answer) = exchange.draw_page();
                 *asked += answer;
                 *pending = Some((now, answer, *asked));
                 if let Some(left) = left {
@@ -286,13 +334,14 @@ impl Application {
     pub fn handle_received(&mut self, now: Time, received: Bytes) {
         match self {
             Application::Client(client) => {
-                let Client { exchange, thoughts, next, pending, left, done, .. } = &mut **client;
+                let Client { exchange, thoughts, next, pending, left, is_asked, done, .. } =
+                    &mut **client;
                 if let Some((at, bytes, end)) = *pending
                     && received >= end
                 {
                     *pending = None;
                     done.push(Request { at, done: now, bytes });
-                    if *left != Some(0) {
+                    if *left != Some(0) && !*is_asked {
                         *next = Some(now + exchange.spec.think.draw_span(thoughts));
                     }
                 }

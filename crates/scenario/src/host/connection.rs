@@ -118,6 +118,30 @@ impl Connection {
         self.is_closed && self.subflows.iter().all(|subflow| subflow.endpoint.is_closed())
     }
 
+    /// Sends a request; see [`Client::ask`].
+    ///
+    /// # Panics
+    /// If its application is no client.
+    pub(crate) fn ask(&mut self, now: Time) {
+        match &mut self.application {
+            Application::Client(client) => client.ask(now),
+            _ => unreachable!("only clients are asked for requests"),
+        }
+    }
+
+    /// Whether it can send a request at once.
+    pub(crate) fn is_free(&self) -> bool {
+        matches!(&self.application, Application::Client(client) if client.is_free())
+    }
+
+    /// The size of an answer that is complete, once.
+    pub(crate) fn take_answer(&mut self) -> Option<Bytes> {
+        match &mut self.application {
+            Application::Client(client) => client.take_answer(),
+            _ => None,
+        }
+    }
+
     /// What is kept of it once the connection is over. Only of one with one subflow.
     pub(crate) fn ended(&self) -> Option<Ended> {
         if !self.is_alone || self.application.poll_deadline().is_some() {

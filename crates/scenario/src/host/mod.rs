@@ -5,6 +5,7 @@ mod connection;
 mod crowd;
 mod ended;
 mod one_or_more;
+mod pool;
 mod sockets;
 mod stripe;
 mod striped;
@@ -24,6 +25,7 @@ pub use application::{Application, Client, Request, Server, Sink, Stream, Trace}
 pub use connection::{Connection, Subflow};
 pub use ended::Ended;
 pub(crate) use ended::EndedSender;
+pub use pool::Pool;
 pub use sockets::{Socket, Sockets};
 pub use stripe::{Reader, Writer};
 pub use striped::Striped;
@@ -46,6 +48,8 @@ pub enum Agent {
     Ptcp(Box<Striped>),
     /// An end of a stream that an application stripes over sockets.
     Sockets(Box<Sockets>),
+    /// An end of the connections over which the requests of a flow go.
+    Pool(Box<Pool>),
     /// Sends datagrams.
     UdpSource(UdpSource),
     /// Receives datagrams.
@@ -59,6 +63,7 @@ impl Agent {
             Agent::Tcp(connection) => connection.poll_deadline(),
             Agent::Ptcp(striped) => striped.poll_deadline(),
             Agent::Sockets(sockets) => sockets.poll_deadline(),
+            Agent::Pool(pool) => pool.poll_deadline(),
             Agent::UdpSource(source) => source.poll_deadline(),
             Agent::UdpSink(_) => None,
         }
@@ -87,6 +92,9 @@ impl Agent {
                     out,
                 );
             }
+            (Agent::Pool(pool), Packet::Tcp { segment, ecn, .. }) => {
+                pool.handle_segment(now, subflow, segment, *ecn, out);
+            }
             (Agent::UdpSink(sink), Packet::Udp { bytes, sent_at, .. }) => {
                 sink.handle_datagram(now, *bytes, *sent_at);
             }
@@ -99,6 +107,7 @@ impl Agent {
             Agent::Tcp(connection) => connection.handle_deadline(now, out),
             Agent::Ptcp(striped) => striped.handle_deadline(now, out),
             Agent::Sockets(sockets) => sockets.handle_deadline(now, out),
+            Agent::Pool(pool) => pool.handle_deadline(now, out),
             Agent::UdpSource(source) => source.handle_deadline(now, out),
             Agent::UdpSink(_) => {}
         }
@@ -110,7 +119,7 @@ impl Agent {
             Agent::Tcp(connection) => connection.ended(),
             Agent::UdpSource(source) => source.ended(),
             Agent::UdpSink(sink) => sink.ended(),
-            Agent::Ptcp(_) | Agent::Sockets(_) => None,
+            Agent::Ptcp(_) | Agent::Sockets(_) | Agent::Pool(_) => None,
         }
     }
 }
