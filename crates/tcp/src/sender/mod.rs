@@ -286,18 +286,16 @@ impl Sender {
         }
         let (seq, span, is_fin) = if let Some(lost) = self.board.first_lost() {
             (lost.seq, lost.span, lost.is_fin)
+        } else if let Some((span, is_fin)) = self.next_new() {
+            (self.next, span, is_fin)
+        } else if let Some(record) = self.presumed_lost() {
+            (record.seq, record.span, record.is_fin)
         } else {
-            if let Some((span, is_fin)) = self.next_new() {
-                (self.next, span, is_fin)
-            } else if let Some(record) = self.presumed_lost() {
-                (record.seq, record.span, record.is_fin)
-            } else {
-                if self.board.is_empty() {
-                    // If the window is closed, a window probe will be due.
-                    self.arm(now, false);
-                }
-                return None;
+            if self.board.is_empty() {
+                // If the window is closed, a window probe will be due.
+                self.arm(now, false);
             }
+            return None;
         };
         Some(self.transmit(now, seq, span, is_fin, &allowance, cc))
     }
