@@ -183,6 +183,7 @@ impl Scenario {
         seed: Seed,
         topology: &mut Topology,
     ) -> Result<SmallVec<[(Route, Route); 1]>, TopologyError> {
+        let mut connections = 1;
         let subflows = match &*flow.transport {
             Transport::Udp(_) => {
                 // UDP has no return traffic.
@@ -191,17 +192,19 @@ impl Scenario {
                 self.add_changes(flow, ends, seed, &routes, topology)?;
                 return Ok(routes);
             }
-            Transport::Tcp(spec) if spec.workload.connections() > 1 => {
-                // All over one route.
-                let route = self.routes(ends, &spec.subflows, seed, topology)?[0];
-                return Ok((0..spec.workload.connections()).map(|_| route).collect());
+            Transport::Tcp(spec) => {
+                connections = spec.workload.connections();
+                &spec.subflows
             }
-            Transport::Tcp(spec) => &spec.subflows,
             Transport::Ptcp(spec) => &spec.subflows,
             Transport::Sockets(spec) => &spec.subflows,
         };
         let routes = self.routes(ends, subflows, seed, topology)?;
         self.add_changes(flow, ends, seed, &routes, topology)?;
+        if connections > 1 {
+            // Those of requests are all over one route.
+            return Ok((0..connections).map(|_| routes[0]).collect());
+        }
         Ok(routes)
     }
 
