@@ -652,3 +652,16 @@ fn requests_over_many_connections_survive_losses() {
         }
     }
 }
+
+/// All kinds of workloads give the same events on every machine.
+#[test]
+fn workloads_have_these_digests() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let document = Document::load(&root.join("fuzz/seeds/scenario/workloads.toml"));
+    let scenario = document.expect("it is valid").scenario(&[]).expect("it is valid");
+    let digests = [1, 2].map(|seed| {
+        let run = scenario.run(Seed(seed), RunOptions::default()).expect("there are routes");
+        run.digest.to_string()
+    });
+    assert_eq!(digests, ["bcf39030d165eaaf", "5320aed0265a48bb"]);
+}
