@@ -567,26 +567,27 @@ fn files_of_a_workload_are_stored_with_the_results() {
     fs::write(path("scenario.toml"), text("3 s", &flows)).expect("it is written");
     let load = |file: &Path| Document::load(file).unwrap_or_else(|error| panic!("{error}"));
     let plan = |document: &Document| Plan::new(document, &[], None).expect("it is valid");
-    let played = |document: &Document| run(&document.scenario(&[]).expect("it is valid")).measures;
+    let played = |document: &Document| run(&document.scenario(&[]).expect("it is valid"));
     let open = || {
         let document = load(&path("scenario.toml"));
         let plan = plan(&document);
-        Store::open(&path("out"), &document, &plan, &[], false).map(|store| (store, plan))
+        Store::open(&path("out"), &document, &plan, &[], &[], false).map(|store| (store, plan))
     };
-    let (store, _) = open().expect("the folder is new");
-    let measures = played(&load(&path("scenario.toml")));
-    store.save(0, &measures).expect("it is written");
+    let (store, plan) = open().expect("the folder is new");
+    let stored = played(&load(&path("scenario.toml")));
+    store.save(0, &plan, &stored).expect("it is written");
+    let measures = stored.measures;
     drop(store);
     assert_eq!(open().expect("nothing changed").0.load(0), Some(measures.clone()));
     let copy = load(&path("out/scenario.toml"));
-    assert_eq!(played(&copy), measures);
+    assert_eq!(played(&copy).measures, measures);
     for (name, other) in [("flows.csv", "0,1000\n1,2001\n"), ("sizes.cdf", "1001 0.5\n2000 1\n")] {
         let before = fs::read_to_string(path(name)).expect("it is there");
         fs::write(path(name), other).expect("it is written");
         assert!(open().is_err(), "{name} has changed");
         fs::write(path(name), before).expect("it is written");
     }
-    assert_eq!(played(&copy), measures, "the copy has its own files");
+    assert_eq!(played(&copy).measures, measures, "the copy has its own files");
 }
 
 /// Twenty pages of six objects of 14480 bytes, ten packets each, over connections of each kind.
