@@ -115,6 +115,34 @@ const EXAMPLES: &[(&str, &[Example])] = &[
             ),
         ],
     ),
+    (
+        "simulate",
+        &[
+            example("anabranch simulate two.toml", "Run a scenario, and print a table"),
+            example(
+                "anabranch simulate two.toml --set flow.bulk.controller=bbr --seeds 10 --out two",
+                "Change a value, run ten seeds, and store every run",
+            ),
+            example(
+                "anabranch simulate two.toml --seeds 1 --plot two.svg --pcap two.pcap",
+                "Draw the first run over time, and capture its packets",
+            ),
+            example("anabranch simulate --list", "Show controllers, schedulers and measures"),
+        ],
+    ),
+    (
+        "plot",
+        &[
+            example(
+                "anabranch plot two goodput.svg --y goodput --of bulk --x link.line.queue",
+                "Draw a measure over a parameter of a stored sweep",
+            ),
+            example(
+                "anabranch plot two times.svg --cdf completion --by controller --size column",
+                "Draw the distribution of completion times, for a column of a paper",
+            ),
+        ],
+    ),
 ];
 
 /// The examples of a command; empty if it has none.

@@ -404,7 +404,7 @@ fn results_are_plotted_without_their_runs() {
             &["--cdf", "delay_p99", "--by", "controller", "--where", "link.line.queue=10 packets"],
             &["flows"],
         ),
-        (&["--y", "delay_p99", "--size", "column"], &["252pt"]),
+        (&["--y", "delay_p99", "--size", "column"], &["width=\"336\""]),
     ] {
         let (code, said) = plot(arguments);
         assert_eq!(code, 0, "{arguments:?}: {said}");

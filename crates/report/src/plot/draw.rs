@@ -91,7 +91,12 @@ fn header(svg: &str, figure: &Figure, layout: &Layout) -> String {
     let body = svg.split_once('>').map_or("", |(_, body)| body);
     let (width, height) = (layout.width, layout.height);
     let (wide, high) = match figure.paper {
-        Some(paper) => (format!("{}pt", paper.width), format!("{}pt", height * POINTS)),
+        // In pixels of 1/96 inch: not every renderer takes sizes in pt.
+        Some(paper) => {
+            let printed =
+                |points: f64| ((points * 96.0 / 72.0 * 100.0).round() / 100.0).to_string();
+            (printed(paper.width), printed(height * POINTS))
+        }
         None => (width.to_string(), height.to_string()),
     };
     let name = if figure.title.is_empty() { "figure" } else { &figure.title };
