@@ -399,7 +399,10 @@ fn results_are_plotted_without_their_runs() {
         (&["--y", "goodput", "--of", "bulk", "--x", queue][..], &["reno", "packets", "Mbit/s"][..]),
         (&["--y", "jain"], &["reno", "cubic", "10 packets", "jain"]),
         (&["--y", "queue_p95", "--of", "line/up", "--x", queue], &["queue p95 of line/up"]),
-        (&["--cdf", "completion", "--of", "short", "--where", "controller=reno"], &["fraction"]),
+        (
+            &["--cdf", "completion", "--of", "short", "--where", "controller=reno"],
+            &["fraction", "queue = 300 packets"],
+        ),
         (
             &["--cdf", "delay_p99", "--by", "controller", "--where", "link.line.queue=10 packets"],
             &["flows"],

@@ -327,7 +327,7 @@ struct Sweep {
 impl Sweep {
     /// The curve of a row.
     fn curve(&self, row: TableRow<'_>) -> String {
-        self.by.as_ref().map_or_else(String::new, |(_, column)| row.text(*column).to_owned())
+        self.by.as_ref().map_or_else(String::new, |(name, column)| titled(name, row.text(*column)))
     }
 
     /// The curves that have values, in the order of the sweep.
@@ -335,9 +335,20 @@ impl Sweep {
         match &self.by {
             None => curves.keys().cloned().collect(),
             Some((name, _)) => {
-                table.order(name).into_iter().filter(|name| curves.contains_key(name)).collect()
+                let titles = table.order(name).into_iter().map(|value| titled(name, &value));
+                titles.filter(|title| curves.contains_key(title)).collect()
             }
         }
+    }
+}
+
+/// What a curve is called: the value of its parameter, with the parameter's name if it is a number.
+fn titled(parameter: &str, value: &str) -> String {
+    let name = parameter.rsplit('.').next().unwrap_or(parameter);
+    if value.starts_with(|c: char| c.is_ascii_digit()) {
+        format!("{name} = {value}")
+    } else {
+        value.to_owned()
     }
 }
 
