@@ -52,8 +52,9 @@ pub(super) struct ConnectionCount {
     /// The latest readings, over [`JUDGED`] windows.
     readings: VecDeque<(Time, Reading)>,
     trial: Option<Trial>,
-    /// No trial begins before.
+    /// No trial begins before; where the window may be a proxy's, none before the second time.
     not_before: Time,
+    settled: Time,
     failures: u32,
 }
 
@@ -91,7 +92,10 @@ const TRIAL_TRIPS: u64 = 20;
 const TRIAL_LEAST: Span = Span::from_secs(2);
 /// The wait after the first trial that failed; doubles with each further one.
 const RETRY: Span = Span::from_secs(30);
-/// The same behind a proxy, whose buffers a trial fills: they take seconds to drain.
+/// The time for the rate behind a proxy to settle: its own connection may be in slow start.
+const PROXY_SETTLES: Span = Span::from_secs(4);
+/// The wait after a trial behind a proxy, whose buffers a trial
+/// fills: they take seconds to drain.
 const PROXY_RETRY: Span = Span::from_secs(300);
 
 impl Reading {
@@ -109,7 +113,9 @@ impl Reading {
 
 impl ConnectionCount {
     pub(super) fn new(now: Time) -> ConnectionCount {
-        ConnectionCount { readings: VecDeque::new(), trial: None, not_before: now, failures: 0 }
+        let settled = now + PROXY_SETTLES;
+        let readings = VecDeque::new();
+        ConnectionCount { readings, trial: None, not_before: now, settled, failures: 0 }
     }
 
     /// Takes the counters, best every 25 ms; `opening` connections have been asked for and are not
@@ -139,13 +145,15 @@ impl ConnectionCount {
         let before = rate_between(&first, &middle);
         let is_steady = grown(before, 100 + STEADY) > rate && grown(rate, 100 + STEADY) > before;
         let more = MOST_CONNECTIONS.saturating_sub(reading.connections).min(reading.connections);
-        if !is_held || !is_steady || more == 0 || now < self.not_before {
+        let window = rate * reading.least_rtt;
+        let is_window = window.0 >= LEAST_WINDOW.0 * reading.connections as u64;
+        let not_before =
+            if is_window { self.not_before } else { self.not_before.max(self.settled) };
+        if !is_held || !is_steady || more == 0 || now < not_before {
             return None;
         }
         let by_receiver = by_receiver > by_send_buffer;
         let rate = rate_between(&first, &(now, reading));
-        let window = rate * reading.least_rtt;
-        let is_window = window.0 >= LEAST_WINDOW.0 * reading.connections as u64;
         let growth = if is_window { GROWTH } else { PROXY_GROWTH };
         let connections = reading.connections;
         self.trial = Some(Trial { began: now, connections, rate, growth, by_receiver });
