@@ -1,26 +1,22 @@
-// Flows that arrive over one bottleneck in ns-3, for comparison: arrivals --flows=FILE --pairs=N --rate=MBIT --delay=MS --queue=PACKETS
-// FILE has lines of start in seconds and size in bytes; flow i is of pair i mod N. NewReno with SACK and timestamps, an initial window of
-// ten, an acknowledgement per packet, a least RTO of 200 ms. Prints a line per flow that is complete: its number, and the seconds from the
-// first SYN until the receiver has all bytes; then drops=N of the bottleneck. Build as bottleneck.cc.
-#include "ns3/applications-module.h"
-#include "ns3/core-module.h"
-#include "ns3/internet-module.h"
-#include "ns3/network-module.h"
-#include "ns3/point-to-point-module.h"
+// Flows that arrive over one bottleneck in ns-3, for comparison:
+//
+//     arrivals --flows=FILE --pairs=N --rate=MBIT --delay=MS --queue=PACKETS
+//
+// FILE has lines of start in seconds and size in bytes; flow i is of pair i mod N. With SACK,
+// timestamps, and what common.h sets. Prints a line per flow that is complete: its number, and the
+// seconds from the first SYN until the receiver has all bytes; then drops=N of the bottleneck.
+// Built as bottleneck.cc is.
+#include "common.h"
 
 #include <fstream>
 #include <iostream>
-#include <map>
-#include <string>
 #include <vector>
 
-using namespace ns3;
+using namespace common;
 
 namespace
 {
 
-const uint16_t PORT = 9;
-const uint32_t PAYLOAD = 1448;
 // Client ports begin here, so that the receiver knows the flow by its port.
 const uint32_t FIRST_PORT = 1024;
 
@@ -34,36 +30,6 @@ struct Flow
 
 std::vector<Flow> flows;
 uint32_t pairs = 20;
-
-PointToPointHelper
-Cable(const std::string& rate, const std::string& delay, uint32_t packets)
-{
-    PointToPointHelper cable;
-    cable.SetDeviceAttribute("DataRate", StringValue(rate));
-    cable.SetChannelAttribute("Delay", StringValue(delay));
-    cable.SetQueue("ns3::DropTailQueue<Packet>", "MaxSize", StringValue(std::to_string(packets) + "p"));
-    cable.DisableFlowControl();
-    return cable;
-}
-
-void
-Defaults()
-{
-    Config::SetDefault("ns3::TcpL4Protocol::SocketType", TypeIdValue(TcpNewReno::GetTypeId()));
-    Config::SetDefault("ns3::TcpSocketBase::Sack", BooleanValue(true));
-    Config::SetDefault("ns3::TcpSocketBase::MinRto", TimeValue(MilliSeconds(200)));
-    // A lost SYN is sent again after a second (RFC 6298), not after three.
-    Config::SetDefault("ns3::TcpSocket::ConnTimeout", TimeValue(Seconds(1)));
-    // Closed sockets go soon: the tables of sockets are searched linearly.
-    Config::SetDefault("ns3::TcpSocketBase::MaxSegLifetime", DoubleValue(1));
-    Config::SetDefault("ns3::TcpSocket::SegmentSize", UintegerValue(PAYLOAD));
-    Config::SetDefault("ns3::TcpSocket::InitialCwnd", UintegerValue(10));
-    Config::SetDefault("ns3::TcpSocket::DelAckCount", UintegerValue(1));
-    for (const char* buffer : {"SndBufSize", "RcvBufSize"})
-    {
-        Config::SetDefault(std::string("ns3::TcpSocket::") + buffer, UintegerValue(64 << 20));
-    }
-}
 
 void
 Receive(uint32_t number, Ptr<Socket> socket)
@@ -90,7 +56,8 @@ Accept(uint32_t pair, Ptr<Socket> socket, const Address& from)
     uint32_t number = (port - FIRST_PORT) * pairs + pair;
     socket->SetRecvCallback([number](Ptr<Socket> it) { Receive(number, it); });
     // The last bytes may have come with the end of the stream.
-    socket->SetCloseCallbacks([](Ptr<Socket> it) { it->Close(); }, [](Ptr<Socket> it) { it->Close(); });
+    auto close = [](Ptr<Socket> it) { it->Close(); };
+    socket->SetCloseCallbacks(close, close);
 }
 
 void
@@ -129,7 +96,11 @@ main(int argc, char* argv[])
     words.AddValue("access", "delay of the other links, ms", access);
     words.AddValue("queue", "packets, the one on the wire included", packets);
     words.Parse(argc, argv);
-    Defaults();
+    Defaults(true, 64 << 20);
+    // A lost SYN is sent again after a second (RFC 6298), not after three.
+    Config::SetDefault("ns3::TcpSocket::ConnTimeout", TimeValue(Seconds(1)));
+    // Closed sockets go soon: the tables of sockets are searched linearly.
+    Config::SetDefault("ns3::TcpSocketBase::MaxSegLifetime", DoubleValue(1));
     std::ifstream lines(file);
     Flow flow{0, 0, 0, -1};
     char comma;
@@ -147,7 +118,8 @@ main(int argc, char* argv[])
     // The device holds one more while it sends it.
     std::string wide = std::to_string(10 * rate) + "Mbps";
     NetDeviceContainer bottleneck =
-        Cable(std::to_string(rate) + "Mbps", std::to_string(delay) + "ms", packets - 1).Install(routers);
+        Cable(std::to_string(rate) + "Mbps", std::to_string(delay) + "ms", packets - 1)
+            .Install(routers);
     addresses.Assign(bottleneck);
     PointToPointHelper beside = Cable(wide, std::to_string(access) + "ms", 100000);
     std::vector<Address> ends;
@@ -156,20 +128,23 @@ main(int argc, char* argv[])
         addresses.NewNetwork();
         addresses.Assign(beside.Install(senders.Get(pair), routers.Get(0)));
         addresses.NewNetwork();
-        Ipv4Address to = addresses.Assign(beside.Install(routers.Get(1), receivers.Get(pair))).GetAddress(1);
+        NetDeviceContainer last = beside.Install(routers.Get(1), receivers.Get(pair));
+        Ipv4Address to = addresses.Assign(last).GetAddress(1);
         ends.push_back(InetSocketAddress(to, PORT));
-        Ptr<Socket> socket = Socket::CreateSocket(receivers.Get(pair), TcpSocketFactory::GetTypeId());
+        Ptr<Node> receiver = receivers.Get(pair);
+        Ptr<Socket> socket = Socket::CreateSocket(receiver, TcpSocketFactory::GetTypeId());
         socket->Bind(InetSocketAddress(Ipv4Address::GetAny(), PORT));
         socket->Listen();
-        socket->SetAcceptCallback([](Ptr<Socket>, const Address&) { return true; },
-                                  [pair](Ptr<Socket> it, const Address& from) { Accept(pair, it, from); });
+        auto accept = [pair](Ptr<Socket> it, const Address& from) { Accept(pair, it, from); };
+        socket->SetAcceptCallback([](Ptr<Socket>, const Address&) { return true; }, accept);
     }
     Ipv4GlobalRoutingHelper::PopulateRoutingTables();
     for (uint32_t number = 0; number < flows.size(); number++)
     {
         uint32_t pair = number % pairs;
-        Simulator::Schedule(Seconds(flows[number].start),
-                            [number, node = senders.Get(pair), to = ends[pair]] { Begin(number, node, to); });
+        Ptr<Node> node = senders.Get(pair);
+        auto begin = [number, node, to = ends[pair]] { Begin(number, node, to); };
+        Simulator::Schedule(Seconds(flows[number].start), begin);
     }
     Simulator::Stop(Seconds(flows.back().start + 60));
     Simulator::Run();

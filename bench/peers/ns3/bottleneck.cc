@@ -1,51 +1,22 @@
-// One bottleneck in ns-3, for comparison: bottleneck --n=FLOWS --sack=0|1 --seed=N --stop=S --warm=S
-// NewReno flows, with or without SACK, over what scenarios/dumbbell.toml describes. Prints one line of key=value: goodputs in Mbit/s,
-// Jain's index, drops. Build: c++ -O2 bottleneck.cc $(pkg-config --cflags --libs ns3-point-to-point ns3-internet ns3-applications)
-#include "ns3/applications-module.h"
-#include "ns3/core-module.h"
-#include "ns3/internet-module.h"
-#include "ns3/network-module.h"
-#include "ns3/point-to-point-module.h"
+// One bottleneck in ns-3, for comparison:
+//
+//     bottleneck --n=FLOWS --sack=0|1 --seed=N --stop=S --warm=S
+//
+// NewReno flows, with or without SACK, over what scenarios/dumbbell.toml describes. Prints one line
+// of key=value: goodputs in Mbit/s, Jain's index, drops. Build:
+//
+//     c++ -O2 bottleneck.cc $(pkg-config --cflags --libs \
+//         ns3-point-to-point ns3-internet ns3-applications)
+#include "common.h"
 
 #include <iostream>
 #include <numeric>
-#include <string>
 #include <vector>
 
-using namespace ns3;
+using namespace common;
 
 namespace
 {
-
-const uint16_t PORT = 9;
-const uint32_t PAYLOAD = 1448;
-
-// A cable with queues of `packets` that are the only ones: no queueing discipline above the device.
-PointToPointHelper
-Cable(const std::string& rate, const std::string& delay, uint32_t packets)
-{
-    PointToPointHelper cable;
-    cable.SetDeviceAttribute("DataRate", StringValue(rate));
-    cable.SetChannelAttribute("Delay", StringValue(delay));
-    cable.SetQueue("ns3::DropTailQueue<Packet>", "MaxSize", StringValue(std::to_string(packets) + "p"));
-    cable.DisableFlowControl();
-    return cable;
-}
-
-void
-Defaults(bool sack)
-{
-    Config::SetDefault("ns3::TcpL4Protocol::SocketType", TypeIdValue(TcpNewReno::GetTypeId()));
-    Config::SetDefault("ns3::TcpSocketBase::Sack", BooleanValue(sack));
-    Config::SetDefault("ns3::TcpSocketBase::MinRto", TimeValue(MilliSeconds(200)));
-    Config::SetDefault("ns3::TcpSocket::SegmentSize", UintegerValue(PAYLOAD));
-    Config::SetDefault("ns3::TcpSocket::InitialCwnd", UintegerValue(10));
-    Config::SetDefault("ns3::TcpSocket::DelAckCount", UintegerValue(1));
-    for (const char* buffer : {"SndBufSize", "RcvBufSize"})
-    {
-        Config::SetDefault(std::string("ns3::TcpSocket::") + buffer, UintegerValue(8 << 20));
-    }
-}
 
 std::vector<double>
 Received(const ApplicationContainer& sinks)
@@ -82,7 +53,7 @@ main(int argc, char* argv[])
     words.AddValue("warm", "seconds that are not measured", warm);
     words.Parse(argc, argv);
     RngSeedManager::SetRun(seed);
-    Defaults(sack);
+    Defaults(sack, 8 << 20);
 
     NodeContainer routers(2);
     NodeContainer senders(n);
@@ -103,7 +74,8 @@ main(int argc, char* argv[])
         addresses.NewNetwork();
         addresses.Assign(access.Install(senders.Get(i), routers.Get(0)));
         addresses.NewNetwork();
-        Ipv4Address to = addresses.Assign(access.Install(routers.Get(1), receivers.Get(i))).GetAddress(1);
+        NetDeviceContainer last = access.Install(routers.Get(1), receivers.Get(i));
+        Ipv4Address to = addresses.Assign(last).GetAddress(1);
         sinks.Add(sink.Install(receivers.Get(i)));
         BulkSendHelper bulk("ns3::TcpSocketFactory", InetSocketAddress(to, PORT));
         bulk.SetAttribute("SendSize", UintegerValue(10 * PAYLOAD));
@@ -126,7 +98,8 @@ main(int argc, char* argv[])
     }
     double sum = Sum(steady);
     auto queue = DynamicCast<PointToPointNetDevice>(bottleneck.Get(0))->GetQueue();
-    std::cout << "goodput=" << sum << " goodput_all=" << Sum(whole) * 8 / stop / 1e6 << " jain=" << sum * sum / (n * squares)
+    std::cout << "goodput=" << sum << " goodput_all=" << Sum(whole) * 8 / stop / 1e6
+              << " jain=" << sum * sum / (n * squares)
               << " drops=" << queue->GetTotalDroppedPackets() << std::endl;
     Simulator::Destroy();
 }

@@ -52,8 +52,9 @@ pub(super) struct ConnectionCount {
     /// The latest readings, over [`JUDGED`] windows.
     readings: VecDeque<(Time, Reading)>,
     trial: Option<Trial>,
-    /// No trial begins before; where the window may be a proxy's, none before the second time.
+    /// No trial begins before ...
     not_before: Time,
+    /// ... nor before this where the window is probably a proxy's.
     settled: Time,
     failures: u32,
 }
@@ -65,9 +66,9 @@ struct Trial {
     /// The number of connections before, and the rate that they had.
     connections: usize,
     rate: Rate,
-    /// They stay if the rate grows by this, in percent.
-    growth: u64,
     by_receiver: bool,
+    /// Whether the window is probably a proxy's.
+    is_proxied: bool,
 }
 
 /// The share of the time for which the buffers hold a path back, in percent.
@@ -94,8 +95,8 @@ const TRIAL_LEAST: Span = Span::from_secs(2);
 const RETRY: Span = Span::from_secs(30);
 /// The time for the rate behind a proxy to settle: its own connection may be in slow start.
 const PROXY_SETTLES: Span = Span::from_secs(4);
-/// The wait after a trial behind a proxy, whose buffers a trial
-/// fills: they take seconds to drain.
+/// The wait after the first trial behind a proxy that failed: the buffers that it filled take seconds
+/// to drain.
 const PROXY_RETRY: Span = Span::from_secs(300);
 
 impl Reading {
@@ -145,18 +146,17 @@ impl ConnectionCount {
         let before = rate_between(&first, &middle);
         let is_steady = grown(before, 100 + STEADY) > rate && grown(rate, 100 + STEADY) > before;
         let more = MOST_CONNECTIONS.saturating_sub(reading.connections).min(reading.connections);
-        let window = rate * reading.least_rtt;
-        let is_window = window.0 >= LEAST_WINDOW.0 * reading.connections as u64;
+        let least = LEAST_WINDOW.0 * reading.connections as u64;
+        let is_proxied = (rate * reading.least_rtt).0 < least;
         let not_before =
-            if is_window { self.not_before } else { self.not_before.max(self.settled) };
+            if is_proxied { self.not_before.max(self.settled) } else { self.not_before };
         if !is_held || !is_steady || more == 0 || now < not_before {
             return None;
         }
         let by_receiver = by_receiver > by_send_buffer;
         let rate = rate_between(&first, &(now, reading));
-        let growth = if is_window { GROWTH } else { PROXY_GROWTH };
         let connections = reading.connections;
-        self.trial = Some(Trial { began: now, connections, rate, growth, by_receiver });
+        self.trial = Some(Trial { began: now, connections, rate, by_receiver, is_proxied });
         Some(Change::Open(more))
     }
 
@@ -170,7 +170,9 @@ impl ConnectionCount {
         opening: usize,
     ) -> Option<Change> {
         let Trial { began, connections, by_receiver, .. } = trial;
-        if reading.connections > connections && rate >= grown(trial.rate, 100 + trial.growth) {
+        let (growth, retry) =
+            if trial.is_proxied { (PROXY_GROWTH, PROXY_RETRY) } else { (GROWTH, RETRY) };
+        if reading.connections > connections && rate >= grown(trial.rate, 100 + growth) {
             self.trial = None;
             self.failures = 0;
             return Some(Change::Keep { by_receiver });
@@ -180,8 +182,7 @@ impl ConnectionCount {
             return None;
         }
         self.trial = None;
-        let wait = if trial.growth == PROXY_GROWTH { PROXY_RETRY } else { RETRY };
-        self.not_before = now + wait * (1 << self.failures.min(6));
+        self.not_before = now + retry * (1 << self.failures.min(6));
         self.failures += 1;
         (reading.connections > connections).then_some(Change::Close(connections))
     }
