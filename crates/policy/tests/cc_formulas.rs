@@ -361,7 +361,7 @@ fn mpfast_divides_alpha_by_rates() {
     }
 }
 
-/// The pacing rate leaves room for `α_r` in a round trip; in slow start it is twice the window in one.
+/// The pacing rate leaves room for `α_r` in a round trip; in slow start it doubles the window.
 #[test]
 fn mpfast_paces() {
     let mut mpfast = One::after_handshake("mpfast(alpha=20)", 100, Some(Span::from_millis(100)));

@@ -27,11 +27,11 @@ const FEW: u32 = 2;
 /// wVegas' controller.
 #[derive(Clone, Debug, Default)]
 pub struct Wvegas {
-    subflows: Vec<Path>,
+    subflows: Vec<WvegasPath>,
 }
 
 #[derive(Clone, Debug)]
-struct Path {
+struct WvegasPath {
     id: SubflowId,
     window: Window,
     rounds: Rounds,
@@ -48,7 +48,7 @@ struct Path {
     least_delay: f64,
 }
 
-impl Path {
+impl WvegasPath {
     fn begin_round(&mut self) {
         self.sum = 0.0;
         self.samples = 0;
@@ -95,7 +95,7 @@ impl Path {
 }
 
 impl Wvegas {
-    fn path(&mut self, id: SubflowId) -> Option<&mut Path> {
+    fn path(&mut self, id: SubflowId) -> Option<&mut WvegasPath> {
         self.subflows.iter_mut().find(|path| path.id == id)
     }
 
@@ -138,7 +138,7 @@ impl Controller for Wvegas {
     }
 
     fn handle_add(&mut self, _now: Time, id: SubflowId, start: &Start) {
-        self.subflows.push(Path {
+        self.subflows.push(WvegasPath {
             id,
             window: Window::new(start, LEAST),
             rounds: Rounds::default(),

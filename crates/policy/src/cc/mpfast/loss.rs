@@ -21,15 +21,15 @@ const FREE: f64 = 2.0;
 
 /// What losses have shown about a path.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Losses {
-    verdict: Verdict,
+pub(super) struct PathLosses {
+    verdict: LossCause,
     /// Packets lost and delivered in the present and in the last round trip.
     present: (f64, f64),
     last: (f64, f64),
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-enum Verdict {
+enum LossCause {
     /// No loss within a minute.
     #[default]
     None,
@@ -39,7 +39,7 @@ enum Verdict {
     Line { until: Time },
 }
 
-impl Losses {
+impl PathLosses {
     pub(super) fn handle_lost(&mut self, packets: f64) {
         self.present.0 += packets;
     }
@@ -52,22 +52,22 @@ impl Losses {
     pub(super) fn end_round(&mut self, now: Time, rate: f64) {
         self.last = core::mem::take(&mut self.present);
         let is_over = match self.verdict {
-            Verdict::None => false,
-            Verdict::Buffer { since, rate: then, .. } => {
+            LossCause::None => false,
+            LossCause::Buffer { since, rate: then, .. } => {
                 now.since(since) >= MEMORY || rate >= 2.0 * then
             }
-            Verdict::Line { until } => now >= until,
+            LossCause::Line { until } => now >= until,
         };
         if is_over {
-            self.verdict = Verdict::None;
+            self.verdict = LossCause::None;
         }
     }
 
     /// The most packets that the path may keep in the queue.
     pub(super) fn cap(&self) -> f64 {
         match self.verdict {
-            Verdict::Buffer { cap, .. } => cap,
-            Verdict::None | Verdict::Line { .. } => f64::INFINITY,
+            LossCause::Buffer { cap, .. } => cap,
+            LossCause::None | LossCause::Line { .. } => f64::INFINITY,
         }
     }
 
@@ -84,17 +84,17 @@ impl Losses {
         let is_tolerable = tolerance > 0.0 && lost <= tolerance * delivered + FREE;
         let is_independent = |first: f64| backlog <= (INDEPENDENT * first).max(FEW);
         let first = match self.verdict {
-            Verdict::Line { .. } if is_tolerable => None,
-            Verdict::None if is_tolerable && is_independent(0.0) => None,
-            Verdict::Buffer { first, .. } if is_tolerable && is_independent(first) => None,
-            Verdict::Buffer { first, .. } => Some(first.max(backlog)),
-            Verdict::None | Verdict::Line { .. } => Some(backlog),
+            LossCause::Line { .. } if is_tolerable => None,
+            LossCause::None if is_tolerable && is_independent(0.0) => None,
+            LossCause::Buffer { first, .. } if is_tolerable && is_independent(first) => None,
+            LossCause::Buffer { first, .. } => Some(first.max(backlog)),
+            LossCause::None | LossCause::Line { .. } => Some(backlog),
         };
         self.verdict = match first {
-            None => Verdict::Line { until: now + MEMORY },
+            None => LossCause::Line { until: now + MEMORY },
             Some(first) => {
                 let cap = (REMAINDER * backlog).max(1.0);
-                Verdict::Buffer { since: now, first, cap, rate }
+                LossCause::Buffer { since: now, first, cap, rate }
             }
         };
         first.is_some()

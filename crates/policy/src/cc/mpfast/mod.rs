@@ -31,7 +31,7 @@ use alloc::vec::Vec;
 
 use units::{Bytes, Rate, Span, SubflowId, Time};
 
-use self::subflow::Subflow;
+use self::subflow::MpfastPath;
 use super::{Acked, Allowance, Congestion, Controller, Lost, Start};
 
 /// MPFAST's parameters.
@@ -95,7 +95,7 @@ impl Alpha {
 #[derive(Clone, Debug)]
 pub struct Mpfast {
     options: MpfastOptions,
-    subflows: Vec<(SubflowId, Subflow)>,
+    subflows: Vec<(SubflowId, MpfastPath)>,
     /// The next drain.
     drain_at: Option<Time>,
     /// Subflows whose allowance a drain changed.
@@ -115,11 +115,11 @@ impl Mpfast {
         Mpfast { options, subflows: Vec::new(), drain_at: None, changed: Vec::new() }
     }
 
-    fn get(&self, id: SubflowId) -> Option<&Subflow> {
+    fn get(&self, id: SubflowId) -> Option<&MpfastPath> {
         self.subflows.iter().find(|(other, _)| *other == id).map(|(_, subflow)| subflow)
     }
 
-    fn subflow(&mut self, id: SubflowId) -> Option<&mut Subflow> {
+    fn subflow(&mut self, id: SubflowId) -> Option<&mut MpfastPath> {
         self.subflows.iter_mut().find(|(other, _)| *other == id).map(|(_, subflow)| subflow)
     }
 
@@ -134,7 +134,7 @@ impl Mpfast {
         let rates = || self.subflows.iter().filter_map(|(_, subflow)| subflow.rate());
         let (known, sum) = (count(rates().count()), rates().sum::<f64>());
         let all = count(self.subflows.len());
-        match self.get(id).and_then(Subflow::rate) {
+        match self.get(id).and_then(MpfastPath::rate) {
             Some(rate) if sum > 0.0 => known / all * rate / sum,
             _ => 1.0 / all,
         }
@@ -158,7 +158,7 @@ impl Controller for Mpfast {
     }
 
     fn handle_add(&mut self, now: Time, id: SubflowId, start: &Start) {
-        self.subflows.push((id, Subflow::new(now, start, self.options)));
+        self.subflows.push((id, MpfastPath::new(now, start, self.options)));
         if self.drain_at.is_none() {
             self.drain_at = drain::next(now, self.options.expiry);
         }
@@ -233,7 +233,7 @@ impl Controller for Mpfast {
     }
 
     fn allowance(&self, id: SubflowId) -> Allowance {
-        self.get(id).map_or_else(|| Allowance::window(Bytes::ZERO), Subflow::allowance)
+        self.get(id).map_or_else(|| Allowance::window(Bytes::ZERO), MpfastPath::allowance)
     }
 
     fn poll_changed(&mut self) -> Option<SubflowId> {

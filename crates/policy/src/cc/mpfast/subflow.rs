@@ -9,7 +9,7 @@ use super::super::window::{Rounds, Window, seconds, whole};
 use super::super::{Acked, Allowance, Congestion, Lost, MAX_WINDOW, Signal, Start};
 use super::MpfastOptions;
 use super::drain::{self, Base, Drain};
-use super::loss::Losses;
+use super::loss::PathLosses;
 use super::rival::Rival;
 
 /// The least window, packets.
@@ -33,7 +33,7 @@ const LATEST: usize = 4;
 
 /// One path.
 #[derive(Clone, Debug)]
-pub(super) struct Subflow {
+pub(super) struct MpfastPath {
     options: MpfastOptions,
     window: Window,
     base: Base,
@@ -54,9 +54,9 @@ pub(super) struct Subflow {
     fastest: Rate,
     /// `α_r` as far as losses allow it, packets.
     backlog: f64,
-    losses: Losses,
+    losses: PathLosses,
     /// What losses had shown before the last.
-    before: Option<Losses>,
+    before: Option<PathLosses>,
     /// The last cut: another one soon after it halves the window.
     cut_at: Option<Time>,
     drain: Option<Drain>,
@@ -79,9 +79,9 @@ impl Default for Round {
     }
 }
 
-impl Subflow {
-    pub(super) fn new(now: Time, start: &Start, options: MpfastOptions) -> Subflow {
-        Subflow {
+impl MpfastPath {
+    pub(super) fn new(now: Time, start: &Start, options: MpfastOptions) -> MpfastPath {
+        MpfastPath {
             options,
             window: Window::new(start, FLOOR),
             base: Base::new(start.rtt.and_then(seconds)),
@@ -96,7 +96,7 @@ impl Subflow {
             rate: None,
             fastest: Rate::ZERO,
             backlog: 1.0,
-            losses: Losses::default(),
+            losses: PathLosses::default(),
             before: None,
             cut_at: None,
             drain: None,
