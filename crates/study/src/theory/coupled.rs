@@ -13,8 +13,10 @@ use crate::sweep::{MeasureKey, SweepResults};
 const COUPLED: [&str; 3] = ["lia", "olia", "balia"];
 
 /// Why OLIA may get less than a share beside a congested path.
-const EPSILON: &str = "OLIA’s ε slows the large window whenever the congested path passes for the \
-                       best; without ε it is .95";
+const EPSILON: &str = "OLIA ranks paths by the gaps between random losses; while the congested \
+                       path has the largest, ε slows the large window and raises the small one: \
+                       .96 ± .04 without ε, .93 in a model of the windows alone; see \
+                       docs/reproduce.md";
 
 /// The values of `of` for all runs of a controller.
 fn each(
@@ -213,10 +215,10 @@ pub(super) fn congested(lab: &Lab<'_>) -> Result<Outcome, StudyError> {
              sometimes the congested one: hence 25 % of the share, and 0.15 where the theory has \
              none."
                 .into(),
-            "For as long as it does, OLIA’s ε halves the growth of the large window as well, and \
-             the connection gets less than a share: with ε left out of the formula, its total in \
-             these runs was .95 ± .03 of one flow and 3 % of it on the congested path, with ε .89 \
-             ± .03 and 12 %."
+            "While it does, OLIA’s ε halves the growth of the large window and raises the small \
+             one: in these runs for 5 to 7 % of the time. With ε left out of the formula the total \
+             was .96 ± .04 of one flow and 3 % of it on the congested path, with ε .89 ± .04 and \
+             12 %."
                 .into(),
         ],
         data: swept.data(),
