@@ -18,8 +18,8 @@ const LEFT: [f64; 2] = [0.25, 0.1];
 const MEMORY: usize = 6;
 /// The first window over the one that yielded: two flows of CUBIC take minutes to become equal.
 const JUMP: f64 = 2.0;
-/// Beside rivals every so many drains are left out but one, because each one costs share.
-const FEWER: u64 = 3;
+/// Beside rivals one drain in so many takes place, because each one costs share; a power of two.
+pub(super) const FEWER: u64 = 4;
 /// The least share of a path, so that it can return.
 const LEAST_SHARE: f64 = 0.1;
 
@@ -85,9 +85,9 @@ impl Rival {
         }
     }
 
-    /// Whether to leave out the drain that is the `number`-th of the clock.
-    pub(super) fn skips(&self, number: u64) -> bool {
-        self.cubic.is_some() && !number.is_multiple_of(FEWER)
+    /// Whether others fill the queue.
+    pub(super) fn is_there(&self) -> bool {
+        self.cubic.is_some()
     }
 
     /// CUBIC's window in packets of `mss` bytes, 0 without rivals.

@@ -10,7 +10,7 @@ use super::super::{Acked, Allowance, Congestion, Lost, MAX_WINDOW, Signal, Start
 use super::MpfastOptions;
 use super::drain::{self, Base, Drain};
 use super::loss::PathLosses;
-use super::rival::Rival;
+use super::rival::{self, Rival};
 
 /// The least window, packets.
 const FLOOR: f64 = 2.0;
@@ -18,8 +18,10 @@ const FLOOR: f64 = 2.0;
 const LEAST_BACKLOG: f64 = 1.0;
 /// The start ends with this share of `α_r` in the queue.
 const START_ENDS: f64 = 0.5;
-/// With less than this share of `α_r` in the queue throughout a round trip, the path has none.
+/// With less than this share of `α_r` in the queue, now and on average, the path has none.
 const NO_QUEUE: f64 = 0.25;
+/// Steps double there up to this share of the window.
+const LARGEST_STEP: f64 = 0.5;
 /// The weight of a round trip's rate in θ.
 const RATE_WEIGHT: f64 = 0.125;
 /// The pacing rate in slow start, over the window a round trip. Later it is the window and what the
@@ -42,8 +44,8 @@ pub(super) struct MpfastPath {
     rounds: Rounds,
     /// Of the present round trip.
     round: Round,
-    /// The highest delivery rate of the last complete round trip.
-    delivered: Option<f64>,
+    /// Of the last complete one.
+    last: Round,
     /// The latest round-trip times, in a ring.
     latest: [f64; LATEST],
     at: usize,
@@ -57,7 +59,7 @@ pub(super) struct MpfastPath {
     losses: PathLosses,
     /// What losses had shown before the last.
     before: Option<PathLosses>,
-    /// The last cut: another one soon after it halves the window.
+    /// The last cut: another one soon after it, with many losses, halves the window.
     cut_at: Option<Time>,
     drain: Option<Drain>,
     rival: Rival,
@@ -66,17 +68,12 @@ pub(super) struct MpfastPath {
 }
 
 /// What a round trip has shown so far.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Round {
-    /// The smallest and the largest round-trip time.
-    rtt: [f64; 2],
+    /// The largest round-trip time.
+    rtt: f64,
+    /// The highest delivery rate, if any is known.
     delivery_rate: Option<f64>,
-}
-
-impl Default for Round {
-    fn default() -> Round {
-        Round { rtt: [f64::INFINITY, 0.0], delivery_rate: None }
-    }
 }
 
 impl MpfastPath {
@@ -89,7 +86,7 @@ impl MpfastPath {
             increment: Increment::default(),
             rounds: Rounds::default(),
             round: Round::default(),
-            delivered: None,
+            last: Round::default(),
             latest: [f64::INFINITY; LATEST],
             at: 0,
             free_steps: 0,
@@ -149,12 +146,13 @@ impl MpfastPath {
         let is_round_over = self.rounds.is_over(acked.round, self.options.every);
         if self.window.is_in_slow_start() {
             self.window.slow_start(acked);
-            if self.queued(old, self.now_rtt()) >= START_ENDS * backlog {
-                self.window.set((old + backlog).min(self.window.packets()) * self.window.mss());
+            if self.is_filled(old, backlog) {
                 self.end_start();
             }
         } else if is_round_over {
             self.step(old, average, backlog);
+        } else if self.free_steps > 0 && self.is_filled(old, backlog) {
+            self.forget_increment();
         } else {
             self.increment.pace(&mut self.window, packets);
         }
@@ -167,8 +165,7 @@ impl MpfastPath {
         self.average.handle_rtt(rtt, self.window.packets());
         self.latest[self.at] = rtt;
         self.at = (self.at + 1) % LATEST;
-        let [least, most] = &mut self.round.rtt;
-        (*least, *most) = (least.min(rtt), most.max(rtt));
+        self.round.rtt = self.round.rtt.max(rtt);
     }
 
     /// The present round-trip time without bursts.
@@ -181,15 +178,25 @@ impl MpfastPath {
         if rtt.is_finite() && rtt > 0.0 { packets * (1.0 - self.base.get() / rtt) } else { 0.0 }
     }
 
+    /// Whether a window that grows fast has filled the path. Then it returns to what it was a round
+    /// trip ago, and `α_r`.
+    fn is_filled(&mut self, old: f64, backlog: f64) -> bool {
+        let is_filled = self.queued(old, self.now_rtt()) >= START_ENDS * backlog;
+        if is_filled {
+            self.window.set((old + backlog).min(self.window.packets()) * self.window.mss());
+        }
+        is_filled
+    }
+
     /// A step of FAST. In a path without any queue steps double.
     fn step(&mut self, old: f64, average: f64, backlog: f64) {
         let window = self.window.packets();
         let gamma = self.options.gamma;
         let rtts = [self.base.get(), average];
         let mut aim = target(&self.window, old, rtts, Step { backlog, gamma });
-        if self.queued(old, self.round.rtt[0]) < NO_QUEUE * backlog {
+        if self.queued(old, self.now_rtt().max(average)) < NO_QUEUE * backlog {
             let step = gamma * backlog * f64::from(1_u32 << self.free_steps.min(30));
-            aim = aim.max(window + step.min(window));
+            aim = aim.max(window + step.min(LARGEST_STEP * window));
             self.free_steps = self.free_steps.saturating_add(1);
         } else {
             self.free_steps = 0;
@@ -200,7 +207,7 @@ impl MpfastPath {
 
     fn end_round(&mut self, now: Time, average: f64) {
         let round = core::mem::take(&mut self.round);
-        self.delivered = round.delivery_rate;
+        self.last = round;
         let by_window = self.packets() / average;
         let rate = round.delivery_rate.map_or(by_window, |rate| rate.min(by_window));
         self.rate = Some(self.rate.map_or(rate, |old| old + RATE_WEIGHT * (rate - old)));
@@ -216,7 +223,7 @@ impl MpfastPath {
         self.rival.handle_congestion(now, congestion);
         let before = self.losses;
         let window = self.packets();
-        let queued = self.queued(window, self.round.rtt[1].max(self.now_rtt_or_zero()));
+        let queued = self.queued(window, self.round.rtt.max(self.last.rtt));
         let rate = self.delivery_rate();
         let tolerance = match congestion.signal {
             Signal::Loss => self.options.tolerance,
@@ -228,7 +235,8 @@ impl MpfastPath {
         self.before = Some(before);
         let base = self.base.get();
         let soon = Span::from_secs_f64(2.0 * self.average.get().unwrap_or(0.0));
-        let is_again = self.cut_at.is_some_and(|at| now.since(at) <= soon);
+        let is_again = self.cut_at.is_some_and(|at| now.since(at) <= soon)
+            && !self.losses.are_tolerable(tolerance);
         let to = match rate {
             Some(rate) if !is_again && base.is_finite() => {
                 rate * base + self.backlog.min(self.losses.cap())
@@ -240,13 +248,9 @@ impl MpfastPath {
         self.forget_increment();
     }
 
-    fn now_rtt_or_zero(&self) -> f64 {
-        Some(self.now_rtt()).filter(|rtt| rtt.is_finite()).unwrap_or(0.0)
-    }
-
     /// The highest delivery rate of the present and the last round trip.
     fn delivery_rate(&self) -> Option<f64> {
-        match (self.round.delivery_rate, self.delivered) {
+        match (self.round.delivery_rate, self.last.delivery_rate) {
             (Some(a), Some(b)) => Some(a.max(b)),
             (a, b) => a.or(b),
         }
@@ -298,8 +302,12 @@ impl MpfastPath {
     /// The base expires, and the queue is drained. Returns whether the allowance changes.
     pub(super) fn begin_drain(&mut self, now: Time) -> bool {
         let Some(average) = self.average.get() else { return false };
+        let mut fewer = drain::fewer(self.options.expiry, average);
+        if self.rival.is_there() {
+            fewer *= rival::FEWER;
+        }
         let number = drain::number(now, self.options.expiry);
-        if self.window.is_in_slow_start() || self.rival.skips(number) {
+        if self.window.is_in_slow_start() || !number.is_multiple_of(fewer) {
             return false;
         }
         self.drain = Some(Drain::new(now, self.packets(), [self.base.get(), average]));
