@@ -8,7 +8,7 @@
 use units::{Span, Time};
 
 /// The share of the bandwidth-delay product in flight in a drain.
-const SHARE: f64 = 0.75;
+const SHARE: f64 = 0.85;
 /// The least time for which the queue is empty, so that flows with longer round trips see it too.
 const LEAST: Span = Span::from_millis(200);
 /// The least number of round trips from one drain to the next.
@@ -133,9 +133,9 @@ mod tests {
     }
 
     #[test]
-    fn a_drain_leaves_three_quarters_of_the_pipe() {
+    fn a_drain_leaves_less_than_the_pipe() {
         let drain = Drain::new(Time::ZERO, 200.0, [0.1, 0.2]);
-        assert!((drain.packets - 75.0).abs() < 1e-9);
+        assert!((drain.packets - 85.0).abs() < 1e-9);
         assert_eq!(drain.until, Time::ZERO + Span::from_millis(400));
     }
 }
