@@ -2,8 +2,9 @@
 //!
 //! A flow of FAST never sees the base again: its own packets and the others' always wait. A flow
 //! that comes late takes the standing queue for propagation delay, and more than its share. So all
-//! flows have three quarters of their pipe in flight for a moment, at the same instants: multiples
-//! of the drain interval on the clock. A base counts until the second drain after it.
+//! flows have 85 % of their pipe in flight for a moment, at the same instants: multiples of the
+//! drain interval on the clock, and of two, four or more intervals with long round trips. A base
+//! counts until the second drain after it.
 
 use units::{Span, Time};
 
