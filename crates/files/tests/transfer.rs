@@ -12,9 +12,9 @@ use common::{
     Host, Scratch, counted, fetch, fetch_options, parties, receive_options, send, send_options,
     serve_options,
 };
-use files::{Error, SendOptions};
+use files::{Error, Event, SendOptions};
 use peer::dial::Terms;
-use peer::{AuthorizedPeers, Credential, Identity, PathSpec, Remote, Timetable, Token};
+use peer::{AuthorizedPeers, Credential, Identity, PathSpec, PathState, Remote, Timetable, Token};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use units::{Rate, Span};
@@ -279,7 +279,8 @@ async fn a_source_that_changes_is_noticed() {
     let receiving = Host::receive(receive_options(&scratch, &identity, &token)).await;
     let mut options = send_options(&[&file], receiving.port, &token);
     options.transfer.dial.max_rate = Some(Timetable::always(Rate::mbit(80)));
-    let sending = tokio::spawn(send(options));
+    let (events, mut heard) = tokio::sync::mpsc::unbounded_channel();
+    let sending = tokio::spawn(files::send(options, events));
     tokio::time::sleep(Duration::from_millis(500)).await;
     fs::OpenOptions::new()
         .append(true)
@@ -288,6 +289,11 @@ async fn a_source_that_changes_is_noticed() {
         .expect("grown");
     let error = sending.await.expect("no panic").expect_err("it changed");
     assert!(matches!(error, Error::SourceChanged { .. }), "{error}");
+    // Its connection ends because the transfer does.
+    while let Ok(event) = heard.try_recv() {
+        let Event::Path { event, .. } = event else { continue };
+        assert_ne!(event.state, PathState::Lost, "{event:?}");
+    }
     assert!(!scratch.inbox().join("data").exists());
     receiving.task.abort();
 }

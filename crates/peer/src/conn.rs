@@ -62,6 +62,9 @@ pub enum ConnError {
     /// The stream ended.
     #[error("the peer closed the connection")]
     Closed,
+    /// The transfer is over for a reason that its session reports: no path is lost.
+    #[error("the transfer is over")]
+    Over,
     /// Nothing arrived within this time.
     #[error("no answer within {0:?}")]
     Silent(Duration),

@@ -86,7 +86,7 @@ fn curves_alone() {
 
 #[test]
 fn curves_of_coupled_controllers() {
-    for name in ["lia", "olia", "balia"] {
+    for name in ["lia", "olia", "balia", "wvegas", "coupled-cubic", "mpfast"] {
         let mut model = Model::default();
         let wide = model.link(Link::new(Rate::mbit(10), 42.0, Drops::None));
         let narrow = model.link(Link::new(Rate::mbit(5), 42.0, Drops::None));
@@ -101,7 +101,7 @@ fn curves_of_coupled_controllers() {
             "{name} over 10 Mbit/s, 50 ms and 5 Mbit/s, 80 ms; on the latter a Reno flow from 5 s \
              on"
         );
-        compare(name, &drawing(&title, &model, flow));
+        compare(&name.replace('-', "_"), &drawing(&title, &model, flow));
     }
 }
 
@@ -216,14 +216,19 @@ const RED: Drops = Drops::Red { from: 10.0, to: 200.0, most: 0.02 };
 /// One Reno flow and one two-path connection on one link: the connection's rate over the Reno
 /// flow's.
 fn against_reno(controller: &str) -> f64 {
+    beside_reno(controller, 2)
+}
+
+/// The same with so many subflows.
+fn beside_reno(controller: &str, subflows: usize) -> f64 {
     let mut model = Model::default();
     let link = model.link(Link::new(Rate::mbit(50), 300.0, RED));
     let path = (link, Span::from_millis(30));
     let reno = model.flow("reno", &[path], Span::ZERO);
-    let coupled = model.flow(controller, &[path, path], Span::from_millis(500));
+    let coupled = model.flow(controller, &vec![path; subflows], Span::from_millis(500));
     model.measure(secs(20), secs(220));
     let ratio = model.flows[coupled].delivered() as f64 / model.flows[reno].delivered() as f64;
-    println!("{controller} on two subflows against Reno: {ratio:.3}");
+    println!("{controller} on {subflows} subflows against Reno: {ratio:.3}");
     ratio
 }
 
@@ -233,6 +238,10 @@ fn coupled_subflows_take_one_share_of_a_shared_link() {
         let ratio = against_reno(controller);
         assert!((0.85..=1.15).contains(&ratio), "{controller}: {ratio}");
     }
+    // One flow of CUBIC takes more than Reno here; two coupled ones take as much, two others twice.
+    let [one, coupled, two] =
+        [("cubic", 1), ("coupled-cubic", 2), ("cubic", 2)].map(|(name, n)| beside_reno(name, n));
+    assert!((0.8..1.2).contains(&(coupled / one)) && two > 1.5 * one, "{one} {coupled} {two}");
     // A check of the measure: uncoupled subflows take two shares.
     let ratio = against_reno("reno");
     assert!((1.7..2.3).contains(&ratio), "{ratio}");
@@ -258,11 +267,13 @@ fn on_the_congested_path(controller: &str) -> f64 {
 
 #[test]
 fn coupled_subflows_move_off_the_congested_path() {
-    let [reno, lia, olia, balia] = ["reno", "lia", "olia", "balia"].map(on_the_congested_path);
+    let names = ["reno", "lia", "olia", "balia", "cubic", "coupled-cubic"];
+    let [reno, lia, olia, balia, cubic, coupled] = names.map(on_the_congested_path);
     // Uncoupled: a sixth of one link against half of the other.
     assert!((reno - 0.25).abs() < 0.05, "{reno}");
     assert!(lia < reno, "{lia}");
     assert!(olia < 0.12 && balia < 0.12, "{olia} {balia}");
+    assert!(coupled < cubic, "{coupled} {cubic}");
 }
 
 /// The share of a link that a Reno flow keeps beside a flow of this controller, which began first,

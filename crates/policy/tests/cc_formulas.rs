@@ -316,6 +316,115 @@ fn fast_counts_the_handshake_as_base() {
     near(f64::from(u32::try_from(fast.window()).expect("small")), 70_000.0, 300.0);
 }
 
+/// Rounds of ten packets with a window of 100, after a handshake of 100 ms; the last window is the
+/// fixed point of w = w/2 + (100 * 100/200 + backlog)/2.
+fn settled(controller: &str) -> f64 {
+    let mut one = One::after_handshake(controller, 100, Some(Span::from_millis(100)));
+    for _ in 0..100 {
+        one.round(200, 100);
+    }
+    f64::from(u32::try_from(one.window()).expect("small"))
+}
+
+#[test]
+fn mpfast_goes_half_way_to_its_backlog() {
+    near(settled("mpfast(alpha=20)"), 70_000.0, 300.0);
+    near(settled("mpfast(alpha=40)"), 90_000.0, 300.0);
+    // Without a delivery rate the class is by the window: 70 packets of 1000 bytes in 200 ms are
+    // 2.8 Mbit/s.
+    near(settled("mpfast(alpha=class)"), 58_000.0, 300.0);
+}
+
+/// θ is ½ for each of two equal subflows, and no `α_r` is below a packet.
+#[test]
+fn mpfast_divides_alpha_by_rates() {
+    for (alpha, expected) in [(20, 60_000.0), (1, 51_000.0)] {
+        let mut mpfast = by_name(&format!("mpfast(alpha={alpha})")).expect("known");
+        let rtt = Some(Span::from_millis(100));
+        let start = Start { mss: Bytes(MSS), initial_window: Bytes(100 * MSS), rtt };
+        let ids = [SubflowId(1), SubflowId(2)];
+        for id in ids {
+            mpfast.handle_add(Time::ZERO, id, &start);
+        }
+        for round in 0..1_000 {
+            for id in ids {
+                let window_at_sending = Some(Bytes(100 * MSS));
+                let acked =
+                    Acked { window_at_sending, ..acked(MSS, Span::from_millis(200), round / 10) };
+                mpfast.handle_acked(Time::ZERO, id, &acked);
+            }
+        }
+        for id in ids {
+            let window = mpfast.allowance(id).window.0;
+            near(f64::from(u32::try_from(window).expect("small")), expected, 300.0);
+        }
+    }
+}
+
+/// The pacing rate leaves room for `α_r` in a round trip; in slow start it doubles the window.
+#[test]
+fn mpfast_paces() {
+    let mut mpfast = One::after_handshake("mpfast(alpha=20)", 100, Some(Span::from_millis(100)));
+    mpfast.round(100, 100);
+    let pacing = mpfast.controller.allowance(ID).pacing.expect("paced");
+    near(pacing.as_f64(), 2.0 * 110_000.0 * 8.0 / 0.1, 1_000.0);
+    for _ in 0..100 {
+        mpfast.round(200, 100);
+    }
+    let pacing = mpfast.controller.allowance(ID).pacing.expect("paced");
+    near(pacing.as_f64() / 8.0 * 0.2, 90_000.0, 500.0);
+}
+
+#[test]
+fn wvegas_moves_by_a_packet_and_drains() {
+    let mut wvegas = One::new("wvegas", 100);
+    wvegas.round(100, 0);
+    // Ten packets of slow start, and a round without a queue.
+    assert_eq!(wvegas.round(100, 0), 120_000);
+    // 130 * 100/125 + 1 when the round with a mean of 125 ms is evaluated; above the threshold
+    // there is no slow start.
+    wvegas.round(125, 0);
+    assert_eq!(wvegas.round(100, 0), 105_000);
+    // No queue: one packet more.
+    assert_eq!(wvegas.round(110, 0), 106_000);
+    // 106 * 10/110 = 9.6 packets are less than ten, but more than two, with which a path begins.
+    // The only path has the weight 1, so now it is to have ten.
+    assert_eq!(wvegas.round(110, 0), 107_000);
+    // 107 * 10/110 = 9.7: one more; then a mean of 125 ms, a queue over twice as long as 10 ms:
+    // 21.6 packets are too many, and half of the pipe remains.
+    assert_eq!(wvegas.round(125, 0), 108_000);
+    near(f64::from(u32::try_from(wvegas.round(100, 0)).expect("small")), 42_800.0, 1.0);
+}
+
+/// Alone it is CUBIC; beside an equal subflow it has a sixteenth of C, so a quarter of the growth
+/// of Reno's estimate.
+#[test]
+fn coupled_cubic_is_cubic_with_its_share() {
+    let run = |name: &str, subflows: u32| {
+        let mut controller = by_name(name).expect("known");
+        let start = Start { mss: Bytes(MSS), initial_window: Bytes(100 * MSS), rtt: None };
+        let ids: Vec<SubflowId> = (0..subflows).map(SubflowId).collect();
+        for &id in &ids {
+            controller.handle_add(Time::ZERO, id, &start);
+            controller.handle_slow_start_end(Time::ZERO, id);
+            controller.handle_acked(Time::ZERO, id, &acked(0, Span::from_millis(100), 0));
+        }
+        // A stage begins, and 4 s later it has come this far.
+        for secs in [0, 4] {
+            let now = Time::ZERO + Span::from_secs(secs);
+            for &id in &ids {
+                let acked = acked(100 * MSS, Span::from_millis(100), secs);
+                controller.handle_acked(now, id, &acked);
+            }
+        }
+        controller.allowance(ids[0]).window.0
+    };
+    assert_eq!(run("cubic", 1), run("coupled-cubic", 1));
+    let growth = |windows: u64| f64::from(u32::try_from(windows - 100 * MSS).expect("small"));
+    // The curve begins at its middle: C t³.
+    near(growth(run("cubic", 1)) / growth(run("coupled-cubic", 2)), 16.0, 0.5);
+}
+
 fn path(window: f64, rtt: f64, between_losses: f64) -> PathState {
     PathState { mss: 1.0, window, rtt, between_losses }
 }

@@ -144,7 +144,7 @@ impl World {
         self.added += 1;
         self.controller.handle_add(self.now, id, &Start { mss, initial_window, rtt });
         let least = match self.controller.name() {
-            "vegas" | "fast" | "ledbat" | "ledbat++" => {
+            "vegas" | "wvegas" | "fast" | "ledbat" | "ledbat++" => {
                 mss.0.saturating_mul(2).clamp(2, MAX_WINDOW.0 / 4)
             }
             "nice" => mss.0.min(MAX_WINDOW.0 / 4) / 48,

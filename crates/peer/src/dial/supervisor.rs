@@ -243,6 +243,7 @@ impl<S: Session> PathSupervisor<S> {
             tracing::debug!(path = self.plan.name, %id, ?ended, "connection ended");
             match ended {
                 Ok(Parting::Stopped) if replacement.is_none() => return,
+                Err(ConnError::Over) => return,
                 Ok(Parting::Stopped | Parting::UsedUp) => {}
                 Err(error) => {
                     self.report(PathState::Lost, &error.to_string());

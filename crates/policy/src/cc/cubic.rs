@@ -30,6 +30,8 @@ pub struct Cubic {
     curve: Curve,
     /// The curve before the last cut.
     before: Option<Curve>,
+    /// The share of one flow's rate that it takes, of a path among several.
+    share: f64,
 }
 
 /// CUBIC's state besides the window.
@@ -67,12 +69,22 @@ impl Cubic {
             beta: options.beta.clamp(0.01, 0.99),
             ..options
         };
-        Cubic { options, window: Window::default(), curve: Curve::default(), before: None }
+        let (window, curve) = (Window::default(), Curve::default());
+        Cubic { options, window, curve, before: None, share: 1.0 }
+    }
+
+    /// From now on it takes this share of what one flow takes at the same loss rate, above 0 and up
+    /// to 1.
+    pub(super) fn set_share(&mut self, share: f64) {
+        self.share = share;
     }
 
     /// Sections 4.2 to 4.5, for `packets` packets acknowledged.
     fn avoid_congestion(&mut self, now: Time, acked: &Acked, packets: f64) {
         let CubicOptions { c, beta, .. } = self.options;
+        // Rates grow with the fourth root of C, and with the square root of α.
+        let reno = self.share * self.share;
+        let c = c * reno * reno;
         let window = self.window.packets();
         let prior = self.curve.prior;
         let epoch = self
@@ -85,7 +97,7 @@ impl Cubic {
         // Once the estimate has reached the window before the last cut, α is 1, as Reno's (section
         // 4.3).
         let alpha = if epoch.estimate >= prior { 1.0 } else { 3.0 * (1.0 - beta) / (1.0 + beta) };
-        epoch.estimate += alpha * packets / window;
+        epoch.estimate += reno * alpha * packets / window;
 
         let grown = if epoch.curve(c, epoch.age) < epoch.estimate {
             epoch.estimate.max(window)
@@ -138,7 +150,8 @@ impl SinglePath for Cubic {
     const NAME: &'static str = "cubic";
 
     fn handle_start(&mut self, _now: Time, start: &Start) {
-        *self = Cubic { window: Window::new(start, 1.0), ..Cubic::new(self.options) };
+        let (window, share) = (Window::new(start, 1.0), self.share);
+        *self = Cubic { window, share, ..Cubic::new(self.options) };
     }
 
     fn handle_acked(&mut self, now: Time, acked: &Acked) {

@@ -11,14 +11,9 @@
 
 use units::{Bytes, Span, Time};
 
+use super::fast_path::{Average, Increment, Step, target};
 use super::window::{Rounds, Window, seconds};
 use super::{Acked, Allowance, Congestion, SinglePath, Start};
-
-/// Below this round-trip time, in seconds, increments are applied at once, because acknowledgements
-/// come in bursts.
-const LEAST_PACED_RTT: f64 = 0.004;
-/// Up to this window, in packets, increments are applied at once; they at most double it.
-const LEAST_PACED_WINDOW: f64 = 4.0;
 
 /// FAST's parameters.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -58,20 +53,9 @@ pub struct Fast {
     /// `baseRTT`: the smallest round-trip time so far, the handshake's included, seconds. It never
     /// expires, so a flow that starts with a standing queue takes that for propagation delay.
     base: f64,
-    /// `avgRTT`: the moving average, seconds; `None` before the first sample.
-    average: Option<f64>,
+    average: Average,
     rounds: Rounds,
     increment: Increment,
-}
-
-/// An increase that is spread over the acknowledgements of a round trip, so that it causes no burst
-/// (the module's `fast_pace`).
-#[derive(Clone, Copy, Debug, Default)]
-struct Increment {
-    /// Packets still to add.
-    left: f64,
-    /// Packets to add for each acknowledged one.
-    step: f64,
 }
 
 impl Fast {
@@ -87,49 +71,17 @@ impl Fast {
             options,
             window: Window::default(),
             base: f64::INFINITY,
-            average: None,
+            average: Average::default(),
             rounds: Rounds::default(),
             increment: Increment::default(),
         }
     }
 
-    fn handle_rtt(&mut self, rtt: f64) {
-        self.base = self.base.min(rtt);
-        let weight = (3.0 / self.window.packets()).min(0.25);
-        let average = self.average.unwrap_or(rtt);
-        self.average = Some(average + weight * (rtt - average));
-    }
-
-    /// Equation 1 of the MPFAST paper, in packets; `old` is the window when the acknowledged packet
-    /// was sent.
-    fn target(&self, old: f64, average: f64) -> f64 {
-        let FastOptions { alpha, gamma, whole, .. } = self.options;
-        let window = self.window.packets();
-        let target = ((1.0 - gamma) * window + gamma * (old * self.base / average + alpha))
-            .min(2.0 * window);
-        if whole { libm::floor(target) } else { target }
-    }
-
     fn update(&mut self, old: f64, average: f64) {
-        let (window, target) = (self.window.packets(), self.target(old, average));
-        let change = target - window;
-        self.increment = Increment::default();
-        if change < 0.0 {
-            self.window.set(target * self.window.mss());
-            return;
-        }
-        if window <= LEAST_PACED_WINDOW || self.base < LEAST_PACED_RTT {
-            self.window.add(change * self.window.mss());
-        } else {
-            self.increment = Increment { left: change, step: change / window };
-        }
-    }
-
-    /// Applies the part of the last increase that is due.
-    fn pace(&mut self, packets: f64) {
-        let due = (packets * self.increment.step).min(self.increment.left);
-        self.increment.left -= due;
-        self.window.add(due * self.window.mss());
+        let FastOptions { alpha: backlog, gamma, whole, .. } = self.options;
+        let target = target(&self.window, old, [self.base, average], Step { backlog, gamma });
+        let target = if whole { libm::floor(target) } else { target };
+        self.increment.aim(&mut self.window, target, self.base);
     }
 
     fn forget_increment(&mut self) {
@@ -159,9 +111,10 @@ impl SinglePath for Fast {
             return;
         }
         if let Some(rtt) = acked.rtt.and_then(seconds) {
-            self.handle_rtt(rtt);
+            self.base = self.base.min(rtt);
+            self.average.handle_rtt(rtt, self.window.packets());
         }
-        let Some(average) = self.average else { return };
+        let Some(average) = self.average.get() else { return };
         if acked.is_app_limited {
             return;
         }
@@ -174,7 +127,7 @@ impl SinglePath for Fast {
             let old = acked.window_at_sending.map_or(self.window.size(), Bytes::as_f64);
             self.update(old / self.window.mss(), average);
         } else {
-            self.pace(packets);
+            self.increment.pace(&mut self.window, packets);
         }
     }
 

@@ -33,17 +33,23 @@
 //! | `lia` | [`Coupled`]`<`[`Lia`]`>` | RFC 6356 |
 //! | `olia` | [`Coupled`]`<`[`Olia`]`>` | draft-khalili-mptcp-congestion-control; Linux |
 //! | `balia` | [`Coupled`]`<`[`Balia`]`>` | draft-walid-mptcp-congestion-control; Linux |
+//! | `wvegas` | [`Wvegas`] | Cao, Xu and Fu 2012; Linux |
+//! | `coupled-cubic` | [`CoupledCubic`] | derived here from RFC 9438 |
+//! | `mpfast` | [`Mpfast`] | Ha et al., and what this implementation adds |
 
 mod balia;
 mod bbr;
 mod coupled;
+mod coupled_cubic;
 mod cubic;
 mod delays;
 mod fast;
+mod fast_path;
 mod ledbat;
 mod ledbat_plus_plus;
 mod lia;
 mod lp;
+mod mpfast;
 mod names;
 mod nice;
 mod olia;
@@ -52,6 +58,7 @@ mod uncoupled;
 mod vegas;
 mod waimd;
 mod window;
+mod wvegas;
 
 use alloc::boxed::Box;
 use core::fmt;
@@ -61,12 +68,14 @@ use units::{Bytes, Rate, Span, SubflowId, Time};
 pub use balia::Balia;
 pub use bbr::Bbr;
 pub use coupled::{Coupled, Coupling, PathState};
+pub use coupled_cubic::CoupledCubic;
 pub use cubic::{Cubic, CubicOptions};
 pub use fast::{Fast, FastOptions};
 pub use ledbat::{Ledbat, LedbatOptions};
 pub use ledbat_plus_plus::{LedbatPlusPlus, LedbatPlusPlusOptions};
 pub use lia::Lia;
 pub use lp::{Lp, LpOptions};
+pub use mpfast::{Alpha, Mpfast, MpfastOptions};
 pub use names::{KIND, NAMES, by_name};
 pub use nice::{Nice, NiceOptions};
 pub use olia::Olia;
@@ -74,6 +83,7 @@ pub use reno::Reno;
 pub use uncoupled::{SinglePath, Uncoupled};
 pub use vegas::{Vegas, VegasOptions};
 pub use waimd::Waimd;
+pub use wvegas::Wvegas;
 
 /// The largest window: 1 TiB, which is 88 Tbit/s at a round-trip time of 100 ms.
 pub const MAX_WINDOW: Bytes = Bytes(1 << 40);

@@ -6,9 +6,9 @@ use alloc::boxed::Box;
 use units::{Seed, Span};
 
 use super::{
-    Balia, Bbr, Controller, Coupled, Cubic, CubicOptions, Fast, FastOptions, Ledbat, LedbatOptions,
-    LedbatPlusPlus, LedbatPlusPlusOptions, Lia, Lp, LpOptions, Nice, NiceOptions, Olia, Reno,
-    Uncoupled, Vegas, VegasOptions, Waimd,
+    Alpha, Balia, Bbr, Controller, Coupled, CoupledCubic, Cubic, CubicOptions, Fast, FastOptions,
+    Ledbat, LedbatOptions, LedbatPlusPlus, LedbatPlusPlusOptions, Lia, Lp, LpOptions, Mpfast,
+    MpfastOptions, Nice, NiceOptions, Olia, Reno, Uncoupled, Vegas, VegasOptions, Waimd, Wvegas,
 };
 use crate::named::{self, Known, NameError, Parameter, Settings};
 
@@ -212,6 +212,57 @@ pub const NAMES: &[Known<dyn Controller>] = &[
         &[],
         |_| Ok(Box::new(Coupled::new(Balia))),
     ),
+    Known::new(
+        "wvegas",
+        "vegas over several paths: ten packets in the queues of all of them, by their rates",
+        &[],
+        |_| Ok(Box::new(Wvegas::default())),
+    ),
+    Known::new(
+        "coupled-cubic",
+        "cubic over several paths that together take one flow's share",
+        &[],
+        |_| Ok(Box::new(CoupledCubic::default())),
+    ),
+    Known::new(
+        "mpfast",
+        "fast over several paths: keeps alpha packets in the queues of all of them, divided by \
+         their rates (MPFAST)",
+        &[
+            Parameter {
+                name: "alpha",
+                default: "100",
+                summary: "packets in the queues, 1 or more, or 'class': by the rate, not fair",
+            },
+            Parameter {
+                name: "gamma",
+                default: "0.5",
+                summary: "size of the steps, above 0, up to 1",
+            },
+            Parameter {
+                name: "every",
+                default: "1",
+                summary: "round trips from one step to the next, 1 to 1000",
+            },
+            Parameter {
+                name: "expiry",
+                default: "10 s",
+                summary: "time between drains that renew the base round-trip time; 0 s: never",
+            },
+            Parameter {
+                name: "tolerance",
+                default: "0.03",
+                summary: "share of losses that may be the line's, 0 to 0.5",
+            },
+            Parameter {
+                name: "coexist",
+                default: "false",
+                summary: "whether it keeps its share beside flows that fill the queue: true or \
+                          false",
+            },
+        ],
+        mpfast,
+    ),
 ];
 
 /// The controller that `text` describes: a name of [`NAMES`], and in parentheses the parameters
@@ -268,6 +319,22 @@ fn fast(settings: &Settings<'_>) -> Result<Box<dyn Controller>, NameError> {
         whole: settings.get("whole", |_| true)?,
     };
     Ok(Box::new(Uncoupled::new(Fast::new(options))))
+}
+
+fn mpfast(settings: &Settings<'_>) -> Result<Box<dyn Controller>, NameError> {
+    let alpha = |text: &str| match text {
+        "class" => Some(Alpha::Class),
+        _ => text.parse().ok().filter(|n| (1.0..=1e9).contains(n)).map(Alpha::Packets),
+    };
+    let options = MpfastOptions {
+        alpha: settings.parse("alpha", alpha)?,
+        gamma: number(settings, "gamma", |gamma| gamma > 0.0 && gamma <= 1.0)?,
+        every: settings.get("every", |every| (1..=1000).contains(every))?,
+        expiry: settings.get("expiry", |_: &Span| true)?,
+        tolerance: number(settings, "tolerance", |share| (0.0..=0.5).contains(&share))?,
+        coexist: settings.get("coexist", |_| true)?,
+    };
+    Ok(Box::new(Mpfast::new(options)))
 }
 
 fn bbr(settings: &Settings<'_>) -> Result<Box<dyn Controller>, NameError> {
@@ -369,7 +436,7 @@ mod tests {
     #[test]
     fn errors_say_what_would_do() {
         let names = "there are cubic, reno, vegas, fast, bbr, waimd, ledbat, ledbat++, lp, nice, \
-                     lia, olia, balia";
+                     lia, olia, balia, wvegas, coupled-cubic, mpfast";
         assert_eq!(
             error("vagas"),
             alloc::format!(

@@ -196,7 +196,7 @@ fn within(size: f64, floor: f64) -> f64 {
     clippy::cast_sign_loss,
     reason = "a float cast saturates"
 )]
-fn whole(bytes: f64) -> Bytes {
+pub(super) fn whole(bytes: f64) -> Bytes {
     // The margin keeps a whole number of packets whole in spite of rounding errors.
     Bytes((bytes + 1e-6) as u64)
 }

@@ -136,6 +136,8 @@ struct Stamp {
 pub struct Flow {
     pub controller: Box<dyn Controller>,
     pub subflows: Vec<Subflow>,
+    /// For when a [`Event::Deadline`] is queued.
+    deadline: Option<Time>,
 }
 
 impl Flow {
@@ -162,6 +164,10 @@ enum Event {
     Ready {
         flow: usize,
         subflow: usize,
+    },
+    /// The controller's own timer, which may have been set anew since.
+    Deadline {
+        flow: usize,
     },
 }
 
@@ -216,7 +222,7 @@ impl Model {
             pacing: Vec::new(),
         });
         let controller = by_name(controller).unwrap_or_else(|error| panic!("{error}"));
-        self.flows.push(Flow { controller, subflows: subflows.collect() });
+        self.flows.push(Flow { controller, subflows: subflows.collect(), deadline: None });
         let flow = self.flows.len() - 1;
         self.admit(Time::ZERO + start, Event::Start { flow, packets });
         flow
@@ -259,7 +265,7 @@ impl Model {
         match event {
             Event::Start { flow, packets } => {
                 for at in 0..self.flows[flow].subflows.len() {
-                    let Flow { controller, subflows } = &mut self.flows[flow];
+                    let Flow { controller, subflows, .. } = &mut self.flows[flow];
                     let start =
                         Start { mss: MSS, initial_window: Bytes(packets * MSS.0), rtt: None };
                     controller.handle_add(self.now, subflows[at].id, &start);
@@ -278,11 +284,23 @@ impl Model {
                 self.flows[flow].subflows[subflow].is_waiting = false;
                 self.send(flow, subflow);
             }
+            Event::Deadline { flow } => self.handle_deadline(flow),
         }
     }
 
+    fn handle_deadline(&mut self, flow: usize) {
+        let Flow { controller, subflows, deadline } = &mut self.flows[flow];
+        *deadline = None;
+        let ids = subflows.len();
+        if controller.poll_deadline().is_some_and(|at| at <= self.now) {
+            controller.handle_deadline(self.now);
+            while controller.poll_changed().is_some() {}
+        }
+        (0..ids).for_each(|at| self.send(flow, at));
+    }
+
     fn handle_loss(&mut self, flow: usize, at: usize, sent_at: Time, in_flight_at_sending: Bytes) {
-        let Flow { controller, subflows } = &mut self.flows[flow];
+        let Flow { controller, subflows, .. } = &mut self.flows[flow];
         let subflow = &mut subflows[at];
         controller.handle_lost(
             self.now,
@@ -298,7 +316,7 @@ impl Model {
     }
 
     fn handle_arrival(&mut self, flow: usize, at: usize, packet: u64, stamp: Stamp, window: Bytes) {
-        let Flow { controller, subflows } = &mut self.flows[flow];
+        let Flow { controller, subflows, .. } = &mut self.flows[flow];
         let subflow = &mut subflows[at];
         let sent_at = stamp.sent_at;
         let rtt = self.now.since(sent_at);
@@ -342,8 +360,15 @@ impl Model {
     }
 
     fn send(&mut self, flow: usize, at: usize) {
+        let Flow { controller, deadline, .. } = &mut self.flows[flow];
+        if let Some(due) = controller.poll_deadline()
+            && deadline.is_none_or(|at| due < at)
+        {
+            *deadline = Some(due);
+            self.admit(due, Event::Deadline { flow });
+        }
         loop {
-            let Flow { controller, subflows } = &mut self.flows[flow];
+            let Flow { controller, subflows, .. } = &mut self.flows[flow];
             let subflow = &mut subflows[at];
             let allowance = controller.allowance(subflow.id);
             let window = allowance.window;

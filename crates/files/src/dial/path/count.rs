@@ -95,8 +95,7 @@ const TRIAL_LEAST: Span = Span::from_secs(2);
 const RETRY: Span = Span::from_secs(30);
 /// The time for the rate behind a proxy to settle: its own connection may be in slow start.
 const PROXY_SETTLES: Span = Span::from_secs(4);
-/// The wait after the first trial behind a proxy that failed: the buffers that it filled take
-/// seconds to drain.
+/// The wait after the first trial behind a proxy that failed: each one fills the proxy's buffers.
 const PROXY_RETRY: Span = Span::from_secs(300);
 
 impl Reading {

@@ -71,7 +71,7 @@ impl Outgoing {
         for block in blocks(range) {
             if let Err(error) = stream.reclaim(block) {
                 io.session.report(Report::Fatal(error));
-                return Err(ConnError::Closed);
+                return Err(ConnError::Over);
             }
         }
         Ok(())
@@ -136,7 +136,7 @@ impl Direction for Outgoing {
                     .push(&Frame::Abort(code, "the sender cannot read its file any more".into()));
                 io.conn.try_flush()?;
                 io.session.report(Report::Fatal(error));
-                return Err(ConnError::Closed);
+                return Err(ConnError::Over);
             }
         };
         self.header.clear();
