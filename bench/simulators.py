@@ -103,27 +103,46 @@ def over_seeds(seeds, task):
         return list(pool.map(task, range(1, seeds + 1)))
 
 
-def ours(scenario, seeds, *settings):
+def ours(scenario, seeds, *settings, jobs=None):
     """Our measures by (window, scope, of, measure): a list with a value a seed."""
     with tempfile.TemporaryDirectory() as folder:
-        command = [
-            lib.anabranch(),
-            "simulate",
-            SCENARIOS / scenario,
-            "--seeds",
-            seeds,
-            "--out",
-            folder,
-        ]
-        for setting in settings:
-            command += ["--set", setting]
-        run(command)
-        found = {}
-        with open(pathlib.Path(folder) / "measures.csv", newline="") as table:
+        simulate(scenario, seeds, settings, folder, jobs)
+        return measures(folder)
+
+
+def ours_over_time(scenario, seeds, *settings, jobs=None):
+    """Our measures as `ours` has them; and by (scope, of, measure) a list with the samples of each
+    seed, pairs of a time in seconds and a value.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        simulate(scenario, seeds, settings, folder, jobs, "--tables", "samples")
+        samples = {}
+        with open(pathlib.Path(folder) / "samples.csv", newline="") as table:
             for row in csv.DictReader(table):
-                key = (row["window"], row["scope"], row["of"], row["measure"])
-                found.setdefault(key, []).append(float(row["value"]))
-        return found
+                of_seeds = samples.setdefault((row["scope"], row["of"], row["measure"]), {})
+                point = (float(row["time"]), float(row["value"]))
+                of_seeds.setdefault(row["seed"], []).append(point)
+        samples = {key: list(of_seeds.values()) for key, of_seeds in samples.items()}
+        return measures(folder), samples
+
+
+def simulate(scenario, seeds, settings, folder, jobs, *options):
+    command = [lib.anabranch(), "simulate", SCENARIOS / scenario, "--seeds", seeds]
+    command += ["--out", folder, *options]
+    if jobs is not None:
+        command += ["--jobs", jobs]
+    for setting in settings:
+        command += ["--set", setting]
+    run(command)
+
+
+def measures(folder):
+    found = {}
+    with open(pathlib.Path(folder) / "measures.csv", newline="") as table:
+        for row in csv.DictReader(table):
+            key = (row["window"], row["scope"], row["of"], row["measure"])
+            found.setdefault(key, []).append(float(row["value"]))
+    return found
 
 
 def starts(scenario, seed, *settings):

@@ -366,6 +366,7 @@ fn tables_of_requests_and_samples_resume_too() {
     let columns = "controller,link.line.queue,seed,time,scope,of,measure,value,unit";
     assert_eq!(samples.lines().next(), Some(columns));
     assert!(samples.contains("reno,10 packets,1,6,all,,jain,"), "{samples}");
+    assert!(samples.contains("reno,10 packets,1,6,link,line/up,throughput,"), "{samples}");
     assert!(read("requests.schema.json").contains("\"slowdown\""));
     assert!(read("samples.schema.json").contains("\"jain\""));
 

@@ -48,6 +48,7 @@ pub mod relays;
 pub mod results;
 mod run;
 mod samples;
+mod series;
 pub mod sweep;
 pub mod watch;
 
@@ -58,5 +59,6 @@ pub use measure::CompletedRequest;
 pub use measures::{MEASURES, Measure, Measures, MeasuresIter};
 pub use packet::{Ecn, Packet, Piece};
 pub use registry::Registry;
-pub use run::{FlowSeries, Run, RunOptions, Series};
+pub use run::{Run, RunOptions};
 pub use samples::{SenderSample, Watch};
+pub use series::{FlowSeries, LinkSeries, Series};

@@ -65,15 +65,9 @@ impl Layout {
             }
         }
         first.push(built.connections.len());
-        // The connections over which the requests of a flow go are no subflows.
-        let has_several = |flow: usize| {
-            first[flow + 1] - first[flow] > 1 && scenario.flows[flow].connections() == 1
-        };
-        let subflows =
-            built.connections.iter().copied().filter(|(flow, _)| has_several(*flow)).collect();
         Layout {
             packets: scenario.flows.iter().map(packet_size).collect(),
-            subflows,
+            subflows: several_subflows(scenario).collect(),
             groups: Groups::new(&scenario.flows),
             first,
         }
@@ -181,7 +175,13 @@ fn float(n: u64) -> f64 {
     n as f64
 }
 
+/// The flow and the number of each subflow, of flows with several.
+pub(crate) fn several_subflows(scenario: &Scenario) -> impl Iterator<Item = (usize, usize)> {
+    let flows = scenario.flows.iter().enumerate();
+    flows.flat_map(|(flow, spec)| (0..spec.several_subflows()).map(move |number| (flow, number)))
+}
+
 /// The name of a subflow.
-fn subflow_name(flow: &str, number: usize) -> Arc<str> {
+pub(crate) fn subflow_name(flow: &str, number: usize) -> Arc<str> {
     format!("{flow}/{number}").into()
 }

@@ -1,19 +1,19 @@
 //! One run of a scenario: from a seed to measures.
 
 use std::iter::successors;
-use std::sync::Arc;
 
 use netsim::{Digest, Event, Loss, NoTrace, Totals, Trace};
-use units::{Bytes, Seed, Span, Time};
+use units::{Seed, Span, Time};
 
 use crate::ScenarioError;
 use crate::build::Built;
 use crate::file::Scenario;
-use crate::flow_state::{living_state, packet_size, received, sender_counts, sender_state};
-use crate::measure::{CompletedRequest, Groups, Meter, PacketCounts, Shares, WindowStats};
+use crate::flow_state::{living_state, sender_counts};
+use crate::measure::{CompletedRequest, Meter, PacketCounts, WindowStats};
 use crate::measures::{Measure, Measures};
 use crate::packet::Packet;
 use crate::samples::{SenderSample, Watch};
+use crate::series::{Sampler, Series, curves};
 
 /// The time between two samples of congestion windows, in a small scenario.
 const SAMPLING_INTERVAL: Span = Span::from_millis(10);
@@ -38,33 +38,6 @@ pub struct Run {
     pub digest: Digest,
     /// Counts of packets and events.
     pub totals: Totals,
-}
-
-/// Values over time.
-#[derive(Clone, Debug, Default)]
-pub struct Series {
-    /// The times of the samples in seconds; a sample covers the time since the one before.
-    pub at: Vec<f64>,
-    /// By flow.
-    pub flows: Vec<FlowSeries>,
-    /// The backlog of the two directions of each link, in packets.
-    pub queues: Vec<[Vec<f64>; 2]>,
-    /// Jain's index of the goodputs since the sample before, of the flows that lived then: by
-    /// group, and of all flows at the end. NaN where nothing arrived.
-    pub jain: Vec<Vec<f64>>,
-    /// The names of the groups.
-    pub groups: Vec<Arc<str>>,
-}
-
-/// A flow over time.
-#[derive(Clone, Debug, Default)]
-pub struct FlowSeries {
-    /// Payload received, in Mbit/s.
-    pub goodput: Vec<f64>,
-    /// The congestion window of all its subflows, in packets; empty for UDP.
-    pub window: Vec<f64>,
-    /// The largest smoothed RTT of its subflows, in ms; empty for UDP.
-    pub rtt: Vec<f64>,
 }
 
 /// Options of a run.
@@ -169,7 +142,7 @@ impl Scenario {
             }
         }
         let (digest, totals) = (built.sim.digest(), built.sim.totals());
-        let series = series.map(|sampler| sampler.series);
+        let series = series.map(Sampler::finish);
         let (measures, requests) = stats.close(self, built, &meter.counts);
         Run { seed, measures, requests, series, digest, totals }
     }
@@ -185,7 +158,7 @@ impl Scenario {
     /// If they do not.
     pub fn check_series(&self) -> Result<(), ScenarioError> {
         let points = self.duration.as_nanos() / self.sample.as_nanos();
-        let curves = 3 * self.flows.len() as u64 + 2 * self.links.len() as u64;
+        let curves = curves(self);
         if points.saturating_mul(curves) > MOST_VALUES {
             return Err(ScenarioError::TooManySamples { points, curves });
         }
@@ -262,66 +235,5 @@ fn show_samples<W: Watch>(built: &Built, at: Span, watch: &mut W) {
             timeouts: counts.timeouts,
         };
         watch.sample(Time::ZERO + at, flow, &sample);
-    }
-}
-
-/// Records [`Series`].
-struct Sampler {
-    series: Series,
-    before: Vec<Bytes>,
-    since: Span,
-    mss: Vec<f64>,
-    groups: Groups,
-    shares: Shares,
-}
-
-impl Sampler {
-    fn new(scenario: &Scenario, built: &Built) -> Sampler {
-        let groups = Groups::new(&scenario.flows);
-        let series = Series {
-            jain: vec![Vec::new(); groups.names.len() + 1],
-            groups: groups.names.clone(),
-            at: Vec::new(),
-            flows: vec![FlowSeries::default(); built.flows.len()],
-            queues: vec![[Vec::new(), Vec::new()]; built.links.len()],
-        };
-        let mss = scenario.flows.iter().map(packet_size).collect();
-        Sampler {
-            series,
-            before: vec![Bytes::ZERO; built.flows.len()],
-            since: Span::ZERO,
-            mss,
-            shares: Shares::new(built, &groups),
-            groups,
-        }
-    }
-
-    fn take(&mut self, built: &mut Built, at: Span) {
-        self.shares.take(built, &self.groups, at);
-        for (values, sums) in self.series.jain.iter_mut().zip(&self.shares.sums) {
-            values.push(sums.jain().unwrap_or(f64::NAN));
-        }
-        self.series.at.push(at.as_secs_f64());
-        for (index, ends) in built.flows.iter().enumerate() {
-            let received = received(built, ends);
-            let flow = &mut self.series.flows[index];
-            let rate = (received - self.before[index]) / (at - self.since);
-            flow.goodput.push(rate.as_f64() / 1e6);
-            self.before[index] = received;
-            if let Some(state) = sender_state(built, ends) {
-                flow.window.push(state.window.as_f64() / self.mss[index]);
-                flow.rtt.push(state.rtt.map_or(0.0, |rtt| rtt.as_secs_f64() * 1e3));
-            }
-        }
-        for (queues, (up, down)) in self.series.queues.iter_mut().zip(&built.links) {
-            for (queue, link) in queues.iter_mut().zip([up, down]) {
-                #[expect(
-                    clippy::cast_precision_loss,
-                    reason = "a queue of 2^53 packets fits no memory"
-                )]
-                queue.push(built.sim.queue(*link).packets as f64);
-            }
-        }
-        self.since = at;
     }
 }

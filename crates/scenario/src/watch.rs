@@ -13,8 +13,8 @@ use crate::build::Built;
 use crate::file::Scenario;
 use crate::packet::{Ecn, Packet};
 use crate::pcap::{Pcap, Ports};
-use crate::run::Series;
 use crate::samples::{SenderSample, Watch};
+use crate::series::Series;
 
 /// Writes the packets that the sending hosts of flows send and receive, as captured at their
 /// interfaces.
@@ -245,11 +245,11 @@ pub fn figure(scenario: &Scenario, series: &Series, title: &str) -> Figure {
         }
     }
     let mut queue = Panel::new(time(), Axis::new("queue", "packets"));
-    for (link, data) in scenario.links.iter().zip(&series.queues) {
-        for (name, values) in link.directions.iter().zip(data) {
+    for (link, data) in scenario.links.iter().zip(&series.links) {
+        for (name, direction) in link.directions.iter().zip(data) {
             // Links with hardly any backlog have no curve.
-            if values.iter().any(|packets| *packets > 2.0) {
-                queue = queue.series(curve(name, values));
+            if direction.queue.iter().any(|packets| *packets > 2.0) {
+                queue = queue.series(curve(name, &direction.queue));
             }
         }
     }

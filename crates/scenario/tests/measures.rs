@@ -361,3 +361,71 @@ fn marks_of_a_flow_are_those_that_arrived() {
     assert!(marked > 5.0 && (marked - line(&run, "marks")).abs() <= 1.0, "{marked}");
     assert_eq!(run.measure("flow", "plain", "marks"), None);
 }
+
+/// Samples of 500 ms: 200 packets of 1500 bytes at 4.8 Mbit/s, and the same over a link whose rate
+/// is half of that.
+#[test]
+fn samples_of_links_and_subflows_are_what_they_carry() {
+    let text = r#"
+        name = "known"
+        duration = "10 s"
+        sample = "500 ms"
+        [[link]]
+        name = "fast"
+        between = ["a", "b"]
+        rate = "10 Mbit/s"
+        delay = "5 ms"
+        queue = "2000 packets"
+        [[link]]
+        name = "slow"
+        between = ["b", "c"]
+        rate = "2.4 Mbit/s"
+        delay = "5 ms"
+        queue = "2000 packets"
+        [[flow]]
+        name = "datagrams"
+        from = "a"
+        to = "c"
+        transport = "udp"
+        rate = "4.8 Mbit/s"
+        jitter = "off"
+        [[link]]
+        name = "way*"
+        count = 2
+        between = ["near", "far"]
+        rate = "8 Mbit/s"
+        delay = "10 ms"
+        queue = "50 packets"
+        [[flow]]
+        name = "striped"
+        from = "near"
+        to = "far"
+        transport = "ptcp"
+        subflows = [["way1"], ["way2"]]
+    "#;
+    let document = Document::new(text, "known.toml").expect("nothing is wrong with it");
+    let scenario = document.scenario(&[]).expect("nothing is wrong with it");
+    let run = scenario.run(Seed(1), RunOptions { series: true }).expect("there is a route");
+    let series = run.series.expect("it was asked for");
+    assert_eq!((series.at.len(), series.links.len()), (20, 4));
+    let up = |link: usize| &series.links[link][0];
+    for index in 2..20 {
+        assert_near(up(0).throughput[index], 4.8, 0.05);
+        assert_near(up(1).throughput[index], 2.4, 0.025);
+    }
+    assert!(series.links[0][1].throughput.iter().all(|rate| *rate == 0.0), "nothing comes back");
+    // 100 packets more in each half second.
+    assert_near(up(1).queue[10] - up(1).queue[9], 100.0, 2.0);
+
+    let names: Vec<&str> = series.subflows.iter().map(|(name, _)| &**name).collect();
+    assert_eq!(names, ["striped/0", "striped/1"]);
+    for (index, (_, subflow)) in series.subflows.iter().enumerate() {
+        assert_eq!((subflow.goodput.len(), subflow.window.len(), subflow.rtt.len()), (20, 20, 20));
+        let (goodput, link) = (subflow.goodput[15], up(2 + index).throughput[15]);
+        // A packet more or less fits into a sample: 0.024 Mbit/s.
+        assert!((7.0..8.03).contains(&link), "{link}");
+        assert!((0.93..0.99).contains(&(goodput / link)), "{goodput} of {link}");
+    }
+    let windows: f64 = series.subflows.iter().map(|(_, subflow)| subflow.window[15]).sum();
+    assert_near(series.flows[1].window[15], windows, 1e-9);
+}

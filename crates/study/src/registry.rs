@@ -2,11 +2,17 @@
 
 use crate::error::Unknown;
 use crate::figure::Study;
-use crate::{ptcp, sar, theory, wang2007};
+use crate::{mpfast, ptcp, sar, theory, wang2007};
 
 /// All studies.
-pub const STUDIES: &[&Study] =
-    &[&theory::STUDY, &ptcp::STUDY, &sar::STUDY, &wang2007::STUDY, &wang2007::PACKETS];
+pub const STUDIES: &[&Study] = &[
+    &theory::STUDY,
+    &mpfast::STUDY,
+    &ptcp::STUDY,
+    &sar::STUDY,
+    &wang2007::STUDY,
+    &wang2007::PACKETS,
+];
 
 /// The study of this name.
 ///

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use report::{Mean, mean};
 use scenario::results::{rows, schema};
 use scenario::sweep::Plan;
-use scenario::{Document, Run, RunOptions};
+use scenario::{Document, FlowSeries, LinkSeries, Run, RunOptions, Scenario, Series};
 
 use crate::error::StudyError;
 use crate::outcome::Data;
@@ -156,6 +156,51 @@ impl SweepResults {
         of: &MeasureKey<'_>,
     ) -> Result<Option<Mean>, StudyError> {
         Ok(mean(&self.samples(point, of)?))
+    }
+
+    /// The times of the samples of one run in seconds, and a direction of a link (`name/up`) over
+    /// them.
+    ///
+    /// # Errors
+    /// If there is no such link, or the runs were made without series.
+    pub fn link_series<'a>(
+        &'a self,
+        run: &'a Run,
+        of: &str,
+    ) -> Result<(&'a [f64], &'a LinkSeries), StudyError> {
+        let (scenario, series) = self.series(run)?;
+        let mut links = scenario.links.iter().zip(&series.links);
+        let found = links.find_map(|(link, both)| {
+            let at = link.directions.iter().position(|name| **name == *of)?;
+            Some((&*series.at, &both[at]))
+        });
+        found.ok_or_else(|| self.lacks(format!("there is no link '{of}'")))
+    }
+
+    /// The times of the samples of one run in seconds, and a flow, or a subflow (`name/0`), over
+    /// them.
+    ///
+    /// # Errors
+    /// If there is no such flow, or the runs were made without series.
+    pub fn flow_series<'a>(
+        &'a self,
+        run: &'a Run,
+        of: &str,
+    ) -> Result<(&'a [f64], &'a FlowSeries), StudyError> {
+        let (scenario, series) = self.series(run)?;
+        let flows = scenario.flows.iter().map(|flow| &flow.name).zip(&series.flows);
+        let subflows = series.subflows.iter().map(|(name, subflow)| (name, subflow));
+        let found = flows.chain(subflows).find(|(name, _)| ***name == *of);
+        let found = found.map(|(_, flow)| (&*series.at, flow));
+        found.ok_or_else(|| self.lacks(format!("there is no flow '{of}'")))
+    }
+
+    /// The scenario of one of the runs, and its values over time.
+    fn series<'a>(&'a self, run: &'a Run) -> Result<(&'a Scenario, &'a Series), StudyError> {
+        let number = self.results.iter().position(|one| std::ptr::eq(one, run));
+        let job = number.map(|number| self.plan.scenario(&self.plan.jobs()[number]));
+        let found = job.zip(run.series.as_ref());
+        found.ok_or_else(|| self.lacks("the run has no values over time"))
     }
 
     /// The seeds in words, for notes.

@@ -51,7 +51,7 @@ pub(crate) struct SimulateArgs {
     )]
     format: String,
     /// The tables to write beside measures, separated by commas: requests, with a row for each
-    /// completed request, and samples, with goodputs, windows, RTTs, queues and fairness over time
+    /// completed request, and samples, with rates, windows, RTTs, queues and fairness over time
     #[arg(
         long,
         value_name = "TABLES",

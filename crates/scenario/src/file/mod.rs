@@ -157,6 +157,14 @@ impl FlowSpec {
         }
     }
 
+    /// The number of its subflows if it has several, otherwise 0. The connections over which the
+    /// requests of a flow go are no subflows.
+    #[must_use]
+    pub(crate) fn several_subflows(&self) -> usize {
+        let count = self.transport.count();
+        if count > 1 && self.connections() == 1 { count } else { 0 }
+    }
+
     /// Whether each request opens a connection.
     #[must_use]
     pub fn opens_each(&self) -> bool {

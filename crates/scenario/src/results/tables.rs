@@ -7,14 +7,15 @@ use units::{Bytes, Time};
 
 use crate::file::Scenario;
 use crate::measure::CompletedRequest;
-use crate::run::{Run, Series};
+use crate::run::Run;
+use crate::series::{FlowSeries, Series};
 
 /// A table beside that of the measures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum TableKind {
     /// One row for each completed request.
     Requests,
-    /// Goodputs, windows, round-trip times, queues and fairness over time.
+    /// Goodputs, windows, round-trip times, throughputs, queues and fairness over time.
     Samples,
 }
 
@@ -22,10 +23,11 @@ pub enum TableKind {
 pub(super) type StoredRow<'a> = (Vec<Value>, Option<(&'a str, f64)>);
 
 /// The measures of the table of samples: name, unit, meaning.
-const SAMPLED: [(&str, &str, &str); 5] = [
+const SAMPLED: [(&str, &str, &str); 6] = [
     ("goodput", "Mbit/s", "payload that arrived in order since the sample before"),
     ("window", "packets", "the sender's window, of all subflows together"),
     ("rtt", "ms", "the smoothed round-trip time, the largest of the subflows"),
+    ("throughput", "Mbit/s", "bytes that the link delivered since the sample before"),
     ("queue", "packets", "the backlog, the packet on the wire included"),
     (
         "jain",
@@ -64,8 +66,13 @@ impl TableKind {
             TableKind::Samples => Schema::new(
                 run.chain([
                     Key::new("time", Kind::Real, "s", "the time of the sample"),
-                    Key::new("scope", Kind::Text, "", "flow, group of flows, link, or all"),
-                    Key::new("of", Kind::Text, "", "which flow, group, or direction of a link"),
+                    Key::new(
+                        "scope",
+                        Kind::Text,
+                        "",
+                        "flow, subflow, group of flows, link, or all",
+                    ),
+                    Key::new("of", Kind::Text, "", "which of these, or direction of a link"),
                 ]),
                 SAMPLED.map(|(name, unit, meaning)| Column::new(name, unit, meaning)),
             ),
@@ -146,21 +153,28 @@ fn write_samples(text: &mut String, scenario: &Scenario, series: &Series) {
                 writeln!(text, "{at}\t{scope}\t{of}\t{name}\t{value}").expect(FITS);
             }
         };
-        for (flow, data) in scenario.flows.iter().zip(&series.flows) {
-            line("flow", &flow.name, "goodput", &data.goodput);
-            line("flow", &flow.name, "window", &data.window);
+        let mut flow = |scope: &str, name: &str, data: &FlowSeries| {
+            line(scope, name, "goodput", &data.goodput);
+            line(scope, name, "window", &data.window);
             // Zero stands for no sample yet.
             if data.rtt.get(index).is_some_and(|rtt| *rtt > 0.0) {
-                line("flow", &flow.name, "rtt", &data.rtt);
+                line(scope, name, "rtt", &data.rtt);
             }
+        };
+        for (spec, data) in scenario.flows.iter().zip(&series.flows) {
+            flow("flow", &spec.name, data);
+        }
+        for (name, data) in &series.subflows {
+            flow("subflow", name, data);
         }
         for (group, values) in series.groups.iter().zip(&series.jain) {
             line("group", group, "jain", values);
         }
         line("all", "", "jain", series.jain.last().map_or(&[], Vec::as_slice));
-        for (link, queues) in scenario.links.iter().zip(&series.queues) {
-            for (direction, values) in link.directions.iter().zip(queues) {
-                line("link", direction, "queue", values);
+        for (link, directions) in scenario.links.iter().zip(&series.links) {
+            for (name, direction) in link.directions.iter().zip(directions) {
+                line("link", name, "throughput", &direction.throughput);
+                line("link", name, "queue", &direction.queue);
             }
         }
     }
