@@ -30,6 +30,9 @@ const START_PACING: f64 = 2.0;
 /// A burst is what leaves in this time, two packets at least and so many bytes at most.
 const BURST: Span = Span::from_millis(1);
 const LARGEST_BURST: Bytes = Bytes(64 * 1024);
+/// Senders round windows down to whole packets, half a packet in the mean: with an `α_r` of a few
+/// packets that is much of it.
+const ROUNDING: f64 = 0.5;
 /// The latest round-trip times, of which the smallest shows the queue without bursts.
 const LATEST: usize = 4;
 
@@ -352,7 +355,7 @@ impl MpfastPath {
         };
         let pacing = Rate::from_bits_f64((rate * mss * 8.0).max(8.0));
         let burst = (pacing * BURST).max(whole(2.0 * mss)).min(LARGEST_BURST);
-        let window = whole(packets.max(1.0) * mss).min(MAX_WINDOW);
+        let window = whole((packets + ROUNDING).max(1.0) * mss).min(MAX_WINDOW);
         Allowance { pacing: Some(pacing), burst, ..Allowance::window(window) }
     }
 
