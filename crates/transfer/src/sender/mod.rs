@@ -296,6 +296,12 @@ impl Sender {
         self.apply_order(now);
     }
 
+    /// Bytes that the receiver acknowledged on a path first; zero for an unknown one.
+    #[must_use]
+    pub fn acked_on(&self, path: PathId) -> Bytes {
+        self.paths.get(&path).map_or(Bytes::ZERO, |path| Bytes(path.acked))
+    }
+
     /// Reports of all paths, by id.
     #[must_use]
     pub fn paths(&self, now: Time) -> Vec<PathReport> {

@@ -19,8 +19,10 @@ use super::HeldTime;
 /// The counters of all connections of a path that may send, summed.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Reading {
-    /// Bytes that arrived at the receiving side.
+    /// Bytes that arrived at the receiving side, or at a proxy that ends connections.
     pub(super) moved: Bytes,
+    /// Bytes that the receiver acknowledged on this path, over whichever connection.
+    pub(super) acked: Bytes,
     /// Time for which buffers held the connections back.
     pub(super) held: HeldTime,
     /// The least smoothed round-trip time.
@@ -63,9 +65,9 @@ pub(super) struct ConnectionCount {
 #[derive(Clone, Copy, Debug)]
 struct Trial {
     began: Time,
-    /// The number of connections before, and the rate that they had.
+    /// The number of connections before, and the rates that they had: moved, and acknowledged.
     connections: usize,
-    rate: Rate,
+    rates: [Rate; 2],
     by_receiver: bool,
     /// Whether the window is probably a proxy's.
     is_proxied: bool,
@@ -131,18 +133,18 @@ impl ConnectionCount {
             self.readings.pop_front();
         }
         let middle = self.latest_before(now - window)?;
-        let rate = rate_between(&middle, &(now, reading));
+        let [rate, _] = rates(&middle, &(now, reading));
         if let Some(trial) = self.trial {
             let since = self.latest_before(now - window * JUDGED);
-            let rate = since.map_or(Rate::ZERO, |since| rate_between(&since, &(now, reading)));
-            return self.judge(now, &reading, rate, trial, opening);
+            let rates = since.map_or([Rate::ZERO; 2], |since| rates(&since, &(now, reading)));
+            return self.judge(now, &reading, rates, trial, opening);
         }
         let first = self.latest_before(middle.0 - window)?;
         let by_send_buffer = reading.held.by_send_buffer - middle.1.held.by_send_buffer;
         let by_receiver = reading.held.by_receiver - middle.1.held.by_receiver;
         let all = (now - middle.0) * reading.connections as u64;
         let is_held = (by_send_buffer + by_receiver) * 100 > all * HELD;
-        let before = rate_between(&first, &middle);
+        let [before, _] = rates(&first, &middle);
         let is_steady = grown(before, 100 + STEADY) > rate && grown(rate, 100 + STEADY) > before;
         let more = MOST_CONNECTIONS.saturating_sub(reading.connections).min(reading.connections);
         let least = LEAST_WINDOW.0 * reading.connections as u64;
@@ -153,9 +155,9 @@ impl ConnectionCount {
             return None;
         }
         let by_receiver = by_receiver > by_send_buffer;
-        let rate = rate_between(&first, &(now, reading));
+        let rates = rates(&first, &(now, reading));
         let connections = reading.connections;
-        self.trial = Some(Trial { began: now, connections, rate, by_receiver, is_proxied });
+        self.trial = Some(Trial { began: now, connections, rates, by_receiver, is_proxied });
         Some(Change::Open(more))
     }
 
@@ -164,14 +166,19 @@ impl ConnectionCount {
         &mut self,
         now: Time,
         reading: &Reading,
-        rate: Rate,
+        rates: [Rate; 2],
         trial: Trial,
         opening: usize,
     ) -> Option<Change> {
         let Trial { began, connections, by_receiver, .. } = trial;
         let (growth, retry) =
             if trial.is_proxied { (PROXY_GROWTH, PROXY_RETRY) } else { (GROWTH, RETRY) };
-        if reading.connections > connections && rate >= grown(trial.rate, 100 + growth) {
+        // A proxy's buffers take what comes; only what the receiver acknowledges counts.
+        let have_grown = rates
+            .iter()
+            .zip(trial.rates)
+            .all(|(rate, before)| *rate >= grown(before, 100 + growth));
+        if reading.connections > connections && have_grown {
             self.trial = None;
             self.failures = 0;
             return Some(Change::Keep { by_receiver });
@@ -192,9 +199,10 @@ impl ConnectionCount {
     }
 }
 
-/// The rate between two readings of the same connections.
-fn rate_between(earlier: &(Time, Reading), later: &(Time, Reading)) -> Rate {
-    (later.1.moved - earlier.1.moved) / (later.0 - earlier.0)
+/// The rates between two readings of the same connections: moved, and acknowledged.
+fn rates(earlier: &(Time, Reading), later: &(Time, Reading)) -> [Rate; 2] {
+    let span = later.0 - earlier.0;
+    [(later.1.moved - earlier.1.moved) / span, (later.1.acked - earlier.1.acked) / span]
 }
 
 /// `percent` of a rate.
@@ -213,6 +221,17 @@ mod tests {
     /// The changes of a path, with their times in milliseconds and the number of connections then.
     /// Connections open within 600 ms, or never.
     fn changes(seconds: u64, rtt: Span, opens: bool, line: Line) -> Vec<(u64, usize, Change)> {
+        changes_before(seconds, rtt, opens, line, Rate::mbit(10_000))
+    }
+
+    /// The same where the receiver gets no more than `most`.
+    fn changes_before(
+        seconds: u64,
+        rtt: Span,
+        opens: bool,
+        line: Line,
+        most: Rate,
+    ) -> Vec<(u64, usize, Change)> {
         const STEP: Span = Span::from_millis(25);
         let mut count = ConnectionCount::new(Time::ZERO);
         let mut reading = Reading { rtt, least_rtt: rtt, connections: 1, ..Reading::default() };
@@ -226,6 +245,7 @@ mod tests {
             }
             let (rate, held) = line(now - Time::ZERO, reading.connections);
             reading.moved += rate * STEP;
+            reading.acked += rate.min(most) * STEP;
             reading.held.by_receiver += STEP * reading.connections as u64 * held / 100;
             let Some(change) = count.update(now, reading, opening) else { continue };
             found.push(((now - Time::ZERO).as_millis(), reading.connections, change));
@@ -244,6 +264,14 @@ mod tests {
     fn fat(_: Span, connections: usize) -> (Rate, u64) {
         let buffers = 60 * connections as u64;
         (Rate::mbit(buffers.min(200)), if buffers <= 200 { 95 } else { 10 })
+    }
+
+    /// A proxy takes into its buffers what comes, and passes on 60 Mbit/s.
+    #[test]
+    fn what_only_a_proxy_takes_is_no_gain() {
+        let found = changes_before(20, LONG, true, fat, Rate::mbit(60));
+        let kinds: Vec<Change> = found.iter().map(|(_, _, change)| *change).collect();
+        assert_eq!(kinds, [Change::Open(1), Change::Close(1)], "{found:?}");
     }
 
     #[test]

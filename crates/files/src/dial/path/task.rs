@@ -338,7 +338,8 @@ impl<'a, F: Direction, M> PathTask<'a, F, M> {
 
     /// Opens or closes further connections as the counters say.
     fn choose_count(&mut self, now: Time) {
-        let mut reading = Reading::default();
+        let acked = self.session.core().acked_on(self.facts.path.id);
+        let mut reading = Reading { acked, ..Reading::default() };
         let staying = self.connections.iter().filter(|connection| !connection.is_leaving);
         for connection in staying {
             let Connection { moved, info, direction, .. } = connection;
