@@ -5,7 +5,7 @@ use report::verdict::{Expected, Row, Tolerance, Verdict};
 use report::{Align, Table, mean};
 use scenario::{Run, RunOptions};
 
-use super::{CONTRAST, Curve, Phase, carried, cell, controller, name_of};
+use super::{CONTRAST, Phase, RateCurve, carried, cell, controller, name_of};
 use crate::error::StudyError;
 use crate::figure::Lab;
 use crate::outcome::{Outcome, Picture};
@@ -82,7 +82,7 @@ fn exits(number: u32) -> [String; 2] {
     [format!("exit-own{number}/up"), format!("exit-next{number}/up")]
 }
 
-fn curve(swept: &SweepResults, run: &Run, number: u32) -> Result<Curve, StudyError> {
+fn curve(swept: &SweepResults, run: &Run, number: u32) -> Result<RateCurve, StudyError> {
     let exits = exits(number);
     carried(swept, run, &exits.each_ref().map(String::as_str))
 }
@@ -100,7 +100,7 @@ impl RingShares {
         let link = |of: &str, name| {
             swept.sample(run, &MeasureKey { window: part.window, scope: "link", of, name })
         };
-        let (mut rates, mut delays, mut furthest) = (Vec::new(), Vec::new(), Curve::new());
+        let (mut rates, mut delays, mut furthest) = (Vec::new(), Vec::new(), RateCurve::new());
         for number in 1..=COUNT {
             let [own, next] = exits(number);
             rates.push(link(&own, "throughput")? + link(&next, "throughput")?);

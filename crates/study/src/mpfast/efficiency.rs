@@ -5,7 +5,7 @@ use report::verdict::{Expected, Row, Tolerance, Verdict};
 use report::{Align, Table, mean};
 use scenario::{Run, RunOptions};
 
-use super::{CONTRAST, Curve, Phase, carried, cell, controller, name_of};
+use super::{CONTRAST, Phase, RateCurve, carried, cell, controller, name_of};
 use crate::error::StudyError;
 use crate::figure::Lab;
 use crate::outcome::{Outcome, Picture};
@@ -172,7 +172,7 @@ fn picture(
         Panel::new(Axis::new("time", "s").from(0.0), Axis::new("rate", "Mbit/s").from(0.0))
             .height(240);
     for (path, exit) in (1..).zip(EXITS) {
-        let curve: Curve = carried(swept, run, &[exit])?;
+        let curve: RateCurve = carried(swept, run, &[exit])?;
         panel = panel.series(Series::line(format!("subflow {path}"), curve));
     }
     Ok(Picture {

@@ -75,7 +75,7 @@ const CONTRAST: &str = "Contrast: the other controllers on the same network. The
                         say what they do, and they are not judged.";
 
 /// A rate over time: the end of each sample in seconds, and Mbit/s.
-type Curve = Vec<(f64, f64)>;
+type RateCurve = Vec<(f64, f64)>;
 
 /// A part of a run in seconds: after its begin, up to its end.
 #[derive(Clone, Copy, Debug)]
@@ -90,26 +90,30 @@ impl Phase {
     }
 
     /// The samples that lie in it.
-    fn of(self, curve: &Curve) -> impl Iterator<Item = (f64, f64)> {
+    fn of(self, curve: &RateCurve) -> impl Iterator<Item = (f64, f64)> {
         curve.iter().copied().filter(move |(at, _)| *at > self.from && *at <= self.to)
     }
 
     /// The mean rate; NaN without samples.
-    fn mean(self, curve: &Curve) -> f64 {
+    fn mean(self, curve: &RateCurve) -> f64 {
         let rates: Vec<f64> = self.of(curve).map(|(_, rate)| rate).collect();
         mean(&rates).map_or(f64::NAN, |mean| mean.value)
     }
 
     /// The seconds to the end of the first sample that `is_there`; all of the phase if none is.
-    fn reached(self, curve: &Curve, is_there: impl Fn(f64) -> bool) -> f64 {
+    fn reached(self, curve: &RateCurve, is_there: impl Fn(f64) -> bool) -> f64 {
         let first = self.of(curve).find(|(_, rate)| is_there(*rate));
         first.map_or(self.to, |(at, _)| at) - self.from
     }
 }
 
 /// The sum of what links (`name/up`) carry over time, in one run.
-fn carried(swept: &SweepResults, run: &scenario::Run, links: &[&str]) -> Result<Curve, StudyError> {
-    let mut sum = Curve::new();
+fn carried(
+    swept: &SweepResults,
+    run: &scenario::Run,
+    links: &[&str],
+) -> Result<RateCurve, StudyError> {
+    let mut sum = RateCurve::new();
     for link in links {
         let (at, series) = swept.link_series(run, link)?;
         if sum.is_empty() {
@@ -143,7 +147,7 @@ mod tests {
 
     #[test]
     fn a_curve_reaches_a_rate() {
-        let curve: Curve = [0.0, 5.0, 9.0, 10.0, 8.0, 10.0, 10.0]
+        let curve: RateCurve = [0.0, 5.0, 9.0, 10.0, 8.0, 10.0, 10.0]
             .into_iter()
             .zip(1..)
             .map(|(rate, sample)| (f64::from(sample) * 2.0, rate))
