@@ -500,7 +500,8 @@ impl Sender {
         self.sent += 1;
         self.last_sent_at = now;
         if self.config.pacing || allowance.pacing.is_some() || allowance.window < self.config.mss {
-            self.pacer.handle_sent(now, Bytes(payload) + self.config.headers);
+            // Pacing rates are of payload.
+            self.pacer.handle_sent(now, Bytes(payload));
         }
         let in_flight = self.in_flight();
         cc.handle_sent(now, self.id, &Sent { bytes: Bytes(payload), in_flight, is_retransmission });
