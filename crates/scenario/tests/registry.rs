@@ -153,7 +153,7 @@ fn messages_list_what_is_added_too() {
     let said = message(&own, "controller", "mien");
     assert!(
         said.contains("no congestion controller 'mien' (did you mean 'mine'?); there are cubic")
-            && said.ends_with(", balia, mine, calm"),
+            && said.ends_with(", mpfast, mine, calm"),
         "{said}"
     );
     let said = message(&own, "scheduler", "shard");
