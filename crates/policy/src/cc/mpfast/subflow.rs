@@ -22,7 +22,7 @@ const START_ENDS: f64 = 0.5;
 const NO_QUEUE: f64 = 0.25;
 /// Steps double there up to this share of the window.
 const LARGEST_STEP: f64 = 0.5;
-/// The weight of a step's rate in θ; the paper's ⅛ takes half as long again to settle.
+/// The weight of a step's rate in θ; the paper's is ⅛.
 const RATE_WEIGHT: f64 = 0.25;
 /// The pacing rate in slow start, over the window a round trip. Later it is the window and what the
 /// path may keep in the queue, so that a window that fills again does not fill a short buffer.
