@@ -73,7 +73,7 @@ struct RingShares {
     spread: Vec<f64>,
     /// The largest mean queueing delay of a link over the smallest.
     delays: Vec<f64>,
-    /// The seconds to the first sample in which all connections were close to the best share.
+    /// The seconds to the first sample from which on all connections stay close to the best share.
     settled: Vec<f64>,
 }
 
@@ -120,7 +120,7 @@ impl RingShares {
         self.apart.push(apart.fold(0.0, f64::max));
         self.spread.push((largest(&rates) - smallest(&rates)) / center);
         self.delays.push(largest(&delays) / smallest(&delays));
-        self.settled.push(part.phase.reached(&furthest, |apart| apart <= BAND));
+        self.settled.push(part.phase.settled(&furthest, |apart| apart <= BAND));
         Ok(())
     }
 }
@@ -161,9 +161,9 @@ pub(super) fn ring(lab: &Lab<'_>) -> Result<Outcome, StudyError> {
             "The best share is the same wherever the CBR flows are and whatever the single links \
              have, as long as no link has less than half a share: here five are on the first link \
              and five on the second, where they leave 45 of 95 Mbit/s. Rates are of the second \
-             half of each part; the times are those to the first sample in which no connection was \
-             more than 5 % from the best share. Every 10 s MPFAST drains the queues to see the \
-             base round-trip times, which costs 5 % of the sample."
+             half of each part; the times are those after which no connection was more than 5 % \
+             from the best share in any sample. Every 10 s MPFAST drains the queues to see the \
+             base round-trip times, which costs some 3 % of the sample."
                 .into(),
         ],
         data: swept.data(),

@@ -40,8 +40,7 @@ impl Shares {
         ];
         let windows =
             steady("subflow", SUBFLOWS[0], "window")? + steady("subflow", SUBFLOWS[1], "window")?;
-        // The median, since a drain of the base round-trip time empties the queue.
-        let queue = steady("link", "bottleneck/up", "queue_p50")?;
+        let queue = steady("link", "bottleneck/up", "queue")?;
         Ok(Shares {
             ratio: multipath / single,
             weights: goodputs.map(|goodput| goodput / (goodputs[0] + goodputs[1])),
@@ -121,8 +120,8 @@ pub(super) fn shared(lab: &Lab<'_>) -> Result<Outcome, StudyError> {
              keeps θα packets and has that share of the rate, whatever θ is. The paper measured \
              .54 and .45; .3 to .7 counts as agreement. θ is taken from the rates of the subflows, \
              and the sum of the θ that the controller uses from the queue: the part of the queue \
-             that is the subflows’ is as large as their part of the link’s rate (the median queue: \
-             a drain empties it every 10 s)."
+             that is the subflows’ is as large as their part of the link’s rate. A drain \
+             empties it every 10 s, which lowers its mean."
                 .into(),
         ],
         data,

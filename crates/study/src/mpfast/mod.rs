@@ -105,6 +105,15 @@ impl Phase {
         let first = self.of(curve).find(|(_, rate)| is_there(*rate));
         first.map_or(self.to, |(at, _)| at) - self.from
     }
+
+    /// The seconds to the end of the first sample from which on `is_there` for all of the phase;
+    /// all of the phase if it ends otherwise.
+    fn settled(self, curve: &RateCurve, is_there: impl Fn(f64) -> bool) -> f64 {
+        let outside = self.of(curve).filter(|(_, rate)| !is_there(*rate)).last();
+        let outside = outside.map_or(self.from, |(at, _)| at);
+        let first = self.of(curve).find(|(at, _)| *at > outside);
+        first.map_or(self.to, |(at, _)| at) - self.from
+    }
 }
 
 /// The sum of what links (`name/up`) carry over time, in one run.
@@ -157,6 +166,10 @@ mod tests {
             (phase.reached(&curve, |rate| rate >= 9.0), 6.0),
             // Never.
             (phase.reached(&curve, |rate| rate > 11.0), 14.0),
+            // It leaves again before.
+            (phase.settled(&curve, |rate| rate >= 9.0), 12.0),
+            (phase.settled(&curve, |rate| rate >= 0.0), 2.0),
+            (phase.settled(&curve, |rate| rate > 11.0), 14.0),
             (late.mean(&curve), 9.5),
             (late.reached(&curve, |rate| rate >= 9.5), 4.0),
         ] {
