@@ -147,6 +147,7 @@ impl World {
             "vegas" | "wvegas" | "fast" | "ledbat" | "ledbat++" => {
                 mss.0.saturating_mul(2).clamp(2, MAX_WINDOW.0 / 4)
             }
+            "harp" => mss.0.min(MAX_WINDOW.0 / 4) / 16,
             "nice" => mss.0.min(MAX_WINDOW.0 / 4) / 48,
             _ => mss.0.clamp(1, MAX_WINDOW.0 / 4),
         };

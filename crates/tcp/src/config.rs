@@ -1,6 +1,8 @@
 //! The configuration of an endpoint.
 
-use units::{Bytes, Span};
+use alloc::vec::Vec;
+
+use units::{Bytes, Span, Time};
 
 /// The method of loss detection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,6 +41,10 @@ pub struct Config {
     pub min_rto: Span,
     /// The receive buffer.
     pub receive_buffer: Bytes,
+    /// The largest windows that the receiving application lets be offered, each from a time on, in
+    /// the order of time; before the first, `receive_buffer` alone counts. Data that the sender has
+    /// been offered room for is still taken.
+    pub receive_windows: Vec<(Time, Bytes)>,
     /// The longest wait of an acknowledgement for a second packet; `None`: each packet is
     /// acknowledged at once.
     pub delayed_ack: Option<Span>,
@@ -68,6 +74,7 @@ impl Default for Config {
             initial_threshold: None,
             min_rto: Span::from_millis(200),
             receive_buffer: Bytes::mib(64),
+            receive_windows: Vec::new(),
             delayed_ack: Some(Span::from_millis(40)),
             detection: Detection::Rack,
             ecn: false,
@@ -76,5 +83,18 @@ impl Default for Config {
             rate_reduction: true,
             timestamps: true,
         }
+    }
+}
+
+impl Config {
+    /// The largest window at `now`, and the time of the next larger one; `None` where there is
+    /// none.
+    pub(crate) fn receive_window(&self, now: Time) -> (Option<Bytes>, Option<Time>) {
+        let (past, later) = self
+            .receive_windows
+            .split_at(self.receive_windows.partition_point(|(at, _)| *at <= now));
+        let Some((_, window)) = past.last() else { return (None, None) };
+        let next = later.iter().find(|(_, larger)| larger > window);
+        (Some(*window), next.map(|(at, _)| *at))
     }
 }

@@ -254,7 +254,7 @@ impl Endpoint {
             None => return false,
         };
         let config = self.sender.config();
-        let ack = self.receiver.acknowledge(&self.out_of_order, config);
+        let ack = self.receiver.acknowledge(now, &self.out_of_order, config);
         let segment = ack.into_segment(seq, len, flags, stamp_of(now));
         let bytes = config.headers + Bytes(u64::from(len));
         let has_data = len > 0 || flags.has(Flags::FIN);
@@ -285,10 +285,10 @@ impl Endpoint {
         let segment = if handshake.is_client {
             let mut segment =
                 Segment { flags: Flags::SYN, timestamp: stamp_of(now), ..Segment::default() };
-            Receiver::write_window(&mut segment, config);
+            self.receiver.write_window(now, &mut segment, config);
             segment
         } else {
-            self.receiver.acknowledge(&self.out_of_order, config).into_segment(
+            self.receiver.acknowledge(now, &self.out_of_order, config).into_segment(
                 0,
                 0,
                 Flags::SYN,

@@ -220,9 +220,18 @@ impl Receiver {
     /// The acknowledgement fields of a segment that leaves now; no acknowledgement is due
     /// afterwards.
     #[inline]
-    pub(crate) fn acknowledge(&mut self, out_of_order: &OutOfOrder, config: &Config) -> AckFields {
+    pub(crate) fn acknowledge(
+        &mut self,
+        now: Time,
+        out_of_order: &OutOfOrder,
+        config: &Config,
+    ) -> AckFields {
         let marks = if self.is_marked { Flags::ECE } else { Flags::default() };
-        let end = self.read + config.receive_buffer.0;
+        let mut end = self.read + config.receive_buffer.0;
+        self.due = NEVER;
+        if !config.receive_windows.is_empty() {
+            end = self.offer(now, end, config);
+        }
         let has_blocks = self.has_out_of_order && config.detection.is_selective();
         let blocks = if has_blocks {
             out_of_order.blocks.len() + usize::from(out_of_order.has_duplicate())
@@ -231,7 +240,6 @@ impl Receiver {
         };
         self.advertised = end;
         self.acked = self.next;
-        self.due = NEVER;
         self.unacked = 0;
         #[expect(clippy::cast_possible_truncation, reason = "at most three")]
         AckFields {
@@ -242,6 +250,17 @@ impl Receiver {
             sack_count: blocks.min(3) as u8,
             ce: self.ce,
         }
+    }
+
+    /// The end of the window that the application lets be offered, `most` at most and never before
+    /// what was offered. An update is due when the application allows more.
+    #[cold]
+    fn offer(&mut self, now: Time, most: u64, config: &Config) -> u64 {
+        let (window, larger) = config.receive_window(now);
+        if self.fin == u64::MAX {
+            self.due = larger.unwrap_or(NEVER);
+        }
+        window.map_or(most, |window| most.min(self.next + window.0)).max(self.advertised)
     }
 
     /// Writes the selective acknowledgement blocks into the segment in its final place. A copy
@@ -263,8 +282,16 @@ impl Receiver {
     }
 
     /// Writes the window into a segment without an acknowledgement.
-    pub(crate) fn write_window(segment: &mut Segment, config: &Config) {
-        segment.window = u32::try_from(config.receive_buffer.0).unwrap_or(u32::MAX);
+    pub(crate) fn write_window(&mut self, now: Time, segment: &mut Segment, config: &Config) {
+        let window = match config.receive_window(now).0 {
+            None => config.receive_buffer,
+            Some(window) => {
+                let window = window.min(config.receive_buffer);
+                self.advertised = window.0;
+                window
+            }
+        };
+        segment.window = u32::try_from(window.0).unwrap_or(u32::MAX);
     }
 
     /// The packets that arrived marked, modulo 2^32.

@@ -6,7 +6,7 @@ use common::Host;
 use policy::cc::{Reno, Uncoupled};
 use tcp::{Config, Endpoint};
 use testnet::{Link, Network};
-use units::{Bytes, Span, SubflowId};
+use units::{Bytes, Span, SubflowId, Time};
 
 const MSS: u64 = 1_448;
 
@@ -55,4 +55,26 @@ fn unread_data_closes_the_window_and_reading_opens_it() {
         Some(&tcp::Event::Finished),
         "the end is read with the last byte"
     );
+}
+
+#[test]
+fn the_window_follows_the_times_of_the_application() {
+    let at = |secs| Time::ZERO + Span::from_secs(secs);
+    let windows = [(0, 8), (2, 2), (3, 0), (4, 4)];
+    let config = Config {
+        receive_windows: windows.map(|(secs, packets)| (at(secs), Bytes(packets * MSS))).into(),
+        delayed_ack: None,
+        ..Config::default()
+    };
+    let mut network = connect(&config);
+    network.ends[1].endpoint.set_reading(true);
+    network.ends[0].endpoint.write(Bytes(1 << 30));
+    let mut arrived = [0; 6];
+    for second in &mut arrived {
+        let before = network.ends[1].endpoint.received();
+        network.run_for(Span::from_secs(1));
+        *second = (network.ends[1].endpoint.received() - before).0 / MSS;
+    }
+    // A window each round trip of 20 ms; what was offered before a step down still arrives.
+    assert_eq!(arrived[1..], [8 * 50, 2 * 50 + 6, 2, 4 * 50, 4 * 50], "{arrived:?}");
 }

@@ -1,7 +1,8 @@
 //! Formats: parse and emit, nothing else.
 //!
 //! [`frame`] has the frames of the transfer protocol, which runs over each path's TLS connection;
-//! [`manifest`] its description of files; [`ptcp`] the packets of the striped connection; [`tcp`]
+//! [`manifest`] its description of files; [`ptcp`] the packets of the striped connection; [`harp`]
+//! the messages of background gateways; [`tcp`]
 //! simulated TCP segments. Nothing here keeps state, or allocates by lengths that a peer merely
 //! announces.
 #![no_std]
@@ -9,6 +10,7 @@
 extern crate alloc;
 
 pub mod frame;
+pub mod harp;
 pub mod manifest;
 pub mod ptcp;
 mod reader;

@@ -156,3 +156,32 @@ impl Segment {
             SackBlock { from: ce.packets.cast_signed(), len: ce.bytes };
     }
 }
+
+/// A segment as a gateway sees it: header fields as they are on the wire, with positions of 32 bits
+/// that wrap, and a window that is not scaled.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Meta {
+    /// The position of its first byte.
+    pub seq: u32,
+    /// The next position that its sender expects; valid with [`Flags::ACK`] only.
+    pub ack: u32,
+    /// The window field: bytes shifted right by what the option in the SYN said, if both had it;
+    /// never scaled in a SYN (RFC 7323, section 2.2).
+    pub window: u16,
+    /// Payload bytes.
+    pub len: u16,
+    /// SYN, ACK, FIN and so on.
+    pub flags: Flags,
+    /// The shift of a window scale option, in SYNs only.
+    pub scale: Option<u8>,
+    /// The value of a maximum segment size option, in SYNs only.
+    pub mss: Option<u16>,
+}
+
+impl Meta {
+    /// The number of positions that it takes: payload, SYN and FIN.
+    #[must_use]
+    pub const fn span(&self) -> u32 {
+        self.len as u32 + self.flags.has(Flags::SYN) as u32 + self.flags.has(Flags::FIN) as u32
+    }
+}

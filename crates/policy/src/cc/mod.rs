@@ -12,9 +12,9 @@
 //!
 //! Windows are kept as real numbers of bytes; [`Allowance::window`] is that number rounded down,
 //! which admits the same packets. A sender may send while `in flight + MSS <= max(window, MSS)`.
-//! Windows stay between a floor (one MSS; two for [`Vegas`], [`Fast`],
-//! [`Ledbat`] and [`LedbatPlusPlus`]; a 48th for [`Nice`]) and [`MAX_WINDOW`] for
-//! any sequence of events.
+//! Windows stay between a floor (one MSS; two for [`Vegas`], [`Fast`], [`Ledbat`] and
+//! [`LedbatPlusPlus`]; a 16th for [`Harp`], a 48th for [`Nice`]) and [`MAX_WINDOW`] for any
+//! sequence of events.
 //!
 //! [`by_name`] makes the controllers of [`NAMES`]:
 //!
@@ -35,6 +35,7 @@
 //! | `balia` | [`Coupled`]`<`[`Balia`]`>` | draft-walid-mptcp-congestion-control; Linux |
 //! | `wvegas` | [`Wvegas`] | Cao, Xu and Fu 2012; Linux |
 //! | `coupled-cubic` | [`CoupledCubic`] | derived here from RFC 9438 |
+//! | `harp` | [`Harp`] | Kokku, Bohra, Ganguly and Venkataramani, and what this one adds |
 //! | `mpfast` | [`Mpfast`] | Ha et al., and what this implementation adds |
 
 mod balia;
@@ -45,6 +46,7 @@ mod cubic;
 mod delays;
 mod fast;
 mod fast_path;
+mod harp;
 mod ledbat;
 mod ledbat_plus_plus;
 mod lia;
@@ -71,6 +73,7 @@ pub use coupled::{Coupled, Coupling, PathState};
 pub use coupled_cubic::CoupledCubic;
 pub use cubic::{Cubic, CubicOptions};
 pub use fast::{Fast, FastOptions};
+pub use harp::{Delivered, Harp, HarpCoupling, HarpOptions, Lateness, LatenessOptions};
 pub use ledbat::{Ledbat, LedbatOptions};
 pub use ledbat_plus_plus::{LedbatPlusPlus, LedbatPlusPlusOptions};
 pub use lia::Lia;

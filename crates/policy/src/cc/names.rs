@@ -7,8 +7,9 @@ use units::{Seed, Span};
 
 use super::{
     Alpha, Balia, Bbr, Controller, Coupled, CoupledCubic, Cubic, CubicOptions, Fast, FastOptions,
-    Ledbat, LedbatOptions, LedbatPlusPlus, LedbatPlusPlusOptions, Lia, Lp, LpOptions, Mpfast,
-    MpfastOptions, Nice, NiceOptions, Olia, Reno, Uncoupled, Vegas, VegasOptions, Waimd, Wvegas,
+    Harp, HarpCoupling, HarpOptions, Ledbat, LedbatOptions, LedbatPlusPlus, LedbatPlusPlusOptions,
+    Lia, Lp, LpOptions, Mpfast, MpfastOptions, Nice, NiceOptions, Olia, Reno, Uncoupled, Vegas,
+    VegasOptions, Waimd, Wvegas,
 };
 use crate::named::{self, Known, NameError, Parameter, Settings};
 
@@ -263,6 +264,24 @@ pub const NAMES: &[Known<dyn Controller>] = &[
         ],
         mpfast,
     ),
+    Known::new(
+        "harp",
+        "yields to others, over several paths: grows by a share, falls when packets are late \
+         (Harp)",
+        &[
+            Parameter {
+                name: "coupling",
+                default: "adaptive",
+                summary: "of the paths: adaptive, joint or independent",
+            },
+            Parameter {
+                name: "profile",
+                default: "modern",
+                summary: "modern, or paper: no slow start, nothing below one packet",
+            },
+        ],
+        harp,
+    ),
 ];
 
 /// The controller that `text` describes: a name of [`NAMES`], and in parentheses the parameters
@@ -335,6 +354,23 @@ fn mpfast(settings: &Settings<'_>) -> Result<Box<dyn Controller>, NameError> {
         coexist: settings.get("coexist", |_| true)?,
     };
     Ok(Box::new(Mpfast::new(options)))
+}
+
+fn harp(settings: &Settings<'_>) -> Result<Box<dyn Controller>, NameError> {
+    let coupling = |text: &str| match text {
+        "adaptive" => Some(HarpCoupling::Adaptive),
+        "joint" => Some(HarpCoupling::Joint),
+        "independent" => Some(HarpCoupling::Independent),
+        _ => None,
+    };
+    let profile = |text: &str| match text {
+        "modern" => Some(HarpOptions::modern()),
+        "paper" => Some(HarpOptions::paper()),
+        _ => None,
+    };
+    let coupling = settings.parse("coupling", coupling)?;
+    let options = HarpOptions { coupling, ..settings.parse("profile", profile)? };
+    Ok(Box::new(Harp::new(options)))
 }
 
 fn bbr(settings: &Settings<'_>) -> Result<Box<dyn Controller>, NameError> {
@@ -436,7 +472,7 @@ mod tests {
     #[test]
     fn errors_say_what_would_do() {
         let names = "there are cubic, reno, vegas, fast, bbr, waimd, ledbat, ledbat++, lp, nice, \
-                     lia, olia, balia, wvegas, coupled-cubic, mpfast";
+                     lia, olia, balia, wvegas, coupled-cubic, mpfast, harp";
         assert_eq!(
             error("vagas"),
             alloc::format!(

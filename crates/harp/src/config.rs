@@ -1,0 +1,58 @@
+//! The settings of a gateway.
+
+use policy::cc::HarpOptions;
+
+/// Which connections share a controller.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Sharing {
+    /// None: each connection has its own, as in the paper.
+    #[default]
+    Connection,
+    /// All between the two gateways have one for each path, and equal shares of what it allows.
+    Site,
+}
+
+/// The settings of a [`Gateway`](crate::Gateway). Both ends have the same.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Config {
+    /// The number of paths, 1 to [`wire::harp::MOST_PATHS`]; the first is the direct one.
+    pub paths: u8,
+    /// The congestion controller, and its profile.
+    pub controller: HarpOptions,
+    /// Which connections share a controller.
+    pub sharing: Sharing,
+    /// ρ: how long a packet waits for those before it, in delays of the slowest path.
+    pub reorder: f64,
+    /// A path whose round-trip time is more than this many times the direct one's carries nothing;
+    /// `None` admits every path. The paper has 1.5.
+    pub admission: Option<f64>,
+    /// Whether packets beyond the windows are held back, and paths are paced; the paper's gateway
+    /// does neither. Windows below one packet need it.
+    pub holds: bool,
+}
+
+impl Config {
+    /// The paper's gateway, with this number of paths.
+    #[must_use]
+    pub fn paper(paths: u8) -> Config {
+        Config {
+            paths,
+            controller: HarpOptions::paper(),
+            sharing: Sharing::Connection,
+            reorder: 1.5,
+            admission: None,
+            holds: false,
+        }
+    }
+
+    /// The gateway that ships, with this number of paths.
+    #[must_use]
+    pub fn modern(paths: u8) -> Config {
+        Config {
+            controller: HarpOptions::modern(),
+            admission: Some(1.5),
+            holds: true,
+            ..Config::paper(paths)
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! Delays of the paths, as the gateway sees them where packets leave, and what it reports of them.
+
+use alloc::vec::Vec;
+
+use policy::cc::{HarpOptions, Lateness};
+use recovery::OneWayDelay;
+use units::{Span, Time};
+use wire::harp::{MOST_ENTRIES, PathReport, Report, Stamp};
+
+use crate::paths::clock;
+
+/// The parts of a packet's weight in a report.
+const PARTS: f64 = 16.0;
+
+/// The delays of all paths: of a connection, or of a site.
+#[derive(Clone, Debug)]
+pub(crate) struct Detector {
+    paths: Vec<PathDelays>,
+    mark: f64,
+    /// A bit for each path whose probe was in time.
+    open: u8,
+    /// The path that a report begins with: all have their turn.
+    turn: usize,
+}
+
+#[derive(Clone, Debug)]
+struct PathDelays {
+    delay: OneWayDelay,
+    lateness: Lateness,
+    /// The weight of late packets that was not reported.
+    weight: f64,
+    /// The latest stamp, and when it came; `None` once it was echoed.
+    latest: Option<(u32, Time)>,
+}
+
+impl Detector {
+    pub(crate) fn new(paths: u8, options: &HarpOptions) -> Detector {
+        let path = || PathDelays {
+            delay: OneWayDelay::default(),
+            lateness: Lateness::new(options.lateness),
+            weight: 0.0,
+            latest: None,
+        };
+        let paths = (0..paths).map(|_| path()).collect();
+        Detector { paths, mark: options.mark, open: 0, turn: 0 }
+    }
+
+    /// A packet has arrived.
+    pub(crate) fn handle_data(&mut self, now: Time, stamp: &Stamp, is_marked: bool) {
+        let mark = if is_marked { self.mark } else { 0.0 };
+        let Some(path) = self.paths.get_mut(usize::from(stamp.path)) else { return };
+        let delay = path.delay.handle_reading(clock(now).wrapping_sub(stamp.sent));
+        path.weight += path.lateness.handle_delay(now, delay) + mark;
+        path.latest = Some((stamp.sent, now));
+    }
+
+    /// A probe has arrived. One in time opens its path.
+    pub(crate) fn handle_probe(&mut self, now: Time, stamp: &Stamp) {
+        let Some(path) = self.paths.get_mut(usize::from(stamp.path)) else { return };
+        let delay = path.delay.handle_reading(clock(now).wrapping_sub(stamp.sent));
+        path.latest = Some((stamp.sent, now));
+        if path.lateness.is_in_time(delay) {
+            self.open |= 1 << (stamp.path & 7);
+        }
+    }
+
+    /// Whether something should not wait for the next packet that returns.
+    pub(crate) fn is_urgent(&self) -> bool {
+        self.open != 0
+    }
+
+    /// What is to be reported, at most [`MOST_ENTRIES`] paths of it.
+    pub(crate) fn report(&mut self, now: Time) -> Report {
+        let mut report = Report { open: core::mem::take(&mut self.open), ..Report::default() };
+        let count = self.paths.len();
+        for step in 0..count {
+            let number = (self.turn + step) % count;
+            let path = &mut self.paths[number];
+            if usize::from(report.count) == MOST_ENTRIES {
+                self.turn = number;
+                break;
+            }
+            let Some((sent, at)) = path.latest.take() else { continue };
+            let held = u32::try_from(now.since(at).as_micros()).unwrap_or(u32::MAX);
+            #[expect(
+                clippy::cast_possible_truncation,
+                clippy::cast_sign_loss,
+                reason = "it is positive and bounded"
+            )]
+            let weight = (path.weight * PARTS).min(f64::from(u16::MAX)) as u16;
+            path.weight = 0.0;
+            report.entries[usize::from(report.count)] = PathReport {
+                path: u8::try_from(number).unwrap_or(u8::MAX),
+                weight,
+                echo: sent.wrapping_add(held),
+            };
+            report.count += 1;
+        }
+        report
+    }
+}
+
+/// The weight in a report.
+pub(crate) fn weight(entry: PathReport) -> f64 {
+    f64::from(entry.weight) / PARTS
+}
+
+/// The round-trip time of an echo that arrives now; `None` if it is of no packet.
+pub(crate) fn round_trip(now: Time, entry: PathReport) -> Option<Span> {
+    let micros = clock(now).wrapping_sub(entry.echo);
+    (micros < u32::MAX / 2).then(|| Span::from_micros(u64::from(micros)))
+}

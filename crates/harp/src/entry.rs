@@ -1,0 +1,291 @@
+//! Where the data of a connection enter: which path carries which bytes, and what the host is told
+//! that it may send.
+//!
+//! A cumulative acknowledgement credits the paths that carried the bytes. Bytes that the host sends
+//! again move to the path that carries them now, and the old one gets no credit. The receive window
+//! in what returns to the host is at most what the paths allow (section III-F of the paper).
+
+use alloc::collections::{BTreeMap, VecDeque};
+
+use units::{Bytes, Span, Time};
+use wire::harp::MOST_PATHS;
+use wire::tcp::{Flags, Meta};
+
+use crate::paths::{Credit, Departure, Paths, whole};
+use crate::position::Positions;
+use crate::{Carried, Edits};
+
+/// The packets of a connection that are held back at most: the pace smooths bursts, and what a host
+/// may send bounds them anyway.
+const MOST_HELD: usize = 64;
+/// A packet is held no longer, whatever the windows say.
+const LONGEST_HOLD: Span = Span::from_secs(2);
+/// Pieces of a connection that are remembered. Windows of hosts have fewer packets; a host that
+/// ignores them loses credit.
+const MOST_PIECES: usize = 1 << 16;
+
+/// The sending half of a connection at its gateway.
+#[derive(Clone, Debug)]
+pub(crate) struct Sending<T> {
+    /// Present once a segment gave a position.
+    stream: Option<SentStream>,
+    held: VecDeque<(Time, T)>,
+    /// The right edge of the window that the host was told last, continued.
+    edge: u64,
+    mss: u64,
+}
+
+/// The positions that are under way.
+#[derive(Clone, Debug)]
+struct SentStream {
+    positions: Positions,
+    /// Everything below is acknowledged.
+    acked: u64,
+    /// By first position; they don't overlap.
+    pieces: BTreeMap<u64, Piece>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Piece {
+    end: u64,
+    path: u8,
+    departure: Departure,
+    /// Whether it counts as in flight: a reported loss does not.
+    is_in_flight: bool,
+}
+
+impl Piece {
+    fn forget(&self, len: u64, paths: &mut Paths) {
+        if self.is_in_flight {
+            paths.forget(usize::from(self.path), len);
+        }
+    }
+}
+
+impl<T: Carried> Sending<T> {
+    pub(crate) fn new() -> Sending<T> {
+        Sending { stream: None, held: VecDeque::new(), edge: 0, mss: 1 }
+    }
+
+    /// Whether bytes of it are under way or held.
+    pub(crate) fn is_busy(&self) -> bool {
+        !self.held.is_empty() || self.stream.as_ref().is_some_and(|s| !s.pieces.is_empty())
+    }
+
+    /// Whether packets of it are held back.
+    pub(crate) fn has_held(&self) -> bool {
+        !self.held.is_empty()
+    }
+
+    /// The host opens with this segment, or opens anew.
+    pub(crate) fn handle_open(&mut self, meta: &Meta, paths: &mut Paths) {
+        self.free(paths);
+        let (positions, first) = Positions::new(meta.seq.wrapping_add(meta.span()));
+        self.stream = Some(SentStream { positions, acked: first, pieces: BTreeMap::new() });
+        self.edge = 0;
+    }
+
+    /// Packets fill this many bytes of payload.
+    pub(crate) fn set_mss(&mut self, mss: Bytes, paths: &mut Paths) {
+        self.mss = mss.0.max(1);
+        paths.set_mss(mss);
+    }
+
+    /// The connection is over: nothing of it is in flight any more.
+    pub(crate) fn free(&mut self, paths: &mut Paths) {
+        if let Some(stream) = self.stream.take() {
+            for (start, piece) in stream.pieces {
+                piece.forget(piece.end - start, paths);
+            }
+        }
+        self.held.clear();
+    }
+
+    /// A segment with payload leaves the host. What may leave at once is returned with its path.
+    pub(crate) fn handle_data(
+        &mut self,
+        now: Time,
+        packet: T,
+        paths: &mut Paths,
+        holds: bool,
+    ) -> Option<(T, usize)> {
+        let meta = packet.meta();
+        let len = u64::from(meta.len);
+        if self.mss == 1 {
+            self.set_mss(Bytes(len), paths);
+        }
+        let stream = self.stream(&meta);
+        let start = stream.positions.continued(meta.seq);
+        stream.withdraw(start, start + len, paths);
+        if !holds {
+            let path = paths.choose();
+            return Some((packet, self.leave(now, &meta, path, paths)));
+        }
+        let path = match paths.choose_paced(now, len) {
+            Some((path, at)) if at <= now && self.held.is_empty() => {
+                return Some((packet, self.leave(now, &meta, path, paths)));
+            }
+            Some((path, _)) => path,
+            None => paths.choose(),
+        };
+        // In their order: if there are too many, the first one leaves.
+        self.held.push_back((now, packet));
+        if self.held.len() <= MOST_HELD {
+            return None;
+        }
+        let (_, packet) = self.held.pop_front()?;
+        Some(self.let_go(now, packet, path, paths))
+    }
+
+    /// The next held packet that may leave, with its path.
+    pub(crate) fn poll_held(&mut self, now: Time, paths: &mut Paths) -> Option<(T, usize)> {
+        let (since, packet) = self.held.front()?;
+        let meta = packet.meta();
+        let chosen = paths.choose_paced(now, u64::from(meta.len));
+        let is_due = *since + LONGEST_HOLD <= now || chosen.is_some_and(|(_, at)| at <= now);
+        if !is_due {
+            return None;
+        }
+        let path = chosen.map_or_else(|| paths.choose(), |(path, _)| path);
+        let (_, packet) = self.held.pop_front()?;
+        Some(self.let_go(now, packet, path, paths))
+    }
+
+    /// A packet that was held leaves; the host may have sent it again meanwhile.
+    fn let_go(&mut self, now: Time, packet: T, path: usize, paths: &mut Paths) -> (T, usize) {
+        let meta = packet.meta();
+        let stream = self.stream(&meta);
+        let start = stream.positions.continued(meta.seq);
+        stream.withdraw(start, start + u64::from(meta.len), paths);
+        let path = self.leave(now, &meta, path, paths);
+        (packet, path)
+    }
+
+    /// When a held packet may leave if nothing arrives.
+    pub(crate) fn poll_deadline(&self, now: Time, paths: &Paths) -> Option<Time> {
+        let (since, packet) = self.held.front()?;
+        let latest = *since + LONGEST_HOLD;
+        let paced = paths.choose_paced(now, u64::from(packet.meta().len));
+        Some(paced.map_or(latest, |(_, at)| at.min(latest)))
+    }
+
+    /// A segment for the host acknowledges what it sent.
+    pub(crate) fn handle_ack(&mut self, now: Time, meta: &Meta, paths: &mut Paths) {
+        let Some(stream) = &mut self.stream else { return };
+        if !meta.flags.has(Flags::ACK) {
+            return;
+        }
+        let ack = stream.positions.continued(meta.ack);
+        if ack <= stream.acked {
+            return;
+        }
+        stream.acked = ack;
+        stream.positions.reach(ack);
+        let mut credits = [None::<Credit>; MOST_PATHS];
+        stream.cut(ack);
+        while let Some((&start, &piece)) = stream.pieces.range(..ack).next() {
+            stream.pieces.remove(&start);
+            let Some(credit) = credits.get_mut(usize::from(piece.path)) else { continue };
+            // A loss that was none: the bytes arrived, and are not in flight already.
+            let bytes = if piece.is_in_flight { piece.end - start } else { 0 };
+            let latest = match credit {
+                Some(credit) if credit.latest.at > piece.departure.at => credit.latest,
+                _ => piece.departure,
+            };
+            *credit =
+                Some(Credit { bytes: credit.map_or(0, |credit| credit.bytes) + bytes, latest });
+        }
+        paths.arrive(now, &credits);
+    }
+
+    /// The other gateway misses these positions: the paths that carried them lost something. A bit
+    /// for each of them is returned.
+    pub(crate) fn handle_lost(&mut self, (from, len): (u32, u32), paths: &mut Paths) -> u8 {
+        let Some(stream) = &mut self.stream else { return 0 };
+        let from = stream.positions.continued(from);
+        let end = from + u64::from(len);
+        let mut mask = 0;
+        stream.cut(from);
+        stream.cut(end);
+        for (start, piece) in stream.pieces.range_mut(from..end) {
+            piece.forget(piece.end - start, paths);
+            piece.is_in_flight = false;
+            mask |= 1 << (piece.path & 7);
+        }
+        mask
+    }
+
+    /// What to change in a segment for the host: its window, at most `allowed` bytes and not below
+    /// a packet, in whole packets. The right edge moves to the left by less than a unit of the
+    /// field, unless the receiver moves it further. The window of a SYN is not scaled, and counts
+    /// from where the stream begins.
+    pub(crate) fn edits(&mut self, meta: &Meta, scale: u8, allowed: f64) -> Edits {
+        if meta.flags.has(Flags::RST) {
+            return Edits::default();
+        }
+        let scale = if meta.flags.has(Flags::SYN) { 0 } else { scale };
+        let ack = match &self.stream {
+            Some(stream) if meta.flags.has(Flags::ACK) => stream.positions.continued(meta.ack),
+            _ => self.edge,
+        };
+        let packets = (whole(allowed).0 / self.mss).max(1);
+        // Rounded up, unless a packet more would fit then.
+        let up = (packets * self.mss).div_ceil(1 << scale);
+        let admits_more = (up << scale) / self.mss > packets;
+        let target = (up - u64::from(admits_more)).max(1);
+        // Rounded down, as RFC 7323 (section 2.4) allows: hosts remember the edge. Rounded up, it
+        // would move by half a unit with each acknowledgement, and never stay.
+        let least = self.edge.saturating_sub(ack) >> scale;
+        let field = u16::try_from(target.max(least)).unwrap_or(u16::MAX).min(meta.window);
+        if meta.flags.has(Flags::ACK) && self.stream.is_some() {
+            self.edge = self.edge.max(ack + (u64::from(field) << scale));
+        }
+        Edits { window: (field != meta.window).then_some(field) }
+    }
+
+    /// A packet leaves over a path.
+    fn leave(&mut self, now: Time, meta: &Meta, path: usize, paths: &mut Paths) -> usize {
+        let stream = self.stream(meta);
+        let start = stream.positions.continued(meta.seq).max(stream.acked);
+        let end = stream.positions.continued(meta.seq) + u64::from(meta.len);
+        stream.positions.reach(end);
+        if end > start && stream.pieces.len() < MOST_PIECES {
+            let departure = paths.depart(now, path, end - start);
+            let number = u8::try_from(path).unwrap_or(0);
+            let piece = Piece { end, path: number, departure, is_in_flight: true };
+            stream.pieces.insert(start, piece);
+        }
+        path
+    }
+
+    /// The stream, which begins with the first segment that is seen of it.
+    fn stream(&mut self, meta: &Meta) -> &mut SentStream {
+        self.stream.get_or_insert_with(|| {
+            let (positions, first) = Positions::new(meta.seq);
+            SentStream { positions, acked: first, pieces: BTreeMap::new() }
+        })
+    }
+}
+
+impl SentStream {
+    /// Divides the piece that this position is in the middle of, so that one begins there.
+    fn cut(&mut self, at: u64) {
+        if let Some((_, piece)) = self.pieces.range_mut(..at).next_back()
+            && piece.end > at
+        {
+            let rest = *piece;
+            piece.end = at;
+            self.pieces.insert(at, rest);
+        }
+    }
+
+    /// Takes these positions off the paths that carry them.
+    fn withdraw(&mut self, start: u64, end: u64, paths: &mut Paths) {
+        self.cut(start);
+        self.cut(end);
+        while let Some((&at, &piece)) = self.pieces.range(start..end).next() {
+            self.pieces.remove(&at);
+            piece.forget(piece.end - at, paths);
+        }
+    }
+}

@@ -1,0 +1,471 @@
+//! A gateway: its connections, and the paths to one other gateway.
+
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::vec::Vec;
+
+use units::{Bytes, Span, Time};
+use wire::harp::{Report, Stamp};
+use wire::tcp::{Flags, Meta};
+
+use crate::detector::{Detector, round_trip, weight};
+use crate::entry::Sending;
+use crate::exit::Receiving;
+use crate::paths::{PathView, Paths, whole};
+use crate::{Carried, Config, Flow, Message, Output, Sharing};
+
+/// A connection without segments for this long is forgotten.
+const IDLE: Span = Span::from_secs(300);
+/// A connection of which one host has ended is forgotten after this.
+const HALF_ENDED: Span = Span::from_secs(60);
+/// A connection that ended is forgotten after this: late segments.
+const LINGER: Span = Span::from_secs(10);
+/// The time between two searches for connections to forget.
+const SWEEP: Span = Span::from_secs(5);
+/// A connection without segments for this long has no share of a site's windows.
+const INACTIVE: Span = Span::from_secs(1);
+
+/// One gateway's end of all connections with one other gateway.
+#[derive(Clone, Debug)]
+pub struct Gateway<T> {
+    config: Config,
+    connections: BTreeMap<Flow, Relayed<T>>,
+    /// What all connections share, in [`Sharing::Site`].
+    site: Option<Ends>,
+    outputs: VecDeque<Output<T>>,
+    /// The deadlines of connections.
+    agenda: BTreeSet<(Time, Flow)>,
+    /// Connections with packets that are held back.
+    held: BTreeSet<Flow>,
+    /// The connection whose held packet left last: all have their turn.
+    turn: Flow,
+    sweep_at: Option<Time>,
+    /// Connections with a share of a site's windows, as of the last count.
+    active: (Time, usize),
+}
+
+/// The ends of the paths: windows where packets enter, delays where they leave.
+#[derive(Clone, Debug)]
+struct Ends {
+    paths: Paths,
+    detector: Detector,
+}
+
+impl Ends {
+    fn new(now: Time, config: &Config) -> Ends {
+        let detector = Detector::new(config.paths, &config.controller);
+        Ends { paths: Paths::new(now, config), detector }
+    }
+
+    /// What the other gateway saw.
+    fn handle_entries(&mut self, now: Time, report: &Report) {
+        for entry in report.entries() {
+            let path = usize::from(entry.path);
+            if path >= self.paths.count() {
+                continue;
+            }
+            if let Some(rtt) = round_trip(now, *entry) {
+                self.paths.handle_rtt(path, rtt);
+            }
+            self.paths.handle_late(now, path, weight(*entry));
+        }
+        for path in 0..self.paths.count() {
+            if report.open & (1 << path) != 0 {
+                self.paths.handle_open(now, path);
+            }
+        }
+    }
+}
+
+/// A connection of hosts that know nothing of gateways.
+#[derive(Clone, Debug)]
+struct Relayed<T> {
+    halves: Halves<T>,
+    /// Its own, in [`Sharing::Connection`].
+    own: Option<Ends>,
+    /// Its deadline on the agenda.
+    due: Option<Time>,
+}
+
+/// Both directions of a connection.
+#[derive(Clone, Debug)]
+struct Halves<T> {
+    sending: Sending<T>,
+    receiving: Receiving<T>,
+    /// The shifts of both hosts' windows, the host's on this side first; `None` before their
+    /// SYN, and without the option.
+    scales: [Option<u8>; 2],
+    /// The hosts that have sent a FIN; both is the end.
+    ended: [bool; 2],
+    seen_at: Time,
+}
+
+impl<T> Halves<T> {
+    /// The shift of the windows of the host on the other side. Scaling is on only if both SYNs had
+    /// the option (RFC 7323, section 2.2).
+    fn far_scale(&self) -> u8 {
+        match self.scales {
+            [Some(_), Some(far)] => far.min(14),
+            _ => 0,
+        }
+    }
+
+    fn note(&mut self, now: Time, side: usize, meta: &Meta) {
+        self.seen_at = now;
+        if meta.flags.has(Flags::SYN) {
+            self.scales[side] = meta.scale;
+            self.ended[side] = false;
+        }
+        if meta.flags.has(Flags::FIN) {
+            self.ended[side] = true;
+        }
+        if meta.flags.has(Flags::RST) {
+            self.ended = [true; 2];
+        }
+    }
+
+    fn expires(&self) -> Time {
+        self.seen_at
+            + match self.ended {
+                [true, true] => LINGER,
+                [false, false] => IDLE,
+                _ => HALF_ENDED,
+            }
+    }
+}
+
+impl<T: Carried> Gateway<T> {
+    /// A gateway without connections.
+    #[must_use]
+    pub fn new(now: Time, config: &Config) -> Gateway<T> {
+        let most = u8::try_from(wire::harp::MOST_PATHS).unwrap_or(u8::MAX);
+        let config = Config { paths: config.paths.clamp(1, most), ..*config };
+        let site = (config.sharing == Sharing::Site).then(|| Ends::new(now, &config));
+        Gateway {
+            config,
+            connections: BTreeMap::new(),
+            site,
+            outputs: VecDeque::new(),
+            agenda: BTreeSet::new(),
+            held: BTreeSet::new(),
+            turn: 0,
+            sweep_at: None,
+            active: (now, 1),
+        }
+    }
+
+    /// A segment of a host on this side.
+    pub fn handle_inside(&mut self, now: Time, flow: Flow, packet: T) {
+        let meta = packet.meta();
+        let holds = self.config.holds;
+        let (halves, ends, outputs) = self.parts(now, flow);
+        halves.note(now, 0, &meta);
+        if meta.flags.has(Flags::SYN) {
+            halves.sending.handle_open(&meta, &mut ends.paths);
+        }
+        let report = ends.detector.report(now);
+        if !report.is_empty() {
+            outputs.push_back(Output::Outside(flow, 0, Message::Report(report)));
+        }
+        if meta.len == 0 {
+            outputs.push_back(Output::Outside(flow, 0, Message::Return(packet)));
+        } else if let Some((packet, path)) =
+            halves.sending.handle_data(now, packet, &mut ends.paths, holds)
+        {
+            let stamp = ends.paths.stamp(now, path);
+            outputs.push_back(Output::Outside(flow, stamp.path, Message::Data(stamp, packet)));
+        }
+        self.rearm(now, flow);
+    }
+
+    /// A message of the other gateway, which arrived with a mark (ECN) or without.
+    pub fn handle_outside(&mut self, now: Time, flow: Flow, message: Message<T>, is_marked: bool) {
+        match message {
+            Message::Data(stamp, packet) => self.handle_data(now, flow, &stamp, packet, is_marked),
+            Message::Return(packet) => {
+                self.note_outside(now, flow, &packet.meta());
+                self.pass(flow, packet);
+            }
+            Message::Probe(stamp) => self.handle_probe(now, flow, &stamp),
+            Message::Report(report) => self.handle_report(now, flow, &report),
+        }
+        self.release(now, flow);
+    }
+
+    /// What is to leave; drained after each other call.
+    pub fn poll_output(&mut self) -> Option<Output<T>> {
+        self.outputs.pop_front()
+    }
+
+    /// When to call [`Gateway::handle_deadline`].
+    #[must_use]
+    pub fn poll_deadline(&self) -> Option<Time> {
+        let of_site = self.site.as_ref().and_then(|ends| ends.paths.poll_deadline());
+        let of_connections = self.agenda.first().map(|(at, _)| *at);
+        of_connections.into_iter().chain(of_site).chain(self.sweep_at).min()
+    }
+
+    /// The deadline has come.
+    pub fn handle_deadline(&mut self, now: Time) {
+        if self.sweep_at.is_some_and(|at| at <= now) {
+            self.sweep(now);
+        }
+        if let (Some(site), Some((&flow, _))) = (&mut self.site, self.connections.first_key_value())
+        {
+            probe(now, flow, site, &mut self.outputs);
+        }
+        while let Some(&(at, flow)) = self.agenda.first()
+            && at <= now
+        {
+            if let Some(Relayed { own: Some(own), .. }) = self.connections.get_mut(&flow) {
+                probe(now, flow, own, &mut self.outputs);
+            }
+            self.release(now, flow);
+        }
+    }
+
+    /// What is known of each path: of a site, or summed over connections.
+    #[must_use]
+    pub fn paths(&self) -> Vec<PathView> {
+        if let Some(site) = &self.site {
+            return site.paths.views().collect();
+        }
+        let mut views: Vec<PathView> = Vec::new();
+        for ends in self.connections.values().filter_map(|relayed| relayed.own.as_ref()) {
+            for (number, view) in ends.paths.views().enumerate() {
+                match views.get_mut(number) {
+                    None => views.push(view),
+                    Some(sum) => {
+                        sum.window += view.window;
+                        sum.in_flight += view.in_flight;
+                        sum.is_choked &= view.is_choked;
+                        sum.is_admitted |= view.is_admitted;
+                        sum.srtt = sum.srtt.max(view.srtt);
+                    }
+                }
+            }
+        }
+        views
+    }
+
+    /// What the windows allow a connection in all; `None` if it is unknown.
+    #[must_use]
+    pub fn window(&self, flow: Flow) -> Option<Bytes> {
+        let relayed = self.connections.get(&flow)?;
+        let ends = relayed.own.as_ref().or(self.site.as_ref())?;
+        Some(whole(ends.paths.total()))
+    }
+
+    /// The number of connections that it knows.
+    #[must_use]
+    pub fn connections(&self) -> usize {
+        self.connections.len()
+    }
+
+    fn handle_data(&mut self, now: Time, flow: Flow, stamp: &Stamp, packet: T, is_marked: bool) {
+        if stamp.path >= self.config.paths {
+            return;
+        }
+        self.note_outside(now, flow, &packet.meta());
+        let (halves, ends, outputs) = self.parts(now, flow);
+        ends.detector.handle_data(now, stamp, is_marked);
+        let srtt = Span::from_micros(u64::from(stamp.srtt));
+        halves.receiving.handle_srtt(usize::from(stamp.path), srtt);
+        let ready = halves.receiving.handle_data(now, usize::from(stamp.path), packet);
+        let lost = halves.receiving.poll_lost(now, srtt);
+        if let Some(lost) = lost {
+            let report = Report { lost, ..ends.detector.report(now) };
+            outputs.push_back(Output::Outside(flow, 0, Message::Report(report)));
+        }
+        if let Some(packet) = ready {
+            self.pass(flow, packet);
+        }
+    }
+
+    fn handle_probe(&mut self, now: Time, flow: Flow, stamp: &Stamp) {
+        if stamp.path >= self.config.paths {
+            return;
+        }
+        if self.site.is_some() {
+            for relayed in self.connections.values_mut() {
+                relayed.halves.receiving.handle_probe(usize::from(stamp.path));
+            }
+        }
+        let (halves, ends, outputs) = self.parts(now, flow);
+        halves.receiving.handle_probe(usize::from(stamp.path));
+        ends.detector.handle_probe(now, stamp);
+        if ends.detector.is_urgent() {
+            let report = ends.detector.report(now);
+            outputs.push_back(Output::Outside(flow, 0, Message::Report(report)));
+        }
+    }
+
+    fn handle_report(&mut self, now: Time, flow: Flow, report: &Report) {
+        let (halves, ends, _) = self.parts(now, flow);
+        ends.handle_entries(now, report);
+        if report.lost.1 == 0 {
+            return;
+        }
+        let mask = halves.sending.handle_lost(report.lost, &mut ends.paths);
+        for path in (0..ends.paths.count()).filter(|path| mask & (1 << path) != 0) {
+            ends.paths.handle_missing(now, path);
+        }
+    }
+
+    /// A segment of the host on the other side has arrived, and acknowledges something.
+    fn note_outside(&mut self, now: Time, flow: Flow, meta: &Meta) {
+        let (halves, ends, _) = self.parts(now, flow);
+        halves.note(now, 1, meta);
+        if meta.flags.has(Flags::SYN) {
+            halves.receiving.handle_open(meta);
+            if let Some(mss) = meta.mss {
+                halves.sending.set_mss(Bytes(u64::from(mss)), &mut ends.paths);
+            }
+        }
+        halves.sending.handle_ack(now, meta, &mut ends.paths);
+    }
+
+    /// Hands a segment to the host on this side.
+    fn pass(&mut self, flow: Flow, packet: T) {
+        let share = self.share(flow);
+        let Some(Relayed { halves, .. }) = self.connections.get_mut(&flow) else { return };
+        let meta = packet.meta();
+        let scale = halves.far_scale();
+        let edits = halves.sending.edits(&meta, scale, share);
+        self.outputs.push_back(Output::Inside(flow, packet, edits));
+    }
+
+    /// Lets leave what waits no longer: those of the receiving half that are in order or waited
+    /// long enough, and held packets of the sending half.
+    fn release(&mut self, now: Time, flow: Flow) {
+        while let Some(Relayed { halves, .. }) = self.connections.get_mut(&flow)
+            && let Some(packet) = halves.receiving.poll_ready(now)
+        {
+            self.pass(flow, packet);
+        }
+        self.release_held(now, flow);
+        if self.site.is_some() {
+            // What arrived made room for every connection of a site.
+            let turn = self.turn;
+            let after = self.held.range(turn.saturating_add(1)..);
+            let order: Vec<Flow> = after.chain(self.held.range(..=turn)).copied().collect();
+            for other in order {
+                if other != flow && !self.release_held(now, other) {
+                    break;
+                }
+            }
+        }
+    }
+
+    /// Lets held packets of a connection leave. Returns whether all of them did.
+    fn release_held(&mut self, now: Time, flow: Flow) -> bool {
+        let Gateway { connections, site, outputs, turn, .. } = self;
+        let mut are_gone = true;
+        if let Some(Relayed { halves, own, .. }) = connections.get_mut(&flow)
+            && let Some(ends) = own.as_mut().or(site.as_mut())
+        {
+            while let Some((packet, path)) = halves.sending.poll_held(now, &mut ends.paths) {
+                let stamp = ends.paths.stamp(now, path);
+                outputs.push_back(Output::Outside(flow, stamp.path, Message::Data(stamp, packet)));
+                *turn = flow;
+            }
+            are_gone = !halves.sending.has_held();
+        }
+        self.rearm(now, flow);
+        are_gone
+    }
+
+    /// Puts the deadline of a connection on the agenda.
+    fn rearm(&mut self, now: Time, flow: Flow) {
+        let Gateway { connections, site, agenda, held, .. } = self;
+        let Some(Relayed { halves, own, due }) = connections.get_mut(&flow) else { return };
+        let probe = own.as_ref().and_then(|ends| ends.paths.poll_deadline());
+        let packet = own
+            .as_ref()
+            .or(site.as_ref())
+            .and_then(|ends| halves.sending.poll_deadline(now, &ends.paths));
+        let next = halves.receiving.poll_deadline().into_iter().chain(probe).chain(packet).min();
+        if next != *due {
+            if let Some(at) = *due {
+                agenda.remove(&(at, flow));
+            }
+            agenda.extend(next.map(|at| (at, flow)));
+            *due = next;
+        }
+        if halves.sending.has_held() {
+            held.insert(flow);
+        } else {
+            held.remove(&flow);
+        }
+    }
+
+    /// What a connection may have in flight, bytes.
+    fn share(&mut self, flow: Flow) -> f64 {
+        let Some(Relayed { halves, own, .. }) = self.connections.get(&flow) else { return 0.0 };
+        if let Some(own) = own {
+            return own.paths.total();
+        }
+        let Some(site) = &self.site else { return 0.0 };
+        let (total, now) = (site.paths.total(), halves.seen_at);
+        // Counted at most once in a hundredth of the time that makes inactive.
+        if now.since(self.active.0).as_nanos() >= INACTIVE.as_nanos() / 100 {
+            let is_active = |relayed: &&Relayed<T>| {
+                relayed.halves.sending.is_busy() && now < relayed.halves.seen_at + INACTIVE
+            };
+            self.active = (now, self.connections.values().filter(is_active).count());
+        }
+        #[expect(clippy::cast_precision_loss, reason = "there are fewer connections than 2^53")]
+        let active = self.active.1.max(1) as f64;
+        total / active
+    }
+
+    /// Forgets connections that are over.
+    fn sweep(&mut self, now: Time) {
+        let Gateway { connections, site, agenda, held, .. } = self;
+        connections.retain(|flow, Relayed { halves, due, .. }| {
+            let stays = now < halves.expires();
+            if !stays {
+                if let Some(site) = site {
+                    halves.sending.free(&mut site.paths);
+                }
+                held.remove(flow);
+                if let Some(at) = *due {
+                    agenda.remove(&(at, *flow));
+                }
+            }
+            stays
+        });
+        self.sweep_at = (!self.connections.is_empty()).then_some(now + SWEEP);
+    }
+
+    /// A connection, which is new if it is unknown, with the ends of its paths.
+    fn parts(
+        &mut self,
+        now: Time,
+        flow: Flow,
+    ) -> (&mut Halves<T>, &mut Ends, &mut VecDeque<Output<T>>) {
+        let Gateway { config, connections, site, outputs, sweep_at, .. } = self;
+        sweep_at.get_or_insert(now + SWEEP);
+        let is_site = site.is_some();
+        let Relayed { halves, own, .. } = connections.entry(flow).or_insert_with(|| Relayed {
+            halves: Halves {
+                sending: Sending::new(),
+                receiving: Receiving::new(config.reorder, config.paths),
+                scales: [None; 2],
+                ended: [false; 2],
+                seen_at: now,
+            },
+            own: (!is_site).then(|| Ends::new(now, config)),
+            due: None,
+        });
+        let ends = own.as_mut().or(site.as_mut()).expect("a connection has its own, or the site's");
+        (halves, ends, outputs)
+    }
+}
+
+/// Probes the choked paths whose time has come.
+fn probe<T>(now: Time, flow: Flow, ends: &mut Ends, outputs: &mut VecDeque<Output<T>>) {
+    while let Some(path) = ends.paths.poll_probe(now) {
+        let stamp = ends.paths.stamp(now, path);
+        outputs.push_back(Output::Outside(flow, stamp.path, Message::Probe(stamp)));
+    }
+}

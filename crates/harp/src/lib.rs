@@ -1,0 +1,68 @@
+//! The background gateway of Harp (Kokku et al., "A multipath background network architecture") as
+//! a state machine.
+//!
+//! Two gateways stand between hosts that know nothing of them. Segments of background connections
+//! travel from one gateway to the other over several paths. Where they enter, the gateway decides
+//! how much each path carries, and tells the sending host by the receive window in what returns to
+//! it. Where they leave, the other one puts them in order, and reports delays and losses.
+//!
+//! A [`Gateway`] is one gateway's end of all connections with one other gateway, in both
+//! directions. It sees the [`Meta`] of segments and answers with [`Edits`]; the bytes stay with the
+//! caller, in a type that implements [`Carried`].
+
+#![no_std]
+
+extern crate alloc;
+
+mod config;
+mod detector;
+mod entry;
+mod exit;
+mod gateway;
+mod paths;
+mod position;
+
+use wire::harp::{Report, Stamp};
+use wire::tcp::Meta;
+
+pub use config::{Config, Sharing};
+pub use gateway::Gateway;
+pub use paths::PathView;
+
+/// The number of a connection, given by the caller; both gateways use the same.
+pub type Flow = u32;
+
+/// A packet that passes through a gateway.
+pub trait Carried {
+    /// Its headers.
+    fn meta(&self) -> Meta;
+}
+
+/// What a gateway changes in a segment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Edits {
+    /// The window field.
+    pub window: Option<u16>,
+}
+
+/// What travels between two gateways.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Message<T> {
+    /// A segment with payload, over the path in the stamp.
+    Data(Stamp, T),
+    /// A segment without payload, over the direct path.
+    Return(T),
+    /// A probe of a path that is choked.
+    Probe(Stamp),
+    /// What the other side saw arrive; over the direct path.
+    Report(Report),
+}
+
+/// What a gateway puts out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Output<T> {
+    /// A segment for the host on this side.
+    Inside(Flow, T, Edits),
+    /// A message for the other gateway. The path is 0, the direct one, but for data and probes.
+    Outside(Flow, u8, Message<T>),
+}

@@ -1,0 +1,297 @@
+//! The paths to the other gateway, as the gateway sees them where packets enter: windows, what is
+//! in flight, round-trip times, probes.
+
+use alloc::vec::Vec;
+
+use policy::cc::{Delivered, Harp};
+use recovery::{DeliveryRate, RoundTrip, SendSnapshot};
+use units::{Bytes, Rate, Span, SubflowId, Time};
+use wire::harp::Stamp;
+
+use crate::Config;
+
+/// The least time from one probe to the next.
+const LEAST_PROBE_PERIOD: Span = Span::from_millis(100);
+
+/// A path is paced at so many times its window a round trip, so that the pace never bounds it.
+const PACE: f64 = 1.25;
+
+/// What is known of a path.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PathView {
+    /// Its window; zero while it is choked.
+    pub window: Bytes,
+    /// The payload in flight.
+    pub in_flight: Bytes,
+    /// Whether only probes go over it.
+    pub is_choked: bool,
+    /// Whether its round-trip time admits it.
+    pub is_admitted: bool,
+    /// The smoothed round-trip time, if it is known.
+    pub srtt: Option<Span>,
+}
+
+/// The windows and the state of all paths: of a connection, or of a site.
+#[derive(Clone, Debug)]
+pub(crate) struct Paths {
+    control: Harp,
+    states: Vec<PathState>,
+    admission: Option<f64>,
+    /// The size of full packets; zero before it is known.
+    mss: f64,
+}
+
+#[derive(Clone, Debug)]
+struct PathState {
+    in_flight: u64,
+    rtt: RoundTrip,
+    rate: DeliveryRate,
+    /// When the last packet left.
+    sent_at: Option<Time>,
+    /// When the next packet may leave by the pace.
+    paced_at: Time,
+    probe_at: Time,
+}
+
+/// What is noted of a packet that leaves.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Departure {
+    pub(crate) at: Time,
+    snapshot: SendSnapshot,
+    /// Whether the windows were full enough for a sample of the rate.
+    is_limited: bool,
+}
+
+/// Bytes of a path that one acknowledgement covers, with the latest of their packets.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Credit {
+    pub(crate) bytes: u64,
+    pub(crate) latest: Departure,
+}
+
+impl Paths {
+    pub(crate) fn new(now: Time, config: &Config) -> Paths {
+        let state = || PathState {
+            in_flight: 0,
+            rtt: RoundTrip::new(Span::ZERO),
+            rate: DeliveryRate::new(now),
+            sent_at: None,
+            paced_at: now,
+            probe_at: now,
+        };
+        Paths {
+            control: Harp::new(config.controller),
+            states: (0..config.paths).map(|_| state()).collect(),
+            admission: config.admission,
+            mss: 0.0,
+        }
+    }
+
+    /// The size of full packets is known: windows begin with one. Later ones change nothing.
+    pub(crate) fn set_mss(&mut self, mss: Bytes) {
+        if self.mss <= 0.0 {
+            self.mss = mss.as_f64().max(1.0);
+            for path in 0..self.states.len() {
+                self.control.add(id(path), mss);
+            }
+        }
+    }
+
+    /// The number of paths.
+    pub(crate) fn count(&self) -> usize {
+        self.states.len()
+    }
+
+    /// W: the sum of the windows of paths that may carry data.
+    pub(crate) fn total(&self) -> f64 {
+        self.usable().map(|path| self.control.window(id(path))).sum()
+    }
+
+    pub(crate) fn views(&self) -> impl Iterator<Item = PathView> + '_ {
+        self.states.iter().enumerate().map(|(path, state)| PathView {
+            window: whole(self.control.window(id(path))),
+            in_flight: Bytes(state.in_flight),
+            is_choked: self.control.is_choked(id(path)),
+            is_admitted: self.is_admitted(path),
+            srtt: state.rtt.smoothed(),
+        })
+    }
+
+    /// The smoothed round-trip time of a path; zero before the first sample.
+    pub(crate) fn srtt(&self, path: usize) -> Span {
+        self.states[path].rtt.smoothed().unwrap_or(Span::ZERO)
+    }
+
+    /// The path with the least in flight for its window (section III-B of the paper); of equal ones
+    /// the one with the shortest round trip.
+    pub(crate) fn choose(&self) -> usize {
+        let load = |path: usize| {
+            let window = self.control.window(id(path));
+            if window > 0.0 { count(self.states[path].in_flight) / window } else { f64::INFINITY }
+        };
+        self.usable()
+            .min_by(|a, b| {
+                let by_time = self.srtt(*a).cmp(&self.srtt(*b));
+                load(*a).total_cmp(&load(*b)).then(by_time)
+            })
+            .unwrap_or(0)
+    }
+
+    /// As [`Paths::choose`], of the paths over which a packet may leave first, and when it may;
+    /// `None` if something must arrive before.
+    pub(crate) fn choose_paced(&self, now: Time, bytes: u64) -> Option<(usize, Time)> {
+        let at = |path: usize| Some((path, self.may_leave(now, path, bytes)?));
+        let best = self.choose();
+        let others = self.usable().filter(|path| *path != best);
+        core::iter::once(best).chain(others).filter_map(at).min_by_key(|(_, at)| *at)
+    }
+
+    /// When a packet may leave over a path without exceeding its window: by the pace, or `None` if
+    /// something must arrive first. A window below one packet is a pace too.
+    fn may_leave(&self, now: Time, path: usize, bytes: u64) -> Option<Time> {
+        let (state, window) = (&self.states[path], self.control.window(id(path)));
+        if count(state.in_flight + bytes) <= window {
+            return Some(state.paced_at.max(now));
+        }
+        if state.in_flight > 0 || window <= 0.0 {
+            return None;
+        }
+        let wait = self.srtt(path).as_secs_f64() * count(bytes) / window;
+        state.sent_at.map_or(Some(now), |at| Some((at + Span::from_secs_f64(wait)).max(now)))
+    }
+
+    /// A packet leaves over a path.
+    pub(crate) fn depart(&mut self, now: Time, path: usize, bytes: u64) -> Departure {
+        let is_limited = self.is_half_full();
+        let (window, srtt) = (self.control.window(id(path)).max(1.0), self.srtt(path));
+        let gap = Span::from_secs_f64(count(bytes) * srtt.as_secs_f64() / (PACE * window));
+        let state = &mut self.states[path];
+        state.paced_at = state.paced_at.max(now) + gap;
+        if state.in_flight == 0 {
+            state.rate.restart(now);
+        }
+        let departure = Departure { at: now, snapshot: state.rate.snapshot(), is_limited };
+        state.in_flight += bytes;
+        state.sent_at = Some(now);
+        departure
+    }
+
+    /// Bytes left the path without a credit: lost, or sent again over another.
+    pub(crate) fn forget(&mut self, path: usize, bytes: u64) {
+        let in_flight = &mut self.states[path].in_flight;
+        *in_flight = in_flight.saturating_sub(bytes);
+    }
+
+    /// Bytes arrived: windows grow if at least half of them was in flight. `credits` has an entry
+    /// for each path.
+    pub(crate) fn arrive(&mut self, now: Time, credits: &[Option<Credit>]) {
+        let may_grow = self.is_half_full();
+        for (path, credit) in credits.iter().enumerate() {
+            let Some(Credit { bytes, latest }) = *credit else { continue };
+            let state = &mut self.states[path];
+            state.in_flight = state.in_flight.saturating_sub(bytes);
+            state.rate.handle_delivered(now, Bytes(bytes), latest.at);
+            let base = state.rtt.min();
+            let rate: Option<Rate> = state
+                .rate
+                .sample(now, latest.at, &latest.snapshot, base)
+                .filter(|_| latest.is_limited);
+            let delivered = Delivered {
+                bytes: Bytes(bytes),
+                smoothed_rtt: state.rtt.smoothed().unwrap_or(Span::ZERO),
+                min_rtt: base,
+                rate,
+                may_grow,
+            };
+            self.control.handle_delivered(now, id(path), &delivered);
+        }
+    }
+
+    /// A round-trip time of a path.
+    pub(crate) fn handle_rtt(&mut self, path: usize, rtt: Span) {
+        let expected = self.states[path].in_flight / 1_500 + 1;
+        self.states[path].rtt.handle_sample(rtt, expected);
+    }
+
+    pub(crate) fn handle_late(&mut self, now: Time, path: usize, weight: f64) {
+        self.control.handle_late(now, id(path), weight);
+        self.note_choke(now, path);
+    }
+
+    pub(crate) fn handle_missing(&mut self, now: Time, path: usize) {
+        self.control.handle_missing(now, id(path));
+        self.note_choke(now, path);
+    }
+
+    pub(crate) fn handle_open(&mut self, now: Time, path: usize) {
+        self.control.handle_open(now, id(path));
+    }
+
+    /// The probe of a path that is due, if one is.
+    pub(crate) fn poll_probe(&mut self, now: Time) -> Option<usize> {
+        let path = (0..self.states.len())
+            .find(|path| self.control.is_choked(id(*path)) && self.states[*path].probe_at <= now)?;
+        self.states[path].probe_at = now + self.srtt(path).max(LEAST_PROBE_PERIOD);
+        Some(path)
+    }
+
+    /// When the next probe is due.
+    pub(crate) fn poll_deadline(&self) -> Option<Time> {
+        let choked = |path: &usize| self.control.is_choked(id(*path));
+        (0..self.states.len()).filter(choked).map(|path| self.states[path].probe_at).min()
+    }
+
+    /// The stamp of a packet that leaves now.
+    pub(crate) fn stamp(&self, now: Time, path: usize) -> Stamp {
+        let srtt = u32::try_from(self.srtt(path).as_micros()).unwrap_or(u32::MAX);
+        Stamp { path: u8::try_from(path).unwrap_or(u8::MAX), sent: clock(now), srtt }
+    }
+
+    fn note_choke(&mut self, now: Time, path: usize) {
+        if self.control.is_choked(id(path)) && self.states[path].probe_at <= now {
+            self.states[path].probe_at = now + self.srtt(path).max(LEAST_PROBE_PERIOD);
+        }
+    }
+
+    /// The paths that may carry data; the direct one if none may.
+    fn usable(&self) -> impl Iterator<Item = usize> + '_ {
+        let may = |path: &usize| !self.control.is_choked(id(*path)) && self.is_admitted(*path);
+        let none = !(0..self.states.len()).any(|path| may(&path));
+        (0..self.states.len()).filter(move |path| may(path) || (none && *path == 0))
+    }
+
+    /// Whether the round-trip time of a path is short enough beside the direct one's. Those that
+    /// are not known admit it.
+    fn is_admitted(&self, path: usize) -> bool {
+        let (Some(factor), true) = (self.admission, path > 0) else { return true };
+        let (own, direct) = (self.states[path].rtt.min(), self.states[0].rtt.min());
+        direct == Span::ZERO || own.as_secs_f64() <= factor * direct.as_secs_f64()
+    }
+
+    /// Whether at least half of the windows is in flight, give or take a packet: hosts send whole
+    /// packets, and only what they were told fits.
+    fn is_half_full(&self) -> bool {
+        let in_flight: u64 = self.usable().map(|path| self.states[path].in_flight).sum();
+        2.0 * count(in_flight) + self.mss >= self.total()
+    }
+}
+
+/// The clock in stamps: microseconds, wrapping.
+#[expect(clippy::cast_possible_truncation, reason = "it wraps")]
+pub(crate) fn clock(now: Time) -> u32 {
+    (now.as_nanos() / 1_000) as u32
+}
+
+fn id(path: usize) -> SubflowId {
+    SubflowId(u32::try_from(path).unwrap_or(u32::MAX))
+}
+
+#[expect(clippy::cast_precision_loss, reason = "no gateway has 2^53 bytes in flight")]
+fn count(bytes: u64) -> f64 {
+    bytes as f64
+}
+
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "windows are bounded")]
+pub(crate) fn whole(bytes: f64) -> Bytes {
+    Bytes(bytes as u64)
+}

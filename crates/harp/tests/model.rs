@@ -1,0 +1,507 @@
+//! Two gateways between two hosts, beside a model that knows each byte: operations as data, checked
+//! after each one. What must hold:
+//!
+//! - A segment passes once, and nothing but its window changes.
+//! - The window that the host is told is at most the receiver's, at least a packet of it, and its
+//!   right edge moves to the left by less than the unit of the field.
+//! - What counts as in flight over a path is what left over it and was not acknowledged, not
+//!   reported lost and not sent again.
+//! - Packets reach the receiver in sequence, unless the wait is over.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::collections::{BTreeMap, VecDeque};
+
+use harp::{Carried, Config, Edits, Gateway, Message, Output, Sharing};
+use proptest::prelude::*;
+use units::{Span, Time};
+use wire::tcp::{Flags, Meta};
+
+/// Payload of a full packet.
+const MSS: u16 = 100;
+const FLOW: u32 = 7;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Packet {
+    number: u64,
+    meta: Meta,
+}
+
+impl Carried for Packet {
+    fn meta(&self) -> Meta {
+        self.meta
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Op {
+    /// The host sends so many new bytes.
+    Send(u16),
+    /// The host sends bytes again, this far behind the newest.
+    Resend {
+        back: u16,
+        len: u16,
+    },
+    /// The oldest packet of a path arrives, with a mark or without, or is lost.
+    Deliver {
+        path: u8,
+        is_marked: bool,
+    },
+    Drop {
+        path: u8,
+    },
+    /// The oldest message that returns arrives, or is lost.
+    Return,
+    DropReturn,
+    /// The receiver acknowledges, with room for so many bytes.
+    Ack {
+        room: u32,
+    },
+    /// Time passes.
+    Tick {
+        millis: u16,
+    },
+    /// The clock of the far gateway is stepped.
+    Step {
+        millis: u16,
+    },
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Setting {
+    paths: u8,
+    scale: u8,
+    /// Whether only one of the hosts has window scaling.
+    is_one_sided: bool,
+    /// The first position of the sender, and of the receiver.
+    first: [u32; 2],
+    holds: bool,
+    is_site: bool,
+    /// Parts per million by which the far clock is fast.
+    skew: u16,
+}
+
+struct World {
+    setting: Setting,
+    now: Time,
+    /// What the far gateway's clock is ahead.
+    step: Span,
+    near: Gateway<Packet>,
+    far: Gateway<Packet>,
+    config: Config,
+    numbers: u64,
+    /// Messages on the way, by path, and those that return.
+    there: Vec<VecDeque<(u32, Message<Packet>)>>,
+    back: VecDeque<Message<Packet>>,
+    /// Bytes sent by the host so far.
+    sent: u64,
+    /// Bytes under way in the model: the path that carries each, and whether it counts.
+    carried: BTreeMap<u64, (u8, bool)>,
+    acked: u64,
+    /// Packets that the near gateway has not put out yet.
+    inside: Vec<Packet>,
+    /// Packets that wait at the far gateway, with their arrival.
+    waiting: Vec<(Packet, Time)>,
+    /// `rcvnext` of the far gateway in the model.
+    next: u64,
+    srtt: [Span; 8],
+    /// What the receiver has, and the right edge that it announced.
+    received: BTreeMap<u64, u64>,
+    announced: u64,
+    /// The right edge that the host was told.
+    told: u64,
+}
+
+impl World {
+    fn new(setting: Setting) -> World {
+        let mut config = Config::modern(setting.paths);
+        config.holds = setting.holds;
+        config.admission = None;
+        if setting.is_site {
+            config.sharing = Sharing::Site;
+        }
+        let now = Time::ZERO + Span::from_secs(4_000);
+        let mut world = World {
+            setting,
+            now,
+            step: Span::ZERO,
+            near: Gateway::new(now, &config),
+            far: Gateway::new(now, &config),
+            config,
+            numbers: 0,
+            there: vec![VecDeque::new(); usize::from(setting.paths)],
+            back: VecDeque::new(),
+            sent: 0,
+            carried: BTreeMap::new(),
+            acked: 0,
+            inside: Vec::new(),
+            waiting: Vec::new(),
+            next: 0,
+            srtt: [Span::ZERO; 8],
+            received: BTreeMap::new(),
+            announced: 0,
+            told: 0,
+        };
+        world.handshake();
+        world
+    }
+
+    fn far_now(&self) -> Time {
+        let skewed = self.now.as_nanos() / 1_000_000 * u64::from(self.setting.skew);
+        self.now + self.step + Span::from_nanos(skewed)
+    }
+
+    /// The shift of the receiver's windows.
+    fn scale(&self) -> u8 {
+        if self.setting.is_one_sided { 0 } else { self.setting.scale }
+    }
+
+    /// The position of a byte of the sender, counted from zero.
+    fn position(&self, byte: u64) -> u32 {
+        self.setting.first[0]
+            .wrapping_add(1)
+            .wrapping_add(u32::try_from(byte & 0xffff_ffff).unwrap())
+    }
+
+    fn byte(&self, position: u32) -> u64 {
+        u64::from(position.wrapping_sub(self.setting.first[0].wrapping_add(1)))
+    }
+
+    fn packet(&mut self, meta: Meta) -> Packet {
+        self.numbers += 1;
+        Packet { number: self.numbers, meta }
+    }
+
+    fn handshake(&mut self) {
+        let Setting { first, scale, is_one_sided, .. } = self.setting;
+        let syn = Meta {
+            seq: first[0],
+            window: 60_000,
+            flags: Flags::SYN,
+            scale: (!is_one_sided).then_some(3),
+            mss: Some(MSS),
+            ..Meta::default()
+        };
+        let answer = Meta {
+            seq: first[1],
+            ack: first[0].wrapping_add(1),
+            window: 60_000,
+            flags: Flags::SYN.with(Flags::ACK),
+            scale: Some(scale),
+            mss: Some(MSS),
+            ..Meta::default()
+        };
+        let packet = self.packet(syn);
+        self.near.handle_inside(self.now, FLOW, packet);
+        let out = self.near.poll_output();
+        assert_eq!(out, Some(Output::Outside(FLOW, 0, Message::Return(packet))));
+        self.far.handle_outside(self.far_now(), FLOW, Message::Return(packet), false);
+        // The windows of both SYNs are lowered to a packet a path: what is told stays.
+        let first = MSS * u16::from(self.setting.paths);
+        let window = Some(first);
+        let passed = Output::Inside(FLOW, packet, Edits { window });
+        assert_eq!(self.far.poll_output(), Some(passed));
+        let packet = self.packet(answer);
+        self.far.handle_inside(self.far_now(), FLOW, packet);
+        assert_eq!(self.far.poll_output(), Some(Output::Outside(FLOW, 0, Message::Return(packet))));
+        self.near.handle_outside(self.now, FLOW, Message::Return(packet), false);
+        let passed = Output::Inside(FLOW, packet, Edits { window });
+        assert_eq!(self.near.poll_output(), Some(passed));
+        self.told = u64::from(first);
+    }
+
+    fn apply(&mut self, op: &Op) {
+        match *op {
+            Op::Send(len) => {
+                let from = self.sent;
+                self.sent += u64::from(len);
+                self.host_sends(from, len);
+            }
+            Op::Resend { back, len } => {
+                let from = self.sent.saturating_sub(u64::from(back));
+                let len = u64::from(len).min(self.sent - from);
+                if len > 0 {
+                    self.host_sends(from, u16::try_from(len).unwrap());
+                }
+            }
+            Op::Deliver { path, is_marked } => {
+                let path = usize::from(path) % self.there.len();
+                if let Some((_, message)) = self.there[path].pop_front() {
+                    self.arrive_far(message, is_marked);
+                }
+            }
+            Op::Drop { path } => {
+                let path = usize::from(path) % self.there.len();
+                self.there[path].pop_front();
+            }
+            Op::Return => {
+                if let Some(message) = self.back.pop_front() {
+                    self.arrive_near(message);
+                }
+            }
+            Op::DropReturn => {
+                self.back.pop_front();
+            }
+            Op::Ack { room } => self.host_acknowledges(room),
+            Op::Tick { millis } => {
+                self.now += Span::from_millis(u64::from(millis));
+                for _ in 0..1_000 {
+                    let due = |gateway: &Gateway<Packet>, now| {
+                        gateway.poll_deadline().is_some_and(|at| at <= now)
+                    };
+                    let (is_near, is_far) =
+                        (due(&self.near, self.now), due(&self.far, self.far_now()));
+                    if is_near {
+                        self.near.handle_deadline(self.now);
+                    }
+                    if is_far {
+                        self.far.handle_deadline(self.far_now());
+                    }
+                    self.drain_near();
+                    self.drain_far();
+                    if !is_near && !is_far {
+                        return;
+                    }
+                }
+                panic!("a deadline does not move");
+            }
+            Op::Step { millis } => self.step += Span::from_millis(u64::from(millis)),
+        }
+    }
+
+    fn host_sends(&mut self, from: u64, len: u16) {
+        let flags = Flags::ACK;
+        let ack = self.setting.first[1].wrapping_add(1);
+        let meta =
+            Meta { seq: self.position(from), ack, window: 100, len, flags, ..Meta::default() };
+        let packet = self.packet(meta);
+        // Bytes that are sent again count no more where they were.
+        for byte in from..from + u64::from(len) {
+            self.carried.remove(&byte);
+        }
+        self.inside.push(packet);
+        self.near.handle_inside(self.now, FLOW, packet);
+        self.drain_near();
+    }
+
+    fn drain_near(&mut self) {
+        while let Some(output) = self.near.poll_output() {
+            match output {
+                Output::Outside(flow, path, message) => {
+                    assert_eq!(flow, FLOW);
+                    match message {
+                        Message::Data(stamp, packet) => {
+                            assert_eq!(stamp.path, path);
+                            let place = self.inside.iter().position(|p| *p == packet);
+                            self.inside.remove(place.expect("a segment passes once, unchanged"));
+                            let from = self.byte(packet.meta.seq);
+                            for byte in from..from + u64::from(packet.meta.len) {
+                                if byte >= self.acked {
+                                    self.carried.insert(byte, (path, true));
+                                }
+                            }
+                        }
+                        Message::Probe(stamp) => assert_eq!(stamp.path, path),
+                        Message::Report(_) | Message::Return(_) => assert_eq!(path, 0),
+                    }
+                    self.there[usize::from(path)].push_back((flow, message));
+                }
+                Output::Inside(_, packet, edits) => self.host_is_told(packet, edits),
+            }
+        }
+        assert!(self.inside.len() <= 64, "so many are held at most: {:?}", self.inside);
+    }
+
+    fn arrive_far(&mut self, message: Message<Packet>, is_marked: bool) {
+        if let Message::Data(stamp, packet) = message {
+            self.waiting.push((packet, self.far_now()));
+            self.srtt[usize::from(stamp.path)] = Span::from_micros(u64::from(stamp.srtt));
+        }
+        self.far.handle_outside(self.far_now(), FLOW, message, is_marked);
+        self.drain_far();
+    }
+
+    fn drain_far(&mut self) {
+        while let Some(output) = self.far.poll_output() {
+            match output {
+                Output::Inside(_, packet, _) if packet.meta.len > 0 => {
+                    let place = self.waiting.iter().position(|(p, _)| *p == packet);
+                    let (_, since) = self.waiting.remove(place.expect("it passes once"));
+                    let from = self.byte(packet.meta.seq);
+                    let end = from + u64::from(packet.meta.len);
+                    let slowest = self.srtt.iter().max().unwrap();
+                    let wait = match slowest.as_secs_f64() / 2.0 * self.config.reorder {
+                        0.0 => 0.1,
+                        wait => wait.min(1.0),
+                    };
+                    let waited = self.far_now().since(since).as_secs_f64();
+                    assert!(
+                        from <= self.next || waited >= wait - 1e-6,
+                        "{from} is not {}, and waited {waited} s of {wait}",
+                        self.next
+                    );
+                    self.next = self.next.max(end);
+                    self.receive(from, end);
+                }
+                Output::Inside(..) => {}
+                Output::Outside(_, path, message) => {
+                    assert_eq!(path, 0, "nothing but acknowledgements returns");
+                    self.back.push_back(message);
+                }
+            }
+        }
+    }
+
+    fn receive(&mut self, from: u64, end: u64) {
+        let mut known = self.received.remove(&from).unwrap_or(from).max(end);
+        while let Some((&start, &stop)) = self.received.range(from..=known).next() {
+            self.received.remove(&start);
+            known = known.max(stop);
+        }
+        self.received.insert(from, known);
+    }
+
+    /// The next byte that the receiver expects.
+    fn expected(&self) -> u64 {
+        let mut next = 0;
+        for (from, end) in &self.received {
+            if *from <= next {
+                next = next.max(*end);
+            }
+        }
+        next
+    }
+
+    fn host_acknowledges(&mut self, room: u32) {
+        let (next, scale) = (self.expected(), self.scale());
+        let most = u64::from(u16::MAX) << scale;
+        // Receivers never move their edge to the left, and round up for that.
+        let edge = self.announced.max(next + u64::from(room).min(most));
+        let field = ((edge - next).div_ceil(1 << scale)).min(u64::from(u16::MAX));
+        self.announced = self.announced.max(next + (field << scale));
+        let meta = Meta {
+            seq: self.setting.first[1].wrapping_add(1),
+            ack: self.position(next),
+            window: u16::try_from(field).unwrap(),
+            flags: Flags::ACK,
+            ..Meta::default()
+        };
+        let packet = self.packet(meta);
+        self.far.handle_inside(self.far_now(), FLOW, packet);
+        self.drain_far();
+    }
+
+    fn arrive_near(&mut self, message: Message<Packet>) {
+        match &message {
+            Message::Return(packet) => {
+                let ack = self.byte(packet.meta.ack);
+                if ack > self.acked {
+                    self.acked = ack;
+                    self.carried = self.carried.split_off(&ack);
+                }
+            }
+            Message::Report(report) if report.lost.1 > 0 => {
+                let from = self.byte(report.lost.0);
+                for (_, (_, counts)) in
+                    self.carried.range_mut(from..from + u64::from(report.lost.1))
+                {
+                    *counts = false;
+                }
+            }
+            Message::Report(_) | Message::Data(..) | Message::Probe(_) => {}
+        }
+        self.near.handle_outside(self.now, FLOW, message, false);
+        self.drain_near();
+    }
+
+    fn host_is_told(&mut self, packet: Packet, edits: Edits) {
+        let (meta, scale) = (packet.meta, self.scale());
+        let window = edits.window.unwrap_or(meta.window);
+        let (told, theirs) = (u64::from(window) << scale, u64::from(meta.window) << scale);
+        assert!(told <= theirs, "told {told}, the receiver has {theirs}");
+        let packet_of_it = u64::from(MSS).min(theirs);
+        assert!(told + (1 << scale) > packet_of_it, "told {told} of {theirs}, scale {scale}");
+        let edge = self.byte(meta.ack) + told;
+        let their_edge = self.byte(meta.ack) + theirs;
+        let unit = 1 << scale;
+        assert!(
+            edge + unit > self.told.min(their_edge),
+            "the edge was {} and is {edge}",
+            self.told
+        );
+        self.told = self.told.max(edge);
+    }
+
+    fn check(&self) {
+        let mut counts = [0_u64; 8];
+        for (path, counted) in self.carried.values() {
+            counts[usize::from(*path)] += u64::from(*counted);
+        }
+        let views = self.near.paths();
+        let found: Vec<u64> = views.iter().map(|view| view.in_flight.0).collect();
+        assert_eq!(found, counts[..views.len()], "in flight by path");
+        assert!(views.iter().any(|view| !view.is_choked), "one path stays open");
+    }
+}
+
+fn ops() -> impl Strategy<Value = Vec<Op>> {
+    let path = 0_u8..4;
+    let op = prop_oneof![
+        6 => (1..=MSS).prop_map(Op::Send),
+        6 => Just(Op::Send(MSS)),
+        2 => (1_u16..500, 1..=MSS).prop_map(|(back, len)| Op::Resend { back, len }),
+        12 => (path.clone(), any::<bool>())
+            .prop_map(|(path, is_marked)| Op::Deliver { path, is_marked }),
+        1 => path.prop_map(|path| Op::Drop { path }),
+        8 => Just(Op::Return),
+        1 => Just(Op::DropReturn),
+        4 => (0_u32..20_000).prop_map(|room| Op::Ack { room }),
+        1 => Just(Op::Ack { room: 0 }),
+        4 => (0_u16..60).prop_map(|millis| Op::Tick { millis }),
+        1 => (100_u16..2_000).prop_map(|millis| Op::Tick { millis }),
+        1 => (0_u16..3_000).prop_map(|millis| Op::Step { millis }),
+    ];
+    prop::collection::vec(op, 1..250)
+}
+
+fn setting() -> impl Strategy<Value = Setting> {
+    let first = prop_oneof![any::<u32>(), (u32::MAX - 20_000..=u32::MAX)];
+    (
+        1_u8..=4,
+        0_u8..=14,
+        any::<bool>(),
+        [first.clone(), first],
+        any::<bool>(),
+        any::<bool>(),
+        0_u16..=200,
+    )
+        .prop_map(|(paths, scale, one, first, holds, is_site, skew)| Setting {
+            paths,
+            scale,
+            is_one_sided: one,
+            first,
+            holds,
+            is_site,
+            skew,
+        })
+}
+
+fn run(setting: Setting, ops: &[Op]) {
+    let mut world = World::new(setting);
+    for op in ops {
+        world.apply(op);
+        world.check();
+    }
+    // In the end everything that arrived has passed.
+    world.apply(&Op::Tick { millis: 5_000 });
+    assert!(world.waiting.is_empty(), "{:?}", world.waiting);
+    assert!(world.inside.is_empty(), "{:?}", world.inside);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
+
+    #[test]
+    fn gateways_agree_with_the_model(setting in setting(), ops in ops()) {
+        run(setting, &ops);
+    }
+}

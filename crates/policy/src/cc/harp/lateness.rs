@@ -1,0 +1,172 @@
+//! Which packets of a path are late, from their one-way delays (section III-D of the Harp paper).
+//!
+//! A packet is late if its delay exceeds the threshold `Δ = dmin + δ (dmax − dmin)`. It weighs more
+//! the later it is: `min(40, r²)` with `r = (d − dmin) / (Δ − dmin)`, so that a long queue is left
+//! within a round trip while a short one takes many late packets. The distance of Δ from `dmin` has
+//! bounds: before `dmax` is learnt, δ of the range would be less than a packet's time; behind a
+//! buffer of a second it would be a long wait for everybody.
+
+use units::{Span, Time};
+
+/// The most that one packet weighs.
+const MOST_WEIGHT: f64 = 40.0;
+/// The delays of so many periods are remembered.
+const PERIODS: usize = 10;
+
+/// When a packet is late.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LatenessOptions {
+    /// δ: the share of the range of delays above the smallest one, 0 to 1.
+    pub share: f64,
+    /// The least distance of the threshold from the smallest delay.
+    pub least: Span,
+    /// The largest one; `None` for no bound.
+    pub most: Option<Span>,
+    /// How long delays are remembered; a route may change.
+    pub memory: Span,
+}
+
+/// The delays of one path.
+#[derive(Clone, Debug)]
+pub struct Lateness {
+    options: LatenessOptions,
+    /// The smallest and the largest delay of each period, the present one first.
+    periods: [Option<(Span, Span)>; PERIODS],
+    began: Option<Time>,
+    /// Over all periods.
+    range: Option<(Span, Span)>,
+}
+
+impl Lateness {
+    /// A path without delays.
+    #[must_use]
+    pub fn new(options: LatenessOptions) -> Lateness {
+        let share = options.share.clamp(0.0, 1.0);
+        let options = LatenessOptions { share, ..options };
+        Lateness { options, periods: [None; PERIODS], began: None, range: None }
+    }
+
+    /// The weight of a packet with this delay; zero if it is in time. Delays may have any origin.
+    pub fn handle_delay(&mut self, now: Time, delay: Span) -> f64 {
+        self.expire(now);
+        let wider = |range: Option<(Span, Span)>| match range {
+            None => Some((delay, delay)),
+            Some((least, most)) => Some((least.min(delay), most.max(delay))),
+        };
+        self.periods[0] = wider(self.periods[0]);
+        self.range = wider(self.range);
+        self.weight(delay)
+    }
+
+    /// Whether a packet with this delay is in time. It is not remembered: probes are small.
+    #[must_use]
+    pub fn is_in_time(&self, delay: Span) -> bool {
+        self.weight(delay) <= 0.0
+    }
+
+    /// The smallest delay that is remembered.
+    #[must_use]
+    pub fn least(&self) -> Option<Span> {
+        self.range.map(|(least, _)| least)
+    }
+
+    /// The distance of the threshold from the smallest delay.
+    #[must_use]
+    pub fn distance(&self) -> Option<Span> {
+        let (least, most) = self.range?;
+        let share = Span::from_secs_f64(self.options.share * (most - least).as_secs_f64());
+        let distance = share.max(self.options.least);
+        Some(self.options.most.map_or(distance, |most| distance.min(most)))
+    }
+
+    /// Forgets all delays: a clock was stepped.
+    pub fn restart(&mut self) {
+        *self = Lateness::new(self.options);
+    }
+
+    fn weight(&self, delay: Span) -> f64 {
+        let (Some(least), Some(distance)) = (self.least(), self.distance()) else { return 0.0 };
+        if delay <= least + distance || distance == Span::ZERO {
+            return 0.0;
+        }
+        let ratio = (delay - least).as_secs_f64() / distance.as_secs_f64();
+        (ratio * ratio).min(MOST_WEIGHT)
+    }
+
+    /// Forgets periods that are over.
+    fn expire(&mut self, now: Time) {
+        let began = *self.began.get_or_insert(now);
+        let period = Span::from_nanos(self.options.memory.as_nanos() / PERIODS as u64);
+        if now.since(began) < period {
+            return;
+        }
+        self.began = Some(now);
+        self.periods.rotate_right(1);
+        self.periods[0] = None;
+        let kept = self.periods.iter().flatten();
+        self.range = kept.copied().reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PAPER: LatenessOptions = LatenessOptions {
+        share: 0.15,
+        least: Span::from_micros(2_500),
+        most: None,
+        memory: Span::from_secs(600),
+    };
+
+    fn millis(n: u64) -> Span {
+        Span::from_millis(n)
+    }
+
+    fn near(left: f64, right: f64) {
+        assert!((left - right).abs() < 1e-9, "{left} {right}");
+    }
+
+    #[test]
+    fn weights_are_squares_of_the_ratio() {
+        let mut path = Lateness::new(PAPER);
+        near(path.handle_delay(Time::ZERO, millis(25)), 0.0);
+        // The range is 100 ms, the threshold 15 ms above the least.
+        near(path.handle_delay(Time::ZERO, millis(125)), 40.0);
+        near(path.handle_delay(Time::ZERO, millis(40)), 0.0);
+        near(path.handle_delay(Time::ZERO, millis(55)), 4.0);
+        near(path.handle_delay(Time::ZERO, millis(85)), 16.0);
+        assert!(path.is_in_time(millis(40)));
+        assert!(!path.is_in_time(millis(41)));
+    }
+
+    #[test]
+    fn the_distance_has_bounds() {
+        let mut path = Lateness::new(PAPER);
+        assert_eq!(path.distance(), None);
+        path.handle_delay(Time::ZERO, millis(25));
+        // One packet's time above is not late while the range is not learnt.
+        near(path.handle_delay(Time::ZERO, millis(27)), 0.0);
+        assert_eq!(path.distance(), Some(Span::from_micros(2_500)));
+        let mut path = Lateness::new(LatenessOptions { most: Some(millis(5)), ..PAPER });
+        path.handle_delay(Time::ZERO, millis(25));
+        path.handle_delay(Time::ZERO, millis(425));
+        assert_eq!(path.distance(), Some(millis(5)));
+    }
+
+    #[test]
+    fn delays_are_forgotten_after_the_memory() {
+        let mut path = Lateness::new(PAPER);
+        path.handle_delay(Time::ZERO, millis(25));
+        for second in 1..=599 {
+            let weight = path.handle_delay(Time::ZERO + Span::from_secs(second), millis(35));
+            assert!(weight > 0.0, "after {second} s");
+        }
+        for second in 600..=660 {
+            path.handle_delay(Time::ZERO + Span::from_secs(second), millis(35));
+        }
+        assert_eq!(path.least(), Some(millis(35)));
+        path.restart();
+        near(path.handle_delay(Time::ZERO, millis(90)), 0.0);
+    }
+}

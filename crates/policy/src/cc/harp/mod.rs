@@ -1,0 +1,324 @@
+//! Harp's controller: a window for each path, multiplicative increase and decrease, out of the way
+//! of everybody else (Kokku et al., "A multipath background network architecture", section III-A).
+//!
+//! A window grows by α of what is acknowledged. Enough late packets take β of it, weighted with the
+//! windows of all paths: `w ← w − β (ξ w + (1 − ξ) W)`. With ξ = 1 each path is for itself, with
+//! ξ = 0 the connection moves to its best paths (Kelly and Voice), and `ξ = w / M` does the first
+//! where the connection is alone and the second where it is not. A loss takes half of W. A window
+//! that falls to its floor is choked: only probes go over that path until one is in time.
+//!
+//! The paper prints `w + α` for each acknowledgement, with windows in bytes; its text says
+//! multiplicative and its analysis uses growth by 1 + α in a round trip, which is done here.
+//!
+//! Two senders use it: the gateway, whose other end judges delays ([`Harp::handle_late`]), and a
+//! striped connection, as a [`Controller`](super::Controller).
+
+mod extent;
+mod lateness;
+mod striped;
+
+use alloc::vec::Vec;
+
+use units::{Bytes, Rate, Span, SubflowId, Time};
+
+use super::MAX_WINDOW;
+use extent::Extent;
+pub use lateness::{Lateness, LatenessOptions};
+
+/// ξ: what a decrease weighs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum HarpCoupling {
+    /// ξ = 1: each path for itself.
+    Independent,
+    /// ξ = 0: the sum of all windows.
+    Joint,
+    /// `ξ = w / M`, M being the largest window of the path.
+    #[default]
+    Adaptive,
+}
+
+/// The parameters of Harp's controller.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct HarpOptions {
+    /// ξ.
+    pub coupling: HarpCoupling,
+    /// α: the share of what is acknowledged by which a window grows.
+    pub alpha: f64,
+    /// β: the share that a decrease takes.
+    pub beta: f64,
+    /// When packets are late.
+    pub lateness: LatenessOptions,
+    /// The weight of late packets that a decrease needs.
+    pub needed: f64,
+    /// The weight of a packet with a mark (ECN); zero for none.
+    pub mark: f64,
+    /// The least window, in packets. Below one the sender paces.
+    pub floor: f64,
+    /// Whether windows double in a round trip until the first late packet.
+    pub slow_start: bool,
+    /// Whether M is the largest delivery rate times the smallest round-trip time, and not the
+    /// largest window. With slow start a largest window would be that of its overshoot for long.
+    pub extent_by_rate: bool,
+    /// How long M is remembered; `None` for ever.
+    pub memory: Option<Span>,
+    /// Whether a path at its floor is choked.
+    pub chokes: bool,
+}
+
+impl HarpOptions {
+    /// The paper's parameters, with the weights of late packets that it leaves open.
+    #[must_use]
+    pub const fn paper() -> HarpOptions {
+        HarpOptions {
+            coupling: HarpCoupling::Adaptive,
+            alpha: 0.03,
+            beta: 0.125,
+            lateness: LatenessOptions {
+                share: 0.15,
+                least: Span::from_micros(2_500),
+                most: None,
+                memory: Span::from_secs(600),
+            },
+            needed: 40.0,
+            mark: 0.0,
+            floor: 1.0,
+            slow_start: false,
+            extent_by_rate: false,
+            memory: None,
+            chokes: true,
+        }
+    }
+
+    /// The parameters of the gateway that ships.
+    #[must_use]
+    pub const fn modern() -> HarpOptions {
+        let paper = HarpOptions::paper();
+        HarpOptions {
+            lateness: LatenessOptions { most: Some(Span::from_millis(5)), ..paper.lateness },
+            floor: 1.0 / 16.0,
+            slow_start: true,
+            extent_by_rate: true,
+            memory: Some(Span::from_secs(300)),
+            ..paper
+        }
+    }
+}
+
+/// Bytes of a path arrived.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Delivered {
+    /// How many.
+    pub bytes: Bytes,
+    /// The smoothed round-trip time of the path, and the smallest.
+    pub smoothed_rtt: Span,
+    /// The smallest round-trip time of the path.
+    pub min_rtt: Span,
+    /// The rate at which the path delivers, if it is known and the application did not bound it.
+    pub rate: Option<Rate>,
+    /// Whether windows may grow: at least half of them is in flight. Otherwise a host that sends
+    /// less than it may would let them run away.
+    pub may_grow: bool,
+}
+
+/// The windows of all paths of a connection, or of a site.
+#[derive(Clone, Debug)]
+pub struct Harp {
+    options: HarpOptions,
+    paths: Vec<HarpPath>,
+    /// Paths whose window a call changed, for the sender.
+    changed: Vec<SubflowId>,
+}
+
+#[derive(Clone, Debug)]
+struct HarpPath {
+    id: SubflowId,
+    mss: f64,
+    window: f64,
+    extent: Extent,
+    /// Of late packets since the last decrease.
+    weight: f64,
+    decreased: Option<Time>,
+    smoothed_rtt: Span,
+    in_slow_start: bool,
+    is_choked: bool,
+    /// The delays, for a sender that sees them itself.
+    lateness: Lateness,
+    /// When to probe, for a sender that asks; valid while choked.
+    probe_at: Time,
+}
+
+impl Harp {
+    /// A controller without paths. Parameters outside their ranges are clamped.
+    #[must_use]
+    pub fn new(options: HarpOptions) -> Harp {
+        let share = |value: f64, usual: f64| {
+            if value.is_finite() { value.clamp(0.0, 1.0) } else { usual }
+        };
+        let options = HarpOptions {
+            alpha: share(options.alpha, 0.03),
+            beta: share(options.beta, 0.125),
+            needed: options.needed.max(0.0),
+            floor: if options.floor.is_finite() { options.floor.clamp(0.01, 1.0) } else { 1.0 },
+            ..options
+        };
+        Harp { options, paths: Vec::new(), changed: Vec::new() }
+    }
+
+    /// Its parameters.
+    #[must_use]
+    pub fn options(&self) -> &HarpOptions {
+        &self.options
+    }
+
+    /// A path joins, with a window of one packet.
+    pub fn add(&mut self, id: SubflowId, mss: Bytes) {
+        let mss = mss.as_f64().clamp(1.0, MAX_WINDOW.as_f64());
+        self.paths.push(HarpPath {
+            id,
+            mss,
+            window: mss,
+            extent: Extent::new(self.options.memory, mss),
+            weight: 0.0,
+            decreased: None,
+            smoothed_rtt: Span::ZERO,
+            in_slow_start: self.options.slow_start,
+            is_choked: false,
+            lateness: Lateness::new(self.options.lateness),
+            probe_at: Time::ZERO,
+        });
+    }
+
+    /// A path leaves.
+    pub fn remove(&mut self, id: SubflowId) {
+        self.paths.retain(|path| path.id != id);
+    }
+
+    /// The window of a path in bytes; zero of one that is choked or unknown.
+    #[must_use]
+    pub fn window(&self, id: SubflowId) -> f64 {
+        self.path(id).map_or(0.0, HarpPath::open_window)
+    }
+
+    /// W: the sum of the windows of the paths that are not choked, in bytes.
+    #[must_use]
+    pub fn total(&self) -> f64 {
+        self.paths.iter().map(HarpPath::open_window).sum()
+    }
+
+    /// Whether nothing but probes may go over a path.
+    #[must_use]
+    pub fn is_choked(&self, id: SubflowId) -> bool {
+        self.path(id).is_some_and(|path| path.is_choked)
+    }
+
+    /// Bytes of a path arrived: its window grows, unless it was decreased in the last round trip.
+    pub fn handle_delivered(&mut self, now: Time, id: SubflowId, delivered: &Delivered) {
+        let options = self.options;
+        let Some(path) = self.path_mut(id) else { return };
+        path.smoothed_rtt = delivered.smoothed_rtt;
+        if options.extent_by_rate
+            && let Some(rate) = delivered.rate
+        {
+            let bytes = rate.as_f64() / 8.0 * delivered.min_rtt.as_secs_f64();
+            path.extent.handle_sample(now, bytes);
+        }
+        if !delivered.may_grow || path.is_choked || path.is_within_round_trip(now) {
+            return;
+        }
+        let share = if path.in_slow_start { 1.0 } else { options.alpha };
+        path.set(path.window + share * delivered.bytes.as_f64(), options.floor);
+        if !options.extent_by_rate {
+            path.extent.handle_sample(now, path.window);
+        }
+    }
+
+    /// Packets of a path were late, with this weight in all. Once enough were, and a round trip
+    /// after the last decrease, the window falls.
+    pub fn handle_late(&mut self, now: Time, id: SubflowId, weight: f64) {
+        let (options, total) = (self.options, self.total());
+        let Some(path) = self.path_mut(id) else { return };
+        if weight > 0.0 {
+            path.in_slow_start = false;
+            path.weight += weight;
+        }
+        if path.weight < options.needed || path.is_choked || path.is_within_round_trip(now) {
+            return;
+        }
+        let own = match options.coupling {
+            HarpCoupling::Independent => 1.0,
+            HarpCoupling::Joint => 0.0,
+            HarpCoupling::Adaptive => (path.window / path.extent.largest(now)).min(1.0),
+        };
+        let loss = options.beta * (own * path.window + (1.0 - own) * total);
+        self.decrease(now, id, loss);
+    }
+
+    /// Packets of a path were lost: half of all windows goes, whatever ξ is; at most once in a
+    /// round trip.
+    pub fn handle_missing(&mut self, now: Time, id: SubflowId) {
+        let total = self.total();
+        let Some(path) = self.path_mut(id) else { return };
+        path.in_slow_start = false;
+        if !path.is_choked && !path.is_within_round_trip(now) {
+            self.decrease(now, id, total / 2.0);
+        }
+    }
+
+    /// A probe of a choked path was in time.
+    pub fn handle_open(&mut self, now: Time, id: SubflowId) {
+        let floor = self.options.floor;
+        let Some(path) = self.path_mut(id) else { return };
+        if path.is_choked {
+            path.is_choked = false;
+            path.weight = 0.0;
+            path.decreased = Some(now);
+            path.set(floor * path.mss, floor);
+            self.changed.push(id);
+        }
+    }
+
+    fn decrease(&mut self, now: Time, id: SubflowId, bytes: f64) {
+        let HarpOptions { floor, chokes, .. } = self.options;
+        let has_other = self.paths.iter().any(|path| path.id != id && !path.is_choked);
+        let Some(path) = self.path_mut(id) else { return };
+        path.set(path.window - bytes, floor);
+        path.weight = 0.0;
+        path.decreased = Some(now);
+        if chokes && has_other && path.window <= floor * path.mss {
+            path.is_choked = true;
+            path.probe_at = now + path.probe_period();
+        }
+        self.changed.push(id);
+    }
+
+    fn path(&self, id: SubflowId) -> Option<&HarpPath> {
+        self.paths.iter().find(|path| path.id == id)
+    }
+
+    fn path_mut(&mut self, id: SubflowId) -> Option<&mut HarpPath> {
+        self.paths.iter_mut().find(|path| path.id == id)
+    }
+}
+
+/// The least time between two probes.
+const LEAST_PROBE_PERIOD: Span = Span::from_millis(100);
+
+impl HarpPath {
+    fn open_window(&self) -> f64 {
+        if self.is_choked { 0.0 } else { self.window }
+    }
+
+    fn set(&mut self, window: f64, floor: f64) {
+        self.window = window.clamp(floor * self.mss, MAX_WINDOW.as_f64());
+    }
+
+    /// Whether the last decrease is less than a round trip ago.
+    fn is_within_round_trip(&self, now: Time) -> bool {
+        self.decreased.is_some_and(|at| now < at + self.smoothed_rtt)
+    }
+
+    /// The time from one probe to the next.
+    fn probe_period(&self) -> Span {
+        self.smoothed_rtt.max(LEAST_PROBE_PERIOD)
+    }
+}

@@ -1,0 +1,101 @@
+//! Harp in the model: the paper's claims, and what its two profiles add.
+
+#![allow(clippy::cast_precision_loss)]
+
+mod common;
+
+use common::{Drops, Link, Model};
+use units::{Rate, Span};
+
+const RTT: Span = Span::from_millis(50);
+
+fn secs(secs: u64) -> Span {
+    Span::from_secs(secs)
+}
+
+/// Mbit/s of each flow since the last measurement began.
+fn rates(model: &Model) -> Vec<f64> {
+    model.flows.iter().map(|flow| model.rate(flow.delivered()) * 12e-3).collect()
+}
+
+fn jain(rates: &[f64]) -> f64 {
+    let squares: f64 = rates.iter().map(|rate| rate * rate).sum();
+    rates.iter().sum::<f64>().powi(2) / rates.len() as f64 / squares
+}
+
+/// A link of so many Mbit/s with a queue of one bandwidth-delay product.
+fn link(model: &mut Model, mbit: u64) -> usize {
+    let packets = (mbit * 50_000 / 12_000) as f64;
+    model.link(Link::new(Rate::mbit(mbit), packets, Drops::None))
+}
+
+fn harp(coupling: &str, profile: &str) -> String {
+    format!("harp(coupling={coupling}, profile={profile})")
+}
+
+/// Flows of `controller` over these links, 37 ms after each other, measured for 300 s.
+fn run(mbit: &[u64], flows: &[(&str, &[usize])]) -> Vec<f64> {
+    let mut model = Model::default();
+    let links: Vec<usize> = mbit.iter().map(|mbit| link(&mut model, *mbit)).collect();
+    for ((controller, paths), number) in flows.iter().zip(0..) {
+        let paths: Vec<_> = paths.iter().map(|path| (links[*path], RTT)).collect();
+        model.flow_from(1, controller, &paths, Span::from_millis(37 * number));
+    }
+    model.measure(secs(200), secs(500));
+    rates(&model)
+}
+
+/// Section III-A of the paper: Joint leaves a quarter of four paths to nobody, Adaptive does not.
+/// ALGORITHMS' model, with packets of 1000 bytes: 38.7 and 30 to 34 Mbit/s.
+#[test]
+fn alone_adaptive_fills_its_paths_and_joint_does_not() {
+    for profile in ["paper", "modern"] {
+        let four = |coupling| run(&[10; 4], &[(&harp(coupling, profile), &[0, 1, 2, 3])])[0];
+        let [independent, joint, adaptive] = ["independent", "joint", "adaptive"].map(four);
+        assert!(independent > 36.0, "{profile}: {independent}");
+        assert!(adaptive > 0.97 * independent, "{profile}: {adaptive} of {independent}");
+        assert!(adaptive > 1.1 * joint, "{profile}: {adaptive} beside {joint}");
+        assert!((0.6..0.87).contains(&(joint / 40.0)), "{profile}: {joint}");
+    }
+}
+
+/// Figure 3: S1 has a path of 10 Mbit/s and shares one of 8 with S2.
+#[test]
+fn of_two_senders_the_one_with_two_paths_leaves_the_shared_one() {
+    for (coupling, first, second) in [
+        ("independent", 12.0..14.5, 3.4..4.6),
+        ("joint", 8.5..10.5, 6.5..8.0),
+        ("adaptive", 8.5..11.0, 6.5..8.0),
+    ] {
+        for profile in ["paper", "modern"] {
+            let name = harp(coupling, profile);
+            let found = run(&[10, 8], &[(&name, &[0, 1]), (&name, &[1])]);
+            assert!(first.contains(&found[0]), "{name}: {found:?}");
+            assert!(second.contains(&found[1]), "{name}: {found:?}");
+        }
+    }
+}
+
+#[test]
+fn transfers_alike_have_equal_shares() {
+    for (count, least) in [(2, 0.85), (10, 0.95)] {
+        for profile in ["paper", "modern"] {
+            let name = harp("adaptive", profile);
+            let found = run(&[10; 4], &vec![(&*name, &[0, 1, 2, 3][..]); count]);
+            assert!(jain(&found) > least, "{name}: {found:?}");
+        }
+    }
+}
+
+/// With the paper's floor of a packet, 29 transfers take more than a third of the link from a
+/// flow of Reno; with windows below one packet, a sixth.
+#[test]
+fn reno_keeps_its_link() {
+    for (profile, least, most) in [("paper", 0.5, 0.75), ("modern", 0.8, 1.0)] {
+        let name = harp("adaptive", profile);
+        let mut flows = vec![("reno", &[0_usize][..])];
+        flows.resize(30, (&*name, &[0]));
+        let found = run(&[10], &flows);
+        assert!((least..most).contains(&(found[0] / 10.0)), "{profile}: {found:?}");
+    }
+}
