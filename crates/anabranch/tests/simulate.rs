@@ -307,6 +307,58 @@ to = "receiver1"
     assert!(!table.contains("goodput"), "{table}");
 }
 
+#[test]
+fn gateways_are_shown_and_their_paths_sampled() {
+    let folder = folder("simulate-gateways");
+    let mut scenario = String::from("name = \"pair\"\nduration = \"2 s\"\n");
+    for (name, from, to) in [("in", "s", "e"), ("a", "e", "x"), ("b", "e", "x"), ("out", "x", "r")]
+    {
+        scenario += &[
+            "[[link]]\nname = \"",
+            name,
+            "\"\nbetween = [\"",
+            from,
+            "\", \"",
+            to,
+            "\"]\nrate = \"5 Mbit/s\"\ndelay = \"5 ms\"\nqueue = \"50 packets\"\n",
+        ]
+        .concat();
+    }
+    scenario += r#"
+[[gateway]]
+name = "site"
+entry = "e"
+exit = "x"
+paths = [["a"], ["b"]]
+profile = "paper"
+[[flow]]
+name = "bulk"
+from = "s"
+to = "r"
+gateway = "site"
+"#;
+    fs::write(folder.join("pair.toml"), scenario).unwrap();
+    let (code, table, said) = simulate(&folder, &["pair.toml", "--show-network"]);
+    assert_eq!((code, said.as_str()), (0, ""), "{table}");
+    let words = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
+    let rows: Vec<String> = table.lines().map(words).collect();
+    assert!(rows.iter().any(|row| row == "site 0 e x a paper, adaptive, by connection"), "{table}");
+    assert!(rows.iter().any(|row| row == "site 1 e x b"), "{table}");
+
+    let arguments = ["pair.toml", "--out", "out", "--tables", "samples"];
+    let (code, _, said) = simulate(&folder, &arguments);
+    assert_eq!(code, 0, "{said}");
+    let samples = fs::read_to_string(folder.join("out/samples.csv")).unwrap();
+    for (measure, unit) in
+        [("window_bytes", "B"), ("in_flight", "B"), ("rtt", "ms"), ("choked", "")]
+    {
+        let row = |line: &&str| {
+            line.contains(&format!(",path,site/0/up,{measure},")) && line.ends_with(unit)
+        };
+        assert!(samples.lines().filter(row).count() >= 18, "{measure}: {samples}");
+    }
+}
+
 /// A scenario whose flows complete requests, with a sweep over two parameters.
 const SWEPT: &str = r#"
 name = "swept"

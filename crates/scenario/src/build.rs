@@ -1,5 +1,7 @@
 //! Builds a simulation from a [`Scenario`] and a seed.
 
+mod gateways;
+
 use std::mem;
 use std::sync::Arc;
 
@@ -11,8 +13,8 @@ use smallvec::{SmallVec, smallvec};
 use units::{Bytes, Seed, Span, Time};
 
 use crate::draw;
-use crate::file::{Arrivals, FlowSpec, Place, Scenario, Start, Transport, one_of};
-use crate::host::{FlowPlan, Node};
+use crate::file::{Arrivals, FlowSpec, Place, Scenario, Start, Through, Transport, one_of};
+use crate::host::{FlowPlan, GatewayPlan, Node, Seat};
 use crate::packet::Packet;
 
 /// The packet whose wire time on the slowest link is the default bound of a flow's jitter.
@@ -29,7 +31,13 @@ pub struct Built {
     pub links: Vec<(LinkId, LinkId)>,
     /// The flow and the subflow of each connection.
     pub connections: Vec<(usize, usize)>,
+    /// Each pair of gateways; `None` if no flow goes through it.
+    pub gateways: Vec<Option<GatewayEnds>>,
 }
+
+/// The entry and the exit of a pair of gateways: for each, the host and the index of the agent
+/// there.
+pub type GatewayEnds = [(HostId, usize); 2];
 
 /// The ends of a flow: for each, the host and the index of the agent there.
 #[derive(Clone, Copy, Debug)]
@@ -40,6 +48,8 @@ pub struct Ends {
     pub to: (HostId, usize),
     /// The start of the flow.
     pub start: Time,
+    /// The gateways through which it goes.
+    pub through: Option<Through>,
 }
 
 /// The arrival process whose arrivals are being drawn: the flows of an entry are neighbours.
@@ -91,6 +101,7 @@ impl Scenario {
                 .flat_map(|flow| flow.from.hosts().iter().chain(flow.to.hosts()))
                 .map(|name| (&**name, true)),
         );
+        let mut passengers = self.no_passengers(&mut hosts);
         let mut routers: HashSet<&str> = HashSet::new();
         // A connected network has at most one node more than links.
         let mut topology = Topology::with_capacity(self.links.len() + 1, 2 * self.links.len());
@@ -141,6 +152,11 @@ impl Scenario {
             let [from, to] = drawn_ends(flow, flow_seed);
             let both_ways = self.flow_routes(flow, [from, to], flow_seed, &mut topology)?;
             let first = index(connections.len());
+            if let Some(through) = flow.gateway {
+                let list = passengers[through.gateway].as_mut().expect("made above");
+                let inside = self.inside(through, [from, to], flow_seed, &mut topology)?;
+                list.extend(gateways::passengers(flow, first, inside, flow_seed));
+            }
             let own = u64::from(first)..u64::from(first) + both_ways.len() as u64;
             topology.jitter_flows(from, own, flow.jitter.unwrap_or(slowest))?;
             let mut add = |host: HostId, is_sender: bool| {
@@ -149,7 +165,8 @@ impl Scenario {
                 (host, flow_ends.len() - 1)
             };
             let (from, to) = (topology.host_id(from)?, topology.host_id(to)?);
-            flows.push(Ends { from: add(from, true), to: add(to, false), start });
+            let ends = [add(from, true), add(to, false)];
+            flows.push(Ends { from: ends[0], to: ends[1], start, through: flow.gateway });
             connections.extend((0..both_ways.len()).map(|subflow| (number, subflow)));
             plans.push(Arc::new(FlowPlan {
                 transport: Arc::clone(&flow.transport),
@@ -163,16 +180,13 @@ impl Scenario {
                 is_arrival: flow.is_arrival(),
             }));
         }
+        let agents_at = |host: HostId| flow_ends[host.index()].len();
+        let (gateways, seats) = self.seats(passengers, seed, agents_at, &mut topology)?;
         let sim = topology.build(seed, |site| {
-            let flow_ends = &flow_ends[site.id.index()];
-            let agents = flow_ends.iter().map(|end| (&plans[end.flow], end.is_sender));
-            let ends = (0..).zip(flow_ends).flat_map(|(number, end)| {
-                let FlowPlan { first, routes, .. } = &*plans[end.flow];
-                (0..index(routes.len())).map(move |subflow| (first + subflow, number, subflow))
-            });
-            Node::new(agents, ends)
+            let gateways = seats.get(&site.id).map_or(&[][..], Vec::as_slice);
+            node(&flow_ends[site.id.index()], &plans, gateways)
         })?;
-        Ok(Built { sim, flows, links, connections })
+        Ok(Built { sim, flows, links, connections, gateways })
     }
 
     /// The routes of a flow.
@@ -199,7 +213,10 @@ impl Scenario {
             Transport::Ptcp(spec) => &spec.subflows,
             Transport::Sockets(spec) => &spec.subflows,
         };
-        let routes = self.routes(ends, subflows, seed, topology)?;
+        let routes = match flow.gateway {
+            Some(through) => smallvec![self.to_gateways(through, ends, seed, topology)?],
+            None => self.routes(ends, subflows, seed, topology)?,
+        };
         self.add_changes(flow, ends, seed, &routes, topology)?;
         if connections > 1 {
             // Those of requests are all over one route.
@@ -327,6 +344,28 @@ impl Scenario {
         let slowest = rates.filter(|rate| *rate > units::Rate::ZERO).min();
         slowest.map_or(Span::ZERO, |rate| FULL / rate)
     }
+}
+
+/// A host with these ends of flows and these gateways.
+fn node(
+    flow_ends: &[FlowEnd],
+    plans: &[Arc<FlowPlan>],
+    gateways: &[(Arc<GatewayPlan>, usize)],
+) -> Node {
+    let agents: SmallVec<[Seat<'_>; 1]> = flow_ends
+        .iter()
+        .map(|end| Seat::Flow(&plans[end.flow], end.is_sender))
+        .chain(gateways.iter().map(|(plan, side)| Seat::Gateway(plan, *side)))
+        .collect();
+    let ends = (0..).zip(flow_ends).flat_map(|(number, end)| {
+        let FlowPlan { first, routes, .. } = &*plans[end.flow];
+        (0..index(routes.len())).map(move |subflow| (first + subflow, number, subflow))
+    });
+    let passing = (index(flow_ends.len())..).zip(gateways).flat_map(|(number, (plan, _))| {
+        let numbered = (0..).zip(&plan.passengers);
+        numbered.map(move |(place, passenger)| (passenger.connection, number, place))
+    });
+    Node::new(agents.into_iter(), ends.chain(passing))
 }
 
 /// The hosts of a flow, drawn where its file leaves a choice.

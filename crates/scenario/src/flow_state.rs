@@ -65,7 +65,7 @@ pub(crate) fn sender_state(built: &Built, ends: &Ends) -> Option<SenderState> {
             rtt: striped.smoothed_rtt(),
             is_done: striped.is_done(),
         }),
-        Agent::UdpSource(_) | Agent::UdpSink(_) => None,
+        Agent::UdpSource(_) | Agent::UdpSink(_) | Agent::Gateway(_) => None,
     }
 }
 
@@ -142,7 +142,7 @@ pub(crate) fn sender_counts(built: &Built, ends: &Ends) -> Option<SenderCounts> 
             }
             Some(counts)
         }
-        Agent::UdpSource(_) | Agent::UdpSink(_) => None,
+        Agent::UdpSource(_) | Agent::UdpSink(_) | Agent::Gateway(_) => None,
     }
 }
 
@@ -166,7 +166,7 @@ pub(crate) fn requests<'a>(built: &'a Built, ends: &Ends) -> &'a [Request] {
             Agent::Sockets(sockets) => sockets.application().requests(),
             Agent::Pool(pool) => pool.requests(),
             Agent::UdpSink(sink) => sink.requests(),
-            Agent::UdpSource(_) => &[],
+            Agent::UdpSource(_) | Agent::Gateway(_) => &[],
         },
     }
 }
@@ -205,7 +205,7 @@ pub(crate) fn marked(built: &Built, ends: &Ends, flow: &FlowSpec) -> Option<u64>
         Agent::Ptcp(striped) => {
             Some((0..striped.routes().len()).map(|path| striped.arrived(path).marked).sum())
         }
-        Agent::UdpSource(_) | Agent::UdpSink(_) => None,
+        Agent::UdpSource(_) | Agent::UdpSink(_) | Agent::Gateway(_) => None,
     }
 }
 
@@ -260,7 +260,9 @@ pub(crate) fn subflow_state(built: &Built, ends: &Ends, index: usize) -> Subflow
                 retransmitted: stats.map_or(0, |stats| stats.lost),
             }
         }
-        Agent::Pool(_) | Agent::UdpSource(_) | Agent::UdpSink(_) => SubflowState::default(),
+        Agent::Pool(_) | Agent::UdpSource(_) | Agent::UdpSink(_) | Agent::Gateway(_) => {
+            SubflowState::default()
+        }
     }
 }
 
@@ -279,7 +281,7 @@ pub(crate) fn subflow_received(built: &Built, ends: &Ends, index: usize) -> Byte
         Agent::Tcp(tcp) => of(tcp.subflows().nth(index)),
         Agent::Sockets(sockets) => of(sockets.connections().nth(index)),
         Agent::Ptcp(striped) => striped.arrived(index).payload,
-        Agent::Pool(_) | Agent::UdpSource(_) | Agent::UdpSink(_) => Bytes::ZERO,
+        Agent::Pool(_) | Agent::UdpSource(_) | Agent::UdpSink(_) | Agent::Gateway(_) => Bytes::ZERO,
     }
 }
 
@@ -296,7 +298,7 @@ pub(crate) fn received(built: &Built, ends: &Ends) -> Bytes {
         Agent::Sockets(sockets) => sockets.received(),
         Agent::Pool(pool) => pool.counts().received,
         Agent::UdpSink(sink) => sink.received(),
-        Agent::UdpSource(_) => Bytes::ZERO,
+        Agent::UdpSource(_) | Agent::Gateway(_) => Bytes::ZERO,
     }
 }
 

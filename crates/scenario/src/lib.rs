@@ -52,7 +52,7 @@ mod series;
 pub mod sweep;
 pub mod watch;
 
-pub use build::{Built, Ends};
+pub use build::{Built, Ends, GatewayEnds};
 pub use error::ScenarioError;
 pub use file::{Document, Scenario, Setting};
 pub use measure::CompletedRequest;
@@ -61,4 +61,4 @@ pub use packet::{Ecn, Packet, Piece};
 pub use registry::Registry;
 pub use run::{Run, RunOptions};
 pub use samples::{SenderSample, Watch};
-pub use series::{FlowSeries, LinkSeries, Series};
+pub use series::{FlowSeries, LinkSeries, PathSeries, Series};

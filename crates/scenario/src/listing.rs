@@ -1,9 +1,11 @@
-//! The links of a scenario as a table.
+//! The links and the gateways of a scenario as tables.
 
+use harp::Sharing;
 use link::{Aqm, Limit, Loss, Profile};
+use policy::cc::HarpCoupling;
 use report::{Align, Table};
 
-use crate::file::{LinkSpec, Scenario};
+use crate::file::{GatewaySpec, LinkSpec, Scenario};
 
 impl Scenario {
     /// All links, those of topologies and of entries for several included: a row each, or two if
@@ -30,6 +32,43 @@ impl Scenario {
         }
         table
     }
+
+    /// All pairs of gateways, a row for each path; `None` if there are none.
+    #[must_use]
+    pub fn gateway_paths(&self) -> Option<Table> {
+        let mut table = Table::new([
+            ("gateway", Align::Left),
+            ("path", Align::Right),
+            ("from", Align::Left),
+            ("to", Align::Left),
+            ("via", Align::Left),
+            ("settings", Align::Left),
+        ]);
+        for spec in &self.gateways {
+            for (number, links) in spec.paths.iter().enumerate() {
+                let via =
+                    if links.is_empty() { "the shortest route".into() } else { links.join(", ") };
+                let [from, to] = spec.ends.each_ref().map(ToString::to_string);
+                let settings = if number == 0 { settings(spec) } else { String::new() };
+                table.row([spec.name.to_string(), number.to_string(), from, to, via, settings]);
+            }
+        }
+        (!self.gateways.is_empty()).then_some(table)
+    }
+}
+
+/// The profile of a pair of gateways, and how its windows are coupled and shared.
+fn settings(spec: &GatewaySpec) -> String {
+    let coupling = match spec.config.controller.coupling {
+        HarpCoupling::Adaptive => "adaptive",
+        HarpCoupling::Joint => "joint",
+        HarpCoupling::Independent => "independent",
+    };
+    let sharing = match spec.config.sharing {
+        Sharing::Connection => "connection",
+        Sharing::Site => "site",
+    };
+    format!("{}, {coupling}, by {sharing}", spec.profile)
 }
 
 fn row(name: &str, [from, to]: [&str; 2], profile: &Profile) -> [String; 7] {

@@ -1,6 +1,7 @@
 //! The packets of simulated networks.
 
 use units::{Bytes, Time};
+use wire::harp::{DATA_HEADER, Report, Stamp};
 use wire::tcp::{CeCounters, Flags, SackBlock, Segment};
 
 /// A packet: its connection, its size and its headers.
@@ -51,7 +52,50 @@ pub enum Packet {
         /// The number of the datagram in its flow.
         number: u64,
     },
+    /// A TCP segment with payload on its way from one gateway to the other, in a UDP datagram.
+    Tunnelled {
+        /// The number of its connection in the scenario.
+        connection: u32,
+        /// Its size on the wire.
+        bytes: u16,
+        /// The ECN field, of the datagram and of the segment in it (RFC 6040).
+        ecn: Ecn,
+        /// Its path, and when it left.
+        stamp: Stamp,
+        /// The segment.
+        header: Header,
+    },
+    /// A TCP segment without payload on its way from one gateway to the other, in a UDP datagram.
+    Returned {
+        /// The number of its connection in the scenario.
+        connection: u32,
+        /// Its size on the wire.
+        bytes: u16,
+        /// The ECN field, as of [`Packet::Tunnelled`].
+        ecn: Ecn,
+        /// The segment.
+        segment: Segment,
+    },
+    /// A gateway's probe of a path.
+    Probe {
+        /// The number of its connection in the scenario.
+        connection: u32,
+        /// Its path, and when it left.
+        stamp: Stamp,
+    },
+    /// A gateway's report of what arrived.
+    Report {
+        /// The number of its connection in the scenario.
+        connection: u32,
+        /// What it says.
+        report: Report,
+    },
 }
+
+const _: () = assert!(size_of::<Packet>() <= 64, "a cache line");
+
+/// The IPv4 and UDP headers of a datagram between gateways.
+pub(crate) const OUTER_HEADERS: usize = 28;
 
 /// A part of a record in a packet: usually all of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -117,7 +161,11 @@ impl Packet {
             Packet::Tcp { connection, .. }
             | Packet::Ptcp { connection, .. }
             | Packet::Record { connection, .. }
-            | Packet::Udp { connection, .. } => *connection,
+            | Packet::Udp { connection, .. }
+            | Packet::Tunnelled { connection, .. }
+            | Packet::Returned { connection, .. }
+            | Packet::Probe { connection, .. }
+            | Packet::Report { connection, .. } => *connection,
         }
     }
 
@@ -126,19 +174,40 @@ impl Packet {
     #[must_use]
     pub fn has_data(&self) -> bool {
         match self {
-            Packet::Tcp { segment, .. } => segment.len > 0 || segment.flags.has(Flags::FIN),
-            Packet::Record { header, .. } => header.len > 0 || header.flags.has(Flags::FIN),
+            Packet::Tcp { segment, .. } | Packet::Returned { segment, .. } => {
+                segment.len > 0 || segment.flags.has(Flags::FIN)
+            }
+            Packet::Record { header, .. } | Packet::Tunnelled { header, .. } => {
+                header.len > 0 || header.flags.has(Flags::FIN)
+            }
             Packet::Ptcp { packet, .. } => packet.is_eliciting(),
             Packet::Udp { .. } => true,
+            Packet::Probe { .. } | Packet::Report { .. } => false,
         }
+    }
+
+    /// Whether it travels between two gateways.
+    #[must_use]
+    pub fn is_between_gateways(&self) -> bool {
+        matches!(
+            self,
+            Packet::Tunnelled { .. }
+                | Packet::Returned { .. }
+                | Packet::Probe { .. }
+                | Packet::Report { .. }
+        )
     }
 
     /// Its ECN field.
     #[must_use]
     pub fn ecn(&self) -> Ecn {
         match self {
-            Packet::Tcp { ecn, .. } | Packet::Ptcp { ecn, .. } | Packet::Record { ecn, .. } => *ecn,
-            Packet::Udp { .. } => Ecn::Incapable,
+            Packet::Tcp { ecn, .. }
+            | Packet::Ptcp { ecn, .. }
+            | Packet::Record { ecn, .. }
+            | Packet::Tunnelled { ecn, .. }
+            | Packet::Returned { ecn, .. } => *ecn,
+            Packet::Udp { .. } | Packet::Probe { .. } | Packet::Report { .. } => Ecn::Incapable,
         }
     }
 }
@@ -149,15 +218,20 @@ impl netsim::Packet for Packet {
         match self {
             Packet::Tcp { bytes, .. }
             | Packet::Record { bytes, .. }
-            | Packet::Udp { bytes, .. } => Bytes(u64::from(*bytes)),
+            | Packet::Udp { bytes, .. }
+            | Packet::Tunnelled { bytes, .. }
+            | Packet::Returned { bytes, .. } => Bytes(u64::from(*bytes)),
             Packet::Ptcp { packet, .. } => packet.wire_len(),
+            Packet::Probe { .. } => Bytes((OUTER_HEADERS + DATA_HEADER) as u64),
+            Packet::Report { report, .. } => Bytes((OUTER_HEADERS + report.wire_len()) as u64),
         }
     }
 
     #[inline]
     fn digest(&self) -> u64 {
         match self {
-            Packet::Tcp { connection, segment, ecn, .. } => {
+            Packet::Tcp { connection, segment, ecn, .. }
+            | Packet::Returned { connection, segment, ecn, .. } => {
                 let flags = u64::from(segment.flags.0)
                     | (*ecn as u64) << 8
                     | u64::from(segment.sack_count) << 16;
@@ -178,23 +252,45 @@ impl netsim::Packet for Packet {
             Packet::Udp { connection, number, .. } => {
                 number ^ u64::from(*connection).rotate_left(42)
             }
+            Packet::Tunnelled { connection, stamp, header, ecn, .. } => {
+                let flags = u64::from(header.flags.0) | (*ecn as u64) << 8;
+                let place = u64::from(*connection).rotate_left(42) ^ of_stamp(stamp);
+                header.seq ^ header.ack.rotate_left(21) ^ place ^ flags << 48
+            }
+            Packet::Probe { connection, stamp } => {
+                u64::from(*connection).rotate_left(42) ^ of_stamp(stamp)
+            }
+            Packet::Report { connection, report } => {
+                let (from, len) = report.lost;
+                let mut hash = u64::from(report.open) ^ u64::from(from) << 32 ^ u64::from(len);
+                for entry in report.entries() {
+                    let weight = u64::from(entry.path) | u64::from(entry.weight) << 8;
+                    hash = hash.rotate_left(7) ^ weight << 32 ^ u64::from(entry.echo);
+                }
+                hash ^ u64::from(*connection).rotate_left(42)
+            }
         }
     }
 
     #[inline]
     fn is_ecn_capable(&self) -> bool {
         match self {
-            Packet::Tcp { ecn, .. } | Packet::Ptcp { ecn, .. } | Packet::Record { ecn, .. } => {
-                *ecn != Ecn::Incapable
-            }
-            Packet::Udp { .. } => false,
+            Packet::Tcp { ecn, .. }
+            | Packet::Ptcp { ecn, .. }
+            | Packet::Record { ecn, .. }
+            | Packet::Tunnelled { ecn, .. }
+            | Packet::Returned { ecn, .. } => *ecn != Ecn::Incapable,
+            Packet::Udp { .. } | Packet::Probe { .. } | Packet::Report { .. } => false,
         }
     }
 
     #[inline]
     fn mark(&mut self) {
-        if let Packet::Tcp { ecn, .. } | Packet::Ptcp { ecn, .. } | Packet::Record { ecn, .. } =
-            self
+        if let Packet::Tcp { ecn, .. }
+        | Packet::Ptcp { ecn, .. }
+        | Packet::Record { ecn, .. }
+        | Packet::Tunnelled { ecn, .. }
+        | Packet::Returned { ecn, .. } = self
         {
             *ecn = Ecn::Marked;
         }
@@ -204,4 +300,11 @@ impl netsim::Packet for Packet {
     fn flow(&self) -> u64 {
         u64::from(self.connection())
     }
+}
+
+/// A stamp's part of a digest.
+fn of_stamp(stamp: &Stamp) -> u64 {
+    u64::from(stamp.path) << 56
+        ^ u64::from(stamp.srtt).rotate_left(32)
+        ^ u64::from(stamp.sent) << 10
 }

@@ -4,6 +4,8 @@
 //! written; the original length says how large the packet was, as a capture with a snapshot length
 //! would. Checksums are right for a payload of zeros.
 
+mod gateways;
+
 use std::io::{self, Write};
 use std::net::Ipv4Addr;
 
@@ -16,7 +18,8 @@ use crate::packet::Ecn;
 const MAGIC: u32 = 0xa1b2_3c4d;
 /// Packets begin with the IP header.
 const LINKTYPE_RAW: u32 = 101;
-/// More than the 20 bytes of an IPv4 header and the at most 60 of a TCP header.
+/// More than two IPv4 headers of 20 bytes, a message's 18 with UDP's header, and a TCP header of at
+/// most 60.
 const SNAPLEN: u32 = 256;
 
 const IP_HEADER: usize = 20;
@@ -83,10 +86,8 @@ impl<W: Write> Pcap<W> {
         ports: Ports,
         segment: &Segment,
     ) -> io::Result<()> {
-        let mut header = tcp_header(ports, segment);
+        let header = checked_tcp_header((from, to), ports, segment);
         let length = header.len() + usize::from(segment.len);
-        let sum = transport_checksum(from, to, TCP, &header, length);
-        header[16..18].copy_from_slice(&sum.to_be_bytes());
         self.write(at, from, to, TCP, &header, length)
     }
 
@@ -103,16 +104,8 @@ impl<W: Write> Pcap<W> {
         payload: u16,
     ) -> io::Result<()> {
         let length = UDP_HEADER + usize::from(payload);
-        let mut header = Vec::with_capacity(UDP_HEADER);
-        header.extend(ports.from.to_be_bytes());
-        header.extend(ports.to.to_be_bytes());
-        header.extend(total(length).to_be_bytes());
-        header.extend([0, 0]);
-        let sum = match transport_checksum(from, to, UDP, &header, length) {
-            // Zero means that there is no checksum (RFC 768).
-            0 => 0xffff,
-            sum => sum,
-        };
+        let mut header = udp_header(ports, length);
+        let sum = udp_checksum(from, to, &header, length);
         header[6..8].copy_from_slice(&sum.to_be_bytes());
         self.write(at, from, to, UDP, &header, length)
     }
@@ -142,7 +135,7 @@ impl<W: Write> Pcap<W> {
         let fraction = u32::try_from(nanos % 1_000_000_000).expect("less than a second");
         let captured = u32::try_from(ip.len() + transport.len()).expect("headers are short");
         let original = u32::from(total(IP_HEADER + length));
-        let mut record = Vec::with_capacity(16 + 80);
+        let mut record = Vec::with_capacity(16 + IP_HEADER + transport.len());
         for word in [seconds, fraction, captured, original] {
             record.extend(word.to_be_bytes());
         }
@@ -175,6 +168,38 @@ fn ip_header(
     header[16..20].copy_from_slice(&to.octets());
     let sum = fold(add(0, &header));
     header[10..12].copy_from_slice(&sum.to_be_bytes());
+    header
+}
+
+/// The header of a datagram of `length` bytes, the checksum still zero.
+fn udp_header(ports: Ports, length: usize) -> Vec<u8> {
+    let mut header = Vec::with_capacity(UDP_HEADER);
+    header.extend(ports.from.to_be_bytes());
+    header.extend(ports.to.to_be_bytes());
+    header.extend(total(length).to_be_bytes());
+    header.extend([0, 0]);
+    header
+}
+
+/// The checksum of a datagram that begins with `header`; zero would mean that there is none (RFC
+/// 768).
+fn udp_checksum(from: Ipv4Addr, to: Ipv4Addr, header: &[u8], length: usize) -> u16 {
+    match transport_checksum(from, to, UDP, header, length) {
+        0 => 0xffff,
+        sum => sum,
+    }
+}
+
+/// The header with its options and its checksum.
+fn checked_tcp_header(
+    (from, to): (Ipv4Addr, Ipv4Addr),
+    ports: Ports,
+    segment: &Segment,
+) -> Vec<u8> {
+    let mut header = tcp_header(ports, segment);
+    let length = header.len() + usize::from(segment.len);
+    let sum = transport_checksum(from, to, TCP, &header, length);
+    header[16..18].copy_from_slice(&sum.to_be_bytes());
     header
 }
 

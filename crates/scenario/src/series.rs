@@ -1,12 +1,14 @@
 //! Values over time, beside the measures of a run.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use units::{Bytes, Span};
 
 use crate::build::Built;
-use crate::file::{FlowSpec, Scenario};
+use crate::file::{FlowSpec, GatewaySpec, Scenario};
 use crate::flow_state::{packet_size, received, sender_state, subflow_received, subflow_state};
+use crate::host::Agent;
 use crate::measure::{Groups, Shares, several_subflows, subflow_name};
 
 /// Values over time.
@@ -20,6 +22,9 @@ pub struct Series {
     pub subflows: Vec<(Arc<str>, FlowSeries)>,
     /// By link, each of its two directions.
     pub links: Vec<[LinkSeries; 2]>,
+    /// The paths of gateways, with their names: `NAME/0/up` is the first from the entry to the
+    /// exit. Of directions in which no flow sends there is none.
+    pub paths: Vec<(Arc<str>, PathSeries)>,
     /// Jain's index of the goodputs since the sample before, of the flows that lived then: by
     /// group, and of all flows at the end. NaN where nothing arrived.
     pub jain: Vec<Vec<f64>>,
@@ -38,6 +43,19 @@ pub struct FlowSeries {
     pub rtt: Vec<f64>,
 }
 
+/// A path between gateways over time, as the gateway that sends over it knows it.
+#[derive(Clone, Debug, Default)]
+pub struct PathSeries {
+    /// The window in bytes, of all connections together if they are several.
+    pub window: Vec<f64>,
+    /// Bytes on their way.
+    pub in_flight: Vec<f64>,
+    /// The smoothed RTT in ms, 0 before the first.
+    pub rtt: Vec<f64>,
+    /// 1 while the path is choked, else 0.
+    pub choked: Vec<f64>,
+}
+
 /// A direction of a link over time.
 #[derive(Clone, Debug, Default)]
 pub struct LinkSeries {
@@ -50,7 +68,19 @@ pub struct LinkSeries {
 /// The curves of [`Series`] that a scenario has.
 pub(crate) fn curves(scenario: &Scenario) -> u64 {
     let subflows: usize = scenario.flows.iter().map(FlowSpec::several_subflows).sum();
-    3 * (scenario.flows.len() + subflows) as u64 + 4 * scenario.links.len() as u64
+    let paths: usize = directions(scenario).map(|(gateway, _)| gateway.paths.len()).sum();
+    3 * (scenario.flows.len() + subflows) as u64 + 4 * (scenario.links.len() + paths) as u64
+}
+
+/// The gateways of a scenario with the sides from which flows send.
+fn directions(scenario: &Scenario) -> impl Iterator<Item = (&GatewaySpec, [usize; 2])> {
+    let sides: BTreeSet<[usize; 2]> = scenario
+        .flows
+        .iter()
+        .filter_map(|flow| flow.gateway)
+        .map(|through| [through.gateway, through.sides()[0]])
+        .collect();
+    sides.into_iter().map(|at| (&scenario.gateways[at[0]], at))
 }
 
 /// Records [`Series`].
@@ -64,6 +94,8 @@ pub(crate) struct Sampler {
     /// The flow and the number of each subflow, of flows with several.
     numbers: Vec<(usize, usize)>,
     mss: Vec<f64>,
+    /// The gateways and the sides that send, each with the number of its paths.
+    sides: Vec<([usize; 2], usize)>,
     groups: Groups,
     shares: Shares,
 }
@@ -75,7 +107,14 @@ impl Sampler {
         let name = |(flow, number): &(usize, usize)| {
             (subflow_name(&scenario.flows[*flow].name, *number), FlowSeries::default())
         };
+        let mut paths = Vec::new();
+        for (GatewaySpec { name, paths: routes, .. }, [_, side]) in directions(scenario) {
+            let direction = ["up", "down"][side];
+            let name = |path| format!("{name}/{path}/{direction}").into();
+            paths.extend((0..routes.len()).map(|path| (name(path), PathSeries::default())));
+        }
         let series = Series {
+            paths,
             at: Vec::new(),
             flows: vec![FlowSeries::default(); built.flows.len()],
             subflows: numbers.iter().map(name).collect(),
@@ -91,6 +130,7 @@ impl Sampler {
             links: vec![[Bytes::ZERO; 2]; built.links.len()],
             numbers,
             mss: scenario.flows.iter().map(packet_size).collect(),
+            sides: directions(scenario).map(|(spec, at)| (at, spec.paths.len())).collect(),
             shares: Shares::new(built, &groups),
             groups,
         }
@@ -125,6 +165,7 @@ impl Sampler {
             let state = subflow_state(built, ends, *number);
             subflow.put(state.window, state.rtt, self.mss[*index]);
         }
+        self.take_paths(built);
         let links = self.series.links.iter_mut().zip(&mut self.links);
         for ((both, before), (up, down)) in links.zip(&built.links) {
             for ((link, before), id) in both.iter_mut().zip(before).zip([*up, *down]) {
@@ -137,6 +178,29 @@ impl Sampler {
                 link.queue.push(packets as f64);
                 let delivered = built.sim.counters(id).delivered.bytes;
                 link.throughput.push(rate(delivered, before));
+            }
+        }
+    }
+
+    /// Adds a sample of each path between gateways.
+    fn take_paths(&mut self, built: &Built) {
+        let mut rest = &mut self.series.paths[..];
+        for ([gateway, side], count) in &self.sides {
+            let (host, agent) = built.gateways[*gateway].expect("flows go through it")[*side];
+            let Some(Agent::Gateway(end)) = built.sim.host(host).agent(agent) else {
+                unreachable!("gateways live from the begin to the end of a run")
+            };
+            let views = end.paths();
+            let (paths, others) = rest.split_at_mut(*count);
+            rest = others;
+            for (number, (_, path)) in paths.iter_mut().enumerate() {
+                // Before the first connection nothing is known.
+                let view = views.get(number);
+                path.window.push(view.map_or(0.0, |view| view.window.as_f64()));
+                path.in_flight.push(view.map_or(0.0, |view| view.in_flight.as_f64()));
+                let rtt = view.and_then(|view| view.srtt);
+                path.rtt.push(rtt.map_or(0.0, |rtt| rtt.as_secs_f64() * 1e3));
+                path.choked.push(view.map_or(0.0, |view| f64::from(u8::from(view.is_choked))));
             }
         }
     }

@@ -8,6 +8,7 @@ use link::Outcome;
 use netsim::{Event, HostId, Loss, LossPlace, Trace};
 use report::plot::{Axis, Figure, Panel, Series as Curve};
 use units::Time;
+use wire::harp;
 
 use crate::build::Built;
 use crate::file::Scenario;
@@ -17,12 +18,15 @@ use crate::samples::{SenderSample, Watch};
 use crate::series::Series;
 
 /// Writes the packets that the sending hosts of flows send and receive, as captured at their
-/// interfaces.
+/// interfaces. Of flows through gateways there is also what the gateway near the sender exchanges
+/// with the other one.
 #[derive(Debug)]
 pub struct Capture<W> {
     pcap: Pcap<W>,
     /// Each connection's sender and receiver.
     ends: Vec<(HostId, HostId)>,
+    /// Each connection's gateways, that nearer to its sender first; empty if there are none.
+    gateways: Vec<Option<[HostId; 2]>>,
     error: Option<io::Error>,
 }
 
@@ -34,9 +38,17 @@ impl<W: Write> Capture<W> {
     pub fn new(writer: W, built: &Built) -> io::Result<Capture<W>> {
         let ends =
             |(flow, _): &(usize, usize)| (built.flows[*flow].from.0, built.flows[*flow].to.0);
+        let gateways = |(flow, _): &(usize, usize)| {
+            let through = built.flows[*flow].through?;
+            let gateways = built.gateways[through.gateway]?;
+            Some(through.sides().map(|side| gateways[side].0))
+        };
+        let has_gateways = !built.gateways.is_empty();
+        let connections = &built.connections;
         Ok(Capture {
             pcap: Pcap::new(writer)?,
-            ends: built.connections.iter().map(ends).collect(),
+            ends: connections.iter().map(ends).collect(),
+            gateways: connections.iter().filter(|_| has_gateways).map(gateways).collect(),
             error: None,
         })
     }
@@ -56,24 +68,42 @@ impl<W: Write> Capture<W> {
         let port = u16::try_from(10_000 + packet.connection() % 50_000).expect("below 60000");
         let ports =
             if is_outward { Ports { from: port, to: 80 } } else { Ports { from: 80, to: port } };
+        let hosts = (address(source), address(target));
+        let gateways = self.gateways.get(packet.connection() as usize).copied().flatten();
+        let gateways = gateways.map_or(hosts, |[near, far]| {
+            let (source, target) = if is_outward { (near, far) } else { (far, near) };
+            (address(source), address(target))
+        });
+        self.pcap.mark(packet.ecn());
         match packet {
-            Packet::Tcp { segment, ecn, .. } => {
-                self.pcap.mark(*ecn);
-                self.pcap.write_tcp(at, address(source), address(target), ports, segment)
+            Packet::Tcp { segment, .. } => {
+                self.pcap.write_tcp(at, hosts.0, hosts.1, ports, segment)
             }
-            Packet::Record { header, ecn, .. } => {
-                self.pcap.mark(*ecn);
-                self.pcap.write_tcp(at, address(source), address(target), ports, &header.segment())
+            Packet::Tunnelled { stamp, header, .. } => {
+                let message = harp::Header::Data(*stamp);
+                let segment = header.segment();
+                self.pcap.write_tunnelled(at, gateways, &message, hosts, ports, &segment)
             }
-            Packet::Ptcp { packet, ecn, .. } => {
-                self.pcap.mark(*ecn);
+            Packet::Returned { segment, .. } => {
+                let message = harp::Header::Return;
+                self.pcap.write_tunnelled(at, gateways, &message, hosts, ports, segment)
+            }
+            Packet::Probe { stamp, .. } => {
+                self.pcap.write_message(at, gateways, &harp::Header::Probe(*stamp))
+            }
+            Packet::Report { connection, report } => {
+                let message = harp::Header::Report(*connection, *report);
+                self.pcap.write_message(at, gateways, &message)
+            }
+            Packet::Record { header, .. } => {
+                self.pcap.write_tcp(at, hosts.0, hosts.1, ports, &header.segment())
+            }
+            Packet::Ptcp { packet, .. } => {
                 let payload = u16::try_from(packet.datagram_len()).expect("a datagram");
-                self.pcap.write_udp(at, address(source), address(target), ports, payload)
+                self.pcap.write_udp(at, hosts.0, hosts.1, ports, payload)
             }
             Packet::Udp { bytes, .. } => {
-                self.pcap.mark(Ecn::Incapable);
-                let payload = bytes.saturating_sub(28);
-                self.pcap.write_udp(at, address(source), address(target), ports, payload)
+                self.pcap.write_udp(at, hosts.0, hosts.1, ports, bytes.saturating_sub(28))
             }
         }
     }
@@ -86,7 +116,14 @@ impl<W: Write> Trace<Packet> for Capture<W> {
             Event::Delivered { host, packet, .. } => (host, packet, false),
             _ => return,
         };
-        if self.error.is_none() && self.ends[packet.connection() as usize].0 == host {
+        let connection = packet.connection() as usize;
+        // What travels between gateways is captured at the one nearer to the sender.
+        let is_here = if packet.is_between_gateways() {
+            self.gateways[connection].is_some_and(|[near, _]| near == host)
+        } else {
+            self.ends[connection].0 == host
+        };
+        if self.error.is_none() && is_here {
             self.error = self.write(at, packet, is_sent).err();
         }
     }
@@ -166,11 +203,12 @@ impl<W: Write> EventLog<W> {
         let time = seconds(at.as_nanos());
         write!(self.writer, "{time},{what},{place},{connection},{size},")?;
         match packet {
-            Packet::Tcp { segment, .. } => {
+            Packet::Tcp { segment, .. } | Packet::Returned { segment, .. } => {
                 write!(self.writer, "{},{},{:#04x}", segment.seq, segment.ack, segment.flags.0)?;
             }
+            Packet::Probe { .. } | Packet::Report { .. } => write!(self.writer, ",,")?,
             Packet::Ptcp { packet, .. } => write!(self.writer, "{},,", packet.number)?,
-            Packet::Record { header, .. } => {
+            Packet::Record { header, .. } | Packet::Tunnelled { header, .. } => {
                 let segment = header.segment();
                 write!(self.writer, "{},{},{:#04x}", segment.seq, segment.ack, segment.flags.0)?;
             }

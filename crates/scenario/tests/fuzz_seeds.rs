@@ -27,7 +27,9 @@ fn scenarios() {
     let count = run_all(&["fuzz/seeds/scenario", "scenarios", "papers/theory"], targets::scenario);
     assert!(count > 10, "{count} files");
     // A seed that is refused leads the fuzzer nowhere.
-    for name in ["all-keys.toml", "one-flow.toml", "striped.toml", "workloads.toml"] {
+    for name in
+        ["all-keys.toml", "gateways.toml", "one-flow.toml", "striped.toml", "workloads.toml"]
+    {
         let document = scenario::Document::load(&root().join("fuzz/seeds/scenario").join(name));
         assert!(document.is_ok(), "{name}: {document:?}");
     }

@@ -126,7 +126,11 @@ pub(crate) fn run(args: &SimulateArgs, registry: &Registry) -> Result<(), Error>
     }
     let first = plan.scenario(&plan.jobs()[0]);
     if args.show_network {
-        return show(first.network());
+        show(first.network())?;
+        if let Some(gateways) = first.gateway_paths() {
+            show(format_args!("\n{gateways}"))?;
+        }
+        return Ok(());
     }
     check_views(args, first)?;
     let store = args

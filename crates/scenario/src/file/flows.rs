@@ -1,5 +1,6 @@
 //! The flows of a scenario file.
 
+mod endpoint;
 mod reroute;
 mod sockets;
 mod striped;
@@ -10,15 +11,16 @@ use std::sync::Arc;
 use hashbrown::HashSet;
 use link::config::Problem;
 use link::config::reader::{Section, Value, unknown_word};
-use tcp::Detection;
-use units::{Bytes, Span};
+use units::Span;
 
 use super::arrivals::start;
-use super::parse::{MOST, Numbered, Result, bytes_up_to, count, numbered, positive};
+use super::gateways::Gateways;
+use super::parse::{MOST, Numbered, Result, count, numbered};
 use super::tables::{RowTable, TableRow};
 use super::workloads::{no_udp_source, udp, workload};
-use super::{FlowSpec, Lines, LinkSpec, Place, Start, TcpSpec, Transport, Workload};
+use super::{FlowSpec, Lines, LinkSpec, Place, Start, TcpSpec, Through, Transport, Workload};
 use crate::registry::Registry;
+use endpoint::endpoint;
 
 const KEYS: &[&str] = &[
     "name",
@@ -33,28 +35,11 @@ const KEYS: &[&str] = &[
     "transport",
     "reroute",
 ];
-const TCP_KEYS: &[&str] = &["controller", "source", "tcp", "via", "subflows"];
+const TCP_KEYS: &[&str] = &["controller", "source", "tcp", "via", "subflows", "gateway"];
 const PTCP_KEYS: &[&str] = &["controller", "scheduler", "source", "ptcp", "via", "subflows"];
 const SOCKETS_KEYS: &[&str] = &["controller", "source", "buffer", "tcp", "via", "subflows"];
 const UDP_KEYS: &[&str] = &["rate", "interval", "packet", "trace", "size", "on_off"];
-const ENDPOINT_KEYS: &[&str] = &[
-    "mss",
-    "headers",
-    "initial_window",
-    "initial_threshold",
-    "min_rto",
-    "receive_buffer",
-    "delayed_ack",
-    "detection",
-    "ecn",
-    "pacing",
-    "hystart",
-    "rate_reduction",
-    "timestamps",
-];
 
-/// The largest buffer in bytes: more is taken for a typing error.
-const MOST_BUFFER: u64 = 1_000_000_000_000;
 /// The most subflows of a flow.
 const MOST_SUBFLOWS: u32 = 10_000;
 
@@ -73,6 +58,7 @@ const ARRIVALS: &[&str] = &["start", "size", "from", "to"];
 struct Surroundings<'a> {
     links: &'a [LinkSpec],
     nodes: &'a HashSet<Arc<str>>,
+    gateways: &'a Gateways,
     registry: &'a Registry,
 }
 
@@ -81,9 +67,10 @@ pub(super) fn flows(
     list: &Value<'_>,
     links: &[LinkSpec],
     nodes: &HashSet<Arc<str>>,
+    gateways: &Gateways,
     registry: &Registry,
 ) -> Result<Vec<FlowSpec>> {
-    let around = Surroundings { links, nodes, registry };
+    let around = Surroundings { links, nodes, gateways, registry };
     let mut flows: Vec<FlowSpec> = Vec::new();
     let mut known: HashSet<Arc<str>> = HashSet::new();
     for value in list.list()? {
@@ -125,12 +112,17 @@ fn entry(
     let has_routes = section.get("via").is_some() || section.get("subflows").is_some();
     let changes = section.get("reroute").filter(|_| names.count() > 1);
     let has_own_ends = [&from, &to].iter().any(|end| has_star(end));
+    let gateway = section.get("gateway");
+    let has_own_gateway = has_own_ends || gateway.is_some_and(|gateway| has_star(&gateway));
     let mut buffer = String::new();
     flows.reserve(names.count() as usize);
     for number in names.numbers() {
         let mut flow = first.clone();
         if has_own_ends {
             (flow.from, flow.to) = ends(&from, &to, number, nodes, &mut buffer)?;
+        }
+        if has_own_gateway {
+            flow.gateway = through(section, number, &flow.from, &flow.to, around)?;
         }
         if let Some(value) = &beginning {
             flow.start = start(value, &names, number, &first.transport, links)?;
@@ -178,6 +170,7 @@ fn arrivals(
     for (number, row) in names.numbers().zip(&table.rows) {
         let mut flow = first.clone();
         (flow.from, flow.to) = ends_of_row(table, row, &first, around)?;
+        flow.gateway = through(section, number, &flow.from, &flow.to, around)?;
         flow.start = Start::At(table.span(row, 0)?);
         flow.size = Some(table.bytes(row, 1)?);
         flow.name = names.name(number, &mut buffer);
@@ -209,7 +202,7 @@ fn ends_of_row(
 
 /// The first flow of an entry.
 fn flow(section: &Section<'_>, names: &Numbered, around: &Surroundings<'_>) -> Result<FlowSpec> {
-    let Surroundings { links, nodes, registry } = *around;
+    let Surroundings { links, nodes, registry, .. } = *around;
     let number = *names.numbers().start();
     let kinds = [
         ("tcp", TransportKind::Tcp),
@@ -227,6 +220,13 @@ fn flow(section: &Section<'_>, names: &Numbered, around: &Surroundings<'_>) -> R
     };
     if let (TransportKind::Udp, Some(value)) = (kind, section.get("source")) {
         return Err(no_udp_source(&value));
+    }
+    if let (TransportKind::Ptcp | TransportKind::Sockets | TransportKind::Udp, Some(value)) =
+        (kind, section.get("gateway"))
+    {
+        return Err(value.error(Problem::Sense(
+            "is for TCP, whose windows a gateway can set: leave out the `transport`",
+        )));
     }
     section.allow(&KEYS.iter().chain(own).copied().collect::<Vec<_>>())?;
     let stop: Option<Span> = section.get("stop").map(|value| value.quantity()).transpose()?;
@@ -247,6 +247,7 @@ fn flow(section: &Section<'_>, names: &Numbered, around: &Surroundings<'_>) -> R
         TransportKind::Udp => Transport::Udp(Arc::new(udp(section)?)),
     };
     check_lines(section, names, &transport)?;
+    let gateway = through(section, number, &from, &to, around)?;
     let reroutes = match section.get("reroute") {
         None => Vec::new(),
         Some(value) => reroute::reroutes(&value, number, transport.count(), links)?,
@@ -263,6 +264,7 @@ fn flow(section: &Section<'_>, names: &Numbered, around: &Surroundings<'_>) -> R
         stop,
         jitter,
         reroutes: reroutes.into(),
+        gateway,
         transport: Arc::new(transport),
     })
 }
@@ -297,6 +299,29 @@ fn group(value: &Value<'_>) -> Result<Arc<str>> {
         return Err(value.error(Problem::Sense("wants letters, digits, '-' and '_'")));
     }
     Ok(name.into())
+}
+
+/// The gateways of the flow of this number between these hosts.
+fn through(
+    section: &Section<'_>,
+    number: u32,
+    from: &Place,
+    to: &Place,
+    around: &Surroundings<'_>,
+) -> Result<Option<Through>> {
+    let Some(value) = section.get("gateway") else { return Ok(None) };
+    let through = around.gateways.through(&value, number, from, to)?;
+    let other = ["via", "subflows", "reroute"].into_iter().find(|key| section.get(key).is_some());
+    match (through, other) {
+        (Some(_), Some(other)) => {
+            let problem = format!(
+                "and `{other}` exclude each other: list routes in the `paths` of the gateway, or \
+                 set it to \"off\""
+            );
+            Err(value.error(Problem::Because(problem)))
+        }
+        _ => Ok(through),
+    }
 }
 
 /// Whether the host's name depends on the number of the flow.
@@ -353,7 +378,7 @@ fn place(
 }
 
 /// A node of the network; its name is assembled in `buffer`.
-fn node(
+pub(super) fn node(
     value: &Value<'_>,
     number: u32,
     nodes: &HashSet<Arc<str>>,
@@ -363,7 +388,7 @@ fn node(
     nodes.get(name).cloned().ok_or_else(|| value.error(unknown_node(name, nodes)))
 }
 
-fn unknown_node(name: &str, nodes: &HashSet<Arc<str>>) -> Problem {
+pub(super) fn unknown_node(name: &str, nodes: &HashSet<Arc<str>>) -> Problem {
     // Sorted, so that ties of the nearest name go to the first in the alphabet.
     let nodes: BTreeSet<&Arc<str>> = nodes.iter().collect();
     unknown_word(name, nodes.into_iter().map(|node| &**node))
@@ -444,7 +469,7 @@ fn subflows(section: &Section<'_>, number: u32, links: &[LinkSpec]) -> Result<Ve
 }
 
 /// The names of the links of a route.
-fn route(value: &Value<'_>, number: u32, links: &[LinkSpec]) -> Result<Vec<String>> {
+pub(super) fn route(value: &Value<'_>, number: u32, links: &[LinkSpec]) -> Result<Vec<String>> {
     let mut names = Vec::new();
     for value in value.list()? {
         let mut buffer = String::new();
@@ -466,55 +491,4 @@ fn known_link(name: &str, links: &[LinkSpec]) -> Result<(), Problem> {
         *found = name.into();
     }
     Err(problem)
-}
-
-fn endpoint(section: &Section<'_>) -> Result<tcp::Config> {
-    section.allow(ENDPOINT_KEYS)?;
-    let mut config = tcp::Config::default();
-    if let Some(value) = section.get("mss") {
-        config.mss = value.quantity()?;
-        if !(64..=9_000).contains(&config.mss.0) {
-            return Err(value.error(Problem::Sense("wants 64 to 9000 bytes")));
-        }
-        config.initial_window = Bytes(10 * config.mss.0);
-    }
-    if let Some(value) = section.get("headers") {
-        config.headers = bytes_up_to(&value, 1_000, "wants up to 1000 bytes")?;
-    }
-    if let Some(value) = section.get("initial_window") {
-        config.initial_window = Bytes(u64::from(count(&value)?) * config.mss.0);
-    }
-    if let Some(value) = section.get("initial_threshold") {
-        config.initial_threshold = Some(value.quantity()?);
-    }
-    if let Some(value) = section.get("min_rto") {
-        config.min_rto = positive(&value)?;
-    }
-    if let Some(value) = section.get("receive_buffer") {
-        config.receive_buffer = bytes_up_to(&value, MOST_BUFFER, "wants up to 1 TB")?;
-    }
-    if let Some(value) = section.get("delayed_ack") {
-        config.delayed_ack =
-            if value.is_text() && value.text()? == "off" { None } else { Some(positive(&value)?) };
-    }
-    if let Some(value) = section.get("detection") {
-        config.detection = value.word(&[
-            ("reno", Detection::Reno),
-            ("newreno", Detection::NewReno),
-            ("sack", Detection::Sack),
-            ("rack", Detection::Rack),
-        ])?;
-    }
-    for (key, slot) in [
-        ("ecn", &mut config.ecn),
-        ("pacing", &mut config.pacing),
-        ("hystart", &mut config.hystart),
-        ("rate_reduction", &mut config.rate_reduction),
-        ("timestamps", &mut config.timestamps),
-    ] {
-        if let Some(value) = section.get(key) {
-            *slot = value.boolean()?;
-        }
-    }
-    Ok(config)
 }

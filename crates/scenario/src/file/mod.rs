@@ -6,6 +6,7 @@
 mod arrivals;
 mod distributions;
 mod flows;
+mod gateways;
 mod network;
 mod parse;
 mod substitute;
@@ -21,6 +22,7 @@ use units::{Bytes, Rate, Seed, Span};
 
 use crate::distribution::Distribution;
 use crate::registry::Registry;
+pub use gateways::{GatewaySpec, Through};
 pub use substitute::{Document, Setting};
 
 /// A simulation without its seed.
@@ -46,6 +48,8 @@ pub struct Scenario {
     pub links: Vec<LinkSpec>,
     /// Whether flows without a `via` choose among routes with equally few links by a hash.
     pub ecmp: bool,
+    /// The pairs of gateways.
+    pub gateways: Vec<GatewaySpec>,
     /// The flows.
     pub flows: Vec<FlowSpec>,
     /// The controllers and packet schedulers that flows can name.
@@ -123,6 +127,8 @@ pub struct FlowSpec {
     pub jitter: Option<Span>,
     /// Later routes of its subflows, in order of time.
     pub reroutes: Arc<[RouteChange]>,
+    /// The gateways through which it goes.
+    pub gateway: Option<Through>,
     /// The transport; flows of one entry of the file share it unless their routes differ.
     pub transport: Arc<Transport>,
 }

@@ -8,6 +8,7 @@ use link::config::reader::{Section, Value};
 use link::config::{self, ConfigError, LinkPath, Problem};
 use units::{Bytes, Seed, Span};
 
+use super::gateways::Gateways;
 use super::{FlowSpec, LinkSpec, Scenario, Setting, Start, Window, flows, network, topology};
 use crate::measures::MOST_WINDOWS;
 use crate::registry::Registry;
@@ -32,6 +33,7 @@ pub(super) const TOP_KEYS: &[&str] = &[
     "topology",
     "ecmp",
     "link",
+    "gateway",
     "flow",
 ];
 /// The largest packet; scenarios have no devices whose MTU would matter.
@@ -84,8 +86,12 @@ pub(super) fn scenario(
         check_periods(&value, &links, duration)?;
     }
     let ecmp = root.get("ecmp").map_or(Ok(false), |value| value.boolean())?;
+    let gateways = match root.get("gateway") {
+        None => Gateways::default(),
+        Some(list) => Gateways::read(&list, &links, &nodes)?,
+    };
     let list = root.require("flow")?;
-    let flows = flows::flows(&list, &links, &nodes, registry)?;
+    let flows = flows::flows(&list, &links, &nodes, &gateways, registry)?;
     let late = match check_starts(&list, &flows, duration) {
         Err(error) if is_shortened => Some(error.to_string()),
         checked => checked.map(|()| None)?,
@@ -103,6 +109,7 @@ pub(super) fn scenario(
         measures_queues,
         links,
         ecmp,
+        gateways: gateways.specs,
         flows,
         registry,
         late,

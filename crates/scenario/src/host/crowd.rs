@@ -7,7 +7,7 @@ use units::Time;
 
 use crate::Packet;
 use crate::deadlines::Deadlines;
-use crate::host::{Agent, Ended, FlowPlan};
+use crate::host::{Agent, Ended, FlowPlan, Seat};
 
 /// The agents of a host with several, and their deadlines.
 #[derive(Clone, Debug)]
@@ -32,16 +32,16 @@ pub(super) enum Slot {
 }
 
 impl Crowd {
-    pub(super) fn new<'a>(
-        agents: impl ExactSizeIterator<Item = (&'a Arc<FlowPlan>, bool)>,
-    ) -> Crowd {
+    pub(super) fn new<'a>(agents: impl ExactSizeIterator<Item = Seat<'a>>) -> Crowd {
         let mut deadlines = Deadlines::new(agents.len());
-        let slot = |(number, (plan, is_sender)): (usize, (&Arc<FlowPlan>, bool))| {
-            if plan.is_arrival {
+        let slot = |(number, seat): (usize, Seat<'_>)| {
+            if let Seat::Flow(plan, is_sender) = seat
+                && plan.is_arrival
+            {
                 deadlines.set(number, plan.opens(is_sender));
                 return Slot::Planned(Arc::clone(plan), is_sender);
             }
-            let agent = Box::new(plan.agent(is_sender));
+            let agent = Box::new(seat.agent());
             deadlines.set(number, agent.poll_deadline());
             Slot::Live { agent, may_end: false }
         };

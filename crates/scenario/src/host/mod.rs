@@ -4,6 +4,7 @@ mod application;
 mod connection;
 mod crowd;
 mod ended;
+mod gateway;
 mod one_or_more;
 mod plan;
 mod pool;
@@ -25,6 +26,8 @@ pub use application::{Application, Client, Request, Server, Sink, Stream, Trace}
 pub use connection::{Connection, Subflow};
 pub use ended::Ended;
 pub(crate) use ended::EndedSender;
+pub use gateway::GatewayEnd;
+pub(crate) use gateway::{GatewayPlan, Passenger};
 pub(crate) use plan::FlowPlan;
 pub use pool::Pool;
 pub(crate) use pool::PoolCounts;
@@ -56,6 +59,8 @@ pub enum Agent {
     UdpSource(UdpSource),
     /// Receives datagrams.
     UdpSink(UdpSink),
+    /// An end of a pair of gateways, between the ends of flows.
+    Gateway(Box<GatewayEnd>),
 }
 
 impl Agent {
@@ -68,6 +73,7 @@ impl Agent {
             Agent::Pool(pool) => pool.poll_deadline(),
             Agent::UdpSource(source) => source.poll_deadline(),
             Agent::UdpSink(_) => None,
+            Agent::Gateway(gateway) => gateway.poll_deadline(),
         }
     }
 
@@ -100,6 +106,7 @@ impl Agent {
             (Agent::UdpSink(sink), Packet::Udp { bytes, sent_at, .. }) => {
                 sink.handle_datagram(now, *bytes, *sent_at);
             }
+            (Agent::Gateway(gateway), packet) => gateway.handle_packet(now, subflow, packet, out),
             _ => unreachable!("connections are numbered by the transport of their flow"),
         }
     }
@@ -112,6 +119,7 @@ impl Agent {
             Agent::Pool(pool) => pool.handle_deadline(now, out),
             Agent::UdpSource(source) => source.handle_deadline(now, out),
             Agent::UdpSink(_) => {}
+            Agent::Gateway(gateway) => gateway.handle_deadline(now, out),
         }
     }
 
@@ -121,7 +129,24 @@ impl Agent {
             Agent::Tcp(connection) => connection.ended(),
             Agent::UdpSource(source) => source.ended(),
             Agent::UdpSink(sink) => sink.ended(),
-            Agent::Ptcp(_) | Agent::Sockets(_) | Agent::Pool(_) => None,
+            Agent::Ptcp(_) | Agent::Sockets(_) | Agent::Pool(_) | Agent::Gateway(_) => None,
+        }
+    }
+}
+
+/// What an agent is made of.
+pub(crate) enum Seat<'a> {
+    /// An end of a flow; whether it is the sender's.
+    Flow(&'a Arc<FlowPlan>, bool),
+    /// The entry of a pair of gateways, or its exit.
+    Gateway(&'a Arc<GatewayPlan>, usize),
+}
+
+impl Seat<'_> {
+    fn agent(&self) -> Agent {
+        match self {
+            Seat::Flow(plan, is_sender) => plan.agent(*is_sender),
+            Seat::Gateway(plan, side) => Agent::Gateway(Box::new(GatewayEnd::new(plan, *side))),
         }
     }
 }
@@ -177,26 +202,26 @@ struct ConnectionEnd {
 }
 
 impl Node {
-    /// A host with these ends of flows, each with whether it is the sender's; `ends` are the
-    /// connections that end here, in order: number, agent and subflow.
+    /// A host with these agents; `ends` are the connections that end here or pass, in any order:
+    /// number, agent and subflow.
     ///
     /// # Panics
     /// If there is no agent.
     #[must_use]
     pub(crate) fn new<'a>(
-        mut agents: impl ExactSizeIterator<Item = (&'a Arc<FlowPlan>, bool)>,
+        mut agents: impl ExactSizeIterator<Item = Seat<'a>>,
         ends: impl IntoIterator<Item = (u32, u32, u32)>,
     ) -> Node {
         let agents = if agents.len() == 1 {
-            let (plan, is_sender) = agents.next().expect("it has one");
-            Agents::One(plan.agent(is_sender))
+            Agents::One(agents.next().expect("it has one").agent())
         } else {
             Agents::Several(Crowd::new(agents))
         };
-        let ends: SmallVec<[_; 1]> = ends
+        let mut ends: SmallVec<[_; 1]> = ends
             .into_iter()
             .map(|(number, agent, subflow)| ConnectionEnd { number, agent, subflow })
             .collect();
+        ends.sort_by_key(|end| end.number);
         let first = ends.first().expect("each flow has a connection").number;
         let is_alone = matches!(agents, Agents::One(_));
         let is_single = is_alone && matches!(ends[..], [ConnectionEnd { subflow: 0, .. }]);

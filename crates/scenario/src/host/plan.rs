@@ -113,7 +113,7 @@ impl FlowPlan {
         let end = if opens.is_some() { Endpoint::client } else { Endpoint::server };
         let subflows = (0..).zip(self.routes(is_sender)).map(|(number, route)| {
             Subflow::new(
-                end(Arc::clone(&spec.config), SubflowId(number)),
+                end(config(spec, is_sender), SubflowId(number)),
                 route,
                 self.first + number,
             )
@@ -136,7 +136,7 @@ impl FlowPlan {
         let is_server = first.is_none();
         let end = if is_server { Endpoint::server } else { Endpoint::client };
         let route = self.routes(is_server).nth(number as usize).expect("it is one of them");
-        let endpoint = end(Arc::clone(&spec.config), SubflowId(0));
+        let endpoint = end(config(spec, is_server), SubflowId(0));
         let controller = if is_server { self.controller(&spec.controller) } else { plain() };
         let seed = self.seed.stream("source").stream(&format!("connection/{number}"));
         Connection::new(
@@ -199,4 +199,12 @@ impl FlowPlan {
 /// A controller for ends that only receive.
 fn plain() -> Box<dyn Controller> {
     Box::new(Uncoupled::new(Reno::default()))
+}
+
+/// The configuration of one end. The receiver's application lets less than the buffer be offered.
+fn config(spec: &TcpSpec, is_sender: bool) -> Arc<tcp::Config> {
+    if is_sender && !spec.config.receive_windows.is_empty() {
+        return Arc::new(tcp::Config { receive_windows: Vec::new(), ..(*spec.config).clone() });
+    }
+    Arc::clone(&spec.config)
 }

@@ -105,7 +105,7 @@ fn requests_of_all(scenario: &Scenario, built: &Built) -> Vec<CompletedRequest> 
         if requests.is_empty() {
             continue;
         }
-        let ideal = Ideal::new(built, ends, spec);
+        let ideal = Ideal::new(built, flow as usize, spec);
         all.extend(requests.iter().map(|request| CompletedRequest {
             flow,
             at: request.at,

@@ -1,13 +1,17 @@
 //! The time that a request takes on an idle network.
 
-use netsim::Route;
+use netsim::{LinkId, Route};
 use units::{Bytes, Time};
 use wire::ptcp::{DATA, DATAGRAM_HEADERS, HEADER, Packet, TAG};
 
+use super::float;
 use crate::build::{Built, Ends};
-use crate::file::{FlowSpec, Transport};
+use crate::file::{FlowSpec, Through, Transport};
 use crate::flow_state::{receiver, sender};
-use crate::host::{Agent, AgentState, Request};
+use crate::host::{Agent, AgentState, Passenger, Request};
+
+/// The size of a full packet, in bytes.
+const FULL: f64 = 1_500.0;
 
 /// The ideal completion times of a flow's requests: what they would take alone on the flow's
 /// routes, at the rates that the file gives, without slow start and without acknowledgements.
@@ -29,9 +33,8 @@ pub(crate) struct Ideal {
 
 /// A route, there and back.
 struct Way {
-    /// By link: delay in seconds, and seconds for each byte.
-    there: Vec<(f64, f64)>,
-    back: Vec<(f64, f64)>,
+    there: Vec<Leg>,
+    back: Vec<Leg>,
 }
 
 /// What the time of packets that follow each other without a gap depends on, in seconds.
@@ -43,25 +46,50 @@ struct Pipe {
     before: f64,
     slowest: f64,
     behind: f64,
+    /// For what each packet has on the slowest link beside itself, as in a tunnel.
+    more: f64,
+}
+
+/// A link of a route.
+#[derive(Clone, Copy)]
+struct Leg {
+    link: LinkId,
+    /// In seconds: the propagation, and the time of a byte.
+    delay: f64,
+    time: f64,
+    /// Bytes that each packet has on it beside itself.
+    more: f64,
+}
+
+impl Leg {
+    /// The time that a packet of this size takes.
+    fn passes(&self, bytes: Bytes) -> f64 {
+        self.delay + self.time * (bytes.as_f64() + self.more)
+    }
 }
 
 impl Pipe {
-    fn new(links: &[(f64, f64)]) -> Pipe {
-        let slowest = links.iter().map(|(_, time)| *time).fold(0.0, f64::max);
-        let at = links.iter().position(|(_, time)| *time >= slowest).unwrap_or(0);
-        let sum = |links: &[(f64, f64)]| links.iter().map(|(_, time)| time).sum();
+    fn new(legs: &[Leg]) -> Pipe {
+        let full = |leg: &Leg| leg.time * (FULL + leg.more);
+        let longest = legs.iter().map(full).fold(0.0, f64::max);
+        let at = legs.iter().position(|leg| full(leg) >= longest).unwrap_or(0);
+        let sum = |legs: &[Leg]| legs.iter().map(|leg| leg.time).sum();
+        let slowest = legs.get(at);
+        let more = slowest.map_or(0.0, |leg| leg.more * leg.time);
         Pipe {
-            delay: one_way(links, Bytes::ZERO),
-            before: sum(&links[..at]),
-            slowest,
-            behind: links.get(at + 1..).map_or(0.0, sum),
+            delay: one_way(legs, Bytes::ZERO) - more,
+            before: sum(&legs[..at]),
+            slowest: slowest.map_or(0.0, |leg| leg.time),
+            behind: legs.get(at + 1..).map_or(0.0, sum),
+            more,
         }
     }
 }
 
 impl Ideal {
-    /// `None` for UDP, and if a link of a route has no rate at first.
-    pub(crate) fn new(built: &Built, ends: &Ends, flow: &FlowSpec) -> Option<Ideal> {
+    /// Of the flow with this number. `None` for UDP, and if a link of a route has no rate at first.
+    pub(crate) fn new(built: &Built, number: usize, flow: &FlowSpec) -> Option<Ideal> {
+        let ends = &built.flows[number];
         let (room, headers) = match &*flow.transport {
             Transport::Tcp(spec) => (spec.config.mss, spec.config.headers),
             Transport::Sockets(spec) => (spec.config.mss, spec.config.headers),
@@ -71,28 +99,25 @@ impl Ideal {
             ),
             Transport::Udp(_) => return None,
         };
-        let there = routes(sender(built, ends));
-        let back = routes(receiver(built, ends));
-        let ways: Option<Vec<Way>> = there
-            .into_iter()
-            .zip(back)
-            .map(|(there, back)| {
-                Some(Way { there: lengths(built, there)?, back: lengths(built, back)? })
-            })
-            .collect();
-        let ways = ways.filter(|ways| !ways.is_empty())?;
+        let ways = ways(built, number, ends)?;
         let rtt = |way: &Way| one_way(&way.there, headers) + one_way(&way.back, headers);
         let there = if let [way] = &ways[..] {
             Pipe::new(&way.there)
         } else {
             let delay = least(ways.iter().map(|way| one_way(&way.there, Bytes::ZERO)));
-            Pipe { delay, before: 0.0, slowest: 1.0 / together(built, ends), behind: 0.0 }
+            let slowest = 1.0 / together(built, &ways);
+            Pipe { delay, before: 0.0, slowest, behind: 0.0, more: 0.0 }
         };
         Some(Ideal {
             start: ends.start,
             room,
             headers,
-            handshake: least(ways.iter().map(rtt)),
+            // Gateways send what has no payload over their first path.
+            handshake: if ends.through.is_some() {
+                rtt(&ways[0])
+            } else {
+                least(ways.iter().map(rtt))
+            },
             opens_each: flow.opens_each(),
             there,
             back: ways.iter().map(|way| Pipe::new(&way.back)).collect(),
@@ -122,6 +147,7 @@ impl Ideal {
             + first.as_f64() * pipe.before
             + all.as_f64() * pipe.slowest
             + last.as_f64() * pipe.behind
+            + float(packets) * pipe.more
     }
 }
 
@@ -141,39 +167,86 @@ fn routes(end: AgentState<'_>) -> Vec<Route> {
         Agent::Sockets(sockets) => sockets.connections().map(|subflow| subflow.route).collect(),
         Agent::Ptcp(striped) => striped.routes().to_vec(),
         Agent::Pool(pool) => vec![pool.route()],
-        Agent::UdpSource(_) | Agent::UdpSink(_) => Vec::new(),
+        Agent::UdpSource(_) | Agent::UdpSink(_) | Agent::Gateway(_) => Vec::new(),
     }
 }
 
-/// The delay in seconds and the seconds for each byte of each link; `None` if one has no rate.
-fn lengths(built: &Built, route: Route) -> Option<Vec<(f64, f64)>> {
-    let length = |link| {
+/// The ways between the ends of a flow; `None` if there is none, or if a link has no rate.
+fn ways(built: &Built, number: usize, ends: &Ends) -> Option<Vec<Way>> {
+    let there = routes(sender(built, ends));
+    let back = routes(receiver(built, ends));
+    let ways: Option<Vec<Way>> = match ends.through {
+        None => {
+            let way = |(there, back)| {
+                let (there, back) =
+                    (legs(built, there, Bytes::ZERO), legs(built, back, Bytes::ZERO));
+                Some(Way { there: there?, back: back? })
+            };
+            there.into_iter().zip(back).map(way).collect()
+        }
+        Some(through) => ways_through(built, number, through, [*there.first()?, *back.first()?]),
+    };
+    ways.filter(|ways| !ways.is_empty())
+}
+
+/// The ways over the paths of gateways, to which `there` and `back` lead from the hosts.
+fn ways_through(
+    built: &Built,
+    number: usize,
+    through: Through,
+    [there, back]: [Route; 2],
+) -> Option<Vec<Way>> {
+    let [near, far] = through.sides();
+    let (host, agent) = built.gateways[through.gateway]?[near];
+    let Some(Agent::Gateway(gateway)) = built.sim.host(host).agent(agent) else { return None };
+    let plan = gateway.plan();
+    let is_before = |one: &Passenger| built.connections[one.connection as usize].0 < number;
+    let passenger = plan.passengers.get(plan.passengers.partition_point(is_before))?;
+    let join = |to_gateway, path, overhead, to_host| {
+        let mut all = legs(built, to_gateway, Bytes::ZERO)?;
+        all.extend(legs(built, path, overhead)?);
+        all.extend(legs(built, to_host, Bytes::ZERO)?);
+        Some(all)
+    };
+    let (data, rest) = (plan.data_overhead(), plan.return_overhead());
+    let way = |path: &[Route; 2]| {
+        Some(Way {
+            there: join(there, path[near], data, passenger.inside[far])?,
+            back: join(back, plan.paths[0][far], rest, passenger.inside[near])?,
+        })
+    };
+    plan.paths.iter().map(way).collect()
+}
+
+/// The links of a route, on which each packet is larger by `more`; `None` if one has no rate.
+fn legs(built: &Built, route: Route, more: Bytes) -> Option<Vec<Leg>> {
+    let leg = |link| {
         let profile = built.sim.profile(link);
         let rate = profile.rate.base.as_f64();
-        (rate > 0.0).then(|| (profile.delay.as_secs_f64(), 8.0 / rate))
+        let (delay, time) = (profile.delay.as_secs_f64(), 8.0 / rate);
+        (rate > 0.0).then_some(Leg { link, delay, time, more: more.as_f64() })
     };
-    built.sim.links_of(route).map(length).collect()
+    built.sim.links_of(route).map(leg).collect()
 }
 
 /// The time that a packet takes over links, in seconds.
-fn one_way(links: &[(f64, f64)], bytes: Bytes) -> f64 {
-    links.iter().map(|(delay, time)| delay + time * bytes.as_f64()).sum()
+fn one_way(legs: &[Leg], bytes: Bytes) -> f64 {
+    legs.iter().map(|leg| leg.passes(bytes)).sum()
 }
 
-/// The bytes per second that the subflows of a flow can carry together: each in turn gets what the
-/// ones before leave.
-fn together(built: &Built, ends: &Ends) -> f64 {
+/// The bytes per second that the ways of a flow can carry together: each in turn gets what the ones
+/// before leave.
+fn together(built: &Built, ways: &[Way]) -> f64 {
     let mut left = std::collections::BTreeMap::new();
     let mut sum = 0.0;
-    for route in routes(sender(built, ends)) {
-        let links: Vec<_> = built.sim.links_of(route).collect();
-        for link in &links {
-            let rate = built.sim.profile(*link).rate.base.as_f64() / 8.0;
-            left.entry(link.index()).or_insert(rate);
+    for Way { there, .. } in ways {
+        for leg in there {
+            let rate = built.sim.profile(leg.link).rate.base.as_f64() / 8.0;
+            left.entry(leg.link.index()).or_insert(rate * (FULL / (FULL + leg.more)));
         }
-        let room = links.iter().map(|link| left[&link.index()]).fold(f64::INFINITY, f64::min);
-        for link in &links {
-            *left.entry(link.index()).or_insert(0.0) -= room;
+        let room = there.iter().map(|leg| left[&leg.link.index()]).fold(f64::INFINITY, f64::min);
+        for leg in there {
+            *left.entry(leg.link.index()).or_insert(0.0) -= room;
         }
         sum += room;
     }

@@ -4,7 +4,7 @@ use netsim::{Event, HostId, Loss, Trace};
 use units::{Span, Time};
 
 use super::distribution::SpanDistribution;
-use crate::build::Built;
+use crate::build::{Built, Ends};
 use crate::packet::Packet;
 use crate::samples::{SenderSample, Watch};
 
@@ -14,6 +14,9 @@ pub(crate) struct PacketCounts {
     senders: Vec<HostId>,
     /// The flow of each connection.
     flows: Vec<u32>,
+    /// By flow: the gateways nearer to its sender and to its receiver, and the receiver; empty if
+    /// there are no gateways.
+    through: Vec<Option<[HostId; 3]>>,
     /// By connection.
     lost: Vec<u64>,
     /// By window, then by flow; empty if delays are not measured.
@@ -46,7 +49,15 @@ impl PacketCounts {
     pub(crate) fn new(built: &Built, windows: usize) -> PacketCounts {
         let flows = built.flows.len();
         let connections = &built.connections;
+        let through = |ends: &Ends| {
+            let through = ends.through?;
+            let gateways = built.gateways[through.gateway]?;
+            let [near, far] = through.sides().map(|side| gateways[side].0);
+            Some([near, far, ends.to.0])
+        };
+        let has_gateways = !built.gateways.is_empty();
         PacketCounts {
+            through: built.flows.iter().filter(|_| has_gateways).map(through).collect(),
             senders: connections.iter().map(|(flow, _)| built.flows[*flow].from.0).collect(),
             flows: connections
                 .iter()
@@ -75,17 +86,35 @@ impl PacketCounts {
         self.open.extend(windows);
     }
 
+    /// The gateways of a connection and its receiver.
+    fn through(&self, connection: usize) -> Option<[HostId; 3]> {
+        *self.through.get(self.flows[connection] as usize)?
+    }
+
     fn handle_loss(&mut self, loss: &Loss<'_, Packet>) {
         let connection = loss.packet.connection() as usize;
-        if self.senders[connection] == loss.from && loss.packet.has_data() {
+        let is_onward = |[near, far, _]: [HostId; 3]| {
+            loss.from == if loss.packet.is_between_gateways() { near } else { far }
+        };
+        let is_of_sender = self.senders[connection] == loss.from
+            || self.through(connection).is_some_and(is_onward);
+        if is_of_sender && loss.packet.has_data() {
             self.lost[connection] += 1;
         }
     }
 
-    fn handle_arrival(&mut self, host: HostId, packet: &Packet, delay: Span) {
+    fn handle_arrival(&mut self, at: Time, host: HostId, packet: &Packet, mut delay: Span) {
         let connection = packet.connection() as usize;
         if self.senders[connection] == host || !packet.has_data() {
             return;
+        }
+        if let Some([_, _, receiver]) = self.through(connection) {
+            // The packet that arrives left the gateway; the segment has the sender's clock.
+            let Packet::Tcp { segment, .. } = packet else { return };
+            if host != receiver {
+                return;
+            }
+            delay = since(segment.timestamp, at);
         }
         let flow = self.flows[connection] as usize;
         let before = self.last[flow].replace(delay);
@@ -101,6 +130,13 @@ impl PacketCounts {
     }
 }
 
+/// The time since a stamp of TCP, in whole microseconds.
+fn since(stamp: u32, now: Time) -> Span {
+    #[expect(clippy::cast_possible_truncation, reason = "stamps wrap")]
+    let now = (now.as_nanos() / 1_000) as u32;
+    Span::from_micros(u64::from(now.wrapping_sub(stamp)))
+}
+
 /// Another watch, with counts beside it. `DELAYS`: whether delays are measured.
 pub(crate) struct Meter<'a, W, const DELAYS: bool> {
     pub(crate) watch: &'a mut W,
@@ -113,7 +149,7 @@ impl<W: Watch, const DELAYS: bool> Trace<Packet> for Meter<'_, W, DELAYS> {
 
     fn record(&mut self, at: Time, event: Event<'_, Packet>) {
         if DELAYS && let Event::Delivered { host, packet, sent_at } = event {
-            self.counts.handle_arrival(host, packet, at - sent_at);
+            self.counts.handle_arrival(at, host, packet, at - sent_at);
         }
         if W::IS_ON {
             self.watch.record(at, event);

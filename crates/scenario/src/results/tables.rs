@@ -23,7 +23,7 @@ pub enum TableKind {
 pub(super) type StoredRow<'a> = (Vec<Value>, Option<(&'a str, f64)>);
 
 /// The measures of the table of samples: name, unit, meaning.
-const SAMPLED: [(&str, &str, &str); 6] = [
+const SAMPLED: [(&str, &str, &str); 9] = [
     ("goodput", "Mbit/s", "payload that arrived in order since the sample before"),
     ("window", "packets", "the sender's window, of all subflows together"),
     ("rtt", "ms", "the smoothed round-trip time, the largest of the subflows"),
@@ -34,6 +34,9 @@ const SAMPLED: [(&str, &str, &str); 6] = [
         "",
         "Jain's index of the goodputs since the sample before, of the flows that lived then",
     ),
+    ("window_bytes", "B", "the window of a path, of all connections of the gateway together"),
+    ("in_flight", "B", "what is on its way over the path"),
+    ("choked", "", "1 while the path is choked, else 0"),
 ];
 
 impl TableKind {
@@ -70,9 +73,14 @@ impl TableKind {
                         "scope",
                         Kind::Text,
                         "",
-                        "flow, subflow, group of flows, link, or all",
+                        "flow, subflow, group of flows, link, path of gateways, or all",
                     ),
-                    Key::new("of", Kind::Text, "", "which of these, or direction of a link"),
+                    Key::new(
+                        "of",
+                        Kind::Text,
+                        "",
+                        "which of these, or direction of a link or of a path",
+                    ),
                 ]),
                 SAMPLED.map(|(name, unit, meaning)| Column::new(name, unit, meaning)),
             ),
@@ -176,6 +184,14 @@ fn write_samples(text: &mut String, scenario: &Scenario, series: &Series) {
                 line("link", name, "throughput", &direction.throughput);
                 line("link", name, "queue", &direction.queue);
             }
+        }
+        for (name, path) in &series.paths {
+            line("path", name, "window_bytes", &path.window);
+            line("path", name, "in_flight", &path.in_flight);
+            if path.rtt[index] > 0.0 {
+                line("path", name, "rtt", &path.rtt);
+            }
+            line("path", name, "choked", &path.choked);
         }
     }
 }

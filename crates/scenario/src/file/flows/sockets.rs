@@ -6,7 +6,8 @@ use link::config::Problem;
 use link::config::reader::Section;
 use units::Bytes;
 
-use super::{controller, endpoint, subflows};
+use super::endpoint::endpoint;
+use super::{controller, subflows};
 use crate::file::parse::{Result, bytes_up_to};
 use crate::file::workloads::workload;
 use crate::file::{LinkSpec, SocketsSpec, Workload};
@@ -32,6 +33,11 @@ pub(super) fn sockets(
             if let Some(value) = tcp.get("receive_buffer") {
                 return Err(value.error(Problem::Sense(
                     "is `buffer`, beside `tcp`, for both ends of a socket",
+                )));
+            }
+            if let Some(value) = tcp.get("receive_window") {
+                return Err(value.error(Problem::Sense(
+                    "is not for sockets, whose buffers the order of the stream fills",
                 )));
             }
             endpoint(&tcp)?

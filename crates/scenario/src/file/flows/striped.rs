@@ -4,8 +4,9 @@ use link::config::Problem;
 use link::config::reader::Section;
 use ptcp::{Config, Restripe};
 
-use super::{MOST_BUFFER, controller, count, positive, subflows};
-use crate::file::parse::{Result, bytes_up_to};
+use super::endpoint::MOST_BUFFER;
+use super::{controller, count, subflows};
+use crate::file::parse::{Result, bytes_up_to, positive};
 use crate::file::workloads::workload;
 use crate::file::{LinkSpec, PtcpSpec, Workload};
 use crate::registry::Registry;
