@@ -18,6 +18,7 @@ mod cache;
 mod error;
 mod figure;
 mod folder;
+pub mod harp;
 pub mod mpfast;
 mod outcome;
 mod parallel;

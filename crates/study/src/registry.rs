@@ -2,11 +2,12 @@
 
 use crate::error::Unknown;
 use crate::figure::Study;
-use crate::{mpfast, ptcp, sar, theory, wang2007};
+use crate::{harp, mpfast, ptcp, sar, theory, wang2007};
 
 /// All studies.
 pub const STUDIES: &[&Study] = &[
     &theory::STUDY,
+    &harp::STUDY,
     &mpfast::STUDY,
     &ptcp::STUDY,
     &sar::STUDY,

@@ -20,7 +20,7 @@ fn every_scenario_file_is_read_and_runs() {
     let mut count = 0;
     for file in STUDIES
         .iter()
-        .filter(|study| ["theory", "mpfast", "ptcp"].contains(&study.paper))
+        .filter(|study| ["theory", "harp", "mpfast", "ptcp"].contains(&study.paper))
         .flat_map(|study| study.figures)
         .flat_map(|f| f.files)
     {
@@ -40,7 +40,7 @@ fn every_scenario_file_is_read_and_runs() {
         }
         count += 1;
     }
-    assert_eq!(count, 28, "scenario files");
+    assert_eq!(count, 40, "scenario files");
 }
 
 #[test]

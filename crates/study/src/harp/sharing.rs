@@ -1,0 +1,257 @@
+//! Who leaves which path to whom: figures 3, 6(a), 6(b) and 12.
+
+use report::mean;
+use report::plot::Axis;
+use report::verdict::{Expected, Row, Tolerance, Verdict};
+use scenario::RunOptions;
+
+use super::{JUDGED, cell, headed, over, over_time, rates, ratios};
+use crate::error::StudyError;
+use crate::figure::Lab;
+use crate::outcome::Outcome;
+use crate::sweep::{MeasureKey, SweepResults};
+
+const COUPLINGS: [&str; 3] = ["independent", "joint", "adaptive"];
+const PROFILES: [&str; 2] = ["paper", "modern"];
+/// The links that the three indirect paths of figure 12 have for themselves.
+const INDIRECT: [&str; 3] = ["to1/up", "to2/up", "to3/up"];
+/// A path with more than this is in use, Mbit/s.
+const IN_USE: f64 = 0.5;
+
+/// Why paths are not full.
+const EARLY: &str = "the range of delays is not learnt where nobody fills the queue: packets are \
+                     late from 2.5 ms on, which three packets are";
+/// Why S2 has little.
+const LATE: &str = "S2 comes to a queue that S1 keeps, and takes its delay for the path’s; its \
+                    window grows by 3 % a round trip, and by nothing after a decrease";
+
+pub(super) fn two_senders(lab: &Lab<'_>) -> Result<Outcome, StudyError> {
+    let swept = lab.sweep(0, RunOptions::default())?;
+    let found = |profile: &str, coupling: &str, flow: &str| {
+        rates(&swept, &[("coupling", coupling), ("profile", profile)], "steady", flow)
+    };
+    let mut verdict = Verdict::default();
+    let ten = Tolerance::relative(0.1);
+    for (coupling, flow, expected, tolerance) in [
+        ("independent", "s1", Expected::Value(14.0), ten),
+        ("independent", "s2", Expected::Value(4.0), ten),
+        ("joint", "s1", Expected::Value(10.0), ten),
+        ("joint", "s2", Expected::Value(8.0), ten),
+        ("adaptive", "s1", Expected::AtMost(11.0), Tolerance::NONE),
+        ("adaptive", "s2", Expected::AtLeast(7.0), Tolerance::NONE),
+    ] {
+        let ours = mean(&found(JUDGED, coupling, flow)?);
+        let what = format!("{coupling}, {}", flow.to_uppercase());
+        verdict.row(Row::new(what, "Mbit/s", "the paper", expected, tolerance, ours));
+    }
+    let mut table = headed(&["profile", "coupling"], &["S1 (Mbit/s)", "S2 (Mbit/s)"]);
+    for profile in PROFILES {
+        for coupling in COUPLINGS {
+            let cells = [found(profile, coupling, "s1")?, found(profile, coupling, "s2")?];
+            let head = [profile.to_owned(), coupling.to_owned()];
+            table.row(head.into_iter().chain(cells.map(|values| cell(&values))));
+        }
+    }
+    Ok(Outcome {
+        verdict,
+        pictures: Vec::new(),
+        tables: vec![(table, format!("Means of {}, from 200 to 400 s.", swept.seeds()))],
+        notes: Vec::new(),
+        data: swept.data(),
+    })
+}
+
+pub(super) fn four_paths(lab: &Lab<'_>) -> Result<Outcome, StudyError> {
+    let swept = lab.sweep(0, RunOptions { series: true })?;
+    let found = |profile: &str, coupling: &str, window: &str, flow: &str| {
+        rates(&swept, &[("coupling", coupling), ("profile", profile)], window, flow)
+    };
+    let alone = |coupling| found(JUDGED, coupling, "alone", "s1");
+    let [independent, joint, adaptive] =
+        [alone(COUPLINGS[0])?, alone("joint")?, alone("adaptive")?];
+    let mut verdict = Verdict::default();
+    let by = "the paper: alike, and a fifth above Joint";
+    let mut row = |what: &str, expected, values: &[f64]| {
+        verdict.row(Row::new(what, "", by, expected, Tolerance::NONE, mean(values)));
+    };
+    row(
+        "alone, Adaptive over Independent",
+        Expected::AtLeast(0.97),
+        &ratios(&adaptive, &independent),
+    );
+    row("alone, Adaptive over Joint", Expected::AtLeast(1.1), &ratios(&adaptive, &joint));
+    let share = |values: &[f64]| values.iter().map(|rate| rate / 40.0).collect::<Vec<f64>>();
+    let by = "section 2 of the analysis: a fifth less than all";
+    let ours = mean(&share(&joint));
+    let between = Expected::Between(0.72, 0.87);
+    verdict.row(
+        Row::new("alone, Joint of 40 Mbit/s", "", by, between, Tolerance::NONE, ours)
+            .because(EARLY),
+    );
+    let ours = mean(&share(&independent));
+    let least = Expected::AtLeast(0.94);
+    verdict.row(
+        Row::new("alone, Independent of 40 Mbit/s", "", by, least, Tolerance::NONE, ours)
+            .because(EARLY),
+    );
+    for coupling in ["joint", "adaptive"] {
+        let ours = mean(&found(JUDGED, coupling, "shared", "s2")?);
+        let what = format!("beside S1, {coupling}: S2");
+        let by = "the paper: S1 leaves the path";
+        let least = Expected::AtLeast(7.0);
+        verdict.row(Row::new(what, "Mbit/s", by, least, Tolerance::NONE, ours).because(LATE));
+    }
+    let mut table = headed(
+        &["profile", "coupling"],
+        &["S1 alone (Mbit/s)", "S1 beside S2 (Mbit/s)", "S2 (Mbit/s)"],
+    );
+    for profile in PROFILES {
+        for coupling in COUPLINGS {
+            let cells = [
+                found(profile, coupling, "alone", "s1")?,
+                found(profile, coupling, "shared", "s1")?,
+                found(profile, coupling, "shared", "s2")?,
+            ];
+            let head = [profile.to_owned(), coupling.to_owned()];
+            table.row(head.into_iter().chain(cells.map(|values| cell(&values))));
+        }
+    }
+    let run = swept.runs(&[("coupling", "adaptive"), ("profile", JUDGED)])?[0];
+    let links =
+        [("S1, all paths", "host-s1/up"), ("S2", "host-s2/up"), ("path 4, both", "path4/up")];
+    Ok(Outcome {
+        verdict,
+        pictures: vec![over_time(&swept, run, "Adaptive", &links)?],
+        tables: vec![(
+            table,
+            format!("Means of {}: alone from 40 to 100 s, beside S2 from 160 s on.", swept.seeds()),
+        )],
+        notes: Vec::new(),
+        data: swept.data(),
+    })
+}
+
+pub(super) fn alike(lab: &Lab<'_>) -> Result<Outcome, StudyError> {
+    let swept = lab.sweep(0, RunOptions::default())?;
+    let jain = |count: &str, coupling: &str, profile: &str| {
+        let point = [("n", count), ("coupling", coupling), ("profile", profile)];
+        swept.samples(&point, &MeasureKey::steady("group", "s", "jain"))
+    };
+    let total = |swept: &SweepResults, count: &str, coupling: &str, profile: &str| {
+        let point = [("n", count), ("coupling", coupling), ("profile", profile)];
+        swept.samples(&point, &MeasureKey::steady("all", "", "goodput"))
+    };
+    let mut verdict = Verdict::default();
+    let counts = swept.numbers("n")?;
+    for (count, transfers) in &counts {
+        let least = if *transfers > 5.0 { 0.95 } else { 0.85 };
+        let ours = mean(&jain(count, "adaptive", JUDGED)?);
+        let what = format!("{count} transfers, Adaptive: Jain’s index");
+        let expected = Expected::AtLeast(least);
+        verdict.row(Row::new(what, "", "the paper: about 1", expected, Tolerance::NONE, ours));
+    }
+    let mut table = headed(&["profile", "coupling", "transfers"], &["Jain", "all (Mbit/s)"]);
+    let mut series = Vec::new();
+    for profile in PROFILES {
+        for coupling in ["joint", "adaptive"] {
+            let mut points = Vec::new();
+            for (count, transfers) in &counts {
+                let shares = jain(count, coupling, profile)?;
+                let all = total(&swept, count, coupling, profile)?;
+                let all: Vec<f64> = all.into_iter().map(|rate| rate * super::WIRE).collect();
+                let head = [profile.to_owned(), coupling.to_owned(), count.clone()];
+                table.row(head.into_iter().chain([cell(&shares), cell(&all)]));
+                points.push((*transfers, shares));
+            }
+            series.push((format!("{coupling}, {profile}"), points));
+        }
+    }
+    let axes = [Axis::new("transfers", "").from(0.0), Axis::new("Jain’s index", "")];
+    Ok(Outcome {
+        verdict,
+        pictures: vec![over("Shares of transfers alike", axes, series)],
+        tables: vec![(table, format!("Means of {}, from 200 to 600 s.", swept.seeds()))],
+        notes: Vec::new(),
+        data: swept.data(),
+    })
+}
+
+/// A point of figure 12.
+fn point<'a>(paths: &'a str, coupling: &'a str, profile: &'a str) -> [(&'static str, &'a str); 3] {
+    [("gateway", paths), ("coupling", coupling), ("profile", profile)]
+}
+
+pub(super) fn three_paths(lab: &Lab<'_>) -> Result<Outcome, StudyError> {
+    let swept = lab.sweep(0, RunOptions { series: true })?;
+    let in_use = |coupling: &str, profile: &str| -> Result<Vec<f64>, StudyError> {
+        let runs = swept.runs(&point("three", coupling, profile))?;
+        let count = |run| {
+            let mut count = 0.0;
+            for link in INDIRECT {
+                let key = MeasureKey::steady("link", link, "throughput");
+                count += f64::from(u8::from(swept.sample(run, &key)? > IN_USE));
+            }
+            Ok(count)
+        };
+        runs.into_iter().map(count).collect()
+    };
+    let second =
+        |paths, coupling, profile| rates(&swept, &point(paths, coupling, profile), "steady", "s2");
+    let mut verdict = Verdict::default();
+    for coupling in ["joint", "adaptive"] {
+        let ours = mean(&in_use(coupling, JUDGED)?);
+        let what = format!("{coupling}: shared paths in use, of three");
+        let by = "the paper: all but two are left";
+        let most = Expected::AtMost(1.0);
+        verdict.row(Row::new(what, "", by, most, Tolerance::NONE, ours));
+    }
+    let kept =
+        ratios(&second("three", "adaptive", JUDGED)?, &second("three", "independent", JUDGED)?);
+    verdict.row(Row::new(
+        "S2 beside three paths, Adaptive over Independent",
+        "",
+        "the paper: Independent hurts S2 substantially",
+        Expected::AtLeast(1.5),
+        Tolerance::NONE,
+        mean(&kept),
+    ));
+    let mut table = headed(
+        &["profile", "coupling", "indirect paths"],
+        &["S1 (Mbit/s)", "S2 (Mbit/s)", "in use"],
+    );
+    for profile in PROFILES {
+        for coupling in COUPLINGS {
+            for paths in ["one", "three"] {
+                let first = rates(&swept, &point(paths, coupling, profile), "steady", "s1")?;
+                let used = match paths {
+                    "three" => cell(&in_use(coupling, profile)?),
+                    _ => String::new(),
+                };
+                let second = second(paths, coupling, profile)?;
+                let head = [profile, coupling, paths].map(str::to_owned);
+                table.row(head.into_iter().chain([cell(&first), cell(&second), used]));
+            }
+        }
+    }
+    let run = swept.runs(&point("three", "adaptive", JUDGED))?[0];
+    let links = [
+        ("direct", "direct/up"),
+        ("indirect 1", INDIRECT[0]),
+        ("indirect 2", INDIRECT[1]),
+        ("indirect 3", INDIRECT[2]),
+        ("S2", "host-s2/up"),
+    ];
+    Ok(Outcome {
+        verdict,
+        pictures: vec![over_time(&swept, run, "Adaptive, three indirect paths", &links)?],
+        tables: vec![(
+            table,
+            format!(
+                "Means of {}, from 200 to 400 s. A path with more than {IN_USE} Mbit/s is in use.",
+                swept.seeds()
+            ),
+        )],
+        notes: Vec::new(),
+        data: swept.data(),
+    })
+}
