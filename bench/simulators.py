@@ -2,6 +2,7 @@
 
 import concurrent.futures
 import csv
+import json
 import math
 import os
 import pathlib
@@ -124,6 +125,32 @@ def ours_over_time(scenario, seeds, *settings, jobs=None):
                 of_seeds.setdefault(row["seed"], []).append(point)
         samples = {key: list(of_seeds.values()) for key, of_seeds in samples.items()}
         return measures(folder), samples
+
+
+def swept(**values):
+    """Settings that leave one value of each key of the sweep."""
+    return [f"sweep.{key}=[{json.dumps(value)}]" for key, value in values.items()]
+
+
+def completions(scenario, seeds, group, *settings, jobs=None):
+    """Seconds of each completed request of a group, by seed and flow; and the measures as `ours`
+    has them.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        simulate(scenario, seeds, settings, folder, jobs)
+        with open(pathlib.Path(folder) / "requests.csv", newline="") as table:
+            found = {
+                (row["seed"], row["flow"]): float(row["completion"])
+                for row in csv.DictReader(table)
+                if row["group"] == group
+            }
+        return found, measures(folder)
+
+
+def percentile(values, part):
+    """The least value that this part of the values does not exceed."""
+    ordered = sorted(values)
+    return ordered[max(math.ceil(part * len(ordered)) - 1, 0)]
 
 
 def simulate(scenario, seeds, settings, folder, jobs, *options):
