@@ -29,6 +29,11 @@ pub struct Config {
     /// Whether packets beyond the windows are held back, and paths are paced; the paper's gateway
     /// does neither. Windows below one packet need it.
     pub holds: bool,
+    /// Whether steps and drifts of the gateways' clocks are told from queues by the round-trip
+    /// times.
+    pub corrects_clocks: bool,
+    /// The connections that a gateway knows at most; others take the route without gateways.
+    pub most_connections: usize,
 }
 
 impl Config {
@@ -42,6 +47,8 @@ impl Config {
             reorder: 1.5,
             admission: None,
             holds: false,
+            corrects_clocks: false,
+            most_connections: 16_384,
         }
     }
 
@@ -52,6 +59,7 @@ impl Config {
             controller: HarpOptions::modern(),
             admission: Some(1.5),
             holds: true,
+            corrects_clocks: true,
             ..Config::paper(paths)
         }
     }

@@ -2,11 +2,13 @@
 
 use alloc::vec::Vec;
 
-use policy::cc::{HarpOptions, Lateness};
+use policy::cc::Lateness;
 use recovery::OneWayDelay;
 use units::{Span, Time};
 use wire::harp::{MOST_ENTRIES, PathReport, Report, Stamp};
 
+use crate::Config;
+use crate::clocks::ClockWatch;
 use crate::paths::clock;
 
 /// The parts of a packet's weight in a report.
@@ -17,6 +19,7 @@ const PARTS: f64 = 16.0;
 pub(crate) struct Detector {
     paths: Vec<PathDelays>,
     mark: f64,
+    corrects_clocks: bool,
     /// A bit for each path whose probe was in time.
     open: u8,
     /// The path that a report begins with: all have their turn.
@@ -27,6 +30,7 @@ pub(crate) struct Detector {
 struct PathDelays {
     delay: OneWayDelay,
     lateness: Lateness,
+    clocks: ClockWatch,
     /// The weight of late packets that was not reported.
     weight: f64,
     /// The latest stamp, and when it came; `None` once it was echoed.
@@ -34,22 +38,28 @@ struct PathDelays {
 }
 
 impl Detector {
-    pub(crate) fn new(paths: u8, options: &HarpOptions) -> Detector {
+    pub(crate) fn new(config: &Config) -> Detector {
         let path = || PathDelays {
             delay: OneWayDelay::default(),
-            lateness: Lateness::new(options.lateness),
+            lateness: Lateness::new(config.controller.lateness),
+            clocks: ClockWatch::default(),
             weight: 0.0,
             latest: None,
         };
-        let paths = (0..paths).map(|_| path()).collect();
-        Detector { paths, mark: options.mark, open: 0, turn: 0 }
+        Detector {
+            paths: (0..config.paths).map(|_| path()).collect(),
+            mark: config.controller.mark,
+            corrects_clocks: config.corrects_clocks,
+            open: 0,
+            turn: 0,
+        }
     }
 
     /// A packet has arrived.
     pub(crate) fn handle_data(&mut self, now: Time, stamp: &Stamp, is_marked: bool) {
         let mark = if is_marked { self.mark } else { 0.0 };
         let Some(path) = self.paths.get_mut(usize::from(stamp.path)) else { return };
-        let delay = path.delay.handle_reading(clock(now).wrapping_sub(stamp.sent));
+        let delay = path.handle_stamp(now, stamp, self.corrects_clocks);
         path.weight += path.lateness.handle_delay(now, delay) + mark;
         path.latest = Some((stamp.sent, now));
     }
@@ -57,16 +67,11 @@ impl Detector {
     /// A probe has arrived. One in time opens its path.
     pub(crate) fn handle_probe(&mut self, now: Time, stamp: &Stamp) {
         let Some(path) = self.paths.get_mut(usize::from(stamp.path)) else { return };
-        let delay = path.delay.handle_reading(clock(now).wrapping_sub(stamp.sent));
+        let delay = path.handle_stamp(now, stamp, self.corrects_clocks);
         path.latest = Some((stamp.sent, now));
         if path.lateness.is_in_time(delay) {
             self.open |= 1 << (stamp.path & 7);
         }
-    }
-
-    /// Whether something should not wait for the next packet that returns.
-    pub(crate) fn is_urgent(&self) -> bool {
-        self.open != 0
     }
 
     /// What is to be reported, at most [`MOST_ENTRIES`] paths of it.
@@ -97,6 +102,18 @@ impl Detector {
             report.count += 1;
         }
         report
+    }
+}
+
+impl PathDelays {
+    /// The delay of a packet with this stamp.
+    fn handle_stamp(&mut self, now: Time, stamp: &Stamp, corrects_clocks: bool) -> Span {
+        let delay = self.delay.handle_reading(clock(now).wrapping_sub(stamp.sent));
+        if corrects_clocks {
+            let srtt = Span::from_micros(u64::from(stamp.srtt));
+            self.clocks.handle_delay(now, delay, srtt, &mut self.lateness);
+        }
+        delay
     }
 }
 

@@ -29,10 +29,19 @@ const MOST_PIECES: usize = 1 << 16;
 pub(crate) struct Sending<T> {
     /// Present once a segment gave a position.
     stream: Option<SentStream>,
-    held: VecDeque<(Time, T)>,
+    held: VecDeque<Held<T>>,
     /// The right edge of the window that the host was told last, continued.
     edge: u64,
     mss: u64,
+}
+
+/// A packet that waits for room, or for its pace.
+#[derive(Clone, Copy, Debug)]
+struct Held<T> {
+    packet: T,
+    since: Time,
+    /// The paths that carried some of it before, a bit for each.
+    avoid: u8,
 }
 
 /// The positions that are under way.
@@ -116,38 +125,48 @@ impl<T: Carried> Sending<T> {
         }
         let stream = self.stream(&meta);
         let start = stream.positions.continued(meta.seq);
-        stream.withdraw(start, start + len, paths);
+        // What is sent again was lost, or late: another path may do better.
+        let avoid = stream.withdraw(start, start + len, paths);
         if !holds {
-            let path = paths.choose();
+            let path = paths.choose(avoid);
             return Some((packet, self.leave(now, &meta, path, paths)));
         }
-        let path = match paths.choose_paced(now, len) {
+        let path = match paths.choose_paced(now, len, avoid) {
             Some((path, at)) if at <= now && self.held.is_empty() => {
                 return Some((packet, self.leave(now, &meta, path, paths)));
             }
             Some((path, _)) => path,
-            None => paths.choose(),
+            None => paths.choose(avoid),
         };
         // In their order: if there are too many, the first one leaves.
-        self.held.push_back((now, packet));
+        self.held.push_back(Held { packet, since: now, avoid });
         if self.held.len() <= MOST_HELD {
             return None;
         }
-        let (_, packet) = self.held.pop_front()?;
+        let Held { packet, .. } = self.held.pop_front()?;
         Some(self.let_go(now, packet, path, paths))
+    }
+
+    /// A segment of the host takes a route without gateways: what it has is in flight over no path.
+    pub(crate) fn handle_elsewhere(&mut self, meta: &Meta, paths: &mut Paths) {
+        let stream = self.stream(meta);
+        let start = stream.positions.continued(meta.seq);
+        let end = start + u64::from(meta.len);
+        stream.withdraw(start, end, paths);
+        stream.positions.reach(end);
     }
 
     /// The next held packet that may leave, with its path.
     pub(crate) fn poll_held(&mut self, now: Time, paths: &mut Paths) -> Option<(T, usize)> {
-        let (since, packet) = self.held.front()?;
+        let Held { packet, since, avoid } = self.held.front()?;
         let meta = packet.meta();
-        let chosen = paths.choose_paced(now, u64::from(meta.len));
+        let chosen = paths.choose_paced(now, u64::from(meta.len), *avoid);
         let is_due = *since + LONGEST_HOLD <= now || chosen.is_some_and(|(_, at)| at <= now);
         if !is_due {
             return None;
         }
-        let path = chosen.map_or_else(|| paths.choose(), |(path, _)| path);
-        let (_, packet) = self.held.pop_front()?;
+        let path = chosen.map_or_else(|| paths.choose(*avoid), |(path, _)| path);
+        let Held { packet, .. } = self.held.pop_front()?;
         Some(self.let_go(now, packet, path, paths))
     }
 
@@ -163,9 +182,9 @@ impl<T: Carried> Sending<T> {
 
     /// When a held packet may leave if nothing arrives.
     pub(crate) fn poll_deadline(&self, now: Time, paths: &Paths) -> Option<Time> {
-        let (since, packet) = self.held.front()?;
+        let Held { packet, since, avoid } = self.held.front()?;
         let latest = *since + LONGEST_HOLD;
-        let paced = paths.choose_paced(now, u64::from(packet.meta().len));
+        let paced = paths.choose_paced(now, u64::from(packet.meta().len), *avoid);
         Some(paced.map_or(latest, |(_, at)| at.min(latest)))
     }
 
@@ -199,8 +218,14 @@ impl<T: Carried> Sending<T> {
     }
 
     /// The other gateway misses these positions: the paths that carried them lost something. A bit
-    /// for each of them is returned.
-    pub(crate) fn handle_lost(&mut self, (from, len): (u32, u32), paths: &mut Paths) -> u8 {
+    /// for each of them is returned. What left less than a round trip ago, since the host sent it
+    /// again, is not what the other gateway misses.
+    pub(crate) fn handle_lost(
+        &mut self,
+        now: Time,
+        (from, len): (u32, u32),
+        paths: &mut Paths,
+    ) -> u8 {
         let Some(stream) = &mut self.stream else { return 0 };
         let from = stream.positions.continued(from);
         let end = from + u64::from(len);
@@ -208,6 +233,9 @@ impl<T: Carried> Sending<T> {
         stream.cut(from);
         stream.cut(end);
         for (start, piece) in stream.pieces.range_mut(from..end) {
+            if now < piece.departure.at + paths.least_rtt(usize::from(piece.path)) {
+                continue;
+            }
             piece.forget(piece.end - start, paths);
             piece.is_in_flight = false;
             mask |= 1 << (piece.path & 7);
@@ -279,13 +307,16 @@ impl SentStream {
         }
     }
 
-    /// Takes these positions off the paths that carry them.
-    fn withdraw(&mut self, start: u64, end: u64, paths: &mut Paths) {
+    /// Takes these positions off the paths that carry them. A bit for each of them is returned.
+    fn withdraw(&mut self, start: u64, end: u64, paths: &mut Paths) -> u8 {
+        let mut mask = 0;
         self.cut(start);
         self.cut(end);
         while let Some((&at, &piece)) = self.pieces.range(start..end).next() {
             self.pieces.remove(&at);
             piece.forget(piece.end - at, paths);
+            mask |= 1 << (piece.path & 7);
         }
+        mask
     }
 }

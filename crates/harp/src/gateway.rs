@@ -7,20 +7,16 @@ use units::{Bytes, Span, Time};
 use wire::harp::{Report, Stamp};
 use wire::tcp::{Flags, Meta};
 
+use crate::connection::Halves;
 use crate::detector::{Detector, round_trip, weight};
-use crate::entry::Sending;
-use crate::exit::Receiving;
+use crate::liveness::Liveness;
 use crate::paths::{PathView, Paths, whole};
-use crate::{Carried, Config, Flow, Message, Output, Sharing};
+use crate::{Carried, Config, Edits, Flow, Message, Output, Sharing};
 
-/// A connection without segments for this long is forgotten.
-const IDLE: Span = Span::from_secs(300);
-/// A connection of which one host has ended is forgotten after this.
-const HALF_ENDED: Span = Span::from_secs(60);
-/// A connection that ended is forgotten after this: late segments.
-const LINGER: Span = Span::from_secs(10);
 /// The time between two searches for connections to forget.
 const SWEEP: Span = Span::from_secs(5);
+/// The same while there are too many.
+const LEAST_SWEEP: Span = Span::from_secs(1);
 /// A connection without segments for this long has no share of a site's windows.
 const INACTIVE: Span = Span::from_secs(1);
 
@@ -39,6 +35,7 @@ pub struct Gateway<T> {
     /// The connection whose held packet left last: all have their turn.
     turn: Flow,
     sweep_at: Option<Time>,
+    liveness: Liveness,
     /// Connections with a share of a site's windows, as of the last count.
     active: (Time, usize),
 }
@@ -52,7 +49,7 @@ struct Ends {
 
 impl Ends {
     fn new(now: Time, config: &Config) -> Ends {
-        let detector = Detector::new(config.paths, &config.controller);
+        let detector = Detector::new(config);
         Ends { paths: Paths::new(now, config), detector }
     }
 
@@ -86,53 +83,6 @@ struct Relayed<T> {
     due: Option<Time>,
 }
 
-/// Both directions of a connection.
-#[derive(Clone, Debug)]
-struct Halves<T> {
-    sending: Sending<T>,
-    receiving: Receiving<T>,
-    /// The shifts of both hosts' windows, the host's on this side first; `None` before their
-    /// SYN, and without the option.
-    scales: [Option<u8>; 2],
-    /// The hosts that have sent a FIN; both is the end.
-    ended: [bool; 2],
-    seen_at: Time,
-}
-
-impl<T> Halves<T> {
-    /// The shift of the windows of the host on the other side. Scaling is on only if both SYNs had
-    /// the option (RFC 7323, section 2.2).
-    fn far_scale(&self) -> u8 {
-        match self.scales {
-            [Some(_), Some(far)] => far.min(14),
-            _ => 0,
-        }
-    }
-
-    fn note(&mut self, now: Time, side: usize, meta: &Meta) {
-        self.seen_at = now;
-        if meta.flags.has(Flags::SYN) {
-            self.scales[side] = meta.scale;
-            self.ended[side] = false;
-        }
-        if meta.flags.has(Flags::FIN) {
-            self.ended[side] = true;
-        }
-        if meta.flags.has(Flags::RST) {
-            self.ended = [true; 2];
-        }
-    }
-
-    fn expires(&self) -> Time {
-        self.seen_at
-            + match self.ended {
-                [true, true] => LINGER,
-                [false, false] => IDLE,
-                _ => HALF_ENDED,
-            }
-    }
-}
-
 impl<T: Carried> Gateway<T> {
     /// A gateway without connections.
     #[must_use]
@@ -149,25 +99,38 @@ impl<T: Carried> Gateway<T> {
             held: BTreeSet::new(),
             turn: 0,
             sweep_at: None,
+            liveness: Liveness::default(),
             active: (now, 1),
         }
     }
 
     /// A segment of a host on this side.
     pub fn handle_inside(&mut self, now: Time, flow: Flow, packet: T) {
+        if !self.has_room(now, flow) {
+            self.outputs.push_back(Output::Normal(flow, packet));
+            return;
+        }
         let meta = packet.meta();
         let holds = self.config.holds;
+        let is_dead = self.liveness.is_dead(now);
+        self.liveness.handle_sent(now, flow);
+        let return_path = self.liveness.return_path();
         let (halves, ends, outputs) = self.parts(now, flow);
         halves.note(now, 0, &meta);
         if meta.flags.has(Flags::SYN) {
             halves.sending.handle_open(&meta, &mut ends.paths);
         }
+        if is_dead {
+            halves.sending.handle_elsewhere(&meta, &mut ends.paths);
+            outputs.push_back(Output::Normal(flow, packet));
+            return;
+        }
         let report = ends.detector.report(now);
         if !report.is_empty() {
-            outputs.push_back(Output::Outside(flow, 0, Message::Report(report)));
+            outputs.push_back(Output::Outside(flow, return_path, Message::Report(report)));
         }
         if meta.len == 0 {
-            outputs.push_back(Output::Outside(flow, 0, Message::Return(packet)));
+            outputs.push_back(Output::Outside(flow, return_path, Message::Return(packet)));
         } else if let Some((packet, path)) =
             halves.sending.handle_data(now, packet, &mut ends.paths, holds)
         {
@@ -179,6 +142,13 @@ impl<T: Carried> Gateway<T> {
 
     /// A message of the other gateway, which arrived with a mark (ECN) or without.
     pub fn handle_outside(&mut self, now: Time, flow: Flow, message: Message<T>, is_marked: bool) {
+        self.liveness.handle_heard();
+        if !self.has_room(now, flow) {
+            if let Message::Data(_, packet) | Message::Return(packet) = message {
+                self.outputs.push_back(Output::Inside(flow, packet, Edits::default()));
+            }
+            return;
+        }
         match message {
             Message::Data(stamp, packet) => self.handle_data(now, flow, &stamp, packet, is_marked),
             Message::Return(packet) => {
@@ -201,13 +171,21 @@ impl<T: Carried> Gateway<T> {
     pub fn poll_deadline(&self) -> Option<Time> {
         let of_site = self.site.as_ref().and_then(|ends| ends.paths.poll_deadline());
         let of_connections = self.agenda.first().map(|(at, _)| *at);
-        of_connections.into_iter().chain(of_site).chain(self.sweep_at).min()
+        let others = of_site.into_iter().chain(self.sweep_at).chain(self.liveness.poll_deadline());
+        of_connections.into_iter().chain(others).min()
     }
 
     /// The deadline has come.
     pub fn handle_deadline(&mut self, now: Time) {
         if self.sweep_at.is_some_and(|at| at <= now) {
             self.sweep(now);
+        }
+        if let Some(flow) = self.liveness.poll_ask(now) {
+            let (_, ends, outputs) = self.parts(now, flow);
+            for path in 0..ends.paths.count() {
+                let stamp = ends.paths.stamp(now, path);
+                outputs.push_back(Output::Outside(flow, stamp.path, Message::Probe(stamp)));
+            }
         }
         if let (Some(site), Some((&flow, _))) = (&mut self.site, self.connections.first_key_value())
         {
@@ -240,6 +218,7 @@ impl<T: Carried> Gateway<T> {
                         sum.is_choked &= view.is_choked;
                         sum.is_admitted |= view.is_admitted;
                         sum.srtt = sum.srtt.max(view.srtt);
+                        sum.least_rtt = sum.least_rtt.min(view.least_rtt);
                     }
                 }
             }
@@ -265,6 +244,8 @@ impl<T: Carried> Gateway<T> {
         if stamp.path >= self.config.paths {
             return;
         }
+        self.liveness.handle_delivery(now, stamp.path);
+        let return_path = self.liveness.return_path();
         self.note_outside(now, flow, &packet.meta());
         let (halves, ends, outputs) = self.parts(now, flow);
         ends.detector.handle_data(now, stamp, is_marked);
@@ -274,7 +255,7 @@ impl<T: Carried> Gateway<T> {
         let lost = halves.receiving.poll_lost(now, srtt);
         if let Some(lost) = lost {
             let report = Report { lost, ..ends.detector.report(now) };
-            outputs.push_back(Output::Outside(flow, 0, Message::Report(report)));
+            outputs.push_back(Output::Outside(flow, return_path, Message::Report(report)));
         }
         if let Some(packet) = ready {
             self.pass(flow, packet);
@@ -285,6 +266,8 @@ impl<T: Carried> Gateway<T> {
         if stamp.path >= self.config.paths {
             return;
         }
+        self.liveness.handle_delivery(now, stamp.path);
+        let return_path = self.liveness.return_path();
         if self.site.is_some() {
             for relayed in self.connections.values_mut() {
                 relayed.halves.receiving.handle_probe(usize::from(stamp.path));
@@ -293,19 +276,20 @@ impl<T: Carried> Gateway<T> {
         let (halves, ends, outputs) = self.parts(now, flow);
         halves.receiving.handle_probe(usize::from(stamp.path));
         ends.detector.handle_probe(now, stamp);
-        if ends.detector.is_urgent() {
-            let report = ends.detector.report(now);
-            outputs.push_back(Output::Outside(flow, 0, Message::Report(report)));
-        }
+        let report = ends.detector.report(now);
+        outputs.push_back(Output::Outside(flow, return_path, Message::Report(report)));
     }
 
     fn handle_report(&mut self, now: Time, flow: Flow, report: &Report) {
+        for entry in report.entries() {
+            self.liveness.handle_delivery(now, entry.path);
+        }
         let (halves, ends, _) = self.parts(now, flow);
         ends.handle_entries(now, report);
         if report.lost.1 == 0 {
             return;
         }
-        let mask = halves.sending.handle_lost(report.lost, &mut ends.paths);
+        let mask = halves.sending.handle_lost(now, report.lost, &mut ends.paths);
         for path in (0..ends.paths.count()).filter(|path| mask & (1 << path) != 0) {
             ends.paths.handle_missing(now, path);
         }
@@ -418,6 +402,21 @@ impl<T: Carried> Gateway<T> {
         total / active
     }
 
+    /// Whether the connection is known, or one more may be. What has no room takes the route that
+    /// it would have without gateways.
+    fn has_room(&mut self, now: Time, flow: Flow) -> bool {
+        if self.connections.len() < self.config.most_connections
+            || self.connections.contains_key(&flow)
+        {
+            return true;
+        }
+        // Those that are over may not keep others out, but looking for them takes its time.
+        if self.sweep_at.is_none_or(|at| now + SWEEP >= at + LEAST_SWEEP) {
+            self.sweep(now);
+        }
+        self.connections.len() < self.config.most_connections
+    }
+
     /// Forgets connections that are over.
     fn sweep(&mut self, now: Time) {
         let Gateway { connections, site, agenda, held, .. } = self;
@@ -447,13 +446,7 @@ impl<T: Carried> Gateway<T> {
         sweep_at.get_or_insert(now + SWEEP);
         let is_site = site.is_some();
         let Relayed { halves, own, .. } = connections.entry(flow).or_insert_with(|| Relayed {
-            halves: Halves {
-                sending: Sending::new(),
-                receiving: Receiving::new(config.reorder, config.paths),
-                scales: [None; 2],
-                ended: [false; 2],
-                seen_at: now,
-            },
+            halves: Halves::new(now, config),
             own: (!is_site).then(|| Ends::new(now, config)),
             due: None,
         });
@@ -462,8 +455,9 @@ impl<T: Carried> Gateway<T> {
     }
 }
 
-/// Probes the choked paths whose time has come.
+/// Chokes the paths that are silent, and probes the choked ones whose time has come.
 fn probe<T>(now: Time, flow: Flow, ends: &mut Ends, outputs: &mut VecDeque<Output<T>>) {
+    ends.paths.choke_silent(now);
     while let Some(path) = ends.paths.poll_probe(now) {
         let stamp = ends.paths.stamp(now, path);
         outputs.push_back(Output::Outside(flow, stamp.path, Message::Probe(stamp)));

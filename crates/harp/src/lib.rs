@@ -14,11 +14,14 @@
 
 extern crate alloc;
 
+mod clocks;
 mod config;
+mod connection;
 mod detector;
 mod entry;
 mod exit;
 mod gateway;
+mod liveness;
 mod paths;
 mod position;
 
@@ -50,11 +53,11 @@ pub struct Edits {
 pub enum Message<T> {
     /// A segment with payload, over the path in the stamp.
     Data(Stamp, T),
-    /// A segment without payload, over the direct path.
+    /// A segment without payload.
     Return(T),
     /// A probe of a path that is choked.
     Probe(Stamp),
-    /// What the other side saw arrive; over the direct path.
+    /// What the other side saw arrive.
     Report(Report),
 }
 
@@ -63,6 +66,10 @@ pub enum Message<T> {
 pub enum Output<T> {
     /// A segment for the host on this side.
     Inside(Flow, T, Edits),
-    /// A message for the other gateway. The path is 0, the direct one, but for data and probes.
+    /// A message for the other gateway, over this path. Without a stamp it is the direct one, 0,
+    /// unless that is silent and another one is not.
     Outside(Flow, u8, Message<T>),
+    /// A segment of a host on this side, by the route that it would have without gateways: the
+    /// other gateway is silent, or there are too many connections.
+    Normal(Flow, T),
 }

@@ -13,6 +13,11 @@ use crate::Config;
 /// The least time from one probe to the next.
 const LEAST_PROBE_PERIOD: Span = Span::from_millis(100);
 
+/// A path of which nothing is heard for so long carries nothing until a probe arrives; the same in
+/// round trips.
+const LEAST_SILENCE: Span = Span::from_secs(1);
+const SILENT_ROUND_TRIPS: u64 = 4;
+
 /// A path is paced at so many times its window a round trip, so that the pace never bounds it.
 const PACE: f64 = 1.25;
 
@@ -29,6 +34,8 @@ pub struct PathView {
     pub is_admitted: bool,
     /// The smoothed round-trip time, if it is known.
     pub srtt: Option<Span>,
+    /// The least round-trip time; zero before the first sample.
+    pub least_rtt: Span,
 }
 
 /// The windows and the state of all paths: of a connection, or of a site.
@@ -51,6 +58,16 @@ struct PathState {
     /// When the next packet may leave by the pace.
     paced_at: Time,
     probe_at: Time,
+    /// When the first packet left after the last one that was heard to arrive.
+    unheard_since: Option<Time>,
+}
+
+impl PathState {
+    /// When it counts as silent if nothing is heard.
+    fn silent_at(&self) -> Option<Time> {
+        let srtt = self.rtt.smoothed().unwrap_or(Span::ZERO);
+        Some(self.unheard_since? + LEAST_SILENCE.max(srtt * SILENT_ROUND_TRIPS))
+    }
 }
 
 /// What is noted of a packet that leaves.
@@ -78,6 +95,7 @@ impl Paths {
             sent_at: None,
             paced_at: now,
             probe_at: now,
+            unheard_since: None,
         };
         Paths {
             control: Harp::new(config.controller),
@@ -114,6 +132,7 @@ impl Paths {
             is_choked: self.control.is_choked(id(path)),
             is_admitted: self.is_admitted(path),
             srtt: state.rtt.smoothed(),
+            least_rtt: state.rtt.min(),
         })
     }
 
@@ -122,27 +141,37 @@ impl Paths {
         self.states[path].rtt.smoothed().unwrap_or(Span::ZERO)
     }
 
+    /// The least round-trip time of a path; zero before the first sample.
+    pub(crate) fn least_rtt(&self, path: usize) -> Span {
+        self.states[path].rtt.min()
+    }
+
     /// The path with the least in flight for its window (section III-B of the paper); of equal ones
-    /// the one with the shortest round trip.
-    pub(crate) fn choose(&self) -> usize {
+    /// the one with the shortest round trip. Not one of `avoid`, a bit for each, if there are
+    /// others.
+    pub(crate) fn choose(&self, avoid: u8) -> usize {
         let load = |path: usize| {
             let window = self.control.window(id(path));
             if window > 0.0 { count(self.states[path].in_flight) / window } else { f64::INFINITY }
         };
+        let is_avoided = |path: usize| avoid & (1 << path) != 0;
         self.usable()
             .min_by(|a, b| {
                 let by_time = self.srtt(*a).cmp(&self.srtt(*b));
-                load(*a).total_cmp(&load(*b)).then(by_time)
+                let by_load = load(*a).total_cmp(&load(*b));
+                is_avoided(*a).cmp(&is_avoided(*b)).then(by_load).then(by_time)
             })
             .unwrap_or(0)
     }
 
     /// As [`Paths::choose`], of the paths over which a packet may leave first, and when it may;
     /// `None` if something must arrive before.
-    pub(crate) fn choose_paced(&self, now: Time, bytes: u64) -> Option<(usize, Time)> {
+    pub(crate) fn choose_paced(&self, now: Time, bytes: u64, avoid: u8) -> Option<(usize, Time)> {
         let at = |path: usize| Some((path, self.may_leave(now, path, bytes)?));
-        let best = self.choose();
-        let others = self.usable().filter(|path| *path != best);
+        let best = self.choose(avoid);
+        let is_avoided = |path: usize| avoid & (1 << path) != 0;
+        let others =
+            self.usable().filter(|path| *path != best && is_avoided(*path) == is_avoided(best));
         core::iter::once(best).chain(others).filter_map(at).min_by_key(|(_, at)| *at)
     }
 
@@ -173,6 +202,7 @@ impl Paths {
         let departure = Departure { at: now, snapshot: state.rate.snapshot(), is_limited };
         state.in_flight += bytes;
         state.sent_at = Some(now);
+        state.unheard_since.get_or_insert(now);
         departure
     }
 
@@ -209,6 +239,7 @@ impl Paths {
 
     /// A round-trip time of a path.
     pub(crate) fn handle_rtt(&mut self, path: usize, rtt: Span) {
+        self.states[path].unheard_since = None;
         let expected = self.states[path].in_flight / 1_500 + 1;
         self.states[path].rtt.handle_sample(rtt, expected);
     }
@@ -227,18 +258,36 @@ impl Paths {
         self.control.handle_open(now, id(path));
     }
 
+    /// Chokes the paths that have been silent for too long.
+    pub(crate) fn choke_silent(&mut self, now: Time) {
+        for path in 0..self.states.len() {
+            if self.states[path].silent_at().is_some_and(|at| at <= now) {
+                self.states[path].unheard_since = None;
+                self.control.handle_silent(now, id(path));
+                self.note_choke(now, path);
+            }
+        }
+    }
+
     /// The probe of a path that is due, if one is.
     pub(crate) fn poll_probe(&mut self, now: Time) -> Option<usize> {
         let path = (0..self.states.len())
             .find(|path| self.control.is_choked(id(*path)) && self.states[*path].probe_at <= now)?;
-        self.states[path].probe_at = now + self.srtt(path).max(LEAST_PROBE_PERIOD);
+        let period = self.srtt(path).max(LEAST_PROBE_PERIOD);
+        let state = &mut self.states[path];
+        state.probe_at = now + period;
+        state.unheard_since.get_or_insert(now);
         Some(path)
     }
 
-    /// When the next probe is due.
+    /// When the next probe is due, or a path has been silent for too long.
     pub(crate) fn poll_deadline(&self) -> Option<Time> {
-        let choked = |path: &usize| self.control.is_choked(id(*path));
-        (0..self.states.len()).filter(choked).map(|path| self.states[path].probe_at).min()
+        let at = |path: usize| {
+            let state = &self.states[path];
+            let probe = self.control.is_choked(id(path)).then_some(state.probe_at);
+            probe.into_iter().chain(state.silent_at()).min()
+        };
+        (0..self.states.len()).filter_map(at).min()
     }
 
     /// The stamp of a packet that leaves now.

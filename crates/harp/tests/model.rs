@@ -80,6 +80,53 @@ struct Setting {
     skew: u16,
 }
 
+/// What a gateway heard of the other one.
+#[derive(Default)]
+struct Heard {
+    /// When each path delivered last.
+    paths: [Time; 8],
+    /// When it sent something, and heard nothing since.
+    unanswered: Option<Time>,
+}
+
+impl Heard {
+    fn is_dead(&self, now: Time) -> bool {
+        self.unanswered.is_some_and(|since| now >= since + Span::from_secs(3))
+    }
+
+    fn sends(&mut self, now: Time) {
+        self.unanswered.get_or_insert(now);
+    }
+
+    fn hears(&mut self, now: Time, message: &Message<Packet>) {
+        self.unanswered = None;
+        match message {
+            Message::Data(stamp, _) | Message::Probe(stamp) => {
+                self.paths[usize::from(stamp.path)] = now;
+            }
+            Message::Report(report) => {
+                for entry in report.entries() {
+                    self.paths[usize::from(entry.path)] = now;
+                }
+            }
+            Message::Return(_) => {}
+        }
+    }
+
+    /// The direct path, unless it was silent for a second when another one delivered.
+    fn return_path(&self) -> u8 {
+        let mut best = 0;
+        for path in 1..8 {
+            if self.paths[path] >= self.paths[best]
+                && self.paths[path] > self.paths[0] + Span::from_secs(1)
+            {
+                best = path;
+            }
+        }
+        u8::try_from(best).unwrap()
+    }
+}
+
 struct World {
     setting: Setting,
     now: Time,
@@ -94,8 +141,8 @@ struct World {
     back: VecDeque<Message<Packet>>,
     /// Bytes sent by the host so far.
     sent: u64,
-    /// Bytes under way in the model: the path that carries each, and whether it counts.
-    carried: BTreeMap<u64, (u8, bool)>,
+    /// Bytes under way in the model: the path that carries each, whether it counts, and since when.
+    carried: BTreeMap<u64, (u8, bool, Time)>,
     acked: u64,
     /// Packets that the near gateway has not put out yet.
     inside: Vec<Packet>,
@@ -104,6 +151,9 @@ struct World {
     /// `rcvnext` of the far gateway in the model.
     next: u64,
     srtt: [Span; 8],
+    /// When each path delivered last, as either gateway knows.
+    near_heard: Heard,
+    far_heard: Heard,
     /// What the receiver has, and the right edge that it announced.
     received: BTreeMap<u64, u64>,
     announced: u64,
@@ -137,6 +187,8 @@ impl World {
             waiting: Vec::new(),
             next: 0,
             srtt: [Span::ZERO; 8],
+            near_heard: Heard::default(),
+            far_heard: Heard::default(),
             received: BTreeMap::new(),
             announced: 0,
             told: 0,
@@ -201,6 +253,7 @@ impl World {
         let passed = Output::Inside(FLOW, packet, Edits { window });
         assert_eq!(self.far.poll_output(), Some(passed));
         let packet = self.packet(answer);
+        self.far_heard.sends(self.far_now());
         self.far.handle_inside(self.far_now(), FLOW, packet);
         assert_eq!(self.far.poll_output(), Some(Output::Outside(FLOW, 0, Message::Return(packet))));
         self.near.handle_outside(self.now, FLOW, Message::Return(packet), false);
@@ -279,8 +332,12 @@ impl World {
             self.carried.remove(&byte);
         }
         self.inside.push(packet);
+        let is_dead = self.near_heard.is_dead(self.now);
+        self.near_heard.sends(self.now);
         self.near.handle_inside(self.now, FLOW, packet);
         self.drain_near();
+        let is_here = self.inside.contains(&packet);
+        assert!(!is_dead || !is_here, "nothing waits for a gateway that does not answer");
     }
 
     fn drain_near(&mut self) {
@@ -296,22 +353,32 @@ impl World {
                             let from = self.byte(packet.meta.seq);
                             for byte in from..from + u64::from(packet.meta.len) {
                                 if byte >= self.acked {
-                                    self.carried.insert(byte, (path, true));
+                                    self.carried.insert(byte, (path, true, self.now));
                                 }
                             }
                         }
                         Message::Probe(stamp) => assert_eq!(stamp.path, path),
-                        Message::Report(_) | Message::Return(_) => assert_eq!(path, 0),
+                        Message::Report(_) | Message::Return(_) => {
+                            assert_eq!(path, self.near_heard.return_path());
+                        }
                     }
                     self.there[usize::from(path)].push_back((flow, message));
                 }
                 Output::Inside(_, packet, edits) => self.host_is_told(packet, edits),
+                Output::Normal(_, packet) => {
+                    assert!(self.near_heard.is_dead(self.now), "the other gateway answers");
+                    let place = self.inside.iter().position(|p| *p == packet);
+                    self.inside.remove(place.expect("a segment passes once, unchanged"));
+                    let from = self.byte(packet.meta.seq);
+                    self.receive(from, from + u64::from(packet.meta.len));
+                }
             }
         }
         assert!(self.inside.len() <= 64, "so many are held at most: {:?}", self.inside);
     }
 
     fn arrive_far(&mut self, message: Message<Packet>, is_marked: bool) {
+        self.far_heard.hears(self.far_now(), &message);
         if let Message::Data(stamp, packet) = message {
             self.waiting.push((packet, self.far_now()));
             self.srtt[usize::from(stamp.path)] = Span::from_micros(u64::from(stamp.srtt));
@@ -343,8 +410,15 @@ impl World {
                     self.receive(from, end);
                 }
                 Output::Inside(..) => {}
+                // The host gets it as it is; the near gateway does not see it.
+                Output::Normal(..) => {
+                    assert!(self.far_heard.is_dead(self.far_now()), "the other gateway answers");
+                }
                 Output::Outside(_, path, message) => {
-                    assert_eq!(path, 0, "nothing but acknowledgements returns");
+                    match message {
+                        Message::Probe(stamp) => assert_eq!(stamp.path, path),
+                        _ => assert_eq!(path, self.far_heard.return_path(), "what returns"),
+                    }
                     self.back.push_back(message);
                 }
             }
@@ -386,11 +460,13 @@ impl World {
             ..Meta::default()
         };
         let packet = self.packet(meta);
+        self.far_heard.sends(self.far_now());
         self.far.handle_inside(self.far_now(), FLOW, packet);
         self.drain_far();
     }
 
     fn arrive_near(&mut self, message: Message<Packet>) {
+        self.near_heard.hears(self.now, &message);
         match &message {
             Message::Return(packet) => {
                 let ack = self.byte(packet.meta.ack);
@@ -401,10 +477,26 @@ impl World {
             }
             Message::Report(report) if report.lost.1 > 0 => {
                 let from = self.byte(report.lost.0);
-                for (_, (_, counts)) in
+                let views = self.near.paths();
+                for (_, (path, counts, since)) in
                     self.carried.range_mut(from..from + u64::from(report.lost.1))
                 {
-                    *counts = false;
+                    // The report itself may bring a shorter round trip: its echo comes first.
+                    let echo = report.entries().iter().find(|entry| entry.path == *path);
+                    let micros =
+                        |at: Time| u32::try_from(at.as_nanos() / 1_000 & 0xffff_ffff).unwrap();
+                    let view = views[usize::from(*path)];
+                    let known = view.least_rtt;
+                    let new = echo.map(|entry| micros(self.now).wrapping_sub(entry.echo));
+                    let new = new.filter(|micros| *micros < u32::MAX / 2);
+                    let new = new.map(|micros| Span::from_micros(u64::from(micros)));
+                    let least = match new {
+                        Some(new) if view.srtt.is_none() || new < known => new,
+                        _ => known,
+                    };
+                    if self.now >= *since + least {
+                        *counts = false;
+                    }
                 }
             }
             Message::Report(_) | Message::Data(..) | Message::Probe(_) => {}
@@ -433,7 +525,7 @@ impl World {
 
     fn check(&self) {
         let mut counts = [0_u64; 8];
-        for (path, counted) in self.carried.values() {
+        for (path, counted, _) in self.carried.values() {
             counts[usize::from(*path)] += u64::from(*counted);
         }
         let views = self.near.paths();

@@ -76,6 +76,17 @@ pub enum Packet {
         /// The segment.
         segment: Segment,
     },
+    /// A TCP segment between the nodes of two gateways, both of which only forward it.
+    Forwarded {
+        /// The number of its connection in the scenario.
+        connection: u32,
+        /// Its size on the wire.
+        bytes: u16,
+        /// The ECN field.
+        ecn: Ecn,
+        /// The segment.
+        segment: Segment,
+    },
     /// A gateway's probe of a path.
     Probe {
         /// The number of its connection in the scenario.
@@ -164,6 +175,7 @@ impl Packet {
             | Packet::Udp { connection, .. }
             | Packet::Tunnelled { connection, .. }
             | Packet::Returned { connection, .. }
+            | Packet::Forwarded { connection, .. }
             | Packet::Probe { connection, .. }
             | Packet::Report { connection, .. } => *connection,
         }
@@ -174,9 +186,9 @@ impl Packet {
     #[must_use]
     pub fn has_data(&self) -> bool {
         match self {
-            Packet::Tcp { segment, .. } | Packet::Returned { segment, .. } => {
-                segment.len > 0 || segment.flags.has(Flags::FIN)
-            }
+            Packet::Tcp { segment, .. }
+            | Packet::Returned { segment, .. }
+            | Packet::Forwarded { segment, .. } => segment.len > 0 || segment.flags.has(Flags::FIN),
             Packet::Record { header, .. } | Packet::Tunnelled { header, .. } => {
                 header.len > 0 || header.flags.has(Flags::FIN)
             }
@@ -193,6 +205,7 @@ impl Packet {
             self,
             Packet::Tunnelled { .. }
                 | Packet::Returned { .. }
+                | Packet::Forwarded { .. }
                 | Packet::Probe { .. }
                 | Packet::Report { .. }
         )
@@ -206,7 +219,8 @@ impl Packet {
             | Packet::Ptcp { ecn, .. }
             | Packet::Record { ecn, .. }
             | Packet::Tunnelled { ecn, .. }
-            | Packet::Returned { ecn, .. } => *ecn,
+            | Packet::Returned { ecn, .. }
+            | Packet::Forwarded { ecn, .. } => *ecn,
             Packet::Udp { .. } | Packet::Probe { .. } | Packet::Report { .. } => Ecn::Incapable,
         }
     }
@@ -220,7 +234,8 @@ impl netsim::Packet for Packet {
             | Packet::Record { bytes, .. }
             | Packet::Udp { bytes, .. }
             | Packet::Tunnelled { bytes, .. }
-            | Packet::Returned { bytes, .. } => Bytes(u64::from(*bytes)),
+            | Packet::Returned { bytes, .. }
+            | Packet::Forwarded { bytes, .. } => Bytes(u64::from(*bytes)),
             Packet::Ptcp { packet, .. } => packet.wire_len(),
             Packet::Probe { .. } => Bytes((OUTER_HEADERS + DATA_HEADER) as u64),
             Packet::Report { report, .. } => Bytes((OUTER_HEADERS + report.wire_len()) as u64),
@@ -231,7 +246,8 @@ impl netsim::Packet for Packet {
     fn digest(&self) -> u64 {
         match self {
             Packet::Tcp { connection, segment, ecn, .. }
-            | Packet::Returned { connection, segment, ecn, .. } => {
+            | Packet::Returned { connection, segment, ecn, .. }
+            | Packet::Forwarded { connection, segment, ecn, .. } => {
                 let flags = u64::from(segment.flags.0)
                     | (*ecn as u64) << 8
                     | u64::from(segment.sack_count) << 16;
@@ -279,7 +295,8 @@ impl netsim::Packet for Packet {
             | Packet::Ptcp { ecn, .. }
             | Packet::Record { ecn, .. }
             | Packet::Tunnelled { ecn, .. }
-            | Packet::Returned { ecn, .. } => *ecn != Ecn::Incapable,
+            | Packet::Returned { ecn, .. }
+            | Packet::Forwarded { ecn, .. } => *ecn != Ecn::Incapable,
             Packet::Udp { .. } | Packet::Probe { .. } | Packet::Report { .. } => false,
         }
     }
@@ -290,7 +307,8 @@ impl netsim::Packet for Packet {
         | Packet::Ptcp { ecn, .. }
         | Packet::Record { ecn, .. }
         | Packet::Tunnelled { ecn, .. }
-        | Packet::Returned { ecn, .. } = self
+        | Packet::Returned { ecn, .. }
+        | Packet::Forwarded { ecn, .. } = self
         {
             *ecn = Ecn::Marked;
         }

@@ -76,7 +76,7 @@ impl<W: Write> Capture<W> {
         });
         self.pcap.mark(packet.ecn());
         match packet {
-            Packet::Tcp { segment, .. } => {
+            Packet::Tcp { segment, .. } | Packet::Forwarded { segment, .. } => {
                 self.pcap.write_tcp(at, hosts.0, hosts.1, ports, segment)
             }
             Packet::Tunnelled { stamp, header, .. } => {
@@ -203,7 +203,9 @@ impl<W: Write> EventLog<W> {
         let time = seconds(at.as_nanos());
         write!(self.writer, "{time},{what},{place},{connection},{size},")?;
         match packet {
-            Packet::Tcp { segment, .. } | Packet::Returned { segment, .. } => {
+            Packet::Tcp { segment, .. }
+            | Packet::Returned { segment, .. }
+            | Packet::Forwarded { segment, .. } => {
                 write!(self.writer, "{},{},{:#04x}", segment.seq, segment.ack, segment.flags.0)?;
             }
             Packet::Probe { .. } | Packet::Report { .. } => write!(self.writer, ",,")?,

@@ -9,8 +9,15 @@ use study::STUDIES;
 /// replaced, since they may end after the new duration.
 fn brief(text: &str) -> Vec<Setting> {
     let windows = ("window", "[{ name = \"brief\", from = \"2 s\", to = \"3 s\" }]");
-    let begin = if text.contains("\nwindow = ") { windows } else { ("warmup", "2 s") };
-    [("duration", "3 s"), begin]
+    let has_windows = text.contains("\nwindow = ");
+    // Where nothing but web objects flows, these begin after a minute, as beside other flows.
+    let begins_late = text.matches("from = \"60 s\"").count() == text.matches("[[flow]]").count();
+    let (duration, begin) = match (has_windows, begins_late) {
+        (true, _) => ("3 s", windows),
+        (false, true) => ("63 s", ("warmup", "60 s")),
+        (false, false) => ("3 s", ("warmup", "2 s")),
+    };
+    [("duration", duration), begin]
         .map(|(key, value)| Setting { key: key.into(), value: value.into() })
         .into()
 }

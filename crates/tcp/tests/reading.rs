@@ -7,6 +7,7 @@ use policy::cc::{Reno, Uncoupled};
 use tcp::{Config, Endpoint};
 use testnet::{Link, Network};
 use units::{Bytes, Span, SubflowId, Time};
+use wire::tcp::{Flags, Segment};
 
 const MSS: u64 = 1_448;
 
@@ -77,4 +78,38 @@ fn the_window_follows_the_times_of_the_application() {
     }
     // A window each round trip of 20 ms; what was offered before a step down still arrives.
     assert_eq!(arrived[1..], [8 * 50, 2 * 50 + 6, 2, 4 * 50, 4 * 50], "{arrived:?}");
+}
+
+#[test]
+fn a_window_that_shrinks_is_heeded() {
+    let mut sender = Endpoint::client(Config::default(), SubflowId(0));
+    let mut cc = Uncoupled::new(Reno::default());
+    let mut at = Time::ZERO;
+    sender.open(at, &mut cc);
+    assert!(sender.poll_send(at, &mut cc).is_some(), "the SYN");
+    let answer = |flags: Flags, ack, window| Segment {
+        seq: u64::from(!flags.has(Flags::SYN)),
+        ack,
+        window,
+        flags,
+        ..Segment::default()
+    };
+    at += Span::from_millis(20);
+    let syn_ack = Flags::SYN.with(Flags::ACK);
+    sender.handle_segment(at, &answer(syn_ack, 1, 60_000), false, &mut cc);
+    sender.write(Bytes(100 * MSS));
+    let sent = |sender: &mut Endpoint, at, cc: &mut _| {
+        core::iter::from_fn(|| sender.poll_send(at, cc)).filter(|sent| sent.segment.len > 0).count()
+    };
+    assert_eq!(sent(&mut sender, at, &mut cc), 10, "the initial window");
+    // Half is acknowledged; the window ends before what is in flight, and then two packets after.
+    at += Span::from_millis(20);
+    sender.handle_segment(at, &answer(Flags::ACK, 1 + 5 * MSS, 2_000), false, &mut cc);
+    assert_eq!(sent(&mut sender, at, &mut cc), 0, "a smaller window counts");
+    let window = u32::try_from(7 * MSS).expect("small");
+    sender.handle_segment(at, &answer(Flags::ACK, 1 + 5 * MSS, window), false, &mut cc);
+    assert_eq!(sent(&mut sender, at, &mut cc), 2, "and a larger one");
+    // An older segment, overtaken on its way, tells nothing.
+    sender.handle_segment(at, &answer(Flags::ACK, 1 + 4 * MSS, 60_000), false, &mut cc);
+    assert_eq!(sent(&mut sender, at, &mut cc), 0, "the newest segment counts");
 }

@@ -70,10 +70,16 @@ impl Scenario {
         let seed = seed.stream(&format!("gateway/{}", spec.name));
         let ends = spec.ends.each_ref().map(|end| &**end);
         let paths = self.routes(ends, &spec.paths, seed, topology)?;
+        let [entry, exit] = ends;
+        let normal = [
+            self.shortest([entry, exit], seed, ("there", 0), topology)?,
+            self.shortest([exit, entry], seed, ("back", 0), topology)?,
+        ];
         Ok(GatewayPlan {
             config: spec.config,
             overhead: spec.overhead,
             paths: paths.into_iter().map(|(there, back)| [there, back]).collect(),
+            normal,
             passengers,
         })
     }

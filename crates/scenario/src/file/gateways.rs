@@ -29,6 +29,8 @@ const KEYS: &[&str] = &[
     "admission",
     "choke",
     "hold",
+    "clocks",
+    "connections",
     "overhead",
     "controller",
 ];
@@ -262,7 +264,16 @@ fn settings(section: &Section<'_>, mut config: Config) -> Result<Config> {
             Some(at_least(&value, 1.0, problem)?)
         };
     }
-    for (key, slot) in [("choke", &mut config.controller.chokes), ("hold", &mut config.holds)] {
+    if let Some(value) = section.get("connections") {
+        let most = usize::try_from(value.integer()?).ok().filter(|most| *most > 0);
+        config.most_connections =
+            most.ok_or_else(|| value.error(Problem::Sense("wants 1 connection or more")))?;
+    }
+    for (key, slot) in [
+        ("choke", &mut config.controller.chokes),
+        ("hold", &mut config.holds),
+        ("clocks", &mut config.corrects_clocks),
+    ] {
         if let Some(value) = section.get(key) {
             *slot = value.boolean()?;
         }

@@ -23,6 +23,8 @@ pub(crate) struct GatewayPlan {
     pub(crate) overhead: Option<Bytes>,
     /// By path: the route from the entry to the exit, and back.
     pub(crate) paths: Vec<[Route; 2]>,
+    /// The route that packets would take without gateways, and back.
+    pub(crate) normal: [Route; 2],
     /// The connections, in the order of their numbers.
     pub(crate) passengers: Vec<Passenger>,
 }
@@ -157,6 +159,10 @@ impl GatewayEnd {
                 let bytes = bytes - narrow(self.plan.return_overhead());
                 Message::Return(self.parcel(number, 1 - self.side, segment, bytes, ecn))
             }
+            Packet::Forwarded { connection, segment, bytes, ecn } => {
+                let inside = self.plan.passengers[number as usize].inside[self.side];
+                return out.send(inside, Packet::Tcp { connection, bytes, ecn, segment });
+            }
             Packet::Probe { stamp, .. } => Message::Probe(stamp),
             Packet::Report { report, .. } => Message::Report(report),
             Packet::Ptcp { .. } | Packet::Record { .. } | Packet::Udp { .. } => {
@@ -194,6 +200,11 @@ impl GatewayEnd {
                 Output::Outside(number, path, message) => {
                     let route = self.plan.paths[usize::from(path)][self.side];
                     out.send(route, self.packet(number, message));
+                }
+                Output::Normal(number, Parcel { segment, bytes, ecn, .. }) => {
+                    let connection = self.plan.passengers[number as usize].connection;
+                    let packet = Packet::Forwarded { connection, bytes, ecn, segment };
+                    out.send(self.plan.normal[self.side], packet);
                 }
             }
         }

@@ -65,7 +65,11 @@ impl Sender {
         if segment.flags.has(Flags::COUNTERS) {
             self.count_marks(segment.ce());
         }
-        self.window_end = self.window_end.max(window_end);
+        // The newest segment tells the window, a smaller one too (RFC 9293, section 3.10.7.4).
+        if (segment.seq, segment.ack) >= self.window_told {
+            self.window_told = (segment.seq, segment.ack);
+            self.window_end = window_end;
+        }
         let highest = self.board.highest();
         let old_una = self.una;
         let has_advanced = segment.ack > self.una;

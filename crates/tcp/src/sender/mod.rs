@@ -118,6 +118,9 @@ pub(crate) struct Sender {
     ce_told: CeCounters,
     /// The positions behind records that were not sent to their end, in order.
     record_ends: VecDeque<u64>,
+    /// The position and the acknowledgement in the segment that told `window_end` (`SND.WL1`,
+    /// `SND.WL2`).
+    window_told: (u64, u64),
 }
 
 /// The test by timestamps whether the last reduction was spurious (Eifel, RFC 3522).
@@ -156,6 +159,7 @@ impl Sender {
             is_closing: false,
             has_sent_fin: false,
             window_end: 1,
+            window_told: (0, 0),
             rack: Rack::default(),
             log: VecDeque::new(),
             phase: Phase::Open,

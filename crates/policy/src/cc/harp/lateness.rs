@@ -79,9 +79,17 @@ impl Lateness {
         Some(self.options.most.map_or(distance, |most| distance.min(most)))
     }
 
-    /// Forgets all delays: a clock was stepped.
-    pub fn restart(&mut self) {
-        *self = Lateness::new(self.options);
+    /// The smallest and the largest delay that are remembered.
+    #[must_use]
+    pub fn range(&self) -> Option<(Span, Span)> {
+        self.range
+    }
+
+    /// Replaces what is remembered: a clock was stepped, or drifted away.
+    pub fn set_range(&mut self, least: Span, most: Span) {
+        self.periods = [None; PERIODS];
+        self.periods[0] = Some((least, most.max(least)));
+        self.range = self.periods[0];
     }
 
     fn weight(&self, delay: Span) -> f64 {
@@ -166,7 +174,9 @@ mod tests {
             path.handle_delay(Time::ZERO + Span::from_secs(second), millis(35));
         }
         assert_eq!(path.least(), Some(millis(35)));
-        path.restart();
-        near(path.handle_delay(Time::ZERO, millis(90)), 0.0);
+        path.set_range(millis(90), millis(190));
+        assert_eq!(path.distance(), Some(millis(15)));
+        let later = Time::ZERO + Span::from_secs(661);
+        assert!(path.handle_delay(later, millis(106)) > 0.0);
     }
 }

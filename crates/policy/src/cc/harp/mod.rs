@@ -264,6 +264,25 @@ impl Harp {
         }
     }
 
+    /// A path delivers nothing any more: it is choked, unless it is the last one that is not. If it
+    /// comes back it is as a new one.
+    pub fn handle_silent(&mut self, now: Time, id: SubflowId) {
+        let HarpOptions { floor, slow_start, .. } = self.options;
+        let has_other = self.paths.iter().any(|path| path.id != id && !path.is_choked);
+        let Some(path) = self.path_mut(id) else { return };
+        if !has_other {
+            return;
+        }
+        path.in_slow_start = slow_start;
+        if !path.is_choked {
+            path.set(0.0, floor);
+            path.weight = 0.0;
+            path.decreased = Some(now);
+            path.choke(now);
+            self.changed.push(id);
+        }
+    }
+
     /// A probe of a choked path was in time.
     pub fn handle_open(&mut self, now: Time, id: SubflowId) {
         let floor = self.options.floor;
@@ -272,7 +291,9 @@ impl Harp {
             path.is_choked = false;
             path.weight = 0.0;
             path.decreased = Some(now);
-            path.set(floor * path.mss, floor);
+            // A packet, if the path begins anew.
+            let packets = if path.in_slow_start { 1.0 } else { floor };
+            path.set(packets * path.mss, floor);
             self.changed.push(id);
         }
     }
@@ -285,8 +306,7 @@ impl Harp {
         path.weight = 0.0;
         path.decreased = Some(now);
         if chokes && has_other && path.window <= floor * path.mss {
-            path.is_choked = true;
-            path.probe_at = now + path.probe_period();
+            path.choke(now);
         }
         self.changed.push(id);
     }
@@ -310,6 +330,11 @@ impl HarpPath {
 
     fn set(&mut self, window: f64, floor: f64) {
         self.window = window.clamp(floor * self.mss, MAX_WINDOW.as_f64());
+    }
+
+    fn choke(&mut self, now: Time) {
+        self.is_choked = true;
+        self.probe_at = now + self.probe_period();
     }
 
     /// Whether the last decrease is less than a round trip ago.
