@@ -3,6 +3,7 @@
 
 use std::str;
 
+use harp::Message;
 use link::config::Network;
 use link::{Link, Profile, Trace};
 use scenario::distribution::Distribution;
@@ -11,8 +12,10 @@ use scenario::{Document, RunOptions};
 use units::{Bytes, Rate, Seed, Span, Time};
 use wire::Frame;
 use wire::frame::VERSION;
+use wire::harp::{PathReport, Report, Stamp};
 use wire::manifest::{self, Assembly, Part};
 use wire::ptcp::Packet;
+use wire::tcp::{Flags, Meta};
 
 /// Larger scenarios are parsed, but not built.
 const SMALL: usize = 64;
@@ -184,6 +187,87 @@ pub fn wire_packet(data: &[u8]) {
     written.extend_from_slice(parsed.payload);
     assert_eq!(written.len(), data.len(), "{parsed:?}");
     assert_eq!(Packet::parse(&written, |_| parsed.packet.number), Ok(parsed));
+}
+
+/// A message between background gateways survives a round trip.
+pub fn wire_gateway(data: &[u8]) {
+    let Ok((header, packet)) = wire::harp::parse(data) else { return };
+    let mut written = Vec::new();
+    wire::harp::emit(&header, &mut written);
+    written.extend_from_slice(packet);
+    assert_eq!(written, data, "{header:?}");
+}
+
+/// A segment as a background gateway sees it.
+#[derive(Clone, Copy, Debug)]
+struct Carried(Meta);
+
+impl harp::Carried for Carried {
+    fn meta(&self) -> Meta {
+        self.0
+    }
+}
+
+/// A background gateway takes whatever hosts send and the other gateway says: it keeps few
+/// connections, holds few packets, and its deadlines come to an end.
+pub fn gateway(data: &[u8]) {
+    const PIECE: usize = 24;
+    let Some((&first, rest)) = data.split_first() else { return };
+    let most_connections = 4;
+    let sharing = if first & 1 == 0 { harp::Sharing::Connection } else { harp::Sharing::Site };
+    let profile = if first & 2 == 0 { harp::Config::modern } else { harp::Config::paper };
+    let config = harp::Config { sharing, most_connections, ..profile(1 + (first >> 2) % 8) };
+    let mut now = Time::ZERO;
+    let mut gateway = harp::Gateway::new(now, &config);
+    let (mut taken, mut put_out) = (0_usize, 0_usize);
+    for piece in rest.chunks_exact(PIECE).take(2_000) {
+        let word = |at: usize| u32::from_be_bytes(piece[at..at + 4].try_into().expect("four"));
+        let meta = Meta {
+            seq: word(4),
+            ack: word(8),
+            window: u16::from_be_bytes([piece[12], piece[13]]),
+            len: u16::from_be_bytes([piece[14], piece[15]]) & 0x7ff,
+            flags: Flags(piece[16]),
+            scale: (piece[17] & 1 != 0).then_some(piece[17] >> 1),
+            mss: (piece[17] & 2 != 0).then_some(u16::from(piece[18])),
+        };
+        now += Span::from_micros(u64::from(word(0) & 0xf_ffff));
+        let (flow, stamp) = (
+            u32::from(piece[2] & 7),
+            Stamp { path: piece[18], sent: word(19), srtt: word(12) & 0xff_ffff },
+        );
+        let entry = PathReport { path: piece[16] & 7, weight: 640, echo: word(8) };
+        let report = Report {
+            open: piece[17],
+            count: 1 + (piece[18] & 3),
+            entries: [entry; 4],
+            lost: (word(4), word(19)),
+        };
+        let packet = Carried(meta);
+        match piece[23] % 6 {
+            0 | 1 => gateway.handle_inside(now, flow, packet),
+            2 => gateway.handle_outside(now, flow, Message::Data(stamp, packet), first & 64 != 0),
+            3 => gateway.handle_outside(now, flow, Message::Return(packet), false),
+            4 => gateway.handle_outside(now, flow, Message::Probe(stamp), false),
+            _ => gateway.handle_outside(now, flow, Message::Report(report), false),
+        }
+        taken += 1;
+        // A deadline that does not move would be called for ever.
+        for _ in 0..64 {
+            while gateway.poll_output().is_some() {
+                put_out += 1;
+            }
+            if gateway.poll_deadline().is_none_or(|at| at > now) {
+                break;
+            }
+            gateway.handle_deadline(now);
+        }
+        assert!(gateway.poll_deadline().is_none_or(|at| at > now), "a deadline does not move");
+        assert!(gateway.connections() <= most_connections, "{}", gateway.connections());
+    }
+    // What goes in comes out once, with at most a report each and eight probes a second.
+    let seconds = usize::try_from(now.as_nanos() / 1_000_000_000).expect("it is short");
+    assert!(put_out <= 12 * taken + 100 * (seconds + 1) * most_connections, "{put_out} of {taken}");
 }
 
 /// Sends a few packets over a link: none arrives before it was sent, and deadlines advance.

@@ -87,3 +87,24 @@ fn packets() {
         wire::ptcp::Packet::parse(&bytes, |_| 0).unwrap_or_else(|error| panic!("{name}: {error}"));
     }
 }
+
+#[test]
+fn gateways() {
+    assert!(run_all(&["fuzz/seeds/gateway"], targets::gateway) >= 4);
+    assert!(run_all(&["fuzz/seeds/wire_gateway"], targets::wire_gateway) >= 4);
+    for name in ["data", "return", "probe", "report"] {
+        let bytes =
+            fs::read(root().join("fuzz/seeds/wire_gateway").join(name)).expect("it can be read");
+        wire::harp::parse(&bytes).unwrap_or_else(|error| panic!("{name}: {error}"));
+    }
+}
+
+proptest::proptest! {
+    #[test]
+    fn gateways_take_anything(data: Vec<u8>, pieces in 0_usize..60) {
+        // Pieces that follow each other, made of arbitrary bytes.
+        let data: Vec<u8> = data.iter().copied().cycle().take(1 + 24 * pieces).collect();
+        targets::gateway(&data);
+        targets::wire_gateway(&data);
+    }
+}
