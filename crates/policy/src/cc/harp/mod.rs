@@ -94,7 +94,13 @@ impl HarpOptions {
     pub const fn modern() -> HarpOptions {
         let paper = HarpOptions::paper();
         HarpOptions {
-            lateness: LatenessOptions { most: Some(Span::from_millis(5)), ..paper.lateness },
+            // One threshold for all: where each learns its range of delays for itself, latecomers,
+            // who never saw a full queue, yield to everybody else.
+            lateness: LatenessOptions {
+                least: Span::from_millis(5),
+                most: Some(Span::from_millis(5)),
+                ..paper.lateness
+            },
             floor: 1.0 / 16.0,
             slow_start: true,
             extent_by_rate: true,
