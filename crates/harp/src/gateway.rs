@@ -191,9 +191,10 @@ impl<T: Carried> Gateway<T> {
         {
             probe(now, flow, site, &mut self.outputs);
         }
-        while let Some(&(at, flow)) = self.agenda.first()
-            && at <= now
-        {
+        // Each once: the caller comes again if a deadline is due at the same moment.
+        let due: Vec<Flow> =
+            self.agenda.range(..=(now, Flow::MAX)).map(|(_, flow)| *flow).collect();
+        for flow in due {
             if let Some(Relayed { own: Some(own), .. }) = self.connections.get_mut(&flow) {
                 probe(now, flow, own, &mut self.outputs);
             }
