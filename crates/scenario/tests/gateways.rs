@@ -357,6 +357,27 @@ fn marks_pass_through_the_tunnel() {
 }
 
 #[test]
+fn a_mark_counts_as_a_late_packet() {
+    // Marked from 10 packets on, which is 12 ms, and late from 30 ms on.
+    let text = PAIR.replacen(
+        "queue = \"40 packets\"",
+        "queue = \"400 packets\"\naqm = { kind = \"step\", threshold = \"10 packets\" }",
+        1,
+    );
+    let queue = |mark: &str| {
+        let thresholds = "threshold_least = \"30 ms\", threshold_most = \"30 ms\"";
+        let controller = format!("gateway.site.controller={{ {thresholds}{mark} }}");
+        // The host itself does not slow down: its window is what the gateway says.
+        let host = "flow.backup.tcp={ ecn = true }";
+        let run = run(&text, &[host, &controller, "flow.backup.controller=fast(alpha=400)"]);
+        run.measure("link", "t1-t3/up", "queue_time").expect("it is measured")
+    };
+    let (heeded, ignored) = (queue(""), queue(", mark = 0"));
+    assert!(heeded < 15.0, "{heeded} ms");
+    assert!(ignored > 1.4 * heeded, "{ignored} ms without marks, {heeded} ms with them");
+}
+
+#[test]
 fn traces_change_nothing_and_show_tunnels() {
     let scenario = read(PAIR, &[BOTH, "duration=6 s"]);
     let plain = scenario.run(scenario.seed, RunOptions::default()).expect("it runs");

@@ -101,6 +101,8 @@ impl HarpOptions {
                 most: Some(Span::from_millis(5)),
                 ..paper.lateness
             },
+            // A mark says as much as a packet that is very late.
+            mark: 40.0,
             floor: 1.0 / 16.0,
             slow_start: true,
             extent_by_rate: true,
