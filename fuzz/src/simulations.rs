@@ -10,6 +10,7 @@ use scenario::file::{FlowSpec, LinkSpec, Pace, SocketsSpec, TcpSpec, Transport};
 use scenario::{Document, RunOptions};
 use units::{Bytes, Rate, Seed, Span, Time};
 use wire::Frame;
+use wire::datagram::{self, Message, Outer, Parameters};
 use wire::frame::VERSION;
 use wire::manifest::{self, Assembly, Part};
 use wire::ptcp::Packet;
@@ -184,6 +185,53 @@ pub fn wire_packet(data: &[u8]) {
     written.extend_from_slice(parsed.payload);
     assert_eq!(written.len(), data.len(), "{parsed:?}");
     assert_eq!(Packet::parse(&written, |_| parsed.packet.number), Ok(parsed));
+}
+
+/// What surrounds a packet on a UDP path, a message of the handshake, and transport parameters: what
+/// is read is written as it was. Messages may have padding, and what is sealed has no meaning here.
+pub fn wire_datagram(data: &[u8]) {
+    if let Ok(outer) = Outer::parse(data) {
+        let mut written = Vec::new();
+        match outer {
+            Outer::Data { label } => {
+                let first = data[0];
+                let octets = datagram::number_octets(first);
+                datagram::emit_data(label, datagram::key_phase(first), 0, octets, &mut written);
+                assert!(written.len() + datagram::TAG <= data.len());
+            }
+            Outer::Handshake { level, version, label, token, number_at } => {
+                let octets = datagram::number_octets(data[0]);
+                let number = (0, octets);
+                datagram::emit_handshake(level, version, label, token, number, &mut written);
+                assert_eq!(written.len(), number_at + octets);
+            }
+            Outer::Versions { label, versions } => {
+                let versions: Vec<u32> = versions.iter().collect();
+                datagram::emit_versions(label, &versions, &mut written);
+                assert_eq!(written, data);
+            }
+            Outer::Retry { version, label, token } => {
+                datagram::emit_retry(version, label, token, &mut written);
+                assert_eq!(written, data);
+            }
+            Outer::Reset { label, token } => {
+                datagram::emit_reset(label, token, &mut written);
+                assert_eq!(written, data);
+            }
+        }
+    }
+    if let Ok(message) = Message::parse(data) {
+        let mut written = Vec::new();
+        message.emit(&mut written);
+        assert!(data.starts_with(&written), "{message:?}");
+        assert_eq!(Message::parse(&written), Ok(message));
+    }
+    if let Ok(Parameters { version, versions, above }) = Parameters::parse(data) {
+        let versions: Vec<u32> = versions.iter().collect();
+        let mut written = Vec::new();
+        Parameters::emit(version, &versions, above, &mut written);
+        assert_eq!(written, data);
+    }
 }
 
 /// Sends a few packets over a link: none arrives before it was sent, and deadlines advance.
