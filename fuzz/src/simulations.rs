@@ -187,8 +187,9 @@ pub fn wire_packet(data: &[u8]) {
     assert_eq!(Packet::parse(&written, |_| parsed.packet.number), Ok(parsed));
 }
 
-/// What surrounds a packet on a UDP path, a message of the handshake, and transport parameters: what
-/// is read is written as it was. Messages may have padding, and what is sealed has no meaning here.
+/// What surrounds a packet on a UDP path, a message of the handshake, and transport parameters:
+/// what is read is written as it was. Messages may have padding, and what is sealed has no meaning
+/// here.
 pub fn wire_datagram(data: &[u8]) {
     if let Ok(outer) = Outer::parse(data) {
         let mut written = Vec::new();

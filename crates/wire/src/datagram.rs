@@ -32,6 +32,7 @@ pub const MOST_TOKEN: usize = 255;
 pub const MOST_VERSIONS: usize = 16;
 
 const NAME: &str = "datagram";
+const MESSAGE: &str = "handshake";
 
 const HANDSHAKE_FORM: u8 = 0x80;
 const FIXED: u8 = 0x40;
@@ -294,7 +295,7 @@ pub enum Message<'a> {
         /// The stateless reset tokens of the first paths, path 0 first.
         tokens: &'a [[u8; RESET_TOKEN]],
     },
-    /// The handshake has failed.
+    /// The handshake has failed. Zeros may follow.
     Refused {
         /// Up to 255 a TLS alert; above that a reason of the crate `secure`.
         code: u16,
@@ -307,27 +308,25 @@ impl<'a> Message<'a> {
     /// # Errors
     /// If it is truncated, of an unknown kind, or has an invalid field.
     pub fn parse(octets: &'a [u8]) -> Result<Message<'a>, WireError> {
-        const NAME: &str = "handshake";
-        let mut reader = Reader::new(NAME, octets);
+        let mut reader = Reader::new(MESSAGE, octets);
         match reader.u8()? {
             PIECE => {
                 let (delivered, offset, len) = (reader.u16()?, reader.u16()?, reader.u16()?);
                 let data = reader.bytes(usize::from(len))?;
                 if offset.checked_add(len).is_none() {
-                    return Err(WireError::Field { frame: NAME, field: "offset" });
+                    return Err(WireError::Field { frame: MESSAGE, field: "offset" });
                 }
-                if reader.rest().iter().any(|octet| *octet != 0) {
-                    return Err(WireError::Field { frame: NAME, field: "padding" });
-                }
+                padding(&mut reader)?;
                 Ok(Message::Piece { delivered, offset, data })
             }
             DONE => match reader.rest().as_chunks() {
                 (tokens, []) => Ok(Message::Done { tokens }),
-                _ => Err(WireError::Field { frame: NAME, field: "list of tokens" }),
+                _ => Err(WireError::Field { frame: MESSAGE, field: "list of tokens" }),
             },
             REFUSED => {
                 let code = reader.u16()?;
-                reader.finish(Message::Refused { code })
+                padding(&mut reader)?;
+                Ok(Message::Refused { code })
             }
             unknown => Err(WireError::Kind(unknown)),
         }
@@ -354,6 +353,13 @@ impl<'a> Message<'a> {
             }
         }
     }
+}
+
+fn padding(reader: &mut Reader<'_>) -> Result<(), WireError> {
+    if reader.rest().iter().any(|octet| *octet != 0) {
+        return Err(WireError::Field { frame: MESSAGE, field: "padding" });
+    }
+    Ok(())
 }
 
 /// The transport parameters in the TLS handshake.
