@@ -3,7 +3,6 @@
 
 use std::str;
 
-use harp::Message;
 use link::config::Network;
 use link::{Link, Profile, Trace};
 use scenario::distribution::Distribution;
@@ -11,6 +10,7 @@ use scenario::file::{FlowSpec, LinkSpec, Pace, SocketsSpec, TcpSpec, Transport};
 use scenario::{Document, RunOptions};
 use units::{Bytes, Rate, Seed, Span, Time};
 use wire::Frame;
+use wire::datagram::{self, Message, Outer, Parameters};
 use wire::frame::VERSION;
 use wire::harp::{PathReport, Report, Stamp};
 use wire::manifest::{self, Assembly, Part};
@@ -246,10 +246,15 @@ pub fn gateway(data: &[u8]) {
         let packet = Carried(meta);
         match piece[23] % 6 {
             0 | 1 => gateway.handle_inside(now, flow, packet),
-            2 => gateway.handle_outside(now, flow, Message::Data(stamp, packet), first & 64 != 0),
-            3 => gateway.handle_outside(now, flow, Message::Return(packet), false),
-            4 => gateway.handle_outside(now, flow, Message::Probe(stamp), false),
-            _ => gateway.handle_outside(now, flow, Message::Report(report), false),
+            2 => gateway.handle_outside(
+                now,
+                flow,
+                harp::Message::Data(stamp, packet),
+                first & 64 != 0,
+            ),
+            3 => gateway.handle_outside(now, flow, harp::Message::Return(packet), false),
+            4 => gateway.handle_outside(now, flow, harp::Message::Probe(stamp), false),
+            _ => gateway.handle_outside(now, flow, harp::Message::Report(report), false),
         }
         taken += 1;
         // A deadline that does not move would be called for ever.
@@ -268,6 +273,54 @@ pub fn gateway(data: &[u8]) {
     // What goes in comes out once, with at most a report each and eight probes a second.
     let seconds = usize::try_from(now.as_nanos() / 1_000_000_000).expect("it is short");
     assert!(put_out <= 12 * taken + 100 * (seconds + 1) * most_connections, "{put_out} of {taken}");
+}
+
+/// What surrounds a packet on a UDP path, a message of the handshake, and transport parameters:
+/// what is read is written as it was. Messages may have padding, and what is sealed has no meaning
+/// here.
+pub fn wire_datagram(data: &[u8]) {
+    if let Ok(outer) = Outer::parse(data) {
+        let mut written = Vec::new();
+        match outer {
+            Outer::Data { label } => {
+                let first = data[0];
+                let octets = datagram::number_octets(first);
+                datagram::emit_data(label, datagram::key_phase(first), 0, octets, &mut written);
+                assert!(written.len() + datagram::TAG <= data.len());
+            }
+            Outer::Handshake { level, version, label, token, number_at } => {
+                let octets = datagram::number_octets(data[0]);
+                let number = (0, octets);
+                datagram::emit_handshake(level, version, label, token, number, &mut written);
+                assert_eq!(written.len(), number_at + octets);
+            }
+            Outer::Versions { label, versions } => {
+                let versions: Vec<u32> = versions.iter().collect();
+                datagram::emit_versions(label, &versions, &mut written);
+                assert_eq!(written, data);
+            }
+            Outer::Retry { version, label, token } => {
+                datagram::emit_retry(version, label, token, &mut written);
+                assert_eq!(written, data);
+            }
+            Outer::Reset { label, token } => {
+                datagram::emit_reset(label, token, &mut written);
+                assert_eq!(written, data);
+            }
+        }
+    }
+    if let Ok(message) = Message::parse(data) {
+        let mut written = Vec::new();
+        message.emit(&mut written);
+        assert!(data.starts_with(&written), "{message:?}");
+        assert_eq!(Message::parse(&written), Ok(message));
+    }
+    if let Ok(Parameters { version, versions, above }) = Parameters::parse(data) {
+        let versions: Vec<u32> = versions.iter().collect();
+        let mut written = Vec::new();
+        Parameters::emit(version, &versions, above, &mut written);
+        assert_eq!(written, data);
+    }
 }
 
 /// Sends a few packets over a link: none arrives before it was sent, and deadlines advance.

@@ -257,6 +257,18 @@ fn no_modules_of_a_crate_use_each_other() {
 }
 
 #[test]
+fn only_secure_protects_packets() {
+    let is_user = |sources: &[Source]| {
+        let mut lines = sources.iter().flat_map(|source| &source.lines);
+        lines.any(|line| line.contains("rustls::quic"))
+    };
+    let crates = crates();
+    let users = crates.iter().filter(|(_, sources)| is_user(sources));
+    let users: Vec<&str> = users.map(|(name, _)| name.as_str()).collect();
+    assert_eq!(users, ["secure"], "the crates that use rustls::quic");
+}
+
+#[test]
 fn no_crate_has_a_type_name_twice() {
     let mut found = BTreeSet::new();
     for (name, sources) in &crates() {

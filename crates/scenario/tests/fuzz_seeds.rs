@@ -108,3 +108,13 @@ proptest::proptest! {
         targets::wire_gateway(&data);
     }
 }
+
+#[test]
+fn datagrams() {
+    assert!(run_all(&["fuzz/seeds/wire_datagram"], targets::wire_datagram) >= 8);
+    for name in ["data", "initial", "handshake", "versions", "retry", "reset"] {
+        let bytes =
+            fs::read(root().join("fuzz/seeds/wire_datagram").join(name)).expect("it can be read");
+        wire::datagram::Outer::parse(&bytes).unwrap_or_else(|error| panic!("{name}: {error}"));
+    }
+}

@@ -50,6 +50,11 @@ impl<'a> Reader<'a> {
         core::mem::take(&mut self.rest)
     }
 
+    /// How many bytes remain.
+    pub(crate) fn bytes_left(&self) -> usize {
+        self.rest.len()
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.rest.is_empty()
     }

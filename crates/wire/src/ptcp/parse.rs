@@ -5,8 +5,8 @@ use core::num::NonZeroU32;
 use alloc::vec::Vec;
 
 use super::{Ack, Body, FULL_BODY, Flight, Packet, PacketRange, Reply, StreamData};
-use crate::WireError;
 use crate::reader::Reader;
+use crate::{WireError, number};
 
 /// A packet read from bytes, without its cipher's tag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -122,7 +122,7 @@ impl Packet {
         if path == ALL {
             return Err(WireError::Field { frame: NAME, field: "path" });
         }
-        let number = nearest(reader.u32()?, expected(path));
+        let number = number::expand(reader.u32()?, 4, expected(path));
         let (body, payload) = parse_body(kind, reader)?;
         Ok(Parsed { label, path, packet: Packet { number, body }, payload })
     }
@@ -273,19 +273,6 @@ fn parse_ack(reader: &mut Reader<'_>) -> Result<Ack, WireError> {
 #[expect(clippy::cast_possible_truncation, reason = "the lower half is what is sent")]
 fn lower(number: u64) -> u32 {
     number as u32
-}
-
-/// The number with this lower half that lies nearest to `expected`.
-fn nearest(half: u32, expected: u64) -> u64 {
-    const WINDOW: u64 = 1 << 32;
-    let candidate = (expected & !(WINDOW - 1)) | u64::from(half);
-    if candidate + WINDOW / 2 <= expected {
-        candidate.checked_add(WINDOW).unwrap_or(candidate)
-    } else if candidate > expected + WINDOW / 2 && candidate >= WINDOW {
-        candidate - WINDOW
-    } else {
-        candidate
-    }
 }
 
 #[cfg(test)]

@@ -1,0 +1,8 @@
+//! Two ends and what is between them; strangers at a listener; a session's keys.
+
+mod ends;
+mod keys;
+mod links;
+mod peers;
+mod session;
+mod strangers;
