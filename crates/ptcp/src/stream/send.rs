@@ -116,23 +116,23 @@ impl SendStream {
             if !keeps {
                 self.unbound.remove(from, to);
             }
-            return Some((self.piece(from, to), 0));
+            return Some((self.piece(from, to, keeps), 0));
         }
         if self.end == End::Lost {
-            self.end = End::Sent;
-            return Some((Piece { offset: self.written, len: 0, is_last: true }, 0));
+            return Some((self.piece(self.written, self.written, keeps), 0));
         }
         let to = self.written.min(self.limit).min(self.next.saturating_add(credit.min(room)));
         if to <= self.next && !self.owes_end() {
             return None;
         }
         let from = core::mem::replace(&mut self.next, to);
-        Some((self.piece(from, to), to - from))
+        Some((self.piece(from, to, false), to - from))
     }
 
-    fn piece(&mut self, from: u64, to: u64) -> Piece {
+    /// A piece; with `keeps` it is a copy, which leaves the end to be sent as it was.
+    fn piece(&mut self, from: u64, to: u64, keeps: bool) -> Piece {
         let is_last = self.is_finished && to == self.written;
-        if is_last && self.end != End::Delivered {
+        if is_last && !keeps && self.end != End::Delivered {
             self.end = End::Sent;
         }
         Piece { offset: from, len: u16::try_from(to - from).expect("a packet's room"), is_last }
@@ -144,7 +144,7 @@ impl SendStream {
         let from = from.max(self.delivered);
         let from = self.arrived.around(from).map_or(from, |(_, to)| to);
         let to = self.arrived.after(from).unwrap_or(self.next).min(self.next).min(from + room);
-        (from < to).then(|| self.piece(from, to))
+        (from < to).then(|| self.piece(from, to, false))
     }
 
     /// A packet with this piece was acknowledged.
@@ -201,9 +201,48 @@ impl SendStream {
         }
     }
 
-    /// Whether the piece is known to have arrived.
+    /// Whether the piece is known to have arrived, with the stream's end if that is in it.
     pub(crate) fn has_arrived(&self, piece: Piece) -> bool {
+        if piece.is_last && self.end != End::Delivered {
+            return false;
+        }
         let to = piece.offset + u64::from(piece.len);
         to <= self.delivered || self.arrived.contains(piece.offset.max(self.delivered), to)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A stream whose hundred bytes have arrived before it was finished.
+    fn finished() -> SendStream {
+        let mut sending = SendStream::new(1_000);
+        sending.write(100);
+        let (piece, _) = sending.take(1_000, 1_000, false).unwrap();
+        sending.handle_arrived(piece);
+        sending.finish();
+        sending
+    }
+
+    #[test]
+    fn an_end_without_bytes_has_to_arrive_too() {
+        let mut sending = finished();
+        let (end, new) = sending.take(1_000, 1_000, false).unwrap();
+        assert_eq!((end, new), (Piece { offset: 100, len: 0, is_last: true }, 0));
+        assert!(!sending.has_arrived(end));
+        sending.handle_arrived(end);
+        assert!(sending.has_arrived(end) && sending.is_done());
+    }
+
+    #[test]
+    fn a_copy_of_a_lost_end_leaves_it_to_be_sent() {
+        let mut sending = finished();
+        let (end, _) = sending.take(1_000, 1_000, false).unwrap();
+        sending.handle_unbound(end);
+        assert_eq!(sending.take(1_000, 0, true), Some((end, 0)));
+        assert!(sending.has_unbound());
+        assert_eq!(sending.take(1_000, 0, false), Some((end, 0)));
+        assert!(!sending.has_unbound());
     }
 }
