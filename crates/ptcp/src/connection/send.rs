@@ -262,7 +262,7 @@ impl Connection {
             let path = &mut paths[index];
             path.copied.retain(|stream, _| sending.contains_key(stream));
             let room = Packet::room_for_data(path.datagram).0;
-            let owed = sending.iter_mut().find_map(|(stream, sending)| {
+            let owed = sending.iter().find_map(|(stream, sending)| {
                 let from = path.copied.get(stream).copied().unwrap_or(0);
                 Some((*stream, sending.copy(from, room)?))
             });
@@ -273,6 +273,7 @@ impl Connection {
             }
         }
         let (_, index, stream, piece) = best?;
+        sending.get_mut(&stream).expect("it was found there").handle_sent(piece);
         self.note_copied(index, stream, piece);
         let reply = self.reply(now, index);
         Some(self.transmit_piece(now, index, stream, piece, reply))

@@ -116,35 +116,46 @@ impl SendStream {
             if !keeps {
                 self.unbound.remove(from, to);
             }
-            return Some((self.piece(from, to, keeps), 0));
+            return Some((self.bound_piece(from, to, keeps), 0));
         }
         if self.end == End::Lost {
-            return Some((self.piece(self.written, self.written, keeps), 0));
+            return Some((self.bound_piece(self.written, self.written, keeps), 0));
         }
         let to = self.written.min(self.limit).min(self.next.saturating_add(credit.min(room)));
         if to <= self.next && !self.owes_end() {
             return None;
         }
         let from = core::mem::replace(&mut self.next, to);
-        Some((self.piece(from, to, false), to - from))
+        Some((self.bound_piece(from, to, false), to - from))
     }
 
-    /// A piece; with `keeps` it is a copy, which leaves the end to be sent as it was.
-    fn piece(&mut self, from: u64, to: u64, keeps: bool) -> Piece {
-        let is_last = self.is_finished && to == self.written;
-        if is_last && !keeps && self.end != End::Delivered {
-            self.end = End::Sent;
+    fn bound_piece(&mut self, from: u64, to: u64, keeps: bool) -> Piece {
+        let piece = self.piece(from, to);
+        if !keeps {
+            self.handle_sent(piece);
         }
+        piece
+    }
+
+    fn piece(&self, from: u64, to: u64) -> Piece {
+        let is_last = self.is_finished && to == self.written;
         Piece { offset: from, len: u16::try_from(to - from).expect("a packet's room"), is_last }
     }
 
+    /// A packet with this piece leaves, and with it the end if that is in it.
+    pub(crate) fn handle_sent(&mut self, piece: Piece) {
+        if piece.is_last && self.end != End::Delivered {
+            self.end = End::Sent;
+        }
+    }
+
     /// The first piece of at most `room` bytes at or behind `from` that was sent and is not
-    /// acknowledged, for a copy.
-    pub(crate) fn copy(&mut self, from: u64, room: u64) -> Option<Piece> {
+    /// acknowledged, for a copy; [`SendStream::handle_sent`] if it leaves.
+    pub(crate) fn copy(&self, from: u64, room: u64) -> Option<Piece> {
         let from = from.max(self.delivered);
         let from = self.arrived.around(from).map_or(from, |(_, to)| to);
         let to = self.arrived.after(from).unwrap_or(self.next).min(self.next).min(from + room);
-        (from < to).then(|| self.piece(from, to, false))
+        (from < to).then(|| self.piece(from, to))
     }
 
     /// A packet with this piece was acknowledged.
@@ -233,6 +244,17 @@ mod tests {
         assert!(!sending.has_arrived(end));
         sending.handle_arrived(end);
         assert!(sending.has_arrived(end) && sending.is_done());
+    }
+
+    #[test]
+    fn a_copy_that_does_not_leave_owes_the_end() {
+        let mut sending = SendStream::new(1_000);
+        sending.write(100);
+        let (piece, _) = sending.take(1_000, 1_000, false).unwrap();
+        sending.finish();
+        assert!(sending.copy(0, 1_000).is_some_and(|copy| copy.is_last));
+        sending.handle_arrived(piece);
+        assert!(sending.is_ready(0), "nobody has sent the end");
     }
 
     #[test]
