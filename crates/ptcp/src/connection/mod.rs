@@ -4,6 +4,8 @@
 mod bounds;
 mod error;
 mod flow;
+#[cfg(test)]
+mod idle_streams;
 mod opening;
 mod receive;
 mod send;
@@ -23,6 +25,7 @@ pub use error::{DatagramError, PeerError};
 pub use receive::Arrived;
 
 use crate::path::{Binding, Control, Opening, Path};
+use crate::stream::outgoing::SendStreams;
 use crate::stream::recv::RecvStream;
 use crate::stream::send::SendStream;
 use crate::subflow::{Outcome, Stats};
@@ -130,10 +133,12 @@ pub struct Connection {
     finish: Option<Opening>,
     /// Challenges that overtook the end of the handshake, with their paths.
     early_challenges: Vec<(u16, Packet)>,
-    sending: BTreeMap<u32, SendStream>,
+    sending: SendStreams,
     receiving: BTreeMap<u32, RecvStream>,
     /// Streams whose reset the peer has not acknowledged.
     resetting: BTreeSet<u32>,
+    /// The number of the peer's open streams: those with an open half or an unacknowledged reset.
+    peer_open: u32,
     /// Gaps in all receiving streams together.
     gaps: usize,
     next_stream: u32,
@@ -225,9 +230,10 @@ impl Connection {
             flights: VecDeque::new(),
             finish: None,
             early_challenges: Vec::new(),
-            sending: BTreeMap::new(),
+            sending: SendStreams::default(),
             receiving: BTreeMap::new(),
             resetting: BTreeSet::new(),
+            peer_open: 0,
             gaps: 0,
             next_stream: if is_client { 0 } else { SERVER_STREAMS },
             peer_streams: if is_client { SERVER_STREAMS } else { 0 },
@@ -289,21 +295,17 @@ impl Connection {
     /// unknown.
     #[inline]
     pub fn write(&mut self, stream: u32, bytes: Bytes) {
-        if let Some(sending) = self.sending.get_mut(&stream) {
-            sending.write(bytes.0);
-        }
+        self.sending.update(stream, |sending| sending.write(bytes.0));
     }
 
     /// The application ends a stream.
     pub fn finish(&mut self, stream: u32) {
-        if let Some(sending) = self.sending.get_mut(&stream) {
-            sending.finish();
-        }
+        self.sending.update(stream, SendStream::finish);
     }
 
     /// Resets the local half of a stream: unsent data is discarded, and `code` is sent to the peer.
     pub fn reset(&mut self, stream: u32, code: u32) {
-        if let Some(sending) = self.sending.remove(&stream) {
+        if let Some(sending) = self.remove_sending(stream) {
             self.resetting.insert(stream);
             self.controls.push_back(Control::Reset { stream, code, end: sending.next() });
             self.has_pending = true;
@@ -400,16 +402,14 @@ impl Connection {
     /// Bytes written into a stream and not acknowledged; zero for a completed stream.
     #[must_use]
     pub fn undelivered(&self, stream: u32) -> Bytes {
-        Bytes(
-            self.sending.get(&stream).map_or(0, |sending| sending.written() - sending.delivered()),
-        )
+        Bytes(self.sending.get(stream).map_or(0, |sending| sending.written() - sending.delivered()))
     }
 
     /// Bytes written into a stream and never sent.
     #[must_use]
     #[inline]
     pub fn unsent(&self, stream: u32) -> Bytes {
-        Bytes(self.sending.get(&stream).map_or(0, SendStream::unsent))
+        Bytes(self.sending.get(stream).map_or(0, SendStream::unsent))
     }
 
     /// The sum of the congestion windows of all open paths.

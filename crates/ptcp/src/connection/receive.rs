@@ -117,14 +117,12 @@ impl Connection {
             Body::Datagram { len, .. } => return Ok(Arrived::Datagram { len }),
             Body::Ack(ack) => self.handle_ack(now, &ack)?,
             Body::StreamWindow { stream, limit } => {
-                if let Some(sending) = self.sending.get_mut(&stream) {
-                    sending.raise_limit(limit);
-                }
+                self.sending.update(stream, |sending| sending.raise_limit(limit));
             }
             Body::Need { buffer } => self.handle_buffer_request(now, buffer),
             Body::Reset { stream, code, end } => self.handle_reset(stream, code, end)?,
             Body::Stop { stream, code } => {
-                if self.sending.contains_key(&stream) {
+                if self.sending.contains(stream) {
                     self.reset(stream, code);
                     self.events.push_back(Event::Stopped { stream, code });
                 }
@@ -197,10 +195,9 @@ impl Connection {
             return Ok(false);
         }
         // All streams with lower numbers are open too (RFC 9000, section 2.1).
-        let open = u32::try_from(self.peer_streams_open()).unwrap_or(u32::MAX);
         let new = (stream - self.peer_streams) / 2 + 1;
         // The last numbers are not used, so that each has a successor.
-        if open.saturating_add(new) > self.config.max_streams || stream >= u32::MAX - 1 {
+        if self.peer_open.saturating_add(new) > self.config.max_streams || stream >= u32::MAX - 1 {
             return Err(PeerError::Stream { stream });
         }
         while self.peer_streams <= stream {
@@ -208,6 +205,7 @@ impl Connection {
             self.receiving.insert(self.peer_streams, RecvStream::new(window));
             self.sending.insert(self.peer_streams, SendStream::new(window));
             self.peer_streams += 2;
+            self.peer_open += 1;
         }
         Ok(true)
     }
@@ -266,11 +264,10 @@ impl Connection {
         }
         self.apply_outcomes();
         let Ack { stream, delivered, .. } = *ack;
-        if let Some(sending) = self.sending.get_mut(&stream) {
-            if !sending.handle_delivered(delivered) {
-                return Err(PeerError::Delivered { stream, offset: delivered });
-            }
-            self.note_delivered(stream);
+        match self.sending.update(stream, |sending| sending.handle_delivered(delivered)) {
+            Some(false) => return Err(PeerError::Delivered { stream, offset: delivered }),
+            Some(true) => self.note_delivered(stream),
+            None => {}
         }
         self.ask_for_buffer();
         Ok(())
@@ -282,23 +279,23 @@ impl Connection {
         for outcome in outcomes.drain(..) {
             match outcome {
                 Outcome::Delivered(Binding::Data { stream, offset, len, is_last }) => {
-                    if let Some(sending) = self.sending.get_mut(&stream) {
-                        sending.handle_arrived(Piece { offset, len, is_last });
-                        self.note_delivered(stream);
-                    }
+                    let piece = Piece { offset, len, is_last };
+                    self.sending.update(stream, |sending| sending.handle_arrived(piece));
+                    self.note_delivered(stream);
                 }
                 Outcome::Lost(Binding::Data { stream, offset, len, is_last })
                 | Outcome::Shrunk(Binding::Data { stream, offset, len, is_last }) => {
-                    if let Some(sending) = self.sending.get_mut(&stream) {
-                        sending.handle_unbound(Piece { offset, len, is_last });
-                    }
+                    let piece = Piece { offset, len, is_last };
+                    self.sending.update(stream, |sending| sending.handle_unbound(piece));
                 }
                 Outcome::Lost(Binding::Control(control))
                 | Outcome::Shrunk(Binding::Control(control)) => {
                     self.requeue(control);
                 }
                 Outcome::Delivered(Binding::Control(Control::Reset { stream, .. })) => {
-                    self.resetting.remove(&stream);
+                    if self.resetting.remove(&stream) {
+                        self.note_half_ended(stream);
+                    }
                 }
                 Outcome::Delivered(Binding::Control(_)) => {}
             }

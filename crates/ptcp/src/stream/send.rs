@@ -38,6 +38,32 @@ enum End {
     Delivered,
 }
 
+/// What a choice among streams depends on; the default is that of no stream.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Standing {
+    /// Bytes written and never sent.
+    pub(crate) unsent: u64,
+    /// Bytes sent and not delivered in order.
+    pub(crate) outstanding: u64,
+    /// Whether data, or the end, is waiting or in flight.
+    pub(crate) is_busy: bool,
+    /// Whether data that was sent before, or the end, waits to be sent again.
+    pub(crate) has_unbound: bool,
+    pub(crate) owed: Owed,
+}
+
+/// What a stream has to send for the first time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Owed {
+    /// Nothing, or nothing that the peer's limit for the stream allows.
+    #[default]
+    Nothing,
+    /// New data.
+    Data,
+    /// Its end alone.
+    End,
+}
+
 impl SendStream {
     pub(crate) fn new(limit: u64) -> SendStream {
         SendStream { limit, ..SendStream::default() }
@@ -80,27 +106,26 @@ impl SendStream {
         self.written - self.next
     }
 
-    /// Whether data that was sent before waits to be sent again.
-    pub(crate) fn has_unbound(&self) -> bool {
-        !self.unbound.is_empty() || self.end == End::Lost
-    }
-
-    /// Whether data could be sent, given `credit` bytes of the connection's window.
-    pub(crate) fn is_ready(&self, credit: u64) -> bool {
-        let is_open = self.next < self.limit && credit > 0;
-        self.has_unbound() || self.unsent() > 0 && is_open || self.owes_end()
-    }
-
-    /// Whether data is waiting or in flight.
-    pub(crate) fn is_busy(&self) -> bool {
-        self.delivered < self.written
-            || self.owes_end()
-            || matches!(self.end, End::Sent | End::Lost)
-    }
-
-    /// Whether flow control alone holds new data back.
-    pub(crate) fn is_blocked(&self, credit: u64) -> bool {
-        !self.has_unbound() && self.unsent() > 0 && (credit == 0 || self.next >= self.limit)
+    /// What a choice among streams depends on.
+    #[inline]
+    pub(crate) fn standing(&self) -> Standing {
+        note_look();
+        let owed = if self.unsent() > 0 && self.next < self.limit {
+            Owed::Data
+        } else if self.owes_end() {
+            Owed::End
+        } else {
+            Owed::Nothing
+        };
+        Standing {
+            unsent: self.unsent(),
+            outstanding: self.next - self.delivered,
+            is_busy: self.delivered < self.written
+                || self.owes_end()
+                || matches!(self.end, End::Sent | End::Lost),
+            has_unbound: !self.unbound.is_empty() || self.end == End::Lost,
+            owed,
+        }
     }
 
     fn owes_end(&self) -> bool {
@@ -152,6 +177,7 @@ impl SendStream {
     /// The first piece of at most `room` bytes at or behind `from` that was sent and is not
     /// acknowledged, for a copy; [`SendStream::handle_sent`] if it leaves.
     pub(crate) fn copy(&self, from: u64, room: u64) -> Option<Piece> {
+        note_look();
         let from = from.max(self.delivered);
         let from = self.arrived.around(from).map_or(from, |(_, to)| to);
         let to = self.arrived.after(from).unwrap_or(self.next).min(self.next).min(from + room);
@@ -223,6 +249,19 @@ impl SendStream {
 }
 
 #[cfg(test)]
+std::thread_local! {
+    /// How often a stream was looked at on this thread.
+    pub(crate) static LOOKS: core::cell::Cell<u64> = const { core::cell::Cell::new(0) };
+}
+
+/// Counts a look at a stream, for a test of the work for each packet.
+#[inline]
+fn note_look() {
+    #[cfg(test)]
+    LOOKS.with(|looks| looks.set(looks.get() + 1));
+}
+
+#[cfg(test)]
 mod tests {
     use super::*;
 
@@ -254,7 +293,7 @@ mod tests {
         sending.finish();
         assert!(sending.copy(0, 1_000).is_some_and(|copy| copy.is_last));
         sending.handle_arrived(piece);
-        assert!(sending.is_ready(0), "nobody has sent the end");
+        assert_eq!(sending.standing().owed, Owed::End, "nobody has sent it");
     }
 
     #[test]
@@ -263,8 +302,8 @@ mod tests {
         let (end, _) = sending.take(1_000, 1_000, false).unwrap();
         sending.handle_unbound(end);
         assert_eq!(sending.take(1_000, 0, true), Some((end, 0)));
-        assert!(sending.has_unbound());
+        assert!(sending.standing().has_unbound);
         assert_eq!(sending.take(1_000, 0, false), Some((end, 0)));
-        assert!(!sending.has_unbound());
+        assert!(!sending.standing().has_unbound);
     }
 }
