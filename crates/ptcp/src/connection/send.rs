@@ -31,6 +31,8 @@ impl Connection {
         if let Some(transmit) = self.poll_ack(now) {
             return Some(transmit);
         }
+        // Set again by what pacing holds back.
+        self.pacing_at = None;
         if self.has_pending {
             if let Some(transmit) = self.poll_pending(now) {
                 return Some(transmit);
@@ -198,7 +200,6 @@ impl Connection {
     /// Data, over the path that the scheduler picks.
     #[inline]
     fn poll_data(&mut self, now: Time) -> Option<Transmit> {
-        self.pacing_at = None;
         let credit = self.flow.credit();
         if !self.sending.is_busy() {
             // The usual case of an end that only receives.
