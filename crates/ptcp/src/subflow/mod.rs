@@ -322,10 +322,8 @@ impl<B: Copy> Subflow<B> {
                 Bytes(1),
             ));
         }
-        Some((
-            Pacer::rate_of_window(allowance.window, smoothed, is_slow_start),
-            Bytes(10 * self.mss.0),
-        ))
+        let rate = Pacer::rate_of_window(allowance.window, smoothed, is_slow_start);
+        Some((rate, Pacer::burst_of_rate(rate, self.mss)))
     }
 
     pub(crate) fn is_in_slow_start(&self, allowance: &Allowance, cc: &dyn Controller) -> bool {
