@@ -156,14 +156,15 @@ impl Connection {
         }
         let receiving = self.receiving.get_mut(&stream).expect("it was accepted");
         let (next, read, unread) = (receiving.next(), receiving.read(), receiving.unread());
+        let was_whole = receiving.is_whole();
         let gaps = receiving.gaps();
         let grown = receiving
             .handle_piece(offset, u64::from(len), is_last)
             .map_err(|violation| violation_error(stream, violation))?;
-        let (read, is_more) =
-            (receiving.read() - read, receiving.next() > next || receiving.is_done());
+        let read = receiving.read() - read;
         let unread_after = receiving.unread();
         let (end, is_whole) = (receiving.next(), receiving.is_whole());
+        let is_more = end > next || is_whole && !was_whole;
         self.gaps = self.gaps + receiving.gaps() - gaps;
         if !self.flow.handle_arrived(grown) {
             return Err(PeerError::Window { stream });
