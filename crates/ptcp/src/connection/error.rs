@@ -19,6 +19,9 @@ pub enum DatagramError {
         /// The number of waiting datagrams.
         waiting: u32,
     },
+    /// The connection has ended.
+    #[error("the connection has ended: a datagram has no way to the peer")]
+    Ended,
 }
 
 /// A protocol violation of the peer, which closes the connection.

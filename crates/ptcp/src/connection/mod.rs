@@ -2,6 +2,7 @@
 //! assignment of data to paths.
 
 mod bounds;
+mod closing;
 mod error;
 mod flow;
 #[cfg(test)]
@@ -102,7 +103,7 @@ pub enum Event {
     },
     /// The peer closed the connection.
     Closed {
-        /// The application's code.
+        /// The application's code, or [`PeerError::code`].
         code: u32,
     },
 }
@@ -168,15 +169,14 @@ pub struct Connection {
     skip_in: u32,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 enum ConnectionState {
     Opening,
     Open,
-    /// The peer is told, once for each packet that still arrives.
-    Closing {
-        code: u32,
-        is_told: bool,
-    },
+    /// This end closed the connection.
+    Closing(closing::Closing),
+    /// The peer knows of the end.
+    Draining(closing::Draining),
     Closed,
 }
 
@@ -262,6 +262,9 @@ impl Connection {
         let id = self.next_path;
         self.next_path =
             id.checked_add(1).filter(|next| *next < u16::MAX).expect("fewer paths than numbers");
+        if !self.is_alive() {
+            return id;
+        }
         let (token, at) = match self.state {
             ConnectionState::Open => (Some(self.tokens.next()), Some(now)),
             _ => (None, None),
@@ -286,8 +289,10 @@ impl Connection {
     pub fn open_stream(&mut self) -> u32 {
         let id = self.next_stream;
         self.next_stream += 2;
-        self.sending.insert(id, SendStream::new(self.config.receive_buffer.0));
-        self.receiving.insert(id, RecvStream::new(self.config.receive_buffer.0));
+        if self.is_alive() {
+            self.sending.insert(id, SendStream::new(self.config.receive_buffer.0));
+            self.receiving.insert(id, RecvStream::new(self.config.receive_buffer.0));
+        }
         id
     }
 
@@ -325,8 +330,12 @@ impl Connection {
     /// [`Event::DatagramDropped`] if no path carries them any more.
     ///
     /// # Errors
-    /// If it is larger than [`Connection::max_datagram`], or too many wait.
+    /// If it is larger than [`Connection::max_datagram`], too many wait, or the connection has
+    /// ended.
     pub fn send_datagram(&mut self, bytes: Bytes) -> Result<(), DatagramError> {
+        if !self.is_alive() {
+            return Err(DatagramError::Ended);
+        }
         let too_large = DatagramError::TooLarge { size: bytes, most: self.max_datagram() };
         let len = u16::try_from(bytes.0)
             .ok()
@@ -367,14 +376,6 @@ impl Connection {
         Bytes(read)
     }
 
-    /// Closes the connection with `code`, which is sent to the peer. Data in flight is lost.
-    pub fn close(&mut self, code: u32) {
-        if matches!(self.state, ConnectionState::Opening | ConnectionState::Open) {
-            self.state = ConnectionState::Closing { code, is_told: false };
-            self.has_pending = true;
-        }
-    }
-
     /// The next event.
     #[inline]
     pub fn poll_event(&mut self) -> Option<Event> {
@@ -387,7 +388,8 @@ impl Connection {
         self.state == ConnectionState::Open
     }
 
-    /// Whether the connection is closed.
+    /// Whether the connection has ended on both sides, or nothing can be said any more: nothing is
+    /// sent or expected, and it can be dropped.
     #[must_use]
     pub fn is_closed(&self) -> bool {
         self.state == ConnectionState::Closed
@@ -469,7 +471,13 @@ impl Connection {
     /// The packet number expected next on a path, for [`Packet::parse`].
     #[must_use]
     pub fn expected_number(&self, path: u16) -> u64 {
-        self.path(path).map_or(0, |path| path.acks.expected())
+        let open = self.path(path).map(|path| path.acks.expected());
+        open.or_else(|| self.expected_while_closing(path)).unwrap_or(0)
+    }
+
+    /// Whether the connection is opening or open.
+    fn is_alive(&self) -> bool {
+        matches!(self.state, ConnectionState::Opening | ConnectionState::Open)
     }
 
     fn open_ids(&self) -> impl Iterator<Item = SubflowId> + '_ {

@@ -47,12 +47,10 @@ impl Connection {
         is_marked: bool,
     ) -> Result<Arrived, PeerError> {
         match self.state {
-            ConnectionState::Closed => return Ok(Arrived::Nothing),
-            ConnectionState::Closing { code, .. } => {
-                self.state = ConnectionState::Closing {
-                    code,
-                    is_told: matches!(packet.body, Body::Close { .. }),
-                };
+            ConnectionState::Closing(_)
+            | ConnectionState::Draining(_)
+            | ConnectionState::Closed => {
+                self.handle_late_packet(over, packet);
                 return Ok(Arrived::Nothing);
             }
             // Only flights can be decrypted before the handshake is complete. Challenges are kept,
@@ -75,7 +73,7 @@ impl Connection {
             }
         }
         if let Err(error) = arrived {
-            self.close(error.code());
+            self.close(now, error.code());
         }
         arrived
     }
@@ -88,6 +86,11 @@ impl Connection {
         is_marked: bool,
     ) -> Result<Arrived, PeerError> {
         Connection::check_number(over, packet.number)?;
+        if let Body::Close { code } = packet.body {
+            // Also over a path that is retired here, and not yet there.
+            self.handle_close(now, over, code);
+            return Ok(Arrived::Nothing);
+        }
         let Some(index) = self.path_index(now, over)? else { return Ok(Arrived::Nothing) };
         let is_refused = matches!(&packet.body, Body::Data(data) if self.would_exceed_gaps(data));
         let path = &mut self.paths[index];
@@ -137,11 +140,7 @@ impl Connection {
                     self.retired.insert(path);
                 }
             }
-            Body::Close { code } => {
-                self.state = ConnectionState::Closed;
-                self.events.push_back(Event::Closed { code });
-            }
-            Body::Ping { .. } => {}
+            Body::Close { .. } | Body::Ping { .. } => {}
             Body::Challenge { token, .. } => self.handle_challenge(now, over, token),
             Body::Response { token } => self.handle_response(now, over, token),
             Body::Flight(flight) => self.handle_flight(now, over, flight),

@@ -23,10 +23,8 @@ impl Connection {
     /// The next packet to send. Call it until it returns `None`, after each other call.
     #[inline]
     pub fn poll_send(&mut self, now: Time) -> Option<Transmit> {
-        match self.state {
-            ConnectionState::Closed => return None,
-            ConnectionState::Closing { .. } => return self.poll_close(now),
-            ConnectionState::Opening | ConnectionState::Open => {}
+        if !self.is_alive() {
+            return self.poll_close();
         }
         if let Some(transmit) = self.poll_ack(now) {
             return Some(transmit);
@@ -41,16 +39,6 @@ impl Connection {
             self.has_pending = !self.controls.is_empty() || !self.datagrams.is_empty();
         }
         if self.state == ConnectionState::Open { self.poll_data(now) } else { None }
-    }
-
-    fn poll_close(&mut self, now: Time) -> Option<Transmit> {
-        let ConnectionState::Closing { code, is_told: false } = self.state else {
-            self.state = ConnectionState::Closed;
-            return None;
-        };
-        self.state = ConnectionState::Closing { code, is_told: true };
-        let id = self.paths.iter().find(|path| path.subflow().is_some())?.id;
-        self.emit(now, id, Body::Close { code })
     }
 
     /// An acknowledgement that is due, over the path that the peer named or over all.

@@ -14,7 +14,7 @@ use recovery::{
 };
 use units::{Bytes, Rate, Span, SubflowId, Time};
 
-pub(crate) use timer::Expiry;
+pub(crate) use timer::{Expiry, FIRST as FIRST_TIMEOUT};
 
 use crate::Config;
 
@@ -221,6 +221,11 @@ impl<B: Copy> Subflow<B> {
 
     pub(crate) fn id(&self) -> SubflowId {
         self.id
+    }
+
+    /// The number of the next packet.
+    pub(crate) fn next_number(&self) -> u64 {
+        self.next
     }
 
     pub(crate) fn mss(&self) -> Bytes {

@@ -1,9 +1,10 @@
 //! The end of a stream, and the end of a connection.
 
-use ptcp::{Config, Event};
+use ptcp::{Config, DatagramError, Event};
 use units::{Bytes, Span};
+use wire::ptcp::Body;
 
-use crate::pair::{Fate, Pair, line, ms};
+use crate::pair::{Fate, Pair, Sent, line, ms};
 
 /// All data has arrived when the stream is finished, so that its end is in a packet of its own, on
 /// a path that fails at this moment.
@@ -52,4 +53,96 @@ fn opened() -> Pair {
     pair.bulk(Bytes(50_000));
     pair.run_for(ms(1_000));
     pair
+}
+
+fn closes(pair: &Pair, to_server: bool) -> usize {
+    let log = pair.log();
+    let is_close = |sent: &&Sent| {
+        sent.to_server == to_server && matches!(sent.packet.body, Body::Close { .. })
+    };
+    log.iter().filter(is_close).count()
+}
+
+#[test]
+fn both_ends_learn_of_a_close_and_end() {
+    let mut pair = opened();
+    let now = pair.now();
+    pair.client().close(now, 7);
+    assert!(!pair.client().is_open() && !pair.client().is_closed());
+    pair.run_for(ms(100));
+    assert!(pair.server_events().contains(&Event::Closed { code: 7 }));
+    pair.run_for(ms(900));
+    assert!(pair.client().is_closed() && pair.server().is_closed());
+    // One over each path, and one answer.
+    assert_eq!((closes(&pair, true), closes(&pair, false)), (2, 1));
+    assert_eq!(
+        pair.events().iter().filter(|event| matches!(event, Event::Closed { .. })).count(),
+        0
+    );
+}
+
+#[test]
+fn a_close_that_is_lost_is_repeated() {
+    let mut pair = opened();
+    let now = pair.now();
+    pair.fates(
+        move |sent| {
+            if sent.at == now && sent.to_server { Fate::Lost } else { Fate::Arrives }
+        },
+    );
+    pair.client().close(now, 7);
+    pair.run_for(ms(500));
+    assert!(pair.server_events().contains(&Event::Closed { code: 7 }), "{}", closes(&pair, true));
+}
+
+#[test]
+fn a_close_does_not_depend_on_one_path() {
+    let mut pair = opened();
+    pair.fates(|sent| if sent.path == 0 { Fate::Lost } else { Fate::Arrives });
+    let now = pair.now();
+    pair.client().close(now, 7);
+    pair.run_for(ms(40));
+    assert!(pair.server_events().contains(&Event::Closed { code: 7 }));
+}
+
+/// All that the client says of itself is lost: it answers what the server goes on to send.
+#[test]
+fn packets_that_arrive_after_a_close_are_answered() {
+    let mut pair = opened();
+    let now = pair.now();
+    let mut closes = 0;
+    pair.fates(move |sent| {
+        closes += u32::from(sent.to_server);
+        if sent.to_server && closes <= 6 { Fate::Lost } else { Fate::Arrives }
+    });
+    let stream = pair.server().open_stream();
+    pair.server().write(stream, Bytes::mib(1));
+    pair.client().close(now, 7);
+    pair.run_for(ms(150));
+    assert!(pair.server_events().contains(&Event::Closed { code: 7 }));
+}
+
+#[test]
+fn a_server_closes_too() {
+    let mut pair = opened();
+    let now = pair.now();
+    pair.server().close(now, 9);
+    pair.run_for(ms(1_000));
+    assert!(pair.events().contains(&Event::Closed { code: 9 }));
+    assert!(pair.client().is_closed() && pair.server().is_closed());
+}
+
+#[test]
+fn an_ended_connection_takes_nothing() {
+    let mut pair = opened();
+    let now = pair.now();
+    pair.client().close(now, 7);
+    let stream = pair.client().open_stream();
+    pair.client().write(stream, Bytes::mib(1));
+    pair.client().open_path(now);
+    assert_eq!(pair.client().undelivered(stream), Bytes::ZERO);
+    assert_eq!(pair.client().paths().count(), 0);
+    assert_eq!(pair.client().send_datagram(Bytes(10)), Err(DatagramError::Ended));
+    pair.run_for(ms(1_000));
+    assert!(pair.client().is_closed() && pair.client().poll_deadline().is_none());
 }
