@@ -1,4 +1,4 @@
-//! The end of a connection: closing and draining (RFC 9000, section 10.2).
+//! The end of a connection: closing, draining (RFC 9000, section 10.2), and timeouts.
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use units::{Span, Time};
 use wire::ptcp::{Body, Packet};
 
-use super::{Connection, ConnectionState, Event, Transmit};
+use super::{Connection, ConnectionState, Event, TimeoutError, Transmit};
 use crate::path::{AMPLIFICATION, Path};
 use crate::stream::outgoing::SendStreams;
 use crate::subflow::{FIRST_TIMEOUT, Subflow};
@@ -172,19 +172,34 @@ impl Connection {
         }
     }
 
-    /// When the rest of an end is due.
+    /// When a timeout or the rest of an end is due.
     pub(super) fn end_at(&self) -> Option<Time> {
         match &self.state {
+            ConnectionState::Opening => Some(self.began_at? + self.config.handshake_timeout?),
+            ConnectionState::Open => {
+                let most = self.config.idle_timeout?;
+                Some(self.idle_since + most.max(self.longest_timeout() * ENDING_TIMEOUTS))
+            }
             ConnectionState::Closing(closing) => Some(closing.until.min(closing.repeat_at)),
             ConnectionState::Draining(draining) => Some(draining.until),
-            ConnectionState::Opening | ConnectionState::Open | ConnectionState::Closed => None,
+            ConnectionState::Closed => None,
         }
     }
 
     /// [`Connection::end_at`] has come.
     pub(super) fn handle_end(&mut self, now: Time) {
         match &mut self.state {
-            ConnectionState::Opening | ConnectionState::Open => {}
+            ConnectionState::Opening => {
+                let after = self.config.handshake_timeout.unwrap_or_default();
+                self.events.push_back(Event::TimedOut(TimeoutError::Handshake { after }));
+                self.end(now);
+            }
+            ConnectionState::Open => {
+                let error = TimeoutError::Idle { after: now - self.idle_since };
+                self.events.push_back(Event::TimedOut(error));
+                // The peer may wait longer.
+                self.close(now, TimeoutError::IDLE_CODE);
+            }
             ConnectionState::Closing(closing) if closing.until > now => {
                 closing.handle_deadline(now);
             }
