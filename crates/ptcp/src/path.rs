@@ -20,7 +20,7 @@ const SIZE_REST: Span = Span::from_secs(10);
 const SIZE_STEP: u64 = 20;
 /// Bytes that may be sent for each byte received before the address is known to be the peer's (RFC
 /// 9000, section 8.1).
-const AMPLIFICATION: u64 = 3;
+pub(crate) const AMPLIFICATION: u64 = 3;
 
 /// The content of an ack-eliciting packet: the paper's binding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -173,6 +173,14 @@ impl Path {
     pub(crate) fn handle_sent(&mut self, bytes: usize) {
         if let Some(allowed) = &mut self.allowed {
             *allowed = allowed.saturating_sub(bytes as u64);
+        }
+    }
+
+    /// The number of its next packet.
+    pub(crate) fn next_number(&self) -> u64 {
+        match &self.phase {
+            PathPhase::Opening(opening) => opening.next,
+            PathPhase::Open(subflow) => subflow.next_number(),
         }
     }
 

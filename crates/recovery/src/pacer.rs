@@ -2,6 +2,13 @@
 
 use units::{Bytes, Rate, Span, Time};
 
+/// The least size of a burst, in packets.
+const LEAST_BURST: u64 = 2;
+/// The length of a burst at the pacing rate. Timers are about as exact.
+const BURST: Span = Span::from_millis(1);
+/// The largest burst: what one UDP segmentation offload holds.
+const MOST_BURST: Bytes = Bytes::kib(64);
+
 /// A token bucket: packets leave at a rate, with bursts of a limited size.
 #[derive(Clone, Copy, Debug)]
 pub struct Pacer {
@@ -56,6 +63,17 @@ impl Pacer {
             base.saturating_add(base / 4)
         })
     }
+
+    /// The size of the bucket at a pacing rate where the controller gives none, for bursts of a
+    /// millisecond of the rate, at least two packets of the size `packet`, at most 64 KiB, rounded
+    /// up to whole packets. A fixed number of packets is either a long burst at a low rate or many
+    /// wake-ups at a high one.
+    #[must_use]
+    pub fn burst_of_rate(rate: Rate, packet: Bytes) -> Bytes {
+        let burst = (rate * BURST).max(Bytes(LEAST_BURST * packet.0)).min(MOST_BURST);
+        // A bucket that is just empty allows another packet.
+        burst - Bytes(1)
+    }
 }
 
 impl Default for Pacer {
@@ -67,6 +85,14 @@ impl Default for Pacer {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn bursts_are_a_millisecond_within_bounds() {
+        let packet = Bytes(1_500);
+        assert_eq!(Pacer::burst_of_rate(Rate::mbit(1), packet), Bytes(2_999));
+        assert_eq!(Pacer::burst_of_rate(Rate::mbit(80), packet), Bytes(9_999));
+        assert_eq!(Pacer::burst_of_rate(Rate::mbit(10_000), packet), Bytes(65_535));
+    }
 
     #[test]
     fn a_burst_leaves_at_once_and_the_rest_at_the_rate() {

@@ -17,8 +17,6 @@
 //! that acknowledges packets it did not receive, to be sent more, will acknowledge a skipped number
 //! (RFC 9000, section 21.4).
 
-use alloc::collections::BTreeSet;
-
 use wire::ptcp::StreamData;
 
 use super::{Connection, ConnectionState, PeerError};
@@ -125,11 +123,15 @@ impl Connection {
                 .is_none_or(|receiving| receiving.leaves_gap(data.offset, u64::from(data.len)))
     }
 
-    /// The number of the peer's open streams: those with an open half or an unacknowledged reset.
-    pub(super) fn peer_streams_open(&self) -> usize {
-        let parity = u32::from(self.is_client);
-        let halves = self.receiving.keys().chain(self.sending.keys()).chain(&self.resetting);
-        let open: BTreeSet<u32> = halves.copied().filter(|stream| stream % 2 == parity).collect();
-        open.len()
+    /// A half of a stream ended, or its reset was acknowledged: it is open no longer if that was
+    /// the last.
+    pub(super) fn note_half_ended(&mut self, stream: u32) {
+        let is_peers = stream % 2 == u32::from(self.is_client);
+        let is_open = self.receiving.contains_key(&stream)
+            || self.sending.contains(stream)
+            || self.resetting.contains(&stream);
+        if is_peers && !is_open {
+            self.peer_open -= 1;
+        }
     }
 }

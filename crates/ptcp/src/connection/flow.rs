@@ -129,6 +129,7 @@ impl Connection {
         }
         if self.receiving.get(&stream).is_some_and(crate::stream::recv::RecvStream::is_done) {
             self.receiving.remove(&stream);
+            self.note_half_ended(stream);
         }
     }
 
@@ -194,9 +195,7 @@ impl Connection {
     pub(super) fn handle_blocked(&mut self, now: Time) -> bool {
         let rtts = || self.paths.iter().filter_map(|path| path.subflow()?.rtt().smoothed());
         let (Some(fastest), Some(slowest)) = (rtts().min(), rtts().max()) else { return false };
-        let under_way: u64 =
-            self.sending.values().map(|sending| sending.next() - sending.delivered()).sum();
-        let granted = under_way + self.flow.credit();
+        let granted = self.sending.outstanding() + self.flow.credit();
         let is_refused = granted < self.flow.requested_buffer / 2;
         let wait = if is_refused { slowest } else { fastest + fastest };
         if self.flow.doubled_at.is_none_or(|at| now - at > wait) {
@@ -224,8 +223,9 @@ impl Connection {
 
     /// Data of a stream was acknowledged: removes the stream if it is complete.
     pub(super) fn note_delivered(&mut self, stream: u32) {
-        if self.sending.get(&stream).is_some_and(crate::stream::send::SendStream::is_done) {
-            self.sending.remove(&stream);
+        if self.sending.get(stream).is_some_and(crate::stream::send::SendStream::is_done) {
+            self.remove_sending(stream);
+            self.note_half_ended(stream);
             self.events.push_back(Event::Delivered { stream });
         }
     }

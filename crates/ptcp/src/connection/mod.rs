@@ -2,8 +2,11 @@
 //! assignment of data to paths.
 
 mod bounds;
+mod closing;
 mod error;
 mod flow;
+#[cfg(test)]
+mod idle_streams;
 mod opening;
 mod receive;
 mod send;
@@ -19,10 +22,11 @@ use policy::sched::packet::{PacketScheduler, SubflowView};
 use units::{Bytes, Span, SubflowId, Time};
 use wire::ptcp::{Ack, Flight, Packet};
 
-pub use error::{DatagramError, PeerError};
+pub use error::{DatagramError, PeerError, TimeoutError};
 pub use receive::Arrived;
 
 use crate::path::{Binding, Control, Opening, Path};
+use crate::stream::outgoing::SendStreams;
 use crate::stream::recv::RecvStream;
 use crate::stream::send::SendStream;
 use crate::subflow::{Outcome, Stats};
@@ -99,9 +103,11 @@ pub enum Event {
     },
     /// The peer closed the connection.
     Closed {
-        /// The application's code.
+        /// The application's code, or [`PeerError::code`], or [`TimeoutError::IDLE_CODE`].
         code: u32,
     },
+    /// Nothing was heard of the peer for too long, and the connection ends.
+    TimedOut(TimeoutError),
 }
 
 /// The lowest number of the server's streams: the client's have even numbers, the server's odd
@@ -117,6 +123,11 @@ pub struct Connection {
     config: Config,
     is_client: bool,
     state: ConnectionState,
+    /// When the first packet was sent or arrived.
+    began_at: Option<Time>,
+    /// When a packet arrived last, or when the first ack-eliciting one was sent since.
+    idle_since: Time,
+    has_sent_since: bool,
     controller: Box<dyn Controller>,
     scheduler: Box<dyn PacketScheduler>,
     bottlenecks: Bottlenecks,
@@ -130,10 +141,12 @@ pub struct Connection {
     finish: Option<Opening>,
     /// Challenges that overtook the end of the handshake, with their paths.
     early_challenges: Vec<(u16, Packet)>,
-    sending: BTreeMap<u32, SendStream>,
+    sending: SendStreams,
     receiving: BTreeMap<u32, RecvStream>,
     /// Streams whose reset the peer has not acknowledged.
     resetting: BTreeSet<u32>,
+    /// The number of the peer's open streams: those with an open half or an unacknowledged reset.
+    peer_open: u32,
     /// Gaps in all receiving streams together.
     gaps: usize,
     next_stream: u32,
@@ -150,6 +163,8 @@ pub struct Connection {
     /// Sizes of the datagrams to be sent.
     datagrams: VecDeque<u16>,
     flow: flow::Flow,
+    /// Whether the application wants an acknowledgement.
+    wants_ping: bool,
     /// Whether anything other than data may wait to be sent.
     has_pending: bool,
     /// When pacing allows data on some path.
@@ -163,15 +178,14 @@ pub struct Connection {
     skip_in: u32,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 enum ConnectionState {
     Opening,
     Open,
-    /// The peer is told, once for each packet that still arrives.
-    Closing {
-        code: u32,
-        is_told: bool,
-    },
+    /// This end closed the connection.
+    Closing(closing::Closing),
+    /// The peer knows of the end.
+    Draining(closing::Draining),
     Closed,
 }
 
@@ -215,6 +229,9 @@ impl Connection {
             config,
             is_client,
             state: ConnectionState::Opening,
+            began_at: None,
+            idle_since: Time::ZERO,
+            has_sent_since: false,
             controller,
             scheduler,
             bottlenecks,
@@ -225,9 +242,10 @@ impl Connection {
             flights: VecDeque::new(),
             finish: None,
             early_challenges: Vec::new(),
-            sending: BTreeMap::new(),
+            sending: SendStreams::default(),
             receiving: BTreeMap::new(),
             resetting: BTreeSet::new(),
+            peer_open: 0,
             gaps: 0,
             next_stream: if is_client { 0 } else { SERVER_STREAMS },
             peer_streams: if is_client { SERVER_STREAMS } else { 0 },
@@ -236,6 +254,7 @@ impl Connection {
             last_ack_path: None,
             ack_copies: Vec::new(),
             datagrams: VecDeque::new(),
+            wants_ping: false,
             has_pending: true,
             pacing_at: None,
             window_probe_at: None,
@@ -256,6 +275,10 @@ impl Connection {
         let id = self.next_path;
         self.next_path =
             id.checked_add(1).filter(|next| *next < u16::MAX).expect("fewer paths than numbers");
+        if !self.is_alive() {
+            return id;
+        }
+        self.began_at.get_or_insert(now);
         let (token, at) = match self.state {
             ConnectionState::Open => (Some(self.tokens.next()), Some(now)),
             _ => (None, None),
@@ -280,8 +303,10 @@ impl Connection {
     pub fn open_stream(&mut self) -> u32 {
         let id = self.next_stream;
         self.next_stream += 2;
-        self.sending.insert(id, SendStream::new(self.config.receive_buffer.0));
-        self.receiving.insert(id, RecvStream::new(self.config.receive_buffer.0));
+        if self.is_alive() {
+            self.sending.insert(id, SendStream::new(self.config.receive_buffer.0));
+            self.receiving.insert(id, RecvStream::new(self.config.receive_buffer.0));
+        }
         id
     }
 
@@ -289,21 +314,17 @@ impl Connection {
     /// unknown.
     #[inline]
     pub fn write(&mut self, stream: u32, bytes: Bytes) {
-        if let Some(sending) = self.sending.get_mut(&stream) {
-            sending.write(bytes.0);
-        }
+        self.sending.update(stream, |sending| sending.write(bytes.0));
     }
 
     /// The application ends a stream.
     pub fn finish(&mut self, stream: u32) {
-        if let Some(sending) = self.sending.get_mut(&stream) {
-            sending.finish();
-        }
+        self.sending.update(stream, SendStream::finish);
     }
 
     /// Resets the local half of a stream: unsent data is discarded, and `code` is sent to the peer.
     pub fn reset(&mut self, stream: u32, code: u32) {
-        if let Some(sending) = self.sending.remove(&stream) {
+        if let Some(sending) = self.remove_sending(stream) {
             self.resetting.insert(stream);
             self.controls.push_back(Control::Reset { stream, code, end: sending.next() });
             self.has_pending = true;
@@ -323,8 +344,12 @@ impl Connection {
     /// [`Event::DatagramDropped`] if no path carries them any more.
     ///
     /// # Errors
-    /// If it is larger than [`Connection::max_datagram`], or too many wait.
+    /// If it is larger than [`Connection::max_datagram`], too many wait, or the connection has
+    /// ended.
     pub fn send_datagram(&mut self, bytes: Bytes) -> Result<(), DatagramError> {
+        if !self.is_alive() {
+            return Err(DatagramError::Ended);
+        }
         let too_large = DatagramError::TooLarge { size: bytes, most: self.max_datagram() };
         let len = u16::try_from(bytes.0)
             .ok()
@@ -365,12 +390,10 @@ impl Connection {
         Bytes(read)
     }
 
-    /// Closes the connection with `code`, which is sent to the peer. Data in flight is lost.
-    pub fn close(&mut self, code: u32) {
-        if matches!(self.state, ConnectionState::Opening | ConnectionState::Open) {
-            self.state = ConnectionState::Closing { code, is_told: false };
-            self.has_pending = true;
-        }
+    /// Asks the peer for an acknowledgement, which keeps an idle connection alive.
+    pub fn ping(&mut self) {
+        self.wants_ping = true;
+        self.has_pending = true;
     }
 
     /// The next event.
@@ -385,7 +408,8 @@ impl Connection {
         self.state == ConnectionState::Open
     }
 
-    /// Whether the connection is closed.
+    /// Whether the connection has ended on both sides, or nothing can be said any more: nothing is
+    /// sent or expected, and it can be dropped.
     #[must_use]
     pub fn is_closed(&self) -> bool {
         self.state == ConnectionState::Closed
@@ -400,16 +424,14 @@ impl Connection {
     /// Bytes written into a stream and not acknowledged; zero for a completed stream.
     #[must_use]
     pub fn undelivered(&self, stream: u32) -> Bytes {
-        Bytes(
-            self.sending.get(&stream).map_or(0, |sending| sending.written() - sending.delivered()),
-        )
+        Bytes(self.sending.get(stream).map_or(0, |sending| sending.written() - sending.delivered()))
     }
 
     /// Bytes written into a stream and never sent.
     #[must_use]
     #[inline]
     pub fn unsent(&self, stream: u32) -> Bytes {
-        Bytes(self.sending.get(&stream).map_or(0, SendStream::unsent))
+        Bytes(self.sending.get(stream).map_or(0, SendStream::unsent))
     }
 
     /// The sum of the congestion windows of all open paths.
@@ -469,7 +491,13 @@ impl Connection {
     /// The packet number expected next on a path, for [`Packet::parse`].
     #[must_use]
     pub fn expected_number(&self, path: u16) -> u64 {
-        self.path(path).map_or(0, |path| path.acks.expected())
+        let open = self.path(path).map(|path| path.acks.expected());
+        open.or_else(|| self.expected_while_closing(path)).unwrap_or(0)
+    }
+
+    /// Whether the connection is opening or open.
+    fn is_alive(&self) -> bool {
+        matches!(self.state, ConnectionState::Opening | ConnectionState::Open)
     }
 
     fn open_ids(&self) -> impl Iterator<Item = SubflowId> + '_ {

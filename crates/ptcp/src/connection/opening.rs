@@ -10,7 +10,7 @@ use crate::subflow::Subflow;
 impl Connection {
     /// A flight of the handshake arrived over a path.
     pub(super) fn handle_flight(&mut self, now: Time, path: u16, flight: Flight) {
-        match (flight, self.is_client, self.state) {
+        match (flight, self.is_client, &self.state) {
             // The Answer, for the first time or repeated.
             (Flight::Hello, false, ConnectionState::Opening | ConnectionState::Open) => {
                 self.queue_flight(path, Flight::Answer);

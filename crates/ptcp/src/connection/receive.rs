@@ -47,17 +47,16 @@ impl Connection {
         is_marked: bool,
     ) -> Result<Arrived, PeerError> {
         match self.state {
-            ConnectionState::Closed => return Ok(Arrived::Nothing),
-            ConnectionState::Closing { code, .. } => {
-                self.state = ConnectionState::Closing {
-                    code,
-                    is_told: matches!(packet.body, Body::Close { .. }),
-                };
+            ConnectionState::Closing(_)
+            | ConnectionState::Draining(_)
+            | ConnectionState::Closed => {
+                self.handle_late_packet(over, packet);
                 return Ok(Arrived::Nothing);
             }
             // Only flights can be decrypted before the handshake is complete. Challenges are kept,
             // so that the peer need not repeat them.
             ConnectionState::Opening if !matches!(packet.body, Body::Flight(_)) => {
+                self.began_at.get_or_insert(now);
                 if matches!(packet.body, Body::Challenge { .. })
                     && self.early_challenges.len() < MAX_EARLY
                 {
@@ -67,6 +66,7 @@ impl Connection {
             }
             ConnectionState::Opening | ConnectionState::Open => {}
         }
+        self.began_at.get_or_insert(now);
         let mut arrived = self.handle(now, over, packet, is_marked);
         if self.state == ConnectionState::Open && !self.early_challenges.is_empty() {
             for (over, packet) in core::mem::take(&mut self.early_challenges) {
@@ -75,7 +75,7 @@ impl Connection {
             }
         }
         if let Err(error) = arrived {
-            self.close(error.code());
+            self.close(now, error.code());
         }
         arrived
     }
@@ -88,6 +88,11 @@ impl Connection {
         is_marked: bool,
     ) -> Result<Arrived, PeerError> {
         Connection::check_number(over, packet.number)?;
+        if let Body::Close { code } = packet.body {
+            // Also over a path that is retired here, and not yet there.
+            self.handle_close(now, over, code);
+            return Ok(Arrived::Nothing);
+        }
         let Some(index) = self.path_index(now, over)? else { return Ok(Arrived::Nothing) };
         let is_refused = matches!(&packet.body, Body::Data(data) if self.would_exceed_gaps(data));
         let path = &mut self.paths[index];
@@ -95,6 +100,7 @@ impl Connection {
         if is_refused || !path.acks.record_number(packet.number) {
             return Ok(Arrived::Nothing);
         }
+        (self.idle_since, self.has_sent_since) = (now, false);
         let wait = self.config.max_ack_delay;
         if packet.is_eliciting() {
             let size = u32::try_from(packet.datagram_len()).expect("a datagram");
@@ -117,14 +123,12 @@ impl Connection {
             Body::Datagram { len, .. } => return Ok(Arrived::Datagram { len }),
             Body::Ack(ack) => self.handle_ack(now, &ack)?,
             Body::StreamWindow { stream, limit } => {
-                if let Some(sending) = self.sending.get_mut(&stream) {
-                    sending.raise_limit(limit);
-                }
+                self.sending.update(stream, |sending| sending.raise_limit(limit));
             }
             Body::Need { buffer } => self.handle_buffer_request(now, buffer),
             Body::Reset { stream, code, end } => self.handle_reset(stream, code, end)?,
             Body::Stop { stream, code } => {
-                if self.sending.contains_key(&stream) {
+                if self.sending.contains(stream) {
                     self.reset(stream, code);
                     self.events.push_back(Event::Stopped { stream, code });
                 }
@@ -139,11 +143,7 @@ impl Connection {
                     self.retired.insert(path);
                 }
             }
-            Body::Close { code } => {
-                self.state = ConnectionState::Closed;
-                self.events.push_back(Event::Closed { code });
-            }
-            Body::Ping { .. } => {}
+            Body::Close { .. } | Body::Ping { .. } => {}
             Body::Challenge { token, .. } => self.handle_challenge(now, over, token),
             Body::Response { token } => self.handle_response(now, over, token),
             Body::Flight(flight) => self.handle_flight(now, over, flight),
@@ -158,14 +158,15 @@ impl Connection {
         }
         let receiving = self.receiving.get_mut(&stream).expect("it was accepted");
         let (next, read, unread) = (receiving.next(), receiving.read(), receiving.unread());
+        let was_whole = receiving.is_whole();
         let gaps = receiving.gaps();
         let grown = receiving
             .handle_piece(offset, u64::from(len), is_last)
             .map_err(|violation| violation_error(stream, violation))?;
-        let (read, is_more) =
-            (receiving.read() - read, receiving.next() > next || receiving.is_done());
+        let read = receiving.read() - read;
         let unread_after = receiving.unread();
         let (end, is_whole) = (receiving.next(), receiving.is_whole());
+        let is_more = end > next || is_whole && !was_whole;
         self.gaps = self.gaps + receiving.gaps() - gaps;
         if !self.flow.handle_arrived(grown) {
             return Err(PeerError::Window { stream });
@@ -197,10 +198,9 @@ impl Connection {
             return Ok(false);
         }
         // All streams with lower numbers are open too (RFC 9000, section 2.1).
-        let open = u32::try_from(self.peer_streams_open()).unwrap_or(u32::MAX);
         let new = (stream - self.peer_streams) / 2 + 1;
         // The last numbers are not used, so that each has a successor.
-        if open.saturating_add(new) > self.config.max_streams || stream >= u32::MAX - 1 {
+        if self.peer_open.saturating_add(new) > self.config.max_streams || stream >= u32::MAX - 1 {
             return Err(PeerError::Stream { stream });
         }
         while self.peer_streams <= stream {
@@ -208,6 +208,7 @@ impl Connection {
             self.receiving.insert(self.peer_streams, RecvStream::new(window));
             self.sending.insert(self.peer_streams, SendStream::new(window));
             self.peer_streams += 2;
+            self.peer_open += 1;
         }
         Ok(true)
     }
@@ -266,11 +267,10 @@ impl Connection {
         }
         self.apply_outcomes();
         let Ack { stream, delivered, .. } = *ack;
-        if let Some(sending) = self.sending.get_mut(&stream) {
-            if !sending.handle_delivered(delivered) {
-                return Err(PeerError::Delivered { stream, offset: delivered });
-            }
-            self.note_delivered(stream);
+        match self.sending.update(stream, |sending| sending.handle_delivered(delivered)) {
+            Some(false) => return Err(PeerError::Delivered { stream, offset: delivered }),
+            Some(true) => self.note_delivered(stream),
+            None => {}
         }
         self.ask_for_buffer();
         Ok(())
@@ -282,23 +282,23 @@ impl Connection {
         for outcome in outcomes.drain(..) {
             match outcome {
                 Outcome::Delivered(Binding::Data { stream, offset, len, is_last }) => {
-                    if let Some(sending) = self.sending.get_mut(&stream) {
-                        sending.handle_arrived(Piece { offset, len, is_last });
-                        self.note_delivered(stream);
-                    }
+                    let piece = Piece { offset, len, is_last };
+                    self.sending.update(stream, |sending| sending.handle_arrived(piece));
+                    self.note_delivered(stream);
                 }
                 Outcome::Lost(Binding::Data { stream, offset, len, is_last })
                 | Outcome::Shrunk(Binding::Data { stream, offset, len, is_last }) => {
-                    if let Some(sending) = self.sending.get_mut(&stream) {
-                        sending.handle_unbound(Piece { offset, len, is_last });
-                    }
+                    let piece = Piece { offset, len, is_last };
+                    self.sending.update(stream, |sending| sending.handle_unbound(piece));
                 }
                 Outcome::Lost(Binding::Control(control))
                 | Outcome::Shrunk(Binding::Control(control)) => {
                     self.requeue(control);
                 }
                 Outcome::Delivered(Binding::Control(Control::Reset { stream, .. })) => {
-                    self.resetting.remove(&stream);
+                    if self.resetting.remove(&stream) {
+                        self.note_half_ended(stream);
+                    }
                 }
                 Outcome::Delivered(Binding::Control(_)) => {}
             }

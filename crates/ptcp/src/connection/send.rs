@@ -9,7 +9,7 @@ use super::bounds::MAX_COPIES;
 use super::{Connection, ConnectionState, Event, Transmit};
 use crate::ack_tracker::stamp_of;
 use crate::path::{Binding, Control, Path, PathPhase};
-use crate::stream::send::Piece;
+use crate::stream::send::{Piece, SendStream};
 use crate::subflow::Subflow;
 
 /// Packets of another path that are examined for reinjection.
@@ -19,46 +19,27 @@ const ACK_PATH_RETRY: Span = Span::from_secs(1);
 /// The ratio of round-trip times above which the window of a path that blocks flow control is cut.
 const PENALTY_RTT_RATIO: u64 = 4;
 
-/// The data waiting in the streams.
-struct PendingData {
-    /// Whether any stream has data waiting or in flight.
-    is_busy: bool,
-    /// The stream of the next packet: data sent before goes first, then new data of the streams in
-    /// turn.
-    next: Option<u32>,
-    backlog: Backlog,
-}
-
 impl Connection {
     /// The next packet to send. Call it until it returns `None`, after each other call.
     #[inline]
     pub fn poll_send(&mut self, now: Time) -> Option<Transmit> {
-        match self.state {
-            ConnectionState::Closed => return None,
-            ConnectionState::Closing { .. } => return self.poll_close(now),
-            ConnectionState::Opening | ConnectionState::Open => {}
+        if !self.is_alive() {
+            return self.poll_close();
         }
         if let Some(transmit) = self.poll_ack(now) {
             return Some(transmit);
         }
+        // Set again by what pacing holds back.
+        self.pacing_at = None;
         if self.has_pending {
             if let Some(transmit) = self.poll_pending(now) {
                 return Some(transmit);
             }
             // Control messages and datagrams without room wait.
-            self.has_pending = !self.controls.is_empty() || !self.datagrams.is_empty();
+            self.has_pending =
+                !self.controls.is_empty() || !self.datagrams.is_empty() || self.wants_ping;
         }
         if self.state == ConnectionState::Open { self.poll_data(now) } else { None }
-    }
-
-    fn poll_close(&mut self, now: Time) -> Option<Transmit> {
-        let ConnectionState::Closing { code, is_told: false } = self.state else {
-            self.state = ConnectionState::Closed;
-            return None;
-        };
-        self.state = ConnectionState::Closing { code, is_told: true };
-        let id = self.paths.iter().find(|path| path.subflow().is_some())?.id;
-        self.emit(now, id, Body::Close { code })
     }
 
     /// An acknowledgement that is due, over the path that the peer named or over all.
@@ -134,18 +115,18 @@ impl Connection {
             self.paths[index].probes -= 1;
             return Some(self.probe(now, index));
         }
-        self.poll_control(now).or_else(|| self.poll_datagram(now))
+        let other = self.poll_control(now).or_else(|| self.poll_datagram(now));
+        other.or_else(|| self.poll_ping(now))
     }
 
     /// A probe of a silent path, regardless of its window: a copy of the data that is needed first
     /// (the paper's redundant striping).
     fn probe(&mut self, now: Time, index: usize) -> Transmit {
         let room = Packet::room_for_data(self.paths[index].datagram.min(self.config.datagram)).0;
-        let waiting = self.sending.iter_mut().find(|(_, sending)| sending.has_unbound());
-        if let Some((stream, sending)) = waiting
-            && let Some((piece, _)) = sending.take(room, 0, true)
+        if let Some(stream) = self.sending.first_again()
+            && let Some(Some((piece, _))) =
+                self.sending.update(stream, |sending| sending.take(room, 0, true))
         {
-            let stream = *stream;
             return self.transmit_piece(now, index, stream, piece, Reply::All);
         }
         let oldest = match &mut self.paths[index].phase {
@@ -206,13 +187,22 @@ impl Connection {
         Some(self.transmit(now, index, Body::Datagram { len, reply }, None))
     }
 
+    /// A ping that the application asked for, over the fastest path with room.
+    fn poll_ping(&mut self, now: Time) -> Option<Transmit> {
+        if !self.wants_ping {
+            return None;
+        }
+        let index = self.best_with_room(now, |_| true)?;
+        self.wants_ping = false;
+        let reply = self.reply(now, index);
+        Some(self.transmit(now, index, Body::Ping { padding: 0, reply }, None))
+    }
+
     /// Data, over the path that the scheduler picks.
     #[inline]
     fn poll_data(&mut self, now: Time) -> Option<Transmit> {
-        self.pacing_at = None;
         let credit = self.flow.credit();
-        let waiting = self.pending_data(credit);
-        if !waiting.is_busy {
+        if !self.sending.is_busy() {
             // The usual case of an end that only receives.
             return None;
         }
@@ -223,14 +213,19 @@ impl Connection {
         {
             return Some(transmit);
         }
-        let Some(stream) = waiting.next else {
-            return self.poll_idle(now, has_room, credit);
+        let Some(stream) = self.sending.next(credit, self.last_stream) else {
+            return self.poll_idle(now, has_room);
         };
         if !has_room {
             self.set_pacing_deadline(now);
             return None;
         }
-        let Some(picked) = self.scheduler.pick(now, &self.views, &waiting.backlog) else {
+        let backlog = Backlog {
+            unsent: Bytes(self.sending.unsent()),
+            outstanding: Bytes(self.sending.outstanding()),
+            credit: Bytes(credit),
+        };
+        let Some(picked) = self.scheduler.pick(now, &self.views, &backlog) else {
             self.set_pacing_deadline(now);
             return None;
         };
@@ -240,8 +235,8 @@ impl Connection {
             .iter()
             .position(|path| path.subflow().is_some_and(|subflow| subflow.id() == id))?;
         let room = Packet::room_for_data(self.paths[index].datagram).0;
-        let sending = self.sending.get_mut(&stream).expect("it was found there");
-        let (piece, new) = sending.take(room, credit, false)?;
+        let (piece, new) =
+            self.sending.update(stream, |sending| sending.take(room, credit, false))??;
         self.flow.handle_sent(new);
         self.last_stream = stream;
         if self.scheduler.is_redundant() {
@@ -259,12 +254,11 @@ impl Connection {
         for view in views.iter().filter(|view| view.has_room) {
             let is_it = |path: &Path| path.subflow().is_some_and(|subflow| subflow.id() == view.id);
             let Some(index) = paths.iter().position(is_it) else { continue };
-            let path = &mut paths[index];
-            path.copied.retain(|stream, _| sending.contains_key(stream));
+            let path = &paths[index];
             let room = Packet::room_for_data(path.datagram).0;
-            let owed = sending.iter_mut().find_map(|(stream, sending)| {
-                let from = path.copied.get(stream).copied().unwrap_or(0);
-                Some((*stream, sending.copy(from, room)?))
+            let owed = sending.find_outstanding(|stream, sending| {
+                let from = path.copied.get(&stream).copied().unwrap_or(0);
+                Some((stream, sending.copy(from, room)?))
             });
             if let Some((stream, piece)) = owed
                 && best.is_none_or(|(fastest, ..)| view.smoothed_rtt < fastest)
@@ -273,6 +267,7 @@ impl Connection {
             }
         }
         let (_, index, stream, piece) = best?;
+        sending.update(stream, |sending| sending.handle_sent(piece));
         self.note_copied(index, stream, piece);
         let reply = self.reply(now, index);
         Some(self.transmit_piece(now, index, stream, piece, reply))
@@ -281,6 +276,14 @@ impl Connection {
     fn note_copied(&mut self, index: usize, stream: u32, piece: Piece) {
         let end = self.paths[index].copied.entry(stream).or_default();
         *end = (*end).max(piece.offset + u64::from(piece.len));
+    }
+
+    /// Removes the sending half of a stream.
+    pub(super) fn remove_sending(&mut self, stream: u32) -> Option<SendStream> {
+        for path in &mut self.paths {
+            path.copied.remove(&stream);
+        }
+        self.sending.remove(stream)
     }
 
     /// Updates the scheduler's views of all paths. Returns whether one has room.
@@ -315,33 +318,6 @@ impl Connection {
         has_room
     }
 
-    /// The waiting data of all streams; called once for each packet.
-    #[inline]
-    fn pending_data(&self, credit: u64) -> PendingData {
-        let mut waiting = PendingData {
-            is_busy: false,
-            next: None,
-            backlog: Backlog { credit: Bytes(credit), ..Backlog::default() },
-        };
-        let (mut again, mut behind, mut first) = (None, None, None);
-        for (&id, sending) in &self.sending {
-            waiting.is_busy |= sending.is_busy();
-            waiting.backlog.unsent += Bytes(sending.unsent());
-            waiting.backlog.outstanding += Bytes(sending.next() - sending.delivered());
-            if sending.has_unbound() {
-                again.get_or_insert(id);
-            }
-            if sending.is_ready(credit) {
-                first.get_or_insert(id);
-                if id > self.last_stream {
-                    behind.get_or_insert(id);
-                }
-            }
-        }
-        waiting.next = again.or(behind).or(first);
-        waiting
-    }
-
     /// Sets the time at which the first paced path may send.
     fn set_pacing_deadline(&mut self, now: Time) {
         let held = self.paths.iter().filter_map(|path| path.subflow()?.held_until());
@@ -350,8 +326,9 @@ impl Connection {
     }
 
     /// Without new data to send: paths with room repeat data in flight on slower ones.
-    fn poll_idle(&mut self, now: Time, has_room: bool, credit: u64) -> Option<Transmit> {
-        let is_blocked = self.sending.values().any(|sending| sending.is_blocked(credit));
+    fn poll_idle(&mut self, now: Time, has_room: bool) -> Option<Transmit> {
+        // Flow control alone holds back what is unsent, since no stream has anything to send.
+        let is_blocked = self.sending.unsent() > 0;
         let in_flight: Bytes =
             self.paths.iter().filter_map(|path| Some(path.subflow()?.in_flight())).sum();
         if is_blocked && in_flight == Bytes::ZERO && self.window_probe_at.is_none() {
@@ -410,7 +387,7 @@ impl Connection {
                 let Binding::Data { stream, offset, len, is_last } = binding else { continue };
                 let piece = Piece { offset, len, is_last };
                 let is_owed =
-                    sending.get(&stream).is_some_and(|sending| !sending.has_arrived(piece));
+                    sending.get(stream).is_some_and(|sending| !sending.has_arrived(piece));
                 // Compares the arrival of the acknowledgement over this path and over the other; an
                 // overdue one may never arrive.
                 let is_overdue = now > sent_at + theirs + slack;
@@ -466,6 +443,9 @@ impl Connection {
         body: Body,
         binding: Option<Binding>,
     ) -> Transmit {
+        if !core::mem::replace(&mut self.has_sent_since, true) {
+            self.idle_since = now;
+        }
         let Connection { paths, controller, skip_in, tokens, .. } = self;
         let path = &mut paths[index];
         let mut packet = Packet { number: 0, body };

@@ -1,4 +1,4 @@
-//! Deadlines: loss detection by time, probes of silent paths, delayed acknowledgements.
+//! Deadlines: loss detection by time, probes of silent paths, delayed acknowledgements, timeouts.
 
 use units::Time;
 
@@ -10,8 +10,8 @@ impl Connection {
     /// When to call [`Connection::handle_deadline`] and then [`Connection::poll_send`].
     #[must_use]
     pub fn poll_deadline(&self) -> Option<Time> {
-        if self.is_closed() {
-            return None;
+        if !self.is_alive() {
+            return self.end_at();
         }
         let mut first = Time::from_nanos(u64::MAX);
         let mut at = |time: Option<Time>| {
@@ -33,11 +33,18 @@ impl Connection {
         at(self.pacing_at);
         at(self.window_probe_at);
         at(self.controller.poll_deadline());
+        at(self.end_at());
         (first < Time::from_nanos(u64::MAX)).then_some(first)
     }
 
     /// The deadline has come; call [`Connection::poll_send`] afterwards.
     pub fn handle_deadline(&mut self, now: Time) {
+        if self.end_at().is_some_and(|at| at <= now) {
+            self.handle_end(now);
+        }
+        if !self.is_alive() {
+            return;
+        }
         if self.controller.poll_deadline().is_some_and(|at| at <= now) {
             self.controller.handle_deadline(now);
         }

@@ -1,2 +1,3 @@
+pub(crate) mod outgoing;
 pub(crate) mod recv;
 pub(crate) mod send;

@@ -38,6 +38,32 @@ enum End {
     Delivered,
 }
 
+/// What a choice among streams depends on; the default is that of no stream.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Standing {
+    /// Bytes written and never sent.
+    pub(crate) unsent: u64,
+    /// Bytes sent and not delivered in order.
+    pub(crate) outstanding: u64,
+    /// Whether data, or the end, is waiting or in flight.
+    pub(crate) is_busy: bool,
+    /// Whether data that was sent before, or the end, waits to be sent again.
+    pub(crate) has_unbound: bool,
+    pub(crate) owed: Owed,
+}
+
+/// What a stream has to send for the first time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Owed {
+    /// Nothing, or nothing that the peer's limit for the stream allows.
+    #[default]
+    Nothing,
+    /// New data.
+    Data,
+    /// Its end alone.
+    End,
+}
+
 impl SendStream {
     pub(crate) fn new(limit: u64) -> SendStream {
         SendStream { limit, ..SendStream::default() }
@@ -80,27 +106,26 @@ impl SendStream {
         self.written - self.next
     }
 
-    /// Whether data that was sent before waits to be sent again.
-    pub(crate) fn has_unbound(&self) -> bool {
-        !self.unbound.is_empty() || self.end == End::Lost
-    }
-
-    /// Whether data could be sent, given `credit` bytes of the connection's window.
-    pub(crate) fn is_ready(&self, credit: u64) -> bool {
-        let is_open = self.next < self.limit && credit > 0;
-        self.has_unbound() || self.unsent() > 0 && is_open || self.owes_end()
-    }
-
-    /// Whether data is waiting or in flight.
-    pub(crate) fn is_busy(&self) -> bool {
-        self.delivered < self.written
-            || self.owes_end()
-            || matches!(self.end, End::Sent | End::Lost)
-    }
-
-    /// Whether flow control alone holds new data back.
-    pub(crate) fn is_blocked(&self, credit: u64) -> bool {
-        !self.has_unbound() && self.unsent() > 0 && (credit == 0 || self.next >= self.limit)
+    /// What a choice among streams depends on.
+    #[inline]
+    pub(crate) fn standing(&self) -> Standing {
+        note_look();
+        let owed = if self.unsent() > 0 && self.next < self.limit {
+            Owed::Data
+        } else if self.owes_end() {
+            Owed::End
+        } else {
+            Owed::Nothing
+        };
+        Standing {
+            unsent: self.unsent(),
+            outstanding: self.next - self.delivered,
+            is_busy: self.delivered < self.written
+                || self.owes_end()
+                || matches!(self.end, End::Sent | End::Lost),
+            has_unbound: !self.unbound.is_empty() || self.end == End::Lost,
+            owed,
+        }
     }
 
     fn owes_end(&self) -> bool {
@@ -116,31 +141,43 @@ impl SendStream {
             if !keeps {
                 self.unbound.remove(from, to);
             }
-            return Some((self.piece(from, to), 0));
+            return Some((self.bound_piece(from, to, keeps), 0));
         }
         if self.end == End::Lost {
-            self.end = End::Sent;
-            return Some((Piece { offset: self.written, len: 0, is_last: true }, 0));
+            return Some((self.bound_piece(self.written, self.written, keeps), 0));
         }
         let to = self.written.min(self.limit).min(self.next.saturating_add(credit.min(room)));
         if to <= self.next && !self.owes_end() {
             return None;
         }
         let from = core::mem::replace(&mut self.next, to);
-        Some((self.piece(from, to), to - from))
+        Some((self.bound_piece(from, to, false), to - from))
     }
 
-    fn piece(&mut self, from: u64, to: u64) -> Piece {
-        let is_last = self.is_finished && to == self.written;
-        if is_last && self.end != End::Delivered {
-            self.end = End::Sent;
+    fn bound_piece(&mut self, from: u64, to: u64, keeps: bool) -> Piece {
+        let piece = self.piece(from, to);
+        if !keeps {
+            self.handle_sent(piece);
         }
+        piece
+    }
+
+    fn piece(&self, from: u64, to: u64) -> Piece {
+        let is_last = self.is_finished && to == self.written;
         Piece { offset: from, len: u16::try_from(to - from).expect("a packet's room"), is_last }
     }
 
+    /// A packet with this piece leaves, and with it the end if that is in it.
+    pub(crate) fn handle_sent(&mut self, piece: Piece) {
+        if piece.is_last && self.end != End::Delivered {
+            self.end = End::Sent;
+        }
+    }
+
     /// The first piece of at most `room` bytes at or behind `from` that was sent and is not
-    /// acknowledged, for a copy.
-    pub(crate) fn copy(&mut self, from: u64, room: u64) -> Option<Piece> {
+    /// acknowledged, for a copy; [`SendStream::handle_sent`] if it leaves.
+    pub(crate) fn copy(&self, from: u64, room: u64) -> Option<Piece> {
+        note_look();
         let from = from.max(self.delivered);
         let from = self.arrived.around(from).map_or(from, |(_, to)| to);
         let to = self.arrived.after(from).unwrap_or(self.next).min(self.next).min(from + room);
@@ -201,9 +238,72 @@ impl SendStream {
         }
     }
 
-    /// Whether the piece is known to have arrived.
+    /// Whether the piece is known to have arrived, with the stream's end if that is in it.
     pub(crate) fn has_arrived(&self, piece: Piece) -> bool {
+        if piece.is_last && self.end != End::Delivered {
+            return false;
+        }
         let to = piece.offset + u64::from(piece.len);
         to <= self.delivered || self.arrived.contains(piece.offset.max(self.delivered), to)
+    }
+}
+
+#[cfg(test)]
+std::thread_local! {
+    /// How often a stream was looked at on this thread.
+    pub(crate) static LOOKS: core::cell::Cell<u64> = const { core::cell::Cell::new(0) };
+}
+
+/// Counts a look at a stream, for a test of the work for each packet.
+#[inline]
+fn note_look() {
+    #[cfg(test)]
+    LOOKS.with(|looks| looks.set(looks.get() + 1));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A stream whose hundred bytes have arrived before it was finished.
+    fn finished() -> SendStream {
+        let mut sending = SendStream::new(1_000);
+        sending.write(100);
+        let (piece, _) = sending.take(1_000, 1_000, false).unwrap();
+        sending.handle_arrived(piece);
+        sending.finish();
+        sending
+    }
+
+    #[test]
+    fn an_end_without_bytes_has_to_arrive_too() {
+        let mut sending = finished();
+        let (end, new) = sending.take(1_000, 1_000, false).unwrap();
+        assert_eq!((end, new), (Piece { offset: 100, len: 0, is_last: true }, 0));
+        assert!(!sending.has_arrived(end));
+        sending.handle_arrived(end);
+        assert!(sending.has_arrived(end) && sending.is_done());
+    }
+
+    #[test]
+    fn a_copy_that_does_not_leave_owes_the_end() {
+        let mut sending = SendStream::new(1_000);
+        sending.write(100);
+        let (piece, _) = sending.take(1_000, 1_000, false).unwrap();
+        sending.finish();
+        assert!(sending.copy(0, 1_000).is_some_and(|copy| copy.is_last));
+        sending.handle_arrived(piece);
+        assert_eq!(sending.standing().owed, Owed::End, "nobody has sent it");
+    }
+
+    #[test]
+    fn a_copy_of_a_lost_end_leaves_it_to_be_sent() {
+        let mut sending = finished();
+        let (end, _) = sending.take(1_000, 1_000, false).unwrap();
+        sending.handle_unbound(end);
+        assert_eq!(sending.take(1_000, 0, true), Some((end, 0)));
+        assert!(sending.standing().has_unbound);
+        assert_eq!(sending.take(1_000, 0, false), Some((end, 0)));
+        assert!(!sending.standing().has_unbound);
     }
 }

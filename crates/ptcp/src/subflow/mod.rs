@@ -14,7 +14,7 @@ use recovery::{
 };
 use units::{Bytes, Rate, Span, SubflowId, Time};
 
-pub(crate) use timer::Expiry;
+pub(crate) use timer::{Expiry, FIRST as FIRST_TIMEOUT};
 
 use crate::Config;
 
@@ -223,6 +223,11 @@ impl<B: Copy> Subflow<B> {
         self.id
     }
 
+    /// The number of the next packet.
+    pub(crate) fn next_number(&self) -> u64 {
+        self.next
+    }
+
     pub(crate) fn mss(&self) -> Bytes {
         self.mss
     }
@@ -322,10 +327,8 @@ impl<B: Copy> Subflow<B> {
                 Bytes(1),
             ));
         }
-        Some((
-            Pacer::rate_of_window(allowance.window, smoothed, is_slow_start),
-            Bytes(10 * self.mss.0),
-        ))
+        let rate = Pacer::rate_of_window(allowance.window, smoothed, is_slow_start);
+        Some((rate, Pacer::burst_of_rate(rate, self.mss)))
     }
 
     pub(crate) fn is_in_slow_start(&self, allowance: &Allowance, cc: &dyn Controller) -> bool {

@@ -8,7 +8,7 @@ use units::{Bytes, Span, Time};
 use super::{Outcome, PacketState, Phase, Subflow};
 
 /// The probe timeout of a path whose round-trip time is not known.
-pub(super) const FIRST: Span = Span::from_millis(500);
+pub(crate) const FIRST: Span = Span::from_millis(500);
 /// The longest interval between probes of a silent path, so that it is in use again soon after its
 /// return.
 const MAX_PROBE: Span = Span::from_millis(250);

@@ -14,7 +14,7 @@ use crate::pair::{Fate, Pair, Sent, line, ms};
 
 /// A fixed window of 20 packets, and all that was acknowledged.
 #[derive(Clone, Debug, Default)]
-struct Recorder {
+pub(crate) struct Recorder {
     acked: Arc<Mutex<Vec<Acked>>>,
 }
 
@@ -37,7 +37,7 @@ impl SinglePath for Recorder {
 }
 
 /// A client with a recorder, and a server, over a path of 10 ms and 100 Mbit/s.
-fn recorded(config: &Config) -> (Pair, Recorder) {
+pub(crate) fn recorded(config: &Config) -> (Pair, Recorder) {
     let recorder = Recorder::default();
     let end = |is_client: bool| {
         let tokens = Box::new(Xoshiro256PlusPlus::seed_from_u64(u64::from(is_client)));

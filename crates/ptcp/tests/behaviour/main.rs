@@ -3,6 +3,7 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+mod ends;
 mod feedback;
 mod pair;
 mod paths;

@@ -57,16 +57,22 @@ pub(crate) fn line(delay: u64, rate: u64) -> Link {
     }
 }
 
+/// An end with Reno and the scheduler by the lowest round-trip time.
+pub(crate) fn plain_end(config: &Config, is_client: bool) -> Connection {
+    end(config, ("reno", "lowest-rtt"), is_client)
+}
+
+fn end(config: &Config, names: (&str, &str), is_client: bool) -> Connection {
+    let tokens = Box::new(Xoshiro256PlusPlus::seed_from_u64(u64::from(is_client)));
+    let controller = cc::by_name(names.0).expect("it is known");
+    let scheduler = packet::by_name(names.1).expect("it is known");
+    let make = if is_client { Connection::client } else { Connection::server };
+    make(config.clone(), controller, scheduler, tokens)
+}
+
 impl Pair {
     pub(crate) fn new(config: &Config, names: (&str, &str), links: &[Link]) -> Pair {
-        let end = |is_client: bool| {
-            let tokens = Box::new(Xoshiro256PlusPlus::seed_from_u64(u64::from(is_client)));
-            let controller = cc::by_name(names.0).expect("it is known");
-            let scheduler = packet::by_name(names.1).expect("it is known");
-            let make = if is_client { Connection::client } else { Connection::server };
-            make(config.clone(), controller, scheduler, tokens)
-        };
-        Pair::of([end(true), end(false)], links)
+        Pair::of([true, false].map(|is_client| end(config, names, is_client)), links)
     }
 
     /// These ends: client and server.
@@ -106,6 +112,12 @@ impl Pair {
     pub(crate) fn events(&mut self) -> &[Event] {
         self.network.ends[0].take_events();
         &self.network.ends[0].events
+    }
+
+    /// All events of the server.
+    pub(crate) fn server_events(&mut self) -> &[Event] {
+        self.network.ends[1].take_events();
+        &self.network.ends[1].events
     }
 
     /// Sets the function that decides the fate of packets.

@@ -143,6 +143,27 @@ fn packets_are_spread_over_the_round_trip() {
     for (n, at) in times.iter().enumerate() {
         most = most.max(times[n..].iter().take_while(|other| **other - *at < ms(1)).count());
     }
-    // At 20 Mbit/s less than two packets a millisecond, and bursts of at most ten.
-    assert!(times.len() > 40 && most <= 12, "{most} of {} within a millisecond", times.len());
+    // At 20 Mbit/s less than two packets a millisecond, 5/4 of that paced, and bursts of two.
+    assert!(times.len() > 40 && most <= 5, "{most} of {} within a millisecond", times.len());
+}
+
+/// After a pause that is too short for the window to shrink, a burst is two packets, or a
+/// millisecond of the rate up to 64 KiB, which is 45 packets.
+#[test]
+fn bursts_are_a_millisecond_long() {
+    for (rate, most_at_once) in [(10, 2), (400, 45)] {
+        let config = Config { receive_buffer: Bytes::mib(64), ..Config::default() };
+        let mut pair = Pair::new(&config, ("reno", "lowest-rtt"), &[line(20, rate)]);
+        let stream = pair.bulk(Bytes(rate * 125_000));
+        assert!(pair.time_of(stream, Bytes(rate * 125_000)).is_some());
+        pair.run_for(ms(5));
+        let from = pair.now();
+        pair.client().write(stream, Bytes::mib(1));
+        pair.run_for(ms(1));
+        let at_once = pair.data_since(from).filter(|(sent, _)| sent.at == from).count();
+        assert!(
+            (2..=most_at_once).contains(&at_once) && (rate < 100 || at_once > 20),
+            "{at_once} packets at once at {rate} Mbit/s"
+        );
+    }
 }

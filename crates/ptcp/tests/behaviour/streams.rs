@@ -4,6 +4,7 @@ use ptcp::{Config, DatagramError, Event};
 use units::{Bytes, Span};
 use wire::ptcp::Body;
 
+use crate::feedback::recorded;
 use crate::pair::{Fate, Pair, line, ms};
 
 #[test]
@@ -92,6 +93,20 @@ fn datagrams_wait_for_congestion_control() {
     assert!((5..=15).contains(&sent), "{sent} in the first round trip");
     pair.run_for(ms(2_000));
     assert_eq!(pair.datagrams().len(), 200);
+}
+
+/// Nothing arrives for 10 ms, and the window takes twenty full packets.
+#[test]
+fn datagrams_leave_at_the_pacing_rate() {
+    let (mut pair, _) = recorded(&Config::default());
+    pair.run_for(ms(200));
+    let from = pair.now();
+    for _ in 0..60 {
+        pair.client().send_datagram(Bytes(1_000)).unwrap();
+    }
+    pair.run_for(ms(9));
+    let sent = pair.log().iter().filter(|sent| sent.at >= from && sent.to_server).count();
+    assert!((25..=30).contains(&sent), "{sent} before the first arrival");
 }
 
 #[test]

@@ -90,7 +90,7 @@ fn more_is_acknowledged_than_was_sent() {
 
 #[test]
 fn the_window_goes_backwards() {
-    let mut victim = Victim::new(Config::default());
+    let mut victim = Victim::new(Config { pacing: false, ..Config::default() });
     let last = victim.send_all().iter().map(|(_, packet)| packet.number).max().unwrap();
     let less = Ack { limit: 1, first: 1, ..victim.ack(0, last) };
     victim.advance(Span::from_millis(10));
@@ -363,4 +363,65 @@ fn a_peer_that_never_acknowledges_gets_a_bounded_number_of_answers() {
     victim.acknowledge_all();
     victim.receive(0, Body::Ping { padding: 0, reply: Reply::All }).unwrap();
     assert!(victim.send_all().iter().any(|(_, packet)| matches!(packet.body, Body::Ack(_))));
+}
+
+#[test]
+fn a_peer_that_ignores_the_end_gets_few_answers() {
+    let mut victim = Victim::new(Config::default());
+    victim.send_all();
+    let now = victim.now();
+    victim.connection.close(now, 3);
+    assert_eq!(victim.closes_sent(), 1);
+    let mut answers = 0;
+    for n in 0..10_000 {
+        victim.receive(0, data(0, n, 1, false)).unwrap();
+        answers += victim.closes_sent();
+    }
+    assert_eq!(answers, 14, "of the packets 1, 2, 4, and so on");
+    // It says so some times more without being asked, and ends.
+    for _ in 0..100 {
+        victim.advance(Span::from_millis(10));
+    }
+    assert!(victim.connection.is_closed());
+    victim.receive(0, data(0, 0, 1, false)).unwrap();
+    assert_eq!(victim.send_all().len(), 0);
+}
+
+#[test]
+fn a_peer_that_repeats_its_close_gets_one_answer() {
+    let mut victim = Victim::new(Config::default());
+    victim.send_all();
+    let mut answers = 0;
+    for _ in 0..100 {
+        victim.receive(0, Body::Close { code: 1 }).unwrap();
+        answers += victim.send_all().len();
+    }
+    assert_eq!(answers, 1);
+    assert_eq!(victim.events(), [Event::Closed { code: 1 }]);
+    victim.advance(Span::from_secs(2));
+    assert!(victim.connection.is_closed());
+}
+
+/// Data of many streams is waiting, in flight, and out of order.
+#[test]
+fn an_ended_connection_frees_its_memory() {
+    let fill = |victim: &mut Victim| {
+        for n in 0..100 {
+            victim.receive(0, data(2 * n, 5_000, 1_000, false)).unwrap();
+            let stream = victim.connection.open_stream();
+            victim.connection.write(stream, Bytes(1_000));
+        }
+        victim.send_all();
+        assert!(victim.remembers() > 20_000, "{}", victim.remembers());
+    };
+    let mut victim = Victim::new(Config::default());
+    let empty = victim.remembers();
+    fill(&mut victim);
+    let now = victim.now();
+    victim.connection.close(now, 1);
+    assert!(victim.remembers() < empty, "closing: {}", victim.remembers());
+    let mut victim = Victim::new(Config::default());
+    fill(&mut victim);
+    victim.receive(0, Body::Close { code: 1 }).unwrap();
+    assert!(victim.remembers() < empty, "draining: {}", victim.remembers());
 }

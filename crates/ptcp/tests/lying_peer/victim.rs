@@ -156,10 +156,19 @@ impl Victim {
 
     /// Whether it has closed the connection, with a Close packet to the peer.
     pub(crate) fn is_ended(&mut self) -> bool {
-        let sent = self.send_all();
-        let is_told = sent.iter().any(|(_, packet)| matches!(packet.body, Body::Close { .. }));
-        assert_eq!(is_told, self.connection.is_closed(), "it closes once the peer is told");
+        let is_told = self.closes_sent() > 0;
+        assert_eq!(is_told, !self.connection.is_open(), "it tells the peer when it closes");
         is_told
+    }
+
+    /// The number of Close packets that it sends now.
+    pub(crate) fn closes_sent(&mut self) -> usize {
+        let is_close = |(_, packet): &(u16, Packet)| matches!(packet.body, Body::Close { .. });
+        self.send_all().iter().filter(|sent| is_close(sent)).count()
+    }
+
+    pub(crate) fn now(&self) -> Time {
+        self.now
     }
 
     /// A measure of its memory: the length of its debug output. A range takes about ten characters.
