@@ -56,7 +56,10 @@ pub(crate) enum Progress {
 enum Phase {
     Running,
     /// TLS is complete. The listening side stays here.
-    Established,
+    Established {
+        /// Whether a data packet of the peer's has been opened.
+        has_data: bool,
+    },
     /// The dialing side knows that the other one is complete.
     Confirmed,
     Failed,
@@ -81,17 +84,15 @@ pub(crate) struct Handshake {
     secret: Option<Secret>,
     held: Vec<Vec<u8>>,
     phase: Phase,
-    is_done_due: bool,
-    /// A code to tell the peer.
+    /// What to tell the peer of a failure.
     refusal: Option<u16>,
-    is_refusal_due: bool,
+    /// The peer has to be told how the handshake ended.
+    is_end_due: bool,
     resend_at: Option<Time>,
     tries: u32,
     give_up_at: Time,
     /// Whether a packet of the peer's has been opened.
     has_opened: bool,
-    /// Whether a data packet of the peer's has been opened.
-    has_data: bool,
     progress: Vec<Progress>,
 }
 
@@ -161,14 +162,12 @@ impl Handshake {
             secret: None,
             held: Vec::new(),
             phase: Phase::Running,
-            is_done_due: false,
             refusal: None,
-            is_refusal_due: false,
+            is_end_due: false,
             resend_at: None,
             tries: 0,
             give_up_at: now + settings.handshake_time,
             has_opened: false,
-            has_data: false,
             progress: Vec::new(),
         }
     }
@@ -201,7 +200,9 @@ impl Handshake {
     /// A data packet of the peer's was opened: it has completed the handshake. What it has to say
     /// at the end of it may still come.
     pub(crate) fn handle_data(&mut self) {
-        self.has_data = true;
+        if let Phase::Established { has_data } = &mut self.phase {
+            *has_data = true;
+        }
     }
 
     pub(crate) fn poll_progress(&mut self) -> Option<Progress> {
@@ -212,10 +213,10 @@ impl Handshake {
     pub(crate) fn poll_deadline(&self) -> Option<Time> {
         match self.phase {
             Phase::Running => Some(self.resend_at.unwrap_or(self.give_up_at).min(self.give_up_at)),
-            Phase::Established if self.side == Side::Client => {
+            Phase::Established { .. } if self.side == Side::Client => {
                 Some(self.resend_at.unwrap_or(self.give_up_at).min(self.give_up_at))
             }
-            Phase::Established | Phase::Confirmed | Phase::Failed => None,
+            Phase::Established { .. } | Phase::Confirmed | Phase::Failed => None,
         }
     }
 
@@ -225,7 +226,7 @@ impl Handshake {
             return;
         }
         if self.give_up_at <= now {
-            if self.phase == Phase::Established && self.has_data {
+            if self.phase == (Phase::Established { has_data: true }) {
                 self.confirm(&[]);
             } else {
                 self.fail(HandshakeError::TimedOut);
@@ -265,7 +266,7 @@ impl Handshake {
     ) -> bool {
         if self.phase == Phase::Failed {
             // The peer has not heard of it.
-            self.is_refusal_due = true;
+            self.is_end_due = true;
             return false;
         }
         if level == Level::Handshake
@@ -313,8 +314,8 @@ impl Handshake {
     ) -> Result<(), HandshakeError> {
         match message {
             Message::Piece { delivered, offset, data } => {
-                if self.side == Side::Server && self.phase == Phase::Established {
-                    self.is_done_due = true;
+                if self.side == Side::Server && self.is_established() {
+                    self.is_end_due = true;
                     return Ok(());
                 }
                 if self.phase != Phase::Running {
@@ -333,10 +334,7 @@ impl Handshake {
                 self.read(level)
             }
             Message::Done { tokens } => {
-                if self.side == Side::Client
-                    && level == Level::Handshake
-                    && self.phase == Phase::Established
-                {
+                if self.side == Side::Client && level == Level::Handshake && self.is_established() {
                     self.confirm(tokens);
                 }
                 Ok(())
@@ -345,13 +343,17 @@ impl Handshake {
                 // Only a peer without other keys has to say so with those that everybody has.
                 let is_credible = level == self.level();
                 let is_open = self.phase == Phase::Running
-                    || self.phase == Phase::Established && self.side == Side::Client;
+                    || self.is_established() && self.side == Side::Client;
                 if is_credible && is_open {
                     return Err(HandshakeError::Refused(code));
                 }
                 Ok(())
             }
         }
+    }
+
+    fn is_established(&self) -> bool {
+        matches!(self.phase, Phase::Established { .. })
     }
 
     /// Gives TLS what has arrived without a gap.
@@ -422,11 +424,11 @@ impl Handshake {
         let update_after = self.settings.update_after;
         let session = Session::new(self.side, keys, secrets, labels.clone(), update_after);
         self.labels = Some(labels);
-        self.phase = Phase::Established;
+        self.phase = Phase::Established { has_data: false };
         match self.side {
             Side::Client => {}
             Side::Server => {
-                self.is_done_due = true;
+                self.is_end_due = true;
                 self.resend_at = None;
                 self.levels[1].finish_sending();
             }
@@ -450,7 +452,7 @@ impl Handshake {
     /// There will be no session.
     pub(crate) fn fail(&mut self, error: HandshakeError) {
         self.refusal = error.code(self.tls.alert().map(u8::from));
-        self.is_refusal_due = true;
+        self.is_end_due = true;
         self.phase = Phase::Failed;
         self.resend_at = None;
         self.held.clear();

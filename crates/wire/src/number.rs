@@ -49,9 +49,9 @@ mod tests {
     #[test]
     fn the_examples_of_the_rfc() {
         // RFC 9000, appendix A.2 and A.3.
-        assert_eq!(octets(0xac5c02, Some(0xabe8b3)), Some(2));
-        assert_eq!(octets(0xace8fe, Some(0xabe8b3)), Some(3));
-        assert_eq!(expand(0x9b32, 2, 0xa82f30ea + 1), 0xa82f9b32);
+        assert_eq!(octets(0x00ac_5c02, Some(0x00ab_e8b3)), Some(2));
+        assert_eq!(octets(0x00ac_e8fe, Some(0x00ab_e8b3)), Some(3));
+        assert_eq!(expand(0x9b32, 2, 0xa82f_30ea + 1), 0xa82f_9b32);
     }
 
     #[test]

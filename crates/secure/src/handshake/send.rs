@@ -13,19 +13,22 @@ const LEAST_ROOM: usize = 200;
 impl Handshake {
     /// The next packet to send, of at most `room` bytes.
     pub(crate) fn poll_transmit(&mut self, now: Time, room: usize) -> Option<Vec<u8>> {
-        if let Some(code) = self.refusal.filter(|_| self.is_refusal_due) {
-            let packet = self.emit(self.level(), room, &Message::Refused { code })?;
-            self.is_refusal_due = false;
+        if self.is_end_due {
+            let packet = match (self.phase, self.refusal) {
+                (Phase::Failed, Some(code)) => {
+                    self.emit(self.level(), room, &Message::Refused { code })?
+                }
+                (Phase::Established { .. }, _) => {
+                    let tokens = self.reset_tokens();
+                    self.emit(Level::Handshake, room, &Message::Done { tokens: &tokens })?
+                }
+                _ => return None,
+            };
+            self.is_end_due = false;
             return Some(packet);
         }
         if matches!(self.phase, Phase::Confirmed | Phase::Failed) {
             return None;
-        }
-        if self.is_done_due {
-            let tokens = self.reset_tokens();
-            let packet = self.emit(Level::Handshake, room, &Message::Done { tokens: &tokens })?;
-            self.is_done_due = false;
-            return Some(packet);
         }
         [Level::Initial, Level::Handshake]
             .into_iter()

@@ -58,7 +58,8 @@ impl Pair {
     pub(super) fn network(&self, links: Vec<Link>, seed: u64) -> Network<End> {
         let count = links.len();
         let dialer = Role::Dials(Box::new(self.dialer(Time::ZERO, 0x1111_2222_3333_4444)));
-        let ends = [End::new(dialer, count), End::new(Role::Listens(self.listener()), count)];
+        let ends =
+            [End::new(dialer, count), End::new(Role::Listens(Box::new(self.listener())), count)];
         Network::new(ends, links, seed)
     }
 
@@ -79,7 +80,7 @@ pub(super) fn address(link: usize) -> SocketAddr {
 
 pub(super) enum Role {
     Dials(Box<Dialer>),
-    Listens(Listener),
+    Listens(Box<Listener>),
 }
 
 pub(super) enum Action {

@@ -230,7 +230,7 @@ fn old_packets_are_not_opened_again() {
     let mut kept: Vec<(u16, Vec<u8>)> = Vec::new();
     let mut now = Time::ZERO;
     for number in 0..6_000 {
-        now = now + Span::from_millis(2);
+        now += Span::from_millis(2);
         for path in 0..2 {
             let mut packet = Vec::new();
             let header = crate::PacketNumber { path, number, acked: number.checked_sub(1) };
