@@ -112,8 +112,8 @@ impl Dialer {
         }
     }
 
-    /// A data packet of the peer's was opened: it has completed the handshake, even if it cannot say
-    /// so in time.
+    /// A data packet of the peer's was opened: it has completed the handshake, even if it cannot
+    /// say so in time.
     pub fn handle_data(&mut self) {
         self.handshake.handle_data();
     }

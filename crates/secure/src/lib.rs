@@ -1,7 +1,7 @@
 //! Handshake, packet protection and demultiplexing of the striped connection's UDP paths.
 //!
-//! A [`Dialer`] and a [`Listener`] run a TLS 1.3 handshake over datagrams and yield a [`Session`] on
-//! each side, which seals and opens the packets of all paths. The format is on the page
+//! A [`Dialer`] and a [`Listener`] run a TLS 1.3 handshake over datagrams and yield a [`Session`]
+//! on each side, which seals and opens the packets of all paths. The format is on the page
 //! `docs/wire.md`. TLS, key schedule and ciphers are those of `rustls::quic`; this crate has no
 //! cryptography of its own.
 //!

@@ -67,8 +67,8 @@ pub(crate) fn unprotect(
     Some(Unprotected { first: first[0], number, header: number_at + octets })
 }
 
-/// Opens what is sealed behind the header, in place, and gives the length of what was sealed. `None`
-/// if it is not authentic; its content is then undefined.
+/// Opens what is sealed behind the header, in place, and gives the length of what was sealed.
+/// `None` if it is not authentic; its content is then undefined.
 pub(crate) fn open(
     key: &dyn PacketKey,
     nonce: Nonce,

@@ -185,11 +185,12 @@ fn old_keys_open_late_packets_for_a_while_and_no_longer() {
     pass(&mut server, &mut client, now, 0);
     let late: Vec<Vec<u8>> =
         (1..3).map(|number| seal(&mut client, now, 0, number).unwrap()).collect();
+    let of_server = seal(&mut server, now, 0, 1).unwrap();
     assert!(client.update_keys(now));
     assert!(!client.update_keys(now), "nobody has followed");
     pass(&mut client, &mut server, now, 3);
     assert_eq!((client.generation(), server.generation()), (1, 1));
-    pass(&mut server, &mut client, now, 1);
+    pass(&mut server, &mut client, now, 2);
     assert!(!client.update_keys(now), "the old keys are still there");
     server.open(now, 0, &mut late[0].clone()).unwrap();
     let end = now + OLD_KEYS;
@@ -197,6 +198,9 @@ fn old_keys_open_late_packets_for_a_while_and_no_longer() {
     server.handle_deadline(end);
     assert_eq!(server.poll_deadline(), None);
     assert_eq!(server.open(end, 0, &mut late[1].clone()), Err(OpenError::Forged));
+    // The client has not called `handle_deadline`: late or not, it does not open with old keys.
+    assert_eq!(client.poll_deadline(), Some(end));
+    assert_eq!(client.open(end, 0, &mut of_server.clone()), Err(OpenError::Forged));
     assert!(client.update_keys(end));
     pass(&mut client, &mut server, end, 4);
     assert_eq!((client.generation(), server.generation()), (2, 2));
