@@ -31,6 +31,12 @@ pub struct Config {
     pub max_ack_delay: Span,
     /// The least retransmission timeout.
     pub min_timeout: Span,
+    /// The longest time from the first packet to the end of the handshake; `None`: any.
+    pub handshake_timeout: Option<Span>,
+    /// The longest time without a packet of the peer, at least three probe timeouts; `None`: any.
+    /// An application that is silent for longer keeps the connection alive by
+    /// [`Connection::ping`](crate::Connection::ping).
+    pub idle_timeout: Option<Span>,
     /// Whether packets are ECN-capable (RFC 3168).
     pub ecn: bool,
     /// Whether packets are paced over the round trip if the controller sets no rate.
@@ -62,6 +68,8 @@ impl Default for Config {
             max_receive_buffer: Bytes::mib(128),
             max_ack_delay: Span::from_millis(25),
             min_timeout: Span::from_millis(200),
+            handshake_timeout: Some(Span::from_secs(10)),
+            idle_timeout: Some(Span::from_secs(30)),
             ecn: false,
             pacing: true,
             hystart: true,

@@ -77,6 +77,8 @@ mod subflow;
 mod tokens;
 
 pub use config::{Config, Restripe};
-pub use connection::{Arrived, Connection, DatagramError, Event, PeerError, Transmit};
+pub use connection::{
+    Arrived, Connection, DatagramError, Event, PeerError, TimeoutError, Transmit,
+};
 pub use subflow::Stats;
 pub use tokens::Tokens;

@@ -1,4 +1,4 @@
-//! The end of a connection: closing and draining (RFC 9000, section 10.2).
+//! The end of a connection: closing, draining (RFC 9000, section 10.2), and timeouts.
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use units::{Span, Time};
 use wire::ptcp::{Body, Packet};
 
-use super::{Connection, ConnectionState, Event, Transmit};
+use super::{Connection, ConnectionState, Event, TimeoutError, Transmit};
 use crate::path::{AMPLIFICATION, Path};
 use crate::stream::outgoing::SendStreams;
 use crate::subflow::{FIRST_TIMEOUT, Subflow};
@@ -51,6 +51,30 @@ struct Route {
     is_in_use: bool,
     /// Whether a CLOSE waits to be sent over it.
     is_due: bool,
+}
+
+/// How long a connection has been idle (RFC 9000, section 10.1).
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Idle {
+    /// When a packet arrived last, or when the first ack-eliciting one was sent since.
+    since: Time,
+    /// Whether one was sent since.
+    has_sent: bool,
+}
+
+impl Idle {
+    #[inline]
+    pub(super) fn handle_arrived(&mut self, now: Time) {
+        (self.since, self.has_sent) = (now, false);
+    }
+
+    /// An ack-eliciting packet leaves.
+    #[inline]
+    pub(super) fn handle_sent(&mut self, now: Time) {
+        if !core::mem::replace(&mut self.has_sent, true) {
+            self.since = now;
+        }
+    }
 }
 
 impl Closing {
@@ -172,19 +196,34 @@ impl Connection {
         }
     }
 
-    /// When the rest of an end is due.
+    /// When a timeout or the rest of an end is due.
     pub(super) fn end_at(&self) -> Option<Time> {
         match &self.state {
+            ConnectionState::Opening => Some(self.began_at? + self.config.handshake_timeout?),
+            ConnectionState::Open => {
+                let most = self.config.idle_timeout?;
+                Some(self.idle.since + most.max(self.longest_timeout() * ENDING_TIMEOUTS))
+            }
             ConnectionState::Closing(closing) => Some(closing.until.min(closing.repeat_at)),
             ConnectionState::Draining(draining) => Some(draining.until),
-            ConnectionState::Opening | ConnectionState::Open | ConnectionState::Closed => None,
+            ConnectionState::Closed => None,
         }
     }
 
     /// [`Connection::end_at`] has come.
     pub(super) fn handle_end(&mut self, now: Time) {
         match &mut self.state {
-            ConnectionState::Opening | ConnectionState::Open => {}
+            ConnectionState::Opening => {
+                let after = self.config.handshake_timeout.unwrap_or_default();
+                self.events.push_back(Event::TimedOut(TimeoutError::Handshake { after }));
+                self.end(now);
+            }
+            ConnectionState::Open => {
+                let error = TimeoutError::Idle { after: now - self.idle.since };
+                self.events.push_back(Event::TimedOut(error));
+                // The peer may wait longer.
+                self.close(now, TimeoutError::IDLE_CODE);
+            }
             ConnectionState::Closing(closing) if closing.until > now => {
                 closing.handle_deadline(now);
             }

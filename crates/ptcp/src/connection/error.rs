@@ -1,6 +1,6 @@
-//! Errors: protocol violations of a peer, and datagrams that cannot be sent.
+//! Errors: protocol violations of a peer, timeouts, and datagrams that cannot be sent.
 
-use units::Bytes;
+use units::{Bytes, Span};
 
 /// A datagram cannot be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -22,6 +22,29 @@ pub enum DatagramError {
     /// The connection has ended.
     #[error("the connection has ended: a datagram has no way to the peer")]
     Ended,
+}
+
+/// The peer was not heard of for too long, which ends the connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TimeoutError {
+    /// The handshake did not complete within
+    /// [`Config::handshake_timeout`](crate::Config::handshake_timeout).
+    #[error("the handshake was not complete after {after}")]
+    Handshake {
+        /// The time since the first packet.
+        after: Span,
+    },
+    /// Nothing arrived for [`Config::idle_timeout`](crate::Config::idle_timeout).
+    #[error("nothing has arrived for {after}")]
+    Idle {
+        /// The time since the last packet.
+        after: Span,
+    },
+}
+
+impl TimeoutError {
+    /// The code that is sent to the peer of an idle connection when it closes.
+    pub const IDLE_CODE: u32 = 0x110;
 }
 
 /// A protocol violation of the peer, which closes the connection.

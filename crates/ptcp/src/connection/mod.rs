@@ -22,7 +22,7 @@ use policy::sched::packet::{PacketScheduler, SubflowView};
 use units::{Bytes, Span, SubflowId, Time};
 use wire::ptcp::{Ack, Flight, Packet};
 
-pub use error::{DatagramError, PeerError};
+pub use error::{DatagramError, PeerError, TimeoutError};
 pub use receive::Arrived;
 
 use crate::path::{Binding, Control, Opening, Path};
@@ -103,9 +103,11 @@ pub enum Event {
     },
     /// The peer closed the connection.
     Closed {
-        /// The application's code, or [`PeerError::code`].
+        /// The application's code, or [`PeerError::code`], or [`TimeoutError::IDLE_CODE`].
         code: u32,
     },
+    /// Nothing was heard of the peer for too long, and the connection ends.
+    TimedOut(TimeoutError),
 }
 
 /// The lowest number of the server's streams: the client's have even numbers, the server's odd
@@ -121,6 +123,9 @@ pub struct Connection {
     config: Config,
     is_client: bool,
     state: ConnectionState,
+    /// When the first packet was sent or arrived.
+    began_at: Option<Time>,
+    idle: closing::Idle,
     controller: Box<dyn Controller>,
     scheduler: Box<dyn PacketScheduler>,
     bottlenecks: Bottlenecks,
@@ -156,6 +161,8 @@ pub struct Connection {
     /// Sizes of the datagrams to be sent.
     datagrams: VecDeque<u16>,
     flow: flow::Flow,
+    /// Whether the application wants an acknowledgement.
+    is_ping_due: bool,
     /// Whether anything other than data may wait to be sent.
     has_pending: bool,
     /// When pacing allows data on some path.
@@ -220,6 +227,8 @@ impl Connection {
             config,
             is_client,
             state: ConnectionState::Opening,
+            began_at: None,
+            idle: closing::Idle::default(),
             controller,
             scheduler,
             bottlenecks,
@@ -242,6 +251,7 @@ impl Connection {
             last_ack_path: None,
             ack_copies: Vec::new(),
             datagrams: VecDeque::new(),
+            is_ping_due: false,
             has_pending: true,
             pacing_at: None,
             window_probe_at: None,
@@ -265,6 +275,7 @@ impl Connection {
         if !self.is_alive() {
             return id;
         }
+        self.began_at.get_or_insert(now);
         let (token, at) = match self.state {
             ConnectionState::Open => (Some(self.tokens.next()), Some(now)),
             _ => (None, None),
@@ -374,6 +385,12 @@ impl Connection {
         let read = receiving.handle_read(bytes.0);
         self.note_read(now, stream, read);
         Bytes(read)
+    }
+
+    /// Asks the peer for an acknowledgement, which keeps an idle connection alive.
+    pub fn ping(&mut self) {
+        self.is_ping_due = true;
+        self.has_pending = true;
     }
 
     /// The next event.

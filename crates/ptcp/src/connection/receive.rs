@@ -56,6 +56,7 @@ impl Connection {
             // Only flights can be decrypted before the handshake is complete. Challenges are kept,
             // so that the peer need not repeat them.
             ConnectionState::Opening if !matches!(packet.body, Body::Flight(_)) => {
+                self.began_at.get_or_insert(now);
                 if matches!(packet.body, Body::Challenge { .. })
                     && self.early_challenges.len() < MAX_EARLY
                 {
@@ -65,6 +66,7 @@ impl Connection {
             }
             ConnectionState::Opening | ConnectionState::Open => {}
         }
+        self.began_at.get_or_insert(now);
         let mut arrived = self.handle(now, over, packet, is_marked);
         if self.state == ConnectionState::Open && !self.early_challenges.is_empty() {
             for (over, packet) in core::mem::take(&mut self.early_challenges) {
@@ -98,6 +100,7 @@ impl Connection {
         if is_refused || !path.acks.record_number(packet.number) {
             return Ok(Arrived::Nothing);
         }
+        self.idle.handle_arrived(now);
         let wait = self.config.max_ack_delay;
         if packet.is_eliciting() {
             let size = u32::try_from(packet.datagram_len()).expect("a datagram");

@@ -36,7 +36,8 @@ impl Connection {
                 return Some(transmit);
             }
             // Control messages and datagrams without room wait.
-            self.has_pending = !self.controls.is_empty() || !self.datagrams.is_empty();
+            self.has_pending =
+                !self.controls.is_empty() || !self.datagrams.is_empty() || self.is_ping_due;
         }
         if self.state == ConnectionState::Open { self.poll_data(now) } else { None }
     }
@@ -114,7 +115,8 @@ impl Connection {
             self.paths[index].probes -= 1;
             return Some(self.probe(now, index));
         }
-        self.poll_control(now).or_else(|| self.poll_datagram(now))
+        let other = self.poll_control(now).or_else(|| self.poll_datagram(now));
+        other.or_else(|| self.poll_ping(now))
     }
 
     /// A probe of a silent path, regardless of its window: a copy of the data that is needed first
@@ -183,6 +185,17 @@ impl Connection {
         self.datagrams.pop_front();
         let reply = self.reply(now, index);
         Some(self.transmit(now, index, Body::Datagram { len, reply }, None))
+    }
+
+    /// A ping that the application asked for, over the fastest path with room.
+    fn poll_ping(&mut self, now: Time) -> Option<Transmit> {
+        if !self.is_ping_due {
+            return None;
+        }
+        let index = self.best_with_room(now, |_| true)?;
+        self.is_ping_due = false;
+        let reply = self.reply(now, index);
+        Some(self.transmit(now, index, Body::Ping { padding: 0, reply }, None))
     }
 
     /// Data, over the path that the scheduler picks.
@@ -430,6 +443,7 @@ impl Connection {
         body: Body,
         binding: Option<Binding>,
     ) -> Transmit {
+        self.idle.handle_sent(now);
         let Connection { paths, controller, skip_in, tokens, .. } = self;
         let path = &mut paths[index];
         let mut packet = Packet { number: 0, body };

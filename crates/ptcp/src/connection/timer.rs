@@ -1,4 +1,4 @@
-//! Deadlines: loss detection by time, probes of silent paths, delayed acknowledgements.
+//! Deadlines: loss detection by time, probes of silent paths, delayed acknowledgements, timeouts.
 
 use units::Time;
 
@@ -33,6 +33,7 @@ impl Connection {
         at(self.pacing_at);
         at(self.window_probe_at);
         at(self.controller.poll_deadline());
+        at(self.end_at());
         (first < Time::from_nanos(u64::MAX)).then_some(first)
     }
 

@@ -1,10 +1,10 @@
 //! The end of a stream, and the end of a connection.
 
-use ptcp::{Config, DatagramError, Event};
+use ptcp::{Config, DatagramError, Event, TimeoutError};
 use units::{Bytes, Span};
 use wire::ptcp::Body;
 
-use crate::pair::{Fate, Pair, Sent, line, ms};
+use crate::pair::{Fate, Pair, Sent, line, ms, plain_end};
 
 /// All data has arrived when the stream is finished, so that its end is in a packet of its own, on
 /// a path that fails at this moment.
@@ -145,4 +145,100 @@ fn an_ended_connection_takes_nothing() {
     assert_eq!(pair.client().send_datagram(Bytes(10)), Err(DatagramError::Ended));
     pair.run_for(ms(1_000));
     assert!(pair.client().is_closed() && pair.client().poll_deadline().is_none());
+}
+
+/// The timeouts among the events.
+fn timeouts(events: &[Event]) -> Vec<TimeoutError> {
+    let timeouts = events.iter().filter_map(|event| match event {
+        Event::TimedOut(error) => Some(*error),
+        _ => None,
+    });
+    timeouts.collect()
+}
+
+#[test]
+fn a_handshake_takes_ten_seconds_at_most() {
+    for lost_to_server in [true, false] {
+        let mut pair = Pair::new(&Config::default(), ("reno", "lowest-rtt"), &[line(10, 10)]);
+        pair.fates(
+            move |sent| {
+                if sent.to_server == lost_to_server { Fate::Lost } else { Fate::Arrives }
+            },
+        );
+        pair.run_for(ms(9_900));
+        assert!(timeouts(pair.events()).is_empty() && !pair.client().is_closed());
+        pair.run_for(ms(200));
+        let error = TimeoutError::Handshake { after: Span::from_secs(10) };
+        assert_eq!(timeouts(pair.events()), [error]);
+        assert!(pair.client().is_closed());
+        // The server has heard of the client, or of nothing.
+        assert_eq!(timeouts(pair.server_events()).contains(&error), !lost_to_server);
+        assert_eq!(pair.server().is_closed(), !lost_to_server);
+    }
+}
+
+#[test]
+fn a_connection_is_idle_for_thirty_seconds_at_most() {
+    let mut pair = opened();
+    // Acknowledgements of the data arrived, and size probes ended, within the second before.
+    pair.run_for(ms(28_900));
+    assert!(pair.client().is_open() && pair.server().is_open());
+    pair.run_for(ms(3_000));
+    let [client, server] = [pair.events().to_vec(), pair.server_events().to_vec()];
+    let ended = [&client, &server].map(|events| timeouts(events).len());
+    assert!(ended.contains(&1), "{client:?} and {server:?}");
+    for error in timeouts(&client).into_iter().chain(timeouts(&server)) {
+        assert_eq!(error, TimeoutError::Idle { after: Span::from_secs(30) });
+    }
+    assert!(pair.client().is_closed() && pair.server().is_closed());
+}
+
+/// The end that waits for less tells the other one.
+#[test]
+fn the_shorter_idle_timeout_counts() {
+    let end = |is_client: bool, seconds| {
+        let idle_timeout = Some(Span::from_secs(seconds));
+        plain_end(&Config { idle_timeout, ..Config::default() }, is_client)
+    };
+    let mut pair = Pair::of([end(true, 30), end(false, 5)], &[line(10, 10)]);
+    pair.run_for(ms(7_000));
+    assert_eq!(timeouts(pair.server_events()), [TimeoutError::Idle { after: Span::from_secs(5) }]);
+    assert!(pair.events().contains(&Event::Closed { code: TimeoutError::IDLE_CODE }));
+    assert!(pair.client().is_closed() && pair.server().is_closed());
+}
+
+#[test]
+fn pings_keep_a_connection_alive() {
+    let mut pair = opened();
+    for _ in 0..5 {
+        pair.run_for(Span::from_secs(20));
+        pair.client().ping();
+    }
+    pair.run_for(ms(100));
+    assert!(pair.client().is_open() && pair.server().is_open());
+}
+
+#[test]
+fn a_connection_without_timeouts_stays() {
+    let config = Config { idle_timeout: None, ..Config::default() };
+    let mut pair = Pair::new(&config, ("reno", "lowest-rtt"), &[line(10, 10)]);
+    pair.run_for(Span::from_secs(600));
+    assert!(pair.client().is_open() && pair.server().is_open());
+}
+
+/// Data is outstanding, and all paths are silent.
+#[test]
+fn blackouts_shorter_than_the_idle_timeout_are_survived() {
+    for (seconds, survives) in [(5, true), (29, true), (32, false)] {
+        let mut pair = opened();
+        let stream = pair.bulk(Bytes::mib(1));
+        pair.run_for(ms(200));
+        let back = pair.now() + Span::from_secs(seconds);
+        pair.fates(move |sent| if sent.at < back { Fate::Lost } else { Fate::Arrives });
+        pair.run_for(Span::from_secs(seconds));
+        let took = pair.time_of(stream, Bytes::mib(1));
+        assert_eq!(took.is_some(), survives, "{seconds} s");
+        assert!(took.is_none_or(|took| took < Span::from_secs(3)), "{seconds} s: {took:?}");
+        assert_eq!(timeouts(pair.events()).is_empty(), survives, "{seconds} s");
+    }
 }

@@ -57,6 +57,11 @@ pub(crate) fn line(delay: u64, rate: u64) -> Link {
     }
 }
 
+/// An end with Reno and the scheduler by the lowest round-trip time.
+pub(crate) fn plain_end(config: &Config, is_client: bool) -> Connection {
+    end(config, ("reno", "lowest-rtt"), is_client)
+}
+
 fn end(config: &Config, names: (&str, &str), is_client: bool) -> Connection {
     let tokens = Box::new(Xoshiro256PlusPlus::seed_from_u64(u64::from(is_client)));
     let controller = cc::by_name(names.0).expect("it is known");

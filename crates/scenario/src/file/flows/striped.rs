@@ -50,17 +50,21 @@ pub(super) fn ptcp(
     Ok(PtcpSpec {
         controller: controller(section, CONTROLLER, registry)?,
         scheduler,
-        config: section
-            .get("ptcp")
-            .map_or(Ok(Config::default()), |value| config(&value.section()?))?,
+        config: section.get("ptcp").map_or(Ok(unlimited()), |value| config(&value.section()?))?,
         subflows: subflows(section, number, links)?,
         workload: section.get("source").map_or(Ok(Workload::Bulk), |value| workload(&value))?,
     })
 }
 
+/// The defaults, without timeouts: a simulated flow lasts as long as its application, as over TCP,
+/// however long its paths are down or it has nothing to say.
+fn unlimited() -> Config {
+    Config { handshake_timeout: None, idle_timeout: None, ..Config::default() }
+}
+
 fn config(section: &Section<'_>) -> Result<Config> {
     section.allow(CONFIG_KEYS)?;
-    let mut config = Config::default();
+    let mut config = unlimited();
     for (key, slot) in
         [("datagram", &mut config.datagram), ("max_datagram", &mut config.max_datagram)]
     {
