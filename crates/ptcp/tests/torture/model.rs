@@ -10,12 +10,22 @@ pub(crate) struct Outgoing {
     pub(crate) is_delivered: bool,
 }
 
+impl Outgoing {
+    /// The connection says that all of it has arrived.
+    pub(crate) fn deliver(&mut self) {
+        assert!(!self.is_delivered, "a stream is delivered once");
+        self.is_delivered = true;
+    }
+}
+
 /// What an end has received of a stream.
 #[derive(Default)]
 pub(crate) struct Incoming {
     /// Whether each byte has arrived.
     arrived: Vec<bool>,
     complete: u64,
+    /// Where it ends, once that was said.
+    end: Option<u64>,
 }
 
 impl Incoming {
@@ -31,6 +41,17 @@ impl Incoming {
         }
     }
 
+    /// The connection says that all of it has arrived.
+    pub(crate) fn end(&mut self, end: u64) {
+        assert_eq!(self.end, None, "a stream ends once");
+        assert_eq!(self.complete, end, "a stream ends behind its last byte");
+        self.end = Some(end);
+    }
+
+    pub(crate) fn has_ended(&self) -> bool {
+        self.end.is_some()
+    }
+
     /// How many bytes have come without a gap.
     pub(crate) fn complete(&self) -> u64 {
         self.complete
@@ -43,15 +64,17 @@ impl Incoming {
             "bytes arrived that were never written"
         );
         assert!(
-            !outgoing.is_delivered || outgoing.is_finished && self.is_whole(outgoing),
+            self.end.is_none_or(|end| outgoing.is_finished && end == outgoing.written),
+            "a stream ended at {:?} of {}",
+            self.end,
+            outgoing.written
+        );
+        assert!(
+            !outgoing.is_delivered || outgoing.is_finished && self.has_ended(),
             "a stream was said to have arrived: {} of {} did",
             self.complete,
             outgoing.written
         );
-    }
-
-    pub(crate) fn is_whole(&self, outgoing: &Outgoing) -> bool {
-        outgoing.is_reset || self.complete == outgoing.written
     }
 }
 

@@ -1,4 +1,4 @@
-//! One run: two ends, a network between them, a model of each stream.
+//! One run: two ends, a network between them, a model of each stream and of the connection's end.
 
 use std::collections::BTreeMap;
 
@@ -7,10 +7,11 @@ use policy::sched::packet;
 use ptcp::{Arrived, Config, Connection, Event, Restripe, Transmit};
 use rand_core::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
-use testnet::{Arrival, Dice, Endpoint, Network, Op};
+use testnet::{Arrival, Dice, Endpoint, Fate, Network, Op};
 use units::{Bytes, Span, Time};
-use wire::ptcp::Packet;
+use wire::ptcp::{Body, Packet};
 
+use crate::ending::Ending;
 use crate::model::{Incoming, Outgoing};
 use crate::network::{self, Planned, at};
 use crate::sealed::Sealing;
@@ -23,6 +24,10 @@ const SERVER: usize = 1;
 
 pub(crate) struct Run {
     network: Network<End>,
+    /// Whether the connection is closed before everything has arrived.
+    is_cut_short: bool,
+    /// The ends that close it otherwise.
+    closers: &'static [usize],
 }
 
 /// What the application at an end does.
@@ -46,6 +51,9 @@ pub(crate) enum Action {
     SetReading {
         is_reading: bool,
     },
+    Close {
+        code: u32,
+    },
 }
 
 pub(crate) struct End {
@@ -59,6 +67,9 @@ pub(crate) struct End {
     /// Streams that this end has opened or seen.
     streams: Vec<u32>,
     is_reading: bool,
+    ending: Ending,
+    /// Whether any packet has arrived.
+    has_heard: bool,
     digest: u64,
     /// If set, packets travel as sealed bytes.
     sealing: Option<Sealing>,
@@ -105,6 +116,8 @@ impl Run {
                 receives: BTreeMap::new(),
                 streams: Vec::new(),
                 is_reading: true,
+                ending: Ending::default(),
+                has_heard: false,
                 digest: 0,
                 sealing: sealing(),
             }
@@ -113,26 +126,65 @@ impl Run {
         plan_actions(&mut dice, &mut plan);
         network::plan_packets(&mut dice, count, &mut plan);
         let mut network = Network::new(ends, links, dice.draw());
+        let is_cut_short = dice.hits(150);
+        let closers: &[usize] = dice.choose(&[&[CLIENT], &[SERVER], &[CLIENT, SERVER]]);
+        if is_cut_short {
+            plan.extend(closers.iter().map(|end| close(*end, at(dice.below(4_000)))));
+        }
+        // Lost are some of the first Close packets, or all.
+        let mut spared = dice.choose(&[0, 0, 1, 2, 5, u64::MAX]);
+        network.set_fates(move |sent| {
+            let is_lost = matches!(sent.packet.packet.body, Body::Close { .. }) && spared > 0;
+            spared -= u64::from(is_lost);
+            if is_lost { Fate::Lost } else { Fate::Arrives }
+        });
         for Planned { at, op } in plan {
             network.schedule(at, op);
         }
-        Run { network }
+        Run { network, is_cut_short, closers }
     }
 
-    /// Runs until everything has arrived. Returns a digest of all packets.
+    /// Runs until everything has arrived, unless the connection is closed before, and then until
+    /// both ends have learnt of the end. Returns a digest of all packets.
     pub(crate) fn finish(mut self) -> u64 {
-        let is_over = self.network.run_until(BOUND, |network| {
-            let pairs = || [(CLIENT, SERVER), (SERVER, CLIENT)].into_iter();
-            for (from, to) in pairs() {
-                check(&network.ends[from], &network.ends[to]);
+        if !self.is_cut_short {
+            let is_over = self.network.run_until(BOUND, |network| {
+                check_both(network);
+                !network.has_plan() && both(network, is_whole)
+            });
+            let [client, server] = &self.network.ends[..] else { unreachable!("there are two") };
+            assert!(is_over, "not all has arrived by {BOUND:?}: {}", missing(client, server));
+            for end in self.closers {
+                let now = self.network.now();
+                self.network.schedule(now, close(*end, now).op);
             }
-            !network.has_plan()
-                && pairs().all(|(from, to)| is_whole(&network.ends[from], &network.ends[to]))
+        }
+        let is_over = self.network.run_until(BOUND, |network| {
+            check_both(network);
+            !network.has_plan() && both(network, |end, _| end.is_over())
         });
         let [client, server] = &self.network.ends[..] else { unreachable!("there are two") };
-        assert!(is_over, "not all has arrived by {BOUND:?}: {}", missing(client, server));
+        assert!(is_over, "the ends have not ended by {BOUND:?}");
         client.digest ^ server.digest.rotate_left(32)
     }
+}
+
+fn close(end: usize, at: Time) -> Planned {
+    let code = 100 + u32::try_from(end).expect("few");
+    Planned { at, op: Op::Act { end, action: Action::Close { code } } }
+}
+
+/// Whether a condition holds of both ends, each with the other one.
+fn both(network: &Network<End>, holds: impl Fn(&End, &End) -> bool) -> bool {
+    let ends = &network.ends;
+    holds(&ends[CLIENT], &ends[SERVER]) && holds(&ends[SERVER], &ends[CLIENT])
+}
+
+fn check_both(network: &Network<End>) {
+    both(network, |from, to| {
+        check(from, to);
+        true
+    });
 }
 
 /// What the applications do, and when.
@@ -147,6 +199,8 @@ fn plan_actions(dice: &mut Dice, plan: &mut Vec<Planned>) {
             plan.push(act(time, Action::Write { stream, bytes }));
             time += Span::from_millis(dice.below(500));
         }
+        // The end often travels alone, when all data has long arrived.
+        time += Span::from_millis(dice.choose(&[0, 0, 500, 3_000]));
         let is_reset = dice.hits(100);
         let action = if is_reset { Action::Reset { stream } } else { Action::Finish { stream } };
         plan.push(act(time, action));
@@ -170,14 +224,17 @@ fn check(from: &End, to: &End) {
         incoming.check(from.sends.get(stream).expect("a stream that was opened"));
     }
     assert!(to.connection.receive_buffer() <= to.max_buffer);
+    from.ending.check(&to.ending);
 }
 
-/// Whether everything that one end sends has arrived, and this end knows it.
+/// Whether everything that one end sends has arrived, with the ends of its streams, and this end
+/// knows it.
 fn is_whole(from: &End, to: &End) -> bool {
     from.sends.iter().all(|(stream, outgoing)| {
-        let complete = to.receives.get(stream).map_or(0, Incoming::complete);
-        let is_known = from.connection.undelivered(*stream) == Bytes::ZERO;
-        outgoing.is_reset || complete == outgoing.written && is_known
+        let is_whole = to.receives.get(stream).is_some_and(|incoming| {
+            incoming.complete() == outgoing.written && incoming.has_ended()
+        });
+        outgoing.is_reset || is_whole && outgoing.is_delivered
     })
 }
 
@@ -231,6 +288,29 @@ impl End {
         }
     }
 
+    fn take_events(&mut self) {
+        while let Some(event) = self.connection.poll_event() {
+            self.handle_event(&event);
+        }
+    }
+
+    fn handle_event(&mut self, event: &Event) {
+        match event {
+            Event::Readable { stream, end, is_whole: true } => {
+                self.receives.entry(*stream).or_default().end(*end);
+            }
+            Event::Delivered { stream } => self.outgoing(*stream).deliver(),
+            _ => self.ending.handle_event(event),
+        }
+    }
+
+    /// Whether its connection has ended, or cannot because it never heard of one.
+    fn is_over(&self) -> bool {
+        let is_closed = self.connection.is_closed();
+        assert!(!is_closed || self.ending.is_decided(), "it ended without a reason");
+        is_closed || !self.is_client && !self.has_heard
+    }
+
     fn outgoing(&mut self, stream: u32) -> &mut Outgoing {
         self.sends.get_mut(&stream).expect("it is open")
     }
@@ -275,6 +355,12 @@ impl Endpoint for End {
                 self.outgoing(stream).is_reset = true;
             }
             Action::Rebind => self.rebind(now),
+            Action::Close { code } => {
+                if !self.ending.is_decided() {
+                    self.ending.close(code);
+                    self.connection.close(now, code);
+                }
+            }
             Action::SetReading { is_reading } => {
                 self.is_reading = is_reading;
                 for stream in &self.streams {
@@ -287,14 +373,16 @@ impl Endpoint for End {
     fn handle_packet(&mut self, now: Time, arrival: Arrival<Transmit>) {
         let Some(packet) = self.read(&arrival) else { return };
         self.digest = self.digest.rotate_left(5) ^ packet.fingerprint() ^ now.as_nanos();
+        self.has_heard = true;
+        if let Body::Close { code } = packet.body
+            && self.connection.is_open()
+        {
+            self.ending.arrive(code);
+        }
         let arrived = self.connection.handle_packet(now, arrival.packet.path, &packet, false);
         let arrived = arrived.unwrap_or_else(|error| panic!("an honest peer was refused: {error}"));
         self.handle_arrived(now, arrived);
-        while let Some(event) = self.connection.poll_event() {
-            if let Event::Delivered { stream } = event {
-                self.outgoing(stream).is_delivered = true;
-            }
-        }
+        self.take_events();
     }
 
     fn poll_transmit(&mut self, now: Time) -> Option<testnet::Transmit<Transmit>> {
@@ -310,5 +398,6 @@ impl Endpoint for End {
 
     fn handle_deadline(&mut self, now: Time) {
         self.connection.handle_deadline(now);
+        self.take_events();
     }
 }
