@@ -53,6 +53,30 @@ struct Route {
     is_due: bool,
 }
 
+/// How long a connection has been idle (RFC 9000, section 10.1).
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Idle {
+    /// When a packet arrived last, or when the first ack-eliciting one was sent since.
+    since: Time,
+    /// Whether one was sent since.
+    has_sent: bool,
+}
+
+impl Idle {
+    #[inline]
+    pub(super) fn handle_arrived(&mut self, now: Time) {
+        (self.since, self.has_sent) = (now, false);
+    }
+
+    /// An ack-eliciting packet leaves.
+    #[inline]
+    pub(super) fn handle_sent(&mut self, now: Time) {
+        if !core::mem::replace(&mut self.has_sent, true) {
+            self.since = now;
+        }
+    }
+}
+
 impl Closing {
     fn handle_packet(&mut self, over: u16, packet: &Packet) {
         self.arrived = self.arrived.saturating_add(1);
@@ -178,7 +202,7 @@ impl Connection {
             ConnectionState::Opening => Some(self.began_at? + self.config.handshake_timeout?),
             ConnectionState::Open => {
                 let most = self.config.idle_timeout?;
-                Some(self.idle_since + most.max(self.longest_timeout() * ENDING_TIMEOUTS))
+                Some(self.idle.since + most.max(self.longest_timeout() * ENDING_TIMEOUTS))
             }
             ConnectionState::Closing(closing) => Some(closing.until.min(closing.repeat_at)),
             ConnectionState::Draining(draining) => Some(draining.until),
@@ -195,7 +219,7 @@ impl Connection {
                 self.end(now);
             }
             ConnectionState::Open => {
-                let error = TimeoutError::Idle { after: now - self.idle_since };
+                let error = TimeoutError::Idle { after: now - self.idle.since };
                 self.events.push_back(Event::TimedOut(error));
                 // The peer may wait longer.
                 self.close(now, TimeoutError::IDLE_CODE);

@@ -125,9 +125,7 @@ pub struct Connection {
     state: ConnectionState,
     /// When the first packet was sent or arrived.
     began_at: Option<Time>,
-    /// When a packet arrived last, or when the first ack-eliciting one was sent since.
-    idle_since: Time,
-    has_sent_since: bool,
+    idle: closing::Idle,
     controller: Box<dyn Controller>,
     scheduler: Box<dyn PacketScheduler>,
     bottlenecks: Bottlenecks,
@@ -164,7 +162,7 @@ pub struct Connection {
     datagrams: VecDeque<u16>,
     flow: flow::Flow,
     /// Whether the application wants an acknowledgement.
-    wants_ping: bool,
+    is_ping_due: bool,
     /// Whether anything other than data may wait to be sent.
     has_pending: bool,
     /// When pacing allows data on some path.
@@ -230,8 +228,7 @@ impl Connection {
             is_client,
             state: ConnectionState::Opening,
             began_at: None,
-            idle_since: Time::ZERO,
-            has_sent_since: false,
+            idle: closing::Idle::default(),
             controller,
             scheduler,
             bottlenecks,
@@ -254,7 +251,7 @@ impl Connection {
             last_ack_path: None,
             ack_copies: Vec::new(),
             datagrams: VecDeque::new(),
-            wants_ping: false,
+            is_ping_due: false,
             has_pending: true,
             pacing_at: None,
             window_probe_at: None,
@@ -392,7 +389,7 @@ impl Connection {
 
     /// Asks the peer for an acknowledgement, which keeps an idle connection alive.
     pub fn ping(&mut self) {
-        self.wants_ping = true;
+        self.is_ping_due = true;
         self.has_pending = true;
     }
 

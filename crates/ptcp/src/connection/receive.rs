@@ -100,7 +100,7 @@ impl Connection {
         if is_refused || !path.acks.record_number(packet.number) {
             return Ok(Arrived::Nothing);
         }
-        (self.idle_since, self.has_sent_since) = (now, false);
+        self.idle.handle_arrived(now);
         let wait = self.config.max_ack_delay;
         if packet.is_eliciting() {
             let size = u32::try_from(packet.datagram_len()).expect("a datagram");

@@ -37,7 +37,7 @@ impl Connection {
             }
             // Control messages and datagrams without room wait.
             self.has_pending =
-                !self.controls.is_empty() || !self.datagrams.is_empty() || self.wants_ping;
+                !self.controls.is_empty() || !self.datagrams.is_empty() || self.is_ping_due;
         }
         if self.state == ConnectionState::Open { self.poll_data(now) } else { None }
     }
@@ -189,11 +189,11 @@ impl Connection {
 
     /// A ping that the application asked for, over the fastest path with room.
     fn poll_ping(&mut self, now: Time) -> Option<Transmit> {
-        if !self.wants_ping {
+        if !self.is_ping_due {
             return None;
         }
         let index = self.best_with_room(now, |_| true)?;
-        self.wants_ping = false;
+        self.is_ping_due = false;
         let reply = self.reply(now, index);
         Some(self.transmit(now, index, Body::Ping { padding: 0, reply }, None))
     }
@@ -443,9 +443,7 @@ impl Connection {
         body: Body,
         binding: Option<Binding>,
     ) -> Transmit {
-        if !core::mem::replace(&mut self.has_sent_since, true) {
-            self.idle_since = now;
-        }
+        self.idle.handle_sent(now);
         let Connection { paths, controller, skip_in, tokens, .. } = self;
         let path = &mut paths[index];
         let mut packet = Packet { number: 0, body };
