@@ -116,9 +116,9 @@ pub(super) fn across(lab: &Lab<'_>) -> Result<Outcome, StudyError> {
             format!("Means of {} in each of three networks.", both.seeds()),
         )],
         notes: vec![
-            "Rates of links are drawn from 10 to 100 Mbit/s. About half of the pairs have relays \
+            "Rates of links are drawn from 10 to 100 Mbit/s. Six of the fifteen pairs have relays \
              whose paths are distinct from the direct one and at most half as long again; the \
-             others have the direct path only."
+             others have none such."
                 .into(),
         ],
         data: both.data(),
