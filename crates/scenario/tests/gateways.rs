@@ -268,6 +268,47 @@ fn an_entry_stands_for_several_pairs() {
 }
 
 #[test]
+fn relays_make_the_paths_that_their_links_would() {
+    // A relay T4 beside the way through T2, with a link of its own, and a longer way between them.
+    let relay = r#"[[link]]
+name = "relay"
+between = ["T2", "T4"]
+rate = "100 Mbit/s"
+delay = "1 ms"
+queue = "40 packets"
+[[link]]
+name = "detour"
+between = ["T4", "T5"]
+rate = "100 Mbit/s"
+delay = "1 ms"
+queue = "40 packets"
+[[link]]
+name = "slower"
+between = ["T1", "T2"]
+rate = "100 Mbit/s"
+delay = "13 ms"
+queue = "40 packets"
+[[gateway]]"#;
+    let listed = PAIR.replace(
+        "paths = [[\"t1-t3\"]]",
+        "paths = [[\"t1-t3\"], [\"t1-t2\", \"t2-t3\"], \
+         [\"t1-t2\", \"relay\", \"relay\", \"t2-t3\"]]",
+    );
+    let listed = listed.replace("[[gateway]]", relay);
+    let relayed = PAIR.replace("paths = [[\"t1-t3\"]]", "relays = [\"T2\", \"T4\"]");
+    let relayed = relayed.replace("[[gateway]]", relay);
+    let [listed, relayed] = [read(&listed, &[]), read(&relayed, &[])];
+    assert_eq!(relayed.gateways[0].paths[0], Vec::<String>::new(), "the shortest route");
+    assert_eq!(relayed.gateways[0].paths[1..], listed.gateways[0].paths[1..]);
+    let [run, same] =
+        [relayed, listed].map(|it| it.run(it.seed, RunOptions::default()).expect("it runs"));
+    assert_eq!(run.digest, same.digest);
+    let busy = run.measure("link", "relay/up", "throughput").expect("it is measured");
+    let back = run.measure("link", "relay/down", "throughput").expect("it is measured");
+    assert!(busy > 1.0 && (back / busy - 1.0).abs() < 0.01, "{busy} {back}");
+}
+
+#[test]
 fn keys_of_gateways_are_set_and_swept() {
     let sweep = "[sweep]\n\"gateway.site.coupling\" = [\"joint\", \"adaptive\"]\n[[link]]";
     let document = Document::new(&PAIR.replacen("[[link]]", sweep, 1), "swept.toml").unwrap();
@@ -482,6 +523,14 @@ const MISTAKES: &[(&str, &str, &[&str])] = &[
     ("[[\"t1-t3\"]]", "0", &["gateway.site.paths", "1 to 8 paths"]),
     ("[[\"t1-t3\"]]", "9", &["gateway.site.paths", "1 to 8 paths"]),
     ("[[\"t1-t3\"]]", "\"t1-t3\"", &["gateway.site.paths", "a list"]),
+    (
+        "exit = \"T3\"",
+        "exit = \"T3\"\nrelays = [\"T2\"]",
+        &[":38", "gateway.site.relays", "exclude each other"],
+    ),
+    ("paths = [[\"t1-t3\"]]", "relays = []", &["gateway.site.relays", "1 to 7"]),
+    ("paths = [[\"t1-t3\"]]", "relays = [\"T1\"]", &["gateway.site.relays", "an end of the pair"]),
+    ("paths = [[\"t1-t3\"]]", "relays = [\"T8\"]", &[":38", "gateway.site.relays", "'T1'"]),
     (
         "exit = \"T3\"",
         "exit = \"T3\"\nprofile = \"old\"",

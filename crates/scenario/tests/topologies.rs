@@ -138,6 +138,29 @@ fn transit_stub_is_that_of_gt_itm_and_connected() {
 }
 
 #[test]
+fn hosts_of_transit_stub_are_at_random_routers() {
+    let links = |keys: &str, to: &str| {
+        let text = format!("topology = {{ transit_stub = {{ {keys} }} }}");
+        let scenario = read(&text, &flow("host1", to)).expect("nothing is wrong");
+        scenario.build(Seed(1)).expect("the flow has a route");
+        listed(&scenario)
+    };
+    let is_access = |link: &String| link.starts_with("access");
+    let (access, others): (Vec<_>, Vec<_>) =
+        links("hosts = 1000", "host1000").into_iter().partition(is_access);
+    assert_eq!(access.len(), 1_000);
+    let without: Vec<String> =
+        links("", "host96").into_iter().filter(|link| !is_access(link)).collect();
+    assert_eq!(others, without, "the links of the routers are the same");
+    let routers: std::collections::BTreeSet<&str> =
+        access.iter().filter_map(|link| link.split(' ').nth(2)).collect();
+    assert_eq!(routers.len(), 100, "a router of 100 is missed by 1000 with 4e-5");
+    let transit = access.iter().filter(|link| link.contains(" t")).count();
+    assert!((20..=60).contains(&transit), "{transit} of 1000 at 4 routers of 100");
+    assert_ne!(access, links("hosts = 1000, seed = 2", "host1000")[..]);
+}
+
+#[test]
 fn fabrics_of_data_centres() {
     let text = format!(
         "topology = {{ leaf_spine = {{ leaves = 2, spines = 3, hosts = 2, {MAIN}, aqm = {{ kind = \
@@ -381,6 +404,10 @@ fn mistakes_are_named() {
         (
             "{ transit_stub = { stub_nodes = 2000 } }",
             "topology.transit_stub.stub_nodes: wants up to 1000",
+        ),
+        (
+            "{ transit_stub = { hosts = 0 } }",
+            "topology.transit_stub.hosts: wants a whole number from 1",
         ),
         (
             "{ transit_stub = { stubs = 50000 } }",

@@ -271,6 +271,14 @@ fn hosts_are_drawn_from_lists_and_patterns() {
 }
 
 #[test]
+fn hosts_that_no_flow_draws_are_idle() {
+    let flows = "[[flow]]\nname = \"a\"\nfrom = [\"server1\", \"server2\", \"client1\"]\n\
+                 to = \"client2\"\nsource = { file = \"1 kB\" }\n";
+    let run = run(&scenario("10 s", flows));
+    assert_eq!(run.measure("all", "", "requests"), Some(1.0));
+}
+
+#[test]
 fn values_of_a_workload_can_be_set() {
     let flows =
         format!("{WEB}start = {{ poisson = \"100 per s\" }}\nsource = {{ file = \"1 kB\" }}\n");

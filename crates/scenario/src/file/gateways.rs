@@ -1,17 +1,20 @@
 //! The gateways of a scenario file.
 
+mod ways;
+
 use std::cell::OnceCell;
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use harp::{Config, Sharing};
-use hashbrown::{HashMap, HashSet};
+use hashbrown::HashSet;
 use link::config::Problem;
 use link::config::reader::{Section, Value, unknown_word};
 use policy::cc::{HarpCoupling, HarpOptions};
 use units::Bytes;
 use wire::harp::MOST_PATHS;
 
+use self::ways::{Distances, Ways};
 use super::flows::{node, route};
 use super::parse::{Numbered, Result, bytes_up_to, numbered, positive};
 use super::{LinkSpec, Place, one_of};
@@ -22,6 +25,7 @@ const KEYS: &[&str] = &[
     "entry",
     "exit",
     "paths",
+    "relays",
     "profile",
     "coupling",
     "sharing",
@@ -92,13 +96,10 @@ impl Through {
 #[derive(Debug, Default)]
 pub(super) struct Gateways {
     pub(super) specs: Vec<GatewaySpec>,
-    /// The neighbours of each node.
-    neighbours: HashMap<Arc<str>, Vec<Arc<str>>>,
+    ways: Ways,
     /// Of each gateway, the links from its entry and from its exit to each node.
     distances: Vec<OnceCell<[Distances; 2]>>,
 }
-
-type Distances = HashMap<Arc<str>, u32>;
 
 impl Gateways {
     /// The gateways over links that join these nodes.
@@ -107,7 +108,7 @@ impl Gateways {
         links: &[LinkSpec],
         nodes: &HashSet<Arc<str>>,
     ) -> Result<Gateways> {
-        let mut gateways = Gateways::default();
+        let mut gateways = Gateways { ways: Ways::new(links), ..Gateways::default() };
         let mut known: HashSet<Arc<str>> = HashSet::new();
         for value in list.list()? {
             let section = value.section()?;
@@ -126,15 +127,11 @@ impl Gateways {
                 if !known.insert(Arc::clone(&own)) {
                     return Err(name.error(Problem::Sense("is the name of an earlier gateway too")));
                 }
-                gateways.specs.push(gateway(&section, own, number, links, nodes)?);
+                let spec = gateway(&section, own, number, links, nodes, &gateways.ways)?;
+                gateways.specs.push(spec);
             }
         }
         gateways.distances.resize_with(gateways.specs.len(), OnceCell::new);
-        for LinkSpec { between: [a, b], .. } in links {
-            for (from, to) in [(a, b), (b, a)] {
-                gateways.neighbours.entry(Arc::clone(from)).or_default().push(Arc::clone(to));
-            }
-        }
         Ok(gateways)
     }
 
@@ -167,10 +164,10 @@ impl Gateways {
             return Err(value.error(Problem::Because(problem)));
         }
         let [entry, exit] = self.distances[gateway]
-            .get_or_init(|| spec.ends.each_ref().map(|end| self.distances_from(end)));
+            .get_or_init(|| spec.ends.each_ref().map(|end| self.ways.distances_from(end)));
         let mut sides = BTreeSet::new();
         for host in from.hosts() {
-            let far = |distances: &Distances| distances.get(host).copied().unwrap_or(u32::MAX);
+            let far = |distances: &Distances| distances.links_to(host).unwrap_or(u32::MAX);
             let (near_entry, near_exit) = (far(entry), far(exit));
             // A host that no links lead to is reported where its routes are searched.
             if near_entry == near_exit && near_entry < u32::MAX {
@@ -192,20 +189,6 @@ impl Gateways {
         }
         Ok(Some(Through { gateway, is_reverse: sides.contains(&true) }))
     }
-
-    /// The number of links from a node to each other.
-    fn distances_from(&self, start: &Arc<str>) -> Distances {
-        let mut distances = Distances::from([(Arc::clone(start), 0)]);
-        let mut queue = VecDeque::from([(start, 0)]);
-        while let Some((node, links)) = queue.pop_front() {
-            for next in self.neighbours.get(node).into_iter().flatten() {
-                if distances.try_insert(Arc::clone(next), links + 1).is_ok() {
-                    queue.push_back((next, links + 1));
-                }
-            }
-        }
-        distances
-    }
 }
 
 /// The gateway of this name; `number` stands for each `*`.
@@ -215,6 +198,7 @@ fn gateway(
     number: u32,
     links: &[LinkSpec],
     nodes: &HashSet<Arc<str>>,
+    ways: &Ways,
 ) -> Result<GatewaySpec> {
     let (entry, exit) = (section.require("entry")?, section.require("exit")?);
     let mut buffer = String::new();
@@ -223,9 +207,16 @@ fn gateway(
     if ends[0] == ends[1] {
         return Err(exit.error(Problem::Sense("is the entry too: they are two nodes")));
     }
-    let paths = section
-        .get("paths")
-        .map_or(Ok(vec![Vec::new()]), |value| paths(&value, number, &ends, links))?;
+    let paths = match (section.get("paths"), section.get("relays")) {
+        (None, None) => vec![Vec::new()],
+        (Some(value), None) => paths(&value, number, &ends, links)?,
+        (None, Some(value)) => over_relays(&value, number, &ends, nodes, ways)?,
+        (Some(_), Some(value)) => {
+            return Err(value.error(Problem::Sense(
+                "and `paths` exclude each other: list the links of all paths, or the relays",
+            )));
+        }
+    };
     let count = u8::try_from(paths.len()).expect("there are at most eight");
     let profiles = [("modern", "modern"), ("paper", "paper")];
     let profile = section.get("profile").map_or(Ok("modern"), |value| value.word(&profiles))?;
@@ -371,6 +362,37 @@ fn paths(
         Ok(names)
     };
     list.iter().map(path).collect()
+}
+
+/// The shortest route, and a path by each relay: the shortest way there and on to the exit.
+fn over_relays(
+    value: &Value<'_>,
+    number: u32,
+    ends: &[Arc<str>; 2],
+    nodes: &HashSet<Arc<str>>,
+    ways: &Ways,
+) -> Result<Vec<Vec<String>>> {
+    let list = value.list()?;
+    if !(1..MOST_PATHS).contains(&list.len()) {
+        return Err(value.error(Problem::Sense("wants 1 to 7 nodes, each for a further path")));
+    }
+    let [entry, exit] = ends;
+    let from_entry = ways.distances_from(entry);
+    let path = |value: &Value<'_>| {
+        let relay = node(value, number, nodes, &mut String::new())?;
+        if ends.contains(&relay) {
+            return Err(value.error(Problem::Sense("is an end of the pair: name a node between")));
+        }
+        let there = from_entry.way_to(&relay);
+        let on = ways.distances_from(&relay).way_to(exit);
+        let (Some(there), Some(on)) = (there, on) else {
+            let problem = format!("has no way from {entry} over {relay} to {exit}");
+            return Err(value.error(Problem::Because(problem)));
+        };
+        Ok([there, on].concat())
+    };
+    let further = list.iter().map(path);
+    std::iter::once(Ok(Vec::new())).chain(further).collect()
 }
 
 /// Checks that links lead from the entry to the exit.

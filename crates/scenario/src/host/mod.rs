@@ -204,9 +204,6 @@ struct ConnectionEnd {
 impl Node {
     /// A host with these agents; `ends` are the connections that end here or pass, in any order:
     /// number, agent and subflow.
-    ///
-    /// # Panics
-    /// If there is no agent.
     #[must_use]
     pub(crate) fn new<'a>(
         mut agents: impl ExactSizeIterator<Item = Seat<'a>>,
@@ -222,7 +219,8 @@ impl Node {
             .map(|(number, agent, subflow)| ConnectionEnd { number, agent, subflow })
             .collect();
         ends.sort_by_key(|end| end.number);
-        let first = ends.first().expect("each flow has a connection").number;
+        // A host that flows may draw and none has drawn has no ends.
+        let first = ends.first().map_or(0, |end| end.number);
         let is_alone = matches!(agents, Agents::One(_));
         let is_single = is_alone && matches!(ends[..], [ConnectionEnd { subflow: 0, .. }]);
         let ends = (!is_single).then(|| ends.into_boxed_slice());

@@ -2,6 +2,7 @@
 //! other, and over paths of unequal delay.
 
 mod foreground;
+mod network;
 mod sharing;
 mod transfers;
 
@@ -80,6 +81,14 @@ pub const STUDY: Study = Study {
             about: "Transfers over the same four paths are to have equal shares.",
             files: &[file!("6b.toml")],
             make: sharing::alike,
+        },
+        Figure {
+            name: "6c",
+            title: "Figure 6(c): across a network of 100 routers",
+            about: "Five background transfers beside 200 short ones. Over several paths Harp is to \
+                    have more than over one, and the foreground nearly what it has alone.",
+            files: &[file!("6c.toml"), file!("6c-background.toml"), file!("6c-foreground.toml")],
+            make: network::across,
         },
         Figure {
             name: "7a",

@@ -7,7 +7,7 @@ use rand_core::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use units::Seed;
 
-use super::{Class, Expansion, at, check_size, defaults, number};
+use super::{Class, Expansion, at, check_size, count, defaults, number};
 use crate::draw;
 use crate::file::parse::Result;
 
@@ -18,6 +18,7 @@ const KEYS: &[&str] = &[
     "stubs",
     "stub_nodes",
     "stub_edges",
+    "hosts",
     "seed",
     "transit",
     "uplink",
@@ -46,7 +47,9 @@ pub(super) fn transit_stub(section: &Section<'_>, plan: &mut Expansion) -> Resul
     let pairs = |n: u32| u64::from(n) * u64::from(n - 1) / 2;
     let domains = u64::from(transits) * u64::from(transit_nodes) * u64::from(stubs);
     let of_stub = 1 + u64::from(stub_nodes) + pairs(stub_nodes);
+    let hosts = section.get("hosts").map(|value| count(&value)).transpose()?;
     let links = domains.saturating_mul(of_stub)
+        + u64::from(hosts.unwrap_or(0))
         + u64::from(transits) * pairs(transit_nodes)
         + pairs(transits);
     check_size(section, "stubs", links)?;
@@ -71,12 +74,19 @@ pub(super) fn transit_stub(section: &Section<'_>, plan: &mut Expansion) -> Resul
             plan.join(next(), [router(first, any()), router(second, any())], &transit)?;
         }
     }
-    let (mut domain, mut stub_links, mut host) = (0, 0, 0);
+    let mut routers = Vec::new();
+    let mut host = 0;
+    let mut attach = |router: String, plan: &mut Expansion| {
+        host += 1;
+        plan.join(format!("access{host}"), [format!("host{host}"), router], &access)
+    };
+    let (mut domain, mut stub_links) = (0, 0);
     for of in 1..=transits {
         let edges = graph(section, "transit_edges", TRANSIT_EDGES, transit_nodes, &mut rng)?;
         for (a, b) in edges {
             plan.join(next(), [router(of, a + 1), router(of, b + 1)], &transit)?;
         }
+        routers.extend((1..=transit_nodes).map(|node| router(of, node)));
         for node in 1..=transit_nodes {
             for _ in 0..stubs {
                 domain += 1;
@@ -89,13 +99,17 @@ pub(super) fn transit_stub(section: &Section<'_>, plan: &mut Expansion) -> Resul
                     let between = [inside(a + 1), inside(b + 1)];
                     plan.join(format!("stub{stub_links}"), between, &stub)?;
                 }
-                for node in 1..=stub_nodes {
-                    host += 1;
-                    let between = [format!("host{host}"), inside(node)];
-                    plan.join(format!("access{host}"), between, &access)?;
+                routers.extend((1..=stub_nodes).map(inside));
+                if hosts.is_none() {
+                    (1..=stub_nodes).try_for_each(|node| attach(inside(node), plan))?;
                 }
             }
         }
+    }
+    // A stream of their own: hosts do not change the links of the routers.
+    let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed.stream("hosts").0);
+    for _ in 0..hosts.unwrap_or(0) {
+        attach(routers[draw::index(&mut rng, routers.len())].clone(), plan)?;
     }
     Ok(())
 }
