@@ -92,6 +92,16 @@ fn one_path_carries_what_a_direct_connection_does() {
 }
 
 #[test]
+fn slow_start_ends_before_the_queue_is_full() {
+    for seed in 1..=4 {
+        let run = run(PAIR, &["duration=5 s", "warmup=0 s", &format!("seed={seed}")]);
+        assert!(run.measure("link", "t1-t3/up", "drops").unwrap() < 1.0, "seed {seed}");
+        assert!(of_flow(&run, "backup", "timeouts") < 1.0, "seed {seed}");
+        assert!(goodput(&run) > 6.0, "seed {seed}: {}", goodput(&run));
+    }
+}
+
+#[test]
 fn two_paths_carry_twice_as_much() {
     let [_, mild] = MILD;
     let one = goodput(&run(PAIR, &MILD));

@@ -16,15 +16,8 @@ const EARLIER: [(&str, &str); 3] = [
 /// replaced, since they may end after the new duration.
 fn brief(text: &str) -> Vec<Setting> {
     let windows = ("window", "[{ name = \"brief\", from = \"2 s\", to = \"3 s\" }]");
-    let has_windows = text.contains("\nwindow = ");
-    // Where nothing but web objects flows, these begin after a minute, as beside other flows.
-    let begins_late = text.matches("from = \"60 s\"").count() == text.matches("[[flow]]").count();
-    let (duration, begin) = match (has_windows, begins_late) {
-        (true, _) => ("3 s", windows),
-        (false, true) => ("63 s", ("warmup", "60 s")),
-        (false, false) => ("3 s", ("warmup", "2 s")),
-    };
-    [("duration", duration), begin]
+    let begin = if text.contains("\nwindow = ") { windows } else { ("warmup", "2 s") };
+    [("duration", "3 s"), begin]
         .map(|(key, value)| Setting { key: key.into(), value: value.into() })
         .into()
 }
@@ -43,14 +36,14 @@ fn every_scenario_file_is_read_and_runs() {
             .fold(file.text.to_owned(), |text, (late, early)| text.replace(late, early));
         let document = Document::new(&text, file.name).unwrap_or_else(|error| panic!("{error}"));
         for point in document.points() {
-            let settings: Vec<Setting> = point.into_iter().chain(brief(file.text)).collect();
+            let settings: Vec<Setting> = point.into_iter().chain(brief(&text)).collect();
             let scenario = document.scenario(&settings).unwrap_or_else(|error| panic!("{error}"));
             let run = scenario
                 .run(scenario.seed, RunOptions::default())
                 .unwrap_or_else(|error| panic!("{error}"));
             assert!(
                 run.measure("all", "", "goodput").is_some_and(|goodput| goodput > 0.0),
-                "{}",
+                "{}: {settings:?}",
                 file.name
             );
         }

@@ -116,9 +116,9 @@ pub(super) fn across(lab: &Lab<'_>) -> Result<Outcome, StudyError> {
             format!("Means of {} in each of three networks.", both.seeds()),
         )],
         notes: vec![
-            "Rates of links are drawn from 10 to 100 Mbit/s. Six of the fifteen pairs have relays \
-             whose paths are distinct from the direct one and at most half as long again; the \
-             others have none such."
+            "Rates of links are drawn from 10 to 100 Mbit/s. A stub domain has one link to the \
+             others, so that nearly all paths by relays at most half as long again go over the \
+             links of the direct one."
                 .into(),
         ],
         data: both.data(),

@@ -19,11 +19,9 @@ const INDIRECT: [&str; 3] = ["to1/up", "to2/up", "to3/up"];
 const IN_USE: f64 = 0.5;
 
 /// Why paths are not full.
-const EARLY: &str = "the range of delays is not learnt where nobody fills the queue: packets are \
-                     late from 2.5 ms on, which three packets are";
+const EARLY: &str = "windows fall as soon as a queue takes 5 ms, and by a part of all of them";
 /// Why S2 has little.
-const LATE: &str = "S2 comes to a queue that S1 keeps, and takes its delay for the path’s; its \
-                    window grows by 3 % a round trip, and by nothing after a decrease";
+const LATE: &str = "S2 comes to a queue that S1 keeps, and takes its delay for the path’s";
 
 pub(super) fn two_senders(lab: &Lab<'_>) -> Result<Outcome, StudyError> {
     let swept = lab.sweep(0, RunOptions::default())?;

@@ -10,6 +10,9 @@ use units::{Span, Time};
 
 /// The most that one packet weighs.
 const MOST_WEIGHT: f64 = 40.0;
+/// What a packet weighs that is not late, but comes through a queue: enough to end slow start, and
+/// next to nothing besides. It is the least weight that gateways report.
+const EARLY_WEIGHT: f64 = 1.0 / 16.0;
 /// The delays of so many periods are remembered.
 const PERIODS: usize = 10;
 
@@ -22,6 +25,10 @@ pub struct LatenessOptions {
     pub least: Span,
     /// The largest one; `None` for no bound.
     pub most: Option<Span>,
+    /// The distance from the smallest delay at which a packet shows that there is a queue, and ends
+    /// slow start; `None` for that of the threshold. Windows that double would fill the queue
+    /// before the first late packet is known.
+    pub early: Option<Span>,
     /// How long delays are remembered; a route may change.
     pub memory: Span,
 }
@@ -61,7 +68,7 @@ impl Lateness {
     /// Whether a packet with this delay is in time. It is not remembered: probes are small.
     #[must_use]
     pub fn is_in_time(&self, delay: Span) -> bool {
-        self.weight(delay) <= 0.0
+        self.weight(delay) <= EARLY_WEIGHT
     }
 
     /// The smallest delay that is remembered.
@@ -95,7 +102,8 @@ impl Lateness {
     fn weight(&self, delay: Span) -> f64 {
         let (Some(least), Some(distance)) = (self.least(), self.distance()) else { return 0.0 };
         if delay <= least + distance || distance == Span::ZERO {
-            return 0.0;
+            let is_early = self.options.early.is_some_and(|early| delay > least + early);
+            return if is_early { EARLY_WEIGHT } else { 0.0 };
         }
         let ratio = (delay - least).as_secs_f64() / distance.as_secs_f64();
         (ratio * ratio).min(MOST_WEIGHT)
@@ -124,6 +132,7 @@ mod tests {
         share: 0.15,
         least: Span::from_micros(2_500),
         most: None,
+        early: None,
         memory: Span::from_secs(600),
     };
 
@@ -160,6 +169,17 @@ mod tests {
         path.handle_delay(Time::ZERO, millis(25));
         path.handle_delay(Time::ZERO, millis(425));
         assert_eq!(path.distance(), Some(millis(5)));
+    }
+
+    #[test]
+    fn a_packet_through_a_short_queue_weighs_next_to_nothing() {
+        let early = Some(Span::from_millis(5));
+        let mut path = Lateness::new(LatenessOptions { least: millis(10), early, ..PAPER });
+        path.handle_delay(Time::ZERO, millis(25));
+        near(path.handle_delay(Time::ZERO, millis(30)), 0.0);
+        near(path.handle_delay(Time::ZERO, millis(31)), 1.0 / 16.0);
+        assert!(path.is_in_time(millis(35)));
+        assert!(!path.is_in_time(millis(36)));
     }
 
     #[test]

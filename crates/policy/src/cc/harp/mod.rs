@@ -77,6 +77,7 @@ impl HarpOptions {
                 share: 0.15,
                 least: Span::from_micros(2_500),
                 most: None,
+                early: None,
                 memory: Span::from_secs(600),
             },
             needed: 40.0,
@@ -99,6 +100,7 @@ impl HarpOptions {
             lateness: LatenessOptions {
                 least: Span::from_millis(5),
                 most: Some(Span::from_millis(5)),
+                early: Some(Span::from_micros(2_500)),
                 ..paper.lateness
             },
             // A mark says as much as a packet that is very late.
