@@ -12,12 +12,12 @@ use crate::file::LinkSpec;
 /// The links at each node.
 #[derive(Debug, Default)]
 pub(super) struct Ways {
-    hops: HashMap<Arc<str>, Vec<Hop>>,
+    out: HashMap<Arc<str>, Vec<LinkFrom>>,
 }
 
 /// A link, from the node where it begins.
 #[derive(Debug)]
-struct Hop {
+struct LinkFrom {
     to: Arc<str>,
     link: Arc<str>,
     delay: Span,
@@ -38,15 +38,15 @@ struct Reached {
 
 impl Ways {
     pub(super) fn new(links: &[LinkSpec]) -> Ways {
-        let mut hops: HashMap<Arc<str>, Vec<Hop>> = HashMap::new();
+        let mut out: HashMap<Arc<str>, Vec<LinkFrom>> = HashMap::new();
         for LinkSpec { name, between: [a, b], up, down, .. } in links {
             for (from, to, profile) in [(a, b, up), (b, a, down)] {
-                let hop =
-                    Hop { to: Arc::clone(to), link: Arc::clone(name), delay: profile.delay() };
-                hops.entry(Arc::clone(from)).or_default().push(hop);
+                let link =
+                    LinkFrom { to: Arc::clone(to), link: Arc::clone(name), delay: profile.delay() };
+                out.entry(Arc::clone(from)).or_default().push(link);
             }
         }
-        Ways { hops }
+        Ways { out }
     }
 
     /// How far each node is from `start`: the fewest links, among those the least delay, and among
@@ -58,16 +58,16 @@ impl Ways {
         while let Some(node) = queue.pop_front() {
             // All nodes with a link less came before it: its own way is final.
             let Reached { links, delay, .. } = reached[node];
-            for hop in self.hops.get(node).into_iter().flatten() {
+            for link in self.out.get(node).into_iter().flatten() {
                 let next = Reached {
                     links: links + 1,
-                    delay: delay + hop.delay,
-                    last: Some((Arc::clone(node), Arc::clone(&hop.link))),
+                    delay: delay + link.delay,
+                    last: Some((Arc::clone(node), Arc::clone(&link.link))),
                 };
-                match reached.entry(Arc::clone(&hop.to)) {
+                match reached.entry(Arc::clone(&link.to)) {
                     Entry::Vacant(free) => {
                         free.insert(next);
-                        queue.push_back(&hop.to);
+                        queue.push_back(&link.to);
                     }
                     Entry::Occupied(mut known) => {
                         let Reached { links, delay, .. } = *known.get();
