@@ -239,6 +239,7 @@ pub fn gateway(data: &[u8]) {
         let entry = PathReport { path: piece[16] & 7, weight: 640, echo: word(8) };
         let report = Report {
             open: piece[17],
+            queued: piece[16],
             count: 1 + (piece[18] & 3),
             entries: [entry; 4],
             lost: (word(4), word(19)),

@@ -114,7 +114,7 @@ mod tests {
         share: 0.15,
         least: Span::from_micros(2_500),
         most: None,
-        early: None,
+        queue: None,
         memory: Span::from_secs(600),
     };
 

@@ -22,6 +22,8 @@ pub(crate) struct Detector {
     corrects_clocks: bool,
     /// A bit for each path whose probe was in time.
     open: u8,
+    /// A bit for each path with a packet that came through a queue.
+    queued: u8,
     /// The path that a report begins with: all have their turn.
     turn: usize,
 }
@@ -51,6 +53,7 @@ impl Detector {
             mark: config.controller.mark,
             corrects_clocks: config.corrects_clocks,
             open: 0,
+            queued: 0,
             turn: 0,
         }
     }
@@ -61,6 +64,9 @@ impl Detector {
         let Some(path) = self.paths.get_mut(usize::from(stamp.path)) else { return };
         let delay = path.handle_stamp(now, stamp, self.corrects_clocks);
         path.weight += path.lateness.handle_delay(now, delay) + mark;
+        if path.lateness.shows_queue(delay) {
+            self.queued |= 1 << (stamp.path & 7);
+        }
         path.latest = Some((stamp.sent, now));
     }
 
@@ -76,7 +82,8 @@ impl Detector {
 
     /// What is to be reported, at most [`MOST_ENTRIES`] paths of it.
     pub(crate) fn report(&mut self, now: Time) -> Report {
-        let mut report = Report { open: core::mem::take(&mut self.open), ..Report::default() };
+        let (open, queued) = (core::mem::take(&mut self.open), core::mem::take(&mut self.queued));
+        let mut report = Report { open, queued, ..Report::default() };
         let count = self.paths.len();
         for step in 0..count {
             let number = (self.turn + step) % count;

@@ -66,6 +66,9 @@ impl Ends {
             self.paths.handle_late(now, path, weight(*entry));
         }
         for path in 0..self.paths.count() {
+            if report.queued & (1 << path) != 0 {
+                self.paths.handle_queue(path);
+            }
             if report.open & (1 << path) != 0 {
                 self.paths.handle_open(now, path);
             }
@@ -181,6 +184,10 @@ impl<T: Carried> Gateway<T> {
             self.sweep(now);
         }
         if let Some(flow) = self.liveness.poll_ask(now) {
+            // Those that asked first may be forgotten by now.
+            let first = self.connections.keys().next();
+            let is_known = self.connections.contains_key(&flow);
+            let flow = if is_known { flow } else { first.copied().unwrap_or(flow) };
             let (_, ends, outputs) = self.parts(now, flow);
             for path in 0..ends.paths.count() {
                 let stamp = ends.paths.stamp(now, path);
@@ -219,7 +226,7 @@ impl<T: Carried> Gateway<T> {
                         sum.is_choked &= view.is_choked;
                         sum.is_admitted |= view.is_admitted;
                         sum.srtt = sum.srtt.max(view.srtt);
-                        sum.least_rtt = sum.least_rtt.min(view.least_rtt);
+                        sum.least_rtt = sum.least_rtt.into_iter().chain(view.least_rtt).min();
                     }
                 }
             }

@@ -10,9 +10,6 @@ use wire::harp::Stamp;
 
 use crate::Config;
 
-/// The least time from one probe to the next.
-const LEAST_PROBE_PERIOD: Span = Span::from_millis(100);
-
 /// A path of which nothing is heard for so long carries nothing until a probe arrives; the same in
 /// round trips.
 const LEAST_SILENCE: Span = Span::from_secs(1);
@@ -34,8 +31,8 @@ pub struct PathView {
     pub is_admitted: bool,
     /// The smoothed round-trip time, if it is known.
     pub srtt: Option<Span>,
-    /// The least round-trip time; zero before the first sample.
-    pub least_rtt: Span,
+    /// The least round-trip time, if one is known.
+    pub least_rtt: Option<Span>,
 }
 
 /// The windows and the state of all paths: of a connection, or of a site.
@@ -132,7 +129,7 @@ impl Paths {
             is_choked: self.control.is_choked(id(path)),
             is_admitted: self.is_admitted(path),
             srtt: state.rtt.smoothed(),
-            least_rtt: state.rtt.min(),
+            least_rtt: state.rtt.smoothed().map(|_| state.rtt.min()),
         })
     }
 
@@ -254,6 +251,10 @@ impl Paths {
         self.note_choke(now, path);
     }
 
+    pub(crate) fn handle_queue(&mut self, path: usize) {
+        self.control.handle_queue(id(path));
+    }
+
     pub(crate) fn handle_open(&mut self, now: Time, path: usize) {
         self.control.handle_open(now, id(path));
     }
@@ -273,7 +274,7 @@ impl Paths {
     pub(crate) fn poll_probe(&mut self, now: Time) -> Option<usize> {
         let path = (0..self.states.len())
             .find(|path| self.control.is_choked(id(*path)) && self.states[*path].probe_at <= now)?;
-        let period = self.srtt(path).max(LEAST_PROBE_PERIOD);
+        let period = self.probe_period(path);
         let state = &mut self.states[path];
         state.probe_at = now + period;
         state.unheard_since.get_or_insert(now);
@@ -298,8 +299,13 @@ impl Paths {
 
     fn note_choke(&mut self, now: Time, path: usize) {
         if self.control.is_choked(id(path)) && self.states[path].probe_at <= now {
-            self.states[path].probe_at = now + self.srtt(path).max(LEAST_PROBE_PERIOD);
+            self.states[path].probe_at = now + self.probe_period(path);
         }
+    }
+
+    /// The time from one probe to the next.
+    fn probe_period(&self, path: usize) -> Span {
+        self.srtt(path).max(Harp::LEAST_PROBE_PERIOD)
     }
 
     /// The paths that may carry data; the direct one if none may.

@@ -4,17 +4,13 @@
 
 mod common;
 
-use common::{Drops, Link, MSS, Model};
+use common::{Drops, Link, MSS, Model, secs};
 use policy::cc::{Acked, Allowance, Congestion, Controller, Lost, Sent, Signal, Start, by_name};
 use units::{Bytes, Rate, Span, SubflowId, Time};
 
 const PROPAGATION: Span = Span::from_millis(50);
 /// The bandwidth-delay product of 10 Mbit/s and 50 ms in packets, with the packet in service.
 const BDP: f64 = 42.7;
-
-fn secs(secs: u64) -> Span {
-    Span::from_secs(secs)
-}
 
 fn alone(controller: &str, mbit: u64, buffer: f64, drops: Drops) -> Model {
     let mut model = Model::default();

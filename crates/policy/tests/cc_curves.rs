@@ -8,14 +8,10 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 
-use common::{Drops, Link, MSS, Model};
+use common::{Drops, Link, MSS, Model, secs};
 use units::{Rate, Span};
 
 const RTT: Span = Span::from_millis(100);
-
-fn secs(secs: u64) -> Span {
-    Span::from_secs(secs)
-}
 
 /// The window of each subflow, in packets, at the end of each of its first 300 round trips, twenty
 /// a line.

@@ -4,24 +4,10 @@
 
 mod common;
 
-use common::{Drops, Link, Model};
+use common::{Drops, Link, Model, jain, rates, secs};
 use units::{Rate, Span};
 
 const RTT: Span = Span::from_millis(100);
-
-fn secs(secs: u64) -> Span {
-    Span::from_secs(secs)
-}
-
-/// Mbit/s of each flow since the last measurement began.
-fn rates(model: &Model) -> Vec<f64> {
-    model.flows.iter().map(|flow| model.rate(flow.delivered()) * 12e-3).collect()
-}
-
-fn jain(rates: &[f64]) -> f64 {
-    let squares: f64 = rates.iter().map(|rate| rate * rate).sum();
-    rates.iter().sum::<f64>().powi(2) / rates.len() as f64 / squares
-}
 
 fn link(model: &mut Model, mbit: u64, buffer: f64, drops: Drops) -> usize {
     model.link(Link::new(Rate::mbit(mbit), buffer, drops))

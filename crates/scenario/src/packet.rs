@@ -278,7 +278,8 @@ impl netsim::Packet for Packet {
             }
             Packet::Report { connection, report } => {
                 let (from, len) = report.lost;
-                let mut hash = u64::from(report.open) ^ u64::from(from) << 32 ^ u64::from(len);
+                let paths = u64::from(report.open) | u64::from(report.queued) << 8;
+                let mut hash = paths ^ u64::from(from) << 32 ^ u64::from(len);
                 for entry in report.entries() {
                     let weight = u64::from(entry.path) | u64::from(entry.weight) << 8;
                     hash = hash.rotate_left(7) ^ weight << 32 ^ u64::from(entry.echo);

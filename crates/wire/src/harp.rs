@@ -5,7 +5,8 @@
 //! | 1 data | path 1, stamp 4, round trip 4, the packet |
 //! | 2 return | the packet |
 //! | 3 probe | path 1, stamp 4, round trip 4 |
-//! | 4 report | flow 4, open paths 1, number of entries 1, lost position 4, lost length 4, entries |
+//! | 4 report | flow 4, open paths 1, paths with a queue 1, number of entries 1, lost position 4, |
+//! | | lost length 4, entries |
 //! | an entry | path 1, weight 2, echo 4 |
 //!
 //! Numbers are big-endian. Stamps are microseconds of the sender's clock and wrap after 71 minutes.
@@ -19,7 +20,7 @@ pub const DATA_HEADER: usize = 10;
 /// The octets in front of a packet that returns.
 pub const RETURN_HEADER: usize = 1;
 /// The octets of a report without entries, and of an entry.
-const REPORT_HEADER: usize = 15;
+const REPORT_HEADER: usize = 16;
 const ENTRY: usize = 7;
 
 const DATA: u8 = 1;
@@ -54,6 +55,8 @@ pub struct PathReport {
 pub struct Report {
     /// A bit for each path whose probe arrived in time.
     pub open: u8,
+    /// A bit for each path with a packet that came through a queue, late or not.
+    pub queued: u8,
     /// The number of valid entries.
     pub count: u8,
     /// Entries, one a path.
@@ -146,7 +149,7 @@ pub fn emit(header: &Header, out: &mut alloc::vec::Vec<u8>) {
             out.push(REPORT);
             out.extend(flow.to_be_bytes());
             let entries = report.entries();
-            out.extend([report.open, u8::try_from(entries.len()).unwrap_or(0)]);
+            out.extend([report.open, report.queued, u8::try_from(entries.len()).unwrap_or(0)]);
             out.extend(report.lost.0.to_be_bytes());
             out.extend(report.lost.1.to_be_bytes());
             for entry in entries {
@@ -174,13 +177,13 @@ fn stamp(input: &[u8]) -> Result<(Stamp, &[u8]), HarpError> {
 
 fn report(input: &[u8]) -> Result<(Header, &[u8]), HarpError> {
     let (flow, rest) = take(input)?;
-    let (&[open, count], rest) = take(rest)?;
+    let (&[open, queued, count], rest) = take(rest)?;
     let (from, rest) = take(rest)?;
     let (len, mut rest) = take(rest)?;
     if usize::from(count) > MOST_ENTRIES {
         return Err(HarpError::Entries(count));
     }
-    let mut report = Report { open, count, ..Report::default() };
+    let mut report = Report { open, queued, count, ..Report::default() };
     report.lost = (u32::from_be_bytes(*from), u32::from_be_bytes(*len));
     for entry in report.entries.iter_mut().take(usize::from(count)) {
         let (&[number], after) = take(rest)?;
@@ -209,7 +212,7 @@ mod tests {
     fn messages() -> [Header; 5] {
         let stamp = Stamp { path: 7, sent: 0xfedc_ba98, srtt: 50_000 };
         let entry = |path| PathReport { path, weight: 640, echo: 0x0102_0304 };
-        let mut report = Report { open: 0b101, count: 2, ..Report::default() };
+        let mut report = Report { open: 0b101, queued: 0b10, count: 2, ..Report::default() };
         report.entries[..2].copy_from_slice(&[entry(0), entry(3)]);
         report.lost = (u32::MAX, 2_896);
         [
@@ -250,7 +253,7 @@ mod tests {
         assert_eq!(parse(&[DATA, 8, 0, 0, 0, 0, 0, 0, 0, 0]), Err(HarpError::Path(8)));
         let mut octets = Vec::new();
         emit(&Header::Report(0, Report::default()), &mut octets);
-        octets[6] = 5;
+        octets[7] = 5;
         assert_eq!(parse(&octets), Err(HarpError::Entries(5)));
     }
 }

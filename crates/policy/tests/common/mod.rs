@@ -15,6 +15,21 @@ use units::{Bytes, Rate, Span, SubflowId, Time};
 /// All packets have this size, on the wire and for the controller.
 pub const MSS: Bytes = Bytes(1_500);
 
+pub fn secs(secs: u64) -> Span {
+    Span::from_secs(secs)
+}
+
+/// Mbit/s of each flow since the last measurement began.
+pub fn rates(model: &Model) -> Vec<f64> {
+    model.flows.iter().map(|flow| model.rate(flow.delivered()) * 12e-3).collect()
+}
+
+/// Jain's index of fairness.
+pub fn jain(rates: &[f64]) -> f64 {
+    let squares: f64 = rates.iter().map(|rate| rate * rate).sum();
+    rates.iter().sum::<f64>().powi(2) / rates.len() as f64 / squares
+}
+
 /// The packets that a link drops besides those that do not fit the buffer.
 #[derive(Clone, Copy, Debug)]
 pub enum Drops {

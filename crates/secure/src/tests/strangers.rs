@@ -218,8 +218,8 @@ fn retries_versions_and_resets_are_small_and_rationed() {
     assert!(answers(&mut listener, after(70_000)).is_empty());
 }
 
-#[test]
-fn a_token_does_not_serve_another_address() {
+/// A listener that asks everybody for a token, and a dialer at the first address that got one.
+fn retried() -> (Listener, Dialer) {
     let mut pair = Pair::new();
     pair.limits = Limits { retry_from: 0, ..Limits::default() };
     let mut listener = pair.listener();
@@ -228,6 +228,12 @@ fn a_token_does_not_serve_another_address() {
     for answer in answers(&mut listener, Time::ZERO) {
         dialer.handle_datagram(Time::ZERO, &mut answer.bytes.clone());
     }
+    (listener, dialer)
+}
+
+#[test]
+fn a_token_does_not_serve_another_address() {
+    let (mut listener, mut dialer) = retried();
     let hello = flight(&mut dialer, Time::ZERO);
     give(&mut listener, Time::ZERO, stranger(2), &hello);
     assert_eq!(listener.handshakes(), 0);
@@ -241,14 +247,7 @@ fn a_token_does_not_serve_another_address() {
 /// Somebody who saw a handshake sends it again, token and all.
 #[test]
 fn a_handshake_that_is_sent_again_takes_no_second_place() {
-    let mut pair = Pair::new();
-    pair.limits = Limits { retry_from: 0, ..Limits::default() };
-    let mut listener = pair.listener();
-    let mut dialer = pair.dialer(Time::ZERO, 5);
-    give(&mut listener, Time::ZERO, stranger(1), &flight(&mut dialer, Time::ZERO)[..1]);
-    for answer in answers(&mut listener, Time::ZERO) {
-        dialer.handle_datagram(Time::ZERO, &mut answer.bytes.clone());
-    }
+    let (mut listener, mut dialer) = retried();
     let mut seen = flight(&mut dialer, Time::ZERO);
     give(&mut listener, Time::ZERO, stranger(1), &seen);
     for answer in answers(&mut listener, Time::ZERO) {

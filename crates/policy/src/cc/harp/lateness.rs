@@ -10,9 +10,6 @@ use units::{Span, Time};
 
 /// The most that one packet weighs.
 const MOST_WEIGHT: f64 = 40.0;
-/// What a packet weighs that is not late, but comes through a queue: enough to end slow start, and
-/// next to nothing besides. It is the least weight that gateways report.
-const EARLY_WEIGHT: f64 = 1.0 / 16.0;
 /// The delays of so many periods are remembered.
 const PERIODS: usize = 10;
 
@@ -25,10 +22,10 @@ pub struct LatenessOptions {
     pub least: Span,
     /// The largest one; `None` for no bound.
     pub most: Option<Span>,
-    /// The distance from the smallest delay at which a packet shows that there is a queue, and ends
-    /// slow start; `None` for that of the threshold. Windows that double would fill the queue
+    /// The distance from the smallest delay beyond which a packet shows that there is a queue, and
+    /// ends slow start; `None` for that of the threshold. Windows that double would fill the queue
     /// before the first late packet is known.
-    pub early: Option<Span>,
+    pub queue: Option<Span>,
     /// How long delays are remembered; a route may change.
     pub memory: Span,
 }
@@ -68,7 +65,14 @@ impl Lateness {
     /// Whether a packet with this delay is in time. It is not remembered: probes are small.
     #[must_use]
     pub fn is_in_time(&self, delay: Span) -> bool {
-        self.weight(delay) <= EARLY_WEIGHT
+        self.weight(delay) <= 0.0
+    }
+
+    /// Whether a packet with this delay came through a queue, late or not.
+    #[must_use]
+    pub fn shows_queue(&self, delay: Span) -> bool {
+        let queue = self.options.queue.or_else(|| self.distance());
+        matches!((self.least(), queue), (Some(least), Some(queue)) if delay > least + queue)
     }
 
     /// The smallest delay that is remembered.
@@ -102,8 +106,7 @@ impl Lateness {
     fn weight(&self, delay: Span) -> f64 {
         let (Some(least), Some(distance)) = (self.least(), self.distance()) else { return 0.0 };
         if delay <= least + distance || distance == Span::ZERO {
-            let is_early = self.options.early.is_some_and(|early| delay > least + early);
-            return if is_early { EARLY_WEIGHT } else { 0.0 };
+            return 0.0;
         }
         let ratio = (delay - least).as_secs_f64() / distance.as_secs_f64();
         (ratio * ratio).min(MOST_WEIGHT)
@@ -132,7 +135,7 @@ mod tests {
         share: 0.15,
         least: Span::from_micros(2_500),
         most: None,
-        early: None,
+        queue: None,
         memory: Span::from_secs(600),
     };
 
@@ -172,14 +175,18 @@ mod tests {
     }
 
     #[test]
-    fn a_packet_through_a_short_queue_weighs_next_to_nothing() {
-        let early = Some(Span::from_millis(5));
-        let mut path = Lateness::new(LatenessOptions { least: millis(10), early, ..PAPER });
+    fn a_packet_that_is_not_late_shows_a_queue() {
+        let queue = Some(millis(5));
+        let mut path = Lateness::new(LatenessOptions { least: millis(10), queue, ..PAPER });
+        assert!(!path.shows_queue(millis(90)), "nothing is known");
         path.handle_delay(Time::ZERO, millis(25));
-        near(path.handle_delay(Time::ZERO, millis(30)), 0.0);
-        near(path.handle_delay(Time::ZERO, millis(31)), 1.0 / 16.0);
-        assert!(path.is_in_time(millis(35)));
-        assert!(!path.is_in_time(millis(36)));
+        assert!(!path.shows_queue(millis(30)));
+        assert!(path.shows_queue(millis(31)) && path.is_in_time(millis(31)));
+        near(path.handle_delay(Time::ZERO, millis(31)), 0.0);
+        // Without a distance of its own it is that of late packets.
+        let mut path = Lateness::new(LatenessOptions { least: millis(10), ..PAPER });
+        path.handle_delay(Time::ZERO, millis(25));
+        assert!(!path.shows_queue(millis(35)) && path.shows_queue(millis(36)));
     }
 
     #[test]

@@ -77,7 +77,7 @@ impl HarpOptions {
                 share: 0.15,
                 least: Span::from_micros(2_500),
                 most: None,
-                early: None,
+                queue: None,
                 memory: Span::from_secs(600),
             },
             needed: 40.0,
@@ -100,7 +100,7 @@ impl HarpOptions {
             lateness: LatenessOptions {
                 least: Span::from_millis(5),
                 most: Some(Span::from_millis(5)),
-                early: Some(Span::from_micros(2_500)),
+                queue: Some(Span::from_micros(2_500)),
                 ..paper.lateness
             },
             // A mark says as much as a packet that is very late.
@@ -158,6 +158,9 @@ struct HarpPath {
 }
 
 impl Harp {
+    /// The least time between two probes of a choked path.
+    pub const LEAST_PROBE_PERIOD: Span = Span::from_millis(100);
+
     /// A controller without paths. Parameters outside their ranges are clamped.
     #[must_use]
     pub fn new(options: HarpOptions) -> Harp {
@@ -239,6 +242,13 @@ impl Harp {
         path.set(path.window + share * delivered.bytes.as_f64(), options.floor);
         if !options.extent_by_rate {
             path.extent.handle_sample(now, path.window);
+        }
+    }
+
+    /// A packet of a path came through a queue: slow start is over.
+    pub fn handle_queue(&mut self, id: SubflowId) {
+        if let Some(path) = self.path_mut(id) {
+            path.in_slow_start = false;
         }
     }
 
@@ -330,9 +340,6 @@ impl Harp {
     }
 }
 
-/// The least time between two probes.
-const LEAST_PROBE_PERIOD: Span = Span::from_millis(100);
-
 impl HarpPath {
     fn open_window(&self) -> f64 {
         if self.is_choked { 0.0 } else { self.window }
@@ -354,6 +361,6 @@ impl HarpPath {
 
     /// The time from one probe to the next.
     fn probe_period(&self) -> Span {
-        self.smoothed_rtt.max(LEAST_PROBE_PERIOD)
+        self.smoothed_rtt.max(Harp::LEAST_PROBE_PERIOD)
     }
 }

@@ -33,6 +33,9 @@ impl Controller for Harp {
         // A transport without clocks has the round-trip time, which counts the other way's queue.
         let delay = acked.one_way_delay.or(acked.rtt);
         let late = delay.map_or(0.0, |delay| path.lateness.handle_delay(now, delay));
+        if delay.is_some_and(|delay| path.lateness.shows_queue(delay)) {
+            path.in_slow_start = false;
+        }
         if path.is_choked {
             if delay.is_some_and(|delay| path.lateness.is_in_time(delay)) {
                 self.handle_open(now, id);

@@ -1,6 +1,8 @@
-//! Background gateways whose paths fail, and which more connections want than they take.
+//! Gateways whose paths fail, and which more connections want than they take.
 
-use scenario::{Document, Run, RunOptions, Scenario, Setting};
+use scenario::Run;
+
+use super::{goodput, run};
 
 /// Two hosts, a gateway before each, and between these a short way and two through routers.
 const NETWORK: &str = r#"name = "faults"
@@ -63,19 +65,10 @@ controller = "cubic"
 
 const DEAD: &str = "blackout = [{ from = \"20 s\", to = \"40 s\" }]\n";
 
-fn run(text: &str, settings: &[&str]) -> Run {
-    let settings: Vec<Setting> =
-        settings.iter().map(|text| Setting::parse(text).expect("it is one")).collect();
-    let document = Document::new(text, "faults.toml").unwrap_or_else(|error| panic!("{error}"));
-    let scenario: Scenario = document.scenario(&settings).unwrap_or_else(|error| panic!("{error}"));
-    scenario.run(scenario.seed, RunOptions::default()).expect("it runs")
-}
-
 /// Megabits a second in all, from one second of the run to another.
-fn goodput(text: &str, from: u32, to: u32) -> f64 {
+fn goodput_from(text: &str, from: u32, to: u32) -> f64 {
     let settings = [format!("warmup={from} s"), format!("duration={to} s")];
-    let run = run(text, &settings.each_ref().map(String::as_str));
-    run.measure("all", "", "goodput").expect("it is measured")
+    goodput(&run(text, &settings.each_ref().map(String::as_str)))
 }
 
 fn carried(run: &Run, link: &str) -> f64 {
@@ -87,9 +80,9 @@ fn a_path_that_dies_leaves_the_other_its_rate() {
     for dead in ["up-a", "up-b"] {
         let name = format!("name = \"{dead}\"\n");
         let text = NETWORK.replace(&name, &format!("{name}{DEAD}"));
-        let before = goodput(&text, 5, 20);
-        let without = goodput(&text, 25, 40);
-        let after = goodput(&text, 50, 70);
+        let before = goodput_from(&text, 5, 20);
+        let without = goodput_from(&text, 25, 40);
+        let after = goodput_from(&text, 50, 70);
         assert!(before > 16.0, "{dead}: {before} Mbit/s over both");
         assert!(without > 7.5, "{dead}: {without} Mbit/s over the other alone");
         assert!(after > 15.0, "{dead}: {after} Mbit/s over both again");
@@ -103,7 +96,7 @@ fn without_any_path_packets_take_the_route_that_they_had_without_gateways() {
     for dead in ["up-a", "up-b"] {
         text = text.replace(&name(dead), &format!("{}{DEAD}", name(dead)));
     }
-    let without = goodput(&text, 28, 40);
+    let without = goodput_from(&text, 28, 40);
     assert!(without > 8.5, "{without} Mbit/s by the short way");
     let all = run(&text, &["warmup=28 s", "duration=40 s"]);
     assert!(carried(&all, "short/up") > 0.9, "they take the short way");
