@@ -172,6 +172,10 @@ impl<T: Carried> Gateway<T> {
     /// When to call [`Gateway::handle_deadline`].
     #[must_use]
     pub fn poll_deadline(&self) -> Option<Time> {
+        if self.connections.is_empty() {
+            // Nothing is probed, asked or drained for nobody.
+            return None;
+        }
         let of_site = self.site.as_ref().and_then(|ends| ends.paths.poll_deadline());
         let of_connections = self.agenda.first().map(|(at, _)| *at);
         let others = of_site.into_iter().chain(self.sweep_at).chain(self.liveness.poll_deadline());
@@ -183,11 +187,11 @@ impl<T: Carried> Gateway<T> {
         if self.sweep_at.is_some_and(|at| at <= now) {
             self.sweep(now);
         }
-        if let Some(flow) = self.liveness.poll_ask(now) {
-            // Those that asked first may be forgotten by now.
-            let first = self.connections.keys().next();
-            let is_known = self.connections.contains_key(&flow);
-            let flow = if is_known { flow } else { first.copied().unwrap_or(flow) };
+        if let Some(&first) = self.connections.keys().next()
+            && let Some(flow) = self.liveness.poll_ask(now)
+        {
+            // The one that asked first may be forgotten by now.
+            let flow = if self.connections.contains_key(&flow) { flow } else { first };
             let (_, ends, outputs) = self.parts(now, flow);
             for path in 0..ends.paths.count() {
                 let stamp = ends.paths.stamp(now, path);
@@ -463,8 +467,9 @@ impl<T: Carried> Gateway<T> {
     }
 }
 
-/// Chokes the paths that are silent, and probes the choked ones whose time has come.
+/// Begins drains, chokes the paths that are silent, and probes the choked ones whose time has come.
 fn probe<T>(now: Time, flow: Flow, ends: &mut Ends, outputs: &mut VecDeque<Output<T>>) {
+    ends.paths.drain(now);
     ends.paths.choke_silent(now);
     while let Some(path) = ends.paths.poll_probe(now) {
         let stamp = ends.paths.stamp(now, path);

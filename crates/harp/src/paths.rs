@@ -270,6 +270,11 @@ impl Paths {
         }
     }
 
+    /// Begins a drain, if its time has come.
+    pub(crate) fn drain(&mut self, now: Time) {
+        self.control.handle_drain(now);
+    }
+
     /// The probe of a path that is due, if one is.
     pub(crate) fn poll_probe(&mut self, now: Time) -> Option<usize> {
         let path = (0..self.states.len())
@@ -281,14 +286,14 @@ impl Paths {
         Some(path)
     }
 
-    /// When the next probe is due, or a path has been silent for too long.
+    /// When the next probe or drain is due, or a path has been silent for too long.
     pub(crate) fn poll_deadline(&self) -> Option<Time> {
         let at = |path: usize| {
             let state = &self.states[path];
             let probe = self.control.is_choked(id(path)).then_some(state.probe_at);
             probe.into_iter().chain(state.silent_at()).min()
         };
-        (0..self.states.len()).filter_map(at).min()
+        (0..self.states.len()).filter_map(at).chain(self.control.poll_drain()).min()
     }
 
     /// The stamp of a packet that leaves now.

@@ -97,3 +97,28 @@ fn reno_keeps_its_link() {
         assert!((least..most).contains(&(found[0] / 10.0)), "{profile}: {found:?}");
     }
 }
+
+/// Where many packets are late in a round trip, all windows decrease at the same times, and the
+/// first transfer would keep its lead.
+#[test]
+fn the_first_of_transfers_alike_keeps_no_lead_on_a_fast_link() {
+    let two: [(&str, &[usize]); 2] = [("harp", &[0]), ("harp", &[0])];
+    let found = run_apart(secs(20), &[100], &two);
+    assert!(jain(&found) > 0.95, "{found:?}");
+    assert!(found.iter().sum::<f64>() > 93.0, "{found:?}");
+}
+
+/// Where windows are at their floor and a queue stands, a sender that comes late takes it for the
+/// path, and more than its share of a line of 1 Mbit/s. Drains show it the path.
+#[test]
+fn drains_show_latecomers_the_least_delay() {
+    let shares = |drain: &str| {
+        let name = format!("harp(drain={drain})");
+        let found = run_apart(secs(40), &[1], &[(&*name, &[0][..]); 4]);
+        (jain(&found), found.iter().sum::<f64>())
+    };
+    let (without, _) = shares("off");
+    let (with, sum) = shares("30s");
+    assert!(without < 0.8, "without drains: {without}");
+    assert!(with > 0.95 && sum > 0.93, "with drains: {with}, {sum} Mbit/s");
+}

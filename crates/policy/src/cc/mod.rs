@@ -44,6 +44,7 @@ mod coupled;
 mod coupled_cubic;
 mod cubic;
 mod delays;
+mod drain_times;
 mod fast;
 mod fast_path;
 mod harp;

@@ -279,6 +279,12 @@ pub const NAMES: &[Known<dyn Controller>] = &[
                 default: "modern",
                 summary: "modern, or paper: no slow start, nothing below one packet",
             },
+            Parameter {
+                name: "drain",
+                default: "off",
+                summary: "time from one moment to the next in which all leave the queue to empty \
+                          itself, for those who came late; 10s and more",
+            },
         ],
         harp,
     ),
@@ -368,8 +374,13 @@ fn harp(settings: &Settings<'_>) -> Result<Box<dyn Controller>, NameError> {
         "paper" => Some(HarpOptions::paper()),
         _ => None,
     };
+    let drain = |text: &str| match text {
+        "off" => Some(None),
+        _ => text.parse().ok().filter(|span| *span >= HarpOptions::LEAST_DRAIN).map(Some),
+    };
     let coupling = settings.parse("coupling", coupling)?;
-    let options = HarpOptions { coupling, ..settings.parse("profile", profile)? };
+    let drain = settings.parse("drain", drain)?;
+    let options = HarpOptions { coupling, drain, ..settings.parse("profile", profile)? };
     Ok(Box::new(Harp::new(options)))
 }
 

@@ -44,6 +44,7 @@ const OFF: &str = "off";
 
 const CONTROLLER_KEYS: &[&str] = &[
     "alpha",
+    "full_growth",
     "beta",
     "delta",
     "threshold_least",
@@ -55,6 +56,7 @@ const CONTROLLER_KEYS: &[&str] = &[
     "slow_start",
     "extent_by_rate",
     "memory",
+    "drain",
 ];
 
 /// A pair of background gateways.
@@ -295,6 +297,11 @@ fn controller(section: &Section<'_>, options: &mut HarpOptions) -> Result<()> {
             *slot = at_least(&value, 0.0, "wants 0 or more, in weights of late packets")?;
         }
     }
+    if let Some(value) = section.get("full_growth") {
+        let problem = "wants 1 packet or more, or `\"off\"`";
+        options.full_growth =
+            if is_off(&value) { None } else { Some(at_least(&value, 1.0, problem)?) };
+    }
     for (key, slot) in
         [("threshold_least", &mut lateness.least), ("delay_memory", &mut lateness.memory)]
     {
@@ -305,6 +312,12 @@ fn controller(section: &Section<'_>, options: &mut HarpOptions) -> Result<()> {
     for (key, slot) in [("threshold_most", &mut lateness.most), ("memory", &mut options.memory)] {
         if let Some(value) = section.get(key) {
             *slot = if is_off(&value) { None } else { Some(positive(&value)?) };
+        }
+    }
+    if let Some(value) = section.get("drain") {
+        options.drain = if is_off(&value) { None } else { Some(positive(&value)?) };
+        if options.drain.is_some_and(|drain| drain < HarpOptions::LEAST_DRAIN) {
+            return Err(value.error(Problem::Sense("wants `\"off\"`, or 10 s and more")));
         }
     }
     if lateness.most.is_some_and(|most| most < lateness.least) {

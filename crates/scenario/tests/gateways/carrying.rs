@@ -86,6 +86,29 @@ fn flows_cross_in_both_directions() {
 }
 
 #[test]
+fn drains_take_a_quarter_of_the_windows_and_little_of_the_goodput() {
+    let drain = "gateway.site.controller={ drain = \"10 s\" }";
+    for sharing in ["gateway.site.sharing=connection", "gateway.site.sharing=site"] {
+        let settings = [BOTH, sharing, "duration=60 s"];
+        let without = goodput(&run(PAIR, &settings));
+        let run = run(PAIR, &[BOTH, sharing, drain, "duration=60 s"]);
+        let goodput = goodput(&run);
+        assert!(goodput > 0.93 * without, "{sharing}: {goodput} of {without}");
+        let series = run.series.expect("it was asked for");
+        let window = |second: f64| {
+            let place = series.at.iter().position(|at| *at >= second);
+            series.paths[0].1.window[place.expect("the run is longer")]
+        };
+        for begin in [20.0, 30.0, 40.0] {
+            let (before, within, after) =
+                (window(begin - 1.0), window(begin + 0.2), window(begin + 2.0));
+            assert!(within < 0.3 * before, "{sharing}: {within} of {before} at {begin} s");
+            assert!(after > 0.7 * before, "{sharing}: {after} of {before} after {begin} s");
+        }
+    }
+}
+
+#[test]
 fn requests_go_over_many_connections() {
     for (connections, most) in [("\"each\"", 40), ("6", 6)] {
         let source = format!(

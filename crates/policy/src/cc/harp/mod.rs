@@ -13,6 +13,7 @@
 //! Two senders use it: the gateway, whose other end judges delays ([`Harp::handle_late`]), and a
 //! striped connection, as a [`Controller`](super::Controller).
 
+mod drain;
 mod extent;
 mod lateness;
 mod striped;
@@ -21,7 +22,8 @@ use alloc::vec::Vec;
 
 use units::{Bytes, Rate, Span, SubflowId, Time};
 
-use super::MAX_WINDOW;
+use super::{MAX_WINDOW, drain_times};
+use drain::Drain;
 use extent::Extent;
 pub use lateness::{Lateness, LatenessOptions};
 
@@ -44,6 +46,11 @@ pub struct HarpOptions {
     pub coupling: HarpCoupling,
     /// α: the share of what is acknowledged by which a window grows.
     pub alpha: f64,
+    /// The packets of a window beyond which it grows by half of α for each further one; `None` for
+    /// α of all. Windows of so many packets are late in a round trip, all at once, and decreases
+    /// alike keep the ratio of windows: the half that does not follow the window makes transfers
+    /// alike equal.
+    pub full_growth: Option<f64>,
     /// β: the share that a decrease takes.
     pub beta: f64,
     /// When packets are late.
@@ -63,15 +70,26 @@ pub struct HarpOptions {
     pub memory: Option<Span>,
     /// Whether a path at its floor is choked.
     pub chokes: bool,
+    /// The time from one drain to the next; `None` for no drains. All senders drain at its
+    /// multiples on their clocks, so that those who came late learn the least delay (section 10 of
+    /// ALGORITHMS). One takes two round trips and 200 ms, with a quarter of the windows.
+    pub drain: Option<Span>,
 }
 
+/// A drain that could not begin for so long is left out: the others' are over.
+const LATEST_DRAIN: Span = Span::from_millis(50);
+
 impl HarpOptions {
+    /// The least time from one drain to the next: a drain may take a second.
+    pub const LEAST_DRAIN: Span = Span::from_secs(10);
+
     /// The paper's parameters, with the weights of late packets that it leaves open.
     #[must_use]
     pub const fn paper() -> HarpOptions {
         HarpOptions {
             coupling: HarpCoupling::Adaptive,
             alpha: 0.03,
+            full_growth: None,
             beta: 0.125,
             lateness: LatenessOptions {
                 share: 0.15,
@@ -87,6 +105,7 @@ impl HarpOptions {
             extent_by_rate: false,
             memory: None,
             chokes: true,
+            drain: None,
         }
     }
 
@@ -103,6 +122,7 @@ impl HarpOptions {
                 queue: Some(Span::from_micros(2_500)),
                 ..paper.lateness
             },
+            full_growth: Some(64.0),
             // A mark says as much as a packet that is very late.
             mark: 40.0,
             floor: 1.0 / 16.0,
@@ -110,6 +130,16 @@ impl HarpOptions {
             extent_by_rate: true,
             memory: Some(Span::from_secs(300)),
             ..paper
+        }
+    }
+}
+
+impl HarpOptions {
+    /// The share of what is acknowledged by which a window of so many packets grows.
+    fn growth(&self, packets: f64) -> f64 {
+        match self.full_growth {
+            Some(full) if packets > full => self.alpha * (0.5 + 0.5 * full / packets),
+            _ => self.alpha,
         }
     }
 }
@@ -135,6 +165,8 @@ pub struct Delivered {
 pub struct Harp {
     options: HarpOptions,
     paths: Vec<HarpPath>,
+    /// The next drain; `None` until something was delivered.
+    drain_at: Option<Time>,
     /// Paths whose window a call changed, for the sender.
     changed: Vec<SubflowId>,
 }
@@ -148,6 +180,8 @@ struct HarpPath {
     /// Of late packets since the last decrease.
     weight: f64,
     decreased: Option<Time>,
+    /// From its begin until the window is whole again.
+    drain: Option<Drain>,
     smoothed_rtt: Span,
     in_slow_start: bool,
     is_choked: bool,
@@ -174,7 +208,7 @@ impl Harp {
             floor: if options.floor.is_finite() { options.floor.clamp(0.01, 1.0) } else { 1.0 },
             ..options
         };
-        Harp { options, paths: Vec::new(), changed: Vec::new() }
+        Harp { options, paths: Vec::new(), drain_at: None, changed: Vec::new() }
     }
 
     /// Its parameters.
@@ -193,6 +227,7 @@ impl Harp {
             extent: Extent::new(self.options.memory, mss),
             weight: 0.0,
             decreased: None,
+            drain: None,
             smoothed_rtt: Span::ZERO,
             in_slow_start: self.options.slow_start,
             is_choked: false,
@@ -206,10 +241,11 @@ impl Harp {
         self.paths.retain(|path| path.id != id);
     }
 
-    /// The window of a path in bytes; zero of one that is choked or unknown.
+    /// The window of a path in bytes, or what a drain leaves of it; zero of one that is choked or
+    /// unknown.
     #[must_use]
     pub fn window(&self, id: SubflowId) -> f64 {
-        self.path(id).map_or(0.0, HarpPath::open_window)
+        self.path(id).map_or(0.0, HarpPath::allowed)
     }
 
     /// W: the sum of the windows of the paths that are not choked, in bytes.
@@ -227,6 +263,9 @@ impl Harp {
     /// Bytes of a path arrived: its window grows, unless it was decreased in the last round trip.
     pub fn handle_delivered(&mut self, now: Time, id: SubflowId, delivered: &Delivered) {
         let options = self.options;
+        if let Some(interval) = options.drain {
+            self.drain_at = self.drain_at.or_else(|| drain_times::next(now, interval));
+        }
         let Some(path) = self.path_mut(id) else { return };
         path.smoothed_rtt = delivered.smoothed_rtt;
         if options.extent_by_rate
@@ -235,10 +274,16 @@ impl Harp {
             let bytes = rate.as_f64() / 8.0 * delivered.min_rtt.as_secs_f64();
             path.extent.handle_sample(now, bytes);
         }
+        if let Some(drain) = &mut path.drain {
+            if drain.handle_delivered(now, delivered.bytes, path.window) {
+                path.drain = None;
+            }
+            return;
+        }
         if !delivered.may_grow || path.is_choked || path.is_within_round_trip(now) {
             return;
         }
-        let share = if path.in_slow_start { 1.0 } else { options.alpha };
+        let share = if path.in_slow_start { 1.0 } else { options.growth(path.window / path.mss) };
         path.set(path.window + share * delivered.bytes.as_f64(), options.floor);
         if !options.extent_by_rate {
             path.extent.handle_sample(now, path.window);
@@ -318,6 +363,32 @@ impl Harp {
         }
     }
 
+    /// When to call [`Harp::handle_drain`].
+    #[must_use]
+    pub fn poll_drain(&self) -> Option<Time> {
+        self.drain_at
+    }
+
+    /// A drain begins, if its time has come. If it is over, as after a pause, the next one comes.
+    pub fn handle_drain(&mut self, now: Time) {
+        let (Some(interval), Some(at)) = (self.options.drain, self.drain_at) else { return };
+        if now < at {
+            return;
+        }
+        self.drain_at = drain_times::next(now, interval);
+        if now > at + LATEST_DRAIN {
+            return;
+        }
+        let number = drain_times::number(now, interval);
+        for path in self.paths.iter_mut().filter(|path| !path.is_choked) {
+            let fewer = drain_times::fewer(interval, path.smoothed_rtt.as_secs_f64());
+            if number.is_multiple_of(fewer) {
+                path.drain = Some(Drain::new(now, path.window, path.mss, path.smoothed_rtt));
+                self.changed.push(path.id);
+            }
+        }
+    }
+
     fn decrease(&mut self, now: Time, id: SubflowId, bytes: f64) {
         let HarpOptions { floor, chokes, .. } = self.options;
         let has_other = self.paths.iter().any(|path| path.id != id && !path.is_choked);
@@ -343,6 +414,11 @@ impl Harp {
 impl HarpPath {
     fn open_window(&self) -> f64 {
         if self.is_choked { 0.0 } else { self.window }
+    }
+
+    /// What may be in flight.
+    fn allowed(&self) -> f64 {
+        self.drain.map_or(self.open_window(), |drain| drain.bound(self.open_window()))
     }
 
     fn set(&mut self, window: f64, floor: f64) {

@@ -65,10 +65,12 @@ impl Controller for Harp {
     }
 
     fn poll_deadline(&self) -> Option<Time> {
-        self.paths.iter().filter(|path| path.is_choked).map(|path| path.probe_at).min()
+        let probes = self.paths.iter().filter(|path| path.is_choked).map(|path| path.probe_at);
+        probes.chain(self.poll_drain()).min()
     }
 
     fn handle_deadline(&mut self, now: Time) {
+        self.handle_drain(now);
         for path in &mut self.paths {
             if path.is_choked && path.probe_at <= now {
                 path.probe_at = now + path.probe_period();
@@ -79,12 +81,14 @@ impl Controller for Harp {
 
     fn allowance(&self, id: SubflowId) -> Allowance {
         let Some(path) = self.path(id) else { return Allowance::window(Bytes::ZERO) };
+        // Of a choked path it is the window that it had.
+        let window = path.drain.map_or(path.window, |drain| drain.bound(path.window));
         #[expect(
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,
             reason = "it is positive and bounded"
         )]
-        let mut allowance = Allowance::window(Bytes(path.window as u64));
+        let mut allowance = Allowance::window(Bytes(window as u64));
         if path.is_choked {
             allowance.state = Choke::Choked { probe_at: path.probe_at };
         }

@@ -32,7 +32,7 @@ use alloc::vec::Vec;
 use units::{Bytes, Rate, Span, SubflowId, Time};
 
 use self::subflow::MpfastPath;
-use super::{Acked, Allowance, Congestion, Controller, Lost, Start};
+use super::{Acked, Allowance, Congestion, Controller, Lost, Start, drain_times};
 
 /// MPFAST's parameters.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -160,7 +160,7 @@ impl Controller for Mpfast {
     fn handle_add(&mut self, now: Time, id: SubflowId, start: &Start) {
         self.subflows.push((id, MpfastPath::new(now, start, self.options)));
         if self.drain_at.is_none() {
-            self.drain_at = drain::next(now, self.options.expiry);
+            self.drain_at = drain_times::next(now, self.options.expiry);
         }
     }
 
@@ -228,7 +228,7 @@ impl Controller for Mpfast {
             }
         }
         if is_due {
-            self.drain_at = drain::next(now, self.options.expiry);
+            self.drain_at = drain_times::next(now, self.options.expiry);
         }
     }
 

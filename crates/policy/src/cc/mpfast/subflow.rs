@@ -4,11 +4,12 @@
 
 use units::{Bytes, Rate, Span, Time};
 
+use super::super::drain_times;
 use super::super::fast_path::{Average, Increment, Step, target};
 use super::super::window::{Rounds, Window, seconds, whole};
 use super::super::{Acked, Allowance, Congestion, Lost, MAX_WINDOW, Signal, Start};
 use super::MpfastOptions;
-use super::drain::{self, Base, Drain};
+use super::drain::{Base, Drain};
 use super::loss::PathLosses;
 use super::rival::{self, Rival};
 
@@ -305,11 +306,11 @@ impl MpfastPath {
     /// The base expires, and the queue is drained. Returns whether the allowance changes.
     pub(super) fn begin_drain(&mut self, now: Time) -> bool {
         let Some(average) = self.average.get() else { return false };
-        let mut fewer = drain::fewer(self.options.expiry, average);
+        let mut fewer = drain_times::fewer(self.options.expiry, average);
         if self.rival.is_there() {
             fewer *= rival::FEWER;
         }
-        let number = drain::number(now, self.options.expiry);
+        let number = drain_times::number(now, self.options.expiry);
         if self.window.is_in_slow_start() || !number.is_multiple_of(fewer) {
             return false;
         }
