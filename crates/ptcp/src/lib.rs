@@ -16,7 +16,7 @@
 //! | `send`, with a binding or FREEZE as the answer | [`Connection::poll_send`]: a packet, or none |
 //! | `resume` | [`Connection::poll_send`] after [`Connection::write`] or a window update |
 //! | `shrunk` | `Outcome::Shrunk` and `Outcome::Lost` of a subflow |
-//! | delayed binding | `connection/send.rs`: data is chosen as its packet leaves |
+//! | delayed binding | `connection/striping.rs`: data is chosen as its packet leaves |
 //! | re-striping | [`Restripe`]; `stream/send.rs` keeps the unbound ranges |
 //! | redundant striping | the probe of a silent path is a copy: `connection/send.rs` |
 //!

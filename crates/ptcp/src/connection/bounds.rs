@@ -20,7 +20,7 @@
 use wire::ptcp::StreamData;
 
 use super::{Connection, ConnectionState, PeerError};
-use crate::path::{Opening, Path};
+use crate::path::Path;
 use crate::ranges::Ranges;
 
 /// Paths that a connection may have at the same time.
@@ -76,20 +76,19 @@ impl Connection {
         now: units::Time,
         over: u16,
     ) -> Result<Option<usize>, PeerError> {
-        if let Some(index) = self.paths.iter().position(|path| path.id == over) {
+        if let Some(index) = self.paths.index_of(over) {
             return Ok(Some(index));
         }
-        if self.retired.contains(over) {
+        if self.paths.is_retired(over) {
             return Ok(None);
         }
-        if self.is_client || over == u16::MAX || self.paths.len() >= MAX_PATHS {
+        if self.is_client {
             return Err(PeerError::Path { path: over });
         }
-        let token = (self.state == ConnectionState::Open).then(|| self.tokens.next());
-        let opening = Opening::new(token, token.map(|_| now));
-        self.paths.push(Path::new(over, &self.config, opening, false));
-        self.has_pending = true;
-        Ok(Some(self.paths.len() - 1))
+        let challenge = (self.state == ConnectionState::Open).then_some(now);
+        let index = self.paths.accept(over, &self.config, challenge)?;
+        self.outbox.wake();
+        Ok(Some(index))
     }
 
     /// Whether a packet may have this number.
@@ -116,22 +115,7 @@ impl Connection {
     /// not acknowledged, and an honest peer sends it again.
     #[inline]
     pub(super) fn would_exceed_gaps(&self, data: &StreamData) -> bool {
-        let receiving = || self.receiving.get(&data.stream);
-        self.gaps >= MIN_GAPS
-            && self.gaps >= self.max_gaps()
-            && receiving()
-                .is_none_or(|receiving| receiving.leaves_gap(data.offset, u64::from(data.len)))
-    }
-
-    /// A half of a stream ended, or its reset was acknowledged: it is open no longer if that was
-    /// the last.
-    pub(super) fn note_half_ended(&mut self, stream: u32) {
-        let is_peers = stream % 2 == u32::from(self.is_client);
-        let is_open = self.receiving.contains_key(&stream)
-            || self.sending.contains(stream)
-            || self.resetting.contains(&stream);
-        if is_peers && !is_open {
-            self.peer_open -= 1;
-        }
+        let gaps = self.streams.gaps();
+        gaps >= MIN_GAPS && gaps >= self.max_gaps() && self.streams.leaves_gap(data)
     }
 }

@@ -1,15 +1,14 @@
 //! The end of a connection: closing, draining (RFC 9000, section 10.2), and timeouts.
 
-use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 
 use units::{Span, Time};
 use wire::ptcp::{Body, Packet};
 
+use super::opening::Handshake;
+use super::outbox::Outbox;
 use super::{Connection, ConnectionState, Event, TimeoutError, Transmit};
 use crate::path::{AMPLIFICATION, Path};
-use crate::stream::outgoing::SendStreams;
-use crate::subflow::{FIRST_TIMEOUT, Subflow};
 
 /// Probe timeouts for which a connection that ends still answers, or ignores, late packets.
 const ENDING_TIMEOUTS: u64 = 3;
@@ -142,7 +141,7 @@ impl Connection {
             // Before the handshake is complete, nothing that a client says can be read.
             ConnectionState::Opening if self.is_client => self.end(now),
             ConnectionState::Opening | ConnectionState::Open => {
-                let timeout = self.longest_timeout();
+                let timeout = self.paths.longest_timeout();
                 let has_live = self.paths.iter().any(Path::is_live);
                 let is_in_use = |path: &Path| {
                     if has_live { path.is_live() } else { path.subflow().is_some() }
@@ -168,8 +167,8 @@ impl Connection {
     /// The peer closed the connection.
     pub(super) fn handle_close(&mut self, now: Time, over: u16, code: u32) {
         self.events.push_back(Event::Closed { code });
-        let until = now + self.longest_timeout() * ENDING_TIMEOUTS;
-        let answer = self.path(over).map(|path| Route::new(path, true));
+        let until = now + self.paths.longest_timeout() * ENDING_TIMEOUTS;
+        let answer = self.paths.get(over).map(|path| Route::new(path, true));
         self.forget(now);
         self.state = ConnectionState::Draining(Draining { code, until, answer });
     }
@@ -202,7 +201,7 @@ impl Connection {
             ConnectionState::Opening => Some(self.began_at? + self.config.handshake_timeout?),
             ConnectionState::Open => {
                 let most = self.config.idle_timeout?;
-                Some(self.idle.since + most.max(self.longest_timeout() * ENDING_TIMEOUTS))
+                Some(self.idle.since + most.max(self.paths.longest_timeout() * ENDING_TIMEOUTS))
             }
             ConnectionState::Closing(closing) => Some(closing.until.min(closing.repeat_at)),
             ConnectionState::Draining(draining) => Some(draining.until),
@@ -239,12 +238,6 @@ impl Connection {
         closing.routes.iter().find(|route| route.id == path).map(|route| route.expected)
     }
 
-    /// The longest probe timeout of all open paths.
-    fn longest_timeout(&self) -> Span {
-        let open = self.paths.iter().filter_map(Path::subflow);
-        open.map(Subflow::timeout).max().unwrap_or(FIRST_TIMEOUT)
-    }
-
     fn end(&mut self, now: Time) {
         self.forget(now);
         self.state = ConnectionState::Closed;
@@ -252,23 +245,10 @@ impl Connection {
 
     /// Frees the memory of all but events.
     fn forget(&mut self, now: Time) {
-        for path in core::mem::take(&mut self.paths) {
-            if let Some(subflow) = path.subflow() {
-                self.controller.handle_remove(now, subflow.id());
-                self.bottlenecks.handle_remove(subflow.id());
-            }
-        }
-        self.retired = super::bounds::RetiredPaths::default();
-        self.flights = VecDeque::new();
-        self.finish = None;
-        self.early_challenges = Vec::new();
-        self.sending = SendStreams::default();
-        self.receiving = BTreeMap::new();
-        self.resetting = BTreeSet::new();
-        self.controls = VecDeque::new();
-        self.ack_copies = Vec::new();
-        self.datagrams = VecDeque::new();
-        (self.pacing_at, self.window_probe_at) = (None, None);
-        (self.outcomes, self.views) = (Vec::new(), Vec::new());
+        self.paths.clear(now);
+        self.streams.clear();
+        self.striping.clear();
+        self.handshake = Handshake::default();
+        self.outbox = Outbox::new();
     }
 }

@@ -8,6 +8,8 @@ use units::{Bytes, Time};
 use super::{Connection, Event};
 use crate::Config;
 use crate::path::Control;
+use crate::stream::recv::RecvStream;
+use crate::stream::send::SendStream;
 
 /// The unit of limits, bytes.
 const UNIT: u64 = 1_024;
@@ -83,6 +85,15 @@ impl Flow {
         self.arrived <= self.advertised
     }
 
+    /// The unread data of a stream changed from `before` to `after` bytes.
+    pub(super) fn handle_unread(&mut self, before: u64, after: u64) {
+        self.unread = self.unread + after - before;
+    }
+
+    pub(super) fn requested_buffer(&self) -> u64 {
+        self.requested_buffer
+    }
+
     pub(super) fn buffer(&self) -> Bytes {
         Bytes(self.buffer)
     }
@@ -103,11 +114,6 @@ impl Flow {
 }
 
 impl Connection {
-    /// The unread data of a stream changed from `before` to `after` bytes.
-    pub(super) fn note_unread(&mut self, before: u64, after: u64) {
-        self.flow.unread = self.flow.unread + after - before;
-    }
-
     /// The application read `bytes` that had waited.
     pub(super) fn note_read(&mut self, now: Time, stream: u32, bytes: u64) {
         self.flow.unread -= bytes.min(self.flow.unread);
@@ -123,13 +129,18 @@ impl Connection {
     pub(super) fn count_read(&mut self, stream: u32, bytes: u64) {
         self.flow.read += bytes;
         let window = self.flow.buffer;
-        let Some(receiving) = self.receiving.get_mut(&stream) else { return };
-        if receiving.poll_limit(window).is_some() {
-            self.queue_window(stream);
+        let limit_and_end = |receiving: &mut RecvStream| {
+            (receiving.poll_limit(window).is_some(), receiving.is_done())
+        };
+        let Some((has_limit, is_done)) = self.streams.update_receiving(stream, limit_and_end)
+        else {
+            return;
+        };
+        if has_limit {
+            self.outbox.push_once(Control::StreamWindow { stream });
         }
-        if self.receiving.get(&stream).is_some_and(crate::stream::recv::RecvStream::is_done) {
-            self.receiving.remove(&stream);
-            self.note_half_ended(stream);
+        if is_done {
+            self.streams.remove_receiving(stream);
         }
     }
 
@@ -139,30 +150,17 @@ impl Connection {
         let buffer = wanted.min(most).max(self.flow.buffer);
         if buffer > self.flow.buffer {
             self.flow.buffer = buffer;
-            let raised: alloc::vec::Vec<u32> = self
-                .receiving
-                .iter_mut()
-                .filter_map(|(stream, receiving)| receiving.poll_limit(buffer).map(|_| *stream))
-                .collect();
-            for stream in raised {
-                self.queue_window(stream);
+            for stream in self.streams.raise_limits(buffer) {
+                self.outbox.push_once(Control::StreamWindow { stream });
             }
         }
         // Even without a change: the previous answer may have been lost.
         self.advertise_window(now);
     }
 
-    fn queue_window(&mut self, stream: u32) {
-        let window = Control::StreamWindow { stream };
-        if !self.controls.contains(&window) {
-            self.controls.push_back(window);
-            self.has_pending = true;
-        }
-    }
-
     /// Advertises the window at once, over every open path that has received packets.
     fn advertise_window(&mut self, now: Time) {
-        for path in &mut self.paths {
+        for path in self.paths.iter_mut() {
             if path.subflow().is_some() {
                 path.acks.request_ack(now);
             }
@@ -178,7 +176,7 @@ impl Connection {
         };
         let needed: u128 = live()
             .filter_map(|subflow| {
-                let window = u128::from(self.controller.allowance(subflow.id()).window.0);
+                let window = u128::from(self.paths.window(subflow.id()).0);
                 let rtt = u128::from(subflow.rtt().smoothed()?.as_nanos().max(1));
                 Some(2 * window * u128::from(longest.as_nanos()) / rtt)
             })
@@ -186,22 +184,22 @@ impl Connection {
         let needed = u64::try_from(needed).unwrap_or(u64::MAX);
         if needed > self.flow.requested_buffer + self.flow.requested_buffer / 4 {
             self.flow.requested_buffer = needed;
-            self.queue_buffer_request();
+            self.outbox.push_once(Control::BufferRequest);
         }
     }
 
     /// Flow control blocked paths with room: requests a buffer twice as large each time, until the
     /// peer grants no more. Returns whether the peer refuses.
     pub(super) fn handle_blocked(&mut self, now: Time) -> bool {
-        let rtts = || self.paths.iter().filter_map(|path| path.subflow()?.rtt().smoothed());
+        let rtts = || self.paths.subflows().filter_map(|subflow| subflow.rtt().smoothed());
         let (Some(fastest), Some(slowest)) = (rtts().min(), rtts().max()) else { return false };
-        let granted = self.sending.outstanding() + self.flow.credit();
+        let granted = self.streams.sending().outstanding() + self.flow.credit();
         let is_refused = granted < self.flow.requested_buffer / 2;
         let wait = if is_refused { slowest } else { fastest + fastest };
         if self.flow.doubled_at.is_none_or(|at| now - at > wait) {
             self.flow.doubled_at = Some(now);
             self.flow.requested_buffer = self.flow.requested_buffer.max(granted.saturating_mul(2));
-            self.queue_buffer_request();
+            self.outbox.push_once(Control::BufferRequest);
         }
         if !is_refused {
             self.flow.refused_since = None;
@@ -210,22 +208,11 @@ impl Connection {
         is_refused && now - *self.flow.refused_since.get_or_insert(now) > slowest
     }
 
-    pub(super) fn queue_buffer_request(&mut self) {
-        if !self.controls.contains(&Control::BufferRequest) {
-            self.controls.push_back(Control::BufferRequest);
-            self.has_pending = true;
-        }
-    }
-
-    pub(super) fn requested_buffer(&self) -> u64 {
-        self.flow.requested_buffer
-    }
-
     /// Data of a stream was acknowledged: removes the stream if it is complete.
     pub(super) fn note_delivered(&mut self, stream: u32) {
-        if self.sending.get(stream).is_some_and(crate::stream::send::SendStream::is_done) {
+        if self.streams.sending().get(stream).is_some_and(SendStream::is_done) {
             self.remove_sending(stream);
-            self.note_half_ended(stream);
+            self.streams.note_half_ended(stream);
             self.events.push_back(Event::Delivered { stream });
         }
     }

@@ -1,11 +1,59 @@
 //! Opening of a connection and its paths: handshake flights, path challenges, and size probes.
 
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
 use units::{Span, Time};
 use wire::ptcp::{Body, Flight, MIN_FULL, Packet};
 
-use super::{Connection, ConnectionState, Event, Transmit, subflow_id};
+use super::bounds::MAX_EARLY;
+use super::{Connection, ConnectionState, Event, Transmit};
 use crate::path::{Opening, Path, PathPhase};
-use crate::subflow::Subflow;
+
+/// The handshake of a connection.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Handshake {
+    /// Flights to be sent, with their paths.
+    flights: VecDeque<(u16, Flight)>,
+    /// The timer of a client's Finish flight, which is repeated until the peer confirms it.
+    finish: Option<Opening>,
+    /// Challenges that overtook the end of the handshake, with their paths.
+    early_challenges: Vec<(u16, Packet)>,
+}
+
+impl Handshake {
+    /// Keeps a challenge that came before the end of the handshake, so that the peer need not
+    /// repeat it.
+    pub(super) fn keep_early(&mut self, over: u16, packet: &Packet) {
+        if matches!(packet.body, Body::Challenge { .. }) && self.early_challenges.len() < MAX_EARLY
+        {
+            self.early_challenges.push((over, *packet));
+        }
+    }
+
+    /// The challenges that came before.
+    #[inline]
+    pub(super) fn take_early(&mut self) -> Vec<(u16, Packet)> {
+        core::mem::take(&mut self.early_challenges)
+    }
+
+    /// The peer has completed it.
+    pub(super) fn confirm(&mut self) {
+        self.finish = None;
+    }
+
+    /// When the Finish flight is repeated.
+    pub(super) fn poll_deadline(&self) -> Option<Time> {
+        self.finish?.at
+    }
+
+    /// Queues a flight unless it is queued already.
+    fn queue(&mut self, path: u16, flight: Flight) {
+        if !self.flights.contains(&(path, flight)) {
+            self.flights.push_back((path, flight));
+        }
+    }
+}
 
 impl Connection {
     /// A flight of the handshake arrived over a path.
@@ -13,48 +61,36 @@ impl Connection {
         match (flight, self.is_client, &self.state) {
             // The Answer, for the first time or repeated.
             (Flight::Hello, false, ConnectionState::Opening | ConnectionState::Open) => {
-                self.queue_flight(path, Flight::Answer);
+                self.handshake.queue(path, Flight::Answer);
             }
             (Flight::Answer, true, ConnectionState::Opening) => {
-                self.queue_flight(path, Flight::Finish);
-                self.finish = Some(Opening::new(None, None));
+                self.handshake.queue(path, Flight::Finish);
+                self.handshake.finish = Some(Opening::new(None, None));
                 self.begin(now, path);
-                for index in 0..self.paths.len() {
-                    if let PathPhase::Opening(Opening { token: token @ None, at, tries, .. }) =
-                        &mut self.paths[index].phase
-                    {
-                        *token = Some(self.tokens.next());
-                        (*at, *tries) = (Some(now), 0);
-                    }
-                }
+                self.paths.challenge_all(now);
             }
-            (Flight::Answer, true, ConnectionState::Open) if self.finish.is_some() => {
-                self.queue_flight(path, Flight::Finish);
+            (Flight::Answer, true, ConnectionState::Open) if self.handshake.finish.is_some() => {
+                self.handshake.queue(path, Flight::Finish);
             }
             (Flight::Finish, false, ConnectionState::Opening) => {
-                self.queue_flight(path, Flight::Done);
+                self.handshake.queue(path, Flight::Done);
                 self.begin(now, path);
             }
-            (Flight::Finish, false, ConnectionState::Open) => self.queue_flight(path, Flight::Done),
-            (Flight::Done, true, ConnectionState::Open) => self.finish = None,
+            (Flight::Finish, false, ConnectionState::Open) => {
+                self.handshake.queue(path, Flight::Done);
+            }
+            (Flight::Done, true, ConnectionState::Open) => self.handshake.finish = None,
             _ => {}
         }
-        self.has_pending = true;
-    }
-
-    /// Queues a flight unless it is queued already.
-    fn queue_flight(&mut self, path: u16, flight: Flight) {
-        if !self.flights.contains(&(path, flight)) {
-            self.flights.push_back((path, flight));
-        }
+        self.outbox.wake();
     }
 
     /// The handshake is complete. The path is open, unless its address has to be validated.
     fn begin(&mut self, now: Time, path: u16) {
         self.state = ConnectionState::Open;
         self.events.push_back(Event::Opened);
-        let token = self.tokens.next();
-        let Some(Path { phase: PathPhase::Opening(opening), .. }) = self.path_mut(path) else {
+        let token = self.paths.token();
+        let Some(Path { phase: PathPhase::Opening(opening), .. }) = self.paths.get_mut(path) else {
             return;
         };
         if opening.tries > 0 {
@@ -68,27 +104,16 @@ impl Connection {
 
     /// Opens a path for data.
     fn begin_path(&mut self, now: Time, id: u16) {
-        let Connection { paths, config, controller, events, .. } = self;
-        let Some(path) = paths.iter_mut().find(|path| path.id == id) else { return };
-        let PathPhase::Opening(opening) = path.phase else { return };
-        let rtt = opening.sample(now);
-        path.phase = PathPhase::Open(Subflow::new(
-            config,
-            subflow_id(id),
-            now,
-            opening.next,
-            rtt,
-            controller.as_mut(),
-        ));
-        path.allowed = None;
-        events.push_back(Event::PathOpened { path: id });
+        if self.paths.begin(now, id, &self.config) {
+            self.events.push_back(Event::PathOpened { path: id });
+        }
     }
 
     /// A challenge arrived; the response goes back on its path.
     pub(super) fn handle_challenge(&mut self, now: Time, id: u16, token: u64) {
-        let own = self.tokens.next();
+        let own = self.paths.token();
         let is_client = self.is_client;
-        let Some(path) = self.path_mut(id) else { return };
+        let Some(path) = self.paths.get_mut(id) else { return };
         path.response = Some(token);
         if let PathPhase::Opening(opening) = &mut path.phase
             && opening.token.is_none()
@@ -97,52 +122,53 @@ impl Connection {
             // The server sends a challenge of its own, to validate the client's address.
             (opening.token, opening.at) = (Some(own), Some(now));
         }
-        self.has_pending = true;
+        self.outbox.wake();
     }
 
     /// A response arrived: it opens the path, or confirms a packet size.
     pub(super) fn handle_response(&mut self, now: Time, id: u16, token: u64) {
-        let Some(path) = self.path_mut(id) else { return };
+        let Some(path) = self.paths.get_mut(id) else { return };
         match &path.phase {
             PathPhase::Opening(opening) if opening.token == Some(token) => self.begin_path(now, id),
             PathPhase::Open(_) => path.handle_size(token),
             PathPhase::Opening(_) => {}
         }
-        self.has_pending = true;
+        self.outbox.wake();
     }
 
     /// The next packet of a handshake, a challenge, a response or a size probe that is due.
     pub(super) fn poll_opening(&mut self, now: Time) -> Option<Transmit> {
-        while let Some((path, flight)) = self.flights.pop_front() {
+        while let Some((path, flight)) = self.handshake.flights.pop_front() {
             if flight == Flight::Finish
-                && let Some(finish) = &mut self.finish
+                && let Some(finish) = &mut self.handshake.finish
             {
                 finish.handle_sent(now);
             }
             if flight == Flight::Answer
-                && let Some(Path { phase: PathPhase::Opening(opening), .. }) = self.path_mut(path)
+                && let Some(Path { phase: PathPhase::Opening(opening), .. }) =
+                    self.paths.get_mut(path)
             {
                 opening.handle_sent(now);
                 // The client repeats its Hello if necessary.
                 opening.at = None;
             }
-            let transmit = self.emit(now, path, Body::Flight(flight));
+            let transmit = self.paths.emit(now, path, Body::Flight(flight));
             if transmit.is_some() {
                 return transmit;
             }
         }
-        if let Some(finish) = &mut self.finish
+        if let Some(finish) = &mut self.handshake.finish
             && finish.at.is_some_and(|at| at <= now)
         {
             finish.handle_sent(now);
             let path = self.paths.iter().min_by_key(|path| path.subflow().is_none())?.id;
-            return self.emit(now, path, Body::Flight(Flight::Finish));
+            return self.paths.emit(now, path, Body::Flight(Flight::Finish));
         }
         for index in 0..self.paths.len() {
             let path = &mut self.paths[index];
             let id = path.id;
             if let Some(token) = path.response.take() {
-                return self.emit(now, id, Body::Response { token });
+                return self.paths.emit(now, id, Body::Response { token });
             }
             match &mut path.phase {
                 PathPhase::Opening(opening) if opening.at.is_some_and(|at| at <= now) => {
@@ -155,15 +181,14 @@ impl Connection {
                     if is_repeated && opening.token.is_none() {
                         self.try_next_path(now, index);
                     }
-                    if let Some(transmit) = self.emit(now, id, body) {
+                    if let Some(transmit) = self.paths.emit(now, id, body) {
                         return Some(transmit);
                     }
                 }
                 PathPhase::Open(_) => {
-                    let tokens = &mut self.tokens;
-                    if let Some((token, size)) = path.poll_size(now, || tokens.next()) {
+                    if let Some((token, size)) = self.paths.poll_size(now, index) {
                         let padding = u16::try_from(size.saturating_sub(MIN_FULL.0)).unwrap_or(0);
-                        return self.emit(now, id, Body::Challenge { token, padding });
+                        return self.paths.emit(now, id, Body::Challenge { token, padding });
                     }
                 }
                 PathPhase::Opening(_) => {}
@@ -185,12 +210,12 @@ impl Connection {
         if first.at.is_none() && openings.all(|other| other.at.is_none()) {
             first.at = Some(now);
         }
-        self.has_pending = true;
+        self.outbox.wake();
     }
 
     /// Without an answer, the handshake is tried over one further path at each repetition.
     fn try_next_path(&mut self, now: Time, after: usize) {
-        let next = self.paths[after + 1..].iter_mut().find_map(|path| match &mut path.phase {
+        let next = self.paths.iter_mut().skip(after + 1).find_map(|path| match &mut path.phase {
             PathPhase::Opening(opening) if opening.token.is_none() && opening.at.is_none() => {
                 Some(opening)
             }
@@ -201,26 +226,12 @@ impl Connection {
         }
     }
 
-    /// Sends a packet that is not ack-eliciting, unless its path is gone or its address may not
-    /// receive as much before validation.
-    pub(super) fn emit(&mut self, now: Time, id: u16, body: Body) -> Option<Transmit> {
-        let path = self.path_mut(id)?;
-        let mut packet = Packet { number: 0, body };
-        let bytes = packet.datagram_len();
-        if !path.allows(bytes) {
-            return None;
-        }
-        packet.number = path.non_eliciting_number(now);
-        path.handle_sent(bytes);
-        Some(Transmit { path: id, packet, is_ecn_capable: false })
-    }
-
     /// When [`Connection::poll_opening`] is due.
     pub(super) fn opening_at(&self) -> Option<Time> {
         let paths = self.paths.iter().filter_map(|path| match &path.phase {
             PathPhase::Opening(opening) => opening.at,
             PathPhase::Open(_) => path.size_at(),
         });
-        paths.chain(self.finish.and_then(|finish| finish.at)).min()
+        paths.chain(self.handshake.poll_deadline()).min()
     }
 }

@@ -3,7 +3,7 @@
 use units::Time;
 
 use super::{Connection, Event};
-use crate::path::PathPhase;
+use crate::path::{Control, PathPhase};
 use crate::subflow::{Expiry, Subflow};
 
 impl Connection {
@@ -19,7 +19,7 @@ impl Connection {
                 first = first.min(time);
             }
         };
-        for path in &self.paths {
+        for path in self.paths.iter() {
             match &path.phase {
                 PathPhase::Open(subflow) => {
                     at(subflow.poll_deadline());
@@ -29,10 +29,9 @@ impl Connection {
                 PathPhase::Opening(opening) => at(opening.at),
             }
         }
-        at(self.finish.and_then(|finish| finish.at));
-        at(self.pacing_at);
-        at(self.window_probe_at);
-        at(self.controller.poll_deadline());
+        at(self.handshake.poll_deadline());
+        at(self.striping.poll_deadline());
+        at(self.paths.controller_at());
         at(self.end_at());
         (first < Time::from_nanos(u64::MAX)).then_some(first)
     }
@@ -45,28 +44,17 @@ impl Connection {
         if !self.is_alive() {
             return;
         }
-        if self.controller.poll_deadline().is_some_and(|at| at <= now) {
-            self.controller.handle_deadline(now);
-        }
+        self.paths.handle_controller_deadline(now);
         if self.opening_at().is_some_and(|at| at <= now) {
-            self.has_pending = true;
+            self.outbox.wake();
         }
-        if self.window_probe_at.is_some_and(|at| at <= now) {
-            self.window_probe_at = None;
-            self.queue_buffer_request();
+        if self.striping.handle_deadline(now) {
+            self.outbox.push_once(Control::BufferRequest);
         }
         for index in 0..self.paths.len() {
-            let Connection { paths, controller, outcomes, .. } = self;
-            let path = &mut paths[index];
-            let PathPhase::Open(subflow) = &mut path.phase else { continue };
-            if subflow.poll_deadline().is_none_or(|at| at > now) {
-                continue;
-            }
-            if let Some(Expiry::Probe { count }) =
-                subflow.handle_deadline(now, controller.as_mut(), outcomes)
-            {
-                path.probes = 1;
-                self.has_pending = true;
+            if let Some(Expiry::Probe { count }) = self.paths.handle_deadline(now, index) {
+                self.paths[index].probes = 1;
+                self.outbox.wake();
                 self.handle_missing_acks(now, index, count);
             }
             self.apply_outcomes();
@@ -75,21 +63,18 @@ impl Connection {
 
     /// Acknowledgements of a path's packets are overdue, for the `count`th time in a row.
     fn handle_missing_acks(&mut self, now: Time, index: usize, count: u32) {
-        let named = self.last_ack_path.or_else(|| self.reply_path());
+        let named = self.striping.last_ack_path().or_else(|| self.paths.reply_path());
         let id = self.paths[index].id;
         let has_others =
             self.paths.iter().enumerate().any(|(other, path)| other != index && path.is_live());
         if count == 1 && has_others {
             // Re-striping before any timeout: the data in flight is sent over the other paths.
-            if let PathPhase::Open(subflow) = &mut self.paths[index].phase {
-                subflow.unbind_all(&mut self.outcomes);
-            }
+            self.paths.unbind_all(index);
             self.events.push_back(Event::PathSilent { path: id });
         }
         if count == 2 {
-            let Connection { paths, config, .. } = self;
-            let path = &mut paths[index];
-            path.reset_size(now, config);
+            let path = &mut self.paths[index];
+            path.reset_size(now, &self.config);
             // Nothing was ever delivered: the path may drop ECN-capable packets (RFC 9000, section
             // 13.4.2).
             path.is_ecn_capable &= path.subflow().is_some_and(Subflow::has_delivered);
@@ -97,7 +82,7 @@ impl Connection {
         // The acknowledgements may be lost on the path named for them.
         let Some(named) = named else { return };
         let patience = self.paths[index].subflow().map(Subflow::timeout).unwrap_or_default();
-        if let Some(path) = self.path_mut(named)
+        if let Some(path) = self.paths.get_mut(named)
             && path.last_received_at.is_none_or(|at| now - at > patience)
         {
             (path.ack_path_down, path.ack_path_retry_at) = (true, now + patience);

@@ -1,0 +1,193 @@
+//! The streams of a connection, and what all of them together count.
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec::Vec;
+
+use wire::ptcp::StreamData;
+
+use super::PeerError;
+use crate::stream::outgoing::SendStreams;
+use crate::stream::recv::RecvStream;
+use crate::stream::send::SendStream;
+
+/// The lowest number of the server's streams: the client's have even numbers, the server's odd
+/// ones.
+const SERVER_STREAMS: u32 = 1;
+
+/// Both halves of all streams.
+#[derive(Clone, Debug)]
+pub(super) struct Streams {
+    is_client: bool,
+    sending: SendStreams,
+    receiving: BTreeMap<u32, RecvStream>,
+    /// Streams whose reset the peer has not acknowledged.
+    resetting: BTreeSet<u32>,
+    /// The number of the peer's open streams: those with an open half or an unacknowledged reset.
+    peer_open: u32,
+    /// Gaps in all receiving streams together.
+    gaps: usize,
+    next: u32,
+    /// The next stream number of the peer.
+    next_of_peer: u32,
+}
+
+impl Streams {
+    pub(super) fn new(is_client: bool) -> Streams {
+        Streams {
+            is_client,
+            sending: SendStreams::default(),
+            receiving: BTreeMap::new(),
+            resetting: BTreeSet::new(),
+            peer_open: 0,
+            gaps: 0,
+            next: if is_client { 0 } else { SERVER_STREAMS },
+            next_of_peer: if is_client { SERVER_STREAMS } else { 0 },
+        }
+    }
+
+    /// The number of a new stream, without the stream.
+    pub(super) fn take_number(&mut self) -> u32 {
+        let id = self.next;
+        self.next += 2;
+        id
+    }
+
+    /// Opens both halves of a stream with these windows.
+    pub(super) fn insert(&mut self, id: u32, window: u64) {
+        self.sending.insert(id, SendStream::new(window));
+        self.receiving.insert(id, RecvStream::new(window));
+    }
+
+    /// Whether a stream can receive; the first packet of a peer's stream opens it, within `most`
+    /// open ones. `false`: it is completed.
+    #[inline]
+    pub(super) fn accept(
+        &mut self,
+        stream: u32,
+        most: u32,
+        window: u64,
+    ) -> Result<bool, PeerError> {
+        if self.receiving.contains_key(&stream) {
+            return Ok(true);
+        }
+        let is_ours = (stream % 2 == 1) != self.is_client;
+        if is_ours {
+            return if stream < self.next { Ok(false) } else { Err(PeerError::Stream { stream }) };
+        }
+        if stream < self.next_of_peer {
+            return Ok(false);
+        }
+        // All streams with lower numbers are open too (RFC 9000, section 2.1).
+        let new = (stream - self.next_of_peer) / 2 + 1;
+        // The last numbers are not used, so that each has a successor.
+        if self.peer_open.saturating_add(new) > most || stream >= u32::MAX - 1 {
+            return Err(PeerError::Stream { stream });
+        }
+        while self.next_of_peer <= stream {
+            self.insert(self.next_of_peer, window);
+            self.next_of_peer += 2;
+            self.peer_open += 1;
+        }
+        Ok(true)
+    }
+
+    /// The sending halves.
+    #[inline]
+    pub(super) fn sending(&self) -> &SendStreams {
+        &self.sending
+    }
+
+    /// Changes a sending half. `None`: there is none with this number.
+    #[inline]
+    pub(super) fn update_sending<T>(
+        &mut self,
+        id: u32,
+        change: impl FnOnce(&mut SendStream) -> T,
+    ) -> Option<T> {
+        self.sending.update(id, change)
+    }
+
+    pub(super) fn remove_sending(&mut self, id: u32) -> Option<SendStream> {
+        self.sending.remove(id)
+    }
+
+    /// A receiving half.
+    #[inline]
+    pub(super) fn receiving(&self, id: u32) -> Option<&RecvStream> {
+        self.receiving.get(&id)
+    }
+
+    /// Changes a receiving half. `None`: there is none with this number.
+    #[inline]
+    pub(super) fn update_receiving<T>(
+        &mut self,
+        id: u32,
+        change: impl FnOnce(&mut RecvStream) -> T,
+    ) -> Option<T> {
+        let stream = self.receiving.get_mut(&id)?;
+        let before = stream.gaps();
+        let result = change(stream);
+        self.gaps = self.gaps + stream.gaps() - before;
+        Some(result)
+    }
+
+    /// Ends a receiving half of which everything was read.
+    pub(super) fn remove_receiving(&mut self, id: u32) {
+        self.receiving.remove(&id);
+        self.note_half_ended(id);
+    }
+
+    /// The streams whose limit for the peer is worth an update with this window. The limit is
+    /// raised.
+    pub(super) fn raise_limits(&mut self, window: u64) -> Vec<u32> {
+        let receiving = self.receiving.iter_mut();
+        receiving.filter_map(|(id, stream)| stream.poll_limit(window).map(|_| *id)).collect()
+    }
+
+    /// The peer is told of a reset until it acknowledges it.
+    pub(super) fn begin_reset(&mut self, id: u32) {
+        self.resetting.insert(id);
+    }
+
+    pub(super) fn is_resetting(&self, id: u32) -> bool {
+        self.resetting.contains(&id)
+    }
+
+    /// The peer acknowledged a reset.
+    pub(super) fn end_reset(&mut self, id: u32) {
+        if self.resetting.remove(&id) {
+            self.note_half_ended(id);
+        }
+    }
+
+    /// A half of a stream ended, or its reset was acknowledged: it is open no longer if that was
+    /// the last.
+    pub(super) fn note_half_ended(&mut self, stream: u32) {
+        let is_peers = stream % 2 == u32::from(self.is_client);
+        let is_open = self.receiving.contains_key(&stream)
+            || self.sending.contains(stream)
+            || self.resetting.contains(&stream);
+        if is_peers && !is_open {
+            self.peer_open -= 1;
+        }
+    }
+
+    /// Gaps in all receiving streams together.
+    #[inline]
+    pub(super) fn gaps(&self) -> usize {
+        self.gaps
+    }
+
+    /// Whether a piece would add a gap.
+    pub(super) fn leaves_gap(&self, data: &StreamData) -> bool {
+        self.receiving(data.stream)
+            .is_none_or(|receiving| receiving.leaves_gap(data.offset, u64::from(data.len)))
+    }
+
+    /// Ends all streams. Numbers are not used again.
+    pub(super) fn clear(&mut self) {
+        self.sending = SendStreams::default();
+        self.receiving = BTreeMap::new();
+        self.resetting = BTreeSet::new();
+    }
+}

@@ -1,0 +1,321 @@
+//! Which data goes over which path: the scheduler, copies, and opportunistic retransmission.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+use policy::sched::packet::{Backlog, PacketScheduler, SubflowView};
+use units::{Bytes, Span, Time};
+use wire::ptcp::{Body, Packet, Reply, StreamData};
+
+use super::{Connection, Transmit};
+use crate::ack_tracker::stamp_of;
+use crate::path::{Binding, Path, PathPhase};
+use crate::stream::send::{Piece, SendStream};
+use crate::subflow::Subflow;
+
+/// Packets of another path that are examined for reinjection.
+const REINJECT_SCAN: usize = 64;
+/// The interval of tries whether a path without acknowledgements carries them again.
+const ACK_PATH_RETRY: Span = Span::from_secs(1);
+/// The ratio of round-trip times above which the window of a path that blocks flow control is cut.
+const PENALTY_RTT_RATIO: u64 = 4;
+
+/// The scheduler, and what it looks at.
+#[derive(Clone, Debug)]
+pub(super) struct Striping {
+    scheduler: Box<dyn PacketScheduler>,
+    /// The paths as of the last look.
+    views: Vec<SubflowView>,
+    /// The stream that sent new data last.
+    last_stream: u32,
+    /// The path named last for acknowledgements.
+    last_ack_path: Option<u16>,
+    /// When pacing allows data on some path.
+    pacing_at: Option<Time>,
+    /// When to ask for the window while nothing is in flight.
+    window_probe_at: Option<Time>,
+}
+
+impl Striping {
+    pub(super) fn new(scheduler: Box<dyn PacketScheduler>) -> Striping {
+        Striping {
+            scheduler,
+            views: Vec::new(),
+            last_stream: 0,
+            last_ack_path: None,
+            pacing_at: None,
+            window_probe_at: None,
+        }
+    }
+
+    /// The path named last for acknowledgements.
+    pub(super) fn last_ack_path(&self) -> Option<u16> {
+        self.last_ack_path
+    }
+
+    /// When a packet may be sent that could not before, or the window is to be asked for.
+    pub(super) fn poll_deadline(&self) -> Option<Time> {
+        self.pacing_at.into_iter().chain(self.window_probe_at).min()
+    }
+
+    /// Whether it is time to ask for the window.
+    pub(super) fn handle_deadline(&mut self, now: Time) -> bool {
+        self.window_probe_at.take_if(|at| *at <= now).is_some()
+    }
+
+    /// Before a round of sending: pacing is set again by what it holds back.
+    #[inline]
+    pub(super) fn begin_round(&mut self) {
+        self.pacing_at = None;
+    }
+
+    /// Nothing is sent any more.
+    pub(super) fn clear(&mut self) {
+        (self.pacing_at, self.window_probe_at) = (None, None);
+        self.views = Vec::new();
+    }
+}
+
+impl Connection {
+    /// Data, over the path that the scheduler picks.
+    #[inline]
+    pub(super) fn poll_data(&mut self, now: Time) -> Option<Transmit> {
+        let credit = self.flow.credit();
+        if !self.streams.sending().is_busy() {
+            // The usual case of an end that only receives.
+            return None;
+        }
+        let has_room = self.update_views(now);
+        if has_room
+            && self.striping.scheduler.is_redundant()
+            && let Some(transmit) = self.poll_copy(now)
+        {
+            return Some(transmit);
+        }
+        let Some(stream) = self.streams.sending().next(credit, self.striping.last_stream) else {
+            return self.poll_idle(now, has_room);
+        };
+        if !has_room {
+            self.set_pacing_deadline(now);
+            return None;
+        }
+        let backlog = Backlog {
+            unsent: Bytes(self.streams.sending().unsent()),
+            outstanding: Bytes(self.streams.sending().outstanding()),
+            credit: Bytes(credit),
+        };
+        let Striping { scheduler, views, .. } = &mut self.striping;
+        let Some(picked) = scheduler.pick(now, views, &backlog) else {
+            self.set_pacing_deadline(now);
+            return None;
+        };
+        let index = self.paths.position(views[picked].id)?;
+        let room = Packet::room_for_data(self.paths[index].datagram).0;
+        let (piece, new) =
+            self.streams.update_sending(stream, |sending| sending.take(room, credit, false))??;
+        self.flow.handle_sent(new);
+        self.striping.last_stream = stream;
+        if self.striping.scheduler.is_redundant() {
+            self.note_copied(index, stream, piece);
+        }
+        let reply = self.reply(now, index);
+        Some(self.transmit_piece(now, index, stream, piece, reply))
+    }
+
+    /// With a redundant scheduler: data that other paths have sent and a path with room has not,
+    /// before new data.
+    fn poll_copy(&mut self, now: Time) -> Option<Transmit> {
+        let mut best: Option<(Span, usize, u32, Piece)> = None;
+        for view in self.striping.views.iter().filter(|view| view.has_room) {
+            let Some(index) = self.paths.position(view.id) else { continue };
+            let path = &self.paths[index];
+            let room = Packet::room_for_data(path.datagram).0;
+            let owed = self.streams.sending().find_outstanding(|stream, sending| {
+                let from = path.copied.get(&stream).copied().unwrap_or(0);
+                Some((stream, sending.copy(from, room)?))
+            });
+            if let Some((stream, piece)) = owed
+                && best.is_none_or(|(fastest, ..)| view.smoothed_rtt < fastest)
+            {
+                best = Some((view.smoothed_rtt, index, stream, piece));
+            }
+        }
+        let (_, index, stream, piece) = best?;
+        self.streams.update_sending(stream, |sending| sending.handle_sent(piece));
+        self.note_copied(index, stream, piece);
+        let reply = self.reply(now, index);
+        Some(self.transmit_piece(now, index, stream, piece, reply))
+    }
+
+    fn note_copied(&mut self, index: usize, stream: u32, piece: Piece) {
+        let end = self.paths[index].copied.entry(stream).or_default();
+        *end = (*end).max(piece.offset + u64::from(piece.len));
+    }
+
+    /// Removes the sending half of a stream.
+    pub(super) fn remove_sending(&mut self, stream: u32) -> Option<SendStream> {
+        for path in self.paths.iter_mut() {
+            path.copied.remove(&stream);
+        }
+        self.streams.remove_sending(stream)
+    }
+
+    /// Updates the scheduler's views of all paths. Returns whether one has room.
+    #[inline]
+    fn update_views(&mut self, now: Time) -> bool {
+        self.paths.write_views(now, &mut self.striping.views)
+    }
+
+    /// Sets the time at which the first paced path may send.
+    fn set_pacing_deadline(&mut self, now: Time) {
+        let held = self.paths.subflows().filter_map(Subflow::held_until);
+        // Paths that were not examined keep their previous time.
+        self.striping.pacing_at = held.filter(|at| *at > now).min();
+    }
+
+    /// Without new data to send: paths with room repeat data in flight on slower ones.
+    fn poll_idle(&mut self, now: Time, has_room: bool) -> Option<Transmit> {
+        // Flow control alone holds back what is unsent, since no stream has anything to send.
+        let is_blocked = self.streams.sending().unsent() > 0;
+        let in_flight: Bytes = self.paths.subflows().map(Subflow::in_flight).sum();
+        if is_blocked && in_flight == Bytes::ZERO && self.striping.window_probe_at.is_none() {
+            // Nothing in flight would bring a window update.
+            let wait = self.paths.subflows().map(Subflow::timeout).max()?;
+            self.striping.window_probe_at = Some(now + wait);
+        }
+        if !has_room {
+            return None;
+        }
+        let mut is_refused = false;
+        if is_blocked {
+            self.striping.scheduler.handle_blocked(now);
+            is_refused = self.handle_blocked(now);
+        }
+        if self.config.reinject {
+            for index in 0..self.paths.len() {
+                let path = &self.paths[index];
+                let has_room = |view: &SubflowView| {
+                    view.has_room && Some(view.id) == path.subflow().map(Subflow::id)
+                };
+                if self.striping.views.iter().any(has_room)
+                    && let Some((stream, piece)) = self.reinjection(now, index, is_refused)
+                {
+                    let reply = self.reply(now, index);
+                    return Some(self.transmit_piece(now, index, stream, piece, reply));
+                }
+            }
+        }
+        // A window that the application or the peer's buffer leaves unused must not grow.
+        for view in self.striping.views.iter().filter(|view| view.has_room) {
+            let index = self.paths.position(view.id);
+            if let Some(subflow) = index.and_then(|index| self.paths[index].subflow_mut()) {
+                subflow.note_idle();
+            }
+        }
+        None
+    }
+
+    /// A piece in flight on another path that this one could deliver sooner (opportunistic
+    /// retransmission, Raiciu et al. 2012). If it blocks flow control and the peer grants no larger
+    /// buffer, the window of the other path is cut if that is much slower.
+    fn reinjection(&mut self, now: Time, index: usize, is_refused: bool) -> Option<(u32, Piece)> {
+        let own = self.paths[index].subflow()?.round_trip();
+        let room = Packet::room_for_data(self.paths[index].datagram).0;
+        let mut best: Option<(usize, u64, u32, Piece)> = None;
+        for (other, path) in self.paths.iter_mut().enumerate().filter(|(other, _)| *other != index)
+        {
+            let PathPhase::Open(subflow) = &mut path.phase else { continue };
+            // The average lags behind a growing queue.
+            let theirs = subflow.round_trip().max(subflow.rtt().latest());
+            // Waiting longer than a repetition takes gains nothing.
+            let slack = (subflow.rtt().variation() + subflow.rtt().variation()).min(own);
+            for (sent_at, binding, _) in subflow.bound_packets().take(REINJECT_SCAN) {
+                let Binding::Data { stream, offset, len, is_last } = binding else { continue };
+                let piece = Piece { offset, len, is_last };
+                let sending = self.streams.sending().get(stream);
+                let is_owed = sending.is_some_and(|sending| !sending.has_arrived(piece));
+                // Compares the arrival of the acknowledgement over this path and over the other; an
+                // overdue one may never arrive.
+                let is_overdue = now > sent_at + theirs + slack;
+                let is_sooner = is_overdue || now + own + half(own) < sent_at + theirs;
+                if is_owed && is_sooner && u64::from(len) <= room {
+                    if best.is_none_or(|(_, lowest, ..)| offset < lowest) {
+                        best = Some((other, offset, stream, piece));
+                    }
+                    break;
+                }
+            }
+        }
+        let (other, _, stream, piece) = best?;
+        let Piece { offset, len, is_last } = piece;
+        let owed = Binding::Data { stream, offset, len, is_last };
+        let subflow = self.paths[other].subflow_mut()?;
+        let theirs = subflow.round_trip();
+        for (_, binding, is_unbound) in subflow.bound_packets() {
+            // Several bindings may begin at this offset: the rest of a partly delivered piece is a
+            // binding of its own.
+            if binding == owed {
+                *is_unbound = true;
+                break;
+            }
+        }
+        if is_refused && theirs.as_nanos() > PENALTY_RTT_RATIO * own.as_nanos() {
+            self.paths.penalise(now, other);
+        }
+        Some((stream, piece))
+    }
+
+    /// Sends a packet with a piece of a stream.
+    pub(super) fn transmit_piece(
+        &mut self,
+        now: Time,
+        index: usize,
+        stream: u32,
+        piece: Piece,
+        reply: Reply,
+    ) -> Transmit {
+        let Piece { offset, len, is_last } = piece;
+        let body =
+            Body::Data(StreamData { offset, stream, stamp: stamp_of(now), len, reply, is_last });
+        self.transmit(now, index, body, Some(Binding::Data { stream, offset, len, is_last }))
+    }
+
+    /// The index of the fastest path with room among those that `will_do`.
+    pub(super) fn best_with_room(
+        &mut self,
+        now: Time,
+        will_do: impl Fn(&Path) -> bool,
+    ) -> Option<usize> {
+        if !self.update_views(now) {
+            self.set_pacing_deadline(now);
+            return None;
+        }
+        let place = |view: &SubflowView| {
+            let index = self.paths.position(view.id).filter(|index| will_do(&self.paths[*index]));
+            Some((view.smoothed_rtt, index?))
+        };
+        let with_room = self.striping.views.iter().filter(|view| view.has_room).filter_map(place);
+        // The first of equals.
+        with_room.min_by_key(|(rtt, _)| *rtt).map(|(_, index)| index)
+    }
+
+    /// The reply path for a packet over this path: the fastest one on which acknowledgements
+    /// arrive.
+    #[inline]
+    pub(super) fn reply(&mut self, now: Time, index: usize) -> Reply {
+        let path = &mut self.paths[index];
+        if path.ack_path_down && path.ack_path_retry_at <= now {
+            // A try whether this path carries acknowledgements again: the peer replies over all
+            // paths.
+            path.ack_path_retry_at = now + ACK_PATH_RETRY;
+            return Reply::All;
+        }
+        let named = self.paths.reply_path().unwrap_or(self.paths[index].id);
+        self.striping.last_ack_path = Some(named);
+        Reply::Path(named)
+    }
+}
+
+fn half(span: Span) -> Span {
+    Span::from_nanos(span.as_nanos() / 2)
+}
