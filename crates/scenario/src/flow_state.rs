@@ -1,10 +1,13 @@
 //! The state of a flow's ends during a run.
 
+use smallvec::SmallVec;
 use units::{Bytes, Span};
 
 use crate::build::{Built, Ends};
 use crate::file::{FlowSpec, Transport};
-use crate::host::{Agent, AgentState, Connection, EndedSender, PoolCounts, Request, Subflow};
+use crate::host::{
+    Agent, AgentState, Connection, EndedPath, EndedSender, PathState, PoolCounts, Request, Subflow,
+};
 
 /// The sender of a flow's data.
 pub(crate) fn sender<'a>(built: &'a Built, ends: &Ends) -> AgentState<'a> {
@@ -27,6 +30,23 @@ pub(crate) struct SenderState {
     is_done: bool,
 }
 
+impl SenderState {
+    /// The state of the sender of a striped connection.
+    fn of_paths(paths: impl Iterator<Item = PathState>, is_done: bool) -> SenderState {
+        let mut state = SenderState { window: Bytes::ZERO, rtt: None, is_done };
+        for path in paths {
+            state.window += path.window;
+            state.rtt = state.rtt.max(path.rtt);
+        }
+        state
+    }
+}
+
+/// The states of the paths of a striped connection that is over.
+fn ended_paths(paths: &[EndedPath]) -> impl Iterator<Item = PathState> + '_ {
+    paths.iter().map(|path| path.state)
+}
+
 /// The state of a flow's sender; `None` for UDP. Before a flow that arrives has done so, its window
 /// is zero.
 pub(crate) fn sender_state(built: &Built, ends: &Ends) -> Option<SenderState> {
@@ -34,6 +54,9 @@ pub(crate) fn sender_state(built: &Built, ends: &Ends) -> Option<SenderState> {
         AgentState::Planned { is_udp } => {
             let state = SenderState { window: Bytes::ZERO, rtt: None, is_done: true };
             return (!is_udp).then_some(state);
+        }
+        AgentState::Ended(ended) if !ended.paths.is_empty() => {
+            return Some(SenderState::of_paths(ended_paths(&ended.paths), true));
         }
         AgentState::Ended(ended) => {
             return ended.sender.map(|sender| SenderState {
@@ -60,11 +83,7 @@ pub(crate) fn sender_state(built: &Built, ends: &Ends) -> Option<SenderState> {
             rtt: pool.connections().filter_map(Connection::smoothed_rtt).max(),
             is_done: false,
         }),
-        Agent::Ptcp(striped) => Some(SenderState {
-            window: striped.connection().window(),
-            rtt: striped.smoothed_rtt(),
-            is_done: striped.is_done(),
-        }),
+        Agent::Ptcp(striped) => Some(SenderState::of_paths(striped.paths(), striped.is_done())),
         Agent::UdpSource(_) | Agent::UdpSink(_) | Agent::Gateway(_) => None,
     }
 }
@@ -108,6 +127,17 @@ impl SenderCounts {
         }
         counts
     }
+
+    /// The sums over the paths of a striped connection.
+    fn of_paths(paths: impl Iterator<Item = PathState>) -> SenderCounts {
+        let mut counts = SenderCounts::default();
+        for path in paths {
+            counts.sent += path.sent;
+            counts.retransmitted += path.lost;
+            counts.timeouts += path.timeouts;
+        }
+        counts
+    }
 }
 
 /// The counters of a flow's sender so far; `None` for UDP.
@@ -115,6 +145,9 @@ pub(crate) fn sender_counts(built: &Built, ends: &Ends) -> Option<SenderCounts> 
     let agent = match sender(built, ends) {
         AgentState::Planned { is_udp } => {
             return (!is_udp).then(SenderCounts::default);
+        }
+        AgentState::Ended(ended) if !ended.paths.is_empty() => {
+            return Some(SenderCounts::of_paths(ended_paths(&ended.paths)));
         }
         AgentState::Ended(ended) => {
             return ended.sender.map(|sender| SenderCounts {
@@ -132,16 +165,7 @@ pub(crate) fn sender_counts(built: &Built, ends: &Ends) -> Option<SenderCounts> 
             let PoolCounts { sent, retransmitted, timeouts, .. } = pool.counts();
             Some(SenderCounts { sent, retransmitted, timeouts })
         }
-        Agent::Ptcp(striped) => {
-            let connection = striped.connection();
-            let mut counts = SenderCounts::default();
-            for stats in connection.paths().filter_map(|path| connection.stats(path)) {
-                counts.sent += stats.sent;
-                counts.retransmitted += stats.lost;
-                counts.timeouts += stats.timeouts;
-            }
-            Some(counts)
-        }
+        Agent::Ptcp(striped) => Some(SenderCounts::of_paths(striped.paths())),
         Agent::UdpSource(_) | Agent::UdpSink(_) | Agent::Gateway(_) => None,
     }
 }
@@ -174,7 +198,7 @@ pub(crate) fn requests<'a>(built: &'a Built, ends: &Ends) -> &'a [Request] {
 /// The packets with data that a flow's sender has sent so far.
 pub(crate) fn sent(built: &Built, ends: &Ends) -> u64 {
     match sender(built, ends) {
-        AgentState::Ended(ended) => ended.sent,
+        AgentState::Ended(ended) if ended.paths.is_empty() => ended.sent,
         AgentState::Live(Agent::UdpSource(source)) => source.sent(),
         _ => sender_counts(built, ends).map_or(0, |counts| counts.sent),
     }
@@ -194,6 +218,9 @@ pub(crate) fn marked(built: &Built, ends: &Ends, flow: &FlowSpec) -> Option<u64>
     }
     let agent = match receiver(built, ends) {
         AgentState::Planned { .. } => return Some(0),
+        AgentState::Ended(ended) if !ended.paths.is_empty() => {
+            return Some(ended.paths.iter().map(|path| path.arrived.marked).sum());
+        }
         AgentState::Ended(ended) => return Some(ended.marked),
         AgentState::Live(agent) => agent,
     };
@@ -218,6 +245,25 @@ pub(crate) struct SubflowState {
     pub(crate) retransmitted: u64,
 }
 
+impl SubflowState {
+    fn of_path(path: PathState) -> SubflowState {
+        let PathState { window, rtt, sent, lost, .. } = path;
+        SubflowState { window, rtt, sent, retransmitted: lost }
+    }
+}
+
+/// For each open subflow of a striped connection with several, the number of its bottleneck from 1
+/// on, or 0 if none is known.
+pub(crate) fn bottlenecks(built: &Built, ends: &Ends) -> Vec<u16> {
+    let paths: SmallVec<[PathState; 4]> = match sender(built, ends) {
+        AgentState::Live(Agent::Ptcp(striped)) => striped.paths().collect(),
+        AgentState::Ended(ended) => ended_paths(&ended.paths).collect(),
+        AgentState::Live(_) | AgentState::Planned { .. } => return Vec::new(),
+    };
+    let has_several = paths.len() > 1;
+    paths.iter().filter(|_| has_several).filter_map(|path| path.bottleneck).collect()
+}
+
 /// The state of the sender of a subflow: zero before a path opens.
 pub(crate) fn subflow_state(built: &Built, ends: &Ends, index: usize) -> SubflowState {
     let of = |subflow: Option<&Subflow>, window| {
@@ -232,7 +278,10 @@ pub(crate) fn subflow_state(built: &Built, ends: &Ends, index: usize) -> Subflow
     };
     let agent = match sender(built, ends) {
         AgentState::Planned { .. } => return SubflowState::default(),
-        // Only flows with one subflow are put away when they end.
+        AgentState::Ended(ended) if !ended.paths.is_empty() => {
+            return SubflowState::of_path(ended.paths[index].state);
+        }
+        // Of TCP, only flows with one subflow are put away when they end.
         AgentState::Ended(ended) => {
             let state = |sender: EndedSender| SubflowState {
                 window: sender.window,
@@ -249,17 +298,7 @@ pub(crate) fn subflow_state(built: &Built, ends: &Ends, index: usize) -> Subflow
         Agent::Sockets(sockets) => {
             of(sockets.connections().nth(index), sockets.connection_window(index))
         }
-        Agent::Ptcp(striped) => {
-            let path = u16::try_from(index).expect("paths are numbered in 16 bits");
-            let connection = striped.connection();
-            let stats = connection.stats(path);
-            SubflowState {
-                window: connection.path_window(path),
-                rtt: connection.smoothed_rtt(path),
-                sent: stats.map_or(0, |stats| stats.sent),
-                retransmitted: stats.map_or(0, |stats| stats.lost),
-            }
-        }
+        Agent::Ptcp(striped) => SubflowState::of_path(striped.path(index)),
         Agent::Pool(_) | Agent::UdpSource(_) | Agent::UdpSink(_) | Agent::Gateway(_) => {
             SubflowState::default()
         }
@@ -274,6 +313,9 @@ pub(crate) fn subflow_received(built: &Built, ends: &Ends, index: usize) -> Byte
     };
     let agent = match receiver(built, ends) {
         AgentState::Planned { .. } => return Bytes::ZERO,
+        AgentState::Ended(ended) if !ended.paths.is_empty() => {
+            return ended.paths[index].arrived.payload;
+        }
         AgentState::Ended(ended) => return ended.received,
         AgentState::Live(agent) => agent,
     };

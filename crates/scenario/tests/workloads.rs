@@ -14,6 +14,7 @@ use std::path::Path;
 
 use scenario::distribution::Distribution;
 use scenario::file::{Scenario, Start};
+use scenario::host::AgentState;
 use scenario::results::Store;
 use scenario::sweep::Plan;
 use scenario::{Document, Run, RunOptions, Setting};
@@ -194,6 +195,87 @@ fn arriving_flows_behave_as_flows_of_the_file() {
     for name in ["retransmissions", "marks"] {
         let is_there = rows.measures.iter().any(|m| m.name() == name && m.value > 0.0);
         assert!(is_there, "{name}");
+    }
+}
+
+/// Striped flows that arrive, over two links that lose packets.
+fn striped_flows(count: usize, more: &str) -> Scenario {
+    let link = |name: &str, delay: u32| {
+        format!(
+            "[[link]]\nname = \"{name}\"\nbetween = [\"a\", \"b\"]\nrate = \"50 Mbit/s\"\n\
+             delay = \"{delay} ms\"\nqueue = \"100 packets\"\nloss = 0.005\n"
+        )
+    };
+    let text = format!(
+        "name = \"striped\"\nduration = \"{} s\"\n{}{}[[flow]]\nname = \"f*\"\n\
+         count = {count}\nfrom = \"a\"\nto = \"b\"\ntransport = \"ptcp\"\n\
+         subflows = \"each\"\nstart = {{ poisson = \"200 per s\" }}\n{more}",
+        count / 200 + 20,
+        link("one", 5),
+        link("two", 10),
+    );
+    let document = Document::new(&text, "striped.toml").unwrap_or_else(|error| panic!("{error}"));
+    document.scenario(&[]).expect("it was valid")
+}
+
+/// The ends of flows that live, and those of which only the counters are kept.
+fn kept(built: &scenario::Built) -> (usize, usize) {
+    let ends = built.flows.iter().flat_map(|ends| [ends.from, ends.to]);
+    ends.fold((0, 0), |(live, ended), (host, agent)| match built.sim.host(host).state(agent) {
+        AgentState::Live(_) => (live + 1, ended),
+        AgentState::Ended(_) => (live, ended + 1),
+        AgentState::Planned { .. } => (live, ended),
+    })
+}
+
+#[test]
+fn ended_striped_flows_keep_only_their_counters() {
+    let scenario = striped_flows(20_000, "source = { file = \"3 kB\" }\n");
+    let mut built = scenario.build(Seed(1)).expect("there is a route");
+    let mut most = 0;
+    for second in 1..=120 {
+        built.sim.run_until(Time::from_nanos(second * 1_000_000_000));
+        most = most.max(kept(&built).0);
+    }
+    let (live, ended) = kept(&built);
+    assert_eq!(live + ended, 40_000, "all have begun");
+    // 200 begin in a second, and last for some tenths of it, or some seconds after losses.
+    assert!(most < 1_000, "{most} ends lived at one time");
+    assert!(live <= 40, "{live} ends live for ever, more than one in a thousand");
+}
+
+/// Putting a striped flow away loses none of its measures.
+#[test]
+fn ended_striped_flows_keep_their_measures() {
+    for (source, requests) in [
+        ("source = { file = \"60 kB\" }\n", 1.0),
+        ("source = { requests = { size = \"20 kB\", count = 3 } }\n", 3.0),
+    ] {
+        let scenario = striped_flows(100, source);
+        let run = run(&scenario);
+        assert_eq!(run.measure("all", "", "completed"), Some(100.0), "{source}");
+        let of = |scope, of: &str, name| run.measure(scope, of, name).unwrap_or(f64::NAN);
+        let (mut again, mut sampled) = (0.0, 0);
+        for number in 1..=100 {
+            let flow = format!("f{number}");
+            assert!(close(of("flow", &flow, "requests"), requests, 1e-9), "{source}{flow}");
+            let megabits = of("flow", &flow, "goodput") * 20.0;
+            assert!(close(megabits, 0.48, 1e-9), "{source}{flow}: {megabits} Mbit");
+            let [one, two] = [0, 1].map(|path| format!("{flow}/{path}"));
+            for name in ["goodput", "retransmissions"] {
+                let sum = of("subflow", &one, name) + of("subflow", &two, name);
+                let whole = of("flow", &flow, name);
+                // Goodputs of subflows include copies.
+                assert!(sum >= whole - 1e-9, "{source}{flow}, {name}: {sum} of {whole}");
+            }
+            assert!(of("flow", &flow, "slowdown") >= 1.0, "{source}{flow}");
+            sampled += usize::from(of("flow", &flow, "window") > 0.0);
+            again += of("flow", &flow, "retransmissions");
+        }
+        // 0.5 % of some 4,500 packets.
+        assert!(again > 5.0, "{source}{again}");
+        // Those that live at a multiple of the sampling interval, 40 ms.
+        assert!(sampled > 50, "{source}{sampled}");
     }
 }
 

@@ -5,7 +5,7 @@ use tcp::TimeWait;
 use units::{Bytes, Span, Time};
 use wire::tcp::Segment;
 
-use crate::host::{Request, connection};
+use crate::host::{EndedPath, Request, connection};
 use crate::packet::{Ecn, Packet};
 
 /// An end of a flow that is over: its counters, and what still answers for it. A scenario may have
@@ -25,6 +25,8 @@ pub struct Ended {
     pub(crate) requests: Box<[Request]>,
     /// The route, the number and the rest of a TCP connection.
     pub(crate) rest: Option<(Route, u32, TimeWait)>,
+    /// The paths of a striped connection.
+    pub(crate) paths: Box<[EndedPath]>,
 }
 
 /// The last state of a sender.

@@ -34,6 +34,7 @@ pub(crate) use pool::PoolCounts;
 pub use sockets::{Socket, Sockets};
 pub use stripe::{Reader, Writer};
 pub use striped::Striped;
+pub(crate) use striped::{EndedPath, PathState};
 pub use udp::{UdpSink, UdpSource};
 
 /// A deadline that never comes.
@@ -129,7 +130,8 @@ impl Agent {
             Agent::Tcp(connection) => connection.ended(),
             Agent::UdpSource(source) => source.ended(),
             Agent::UdpSink(sink) => sink.ended(),
-            Agent::Ptcp(_) | Agent::Sockets(_) | Agent::Pool(_) | Agent::Gateway(_) => None,
+            Agent::Ptcp(striped) => striped.ended(),
+            Agent::Sockets(_) | Agent::Pool(_) | Agent::Gateway(_) => None,
         }
     }
 }

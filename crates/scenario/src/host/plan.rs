@@ -164,7 +164,15 @@ impl FlowPlan {
             end(spec.config.clone(), self.controller(&spec.controller), scheduler, tokens);
         let application = self.application(&spec.workload, is_sender);
         let routes = self.routes(is_sender).collect();
-        Striped::new(connection, routes, self.first, application, opens, self.stop(is_sender))
+        Striped::new(
+            connection,
+            routes,
+            self.first,
+            application,
+            opens,
+            self.stop(is_sender),
+            self.is_arrival,
+        )
     }
 
     /// One end of a stream that is striped over sockets. The sender of the data opens them, except

@@ -4,14 +4,17 @@
 use netsim::{Out, Route};
 use ptcp::{Connection, Event};
 use units::{Bytes, Span, Time};
+use wire::ptcp::Body;
 
-use crate::host::Application;
+use crate::host::{Application, Ended};
 use crate::packet::{Ecn, Packet};
 
 /// The only stream. The client opens it, and both ends write into it.
 const STREAM: u32 = 0;
 /// Bytes written beyond the congestion windows: ten packets.
 const AHEAD: Bytes = Bytes(15_000);
+/// The code with which an end that is done closes.
+const DONE: u32 = 0;
 
 /// One end of a flow over a striped connection.
 #[derive(Clone, Debug)]
@@ -27,9 +30,34 @@ pub struct Striped {
     /// The time at which it stops writing.
     stop: Option<Time>,
     is_finished: bool,
+    /// Whether it closes the connection when it is done.
+    may_close: bool,
     received: Bytes,
     /// By path.
     arrived: Vec<Arrived>,
+    /// The state of the paths when the connection was closed, which forgets them.
+    closed: Option<Box<[PathState]>>,
+}
+
+/// The state of one path of a striped connection, as far as measures need it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct PathState {
+    pub(crate) window: Bytes,
+    pub(crate) rtt: Option<Span>,
+    /// Packets with data sent, and packets declared lost.
+    pub(crate) sent: u64,
+    pub(crate) lost: u64,
+    pub(crate) timeouts: u64,
+    /// The number of its bottleneck from 1 on, 0 if none is known; `None` unless it is open.
+    pub(crate) bottleneck: Option<u16>,
+}
+
+/// A path of a connection that is over.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct EndedPath {
+    pub(crate) route: Route,
+    pub(crate) state: PathState,
+    pub(crate) arrived: Arrived,
 }
 
 /// The packets of one path that arrived.
@@ -43,7 +71,7 @@ pub(crate) struct Arrived {
 
 impl Striped {
     /// An end whose paths take `routes`; `first` is the connection number of the first path in the
-    /// scenario.
+    /// scenario. `may_close`: it closes the connection when it is done.
     #[must_use]
     pub fn new(
         connection: Connection,
@@ -52,6 +80,7 @@ impl Striped {
         application: Application,
         opens: Option<Time>,
         stop: Option<Time>,
+        may_close: bool,
     ) -> Striped {
         Striped {
             connection,
@@ -62,7 +91,9 @@ impl Striped {
             opens,
             stop,
             is_finished: false,
+            may_close,
             received: Bytes::ZERO,
+            closed: None,
         }
     }
 
@@ -99,17 +130,55 @@ impl Striped {
         &self.routes
     }
 
-    /// For each open subflow, the number of its bottleneck from 1 on, or 0 if none is known. Empty
-    /// if there is one subflow.
-    pub(crate) fn bottlenecks(&self) -> impl Iterator<Item = u16> + '_ {
-        let paths = self.connection.paths().filter(|_| self.routes.len() > 1);
-        paths.map(|path| self.connection.bottleneck(path).map_or(0, |number| number + 1))
+    /// The state of a path; zero before it opens.
+    pub(crate) fn path(&self, path: usize) -> PathState {
+        if let Some(closed) = &self.closed {
+            return closed[path];
+        }
+        let path = u16::try_from(path).expect("paths are numbered in 16 bits");
+        let stats = self.connection.stats(path);
+        PathState {
+            window: self.connection.path_window(path),
+            rtt: self.connection.smoothed_rtt(path),
+            sent: stats.map_or(0, |stats| stats.sent),
+            lost: stats.map_or(0, |stats| stats.lost),
+            timeouts: stats.map_or(0, |stats| stats.timeouts),
+            bottleneck: self
+                .connection
+                .paths()
+                .any(|open| open == path)
+                .then(|| self.connection.bottleneck(path).map_or(0, |number| number + 1)),
+        }
     }
 
-    /// The largest smoothed RTT of its paths.
-    #[must_use]
-    pub fn smoothed_rtt(&self) -> Option<Span> {
-        self.connection.paths().filter_map(|path| self.connection.smoothed_rtt(path)).max()
+    /// The states of all paths.
+    pub(crate) fn paths(&self) -> impl Iterator<Item = PathState> + '_ {
+        (0..self.routes.len()).map(|path| self.path(path))
+    }
+
+    /// What is to be kept of it, once the connection has ended on both sides.
+    pub(crate) fn ended(&self) -> Option<Ended> {
+        let states = self.closed.as_ref().filter(|_| self.connection.is_closed())?;
+        let ends = self.routes.iter().zip(states).zip(&self.arrived);
+        let path = |((route, state), arrived): ((&Route, &PathState), &Arrived)| EndedPath {
+            route: *route,
+            state: *state,
+            arrived: *arrived,
+        };
+        Some(Ended {
+            received: self.received,
+            requests: self.application.requests().into(),
+            paths: ends.map(path).collect(),
+            ..Ended::default()
+        })
+    }
+
+    /// The connection is about to be closed, and forgets its paths.
+    fn keep_paths(&mut self) {
+        if self.closed.is_none() {
+            self.closed = Some(self.paths().collect());
+        }
+        self.is_finished = true;
     }
 
     /// A packet has arrived over one of the paths.
@@ -128,6 +197,9 @@ impl Striped {
         let arrived = &mut self.arrived[usize::from(path)];
         arrived.payload += Bytes(packet.payload_len() as u64);
         arrived.marked += u64::from(ecn == Ecn::Marked);
+        if matches!(packet.body, Body::Close { .. }) {
+            self.keep_paths();
+        }
         let outcome = self.connection.handle_packet(now, path, packet, ecn == Ecn::Marked);
         outcome.expect("both ends are ours");
         while let Some(event) = self.connection.poll_event() {
@@ -159,6 +231,9 @@ impl Striped {
     /// The next deadline.
     #[inline]
     pub(crate) fn poll_deadline(&self) -> Option<Time> {
+        if self.closed.is_some() {
+            return self.connection.poll_deadline();
+        }
         let own = [self.opens, self.application.poll_deadline()];
         let connection = if self.opens.is_some() { None } else { self.connection.poll_deadline() };
         own.into_iter().flatten().chain(connection).min()
@@ -192,6 +267,10 @@ impl Striped {
     fn send(&mut self, now: Time, out: &mut Out<Packet>) {
         if self.opens.is_some() {
             return;
+        }
+        if self.may_close && self.closed.is_none() && self.is_done() {
+            self.keep_paths();
+            self.connection.close(now, DONE);
         }
         while let Some(transmit) = self.connection.poll_send(now) {
             let ecn = if transmit.is_ecn_capable { Ecn::Capable } else { Ecn::Incapable };

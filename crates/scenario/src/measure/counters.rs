@@ -7,10 +7,9 @@ use super::{Layout, PacketCounts, WindowRecord, float};
 use crate::build::Built;
 use crate::file::Scenario;
 use crate::flow_state::{
-    datagrams, has_ended, marked, received, sender, sender_counts, sent, subflow_received,
+    bottlenecks, datagrams, has_ended, marked, received, sender_counts, sent, subflow_received,
     subflow_state,
 };
-use crate::host::{Agent, AgentState};
 use crate::measures::Metric;
 
 const WINDOW: Metric = Metric::listed("window");
@@ -148,9 +147,8 @@ impl WindowRecord {
                 book.datagrams.note(count, is_begin);
                 book.delay.note(delay.as_nanos(), is_begin);
             }
-            if let (false, AgentState::Live(Agent::Ptcp(striped))) = (is_begin, sender(built, ends))
-            {
-                book.bottlenecks = striped.bottlenecks().collect();
+            if !is_begin {
+                book.bottlenecks = bottlenecks(built, ends);
             }
         }
         for (book, (flow, subflow)) in self.subflows.iter_mut().zip(&layout.subflows) {

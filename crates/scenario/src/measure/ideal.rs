@@ -159,7 +159,10 @@ fn least(times: impl Iterator<Item = f64>) -> f64 {
 fn routes(end: AgentState<'_>) -> Vec<Route> {
     let agent = match end {
         AgentState::Planned { .. } => return Vec::new(),
-        AgentState::Ended(ended) => return ended.rest.iter().map(|(route, ..)| *route).collect(),
+        AgentState::Ended(ended) => {
+            let paths = ended.paths.iter().map(|path| path.route);
+            return ended.rest.iter().map(|(route, ..)| *route).chain(paths).collect();
+        }
         AgentState::Live(agent) => agent,
     };
     match agent {
