@@ -104,6 +104,8 @@ pub(crate) struct Opening {
     pub(crate) at: Option<Time>,
     pub(crate) tries: u32,
     pub(crate) first_at: Option<Time>,
+    /// How often the wait for an answer is doubled.
+    doublings: u32,
 }
 
 /// The search for the largest packet (RFC 8899).
@@ -277,15 +279,29 @@ impl Path {
 impl Opening {
     /// An opening whose first packet leaves at `at`.
     pub(crate) fn new(token: Option<u64>, at: Option<Time>) -> Opening {
-        Opening { next: 0, token, at, tries: 0, first_at: None }
+        Opening { next: 0, token, at, tries: 0, first_at: None, doublings: 0 }
+    }
+
+    /// Begins again with a challenge.
+    pub(crate) fn challenge(&mut self, now: Time, token: u64) {
+        *self = Opening { next: self.next, ..Opening::new(Some(token), Some(now)) };
     }
 
     /// The opening packet leaves.
     pub(crate) fn handle_sent(&mut self, now: Time) {
-        let wait = Span::from_nanos(FIRST_WAIT.as_nanos() << self.tries.min(8)).min(LONGEST_WAIT);
-        self.tries += 1;
+        let wait = FIRST_WAIT.as_nanos() << self.doublings.min(8);
+        let wait = Span::from_nanos(wait).min(LONGEST_WAIT);
+        (self.tries, self.doublings) = (self.tries + 1, self.doublings + 1);
         self.first_at = self.first_at.or(Some(now));
         self.at = Some(now + wait);
+    }
+
+    /// Something new of an answer arrived: the rest is asked for soon, if it does not come.
+    pub(crate) fn handle_progress(&mut self, now: Time) {
+        if let Some(at) = &mut self.at {
+            *at = now + FIRST_WAIT;
+            self.doublings = 1;
+        }
     }
 
     /// The round-trip time, if the packet was sent once (Karn's rule).

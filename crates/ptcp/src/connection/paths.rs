@@ -113,15 +113,21 @@ impl Paths {
         Ok(self.list.len() - 1)
     }
 
+    /// Something new of the handshake arrived.
+    pub(super) fn handle_progress(&mut self, now: Time) {
+        for path in &mut self.list {
+            if let PathPhase::Opening(opening @ Opening { token: None, .. }) = &mut path.phase {
+                opening.handle_progress(now);
+            }
+        }
+    }
+
     /// After the handshake: the other paths of this end are opened by challenges.
     pub(super) fn challenge_all(&mut self, now: Time) {
         let Paths { list, tokens, .. } = self;
         for path in list {
-            if let PathPhase::Opening(Opening { token: token @ None, at, tries, .. }) =
-                &mut path.phase
-            {
-                *token = Some(tokens.next());
-                (*at, *tries) = (Some(now), 0);
+            if let PathPhase::Opening(opening @ Opening { token: None, .. }) = &mut path.phase {
+                opening.challenge(now, tokens.next());
             }
         }
     }
