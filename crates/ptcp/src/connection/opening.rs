@@ -168,7 +168,7 @@ impl Connection {
         let Some(path) = self.paths.get_mut(id) else { return };
         match &path.phase {
             PathPhase::Opening(opening) if opening.token == Some(token) => self.begin_path(now, id),
-            PathPhase::Open(_) => path.handle_size(token),
+            PathPhase::Open(_) => path.handle_response(token),
             PathPhase::Opening(_) => {}
         }
         self.outbox.wake();
@@ -216,6 +216,9 @@ impl Connection {
                     }
                 }
                 PathPhase::Open(_) => {
+                    if let Some(challenge) = path.poll_validation(now) {
+                        return self.paths.emit(now, id, challenge);
+                    }
                     if let Some((token, size)) = self.paths.poll_size(now, index) {
                         let padding = u16::try_from(size.saturating_sub(MIN_FULL.0)).unwrap_or(0);
                         return self.paths.emit(now, id, Body::Challenge { token, padding });
@@ -281,7 +284,7 @@ impl Connection {
     pub(super) fn opening_at(&self) -> Option<Time> {
         let paths = self.paths.iter().filter_map(|path| match &path.phase {
             PathPhase::Opening(opening) => opening.at,
-            PathPhase::Open(_) => path.size_at(),
+            PathPhase::Open(_) => path.asks_at(),
         });
         paths.chain(self.handshake.poll_deadline()).min()
     }

@@ -146,7 +146,9 @@ impl Connection {
             }
             Body::Raw { len } => return Ok(Arrived::Raw { len }),
             Body::Close { .. } | Body::Ping { .. } => {}
-            Body::Challenge { token, .. } => self.handle_challenge(now, over, token),
+            Body::Challenge { token, .. } | Body::ShortChallenge { token } => {
+                self.handle_challenge(now, over, token);
+            }
             Body::Response { token } => self.handle_response(now, over, token),
             Body::Flight(piece) => self.handle_piece(now, over, piece),
         }

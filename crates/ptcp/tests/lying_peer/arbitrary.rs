@@ -101,6 +101,7 @@ fn body() -> impl Strategy<Value = Body> {
         2 => (any::<u64>(), short(300))
             .prop_map(|(token, padding)| Body::Challenge { token, padding }),
         1 => any::<u64>().prop_map(|token| Body::Response { token }),
+        1 => any::<u64>().prop_map(|token| Body::ShortChallenge { token }),
         1 => (0..flights.len(), any::<[u16; 2]>()).prop_map(move |(n, [offset, len])| {
             let offset = offset % flights[n].octets();
             let len = 1 + len % (flights[n].octets() - offset);

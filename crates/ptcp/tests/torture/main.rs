@@ -1,8 +1,8 @@
 //! Short seeded runs over networks that lose, reorder, duplicate, corrupt and delay packets, and
-//! whose paths come and go, against a model that is exact to the byte: every stream arrives whole,
-//! in order, once, within a bound of time, its end after its last byte, and receive buffers keep
-//! their limits. One end or both close the connection, at the end or before; the other learns of it
-//! unless all that says so is lost, and then it times out.
+//! whose paths come and go and change their addresses, against a model that is exact to the byte:
+//! every stream arrives whole, in order, once, within a bound of time, its end after its last byte,
+//! and receive buffers keep their limits. One end or both close the connection, at the end or
+//! before; the other learns of it unless all that says so is lost, and then it times out.
 //!
 //! `PTCP_TORTURE_RUNS` says how many runs there are (1,000), `PTCP_TORTURE_SEED` with which seed
 //! they begin (0), and `PTCP_TORTURE_SEALED` how many of them are run again with packets as sealed

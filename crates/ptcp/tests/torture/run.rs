@@ -48,6 +48,12 @@ pub(crate) enum Action {
     },
     /// Replaces the first path by one over the same link.
     Rebind,
+    /// The first path's address changes; the path stays.
+    Move,
+    /// Sends datagrams over the first path, outside of the windows.
+    SendRaw {
+        count: u64,
+    },
     /// Stops or goes on reading all streams.
     SetReading {
         is_reading: bool,
@@ -149,6 +155,7 @@ impl Run {
         };
         let ends = [end(true), end(false)];
         plan_actions(&mut dice, &mut plan);
+        plan_moves(&mut Dice::new(!seed), &mut plan);
         network::plan_packets(&mut dice, count, &mut plan);
         let mut network = Network::new(ends, links, dice.draw());
         let is_cut_short = dice.hits(150);
@@ -241,6 +248,21 @@ fn plan_actions(dice: &mut Dice, plan: &mut Vec<Planned>) {
             let action = Action::SetReading { is_reading };
             plan.push(Planned { at: at(millis), op: Op::Act { end, action } });
         }
+    }
+}
+
+/// Addresses that change under paths. The server notices it later than the client.
+fn plan_moves(dice: &mut Dice, plan: &mut Vec<Planned>) {
+    for _ in 0..dice.choose(&[0, 0, 1, 3]) {
+        let time = dice.below(3_000);
+        let noticed = time + dice.choose(&[0, 20, 300]);
+        for (end, millis) in [(CLIENT, time), (SERVER, noticed)] {
+            plan.push(Planned { at: at(millis), op: Op::Act { end, action: Action::Move } });
+        }
+    }
+    for end in [CLIENT, SERVER] {
+        let action = Action::SendRaw { count: dice.choose(&[0, 0, 1, 100]) };
+        plan.push(Planned { at: at(dice.below(3_000)), op: Op::Act { end, action } });
     }
 }
 
@@ -386,6 +408,20 @@ impl Endpoint for End {
                 self.outgoing(stream).is_reset = true;
             }
             Action::Rebind => self.rebind(now),
+            Action::Move => {
+                let first = self.connection.paths().next();
+                if let Some(path) = first {
+                    self.connection.rebind_path(now, path);
+                }
+            }
+            Action::SendRaw { count } => {
+                let first = self.connection.paths().next();
+                let Some(path) = first else { return };
+                for _ in 0..count {
+                    // It may be refused.
+                    let _ = self.connection.send_raw(path, Bytes(1_000));
+                }
+            }
             Action::UpdateKeys => {
                 if let Some(sealing) = &mut self.sealing {
                     sealing.update_keys(now);

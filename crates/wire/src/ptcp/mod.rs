@@ -143,7 +143,12 @@ pub enum Body {
         /// Octets of padding, beyond [`MIN_FULL`]: whether the path carries packets of that size.
         padding: u16,
     },
-    /// The answer to [`Body::Challenge`].
+    /// The same without padding, to an address that may not get as much before it answers.
+    ShortChallenge {
+        /// An unpredictable number.
+        token: u64,
+    },
+    /// The answer to [`Body::Challenge`] and [`Body::ShortChallenge`].
     Response {
         /// The challenge's token.
         token: u64,
@@ -230,6 +235,7 @@ impl Packet {
             Body::Ack(_)
                 | Body::Response { .. }
                 | Body::Challenge { .. }
+                | Body::ShortChallenge { .. }
                 | Body::Flight(_)
                 | Body::Close { .. }
                 | Body::Raw { .. }
@@ -261,6 +267,7 @@ impl Packet {
             Body::Response { token } => (12, token, 0),
             Body::Flight(piece) => (13, piece.flight as u64, piece.offset as u64),
             Body::Raw { len } => (14, len as u64, 0),
+            Body::ShortChallenge { token } => (15, token, 0),
         };
         self.number ^ a.rotate_left(13) ^ b.rotate_left(37) ^ kind << 60
     }
@@ -285,7 +292,7 @@ impl Packet {
             Body::Ack(ack) if ack.has_counters() => Ack::WITH_COUNTERS,
             Body::Ack(_) => Ack::OCTETS,
             Body::StreamWindow { .. } => 12,
-            Body::Need { .. } | Body::Stop { .. } => 8,
+            Body::Need { .. } | Body::Stop { .. } | Body::ShortChallenge { .. } => 8,
             Body::Reset { .. } => 16,
             Body::Close { .. } => 4,
             Body::Ping { padding, .. } => 2 + padding as usize,
@@ -310,6 +317,12 @@ impl Packet {
     #[must_use]
     pub const fn wire_len(&self) -> Bytes {
         Bytes(self.datagram_len() as u64 + DATAGRAM_HEADERS.0)
+    }
+
+    /// The most payload of a [`Body::Raw`] packet in a UDP datagram of this size.
+    #[must_use]
+    pub const fn room_for_raw(datagram: Bytes) -> Bytes {
+        Bytes(datagram.0.saturating_sub((HEADER + TAG) as u64))
     }
 
     /// The most payload of a [`Body::Data`] packet in a UDP datagram of this size.

@@ -35,6 +35,7 @@ const PING: u8 = 11;
 const CHALLENGE: u8 = 12;
 const RESPONSE: u8 = 13;
 const RAW: u8 = 14;
+const SHORT_CHALLENGE: u8 = 15;
 
 impl Packet {
     /// `None`: its packets have another form.
@@ -54,6 +55,7 @@ impl Packet {
             Body::Challenge { .. } => CHALLENGE,
             Body::Response { .. } => RESPONSE,
             Body::Raw { .. } => RAW,
+            Body::ShortChallenge { .. } => SHORT_CHALLENGE,
             Body::Flight(_) => return None,
         })
     }
@@ -82,6 +84,7 @@ impl Packet {
             }
             Body::Need { buffer: word }
             | Body::Challenge { token: word, .. }
+            | Body::ShortChallenge { token: word }
             | Body::Response { token: word } => {
                 into.extend_from_slice(&word.to_be_bytes());
             }
@@ -160,6 +163,7 @@ fn parse_body(kind: u8, mut reader: Reader<'_>) -> Result<(Body, &[u8]), WireErr
             full(&mut reader, 8)?;
             Body::Response { token }
         }
+        SHORT_CHALLENGE => Body::ShortChallenge { token: reader.u64()? },
         RAW => {
             let payload = reader.rest();
             return Ok((Body::Raw { len: payload_len(payload)? }, payload));
@@ -320,6 +324,7 @@ mod tests {
                 .prop_map(|(token, padding)| Body::Challenge { token, padding }),
             any::<u64>().prop_map(|token| Body::Response { token }),
             (0u16..1500).prop_map(|len| Body::Raw { len }),
+            any::<u64>().prop_map(|token| Body::ShortChallenge { token }),
         ]
     }
 
