@@ -120,6 +120,9 @@ pub enum Event {
     TimedOut(TimeoutError),
 }
 
+/// The path of a handshake that is made outside.
+const FIRST_PATH: u16 = 0;
+
 /// One end of a striped connection.
 ///
 /// It has no clock, no sockets and no bytes. The [crate's description](crate) shows how to drive
@@ -196,6 +199,26 @@ impl Connection {
             events: VecDeque::new(),
             config,
         }
+    }
+
+    /// The handshake was made outside, over path 0 and with its addresses validated: the connection
+    /// is open, and so is that path. For an end that has not done anything yet.
+    ///
+    /// # Panics
+    /// If it has.
+    pub fn begin_established(&mut self, now: Time) {
+        assert!(self.paths.len() == 0, "it has begun");
+        let id = FIRST_PATH;
+        if self.is_client {
+            self.paths.take_number();
+        }
+        self.began_at = Some(now);
+        self.idle.handle_arrived(now);
+        self.state = ConnectionState::Open;
+        self.events.push_back(Event::Opened);
+        self.paths.open(id, &self.config, None);
+        self.begin_path(now, id);
+        self.outbox.wake();
     }
 
     /// A client opens a further path (the paper's `open`) and returns its number. The first path

@@ -141,7 +141,7 @@ impl Connection {
     }
 
     /// Opens a path for data.
-    fn begin_path(&mut self, now: Time, id: u16) {
+    pub(super) fn begin_path(&mut self, now: Time, id: u16) {
         if self.paths.begin(now, id, &self.config) {
             self.events.push_back(Event::PathOpened { path: id });
         }
