@@ -181,12 +181,12 @@ pub fn wire_manifest(data: &[u8]) {
 
 /// A packet of the striped connection survives a round trip. Received padding may have any content.
 pub fn wire_packet(data: &[u8]) {
-    let Ok(parsed) = Packet::parse(data, |_| 1 << 40) else { return };
+    let Ok(parsed) = Packet::parse(1 << 40, data) else { return };
     let mut written = Vec::new();
-    parsed.packet.emit(parsed.label, parsed.path, &mut written);
+    parsed.packet.emit(&mut written);
     written.extend_from_slice(parsed.payload);
     assert_eq!(written.len(), data.len(), "{parsed:?}");
-    assert_eq!(Packet::parse(&written, |_| parsed.packet.number), Ok(parsed));
+    assert_eq!(Packet::parse(parsed.packet.number, &written), Ok(parsed));
 }
 
 /// A message between background gateways survives a round trip.

@@ -80,5 +80,6 @@ pub use config::{Config, Restripe};
 pub use connection::{
     Arrived, Connection, DatagramError, Event, PeerError, TimeoutError, Transmit,
 };
+pub use path::{Class, PathBytes};
 pub use subflow::Stats;
 pub use tokens::Tokens;

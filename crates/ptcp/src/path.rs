@@ -2,7 +2,9 @@
 
 use alloc::collections::BTreeMap;
 
-use units::{Bytes, Span, Time};
+use units::{Bytes, Rate, Span, Time};
+
+use wire::ptcp::{Body, Packet};
 
 use crate::Config;
 use crate::ack_tracker::AckTracker;
@@ -16,6 +18,10 @@ const LONGEST_WAIT: Span = Span::from_millis(4_000);
 const SIZE_TRIES: u32 = 3;
 /// The wait before new size probes after a black hole.
 const SIZE_REST: Span = Span::from_secs(10);
+/// Challenges to a changed address in a row.
+const VALIDATION_TRIES: u32 = 8;
+/// The longest time that a packet of a path with a limited rate takes.
+const LONGEST_PACKET: Span = Span::from_secs(3_600);
 /// The resolution of the search, in bytes.
 const SIZE_STEP: u64 = 20;
 /// Bytes that may be sent for each byte received before the address is known to be the peer's (RFC
@@ -54,6 +60,33 @@ pub(crate) enum Control {
     },
 }
 
+/// When a path carries data.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Class {
+    /// Always.
+    #[default]
+    Usual,
+    /// While no usual path does: a path that costs money, or somebody else's.
+    Reserve,
+}
+
+/// Bytes of UDP payloads of a path, headers and tags included.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PathBytes {
+    /// Those sent.
+    pub sent: Bytes,
+    /// Those that arrived, repeated packets included.
+    pub received: Bytes,
+}
+
+/// A limit of a path's rate.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RateLimit {
+    rate: Rate,
+    /// When all that was sent would have left at this rate.
+    free_at: Time,
+}
+
 /// A path.
 #[derive(Clone, Debug)]
 pub(crate) struct Path {
@@ -78,6 +111,11 @@ pub(crate) struct Path {
     pub(crate) is_ecn_capable: bool,
     /// The offset up to which it has carried each stream, with a redundant scheduler.
     pub(crate) copied: BTreeMap<u32, u64>,
+    pub(crate) class: Class,
+    pub(crate) limit: Option<RateLimit>,
+    pub(crate) bytes: PathBytes,
+    /// The challenge to the address of an open path that has changed.
+    pub(crate) validation: Option<Opening>,
 }
 
 /// The phase of a path.
@@ -104,6 +142,8 @@ pub(crate) struct Opening {
     pub(crate) at: Option<Time>,
     pub(crate) tries: u32,
     pub(crate) first_at: Option<Time>,
+    /// How often the wait for an answer is doubled.
+    doublings: u32,
 }
 
 /// The search for the largest packet (RFC 8899).
@@ -139,6 +179,10 @@ impl Path {
             allowed: if is_proven { None } else { Some(0) },
             is_ecn_capable: config.ecn,
             copied: BTreeMap::new(),
+            class: Class::default(),
+            limit: None,
+            bytes: PathBytes::default(),
+            validation: None,
         }
     }
 
@@ -164,15 +208,62 @@ impl Path {
     pub(crate) fn handle_arrived(&mut self, now: Time, bytes: usize) {
         self.last_received_at = Some(now);
         self.ack_path_down = false;
+        self.bytes.received += Bytes(bytes as u64);
+        if let Some(validation) = &mut self.validation
+            && validation.at.is_none()
+        {
+            let rest = if validation.tries < VALIDATION_TRIES { Span::ZERO } else { LONGEST_WAIT };
+            validation.at = Some(now + rest);
+        }
         if let Some(allowed) = &mut self.allowed {
             *allowed += AMPLIFICATION * bytes as u64;
         }
     }
 
     /// A datagram of `bytes` leaves.
-    pub(crate) fn handle_sent(&mut self, bytes: usize) {
+    pub(crate) fn handle_sent(&mut self, now: Time, bytes: usize) {
+        self.bytes.sent += Bytes(bytes as u64);
+        if let Some(limit) = &mut self.limit {
+            limit.handle_sent(now, Bytes(bytes as u64));
+        }
         if let Some(allowed) = &mut self.allowed {
             *allowed = allowed.saturating_sub(bytes as u64);
+        }
+    }
+
+    /// Its address has changed: this end's if `is_own`, otherwise the peer's.
+    pub(crate) fn rebind(&mut self, now: Time, token: u64, is_own: bool) {
+        self.validation = Some(Opening::new(Some(token), Some(now)));
+        if !is_own {
+            self.allowed = Some(0);
+        }
+    }
+
+    /// The challenge to a changed address that is due. If too little has come from there, or there
+    /// were many without an answer, the next one waits for a packet.
+    pub(crate) fn poll_validation(&mut self, now: Time) -> Option<Body> {
+        let allows = |body| self.allows(Packet { number: 0, body }.datagram_len());
+        let validation =
+            self.validation.filter(|validation| validation.at.is_some_and(|at| at <= now))?;
+        let token = validation.token?;
+        let bodies = [Body::Challenge { token, padding: 0 }, Body::ShortChallenge { token }];
+        let challenge = bodies.into_iter().find(|body| allows(*body));
+        let validation = self.validation.as_mut()?;
+        if challenge.is_some() {
+            validation.handle_sent(now);
+        }
+        if challenge.is_none() || validation.tries >= VALIDATION_TRIES {
+            validation.at = None;
+        }
+        challenge
+    }
+
+    /// A response arrived; it may validate a changed address, or answer a size probe.
+    pub(crate) fn handle_response(&mut self, token: u64) {
+        if self.validation.is_some_and(|validation| validation.token == Some(token)) {
+            (self.validation, self.allowed) = (None, None);
+        } else {
+            self.handle_size(token);
         }
     }
 
@@ -245,8 +336,8 @@ impl Path {
         Some((token, size))
     }
 
-    /// A response arrived; it may answer a size probe.
-    pub(crate) fn handle_size(&mut self, token: u64) {
+    /// A response arrived that may answer a size probe.
+    fn handle_size(&mut self, token: u64) {
         if let Some((asked, size, ..)) = self.size.asked
             && asked == token
         {
@@ -266,26 +357,60 @@ impl Path {
         }
     }
 
-    /// When [`Path::poll_size`] is due.
-    pub(crate) fn size_at(&self) -> Option<Time> {
+    /// When [`Path::poll_size`] or [`Path::poll_validation`] is due.
+    pub(crate) fn asks_at(&self) -> Option<Time> {
+        let validation = self.validation.and_then(|validation| validation.at);
+        self.size_at().into_iter().chain(validation).min()
+    }
+
+    fn size_at(&self) -> Option<Time> {
         let asks_again = self.size.asked.map(|(_, _, _, at)| at);
         let begins = Some(self.size.not_before).filter(|at| *at > Time::ZERO && self.size.is_first);
         asks_again.or(begins).filter(|_| self.is_live())
     }
 }
 
+impl RateLimit {
+    pub(crate) fn new(rate: Rate) -> RateLimit {
+        RateLimit { rate, free_at: Time::ZERO }
+    }
+
+    /// When data may be sent again.
+    pub(crate) fn allows_at(&self) -> Time {
+        self.free_at
+    }
+
+    fn handle_sent(&mut self, now: Time, bytes: Bytes) {
+        self.free_at = self.free_at.max(now) + (bytes / self.rate).min(LONGEST_PACKET);
+    }
+}
+
 impl Opening {
     /// An opening whose first packet leaves at `at`.
     pub(crate) fn new(token: Option<u64>, at: Option<Time>) -> Opening {
-        Opening { next: 0, token, at, tries: 0, first_at: None }
+        Opening { next: 0, token, at, tries: 0, first_at: None, doublings: 0 }
+    }
+
+    /// Begins again with a challenge.
+    pub(crate) fn challenge(&mut self, now: Time, token: u64) {
+        *self = Opening { next: self.next, ..Opening::new(Some(token), Some(now)) };
     }
 
     /// The opening packet leaves.
     pub(crate) fn handle_sent(&mut self, now: Time) {
-        let wait = Span::from_nanos(FIRST_WAIT.as_nanos() << self.tries.min(8)).min(LONGEST_WAIT);
-        self.tries += 1;
+        let wait = FIRST_WAIT.as_nanos() << self.doublings.min(8);
+        let wait = Span::from_nanos(wait).min(LONGEST_WAIT);
+        (self.tries, self.doublings) = (self.tries + 1, self.doublings + 1);
         self.first_at = self.first_at.or(Some(now));
         self.at = Some(now + wait);
+    }
+
+    /// Something new of an answer arrived: the rest is asked for soon, if it does not come.
+    pub(crate) fn handle_progress(&mut self, now: Time) {
+        if let Some(at) = &mut self.at {
+            *at = now + FIRST_WAIT;
+            self.doublings = 1;
+        }
     }
 
     /// The round-trip time, if the packet was sent once (Karn's rule).

@@ -84,7 +84,7 @@ fn packets() {
     for name in ["data", "last", "datagram", "window", "reset", "ping"] {
         let bytes =
             fs::read(root().join("fuzz/seeds/wire_packet").join(name)).expect("it can be read");
-        wire::ptcp::Packet::parse(&bytes, |_| 0).unwrap_or_else(|error| panic!("{name}: {error}"));
+        wire::ptcp::Packet::parse(0, &bytes).unwrap_or_else(|error| panic!("{name}: {error}"));
     }
 }
 

@@ -296,6 +296,8 @@ fn a_file_alone_in_a_large_window_has_no_slowdown() {
     assert_eq!(sizes, [1_000, 500_000, 100_000]);
 }
 
+/// Data that waits for other data counts for its subflow, and not yet for the flow: up to 40 kB at
+/// either end of the window.
 #[test]
 fn subflows_add_up_to_their_flow() {
     for transport in ["tcp", "sockets", "ptcp"] {
@@ -305,7 +307,7 @@ fn subflows_add_up_to_their_flow() {
             format!("transport = \"{transport}\"\n")
         };
         let text = format!(
-            "name = \"known\"\nduration = \"6 s\"\nwarmup = \"2 s\"\n[[link]]\nname = \"l*\"\n\
+            "name = \"known\"\nduration = \"14 s\"\nwarmup = \"2 s\"\n[[link]]\nname = \"l*\"\n\
              count = 2\nbetween = [\"a\", \"b\"]\nrate = \"5 Mbit/s\"\ndelay = \"10 ms\"\nqueue = \
              \"20 packets\"\n[[flow]]\nname = \"both\"\nfrom = \"a\"\nto = \"b\"\n{transport}\
              subflows = [[\"l1\"], [\"l2\"]]\ncontroller = \"reno\"\n"

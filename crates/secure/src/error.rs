@@ -91,7 +91,7 @@ pub enum SealError {
     /// The number, or a larger one, has been used on this path.
     #[error("packet number {0} has been used")]
     NumberUsed(u64),
-    /// The number is too far ahead of what the peer acknowledged, or too large for any packet.
+    /// The number is too large for any packet.
     #[error("packet number {0} cannot be written")]
     NumberTooFar(u64),
     /// The packet is empty or longer than the cipher can take.

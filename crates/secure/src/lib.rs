@@ -32,6 +32,8 @@ mod sealer;
 mod secret;
 mod session;
 mod settings;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
 #[cfg(test)]
 mod tests;
 mod window;

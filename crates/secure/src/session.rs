@@ -3,8 +3,6 @@
 use rustls::Side;
 use rustls::quic::{Keys, PacketKey, Secrets};
 use units::Time;
-use wire::datagram::SAMPLE_BEHIND;
-use wire::number;
 
 use crate::labels::Labels;
 use crate::opener::{OpenedBy, Opener};
@@ -15,9 +13,8 @@ use crate::{OpenError, PathError, SealError};
 
 /// The largest packet number (RFC 9000, section 12.3).
 const MOST_NUMBER: u64 = (1 << 62) - 1;
-/// The least octets of a packet number. One would tell a packet from those up to 127 later only;
-/// two are enough for the whole window.
-const LEAST_OCTETS: usize = 2;
+/// Octets of a packet number: the connection above knows the size of a packet before it is sealed.
+const NUMBER: usize = 4;
 
 /// Seals and opens the packets of one connection, on all of its paths.
 ///
@@ -44,8 +41,6 @@ pub struct PacketNumber {
     pub path: u16,
     /// Larger than any that was sealed on the path.
     pub number: u64,
-    /// The largest number on the path that the peer has acknowledged.
-    pub acked: Option<u64>,
 }
 
 /// A packet that was opened: it is the peer's, and arrived for the first time.
@@ -125,7 +120,7 @@ impl Session {
     pub fn seal(
         &mut self,
         now: Time,
-        PacketNumber { path, number, acked }: PacketNumber,
+        PacketNumber { path, number }: PacketNumber,
         payload: &[u8],
         into: &mut Vec<u8>,
     ) -> Result<(), SealError> {
@@ -140,13 +135,11 @@ impl Session {
         if payload.is_empty() {
             return Err(SealError::Length(0));
         }
-        let octets = number::octets(number, acked)
-            .filter(|_| number <= MOST_NUMBER)
-            .ok_or(SealError::NumberTooFar(number))?
-            .max(LEAST_OCTETS)
-            .max(SAMPLE_BEHIND.saturating_sub(payload.len()));
+        if number > MOST_NUMBER {
+            return Err(SealError::NumberTooFar(number));
+        }
         let nonce = Nonce { path: Some(path), number };
-        self.sealer.seal(of_path.label_out, nonce, octets, payload, into)?;
+        self.sealer.seal(of_path.label_out, nonce, NUMBER, payload, into)?;
         of_path.sealed = Some(number);
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! Two ends and what is between them; strangers at a listener; a session's keys.
 
 mod ends;
-mod keys;
+mod flights;
 mod links;
 mod peers;
 mod session;

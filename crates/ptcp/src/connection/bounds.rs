@@ -11,6 +11,7 @@
 //! | numbers of packets that are not ack-eliciting | [`MAX_NON_ELICITING`], while an older packet is in flight | acknowledgements are not sent |
 //! | challenges before the end of the handshake | [`MAX_EARLY`] | they are ignored |
 //! | copies of acknowledgements | [`MAX_COPIES`] | none are made |
+//! | raw datagrams | [`Config::max_datagrams`](crate::Config::max_datagrams) | they are refused |
 //! | responses to challenges and flights | one of each kind a path | the latest counts |
 //!
 //! All other state depends on the packets sent by this end, which congestion control bounds. A peer

@@ -19,6 +19,12 @@ pub enum DatagramError {
         /// The number of waiting datagrams.
         waiting: u32,
     },
+    /// The path that it was meant for is not open.
+    #[error("path {path} is not open: send the datagram over another one")]
+    NotOpen {
+        /// The path.
+        path: u16,
+    },
     /// The connection has ended.
     #[error("the connection has ended: a datagram has no way to the peer")]
     Ended,

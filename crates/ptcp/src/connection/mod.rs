@@ -22,7 +22,7 @@ use alloc::collections::VecDeque;
 use policy::bottleneck::Summary;
 use policy::cc::Controller;
 use policy::sched::packet::PacketScheduler;
-use units::{Bytes, Span, Time};
+use units::{Bytes, Rate, Span, Time};
 use wire::ptcp::Packet;
 
 pub use error::{DatagramError, PeerError, TimeoutError};
@@ -36,7 +36,7 @@ use paths::{Paths, subflow_id};
 use streams::Streams;
 use striping::Striping;
 
-use crate::path::{Binding, Control};
+use crate::path::{Binding, Class, Control, PathBytes, RateLimit};
 use crate::stream::recv::RecvStream;
 use crate::stream::send::SendStream;
 use crate::subflow::{Stats, Subflow};
@@ -120,6 +120,9 @@ pub enum Event {
     TimedOut(TimeoutError),
 }
 
+/// The path of a handshake that is made outside.
+const FIRST_PATH: u16 = 0;
+
 /// One end of a striped connection.
 ///
 /// It has no clock, no sockets and no bytes. The [crate's description](crate) shows how to drive
@@ -196,6 +199,26 @@ impl Connection {
             events: VecDeque::new(),
             config,
         }
+    }
+
+    /// The handshake was made outside, over path 0 and with its addresses validated: the connection
+    /// is open, and so is that path. For an end that has not done anything yet.
+    ///
+    /// # Panics
+    /// If it has.
+    pub fn begin_established(&mut self, now: Time) {
+        assert!(self.paths.len() == 0, "it has begun");
+        let id = FIRST_PATH;
+        if self.is_client {
+            self.paths.take_number();
+        }
+        self.began_at = Some(now);
+        self.idle.handle_arrived(now);
+        self.state = ConnectionState::Open;
+        self.events.push_back(Event::Opened);
+        self.paths.open(id, &self.config, None);
+        self.begin_path(now, id);
+        self.outbox.wake();
     }
 
     /// A client opens a further path (the paper's `open`) and returns its number. The first path
@@ -284,6 +307,75 @@ impl Connection {
         }
         self.outbox.push_datagram(len);
         Ok(())
+    }
+
+    /// Sends a datagram of this size over an open path of the caller's choice, as a
+    /// [`wire::ptcp::Body::Raw`]: outside of the windows, and not acknowledged. The caller sees to
+    /// the rate. It is lost if the path is retired, or may not carry more before the peer's address
+    /// is validated.
+    ///
+    /// # Errors
+    /// If the path is not open, the datagram is larger than it carries, too many wait, or the
+    /// connection has ended.
+    pub fn send_raw(&mut self, path: u16, bytes: Bytes) -> Result<(), DatagramError> {
+        if !self.is_alive() {
+            return Err(DatagramError::Ended);
+        }
+        let open = self.paths.get(path).filter(|path| path.subflow().is_some());
+        let open = open.ok_or(DatagramError::NotOpen { path })?;
+        let most = Packet::room_for_raw(open.datagram);
+        let len = u16::try_from(bytes.0)
+            .ok()
+            .filter(|_| bytes <= most)
+            .ok_or(DatagramError::TooLarge { size: bytes, most })?;
+        let waiting = u32::try_from(self.outbox.raw()).unwrap_or(u32::MAX);
+        if waiting >= self.config.max_datagrams || self.ack_limited(open) {
+            return Err(DatagramError::Full { waiting });
+        }
+        self.outbox.push_raw(path, len);
+        Ok(())
+    }
+
+    /// The address of an open path has changed: this end's, after a move to another network, or the
+    /// peer's, from which a packet came (RFC 9000, section 9). The path keeps its number, window,
+    /// round-trip times and data in flight. The new address is validated; until then the peer's
+    /// gets no more than three times the bytes that come from it. Does nothing for a path that is
+    /// not open.
+    pub fn rebind_path(&mut self, now: Time, path: u16) {
+        let token = self.paths.token();
+        let Some(path) = self.paths.get_mut(path).filter(|path| path.subflow().is_some()) else {
+            return;
+        };
+        path.rebind(now, token, self.is_client);
+        self.outbox.wake();
+    }
+
+    /// Limits the data that a path carries to a rate; `None`: none. What is due at once (probes,
+    /// acknowledgements, raw datagrams) counts and does not wait. Does nothing for an unknown path.
+    pub fn set_path_rate(&mut self, path: u16, rate: Option<Rate>) {
+        if let Some(path) = self.paths.get_mut(path) {
+            path.limit = rate.map(RateLimit::new);
+        }
+    }
+
+    /// Sets whether a path carries data only while no other kind of path does. Does nothing for an
+    /// unknown path.
+    pub fn set_path_class(&mut self, path: u16, class: Class) {
+        if let Some(path) = self.paths.get_mut(path) {
+            path.class = class;
+        }
+    }
+
+    /// The largest UDP payload of a path at present; `None` for an unknown path.
+    #[must_use]
+    pub fn path_size(&self, path: u16) -> Option<Bytes> {
+        self.paths.get(path).map(|path| path.datagram)
+    }
+
+    /// The bytes of a path's UDP payloads so far; `None` for an unknown path.
+    #[must_use]
+    pub fn path_bytes(&self, path: u16) -> Option<PathBytes> {
+        self.paths.get(path).map(|path| path.bytes)
     }
 
     /// The largest datagram that every open path carries.

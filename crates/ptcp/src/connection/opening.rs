@@ -4,17 +4,22 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use units::{Span, Time};
-use wire::ptcp::{Body, Flight, MIN_FULL, Packet};
+use wire::ptcp::{Body, Flight, MIN_FULL, Packet, Piece};
 
 use super::bounds::MAX_EARLY;
 use super::{Connection, ConnectionState, Event, Transmit};
 use crate::path::{Opening, Path, PathPhase};
+use crate::ranges::Ranges;
+
+const FLIGHTS: usize = 5;
 
 /// The handshake of a connection.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Handshake {
-    /// Flights to be sent, with their paths.
-    flights: VecDeque<(u16, Flight)>,
+    /// Pieces of flights to be sent, with their paths.
+    pieces: VecDeque<(u16, Piece)>,
+    /// What has arrived of each flight, over all paths.
+    arrived: [Ranges; FLIGHTS],
     /// The timer of a client's Finish flight, which is repeated until the peer confirms it.
     finish: Option<Opening>,
     /// Challenges that overtook the end of the handshake, with their paths.
@@ -47,29 +52,62 @@ impl Handshake {
         self.finish?.at
     }
 
-    /// Queues a flight unless it is queued already.
+    /// Queues the pieces of a flight that are not queued already.
     fn queue(&mut self, path: u16, flight: Flight) {
-        if !self.flights.contains(&(path, flight)) {
-            self.flights.push_back((path, flight));
+        for piece in flight.pieces() {
+            if !self.pieces.contains(&(path, piece)) {
+                self.pieces.push_back((path, piece));
+            }
         }
+    }
+
+    /// A piece arrived. Returns whether anything of it is new, and whether it completes its flight
+    /// or ends a repetition of it.
+    fn handle_piece(&mut self, piece: Piece) -> (bool, bool) {
+        let was_whole = self.is_whole(piece.flight);
+        let (from, arrived) = (u64::from(piece.offset), &mut self.arrived[piece.flight as usize]);
+        let new = arrived.insert(from, from + u64::from(piece.len));
+        let is_whole = self.is_whole(piece.flight);
+        (new > 0, is_whole && (!was_whole || piece.is_last()))
+    }
+
+    /// Whether all of a flight has arrived.
+    fn is_whole(&self, flight: Flight) -> bool {
+        self.arrived[flight as usize].contains(0, u64::from(flight.octets()))
     }
 }
 
 impl Connection {
-    /// A flight of the handshake arrived over a path.
-    pub(super) fn handle_flight(&mut self, now: Time, path: u16, flight: Flight) {
+    /// A piece of the handshake arrived over a path.
+    pub(super) fn handle_piece(&mut self, now: Time, path: u16, piece: Piece) {
+        let (is_new, ends_flight) = self.handshake.handle_piece(piece);
+        if is_new && self.is_client {
+            self.paths.handle_progress(now);
+        }
+        if ends_flight {
+            self.handle_flight(now, path, piece.flight);
+        }
+        self.outbox.wake();
+    }
+
+    /// A flight of the handshake has arrived whole.
+    fn handle_flight(&mut self, now: Time, path: u16, flight: Flight) {
+        let has_answer = [Flight::Answer, Flight::Proof]
+            .into_iter()
+            .all(|flight| self.handshake.is_whole(flight));
         match (flight, self.is_client, &self.state) {
-            // The Answer, for the first time or repeated.
+            // The answer, for the first time or repeated.
             (Flight::Hello, false, ConnectionState::Opening | ConnectionState::Open) => {
                 self.handshake.queue(path, Flight::Answer);
+                self.handshake.queue(path, Flight::Proof);
             }
-            (Flight::Answer, true, ConnectionState::Opening) => {
+            (Flight::Answer | Flight::Proof, true, ConnectionState::Opening) if has_answer => {
                 self.handshake.queue(path, Flight::Finish);
                 self.handshake.finish = Some(Opening::new(None, None));
                 self.begin(now, path);
                 self.paths.challenge_all(now);
             }
-            (Flight::Answer, true, ConnectionState::Open) if self.handshake.finish.is_some() => {
+            (Flight::Proof, true, ConnectionState::Open) if self.handshake.finish.is_some() => {
                 self.handshake.queue(path, Flight::Finish);
             }
             (Flight::Finish, false, ConnectionState::Opening) => {
@@ -103,7 +141,7 @@ impl Connection {
     }
 
     /// Opens a path for data.
-    fn begin_path(&mut self, now: Time, id: u16) {
+    pub(super) fn begin_path(&mut self, now: Time, id: u16) {
         if self.paths.begin(now, id, &self.config) {
             self.events.push_back(Event::PathOpened { path: id });
         }
@@ -130,29 +168,19 @@ impl Connection {
         let Some(path) = self.paths.get_mut(id) else { return };
         match &path.phase {
             PathPhase::Opening(opening) if opening.token == Some(token) => self.begin_path(now, id),
-            PathPhase::Open(_) => path.handle_size(token),
+            PathPhase::Open(_) => path.handle_response(token),
             PathPhase::Opening(_) => {}
         }
         self.outbox.wake();
     }
 
-    /// The next packet of a handshake, a challenge, a response or a size probe that is due.
+    /// The next piece of a handshake, challenge, response or size probe that is due.
     pub(super) fn poll_opening(&mut self, now: Time) -> Option<Transmit> {
-        while let Some((path, flight)) = self.handshake.flights.pop_front() {
-            if flight == Flight::Finish
-                && let Some(finish) = &mut self.handshake.finish
-            {
-                finish.handle_sent(now);
+        while let Some((path, piece)) = self.handshake.pieces.pop_front() {
+            if piece.offset == 0 {
+                self.note_flight_sent(now, path, piece.flight);
             }
-            if flight == Flight::Answer
-                && let Some(Path { phase: PathPhase::Opening(opening), .. }) =
-                    self.paths.get_mut(path)
-            {
-                opening.handle_sent(now);
-                // The client repeats its Hello if necessary.
-                opening.at = None;
-            }
-            let transmit = self.paths.emit(now, path, Body::Flight(flight));
+            let transmit = self.paths.emit(now, path, Body::Flight(piece));
             if transmit.is_some() {
                 return transmit;
             }
@@ -160,9 +188,10 @@ impl Connection {
         if let Some(finish) = &mut self.handshake.finish
             && finish.at.is_some_and(|at| at <= now)
         {
-            finish.handle_sent(now);
+            finish.at = None;
             let path = self.paths.iter().min_by_key(|path| path.subflow().is_none())?.id;
-            return self.paths.emit(now, path, Body::Flight(Flight::Finish));
+            self.handshake.queue(path, Flight::Finish);
+            return self.poll_opening(now);
         }
         for index in 0..self.paths.len() {
             let path = &mut self.paths[index];
@@ -173,19 +202,23 @@ impl Connection {
             match &mut path.phase {
                 PathPhase::Opening(opening) if opening.at.is_some_and(|at| at <= now) => {
                     opening.handle_sent(now);
-                    let body = match opening.token {
-                        Some(token) => Body::Challenge { token, padding: 0 },
-                        None => Body::Flight(Flight::Hello),
-                    };
                     let is_repeated = opening.tries > 1;
-                    if is_repeated && opening.token.is_none() {
-                        self.try_next_path(now, index);
-                    }
+                    let Some(token) = opening.token else {
+                        if is_repeated {
+                            self.try_next_path(now, index);
+                        }
+                        self.handshake.queue(id, Flight::Hello);
+                        return self.poll_opening(now);
+                    };
+                    let body = Body::Challenge { token, padding: 0 };
                     if let Some(transmit) = self.paths.emit(now, id, body) {
                         return Some(transmit);
                     }
                 }
                 PathPhase::Open(_) => {
+                    if let Some(challenge) = path.poll_validation(now) {
+                        return self.paths.emit(now, id, challenge);
+                    }
                     if let Some((token, size)) = self.paths.poll_size(now, index) {
                         let padding = u16::try_from(size.saturating_sub(MIN_FULL.0)).unwrap_or(0);
                         return self.paths.emit(now, id, Body::Challenge { token, padding });
@@ -195,6 +228,27 @@ impl Connection {
             }
         }
         None
+    }
+
+    /// The first piece of a flight leaves.
+    fn note_flight_sent(&mut self, now: Time, path: u16, flight: Flight) {
+        match flight {
+            Flight::Finish => {
+                if let Some(finish) = &mut self.handshake.finish {
+                    finish.handle_sent(now);
+                }
+            }
+            Flight::Answer => {
+                if let Some(Path { phase: PathPhase::Opening(opening), .. }) =
+                    self.paths.get_mut(path)
+                {
+                    opening.handle_sent(now);
+                    // The client repeats its Hello if necessary.
+                    opening.at = None;
+                }
+            }
+            Flight::Hello | Flight::Proof | Flight::Done => {}
+        }
     }
 
     /// Makes sure that some path carries the handshake.
@@ -230,7 +284,7 @@ impl Connection {
     pub(super) fn opening_at(&self) -> Option<Time> {
         let paths = self.paths.iter().filter_map(|path| match &path.phase {
             PathPhase::Opening(opening) => opening.at,
-            PathPhase::Open(_) => path.size_at(),
+            PathPhase::Open(_) => path.asks_at(),
         });
         paths.chain(self.handshake.poll_deadline()).min()
     }

@@ -16,6 +16,8 @@ pub(super) struct Outbox {
     ack_copies: Vec<(u16, Ack)>,
     /// Sizes of the datagrams to be sent.
     datagrams: VecDeque<u16>,
+    /// Raw datagrams to be sent: path and size.
+    raw: VecDeque<(u16, u16)>,
     /// Whether the application wants an acknowledgement.
     is_ping_due: bool,
     /// Whether anything may wait, here or with a path: an answer, a probe, the handshake.
@@ -28,6 +30,7 @@ impl Outbox {
             controls: VecDeque::new(),
             ack_copies: Vec::new(),
             datagrams: VecDeque::new(),
+            raw: VecDeque::new(),
             is_ping_due: false,
             is_awake: true,
         }
@@ -97,6 +100,19 @@ impl Outbox {
 
     pub(super) fn pop_datagram(&mut self) {
         self.datagrams.pop_front();
+    }
+
+    pub(super) fn push_raw(&mut self, path: u16, len: u16) {
+        self.raw.push_back((path, len));
+        self.is_awake = true;
+    }
+
+    pub(super) fn raw(&self) -> usize {
+        self.raw.len()
+    }
+
+    pub(super) fn pop_raw(&mut self) -> Option<(u16, u16)> {
+        self.raw.pop_front()
     }
 
     pub(super) fn ask_ping(&mut self) {

@@ -12,7 +12,7 @@ use wire::ptcp::{Ack, Body, Packet};
 
 use super::bounds::{MAX_PATHS, RetiredPaths};
 use super::{PeerError, Transmit};
-use crate::path::{Binding, Opening, Path, PathPhase};
+use crate::path::{Binding, Class, Opening, Path, PathPhase};
 use crate::subflow::{Expiry, FIRST_TIMEOUT, Outcome, Subflow};
 use crate::{Config, Tokens};
 
@@ -113,15 +113,21 @@ impl Paths {
         Ok(self.list.len() - 1)
     }
 
+    /// Something new of the handshake arrived.
+    pub(super) fn handle_progress(&mut self, now: Time) {
+        for path in &mut self.list {
+            if let PathPhase::Opening(opening @ Opening { token: None, .. }) = &mut path.phase {
+                opening.handle_progress(now);
+            }
+        }
+    }
+
     /// After the handshake: the other paths of this end are opened by challenges.
     pub(super) fn challenge_all(&mut self, now: Time) {
         let Paths { list, tokens, .. } = self;
         for path in list {
-            if let PathPhase::Opening(Opening { token: token @ None, at, tries, .. }) =
-                &mut path.phase
-            {
-                *token = Some(tokens.next());
-                (*at, *tries) = (Some(now), 0);
+            if let PathPhase::Opening(opening @ Opening { token: None, .. }) = &mut path.phase {
+                opening.challenge(now, tokens.next());
             }
         }
     }
@@ -236,7 +242,8 @@ impl Paths {
     #[inline]
     pub(super) fn reply_path(&self) -> Option<u16> {
         let live = self.list.iter().filter(|path| path.is_live() && !path.ack_path_down);
-        live.min_by_key(|path| path.subflow().map(Subflow::shortest_round_trip)).map(|path| path.id)
+        let round_trip = |path: &Path| path.subflow().map(Subflow::shortest_round_trip);
+        live.min_by_key(|path| (path.class, round_trip(path))).map(|path| path.id)
     }
 
     /// Writes the scheduler's views of all paths. Returns whether one has room.
@@ -246,8 +253,11 @@ impl Paths {
         views.clear();
         let mut has_room = false;
         let is_alone = !list.iter().any(Path::is_live);
+        let has_usual = list.iter().any(|path| path.class == Class::Usual && path.is_live());
         for path in list.iter_mut() {
-            let allows = path.allows(1_500);
+            let is_free = path.limit.is_none_or(|limit| limit.allows_at() <= now);
+            let is_resting = path.class == Class::Reserve && has_usual;
+            let allows = path.allows(1_500) && is_free && !is_resting;
             let PathPhase::Open(subflow) = &mut path.phase else { continue };
             // A silent path carries only probes, unless all are silent.
             if subflow.is_silent() && !is_alone {
@@ -367,7 +377,7 @@ impl Paths {
         let path = &mut list[index];
         let mut packet = Packet { number: 0, body };
         let bytes = packet.datagram_len();
-        path.handle_sent(bytes);
+        path.handle_sent(now, bytes);
         let PathPhase::Open(subflow) = &mut path.phase else {
             unreachable!("only open paths are chosen")
         };
@@ -392,7 +402,7 @@ impl Paths {
             return None;
         }
         packet.number = path.non_eliciting_number(now);
-        path.handle_sent(bytes);
+        path.handle_sent(now, bytes);
         Some(Transmit { path: id, packet, is_ecn_capable: false })
     }
 

@@ -31,6 +31,11 @@ pub enum Arrived {
         /// Its length in bytes.
         len: u16,
     },
+    /// A datagram that the peer's application put on this path.
+    Raw {
+        /// Its length in bytes.
+        len: u16,
+    },
 }
 
 impl Connection {
@@ -139,10 +144,13 @@ impl Connection {
                     self.paths.forbid(path);
                 }
             }
+            Body::Raw { len } => return Ok(Arrived::Raw { len }),
             Body::Close { .. } | Body::Ping { .. } => {}
-            Body::Challenge { token, .. } => self.handle_challenge(now, over, token),
+            Body::Challenge { token, .. } | Body::ShortChallenge { token } => {
+                self.handle_challenge(now, over, token);
+            }
             Body::Response { token } => self.handle_response(now, over, token),
-            Body::Flight(flight) => self.handle_flight(now, over, flight),
+            Body::Flight(piece) => self.handle_piece(now, over, piece),
         }
         Ok(Arrived::Nothing)
     }

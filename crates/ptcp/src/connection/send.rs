@@ -88,12 +88,17 @@ impl Connection {
         if let Some(transmit) = self.poll_opening(now) {
             return Some(transmit);
         }
+        while let Some((id, len)) = self.outbox.pop_raw() {
+            if let Some(transmit) = self.paths.emit(now, id, Body::Raw { len }) {
+                return Some(transmit);
+            }
+        }
         if self.state != ConnectionState::Open {
             return None;
         }
-        if let Some(index) =
-            self.paths.iter().position(|path| path.probes > 0 && path.subflow().is_some())
-        {
+        let is_probed =
+            |path: &Path| path.probes > 0 && path.subflow().is_some() && path.allows(1_500);
+        if let Some(index) = self.paths.iter().position(is_probed) {
             self.paths[index].probes -= 1;
             return Some(self.probe(now, index));
         }

@@ -168,7 +168,8 @@ impl Connection {
 
     /// Sets the time at which the first paced path may send.
     fn set_pacing_deadline(&mut self, now: Time) {
-        let held = self.paths.subflows().filter_map(Subflow::held_until);
+        let limits = self.paths.iter().filter_map(|path| Some(path.limit?.allows_at()));
+        let held = self.paths.subflows().filter_map(Subflow::held_until).chain(limits);
         // Paths that were not examined keep their previous time.
         self.striping.pacing_at = held.filter(|at| *at > now).min();
     }

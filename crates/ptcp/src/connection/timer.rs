@@ -23,7 +23,7 @@ impl Connection {
             match &path.phase {
                 PathPhase::Open(subflow) => {
                     at(subflow.poll_deadline());
-                    at(path.size_at());
+                    at(path.asks_at());
                     at(path.acks.poll_deadline());
                 }
                 PathPhase::Opening(opening) => at(opening.at),

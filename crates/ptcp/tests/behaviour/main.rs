@@ -7,5 +7,6 @@ mod ends;
 mod feedback;
 mod pair;
 mod paths;
+mod rebinding;
 mod recovering;
 mod streams;

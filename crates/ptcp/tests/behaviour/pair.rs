@@ -108,6 +108,11 @@ impl Pair {
         &self.network.ends[1].datagrams
     }
 
+    /// Paths and sizes of the raw datagrams that arrived at the server.
+    pub(crate) fn raw(&self) -> &[(u16, u16)] {
+        &self.network.ends[1].raw
+    }
+
     /// All events of the client.
     pub(crate) fn events(&mut self) -> &[Event] {
         self.network.ends[0].take_events();

@@ -9,12 +9,14 @@ pub(crate) struct Peer {
     pub(crate) connection: Connection,
     /// The sizes of the datagrams that arrived.
     pub(crate) datagrams: Vec<u16>,
+    /// The raw datagrams that arrived: path and size.
+    pub(crate) raw: Vec<(u16, u16)>,
     pub(crate) events: Vec<Event>,
 }
 
 impl Peer {
     pub(crate) fn new(connection: Connection) -> Peer {
-        Peer { connection, datagrams: Vec::new(), events: Vec::new() }
+        Peer { connection, datagrams: Vec::new(), raw: Vec::new(), events: Vec::new() }
     }
 
     pub(crate) fn take_events(&mut self) {
@@ -31,8 +33,10 @@ impl Endpoint for Peer {
     fn handle_packet(&mut self, now: Time, arrival: Arrival<Transmit>) {
         let Transmit { path, packet, .. } = arrival.packet;
         let arrived = self.connection.handle_packet(now, path, &packet, arrival.is_marked);
-        if let Arrived::Datagram { len } = arrived.expect("both ends are honest") {
-            self.datagrams.push(len);
+        match arrived.expect("both ends are honest") {
+            Arrived::Datagram { len } => self.datagrams.push(len),
+            Arrived::Raw { len } => self.raw.push((path, len)),
+            Arrived::Nothing | Arrived::Data { .. } => {}
         }
         self.take_events();
     }

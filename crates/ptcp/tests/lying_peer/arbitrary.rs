@@ -5,7 +5,7 @@ use std::num::NonZeroU32;
 use proptest::prelude::*;
 use ptcp::Config;
 use units::{Bytes, Span};
-use wire::ptcp::{Ack, Body, Flight, PacketRange, Reply, StreamData};
+use wire::ptcp::{Ack, Body, Flight, PacketRange, Piece, Reply, StreamData};
 
 use crate::victim::Victim;
 
@@ -84,10 +84,11 @@ fn data() -> impl Strategy<Value = StreamData> {
 }
 
 fn body() -> impl Strategy<Value = Body> {
-    let flights = [Flight::Hello, Flight::Answer, Flight::Finish, Flight::Done];
+    let flights = [Flight::Hello, Flight::Answer, Flight::Proof, Flight::Finish, Flight::Done];
     prop_oneof![
         6 => data().prop_map(Body::Data),
         1 => (short(1_200), reply()).prop_map(|(len, reply)| Body::Datagram { len, reply }),
+        1 => short(1_200).prop_map(|len| Body::Raw { len }),
         2 => ack().prop_map(Body::Ack),
         1 => (stream(), near(70_000))
             .prop_map(|(stream, limit)| Body::StreamWindow { stream, limit }),
@@ -100,7 +101,12 @@ fn body() -> impl Strategy<Value = Body> {
         2 => (any::<u64>(), short(300))
             .prop_map(|(token, padding)| Body::Challenge { token, padding }),
         1 => any::<u64>().prop_map(|token| Body::Response { token }),
-        1 => (0usize..4).prop_map(move |n| Body::Flight(flights[n])),
+        1 => any::<u64>().prop_map(|token| Body::ShortChallenge { token }),
+        1 => (0..flights.len(), any::<[u16; 2]>()).prop_map(move |(n, [offset, len])| {
+            let offset = offset % flights[n].octets();
+            let len = 1 + len % (flights[n].octets() - offset);
+            Body::Flight(Piece { flight: flights[n], offset, len })
+        }),
     ]
 }
 

@@ -324,7 +324,9 @@ fn repeated_requests_are_answered_once() {
     let mut victim = Victim::new(Config::default());
     victim.send_all();
     for _ in 0..10_000 {
-        victim.receive(0, Body::Flight(Flight::Hello)).unwrap();
+        for piece in Flight::Hello.pieces() {
+            victim.receive(0, Body::Flight(piece)).unwrap();
+        }
         victim.receive(0, Body::Challenge { token: 3, padding: 0 }).unwrap();
         victim.receive(0, Body::Need { buffer: 1 << 30 }).unwrap();
         victim.receive(0, Body::Stop { stream: victim.own_stream, code: 3 }).unwrap();

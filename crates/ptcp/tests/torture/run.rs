@@ -1,6 +1,7 @@
 //! One run: two ends, a network between them, a model of each stream and of the connection's end.
 
 use std::collections::BTreeMap;
+use std::rc::Rc;
 
 use policy::cc;
 use policy::sched::packet;
@@ -47,6 +48,12 @@ pub(crate) enum Action {
     },
     /// Replaces the first path by one over the same link.
     Rebind,
+    /// The first path's address changes; the path stays.
+    Move,
+    /// Sends datagrams over the first path, outside of the windows.
+    SendRaw {
+        count: u64,
+    },
     /// Stops or goes on reading all streams.
     SetReading {
         is_reading: bool,
@@ -54,6 +61,16 @@ pub(crate) enum Action {
     Close {
         code: u32,
     },
+    /// Updates the keys, if packets are sealed.
+    UpdateKeys,
+}
+
+/// A packet on its way.
+#[derive(Clone)]
+pub(crate) struct Datagram {
+    transmit: Transmit,
+    /// Its bytes, if packets are sealed.
+    sealed: Option<Rc<[u8]>>,
 }
 
 pub(crate) struct End {
@@ -77,15 +94,29 @@ pub(crate) struct End {
 
 impl Run {
     pub(crate) fn new(seed: u64) -> Run {
-        Run::with_sealing(seed, || None)
+        Run::with_sealing(seed, None)
     }
 
     /// The same run, with packets that are encoded, sealed, opened and parsed.
     pub(crate) fn sealed(seed: u64) -> Run {
-        Run::with_sealing(seed, || Some(Sealing::new()))
+        Run::with_sealing(seed, Some(Sealing::pair(seed % 2 == 1)))
     }
 
-    fn with_sealing(seed: u64, sealing: impl Fn() -> Option<Sealing>) -> Run {
+    /// The same with key updates at both ends. Packets that are late by more than the time of the
+    /// old keys are lost.
+    pub(crate) fn sealed_with_updates(seed: u64) -> Run {
+        let mut run = Run::sealed(seed);
+        let mut dice = Dice::new(!seed);
+        for _ in 0..8 {
+            let end = dice.choose(&[CLIENT, SERVER]);
+            let at = at(dice.below(12_000));
+            run.network.schedule(at, Op::Act { end, action: Action::UpdateKeys });
+        }
+        run
+    }
+
+    fn with_sealing(seed: u64, sealings: Option<[Sealing; 2]>) -> Run {
+        let mut sealings = sealings.map(IntoIterator::into_iter);
         let mut dice = Dice::new(seed);
         let mut plan = Vec::new();
         let count = usize::try_from(1 + dice.below(4)).expect("few");
@@ -119,11 +150,12 @@ impl Run {
                 ending: Ending::default(),
                 has_heard: false,
                 digest: 0,
-                sealing: sealing(),
+                sealing: sealings.as_mut().and_then(Iterator::next),
             }
         };
         let ends = [end(true), end(false)];
         plan_actions(&mut dice, &mut plan);
+        plan_moves(&mut Dice::new(!seed), &mut plan);
         network::plan_packets(&mut dice, count, &mut plan);
         let mut network = Network::new(ends, links, dice.draw());
         let is_cut_short = dice.hits(150);
@@ -134,7 +166,8 @@ impl Run {
         // Lost are some of the first Close packets, or all.
         let mut spared = dice.choose(&[0, 0, 1, 2, 5, u64::MAX]);
         network.set_fates(move |sent| {
-            let is_lost = matches!(sent.packet.packet.body, Body::Close { .. }) && spared > 0;
+            let is_lost =
+                matches!(sent.packet.transmit.packet.body, Body::Close { .. }) && spared > 0;
             spared -= u64::from(is_lost);
             if is_lost { Fate::Lost } else { Fate::Arrives }
         });
@@ -218,6 +251,21 @@ fn plan_actions(dice: &mut Dice, plan: &mut Vec<Planned>) {
     }
 }
 
+/// Addresses that change under paths. The server notices it later than the client.
+fn plan_moves(dice: &mut Dice, plan: &mut Vec<Planned>) {
+    for _ in 0..dice.choose(&[0, 0, 1, 3]) {
+        let time = dice.below(3_000);
+        let noticed = time + dice.choose(&[0, 20, 300]);
+        for (end, millis) in [(CLIENT, time), (SERVER, noticed)] {
+            plan.push(Planned { at: at(millis), op: Op::Act { end, action: Action::Move } });
+        }
+    }
+    for end in [CLIENT, SERVER] {
+        let action = Action::SendRaw { count: dice.choose(&[0, 0, 1, 100]) };
+        plan.push(Planned { at: at(dice.below(3_000)), op: Op::Act { end, action } });
+    }
+}
+
 /// What one end sends, against what the other one has received.
 fn check(from: &End, to: &End) {
     for (stream, incoming) in &to.receives {
@@ -257,18 +305,23 @@ fn missing(client: &End, server: &End) -> String {
 
 impl End {
     /// What arrives of a packet; of a corrupt one nothing, since the cipher's tag does not match.
-    fn read(&self, arrival: &Arrival<Transmit>) -> Option<Packet> {
-        let Transmit { path, packet, .. } = arrival.packet;
-        let expected = (!arrival.is_corrupt).then_some(packet);
-        let Some(sealing) = &self.sealing else { return expected };
-        let to_server = !self.is_client;
-        let mut datagram = sealing.seal(path, to_server, &packet);
+    fn read(&mut self, now: Time, arrival: &Arrival<Datagram>) -> Option<Packet> {
+        let Datagram { transmit: Transmit { path, packet, .. }, sealed } = &arrival.packet;
+        let expected = (!arrival.is_corrupt).then_some(*packet);
+        let (Some(sealing), Some(sealed)) = (&mut self.sealing, sealed) else { return expected };
+        let mut datagram = sealed.to_vec();
         if arrival.is_corrupt {
+            if matches!(packet.body, Body::Flight(_)) {
+                return None;
+            }
             let at = packet.fingerprint() % (8 * datagram.len() as u64);
             datagram[usize::try_from(at / 8).expect("short")] ^= 1 << (at % 8);
         }
-        let number = self.connection.expected_number(path);
-        let read = sealing.open(path, to_server, &datagram, number);
+        let read = sealing.open(now, *path, datagram, packet);
+        if read.is_none() && !arrival.is_corrupt {
+            assert!(sealing.has_updated(), "{packet:?} on path {path} was not opened");
+            return None;
+        }
         assert_eq!(read, expected, "the decoded packet differs from the one sent");
         read
     }
@@ -327,7 +380,7 @@ impl End {
 }
 
 impl Endpoint for End {
-    type Packet = Transmit;
+    type Packet = Datagram;
     type Action = Action;
 
     fn act(&mut self, now: Time, action: Action) {
@@ -355,6 +408,25 @@ impl Endpoint for End {
                 self.outgoing(stream).is_reset = true;
             }
             Action::Rebind => self.rebind(now),
+            Action::Move => {
+                let first = self.connection.paths().next();
+                if let Some(path) = first {
+                    self.connection.rebind_path(now, path);
+                }
+            }
+            Action::SendRaw { count } => {
+                let first = self.connection.paths().next();
+                let Some(path) = first else { return };
+                for _ in 0..count {
+                    // It may be refused.
+                    let _ = self.connection.send_raw(path, Bytes(1_000));
+                }
+            }
+            Action::UpdateKeys => {
+                if let Some(sealing) = &mut self.sealing {
+                    sealing.update_keys(now);
+                }
+            }
             Action::Close { code } => {
                 if !self.ending.is_decided() {
                     self.ending.close(code);
@@ -370,8 +442,8 @@ impl Endpoint for End {
         }
     }
 
-    fn handle_packet(&mut self, now: Time, arrival: Arrival<Transmit>) {
-        let Some(packet) = self.read(&arrival) else { return };
+    fn handle_packet(&mut self, now: Time, arrival: Arrival<Datagram>) {
+        let Some(packet) = self.read(now, &arrival) else { return };
         self.digest = self.digest.rotate_left(5) ^ packet.fingerprint() ^ now.as_nanos();
         self.has_heard = true;
         if let Body::Close { code } = packet.body
@@ -379,17 +451,21 @@ impl Endpoint for End {
         {
             self.ending.arrive(code);
         }
-        let arrived = self.connection.handle_packet(now, arrival.packet.path, &packet, false);
+        let arrived =
+            self.connection.handle_packet(now, arrival.packet.transmit.path, &packet, false);
         let arrived = arrived.unwrap_or_else(|error| panic!("an honest peer was refused: {error}"));
         self.handle_arrived(now, arrived);
         self.take_events();
     }
 
-    fn poll_transmit(&mut self, now: Time) -> Option<testnet::Transmit<Transmit>> {
-        let packet = self.connection.poll_send(now)?;
+    fn poll_transmit(&mut self, now: Time) -> Option<testnet::Transmit<Datagram>> {
+        let transmit = self.connection.poll_send(now)?;
+        let Transmit { path, packet, .. } = transmit;
         // Paths beyond those of the beginning are new addresses on the same links.
-        let link = usize::from(packet.path) % self.links;
-        Some(testnet::Transmit { link, bytes: packet.packet.wire_len(), packet })
+        let link = usize::from(path) % self.links;
+        let sealed = self.sealing.as_mut().map(|sealing| sealing.seal(now, path, &packet).into());
+        let packet = Datagram { transmit, sealed };
+        Some(testnet::Transmit { link, bytes: transmit.packet.wire_len(), packet })
     }
 
     fn poll_deadline(&self) -> Option<Time> {

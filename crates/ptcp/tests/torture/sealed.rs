@@ -1,75 +1,116 @@
-//! Packets as on the wire: encoded, sealed with a fixed test key, opened, parsed.
+//! Packets as on the wire: encoded, sealed by the sessions of two ends, opened, parsed.
 
-use aws_lc_rs::aead::{AES_128_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
-use wire::ptcp::{Body, HEADER, Packet};
+use std::collections::BTreeSet;
 
-/// The label of the connection.
+use secure::testing::Strangers;
+use secure::{Limits, OpenError, PacketNumber, Session, Settings};
+use units::Time;
+use wire::datagram::{self, Outer};
+use wire::ptcp::{Body, Packet, Piece, TAG};
+
+/// The label of the handshake.
 const LABEL: u64 = 0x00c0_ffee_d00d_f00d;
-const KEY: [u8; 16] = *b"for tests alone!";
 
-/// Seals and opens packets.
-pub(crate) struct Sealing(LessSafeKey);
+/// Seals and opens the packets of one end.
+pub(crate) struct Sealing {
+    session: Session,
+    is_client: bool,
+    /// The paths that it has opened for sending.
+    paths: BTreeSet<u16>,
+    /// The packets that it has opened.
+    opened: BTreeSet<(u16, u64)>,
+}
 
 impl Sealing {
-    pub(crate) fn new() -> Sealing {
-        Sealing(LessSafeKey::new(
-            UnboundKey::new(&AES_128_GCM, &KEY).expect("it has the right length"),
-        ))
+    /// Both ends, the client first. Their handshake is over, with a retry if `is_retried`.
+    pub(crate) fn pair(is_retried: bool) -> [Sealing; 2] {
+        let retry_from = if is_retried { 0 } else { Limits::default().retry_from };
+        let limits = Limits { retry_from, ..Limits::default() };
+        let (client, server) = Strangers::new(Settings::default(), limits).shake_hands(|_| ());
+        [(client, true), (server, false)].map(|(session, is_client)| Sealing {
+            session,
+            is_client,
+            paths: BTreeSet::new(),
+            opened: BTreeSet::new(),
+        })
+    }
+
+    /// Updates the keys if that is possible.
+    pub(crate) fn update_keys(&mut self, now: Time) {
+        self.session.update_keys(now);
+    }
+
+    /// Whether keys were updated, so that late packets are lost.
+    pub(crate) fn has_updated(&self) -> bool {
+        self.session.generation() > 0
     }
 
     /// The datagram that carries the packet.
-    pub(crate) fn seal(&self, path: u16, to_server: bool, packet: &Packet) -> Vec<u8> {
-        let mut header = Vec::with_capacity(packet.datagram_len());
-        packet.emit(LABEL, path, &mut header);
-        header.extend(payload(packet));
-        let mut body = header.split_off(HEADER);
-        let nonce = nonce(path, to_server, packet.number);
-        self.0
-            .seal_in_place_append_tag(nonce, Aad::from(&header), &mut body)
-            .expect("it is short enough");
-        header.extend_from_slice(&body);
-        assert_eq!(header.len(), packet.datagram_len(), "{packet:?} says it has another size");
-        header
+    pub(crate) fn seal(&mut self, now: Time, path: u16, packet: &Packet) -> Vec<u8> {
+        let mut datagram = Vec::with_capacity(packet.datagram_len());
+        if let Body::Flight(piece) = packet.body {
+            let number = (packet.number & 0xffff, 2);
+            let level = piece.flight.level();
+            datagram::emit_handshake(level, datagram::VERSION, LABEL, &[], number, &mut datagram);
+            packet.emit(&mut datagram);
+            // The keys of the handshake are the sessions' own.
+            datagram.extend([0; TAG]);
+        } else {
+            if self.paths.insert(path) {
+                // It is open already if the peer was first.
+                let _ = self.session.open_path(path);
+            }
+            let mut sealed = Vec::with_capacity(packet.datagram_len());
+            packet.emit(&mut sealed);
+            sealed.extend(payload(packet));
+            let number = PacketNumber { path, number: packet.number };
+            self.session.seal(now, number, &sealed, &mut datagram).expect("it can be sealed");
+        }
+        assert_eq!(datagram.len(), packet.datagram_len(), "{packet:?} says it has another size");
+        datagram
     }
 
-    /// The packet in a datagram that arrived over a path; `None` if its tag does not match.
-    /// `expected` is the packet number expected next on the path.
+    /// The packet in a datagram that arrived over a path; `None` if it is damaged. `sent` is what
+    /// was sealed.
     pub(crate) fn open(
-        &self,
+        &mut self,
+        now: Time,
         path: u16,
-        to_server: bool,
-        datagram: &[u8],
-        expected: u64,
+        mut datagram: Vec<u8>,
+        sent: &Packet,
     ) -> Option<Packet> {
-        // The header is not encrypted: the packet number, expanded to 64 bits, is part of the
-        // nonce.
-        let (header, sealed) = datagram.split_at_checked(HEADER)?;
-        let lower =
-            u64::from(u32::from_be_bytes(header[HEADER - 4..].try_into().expect("four octets")));
-        let above = (expected & !0xffff_ffff) | lower;
-        let candidates = [above, above.wrapping_add(1 << 32), above.wrapping_sub(1 << 32)];
-        let number =
-            candidates.into_iter().min_by_key(|number| number.abs_diff(expected)).expect("three");
-        let mut body = sealed.to_vec();
-        let opened = self
-            .0
-            .open_in_place(nonce(path, to_server, number), Aad::from(header), &mut body)
-            .ok()?;
-        let clear = [header, opened].concat();
-        let parsed = Packet::parse(&clear, |_| expected).expect("only what we made is sealed");
-        assert_eq!((parsed.label, parsed.path, parsed.packet.number), (LABEL, path, number));
+        if let Body::Flight(_) = sent.body {
+            return Some(self.open_flight(&datagram, sent.number));
+        }
+        let is_repeated = self.opened.contains(&(path, sent.number));
+        let opened = match self.session.open(now, path, &mut datagram) {
+            Ok(opened) => opened,
+            Err(OpenError::Replayed) => {
+                assert!(is_repeated, "{sent:?} on path {path} has not arrived before");
+                return Some(*sent);
+            }
+            Err(error) => {
+                assert!(!error.is_fatal(), "{error}");
+                return None;
+            }
+        };
+        let parsed = Packet::parse(opened.number, opened.payload).expect("only packets are sealed");
         let wanted: Vec<u8> = payload(&parsed.packet).collect();
         assert_eq!(parsed.payload, wanted, "{:?} carries other bytes", parsed.packet);
+        assert!(!is_repeated, "{sent:?} on path {path} was opened twice");
+        self.opened.insert((path, sent.number));
         Some(parsed.packet)
     }
-}
 
-fn nonce(path: u16, to_server: bool, number: u64) -> Nonce {
-    let mut nonce = [0; 12];
-    nonce[0] = u8::from(to_server);
-    nonce[2..4].copy_from_slice(&path.to_be_bytes());
-    nonce[4..].copy_from_slice(&number.to_be_bytes());
-    Nonce::assume_unique_for_key(nonce)
+    fn open_flight(&self, datagram: &[u8], number: u64) -> Packet {
+        let Ok(Outer::Handshake { level, label, number_at, .. }) = Outer::parse(datagram) else {
+            panic!("it was a handshake");
+        };
+        assert_eq!(label, LABEL);
+        let sealed = &datagram[number_at + 2..datagram.len() - TAG];
+        let piece = Piece::parse(level, !self.is_client, sealed).expect("only pieces are sealed");
+        Packet { number, body: Body::Flight(piece) }
+    }
 }
 
 /// The payload bytes of a packet, derived from stream and offset.

@@ -233,7 +233,7 @@ fn old_packets_are_not_opened_again() {
         now += Span::from_millis(2);
         for path in 0..2 {
             let mut packet = Vec::new();
-            let header = crate::PacketNumber { path, number, acked: number.checked_sub(1) };
+            let header = crate::PacketNumber { path, number };
             client.seal(now, header, b"data", &mut packet).unwrap();
             kept.push((path, packet.clone()));
             server.open(now, path, &mut packet).unwrap();

@@ -8,7 +8,7 @@ use units::{Span, Time};
 use wire::datagram::{self, Outer, VERSION};
 
 use super::ends::{End, Pair};
-use super::keys::{self, Key};
+use crate::testing::{self as keys, Key};
 use crate::{Dialer, HandshakeError, Limits, Listener, Secret, Settings, SettingsError};
 
 const OTHER: u32 = VERSION + 1;

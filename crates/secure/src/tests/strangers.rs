@@ -292,7 +292,7 @@ fn a_host_that_forgot_a_connection_says_so_and_nobody_else_can() {
     let (mut session, tokens) = (session.unwrap(), tokens.unwrap());
     let mut packet = Vec::new();
     session.open_path(3).unwrap();
-    let number = PacketNumber { path: 3, number: 0, acked: None };
+    let number = PacketNumber { path: 3, number: 0 };
     session.seal(Time::ZERO, number, b"x", &mut packet).unwrap();
     let Some(ListenEvent::Established { connection, .. }) = listener.poll_event() else {
         panic!("there is one");
@@ -330,7 +330,7 @@ fn labels_of_paths_that_ended_lead_nowhere() {
     let mut route = |listener: &mut Listener, path: u16| {
         let _ = session.open_path(path);
         let mut packet = Vec::new();
-        let number = PacketNumber { path, number: 0, acked: None };
+        let number = PacketNumber { path, number: 0 };
         session.seal(Time::ZERO, number, b"x", &mut packet).ok()?;
         session.retire_path(path);
         listener.handle_datagram(Time::ZERO, address(0), &mut packet)

@@ -1,41 +1,48 @@
 //! Packets of the striped connection (pTCP), in typed form: one packet, one body.
 //!
-//! A packet goes over one path in one UDP datagram: a header that names the connection, the path
-//! and the packet's number, a body, and for [`Body::Data`] and [`Body::Datagram`] the payload
-//! behind it. Every transmission takes a new number on its path, so that the number can be the
-//! nonce of the cipher; stream and offset alone identify the data. An acknowledgement names packet
-//! numbers of a path, for congestion control, and an offset of a stream, to free buffers.
+//! A packet goes over one path in one UDP datagram: a body, and for [`Body::Data`],
+//! [`Body::Datagram`] and [`Body::Raw`] the payload behind it. Every transmission takes a new
+//! number on its path, so that the number can be the nonce of the cipher; stream and offset alone
+//! identify the data. An acknowledgement names packet numbers of a path, for congestion control,
+//! and an offset of a stream, to free buffers.
 //!
 //! Typed packets are small and [`Copy`]: a simulation carries them as they are, with
 //! [`Packet::wire_len`] as their size. [`Packet::emit`] and [`Packet::parse`] translate to bytes
-//! and back without loss.
+//! and back without loss. `docs/wire.md` has every octet:
 //!
-//! | part | octets |
-//! |---|---|
-//! | kind | 1 |
-//! | label of the connection at the receiver | 8 |
-//! | path | 2 |
-//! | packet number, its lower half | 4 |
-//! | body | by kind |
-//! | payload | the rest |
-//! | tag of the cipher | 16 |
+//! | part | octets | |
+//! |---|---|---|
+//! | octet 0 | 1 | [`datagram`](crate::datagram) |
+//! | label of path and direction | 8 | |
+//! | packet number, its lower half | 4 | |
+//! | kind | 1 | [`Packet::emit`], sealed from here on |
+//! | body | by kind | |
+//! | payload | the rest | the caller's |
+//! | tag of the cipher | 16 | |
 //!
-//! All integers are big-endian.
+//! All integers are big-endian. Pieces of the handshake, [`Body::Flight`], have headers of their
+//! own.
 
+mod flight;
 mod parse;
 
 use core::num::NonZeroU32;
 
 use units::Bytes;
 
+use crate::datagram::{self, DATA_NUMBER_AT};
+
+pub use flight::{Flight, Piece};
 pub use parse::Parsed;
 
 /// IPv4 and UDP headers.
 pub const DATAGRAM_HEADERS: Bytes = Bytes(28);
-/// Octets of the header: kind, label, path, number.
-pub const HEADER: usize = 15;
+/// Octets of the packet number: all packets of a size carry the same payload.
+pub const NUMBER: usize = 4;
+/// Octets in front of the body: octet 0, label, number, kind.
+pub const HEADER: usize = DATA_NUMBER_AT + NUMBER + 1;
 /// Octets of the cipher's tag.
-pub const TAG: usize = 16;
+pub const TAG: usize = datagram::TAG;
 /// Octets of a [`StreamData`] body before its payload.
 pub const DATA: usize = 18;
 /// The least size of the first packets on a path. A path that cannot carry them is not used, and a
@@ -75,6 +82,12 @@ pub enum Body {
         len: u16,
         /// Where acknowledgements are to go.
         reply: Reply,
+    },
+    /// A datagram of the application on a path of its choice, outside of the windows; it is not
+    /// acknowledged.
+    Raw {
+        /// Its size.
+        len: u16,
     },
     /// An acknowledgement.
     Ack(Ack),
@@ -130,13 +143,18 @@ pub enum Body {
         /// Octets of padding, beyond [`MIN_FULL`]: whether the path carries packets of that size.
         padding: u16,
     },
-    /// The answer to [`Body::Challenge`].
+    /// The same without padding, to an address that may not get as much before it answers.
+    ShortChallenge {
+        /// An unpredictable number.
+        token: u64,
+    },
+    /// The answer to [`Body::Challenge`] and [`Body::ShortChallenge`].
     Response {
         /// The challenge's token.
         token: u64,
     },
     /// A part of the handshake.
-    Flight(Flight),
+    Flight(Piece),
 }
 
 /// A piece of a stream.
@@ -208,34 +226,6 @@ pub struct PacketRange {
     pub len: u16,
 }
 
-/// Flights of the handshake, as in TLS 1.3 with raw public keys on both sides.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Flight {
-    /// The client's first.
-    Hello,
-    /// The server's answer: keys, certificate, proof.
-    Answer,
-    /// The client's certificate and proof.
-    Finish,
-    /// The server confirms the handshake.
-    Done,
-}
-
-impl Flight {
-    /// Octets of its body.
-    #[must_use]
-    pub const fn octets(self) -> usize {
-        match self {
-            // A full packet, by padding.
-            Flight::Hello => FULL_BODY,
-            // Server hello, key, proof and finish with an Ed25519 key, and transport parameters.
-            Flight::Answer => 620,
-            Flight::Finish => 480,
-            Flight::Done => 1,
-        }
-    }
-}
-
 impl Packet {
     /// Whether its receiver has to acknowledge it.
     #[must_use]
@@ -245,8 +235,10 @@ impl Packet {
             Body::Ack(_)
                 | Body::Response { .. }
                 | Body::Challenge { .. }
+                | Body::ShortChallenge { .. }
                 | Body::Flight(_)
                 | Body::Close { .. }
+                | Body::Raw { .. }
         )
     }
 
@@ -273,7 +265,9 @@ impl Packet {
             Body::Ping { padding, .. } => (10, padding as u64, 0),
             Body::Challenge { token, padding } => (11, token, padding as u64),
             Body::Response { token } => (12, token, 0),
-            Body::Flight(flight) => (13, flight as u64, 0),
+            Body::Flight(piece) => (13, piece.flight as u64, piece.offset as u64),
+            Body::Raw { len } => (14, len as u64, 0),
+            Body::ShortChallenge { token } => (15, token, 0),
         };
         self.number ^ a.rotate_left(13) ^ b.rotate_left(37) ^ kind << 60
     }
@@ -282,7 +276,9 @@ impl Packet {
     #[must_use]
     pub const fn payload_len(&self) -> usize {
         match self.body {
-            Body::Data(StreamData { len, .. }) | Body::Datagram { len, .. } => len as usize,
+            Body::Data(StreamData { len, .. }) | Body::Datagram { len, .. } | Body::Raw { len } => {
+                len as usize
+            }
             _ => 0,
         }
     }
@@ -296,27 +292,37 @@ impl Packet {
             Body::Ack(ack) if ack.has_counters() => Ack::WITH_COUNTERS,
             Body::Ack(_) => Ack::OCTETS,
             Body::StreamWindow { .. } => 12,
-            Body::Need { .. } | Body::Stop { .. } => 8,
+            Body::Need { .. } | Body::Stop { .. } | Body::ShortChallenge { .. } => 8,
             Body::Reset { .. } => 16,
             Body::Close { .. } => 4,
             Body::Ping { padding, .. } => 2 + padding as usize,
             // Full packets: whoever answers sends no more than came.
             Body::Challenge { padding, .. } => FULL_BODY + padding as usize,
             Body::Response { .. } => FULL_BODY,
-            Body::Flight(flight) => flight.octets(),
+            // A flight has a header of its own.
+            Body::Raw { .. } | Body::Flight(_) => 0,
         }
     }
 
     /// Its size as a UDP payload, the cipher's tag included.
     #[must_use]
     pub const fn datagram_len(&self) -> usize {
-        HEADER + self.body_len() + self.payload_len() + TAG
+        match self.body {
+            Body::Flight(piece) => piece.datagram_len(),
+            _ => HEADER + self.body_len() + self.payload_len() + TAG,
+        }
     }
 
     /// Its size on the wire, IP and UDP headers included.
     #[must_use]
     pub const fn wire_len(&self) -> Bytes {
         Bytes(self.datagram_len() as u64 + DATAGRAM_HEADERS.0)
+    }
+
+    /// The most payload of a [`Body::Raw`] packet in a UDP datagram of this size.
+    #[must_use]
+    pub const fn room_for_raw(datagram: Bytes) -> Bytes {
+        Bytes(datagram.0.saturating_sub((HEADER + TAG) as u64))
     }
 
     /// The most payload of a [`Body::Data`] packet in a UDP datagram of this size.

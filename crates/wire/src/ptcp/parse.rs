@@ -1,20 +1,16 @@
-//! Packets as bytes, and back.
+//! What is sealed of packets as bytes, and back.
 
 use core::num::NonZeroU32;
 
 use alloc::vec::Vec;
 
-use super::{Ack, Body, FULL_BODY, Flight, Packet, PacketRange, Reply, StreamData};
+use super::{Ack, Body, FULL_BODY, Packet, PacketRange, Reply, StreamData};
+use crate::WireError;
 use crate::reader::Reader;
-use crate::{WireError, number};
 
-/// A packet read from bytes, without its cipher's tag.
+/// A packet read from the bytes that were sealed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Parsed<'a> {
-    /// The label under which the receiver knows the connection.
-    pub label: u64,
-    /// The path it came over.
-    pub path: u16,
     /// The packet.
     pub packet: Packet,
     /// The payload.
@@ -38,14 +34,13 @@ const CLOSE: u8 = 10;
 const PING: u8 = 11;
 const CHALLENGE: u8 = 12;
 const RESPONSE: u8 = 13;
-const HELLO: u8 = 14;
-const ANSWER: u8 = 15;
-const FINISH: u8 = 16;
-const DONE: u8 = 17;
+const RAW: u8 = 14;
+const SHORT_CHALLENGE: u8 = 15;
 
 impl Packet {
-    fn kind(&self) -> u8 {
-        match self.body {
+    /// `None`: its packets have another form.
+    fn kind(&self) -> Option<u8> {
+        Some(match self.body {
             Body::Data(StreamData { is_last: false, .. }) => DATA,
             Body::Data(_) => LAST_DATA,
             Body::Datagram { .. } => DATAGRAM,
@@ -59,20 +54,18 @@ impl Packet {
             Body::Ping { .. } => PING,
             Body::Challenge { .. } => CHALLENGE,
             Body::Response { .. } => RESPONSE,
-            Body::Flight(Flight::Hello) => HELLO,
-            Body::Flight(Flight::Answer) => ANSWER,
-            Body::Flight(Flight::Finish) => FINISH,
-            Body::Flight(Flight::Done) => DONE,
-        }
+            Body::Raw { .. } => RAW,
+            Body::ShortChallenge { .. } => SHORT_CHALLENGE,
+            Body::Flight(_) => return None,
+        })
     }
 
-    /// Writes header and body for a path, under the label by which the peer knows the connection.
-    /// The caller appends the payload and the cipher's tag.
-    pub fn emit(&self, label: u64, path: u16, into: &mut Vec<u8>) {
-        into.push(self.kind());
-        into.extend_from_slice(&label.to_be_bytes());
-        into.extend_from_slice(&path.to_be_bytes());
-        into.extend_from_slice(&lower(self.number).to_be_bytes());
+    /// Writes what is sealed, without the payload, which the caller appends.
+    pub fn emit(&self, into: &mut Vec<u8>) {
+        if let Body::Flight(piece) = self.body {
+            return piece.emit(into);
+        }
+        into.extend(self.kind());
         let end = into.len() + self.body_len();
         match self.body {
             Body::Data(data) => {
@@ -91,6 +84,7 @@ impl Packet {
             }
             Body::Need { buffer: word }
             | Body::Challenge { token: word, .. }
+            | Body::ShortChallenge { token: word }
             | Body::Response { token: word } => {
                 into.extend_from_slice(&word.to_be_bytes());
             }
@@ -105,26 +99,21 @@ impl Packet {
             }
             Body::Retire { path } => into.extend_from_slice(&path.to_be_bytes()),
             Body::Close { code } => into.extend_from_slice(&code.to_be_bytes()),
-            Body::Flight(_) => {}
+            Body::Raw { .. } | Body::Flight(_) => {}
         }
         into.resize(end, 0);
     }
 
-    /// Reads a packet, its cipher's tag removed. `expected` is the number after the largest that
-    /// has come on a path: the packet number is decoded to the nearest candidate (RFC 9000,
-    /// appendix A.3).
+    /// Reads what was sealed of the data packet with this number. Pieces of flights are read by
+    /// [`Piece::parse`](super::Piece::parse).
     ///
     /// # Errors
     /// If the packet is truncated, of an unknown kind, or has an invalid field.
-    pub fn parse(bytes: &[u8], expected: impl FnOnce(u16) -> u64) -> Result<Parsed<'_>, WireError> {
-        let mut reader = Reader::new(NAME, bytes);
-        let (kind, label, path) = (reader.u8()?, reader.u64()?, reader.u16()?);
-        if path == ALL {
-            return Err(WireError::Field { frame: NAME, field: "path" });
-        }
-        let number = number::expand(reader.u32()?, 4, expected(path));
+    pub fn parse(number: u64, sealed: &[u8]) -> Result<Parsed<'_>, WireError> {
+        let mut reader = Reader::new(NAME, sealed);
+        let kind = reader.u8()?;
         let (body, payload) = parse_body(kind, reader)?;
-        Ok(Parsed { label, path, packet: Packet { number, body }, payload })
+        Ok(Parsed { packet: Packet { number, body }, payload })
     }
 }
 
@@ -174,15 +163,10 @@ fn parse_body(kind: u8, mut reader: Reader<'_>) -> Result<(Body, &[u8]), WireErr
             full(&mut reader, 8)?;
             Body::Response { token }
         }
-        HELLO | ANSWER | FINISH | DONE => {
-            let flight = match kind {
-                HELLO => Flight::Hello,
-                ANSWER => Flight::Answer,
-                FINISH => Flight::Finish,
-                _ => Flight::Done,
-            };
-            reader.bytes(flight.octets())?;
-            Body::Flight(flight)
+        SHORT_CHALLENGE => Body::ShortChallenge { token: reader.u64()? },
+        RAW => {
+            let payload = reader.rest();
+            return Ok((Body::Raw { len: payload_len(payload)? }, payload));
         }
         unknown => return Err(WireError::Kind(unknown)),
     };
@@ -270,17 +254,13 @@ fn parse_ack(reader: &mut Reader<'_>) -> Result<Ack, WireError> {
     Ok(ack)
 }
 
-#[expect(clippy::cast_possible_truncation, reason = "the lower half is what is sent")]
-fn lower(number: u64) -> u32 {
-    number as u32
-}
-
 #[cfg(test)]
 mod tests {
     use alloc::vec;
 
     use proptest::prelude::*;
 
+    use super::super::{NUMBER, TAG};
     use super::*;
 
     fn any_reply() -> impl Strategy<Value = Reply> {
@@ -343,13 +323,8 @@ mod tests {
             (any::<u64>(), 0u16..300)
                 .prop_map(|(token, padding)| Body::Challenge { token, padding }),
             any::<u64>().prop_map(|token| Body::Response { token }),
-            prop_oneof![
-                Just(Flight::Hello),
-                Just(Flight::Answer),
-                Just(Flight::Finish),
-                Just(Flight::Done)
-            ]
-            .prop_map(Body::Flight),
+            (0u16..1500).prop_map(|len| Body::Raw { len }),
+            any::<u64>().prop_map(|token| Body::ShortChallenge { token }),
         ]
     }
 
@@ -358,27 +333,27 @@ mod tests {
         fn what_is_written_is_read(
             body in any_body(),
             number in 0u64..1 << 62,
-            path in 0..ALL,
-            late in 0u64..1 << 30,
         ) {
             let packet = Packet { number, body };
-            let mut bytes = Vec::new();
-            packet.emit(7, path, &mut bytes);
-            bytes.resize(bytes.len() + packet.payload_len(), 0xA5);
-            prop_assert_eq!(bytes.len() + crate::ptcp::TAG, packet.datagram_len());
-            let parsed = Packet::parse(&bytes, |_| number + late).unwrap();
-            prop_assert_eq!((parsed.label, parsed.path, parsed.packet), (7, path, packet));
+            let mut datagram = Vec::new();
+            crate::datagram::emit_data(7, false, number, NUMBER, &mut datagram);
+            let sealed_at = datagram.len();
+            packet.emit(&mut datagram);
+            datagram.resize(datagram.len() + packet.payload_len(), 0xA5);
+            prop_assert_eq!(datagram.len() + TAG, packet.datagram_len());
+            let parsed = Packet::parse(number, &datagram[sealed_at..]).unwrap();
+            prop_assert_eq!(parsed.packet, packet);
             prop_assert_eq!(parsed.payload.len(), packet.payload_len());
         }
 
         #[test]
         fn no_bytes_are_too_bad(
             bytes in proptest::collection::vec(any::<u8>(), 0..1300),
-            expected: u64,
+            number: u64,
         ) {
-            if let Ok(parsed) = Packet::parse(&bytes, |_| expected) {
+            if let Ok(parsed) = Packet::parse(number, &bytes) {
                 let mut again = Vec::new();
-                parsed.packet.emit(parsed.label, parsed.path, &mut again);
+                parsed.packet.emit(&mut again);
                 prop_assert_eq!(again.len() + parsed.payload.len(), bytes.len());
             }
         }
@@ -388,12 +363,12 @@ mod tests {
     fn a_cut_packet_is_none() {
         let packet = Packet { number: 5, body: Body::Need { buffer: 1 << 20 } };
         let mut bytes = Vec::new();
-        packet.emit(1, 1, &mut bytes);
+        packet.emit(&mut bytes);
         for len in 0..bytes.len() {
-            assert!(Packet::parse(&bytes[..len], |_| 0).is_err(), "{len}");
+            assert!(Packet::parse(5, &bytes[..len]).is_err(), "{len}");
         }
         bytes.push(0);
-        assert_eq!(Packet::parse(&bytes, |_| 0).unwrap_err(), WireError::Trailing { frame: NAME });
+        assert_eq!(Packet::parse(5, &bytes).unwrap_err(), WireError::Trailing { frame: NAME });
     }
 
     #[test]
