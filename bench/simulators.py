@@ -105,7 +105,9 @@ def over_seeds(seeds, task):
 
 
 def ours(scenario, seeds, *settings, jobs=None):
-    """Our measures by (window, scope, of, measure): a list with a value a seed."""
+    """Our measures by (window, scope, of, measure): a list with a value a seed. Of a class of sizes
+    `of` is the group and the class.
+    """
     with tempfile.TemporaryDirectory() as folder:
         simulate(scenario, seeds, settings, folder, jobs)
         return measures(folder)
@@ -167,7 +169,8 @@ def measures(folder):
     found = {}
     with open(pathlib.Path(folder) / "measures.csv", newline="") as table:
         for row in csv.DictReader(table):
-            key = (row["window"], row["scope"], row["of"], row["measure"])
+            of = (row["of"], row["size_class"]) if row["scope"] == "class" else row["of"]
+            key = (row["window"], row["scope"], of, row["measure"])
             found.setdefault(key, []).append(float(row["value"]))
     return found
 

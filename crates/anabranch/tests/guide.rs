@@ -53,10 +53,11 @@ fn the_page_on_results_runs() {
     for part in [
         ",start,",
         ",steady,",
-        ",bulk,goodput,",
-        ",short,completion,",
-        ",line/up,queue,",
-        ",all,,jain,",
+        ",bulk,,goodput,",
+        ",short,,completion,",
+        ",class,short,100 kB to 1 MB,completion,",
+        ",line/up,,queue,",
+        ",all,,,jain,",
     ] {
         assert!(table.contains(part), "the table lacks {part}");
     }

@@ -64,7 +64,10 @@ fn a_figure_is_made_with_its_page() {
         2
     );
     roxmltree::Document::parse(&read("reno-loss.svg")).unwrap();
-    assert!(read("reno-loss.csv").starts_with("loss,seed,window,scope,of,measure,value,unit\n"));
+    assert!(
+        read("reno-loss.csv")
+            .starts_with("loss,seed,window,scope,of,size_class,measure,value,unit\n")
+    );
     assert!(read("reno-loss.toml").contains("loss = [0.0032, 0.01]"), "the file that was used");
 }
 

@@ -196,13 +196,20 @@ impl Series {
     /// The share of `samples` that is at most x.
     #[must_use]
     pub fn cdf(label: impl Into<String>, samples: &[f64]) -> Series {
+        Series::of(label, Shape::Line(curve::distribution(&alone(samples), false)))
+    }
+
+    /// The share of counted values that is at most x: `samples` are values with how often each
+    /// occurs.
+    #[must_use]
+    pub fn counted_cdf(label: impl Into<String>, samples: &[(f64, u64)]) -> Series {
         Series::of(label, Shape::Line(curve::distribution(samples, false)))
     }
 
     /// The share of `samples` that is above x: with a logarithmic y axis it shows the tail.
     #[must_use]
     pub fn ccdf(label: impl Into<String>, samples: &[f64]) -> Series {
-        Series::of(label, Shape::Line(curve::distribution(samples, true)))
+        Series::of(label, Shape::Line(curve::distribution(&alone(samples), true)))
     }
 
     /// A dashed horizontal line over the whole panel: the value of a paper or a theory.
@@ -244,4 +251,9 @@ impl Series {
         });
         line.iter().map(|(x, y)| (Some(*x), *y)).chain(bars).chain(level)
     }
+}
+
+/// Samples that each occur once.
+fn alone(samples: &[f64]) -> Vec<(f64, u64)> {
+    samples.iter().map(|sample| (*sample, 1)).collect()
 }

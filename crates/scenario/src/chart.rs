@@ -2,17 +2,20 @@
 
 mod error;
 mod parameter;
+mod table;
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
 use report::plot::{Axis, Figure, Panel, Series};
-use report::tidy::{Reader, TableRow};
+use report::tidy::TableRow;
 
 pub use error::ChartError;
 use parameter::Parameter;
+use table::{Columns, Table};
 
 use crate::measures::{MEASURES, is_measure};
+use crate::results::SIZE_CLASS;
 
 /// What a figure shows.
 #[derive(Clone, Debug, Default)]
@@ -23,11 +26,12 @@ pub struct Chart {
     pub is_distribution: bool,
     /// The group of flows, link or flow; `None` for all flows.
     pub of: Option<String>,
-    /// The parameter of the x axis; `None` for the first of the sweep.
+    /// The parameter of the x axis, or `size_class`; `None` for the first of the sweep.
     pub x: Option<String>,
-    /// The parameter with a curve for each value; `None` for the one that is left, if there is one.
+    /// The parameter with a curve for each value, or `size_class`; `None` for the parameter that is
+    /// left, if there is one.
     pub by: Option<String>,
-    /// Values to which other parameters are fixed.
+    /// Values to which other parameters are fixed, or the class of sizes.
     pub fixed: Vec<(String, String)>,
     /// The window of time; `None` for the one from `warmup` to the end.
     pub window: Option<String>,
@@ -37,6 +41,10 @@ pub struct Chart {
 const STEADY: &str = "steady";
 /// The measures of single requests.
 const OF_REQUESTS: [&str; 3] = ["completion", "slowdown", "size"];
+/// The measure of which the distribution is that of packets.
+const OF_PACKETS: &str = "delay";
+/// The scope of the measures of classes of sizes.
+const CLASS: &str = "class";
 /// The subjects of a name, those before others that are preferred.
 const SCOPES: [&str; 5] = ["all", "group", "link", "flow", "subflow"];
 /// A numeric axis is logarithmic if its largest value is this many times its least.
@@ -59,7 +67,7 @@ impl Chart {
     /// Means with confidence intervals over a parameter.
     fn means(&self, folder: &Path) -> Result<Panel, ChartError> {
         let unit = unit_of(&self.measure)?;
-        let mut table = Table::open(folder, "measures")?;
+        let mut table = self.open(folder, "measures")?;
         let sweep = self.sweep(&table, true)?;
         let x = sweep.x.clone().ok_or(ChartError::NothingSwept)?;
         let columns = Columns::of(&table)?;
@@ -85,7 +93,8 @@ impl Chart {
             return Err(self.nothing(&seen, window));
         };
         let order = table.order(&x.0);
-        let parameter = Parameter::new(&x.0, &order);
+        let name = if x.0 == SIZE_CLASS { "size" } else { &x.0 };
+        let parameter = Parameter::new(name, &order);
         let (positions, x_axis) = (parameter.positions(), parameter.axis());
         let mut panel = Panel::new(x_axis, Axis::new(self.label(), unit));
         let names = sweep.names(&table, &curves);
@@ -101,40 +110,79 @@ impl Chart {
         Ok(panel)
     }
 
-    /// A curve of the distribution for each value of a parameter: over requests, or over flows.
+    /// A curve of the distribution for each value of a parameter: over requests, packets, or flows.
     fn distribution(&self, folder: &Path) -> Result<Panel, ChartError> {
-        let is_of_requests = OF_REQUESTS.contains(&self.measure.as_str());
         let unit = match self.measure.as_str() {
             "size" => "B",
             name => unit_of(name)?,
         };
-        let (samples, names) =
-            if is_of_requests { self.request_samples(folder)? } else { self.flow_samples(folder)? };
-        let all = || samples.values().flatten().copied().filter(|value| *value > 0.0);
-        let (least, most) =
-            all().fold((f64::INFINITY, 0.0_f64), |(a, b), value| (a.min(value), b.max(value)));
+        let (of, (samples, names)) = match self.measure.as_str() {
+            OF_PACKETS => ("packets", self.packet_samples(folder)?),
+            name if OF_REQUESTS.contains(&name) => ("requests", self.request_samples(folder)?),
+            _ => ("flows", self.flow_samples(folder)?),
+        };
+        let all = || samples.values().flatten().map(|(value, _)| *value);
+        let (least, most) = all()
+            .filter(|value| *value > 0.0)
+            .fold((f64::INFINITY, 0.0_f64), |(a, b), value| (a.min(value), b.max(value)));
         let mut x = Axis::new(self.label(), unit);
-        if most > least * DECADES && samples.values().flatten().all(|value| *value > 0.0) {
+        if most > least * DECADES && all().all(|value| value > 0.0) {
             x = x.log();
         }
-        let of = if is_of_requests { "requests" } else { "flows" };
         let mut panel = Panel::new(x, Axis::share(format!("fraction of {of}")));
         for name in names {
-            panel = panel.series(Series::cdf(name.as_str(), &samples[&name]));
+            panel = panel.series(Series::counted_cdf(name.as_str(), &samples[&name]));
         }
         Ok(panel)
     }
 
+    /// The one-way delays of all packets, by curve, and the curves in order.
+    fn packet_samples(&self, folder: &Path) -> Result<Samples, ChartError> {
+        let mut table = self.open(folder, "delays")?;
+        let sweep = self.sweep(&table, false)?;
+        let [of_window, group] = ["window", "group"].map(|name| table.need(name));
+        let [delay, packets] = ["delay", "packets"].map(|name| table.need(name));
+        let (of_window, group, delay, packets) = (of_window?, group?, delay?, packets?);
+        let window = self.window.as_deref().unwrap_or(STEADY);
+        // By their text: there are a few hundred different ones in each power of ten.
+        let mut counts: BTreeMap<String, BTreeMap<String, u64>> = BTreeMap::new();
+        let mut seen = Seen::default();
+        while let Some(row) = table.reader.next_row()? {
+            seen.note_group(row.text(group), row.text(of_window));
+            if row.text(of_window) != window
+                || self.of.as_ref().is_some_and(|name| name != row.text(group))
+                || !self.takes(&table.sweep, row)
+            {
+                continue;
+            }
+            let text = row.text(packets);
+            let count: u64 =
+                text.parse().map_err(|_| ChartError::NotANumber { text: text.to_owned() })?;
+            let curve = counts.entry(sweep.curve(row)).or_default();
+            *curve.entry(row.text(delay).to_owned()).or_insert(0) += count;
+        }
+        let mut samples: BTreeMap<String, Counted> = BTreeMap::new();
+        for (curve, counts) in counts {
+            let each = counts.iter().map(|(delay, count)| Ok((number(delay)?, *count)));
+            samples.insert(curve, each.collect::<Result<_, ChartError>>()?);
+        }
+        self.sorted(&table, &sweep, samples, &seen, window)
+    }
+
     /// The values of all requests, by curve, and the curves in order.
     fn request_samples(&self, folder: &Path) -> Result<Samples, ChartError> {
-        let mut table = Table::open(folder, "requests")?;
+        let mut table = self.open(folder, "requests")?;
+        if self.wants_classes() {
+            // Requests come in no order of size.
+            table.take_order(SIZE_CLASS, &self.open(folder, "measures")?);
+        }
         let sweep = self.sweep(&table, false)?;
         let [flow, group] = ["flow", "group"].map(|name| table.need(name));
         let (flow, group, value) = (flow?, group?, table.need(&self.measure)?);
-        let mut samples: BTreeMap<String, Vec<f64>> = BTreeMap::new();
+        let mut samples: BTreeMap<String, Counted> = BTreeMap::new();
         let mut seen = Seen::default();
         while let Some(row) = table.reader.next_row()? {
-            seen.names.insert(row.text(group).to_owned(), 1);
+            seen.note_group(row.text(group), STEADY);
             let is_it = |name: &String| *name == row.text(group) || *name == row.text(flow);
             let text = row.text(value);
             if text.is_empty()
@@ -143,18 +191,18 @@ impl Chart {
             {
                 continue;
             }
-            samples.entry(sweep.curve(row)).or_default().push(number(text)?);
+            samples.entry(sweep.curve(row)).or_default().push((number(text)?, 1));
         }
         self.sorted(&table, &sweep, samples, &seen, STEADY)
     }
 
     /// The values of all flows, by curve, and the curves in order.
     fn flow_samples(&self, folder: &Path) -> Result<Samples, ChartError> {
-        let mut table = Table::open(folder, "measures")?;
+        let mut table = self.open(folder, "measures")?;
         let sweep = self.sweep(&table, false)?;
         let columns = Columns::of(&table)?;
         let window = self.window.as_deref().unwrap_or(STEADY);
-        let mut samples: BTreeMap<String, Vec<f64>> = BTreeMap::new();
+        let mut samples: BTreeMap<String, Counted> = BTreeMap::new();
         let mut seen = Seen::default();
         while let Some(row) = table.reader.next_row()? {
             if row.text(columns.measure) != self.measure || row.text(columns.scope) != "flow" {
@@ -162,8 +210,7 @@ impl Chart {
             }
             let name = row.text(columns.of);
             let group = name.trim_end_matches(|c: char| c.is_ascii_digit());
-            seen.names.insert(group.to_owned(), 1);
-            seen.windows.insert(row.text(columns.window).to_owned(), 0);
+            seen.note_group(group, row.text(columns.window));
             let is_it = |wanted: &String| wanted == name || wanted == group;
             if row.text(columns.window) != window
                 || !self.of.as_ref().is_none_or(is_it)
@@ -172,7 +219,7 @@ impl Chart {
                 continue;
             }
             let value = columns.value(row)?;
-            samples.entry(sweep.curve(row)).or_default().push(value);
+            samples.entry(sweep.curve(row)).or_default().push((value, 1));
         }
         self.sorted(&table, &sweep, samples, &seen, window)
     }
@@ -181,7 +228,7 @@ impl Chart {
         &self,
         table: &Table,
         sweep: &Sweep,
-        samples: BTreeMap<String, Vec<f64>>,
+        samples: BTreeMap<String, Counted>,
         seen: &Seen,
         window: &str,
     ) -> Result<Samples, ChartError> {
@@ -192,8 +239,23 @@ impl Chart {
         Ok((samples, names))
     }
 
-    /// The number in [`SCOPES`] of a row of the wanted subject.
+    /// Whether requests are shown by their class of sizes, or those of one class.
+    fn wants_classes(&self) -> bool {
+        let fixed = self.fixed.iter().map(|(name, _)| name);
+        fixed.chain(&self.x).chain(&self.by).any(|name| name == SIZE_CLASS)
+    }
+
+    /// A table; the classes of sizes are a parameter if they are wanted.
+    fn open(&self, folder: &Path, name: &str) -> Result<Table, ChartError> {
+        Table::open(folder, name, self.wants_classes().then_some(SIZE_CLASS))
+    }
+
+    /// The number in [`SCOPES`] of a row of the wanted subject; zero of a class of sizes.
     fn scope_of(&self, row: TableRow<'_>, columns: &Columns) -> Option<usize> {
+        if self.wants_classes() {
+            let is_it = self.of.as_deref().unwrap_or_default() == row.text(columns.of);
+            return (is_it && row.text(columns.scope) == CLASS).then_some(0);
+        }
         let scope = SCOPES.iter().position(|scope| *scope == row.text(columns.scope))?;
         let of = row.text(columns.of);
         let is_it = match &self.of {
@@ -218,6 +280,9 @@ impl Chart {
 
     /// Which parameters are the x axis and the curves. `has_x`: whether there is an x axis.
     fn sweep(&self, table: &Table, has_x: bool) -> Result<Sweep, ChartError> {
+        if self.wants_classes() && table.order(SIZE_CLASS).is_empty() {
+            return Err(ChartError::NoClasses);
+        }
         let find = |name: &String| {
             let found = table.sweep.iter().find(|(column, _)| column == name).cloned();
             found.ok_or_else(|| ChartError::unknown("parameter", name, table.parameters()))
@@ -283,8 +348,10 @@ impl Chart {
     }
 }
 
+/// Values with how often each occurs.
+type Counted = Vec<(f64, u64)>;
 /// Samples by curve, and the curves in order.
-type Samples = (BTreeMap<String, Vec<f64>>, Vec<String>);
+type Samples = (BTreeMap<String, Counted>, Vec<String>);
 
 /// The subjects and the windows in which a measure was seen; subjects with their scopes.
 #[derive(Default)]
@@ -294,6 +361,15 @@ struct Seen {
 }
 
 impl Seen {
+    fn note_group(&mut self, group: &str, window: &str) {
+        if !self.names.contains_key(group) {
+            self.names.insert(group.to_owned(), 1);
+        }
+        if !self.windows.contains_key(window) {
+            self.windows.insert(window.to_owned(), 0);
+        }
+    }
+
     fn note(&mut self, row: TableRow<'_>, columns: &Columns) {
         let scope = SCOPES.iter().position(|scope| *scope == row.text(columns.scope)).unwrap_or(9);
         if !self.names.contains_key(row.text(columns.of)) {
@@ -345,85 +421,9 @@ impl Sweep {
 /// What a curve is called: the value of its parameter, with the parameter's name if it is a number.
 fn titled(parameter: &str, value: &str) -> String {
     let name = parameter.rsplit('.').next().unwrap_or(parameter);
-    if value.starts_with(|c: char| c.is_ascii_digit()) {
+    if value.starts_with(|c: char| c.is_ascii_digit()) && parameter != SIZE_CLASS {
         format!("{name} = {value}")
     } else {
         value.to_owned()
-    }
-}
-
-/// A table, and the parameters of the sweep.
-struct Table {
-    reader: Reader,
-    /// With their columns.
-    sweep: Vec<(String, usize)>,
-    /// The values of each, in the order of the rows.
-    values: Vec<Vec<String>>,
-}
-
-impl Table {
-    fn open(folder: &Path, name: &str) -> Result<Table, ChartError> {
-        let path = folder.join(name).with_extension("csv");
-        if !path.exists() {
-            return Err(ChartError::NoTable { path });
-        }
-        let mut reader = Reader::open(&path)?;
-        let sweep: Vec<(String, usize)> = (0..)
-            .zip(reader.columns())
-            .take_while(|(_, name)| *name != "seed")
-            .map(|(at, name)| (name.clone(), at))
-            .collect();
-        let mut values = vec![Vec::new(); sweep.len()];
-        while let Some(row) = reader.next_row()? {
-            for (values, (_, column)) in values.iter_mut().zip(&sweep) {
-                let value = row.text(*column);
-                if values.last().is_none_or(|last: &String| last != value)
-                    && !values.iter().any(|known| known == value)
-                {
-                    values.push(value.to_owned());
-                }
-            }
-        }
-        Ok(Table { reader: Reader::open(&path)?, sweep, values })
-    }
-
-    fn need(&self, name: &str) -> Result<usize, ChartError> {
-        let found = self.reader.column(name);
-        found.ok_or_else(|| ChartError::NoColumn { name: name.to_owned() })
-    }
-
-    fn parameters(&self) -> Vec<String> {
-        self.sweep.iter().map(|(name, _)| name.clone()).collect()
-    }
-
-    /// The values of a parameter, in the order of the sweep.
-    fn order(&self, name: &str) -> Vec<String> {
-        let at = self.sweep.iter().position(|(known, _)| known == name);
-        at.map(|at| self.values[at].clone()).unwrap_or_default()
-    }
-}
-
-/// The columns of a table of measures.
-struct Columns {
-    window: usize,
-    scope: usize,
-    of: usize,
-    measure: usize,
-    value: usize,
-}
-
-impl Columns {
-    fn of(table: &Table) -> Result<Columns, ChartError> {
-        Ok(Columns {
-            window: table.need("window")?,
-            scope: table.need("scope")?,
-            of: table.need("of")?,
-            measure: table.need("measure")?,
-            value: table.need("value")?,
-        })
-    }
-
-    fn value(&self, row: TableRow<'_>) -> Result<f64, ChartError> {
-        number(row.text(self.value))
     }
 }

@@ -55,7 +55,7 @@ pub mod watch;
 pub use build::{Built, Ends, GatewayEnds};
 pub use error::ScenarioError;
 pub use file::{Document, Scenario, Setting};
-pub use measure::CompletedRequest;
+pub use measure::{CompletedRequest, DelayCount};
 pub use measures::{MEASURES, Measure, Measures, MeasuresIter};
 pub use packet::{Ecn, Packet, Piece};
 pub use registry::Registry;

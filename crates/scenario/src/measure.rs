@@ -15,8 +15,8 @@ use units::Span;
 use crate::build::Built;
 use crate::file::{Scenario, Window};
 use crate::flow_state::{living_state, packet_size, subflow_state};
-use crate::measures::Measures;
-pub use close::CompletedRequest;
+pub(crate) use close::Closed;
+pub use close::{CompletedRequest, DelayCount};
 use counters::{FlowCounters, LinkCounters, StateSums, SubflowCounters};
 pub(crate) use meter::{Meter, PacketCounts};
 use shares::ShareMeans;
@@ -159,13 +159,8 @@ impl WindowStats {
         }
     }
 
-    /// Computes all measures, and lists the completed requests.
-    pub(crate) fn close(
-        self,
-        scenario: &Scenario,
-        built: Built,
-        counts: &PacketCounts,
-    ) -> (Measures, Vec<CompletedRequest>) {
+    /// Computes all measures, and lists the completed requests and the delays.
+    pub(crate) fn close(self, scenario: &Scenario, built: Built, counts: &PacketCounts) -> Closed {
         close::close(&self, scenario, built, counts)
     }
 }

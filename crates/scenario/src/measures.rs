@@ -95,10 +95,13 @@ pub(crate) enum Scope {
     Link,
     All,
     Subflow,
+    /// The requests of one class of size, of a group or of all flows.
+    Class,
 }
 
 impl Scope {
-    const ALL: [Scope; 5] = [Scope::Flow, Scope::Group, Scope::Link, Scope::All, Scope::Subflow];
+    const ALL: [Scope; 6] =
+        [Scope::Flow, Scope::Group, Scope::Link, Scope::All, Scope::Subflow, Scope::Class];
 
     fn named(name: &str) -> Option<Scope> {
         Scope::ALL.into_iter().find(|scope| scope.name() == name)
@@ -111,6 +114,7 @@ impl Scope {
             Scope::Link => "link",
             Scope::All => "all",
             Scope::Subflow => "subflow",
+            Scope::Class => "class",
         }
     }
 }
@@ -161,8 +165,10 @@ const fn is_same(one: &str, other: &str) -> bool {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Measure<'a> {
     /// The flow, the subflow (`name/0`, counted from 0), the group of flows, or the direction of a
-    /// link; empty for `all`.
+    /// link; of a class the group; empty for `all`, and for a class of all flows.
     pub of: &'a str,
+    /// Of a class of sizes, its name, as in [`crate::file::SizeClasses::names`]; otherwise empty.
+    pub size_class: &'a str,
     /// The window of time.
     pub window: &'a str,
     /// The value, in [`Measure::unit`].
@@ -172,7 +178,7 @@ pub struct Measure<'a> {
 }
 
 impl Measure<'_> {
-    /// The kind of the subject: `flow`, `subflow`, `group`, `link` or `all`.
+    /// The kind of the subject: `flow`, `subflow`, `group`, `link`, `all` or `class`.
     #[must_use]
     pub fn scope(&self) -> &'static str {
         self.scope.name()
@@ -195,9 +201,24 @@ impl Measure<'_> {
 /// are stored once.
 #[derive(Clone, Debug, Default)]
 pub struct Measures {
-    subjects: Vec<Arc<str>>,
+    subjects: Vec<Subject>,
     windows: Vec<Arc<str>>,
     rows: Vec<Row>,
+}
+
+/// What is measured.
+#[derive(Clone, Debug)]
+struct Subject {
+    of: Arc<str>,
+    /// The class, of a class of sizes.
+    size_class: Option<Arc<str>>,
+}
+
+impl Subject {
+    /// The names of the subject and of the class, which are empty if there is none.
+    fn names(&self) -> (&str, &str) {
+        (&self.of, self.size_class.as_deref().unwrap_or_default())
+    }
 }
 
 /// A measured value, with the indices of its names.
@@ -229,13 +250,13 @@ impl Measures {
         Measures { rows: Vec::with_capacity(measures), ..Measures::default() }
     }
 
-    /// Adds the name of a subject.
+    /// Adds the name of a subject, and the class of its requests if it is one of sizes.
     ///
     /// # Panics
     /// If there are more than 2^32.
-    pub(crate) fn subject(&mut self, name: Arc<str>) -> SubjectId {
+    pub(crate) fn subject(&mut self, of: Arc<str>, size_class: Option<Arc<str>>) -> SubjectId {
         let number = u32::try_from(self.subjects.len()).expect("fewer than 2^32 subjects");
-        self.subjects.push(name);
+        self.subjects.push(Subject { of, size_class });
         SubjectId(number)
     }
 
@@ -262,12 +283,13 @@ impl Measures {
         self.rows.push(Row { value, of, window, scope, metric });
     }
 
-    /// Adds a measure by its names; `None` if the scope or the measure is unknown, or there are too
-    /// many windows. Names that the previous measure has too are not stored again.
+    /// Adds a measure by its names, `of` with that of the class; `None` if the scope or the measure
+    /// is unknown, or there are too many windows. Names that the previous measure has too are not
+    /// stored again.
     pub(crate) fn put_named(
         &mut self,
         scope: &str,
-        of: &str,
+        of: (&str, &str),
         window: &str,
         name: &str,
         value: f64,
@@ -280,8 +302,11 @@ impl Measures {
             _ => self.window(window.into()),
         };
         let of = match last {
-            Some(last) if *self.subjects[last.of.0 as usize] == *of => last.of,
-            _ => self.subject(of.into()),
+            Some(last) if self.subjects[last.of.0 as usize].names() == of => last.of,
+            _ => {
+                let (of, class) = of;
+                self.subject(of.into(), (!class.is_empty()).then(|| class.into()))
+            }
         };
         self.put(scope, of, window, metric, value);
         Some(())
@@ -325,7 +350,7 @@ impl<'a> IntoIterator for &'a Measures {
 /// An iterator over [`Measures`].
 #[derive(Clone, Debug)]
 pub struct MeasuresIter<'a> {
-    subjects: &'a [Arc<str>],
+    subjects: &'a [Subject],
     windows: &'a [Arc<str>],
     rows: std::slice::Iter<'a, Row>,
 }
@@ -335,8 +360,9 @@ impl<'a> Iterator for MeasuresIter<'a> {
 
     fn next(&mut self) -> Option<Measure<'a>> {
         let Row { value, of, window, scope, metric } = *self.rows.next()?;
-        let (of, window) = (&self.subjects[of.0 as usize], &self.windows[usize::from(window.0)]);
-        Some(Measure { of, window, value, scope, metric })
+        let (of, size_class) = self.subjects[of.0 as usize].names();
+        let window = &self.windows[usize::from(window.0)];
+        Some(Measure { of, size_class, window, value, scope, metric })
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {
@@ -359,7 +385,7 @@ mod tests {
 
     fn two_flows() -> Measures {
         let mut measures = Measures::with_capacity(4);
-        let subjects = ["b", "a"].map(|name| measures.subject(name.into()));
+        let subjects = ["b", "a"].map(|name| measures.subject(name.into(), None));
         for window in ["steady", "start"] {
             let window = measures.window(window.into());
             for (of, value) in subjects.into_iter().zip([1.0, 2.0]) {
@@ -397,13 +423,11 @@ mod tests {
             ("a/down", "steady", "drops"),
             ("a/down", "start", "drops"),
         ] {
-            assert_eq!(read.put_named("link", of, window, name, 0.0), Some(()));
+            assert_eq!(read.put_named("link", (of, ""), window, name, 0.0), Some(()));
         }
-        let names = |list: &[Arc<str>]| list.join(" ");
-        assert_eq!(
-            (&*names(&read.subjects), &*names(&read.windows)),
-            ("a/up a/down", "steady start")
-        );
+        let subjects: Vec<_> = read.subjects.iter().map(Subject::names).collect();
+        assert_eq!(subjects, [("a/up", ""), ("a/down", "")]);
+        assert_eq!(read.windows.join(" "), "steady start");
     }
 
     #[test]
@@ -411,7 +435,10 @@ mod tests {
         for scope in Scope::ALL {
             for (name, unit, _) in MEASURES {
                 let mut measures = Measures::default();
-                assert_eq!(measures.put_named(scope.name(), "x", "steady", name, 3.5), Some(()));
+                assert_eq!(
+                    measures.put_named(scope.name(), ("x", ""), "steady", name, 3.5),
+                    Some(())
+                );
                 assert_eq!(said(&measures), [(scope.name(), "x", "steady", *name, *unit, 3.5)]);
             }
         }
@@ -427,7 +454,11 @@ mod tests {
             ("flow", "good"),
             ("flow", ""),
         ] {
-            assert_eq!(measures.put_named(scope, "x", "steady", name, 1.0), None, "{scope} {name}");
+            assert_eq!(
+                measures.put_named(scope, ("x", ""), "steady", name, 1.0),
+                None,
+                "{scope} {name}"
+            );
         }
         assert!(measures.is_empty() && measures.subjects.is_empty() && measures.windows.is_empty());
     }
@@ -436,11 +467,14 @@ mod tests {
     fn more_windows_than_indices_are_refused() {
         let mut measures = Measures::default();
         for number in 0..MOST_WINDOWS {
-            assert_eq!(measures.put_named("all", "", &number.to_string(), "jain", 1.0), Some(()));
+            assert_eq!(
+                measures.put_named("all", ("", ""), &number.to_string(), "jain", 1.0),
+                Some(())
+            );
         }
-        assert_eq!(measures.put_named("all", "", "another", "jain", 1.0), None);
+        assert_eq!(measures.put_named("all", ("", ""), "another", "jain", 1.0), None);
         assert_eq!(
-            measures.put_named("all", "", "65535", "goodput", 1.0),
+            measures.put_named("all", ("", ""), "65535", "goodput", 1.0),
             Some(()),
             "the last one is known"
         );
@@ -453,7 +487,7 @@ mod tests {
         // All names except the windows' are stored twice here.
         let mut read = Measures::default();
         for m in &measures {
-            read.put_named(m.scope(), m.of, m.window, m.name(), m.value).unwrap();
+            read.put_named(m.scope(), (m.of, m.size_class), m.window, m.name(), m.value).unwrap();
         }
         assert_eq!(read.subjects.len(), 4);
         assert_eq!(read, measures);
@@ -461,7 +495,8 @@ mod tests {
 
         let other = |scope, of, window, metric, value| {
             let mut other = Measures::default();
-            let (of, window) = (other.subject(Arc::from(of)), other.window(Arc::from(window)));
+            let (of, window) =
+                (other.subject(Arc::from(of), None), other.window(Arc::from(window)));
             other.put(scope, of, window, metric, value);
             other
         };

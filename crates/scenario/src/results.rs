@@ -22,6 +22,9 @@ use lock::FolderLock;
 pub use summary::{Summary, summary};
 pub use tables::TableKind;
 
+/// The column of the class of a request's size.
+pub(crate) const SIZE_CLASS: &str = "size_class";
+
 /// An error in storing results, to be fixed by the user who chose the folder.
 #[derive(Debug, Error)]
 pub enum ResultsError {
@@ -84,8 +87,8 @@ pub struct Store {
 }
 
 impl Store {
-    /// Opens or makes a folder for the runs of a plan, with `tables` of each run. `restart` deletes
-    /// the runs that it has.
+    /// Opens or makes a folder for the runs of a plan, with those of `tables` that the plan can
+    /// have. `restart` deletes the runs that it has.
     ///
     /// # Errors
     /// If it holds results and none of them is of this plan, another process has it, or it cannot
@@ -107,7 +110,7 @@ impl Store {
         let store = Store {
             folder: folder.to_owned(),
             keys: key::keys(plan, build),
-            tables: tables.to_vec(),
+            tables: tables.iter().copied().filter(|table| table.is_of(plan)).collect(),
             _lock: FolderLock::new(folder)?,
         };
         if restart {
@@ -177,9 +180,9 @@ impl Store {
         let mut text = header(key);
         text.push('\n');
         for measure in &run.measures {
-            let (scope, name, Measure { of, window, value, .. }) =
+            let (scope, name, Measure { of, size_class, window, value, .. }) =
                 (measure.scope(), measure.name(), measure);
-            writeln!(text, "{scope}\t{of}\t{window}\t{name}\t{value}")
+            writeln!(text, "{scope}\t{of}\t{size_class}\t{window}\t{name}\t{value}")
                 .expect("memory takes all that is written");
         }
         Ok(report::write(self.path(key, "tsv"), text)?)
@@ -283,8 +286,14 @@ fn run_values(names: &[&str], job: &Job) -> Vec<Value> {
 pub fn schema(plan: &Plan) -> Schema {
     let own = [
         Key::new("window", Kind::Text, "", "the time over which it was measured"),
-        Key::new("scope", Kind::Text, "", "flow, group of flows, link, or all"),
+        Key::new(
+            "scope",
+            Kind::Text,
+            "",
+            "flow, subflow, group of flows, link, all, or class of sizes",
+        ),
         Key::new("of", Kind::Text, "", "which flow, group, or direction of a link"),
+        Key::new(SIZE_CLASS, Kind::Text, "", "of a class, the sizes of its requests"),
     ];
     let columns = MEASURES.iter().map(|(name, unit, meaning)| Column::new(*name, *unit, *meaning));
     Schema::new(run_keys(plan).chain(own), columns)
@@ -300,7 +309,8 @@ pub fn rows<'a>(
         let run = run_values(&names, job);
         measures.iter().map(move |measure| {
             let mut keys = run.clone();
-            keys.extend([measure.window, measure.scope(), measure.of].map(Value::from));
+            let own = [measure.window, measure.scope(), measure.of, measure.size_class];
+            keys.extend(own.map(Value::from));
             (keys, measure)
         })
     })
@@ -314,6 +324,7 @@ fn header(key: &str) -> String {
 /// Adds the measure of a line; `None` if the line is not valid.
 fn parse(line: &str, measures: &mut Measures) -> Option<()> {
     let mut parts = line.split('\t');
-    let (scope, of, window, name) = (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
+    let (scope, of) = (parts.next()?, (parts.next()?, parts.next()?));
+    let (window, name) = (parts.next()?, parts.next()?);
     measures.put_named(scope, of, window, name, parts.next()?.parse().ok()?)
 }

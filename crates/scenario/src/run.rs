@@ -9,7 +9,7 @@ use crate::ScenarioError;
 use crate::build::Built;
 use crate::file::Scenario;
 use crate::flow_state::{living_state, sender_counts};
-use crate::measure::{CompletedRequest, Meter, PacketCounts, WindowStats};
+use crate::measure::{Closed, CompletedRequest, DelayCount, Meter, PacketCounts, WindowStats};
 use crate::measures::{Measure, Measures};
 use crate::packet::Packet;
 use crate::samples::{SenderSample, Watch};
@@ -32,6 +32,8 @@ pub struct Run {
     pub measures: Measures,
     /// The completed requests, flow by flow.
     pub requests: Vec<CompletedRequest>,
+    /// One-way delays of packets, by window and group and in this order, if the file wants them.
+    pub delays: Vec<DelayCount>,
     /// Curves over time, if [`RunOptions::series`] is set.
     pub series: Option<Series>,
     /// A hash over all events.
@@ -143,8 +145,8 @@ impl Scenario {
         }
         let (digest, totals) = (built.sim.digest(), built.sim.totals());
         let series = series.map(Sampler::finish);
-        let (measures, requests) = stats.close(self, built, &meter.counts);
-        Run { seed, measures, requests, series, digest, totals }
+        let Closed { measures, requests, delays } = stats.close(self, built, &meter.counts);
+        Run { seed, measures, requests, delays, series, digest, totals }
     }
 }
 

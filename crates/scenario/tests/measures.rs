@@ -220,6 +220,33 @@ fn jitter_is_the_difference_of_consecutive_delays() {
     assert_near(flow(&run, "steady", "slow", "jitter"), 0.0, 1e-9);
 }
 
+/// As above: eight delays, each as often, in windows of two and of one half second.
+#[test]
+fn the_distribution_of_delays_is_that_of_packets() {
+    let run = run(
+        "duration = \"2 s\"\nwarmup = \"1 s\"\nmeasure = [\"delay\"]\nwindow = [{ name = \
+         \"early\", from = \"0.5 s\", to = \"1 s\" }]",
+        "rate = \"10 Mbit/s\"\ndelay = \"5 ms\"\nqueue = \"20 packets\"",
+        &(udp("u*", "1.2 Mbit/s", "count = 4\njitter = \"off\"")
+            + &udp("v*", "1.2 Mbit/s", "count = 4\njitter = \"off\"")),
+    );
+    let of = |window: usize, group: &str| {
+        let rows = run.delays.iter().filter(|row| row.window == window && &*row.group == group);
+        rows.map(|row| (row.upto.as_secs_f64() * 1e3, row.packets)).collect::<Vec<_>>()
+    };
+    for (window, packets) in [(0, 100), (1, 50)] {
+        for (group, first) in [("u", 1), ("v", 5)] {
+            let rows = of(window, group);
+            assert_eq!(rows.len(), 4, "{rows:?}");
+            for ((upto, count), number) in rows.into_iter().zip(first..) {
+                let delay = 5.0 + f64::from(number) * 1.2;
+                assert!((delay..delay * (1.0 + 1.0 / 128.0)).contains(&upto), "{upto}, {delay}");
+                assert_eq!(count, packets, "{group}, {delay}");
+            }
+        }
+    }
+}
+
 /// The measures of delays change nothing else.
 #[test]
 fn delays_are_measured_beside_the_run() {

@@ -17,19 +17,19 @@ pub(crate) struct PlotArgs {
     #[arg(long, value_name = "MEASURE", required_unless_present = "cdf")]
     y: Option<String>,
     /// Show the distribution of this measure: of `completion`, `slowdown` and `size` over requests,
-    /// of other measures over flows
+    /// of `delay` over packets, of other measures over flows
     #[arg(long, value_name = "MEASURE", conflicts_with_all = ["y", "x"])]
     cdf: Option<String>,
-    /// The parameter of the x axis [default: the first of the sweep]
+    /// The parameter of the x axis, or `size_class` [default: the first of the sweep]
     #[arg(long, value_name = "PARAMETER")]
     x: Option<String>,
-    /// The parameter with a curve for each value [default: the other one]
+    /// The parameter with a curve for each value, or `size_class` [default: the other parameter]
     #[arg(long, value_name = "PARAMETER")]
     by: Option<String>,
     /// The group of flows, flow or link, such as `bulk` or `line/up` [default: all flows]
     #[arg(long, value_name = "NAME")]
     of: Option<String>,
-    /// Take only the runs with this value of a parameter
+    /// Take only the runs with this value of a parameter, or the requests of this `size_class`
     #[arg(long = "where", value_name = "PARAMETER=VALUE", value_parser = fixed)]
     fixed: Vec<(String, String)>,
     /// The window of time

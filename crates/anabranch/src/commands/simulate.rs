@@ -51,13 +51,14 @@ pub(crate) struct SimulateArgs {
     )]
     format: String,
     /// The tables to write beside measures, separated by commas: requests, with a row for each
-    /// completed request, and samples, with rates, windows, RTTs, queues and fairness over time
+    /// completed request; delays, with the distribution of one-way delays, if the scenario measures
+    /// them; and samples, with rates, windows, RTTs, queues and fairness over time
     #[arg(
         long,
         value_name = "TABLES",
         value_delimiter = ',',
-        default_value = "requests",
-        value_parser = ["requests", "samples"],
+        default_values = ["requests", "delays"],
+        value_parser = TableKind::ALL.map(TableKind::name),
         requires = "out"
     )]
     tables: Vec<String>,
@@ -92,8 +93,8 @@ impl SimulateArgs {
 impl SimulateArgs {
     /// The tables beside that of the measures.
     fn tables(&self) -> Vec<TableKind> {
-        let all = [TableKind::Requests, TableKind::Samples];
-        all.into_iter()
+        TableKind::ALL
+            .into_iter()
             .filter(|table| self.tables.iter().any(|name| name == table.name()))
             .collect()
     }

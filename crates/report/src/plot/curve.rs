@@ -15,29 +15,29 @@ pub(super) fn steps(points: impl IntoIterator<Item = (f64, f64)>) -> Vec<(f64, f
     corners
 }
 
-/// The empirical distribution of `samples` as a staircase, or its complement. NaN samples are
-/// ignored.
-pub(super) fn distribution(samples: &[f64], complement: bool) -> Vec<(f64, f64)> {
-    let mut sorted: Vec<f64> =
-        samples.iter().copied().filter(|sample| sample.is_finite()).collect();
-    sorted.sort_by(f64::total_cmp);
-    let share = |upto: usize| {
-        let count = if complement { sorted.len() - upto } else { upto };
-        ratio(count, sorted.len())
-    };
+/// The empirical distribution of `samples`, each with how often it occurs, as a staircase, or its
+/// complement. NaN samples are ignored.
+pub(super) fn distribution(samples: &[(f64, u64)], complement: bool) -> Vec<(f64, f64)> {
+    let mut sorted: Vec<(f64, u64)> =
+        samples.iter().copied().filter(|(sample, _)| sample.is_finite()).collect();
+    sorted.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let all: u64 = sorted.iter().map(|(_, count)| count).sum();
+    let share = |upto: u64| ratio(if complement { all - upto } else { upto }, all);
     let mut points: Vec<(f64, f64)> =
-        sorted.first().map(|first| (*first, share(0))).into_iter().collect();
-    for (index, sample) in sorted.iter().enumerate() {
+        sorted.first().map(|(first, _)| (*first, share(0))).into_iter().collect();
+    let mut upto = 0;
+    for (index, (sample, count)) in sorted.iter().enumerate() {
+        upto += count;
         // Equal samples are one step.
-        if sorted.get(index + 1) != Some(sample) {
-            points.push((*sample, share(index + 1)));
+        if sorted.get(index + 1).is_none_or(|(next, _)| next.total_cmp(sample).is_ne()) {
+            points.push((*sample, share(upto)));
         }
     }
     steps(points)
 }
 
 #[expect(clippy::cast_precision_loss, reason = "fewer than 2^53 samples")]
-fn ratio(part: usize, whole: usize) -> f64 {
+fn ratio(part: u64, whole: u64) -> f64 {
     part as f64 / whole as f64
 }
 
@@ -102,7 +102,7 @@ mod tests {
 
     #[test]
     fn a_distribution_steps_at_its_samples() {
-        let cdf = distribution(&[2.0, 1.0, f64::NAN, 2.0, 4.0], false);
+        let cdf = distribution(&[(2.0, 1), (1.0, 1), (f64::NAN, 3), (2.0, 1), (4.0, 1)], false);
         assert_eq!(
             cdf,
             [
@@ -115,7 +115,9 @@ mod tests {
                 (4.0, 1.0)
             ]
         );
-        let tail = distribution(&[2.0, 1.0], true);
+        let counted = distribution(&[(4.0, 2), (2.0, 4), (1.0, 2)], false);
+        assert_eq!(counted, cdf, "only proportions count");
+        let tail = distribution(&[(2.0, 1), (1.0, 1)], true);
         assert_eq!(tail, [(1.0, 1.0), (1.0, 1.0), (1.0, 0.5), (2.0, 0.5), (2.0, 0.0)]);
         assert_eq!(distribution(&[], false), []);
     }

@@ -19,6 +19,18 @@ pub enum ChartError {
         /// The path of the table.
         path: PathBuf,
     },
+    /// The table of delays is not there.
+    #[error(
+        "the results have no delays of packets: write `measure = [\"delay\"]` into the scenario, \
+         and run it with the table `delays`, which is written unless --tables names others"
+    )]
+    NoDelays,
+    /// Requests have no classes of sizes.
+    #[error(
+        "the results have no classes of sizes: write, for example, `size_classes = [\"10 kB\", \
+         \"1 MB\"]` into a scenario whose flows complete files, writes or pages"
+    )]
+    NoClasses,
     /// A table cannot be read.
     #[error(transparent)]
     Read(#[from] ReadError),

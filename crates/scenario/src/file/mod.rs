@@ -9,6 +9,7 @@ mod flows;
 mod gateways;
 mod network;
 mod parse;
+mod size_classes;
 mod substitute;
 mod tables;
 mod topology;
@@ -23,6 +24,7 @@ use units::{Bytes, Rate, Seed, Span};
 use crate::distribution::Distribution;
 use crate::registry::Registry;
 pub use gateways::{GatewaySpec, Through};
+pub use size_classes::SizeClasses;
 pub use substitute::{Document, Setting};
 
 /// A simulation without its seed.
@@ -44,6 +46,8 @@ pub struct Scenario {
     pub measures_delay: bool,
     /// Whether the time that queues have each length is measured.
     pub measures_queues: bool,
+    /// The classes of size by which requests are measured too.
+    pub size_classes: SizeClasses,
     /// The links, both directions each.
     pub links: Vec<LinkSpec>,
     /// Whether flows without a `via` choose among routes with equally few links by a hash.

@@ -9,6 +9,7 @@ use link::config::{self, ConfigError, LinkPath, Problem};
 use units::{Bytes, Seed, Span};
 
 use super::gateways::Gateways;
+use super::size_classes::SizeClasses;
 use super::{FlowSpec, LinkSpec, Scenario, Setting, Start, Window, flows, network, topology};
 use crate::measures::MOST_WINDOWS;
 use crate::registry::Registry;
@@ -25,6 +26,7 @@ pub(super) const TOP_KEYS: &[&str] = &[
     "warmup",
     "sample",
     "measure",
+    "size_classes",
     "window",
     "parameters",
     "sweep",
@@ -107,6 +109,7 @@ pub(super) fn scenario(
         windows,
         measures_delay,
         measures_queues,
+        size_classes: SizeClasses::read(root)?,
         links,
         ecmp,
         gateways: gateways.specs,

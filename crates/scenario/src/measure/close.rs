@@ -11,7 +11,7 @@ use super::ideal::Ideal;
 use super::shares::Sums;
 use super::{Layout, PacketCounts, WindowRecord, WindowStats, float, subflow_name};
 use crate::build::Built;
-use crate::file::{FlowSpec, Scenario, Transport, Window};
+use crate::file::{FlowSpec, Scenario, SizeClasses, Transport, Window};
 use crate::flow_state::requests;
 use crate::measures::{Measures, Metric, Scope, SubjectId};
 
@@ -55,6 +55,11 @@ impl CompletedRequest {
         (self.done - self.at).as_secs_f64()
     }
 
+    /// Whether it was completed within a window.
+    fn is_within(&self, window: &Window) -> bool {
+        Time::ZERO + window.from < self.done && self.done <= Time::ZERO + window.to
+    }
+
     /// Its completion time over the ideal one.
     #[must_use]
     pub fn slowdown(&self) -> Option<f64> {
@@ -62,10 +67,30 @@ impl CompletedRequest {
     }
 }
 
+/// The packets of a group whose one-way delays in one window are nearly equal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DelayCount {
+    /// The window, by its index in the scenario.
+    pub window: usize,
+    /// The group.
+    pub group: Arc<str>,
+    /// The largest delay that counts as equal: at most 1/128 above the smallest.
+    pub upto: Span,
+    /// The number of packets.
+    pub packets: u64,
+}
+
 /// A typical number of measures of a flow.
 const FLOW_MEASURES: usize = 8;
 /// The maximum number of measures of a link, both directions together.
 const LINK_MEASURES: usize = 24;
+
+/// All that a run comes to.
+pub(crate) struct Closed {
+    pub(crate) measures: Measures,
+    pub(crate) requests: Vec<CompletedRequest>,
+    pub(crate) delays: Vec<DelayCount>,
+}
 
 /// Computes all measures. The simulation is dropped first, so that a large one and its measures are
 /// not in memory together.
@@ -74,13 +99,14 @@ pub(super) fn close(
     scenario: &Scenario,
     built: Built,
     counts: &PacketCounts,
-) -> (Measures, Vec<CompletedRequest>) {
+) -> Closed {
     let requests = requests_of_all(scenario, &built);
     drop(built);
     let each = scenario.flows.len() * FLOW_MEASURES + scenario.links.len() * LINK_MEASURES;
     let mut measures = Measures::with_capacity(stats.windows.len() * each);
     let subjects = Subjects::note(scenario, &stats.layout, &mut measures);
     let capacities = capacities(scenario);
+    let mut delays = Vec::new();
     for (number, (book, capacities)) in stats.windows.iter().zip(capacities).enumerate() {
         let closing = Closing {
             number,
@@ -92,9 +118,9 @@ pub(super) fn close(
             requests: &requests,
             counts,
         };
-        closing.close(&capacities, &mut measures);
+        closing.close(&capacities, &mut measures, &mut delays);
     }
-    (measures, requests)
+    Closed { measures, requests, delays }
 }
 
 /// The completed requests of all flows, flow by flow.
@@ -146,6 +172,8 @@ struct Subjects {
     subflows: Vec<SubjectId>,
     groups: Vec<SubjectId>,
     all: SubjectId,
+    /// The classes of sizes of each group, and last those of all flows.
+    classes: Vec<Vec<SubjectId>>,
     /// By link: up and down.
     links: Vec<[SubjectId; 2]>,
 }
@@ -154,23 +182,41 @@ impl Subjects {
     fn note(scenario: &Scenario, layout: &Layout, measures: &mut Measures) -> Subjects {
         let flows = &scenario.flows;
         Subjects {
-            flows: flows.iter().map(|flow| measures.subject(Arc::clone(&flow.name))).collect(),
+            flows: flows
+                .iter()
+                .map(|flow| measures.subject(Arc::clone(&flow.name), None))
+                .collect(),
             subflows: layout
                 .subflows
                 .iter()
-                .map(|(flow, number)| measures.subject(subflow_name(&flows[*flow].name, *number)))
+                .map(|(flow, number)| {
+                    measures.subject(subflow_name(&flows[*flow].name, *number), None)
+                })
                 .collect(),
             groups: layout
                 .groups
                 .names
                 .iter()
-                .map(|group| measures.subject(Arc::clone(group)))
+                .map(|group| measures.subject(Arc::clone(group), None))
                 .collect(),
-            all: measures.subject("".into()),
+            all: measures.subject("".into(), None),
+            classes: layout
+                .groups
+                .names
+                .iter()
+                .cloned()
+                .chain(["".into()])
+                .map(|of| {
+                    let classes = scenario.size_classes.names().iter();
+                    classes
+                        .map(|class| measures.subject(Arc::clone(&of), Some(Arc::clone(class))))
+                        .collect()
+                })
+                .collect(),
             links: scenario
                 .links
                 .iter()
-                .map(|link| link.directions.clone().map(|of| measures.subject(of)))
+                .map(|link| link.directions.clone().map(|of| measures.subject(of, None)))
                 .collect(),
         }
     }
@@ -197,6 +243,10 @@ struct GroupSums {
     sent: f64,
     lost: f64,
     completions: Completions,
+    /// By class of size.
+    classes: Vec<Completions>,
+    /// The requests that were completed in the whole run.
+    requests: usize,
     arrivals: ArrivalSums,
     delays: Option<SpanDistribution>,
 }
@@ -252,6 +302,28 @@ impl GroupSums {
         }
     }
 
+    /// Adds the requests that a flow has completed in the run, by class.
+    fn add_classes(
+        &mut self,
+        classes: &SizeClasses,
+        requests: &[CompletedRequest],
+        window: &Window,
+    ) {
+        self.requests += requests.len();
+        self.classes.resize_with(classes.names().len(), Completions::default);
+        for request in requests.iter().filter(|request| request.is_within(window)) {
+            if let Some(class) = classes.of(request.bytes) {
+                self.classes[class].add(request.completion(), request.slowdown());
+            }
+        }
+    }
+
+    /// The classes, of flows that have completed a request in the run: each has a row then.
+    fn take_classes(&mut self) -> Vec<Completions> {
+        let classes = std::mem::take(&mut self.classes);
+        if self.requests > 0 { classes } else { Vec::new() }
+    }
+
     fn close(self, jain_short: Option<f64>, mut put: impl FnMut(Metric, f64)) {
         put(GOODPUT, self.goodput);
         if let Some(jain) = self.shares.jain() {
@@ -287,7 +359,7 @@ fn put_delays(delays: &SpanDistribution, mut put: impl FnMut(Metric, f64)) {
 }
 
 impl Closing<'_> {
-    fn close(&self, capacities: &[f64], measures: &mut Measures) {
+    fn close(&self, capacities: &[f64], measures: &mut Measures, delays: &mut Vec<DelayCount>) {
         let span = self.book.window.to - self.book.window.from;
         let window = measures.window(self.book.window.name.as_str().into());
         let mut put = |scope, of: SubjectId, metric, value: f64| {
@@ -316,13 +388,27 @@ impl Closing<'_> {
                 }
                 groups[group].add(goodput, book, delays.map(|delays| &delays.times));
                 groups[group].completions.extend(&completions);
+                groups[group].add_classes(&self.scenario.size_classes, own, &self.book.window);
             }
             completions.close(put);
         }
         self.close_subflows(span, |of, metric, value| put(Scope::Subflow, of, metric, value));
         let ids = self.subjects.groups.iter().map(|of| (Scope::Group, *of));
         let ids = ids.chain([(Scope::All, self.subjects.all)]);
-        for (((scope, of), sums), short) in ids.zip(groups).zip(self.book.shares.means()) {
+        for (name, sums) in self.layout.groups.names.iter().zip(&groups) {
+            let Some(times) = &sums.delays else { continue };
+            delays.extend(times.buckets().into_iter().map(|(upto, packets)| DelayCount {
+                window: self.number,
+                group: Arc::clone(name),
+                upto: Span::from_nanos(upto),
+                packets,
+            }));
+        }
+        let each = ids.zip(groups).zip(self.book.shares.means()).zip(&self.subjects.classes);
+        for ((((scope, of), mut sums), short), classes) in each {
+            for (of, completions) in classes.iter().zip(sums.take_classes()) {
+                completions.close_class(|metric, value| put(Scope::Class, *of, metric, value));
+            }
             sums.close(short, |metric, value| put(scope, of, metric, value));
         }
         let directions = self.subjects.links.iter().flatten();
@@ -375,10 +461,8 @@ impl Closing<'_> {
 
     /// Those of the requests that were completed within the window.
     fn completions(&self, requests: &[CompletedRequest]) -> Completions {
-        let Window { from, to, .. } = self.book.window;
-        let (from, to) = (Time::ZERO + from, Time::ZERO + to);
         let mut completions = Completions::default();
-        for request in requests.iter().filter(|one| one.done > from && one.done <= to) {
+        for request in requests.iter().filter(|one| one.is_within(&self.book.window)) {
             completions.add(request.completion(), request.slowdown());
         }
         completions

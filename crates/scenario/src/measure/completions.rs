@@ -39,6 +39,14 @@ impl Completions {
         self.slowdowns.extend(&other.slowdowns);
     }
 
+    /// The measures of a class of sizes, of which there are none too.
+    pub(super) fn close_class(self, mut put: impl FnMut(Metric, f64)) {
+        if self.times.is_empty() {
+            put(REQUESTS, 0.0);
+        }
+        self.close(put);
+    }
+
     pub(super) fn close(mut self, mut put: impl FnMut(Metric, f64)) {
         if !self.times.is_empty() {
             put(REQUESTS, float(self.times.len() as u64));

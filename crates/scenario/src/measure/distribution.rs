@@ -1,5 +1,7 @@
 //! Distributions of times, exact while they are small.
 
+use std::collections::BTreeMap;
+
 use hdrhistogram::Histogram;
 use units::Span;
 
@@ -7,6 +9,8 @@ use units::Span;
 const MOST_EXACT: usize = 1 << 14;
 /// The precision of a histogram: values are right to three digits.
 const DIGITS: u8 = 3;
+/// The binary digits by which the buckets of a table differ.
+const BUCKET_DIGITS: u32 = 8;
 
 /// A distribution of times: exact up to [`MOST_EXACT`] values, then to three digits, in a few ten
 /// kilobytes for any number of values.
@@ -88,6 +92,22 @@ impl SpanDistribution {
         }
     }
 
+    /// The number of values in each bucket, in order of these, by the largest value that falls in
+    /// the bucket; buckets without values are left out. A bucket is at most 1/128 of its values
+    /// wide, for any number of them.
+    pub(crate) fn buckets(&self) -> BTreeMap<u64, u64> {
+        let mut buckets = BTreeMap::new();
+        let mut add = |value: u64, count: u64| *buckets.entry(bucket(value)).or_insert(0) += count;
+        match &self.values {
+            Values::Exact(values) => values.iter().for_each(|value| add(*value, 1)),
+            // Its own buckets are an eighth of these.
+            Values::Rounded(histogram) => histogram
+                .iter_recorded()
+                .for_each(|step| add(step.value_iterated_to(), step.count_at_value().into())),
+        }
+        buckets
+    }
+
     /// The mean and these percentiles, in milliseconds, and the maximum; `None` without values.
     /// Percentile `p` is the least value that `p` percent of the values do not exceed.
     pub(crate) fn summary<const N: usize>(&self, percents: [u32; N]) -> Option<DelaySummary<N>> {
@@ -109,6 +129,12 @@ impl SpanDistribution {
         let millis = |nanos| super::float(nanos) / 1e6;
         Some(DelaySummary { mean, percentiles: percentiles.map(millis), max: millis(self.max) })
     }
+}
+
+/// The largest value in the bucket of a value: of those with the same first eight binary digits.
+fn bucket(value: u64) -> u64 {
+    let rest = (u64::BITS - value.leading_zeros()).saturating_sub(BUCKET_DIGITS);
+    value | ((1 << rest) - 1)
 }
 
 fn record(histogram: &mut Histogram<u32>, value: u64) {
@@ -185,6 +211,26 @@ mod tests {
             let summary = one.summary([50]).expect("there are values");
             assert!((summary.percentiles[0] - 10.0).abs() < 0.01);
             assert!((summary.mean - 10.000_5).abs() < 1e-9);
+        }
+    }
+
+    #[test]
+    fn buckets_are_alike_for_few_and_for_many_values() {
+        assert_eq!([0, 1, 255, 256, 257, 258].map(bucket), [0, 1, 255, 257, 257, 259]);
+        assert_eq!([1 << 20, u64::MAX].map(bucket), [(1 << 20) + (1 << 13) - 1, u64::MAX]);
+        let (few, many) = (of((1..=100_000).step_by(10)), of(1..=100_000));
+        assert!(matches!((&few.values, &many.values), (Values::Exact(_), Values::Rounded(_))));
+        let (few, many) = (few.buckets(), many.buckets());
+        assert_eq!([few.values().sum::<u64>(), many.values().sum()], [10_000, 100_000]);
+        assert!(few.keys().all(|upto| many.contains_key(upto)));
+        assert!(many.len() < 128 * 18, "{} buckets", many.len());
+        let mut below = 0;
+        for (upto, count) in many {
+            let least = below + 1;
+            below += count;
+            // Exactly the values that are at most this.
+            assert_eq!(below, upto.min(100_000_000) / 1_000, "up to {upto}");
+            assert!(upto - least * 1_000 <= least * 1_000 / 128 + 1_000, "from {least} to {upto}");
         }
     }
 

@@ -32,15 +32,60 @@ const OF_LINKS: [&str; 7] =
 /// What is shown only where it is not zero.
 const IF_ANY: [&str; 3] = ["loss", "marks", "losses"];
 
-/// The means of a sweep over the steady window, a row for each combination, subject and measure.
+/// The measures of classes of sizes, and how their columns are headed.
+const OF_CLASSES: [(&str, &str); 6] = [
+    ("requests", "requests"),
+    ("completion_p50", "p50 (s)"),
+    ("completion_p99", "p99 (s)"),
+    ("slowdown", "slowdown"),
+    ("slowdown_p50", "p50"),
+    ("slowdown_p99", "p99"),
+];
+
+/// The means of a sweep over the steady window: a row for each combination, subject and measure,
+/// and a row for each combination and class of sizes.
 #[derive(Clone, Debug)]
 pub struct Summary {
+    means: Section,
+    classes: Section,
+}
+
+/// A table with lines between its rows.
+#[derive(Clone, Debug)]
+struct Section {
     table: Table,
     /// The lines above rows, by the number of the row.
     headings: Vec<(usize, String)>,
+    rows: usize,
+}
+
+impl Section {
+    fn new(table: Table) -> Section {
+        Section { table, headings: Vec::new(), rows: 0 }
+    }
+
+    fn heading(&mut self, text: &str) {
+        self.headings.push((self.rows, text.to_owned()));
+    }
+
+    fn row<'a>(&mut self, cells: impl IntoIterator<Item = &'a str>) {
+        self.table.row(cells);
+        self.rows += 1;
+    }
 }
 
 impl fmt::Display for Summary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.means)?;
+        if self.classes.rows > 0 {
+            write!(f, "\ncompletion times and slowdowns by size, means over the runs:\n\n")?;
+            write!(f, "{}", self.classes)?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Section {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let text = self.table.to_string();
         let mut lines = text.lines();
@@ -70,26 +115,28 @@ pub fn summary(plan: &Plan, results: &[Measures]) -> Summary {
         each.join(", ")
     };
     let is_wide = plan.jobs().iter().any(|job| label(&job.point).chars().count() > MOST_LABEL);
-    let mut table = Table::new([
+    let mut means = Section::new(Table::new([
         ("", Align::Left),
         ("of", Align::Left),
         ("measure", Align::Left),
         ("mean", Align::Right),
         ("95 %", Align::Right),
         ("unit", Align::Left),
-    ]);
-    let mut headings = Vec::new();
-    let (mut start, mut rows) = (0, 0);
+    ]));
+    let named = [("of", Align::Left), ("size", Align::Left)];
+    let numbers = OF_CLASSES.map(|(_, title)| (title, Align::Right));
+    let mut classes = Section::new(Table::new(named.into_iter().chain(numbers)));
+    let mut start = 0;
     while start < plan.jobs().len() {
         let job = &plan.jobs()[start];
         let runs = plan.jobs()[start..].iter().take_while(|other| other.point == job.point).count();
+        let scenario = plan.scenario(job);
+        let results = &results[start..start + runs];
         let label = label(&job.point);
         if is_wide {
-            headings.push((rows, label.clone()));
+            means.heading(&label);
         }
-        for ((scope, of, name, unit), values) in
-            shown(plan.scenario(job), &results[start..start + runs])
-        {
+        for ((scope, of, name, unit), values) in shown(scenario, results) {
             let Some(mean) = report::mean(&values) else { continue };
             if mean.value == 0.0 && IF_ANY.contains(&name) {
                 continue;
@@ -98,12 +145,48 @@ pub fn summary(plan: &Plan, results: &[Measures]) -> Summary {
                 mean.half_width.map_or_else(String::new, |half| format!("± {}", number(half)));
             let of = if scope == "all" { "all flows" } else { of };
             let label = if is_wide { "" } else { &label };
-            table.row([label, of, name, &number(mean.value), &width, unit]);
-            rows += 1;
+            means.row([label, of, name, &number(mean.value), &width, unit]);
+        }
+        let rows = class_rows(scenario, results);
+        if !label.is_empty() && !rows.is_empty() {
+            classes.heading(&label);
+        }
+        for (of, class, cells) in rows {
+            let of = if of.is_empty() { "all flows" } else { of };
+            classes.row([of, class].into_iter().chain(cells.iter().map(String::as_str)));
         }
         start += runs;
     }
-    Summary { table, headings }
+    Summary { means, classes }
+}
+
+/// The means of each group and class of sizes of one combination, over those of its runs that have
+/// the measure: the group, the class, and a cell for each of [`OF_CLASSES`].
+fn class_rows<'a>(
+    scenario: &Scenario,
+    runs: &'a [Measures],
+) -> Vec<(&'a str, &'a str, [String; OF_CLASSES.len()])> {
+    let has_groups = scenario.flows.iter().any(|flow| flow.group != scenario.flows[0].group);
+    let mut rows: Vec<(&str, &str, [Vec<f64>; OF_CLASSES.len()])> = Vec::new();
+    let is_shown = |m: &Measure<'_>| {
+        // The only group is all flows.
+        m.window == "steady" && m.scope() == "class" && (has_groups || !m.of.is_empty())
+    };
+    let mut places: BTreeMap<(&str, &str), usize> = BTreeMap::new();
+    for m in runs.iter().flatten().filter(is_shown) {
+        let Some(column) = OF_CLASSES.iter().position(|(name, _)| *name == m.name()) else {
+            continue;
+        };
+        let place = *places.entry((m.of, m.size_class)).or_insert(rows.len());
+        if place == rows.len() {
+            rows.push((m.of, m.size_class, Default::default()));
+        }
+        rows[place].2[column].push(m.value);
+    }
+    let cell = |values: Vec<f64>| {
+        report::mean(&values).map_or_else(String::new, |mean| number(mean.value))
+    };
+    rows.into_iter().map(|(of, class, columns)| (of, class, columns.map(cell))).collect()
 }
 
 /// The rows of one combination in order, with the values of its runs.

@@ -1,20 +1,25 @@
-//! The tables beside that of the measures: completed requests, and samples over time.
+//! The tables beside that of the measures: completed requests, delays of packets, and samples over
+//! time.
 
 use std::fmt::Write as _;
 
 use report::tidy::{Key, Kind, Measure as Column, Schema, Value};
-use units::{Bytes, Time};
+use units::{Bytes, Span, Time};
 
 use crate::file::Scenario;
-use crate::measure::CompletedRequest;
+use crate::measure::{CompletedRequest, DelayCount};
+use crate::results::SIZE_CLASS;
 use crate::run::Run;
 use crate::series::{FlowSeries, Series};
+use crate::sweep::Plan;
 
 /// A table beside that of the measures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum TableKind {
     /// One row for each completed request.
     Requests,
+    /// The distribution of the one-way delays of packets.
+    Delays,
     /// Goodputs, windows, round-trip times, throughputs, queues and fairness over time.
     Samples,
 }
@@ -40,13 +45,22 @@ const SAMPLED: [(&str, &str, &str); 9] = [
 ];
 
 impl TableKind {
+    /// All of them.
+    pub const ALL: [TableKind; 3] = [TableKind::Requests, TableKind::Delays, TableKind::Samples];
+
     /// The name of the table's file, without its extension.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             TableKind::Requests => "requests",
+            TableKind::Delays => "delays",
             TableKind::Samples => "samples",
         }
+    }
+
+    /// Whether runs of a plan can have rows of it.
+    pub(super) fn is_of(self, plan: &Plan) -> bool {
+        self != TableKind::Delays || plan.scenarios().iter().any(|one| one.measures_delay)
     }
 
     /// The columns behind those of the run, and the measures.
@@ -57,6 +71,7 @@ impl TableKind {
                 Key::new("group", Kind::Text, "", "the group of the flow"),
                 Key::new("start", Kind::Real, "s", "when the request or write was made"),
                 Key::new("size", Kind::Integer, "B", "the size of the answer or write"),
+                Key::new(SIZE_CLASS, Kind::Text, "", "the class of this size"),
                 Key::new(
                     "completion",
                     Kind::Real,
@@ -65,6 +80,17 @@ impl TableKind {
                 ),
                 Key::new("ideal", Kind::Real, "s", "the time that it would take alone"),
                 Key::new("slowdown", Kind::Real, "", "completion over ideal"),
+            ])),
+            TableKind::Delays => Schema::of_records(run.chain([
+                Key::new("window", Kind::Text, "", "when the packets arrived"),
+                Key::new("group", Kind::Text, "", "the group of their flows"),
+                Key::new(
+                    "delay",
+                    Kind::Real,
+                    "ms",
+                    "the one-way delay; up to 1/128 less counts as equal",
+                ),
+                Key::new("packets", Kind::Integer, "", "the packets with this delay"),
             ])),
             TableKind::Samples => Schema::new(
                 run.chain([
@@ -96,6 +122,12 @@ impl TableKind {
                     write_request(&mut text, scenario, request);
                 }
             }
+            TableKind::Delays => {
+                for DelayCount { window, group, upto, packets } in &run.delays {
+                    let (window, nanos) = (&scenario.windows[*window].name, upto.as_nanos());
+                    writeln!(text, "{window}\t{group}\t{nanos}\t{packets}").expect(FITS);
+                }
+            }
             TableKind::Samples => {
                 if let Some(series) = &run.series {
                     write_samples(&mut text, scenario, series);
@@ -114,6 +146,7 @@ impl TableKind {
                 let mut nanos = || parts.next()?.parse().ok().map(Time::from_nanos);
                 let (at, done) = (nanos()?, nanos()?);
                 let bytes: u64 = parts.next()?.parse().ok()?;
+                let class = parts.next()?;
                 let ideal = match parts.next()? {
                     "" => None,
                     text => Some(text.parse().ok()?),
@@ -125,9 +158,22 @@ impl TableKind {
                     Value::from(group),
                     Value::from((at - Time::ZERO).as_secs_f64()),
                     Value::from(bytes.cast_signed()),
+                    Value::from(class),
                     Value::from(request.completion()),
                     some(ideal),
                     some(request.slowdown()),
+                ];
+                Some((values, None))
+            }
+            TableKind::Delays => {
+                let (window, group) = (parts.next()?, parts.next()?);
+                let upto = Span::from_nanos(parts.next()?.parse().ok()?);
+                let packets: u64 = parts.next()?.parse().ok()?;
+                let values = vec![
+                    Value::from(window),
+                    Value::from(group),
+                    Value::from(upto.as_secs_f64() * 1e3),
+                    Value::from(packets.cast_signed()),
                 ];
                 Some((values, None))
             }
@@ -147,7 +193,9 @@ const FITS: &str = "memory takes all that is written";
 fn write_request(text: &mut String, scenario: &Scenario, request: &CompletedRequest) {
     let flow = &scenario.flows[request.flow as usize];
     let (at, done, bytes) = (request.at.as_nanos(), request.done.as_nanos(), request.bytes.0);
-    write!(text, "{}\t{}\t{at}\t{done}\t{bytes}\t", flow.name, flow.group).expect(FITS);
+    let class = scenario.size_classes.of(request.bytes);
+    let class = class.map_or("", |class| &*scenario.size_classes.names()[class]);
+    write!(text, "{}\t{}\t{at}\t{done}\t{bytes}\t{class}\t", flow.name, flow.group).expect(FITS);
     if let Some(ideal) = request.ideal {
         write!(text, "{ideal}").expect(FITS);
     }

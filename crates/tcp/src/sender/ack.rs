@@ -85,7 +85,7 @@ impl Sender {
         {
             // One sample for every other packet (RFC 7323, appendix G).
             let expected = in_flight.div_ceil(2 * self.config.mss.0);
-            self.rtt.handle_sample(rtt, expected);
+            self.path.rtt.handle_sample(rtt, expected);
         }
         if has_advanced || delivered.bytes > 0 {
             self.has_tail_probe = false;
@@ -127,8 +127,8 @@ impl Sender {
     fn take_delivered(&mut self, now: Time, segment: &Segment, highest: u64) -> Delivered {
         let mut delivered = Delivered::default();
         let is_rack = self.config.detection == Detection::Rack;
-        let Sender { board, rack, rtt, .. } = self;
-        let min_rtt = rtt.min();
+        let Sender { board, rack, path, .. } = self;
+        let min_rtt = path.rtt.min();
         let mut each = |record: &Record, context: Option<&SendContext>| {
             delivered.bytes += record.payload();
             if delivered
@@ -205,7 +205,7 @@ impl Sender {
         is_usable.then(|| {
             let data = segment.timestamp.wrapping_sub(segment.timestamp_echo);
             let ack = stamp_of(now).wrapping_sub(segment.timestamp);
-            (self.data_delay.handle_reading(data), self.ack_delay.handle_reading(ack))
+            self.path.handle_delays(data, ack)
         })
     }
 
@@ -255,7 +255,7 @@ impl Sender {
                 // Further duplicate acknowledgements do not come from retransmissions: there was
                 // only one.
                 self.recover = 0;
-                self.rtt.handle_undo();
+                self.path.rtt.handle_undo();
                 self.stats.undone += 1;
                 cc.handle_undo(now, self.id);
             }
@@ -282,8 +282,8 @@ impl Sender {
         } else {
             let is_urgent = !matches!(self.phase, Phase::Open)
                 || board.sacked >= u64::from(DUPLICATES) * self.config.mss.0;
-            let smoothed = self.rtt.smoothed().unwrap_or_default();
-            let window = self.rack.window(self.rtt.min(), smoothed, is_urgent);
+            let smoothed = self.path.rtt.smoothed().unwrap_or_default();
+            let window = self.rack.window(self.path.rtt.min(), smoothed, is_urgent);
             self.rack_due = NEVER;
             while let Some((sent_at, seq)) = self.log.front().copied() {
                 let flight = board.flight();
@@ -428,8 +428,8 @@ impl Sender {
         let Some(newest) = delivered.newest else { return };
         let new_marks = self.ce.since(self.ce_told).unwrap_or_default();
         self.ce_told = self.ce;
-        self.rate.handle_delivered(now, Bytes(delivered.bytes), newest.sent_at);
-        let smoothed_rtt = self.rtt.smoothed().unwrap_or_default();
+        self.path.rate.handle_delivered(now, Bytes(delivered.bytes), newest.sent_at);
+        let smoothed_rtt = self.path.rtt.smoothed().unwrap_or_default();
         self.watch_slow_start(now, delivered.rtt, cc);
         let acked = Acked {
             bytes: Bytes(delivered.bytes),
@@ -438,13 +438,13 @@ impl Sender {
             window_at_sending: newest.context.map(|context| context.window),
             rtt: delivered.rtt,
             smoothed_rtt,
-            min_rtt: self.rtt.min(),
+            min_rtt: self.path.rtt.min(),
             one_way_delay: delays.map(|(data, _)| data),
             ack_delay: delays.map(|(_, ack)| ack),
             delivery_rate: newest.context.and_then(|context| {
-                self.rate.sample(now, newest.sent_at, &context.rates, self.rtt.min())
+                self.path.rate.sample(now, newest.sent_at, &context.rates, self.path.rtt.min())
             }),
-            round: self.rate.round(),
+            round: self.path.rate.round(),
             ce_packets: u64::from(new_marks.packets),
             ce_bytes: Bytes(u64::from(new_marks.bytes)),
             is_app_limited: newest.is_app_limited,
@@ -473,10 +473,11 @@ impl Sender {
         if !self.config.hystart {
             return;
         }
-        let (Some(hystart), Some(rtt)) = (&mut self.hystart, rtt) else { return };
-        let window = cc.allowance(self.id).window;
-        let is_over = cc.threshold(self.id).is_some_and(|threshold| window >= threshold);
-        if hystart.handle_acked(rtt, self.rate.round(), is_over) {
+        let is_over = || {
+            let window = cc.allowance(self.id).window;
+            cc.threshold(self.id).is_some_and(|threshold| window >= threshold)
+        };
+        if self.path.ends_slow_start(rtt, is_over) {
             cc.handle_slow_start_end(now, self.id);
         }
     }
@@ -487,7 +488,7 @@ impl Sender {
         if !self.config.hystart {
             return 1;
         }
-        self.hystart.as_ref().map_or(1, |hystart| hystart.divisor())
+        self.path.slow_start_divisor()
     }
 }
 

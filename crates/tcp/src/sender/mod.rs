@@ -10,8 +10,8 @@ use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 
 use policy::cc::{Allowance, Choke, Controller, Sent, Start};
-use recovery::{DeliveryRate, HyStart, OneWayDelay, Pacer, Rack, RateReduction, RoundTrip};
-use units::{Bytes, Rate, Span, SubflowId, Time};
+use recovery::{HyStart, OwnPacing, Pace, PathControl, Rack, RateReduction, RoundTrip};
+use units::{Bytes, Span, SubflowId, Time};
 use wire::tcp::{CeCounters, Flags};
 
 use crate::{Config, Detection, NEVER};
@@ -72,8 +72,6 @@ pub(crate) struct Sender {
     timer: Time,
     /// When RACK declares the next packet lost.
     rack_due: Time,
-    /// When pacing, or a choke, allows the next packet.
-    held_until: Time,
     id: SubflowId,
     /// The purpose of the timer.
     timer_kind: TimerKind,
@@ -90,13 +88,12 @@ pub(crate) struct Sender {
     has_records: bool,
     /// Duplicate acknowledgements (without SACK): packets that have left the network.
     duplicates: u32,
-    rate: DeliveryRate,
+    path: PathControl<Box<HyStart>>,
     last_sent_at: Time,
     /// [`Stats::sent`].
     sent: u64,
     phase: Phase,
     spurious_check: SpuriousCheck,
-    rtt: RoundTrip,
     board: Scoreboard,
     /// Marks before the acknowledgement of this position cause no further reduction.
     marked_until: u64,
@@ -105,14 +102,9 @@ pub(crate) struct Sender {
     recover: u64,
     /// The counters without [`Stats::sent`], which is kept in `sent`.
     stats: Stats,
-    hystart: Option<Box<HyStart>>,
     rack: Rack,
     /// Every transmission in order, for RACK: time and position.
     log: VecDeque<(Time, u64)>,
-    pacer: Pacer,
-    /// The one-way delays of data and of acknowledgements.
-    data_delay: OneWayDelay,
-    ack_delay: OneWayDelay,
     /// The receiver's counters of marks, as last seen, and when the controller was last told.
     ce: CeCounters,
     ce_told: CeCounters,
@@ -151,7 +143,7 @@ impl Sender {
         let hystart = config.hystart.then(|| Box::new(HyStart::new()));
         Sender {
             id,
-            rtt: RoundTrip::new(config.min_rto),
+            path: PathControl::new(Time::ZERO, config.min_rto, hystart),
             board: Scoreboard::default(),
             una: 1,
             next: 1,
@@ -170,18 +162,12 @@ impl Sender {
             timer_kind: TimerKind::Retransmission,
             rack_due: NEVER,
             has_tail_probe: false,
-            pacer: Pacer::new(),
-            data_delay: OneWayDelay::default(),
-            ack_delay: OneWayDelay::default(),
             ce: CeCounters::default(),
             ce_told: CeCounters::default(),
-            held_until: NEVER,
-            hystart,
             has_threshold: config.initial_threshold.is_none(),
             keeps_contexts: false,
             has_records: false,
             record_ends: VecDeque::new(),
-            rate: DeliveryRate::new(Time::ZERO),
             last_sent_at: Time::ZERO,
             spurious_check: SpuriousCheck::Decided,
             recover: 0,
@@ -201,10 +187,10 @@ impl Sender {
         cc: &mut C,
     ) {
         if let Some(rtt) = rtt {
-            self.rtt.handle_sample(rtt, 1);
+            self.path.rtt.handle_sample(rtt, 1);
         }
         self.window_end = window_end;
-        self.rate.restart(now);
+        self.path.rate.restart(now);
         self.last_sent_at = now;
         self.keeps_contexts = cc.wants_snapshots();
         cc.handle_add(
@@ -253,7 +239,7 @@ impl Sender {
     }
 
     pub(crate) fn rtt(&self) -> &RoundTrip {
-        &self.rtt
+        &self.path.rtt
     }
 
     pub(crate) fn stats(&self) -> Stats {
@@ -276,10 +262,10 @@ impl Sender {
         now: Time,
         cc: &mut C,
     ) -> Option<DataFields> {
-        self.held_until = NEVER;
+        self.path.release();
         if self.una == self.next
             && self.is_idle()
-            && self.rate.is_idle_noted(self.board_in_flight())
+            && self.path.rate.is_idle_noted(self.board_in_flight())
         {
             // The usual case of an endpoint that only receives: the controller need not be asked.
             return None;
@@ -315,14 +301,13 @@ impl Sender {
         let mss = self.config.mss;
         if self.is_idle() {
             if self.in_flight() + mss <= allowance.window {
-                self.rate.note_idle(self.board_in_flight());
+                self.path.rate.note_idle(self.board_in_flight());
             }
             return false;
         }
         if let Choke::Choked { probe_at } = allowance.state
-            && (probe_at > now || self.board.in_flight > 0)
+            && self.path.is_choked(now, probe_at, Bytes(self.board.in_flight))
         {
-            self.held_until = if probe_at > now { probe_at } else { NEVER };
             return false;
         }
         let in_flight = self.in_flight();
@@ -340,39 +325,23 @@ impl Sender {
                 }
             }
         }
-        let Some((rate, burst)) = self.pacing(allowance, cc) else { return true };
-        self.pacer.set(rate, burst);
-        let at = self.pacer.ready_at(now);
-        self.held_until = if at > now { at } else { NEVER };
-        at <= now
+        let pace = self.pace(allowance);
+        let is_slow_start =
+            || cc.threshold(self.id).is_none_or(|threshold| allowance.window < threshold);
+        self.path.is_paced(now, &pace, is_slow_start)
     }
 
-    /// The pacing rate and burst size; `None`: no pacing.
+    /// What limits the pace: the controller's rate, or ten packets at once.
     #[inline]
-    fn pacing<C: Controller + ?Sized>(
-        &self,
-        allowance: &Allowance,
-        cc: &C,
-    ) -> Option<(Rate, Bytes)> {
-        let mss = self.config.mss;
-        if let Some(rate) = allowance.pacing {
-            return Some((rate, allowance.burst.max(mss)));
-        }
-        let is_below_one = allowance.window < mss;
-        if !self.config.pacing && !is_below_one {
-            return None;
-        }
-        let smoothed = self.rtt.smoothed()?;
-        if is_below_one {
-            // Less than one packet a round trip.
-            return Some((
-                allowance.window.max(Bytes(1)) / smoothed.max(Span::from_micros(1)),
-                Bytes(1),
-            ));
-        }
-        let is_slow_start =
-            cc.threshold(self.id).is_none_or(|threshold| allowance.window < threshold);
-        Some((Pacer::rate_of_window(allowance.window, smoothed, is_slow_start), Bytes(10 * mss.0)))
+    fn pace(&self, allowance: &Allowance) -> Pace {
+        let packet = self.config.mss;
+        let own = if self.config.pacing {
+            OwnPacing::Burst(Bytes(10 * packet.0))
+        } else {
+            OwnPacing::Off
+        };
+        let given = allowance.pacing.map(|rate| (rate, allowance.burst));
+        Pace { packet, window: allowance.window, given, own }
     }
 
     /// Whether there is nothing to send.
@@ -449,12 +418,12 @@ impl Sender {
         if self.board.in_flight == 0 {
             if !is_retransmission
                 && self.board.is_empty()
-                && now - self.last_sent_at > self.rtt.timeout()
+                && now - self.last_sent_at > self.path.rtt.timeout()
             {
                 cc.handle_idle_restart(now, self.id);
             }
             // A new flight begins.
-            self.rate.restart(now);
+            self.path.rate.restart(now);
         }
         let payload = u64::from(span) - u64::from(is_fin);
         let record = Record {
@@ -463,13 +432,13 @@ impl Sender {
             is_fin,
             tag: self.board.flight(),
             is_retransmitted: is_retransmission,
-            is_app_limited: self.rate.is_app_limited(),
+            is_app_limited: self.path.rate.is_app_limited(),
             sent_at: now,
         };
         let context = self.keeps_contexts.then(|| SendContext {
             window: allowance.window,
             in_flight: self.in_flight() + Bytes(payload),
-            rates: self.rate.snapshot(),
+            rates: self.path.rate.snapshot(),
         });
         if is_retransmission {
             self.stats.retransmitted += 1;
@@ -503,10 +472,9 @@ impl Sender {
         }
         self.sent += 1;
         self.last_sent_at = now;
-        if self.config.pacing || allowance.pacing.is_some() || allowance.window < self.config.mss {
-            // Pacing rates are of payload.
-            self.pacer.handle_sent(now, Bytes(payload));
-        }
+        // Pacing rates are of payload.
+        let pace = self.pace(allowance);
+        self.path.handle_sent(now, Bytes(payload), &pace);
         let in_flight = self.in_flight();
         cc.handle_sent(now, self.id, &Sent { bytes: Bytes(payload), in_flight, is_retransmission });
         // A retransmission of the first missing packet restarts the timer: the duplicates before it

@@ -29,18 +29,18 @@ impl Sender {
             if !is_closed {
                 self.timer = NEVER;
             } else if is_restart || self.timer == NEVER {
-                self.set_timer(now + self.rtt.timeout(), TimerKind::Window);
+                self.set_timer(now + self.path.rtt.timeout(), TimerKind::Window);
             }
             return;
         }
         if !is_restart && self.timer < NEVER && self.timer_kind == TimerKind::Retransmission {
             return;
         }
-        let timeout = self.rtt.timeout();
+        let timeout = self.path.rtt.timeout();
         self.set_timer(now + timeout, TimerKind::Retransmission);
         if self.config.detection == Detection::Rack
             && matches!(self.phase, Phase::Open)
-            && let Some(smoothed) = self.rtt.smoothed()
+            && let Some(smoothed) = self.path.rtt.smoothed()
         {
             // The acknowledgement of a single packet may be delayed.
             let is_alone = self.board.front().map(|record| record.seq)
@@ -63,7 +63,7 @@ impl Sender {
     /// When the sender is due: the earliest of its timers.
     #[inline]
     pub(crate) fn deadline(&self) -> Time {
-        self.timer.min(self.rack_due).min(self.held_until)
+        self.timer.min(self.rack_due).min(self.path.held_until())
     }
 
     /// Handles expired timers. Returns the segment of a probe, if one is due.
@@ -88,15 +88,15 @@ impl Sender {
             TimerKind::Tail => self.probe_tail(now, cc),
             TimerKind::Window => {
                 // An old position without data: the answer carries the present window.
-                self.rtt.handle_timeout();
-                self.set_timer(now + self.rtt.timeout(), TimerKind::Window);
+                self.path.rtt.handle_timeout();
+                self.set_timer(now + self.path.rtt.timeout(), TimerKind::Window);
                 Some(DataFields { seq: self.una - 1, len: 0, flags: Flags::default() })
             }
         }
     }
 
     fn time_out<C: Controller + ?Sized>(&mut self, now: Time, cc: &mut C) {
-        self.rtt.handle_timeout();
+        self.path.rtt.handle_timeout();
         self.stats.timeouts += 1;
         let flight = self.flight_size(cc);
         self.stats.lost += self.board.mark_all_lost();
@@ -116,7 +116,7 @@ impl Sender {
         self.phase = Phase::Timeout { end: self.next };
         self.marked_until = self.next;
         cc.handle_timeout(now, self.id, flight);
-        self.set_timer(now + self.rtt.timeout(), TimerKind::Retransmission);
+        self.set_timer(now + self.path.rtt.timeout(), TimerKind::Retransmission);
     }
 
     /// Retransmits the last packet, so that its acknowledgement reveals what is missing.
@@ -124,7 +124,7 @@ impl Sender {
         self.has_tail_probe = true;
         self.stats.probes += 1;
         let last = *self.board.back()?;
-        self.set_timer(now + self.rtt.timeout(), TimerKind::Retransmission);
+        self.set_timer(now + self.path.rtt.timeout(), TimerKind::Retransmission);
         (self.board.state(&last) == PacketState::InFlight).then(|| {
             let allowance = cc.allowance(self.id);
             self.transmit(now, last.seq, last.span, last.is_fin, &allowance, cc)

@@ -1,6 +1,8 @@
 //! `simulate` from outside.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod results;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -54,7 +56,9 @@ fn a_sweep_prints_means_and_resumes_after_an_interruption() {
     );
     let whole = fs::read_to_string(folder.join("out/measures.csv")).unwrap();
     assert!(
-        whole.starts_with("seed,window,scope,of,measure,value,unit\n1,steady,flow,bulk,goodput,"),
+        whole.starts_with(
+            "seed,window,scope,of,size_class,measure,value,unit\n1,steady,flow,bulk,,goodput,"
+        ),
         "{whole}"
     );
     assert!(folder.join("out/measures.schema.json").exists());
@@ -357,136 +361,4 @@ gateway = "site"
         };
         assert!(samples.lines().filter(row).count() >= 18, "{measure}: {samples}");
     }
-}
-
-/// A scenario whose flows complete requests, with a sweep over two parameters.
-const SWEPT: &str = r#"
-name = "swept"
-duration = "6 s"
-runs = 2
-measure = ["delay", "queue"]
-[parameters]
-controller = "reno"
-[sweep]
-controller = ["reno", "cubic"]
-"link.line.queue" = ["10 packets", "300 packets"]
-[[link]]
-name = "line"
-between = ["a", "b"]
-rate = "10 Mbit/s"
-delay = "10 ms"
-queue = "10 packets"
-[[flow]]
-name = "bulk*"
-count = 2
-from = "a"
-to = "b"
-start = { from = "0 s", to = "1 s" }
-controller = "$controller"
-[[flow]]
-name = "short"
-from = "a"
-to = "b"
-start = "1 s"
-source = { trace = [{ at = "0 s", bytes = "20 kB" }, { at = "1 s", bytes = "50 kB" }] }
-"#;
-
-fn swept(name: &str) -> PathBuf {
-    let folder = folder(name);
-    fs::write(folder.join("swept.toml"), SWEPT).unwrap();
-    folder
-}
-
-#[test]
-fn tables_of_requests_and_samples_resume_too() {
-    let folder = swept("simulate-tables");
-    let arguments = ["swept.toml", "--out", "out", "--tables", "requests,samples"];
-    let (code, _, said) = simulate(&folder, &arguments);
-    assert_eq!(code, 0, "{said}");
-    let read = |name: &str| fs::read_to_string(folder.join("out").join(name)).unwrap();
-    let (requests, samples) = (read("requests.csv"), read("samples.csv"));
-    let columns = "controller,link.line.queue,seed,flow,group,start,size,completion,ideal,slowdown";
-    assert_eq!(requests.lines().next(), Some(columns));
-    assert_eq!(requests.lines().count(), 1 + 8 * 2, "{requests}");
-    for line in requests.lines().skip(1) {
-        let fields: Vec<&str> = line.split(',').collect();
-        let number = |at: usize| fields[at].parse::<f64>().unwrap();
-        assert_eq!((fields[3], fields[4]), ("short", "short"));
-        assert!(number(7) >= number(8) && number(9) >= 1.0, "{line}");
-        assert!((number(7) / number(8) - number(9)).abs() < 1e-9, "{line}");
-    }
-    let columns = "controller,link.line.queue,seed,time,scope,of,measure,value,unit";
-    assert_eq!(samples.lines().next(), Some(columns));
-    assert!(samples.contains("reno,10 packets,1,6,all,,jain,"), "{samples}");
-    assert!(samples.contains("reno,10 packets,1,6,link,line/up,throughput,"), "{samples}");
-    assert!(read("requests.schema.json").contains("\"slowdown\""));
-    assert!(read("samples.schema.json").contains("\"jain\""));
-
-    let lost = fs::read_dir(folder.join("out/runs")).unwrap().map(|f| f.unwrap().path());
-    let lost = lost.into_iter().find(|file| file.to_string_lossy().ends_with("samples.tsv"));
-    fs::remove_file(lost.unwrap()).unwrap();
-    let (code, _, said) = simulate(&folder, &arguments);
-    assert_eq!(code, 0, "{said}");
-    assert!(said.contains("7 of 8 runs are there already"), "{said}");
-    assert_eq!((read("requests.csv"), read("samples.csv")), (requests, samples));
-    // Fewer tables want no run.
-    let (_, _, said) = simulate(&folder, &["swept.toml", "--out", "out"]);
-    assert!(said.contains("8 of 8 runs are there already"), "{said}");
-}
-
-#[test]
-fn results_are_plotted_without_their_runs() {
-    let folder = swept("simulate-plot");
-    let (code, _, said) = simulate(&folder, &["swept.toml", "--out", "out"]);
-    assert_eq!(code, 0, "{said}");
-    fs::remove_dir_all(folder.join("out/runs")).unwrap();
-    let plot = |arguments: &[&str]| {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_anabranch"));
-        command.current_dir(&folder).args(["plot", "out", "figure.svg"]).args(arguments);
-        let output = command.output().unwrap();
-        let said = String::from_utf8(output.stderr).unwrap();
-        (output.status.code().unwrap(), said)
-    };
-    let queue = "link.line.queue";
-    for (arguments, texts) in [
-        (&["--y", "goodput", "--of", "bulk", "--x", queue][..], &["reno", "packets", "Mbit/s"][..]),
-        (&["--y", "jain"], &["reno", "cubic", "10 packets", "jain"]),
-        (&["--y", "queue_p95", "--of", "line/up", "--x", queue], &["queue p95 of line/up"]),
-        (
-            &["--cdf", "completion", "--of", "short", "--where", "controller=reno"],
-            &["fraction", "queue = 300 packets"],
-        ),
-        (
-            &["--cdf", "delay_p99", "--by", "controller", "--where", "link.line.queue=10 packets"],
-            &["flows"],
-        ),
-        (&["--y", "delay_p99", "--size", "column"], &["width=\"336\""]),
-    ] {
-        let (code, said) = plot(arguments);
-        assert_eq!(code, 0, "{arguments:?}: {said}");
-        let figure = fs::read_to_string(folder.join("figure.svg")).unwrap();
-        for text in texts {
-            assert!(figure.contains(text), "{arguments:?} without {text}");
-        }
-        fs::remove_file(folder.join("figure.svg")).unwrap();
-    }
-    for (arguments, texts) in [
-        (&["--y", "goodputs"][..], &["goodputs", "goodput", "completion_p99"][..]),
-        (&["--y", "goodput", "--x", "queue"], &["queue", "controller", "link.line.queue"]),
-        (&["--y", "goodput", "--of", "bulks"], &["bulks", "bulk", "short"]),
-        (&["--y", "goodput", "--window", "late"], &["late", "steady"]),
-        (&["--y", "goodput", "--where", "controller=vegas"], &["vegas", "reno, cubic"]),
-        (&["--y", "queue"], &["--of", "line/up"]),
-        (&["--y", "marks", "--of", "bulk"], &["bulk", "line/up"]),
-        (&["--cdf", "completion", "--by", "controller"], &["link.line.queue", "--where"]),
-        (&["--cdf", "latency"], &["latency", "delay"]),
-        (&["--y", "goodput", "--size", "wide"], &["wide", "column"]),
-    ] {
-        let (code, said) = plot(arguments);
-        assert_eq!(code, 2, "{arguments:?}: {said}");
-        for text in texts {
-            assert!(said.contains(text), "{arguments:?}: {said}");
-        }
-    }
-    assert!(!folder.join("figure.svg").exists());
 }
