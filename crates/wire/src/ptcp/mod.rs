@@ -12,7 +12,7 @@
 //!
 //! | part | octets | |
 //! |---|---|---|
-//! | octet 0 | 1 | [`datagram`](crate::datagram) |
+//! | octet 0 | 1 | [`datagram`] |
 //! | label of path and direction | 8 | |
 //! | packet number, its lower half | 4 | |
 //! | kind | 1 | [`Packet::emit`], sealed from here on |
