@@ -265,6 +265,13 @@ impl Connection {
                 subflow.penalise(now, controller.as_mut());
             }
         }
+        if self.bottlenecks.poll_regrouped() {
+            let Connection { paths, controller, bottlenecks, .. } = self;
+            for subflow in paths.iter_mut().filter_map(super::Path::subflow_mut) {
+                let id = subflow.id();
+                controller.handle_bottleneck(now, id, bottlenecks.bottleneck(id));
+            }
+        }
         self.apply_outcomes();
         let Ack { stream, delivered, .. } = *ack;
         match self.sending.update(stream, |sending| sending.handle_delivered(delivered)) {

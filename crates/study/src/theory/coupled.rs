@@ -113,7 +113,8 @@ pub(super) fn drop_tail(lab: &Lab<'_>) -> Result<Outcome, StudyError> {
         notes: vec![
             "The more the senders’ jitter spreads the packets, the fewer windows an overflow cuts: \
              without jitter the ratio was .64 ± .12, with that of the time of a packet (.12 ms) \
-             .76 ± .13, with 2 ms .86 ± .08. With RED, which drops single packets, it is about one."
+             .76 ± .13, with 2 ms .86 ± .08. With RED, which drops single packets, it is about \
+             one."
                 .into(),
         ],
         data: swept.data(),
