@@ -19,7 +19,8 @@ fn regroup(model: &mut Model, flow: usize, subflows: u32, is_shared: bool) {
 }
 
 /// What `subflows` take of 50 Mbit/s over what a flow of one subflow takes beside them; all are
-/// told that they share a bottleneck at 10 s if `is_known`, and that they do not at 20 s if `apart`.
+/// told that they share a bottleneck at 10 s if `is_known`, and that they do not at 20 s if
+/// `apart`.
 fn over_one(subflows: usize, drops: Drops, is_known: bool, apart: bool) -> f64 {
     let mut model = Model::default();
     let link = model.link(Link::new(Rate::mbit(50), 167.0, drops));
