@@ -72,6 +72,8 @@ pub struct Bottlenecks {
     is_testing: bool,
     /// The path whose window is to be cut for a test.
     test: Option<SubflowId>,
+    /// Whether some pair's verdict has changed since [`Bottlenecks::poll_regrouped`].
+    is_regrouped: bool,
 }
 
 /// Two paths that correlate, or did.
@@ -171,6 +173,12 @@ impl Bottlenecks {
         self.test.take()
     }
 
+    /// Whether paths were grouped or separated since the last call.
+    #[inline]
+    pub fn poll_regrouped(&mut self) -> bool {
+        core::mem::take(&mut self.is_regrouped)
+    }
+
     /// A one-way delay was measured: the receiver's clock minus the sender's, in microseconds,
     /// wrapping. `sent` and `lost` count the path's packets since it opened.
     #[inline]
@@ -194,6 +202,7 @@ impl Bottlenecks {
         if let Some(index) = self.paths.iter().position(|path| path.id == id) {
             self.paths.remove(index);
             self.pairs.retain(|pair| pair.ids.0 != id && pair.ids.1 != id);
+            self.is_regrouped = true;
         }
     }
 
@@ -242,6 +251,7 @@ impl Bottlenecks {
             // The pause was longer than the whole history.
             self.paths.clear();
             self.pairs.clear();
+            self.is_regrouped = true;
             ends = now;
         }
         while ends <= now {
@@ -302,6 +312,7 @@ impl Bottlenecks {
             Some(verdict) => verdict,
             None => return,
         };
+        self.is_regrouped |= (after == Verdict::Shared) != (verdict == Some(Verdict::Shared));
         match known {
             Some(at) => self.pairs[at].verdict = after,
             None => self.pairs.push(PathPair { ids, verdict: after }),

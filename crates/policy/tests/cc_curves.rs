@@ -82,7 +82,7 @@ fn curves_alone() {
 
 #[test]
 fn curves_of_coupled_controllers() {
-    for name in ["lia", "olia", "balia", "wvegas", "coupled-cubic", "mpfast"] {
+    for name in ["lia", "olia", "balia", "wvegas", "coupled-bbr", "coupled-cubic", "mpfast"] {
         let mut model = Model::default();
         let wide = model.link(Link::new(Rate::mbit(10), 42.0, Drops::None));
         let narrow = model.link(Link::new(Rate::mbit(5), 42.0, Drops::None));

@@ -53,6 +53,10 @@ enum Op {
     SlowStartEnd {
         of: u32,
     },
+    Bottleneck {
+        of: u32,
+        bottleneck: Option<u32>,
+    },
     Wait {
         span: Span,
     },
@@ -110,7 +114,9 @@ fn op() -> impl Strategy<Value = Op> {
         2 => (of.clone(), amount()).prop_map(|(of, in_flight)| Op::Timeout { of, in_flight }),
         2 => of.clone().prop_map(|of| Op::Undo { of }),
         1 => of.clone().prop_map(|of| Op::IdleRestart { of }),
-        1 => of.prop_map(|of| Op::SlowStartEnd { of }),
+        1 => of.clone().prop_map(|of| Op::SlowStartEnd { of }),
+        2 => (of, proptest::option::of(0..2_u32))
+            .prop_map(|(of, bottleneck)| Op::Bottleneck { of, bottleneck }),
         2 => span().prop_map(|span| Op::Wait { span }),
     ]
 }
@@ -197,6 +203,10 @@ impl World {
             Op::Undo { of } => self.controller.handle_undo(now, self.id(of)),
             Op::IdleRestart { of } => self.controller.handle_idle_restart(now, self.id(of)),
             Op::SlowStartEnd { of } => self.controller.handle_slow_start_end(now, self.id(of)),
+            Op::Bottleneck { of, bottleneck } => {
+                let bottleneck = bottleneck.map(SubflowId);
+                self.controller.handle_bottleneck(now, self.id(of), bottleneck);
+            }
             Op::Wait { span } => self.now += span,
         }
     }

@@ -98,3 +98,45 @@ fn detection_follows_a_change() {
         assert_eq!(found, &[true, false, true], "seed {}", seed + 1);
     }
 }
+
+/// What four subflows at one bottleneck take over what one subflow of another connection takes.
+fn over_one(controller: &str) -> f64 {
+    let link = |name: &str, between: &str, rate: &str, delay: &str, queue: &str| {
+        format!(
+            "[[link]]\nname = \"{name}\"\nbetween = {between}\nrate = \"{rate}\"\ndelay = \
+             \"{delay}\"\nqueue = \"{queue}\"\n"
+        )
+    };
+    let flow = |name: &str, accesses: std::ops::Range<u32>| {
+        let ways: Vec<String> =
+            accesses.map(|number| format!("[\"access{number}\", \"common\"]")).collect();
+        let ways = ways.join(", ");
+        format!(
+            "[[flow]]\nname = \"{name}\"\nfrom = \"near\"\nto = \"far\"\ntransport = \
+             \"ptcp\"\ncontroller = \"{controller}\"\nsubflows = [{ways}]\nstart = {{ from = \"0 \
+             s\", to = \"1 s\" }}\n"
+        )
+    };
+    let mut parts = vec![
+        "name = \"four beside one\"\nduration = \"120 s\"\nwarmup = \"60 s\"\n".to_owned(),
+        link("common", r#"["left", "far"]"#, "10 Mbit/s", "20 ms", "40 packets"),
+    ];
+    let access = r#"["near", "left"]"#;
+    parts.extend((0..5).map(|n| link(&format!("access{n}"), access, "1 Gbit/s", "1 ms", "1 MiB")));
+    parts.extend([flow("four", 0..4), flow("one", 4..5)]);
+    let text = parts.concat();
+    let document = Document::new(&text, "four.toml").expect("it is a scenario");
+    let scenario = document.scenario(&[]).expect("its settings are right");
+    let run = scenario.run(units::Seed(1), RunOptions::default()).expect("it runs");
+    let [four, one] =
+        ["four", "one"].map(|name| run.measure("flow", name, "goodput").expect("it is measured"));
+    println!("{controller}: {four:.2} and {one:.2} Mbit/s");
+    four / one
+}
+
+#[test]
+fn a_controller_that_couples_hears_of_shared_bottlenecks() {
+    let (coupled, uncoupled) = (over_one("coupled-bbr"), over_one("bbr(tolerance=0.02)"));
+    assert!(coupled < 1.6, "{coupled}");
+    assert!(uncoupled > 2.0, "{uncoupled}");
+}

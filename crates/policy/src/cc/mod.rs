@@ -34,6 +34,7 @@
 //! | `olia` | [`Coupled`]`<`[`Olia`]`>` | draft-khalili-mptcp-congestion-control; Linux |
 //! | `balia` | [`Coupled`]`<`[`Balia`]`>` | draft-walid-mptcp-congestion-control; Linux |
 //! | `wvegas` | [`Wvegas`] | Cao, Xu and Fu 2012; Linux |
+//! | `coupled-bbr` | [`CoupledBbr`] | derived here from BBR version 3 |
 //! | `coupled-cubic` | [`CoupledCubic`] | derived here from RFC 9438 |
 //! | `harp` | [`Harp`] | Kokku, Bohra, Ganguly and Venkataramani, and what this one adds |
 //! | `mpfast` | [`Mpfast`] | Ha et al., and what this implementation adds |
@@ -41,6 +42,7 @@
 mod balia;
 mod bbr;
 mod coupled;
+mod coupled_bbr;
 mod coupled_cubic;
 mod cubic;
 mod delays;
@@ -71,6 +73,7 @@ use units::{Bytes, Rate, Span, SubflowId, Time};
 pub use balia::Balia;
 pub use bbr::Bbr;
 pub use coupled::{Coupled, Coupling, PathState};
+pub use coupled_bbr::CoupledBbr;
 pub use coupled_cubic::CoupledCubic;
 pub use cubic::{Cubic, CubicOptions};
 pub use fast::{Fast, FastOptions};
@@ -265,6 +268,10 @@ pub trait Controller: fmt::Debug + Send {
 
     /// The sender ends slow start by delay (RFC 9406).
     fn handle_slow_start_end(&mut self, _now: Time, _id: SubflowId) {}
+
+    /// The subflow is found to share a bottleneck with those of the same `bottleneck`, named by one
+    /// of their ids; or with none, as at first. Called when that changes.
+    fn handle_bottleneck(&mut self, _now: Time, _id: SubflowId, _bottleneck: Option<SubflowId>) {}
 
     /// When to call [`Controller::handle_deadline`]. This and all other answers change with calls
     /// of `handle_*` only, so a sender need not ask again without one.

@@ -6,10 +6,10 @@ use alloc::boxed::Box;
 use units::{Seed, Span};
 
 use super::{
-    Alpha, Balia, Bbr, Controller, Coupled, CoupledCubic, Cubic, CubicOptions, Fast, FastOptions,
-    Harp, HarpCoupling, HarpOptions, Ledbat, LedbatOptions, LedbatPlusPlus, LedbatPlusPlusOptions,
-    Lia, Lp, LpOptions, Mpfast, MpfastOptions, Nice, NiceOptions, Olia, Reno, Uncoupled, Vegas,
-    VegasOptions, Waimd, Wvegas,
+    Alpha, Balia, Bbr, Controller, Coupled, CoupledBbr, CoupledCubic, Cubic, CubicOptions, Fast,
+    FastOptions, Harp, HarpCoupling, HarpOptions, Ledbat, LedbatOptions, LedbatPlusPlus,
+    LedbatPlusPlusOptions, Lia, Lp, LpOptions, Mpfast, MpfastOptions, Nice, NiceOptions, Olia,
+    Reno, Uncoupled, Vegas, VegasOptions, Waimd, Wvegas,
 };
 use crate::named::{self, Known, NameError, Parameter, Settings};
 
@@ -220,6 +220,24 @@ pub const NAMES: &[Known<dyn Controller>] = &[
         |_| Ok(Box::new(Wvegas::default())),
     ),
     Known::new(
+        "coupled-bbr",
+        "bbr over several paths: those at one bottleneck probe and yield as one flow",
+        &[
+            Parameter {
+                name: "tolerance",
+                default: "0.02",
+                summary: "share of losses in a round trip that is taken for the path's own, 0 as \
+                          bbr to 0.5",
+            },
+            Parameter {
+                name: "seed",
+                default: "1",
+                summary: "of the random waits between probes, a whole number",
+            },
+        ],
+        coupled_bbr,
+    ),
+    Known::new(
         "coupled-cubic",
         "cubic over several paths that together take one flow's share",
         &[],
@@ -384,10 +402,18 @@ fn harp(settings: &Settings<'_>) -> Result<Box<dyn Controller>, NameError> {
     Ok(Box::new(Harp::new(options)))
 }
 
-fn bbr(settings: &Settings<'_>) -> Result<Box<dyn Controller>, NameError> {
+fn path_model(settings: &Settings<'_>) -> Result<Bbr, NameError> {
     let seed = settings.get("seed", |_: &u64| true)?;
     let tolerance = number(settings, "tolerance", |share| (0.0..=0.5).contains(&share))?;
-    Ok(Box::new(Uncoupled::new(Bbr::new(Seed(seed)).with_tolerance(tolerance))))
+    Ok(Bbr::new(Seed(seed)).with_tolerance(tolerance))
+}
+
+fn bbr(settings: &Settings<'_>) -> Result<Box<dyn Controller>, NameError> {
+    Ok(Box::new(Uncoupled::new(path_model(settings)?)))
+}
+
+fn coupled_bbr(settings: &Settings<'_>) -> Result<Box<dyn Controller>, NameError> {
+    Ok(Box::new(CoupledBbr::new(path_model(settings)?)))
 }
 
 fn ledbat(settings: &Settings<'_>) -> Result<Box<dyn Controller>, NameError> {
@@ -483,7 +509,7 @@ mod tests {
     #[test]
     fn errors_say_what_would_do() {
         let names = "there are cubic, reno, vegas, fast, bbr, waimd, ledbat, ledbat++, lp, nice, \
-                     lia, olia, balia, wvegas, coupled-cubic, mpfast, harp";
+                     lia, olia, balia, wvegas, coupled-bbr, coupled-cubic, mpfast, harp";
         assert_eq!(
             error("vagas"),
             alloc::format!(

@@ -43,11 +43,13 @@ pub(super) struct MinRtt {
     /// `BBR.probe_rtt_min_delay` with its time.
     short: Option<(Span, Time)>,
     began: Time,
+    /// A sample that exceeds the smallest one by at most one part in so many renews that one.
+    renewal: Option<u64>,
 }
 
 impl MinRtt {
-    pub(super) fn new(now: Time) -> MinRtt {
-        MinRtt { long: None, short: None, began: now }
+    pub(super) fn new(now: Time, renewal: Option<u64>) -> MinRtt {
+        MinRtt { long: None, short: None, began: now, renewal }
     }
 
     pub(super) fn get(&self) -> Option<Span> {
@@ -62,6 +64,11 @@ impl MinRtt {
             && (is_expired || self.short.is_none_or(|(least, _)| rtt < least))
         {
             self.short = Some((rtt, now));
+        }
+        if let (Some(rtt), Some(parts), Some((least, at))) = (rtt, self.renewal, &mut self.short)
+            && rtt <= *least + *least / parts
+        {
+            *at = now;
         }
         if let Some((rtt, at)) = self.short
             && self.long.is_none_or(|(least, since)| rtt < least || now > since + MIN_RTT_LENGTH)
@@ -150,7 +157,7 @@ mod tests {
 
     #[test]
     fn round_trips_expire() {
-        let mut min = MinRtt::new(at(0));
+        let mut min = MinRtt::new(at(0), None);
         assert!(!min.update(at(0), Some(Span::from_millis(50))));
         assert!(!min.update(at(3_000), Some(Span::from_millis(40))));
         assert!(!min.update(at(8_000), Some(Span::from_millis(60))));
@@ -162,6 +169,16 @@ mod tests {
         min.postpone(at(8_201));
         assert!(!min.update(at(13_001), Some(Span::from_millis(70))));
         assert_eq!(min.get(), Some(Span::from_millis(60)));
+    }
+
+    #[test]
+    fn a_round_trip_near_the_smallest_renews_it() {
+        let mut min = MinRtt::new(at(0), Some(16));
+        min.update(at(0), Some(Span::from_millis(32)));
+        assert!(!min.update(at(4_000), Some(Span::from_millis(34))), "two parts in 32");
+        assert!(!min.update(at(8_999), Some(Span::from_millis(35))), "five seconds after it");
+        assert_eq!(min.get(), Some(Span::from_millis(32)), "it does not move the smallest one");
+        assert!(min.update(at(9_001), Some(Span::from_millis(35))));
     }
 
     #[test]

@@ -79,7 +79,7 @@ impl Loss {
 }
 
 /// `IsInflightTooHigh`: more than the threshold of what was in flight.
-pub(super) fn is_too_high(lost: u64, in_flight: u64) -> bool {
+fn is_too_high(lost: u64, in_flight: u64) -> bool {
     lost.saturating_mul(LOSS_THRESHOLD) > in_flight
 }
 
@@ -106,11 +106,17 @@ impl Bbr {
     /// Whether the losses of this round trip are within the tolerance. The draft has no tolerance,
     /// so this is never true by default.
     fn is_tolerable(&self) -> bool {
-        let Some((delivered, lost)) = self.loss.unmarked_since else { return false };
-        let (delivered, lost) =
-            (self.delivered.saturating_sub(delivered), self.lost.saturating_sub(lost));
+        let Some((delivered, lost)) = self.round_counts() else { return false };
+        let delivered = delivered.saturating_add(self.siblings.delivered);
+        let lost = lost.saturating_add(self.siblings.lost);
         let share = Bytes(lost).as_f64() / Bytes(delivered.saturating_add(lost).max(1)).as_f64();
         self.tolerance > 0.0 && share <= self.tolerance
+    }
+
+    /// The bytes delivered and lost in this round trip; `None` after an ECN mark in it.
+    pub(super) fn round_counts(&self) -> Option<(u64, u64)> {
+        let (delivered, lost) = self.loss.unmarked_since?;
+        Some((self.delivered.saturating_sub(delivered), self.lost.saturating_sub(lost)))
     }
 
     /// `AdaptLowerBoundsFromCongestion`.
@@ -138,13 +144,19 @@ impl Bbr {
         }
     }
 
+    /// `IsInflightTooHigh`, with all subflows at the bottleneck taken together.
+    pub(super) fn is_too_high(&self, lost: u64, in_flight: u64) -> bool {
+        let lost = lost.saturating_add(self.siblings.lost);
+        is_too_high(lost, in_flight.saturating_add(self.siblings.target))
+    }
+
     /// `CheckStartupHighLoss` (section 5.3.1.3).
     pub(super) fn check_startup_loss(&mut self, sample: &Sample, in_recovery: bool) {
         if self.state == State::Startup
             && self.loss.is_round_start
             && in_recovery
             && self.loss.events >= STARTUP_LOSSES
-            && is_too_high(sample.lost, sample.in_flight_at_sending)
+            && self.is_too_high(sample.lost, sample.in_flight_at_sending)
         {
             self.end_startup();
         }
@@ -174,7 +186,7 @@ impl Bbr {
         let snapshot = self.history.find(packet.sent_at);
         let lost = snapshot.map_or(packet.bytes.0, |snapshot| self.lost - snapshot.lost);
         let Some(Bytes(in_flight)) = packet.in_flight_at_sending else { return };
-        if is_too_high(lost, in_flight) {
+        if self.is_too_high(lost, in_flight) {
             let is_app_limited =
                 self.is_app_limited || snapshot.is_some_and(|snapshot| snapshot.is_limited);
             self.handle_too_high(

@@ -25,6 +25,7 @@
 //!   same time.
 
 mod filters;
+mod group;
 mod history;
 mod loss;
 mod probe_bw;
@@ -33,6 +34,7 @@ mod probe_rtt;
 use units::{Bytes, Rate, Seed, Span, Time};
 
 use self::filters::{ExtraAcked, MaxBandwidth, MinRtt};
+pub(super) use self::group::Siblings;
 use self::history::{History, SendSnapshot};
 use super::{
     Acked, Allowance, Choke, Congestion, Lost, MAX_WINDOW, Sent, Signal, SinglePath, Start,
@@ -137,6 +139,9 @@ pub struct Bbr {
     random: Seed,
     /// The share of a round trip's bytes whose loss leaves the short-term bounds alone.
     tolerance: f64,
+    /// The inverse of the share by which a round trip that postpones `ProbeRTT` may exceed the
+    /// shortest one; `None` as drafted.
+    renewal: Option<u64>,
     mss: u64,
     initial_window: u64,
     // The control parameters (section 5.6).
@@ -170,6 +175,7 @@ pub struct Bbr {
     loss: loss::Loss,
     probe: probe_bw::Probe,
     probe_rtt: probe_rtt::ProbeRtt,
+    siblings: Siblings,
 }
 
 impl Bbr {
@@ -177,7 +183,7 @@ impl Bbr {
     #[must_use]
     pub fn new(seed: Seed) -> Bbr {
         let start = Start { mss: Bytes(1), initial_window: Bytes(1), rtt: None };
-        Bbr::open(seed, 0.0, Time::ZERO, &start)
+        Bbr::open(seed, 0.0, None, Time::ZERO, &start)
     }
 
     /// An extension of the draft: round trips that lose no more than this share, 0 to 1, of their
@@ -188,14 +194,23 @@ impl Bbr {
         Bbr { tolerance, ..self }
     }
 
+    /// An extension of the draft: a round trip that exceeds the shortest one by no more than one
+    /// part in `parts` postpones `ProbeRTT`, because it shows that the queue was empty. By the
+    /// draft only a shorter one does.
+    #[must_use]
+    pub fn with_renewal(self, parts: u64) -> Bbr {
+        Bbr { renewal: Some(parts), ..self }
+    }
+
     /// `OnInit` (section 5.2.1).
-    fn open(seed: Seed, tolerance: f64, now: Time, start: &Start) -> Bbr {
+    fn open(seed: Seed, tolerance: f64, renewal: Option<u64>, now: Time, start: &Start) -> Bbr {
         let mss = start.mss.0.clamp(1, MAX_WINDOW.0 / 4);
         let initial_window = start.initial_window.0.clamp(mss, MAX_WINDOW.0);
         let mut bbr = Bbr {
             seed,
             random: seed,
             tolerance,
+            renewal,
             mss,
             initial_window,
             window: initial_window,
@@ -215,12 +230,13 @@ impl Bbr {
             threshold: None,
             bandwidth: Rate::ZERO,
             max_bandwidth: MaxBandwidth::default(),
-            min_rtt: MinRtt::new(now),
+            min_rtt: MinRtt::new(now, renewal),
             extra_acked: ExtraAcked::new(now),
             full_pipe: FullPipe::default(),
             loss: loss::Loss::new(),
             probe: probe_bw::Probe::new(now),
             probe_rtt: probe_rtt::ProbeRtt::default(),
+            siblings: Siblings::default(),
         };
         bbr.start_pacing(Span::from_millis(1));
         bbr.set_quantum();
@@ -398,7 +414,7 @@ impl SinglePath for Bbr {
     const NAME: &'static str = "bbr";
 
     fn handle_start(&mut self, now: Time, start: &Start) {
-        *self = Bbr::open(self.seed, self.tolerance, now, start);
+        *self = Bbr::open(self.seed, self.tolerance, self.renewal, now, start);
     }
 
     /// `OnTransmit` and `OnPacketSent` (sections 5.2.2 and 4.1.2.2).

@@ -3,7 +3,6 @@
 
 use units::{Seed, Span, Time};
 
-use super::loss::is_too_high;
 use super::{Bbr, Sample, State, UNBOUNDED, percent};
 
 /// `BBR.Headroom`, percent.
@@ -32,7 +31,7 @@ pub(super) struct Probe {
     pub(super) inflight_long: u64,
     /// Round trips since the last probe, with a random zero or one added.
     pub(super) rounds: u64,
-    wait: Span,
+    pub(super) wait: Span,
     since: Time,
     feedback: Feedback,
     /// `BBR.is_bw_probe_sample`: the packets being acknowledged belong to a probe that has not been
@@ -142,7 +141,7 @@ impl Bbr {
     /// `IsTimeToProbeBW`: the wait is over, or a Reno flow would have regained the window of its
     /// last cut.
     fn is_time_to_probe(&self, now: Time) -> bool {
-        let packets = self.target_inflight() / self.mss;
+        let packets = self.target_inflight().saturating_add(self.siblings.target) / self.mss;
         now > self.probe.since + self.probe.wait || self.probe.rounds >= packets.min(MOST_ROUNDS)
     }
 
@@ -184,7 +183,8 @@ impl Bbr {
     fn raise_slope(&mut self) {
         let growth = 1 << self.probe.up_rounds;
         self.probe.up_rounds = (self.probe.up_rounds + 1).min(MOST_DOUBLINGS);
-        self.probe.acked_per_packet = (self.window / growth).max(self.mss);
+        let window = self.window.saturating_add(self.siblings.window);
+        self.probe.acked_per_packet = (window / growth).max(self.mss);
     }
 
     /// `ProbeInflightLongtermUpward`.
@@ -221,7 +221,7 @@ impl Bbr {
             }
             _ => {}
         }
-        if !is_too_high(sample.lost, sample.in_flight_at_sending)
+        if !self.is_too_high(sample.lost, sample.in_flight_at_sending)
             && self.probe.inflight_long != UNBOUNDED
         {
             self.probe.inflight_long = self.probe.inflight_long.max(sample.in_flight_at_sending);
