@@ -21,8 +21,8 @@ pub const STUDY: Study = Study {
             Layer Protocol for Striped Connections”: a mobile host with several links, weighted \
             connections, and connections switched by the application. As the paper has it, each \
             path has a window of Reno of its own, and data is bound to a path as late as there is \
-            room in the window; beside it what the same connection does where OLIA \
-            couples the windows. The paper’s curves are known by what it says of them, and where \
+            room in the window; beside it what the same connection does by default, with a model \
+            of BBR for each path, coupled where paths share a bottleneck. The paper’s curves are known by what it says of them, and where \
             it leaves a value open (capacities of the backbone, queues), the scenario files say \
             which was chosen.",
     figures: &[
@@ -169,8 +169,8 @@ pub const STUDY: Study = Study {
 };
 
 /// The two kinds of connections, each with its name in scenario files and its label: configured as
-/// in the paper, and under OLIA with the other settings as by default.
-const KINDS: [(&str, &str); 2] = [("paper", "as in the paper"), ("default", "under OLIA")];
+/// in the paper, and with the default configuration.
+const KINDS: [(&str, &str); 2] = [("paper", "as in the paper"), ("default", "as by default")];
 
 /// The rows of several files with the same columns. Each file names windows of its own; rows of the
 /// common window `steady` are left out, since the files could not be told apart.

@@ -90,7 +90,7 @@ impl WeightCurves {
     }
 
     fn draw(&self, mut panel: Panel) -> Panel {
-        let striped = ["striped, as in the paper", "striped, under OLIA"];
+        let striped = ["striped, as in the paper", "striped, as by default"];
         let labels = striped.into_iter().chain(WAIMD_LABELS);
         for (curve, label) in self.striped.iter().chain(&self.waimd).zip(labels) {
             panel = panel.series(Series::means(label, means(curve)).joined());
@@ -195,7 +195,7 @@ pub(super) fn one(lab: &Lab<'_>) -> Result<Outcome, StudyError> {
     }
     let default = &curves.striped[1];
     let row = from_to(
-        "the highest weight, striped, under OLIA, over the ideal",
+        "the highest weight, striped, as by default, over the ideal",
         "coupled windows: about one flow’s share",
         Expected::AtMost(0.5),
         over(default.last(), ideal.last()),
@@ -223,7 +223,7 @@ pub(super) fn one(lab: &Lab<'_>) -> Result<Outcome, StudyError> {
         "WAIMD gains up to a weight of 20, and then falls: at 100 each cut is half a percent, and \
          windows of many losses end in timeouts. With today’s TCP it goes on gaining to 100. The \
          paper has no gain beyond 10.".into(),
-        "OLIA couples the subflows’ windows: together they are to take what one flow \
+        "By default OLIA couples the subflows’ windows: together they are to take what one flow \
          would, whatever their number, and a weight is not what they are for. What they have \
          beyond that is left from slow start: a subflow of a few packets rarely loses one, so that \
          it takes minutes to go."
