@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 
 use policy::cc::{Acked, Congestion, Controller, Lost, Signal};
-use recovery::{HyStart, RateReduction};
+use recovery::RateReduction;
 use units::{Bytes, Span, Time};
 use wire::ptcp::{Ack, PacketRange};
 
@@ -126,7 +126,7 @@ impl<B: Copy> Subflow<B> {
         self.mark_late_delivered(first, last, delivered, outcomes);
         let Some(top) = self.index(last) else { return Ok(()) };
         let first = first.max(self.base);
-        let min_rtt = self.rtt.min();
+        let min_rtt = self.path.rtt.min();
         let highest = self.largest.unwrap_or(0);
         let (mut number, mut down_to) = (last, first);
         loop {
@@ -202,10 +202,10 @@ impl<B: Copy> Subflow<B> {
         // The reported delay must not bring a sample below the minimum (RFC 9002, section 5.3).
         let waited =
             Span::from_micros(u64::from(ack.delay) * Ack::DELAY_UNIT).min(self.max_ack_delay);
-        let rtt = if raw >= self.rtt.min() + waited { raw - waited } else { raw };
+        let rtt = if raw >= self.path.rtt.min() + waited { raw - waited } else { raw };
         // One sample for every other packet (RFC 7323, appendix G).
         let before = self.in_flight + delivered.bytes;
-        self.rtt.handle_sample(rtt, before.div_ceil(2 * self.mss.0));
+        self.path.rtt.handle_sample(rtt, before.div_ceil(2 * self.mss.0));
         Some(rtt)
     }
 
@@ -230,8 +230,8 @@ impl<B: Copy> Subflow<B> {
         let Some(largest) = self.largest else { return };
         let is_urgent =
             matches!(self.phase, Phase::Recovery { .. }) || largest >= self.scan + THRESHOLD;
-        let smoothed = self.rtt.smoothed().unwrap_or_default();
-        let window = self.rack.window(self.rtt.min(), smoothed, is_urgent);
+        let smoothed = self.path.rtt.smoothed().unwrap_or_default();
+        let window = self.rack.window(self.path.rtt.min(), smoothed, is_urgent);
         let mut last_lost = None;
         while let Some(index) = self.index(self.scan) {
             let record = self.records[index];
@@ -280,8 +280,9 @@ impl<B: Copy> Subflow<B> {
         let lost = Lost { bytes, in_flight_at_sending: Some(Bytes(record.in_flight)), sent_at };
         self.stats.lost += 1;
         cc.handle_lost(now, self.id, &lost);
-        let patience =
-            Span::from_nanos(LATE_ROUND_TRIPS * self.rtt.smoothed().unwrap_or_default().as_nanos());
+        let patience = Span::from_nanos(
+            LATE_ROUND_TRIPS * self.path.rtt.smoothed().unwrap_or_default().as_nanos(),
+        );
         while let Some((&oldest, late)) = self.recently_lost.first_key_value()
             && now - late.sent_at > patience
         {
@@ -397,9 +398,10 @@ impl<B: Copy> Subflow<B> {
         cc: &mut dyn Controller,
     ) {
         let Some((_, newest)) = delivered.newest else { return };
-        self.rate.handle_delivered(now, Bytes(delivered.bytes), newest.sent_at);
+        self.path.rate.handle_delivered(now, Bytes(delivered.bytes), newest.sent_at);
         self.watch_slow_start(now, rtt, cc);
-        let delivery_rate = self.rate.sample(now, newest.sent_at, &newest.snapshot, self.rtt.min());
+        let delivery_rate =
+            self.path.rate.sample(now, newest.sent_at, &newest.snapshot, self.path.rtt.min());
         // Of an older packet, the delay was reported with its own acknowledgement.
         let one_way = ack.one_way.filter(|_| delivered.is_sample);
         let delays = one_way.map(|data| {
@@ -407,7 +409,7 @@ impl<B: Copy> Subflow<B> {
             let back = (now - newest.sent_at).as_micros().saturating_sub(waited);
             #[expect(clippy::cast_possible_truncation, reason = "differences of clocks wrap")]
             let back = (back as u32).wrapping_sub(data.get());
-            (self.data_delay.handle_reading(data.get()), self.ack_delay.handle_reading(back))
+            self.path.handle_delays(data.get(), back)
         });
         let (ce_packets, ce_bytes) = core::mem::take(&mut self.ce_untold);
         let acked = Acked {
@@ -416,27 +418,28 @@ impl<B: Copy> Subflow<B> {
             sent_at: newest.sent_at,
             window_at_sending: Some(Bytes(newest.window)),
             rtt,
-            smoothed_rtt: self.rtt.smoothed().unwrap_or_default(),
-            min_rtt: self.rtt.min(),
+            smoothed_rtt: self.path.rtt.smoothed().unwrap_or_default(),
+            min_rtt: self.path.rtt.min(),
             one_way_delay: delays.map(|(data, _)| data),
             ack_delay: delays.map(|(_, ack)| ack),
             delivery_rate,
-            round: self.rate.round(),
+            round: self.path.rate.round(),
             ce_packets,
             ce_bytes: Bytes(ce_bytes),
             is_app_limited: newest.is_app_limited,
             in_recovery,
-            slow_start_divisor: self.hystart.as_ref().map_or(1, HyStart::divisor),
+            slow_start_divisor: self.path.slow_start_divisor(),
         };
         cc.handle_acked(now, self.id, &acked);
     }
 
     /// Ends slow start by delay (`HyStart++`).
     fn watch_slow_start(&mut self, now: Time, rtt: Option<Span>, cc: &mut dyn Controller) {
-        let (Some(hystart), Some(rtt)) = (&mut self.hystart, rtt) else { return };
-        let window = cc.allowance(self.id).window;
-        let is_over = cc.threshold(self.id).is_some_and(|threshold| window >= threshold);
-        if hystart.handle_acked(rtt, self.rate.round(), is_over) {
+        let is_over = || {
+            let window = cc.allowance(self.id).window;
+            cc.threshold(self.id).is_some_and(|threshold| window >= threshold)
+        };
+        if self.path.ends_slow_start(rtt, is_over) {
             cc.handle_slow_start_end(now, self.id);
         }
     }

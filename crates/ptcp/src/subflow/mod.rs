@@ -10,9 +10,9 @@ use alloc::vec::Vec;
 
 use policy::cc::{Allowance, Choke, Controller, Sent, Start};
 use recovery::{
-    DeliveryRate, HyStart, OneWayDelay, Pacer, Rack, RateReduction, RoundTrip, SendSnapshot,
+    HyStart, OwnPacing, Pace, PathControl, Rack, RateReduction, RoundTrip, SendSnapshot,
 };
-use units::{Bytes, Rate, Span, SubflowId, Time};
+use units::{Bytes, Span, SubflowId, Time};
 
 pub(crate) use timer::{Expiry, FIRST as FIRST_TIMEOUT};
 
@@ -87,7 +87,7 @@ pub(crate) struct Subflow<B> {
     recently_lost: BTreeMap<u64, LostPacket<B>>,
     in_flight: u64,
     largest: Option<u64>,
-    rtt: RoundTrip,
+    path: PathControl,
     rack: Rack,
     /// When the next packet is declared lost unless it is acknowledged before.
     rack_due: Option<Time>,
@@ -98,11 +98,6 @@ pub(crate) struct Subflow<B> {
     forgiven: u64,
     /// Packets lost in this epoch that have not arrived after all.
     missing: u32,
-    hystart: Option<HyStart>,
-    pacer: Pacer,
-    /// When pacing allows the next packet.
-    held_until: Option<Time>,
-    rate: DeliveryRate,
     /// Expiries of the probe timer since the last acknowledgement.
     expired: u32,
     last_eliciting_at: Option<Time>,
@@ -110,9 +105,6 @@ pub(crate) struct Subflow<B> {
     ce: (u16, u32),
     /// The marks that the controller was not told.
     ce_untold: (u64, u64),
-    /// The one-way delays of data and of acknowledgements.
-    data_delay: OneWayDelay,
-    ack_delay: OneWayDelay,
     stats: Stats,
 }
 
@@ -177,9 +169,10 @@ impl<B: Copy> Subflow<B> {
         let mss = config.max_datagram;
         let initial_window = Bytes(mss.0 * u64::from(config.initial_window));
         cc.handle_add(now, id, &Start { mss, initial_window, rtt });
-        let mut round_trip = RoundTrip::new(Span::ZERO);
+        let hystart = config.hystart.then(HyStart::new);
+        let mut path = PathControl::new(now, Span::ZERO, hystart);
         if let Some(rtt) = rtt {
-            round_trip.handle_sample(rtt, 1);
+            path.rtt.handle_sample(rtt, 1);
         }
         Subflow {
             id,
@@ -198,23 +191,17 @@ impl<B: Copy> Subflow<B> {
             recently_lost: BTreeMap::new(),
             in_flight: 0,
             largest: None,
-            rtt: round_trip,
+            path,
             rack: Rack::default(),
             rack_due: None,
             phase: Phase::Open,
             epoch: 0,
             forgiven: 0,
             missing: 0,
-            hystart: config.hystart.then(HyStart::new),
-            pacer: Pacer::new(),
-            held_until: None,
-            rate: DeliveryRate::new(now),
             expired: 0,
             last_eliciting_at: None,
             ce: (0, 0),
             ce_untold: (0, 0),
-            data_delay: OneWayDelay::default(),
-            ack_delay: OneWayDelay::default(),
             stats: Stats::default(),
         }
     }
@@ -237,18 +224,18 @@ impl<B: Copy> Subflow<B> {
     }
 
     pub(crate) fn rtt(&self) -> &RoundTrip {
-        &self.rtt
+        &self.path.rtt
     }
 
     /// The smoothed round-trip time; before the first sample a long one, so that such a path is not
     /// preferred.
     pub(crate) fn round_trip(&self) -> Span {
-        self.rtt.smoothed().unwrap_or(timer::FIRST)
+        self.path.rtt.smoothed().unwrap_or(timer::FIRST)
     }
 
     /// The smallest round-trip time; before the first sample a long one.
     pub(crate) fn shortest_round_trip(&self) -> Span {
-        if self.rtt.smoothed().is_some() { self.rtt.min() } else { timer::FIRST }
+        if self.path.rtt.smoothed().is_some() { self.path.rtt.min() } else { timer::FIRST }
     }
 
     pub(crate) fn stats(&self) -> &Stats {
@@ -284,11 +271,10 @@ impl<B: Copy> Subflow<B> {
         allowance: &Allowance,
         is_slow_start: bool,
     ) -> bool {
-        self.held_until = None;
+        self.path.release();
         if let Choke::Choked { probe_at } = allowance.state
-            && (probe_at > now || self.in_flight > 0)
+            && self.path.is_choked(now, probe_at, Bytes(self.in_flight))
         {
-            self.held_until = Some(probe_at).filter(|at| *at > now);
             return false;
         }
         match &self.phase {
@@ -303,32 +289,19 @@ impl<B: Copy> Subflow<B> {
                 }
             }
         }
-        let Some((rate, burst)) = self.pacing(allowance, is_slow_start) else { return true };
-        self.pacer.set(rate, burst);
-        let at = self.pacer.ready_at(now);
-        self.held_until = Some(at).filter(|at| *at > now);
-        self.held_until.is_none()
+        let pace = self.pace(allowance);
+        self.path.is_paced(now, &pace, || is_slow_start)
     }
 
-    /// The pacing rate and burst size; `None`: no pacing.
+    /// What limits the pace: the controller's rate, or that of the window.
     #[inline]
-    fn pacing(&self, allowance: &Allowance, is_slow_start: bool) -> Option<(Rate, Bytes)> {
-        if let Some(rate) = allowance.pacing {
-            return Some((rate, allowance.burst.max(self.mss)));
+    fn pace(&self, allowance: &Allowance) -> Pace {
+        Pace {
+            packet: self.mss,
+            window: allowance.window,
+            given: allowance.pacing.map(|rate| (rate, allowance.burst)),
+            own: if self.is_pacing { OwnPacing::BurstOfRate } else { OwnPacing::Off },
         }
-        let is_below_one = allowance.window < self.mss;
-        if !self.is_pacing && !is_below_one {
-            return None;
-        }
-        let smoothed = self.rtt.smoothed()?;
-        if is_below_one {
-            return Some((
-                allowance.window.max(Bytes(1)) / smoothed.max(Span::from_micros(1)),
-                Bytes(1),
-            ));
-        }
-        let rate = Pacer::rate_of_window(allowance.window, smoothed, is_slow_start);
-        Some((rate, Pacer::burst_of_rate(rate, self.mss)))
     }
 
     pub(crate) fn is_in_slow_start(&self, allowance: &Allowance, cc: &dyn Controller) -> bool {
@@ -338,7 +311,7 @@ impl<B: Copy> Subflow<B> {
     /// The window had room and there was nothing to send: the following samples are
     /// application-limited.
     pub(crate) fn note_idle(&mut self) {
-        self.rate.note_idle(Bytes(self.in_flight));
+        self.path.rate.note_idle(Bytes(self.in_flight));
     }
 
     /// Skips a packet number, to detect a peer that acknowledges packets it did not receive.
@@ -382,7 +355,7 @@ impl<B: Copy> Subflow<B> {
             {
                 cc.handle_idle_restart(now, self.id);
             }
-            self.rate.restart(now);
+            self.path.rate.restart(now);
         }
         let allowance = cc.allowance(self.id);
         let size = u32::try_from(bytes.0).expect("a packet");
@@ -391,9 +364,8 @@ impl<B: Copy> Subflow<B> {
         if let Phase::Recovery { reduction: Some(reduction), .. } = &mut self.phase {
             reduction.handle_sent(bytes);
         }
-        if self.is_pacing || allowance.pacing.is_some() || allowance.window < self.mss {
-            self.pacer.handle_sent(now, bytes);
-        }
+        let pace = self.pace(&allowance);
+        self.path.handle_sent(now, bytes, &pace);
         self.stats.sent += 1;
         self.last_eliciting_at = Some(now);
         cc.handle_sent(
@@ -418,11 +390,11 @@ impl<B: Copy> Subflow<B> {
             binding,
             is_unbound: false,
             state,
-            is_app_limited: self.rate.is_app_limited(),
+            is_app_limited: self.path.rate.is_app_limited(),
             bytes,
             window: window.0,
             in_flight: self.in_flight,
-            snapshot: self.rate.snapshot(),
+            snapshot: self.path.rate.snapshot(),
         });
         self.next += 1;
         self.next - 1

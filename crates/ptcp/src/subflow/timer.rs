@@ -31,9 +31,9 @@ pub(crate) enum Expiry {
 impl<B: Copy> Subflow<B> {
     /// The time after the last packet at which an acknowledgement is overdue.
     pub(crate) fn timeout(&self) -> Span {
-        let Some(smoothed) = self.rtt.smoothed() else { return FIRST };
+        let Some(smoothed) = self.path.rtt.smoothed() else { return FIRST };
         let margin =
-            Span::from_nanos(4 * self.rtt.variation().as_nanos()).max(Span::from_millis(1));
+            Span::from_nanos(4 * self.path.rtt.variation().as_nanos()).max(Span::from_millis(1));
         smoothed + margin + self.max_ack_delay
     }
 
@@ -60,7 +60,8 @@ impl<B: Copy> Subflow<B> {
     /// When pacing allows the next packet, by the last [`Subflow::has_room`].
     #[inline]
     pub(crate) fn held_until(&self) -> Option<Time> {
-        self.held_until
+        let at = self.path.held_until();
+        (at < Time::from_nanos(u64::MAX)).then_some(at)
     }
 
     /// Handles an expired timer.
