@@ -317,6 +317,12 @@ impl Paths {
                 subflow.penalise(now, controller.as_mut());
             }
         }
+        if bottlenecks.poll_regrouped() {
+            for subflow in list.iter_mut().filter_map(Path::subflow_mut) {
+                let id = subflow.id();
+                controller.handle_bottleneck(now, id, bottlenecks.bottleneck(id));
+            }
+        }
         Ok(acked)
     }
 

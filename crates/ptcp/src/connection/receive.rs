@@ -218,13 +218,6 @@ impl Connection {
         if acked.is_open {
             self.handshake.confirm();
         }
-        if self.bottlenecks.poll_regrouped() {
-            let Connection { paths, controller, bottlenecks, .. } = self;
-            for subflow in paths.iter_mut().filter_map(super::Path::subflow_mut) {
-                let id = subflow.id();
-                controller.handle_bottleneck(now, id, bottlenecks.bottleneck(id));
-            }
-        }
         self.apply_outcomes();
         let Ack { stream, delivered, .. } = *ack;
         match self.streams.update_sending(stream, |sending| sending.handle_delivered(delivered)) {
