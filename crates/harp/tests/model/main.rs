@@ -18,7 +18,7 @@ use harp::Carried;
 use proptest::prelude::*;
 use wire::tcp::Meta;
 
-use world::World;
+use world::{REPEATED, World};
 
 /// Payload of a full packet.
 const MSS: u16 = 100;
@@ -44,6 +44,10 @@ enum Op {
     Resend {
         back: u16,
         len: u16,
+    },
+    /// The host sends a segment again, this many behind the newest.
+    Repeat {
+        back: usize,
     },
     /// The oldest packet of a path arrives, with a mark or without, or is lost.
     Deliver {
@@ -90,6 +94,7 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
         6 => (1..=MSS).prop_map(Op::Send),
         6 => Just(Op::Send(MSS)),
         2 => (1_u16..500, 1..=MSS).prop_map(|(back, len)| Op::Resend { back, len }),
+        2 => (0..REPEATED).prop_map(|back| Op::Repeat { back }),
         12 => (path.clone(), any::<bool>())
             .prop_map(|(path, is_marked)| Op::Deliver { path, is_marked }),
         1 => path.prop_map(|path| Op::Drop { path }),

@@ -9,6 +9,9 @@ use wire::tcp::{Flags, Meta};
 use crate::heard::Heard;
 use crate::{FLOW, MSS, Op, Packet, Setting};
 
+/// The host repeats one of so many segments.
+pub(crate) const REPEATED: usize = 8;
+
 /// Two hosts, their gateways, and the model of what these should do.
 pub(crate) struct World {
     setting: Setting,
@@ -24,6 +27,8 @@ pub(crate) struct World {
     back: VecDeque<Message<Packet>>,
     /// Bytes sent by the host so far.
     sent: u64,
+    /// The latest segments of new data: where each begins, and its length.
+    segments: VecDeque<(u64, u16)>,
     /// Bytes under way in the model: the path that carries each, whether it counts, and since when.
     carried: BTreeMap<u64, (u8, bool, Time)>,
     acked: u64,
@@ -34,9 +39,9 @@ pub(crate) struct World {
     /// `rcvnext` of the far gateway in the model.
     next: u64,
     srtt: [Span; 8],
-    /// When each path delivered last, as either gateway knows.
     /// The last packet of the sender that took the route without gateways.
     normal: Option<Packet>,
+    /// When each path delivered last, as either gateway knows.
     near_heard: Heard,
     far_heard: Heard,
     /// What the receiver has, and the right edge that it announced.
@@ -66,6 +71,7 @@ impl World {
             there: vec![VecDeque::new(); usize::from(setting.paths)],
             back: VecDeque::new(),
             sent: 0,
+            segments: VecDeque::new(),
             carried: BTreeMap::new(),
             acked: 0,
             inside: Vec::new(),
@@ -153,7 +159,14 @@ impl World {
             Op::Send(len) => {
                 let from = self.sent;
                 self.sent += u64::from(len);
+                self.segments.push_front((from, len));
+                self.segments.truncate(REPEATED);
                 self.host_sends(from, len);
+            }
+            Op::Repeat { back } => {
+                if let Some(&(from, len)) = self.segments.get(back) {
+                    self.host_sends(from, len);
+                }
             }
             Op::Resend { back, len } => {
                 let from = self.sent.saturating_sub(u64::from(back));

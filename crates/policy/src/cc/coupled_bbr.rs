@@ -36,12 +36,12 @@ const RENEWAL: u64 = 16;
 /// The controller.
 #[derive(Clone, Debug)]
 pub struct CoupledBbr {
-    members: Vec<Member>,
+    members: Vec<CoupledModel>,
     fresh: Bbr,
 }
 
 #[derive(Clone, Debug)]
-struct Member {
+struct CoupledModel {
     id: SubflowId,
     model: Bbr,
     /// Equal for those that share one.
@@ -60,7 +60,7 @@ impl CoupledBbr {
         let Some(at) = self.members.iter().position(|member| member.id == id) else { return };
         let group = self.members[at].bottleneck;
         let others =
-            |other: &Member| group.is_some() && other.bottleneck == group && other.id != id;
+            |other: &CoupledModel| group.is_some() && other.bottleneck == group && other.id != id;
         let siblings = self.members.iter().filter(|other| others(other));
         let siblings = siblings.fold(Siblings::default(), |sum, other| sum.and(&other.model));
         let model = &mut self.members[at].model;
@@ -90,7 +90,7 @@ impl Controller for CoupledBbr {
     fn handle_add(&mut self, now: Time, id: SubflowId, start: &Start) {
         let mut model = self.fresh.clone();
         model.handle_start(now, start);
-        self.members.push(Member { id, model, bottleneck: None });
+        self.members.push(CoupledModel { id, model, bottleneck: None });
     }
 
     fn handle_remove(&mut self, _now: Time, id: SubflowId) {

@@ -32,7 +32,7 @@ impl Siblings {
 
 /// The phase of a subflow's cycle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in super::super) struct Phase {
+pub(in super::super) struct CyclePhase {
     state: State,
     /// The wait until the next probe, and the round trips that count towards it.
     wait: Span,
@@ -41,8 +41,8 @@ pub(in super::super) struct Phase {
 
 impl Bbr {
     /// Where it is in its cycle.
-    pub(in super::super) fn phase(&self) -> Phase {
-        Phase { state: self.state, wait: self.probe.wait, rounds: self.probe.rounds }
+    pub(in super::super) fn phase(&self) -> CyclePhase {
+        CyclePhase { state: self.state, wait: self.probe.wait, rounds: self.probe.rounds }
     }
 
     /// What the others have at present.
@@ -52,7 +52,7 @@ impl Bbr {
 
     /// Another subflow has gone from one phase to the next one: follows it where that begins or
     /// ends a probe. The allowance follows with the next acknowledgement.
-    pub(in super::super) fn follow(&mut self, now: Time, before: Phase, after: Phase) {
+    pub(in super::super) fn follow(&mut self, now: Time, before: CyclePhase, after: CyclePhase) {
         match (before.state, after.state, self.state) {
             (_, State::Refill, State::Down | State::Cruise) => self.start_refill(),
             (State::Up, State::Down, State::Up) => {

@@ -10,17 +10,17 @@ const LEAST: Span = Span::from_millis(200);
 
 /// A drain of one path, until its window is whole again.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Drain {
+pub(super) struct HarpDrain {
     /// What may be in flight.
     bytes: f64,
     /// Then it doubles in a round trip: a window that opens at once would be a burst.
     until: Time,
 }
 
-impl Drain {
+impl HarpDrain {
     /// Of a path with this window; a packet of `mss` bytes may always be in flight.
-    pub(super) fn new(now: Time, window: f64, mss: f64, smoothed_rtt: Span) -> Drain {
-        Drain { bytes: (SHARE * window).max(mss), until: now + smoothed_rtt + LEAST }
+    pub(super) fn new(now: Time, window: f64, mss: f64, smoothed_rtt: Span) -> HarpDrain {
+        HarpDrain { bytes: (SHARE * window).max(mss), until: now + smoothed_rtt + LEAST }
     }
 
     /// Bytes of the path arrived. Returns whether its window is whole again.
@@ -44,15 +44,15 @@ mod tests {
     #[test]
     fn a_quarter_is_in_flight_and_then_it_doubles() {
         let at = |millis| Time::ZERO + Span::from_millis(millis);
-        let mut drain = Drain::new(at(0), 100_000.0, 1_000.0, Span::from_millis(50));
-        let bound = |drain: &Drain| drain.bound(100_000.0);
+        let mut drain = HarpDrain::new(at(0), 100_000.0, 1_000.0, Span::from_millis(50));
+        let bound = |drain: &HarpDrain| drain.bound(100_000.0);
         assert!(!drain.handle_delivered(at(249), Bytes(25_000), 100_000.0));
         assert!((bound(&drain) - 25_000.0).abs() < 1e-9);
         assert!(!drain.handle_delivered(at(250), Bytes(25_000), 100_000.0));
         assert!((bound(&drain) - 50_000.0).abs() < 1e-9);
         assert!(drain.handle_delivered(at(300), Bytes(50_000), 100_000.0));
         // A window of less than a packet stays what it is.
-        let small = Drain::new(at(0), 100.0, 1_000.0, Span::ZERO);
+        let small = HarpDrain::new(at(0), 100.0, 1_000.0, Span::ZERO);
         assert!((small.bound(100.0) - 100.0).abs() < 1e-9);
     }
 }

@@ -23,7 +23,7 @@ use alloc::vec::Vec;
 use units::{Bytes, Rate, Span, SubflowId, Time};
 
 use super::{MAX_WINDOW, drain_times};
-use drain::Drain;
+use drain::HarpDrain;
 use extent::Extent;
 pub use lateness::{Lateness, LatenessOptions};
 
@@ -181,7 +181,7 @@ struct HarpPath {
     weight: f64,
     decreased: Option<Time>,
     /// From its begin until the window is whole again.
-    drain: Option<Drain>,
+    drain: Option<HarpDrain>,
     smoothed_rtt: Span,
     in_slow_start: bool,
     is_choked: bool,
@@ -383,7 +383,7 @@ impl Harp {
         for path in self.paths.iter_mut().filter(|path| !path.is_choked) {
             let fewer = drain_times::fewer(interval, path.smoothed_rtt.as_secs_f64());
             if number.is_multiple_of(fewer) {
-                path.drain = Some(Drain::new(now, path.window, path.mss, path.smoothed_rtt));
+                path.drain = Some(HarpDrain::new(now, path.window, path.mss, path.smoothed_rtt));
                 self.changed.push(path.id);
             }
         }
