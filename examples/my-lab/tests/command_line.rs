@@ -95,13 +95,13 @@ fn a_sweep_is_stored_drawn_captured_and_resumed() {
     let table = fs::read_to_string(folder.join("out/measures.csv")).unwrap();
     // Reno and a larger target fill the queue, the default target does not.
     let queue = |controller: &str| {
-        value(&table, &[&format!("{controller},turns,1,steady"), ",bottleneck/up,queue,"])
+        value(&table, &[&format!("{controller},turns,1,steady"), ",bottleneck/up,,queue,"])
     };
     let queues = ["calm", "calm(target=50 ms)", "reno"].map(queue);
     assert!(queues[0] < 10.0 && queues[1] > 20.0 && queues[2] > 20.0, "{queues:?}");
     // In turns, half of the packets take the detour; otherwise none need it.
     let rate = |scheduler: &str| {
-        value(&table, &[&format!("calm,{scheduler},1,steady"), ",detour/up,throughput,"])
+        value(&table, &[&format!("calm,{scheduler},1,steady"), ",detour/up,,throughput,"])
     };
     let rates = [rate("turns"), rate("lowest-rtt")];
     assert!((1.8..2.6).contains(&rates[0]) && rates[1] < 0.5, "{rates:?}");

@@ -68,6 +68,7 @@ impl<B: Copy> Subflow<B> {
         if delivered.bytes == 0 && !delivered.has_late {
             return Ok(());
         }
+        self.awaiting_since = Some(now);
         let rtt = self.sample(now, ack, &delivered);
         self.largest = self.largest.max(Some(ack.largest));
         if core::mem::take(&mut self.expired) >= TIMEOUT_AFTER {

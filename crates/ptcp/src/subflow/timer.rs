@@ -41,7 +41,9 @@ impl<B: Copy> Subflow<B> {
         let last = self.last_eliciting_at.filter(|_| self.in_flight > 0)?;
         let wait = self.timeout();
         let wait = match self.expired {
-            0 => wait,
+            // RFC 9002 counts from the last packet. A paced sender whose window is not full would
+            // then go on for a round trip before it notices.
+            0 => return Some(self.awaiting_since.map_or(last, |since| since.min(last)) + wait),
             // The second expiry is a timeout of the window: no sooner than the least timeout.
             1 => (wait + wait).max(self.min_timeout),
             count => Span::from_nanos(wait.as_nanos() << count.min(10)).min(MAX_PROBE.max(wait)),

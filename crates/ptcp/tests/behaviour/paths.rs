@@ -1,6 +1,6 @@
 //! Several paths: acknowledgements, reinjection, redundancy, packet sizes.
 
-use ptcp::Config;
+use ptcp::{Config, Event};
 use units::{Bytes, Span, Time};
 use wire::ptcp::Body;
 
@@ -156,4 +156,26 @@ fn a_black_hole_for_large_packets_is_detected() {
     let came = pair.server().received(stream) - before;
     assert!(came > Bytes::mib(2), "{came:?} in four seconds at 10 Mbit/s");
     assert!(largest(&pair, 0, from + ms(3_000)) <= 1_300);
+}
+
+/// A paced sender whose window is not full goes on sending when acknowledgements stop. It notices
+/// by them, not by its own packets.
+#[test]
+fn silence_is_noticed_a_probe_timeout_after_the_last_acknowledgement() {
+    let names = ("coupled-bbr", "lowest-rtt");
+    let mut pair = Pair::new(&Config::default(), names, &[line(50, 20), line(30, 20)]);
+    pair.bulk(Bytes(100_000_000));
+    pair.run_for(ms(6_000));
+    let timeout = pair.client().probe_timeout(0).expect("the path is open");
+    let from = pair.now();
+    pair.fates(|sent| if sent.path == 0 { Fate::Lost } else { Fate::Arrives });
+    while !pair.events().contains(&Event::PathSilent { path: 0 }) {
+        pair.run_for(ms(1));
+        let after = pair.now() - from;
+        // What was under way arrives, and is acknowledged over the other path.
+        assert!(
+            after < ms(50 + 30) + timeout + ms(5),
+            "not noticed after {after:?}, timeout {timeout:?}"
+        );
+    }
 }
