@@ -241,7 +241,7 @@ fn outcome(
     );
     let mut notes = vec![
         "The ideal is measured: Reno over each link alone, in the same network. All are payload, \
-         of which a striped connection’s packets carry 1423 bytes of 1500, and TCP’s 1448."
+         of which a striped connection’s packets carry 1424 bytes of 1500, and TCP’s 1448."
             .into(),
     ];
     if links != Links::Changing {
