@@ -101,6 +101,8 @@ pub(crate) struct Path {
     pub(crate) ack_path_down: bool,
     /// When a path with `ack_path_down` is tried again.
     pub(crate) ack_path_retry_at: Time,
+    /// Whether the application was told that it is silent.
+    pub(crate) is_told_silent: bool,
     pub(crate) last_received_at: Option<Time>,
     /// The largest UDP payload.
     pub(crate) datagram: Bytes,
@@ -168,6 +170,7 @@ impl Path {
             probes: 0,
             ack_path_down: false,
             ack_path_retry_at: Time::ZERO,
+            is_told_silent: false,
             last_received_at: None,
             datagram: config.datagram.min(config.max_datagram),
             size: SizeProbe {

@@ -73,8 +73,8 @@ fn main() {
 }
 
 fn case(victim: usize, direction: &str, seed: u64) {
-    // At a random phase of the congestion windows.
-    let away = Time::ZERO + Span::from_millis(4_000 + 137 * seed);
+    // At a random phase of the congestion windows, and early enough that the file lasts.
+    let away = Time::ZERO + Span::from_millis(4_000 + 137 * seed % 1_500);
     let back = away + AWAY;
     let document = Document::new(SCENARIO, "failover").expect("it makes sense");
     let seconds = |at: Time| (at - Time::ZERO).as_secs_f64();

@@ -248,7 +248,12 @@ impl Paths {
 
     /// Writes the scheduler's views of all paths. Returns whether one has room.
     #[inline]
-    pub(super) fn write_views(&mut self, now: Time, views: &mut Vec<SubflowView>) -> bool {
+    pub(super) fn write_views(
+        &mut self,
+        now: Time,
+        is_redundant: bool,
+        views: &mut Vec<SubflowView>,
+    ) -> bool {
         let Paths { list, controller, .. } = self;
         views.clear();
         let mut has_room = false;
@@ -259,8 +264,9 @@ impl Paths {
             let is_resting = path.class == Class::Reserve && has_usual;
             let allows = path.allows(1_500) && is_free && !is_resting;
             let PathPhase::Open(subflow) = &mut path.phase else { continue };
-            // A silent path carries only probes, unless all are silent.
-            if subflow.is_silent() && !is_alone {
+            // A silent path carries only probes, unless all are silent. It may yet be the one that
+            // delivers, so that it gets its copies.
+            if subflow.is_silent() && !is_alone && !is_redundant {
                 continue;
             }
             let allowance = controller.allowance(subflow.id());

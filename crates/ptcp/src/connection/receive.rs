@@ -213,7 +213,7 @@ impl Connection {
         self.flow.raise_limit(ack.limit);
         let acked = self.paths.handle_ack(now, ack, &self.config)?;
         if acked.is_back {
-            self.events.push_back(Event::PathBack { path: ack.path });
+            self.handle_back(ack.path);
         }
         if acked.is_open {
             self.handshake.confirm();
@@ -227,6 +227,16 @@ impl Connection {
         }
         self.ask_for_buffer();
         Ok(())
+    }
+
+    /// A silent path carries acknowledged packets again.
+    fn handle_back(&mut self, id: u16) {
+        if let Some(path) = self.paths.get_mut(id)
+            && core::mem::take(&mut path.is_told_silent)
+        {
+            self.events.push_back(Event::PathBack { path: id });
+        }
+        self.leave_silent_paths();
     }
 
     /// Applies the outcomes of packets to streams and control messages.

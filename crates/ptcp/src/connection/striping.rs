@@ -163,7 +163,8 @@ impl Connection {
     /// Updates the scheduler's views of all paths. Returns whether one has room.
     #[inline]
     fn update_views(&mut self, now: Time) -> bool {
-        self.paths.write_views(now, &mut self.striping.views)
+        let Striping { scheduler, views, .. } = &mut self.striping;
+        self.paths.write_views(now, scheduler.is_redundant(), views)
     }
 
     /// Sets the time at which the first paced path may send.

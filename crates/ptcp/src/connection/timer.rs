@@ -3,7 +3,7 @@
 use units::Time;
 
 use super::{Connection, Event};
-use crate::path::{Control, PathPhase};
+use crate::path::{Control, Path, PathPhase};
 use crate::subflow::{Expiry, Subflow};
 
 impl Connection {
@@ -61,16 +61,30 @@ impl Connection {
         }
     }
 
+    /// Re-striping before any timeout: the data in flight on silent paths goes over the others, as
+    /// soon as there is one. A path may fall silent only because it carried the acknowledgements of
+    /// another, and be back before that one.
+    pub(super) fn leave_silent_paths(&mut self) {
+        if !self.paths.iter().any(Path::is_live) {
+            return;
+        }
+        for index in 0..self.paths.len() {
+            let path = &mut self.paths[index];
+            if !path.subflow().is_some_and(Subflow::is_silent) {
+                continue;
+            }
+            if !core::mem::replace(&mut path.is_told_silent, true) {
+                self.events.push_back(Event::PathSilent { path: path.id });
+            }
+            self.paths.unbind_all(index);
+        }
+    }
+
     /// Acknowledgements of a path's packets are overdue, for the `count`th time in a row.
     fn handle_missing_acks(&mut self, now: Time, index: usize, count: u32) {
         let named = self.striping.last_ack_path().or_else(|| self.paths.reply_path());
-        let id = self.paths[index].id;
-        let has_others =
-            self.paths.iter().enumerate().any(|(other, path)| other != index && path.is_live());
-        if count == 1 && has_others {
-            // Re-striping before any timeout: the data in flight is sent over the other paths.
-            self.paths.unbind_all(index);
-            self.events.push_back(Event::PathSilent { path: id });
+        if count == 1 {
+            self.leave_silent_paths();
         }
         if count == 2 {
             let path = &mut self.paths[index];

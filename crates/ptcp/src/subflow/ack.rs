@@ -68,7 +68,7 @@ impl<B: Copy> Subflow<B> {
         if delivered.bytes == 0 && !delivered.has_late {
             return Ok(());
         }
-        self.awaiting_since = Some(now);
+        self.heard_at = Some(now - self.waited(ack));
         let rtt = self.sample(now, ack, &delivered);
         self.largest = self.largest.max(Some(ack.largest));
         if core::mem::take(&mut self.expired) >= TIMEOUT_AFTER {
@@ -196,13 +196,17 @@ impl<B: Copy> Subflow<B> {
         }
     }
 
+    /// How long the peer delayed an acknowledgement, by its word.
+    fn waited(&self, ack: &Ack) -> Span {
+        Span::from_micros(u64::from(ack.delay) * Ack::DELAY_UNIT).min(self.max_ack_delay)
+    }
+
     /// The round-trip sample of the packet that caused the acknowledgement.
     fn sample(&mut self, now: Time, ack: &Ack, delivered: &Delivered<B>) -> Option<Span> {
         let (_, record) = delivered.newest.filter(|_| delivered.is_sample)?;
         let raw = now - record.sent_at;
         // The reported delay must not bring a sample below the minimum (RFC 9002, section 5.3).
-        let waited =
-            Span::from_micros(u64::from(ack.delay) * Ack::DELAY_UNIT).min(self.max_ack_delay);
+        let waited = self.waited(ack);
         let rtt = if raw >= self.path.rtt.min() + waited { raw - waited } else { raw };
         // One sample for every other packet (RFC 7323, appendix G).
         let before = self.in_flight + delivered.bytes;

@@ -101,8 +101,8 @@ pub(crate) struct Subflow<B> {
     /// Expiries of the probe timer since the last acknowledgement.
     expired: u32,
     last_eliciting_at: Option<Time>,
-    /// When an acknowledgement arrived last, or the first packet left that is in flight.
-    awaiting_since: Option<Time>,
+    /// When the last acknowledgement would have arrived if the peer had not delayed it.
+    heard_at: Option<Time>,
     /// The peer's counters of marks: packets and bytes.
     ce: (u16, u32),
     /// The marks that the controller was not told.
@@ -202,7 +202,7 @@ impl<B: Copy> Subflow<B> {
             missing: 0,
             expired: 0,
             last_eliciting_at: None,
-            awaiting_since: None,
+            heard_at: None,
             ce: (0, 0),
             ce_untold: (0, 0),
             stats: Stats::default(),
@@ -359,7 +359,6 @@ impl<B: Copy> Subflow<B> {
                 cc.handle_idle_restart(now, self.id);
             }
             self.path.rate.restart(now);
-            self.awaiting_since = Some(now);
         }
         let allowance = cc.allowance(self.id);
         let size = u32::try_from(bytes.0).expect("a packet");

@@ -41,14 +41,24 @@ impl<B: Copy> Subflow<B> {
         let last = self.last_eliciting_at.filter(|_| self.in_flight > 0)?;
         let wait = self.timeout();
         let wait = match self.expired {
-            // RFC 9002 counts from the last packet. A paced sender whose window is not full would
-            // then go on for a round trip before it notices.
-            0 => return Some(self.awaiting_since.map_or(last, |since| since.min(last)) + wait),
+            0 => return Some(self.awaited_since(last) + wait),
             // The second expiry is a timeout of the window: no sooner than the least timeout.
             1 => (wait + wait).max(self.min_timeout),
             count => Span::from_nanos(wait.as_nanos() << count.min(10)).min(MAX_PROBE.max(wait)),
         };
         Some(last + wait)
+    }
+
+    /// The time from which the first probe timeout counts. RFC 9002 counts from the last packet, of
+    /// which this is at most the time; a paced sender whose window is not full would then go on for
+    /// a round trip before it notices. So it counts from the last acknowledgement, or from the
+    /// oldest packet that it might have named.
+    fn awaited_since(&self, last: Time) -> Time {
+        let from = usize::try_from(self.scan - self.base).unwrap_or(usize::MAX);
+        let mut later = self.records.iter().skip(from);
+        let oldest = later.find(|record| record.state == PacketState::InFlight);
+        let oldest = oldest.map_or(last, |record| record.sent_at);
+        self.heard_at.map_or(oldest, |heard| heard.max(oldest)).min(last)
     }
 
     /// When to call [`Subflow::handle_deadline`].

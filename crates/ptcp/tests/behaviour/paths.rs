@@ -93,8 +93,15 @@ fn each_path_carries_everything() {
     );
 }
 
+/// Also while acknowledgements that the other path lost make the good one silent.
 #[test]
 fn a_redundant_copy_arrives_in_time() {
+    for pause in [7, 13, 17, 20, 25, 29, 40, 60] {
+        copies_arrive_in_time(ms(pause));
+    }
+}
+
+fn copies_arrive_in_time(pause: Span) {
     let mut pair =
         Pair::new(&Config::default(), ("reno", "redundant"), &[line(10, 10), line(11, 10)]);
     pair.run_for(ms(300));
@@ -110,8 +117,8 @@ fn a_redundant_copy_arrives_in_time() {
     for n in 1..=50 {
         pair.client().write(stream, Bytes(500));
         let took = pair.time_of(stream, Bytes(500 * n)).unwrap();
-        assert!(took < ms(15), "write {n}: {took:?}");
-        pair.run_for(ms(20));
+        assert!(took < ms(15), "write {n}, every {pause:?}: {took:?}");
+        pair.run_for(pause);
     }
 }
 
@@ -159,13 +166,20 @@ fn a_black_hole_for_large_packets_is_detected() {
 }
 
 /// A paced sender whose window is not full goes on sending when acknowledgements stop. It notices
-/// by them, not by its own packets.
+/// by them, not by its own packets; and it makes no difference whether the last one was delayed,
+/// because the second packet for it was lost.
 #[test]
-fn silence_is_noticed_a_probe_timeout_after_the_last_acknowledgement() {
+fn silence_is_noticed_a_probe_timeout_after_the_last_arrival() {
+    for moment in 0..8 {
+        silence_is_noticed(ms(6_000 + moment));
+    }
+}
+
+fn silence_is_noticed(moment: Span) {
     let names = ("coupled-bbr", "lowest-rtt");
     let mut pair = Pair::new(&Config::default(), names, &[line(50, 20), line(30, 20)]);
     pair.bulk(Bytes(100_000_000));
-    pair.run_for(ms(6_000));
+    pair.run_for(moment);
     let timeout = pair.client().probe_timeout(0).expect("the path is open");
     let from = pair.now();
     pair.fates(|sent| if sent.path == 0 { Fate::Lost } else { Fate::Arrives });
@@ -178,4 +192,27 @@ fn silence_is_noticed_a_probe_timeout_after_the_last_acknowledgement() {
             "not noticed after {after:?}, timeout {timeout:?}"
         );
     }
+}
+
+/// Both paths fall silent, and one of them is soon back: what the other had in flight goes over it
+/// then, not only when the other times out.
+#[test]
+fn a_path_that_is_back_takes_over_from_one_that_is_not() {
+    let names = ("olia", "lowest-rtt");
+    let mut pair = Pair::new(&Config::default(), names, &[line(50, 10), line(30, 20)]);
+    let stream = pair.bulk(Bytes(100_000_000));
+    pair.run_for(ms(3_000));
+    let from = pair.now();
+    let both_until = from + ms(300);
+    pair.fates(
+        move |sent| if sent.path == 0 || sent.at < both_until { Fate::Lost } else { Fate::Arrives },
+    );
+    while !pair.events().contains(&Event::PathBack { path: 1 }) {
+        pair.run_for(ms(1));
+        assert!(pair.now() < from + ms(1_000), "{:?}", pair.events());
+    }
+    assert!(pair.events().contains(&Event::PathSilent { path: 0 }), "{:?}", pair.events());
+    let before = pair.server().received(stream);
+    pair.run_for(ms(30 + 10));
+    assert!(pair.server().received(stream) > before, "nothing arrived in order");
 }
