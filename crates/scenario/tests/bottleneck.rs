@@ -1,5 +1,6 @@
 //! Detection of shared bottlenecks, in simulations: `scenarios/shared-bottleneck.toml` at a
-//! quarter of its rates. The bar `ptcp-shared-bottleneck` has it at full length.
+//! quarter of its rates, under OLIA, which the cuts that test a suspicion disturb. The bar
+//! `ptcp-shared-bottleneck` has it at full length.
 
 use scenario::sweep::Plan;
 use scenario::{Document, RunOptions};
@@ -33,6 +34,7 @@ fn together(
         "duration = \"60 s\"".into(),
         &format!("duration = \"{} s\"\nwindow = [{}]", times[times.len() - 1], windows.join(", ")),
     );
+    set("controller = \"coupled-bbr\"".into(), "controller = \"olia\"");
     set("runs = 10".into(), &format!("runs = {seeds}"));
     set("warmup = \"20 s\"".into(), "warmup = \"1 s\"");
     set("schedule = []".into(), &format!("schedule = {schedule}"));

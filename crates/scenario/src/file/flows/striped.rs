@@ -12,7 +12,7 @@ use crate::file::{LinkSpec, PtcpSpec, Workload};
 use crate::registry::Registry;
 
 /// The defaults of a striped connection.
-const CONTROLLER: &str = "olia";
+const CONTROLLER: &str = "coupled-bbr";
 const SCHEDULER: &str = "lowest-rtt";
 
 const CONFIG_KEYS: &[&str] = &[
