@@ -15,7 +15,7 @@
 //!
 //! The detector has no clock and sends nothing: it uses the packets of the connection.
 
-use alloc::collections::VecDeque;
+use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 
 use units::{Span, SubflowId, Time};
@@ -72,6 +72,8 @@ pub struct Bottlenecks {
     is_testing: bool,
     /// The path whose window is to be cut for a test.
     test: Option<SubflowId>,
+    /// The lowest id of each path's group, for those that share with another.
+    groups: BTreeMap<SubflowId, SubflowId>,
     /// Whether some pair's verdict has changed since [`Bottlenecks::poll_regrouped`].
     is_regrouped: bool,
 }
@@ -202,7 +204,7 @@ impl Bottlenecks {
         if let Some(index) = self.paths.iter().position(|path| path.id == id) {
             self.paths.remove(index);
             self.pairs.retain(|pair| pair.ids.0 != id && pair.ids.1 != id);
-            self.is_regrouped = true;
+            self.regroup();
         }
     }
 
@@ -210,22 +212,26 @@ impl Bottlenecks {
     /// known.
     #[must_use]
     pub fn bottleneck(&self, id: SubflowId) -> Option<SubflowId> {
-        let mut group = alloc::vec![id];
-        let mut at = 0;
-        while at < group.len() {
-            let here = group[at];
-            let pairs = self.pairs.iter().filter(|pair| pair.verdict == Verdict::Shared);
-            let others = pairs.filter_map(|pair| match (pair.ids.0 == here, pair.ids.1 == here) {
-                (true, _) => Some(pair.ids.1),
-                (_, true) => Some(pair.ids.0),
-                _ => None,
-            });
-            let new: Vec<SubflowId> = others.filter(|other| !group.contains(other)).collect();
-            group.extend(new);
-            at += 1;
+        let is_limited = || self.paths.iter().any(|path| path.id == id && path.is_limited);
+        self.groups.get(&id).copied().or_else(|| is_limited().then_some(id))
+    }
+
+    /// Names the groups again: the lowest id spreads over the pairs that share.
+    fn regroup(&mut self) {
+        self.is_regrouped = true;
+        self.groups.clear();
+        let shared = self.pairs.iter().filter(|pair| pair.verdict == Verdict::Shared);
+        let shared: Vec<(SubflowId, SubflowId)> = shared.map(|pair| pair.ids).collect();
+        self.groups.extend(shared.iter().flat_map(|&(a, b)| [(a, a), (b, b)]));
+        let mut has_changed = true;
+        while core::mem::take(&mut has_changed) {
+            for &(a, b) in &shared {
+                let lowest = self.groups[&a].min(self.groups[&b]);
+                for id in [a, b] {
+                    has_changed |= self.groups.insert(id, lowest) != Some(lowest);
+                }
+            }
         }
-        let is_limited = self.paths.iter().any(|path| path.id == id && path.is_limited);
-        group.into_iter().min().filter(|_| is_limited || at > 1)
     }
 
     /// A path's statistics; `None` without measurements.
@@ -251,7 +257,7 @@ impl Bottlenecks {
             // The pause was longer than the whole history.
             self.paths.clear();
             self.pairs.clear();
-            self.is_regrouped = true;
+            self.regroup();
             ends = now;
         }
         while ends <= now {
@@ -274,14 +280,19 @@ impl Bottlenecks {
         for path in &mut self.paths {
             path.end_interval();
         }
+        let mut has_changed = false;
         for a in 0..self.paths.len() {
             for b in a + 1..self.paths.len() {
-                self.update_verdict(a, b);
+                has_changed |= self.update_verdict(a, b);
             }
+        }
+        if has_changed {
+            self.regroup();
         }
     }
 
-    fn update_verdict(&mut self, a: usize, b: usize) {
+    /// Returns whether the two have begun or ceased to share a bottleneck.
+    fn update_verdict(&mut self, a: usize, b: usize) -> bool {
         let now = self.intervals;
         let (one, other) = (&self.paths[a], &self.paths[b]);
         let ids = (one.id.min(other.id), one.id.max(other.id));
@@ -310,13 +321,13 @@ impl Bottlenecks {
                 self.suspect(ids)
             }
             Some(verdict) => verdict,
-            None => return,
+            None => return false,
         };
-        self.is_regrouped |= (after == Verdict::Shared) != (verdict == Some(Verdict::Shared));
         match known {
             Some(at) => self.pairs[at].verdict = after,
             None => self.pairs.push(PathPair { ids, verdict: after }),
         }
+        (after == Verdict::Shared) != (verdict == Some(Verdict::Shared))
     }
 
     /// Two paths correlate. One test at a time: a second cut would bring them into step again.

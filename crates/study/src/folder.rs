@@ -12,6 +12,10 @@ use crate::figure::{Figure, Study};
 use crate::outcome::Outcome;
 use crate::parallel::Progress;
 
+/// What the table of a figure holds.
+const EVERY: &str = "every measure of every run, those of single flows in groups of over 1,000 \
+                     left out";
+
 /// The output folder of a study.
 #[derive(Debug)]
 pub struct Folder {
@@ -74,10 +78,7 @@ impl Folder {
         }
         let table = format!("{}.csv", figure.name);
         let schema = format!("{}.schema.json", figure.name);
-        let links = [
-            ("every measure of every run", table.as_str()),
-            ("what its columns mean", schema.as_str()),
-        ];
+        let links = [(EVERY, table.as_str()), ("what its columns mean", schema.as_str())];
         self.page
             .links(links.into_iter().chain(figure.files.iter().map(|file| (file.name, file.name))));
         self.write()?;

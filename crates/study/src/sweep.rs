@@ -1,5 +1,6 @@
 //! Runs a scenario file over all values and seeds of its sweep.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -14,6 +15,8 @@ use crate::parallel::Progress;
 
 /// The most names in a message.
 const MOST_NAMES: usize = 30;
+/// The flows of a larger group than this are not listed one by one.
+const CROWD: usize = 1_000;
 
 /// The results of a scenario file.
 #[derive(Debug)]
@@ -213,13 +216,36 @@ impl SweepResults {
         if first == last { format!("seed {first}") } else { format!("seeds {first} to {last}") }
     }
 
-    /// Every measure of every run.
+    /// Every measure of every run, but those of single flows in groups of more than [`CROWD`]: they
+    /// are not what a study is about, and would fill gigabytes.
     #[must_use]
     pub fn data(&self) -> Data {
+        let crowds = self.crowds();
+        let is_told = |measure: &scenario::Measure<'_>| {
+            measure.scope() != "flow" || !crowds.contains(measure.of)
+        };
         let rows = rows(&self.plan, self.results.iter().map(|run| &run.measures));
+        let told = rows.filter(|(_, measure)| is_told(measure));
         let rows =
-            rows.map(|(keys, measure)| (keys, measure.name().to_owned(), measure.value)).collect();
+            told.map(|(keys, measure)| (keys, measure.name().to_owned(), measure.value)).collect();
         Data { schema: schema(&self.plan), rows }
+    }
+
+    /// The names of the flows in large groups, of any run.
+    fn crowds(&self) -> BTreeSet<&str> {
+        let mut crowds = BTreeSet::new();
+        // All seeds have the same scenario.
+        let mut scenarios: Vec<&Scenario> =
+            self.plan.jobs().iter().map(|job| self.plan.scenario(job)).collect();
+        scenarios.dedup_by(|a, b| std::ptr::eq(*a, *b));
+        for scenario in scenarios {
+            let mut groups: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+            for flow in &scenario.flows {
+                groups.entry(&flow.group).or_default().push(&flow.name);
+            }
+            crowds.extend(groups.into_values().filter(|names| names.len() > CROWD).flatten());
+        }
+        crowds
     }
 
     pub(crate) fn lacks(&self, missing: impl Display) -> StudyError {
@@ -245,5 +271,44 @@ impl<'a> MeasureKey<'a> {
     #[must_use]
     pub fn steady(scope: &'a str, of: &'a str, name: &'a str) -> MeasureKey<'a> {
         MeasureKey { window: "steady", scope, of, name }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn single_flows_of_a_crowd_are_left_out() {
+        let text = r#"
+            name = "a crowd"
+            duration = "100 ms"
+
+            [[link]]
+            name = "only"
+            between = ["near", "far"]
+            rate = "10 Mbit/s"
+            delay = "1 ms"
+            queue = "20 packets"
+
+            [[flow]]
+            name = "many*"
+            count = 1001
+            from = "near"
+            to = "far"
+            start = { from = "0 s", to = "90 ms" }
+
+            [[flow]]
+            name = "few*"
+            count = 2
+            from = "near"
+            to = "far"
+        "#;
+        let options = RunOptions::default();
+        let swept = SweepResults::run("crowd.toml", text, Some(1), 1, options, &|_, _| ());
+        let data = swept.expect("it runs").data();
+        let has = |of: &str| data.rows.iter().any(|(keys, ..)| keys.contains(&of.into()));
+        assert!(has("many") && has("few1") && has("few2"), "groups and single flows");
+        assert!(!has("many1") && !has("many1001"), "single flows of the crowd");
     }
 }

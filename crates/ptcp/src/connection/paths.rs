@@ -19,6 +19,8 @@ use crate::{Config, Tokens};
 /// The least distance of two skipped packet numbers; a random number below it is added.
 const SKIP_EVERY: u32 = 512;
 const FIRST_SKIP: u32 = 64;
+/// The longest probe timeout on which the end of a connection waits: three of them in all.
+const BELIEVED_TIMEOUT: Span = Span::from_secs(20);
 
 /// The paths in use, by index in the order of their beginning.
 #[derive(Clone, Debug)]
@@ -233,9 +235,11 @@ impl Paths {
         self.bottlenecks.summary(subflow_id(path))
     }
 
-    /// The longest probe timeout of all open paths.
+    /// The longest probe timeout of all open paths, for the end of the connection. A peer that
+    /// acknowledges late can make a path's timeout long, and would keep an ended connection.
     pub(super) fn longest_timeout(&self) -> Span {
-        self.subflows().map(Subflow::timeout).max().unwrap_or(FIRST_TIMEOUT)
+        let longest = self.subflows().map(Subflow::timeout).max();
+        longest.unwrap_or(FIRST_TIMEOUT).min(BELIEVED_TIMEOUT)
     }
 
     /// The fastest live path that carries acknowledgements, if any.

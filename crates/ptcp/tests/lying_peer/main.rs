@@ -4,6 +4,7 @@
 mod arbitrary;
 #[path = "../common/mod.rs"]
 mod common;
+mod late;
 mod victim;
 
 use ptcp::{Arrived, Config, Event, PeerError};
