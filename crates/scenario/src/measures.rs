@@ -312,6 +312,25 @@ impl Measures {
         Some(())
     }
 
+    /// Drops the measures that are not to be kept, and their memory.
+    pub fn retain(&mut self, mut is_kept: impl FnMut(&Measure<'_>) -> bool) {
+        let kept: Vec<bool> = self.iter().map(|measure| is_kept(&measure)).collect();
+        let mut kept = kept.into_iter();
+        self.rows.retain(|_| kept.next().expect("one for each row"));
+        self.rows.shrink_to_fit();
+        let mut places: Vec<Option<SubjectId>> = vec![None; self.subjects.len()];
+        let subjects = core::mem::take(&mut self.subjects);
+        for row in &mut self.rows {
+            let place = row.of.0 as usize;
+            row.of = *places[place].get_or_insert_with(|| {
+                let Subject { of, size_class } = subjects[place].clone();
+                let number = u32::try_from(self.subjects.len()).expect("there were as many");
+                self.subjects.push(Subject { of, size_class });
+                SubjectId(number)
+            });
+        }
+    }
+
     /// The number of measures.
     #[must_use]
     pub fn len(&self) -> usize {
@@ -408,6 +427,15 @@ mod tests {
         assert_eq!(said(&measures), wanted);
         assert_eq!((measures.len(), measures.is_empty(), measures.iter().len()), (4, false, 4));
         assert!(Measures::default().is_empty() && Measures::default().iter().next().is_none());
+    }
+
+    #[test]
+    fn what_is_not_kept_takes_no_memory() {
+        let mut measures = two_flows();
+        measures.retain(|measure| measure.of == "a");
+        let row = |window| ("flow", "a", window, "goodput", "Mbit/s", 2.0);
+        assert_eq!(said(&measures), [row("steady"), row("start")]);
+        assert_eq!((measures.subjects.len(), measures.rows.capacity()), (1, 2));
     }
 
     #[test]

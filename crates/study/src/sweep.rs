@@ -15,7 +15,7 @@ use crate::parallel::Progress;
 
 /// The most names in a message.
 const MOST_NAMES: usize = 30;
-/// The flows of a larger group than this are not listed one by one.
+/// The flows of a larger group than this are not measured one by one.
 const CROWD: usize = 1_000;
 
 /// The results of a scenario file.
@@ -42,6 +42,7 @@ impl SweepResults {
     ) -> Result<SweepResults, StudyError> {
         let plan = Plan::new(&Document::new(text, file)?, &[], seeds)?;
         let total = plan.jobs().len();
+        let crowds = crowds(&plan);
         let mut results: Vec<Option<Run>> = vec![None; total];
         let done = AtomicUsize::new(0);
         progress(0, total);
@@ -49,12 +50,15 @@ impl SweepResults {
             jobs,
             options,
             |_| true,
-            |number, run| {
+            |number, mut run| {
+                run.measures
+                    .retain(|measure| measure.scope() != "flow" || !crowds.contains(measure.of));
                 results[number] = Some(run);
                 progress(done.fetch_add(1, Ordering::Relaxed) + 1, total);
                 true
             },
         )?;
+        drop(crowds);
         let results = results.into_iter().map(|run| run.expect("all runs are done")).collect();
         Ok(SweepResults { file: file.to_owned(), plan, results })
     }
@@ -216,41 +220,35 @@ impl SweepResults {
         if first == last { format!("seed {first}") } else { format!("seeds {first} to {last}") }
     }
 
-    /// Every measure of every run, but those of single flows in groups of more than [`CROWD`]: they
-    /// are not what a study is about, and would fill gigabytes.
+    /// Every measure of every run, but those of single flows in groups of more than [`CROWD`].
     #[must_use]
     pub fn data(&self) -> Data {
-        let crowds = self.crowds();
-        let is_told = |measure: &scenario::Measure<'_>| {
-            measure.scope() != "flow" || !crowds.contains(measure.of)
-        };
         let rows = rows(&self.plan, self.results.iter().map(|run| &run.measures));
-        let told = rows.filter(|(_, measure)| is_told(measure));
         let rows =
-            told.map(|(keys, measure)| (keys, measure.name().to_owned(), measure.value)).collect();
+            rows.map(|(keys, measure)| (keys, measure.name().to_owned(), measure.value)).collect();
         Data { schema: schema(&self.plan), rows }
-    }
-
-    /// The names of the flows in large groups, of any run.
-    fn crowds(&self) -> BTreeSet<&str> {
-        let mut crowds = BTreeSet::new();
-        // All seeds have the same scenario.
-        let mut scenarios: Vec<&Scenario> =
-            self.plan.jobs().iter().map(|job| self.plan.scenario(job)).collect();
-        scenarios.dedup_by(|a, b| std::ptr::eq(*a, *b));
-        for scenario in scenarios {
-            let mut groups: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
-            for flow in &scenario.flows {
-                groups.entry(&flow.group).or_default().push(&flow.name);
-            }
-            crowds.extend(groups.into_values().filter(|names| names.len() > CROWD).flatten());
-        }
-        crowds
     }
 
     pub(crate) fn lacks(&self, missing: impl Display) -> StudyError {
         StudyError::Lacks { file: self.file.clone(), missing: missing.to_string() }
     }
+}
+
+/// The names of the flows in large groups, of any run. Their measures one by one are not what a
+/// study is about, and would take gigabytes.
+fn crowds(plan: &Plan) -> BTreeSet<&str> {
+    // All seeds have the same scenario.
+    let mut scenarios: Vec<&Scenario> = plan.jobs().iter().map(|job| plan.scenario(job)).collect();
+    scenarios.dedup_by(|a, b| std::ptr::eq(*a, *b));
+    let mut crowds = BTreeSet::new();
+    for scenario in scenarios {
+        let mut groups: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+        for flow in &scenario.flows {
+            groups.entry(&flow.group).or_default().push(&flow.name);
+        }
+        crowds.extend(groups.into_values().filter(|names| names.len() > CROWD).flatten());
+    }
+    crowds
 }
 
 /// The identification of a measure.
