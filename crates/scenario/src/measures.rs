@@ -316,16 +316,15 @@ impl Measures {
     pub fn retain(&mut self, mut is_kept: impl FnMut(&Measure<'_>) -> bool) {
         let kept: Vec<bool> = self.iter().map(|measure| is_kept(&measure)).collect();
         let mut kept = kept.into_iter();
-        self.rows.retain(|_| kept.next().expect("one for each row"));
+        self.rows.retain(|_| kept.next() == Some(true));
         self.rows.shrink_to_fit();
         let mut places: Vec<Option<SubjectId>> = vec![None; self.subjects.len()];
         let subjects = core::mem::take(&mut self.subjects);
         for row in &mut self.rows {
             let place = row.of.0 as usize;
             row.of = *places[place].get_or_insert_with(|| {
-                let Subject { of, size_class } = subjects[place].clone();
-                let number = u32::try_from(self.subjects.len()).expect("there were as many");
-                self.subjects.push(Subject { of, size_class });
+                let number = u32::try_from(self.subjects.len()).unwrap_or(u32::MAX);
+                self.subjects.push(subjects[place].clone());
                 SubjectId(number)
             });
         }
