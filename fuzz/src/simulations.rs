@@ -14,7 +14,7 @@ use wire::datagram::{self, Message, Outer, Parameters};
 use wire::frame::VERSION;
 use wire::harp::{PathReport, Report, Stamp};
 use wire::manifest::{self, Assembly, Part};
-use wire::ptcp::Packet;
+use wire::ptcp::{self, Packet};
 use wire::tcp::{Flags, Meta};
 
 /// Larger scenarios are parsed, but not built.
@@ -321,6 +321,11 @@ pub fn wire_datagram(data: &[u8]) {
         let mut written = Vec::new();
         Parameters::emit(version, &versions, above, &mut written);
         assert_eq!(written, data);
+        if let Ok(parameters) = ptcp::Parameters::parse(above) {
+            let mut written = Vec::new();
+            parameters.emit(&mut written);
+            assert_eq!(ptcp::Parameters::parse(&written), Ok(parameters));
+        }
     }
 }
 

@@ -72,7 +72,7 @@ impl Victim {
             ..Config::default()
         };
         let mut connection = make(config, controller, scheduler, tokens);
-        connection.begin_established(Time::ZERO);
+        connection.begin_established(Time::ZERO, &Config::default().parameters());
         let stream = connection.open_stream();
         connection.write(stream, Bytes::mib(1));
         Victim { connection, now: Time::ZERO, newest: [0; 4] }

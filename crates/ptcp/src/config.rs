@@ -1,6 +1,7 @@
 //! The configuration of a connection.
 
 use units::{Bytes, Span};
+use wire::ptcp::Parameters;
 
 /// The data that moves to other paths when a subflow's window shrinks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -12,8 +13,9 @@ pub enum Restripe {
     Window,
 }
 
-/// The configuration of a connection. Both ends must agree on the receive buffers; the rest may
-/// differ.
+/// The configuration of a connection. The ends of one with a handshake of its own, as in the
+/// simulator, must have the same; with one made outside each tells the other
+/// ([`Config::parameters`]).
 #[derive(Clone, Debug, PartialEq)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a switch of its own")]
 pub struct Config {
@@ -56,6 +58,20 @@ pub struct Config {
     pub max_streams: u32,
     /// The most datagrams that wait to be sent.
     pub max_datagrams: u32,
+}
+
+impl Config {
+    /// What the peer is told of it in the handshake.
+    #[must_use]
+    pub fn parameters(&self) -> Parameters {
+        Parameters {
+            receive_buffer: self.receive_buffer,
+            max_datagram: self.max_datagram,
+            max_ack_delay: self.max_ack_delay,
+            idle_timeout: self.idle_timeout,
+            max_streams: self.max_streams,
+        }
+    }
 }
 
 impl Default for Config {

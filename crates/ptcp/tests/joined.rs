@@ -9,12 +9,13 @@ use rand_core::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use secure::testing::Strangers;
 use secure::{
-    ConnectionId, DialEvent, Dialer, Limits, ListenEvent, Listener, PacketNumber, Session, Settings,
+    ConnectionId, DialEvent, Dialer, Established, Limits, ListenEvent, Listener, PacketNumber,
+    Session, Settings,
 };
 use testnet::{Arrival, Dice, Endpoint, Link, Network, Transmit};
 use units::{Bytes, Rate, Span, Time};
 use wire::datagram::Outer;
-use wire::ptcp::{Body, Packet};
+use wire::ptcp::{Body, Packet, Parameters};
 
 const BYTES: Bytes = Bytes(300_000);
 const LIMIT: Time = Time::from_nanos(300_000_000_000);
@@ -32,6 +33,7 @@ struct Open {
 
 struct End {
     role: Role,
+    config: Config,
     links: usize,
     open: Option<Open>,
     has_failed: bool,
@@ -41,19 +43,21 @@ struct End {
 }
 
 impl End {
-    fn new(role: Role, links: usize) -> End {
+    fn new(role: Role, config: Config, links: usize) -> End {
         let (open, received) = (None, 0);
-        End { role, links, open, has_failed: false, received, is_delivered: false }
+        End { role, config, links, open, has_failed: false, received, is_delivered: false }
     }
 
-    fn begin(&mut self, now: Time, session: Session) {
+    fn begin(&mut self, now: Time, established: Established) {
+        let Established { session, parameters, .. } = established;
+        let peer = Parameters::parse(&parameters).expect("the peer is honest");
         let is_client = matches!(self.role, Role::Dials(_));
         let tokens = Box::new(Xoshiro256PlusPlus::seed_from_u64(u64::from(is_client)));
         let controller = cc::by_name("balia").expect("it is known");
         let scheduler = packet::by_name("lowest-rtt").expect("it is known");
         let make = if is_client { Connection::client } else { Connection::server };
-        let mut connection = make(Config::default(), controller, scheduler, tokens);
-        connection.begin_established(now);
+        let mut connection = make(self.config.clone(), controller, scheduler, tokens);
+        connection.begin_established(now, &peer);
         if is_client {
             for _ in 1..self.links {
                 connection.open_path(now);
@@ -66,12 +70,12 @@ impl End {
     }
 
     fn take_events(&mut self, now: Time) {
-        let mut session = None;
+        let mut begun = None;
         match &mut self.role {
             Role::Dials(dialer) => {
                 while let Some(event) = dialer.poll_event() {
                     match event {
-                        DialEvent::Established(established) => session = Some(established.session),
+                        DialEvent::Established(established) => begun = Some(*established),
                         DialEvent::Confirmed(_) => {}
                         DialEvent::Failed(_) => self.has_failed = true,
                     }
@@ -80,13 +84,13 @@ impl End {
             Role::Listens(listener, id) => {
                 while let Some(event) = listener.poll_event() {
                     if let ListenEvent::Established { connection, established, .. } = event {
-                        (*id, session) = (Some(connection), Some(established.session));
+                        (*id, begun) = (Some(connection), Some(*established));
                     }
                 }
             }
         }
-        if let Some(session) = session {
-            self.begin(now, session);
+        if let Some(established) = begun {
+            self.begin(now, established);
         }
         let Some(Open { connection, .. }) = &mut self.open else { return };
         while let Some(event) = connection.poll_event() {
@@ -238,11 +242,23 @@ fn run(seed: u64) -> bool {
     };
     let links: Vec<_> = (0..count).map(|_| link(&mut dice)).collect();
     let retry_from = dice.choose(&[0, 16]);
-    let settings = Settings { update_after: dice.choose(&[50, 1 << 22]), ..Settings::default() };
-    let strangers = Strangers::new(settings, Limits { retry_from, ..Limits::default() });
+    let update_after = dice.choose(&[50, 1 << 22]);
+    // They need not be alike: each end tells the other.
+    let [dialing, listening] = [(); 2].map(|()| Config {
+        receive_buffer: Bytes(dice.choose(&[4_096, 100_000, 2 << 20])),
+        max_datagram: Bytes(dice.choose(&[1_252, 1_472])),
+        max_ack_delay: Span::from_millis(dice.choose(&[5, 25])),
+        ..Config::default()
+    });
+    let settings = [&dialing, &listening].map(|config| {
+        let mut parameters = Vec::new();
+        config.parameters().emit(&mut parameters);
+        Settings { update_after, parameters, ..Settings::default() }
+    });
+    let strangers = Strangers::with(settings, Limits { retry_from, ..Limits::default() });
     let ends = [
-        End::new(Role::Dials(Box::new(strangers.dialer)), count),
-        End::new(Role::Listens(Box::new(strangers.listener), None), count),
+        End::new(Role::Dials(Box::new(strangers.dialer)), dialing, count),
+        End::new(Role::Listens(Box::new(strangers.listener), None), listening, count),
     ];
     let mut network = Network::new(ends, links, dice.draw());
     let is_over = network.run_until(LIMIT, |network| {

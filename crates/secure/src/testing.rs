@@ -116,11 +116,17 @@ impl Strangers {
     /// New ones with new keys.
     #[must_use]
     pub fn new(settings: Settings, limits: Limits) -> Strangers {
+        Strangers::with([settings.clone(), settings], limits)
+    }
+
+    /// New ones with new keys and settings of their own, those of the dialing side first.
+    #[must_use]
+    pub fn with(settings: [Settings; 2], limits: Limits) -> Strangers {
         let (ours, theirs) = (Key::generate(), Key::generate());
-        let settings = Arc::new(settings);
-        let dialer = Dialer::new(&Arc::new(client(&ours, &theirs)), &settings, Time::ZERO, 7);
+        let [dialing, listening] = settings.map(Arc::new);
+        let dialer = Dialer::new(&Arc::new(client(&ours, &theirs)), &dialing, Time::ZERO, 7);
         let tls = Arc::new(server(&theirs));
-        let listener = Listener::new(&tls, &settings, limits, Secret::new(&[1; 32]));
+        let listener = Listener::new(&tls, &listening, limits, Secret::new(&[1; 32]));
         Strangers {
             dialer: dialer.expect("the settings are usable"),
             listener: listener.expect("the settings are usable"),

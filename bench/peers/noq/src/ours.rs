@@ -44,8 +44,9 @@ impl Ours {
             max_receive_buffer: Bytes(2 * u64::from(WINDOW)),
             ..Config::default()
         };
+        let peer = config.parameters();
         let mut connection = make(config, controller, scheduler, tokens);
-        connection.begin_established(Time::ZERO);
+        connection.begin_established(Time::ZERO, &peer);
         session.open_path(0).expect("it is new");
         let len = usize::from(u16::MAX);
         let (plain, source, sink) = (Vec::new(), vec![7; len], vec![0; len]);

@@ -57,6 +57,12 @@ impl Flow {
         }
     }
 
+    /// The peer's buffer is not as large as this end's, before anything was sent.
+    pub(super) fn set_peer(&mut self, buffer: Bytes) {
+        self.limit = buffer.0 / UNIT * UNIT;
+        self.requested_buffer = self.limit;
+    }
+
     /// New data that may be sent.
     #[inline]
     pub(super) fn credit(&self) -> u64 {

@@ -10,6 +10,7 @@ mod idle_streams;
 mod opening;
 mod outbox;
 mod paths;
+mod peer;
 mod receive;
 mod send;
 mod streams;
@@ -23,7 +24,7 @@ use policy::bottleneck::Summary;
 use policy::cc::Controller;
 use policy::sched::packet::PacketScheduler;
 use units::{Bytes, Rate, Span, Time};
-use wire::ptcp::Packet;
+use wire::ptcp::{Packet, Parameters};
 
 pub use error::{DatagramError, PeerError, TimeoutError};
 pub use receive::Arrived;
@@ -141,6 +142,8 @@ pub struct Connection {
     striping: Striping,
     outbox: Outbox,
     flow: Flow,
+    /// What the peer's configuration allows.
+    peer: Parameters,
     events: VecDeque<Event>,
 }
 
@@ -196,18 +199,21 @@ impl Connection {
             striping: Striping::new(scheduler),
             outbox: Outbox::new(),
             flow: Flow::new(&config),
+            peer: config.parameters(),
             events: VecDeque::new(),
             config,
         }
     }
 
-    /// The handshake was made outside, over path 0 and with its addresses validated: the connection
-    /// is open, and so is that path. For an end that has not done anything yet.
+    /// The handshake was made outside, over path 0 and with its addresses validated, and the peer
+    /// told this of its configuration: the connection is open, and so is that path. For an end that
+    /// has not done anything yet.
     ///
     /// # Panics
     /// If it has.
-    pub fn begin_established(&mut self, now: Time) {
+    pub fn begin_established(&mut self, now: Time, peer: &Parameters) {
         assert!(self.paths.len() == 0, "it has begun");
+        self.set_peer(*peer);
         let id = FIRST_PATH;
         if self.is_client {
             self.paths.take_number();
@@ -253,7 +259,7 @@ impl Connection {
     pub fn open_stream(&mut self) -> u32 {
         let id = self.streams.take_number();
         if self.is_alive() {
-            self.streams.insert(id, self.config.receive_buffer.0);
+            self.streams.insert(id, self.windows());
         }
         id
     }

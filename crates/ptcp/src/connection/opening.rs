@@ -8,6 +8,7 @@ use wire::ptcp::{Body, Flight, MIN_FULL, Packet, Piece};
 
 use super::bounds::MAX_EARLY;
 use super::{Connection, ConnectionState, Event, Transmit};
+use crate::Config;
 use crate::path::{Opening, Path, PathPhase};
 use crate::ranges::Ranges;
 
@@ -142,7 +143,9 @@ impl Connection {
 
     /// Opens a path for data.
     pub(super) fn begin_path(&mut self, now: Time, id: u16) {
-        if self.paths.begin(now, id, &self.config) {
+        // The peer delays the acknowledgements for which this end waits.
+        let config = Config { max_ack_delay: self.peer.max_ack_delay, ..self.config.clone() };
+        if self.paths.begin(now, id, &config) {
             self.events.push_back(Event::PathOpened { path: id });
         }
     }

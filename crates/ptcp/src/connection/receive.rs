@@ -4,7 +4,6 @@ use units::Time;
 use wire::ptcp::{Ack, Body, Packet, Reply, StreamData};
 
 use super::{Connection, ConnectionState, Event, PeerError};
-use crate::Config;
 use crate::ack_tracker::ElicitingPacket;
 use crate::path::{Binding, Control};
 use crate::stream::recv::{RecvStream, StreamViolation};
@@ -183,8 +182,7 @@ impl Connection {
     }
 
     fn accept_stream(&mut self, stream: u32) -> Result<bool, PeerError> {
-        let Config { max_streams, receive_buffer, .. } = self.config;
-        self.streams.accept(stream, max_streams, receive_buffer.0)
+        self.streams.accept(stream, self.config.max_streams, self.windows())
     }
 
     fn handle_reset(&mut self, stream: u32, code: u32, end: u64) -> Result<(), PeerError> {

@@ -14,6 +14,13 @@ use crate::stream::send::SendStream;
 /// ones.
 const SERVER_STREAMS: u32 = 1;
 
+/// The data of a new stream that may be sent before the first update: by the peer, and to it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct StreamWindows {
+    pub(super) own: u64,
+    pub(super) peer: u64,
+}
+
 /// Both halves of all streams.
 #[derive(Clone, Debug)]
 pub(super) struct Streams {
@@ -53,9 +60,17 @@ impl Streams {
     }
 
     /// Opens both halves of a stream with these windows.
-    pub(super) fn insert(&mut self, id: u32, window: u64) {
-        self.sending.insert(id, SendStream::new(window));
-        self.receiving.insert(id, RecvStream::new(window));
+    pub(super) fn insert(&mut self, id: u32, windows: StreamWindows) {
+        self.sending.insert(id, SendStream::new(windows.peer));
+        self.receiving.insert(id, RecvStream::new(windows.own));
+    }
+
+    /// This end's streams that are open to the peer, as it counts them.
+    pub(super) fn own_open(&self) -> usize {
+        let is_own = |id: &u32| (id % 2 == 1) != self.is_client;
+        let sending = self.sending.ids().filter(is_own);
+        let others = self.receiving.keys().chain(&self.resetting).copied().filter(is_own);
+        sending.chain(others).collect::<BTreeSet<u32>>().len()
     }
 
     /// Whether a stream can receive; the first packet of a peer's stream opens it, within `most`
@@ -65,7 +80,7 @@ impl Streams {
         &mut self,
         stream: u32,
         most: u32,
-        window: u64,
+        windows: StreamWindows,
     ) -> Result<bool, PeerError> {
         if self.receiving.contains_key(&stream) {
             return Ok(true);
@@ -84,7 +99,7 @@ impl Streams {
             return Err(PeerError::Stream { stream });
         }
         while self.next_of_peer <= stream {
-            self.insert(self.next_of_peer, window);
+            self.insert(self.next_of_peer, windows);
             self.next_of_peer += 2;
             self.peer_open += 1;
         }

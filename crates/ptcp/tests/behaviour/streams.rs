@@ -1,11 +1,11 @@
 //! Several streams, and datagrams.
 
 use ptcp::{Config, DatagramError, Event};
-use units::{Bytes, Span};
+use units::{Bytes, Span, Time};
 use wire::ptcp::Body;
 
 use crate::feedback::recorded;
-use crate::pair::{Fate, Pair, line, ms};
+use crate::pair::{Fate, Pair, line, ms, plain_end};
 
 #[test]
 fn streams_share_alike() {
@@ -139,4 +139,19 @@ fn datagrams_that_are_too_large_or_too_many() {
     let sent =
         pair.log().iter().filter(|sent| matches!(sent.packet.body, Body::Datagram { .. })).count();
     assert_eq!(sent + dropped, usize::try_from(taken).unwrap() + 20);
+}
+
+/// The peer told how many it accepts, in a handshake made outside.
+#[test]
+fn a_peer_with_few_streams_is_not_asked_for_more() {
+    let config = Config { max_streams: 2, ..Config::default() };
+    let mut end = plain_end(&Config::default(), true);
+    end.begin_established(Time::ZERO, &config.parameters());
+    let first = end.open_stream();
+    assert!(end.may_open_stream());
+    end.open_stream();
+    assert!(!end.may_open_stream());
+    // One that was reset counts until the peer knows of it.
+    end.reset(first, 1);
+    assert!(!end.may_open_stream());
 }

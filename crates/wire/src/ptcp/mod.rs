@@ -24,6 +24,7 @@
 //! own.
 
 mod flight;
+mod parameters;
 mod parse;
 
 use core::num::NonZeroU32;
@@ -33,6 +34,7 @@ use units::Bytes;
 use crate::datagram::{self, DATA_NUMBER_AT};
 
 pub use flight::{Flight, Piece};
+pub use parameters::Parameters;
 pub use parse::Parsed;
 
 /// IPv4 and UDP headers.

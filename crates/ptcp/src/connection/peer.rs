@@ -1,0 +1,32 @@
+//! What the peer's configuration allows.
+
+use units::Bytes;
+use wire::ptcp::Parameters;
+
+use super::Connection;
+use super::streams::StreamWindows;
+
+impl Connection {
+    /// Takes what the peer told of its configuration, before anything was sent.
+    pub(super) fn set_peer(&mut self, peer: Parameters) {
+        self.flow.set_peer(peer.receive_buffer);
+        self.config.max_datagram = self.config.max_datagram.min(peer.max_datagram);
+        // Of two timeouts the shorter one counts (RFC 9000, section 10.1).
+        let both = [self.config.idle_timeout, peer.idle_timeout];
+        self.config.idle_timeout = both.into_iter().flatten().min();
+        self.peer = peer;
+    }
+
+    /// The data of a new stream that may be sent before the first update.
+    pub(super) fn windows(&self) -> StreamWindows {
+        let [own, peer] =
+            [self.config.receive_buffer, self.peer.receive_buffer].map(|Bytes(bytes)| bytes);
+        StreamWindows { own, peer }
+    }
+
+    /// Whether the peer allows a further stream of this end. One more is an error to it.
+    #[must_use]
+    pub fn may_open_stream(&self) -> bool {
+        self.streams.own_open() < self.peer.max_streams as usize
+    }
+}
