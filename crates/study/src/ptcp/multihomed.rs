@@ -197,7 +197,6 @@ fn outcome(
     for (kind, (_, label)) in KINDS.iter().enumerate() {
         let (why, expected) = match (kind, links) {
             (0, _) => ("the paper: about the ideal", share),
-            (_, Links::Congested) => ("OLIA leaves what others lack there", 0.75),
             _ => ("as much as with uncoupled windows", share),
         };
         for step in steps {

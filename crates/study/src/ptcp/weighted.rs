@@ -29,6 +29,11 @@ const WAIMD_AT_20: &str = "timeouts, which end its gain, begin later here: in 50
 const WAIMD_TODAY: &str = "RACK-TLP finds retransmissions that are lost again: not one timeout \
                            at any weight";
 
+/// Why the default's subflows take more than a share.
+const DEFAULT_TAKES_MORE: &str = "one subflow of BBR takes two thirds of the link beside nine Reno \
+                                  flows; a hundred keep at least four packets each, and a group \
+                                  has 32 at most";
+
 /// Why WAIMD's unfairness falls.
 const WAIMD_FALLS: &str = "in 50 s a flow of weight 1 loses 4 packets, and chance decides; at 16 \
                            it loses thousands, and its 15 timeouts strike all ten flows alike";
@@ -200,7 +205,7 @@ pub(super) fn one(lab: &Lab<'_>) -> Result<Outcome, StudyError> {
         Expected::AtMost(0.5),
         over(default.last(), ideal.last()),
     );
-    verdict.row(row);
+    verdict.row(row.because(DEFAULT_TAKES_MORE));
     let whys = [WAIMD_AT_20, WAIMD_TODAY];
     for ((curve, label), why) in curves.waimd.iter().zip(WAIMD_LABELS).zip(whys) {
         for (weight, gain) in gains_beyond_ten(curve) {
@@ -223,10 +228,10 @@ pub(super) fn one(lab: &Lab<'_>) -> Result<Outcome, StudyError> {
         "WAIMD gains up to a weight of 20, and then falls: at 100 each cut is half a percent, and \
          windows of many losses end in timeouts. With today’s TCP it goes on gaining to 100. The \
          paper has no gain beyond 10.".into(),
-        "By default OLIA couples the subflows’ windows: together they are to take what one flow \
-         would, whatever their number, and a weight is not what they are for. What they have \
-         beyond that is left from slow start: a subflow of a few packets rarely loses one, so that \
-         it takes minutes to go."
+        "By default, the coupled BBR, a weight is not what subflows are for: up to 20 of them take \
+         what one takes. But one takes two thirds of the link, as BBR does beside any number of \
+         Reno flows whose windows are small: it is not held back by losses of less than two per \
+         cent. OLIA takes what one Reno flow takes; name it to leave others their share."
             .into(),
     ];
     Ok(outcome("One weighted flow among nine", panel, verdict, [&striped, &waimd], notes))
