@@ -116,7 +116,7 @@ fn copies_arrive_in_time(pause: Span) {
     let stream = pair.client().open_stream();
     for n in 1..=50 {
         pair.client().write(stream, Bytes(500));
-        let took = pair.time_of(stream, Bytes(500 * n)).unwrap();
+        let took = pair.time_of(stream, Bytes(500 * n)).expect("it arrives");
         assert!(took < ms(15), "write {n}, every {pause:?}: {took:?}");
         pair.run_for(pause);
     }
