@@ -14,6 +14,9 @@ use crate::subflow::Subflow;
 const FIRST_WAIT: Span = Span::from_millis(500);
 /// The longest wait for such an answer.
 const LONGEST_WAIT: Span = Span::from_millis(4_000);
+/// The same for flights of the handshake, which has only some seconds: as long as Linux waits for
+/// each of the first answers to a SYN (`tcp_syn_linear_timeouts`).
+const LONGEST_FLIGHT_WAIT: Span = Span::from_millis(1_000);
 /// Probes of a packet size before it counts as too large.
 const SIZE_TRIES: u32 = 3;
 /// The wait before new size probes after a black hole.
@@ -402,7 +405,8 @@ impl Opening {
     /// The opening packet leaves.
     pub(crate) fn handle_sent(&mut self, now: Time) {
         let wait = FIRST_WAIT.as_nanos() << self.doublings.min(8);
-        let wait = Span::from_nanos(wait).min(LONGEST_WAIT);
+        let longest = if self.token.is_none() { LONGEST_FLIGHT_WAIT } else { LONGEST_WAIT };
+        let wait = Span::from_nanos(wait).min(longest);
         (self.tries, self.doublings) = (self.tries + 1, self.doublings + 1);
         self.first_at = self.first_at.or(Some(now));
         self.at = Some(now + wait);

@@ -23,8 +23,9 @@ mod send;
 
 /// The wait for an answer; doubled each time.
 const FIRST_WAIT: Span = Span::from_millis(500);
-/// The longest wait for an answer.
-const LONGEST_WAIT: Span = Span::from_millis(4_000);
+/// The longest wait for an answer: a handshake has only some seconds. As long as Linux waits for
+/// each of the first answers to a SYN (`tcp_syn_linear_timeouts`).
+const LONGEST_WAIT: Span = Span::from_millis(1_000);
 /// Packets of the handshake level that may wait for their keys.
 const MOST_HELD: usize = 4;
 /// How many paths have reset tokens.

@@ -7,9 +7,10 @@ use wire::datagram::{self, DATA_NUMBER_AT};
 use crate::OpenError;
 use crate::protect::{self, Nonce};
 
-/// How long the keys before an update open packets that come late. The next update waits for its
-/// end, so that at most three keys are in question, of which the key phase leaves two. With 2^23
-/// packets for a key of AES-GCM, 2.8 million packets a second are possible.
+/// How long the keys before an update open packets that come late, once the peer uses the new ones
+/// (RFC 9001, section 6.5). The next update waits for its end, so that at most three keys are in
+/// question, of which the key phase leaves two. With 2^23 packets for a key of AES-GCM, 2.8 million
+/// packets a second are possible.
 pub(crate) const OLD_KEYS: Span = Span::from_secs(3);
 
 /// Which key opened a packet.
@@ -34,7 +35,9 @@ pub(crate) struct Authentic {
 /// The key before the last update.
 struct OldKey {
     key: Box<dyn PacketKey>,
-    until: Time,
+    /// `None`: until the peer has used the new one. A peer that hears nothing meanwhile goes on
+    /// with the old one, for as long as that takes.
+    until: Option<Time>,
 }
 
 /// Opens packets of all paths.
@@ -61,19 +64,26 @@ impl Opener {
 
     /// When the old key is to be dropped.
     pub(crate) fn poll_deadline(&self) -> Option<Time> {
-        self.previous.as_ref().map(|old| old.until)
+        self.previous.as_ref().and_then(|old| old.until)
     }
 
     pub(crate) fn handle_deadline(&mut self, now: Time) {
-        self.previous.take_if(|old| old.until <= now);
+        self.previous.take_if(|old| old.until.is_some_and(|until| until <= now));
     }
 
     /// Continues with the next key; `next` is the one behind it.
-    pub(crate) fn update(&mut self, now: Time, next: Box<dyn PacketKey>) {
+    pub(crate) fn update(&mut self, next: Box<dyn PacketKey>) {
         let current = std::mem::replace(&mut self.next, next);
         let key = std::mem::replace(&mut self.current, current);
-        self.previous = Some(OldKey { key, until: now + OLD_KEYS });
+        self.previous = Some(OldKey { key, until: None });
         self.key_phase = !self.key_phase;
+    }
+
+    /// The peer uses the key in use too.
+    pub(crate) fn handle_followed(&mut self, now: Time) {
+        if let Some(old) = &mut self.previous {
+            old.until.get_or_insert(now + OLD_KEYS);
+        }
     }
 
     /// Opens a packet in place. `expected` is the number behind the largest of the path.

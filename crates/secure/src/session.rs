@@ -126,7 +126,7 @@ impl Session {
     ) -> Result<(), SealError> {
         self.opener.handle_deadline(now);
         if self.sealer.sealed() >= self.update_after && self.may_update() {
-            self.update(now);
+            self.update();
         }
         let of_path = self.paths.get_mut(path).ok_or(SealError::NoPath(path))?;
         if of_path.sealed.is_some_and(|last| number <= last) {
@@ -200,15 +200,15 @@ impl Session {
         }
         match opened.key {
             OpenedBy::Previous => {}
-            OpenedBy::Current => self.is_followed = true,
+            OpenedBy::Current => self.note_followed(now),
             OpenedBy::Next => {
                 // The peer has to have opened a packet with the keys that it leaves (RFC 9001,
                 // section 6.1).
                 if self.sealer.sealed() == 0 {
                     return Err(OpenError::UpdatedTooSoon);
                 }
-                self.update(now);
-                self.is_followed = true;
+                self.update();
+                self.note_followed(now);
             }
         }
         Ok(Opened { number: opened.number, payload: &packet[opened.start..opened.end] })
@@ -220,7 +220,7 @@ impl Session {
         self.opener.handle_deadline(now);
         let may_update = self.may_update();
         if may_update {
-            self.update(now);
+            self.update();
         }
         may_update
     }
@@ -250,10 +250,16 @@ impl Session {
         self.is_followed && self.opener.poll_deadline().is_none()
     }
 
-    fn update(&mut self, now: Time) {
+    /// The peer has sealed a packet with the keys in use.
+    fn note_followed(&mut self, now: Time) {
+        self.is_followed = true;
+        self.opener.handle_followed(now);
+    }
+
+    fn update(&mut self) {
         let next = self.secrets.next_packet_keys();
         self.sealer.update(std::mem::replace(&mut self.next_local, next.local));
-        self.opener.update(now, next.remote);
+        self.opener.update(next.remote);
         self.generation += 1;
         self.is_followed = false;
     }

@@ -53,13 +53,28 @@ impl Handshake {
         self.finish?.at
     }
 
-    /// Queues the pieces of a flight that are not queued already.
-    fn queue(&mut self, path: u16, flight: Flight) {
-        for piece in flight.pieces() {
+    /// Queues those of the pieces that are not queued already.
+    fn queue(&mut self, path: u16, pieces: impl Iterator<Item = Piece>) {
+        for piece in pieces {
             if !self.pieces.contains(&(path, piece)) {
                 self.pieces.push_back((path, piece));
             }
         }
+    }
+
+    /// Queues a client's first flight. If anything of an answer has arrived, the server has all of
+    /// it, and one packet asks for the rest.
+    fn queue_hello(&mut self, path: u16) {
+        let is_answered = [Flight::Answer, Flight::Proof]
+            .into_iter()
+            .any(|flight| !self.arrived[flight as usize].is_empty());
+        let is_needed = |piece: &Piece| !is_answered || piece.is_last();
+        self.queue(path, Flight::Hello.pieces().filter(is_needed));
+    }
+
+    /// Queues a server's first flight.
+    fn queue_answer(&mut self, path: u16) {
+        self.queue(path, Flight::Answer.pieces().chain(Flight::Proof.pieces()));
     }
 
     /// A piece arrived. Returns whether anything of it is new, and whether it completes its flight
@@ -99,24 +114,23 @@ impl Connection {
         match (flight, self.is_client, &self.state) {
             // The answer, for the first time or repeated.
             (Flight::Hello, false, ConnectionState::Opening | ConnectionState::Open) => {
-                self.handshake.queue(path, Flight::Answer);
-                self.handshake.queue(path, Flight::Proof);
+                self.handshake.queue_answer(path);
             }
             (Flight::Answer | Flight::Proof, true, ConnectionState::Opening) if has_answer => {
-                self.handshake.queue(path, Flight::Finish);
+                self.handshake.queue(path, Flight::Finish.pieces());
                 self.handshake.finish = Some(Opening::new(None, None));
                 self.begin(now, path);
                 self.paths.challenge_all(now);
             }
             (Flight::Proof, true, ConnectionState::Open) if self.handshake.finish.is_some() => {
-                self.handshake.queue(path, Flight::Finish);
+                self.handshake.queue(path, Flight::Finish.pieces());
             }
             (Flight::Finish, false, ConnectionState::Opening) => {
-                self.handshake.queue(path, Flight::Done);
+                self.handshake.queue(path, Flight::Done.pieces());
                 self.begin(now, path);
             }
             (Flight::Finish, false, ConnectionState::Open) => {
-                self.handshake.queue(path, Flight::Done);
+                self.handshake.queue(path, Flight::Done.pieces());
             }
             (Flight::Done, true, ConnectionState::Open) => self.handshake.finish = None,
             _ => {}
@@ -128,6 +142,7 @@ impl Connection {
     fn begin(&mut self, now: Time, path: u16) {
         self.state = ConnectionState::Open;
         self.events.push_back(Event::Opened);
+        self.paths.stop_flights();
         let token = self.paths.token();
         let Some(Path { phase: PathPhase::Opening(opening), .. }) = self.paths.get_mut(path) else {
             return;
@@ -193,7 +208,7 @@ impl Connection {
         {
             finish.at = None;
             let path = self.paths.iter().min_by_key(|path| path.subflow().is_none())?.id;
-            self.handshake.queue(path, Flight::Finish);
+            self.handshake.queue(path, Flight::Finish.pieces());
             return self.poll_opening(now);
         }
         for index in 0..self.paths.len() {
@@ -204,15 +219,11 @@ impl Connection {
             }
             match &mut path.phase {
                 PathPhase::Opening(opening) if opening.at.is_some_and(|at| at <= now) => {
-                    opening.handle_sent(now);
-                    let is_repeated = opening.tries > 1;
                     let Some(token) = opening.token else {
-                        if is_repeated {
-                            self.try_next_path(now, index);
-                        }
-                        self.handshake.queue(id, Flight::Hello);
+                        self.repeat_flight(now, index);
                         return self.poll_opening(now);
                     };
+                    opening.handle_sent(now);
                     let body = Body::Challenge { token, padding: 0 };
                     if let Some(transmit) = self.paths.emit(now, id, body) {
                         return Some(transmit);
@@ -233,6 +244,25 @@ impl Connection {
         None
     }
 
+    /// The first flight of this end goes over a path, for the first time or because there was no
+    /// answer in time.
+    fn repeat_flight(&mut self, now: Time, index: usize) {
+        let path = &mut self.paths[index];
+        let id = path.id;
+        let PathPhase::Opening(opening) = &mut path.phase else { return };
+        if !self.is_client {
+            // The time of the next one is set when it leaves.
+            opening.at = None;
+            self.handshake.queue_answer(id);
+            return;
+        }
+        opening.handle_sent(now);
+        if opening.tries > 1 {
+            self.try_next_path(now, index);
+        }
+        self.handshake.queue_hello(id);
+    }
+
     /// The first piece of a flight leaves.
     fn note_flight_sent(&mut self, now: Time, path: u16, flight: Flight) {
         match flight {
@@ -242,12 +272,16 @@ impl Connection {
                 }
             }
             Flight::Answer => {
-                if let Some(Path { phase: PathPhase::Opening(opening), .. }) =
-                    self.paths.get_mut(path)
+                let is_over = self.state != ConnectionState::Opening;
+                if let Some(Path {
+                    phase: PathPhase::Opening(opening @ Opening { token: None, .. }),
+                    ..
+                }) = self.paths.get_mut(path)
                 {
                     opening.handle_sent(now);
-                    // The client repeats its Hello if necessary.
-                    opening.at = None;
+                    if is_over {
+                        opening.at = None;
+                    }
                 }
             }
             Flight::Hello | Flight::Proof | Flight::Done => {}

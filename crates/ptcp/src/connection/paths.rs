@@ -124,6 +124,15 @@ impl Paths {
         }
     }
 
+    /// The handshake is complete, and its flights are not repeated any more.
+    pub(super) fn stop_flights(&mut self) {
+        for path in &mut self.list {
+            if let PathPhase::Opening(opening @ Opening { token: None, .. }) = &mut path.phase {
+                opening.at = None;
+            }
+        }
+    }
+
     /// After the handshake: the other paths of this end are opened by challenges.
     pub(super) fn challenge_all(&mut self, now: Time) {
         let Paths { list, tokens, .. } = self;

@@ -221,14 +221,16 @@ impl Connection {
     /// retransmission, Raiciu et al. 2012). If it blocks flow control and the peer grants no larger
     /// buffer, the window of the other path is cut if that is much slower.
     fn reinjection(&mut self, now: Time, index: usize, is_refused: bool) -> Option<(u32, Piece)> {
-        let own = self.paths[index].subflow()?.round_trip();
+        let subflow = self.paths[index].subflow()?;
+        let (own, own_latest) = (subflow.round_trip(), latest_round_trip(subflow));
         let room = Packet::room_for_data(self.paths[index].datagram).0;
         let mut best: Option<(usize, u64, u32, Piece)> = None;
         for (other, path) in self.paths.iter_mut().enumerate().filter(|(other, _)| *other != index)
         {
             let PathPhase::Open(subflow) = &mut path.phase else { continue };
-            // The average lags behind a growing queue.
-            let theirs = subflow.round_trip().max(subflow.rtt().latest());
+            let theirs = latest_round_trip(subflow);
+            // Of two paths with growing queues, each would copy the other's copies.
+            let would_copy_back = and_half(subflow.round_trip()) < own_latest;
             // Waiting longer than a repetition takes gains nothing.
             let slack = (subflow.rtt().variation() + subflow.rtt().variation()).min(own);
             for (sent_at, binding, _) in subflow.bound_packets().take(REINJECT_SCAN) {
@@ -239,7 +241,8 @@ impl Connection {
                 // Compares the arrival of the acknowledgement over this path and over the other; an
                 // overdue one may never arrive.
                 let is_overdue = now > sent_at + theirs + slack;
-                let is_sooner = is_overdue || now + own + half(own) < sent_at + theirs;
+                let is_sooner =
+                    is_overdue || now + and_half(own) < sent_at + theirs && !would_copy_back;
                 if is_owed && is_sooner && u64::from(len) <= room {
                     if best.is_none_or(|(_, lowest, ..)| offset < lowest) {
                         best = Some((other, offset, stream, piece));
@@ -318,6 +321,12 @@ impl Connection {
     }
 }
 
-fn half(span: Span) -> Span {
-    Span::from_nanos(span.as_nanos() / 2)
+/// The time within which a copy is acknowledged, by and large.
+fn and_half(round_trip: Span) -> Span {
+    round_trip + Span::from_nanos(round_trip.as_nanos() / 2)
+}
+
+/// The average lags behind a growing queue.
+fn latest_round_trip<B: Copy>(subflow: &Subflow<B>) -> Span {
+    subflow.round_trip().max(subflow.rtt().latest())
 }

@@ -231,9 +231,8 @@ impl SendStream {
         self.arrived.gaps(from, to, |from, to| {
             unbound.insert(from, to);
         });
-        // The end is sent with the last byte if that has to be sent again, otherwise alone.
-        let has_last_byte = piece.len > 0 && self.unbound.contains(to - 1, to);
-        if piece.is_last && self.end == End::Sent && !has_last_byte {
+        // The end is sent with the last byte if that is still missing then, otherwise alone.
+        if piece.is_last && self.end == End::Sent {
             self.end = End::Lost;
         }
     }
@@ -294,6 +293,35 @@ mod tests {
         assert!(sending.copy(0, 1_000).is_some_and(|copy| copy.is_last));
         sending.handle_arrived(piece);
         assert_eq!(sending.standing().owed, Owed::End, "nobody has sent it");
+    }
+
+    /// The packet with the end is lost, and its bytes arrive in a copy from before the end was
+    /// known: nothing would be left that the end could be sent with.
+    #[test]
+    fn a_lost_end_whose_bytes_arrive_otherwise_is_sent_alone() {
+        let sent = || {
+            let mut sending = SendStream::new(1_000);
+            sending.write(100);
+            sending.finish();
+            let (last, _) = sending.take(1_000, 1_000, false).unwrap();
+            sending.handle_unbound(last);
+            sending
+        };
+        let end = Piece { offset: 100, len: 0, is_last: true };
+        let mut sending = sent();
+        assert!(sending.handle_delivered(100));
+        assert!(sending.standing().has_unbound);
+        assert_eq!(sending.take(1_000, 0, false), Some((end, 0)));
+        let mut sending = sent();
+        sending.handle_arrived(Piece { offset: 60, len: 40, is_last: false });
+        let (first, _) = sending.take(1_000, 0, false).unwrap();
+        assert_eq!(first, Piece { offset: 0, len: 60, is_last: false });
+        assert_eq!(sending.take(1_000, 0, false), Some((end, 0)));
+        // Otherwise it goes with the last byte.
+        let mut sending = sent();
+        let (whole, _) = sending.take(1_000, 0, false).unwrap();
+        assert_eq!(whole, Piece { offset: 0, len: 100, is_last: true });
+        assert_eq!(sending.take(1_000, 0, false), None);
     }
 
     #[test]

@@ -5,6 +5,7 @@
 mod common;
 mod ends;
 mod feedback;
+mod opening;
 mod pair;
 mod paths;
 mod rebinding;

@@ -167,3 +167,20 @@ fn bursts_are_a_millisecond_long() {
         );
     }
 }
+
+/// The queues of two paths grow, and on each the last round trip takes longer than the average of
+/// the other: a copy would be in time on either.
+#[test]
+fn two_paths_do_not_copy_each_others_copies() {
+    let deep = || testnet::Link { queue: Bytes::kib(450), ..line(5, 10) };
+    let mut pair = Pair::new(&Config::default(), ("reno", "lowest-rtt"), &[deep(), deep()]);
+    pair.run_for(ms(200));
+    let stream = pair.bulk(Bytes(400_000));
+    pair.run_for(ms(150));
+    pair.client().finish(stream);
+    pair.run_for(ms(2_000));
+    let is_end =
+        |sent: &crate::pair::Sent| matches!(sent.packet.body, Body::Data(data) if data.is_last);
+    let ends = pair.log().iter().filter(|sent| is_end(sent)).count();
+    assert!((1..=3).contains(&ends), "{ends} packets with the end");
+}

@@ -6,8 +6,8 @@
 //!
 //! `PTCP_TORTURE_RUNS` says how many runs there are (1,000), `PTCP_TORTURE_SEED` with which seed
 //! they begin (0), and `PTCP_TORTURE_SEALED` how many of them are run again with packets as sealed
-//! bytes (500), once for the digest and once with key updates. A seed that fails is printed; it
-//! becomes a test of its own, with a name that says what was wrong.
+//! bytes (500), once for the digest and once with key updates. A seed that fails is printed. What
+//! it finds becomes a test of its own, with a name that says what was wrong.
 
 mod ending;
 mod model;
@@ -23,7 +23,8 @@ fn number(name: &str, usual: u64) -> u64 {
 }
 
 /// Does something for each of `runs` seeds, on all processors. A seed that fails is printed.
-fn for_seeds(first: u64, runs: u64, task: impl Fn(u64) + Sync + std::panic::RefUnwindSafe) {
+fn for_seeds(runs: u64, task: impl Fn(u64) + Sync + std::panic::RefUnwindSafe) {
+    let first = number("PTCP_TORTURE_SEED", 0);
     let workers = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     std::thread::scope(|scope| {
         for worker in 0..workers {
@@ -31,7 +32,10 @@ fn for_seeds(first: u64, runs: u64, task: impl Fn(u64) + Sync + std::panic::RefU
             scope.spawn(move || {
                 for seed in (first..first + runs).skip(worker).step_by(workers) {
                     if let Err(panic) = std::panic::catch_unwind(|| task(seed)) {
-                        eprintln!("PTCP_TORTURE_SEED={seed} PTCP_TORTURE_RUNS=1 fails again");
+                        eprintln!(
+                            "PTCP_TORTURE_SEED={seed} PTCP_TORTURE_RUNS=1 PTCP_TORTURE_SEALED=1 \
+                             fails again"
+                        );
                         std::panic::resume_unwind(panic);
                     }
                 }
@@ -42,7 +46,7 @@ fn for_seeds(first: u64, runs: u64, task: impl Fn(u64) + Sync + std::panic::RefU
 
 #[test]
 fn nothing_is_lost_and_nothing_stalls() {
-    for_seeds(number("PTCP_TORTURE_SEED", 0), number("PTCP_TORTURE_RUNS", 1_000), |seed| {
+    for_seeds(number("PTCP_TORTURE_RUNS", 1_000), |seed| {
         Run::new(seed).finish();
     });
 }
@@ -58,14 +62,14 @@ fn the_same_seed_is_the_same_run() {
 /// sealed and opened.
 #[test]
 fn sealed_packets_come_to_the_same() {
-    for_seeds(0, number("PTCP_TORTURE_SEALED", 500), |seed| {
+    for_seeds(number("PTCP_TORTURE_SEALED", 500), |seed| {
         assert_eq!(Run::sealed(seed).finish(), Run::new(seed).finish(), "seed {seed}");
     });
 }
 
 #[test]
 fn key_updates_lose_nothing() {
-    for_seeds(0, number("PTCP_TORTURE_SEALED", 500), |seed| {
+    for_seeds(number("PTCP_TORTURE_SEALED", 500), |seed| {
         Run::sealed_with_updates(seed).finish();
     });
 }

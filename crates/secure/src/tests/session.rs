@@ -204,6 +204,31 @@ fn old_keys_open_late_packets_for_a_while_and_no_longer() {
     assert_eq!((client.generation(), server.generation()), (2, 2));
 }
 
+/// A peer that hears nothing cannot follow: nothing is sent to it, or all of it is lost.
+#[test]
+fn old_keys_open_packets_until_the_peer_has_followed() {
+    let (mut client, mut server) = two();
+    let now = Time::ZERO;
+    pass(&mut client, &mut server, now, 0);
+    pass(&mut server, &mut client, now, 0);
+    assert!(client.update_keys(now));
+    assert_eq!(client.poll_deadline(), None);
+    let later = now + OLD_KEYS + OLD_KEYS;
+    client.handle_deadline(later);
+    pass(&mut server, &mut client, later, 1);
+    assert!(!client.update_keys(later), "nobody has followed");
+    let late = seal(&mut server, later, 0, 2).unwrap();
+    pass(&mut client, &mut server, later, 1);
+    pass(&mut server, &mut client, later, 3);
+    assert_eq!((client.generation(), server.generation()), (1, 1));
+    let end = later + OLD_KEYS;
+    assert_eq!(client.poll_deadline(), Some(end));
+    // Further packets do not put it off.
+    pass(&mut server, &mut client, later + Span::from_secs(1), 4);
+    assert_eq!(client.poll_deadline(), Some(end));
+    assert_eq!(client.open(end, 0, &mut late.clone()), Err(OpenError::Forged));
+}
+
 /// Who learns an old key cannot add packets with it behind those of the next.
 #[test]
 fn old_keys_are_for_old_numbers() {
