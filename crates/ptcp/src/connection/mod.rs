@@ -228,7 +228,8 @@ impl Connection {
     }
 
     /// A client opens a further path (the paper's `open`) and returns its number. The first path
-    /// carries the handshake; without an answer, the others do.
+    /// carries the handshake; without an answer, the others do. Several paths over the same
+    /// addresses are the paper's weight: a subflow for each unit of it.
     ///
     /// # Panics
     /// On a server, and after 65,534 paths, because path numbers are not reused.
