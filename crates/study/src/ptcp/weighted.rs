@@ -221,8 +221,7 @@ pub(super) fn one(lab: &Lab<'_>) -> Result<Outcome, StudyError> {
     let panel = curves.draw(axes(Axis::new("goodput", "Mbit/s"))).series(
         Series::means("ideal: as many TCP connections", means(&ideal)).joined().reference(),
     );
-    let notes =
-        vec![
+    let notes = vec![
         "The ideal is measured: as many TCP connections as the weight says, in the place of the \
          weighted one.".into(),
         "WAIMD gains up to a weight of 20, and then falls: at 100 each cut is half a percent, and \
