@@ -321,10 +321,10 @@ pub fn wire_datagram(data: &[u8]) {
         let mut written = Vec::new();
         Parameters::emit(version, &versions, above, &mut written);
         assert_eq!(written, data);
-        if let Ok(parameters) = ptcp::Parameters::parse(above) {
+        if let Ok(parameters) = ptcp::ConnectionParameters::parse(above) {
             let mut written = Vec::new();
             parameters.emit(&mut written);
-            assert_eq!(ptcp::Parameters::parse(&written), Ok(parameters));
+            assert_eq!(ptcp::ConnectionParameters::parse(&written), Ok(parameters));
         }
     }
 }

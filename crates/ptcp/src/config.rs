@@ -1,7 +1,7 @@
 //! The configuration of a connection.
 
 use units::{Bytes, Span};
-use wire::ptcp::Parameters;
+use wire::ptcp::ConnectionParameters;
 
 /// The data that moves to other paths when a subflow's window shrinks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,8 +63,8 @@ pub struct Config {
 impl Config {
     /// What the peer is told of it in the handshake.
     #[must_use]
-    pub fn parameters(&self) -> Parameters {
-        Parameters {
+    pub fn parameters(&self) -> ConnectionParameters {
+        ConnectionParameters {
             receive_buffer: self.receive_buffer,
             max_datagram: self.max_datagram,
             max_ack_delay: self.max_ack_delay,

@@ -15,7 +15,7 @@ use secure::{
 use testnet::{Arrival, Dice, Endpoint, Link, Network, Transmit};
 use units::{Bytes, Rate, Span, Time};
 use wire::datagram::Outer;
-use wire::ptcp::{Body, Packet, Parameters};
+use wire::ptcp::{Body, ConnectionParameters, Packet};
 
 const BYTES: Bytes = Bytes(300_000);
 const LIMIT: Time = Time::from_nanos(300_000_000_000);
@@ -50,7 +50,7 @@ impl End {
 
     fn begin(&mut self, now: Time, established: Established) {
         let Established { session, parameters, .. } = established;
-        let peer = Parameters::parse(&parameters).expect("the peer is honest");
+        let peer = ConnectionParameters::parse(&parameters).expect("the peer is honest");
         let is_client = matches!(self.role, Role::Dials(_));
         let tokens = Box::new(Xoshiro256PlusPlus::seed_from_u64(u64::from(is_client)));
         let controller = cc::by_name("balia").expect("it is known");

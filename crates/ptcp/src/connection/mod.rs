@@ -24,7 +24,7 @@ use policy::bottleneck::Summary;
 use policy::cc::Controller;
 use policy::sched::packet::PacketScheduler;
 use units::{Bytes, Rate, Span, Time};
-use wire::ptcp::{Packet, Parameters};
+use wire::ptcp::{ConnectionParameters, Packet};
 
 pub use error::{DatagramError, PeerError, TimeoutError};
 pub use receive::Arrived;
@@ -143,7 +143,7 @@ pub struct Connection {
     outbox: Outbox,
     flow: Flow,
     /// What the peer's configuration allows.
-    peer: Parameters,
+    peer: ConnectionParameters,
     events: VecDeque<Event>,
 }
 
@@ -211,7 +211,7 @@ impl Connection {
     ///
     /// # Panics
     /// If it has.
-    pub fn begin_established(&mut self, now: Time, peer: &Parameters) {
+    pub fn begin_established(&mut self, now: Time, peer: &ConnectionParameters) {
         assert!(self.paths.len() == 0, "it has begun");
         self.set_peer(*peer);
         let id = FIRST_PATH;

@@ -1,14 +1,14 @@
 //! What the peer's configuration allows.
 
 use units::Bytes;
-use wire::ptcp::Parameters;
+use wire::ptcp::ConnectionParameters;
 
 use super::Connection;
 use super::streams::StreamWindows;
 
 impl Connection {
     /// Takes what the peer told of its configuration, before anything was sent.
-    pub(super) fn set_peer(&mut self, peer: Parameters) {
+    pub(super) fn set_peer(&mut self, peer: ConnectionParameters) {
         self.flow.set_peer(peer.receive_buffer);
         self.config.max_datagram = self.config.max_datagram.min(peer.max_datagram);
         // Of two timeouts the shorter one counts (RFC 9000, section 10.1).

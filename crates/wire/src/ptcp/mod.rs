@@ -34,7 +34,7 @@ use units::Bytes;
 use crate::datagram::{self, DATA_NUMBER_AT};
 
 pub use flight::{Flight, Piece};
-pub use parameters::Parameters;
+pub use parameters::ConnectionParameters;
 pub use parse::Parsed;
 
 /// IPv4 and UDP headers.

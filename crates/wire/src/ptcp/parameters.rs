@@ -27,7 +27,7 @@ const LONGEST: u64 = 86_400_000;
 
 /// What the peer may rely on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Parameters {
+pub struct ConnectionParameters {
     /// The data that may be sent before the first update, of all streams together and of each.
     pub receive_buffer: Bytes,
     /// The largest UDP payload that is received.
@@ -40,7 +40,7 @@ pub struct Parameters {
     pub max_streams: u32,
 }
 
-impl Parameters {
+impl ConnectionParameters {
     /// Appends them.
     pub fn emit(&self, out: &mut Vec<u8>) {
         let mut field = |name: u8, value: u64| {
@@ -60,7 +60,7 @@ impl Parameters {
     ///
     /// # Errors
     /// If a field is cut off, missing, there twice, or says what cannot be.
-    pub fn parse(octets: &[u8]) -> Result<Parameters, WireError> {
+    pub fn parse(octets: &[u8]) -> Result<ConnectionParameters, WireError> {
         let invalid = |name: u8| WireError::Field { frame: NAME, field: FIELDS[usize::from(name)] };
         let mut found = [None; FIELDS.len()];
         let mut reader = Reader::new(NAME, octets);
@@ -83,7 +83,7 @@ impl Parameters {
         if max_datagram < LEAST_DATAGRAM {
             return Err(invalid(MAX_DATAGRAM));
         }
-        Ok(Parameters {
+        Ok(ConnectionParameters {
             receive_buffer: Bytes(get(RECEIVE_BUFFER)?),
             max_datagram: Bytes(max_datagram),
             max_ack_delay: time(MAX_ACK_DELAY, get(MAX_ACK_DELAY)?)?,
@@ -106,7 +106,7 @@ mod tests {
 
     use super::*;
 
-    const PLAIN: Parameters = Parameters {
+    const PLAIN: ConnectionParameters = ConnectionParameters {
         receive_buffer: Bytes(2 << 20),
         max_datagram: Bytes(1_472),
         max_ack_delay: Span::from_millis(25),
@@ -114,7 +114,7 @@ mod tests {
         max_streams: 128,
     };
 
-    fn octets(parameters: &Parameters) -> Vec<u8> {
+    fn octets(parameters: &ConnectionParameters) -> Vec<u8> {
         let mut out = Vec::new();
         parameters.emit(&mut out);
         out
@@ -124,21 +124,24 @@ mod tests {
     fn cut_off_missing_and_doubled_fields_are_refused() {
         let plain = octets(&PLAIN);
         for cut in 0..plain.len() {
-            assert!(Parameters::parse(&plain[..cut]).is_err(), "cut at {cut}");
+            assert!(ConnectionParameters::parse(&plain[..cut]).is_err(), "cut at {cut}");
         }
-        assert!(Parameters::parse(&[&plain[..], &plain[..10]].concat()).is_err(), "one is doubled");
-        let small = Parameters { max_datagram: Bytes(1_199), ..PLAIN };
-        assert!(Parameters::parse(&octets(&small)).is_err());
+        assert!(
+            ConnectionParameters::parse(&[&plain[..], &plain[..10]].concat()).is_err(),
+            "one is doubled"
+        );
+        let small = ConnectionParameters { max_datagram: Bytes(1_199), ..PLAIN };
+        assert!(ConnectionParameters::parse(&octets(&small)).is_err());
         let mut long = plain;
         long[2 * 10 + 2] = 0xff;
-        assert!(Parameters::parse(&long).is_err(), "an acknowledgement after ages");
+        assert!(ConnectionParameters::parse(&long).is_err(), "an acknowledgement after ages");
     }
 
     #[test]
     fn fields_of_later_versions_are_ignored() {
         let mut octets = octets(&PLAIN);
         octets.extend([200, 3, 1, 2, 3, 6, 0]);
-        assert_eq!(Parameters::parse(&octets), Ok(PLAIN));
+        assert_eq!(ConnectionParameters::parse(&octets), Ok(PLAIN));
     }
 
     proptest! {
@@ -150,19 +153,19 @@ mod tests {
             timeout in proptest::option::of(0..LONGEST),
             max_streams: u32,
         ) {
-            let parameters = Parameters {
+            let parameters = ConnectionParameters {
                 receive_buffer: Bytes(buffer),
                 max_datagram: Bytes(datagram),
                 max_ack_delay: Span::from_millis(delay),
                 idle_timeout: timeout.map(Span::from_millis),
                 max_streams,
             };
-            prop_assert_eq!(Parameters::parse(&octets(&parameters)), Ok(parameters));
+            prop_assert_eq!(ConnectionParameters::parse(&octets(&parameters)), Ok(parameters));
         }
 
         #[test]
         fn no_octets_are_too_bad(octets in prop::collection::vec(any::<u8>(), 0..100)) {
-            let _ = Parameters::parse(&octets);
+            let _ = ConnectionParameters::parse(&octets);
         }
     }
 }
