@@ -220,7 +220,7 @@ impl SweepResults {
         if first == last { format!("seed {first}") } else { format!("seeds {first} to {last}") }
     }
 
-    /// Every measure of every run, but those of single flows in groups of more than [`CROWD`].
+    /// Every measure of every run, but those of single flows in groups of over 1,000.
     #[must_use]
     pub fn data(&self) -> Data {
         let rows = rows(&self.plan, self.results.iter().map(|run| &run.measures));
