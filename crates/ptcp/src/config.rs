@@ -58,6 +58,11 @@ pub struct Config {
     pub max_streams: u32,
     /// The most datagrams that wait to be sent.
     pub max_datagrams: u32,
+    /// Whether the driver holds the bytes of streams: then data counts as read when the application
+    /// says so ([`Connection::read`](crate::Connection::read)), and
+    /// [`Connection::poll_progress`](crate::Connection::poll_progress) tells what of a stream need
+    /// not be kept. Otherwise data is read as it arrives.
+    pub holds_bytes: bool,
 }
 
 impl Config {
@@ -94,6 +99,7 @@ impl Default for Config {
             test_bottlenecks: false,
             max_streams: 128,
             max_datagrams: 256,
+            holds_bytes: false,
         }
     }
 }

@@ -112,6 +112,12 @@ impl Dialer {
         }
     }
 
+    /// Whether a packet of the peer's could be opened.
+    #[must_use]
+    pub fn has_answer(&self) -> bool {
+        self.handshake.has_opened()
+    }
+
     /// A data packet of the peer's was opened: it has completed the handshake, even if it cannot
     /// say so in time.
     pub fn handle_data(&mut self) {

@@ -36,14 +36,14 @@ impl Sealer {
         (self.key, self.key_phase, self.sealed) = (key, !self.key_phase, 0);
     }
 
-    /// Appends a packet, whose number has not been used on its path.
+    /// Appends a packet, whose number has not been used on its path. `write` appends its payload.
     pub(crate) fn seal(
         &mut self,
         label: u64,
         nonce: Nonce,
         octets: usize,
-        payload: &[u8],
         into: &mut Vec<u8>,
+        write: impl FnOnce(&mut Vec<u8>),
     ) -> Result<(), SealError> {
         if self.sealed >= self.limit {
             return Err(SealError::KeyExhausted);
@@ -51,12 +51,17 @@ impl Sealer {
         let start = into.len();
         datagram::emit_data(label, self.key_phase, nonce.number, octets, into);
         let header = into.len() - start;
-        into.extend_from_slice(payload);
+        write(into);
+        let len = into.len() - start - header;
+        if len == 0 {
+            into.truncate(start);
+            return Err(SealError::Length(len));
+        }
         self.sealed += 1;
         protect::seal(&*self.header, &*self.key, nonce, into, (start, header, octets)).map_err(
             |_| {
                 into.truncate(start);
-                SealError::Length(payload.len())
+                SealError::Length(len)
             },
         )
     }

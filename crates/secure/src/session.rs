@@ -120,9 +120,23 @@ impl Session {
     pub fn seal(
         &mut self,
         now: Time,
-        PacketNumber { path, number }: PacketNumber,
+        number: PacketNumber,
         payload: &[u8],
         into: &mut Vec<u8>,
+    ) -> Result<(), SealError> {
+        self.seal_with(now, number, into, |into| into.extend_from_slice(payload))
+    }
+
+    /// The same with a payload that `write` appends, without a copy of it.
+    ///
+    /// # Errors
+    /// If the packet cannot be sealed; nothing is appended.
+    pub fn seal_with(
+        &mut self,
+        now: Time,
+        PacketNumber { path, number }: PacketNumber,
+        into: &mut Vec<u8>,
+        write: impl FnOnce(&mut Vec<u8>),
     ) -> Result<(), SealError> {
         self.opener.handle_deadline(now);
         if self.sealer.sealed() >= self.update_after && self.may_update() {
@@ -132,14 +146,11 @@ impl Session {
         if of_path.sealed.is_some_and(|last| number <= last) {
             return Err(SealError::NumberUsed(number));
         }
-        if payload.is_empty() {
-            return Err(SealError::Length(0));
-        }
         if number > MOST_NUMBER {
             return Err(SealError::NumberTooFar(number));
         }
         let nonce = Nonce { path: Some(path), number };
-        self.sealer.seal(of_path.label_out, nonce, NUMBER, payload, into)?;
+        self.sealer.seal(of_path.label_out, nonce, NUMBER, into, write)?;
         of_path.sealed = Some(number);
         Ok(())
     }

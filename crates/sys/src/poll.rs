@@ -146,12 +146,17 @@ impl AsFd for Waker {
     }
 }
 
+/// Asks the kernel to wake the calling thread to the nanosecond.
+pub fn set_precise_timers() {
+    // A failure leaves the usual 50 µs of slack.
+    let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
+}
+
 /// Asks the kernel to wake the calling thread to the nanosecond, and before ordinary threads where
 /// the process may ask for that (`CAP_SYS_NICE`). Returns whether it may.
 #[must_use]
 pub fn prefer_this_thread() -> bool {
-    // A failure leaves the usual 50 µs of slack.
-    let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
+    set_precise_timers();
     // Above the least priority, because measured programs may run with `chrt --rr 1`.
     // musl's structure has more fields, for another policy.
     // SAFETY: the structure consists of integers, for which zero is a value.

@@ -57,6 +57,11 @@ impl Flow {
         }
     }
 
+    /// The largest buffer changes. What was granted stays granted.
+    pub(super) fn set_max_buffer(&mut self, bytes: Bytes) {
+        self.max_buffer = bytes.0.max(2 * self.buffer);
+    }
+
     /// The peer's buffer is not as large as this end's, before anything was sent.
     pub(super) fn set_peer(&mut self, buffer: Bytes) {
         self.limit = buffer.0 / UNIT * UNIT;
@@ -216,6 +221,9 @@ impl Connection {
 
     /// Data of a stream was acknowledged: removes the stream if it is complete.
     pub(super) fn note_delivered(&mut self, stream: u32) {
+        if self.config.holds_bytes && self.progress.last() != Some(&stream) {
+            self.progress.push(stream);
+        }
         if self.streams.sending().get(stream).is_some_and(SendStream::is_done) {
             self.remove_sending(stream);
             self.streams.note_half_ended(stream);

@@ -19,6 +19,7 @@ mod timer;
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
+use alloc::vec::Vec;
 
 use policy::bottleneck::Summary;
 use policy::cc::Controller;
@@ -145,6 +146,8 @@ pub struct Connection {
     /// What the peer's configuration allows.
     peer: ConnectionParameters,
     events: VecDeque<Event>,
+    /// Streams of which more was delivered, if the driver holds their bytes.
+    progress: Vec<u32>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -195,7 +198,8 @@ impl Connection {
             idle: Idle::default(),
             handshake: Handshake::default(),
             paths: Paths::new(&config, controller, tokens),
-            streams: Streams::new(is_client),
+            streams: Streams::new(is_client, !config.holds_bytes),
+            progress: Vec::new(),
             striping: Striping::new(scheduler),
             outbox: Outbox::new(),
             flow: Flow::new(&config),
@@ -412,6 +416,25 @@ impl Connection {
         let Some(read) = read else { return Bytes::ZERO };
         self.note_read(now, stream, read);
         Bytes(read)
+    }
+
+    /// A stream of which the peer has acknowledged more since it was last named here:
+    /// [`Connection::undelivered`] says how much the driver has to keep. With
+    /// [`Config::holds_bytes`].
+    #[inline]
+    pub fn poll_progress(&mut self) -> Option<u32> {
+        self.progress.pop()
+    }
+
+    /// Sets the largest receive buffer, for a peer of which more is known than at the beginning.
+    pub fn set_max_receive_buffer(&mut self, bytes: Bytes) {
+        self.flow.set_max_buffer(bytes);
+    }
+
+    /// Whether the peer's address of a path is known to be the peer's. `None` for an unknown path.
+    #[must_use]
+    pub fn is_validated(&self, path: u16) -> Option<bool> {
+        self.paths.get(path).map(|path| path.allowed.is_none() && path.validation.is_none())
     }
 
     /// Asks the peer for an acknowledgement, which keeps an idle connection alive.

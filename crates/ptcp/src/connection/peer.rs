@@ -27,6 +27,6 @@ impl Connection {
     /// Whether the peer allows a further stream of this end. One more is an error to it.
     #[must_use]
     pub fn may_open_stream(&self) -> bool {
-        self.streams.own_open() < self.peer.max_streams as usize
+        self.streams.own_open() < self.peer.max_streams
     }
 }

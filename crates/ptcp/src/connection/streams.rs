@@ -25,12 +25,16 @@ pub(super) struct StreamWindows {
 #[derive(Clone, Debug)]
 pub(super) struct Streams {
     is_client: bool,
+    /// Whether data counts as read when it arrives.
+    reads_at_arrival: bool,
     sending: SendStreams,
     receiving: BTreeMap<u32, RecvStream>,
     /// Streams whose reset the peer has not acknowledged.
     resetting: BTreeSet<u32>,
     /// The number of the peer's open streams: those with an open half or an unacknowledged reset.
     peer_open: u32,
+    /// The number of this end's open streams.
+    own_open: u32,
     /// Gaps in all receiving streams together.
     gaps: usize,
     next: u32,
@@ -39,13 +43,15 @@ pub(super) struct Streams {
 }
 
 impl Streams {
-    pub(super) fn new(is_client: bool) -> Streams {
+    pub(super) fn new(is_client: bool, reads_at_arrival: bool) -> Streams {
         Streams {
             is_client,
+            reads_at_arrival,
             sending: SendStreams::default(),
             receiving: BTreeMap::new(),
             resetting: BTreeSet::new(),
             peer_open: 0,
+            own_open: 0,
             gaps: 0,
             next: if is_client { 0 } else { SERVER_STREAMS },
             next_of_peer: if is_client { SERVER_STREAMS } else { 0 },
@@ -62,15 +68,21 @@ impl Streams {
     /// Opens both halves of a stream with these windows.
     pub(super) fn insert(&mut self, id: u32, windows: StreamWindows) {
         self.sending.insert(id, SendStream::new(windows.peer));
-        self.receiving.insert(id, RecvStream::new(windows.own));
+        self.receiving.insert(id, RecvStream::new(windows.own, self.reads_at_arrival));
+        if self.is_own(id) {
+            self.own_open += 1;
+        } else {
+            self.peer_open += 1;
+        }
     }
 
     /// This end's streams that are open to the peer, as it counts them.
-    pub(super) fn own_open(&self) -> usize {
-        let is_own = |id: &u32| (id % 2 == 1) != self.is_client;
-        let sending = self.sending.ids().filter(is_own);
-        let others = self.receiving.keys().chain(&self.resetting).copied().filter(is_own);
-        sending.chain(others).collect::<BTreeSet<u32>>().len()
+    pub(super) fn own_open(&self) -> u32 {
+        self.own_open
+    }
+
+    fn is_own(&self, id: u32) -> bool {
+        (id % 2 == 1) != self.is_client
     }
 
     /// Whether a stream can receive; the first packet of a peer's stream opens it, within `most`
@@ -85,8 +97,7 @@ impl Streams {
         if self.receiving.contains_key(&stream) {
             return Ok(true);
         }
-        let is_ours = (stream % 2 == 1) != self.is_client;
-        if is_ours {
+        if self.is_own(stream) {
             return if stream < self.next { Ok(false) } else { Err(PeerError::Stream { stream }) };
         }
         if stream < self.next_of_peer {
@@ -101,7 +112,6 @@ impl Streams {
         while self.next_of_peer <= stream {
             self.insert(self.next_of_peer, windows);
             self.next_of_peer += 2;
-            self.peer_open += 1;
         }
         Ok(true)
     }
@@ -178,11 +188,15 @@ impl Streams {
     /// A half of a stream ended, or its reset was acknowledged: it is open no longer if that was
     /// the last.
     pub(super) fn note_half_ended(&mut self, stream: u32) {
-        let is_peers = stream % 2 == u32::from(self.is_client);
         let is_open = self.receiving.contains_key(&stream)
             || self.sending.contains(stream)
             || self.resetting.contains(&stream);
-        if is_peers && !is_open {
+        if is_open {
+            return;
+        }
+        if self.is_own(stream) {
+            self.own_open -= 1;
+        } else {
             self.peer_open -= 1;
         }
     }

@@ -31,10 +31,6 @@ impl SendStreams {
         self.streams.get(&id)
     }
 
-    pub(crate) fn ids(&self) -> impl Iterator<Item = u32> {
-        self.streams.keys().copied()
-    }
-
     pub(crate) fn contains(&self, id: u32) -> bool {
         self.streams.contains_key(&id)
     }

@@ -27,8 +27,10 @@ pub(crate) struct RecvStream {
 }
 
 impl RecvStream {
-    pub(crate) fn new(window: u64) -> RecvStream {
-        RecvStream { advertised: window, is_reading: true, ..RecvStream::default() }
+    /// A half without data, of which the peer may send `window` bytes. With `is_reading` the
+    /// application reads data as it arrives.
+    pub(crate) fn new(window: u64, is_reading: bool) -> RecvStream {
+        RecvStream { advertised: window, is_reading, ..RecvStream::default() }
     }
 
     /// A piece arrived. Returns the growth of the highest offset.

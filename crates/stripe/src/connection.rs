@@ -1,0 +1,239 @@
+//! A connection as a program uses it.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use tokio::sync::{Mutex, broadcast, mpsc, oneshot, watch};
+use units::{Bytes, Rate};
+
+use crate::cell::StreamCell;
+use crate::inbox::{Command, Inbox, Key};
+use crate::stats::{RouteEvent, Stats};
+use crate::stream::Stream;
+use crate::{Class, ConnectError, ConnectionError, DatagramError, Route};
+
+/// Events of routes that are kept for a receiver that is late.
+pub(crate) const EVENTS: usize = 256;
+/// Datagrams that arrived and wait to be received; more are dropped.
+pub(crate) const DATAGRAMS: usize = 1_024;
+/// Datagrams that wait to be sent.
+const MOST_WAITING: usize = 256;
+
+/// A striped connection: streams and datagrams over all of its routes together.
+///
+/// Copies are the same connection. When the last one and all streams are dropped, the connection is
+/// closed with the code 0: wait for [`SendHalf::delivered`](crate::SendHalf::delivered) before, if
+/// the peer has to have everything.
+#[derive(Clone)]
+pub struct Connection(Arc<Inner>);
+
+struct Inner {
+    key: Key,
+    inbox: Arc<Inbox>,
+    peer_key: Vec<u8>,
+    remote: SocketAddr,
+    ended: watch::Receiver<Option<ConnectionError>>,
+    incoming: Mutex<mpsc::UnboundedReceiver<Arc<StreamCell>>>,
+    datagrams: Mutex<mpsc::Receiver<Vec<u8>>>,
+    events: broadcast::Sender<RouteEvent>,
+    outgoing: Arc<Outgoing>,
+}
+
+/// The datagrams that the program has handed over, as it and the driver count them.
+#[derive(Debug, Default)]
+pub(crate) struct Outgoing {
+    pub(crate) waiting: AtomicUsize,
+    pub(crate) most: AtomicUsize,
+}
+
+/// The driver's ends of a connection.
+pub(crate) struct DriverEnds {
+    pub(crate) ended: watch::Sender<Option<ConnectionError>>,
+    pub(crate) incoming: mpsc::UnboundedSender<Arc<StreamCell>>,
+    pub(crate) datagrams: mpsc::Sender<Vec<u8>>,
+    pub(crate) events: broadcast::Sender<RouteEvent>,
+    pub(crate) outgoing: Arc<Outgoing>,
+}
+
+impl Connection {
+    pub(crate) fn new(
+        key: Key,
+        inbox: Arc<Inbox>,
+        peer_key: Vec<u8>,
+        remote: SocketAddr,
+    ) -> (Connection, DriverEnds) {
+        let (ended, is_ended) = watch::channel(None);
+        let (incoming, arrived) = mpsc::unbounded_channel();
+        let (datagrams, received) = mpsc::channel(DATAGRAMS);
+        let (events, _) = broadcast::channel(EVENTS);
+        let outgoing = Arc::<Outgoing>::default();
+        let inner = Inner {
+            key,
+            inbox,
+            peer_key,
+            remote,
+            ended: is_ended,
+            incoming: Mutex::new(arrived),
+            datagrams: Mutex::new(received),
+            events: events.clone(),
+            outgoing: Arc::clone(&outgoing),
+        };
+        let ends = DriverEnds { ended, incoming, datagrams, events, outgoing };
+        (Connection(Arc::new(inner)), ends)
+    }
+
+    /// The key that the peer proved to have: a public key as TLS shows it (RFC 7250).
+    #[must_use]
+    pub fn peer_key(&self) -> &[u8] {
+        &self.0.peer_key
+    }
+
+    /// The peer's address at the beginning.
+    #[must_use]
+    pub fn remote(&self) -> SocketAddr {
+        self.0.remote
+    }
+
+    /// Opens a stream, once the peer allows a further one.
+    ///
+    /// # Errors
+    /// If the connection has ended.
+    pub async fn open_stream(&self) -> Result<Stream, ConnectionError> {
+        let (reply, opened) = oneshot::channel();
+        self.push(Command::OpenStream { key: self.0.key, reply });
+        match opened.await {
+            Ok(opened) => opened.map(|cell| Stream::new(cell, self.clone())),
+            Err(_) => Err(self.reason()),
+        }
+    }
+
+    /// The next stream that the peer opened. One task at a time waits.
+    ///
+    /// # Errors
+    /// If the connection has ended, and all streams were taken.
+    pub async fn accept_stream(&self) -> Result<Stream, ConnectionError> {
+        let cell = self.0.incoming.lock().await.recv().await;
+        cell.map(|cell| Stream::new(cell, self.clone())).ok_or_else(|| self.reason())
+    }
+
+    /// Hands over an unreliable datagram, which leaves as the windows allow.
+    ///
+    /// # Errors
+    /// [`DatagramError`], if it is too large, too many wait, or the connection has ended.
+    pub fn send_datagram(&self, bytes: Vec<u8>) -> Result<(), DatagramError> {
+        if self.0.ended.borrow().is_some() {
+            return Err(DatagramError::Ended);
+        }
+        let most = self.max_datagram();
+        if bytes.len() > most {
+            return Err(DatagramError::TooLarge { size: bytes.len(), most });
+        }
+        let waiting = &self.0.outgoing.waiting;
+        let room = |waiting: usize| (waiting < MOST_WAITING).then_some(waiting + 1);
+        if waiting.fetch_update(Ordering::AcqRel, Ordering::Acquire, room).is_err() {
+            return Err(DatagramError::Full);
+        }
+        self.push(Command::SendDatagram { key: self.0.key, bytes });
+        Ok(())
+    }
+
+    /// The largest datagram that every open route carries.
+    #[must_use]
+    pub fn max_datagram(&self) -> usize {
+        self.0.outgoing.most.load(Ordering::Relaxed)
+    }
+
+    /// The next datagram of the peer. One task at a time waits.
+    ///
+    /// # Errors
+    /// If the connection has ended.
+    pub async fn receive_datagram(&self) -> Result<Vec<u8>, ConnectionError> {
+        let datagram = self.0.datagrams.lock().await.recv().await;
+        datagram.ok_or_else(|| self.reason())
+    }
+
+    /// Events of routes from here on. A receiver that is late misses the oldest.
+    #[must_use]
+    pub fn events(&self) -> broadcast::Receiver<RouteEvent> {
+        self.0.events.subscribe()
+    }
+
+    /// Adds a route, on the side that dialed, and returns its number. It carries data once the peer
+    /// has answered over it ([`RouteChange::Opened`](crate::RouteChange::Opened)).
+    ///
+    /// # Errors
+    /// [`ConnectError`], if its socket cannot be opened, or the connection has ended.
+    pub async fn add_route(&self, route: Route) -> Result<u32, ConnectError> {
+        let (reply, added) = oneshot::channel();
+        self.push(Command::AddRoute { key: self.0.key, route, reply });
+        added.await.unwrap_or(Err(ConnectError::Ended))
+    }
+
+    /// Removes a route: its data goes elsewhere, and the peer is told.
+    pub fn remove_route(&self, route: u32) {
+        self.push(Command::RemoveRoute { key: self.0.key, route });
+    }
+
+    /// Sets whether a route carries data only while no usual one does.
+    pub fn set_class(&self, route: u32, class: Class) {
+        self.push(Command::SetClass { key: self.0.key, route, class });
+    }
+
+    /// Limits what is sent over a route; `None`: not at all.
+    pub fn set_rate(&self, route: u32, rate: Option<Rate>) {
+        self.push(Command::SetRate { key: self.0.key, route, rate });
+    }
+
+    /// The peer is welcome: it may be given receive buffers of up to this size. Before, they stay
+    /// below [`Options::buffer_before_admission`](crate::Options::buffer_before_admission).
+    pub fn admit(&self, most: Bytes) {
+        self.push(Command::SetReceiveBuffer { key: self.0.key, most });
+    }
+
+    /// Updates the keys now, which happens by itself in time.
+    pub fn update_keys(&self) {
+        self.push(Command::UpdateKeys { key: self.0.key });
+    }
+
+    /// Counters, as of now. Those of a connection that has ended are empty.
+    pub async fn stats(&self) -> Stats {
+        let (reply, stats) = oneshot::channel();
+        self.push(Command::Stats { key: self.0.key, reply });
+        stats.await.unwrap_or_default()
+    }
+
+    /// Closes the connection with a code for the peer. What is not delivered is lost.
+    pub fn close(&self, code: u32) {
+        self.push(Command::Close { key: self.0.key, code });
+    }
+
+    /// Waits until the connection has ended, and says why.
+    pub async fn ended(&self) -> ConnectionError {
+        let mut ended = self.0.ended.clone();
+        match ended.wait_for(Option::is_some).await {
+            Ok(reason) => reason.clone().expect("it was waited for"),
+            Err(_) => ConnectionError::Ended,
+        }
+    }
+
+    fn reason(&self) -> ConnectionError {
+        self.0.ended.borrow().clone().unwrap_or(ConnectionError::Ended)
+    }
+
+    fn push(&self, command: Command) {
+        self.0.inbox.push(command);
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.inbox.push(Command::Close { key: self.key, code: 0 });
+    }
+}
+
+impl std::fmt::Debug for Connection {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Connection").field("remote", &self.0.remote).finish_non_exhaustive()
+    }
+}

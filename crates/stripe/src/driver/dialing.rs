@@ -1,0 +1,208 @@
+//! A handshake of the side that dials, over the first route that answers.
+
+use std::sync::Arc;
+
+use ptcp::Config;
+use secure::{DialEvent, Dialer, Established, HandshakeError, Settings};
+use tokio::sync::oneshot;
+use units::Time;
+
+use super::link::{Link, Start};
+use super::sockets::{Owner, SocketKey, Sockets};
+use crate::connection::Connection;
+use crate::inbox::{Connect, Inbox, Key};
+use crate::options::NEXT_ROUTE;
+use crate::socket::{Outgoing, UdpSocket};
+use crate::{Class, ConnectError, Options, Route};
+
+/// A handshake in progress.
+pub(super) struct Dialing {
+    key: Key,
+    dialer: Dialer,
+    options: Options,
+    routes: Vec<(Route, SocketKey)>,
+    reply: oneshot::Sender<Result<Connection, ConnectError>>,
+    /// The datagrams that were sent last: a further route gets them too.
+    flight: Vec<Vec<u8>>,
+    /// The routes up to this one were tried.
+    tried: usize,
+    /// When the next one is.
+    next_at: Option<Time>,
+    /// The route over which the peer answered.
+    answered: Option<usize>,
+    outcome: Option<Result<Box<Established>, HandshakeError>>,
+    pub(super) due: Option<Time>,
+}
+
+impl Dialing {
+    /// Begins a handshake. `None`: it has failed, and the program knows.
+    pub(super) fn begin(
+        now: Time,
+        key: Key,
+        label: u64,
+        wish: Connect,
+        sockets: &mut Sockets,
+    ) -> Option<Dialing> {
+        let Connect { mut routes, tls, mut options, reply } = wish;
+        options.config.holds_bytes = true;
+        let settings = settings(&options.config);
+        let dialer = match Dialer::new(&tls, &Arc::new(settings), now, label) {
+            Ok(dialer) => dialer,
+            Err(error) => {
+                let _ = reply.send(Err(error.into()));
+                return None;
+            }
+        };
+        // Routes in reserve are tried last.
+        routes.sort_by_key(|route| route.class);
+        let mut open = Vec::new();
+        let mut failure = ConnectError::NoRoute;
+        for route in routes {
+            let number = u32::try_from(open.len()).expect("a handful of routes");
+            let socket = UdpSocket::for_route(&route);
+            match socket.and_then(|socket| sockets.add(socket, Owner::Link { key, route: number }))
+            {
+                Ok(socket) => open.push((route, socket)),
+                Err(error) => {
+                    tracing::debug!(route = route.name, %error, "no socket");
+                    let (route, reason) = (route.name, error.to_string());
+                    failure = ConnectError::Socket { route, reason };
+                }
+            }
+        }
+        if open.is_empty() {
+            let _ = reply.send(Err(failure));
+            return None;
+        }
+        Some(Dialing {
+            key,
+            dialer,
+            options,
+            next_at: (open.len() > 1).then(|| now + NEXT_ROUTE),
+            routes: open,
+            reply,
+            flight: Vec::new(),
+            tried: 0,
+            answered: None,
+            outcome: None,
+            due: None,
+        })
+    }
+
+    /// A datagram arrived over a route.
+    pub(super) fn handle_datagram(&mut self, now: Time, route: u32, bytes: &mut [u8]) {
+        self.dialer.handle_datagram(now, bytes);
+        let at = route as usize;
+        if self.dialer.has_answer() && self.answered.is_none() && at < self.routes.len() {
+            (self.answered, self.next_at) = (Some(at), None);
+        }
+    }
+
+    pub(super) fn handle_deadline(&mut self, now: Time) {
+        if self.dialer.poll_deadline().is_some_and(|at| at <= now) {
+            self.dialer.handle_deadline(now);
+            // The route that answered may be the one that has failed since.
+            self.answered = self.answered.map(|at| (at + 1) % self.routes.len());
+        }
+    }
+
+    /// Sends what is due, and takes what the handshake has come to.
+    pub(super) fn serve(&mut self, now: Time, sockets: &mut Sockets) {
+        let mut is_new = true;
+        while let Some(datagram) = self.dialer.poll_transmit(now) {
+            if std::mem::take(&mut is_new) {
+                self.flight.clear();
+            }
+            self.flight.push(datagram);
+        }
+        if !is_new {
+            self.tried = self.tried.max(1);
+            for at in self.answered.map_or(0..self.tried, |at| at..at + 1) {
+                self.send_flight(at, sockets);
+            }
+        }
+        if self.next_at.is_some_and(|at| at <= now) {
+            let (next, has_more) = (self.tried, self.tried + 1 < self.routes.len());
+            let is_reserve = |at: usize| self.routes[at].0.class != Class::Usual;
+            // A route in reserve waits for the first repetition.
+            let rest = if has_more && is_reserve(next + 1) { 4 } else { 1 };
+            self.next_at = has_more.then(|| now + NEXT_ROUTE * rest);
+            if next < self.routes.len() {
+                self.tried += 1;
+                self.send_flight(next, sockets);
+            }
+        }
+        while let Some(event) = self.dialer.poll_event() {
+            match event {
+                DialEvent::Established(established) => self.outcome = Some(Ok(established)),
+                DialEvent::Failed(error) => self.outcome = Some(Err(error)),
+                DialEvent::Confirmed(_) => {}
+            }
+            if self.outcome.is_some() {
+                break;
+            }
+        }
+    }
+
+    fn send_flight(&self, at: usize, sockets: &Sockets) {
+        let (route, socket) = &self.routes[at];
+        for datagram in &self.flight {
+            let outgoing = Outgoing {
+                to: route.remote,
+                source: None,
+                is_ecn_capable: false,
+                bytes: datagram,
+                segment: datagram.len(),
+            };
+            // What is not sent is repeated, and over the other routes too.
+            if let Err(error) = sockets.send(*socket, &outgoing) {
+                tracing::debug!(route = route.name, %error, "the handshake cannot be sent");
+            }
+        }
+    }
+
+    pub(super) fn poll_deadline(&self) -> Option<Time> {
+        [self.dialer.poll_deadline(), self.next_at].into_iter().flatten().min()
+    }
+
+    /// Whether the handshake has come to an end, or nobody waits for it.
+    pub(super) fn is_over(&self) -> bool {
+        self.outcome.is_some() || self.reply.is_closed()
+    }
+
+    /// The connection that it yields; the program is told.
+    pub(super) fn finish(
+        self,
+        now: Time,
+        inbox: &Arc<Inbox>,
+        sockets: &mut Sockets,
+    ) -> Option<Link> {
+        let Dialing { key, dialer, options, routes, reply, answered, outcome, .. } = self;
+        let first = answered.unwrap_or(0);
+        let remote = routes[first].0.remote;
+        let started = outcome.unwrap_or(Err(HandshakeError::TimedOut)).map_err(ConnectError::from);
+        let begun = started.and_then(|established| {
+            let start = Start { now, key, options, remote, inbox };
+            Link::dialed(start, *established, dialer, routes.clone(), first)
+        });
+        match begun {
+            Ok((link, connection)) => {
+                // If nobody waits for it any more, the connection's drop closes it.
+                let _ = reply.send(Ok(connection));
+                Some(link)
+            }
+            Err(error) => {
+                let _ = reply.send(Err(error));
+                routes.iter().for_each(|(_, socket)| sockets.remove(*socket));
+                None
+            }
+        }
+    }
+}
+
+/// What the handshake tells the peer of the connection.
+pub(super) fn settings(config: &Config) -> Settings {
+    let mut parameters = Vec::new();
+    config.parameters().emit(&mut parameters);
+    Settings { parameters, ..Settings::default() }
+}

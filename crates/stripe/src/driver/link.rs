@@ -1,0 +1,454 @@
+//! One open connection: its state machines, its streams and routes, and the program's ends.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use ptcp::{Arrived, Event};
+use secure::{ConnectionId, DialEvent, Dialer, Established, ResetTokens, Session};
+use units::{Bytes, Time};
+use wire::datagram::Outer;
+use wire::ptcp::{ConnectionParameters, Packet};
+
+use super::listening::Listener;
+use super::routes::RouteEnd;
+use super::sockets::{Datagram, SocketKey, Sockets};
+use super::streams::{StreamEntry, WaitingForStream};
+use crate::clock::Clock;
+use crate::connection::{Connection, DriverEnds};
+use crate::inbox::{Inbox, Key};
+use crate::stats::{RouteChange, RouteState, Stats};
+use crate::tokens::SystemTokens;
+use crate::{ConnectError, ConnectionError, Options, Route, StreamError};
+
+/// The code of a connection that is one too many for the side that listens.
+const CROWDED: u32 = 0x111;
+/// The code after a packet that no honest peer sends under the connection's keys.
+const PROTECTION: u32 = 0x112;
+
+/// An open connection.
+pub(super) struct Link {
+    pub(super) key: Key,
+    pub(super) inbox: Arc<Inbox>,
+    pub(super) is_client: bool,
+    /// The handshake of the side that dialed, until the peer has completed it.
+    dialer: Option<Dialer>,
+    resets: Option<ResetTokens>,
+    /// The connection's name at the listener.
+    pub(super) listed: Option<ConnectionId>,
+    /// What the listener has yet to be told: paths that were opened, and that were retired.
+    opened_paths: Vec<u16>,
+    retired_paths: Vec<u16>,
+    pub(super) session: Session,
+    pub(super) core: ptcp::Connection,
+    pub(super) routes: BTreeMap<u32, RouteEnd>,
+    pub(super) route_of: HashMap<u16, u32>,
+    /// The largest packet number that arrived over each path: a packet with a larger one says where
+    /// the peer is.
+    largest: HashMap<u16, u64>,
+    pub(super) next_route: u32,
+    pub(super) streams: HashMap<u32, StreamEntry>,
+    pub(super) next_of_peer: u32,
+    pub(super) waiting_for_streams: VecDeque<WaitingForStream>,
+    /// Datagrams that the state machine knows to wait.
+    pub(super) datagrams: VecDeque<Vec<u8>>,
+    pub(super) most_unsent: Bytes,
+    pub(super) ends: DriverEnds,
+    /// The latest time that the state machine knows.
+    pub(super) latest: Time,
+    pub(super) error: Option<ConnectionError>,
+    pub(super) due: Option<Time>,
+}
+
+/// What a connection begins with.
+pub(super) struct Start<'a> {
+    pub(super) now: Time,
+    pub(super) key: Key,
+    pub(super) options: Options,
+    pub(super) remote: SocketAddr,
+    pub(super) inbox: &'a Arc<Inbox>,
+}
+
+impl Link {
+    fn new(
+        start: Start<'_>,
+        established: Established,
+        is_client: bool,
+    ) -> Result<(Link, Connection), ConnectError> {
+        let Start { now, key, options, remote, inbox } = start;
+        let Established { session, peer_key, parameters } = established;
+        let peer =
+            ConnectionParameters::parse(&parameters).map_err(|_| ConnectError::Parameters)?;
+        let Options { controller, scheduler, mut config, buffer_before_admission, unsent } =
+            options;
+        config.holds_bytes = true;
+        let tokens = Box::new(SystemTokens::default());
+        let make = if is_client { ptcp::Connection::client } else { ptcp::Connection::server };
+        let mut core = make(config, controller, scheduler, tokens);
+        if !is_client {
+            core.set_max_receive_buffer(buffer_before_admission);
+        }
+        core.begin_established(now, &peer);
+        let (connection, ends) =
+            Connection::new(key, Arc::clone(inbox), peer_key.as_ref().to_vec(), remote);
+        let link = Link {
+            key,
+            inbox: Arc::clone(inbox),
+            is_client,
+            dialer: None,
+            resets: None,
+            listed: None,
+            opened_paths: Vec::new(),
+            retired_paths: Vec::new(),
+            session,
+            core,
+            routes: BTreeMap::new(),
+            route_of: HashMap::new(),
+            largest: HashMap::new(),
+            next_route: 0,
+            streams: HashMap::new(),
+            next_of_peer: u32::from(is_client),
+            waiting_for_streams: VecDeque::new(),
+            datagrams: VecDeque::new(),
+            most_unsent: unsent,
+            ends,
+            latest: now,
+            error: None,
+            due: None,
+        };
+        Ok((link, connection))
+    }
+
+    /// A connection of the side that dialed; the handshake took the route `first`.
+    pub(super) fn dialed(
+        start: Start<'_>,
+        established: Established,
+        dialer: Dialer,
+        routes: Vec<(Route, SocketKey)>,
+        first: usize,
+    ) -> Result<(Link, Connection), ConnectError> {
+        let now = start.now;
+        let (mut link, connection) = Link::new(start, established, true)?;
+        link.dialer = Some(dialer);
+        link.next_route = u32::try_from(routes.len()).expect("a handful of routes");
+        for (at, (route, socket)) in routes.into_iter().enumerate() {
+            let number = u32::try_from(at).expect("a handful of routes");
+            link.begin_route(now, number, route, socket, (at == first).then_some(0));
+        }
+        Ok((link, connection))
+    }
+
+    /// A connection of the side that listens.
+    pub(super) fn accepted(
+        start: Start<'_>,
+        established: Established,
+        listed: ConnectionId,
+        route: RouteEnd,
+    ) -> Result<(Link, Connection), ConnectError> {
+        let (mut link, connection) = Link::new(start, established, false)?;
+        link.listed = Some(listed);
+        link.add_accepted(0, route);
+        Ok((link, connection))
+    }
+
+    /// A path that the peer opened.
+    fn add_accepted(&mut self, path: u16, mut route: RouteEnd) {
+        route.number = self.next_route;
+        route.paths = vec![path];
+        self.route_of.insert(path, route.number);
+        self.routes.insert(route.number, route);
+        self.next_route += 1;
+    }
+
+    /// The connection is one too many.
+    pub(super) fn refuse(&mut self, now: Time) {
+        self.close(now, CROWDED);
+    }
+
+    /// A datagram arrived at a socket of the side that dialed.
+    pub(super) fn handle_datagram(&mut self, datagram: Datagram<'_>) {
+        match Outer::parse(datagram.bytes) {
+            Ok(Outer::Data { label }) => {
+                if let Some(path) = self.session.path_of(label) {
+                    self.handle_packet(path, datagram);
+                }
+            }
+            Ok(Outer::Reset { .. }) => {
+                if self.resets.as_ref().is_some_and(|tokens| tokens.is_reset(datagram.bytes)) {
+                    self.fail(ConnectionError::Reset);
+                }
+            }
+            Ok(_) => {
+                if let Some(dialer) = &mut self.dialer {
+                    dialer.handle_datagram(datagram.at, datagram.bytes);
+                }
+            }
+            Err(_) => {}
+        }
+    }
+
+    /// A data packet arrived over a path.
+    pub(super) fn handle_packet(&mut self, path: u16, datagram: Datagram<'_>) {
+        let Datagram { bytes, from, to, is_marked, at, socket, .. } = datagram;
+        let now = at.max(self.latest);
+        let opened = match self.session.open(now, path, bytes) {
+            Ok(opened) => opened,
+            Err(error) if error.is_fatal() => {
+                self.core.close(now, PROTECTION);
+                self.fail(ConnectionError::Protection(error));
+                return;
+            }
+            Err(_) => return,
+        };
+        // The peer speaks a later version of the protocol, or is broken: under the keys nobody else
+        // can send.
+        let Ok(parsed) = Packet::parse(opened.number, opened.payload) else { return };
+        self.latest = now;
+        if let Some(dialer) = &mut self.dialer {
+            dialer.handle_data();
+        }
+        if !self.is_client {
+            if !self.route_of.contains_key(&path) {
+                let mut route = RouteEnd::new(0, from.to_string(), socket, from);
+                route.source = to;
+                self.add_accepted(path, route);
+                self.opened_paths.push(path);
+            }
+            self.follow(now, path, opened.number, from, (socket, to));
+        }
+        let arrived = self.core.handle_packet(now, path, &parsed.packet, is_marked);
+        match arrived {
+            Ok(Arrived::Nothing | Arrived::Raw { .. }) => {}
+            Ok(Arrived::Data { stream, offset, .. }) => {
+                if let Some(cell) = self.arrived_stream(stream) {
+                    cell.handle_arrived(offset, parsed.payload);
+                }
+            }
+            // It is unreliable: one that nobody takes in time is lost.
+            Ok(Arrived::Datagram { .. }) => {
+                let _ = self.ends.datagrams.try_send(parsed.payload.to_vec());
+            }
+            Err(error) => self.fail(ConnectionError::Peer(error)),
+        }
+        self.free_delivered();
+        self.take_events(now);
+    }
+
+    /// Notes the address that the latest packet of a path came from.
+    fn follow(
+        &mut self,
+        now: Time,
+        path: u16,
+        number: u64,
+        from: SocketAddr,
+        (socket, to): (SocketKey, Option<std::net::IpAddr>),
+    ) {
+        let largest = self.largest.entry(path).or_default();
+        if number < *largest {
+            return;
+        }
+        *largest = number;
+        let number = self.route_of.get(&path);
+        let Some(route) = number.and_then(|number| self.routes.get_mut(number)) else { return };
+        if route.remote == from {
+            return;
+        }
+        (route.remote, route.source, route.socket) = (from, to, socket);
+        route.name = from.to_string();
+        let (number, name) = (route.number, route.name.clone());
+        self.core.rebind_path(now, path);
+        self.tell_route(number, name, RouteChange::Moved { remote: from });
+    }
+
+    /// Takes what the state machine tells.
+    fn take_events(&mut self, now: Time) {
+        while let Some(event) = self.core.poll_event() {
+            match event {
+                Event::Opened => {}
+                Event::PathOpened { path } | Event::PathBack { path } => {
+                    self.set_route_state(path, RouteState::Open);
+                }
+                Event::PathSilent { path } => self.set_route_state(path, RouteState::Silent),
+                Event::PathRetired { path } => self.forget_path(path),
+                Event::Readable { stream, end, is_whole } => {
+                    if let Some(cell) = self.cell(stream) {
+                        cell.handle_readable(end, is_whole);
+                    }
+                }
+                Event::Delivered { stream } => {
+                    if let Some(cell) = self.cell(stream) {
+                        cell.handle_delivered();
+                    }
+                    self.end_halves(stream, true, false);
+                }
+                Event::Reset { stream, code } => {
+                    if let Some(cell) = self.arrived_stream(stream) {
+                        cell.fail_receiving(StreamError::Reset { code });
+                    }
+                    self.end_halves(stream, false, true);
+                }
+                Event::Stopped { stream, code } => {
+                    if let Some(cell) = self.cell(stream) {
+                        cell.fail_sending(StreamError::Stopped { code });
+                    }
+                    self.end_halves(stream, true, false);
+                }
+                Event::DatagramDropped { .. } => self.drop_datagram(),
+                Event::Closed { code } => self.fail(self.closed_by_peer(code)),
+                Event::TimedOut(error) => self.fail(ConnectionError::TimedOut(error)),
+            }
+        }
+        self.open_streams();
+        self.latest = self.latest.max(now);
+    }
+
+    fn closed_by_peer(&self, code: u32) -> ConnectionError {
+        self.error.clone().unwrap_or(ConnectionError::ClosedByPeer { code })
+    }
+
+    /// A path is retired: nothing is sent or expected over it.
+    pub(super) fn forget_path(&mut self, path: u16) {
+        self.session.retire_path(path);
+        self.retired_paths.push(path);
+        self.largest.remove(&path);
+        let Some(number) = self.route_of.remove(&path) else { return };
+        let Some(route) = self.routes.get_mut(&number) else { return };
+        route.paths.retain(|known| *known != path);
+        // The socket of an accepted route is the listener's.
+        if route.paths.is_empty()
+            && !self.is_client
+            && let Some(route) = self.routes.remove(&number)
+        {
+            self.tell_route(number, route.name, RouteChange::Removed);
+        }
+    }
+
+    /// Tells the listener which labels to expect.
+    pub(super) fn tell_listener(&mut self, listener: &mut Listener) {
+        let Some(listed) = self.listed else { return };
+        for path in self.opened_paths.drain(..) {
+            listener.handle_path_opened(listed, path);
+        }
+        for path in self.retired_paths.drain(..) {
+            listener.retire_path(listed, path);
+        }
+    }
+
+    /// Drives the handshake of the side that dialed to its end.
+    fn serve_dialer(&mut self, now: Time, sockets: &Sockets) {
+        let Some(dialer) = &mut self.dialer else { return };
+        while let Some(datagram) = dialer.poll_transmit(now) {
+            let Some(number) = self.route_of.get(&0) else { break };
+            let Some(route) = self.routes.get_mut(number) else { break };
+            route.prepare(datagram.len(), false, sockets);
+            route.batch.bytes.extend_from_slice(&datagram);
+            route.note(datagram.len(), false);
+            route.flush(sockets);
+        }
+        while let Some(event) = self.dialer.as_mut().and_then(Dialer::poll_event) {
+            match event {
+                DialEvent::Confirmed(tokens) => {
+                    self.resets = Some(tokens);
+                    self.dialer = None;
+                }
+                DialEvent::Failed(error) => self.fail(ConnectionError::Handshake(error)),
+                DialEvent::Established(_) => {}
+            }
+        }
+    }
+
+    pub(super) fn handle_deadline(&mut self, now: Time, sockets: &mut Sockets) {
+        let now = now.max(self.latest);
+        if let Some(dialer) = &mut self.dialer
+            && dialer.poll_deadline().is_some_and(|at| at <= now)
+        {
+            dialer.handle_deadline(now);
+        }
+        self.session.handle_deadline(now);
+        if self.core.poll_deadline().is_some_and(|at| at <= now) {
+            self.core.handle_deadline(now);
+        }
+        self.reopen_routes(now, sockets);
+    }
+
+    /// Sends what there is to send.
+    pub(super) fn serve(&mut self, clock: &Clock, sockets: &mut Sockets) {
+        let now = clock.now().max(self.latest);
+        self.serve_dialer(now, sockets);
+        self.take_events(now);
+        self.send(clock, sockets);
+        self.note_failures(now);
+        let most = usize::try_from(self.core.max_datagram().0).unwrap_or(0);
+        self.ends.outgoing.most.store(most, Ordering::Relaxed);
+    }
+
+    pub(super) fn poll_deadline(&self) -> Option<Time> {
+        let dialer = self.dialer.as_ref().and_then(Dialer::poll_deadline);
+        let reopen = self.routes.values().filter_map(|route| route.reopen_at).min();
+        [dialer, self.session.poll_deadline(), self.core.poll_deadline(), reopen]
+            .into_iter()
+            .flatten()
+            .min()
+    }
+
+    pub(super) fn admit(&mut self, most: Bytes) {
+        self.core.set_max_receive_buffer(most);
+    }
+
+    pub(super) fn update_keys(&mut self, now: Time) {
+        // It is too soon: keys are updated later by themselves.
+        let _ = self.session.update_keys(now.max(self.latest));
+    }
+
+    pub(super) fn stats(&self, sockets: &Sockets) -> Stats {
+        Stats {
+            routes: self.route_stats(sockets),
+            streams: self.streams.len(),
+            key_updates: self.session.generation(),
+            receive_buffer: self.core.receive_buffer(),
+        }
+    }
+
+    pub(super) fn is_blocked(&self) -> bool {
+        self.routes.values().any(RouteEnd::is_blocked)
+    }
+
+    /// This side closes the connection.
+    pub(super) fn close(&mut self, now: Time, code: u32) {
+        if self.error.is_none() {
+            self.core.close(now.max(self.latest), code);
+            self.fail(ConnectionError::Closed);
+        }
+    }
+
+    /// The connection has ended for the program. The peer may yet be told.
+    fn fail(&mut self, error: ConnectionError) {
+        if self.error.is_none() {
+            self.end_streams(&error);
+            let _ = self.ends.ended.send(Some(error.clone()));
+            self.error = Some(error);
+            // What was handed over and not sent is lost.
+            self.datagrams.clear();
+        }
+    }
+
+    /// Whether the program has been told of an end.
+    pub(super) fn is_abandoned(&self) -> bool {
+        self.error.is_some()
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        let is_gone =
+            matches!(self.error, Some(ConnectionError::Reset | ConnectionError::Handshake(_)));
+        is_gone || self.core.is_closed()
+    }
+
+    /// Gives back what it had.
+    pub(super) fn end(&mut self, sockets: &mut Sockets) {
+        self.end_streams(&self.error.clone().unwrap_or(ConnectionError::Ended));
+        for route in self.routes.values().filter(|route| route.wish.is_some()) {
+            sockets.remove(route.socket);
+        }
+    }
+}

@@ -1,0 +1,199 @@
+//! The side that listens: handshakes, and which connection a datagram belongs to.
+
+use std::collections::{HashMap, VecDeque};
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+use rustls::ServerConfig;
+use secure::{ConnectionId, Established, ListenEvent, Secret};
+use tokio::sync::mpsc;
+use units::Time;
+
+use super::dialing::settings;
+use super::link::{Link, Start};
+use super::routes::RouteEnd;
+use super::sockets::{Datagram, Owner, SocketKey, Sockets};
+use crate::connection::Connection;
+use crate::inbox::{Inbox, Key};
+use crate::socket::{Outgoing, UdpSocket};
+use crate::{EndpointError, Listening, Options};
+
+/// Addresses of handshakes whose socket is remembered.
+const MOST_ORIGINS: usize = 1_024;
+
+/// The listening side of an endpoint.
+pub(crate) struct Listener {
+    listener: secure::Listener,
+    options: Options,
+    most_connections: usize,
+    unregistered: Vec<UdpSocket>,
+    sockets: Vec<(SocketKey, SocketAddr)>,
+    keys: HashMap<ConnectionId, Key>,
+    /// The socket, and the local address, that the latest packets of strangers came to.
+    origins: HashMap<SocketAddr, (SocketKey, Option<IpAddr>)>,
+    accepted: VecDeque<Accepted>,
+    /// `None`: nobody accepts connections any more.
+    accept: Option<mpsc::Sender<Connection>>,
+}
+
+/// A peer that has completed its handshake.
+pub(super) struct Accepted {
+    connection: ConnectionId,
+    from: SocketAddr,
+    established: Box<Established>,
+}
+
+impl Listener {
+    pub(crate) fn new(
+        listening: &Listening,
+        tls: &Arc<ServerConfig>,
+        mut options: Options,
+        sockets: Vec<UdpSocket>,
+        accept: mpsc::Sender<Connection>,
+    ) -> Result<Listener, EndpointError> {
+        options.config.holds_bytes = true;
+        let mut random = [0; 32];
+        aws_lc_rs::rand::fill(&mut random).map_err(|_| EndpointError::System {
+            action: "get random numbers",
+            source: io::Error::other("the generator failed"),
+        })?;
+        let settings = Arc::new(settings(&options.config));
+        let secret = Secret::new(&random);
+        Ok(Listener {
+            listener: secure::Listener::new(tls, &settings, listening.limits, secret)?,
+            options,
+            most_connections: listening.most_connections,
+            unregistered: sockets,
+            sockets: Vec::new(),
+            keys: HashMap::new(),
+            origins: HashMap::new(),
+            accepted: VecDeque::new(),
+            accept: Some(accept),
+        })
+    }
+
+    /// Waits for the sockets.
+    pub(super) fn register(&mut self, sockets: &mut Sockets) -> io::Result<()> {
+        for socket in self.unregistered.drain(..) {
+            let local = socket.local();
+            self.sockets.push((sockets.add(socket, Owner::Listening)?, local));
+        }
+        Ok(())
+    }
+
+    /// Nobody accepts connections any more; those that there are live on.
+    pub(super) fn stop(&mut self) {
+        self.accept = None;
+    }
+
+    pub(super) fn most_connections(&self) -> usize {
+        self.most_connections
+    }
+
+    /// A datagram arrived. A data packet of a connection is left to its link.
+    pub(super) fn handle_datagram(&mut self, datagram: &mut Datagram<'_>) -> Option<(Key, u16)> {
+        let Datagram { bytes, from, to, at, socket, .. } = datagram;
+        let route = self.listener.handle_datagram(*at, *from, bytes);
+        if let Some(route) = route {
+            return self.keys.get(&route.connection).map(|key| (*key, route.path));
+        }
+        if self.origins.len() >= MOST_ORIGINS {
+            self.origins.clear();
+        }
+        self.origins.insert(*from, (*socket, *to));
+        None
+    }
+
+    /// Sends what the handshakes have to send, and takes what they have come to.
+    pub(super) fn send(&mut self, now: Time, sockets: &Sockets) {
+        while let Some(secure::Transmit { to, bytes }) = self.listener.poll_transmit(now) {
+            let Some((socket, source)) = self.origin(to) else { continue };
+            let segment = bytes.len();
+            let outgoing =
+                Outgoing { to, source, is_ecn_capable: false, bytes: &bytes, segment };
+            // What does not arrive is asked for again.
+            if let Err(error) = sockets.send(socket, &outgoing) {
+                tracing::debug!(%to, %error, "a handshake cannot be answered");
+            }
+        }
+        while let Some(event) = self.listener.poll_event() {
+            match event {
+                ListenEvent::Established { connection, from, established } => {
+                    self.accepted.push_back(Accepted { connection, from, established });
+                }
+                ListenEvent::Failed { from, error } => {
+                    tracing::debug!(%from, %error, "a handshake has failed");
+                }
+            }
+        }
+    }
+
+    /// The socket, and the local address, to answer from.
+    fn origin(&self, to: SocketAddr) -> Option<(SocketKey, Option<IpAddr>)> {
+        let of_family = |(_, local): &&(SocketKey, SocketAddr)| local.is_ipv4() == to.is_ipv4();
+        let fitting = || self.sockets.iter().find(of_family).map(|(socket, _)| (*socket, None));
+        self.origins.get(&to).copied().or_else(fitting)
+    }
+
+    pub(super) fn poll_accepted(&mut self) -> Option<Accepted> {
+        self.accepted.pop_front()
+    }
+
+    /// Begins the connection of a peer. With `is_crowded` it is told that there are too many.
+    pub(super) fn begin(
+        &mut self,
+        now: Time,
+        key: Key,
+        accepted: Accepted,
+        is_crowded: bool,
+        inbox: &Arc<Inbox>,
+    ) -> Option<Link> {
+        let Accepted { connection: listed, from, established } = accepted;
+        let (socket, source) = self.origin(from)?;
+        let mut route = RouteEnd::new(0, from.to_string(), socket, from);
+        route.source = source;
+        let start = Start { now, key, options: self.options.clone(), remote: from, inbox };
+        let begun = Link::accepted(start, *established, listed, route);
+        let (mut link, connection) = match begun {
+            Ok(begun) => begun,
+            Err(error) => {
+                tracing::debug!(%from, %error, "a peer's parameters are not usable");
+                self.listener.close(listed);
+                return None;
+            }
+        };
+        self.keys.insert(listed, key);
+        let accept = self.accept.as_ref().filter(|_| !is_crowded);
+        // The program may not take them as fast as they come.
+        if accept.is_none_or(|accept| accept.try_send(connection).is_err()) {
+            tracing::debug!(%from, "too many connections");
+            link.refuse(now);
+        }
+        Some(link)
+    }
+
+    pub(super) fn handle_path_opened(&mut self, connection: ConnectionId, path: u16) {
+        self.listener.handle_path_opened(connection, path);
+    }
+
+    pub(super) fn retire_path(&mut self, connection: ConnectionId, path: u16) {
+        self.listener.retire_path(connection, path);
+    }
+
+    /// A connection has ended.
+    pub(super) fn forget(&mut self, link: &Link) {
+        if let Some(listed) = link.listed {
+            self.listener.close(listed);
+            self.keys.remove(&listed);
+        }
+    }
+
+    pub(super) fn poll_deadline(&self) -> Option<Time> {
+        self.listener.poll_deadline()
+    }
+
+    pub(super) fn handle_deadline(&mut self, now: Time) {
+        self.listener.handle_deadline(now);
+    }
+}

@@ -1,0 +1,384 @@
+//! The thread: it waits for sockets, timers and commands, and serves the connections that they
+//! concern.
+
+mod dialing;
+mod link;
+mod listening;
+mod routes;
+mod sending;
+mod sockets;
+mod streams;
+
+use std::collections::{BTreeSet, HashMap};
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use sys::poll::{Interest, Poller, Ready};
+use tokio::sync::watch;
+use units::{Span, Time};
+
+use crate::clock::Clock;
+use crate::inbox::{Command, Connect, Inbox, Key};
+use crate::tokens::SystemTokens;
+use dialing::Dialing;
+use link::Link;
+pub(crate) use listening::Listener;
+use sockets::{Arrivals, Owner, SocketKey, Sockets};
+
+/// The key of the inbox's waker; those of sockets are below.
+const WAKER: u64 = u64::MAX;
+/// Calls of receive for one socket before the others get their turn.
+const TURN: usize = 4;
+/// How long connections are closed in order after the endpoint and all programs have gone.
+const MOST_CLOSING: Span = Span::from_secs(5);
+
+/// Everything of one endpoint.
+pub(crate) struct Driver {
+    inbox: Arc<Inbox>,
+    clock: Clock,
+    sockets: Sockets,
+    listener: Option<Listener>,
+    dialing: HashMap<Key, Dialing>,
+    links: HashMap<Key, Link>,
+    /// When each connection is due, soonest first.
+    due: BTreeSet<(Time, Key)>,
+    /// Connections that something has happened to.
+    touched: Vec<Key>,
+    next_key: u64,
+    tokens: SystemTokens,
+    count: watch::Sender<usize>,
+    /// Since when nobody uses the endpoint any more.
+    ended_at: Option<Time>,
+}
+
+impl Driver {
+    pub(crate) fn new(
+        inbox: Arc<Inbox>,
+        mut listener: Option<Listener>,
+        count: watch::Sender<usize>,
+    ) -> io::Result<Driver> {
+        let poller = Poller::new()?;
+        poller.add(&*inbox, WAKER, Interest { readable: true, writable: false })?;
+        let mut sockets = Sockets::new(poller);
+        if let Some(listener) = &mut listener {
+            listener.register(&mut sockets)?;
+        }
+        Ok(Driver {
+            inbox,
+            clock: Clock::new(),
+            sockets,
+            listener,
+            dialing: HashMap::new(),
+            links: HashMap::new(),
+            due: BTreeSet::new(),
+            touched: Vec::new(),
+            next_key: 0,
+            tokens: SystemTokens::default(),
+            count,
+            ended_at: None,
+        })
+    }
+
+    /// Drives until nobody uses the endpoint and all connections have ended.
+    pub(crate) fn run(mut self) {
+        sys::poll::set_precise_timers();
+        let mut ready = Vec::new();
+        let mut commands = Vec::new();
+        let mut arrivals = Arrivals::new();
+        loop {
+            self.inbox.take(&mut commands);
+            for command in commands.drain(..) {
+                self.handle_command(command);
+            }
+            self.fire();
+            self.serve_touched();
+            self.count.send_if_modified(|count| {
+                let is_new = *count != self.links.len() + self.dialing.len();
+                *count = self.links.len() + self.dialing.len();
+                is_new
+            });
+            if self.is_over() {
+                return;
+            }
+            let timeout = if self.inbox.prepare_to_sleep() {
+                self.timeout()
+            } else {
+                Some(Duration::ZERO)
+            };
+            if let Err(error) = self.sockets.wait(&mut ready, timeout) {
+                tracing::error!(%error, "the driver of striped connections cannot wait");
+                return;
+            }
+            self.inbox.handle_awake();
+            for Ready { key, readable, writable, .. } in ready.drain(..) {
+                if key == WAKER {
+                    continue;
+                }
+                let socket = SocketKey(key);
+                if writable {
+                    self.handle_writable(socket);
+                }
+                if readable {
+                    self.receive(socket, &mut arrivals);
+                }
+            }
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        let Some(since) = self.ended_at else { return false };
+        self.links.is_empty() && self.dialing.is_empty()
+            // Programs have gone with their connections; peers that do not answer hold up nobody.
+            || self.links.values().all(Link::is_abandoned)
+                && self.clock.now().since(since) > MOST_CLOSING
+    }
+
+    /// How long the thread may sleep.
+    fn timeout(&self) -> Option<Duration> {
+        let listener = self.listener.as_ref().and_then(Listener::poll_deadline);
+        let closing = self.ended_at.map(|at| at + MOST_CLOSING + Span::from_millis(1));
+        let first = self.due.first().map(|(at, _)| *at);
+        let next = [listener, closing, first].into_iter().flatten().min()?;
+        Some(Duration::from_nanos(next.since(self.clock.now()).as_nanos()))
+    }
+
+    fn key(&mut self) -> Key {
+        self.next_key += 1;
+        Key(self.next_key)
+    }
+
+    fn handle_command(&mut self, command: Command) {
+        let now = self.clock.now();
+        match command {
+            Command::Connect(wish) => self.dial(*wish),
+            Command::End => {
+                self.ended_at = Some(now);
+                if let Some(listener) = &mut self.listener {
+                    listener.stop();
+                }
+            }
+            Command::Touched { key, stream } => self.with(key, |link, _| {
+                link.handle_touched(now, stream);
+            }),
+            Command::OpenStream { key, reply } => match self.links.get_mut(&key) {
+                Some(link) => {
+                    link.open_stream(reply);
+                    self.touched.push(key);
+                }
+                // The program learns the reason from the connection.
+                None => drop(reply),
+            },
+            Command::SendDatagram { key, bytes } => self.with(key, |link, _| {
+                link.send_datagram(bytes);
+            }),
+            Command::AddRoute { key, route, reply } => match self.links.get_mut(&key) {
+                Some(link) => {
+                    let _ = reply.send(link.add_route(now, route, &mut self.sockets));
+                    self.touched.push(key);
+                }
+                None => drop(reply),
+            },
+            Command::RemoveRoute { key, route } => self.with(key, |link, sockets| {
+                link.remove_route(now, route, sockets);
+            }),
+            Command::SetClass { key, route, class } => self.with(key, |link, _| {
+                link.set_class(route, class);
+            }),
+            Command::SetRate { key, route, rate } => self.with(key, |link, _| {
+                link.set_rate(route, rate);
+            }),
+            Command::SetReceiveBuffer { key, most } => self.with(key, |link, _| link.admit(most)),
+            Command::UpdateKeys { key } => self.with(key, |link, _| link.update_keys(now)),
+            Command::Stats { key, reply } => {
+                if let Some(link) = self.links.get(&key) {
+                    let _ = reply.send(link.stats(&self.sockets));
+                }
+            }
+            Command::Close { key, code } => self.with(key, |link, _| link.close(now, code)),
+        }
+    }
+
+    /// Does something with a connection, unless it has ended, and serves it afterwards.
+    fn with(&mut self, key: Key, act: impl FnOnce(&mut Link, &mut Sockets)) {
+        if let Some(link) = self.links.get_mut(&key) {
+            act(link, &mut self.sockets);
+            self.touched.push(key);
+        }
+    }
+
+    fn dial(&mut self, wish: Connect) {
+        let key = self.key();
+        let now = self.clock.now();
+        let label = self.tokens.draw();
+        if let Some(dialing) = Dialing::begin(now, key, label, wish, &mut self.sockets) {
+            self.dialing.insert(key, dialing);
+            self.touched.push(key);
+        }
+    }
+
+    /// Serves what is due.
+    fn fire(&mut self) {
+        let now = self.clock.now();
+        while let Some((at, key)) = self.due.first().copied()
+            && at <= now
+        {
+            self.due.pop_first();
+            if let Some(dialing) = self.dialing.get_mut(&key) {
+                dialing.due = None;
+                dialing.handle_deadline(now);
+            }
+            if let Some(link) = self.links.get_mut(&key) {
+                link.due = None;
+                link.handle_deadline(now, &mut self.sockets);
+            }
+            self.touched.push(key);
+        }
+        if let Some(listener) = &mut self.listener
+            && listener.poll_deadline().is_some_and(|at| at <= now)
+        {
+            listener.handle_deadline(now);
+            self.serve_listener(now);
+        }
+    }
+
+    /// Sends what the connections have to send, and notes when each is due again.
+    fn serve_touched(&mut self) {
+        let mut touched = std::mem::take(&mut self.touched);
+        touched.sort_unstable();
+        touched.dedup();
+        for key in touched.drain(..) {
+            self.serve(key);
+        }
+        // What was touched meanwhile is served in the next turn.
+        touched.append(&mut self.touched);
+        self.touched = touched;
+    }
+
+    fn serve(&mut self, key: Key) {
+        let now = self.clock.now();
+        if let Some(dialing) = self.dialing.get_mut(&key) {
+            dialing.serve(now, &mut self.sockets);
+            if dialing.is_over() {
+                let dialing = self.dialing.remove(&key).expect("it was there");
+                self.unschedule(dialing.due, key);
+                let inbox = Arc::clone(&self.inbox);
+                if let Some(link) = dialing.finish(now, &inbox, &mut self.sockets) {
+                    self.links.insert(key, link);
+                }
+            } else {
+                let at = dialing.poll_deadline();
+                let before = std::mem::replace(&mut dialing.due, at);
+                self.reschedule(before, at, key);
+                return;
+            }
+        }
+        let Some(link) = self.links.get_mut(&key) else { return };
+        link.serve(&self.clock, &mut self.sockets);
+        if let Some(listener) = &mut self.listener {
+            link.tell_listener(listener);
+        }
+        if link.is_over() {
+            let mut link = self.links.remove(&key).expect("it was there");
+            self.unschedule(link.due, key);
+            link.end(&mut self.sockets);
+            if let Some(listener) = &mut self.listener {
+                listener.forget(&link);
+            }
+            return;
+        }
+        let at = link.poll_deadline();
+        let before = std::mem::replace(&mut link.due, at);
+        self.reschedule(before, at, key);
+    }
+
+    fn unschedule(&mut self, at: Option<Time>, key: Key) {
+        if let Some(at) = at {
+            self.due.remove(&(at, key));
+        }
+    }
+
+    fn reschedule(&mut self, before: Option<Time>, at: Option<Time>, key: Key) {
+        if before != at {
+            self.unschedule(before, key);
+            self.due.extend(at.map(|at| (at, key)));
+        }
+    }
+
+    /// A socket has room again.
+    fn handle_writable(&mut self, socket: SocketKey) {
+        match self.sockets.owner(socket) {
+            Some(Owner::Link { key, .. }) => {
+                self.sockets.set_writable(socket, false);
+                self.touched.push(key);
+            }
+            Some(Owner::Listening) => {
+                self.sockets.set_writable(socket, false);
+                let waiting = self.links.iter().filter(|(_, link)| link.is_blocked());
+                self.touched.extend(waiting.map(|(key, _)| *key));
+            }
+            None => {}
+        }
+    }
+
+    /// Receives what has arrived at a socket.
+    fn receive(&mut self, socket: SocketKey, arrivals: &mut Arrivals) {
+        for _ in 0..TURN {
+            let Some(owner) = self.sockets.owner(socket) else { return };
+            let (is_more, error) = arrivals.receive(&self.sockets, socket);
+            if let Some(error) = error
+                && let Owner::Link { key, route } = owner
+                && let Some(link) = self.links.get_mut(&key)
+            {
+                link.handle_socket_error(self.clock.now(), route, &error);
+                self.touched.push(key);
+            }
+            let now = self.clock.now();
+            arrivals.for_each(|mut datagram| {
+                datagram.at = self.clock.arrival(now, datagram.stamp);
+                datagram.socket = socket;
+                match owner {
+                    Owner::Link { key, route } => {
+                        self.touched.push(key);
+                        if let Some(dialing) = self.dialing.get_mut(&key) {
+                            dialing.handle_datagram(now, route, datagram.bytes);
+                        } else if let Some(link) = self.links.get_mut(&key) {
+                            link.handle_datagram(datagram);
+                        }
+                    }
+                    Owner::Listening => {
+                        let Some(listener) = &mut self.listener else { return };
+                        if let Some((key, path)) = listener.handle_datagram(&mut datagram)
+                            && let Some(link) = self.links.get_mut(&key)
+                        {
+                            link.handle_packet(path, datagram);
+                            self.touched.push(key);
+                        }
+                    }
+                }
+            });
+            if matches!(owner, Owner::Listening) {
+                self.serve_listener(now);
+            }
+            self.touched.dedup();
+            if !is_more {
+                return;
+            }
+        }
+    }
+
+    /// Sends what handshakes have to send, and begins the connections that they yield.
+    fn serve_listener(&mut self, now: Time) {
+        let Some(listener) = &mut self.listener else { return };
+        listener.send(now, &self.sockets);
+        while let Some(accepted) = listener.poll_accepted() {
+            self.next_key += 1;
+            let key = Key(self.next_key);
+            let is_crowded = self.links.len() >= listener.most_connections();
+            if let Some(link) = listener.begin(now, key, accepted, is_crowded, &self.inbox) {
+                self.links.insert(key, link);
+                self.touched.push(key);
+            }
+        }
+    }
+}

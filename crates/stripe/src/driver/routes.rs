@@ -1,0 +1,418 @@
+//! The routes of a connection: sockets, addresses, and the datagrams on their way to the kernel.
+
+use std::collections::VecDeque;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+
+use units::{Span, Time};
+
+use super::link::Link;
+use super::sockets::{Owner, SocketKey, Sockets};
+use crate::socket::{MOST_OFFLOADED, Outgoing, UdpSocket};
+use crate::stats::{RouteChange, RouteEvent, RouteState, RouteStats};
+use crate::{Class, ConnectError, Route};
+
+/// Bytes that wait for a socket to take them; what comes on top is dropped, as a network card
+/// would.
+const MOST_BLOCKED: usize = 256 << 10;
+/// The wait before a failing socket is opened again.
+const REOPEN: Span = Span::from_secs(1);
+
+/// A route of a connection.
+pub(super) struct RouteEnd {
+    pub(super) number: u32,
+    pub(super) name: String,
+    /// What the program asked for; `None` on the side that listens.
+    pub(super) wish: Option<Route>,
+    pub(super) socket: SocketKey,
+    pub(super) remote: SocketAddr,
+    /// The local address, where the socket has several.
+    pub(super) source: Option<IpAddr>,
+    /// Its subflows.
+    pub(super) paths: Vec<u16>,
+    pub(super) batch: Batch,
+    blocked: VecDeque<Batch>,
+    blocked_bytes: usize,
+    dropped: u64,
+    state: RouteState,
+    /// When a socket that failed is opened again.
+    pub(super) reopen_at: Option<Time>,
+    failure: String,
+}
+
+/// Datagrams of one size; the last one may be shorter.
+#[derive(Debug, Default)]
+pub(super) struct Batch {
+    pub(super) bytes: Vec<u8>,
+    segment: usize,
+    count: usize,
+    is_ecn_capable: bool,
+    /// Whether it takes no more, because the last one is shorter.
+    is_closed: bool,
+}
+
+impl Batch {
+    /// Whether a datagram fits.
+    fn takes(&self, len: usize, is_ecn_capable: bool, most: usize) -> bool {
+        self.count == 0
+            || !self.is_closed
+                && len <= self.segment
+                && is_ecn_capable == self.is_ecn_capable
+                && self.count < most
+                && self.bytes.len() + len <= MOST_OFFLOADED
+    }
+
+    /// A datagram was appended.
+    fn note(&mut self, len: usize, is_ecn_capable: bool) {
+        if self.count == 0 {
+            (self.segment, self.is_ecn_capable) = (len, is_ecn_capable);
+        }
+        self.is_closed = len < self.segment;
+        self.count += 1;
+    }
+
+    fn clear(&mut self) {
+        self.bytes.clear();
+        (self.count, self.is_closed) = (0, false);
+    }
+}
+
+impl RouteEnd {
+    pub(super) fn new(number: u32, name: String, socket: SocketKey, remote: SocketAddr) -> RouteEnd {
+        RouteEnd {
+            number,
+            name,
+            wish: None,
+            socket,
+            remote,
+            source: None,
+            paths: Vec::new(),
+            batch: Batch::default(),
+            blocked: VecDeque::new(),
+            blocked_bytes: 0,
+            dropped: 0,
+            state: RouteState::Opening,
+            reopen_at: None,
+            failure: String::new(),
+        }
+    }
+
+    /// Makes room in the batch for a datagram, sending it first if it does not fit.
+    pub(super) fn prepare(&mut self, len: usize, is_ecn_capable: bool, sockets: &Sockets) {
+        let most = sockets.get(self.socket).map_or(1, UdpSocket::most_segments);
+        if !self.batch.takes(len, is_ecn_capable, most) {
+            self.flush(sockets);
+        }
+    }
+
+    /// A datagram was appended to the batch.
+    pub(super) fn note(&mut self, len: usize, is_ecn_capable: bool) {
+        self.batch.note(len, is_ecn_capable);
+    }
+
+    pub(super) fn is_blocked(&self) -> bool {
+        !self.blocked.is_empty()
+    }
+
+    /// Sends the batch, behind what waits already. An error other than a lack of room is kept for
+    /// [`RouteEnd::take_error`].
+    pub(super) fn flush(&mut self, sockets: &Sockets) {
+        if self.batch.count == 0 {
+            return;
+        }
+        if self.is_blocked() {
+            self.block();
+            return;
+        }
+        match self.send(&self.batch, sockets) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                self.block();
+                sockets.set_writable(self.socket, true);
+            }
+            sent => self.note_sent(sent),
+        }
+        self.batch.clear();
+    }
+
+    fn note_sent(&mut self, sent: io::Result<()>) {
+        match sent {
+            Ok(()) => self.failure.clear(),
+            // A size that the device does not carry: the probe of it counts as lost.
+            Err(error) if error.raw_os_error() == Some(EMSGSIZE) => {}
+            Err(error) => self.failure = error.to_string(),
+        }
+    }
+
+    fn send(&self, batch: &Batch, sockets: &Sockets) -> io::Result<()> {
+        let Batch { bytes, segment, is_ecn_capable, .. } = batch;
+        sockets.send(
+            self.socket,
+            &Outgoing {
+                to: self.remote,
+                source: self.source,
+                is_ecn_capable: *is_ecn_capable,
+                bytes,
+                segment: *segment,
+            },
+        )
+    }
+
+    /// Keeps the batch until there is room.
+    fn block(&mut self) {
+        if self.blocked_bytes + self.batch.bytes.len() > MOST_BLOCKED {
+            self.dropped += self.batch.count as u64;
+            self.batch.clear();
+            return;
+        }
+        self.blocked_bytes += self.batch.bytes.len();
+        self.blocked.push_back(std::mem::take(&mut self.batch));
+    }
+
+    /// Sends what has waited.
+    pub(super) fn unblock(&mut self, sockets: &Sockets) {
+        while let Some(batch) = self.blocked.front() {
+            match self.send(batch, sockets) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    sockets.set_writable(self.socket, true);
+                    return;
+                }
+                sent => self.note_sent(sent),
+            }
+            if let Some(batch) = self.blocked.pop_front() {
+                self.blocked_bytes -= batch.bytes.len();
+            }
+        }
+    }
+
+    /// Forgets what waits for the socket.
+    fn drop_blocked(&mut self) {
+        self.blocked.clear();
+        self.blocked_bytes = 0;
+    }
+}
+
+/// The kernel's number of "message too long", which is the same on all Linux machines that Rust
+/// knows but MIPS.
+const EMSGSIZE: i32 = 90;
+
+impl Link {
+    /// Adds a route of the side that dials.
+    pub(in crate::driver) fn add_route(
+        &mut self,
+        now: Time,
+        route: Route,
+        sockets: &mut Sockets,
+    ) -> Result<u32, ConnectError> {
+        let number = self.next_route;
+        let owner = Owner::Link { key: self.key, route: number };
+        let socket = UdpSocket::for_route(&route);
+        let socket = socket.and_then(|socket| sockets.add(socket, owner)).map_err(|error| {
+            ConnectError::Socket { route: route.name.clone(), reason: error.to_string() }
+        })?;
+        self.next_route += 1;
+        self.begin_route(now, number, route, socket, None);
+        Ok(number)
+    }
+
+    /// Takes a route into use; `first` is the path that the handshake has opened over it.
+    pub(super) fn begin_route(
+        &mut self,
+        now: Time,
+        number: u32,
+        route: Route,
+        socket: SocketKey,
+        first: Option<u16>,
+    ) {
+        let mut end = RouteEnd::new(number, route.name.clone(), socket, route.remote);
+        let weight = usize::from(route.weight.max(1));
+        end.paths.extend(first);
+        while end.paths.len() < weight {
+            end.paths.push(self.core.open_path(now));
+        }
+        for path in &end.paths {
+            // The first one is open. What cannot be sealed over one too many counts as lost.
+            let _ = self.session.open_path(*path);
+            self.core.set_path_class(*path, route.class);
+            // Each subflow has its share of the bound.
+            let share = u64::from(route.weight.max(1));
+            let rate = route.max_rate.map(|rate| units::Rate::from_bits(rate.as_bits() / share));
+            self.core.set_path_rate(*path, rate);
+            self.route_of.insert(*path, number);
+        }
+        end.wish = Some(route);
+        self.routes.insert(number, end);
+    }
+
+    pub(in crate::driver) fn remove_route(
+        &mut self,
+        now: Time,
+        number: u32,
+        sockets: &mut Sockets,
+    ) {
+        let Some(route) = self.routes.get(&number) else { return };
+        if self.routes.len() == 1 {
+            // Nothing could be said over no route at all.
+            self.close(now, 0);
+            return;
+        }
+        for path in route.paths.clone() {
+            self.core.retire_path(now, path);
+            self.forget_path(path);
+        }
+        self.drop_route(number, sockets);
+    }
+
+    /// Forgets a route whose paths are retired.
+    pub(super) fn drop_route(&mut self, number: u32, sockets: &mut Sockets) {
+        if let Some(route) = self.routes.remove(&number) {
+            self.tell_route(number, route.name, RouteChange::Removed);
+            if route.wish.is_some() {
+                sockets.remove(route.socket);
+            }
+        }
+    }
+
+    pub(in crate::driver) fn set_class(&mut self, number: u32, class: Class) {
+        let Some(route) = self.routes.get(&number) else { return };
+        for path in &route.paths {
+            self.core.set_path_class(*path, class);
+        }
+    }
+
+    pub(in crate::driver) fn set_rate(&mut self, number: u32, rate: Option<units::Rate>) {
+        let Some(route) = self.routes.get(&number) else { return };
+        let share = route.paths.len().max(1) as u64;
+        for path in &route.paths {
+            let rate = rate.map(|rate| units::Rate::from_bits(rate.as_bits() / share));
+            self.core.set_path_rate(*path, rate);
+        }
+    }
+
+    pub(super) fn tell_route(&self, route: u32, name: String, change: RouteChange) {
+        // Nobody may listen.
+        let _ = self.ends.events.send(RouteEvent { route, name, change });
+    }
+
+    /// The state of the route of a path changed.
+    pub(super) fn set_route_state(&mut self, path: u16, state: RouteState) {
+        let Some(number) = self.route_of.get(&path).copied() else { return };
+        let Some(route) = self.routes.get_mut(&number) else { return };
+        let before = std::mem::replace(&mut route.state, state);
+        let change = match (before, state) {
+            (RouteState::Opening, RouteState::Open) => RouteChange::Opened,
+            (RouteState::Open, RouteState::Silent) => RouteChange::Silent,
+            (RouteState::Silent, RouteState::Open) => RouteChange::Back,
+            _ => return,
+        };
+        let name = route.name.clone();
+        self.tell_route(number, name, change);
+    }
+
+    /// A receive at a route's socket failed: the error of an earlier send, or of the device.
+    pub(in crate::driver) fn handle_socket_error(
+        &mut self,
+        now: Time,
+        number: u32,
+        error: &io::Error,
+    ) {
+        if let Some(route) = self.routes.get_mut(&number) {
+            route.failure = error.to_string();
+        }
+        self.note_failures(now);
+    }
+
+    /// Tells of sockets that fail, and has them opened again.
+    pub(super) fn note_failures(&mut self, now: Time) {
+        let mut failures = Vec::new();
+        for route in self.routes.values_mut() {
+            if route.failure.is_empty() || route.reopen_at.is_some() {
+                continue;
+            }
+            route.reopen_at = Some(now + REOPEN);
+            failures.push((route.number, route.name.clone(), route.failure.clone()));
+        }
+        for (number, name, reason) in failures {
+            tracing::debug!(route = name, reason, "the socket fails");
+            self.tell_route(number, name, RouteChange::Failing { reason });
+        }
+    }
+
+    /// Opens sockets that have failed again: the device may be back, or have another address.
+    pub(super) fn reopen_routes(&mut self, now: Time, sockets: &mut Sockets) {
+        let key = self.key;
+        let mut moved = Vec::new();
+        for route in self.routes.values_mut() {
+            if route.reopen_at.is_none_or(|at| at > now) {
+                continue;
+            }
+            route.reopen_at = None;
+            // The sockets of the side that listens stay.
+            let Some(wish) = &route.wish else {
+                route.failure.clear();
+                continue;
+            };
+            // The address may have been renewed with the device.
+            let wishes = [wish.clone(), Route { local: None, ..wish.clone() }];
+            let opened = wishes.iter().find_map(|wish| UdpSocket::for_route(wish).ok());
+            let owner = Owner::Link { key, route: route.number };
+            match opened.and_then(|socket| sockets.add(socket, owner).ok()) {
+                Some(socket) => {
+                    sockets.remove(std::mem::replace(&mut route.socket, socket));
+                    route.drop_blocked();
+                    route.failure.clear();
+                    moved.push((route.number, route.name.clone(), route.remote));
+                }
+                None => route.reopen_at = Some(now + REOPEN),
+            }
+        }
+        for (number, name, remote) in moved {
+            for path in self.routes[&number].paths.clone() {
+                self.core.rebind_path(now, path);
+            }
+            self.tell_route(number, name, RouteChange::Moved { remote });
+        }
+    }
+
+    /// The counters of all routes.
+    pub(super) fn route_stats(&self, sockets: &Sockets) -> Vec<RouteStats> {
+        self.routes.values().map(|route| self.one_route(route, sockets)).collect()
+    }
+
+    fn one_route(&self, route: &RouteEnd, sockets: &Sockets) -> RouteStats {
+        let core = &self.core;
+        let local = sockets.get(route.socket).map(UdpSocket::local);
+        let mut stats = RouteStats {
+            route: route.number,
+            name: route.name.clone(),
+            local: local.map(|at| SocketAddr::new(route.source.unwrap_or(at.ip()), at.port())),
+            remote: route.remote,
+            state: route.state,
+            sent: units::Bytes::ZERO,
+            received: units::Bytes::ZERO,
+            window: units::Bytes::ZERO,
+            round_trip: None,
+            packets: 0,
+            lost: 0,
+            marked: 0,
+            datagram: units::Bytes::ZERO,
+            shares_with: None,
+            dropped_here: route.dropped,
+        };
+        for path in route.paths.iter().copied() {
+            let bytes = core.path_bytes(path).unwrap_or_default();
+            stats.sent += bytes.sent;
+            stats.received += bytes.received;
+            stats.window += core.path_window(path);
+            stats.round_trip = stats.round_trip.or(core.smoothed_rtt(path));
+            stats.datagram = stats.datagram.max(core.path_size(path).unwrap_or_default());
+            if let Some(counted) = core.stats(path) {
+                stats.packets += counted.sent;
+                stats.lost += counted.lost;
+                stats.marked += counted.marks;
+            }
+            let shares = core.bottleneck(path).and_then(|other| self.route_of.get(&other));
+            stats.shares_with = stats.shares_with.or(shares.copied());
+        }
+        stats
+    }
+}

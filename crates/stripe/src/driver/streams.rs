@@ -1,0 +1,142 @@
+//! The streams of a connection, between the program and the state machine.
+
+use std::sync::Arc;
+
+use tokio::sync::oneshot;
+use units::{Bytes, Time};
+
+use super::link::Link;
+use crate::cell::{Read, StreamCell, Written};
+use crate::{ConnectionError, StreamError};
+
+/// A stream of which a half is in use.
+pub(super) struct StreamEntry {
+    pub(super) cell: Arc<StreamCell>,
+    is_sending: bool,
+    is_receiving: bool,
+}
+
+/// A program that waits for a stream.
+pub(super) type WaitingForStream = oneshot::Sender<Result<Arc<StreamCell>, ConnectionError>>;
+
+impl Link {
+    /// The program wants a stream.
+    pub(in crate::driver) fn open_stream(&mut self, reply: WaitingForStream) {
+        if let Some(error) = &self.error {
+            let _ = reply.send(Err(error.clone()));
+            return;
+        }
+        self.waiting_for_streams.push_back(reply);
+        self.open_streams();
+    }
+
+    /// Opens as many streams as the peer allows.
+    pub(super) fn open_streams(&mut self) {
+        while !self.waiting_for_streams.is_empty() && self.core.may_open_stream() {
+            let Some(reply) = self.waiting_for_streams.pop_front() else { return };
+            if reply.is_closed() {
+                continue;
+            }
+            let id = self.core.open_stream();
+            let cell = self.insert_stream(id);
+            if let Err(Ok(cell)) = reply.send(Ok(cell)) {
+                // Nobody is there any more.
+                cell.reset(crate::DROPPED);
+                cell.stop(crate::DROPPED);
+            }
+        }
+    }
+
+    fn insert_stream(&mut self, id: u32) -> Arc<StreamCell> {
+        let unsent = self.most_unsent.0;
+        let cell = Arc::new(StreamCell::new(id, self.key, Arc::clone(&self.inbox), unsent));
+        let entry =
+            StreamEntry { cell: Arc::clone(&cell), is_sending: true, is_receiving: true };
+        self.streams.insert(id, entry);
+        cell
+    }
+
+    /// A stream of which something arrived; the peer may have opened it.
+    pub(super) fn arrived_stream(&mut self, id: u32) -> Option<Arc<StreamCell>> {
+        if let Some(entry) = self.streams.get(&id) {
+            return Some(Arc::clone(&entry.cell));
+        }
+        // What arrives of a stream that is over is late.
+        if (id % 2 == 1) != self.is_client || id < self.next_of_peer {
+            return None;
+        }
+        let mut last = None;
+        // The lower ones are open too, and may be heard of later.
+        while self.next_of_peer <= id {
+            let cell = self.insert_stream(self.next_of_peer);
+            self.next_of_peer += 2;
+            // Nobody accepts streams any more: they are dropped with the connection.
+            let _ = self.ends.incoming.send(Arc::clone(&cell));
+            last = Some(cell);
+        }
+        last
+    }
+
+    /// The program did something with a stream.
+    pub(in crate::driver) fn handle_touched(&mut self, now: Time, id: u32) {
+        let Some(entry) = self.streams.get(&id) else { return };
+        let cell = Arc::clone(&entry.cell);
+        let (written, read) = cell.take_touch();
+        let Written { bytes, is_finished, reset } = written;
+        if bytes > 0 {
+            self.core.write(id, Bytes(bytes));
+        }
+        if is_finished {
+            self.core.finish(id);
+        }
+        if let Some(code) = reset {
+            self.core.reset(id, code);
+            cell.fail_sending(StreamError::Ended);
+            self.end_halves(id, true, false);
+        }
+        let Read { bytes, stop, is_whole } = read;
+        if let Some(code) = stop {
+            self.core.stop(id, code);
+        }
+        if bytes > 0 || is_whole {
+            self.core.read(now, id, Bytes(bytes));
+        }
+        if is_whole {
+            self.end_halves(id, false, true);
+        }
+    }
+
+    /// Halves of a stream have ended.
+    pub(super) fn end_halves(&mut self, id: u32, is_sending: bool, is_receiving: bool) {
+        let Some(entry) = self.streams.get_mut(&id) else { return };
+        entry.is_sending &= !is_sending;
+        entry.is_receiving &= !is_receiving;
+        if !entry.is_sending && !entry.is_receiving {
+            self.streams.remove(&id);
+        }
+    }
+
+    pub(super) fn cell(&self, id: u32) -> Option<&Arc<StreamCell>> {
+        self.streams.get(&id).map(|entry| &entry.cell)
+    }
+
+    /// What the peer has acknowledged need not be kept.
+    pub(super) fn free_delivered(&mut self) {
+        while let Some(id) = self.core.poll_progress() {
+            if let Some(entry) = self.streams.get(&id) {
+                entry.cell.handle_undelivered(self.core.undelivered(id).0);
+            }
+        }
+    }
+
+    /// All streams, and programs that wait for one, learn of the end.
+    pub(super) fn end_streams(&mut self, error: &ConnectionError) {
+        for entry in self.streams.values() {
+            entry.cell.handle_end(error);
+        }
+        self.streams.clear();
+        for reply in self.waiting_for_streams.drain(..) {
+            let _ = reply.send(Err(error.clone()));
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! The endpoint: a thread that drives connections.
+
+use std::io;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
+
+use rustls::{ClientConfig, ServerConfig};
+use tokio::sync::{Mutex, mpsc, oneshot, watch};
+
+use crate::connection::Connection;
+use crate::driver::{Driver, Listener};
+use crate::inbox::{Command, Connect, Inbox};
+use crate::socket::UdpSocket;
+use crate::{ConnectError, EndpointError, Options, Route};
+
+/// Where and how much an endpoint listens.
+#[derive(Clone, Debug)]
+pub struct Listening {
+    /// The addresses.
+    pub addresses: Vec<SocketAddr>,
+    /// Whether a socket of IPv6 takes IPv4 too.
+    pub both_families: bool,
+    /// The most connections at a time; further ones are closed at once.
+    pub most_connections: usize,
+    /// What strangers may cost.
+    pub limits: secure::Limits,
+}
+
+impl Listening {
+    /// At one address.
+    #[must_use]
+    pub fn at(address: SocketAddr) -> Listening {
+        Listening {
+            addresses: vec![address],
+            both_families: false,
+            most_connections: 1_024,
+            limits: secure::Limits::default(),
+        }
+    }
+
+    /// At a port of all addresses: of both families where the system has both.
+    #[must_use]
+    pub fn everywhere(port: u16) -> Listening {
+        let both = UdpSocket::listening((Ipv6Addr::UNSPECIFIED, port).into(), true);
+        let (any, both_families) = match both {
+            Ok(_) => (Ipv6Addr::UNSPECIFIED.into(), true),
+            Err(_) => (Ipv4Addr::UNSPECIFIED.into(), false),
+        };
+        Listening { both_families, ..Listening::at(SocketAddr::new(any, port)) }
+    }
+}
+
+/// A thread that drives connections: their sockets, timers, and state machines.
+///
+/// Connections live on when the endpoint is dropped; it only accepts no more.
+#[derive(Debug)]
+pub struct Endpoint {
+    inbox: Arc<Inbox>,
+    addresses: Vec<SocketAddr>,
+    accepted: Mutex<mpsc::Receiver<Connection>>,
+    connections: watch::Receiver<usize>,
+}
+
+impl Endpoint {
+    /// An endpoint that only dials.
+    ///
+    /// # Errors
+    /// [`EndpointError::System`], if the system has no descriptors or threads left.
+    pub fn new() -> Result<Endpoint, EndpointError> {
+        let (_, accepted) = mpsc::channel(1);
+        Endpoint::start(Vec::new(), accepted, None)
+    }
+
+    /// An endpoint that listens, and dials too. `tls` has to demand the peer's key; whether the key
+    /// is welcome is the caller's decision, for each accepted connection.
+    ///
+    /// # Errors
+    /// [`EndpointError`], if an address cannot be listened at, or the configuration is not usable.
+    pub fn listen(
+        listening: &Listening,
+        tls: &Arc<ServerConfig>,
+        options: Options,
+    ) -> Result<Endpoint, EndpointError> {
+        let mut sockets = Vec::new();
+        for address in &listening.addresses {
+            let socket = UdpSocket::listening(*address, listening.both_families);
+            let failed = |source| EndpointError::Listen { address: *address, source };
+            sockets.push(socket.map_err(failed)?);
+        }
+        let addresses = sockets.iter().map(UdpSocket::local).collect();
+        let (accept, accepted) = mpsc::channel(listening.most_connections);
+        let listener = Listener::new(listening, tls, options, sockets, accept)?;
+        Endpoint::start(addresses, accepted, Some(listener))
+    }
+
+    fn start(
+        addresses: Vec<SocketAddr>,
+        accepted: mpsc::Receiver<Connection>,
+        listener: Option<Listener>,
+    ) -> Result<Endpoint, EndpointError> {
+        let failed = |action| move |source: io::Error| EndpointError::System { action, source };
+        let inbox = Arc::new(Inbox::new().map_err(failed("open a descriptor"))?);
+        let (count, connections) = watch::channel(0);
+        let driver = Driver::new(Arc::clone(&inbox), listener, count)
+            .map_err(failed("wait for descriptors"))?;
+        std::thread::Builder::new()
+            .name("stripe".into())
+            .spawn(move || driver.run())
+            .map_err(failed("start a thread"))?;
+        Ok(Endpoint { inbox, addresses, accepted: Mutex::new(accepted), connections })
+    }
+
+    /// Connects to the peer that `tls` verifies, over all of these routes. The handshake takes the
+    /// first one that answers; the others are opened behind it.
+    ///
+    /// # Errors
+    /// [`ConnectError`], if no route leads to the peer, or one side refuses the other's key.
+    pub async fn connect(
+        &self,
+        routes: Vec<Route>,
+        tls: &Arc<ClientConfig>,
+        options: Options,
+    ) -> Result<Connection, ConnectError> {
+        let (reply, connected) = oneshot::channel();
+        let tls = Arc::clone(tls);
+        self.inbox.push(Command::Connect(Box::new(Connect { routes, tls, options, reply })));
+        connected.await.unwrap_or(Err(ConnectError::Ended))
+    }
+
+    /// The next connection of a peer. One task at a time waits. `None`: the endpoint has ended, or
+    /// does not listen.
+    pub async fn accept(&self) -> Option<Connection> {
+        self.accepted.lock().await.recv().await
+    }
+
+    /// The addresses of the listening sockets.
+    #[must_use]
+    pub fn local_addresses(&self) -> &[SocketAddr] {
+        &self.addresses
+    }
+
+    /// Waits until all connections have ended and their peers were told, some round trips after
+    /// they were closed. A program that exits before leaves its peers to their timeouts.
+    pub async fn wait_idle(&self) {
+        let mut connections = self.connections.clone();
+        // An error: the thread has ended, and the connections with it.
+        let _ = connections.wait_for(|count| *count == 0).await;
+    }
+}
+
+impl Drop for Endpoint {
+    fn drop(&mut self) {
+        self.inbox.push(Command::End);
+    }
+}

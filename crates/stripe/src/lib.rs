@@ -1,0 +1,83 @@
+//! The striped connection over UDP sockets: ordered streams and datagrams between two hosts, over
+//! several routes as one connection.
+//!
+//! An [`Endpoint`] is a thread that drives connections: it has their sockets and timers, and the
+//! state machines of `ptcp` and `secure`. A [`Connection`] opens and accepts [`Stream`]s, which are
+//! [`AsyncRead`](tokio::io::AsyncRead) and [`AsyncWrite`](tokio::io::AsyncWrite) for any runtime.
+//! Keys and trust are the caller's, in finished configurations of rustls: both sides show a raw
+//! public key (RFC 7250). What is on the wire is described in `docs/wire.md`.
+//!
+//! ```
+//! use std::net::Ipv4Addr;
+//! use std::sync::Arc;
+//!
+//! use secure::testing::{Key, client, server};
+//! use stripe::{Endpoint, Listening, Options, Route};
+//! use tokio::io::{AsyncReadExt, AsyncWriteExt};
+//!
+//! # tokio::runtime::Runtime::new()?.block_on(async {
+//! // `peer` makes such configurations from a host's identity.
+//! let (near, far) = (Key::generate(), Key::generate());
+//! let listening = Listening::at((Ipv4Addr::LOCALHOST, 0).into());
+//! let listener = Endpoint::listen(&listening, &Arc::new(server(&far)), Options::default())?;
+//! let remote = listener.local_addresses()[0];
+//! tokio::spawn(async move {
+//!     while let Some(connection) = listener.accept().await {
+//!         // Whether the key `connection.peer_key()` is welcome is the program's decision.
+//!         let mut stream = connection.accept_stream().await.unwrap();
+//!         let mut text = String::new();
+//!         stream.read_to_string(&mut text).await.unwrap();
+//!         stream.write_all(text.to_uppercase().as_bytes()).await.unwrap();
+//!         stream.shutdown().await.unwrap();
+//!         connection.ended().await;
+//!     }
+//! });
+//!
+//! let endpoint = Endpoint::new()?;
+//! // Two routes: over two interfaces, for example, by `Route::over`.
+//! let routes = vec![Route::to(remote), Route::to(remote)];
+//! let tls = Arc::new(client(&near, &far));
+//! let connection = endpoint.connect(routes, &tls, Options::default()).await?;
+//! let mut stream = connection.open_stream().await?;
+//! stream.write_all(b"over all routes").await?;
+//! stream.shutdown().await?;
+//! let mut answer = String::new();
+//! stream.read_to_string(&mut answer).await?;
+//! assert_eq!(answer, "OVER ALL ROUTES");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! # }).unwrap();
+//! ```
+//!
+//! | subject | module |
+//! |---|---|
+//! | the endpoint, its thread's beginning and end | `endpoint` |
+//! | what a program calls | `connection`, `stream` |
+//! | policies, limits, routes; counters and events of routes | `options`; `stats` |
+//! | what program and driver share: commands; the bytes of a stream | `inbox`; `cell`, `store` |
+//! | the thread: waiting, timers, which connection a datagram belongs to | `driver` |
+//! | a handshake over the first route that answers | `driver/dialing.rs` |
+//! | the side that listens | `driver/listening.rs` |
+//! | one open connection; what it sends; its streams; its routes | `driver/link.rs`; `driver/sending.rs`, `driver/streams.rs`, `driver/routes.rs` |
+//! | sockets; the clock, and arrival times on it | `socket`; `clock` |
+
+mod cell;
+mod clock;
+mod connection;
+mod driver;
+mod endpoint;
+mod error;
+mod inbox;
+mod options;
+mod socket;
+mod stats;
+mod store;
+mod stream;
+mod tokens;
+
+pub use connection::Connection;
+pub use endpoint::{Endpoint, Listening};
+pub use error::{ConnectError, ConnectionError, DatagramError, EndpointError, StreamError};
+pub use options::{CONTROLLER, Options, Route, SCHEDULER};
+pub use ptcp::Class;
+pub use stats::{RouteChange, RouteEvent, RouteState, RouteStats, Stats};
+pub use stream::{DROPPED, ReceiveHalf, SendHalf, Stream};

@@ -1,0 +1,107 @@
+//! What the caller may choose: policies and limits of connections, and their routes.
+
+use std::net::{IpAddr, SocketAddr};
+
+use policy::cc::Controller;
+use policy::named::NameError;
+use policy::sched::packet::PacketScheduler;
+use policy::{cc, sched};
+use ptcp::{Class, Config};
+use units::{Bytes, Rate, Span};
+
+/// The controller of connections that name none: fair beside others, and robust on lossy lines.
+pub const CONTROLLER: &str = "coupled-bbr";
+/// The packet scheduler of connections that name none.
+pub const SCHEDULER: &str = "lowest-rtt";
+
+/// What a connection does at this end; the peer is told what it has to know.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The congestion controller of all paths together. Each connection gets a copy.
+    pub controller: Box<dyn Controller>,
+    /// The choice of a path for each packet. Each connection gets a copy.
+    pub scheduler: Box<dyn PacketScheduler>,
+    /// Limits and timeouts. `holds_bytes` is set by the driver.
+    pub config: Config,
+    /// The largest receive buffer before [`Connection::admit`](crate::Connection::admit).
+    pub buffer_before_admission: Bytes,
+    /// Bytes written into a stream and not sent, above which a writer waits.
+    pub unsent: Bytes,
+}
+
+impl Options {
+    /// The defaults with a controller and a scheduler by their names, with parameters in brackets.
+    ///
+    /// # Errors
+    /// If a name is unknown; the text lists those that are known.
+    pub fn named(controller: &str, scheduler: &str) -> Result<Options, NameError> {
+        let controller = cc::by_name(controller)?;
+        let scheduler = sched::packet::by_name(scheduler)?;
+        let config = Config { holds_bytes: true, ecn: true, ..Config::default() };
+        let (buffer_before_admission, unsent) = (Bytes::kib(256), Bytes::kib(512));
+        Ok(Options { controller, scheduler, config, buffer_before_admission, unsent })
+    }
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options::named(CONTROLLER, SCHEDULER).expect("both are known")
+    }
+}
+
+/// One way to the peer: a local device or address, and one of the peer's addresses.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Route {
+    /// Its name for people: the interface, say.
+    pub name: String,
+    /// The device to bind to; `None`: any.
+    pub device: Option<String>,
+    /// The local address to bind to; `None`: the system's choice.
+    pub local: Option<IpAddr>,
+    /// The peer's address.
+    pub remote: SocketAddr,
+    /// Whether it carries data only while no usual route does.
+    pub class: Class,
+    /// An upper bound of what is sent over it.
+    pub max_rate: Option<Rate>,
+    /// How many subflows it has (the paper's weight), at least one.
+    pub weight: u16,
+}
+
+impl Route {
+    /// A route to an address by the system's choice of a device.
+    #[must_use]
+    pub fn to(remote: SocketAddr) -> Route {
+        Route {
+            name: remote.ip().to_string(),
+            device: None,
+            local: None,
+            remote,
+            class: Class::Usual,
+            max_rate: None,
+            weight: 1,
+        }
+    }
+
+    /// The same from a local address.
+    #[must_use]
+    pub fn from(self, local: IpAddr) -> Route {
+        Route { local: Some(local), ..self }
+    }
+
+    /// The same over a device.
+    #[must_use]
+    pub fn over(self, device: &str) -> Route {
+        Route { name: device.to_string(), device: Some(device.to_string()), ..self }
+    }
+
+    /// The same with so many subflows.
+    #[must_use]
+    pub fn with_weight(self, weight: u16) -> Route {
+        Route { weight: weight.max(1), ..self }
+    }
+}
+
+/// How long a handshake over one route is waited for before a further one is tried as well (RFC
+/// 8305, section 5: the delay of connection attempts).
+pub(crate) const NEXT_ROUTE: Span = Span::from_millis(250);

@@ -1,0 +1,118 @@
+//! UDP sockets: segmentation offload, coalesced receive, ECN and arrival times.
+
+use std::io::{self, IoSliceMut};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
+use std::os::fd::{AsFd, BorrowedFd};
+
+use quinn_udp::{EcnCodepoint, RecvMeta, Transmit, UdpSockRef, UdpSocketState};
+use socket2::{Domain, Protocol, Socket, Type};
+
+use crate::Route;
+
+/// The kernel's buffer in each direction, in bytes: some milliseconds at 10 Gbit/s. The kernel may
+/// grant less.
+const KERNEL_BUFFER: usize = 8 << 20;
+/// The most bytes of one call with segmentation offload; the kernel takes 65,535 with headers.
+pub(crate) const MOST_OFFLOADED: usize = 64_000;
+
+/// A UDP socket of one route, or a listening one.
+#[derive(Debug)]
+pub(crate) struct UdpSocket {
+    socket: Socket,
+    state: UdpSocketState,
+    local: SocketAddr,
+}
+
+/// Datagrams of one size for one destination; the last one may be shorter.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Outgoing<'a> {
+    pub(crate) to: SocketAddr,
+    /// The source address, where the socket has several.
+    pub(crate) source: Option<IpAddr>,
+    pub(crate) is_ecn_capable: bool,
+    pub(crate) bytes: &'a [u8],
+    /// The size of each.
+    pub(crate) segment: usize,
+}
+
+impl UdpSocket {
+    /// A socket for a route.
+    pub(crate) fn for_route(route: &Route) -> io::Result<UdpSocket> {
+        let domain = Domain::for_address(route.remote);
+        let socket = Socket::new(domain, Type::DGRAM.nonblocking(), Some(Protocol::UDP))?;
+        if let Some(device) = &route.device {
+            socket.bind_device(Some(device.as_bytes()))?;
+        }
+        let any: IpAddr = match route.remote {
+            SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+            SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+        };
+        let mut local = SocketAddr::new(route.local.unwrap_or(any), 0);
+        // A link-local address means nothing without its link.
+        if let (SocketAddr::V6(local), SocketAddr::V6(remote)) = (&mut local, route.remote) {
+            *local = SocketAddrV6::new(*local.ip(), 0, 0, remote.scope_id());
+        }
+        socket.bind(&local.into())?;
+        UdpSocket::new(socket)
+    }
+
+    /// A listening socket. With `both_families` one of IPv6 takes IPv4 too.
+    pub(crate) fn listening(address: SocketAddr, both_families: bool) -> io::Result<UdpSocket> {
+        let domain = Domain::for_address(address);
+        let socket = Socket::new(domain, Type::DGRAM.nonblocking(), Some(Protocol::UDP))?;
+        if address.is_ipv6() {
+            socket.set_only_v6(!both_families)?;
+        }
+        socket.bind(&address.into())?;
+        UdpSocket::new(socket)
+    }
+
+    fn new(socket: Socket) -> io::Result<UdpSocket> {
+        // The kernel's limit may be lower, which costs speed and nothing else.
+        let _ = socket.set_recv_buffer_size(KERNEL_BUFFER);
+        let _ = socket.set_send_buffer_size(KERNEL_BUFFER);
+        let state = UdpSocketState::new(UdpSockRef::from(&socket))?;
+        let local = socket.local_addr()?.as_socket().ok_or(io::ErrorKind::InvalidInput)?;
+        Ok(UdpSocket { socket, state, local })
+    }
+
+    pub(crate) fn local(&self) -> SocketAddr {
+        self.local
+    }
+
+    /// How many datagrams one call can send.
+    pub(crate) fn most_segments(&self) -> usize {
+        self.state.max_gso_segments().max(1)
+    }
+
+    /// Sends datagrams.
+    pub(crate) fn send(&self, outgoing: &Outgoing<'_>) -> io::Result<()> {
+        let Outgoing { to, source, is_ecn_capable, bytes, segment } = *outgoing;
+        self.state.try_send(
+            UdpSockRef::from(&self.socket),
+            &Transmit {
+                destination: to,
+                ecn: is_ecn_capable.then_some(EcnCodepoint::Ect0),
+                contents: bytes,
+                segment_size: (segment < bytes.len()).then_some(segment),
+                src_ip: source,
+            },
+        )
+    }
+
+    /// Receives into the buffers, each with one datagram or several of one size. Returns how many
+    /// buffers were filled.
+    pub(crate) fn receive(
+        &self,
+        buffers: &mut [IoSliceMut<'_>],
+        metas: &mut [RecvMeta],
+    ) -> io::Result<usize> {
+        self.state.recv(UdpSockRef::from(&self.socket), buffers, metas)
+    }
+}
+
+impl AsFd for UdpSocket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}

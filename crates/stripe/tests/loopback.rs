@@ -1,0 +1,361 @@
+//! Streams, datagrams and ends of connections over real sockets of loopback.
+
+mod common;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use common::{anywhere, content, listen, pair, routes, run};
+use secure::testing::{Key, client, client_without_key};
+use stripe::{
+    Class, ConnectError, ConnectionError, DatagramError, Endpoint, Listening, Options, RouteChange,
+    RouteState,
+};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::time::{sleep, timeout};
+
+#[test]
+fn bytes_arrive_in_both_directions_over_two_routes() {
+    run(async {
+        let pair = pair(2, Options::default()).await;
+        let sent = content(20_000_000);
+        let echo = tokio::spawn({
+            let far = pair.far.clone();
+            async move {
+                let stream = far.accept_stream().await.expect("it is opened");
+                let (mut sending, mut receiving) = stream.split();
+                let copied = tokio::io::copy(&mut receiving, &mut sending).await;
+                sending.shutdown().await.expect("it is open");
+                sending.delivered().await.expect("the peer reads");
+                copied.expect("it flows")
+            }
+        });
+        let stream = pair.near.open_stream().await.expect("it is open");
+        let (mut sending, mut receiving) = stream.split();
+        let write = async {
+            sending.write_all(&sent).await.expect("it is open");
+            sending.shutdown().await.expect("it is open");
+        };
+        let mut arrived = Vec::new();
+        let read = receiving.read_to_end(&mut arrived);
+        let ((), read) = tokio::join!(write, read);
+        read.expect("it is whole");
+        assert!(arrived == sent, "other bytes arrived");
+        assert_eq!(echo.await.expect("no panic"), sent.len() as u64);
+        let stats = pair.near.stats().await;
+        assert_eq!(stats.routes.len(), 2);
+        for route in &stats.routes {
+            assert_eq!(route.state, RouteState::Open, "{route:?}");
+            assert!(route.sent.0 > 1_000_000, "{route:?}");
+        }
+        assert_eq!(stats.streams, 0);
+    });
+}
+
+#[test]
+fn many_streams_do_not_mix() {
+    run(async {
+        let pair = pair(2, Options::default()).await;
+        tokio::spawn({
+            let far = pair.far.clone();
+            async move {
+                while let Ok(stream) = far.accept_stream().await {
+                    tokio::spawn(async move {
+                        let (mut sending, mut receiving) = stream.split();
+                        tokio::io::copy(&mut receiving, &mut sending).await.expect("it flows");
+                        sending.shutdown().await.expect("it is open");
+                    });
+                }
+            }
+        });
+        // More than may be open at the same time.
+        let mut tasks = Vec::new();
+        for number in 0..400usize {
+            let near = pair.near.clone();
+            tasks.push(tokio::spawn(async move {
+                let mut stream = near.open_stream().await.expect("it is open");
+                let sent = content(1 + number * 37);
+                stream.write_all(&sent).await.expect("it is open");
+                stream.shutdown().await.expect("it is open");
+                let mut arrived = Vec::new();
+                stream.read_to_end(&mut arrived).await.expect("it is whole");
+                assert!(arrived == sent, "stream {number}");
+            }));
+        }
+        for task in tasks {
+            task.await.expect("no panic");
+        }
+        assert_eq!(pair.near.stats().await.streams, 0);
+    });
+}
+
+#[test]
+fn a_reader_that_does_not_read_holds_its_writer_up_and_no_other() {
+    run(async {
+        let pair = pair(1, Options::default()).await;
+        let mut slow = pair.near.open_stream().await.expect("it is open");
+        let filled = timeout(Duration::from_secs(2), slow.write_all(&vec![1; 64 << 20])).await;
+        assert!(filled.is_err(), "64 MiB without a reader");
+        let mut other = pair.near.open_stream().await.expect("it is open");
+        other.write_all(b"passes").await.expect("it is open");
+        other.shutdown().await.expect("it is open");
+        let first = pair.far.accept_stream().await.expect("it is opened");
+        let mut second = pair.far.accept_stream().await.expect("it is opened");
+        let mut text = String::new();
+        second.read_to_string(&mut text).await.expect("it is whole");
+        assert_eq!(text, "passes");
+        drop(first);
+        // The reader is gone: so is the writer's purpose.
+        let stopped = slow.write_all(&vec![1; 1 << 20]).await.expect_err("nobody reads");
+        assert_eq!(stopped.kind(), std::io::ErrorKind::BrokenPipe);
+    });
+}
+
+#[test]
+fn a_half_that_is_dropped_before_its_end_is_no_end() {
+    run(async {
+        let pair = pair(1, Options::default()).await;
+        let mut stream = pair.near.open_stream().await.expect("it is open");
+        stream.write_all(b"part").await.expect("it is open");
+        let mut far = pair.far.accept_stream().await.expect("it is opened");
+        let mut part = [0; 4];
+        far.read_exact(&mut part).await.expect("it arrived");
+        drop(stream);
+        let error = far.read(&mut part).await.expect_err("it is no end");
+        assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset);
+    });
+}
+
+#[test]
+fn a_half_may_end_before_the_other() {
+    run(async {
+        let pair = pair(1, Options::default()).await;
+        let mut near = pair.near.open_stream().await.expect("it is open");
+        near.write_all(b"question").await.expect("it is open");
+        near.shutdown().await.expect("it is open");
+        let mut far = pair.far.accept_stream().await.expect("it is opened");
+        let mut text = String::new();
+        far.read_to_string(&mut text).await.expect("it is whole");
+        assert_eq!(text, "question");
+        far.write_all(b"answer").await.expect("the other half is open");
+        far.shutdown().await.expect("it is open");
+        let mut text = String::new();
+        near.read_to_string(&mut text).await.expect("it is whole");
+        assert_eq!(text, "answer");
+    });
+}
+
+#[test]
+fn datagrams_arrive_and_have_bounds() {
+    run(async {
+        let pair = pair(2, Options::default()).await;
+        let most = pair.near.max_datagram();
+        assert!(most > 1_000, "{most}");
+        let too_large = DatagramError::TooLarge { size: 60_000, most };
+        assert_eq!(pair.near.send_datagram(vec![0; 60_000]), Err(too_large));
+        for number in 0..100u8 {
+            pair.near.send_datagram(vec![number; 500]).expect("there is room");
+        }
+        let mut numbers = Vec::new();
+        for _ in 0..100 {
+            let datagram = pair.far.receive_datagram().await.expect("loopback loses none");
+            assert_eq!(datagram.len(), 500);
+            numbers.push(datagram[0]);
+        }
+        numbers.sort_unstable();
+        assert_eq!(numbers, (0..100).collect::<Vec<u8>>());
+        let full = (0..2_000).find_map(|_| pair.near.send_datagram(vec![0; 10]).err());
+        assert!(matches!(full, None | Some(DatagramError::Full)), "{full:?}");
+    });
+}
+
+#[test]
+fn both_sides_learn_of_an_end() {
+    run(async {
+        let pair = pair(2, Options::default()).await;
+        let mut stream = pair.near.open_stream().await.expect("it is open");
+        stream.write_all(b"x").await.expect("it is open");
+        let mut far = pair.far.accept_stream().await.expect("it is opened");
+        pair.near.close(7);
+        assert_eq!(pair.near.ended().await, ConnectionError::Closed);
+        assert_eq!(pair.far.ended().await, ConnectionError::ClosedByPeer { code: 7 });
+        stream.write_all(b"y").await.expect_err("it has ended");
+        let _ = far.read(&mut [0; 8]).await;
+        far.read(&mut [0; 8]).await.expect_err("it has ended");
+        pair.near.open_stream().await.expect_err("it has ended");
+        assert_eq!(pair.near.send_datagram(vec![1]), Err(DatagramError::Ended));
+        pair.dialing.wait_idle().await;
+        pair.listening.wait_idle().await;
+    });
+}
+
+#[test]
+fn the_last_handle_closes_the_connection() {
+    run(async {
+        let pair = pair(1, Options::default()).await;
+        let mut stream = pair.near.open_stream().await.expect("it is open");
+        drop(pair.near);
+        stream.write_all(b"still open").await.expect("a stream keeps it");
+        let mut far = pair.far.accept_stream().await.expect("it is opened");
+        far.read_exact(&mut [0; 10]).await.expect("it arrives");
+        drop(stream);
+        assert_eq!(pair.far.ended().await, ConnectionError::ClosedByPeer { code: 0 });
+    });
+}
+
+#[test]
+fn routes_come_and_go() {
+    run(async {
+        let pair = pair(1, Options::default()).await;
+        let mut events = pair.near.events();
+        let port = pair.listening.local_addresses()[0].port();
+        let second = routes(port, 2).pop().expect("two");
+        let number = pair.near.add_route(second).await.expect("a socket");
+        let opened = events.recv().await.expect("it opens");
+        assert_eq!((opened.route, opened.change), (number, RouteChange::Opened));
+        pair.near.remove_route(0);
+        assert_eq!(events.recv().await.expect("it goes").change, RouteChange::Removed);
+        let mut stream = pair.near.open_stream().await.expect("it is open");
+        let sent = content(2_000_000);
+        let write = async {
+            stream.write_all(&sent).await.expect("it is open");
+            stream.shutdown().await.expect("it is open");
+        };
+        let read = async {
+            let mut far = pair.far.accept_stream().await.expect("it is opened");
+            let mut arrived = Vec::new();
+            far.read_to_end(&mut arrived).await.expect("it is whole");
+            arrived
+        };
+        let ((), arrived) = tokio::join!(write, read);
+        assert!(arrived == sent);
+        let stats = pair.near.stats().await;
+        assert_eq!(stats.routes.iter().map(|route| route.route).collect::<Vec<_>>(), [number]);
+    });
+}
+
+#[test]
+fn a_route_in_reserve_carries_little() {
+    run(async {
+        let (listening, key) = listen(&anywhere(), Options::default());
+        let port = listening.local_addresses()[0].port();
+        let endpoint = Endpoint::new().expect("there are threads");
+        let mut both = routes(port, 2);
+        both[0].class = Class::Reserve;
+        let tls = Arc::new(client(&Key::generate(), &key));
+        let connecting = endpoint.connect(both, &tls, Options::default());
+        let (near, far) = tokio::join!(connecting, listening.accept());
+        let (near, far) = (near.expect("it answers"), far.expect("it listens"));
+        let mut stream = near.open_stream().await.expect("it is open");
+        let write = async {
+            stream.write_all(&content(5_000_000)).await.expect("it is open");
+            stream.shutdown().await.expect("it is open");
+        };
+        let read = async {
+            let mut far = far.accept_stream().await.expect("it is opened");
+            far.read_to_end(&mut Vec::new()).await.expect("it is whole")
+        };
+        tokio::join!(write, read);
+        let stats = near.stats().await;
+        let reserve = &stats.routes[1];
+        assert_eq!(reserve.remote.ip(), common::address(1));
+        assert!(reserve.sent.0 < 100_000, "{reserve:?}");
+    });
+}
+
+#[test]
+fn a_wrong_key_ends_the_handshake_on_both_sides() {
+    run(async {
+        let (listening, key) = listen(&anywhere(), Options::default());
+        let port = listening.local_addresses()[0].port();
+        let endpoint = Endpoint::new().expect("there are threads");
+        let wrong = Arc::new(client(&Key::generate(), &Key::generate()));
+        let refused = endpoint.connect(routes(port, 1), &wrong, Options::default()).await;
+        assert!(matches!(refused, Err(ConnectError::Handshake(_))), "{refused:?}");
+        let without = Arc::new(client_without_key(&key));
+        let connected = endpoint.connect(routes(port, 1), &without, Options::default()).await;
+        // The side that dials may believe in it until the other one has spoken.
+        if let Ok(connection) = connected {
+            assert!(matches!(connection.ended().await, ConnectionError::Handshake(_)));
+        }
+        let accepted = timeout(Duration::from_millis(200), listening.accept()).await;
+        assert!(accepted.is_err(), "nobody was admitted");
+    });
+}
+
+#[test]
+fn the_first_route_that_answers_is_taken() {
+    run(async {
+        let (listening, key) = listen(&anywhere(), Options::default());
+        let port = listening.local_addresses()[0].port();
+        // Nobody reads at this one.
+        let mute = std::net::UdpSocket::bind("127.0.0.9:0").expect("a port is free");
+        let mut both = routes(port, 2);
+        both[0].remote = mute.local_addr().expect("it is bound");
+        let endpoint = Endpoint::new().expect("there are threads");
+        let tls = Arc::new(client(&Key::generate(), &key));
+        let began = std::time::Instant::now();
+        let near = endpoint.connect(both, &tls, Options::default()).await.expect("one answers");
+        assert!(began.elapsed() < Duration::from_millis(900), "{:?}", began.elapsed());
+        let far = listening.accept().await.expect("it listens");
+        let mut stream = near.open_stream().await.expect("it is open");
+        stream.write_all(b"over the second").await.expect("it is open");
+        stream.shutdown().await.expect("it is open");
+        let mut text = String::new();
+        let mut arrived = far.accept_stream().await.expect("it is opened");
+        arrived.read_to_string(&mut text).await.expect("it is whole");
+        assert_eq!(text, "over the second");
+        let states: Vec<_> = near.stats().await.routes.iter().map(|route| route.state).collect();
+        assert_eq!(states, [RouteState::Opening, RouteState::Open]);
+    });
+}
+
+#[test]
+fn one_connection_too_many_is_closed() {
+    run(async {
+        let listening = Listening { most_connections: 2, ..anywhere() };
+        let (listening, key) = listen(&listening, Options::default());
+        let port = listening.local_addresses()[0].port();
+        let endpoint = Endpoint::new().expect("there are threads");
+        let mut kept = Vec::new();
+        for number in 0..3 {
+            let tls = Arc::new(client(&Key::generate(), &key));
+            let connected = endpoint.connect(routes(port, 1), &tls, Options::default()).await;
+            let connection = connected.expect("the handshake is no question of number");
+            if number < 2 {
+                kept.push((connection, listening.accept().await));
+            } else {
+                let ended = timeout(Duration::from_secs(5), connection.ended()).await;
+                let crowded = ConnectionError::ClosedByPeer { code: 0x111 };
+                assert_eq!(ended.expect("it is told"), crowded);
+            }
+        }
+    });
+}
+
+#[test]
+fn keys_are_updated_underway() {
+    run(async {
+        let pair = pair(2, Options::default()).await;
+        let mut stream = pair.near.open_stream().await.expect("it is open");
+        let sent = content(6_000_000);
+        let write = async {
+            for part in sent.chunks(2_000_000) {
+                stream.write_all(part).await.expect("it is open");
+                sleep(Duration::from_millis(1_500)).await;
+                pair.near.update_keys();
+            }
+            stream.shutdown().await.expect("it is open");
+        };
+        let read = async {
+            let mut far = pair.far.accept_stream().await.expect("it is opened");
+            let mut arrived = Vec::new();
+            far.read_to_end(&mut arrived).await.expect("it is whole");
+            arrived
+        };
+        let ((), arrived) = tokio::join!(write, read);
+        assert!(arrived == sent);
+        let stats = pair.near.stats().await;
+        assert!(stats.key_updates >= 2, "{}", stats.key_updates);
+    });
+}
