@@ -23,17 +23,52 @@ pub(crate) struct Key(pub(crate) u64);
 pub(crate) enum Command {
     Connect(Box<Connect>),
     /// A program wrote, read or ended a half of a stream.
-    Touched { key: Key, stream: u32 },
-    OpenStream { key: Key, reply: oneshot::Sender<Result<Arc<StreamCell>, ConnectionError>> },
-    SendDatagram { key: Key, bytes: Vec<u8> },
-    AddRoute { key: Key, route: Route, reply: oneshot::Sender<Result<u32, ConnectError>> },
-    RemoveRoute { key: Key, route: u32 },
-    SetClass { key: Key, route: u32, class: Class },
-    SetRate { key: Key, route: u32, rate: Option<Rate> },
-    SetReceiveBuffer { key: Key, most: Bytes },
-    UpdateKeys { key: Key },
-    Stats { key: Key, reply: oneshot::Sender<Stats> },
-    Close { key: Key, code: u32 },
+    Touched {
+        key: Key,
+        stream: u32,
+    },
+    OpenStream {
+        key: Key,
+        reply: oneshot::Sender<Result<Arc<StreamCell>, ConnectionError>>,
+    },
+    SendDatagram {
+        key: Key,
+        bytes: Vec<u8>,
+    },
+    AddRoute {
+        key: Key,
+        route: Route,
+        reply: oneshot::Sender<Result<u32, ConnectError>>,
+    },
+    RemoveRoute {
+        key: Key,
+        route: u32,
+    },
+    SetClass {
+        key: Key,
+        route: u32,
+        class: Class,
+    },
+    SetRate {
+        key: Key,
+        route: u32,
+        rate: Option<Rate>,
+    },
+    SetReceiveBuffer {
+        key: Key,
+        most: Bytes,
+    },
+    UpdateKeys {
+        key: Key,
+    },
+    Stats {
+        key: Key,
+        reply: oneshot::Sender<Stats>,
+    },
+    Close {
+        key: Key,
+        code: u32,
+    },
     /// Nobody uses the endpoint any more.
     End,
 }

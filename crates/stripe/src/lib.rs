@@ -15,7 +15,7 @@
 //! use stripe::{Endpoint, Listening, Options, Route};
 //! use tokio::io::{AsyncReadExt, AsyncWriteExt};
 //!
-//! # tokio::runtime::Runtime::new()?.block_on(async {
+//! # tokio::runtime::Runtime::new().unwrap().block_on(async {
 //! // `peer` makes such configurations from a host's identity.
 //! let (near, far) = (Key::generate(), Key::generate());
 //! let listening = Listening::at((Ipv4Addr::LOCALHOST, 0).into());

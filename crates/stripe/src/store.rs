@@ -26,8 +26,7 @@ impl Store {
             if self.pieces.len() <= index {
                 self.pieces.resize_with(index + 1, || None);
             }
-            let piece =
-                self.pieces[index].get_or_insert_with(|| vec![0; PIECE].into_boxed_slice());
+            let piece = self.pieces[index].get_or_insert_with(|| vec![0; PIECE].into_boxed_slice());
             let len = bytes.len().min(PIECE - within);
             piece[within..within + len].copy_from_slice(&bytes[..len]);
             bytes = &bytes[len..];

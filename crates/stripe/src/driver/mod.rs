@@ -101,11 +101,8 @@ impl Driver {
             if self.is_over() {
                 return;
             }
-            let timeout = if self.inbox.prepare_to_sleep() {
-                self.timeout()
-            } else {
-                Some(Duration::ZERO)
-            };
+            let timeout =
+                if self.inbox.prepare_to_sleep() { self.timeout() } else { Some(Duration::ZERO) };
             if let Err(error) = self.sockets.wait(&mut ready, timeout) {
                 tracing::error!(%error, "the driver of striped connections cannot wait");
                 return;

@@ -78,7 +78,12 @@ impl Batch {
 }
 
 impl RouteEnd {
-    pub(super) fn new(number: u32, name: String, socket: SocketKey, remote: SocketAddr) -> RouteEnd {
+    pub(super) fn new(
+        number: u32,
+        name: String,
+        socket: SocketKey,
+        remote: SocketAddr,
+    ) -> RouteEnd {
         RouteEnd {
             number,
             name,

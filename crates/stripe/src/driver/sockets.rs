@@ -98,11 +98,7 @@ impl Sockets {
         }
     }
 
-    pub(super) fn wait(
-        &self,
-        ready: &mut Vec<Ready>,
-        timeout: Option<Duration>,
-    ) -> io::Result<()> {
+    pub(super) fn wait(&self, ready: &mut Vec<Ready>, timeout: Option<Duration>) -> io::Result<()> {
         self.poller.wait(ready, timeout)
     }
 }

@@ -50,8 +50,7 @@ impl Link {
     fn insert_stream(&mut self, id: u32) -> Arc<StreamCell> {
         let unsent = self.most_unsent.0;
         let cell = Arc::new(StreamCell::new(id, self.key, Arc::clone(&self.inbox), unsent));
-        let entry =
-            StreamEntry { cell: Arc::clone(&cell), is_sending: true, is_receiving: true };
+        let entry = StreamEntry { cell: Arc::clone(&cell), is_sending: true, is_receiving: true };
         self.streams.insert(id, entry);
         cell
     }
