@@ -14,6 +14,7 @@ mod secrets;
 mod streams;
 mod terminal;
 mod trees;
+mod udp;
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};

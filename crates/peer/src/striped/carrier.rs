@@ -1,5 +1,6 @@
 //! A striped connection as the carrier of a session: each stream is a connection of it.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
@@ -46,6 +47,8 @@ struct State {
     current: Option<watch::Receiver<Attempted>>,
     /// Bytes that past connections moved, by the name of the route: sent, received.
     before: Vec<(String, Bytes, Bytes)>,
+    /// The state of each plan as observers know it.
+    told: BTreeMap<usize, PathState>,
 }
 
 /// What has come of an attempt; `None`: it is under way.
@@ -149,6 +152,9 @@ impl Shared {
             RouteChange::Failing { reason } => (PathState::Lost, reason),
             RouteChange::Moved { .. } | RouteChange::Removed => return,
         };
+        if self.state().told.insert(place, state) == Some(state) {
+            return;
+        }
         let path = self.number(place);
         self.events.send(Event::Path(PathEvent { path, name: name.into(), state, why }));
     }
