@@ -150,7 +150,11 @@ impl Shared {
                 (PathState::Stalled, "acknowledgements are overdue; its data goes elsewhere".into())
             }
             RouteChange::Failing { reason } => (PathState::Lost, reason),
-            RouteChange::Moved { .. } | RouteChange::Removed => return,
+            RouteChange::Removed => match self.plans[place].used_up() {
+                Some(why) => (PathState::Dropped, why),
+                None => return,
+            },
+            RouteChange::Moved { .. } => return,
         };
         if self.state().told.insert(place, state) == Some(state) {
             return;
