@@ -17,8 +17,8 @@ use crate::supported;
 /// The port of the first flow; each has the next one.
 const FIRST_PORT: u16 = 5_001;
 
-/// A scenario as a network of real hosts. Each host where a flow begins or ends is a namespace, with
-/// a device for each of its links; all other nodes are routes through the links.
+/// A scenario as a network of real hosts. Each host where a flow begins or ends is a namespace,
+/// with a device for each of its links; all other nodes are routes through the links.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// The network.

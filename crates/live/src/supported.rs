@@ -137,7 +137,7 @@ fn udp(flow: &FlowSpec, spec: &UdpSpec) -> Result<Traffic> {
 
 fn striped(flow: &FlowSpec, spec: &PtcpSpec) -> Result<Traffic> {
     let PtcpConfig { restripe, reinject, pacing, hystart, .. } = spec.config;
-    let known = PtcpConfig { restripe, reinject, pacing, hystart, ..PtcpConfig::default() };
+    let known = PtcpConfig { restripe, reinject, pacing, hystart, ..unlimited(&spec.config) };
     if known != spec.config {
         return refuse(
             flow,
@@ -157,6 +157,13 @@ fn striped(flow: &FlowSpec, spec: &PtcpSpec) -> Result<Traffic> {
         settings,
         source: source(flow, &spec.workload)?,
     })
+}
+
+/// The defaults, with the timeouts of a scenario file: it has none, and a real connection that lasts
+/// as long as its application needs none.
+fn unlimited(config: &PtcpConfig) -> PtcpConfig {
+    let PtcpConfig { handshake_timeout, idle_timeout, .. } = *config;
+    PtcpConfig { handshake_timeout, idle_timeout, ..PtcpConfig::default() }
 }
 
 pub(crate) fn nanos(span: Span) -> u64 {

@@ -22,7 +22,8 @@ const UNSENT: u32 = 64 << 10;
 const LOOK: Duration = Duration::from_millis(20);
 /// The time between the writes of a source with a rate, as in the simulator.
 const TICK: u64 = 10_000_000;
-/// Anything but the default makes the kernel pace the socket; this many bytes per second limit none.
+/// Anything but the default makes the kernel pace the socket; this many bytes per second limit
+/// none.
 const NO_LIMIT: u64 = 1 << 50;
 
 /// The senders of a flow.
