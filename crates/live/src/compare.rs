@@ -31,6 +31,8 @@ pub struct Comparison {
 pub struct FlowRow {
     /// The flow.
     pub flow: String,
+    /// The flows that it is measured with.
+    pub group: String,
     /// The window.
     pub window: String,
     /// Its goodput in the simulator, in Mbit/s.
@@ -83,11 +85,12 @@ impl Comparison {
         let mut flows = Vec::new();
         let mut links = Vec::new();
         for (number, window) in real.windows.iter().enumerate() {
-            for flow in &real.flows {
+            for (flow, spec) in real.flows.iter().zip(&scenario.flows) {
                 let simulated = measure(window, "flow", &flow.flow, "goodput");
                 let goodput = flow.goodput.get(number).copied().unwrap_or(0.0);
                 flows.push(FlowRow {
                     flow: flow.flow.clone(),
+                    group: spec.group.to_string(),
                     window: window.clone(),
                     simulated,
                     real: goodput,
@@ -201,6 +204,7 @@ mod tests {
     fn a_table_has_what_is_known() {
         let flow = |flow: &str, simulated, real: f64| FlowRow {
             flow: flow.into(),
+            group: "tcp".into(),
             window: "steady".into(),
             simulated,
             real,

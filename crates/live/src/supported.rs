@@ -159,8 +159,8 @@ fn striped(flow: &FlowSpec, spec: &PtcpSpec) -> Result<Traffic> {
     })
 }
 
-/// The defaults, with the timeouts of a scenario file: it has none, and a real connection that lasts
-/// as long as its application needs none.
+/// The defaults, with the timeouts of a scenario file: it has none, and a real connection that
+/// lasts as long as its application needs none.
 fn unlimited(config: &PtcpConfig) -> PtcpConfig {
     let PtcpConfig { handshake_timeout, idle_timeout, .. } = *config;
     PtcpConfig { handshake_timeout, idle_timeout, ..PtcpConfig::default() }
