@@ -10,6 +10,7 @@ pub mod flow_end;
 mod plan;
 mod run;
 mod supported;
+mod watch;
 
 pub use compare::{Comparison, FlowRow, LinkRow};
 pub use describe::{

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use emulate::EmulationError;
 use emulate::mesh::{Mesh, MeshReport, WindowSpan};
+use emulate::report::Quantiles;
 use serde::Serialize;
 use thiserror::Error;
 use units::Seed;
@@ -15,6 +16,7 @@ use units::Seed;
 use crate::describe::{Answer, Begin};
 use crate::flow_end::monotonic;
 use crate::plan::{Plan, PlanError};
+use crate::watch::{self, Watch};
 use scenario::Scenario;
 
 /// The time that the processes have to open their sockets.
@@ -31,7 +33,9 @@ pub struct Outcome {
     pub windows: Vec<String>,
     /// The flows, in the order of the file.
     pub flows: Vec<FlowResult>,
-    /// The emulator's report: whether the run counts, and the links.
+    /// How late a process of usual priority woke up, in µs: as late as those of the hosts.
+    pub hosts_late_us: Quantiles,
+    /// The emulator's report, and the links. Whether the run counts depends on the hosts too.
     pub report: MeshReport,
 }
 
@@ -108,9 +112,21 @@ pub fn run(
     mesh.start(begin)?;
     hosts.tell_all(Begin { at })?;
     let duration = Duration::from_nanos(scenario.duration.as_nanos());
+    let watch = Watch::start()
+        .map_err(|error| EmulationError::World { doing: "starting a thread".into(), error })?;
     let answers = hosts.gather(begin + duration + ANSWER_LIMIT)?;
+    let hosts_late_us = watch.stop();
     drop(hosts);
-    let report = mesh.finish()?;
+    let mut report = mesh.finish()?;
+    if u128::from(hosts_late_us.p99) > watch::MOST.as_micros() {
+        report.valid = false;
+        report.why.push(format!(
+            "processes of the hosts woke up late: one time in a hundred more than {} µs, the bound \
+             is {} µs",
+            hosts_late_us.p99,
+            watch::MOST.as_micros()
+        ));
+    }
     let windows = scenario.windows.iter();
     let spans: Vec<WindowSpan> =
         windows.clone().map(|one| WindowSpan { from: one.from, to: one.to }).collect();
@@ -118,7 +134,7 @@ pub fn run(
     let names = scenario.flows.iter().map(|flow| flow.name.to_string());
     let flows = names.map(|flow| result(flow, &answers, &spans, edges)).collect();
     let windows = windows.map(|window| window.name.clone()).collect();
-    Ok(Outcome { windows, flows, report })
+    Ok(Outcome { windows, flows, hosts_late_us, report })
 }
 
 fn lead_nanos() -> u64 {
