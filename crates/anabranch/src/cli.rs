@@ -68,7 +68,7 @@ pub(crate) enum Command {
     Demo(demo::DemoArgs),
     /// Run a command over emulated links between two network namespaces, or a scenario file with
     /// real hosts
-    Emulate(emulate::EmulateArgs),
+    Emulate(emulate::EmulateCommandArgs),
     /// Run the flows of one host of `emulate SCENARIO`, which starts this in its namespace
     #[command(hide = true)]
     FlowEnd,

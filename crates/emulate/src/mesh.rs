@@ -15,7 +15,7 @@ use link::SharedProfile;
 use thiserror::Error;
 use units::{Seed, Span};
 
-pub use measure::{LinkReport, LinkWindow, WindowSpan};
+pub use measure::{LinkMeasures, LinkWindow, WindowSpan};
 pub use namespaces::{DeviceReport, Mesh, MeshReport, device_name};
 
 /// A network of hosts.

@@ -6,6 +6,7 @@
 
 mod compare;
 mod describe;
+mod error;
 pub mod flow_end;
 mod plan;
 mod run;
@@ -16,5 +17,6 @@ pub use compare::{Comparison, FlowRow, LinkRow};
 pub use describe::{
     Answer, Begin, Description, FlowEnd, PathEnd, Side, Source, StripedSettings, Traffic, Write,
 };
-pub use plan::{Plan, PlanError};
+pub use error::PlanError;
+pub use plan::Plan;
 pub use run::{FlowResult, Outcome, RunError, run};

@@ -8,10 +8,10 @@ use emulate::mesh::{
 };
 use scenario::file::{FlowSpec, LinkSpec, Scenario, Transport};
 use scenario::{FlowLayout, ScenarioError};
-use thiserror::Error;
 use units::{Seed, Span, Time};
 
 use crate::describe::{Description, FlowEnd, PathEnd, Side, Traffic};
+use crate::error::{MOST_FLOWS, PlanError};
 use crate::supported;
 
 /// The port of the first flow; each has the next one.
@@ -25,41 +25,6 @@ pub struct Plan {
     pub mesh: mesh::Plan,
     /// What each host of the network does.
     pub hosts: Vec<Description>,
-}
-
-/// Why a scenario cannot be carried out by real hosts.
-#[derive(Debug, Error)]
-pub enum PlanError {
-    /// A flow has a key that real hosts cannot follow.
-    #[error("flow.{flow}: `{key}`: {reason}")]
-    Flow {
-        /// The flow.
-        flow: String,
-        /// The key.
-        key: String,
-        /// The reason.
-        reason: String,
-    },
-    /// A measure that only the simulator has.
-    #[error("`measure`: '{0}' is only simulated: real hosts have no common view of a packet")]
-    Measure(&'static str),
-    /// Flows that differ in what is set for a host.
-    #[error("flow.{flow}: `tcp.ecn`: all TCP flows of the host '{host}' need the same value")]
-    Ecn {
-        /// The flow that differs from those before.
-        flow: String,
-        /// The host.
-        host: String,
-    },
-    /// Too many flows.
-    #[error("an emulated scenario has up to {} flows", u16::MAX - FIRST_PORT)]
-    TooManyFlows,
-    /// Too many hosts, devices or addresses.
-    #[error("{0}")]
-    Full(#[from] mesh::PlanError),
-    /// There is no route for a flow.
-    #[error("{0}")]
-    Scenario(#[from] ScenarioError),
 }
 
 impl Plan {
@@ -135,8 +100,8 @@ impl<'a> Draft<'a> {
             }
         }
         let number = self.plan.hosts.iter().map(|host| host.flows.len()).sum::<usize>() / 2;
-        let port = u16::try_from(number).ok().and_then(|number| FIRST_PORT.checked_add(number));
-        let port = port.ok_or(PlanError::TooManyFlows)?;
+        let number = u16::try_from(number).ok().filter(|number| *number < MOST_FLOWS);
+        let port = FIRST_PORT + number.ok_or(PlanError::TooManyFlows)?;
         let lane = (flow.jitter > Span::ZERO).then(|| {
             let seed = self.seed.stream(&["emulate/jitter/", &spec.name].concat());
             self.plan.mesh.lanes.push(LanePlan { most: flow.jitter, seed });

@@ -14,8 +14,9 @@ use thiserror::Error;
 use units::Seed;
 
 use crate::describe::{Answer, Begin};
+use crate::error::PlanError;
 use crate::flow_end::monotonic;
-use crate::plan::{Plan, PlanError};
+use crate::plan::Plan;
 use crate::watch::{self, Watch};
 use scenario::Scenario;
 

@@ -8,7 +8,7 @@ use tcp::{Config as TcpConfig, Detection};
 use units::Span;
 
 use crate::describe::{Source, StripedSettings, Traffic, Write};
-use crate::plan::PlanError;
+use crate::error::PlanError;
 
 /// The controllers that kernels have under these names; which of them this one has, its sockets
 /// say.

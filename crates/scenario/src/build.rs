@@ -17,7 +17,7 @@ use crate::draw;
 use crate::file::{Arrivals, FlowSpec, Place, Scenario, Start, Through, Transport, one_of};
 use crate::host::{FlowPlan, GatewayPlan, Node, Seat};
 use crate::packet::Packet;
-pub use layout::{FlowLayout, Layout};
+pub use layout::{FlowLayout, RunLayout};
 
 /// The packet whose wire time on the slowest link is the default bound of a flow's jitter.
 const FULL: Bytes = Bytes(1_500);

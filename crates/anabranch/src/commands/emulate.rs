@@ -25,7 +25,7 @@ use crate::exit::Failure;
 /// With a scenario file, each host of its flows is a network namespace, and the flows are traffic
 /// of the kernel's TCP and UDP over links as the simulator has them.
 #[derive(Clone, Debug, clap::Args)]
-pub(crate) struct EmulateArgs {
+pub(crate) struct EmulateCommandArgs {
     #[command(flatten)]
     network: NetworkArgs,
     /// Of a scenario file: run the simulator too, with the same seed, and compare
@@ -42,7 +42,7 @@ pub(crate) struct EmulateArgs {
     seed: Option<u64>,
 }
 
-impl EmulateArgs {
+impl EmulateCommandArgs {
     /// The first option that is of scenario files alone.
     fn of_scenarios(&self) -> Option<&'static str> {
         let given = [
@@ -73,7 +73,7 @@ impl EmulateArgs {
 /// # Errors
 /// [`Failure::Code`] with the exit code of the command that ran; [`Error::System`] if the network
 /// could not be emulated; [`Error::usage`] if the file or an argument is invalid.
-pub(crate) fn run(args: &EmulateArgs, registry: &Registry) -> Result<(), Failure> {
+pub(crate) fn run(args: &EmulateCommandArgs, registry: &Registry) -> Result<(), Failure> {
     let file = &args.network.network;
     if is_scenario(file) {
         if let Some(option) = args.of_networks() {

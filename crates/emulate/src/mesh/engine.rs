@@ -21,7 +21,7 @@ use crate::packet::{self, View};
 
 /// A mesh. Until it starts, links have their first rate and no blackouts.
 #[derive(Debug)]
-pub(crate) struct Engine {
+pub(crate) struct MeshEngine {
     hops: Vec<Hop>,
     routes: Vec<Route>,
     route_by_ends: HashMap<(Ipv4Addr, Ipv4Addr), usize>,
@@ -40,7 +40,7 @@ pub(crate) struct Engine {
 /// A link, with its next deadline.
 #[derive(Debug)]
 struct Hop {
-    link: Link<Carried>,
+    link: Link<Parcel>,
     deadline: Option<Time>,
 }
 
@@ -53,7 +53,7 @@ struct Route {
 }
 
 #[derive(Clone, Debug)]
-struct Carried {
+struct Parcel {
     route: usize,
     /// The position on the route.
     place: usize,
@@ -85,7 +85,7 @@ impl Lane {
 struct Held {
     at: Time,
     number: u64,
-    carried: Carried,
+    carried: Parcel,
 }
 
 impl PartialEq for Held {
@@ -118,12 +118,12 @@ enum Event {
     Edge,
 }
 
-impl Engine {
+impl MeshEngine {
     /// The engine of a plan, which starts once `start` is set.
     ///
     /// # Panics
     /// If a route of the plan has no links, or ends at an address that no device has.
-    pub(crate) fn new(plan: &Plan, start: Arc<OnceLock<Time>>) -> Engine {
+    pub(crate) fn new(plan: &Plan, start: Arc<OnceLock<Time>>) -> MeshEngine {
         let devices = plan.hosts.iter().flat_map(|host| &host.devices);
         let device_by_address: HashMap<Ipv4Addr, usize> = devices
             .enumerate()
@@ -137,7 +137,7 @@ impl Engine {
                 lane: route.lane,
             }
         });
-        Engine {
+        MeshEngine {
             hops: plan
                 .links
                 .iter()
@@ -228,7 +228,7 @@ impl Engine {
     /// Takes out the packets that arrive at the end of a link.
     fn deliver(&mut self, at: Time, index: usize) {
         while let Some(delivery) = self.hops[index].link.poll_deliver(at) {
-            let Carried { route, place, flow, mut data } = delivery.packet;
+            let Parcel { route, place, flow, mut data } = delivery.packet;
             if let Some(start) = self.started {
                 self.measurer.note_wait(index, start, delivery.at, delivery.waited);
             }
@@ -242,7 +242,7 @@ impl Engine {
                 let device = self.routes[route].device;
                 self.outbox.push_back(Transmit { device, at: delivery.at, data });
             } else {
-                self.enter(at, Carried { route, place: place + 1, flow, data });
+                self.enter(at, Parcel { route, place: place + 1, flow, data });
             }
         }
         let hop = &mut self.hops[index];
@@ -252,7 +252,7 @@ impl Engine {
     }
 
     /// Offers a packet to the link at its place.
-    fn enter(&mut self, now: Time, carried: Carried) {
+    fn enter(&mut self, now: Time, carried: Parcel) {
         let hop = &mut self.hops[self.routes[carried.route].links[carried.place]];
         let offer = Offer {
             bytes: Bytes(carried.data.len() as u64),
@@ -264,7 +264,7 @@ impl Engine {
     }
 }
 
-impl Forward for Engine {
+impl Forward for MeshEngine {
     fn handle_packet(&mut self, now: Time, _: usize, data: &[u8]) {
         self.advance(now);
         let route = ends(data).and_then(|ends| self.route_by_ends.get(&ends));
@@ -273,7 +273,7 @@ impl Forward for Engine {
             return;
         };
         let flow = View::of(data).as_ref().map_or(0, View::flow);
-        let carried = Carried { route, place: 0, flow, data: data.into() };
+        let carried = Parcel { route, place: 0, flow, data: data.into() };
         match self.routes[route].lane {
             Some(lane) => {
                 let at = self.lanes[lane].draw(now);
@@ -350,11 +350,11 @@ mod tests {
         plan
     }
 
-    fn engine(plan: &Plan) -> Engine {
-        Engine::new(plan, Arc::new(OnceLock::from(at(0))))
+    fn engine(plan: &Plan) -> MeshEngine {
+        MeshEngine::new(plan, Arc::new(OnceLock::from(at(0))))
     }
 
-    fn drain(engine: &mut Engine) -> Vec<(usize, u64)> {
+    fn drain(engine: &mut MeshEngine) -> Vec<(usize, u64)> {
         std::iter::from_fn(|| engine.poll_transmit(at(10_000)))
             .map(|transmit| (transmit.device, (transmit.at - Time::ZERO).as_micros()))
             .collect()
@@ -417,7 +417,7 @@ mod tests {
         };
         plan.links[1].profile = profile.into();
         let start = Arc::new(OnceLock::new());
-        let mut engine = Engine::new(&plan, Arc::clone(&start));
+        let mut engine = MeshEngine::new(&plan, Arc::clone(&start));
         engine.handle_packet(at(0), 0, &udp((A, 1), (B, 2), &[0; 1_472]));
         assert_eq!(drain(&mut engine).len(), 1);
         start.set(at(20_000)).expect("it is not set yet");

@@ -18,7 +18,7 @@ pub struct WindowSpan {
 
 /// One direction of a link.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct LinkReport {
+pub struct LinkMeasures {
     /// Its name.
     pub name: String,
     /// Each window, in the order of the plan.
@@ -140,7 +140,7 @@ impl Measurer {
     }
 
     /// The measures of each link of the plan that this was made for.
-    pub(super) fn reports(&self, plan: &Plan) -> Vec<LinkReport> {
+    pub(super) fn reports(&self, plan: &Plan) -> Vec<LinkMeasures> {
         let capacities = plan.links.iter().map(|link| {
             let profile = link.profile.profile();
             // What arrives by the end of a window was sent one delay earlier.
@@ -150,7 +150,7 @@ impl Measurer {
         let place = |at: Span| self.edges.partition_point(|edge| *edge < at);
         let links = plan.links.iter().zip(capacities).enumerate();
         links
-            .map(|(index, (link, capacity))| LinkReport {
+            .map(|(index, (link, capacity))| LinkMeasures {
                 name: link.name.clone(),
                 windows: (self.windows.iter().zip(&self.records))
                     .map(|(window, records)| {

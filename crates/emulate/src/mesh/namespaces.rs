@@ -14,8 +14,8 @@ use sys::poll::Waker;
 use sys::tun::Tun;
 use units::{Span, Time};
 
-use super::engine::Engine;
-use super::{DevicePlan, LinkReport, Plan};
+use super::engine::MeshEngine;
+use super::{DevicePlan, LinkMeasures, Plan};
 use crate::driver::{self, Control, Outcome};
 use crate::namespaces::{DEVICE_QUEUE, EmulationError, doing, prepare, tx_drops};
 use crate::report::{Quantiles, exceeded};
@@ -31,7 +31,7 @@ pub struct Mesh {
     control: Arc<Control>,
     epoch: Instant,
     start: Arc<OnceLock<Time>>,
-    thread: Option<JoinHandle<io::Result<Outcome<Engine>>>>,
+    thread: Option<JoinHandle<io::Result<Outcome<MeshEngine>>>>,
     /// Drops that devices counted before the first packet.
     drops_before: u64,
 }
@@ -60,7 +60,7 @@ pub struct MeshReport {
     /// The devices of all hosts.
     pub devices: Vec<DeviceReport>,
     /// The links, each direction on its own.
-    pub links: Vec<LinkReport>,
+    pub links: Vec<LinkMeasures>,
 }
 
 /// A device of a host.
@@ -84,7 +84,7 @@ impl Mesh {
     /// If a route of the plan has no links, or ends at an address that no device has.
     pub fn new(plan: Plan) -> Result<Mesh, EmulationError> {
         let start = Arc::new(OnceLock::new());
-        let engine = Engine::new(&plan, Arc::clone(&start));
+        let engine = MeshEngine::new(&plan, Arc::clone(&start));
         let mut namespaces = Vec::with_capacity(plan.hosts.len());
         let mut devices = Vec::new();
         for host in &plan.hosts {
@@ -145,7 +145,7 @@ impl Mesh {
         Ok(report(&self.plan, &outcome, drops))
     }
 
-    fn stop(&mut self) -> io::Result<Outcome<Engine>> {
+    fn stop(&mut self) -> io::Result<Outcome<MeshEngine>> {
         self.control.stop.store(true, Ordering::Release);
         self.control.waker.wake()?;
         let thread =
@@ -202,7 +202,7 @@ fn build(device: &DevicePlan, table: u8) -> io::Result<Tun> {
     Ok(tun)
 }
 
-fn report(plan: &Plan, outcome: &Outcome<Engine>, tun_drops: u64) -> MeshReport {
+fn report(plan: &Plan, outcome: &Outcome<MeshEngine>, tun_drops: u64) -> MeshReport {
     let engine = &outcome.engine;
     let hosts = plan.hosts.iter();
     let devices = hosts.flat_map(|host| host.devices.iter().map(move |device| (host, device)));

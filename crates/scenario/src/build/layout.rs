@@ -12,7 +12,7 @@ use crate::file::Scenario;
 
 /// The flows of a scenario, in the order of the file.
 #[derive(Clone, Debug)]
-pub struct Layout {
+pub struct RunLayout {
     /// Each flow.
     pub flows: Vec<FlowLayout>,
 }
@@ -40,7 +40,7 @@ impl Scenario {
     ///
     /// # Errors
     /// If there is no route for a flow.
-    pub fn layout(&self, seed: Seed) -> Result<Layout, TopologyError> {
+    pub fn layout(&self, seed: Seed) -> Result<RunLayout, TopologyError> {
         let (built, plans) = self.build_with_plans(seed)?;
         let directions: HashMap<LinkId, usize> = (built.links.iter().enumerate())
             .flat_map(|(link, (up, down))| [(*up, 2 * link), (*down, 2 * link + 1)])
@@ -60,7 +60,7 @@ impl Scenario {
                 routes: routes.collect(),
             }
         });
-        Ok(Layout { flows: flows.collect() })
+        Ok(RunLayout { flows: flows.collect() })
     }
 }
 

@@ -13,13 +13,13 @@ use live::{Comparison, Outcome, RunError};
 use serde::Serialize;
 use units::Seed;
 
-use super::EmulateArgs;
+use super::EmulateCommandArgs;
 use crate::commands::simulate::show;
 use crate::exit::Failure;
 
 /// What `--json` and `--report` write.
 #[derive(Serialize)]
-struct Results<'a> {
+struct ScenarioResults<'a> {
     #[serde(flatten)]
     comparison: &'a Comparison,
     /// The run between real hosts.
@@ -32,7 +32,7 @@ struct Results<'a> {
 /// [`Error::usage`] if the file is invalid, or has what real hosts cannot do; [`Error::System`] if
 /// the network could not be emulated, or a flow failed; [`Failure::Code`] of a run that does not
 /// count, with `--strict`.
-pub(super) fn run(args: &EmulateArgs, registry: &Registry) -> Result<(), Failure> {
+pub(super) fn run(args: &EmulateCommandArgs, registry: &Registry) -> Result<(), Failure> {
     let file = &args.network.network;
     let scenario = Document::load_with(file, registry.clone())
         .and_then(|document| document.scenario(&args.settings))
@@ -53,7 +53,7 @@ pub(super) fn run(args: &EmulateArgs, registry: &Registry) -> Result<(), Failure
     };
     let comparison = Comparison::new(&scenario, seed.0, &real, simulated.as_ref());
     let json = || {
-        let results = Results { comparison: &comparison, run: &real };
+        let results = ScenarioResults { comparison: &comparison, run: &real };
         serde_json::to_string(&results).expect("results have only plain fields")
     };
     if let Some(path) = &args.network.report {
