@@ -6,9 +6,9 @@
 //! identify the data. An acknowledgement names packet numbers of a path, for congestion control,
 //! and an offset of a stream, to free buffers.
 //!
-//! Typed packets are small: a simulation carries them as they are, with [`Packet::wire_len`] as their
-//! size. Only an acknowledgement with [`OlderRanges`] has memory of its own. [`Packet::emit`] and [`Packet::parse`] translate to bytes
-//! and back without loss. `docs/wire.md` has every octet:
+//! Typed packets are small: a simulation carries them as they are, with [`Packet::wire_len`] as
+//! their size. Only an acknowledgement with [`OlderRanges`] has memory of its own. [`Packet::emit`]
+//! and [`Packet::parse`] translate to bytes and back without loss. `docs/wire.md` has every octet:
 //!
 //! | part | octets | |
 //! |---|---|---|
@@ -234,6 +234,7 @@ impl Packet {
     }
 
     /// Octets of the body without payload.
+    #[inline]
     #[must_use]
     pub const fn body_len(&self) -> usize {
         match self.body {
@@ -254,6 +255,7 @@ impl Packet {
     }
 
     /// Its size as a UDP payload, the cipher's tag included.
+    #[inline]
     #[must_use]
     pub const fn datagram_len(&self) -> usize {
         match self.body {
@@ -263,6 +265,7 @@ impl Packet {
     }
 
     /// Its size on the wire, IP and UDP headers included.
+    #[inline]
     #[must_use]
     pub const fn wire_len(&self) -> Bytes {
         Bytes(self.datagram_len() as u64 + DATAGRAM_HEADERS.0)
