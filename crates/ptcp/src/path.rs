@@ -256,12 +256,13 @@ impl Path {
     /// The challenge to a changed address that is due. If too little has come from there, or there
     /// were many without an answer, the next one waits for a packet.
     pub(crate) fn poll_validation(&mut self, now: Time) -> Option<Body> {
-        let allows = |body| self.allows(Packet { number: 0, body }.datagram_len());
+        let allows =
+            |body: &Body| self.allows(Packet { number: 0, body: body.clone() }.datagram_len());
         let validation =
             self.validation.filter(|validation| validation.at.is_some_and(|at| at <= now))?;
         let token = validation.token?;
         let bodies = [Body::Challenge { token, padding: 0 }, Body::ShortChallenge { token }];
-        let challenge = bodies.into_iter().find(|body| allows(*body));
+        let challenge = bodies.into_iter().find(allows);
         let validation = self.validation.as_mut()?;
         if challenge.is_some() {
             validation.handle_sent(now);
