@@ -10,9 +10,7 @@ use units::Span;
 
 use crate::complete;
 use crate::config::{Config, WEIGHT};
-use crate::schedulers::{
-    Carrier, Scheduler, congestion_control, controller, packet_scheduler,
-};
+use crate::schedulers::{Carrier, Scheduler, congestion_control, controller, packet_scheduler};
 
 /// The default of `--patience`.
 const PATIENCE: Span = Span::from_secs(120);

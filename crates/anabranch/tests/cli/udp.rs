@@ -69,7 +69,10 @@ fn a_receiver_that_was_killed_and_started_again_gets_the_rest_soon() {
     let address = format!("127.0.0.1:{port}");
     assert_eq!(home.run(&["keys", "trust", "receiver", "127.0.0.1", &key]).0, 0);
     let mut send = home.command(&["send", "data", "--to", &address, "--carrier", "udp", "--json"]);
-    send.args(["--max-rate", "60mbit"]).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+    send.args(["--max-rate", "60mbit"])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null());
     let mut sender = Running(send.spawn().unwrap());
     let mut lines = BufReader::new(sender.0.stdout.take().unwrap()).lines().map(Result::unwrap);
     let is_underway = |line: &String| {

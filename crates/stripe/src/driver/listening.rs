@@ -53,6 +53,8 @@ impl Listener {
         accept: mpsc::Sender<Connection>,
     ) -> Result<Listener, EndpointError> {
         options.config.holds_bytes = true;
+        let first = options.config.receive_buffer.min(options.buffer_before_admission);
+        options.config.receive_buffer = first;
         let mut secret = listening.secret.unwrap_or_default();
         if listening.secret.is_none() {
             aws_lc_rs::rand::fill(&mut secret).map_err(|_| EndpointError::System {
