@@ -38,6 +38,8 @@ struct Shared {
     plans: Vec<Arc<Plan>>,
     /// The number of the first plan for observers.
     first: u32,
+    /// Stands behind the names of plans for observers.
+    suffix: &'static str,
     events: Events,
     state: Mutex<State>,
 }
@@ -57,17 +59,18 @@ type Attempted = Option<Result<Arc<Striped>, Arc<Error>>>;
 
 impl StripedCarrier {
     /// A carrier to the first host of `terms`, with a route for each of `plans`. Changes of routes
-    /// are told to `events` as changes of paths, numbered as `plans` are from `first` on.
+    /// are told to `events` as changes of paths, numbered as `plans` are from `first` on, and named
+    /// with `suffix`.
     #[must_use]
     pub fn new(
         terms: Terms,
         plans: Vec<Arc<Plan>>,
         options: stripe::Options,
-        first: u32,
+        (first, suffix): (u32, &'static str),
         events: Events,
     ) -> StripedCarrier {
         let state = Mutex::default();
-        StripedCarrier(Arc::new(Shared { terms, options, plans, first, events, state }))
+        StripedCarrier(Arc::new(Shared { terms, options, plans, first, suffix, events, state }))
     }
 
     /// Closes the connection in order: what was written and ended is delivered first, within a
@@ -161,7 +164,7 @@ impl Shared {
             return;
         }
         let path = self.number(place);
-        self.events.send(Event::Path(PathEvent { path, name: name.into(), state, why }));
+        self.events.send(Event::Path(PathEvent { path, name: self.shown(name), state, why }));
     }
 
     /// Takes the counters of a connection that has ended.
@@ -185,6 +188,10 @@ impl Shared {
         PathId(self.first + u32::try_from(place).expect("a handful of paths"))
     }
 
+    fn shown(&self, name: &str) -> String {
+        format!("{name}{}", self.suffix)
+    }
+
     fn reports(&self) -> Vec<RouteReport> {
         let state = self.state();
         let stats = state.current.as_ref().and_then(|current| match &*current.borrow() {
@@ -194,7 +201,7 @@ impl Shared {
         let report = |(place, plan): (usize, &Arc<Plan>)| {
             let mut report = RouteReport {
                 path: self.number(place),
-                name: plan.name.clone(),
+                name: self.shown(&plan.name),
                 state: PathState::Connecting,
                 local: None,
                 remote: plan.candidates().first().map(|best| best.remote),

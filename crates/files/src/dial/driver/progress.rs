@@ -44,7 +44,8 @@ impl<O: SessionOpener> SessionDriver<O> {
             let number = self.dialer.number(plan);
             let open = open.remove(&number).unwrap_or_default();
             let path = self.path(plan, number, &open, totals.acked);
-            let routes = self.dialer.terms().carriers[plan.host].routes();
+            let striped = self.dialer.terms().striped.get(&plan.host);
+            let routes = striped.filter(|_| plan.is_of_routes).and_then(|one| one.routes());
             match (path, routes) {
                 (path, None) => path.into_iter().collect(),
                 (path, Some(routes)) => self.routes(path.as_ref(), &routes, totals.acked),
