@@ -170,9 +170,9 @@ async fn auto_needs_no_udp() {
     let (identity, token) = parties();
     let file = scratch.file("file", 3_000_000);
     // Somebody else has the port of UDP.
-    let taken = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let busy = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     let mut receiving = receive_options(&scratch, &identity, &token);
-    receiving.listen.addresses = vec![taken.local_addr().unwrap()];
+    receiving.listen.addresses = vec![busy.local_addr().unwrap()];
     let (events, mut heard) = unbounded_channel();
     let host = tokio::spawn(files::receive(receiving, events));
     let told = heard.recv().await.unwrap();
@@ -180,7 +180,7 @@ async fn auto_needs_no_udp() {
         matches!(&told, Event::Notice { text } if text.contains("transfers use TCP alone")),
         "{told:?}"
     );
-    let port = taken.local_addr().unwrap().port();
+    let port = busy.local_addr().unwrap().port();
     send(auto(send_options(&[&file], port, &token))).await.unwrap();
     host.await.unwrap().unwrap();
     assert!(same(&file, &scratch.inbox().join("file")));

@@ -98,11 +98,10 @@ impl Dialing {
         match &options.carrier {
             CarrierChoice::Tcp => {}
             CarrierChoice::Udp(choice) => {
-                (plans, striped) = over_udp(&mut terms, plans, choice, "", &events);
+                (plans, striped) = over_udp(&mut terms, &plans, choice, "", &events);
             }
             CarrierChoice::Auto(choice) => {
-                let (over_udp, carriers) =
-                    over_udp(&mut terms, plans.clone(), choice, " (udp)", &events);
+                let (over_udp, carriers) = over_udp(&mut terms, &plans, choice, " (udp)", &events);
                 plans.extend(over_udp);
                 striped = carriers;
             }
@@ -167,7 +166,7 @@ impl Dialing {
 /// are `plans`, named with a suffix where the same paths carry TCP as well.
 fn over_udp(
     terms: &mut Terms,
-    plans: Vec<Arc<Plan>>,
+    plans: &[Arc<Plan>],
     options: &stripe::Options,
     suffix: &'static str,
     events: &Events,

@@ -54,6 +54,24 @@ struct State {
     told: BTreeMap<usize, PathState>,
 }
 
+impl State {
+    /// Takes the counters of a connection that has ended.
+    fn settle(&mut self) {
+        let Some(current) = self.current.take() else { return };
+        if let Some(Ok(striped)) = &*current.borrow() {
+            for route in &striped.connection().recent_stats().routes {
+                match self.before.iter_mut().find(|(name, ..)| *name == route.name) {
+                    Some((_, sent, received)) => {
+                        *sent += route.sent;
+                        *received += route.received;
+                    }
+                    None => self.before.push((route.name.clone(), route.sent, route.received)),
+                }
+            }
+        }
+    }
+}
+
 /// What has come of an attempt; `None`: it is under way.
 type Attempted = Option<Result<Arc<Striped>, Arc<Error>>>;
 
@@ -101,15 +119,14 @@ impl Shared {
                 Some(Ok(striped)) => !striped.connection().has_ended(),
                 Some(Err(_)) => false,
             };
-            match state.current.clone().filter(is_usable) {
-                Some(current) => current,
-                None => {
-                    self.settle(&mut state);
-                    let (done, attempt) = watch::channel(None);
-                    tokio::spawn(Arc::clone(self).attempt(done));
-                    state.current = Some(attempt.clone());
-                    attempt
-                }
+            if let Some(current) = state.current.clone().filter(is_usable) {
+                current
+            } else {
+                state.settle();
+                let (done, attempt) = watch::channel(None);
+                tokio::spawn(Arc::clone(self).attempt(done));
+                state.current = Some(attempt.clone());
+                attempt
             }
         };
         let done = attempt.wait_for(Option::is_some).await;
@@ -167,22 +184,6 @@ impl Shared {
         self.events.send(Event::Path(PathEvent { path, name: self.shown(name), state, why }));
     }
 
-    /// Takes the counters of a connection that has ended.
-    fn settle(&self, state: &mut State) {
-        let Some(current) = state.current.take() else { return };
-        if let Some(Ok(striped)) = &*current.borrow() {
-            for route in &striped.connection().recent_stats().routes {
-                match state.before.iter_mut().find(|(name, ..)| *name == route.name) {
-                    Some((_, sent, received)) => {
-                        *sent += route.sent;
-                        *received += route.received;
-                    }
-                    None => state.before.push((route.name.clone(), route.sent, route.received)),
-                }
-            }
-        }
-    }
-
     /// The number of a plan for observers.
     fn number(&self, place: usize) -> PathId {
         PathId(self.first + u32::try_from(place).expect("a handful of paths"))
@@ -194,7 +195,7 @@ impl Shared {
 
     fn reports(&self) -> Vec<RouteReport> {
         let state = self.state();
-        let stats = state.current.as_ref().and_then(|current| match &*current.borrow() {
+        let counted = state.current.as_ref().and_then(|current| match &*current.borrow() {
             Some(Ok(striped)) => Some(striped.connection().recent_stats()),
             _ => None,
         });
@@ -217,7 +218,7 @@ impl Shared {
                     report.received += *received;
                 }
             }
-            for route in stats.iter().flat_map(|stats| &stats.routes) {
+            for route in counted.iter().flat_map(|stats| &stats.routes) {
                 if route.name != plan.name {
                     continue;
                 }
