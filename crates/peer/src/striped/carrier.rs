@@ -180,6 +180,7 @@ impl Shared {
         if self.state().told.insert(place, state) == Some(state) {
             return;
         }
+        tracing::debug!(route = name, ?state, why, "the route changes");
         let path = self.number(place);
         self.events.send(Event::Path(PathEvent { path, name: self.shown(name), state, why }));
     }
