@@ -2,7 +2,7 @@
 //! the bytes of a TCP connection.
 //!
 //! A message is its version (1 octet), its kind or code (1), the length of its body (2), and its
-//! body. Whoever opens a stream sends a [`Request`], and whoever accepts it a [`Answer`].
+//! body. Whoever opens a stream sends a [`Request`], and whoever accepts it an [`Answer`].
 //!
 //! | kind | request | body |
 //! |---|---|---|
@@ -33,6 +33,35 @@ pub const MOST_NAME: usize = 253;
 pub const MOST_TEXT: usize = 256;
 /// Octets of a token's secret.
 pub const SECRET: usize = 16;
+
+/// Why the far side closes the connection: the codes of the striped connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Parting {
+    /// The peer has no rights here, and showed no token.
+    Stranger,
+    /// It showed the secret of another token.
+    WrongToken,
+    /// The token belongs to another host.
+    TakenToken,
+    /// The peer's rights have changed: it is admitted again if it has any.
+    Changed,
+    /// The peer has opened further connections.
+    Replaced,
+    /// The peer broke the protocol.
+    Protocol,
+    /// The far side is stopped.
+    Stopped,
+}
+
+const PARTINGS: [(Parting, u32); 7] = [
+    (Parting::Stranger, 0x201),
+    (Parting::WrongToken, 0x202),
+    (Parting::TakenToken, 0x203),
+    (Parting::Changed, 0x204),
+    (Parting::Replaced, 0x205),
+    (Parting::Protocol, 0x206),
+    (Parting::Stopped, 0x207),
+];
 
 const REQUEST: &str = "tunnel request";
 const ANSWER: &str = "tunnel answer";
@@ -145,6 +174,21 @@ pub fn is_name(text: &str) -> bool {
         && text.bytes().all(is_plain)
         && !text.starts_with('.')
         && !text.contains("..")
+}
+
+impl Parting {
+    /// Its code.
+    #[must_use]
+    pub fn code(self) -> u32 {
+        let known = PARTINGS.iter().find(|(parting, _)| *parting == self);
+        known.expect("all are listed").1
+    }
+
+    /// The reason with this code; `None` for those of other layers.
+    #[must_use]
+    pub fn of_code(code: u32) -> Option<Parting> {
+        PARTINGS.iter().find(|(_, known)| *known == code).map(|(parting, _)| *parting)
+    }
 }
 
 impl Request {

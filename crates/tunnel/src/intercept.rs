@@ -1,0 +1,1 @@
+//! Rules with which the kernel hands connections over (TPROXY).
