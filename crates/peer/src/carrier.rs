@@ -16,6 +16,10 @@ use net::socket;
 pub use net::socket::Attempt;
 use tokio::net::{TcpListener, TcpStream};
 
+use units::{Bytes, PathId, Span};
+
+use crate::{Fingerprint, PathState};
+
 /// A future that a carrier returns.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
@@ -47,6 +51,12 @@ pub trait Stream: Send + Sync + 'static {
     /// # Errors
     /// Those of a broken connection.
     fn shutdown_write(&self) -> io::Result<()>;
+
+    /// The key that the peer has proven to the carrier, if that authenticates its peers and seals
+    /// every byte: then there is no TLS over the stream.
+    fn peer_key(&self) -> Option<Fingerprint> {
+        None
+    }
 
     /// The local address, if the carrier has any.
     fn local_addr(&self) -> Option<SocketAddr> {
@@ -88,6 +98,37 @@ pub trait Stream: Send + Sync + 'static {
 pub trait Carrier: fmt::Debug + Send + Sync + 'static {
     /// Opens one connection. The future is dropped if the attempt takes too long.
     fn connect<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, io::Result<Box<dyn Stream>>>;
+
+    /// The routes of a carrier whose connections use several at a time; `None` where each
+    /// connection is a path of its own.
+    fn routes(&self) -> Option<Vec<RouteReport>> {
+        None
+    }
+}
+
+/// A route of a carrier whose connections use several.
+#[derive(Clone, Debug)]
+pub struct RouteReport {
+    /// Its number.
+    pub path: PathId,
+    /// Its name for people.
+    pub name: String,
+    /// Its state.
+    pub state: PathState,
+    /// The local address, once connected.
+    pub local: Option<SocketAddr>,
+    /// The remote address.
+    pub remote: Option<SocketAddr>,
+    /// Its smoothed round-trip time, if it is known.
+    pub rtt: Option<Span>,
+    /// Bytes sent over it.
+    pub sent: Bytes,
+    /// Bytes that arrived over it.
+    pub received: Bytes,
+    /// Packets that were lost.
+    pub lost: u64,
+    /// The name of the congestion controller.
+    pub controller: &'static str,
 }
 
 /// Accepts connections on the side that listens.

@@ -1,9 +1,10 @@
 //! One connection of a path: frames over TLS over a stream of a carrier.
 
+mod layer;
 mod raw;
 
 use std::future::poll_fn;
-use std::io::{self, BufRead, IoSlice, Write};
+use std::io::{self, BufRead, IoSlice};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -14,17 +15,18 @@ use tokio::time::timeout;
 use wire::frame::HEADER;
 use wire::{Frame, WireError};
 
+use layer::Layer;
 use raw::{RAW_MOST, Raw, Socket};
 
 use crate::Fingerprint;
 use crate::carrier::Stream;
-use crate::tls::{WrongKey, peer_fingerprint, wrong_key};
+use crate::tls::{WrongKey, wrong_key};
 
-/// A TLS connection that carries frames. Reading and writing are separate `try_*` steps, so that
+/// A connection that carries frames, under TLS or the protection of its carrier. Reading and writing are separate `try_*` steps, so that
 /// one task can do both.
 pub struct Conn {
     stream: Box<dyn Stream>,
-    tls: Connection,
+    layer: Layer,
     /// Decrypted bytes; those before `parsed` are consumed.
     inbox: Vec<u8>,
     parsed: usize,
@@ -85,9 +87,20 @@ impl Conn {
     /// A connection over an open stream; nothing is sent before [`Conn::handshake`].
     #[must_use]
     pub fn new(stream: Box<dyn Stream>, tls: Connection) -> Conn {
+        Conn::under(Layer::Tls(Box::new(tls)), stream)
+    }
+
+    /// A connection over a stream whose carrier has proven that the peer holds this key, and seals
+    /// every byte: it has no handshake.
+    #[must_use]
+    pub fn over_carrier(stream: Box<dyn Stream>, key: Fingerprint) -> Conn {
+        Conn::under(Layer::Carrier { key, outbox: Vec::new(), written: 0 }, stream)
+    }
+
+    fn under(layer: Layer, stream: Box<dyn Stream>) -> Conn {
         Conn {
             stream,
-            tls,
+            layer,
             inbox: Vec::new(),
             parsed: 0,
             scratch: Vec::new(),
@@ -124,7 +137,7 @@ impl Conn {
     /// The peer's key; known after the handshake.
     #[must_use]
     pub fn peer(&self) -> Option<Fingerprint> {
-        peer_fingerprint(&self.tls)
+        self.layer.peer()
     }
 
     /// Bounds the bytes that are still read from the stream; more are [`ConnError::TooMuch`].
@@ -137,10 +150,10 @@ impl Conn {
     /// # Errors
     /// [`ConnError`], if the connection fails or the peer breaks the protocol.
     pub async fn handshake(&mut self) -> Result<(), ConnError> {
-        while self.tls.is_handshaking() || self.tls.wants_write() {
+        while self.layer.is_handshaking() || self.layer.wants_write() {
             if !self.try_flush()? {
                 self.writable().await?;
-            } else if self.tls.is_handshaking() {
+            } else if self.layer.is_handshaking() {
                 self.readable().await?;
                 // What follows the handshake is left for the first receive.
                 self.try_fill(1)?;
@@ -156,22 +169,20 @@ impl Conn {
     pub fn push(&mut self, frame: &Frame<'_>) {
         self.scratch.clear();
         frame.emit(&mut self.scratch);
-        self.tls.writer().write_all(&self.scratch).expect("the TLS buffer has no limit");
+        self.layer.push(&[IoSlice::new(&self.scratch)]);
         self.backlog += self.scratch.len();
     }
 
     /// As [`Conn::push`], for an encoded frame in two parts, without copying them together.
     pub fn push_parts(&mut self, header: &[u8], payload: &[u8]) {
-        let parts = [IoSlice::new(header), IoSlice::new(payload)];
-        let taken = self.tls.writer().write_vectored(&parts).expect("the TLS buffer has no limit");
-        assert_eq!(taken, header.len() + payload.len(), "the TLS buffer has no limit");
-        self.backlog += taken;
+        self.layer.push(&[IoSlice::new(header), IoSlice::new(payload)]);
+        self.backlog += header.len() + payload.len();
     }
 
     /// Whether the send buffer has bytes.
     #[must_use]
     pub(crate) fn wants_write(&self) -> bool {
-        self.tls.wants_write()
+        self.layer.wants_write()
     }
 
     /// Writes as much of the send buffer as the stream takes; true if that was all of it.
@@ -179,13 +190,8 @@ impl Conn {
     /// # Errors
     /// [`ConnError`], if the connection fails or the peer breaks the protocol.
     pub fn try_flush(&mut self) -> Result<bool, ConnError> {
-        while self.tls.wants_write() {
-            match self.tls.write_tls(&mut Socket(&*self.stream)) {
-                Ok(0) => return Err(ConnError::Closed),
-                Ok(_) => {}
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
-                Err(error) => return Err(error.into()),
-            }
+        if !self.layer.try_flush(&*self.stream)? {
+            return Ok(false);
         }
         self.backlog = 0;
         Ok(true)
@@ -223,32 +229,29 @@ impl Conn {
             if self.raw.is_used_up() {
                 return Err(ConnError::TooMuch);
             }
-            match self.tls.read_tls(&mut self.raw.over(&*self.stream)) {
-                Ok(0) => self.closed = true,
+            let read = match &mut self.layer {
+                Layer::Tls(tls) => tls.read_tls(&mut self.raw.over(&*self.stream)),
+                Layer::Carrier { .. } => {
+                    let most = CARRIER_READ.min(limit).min(self.raw.allowance);
+                    let start = self.inbox.len();
+                    self.inbox.resize(start + most, 0);
+                    let read = self.stream.try_read(&mut self.inbox[start..]);
+                    let length = read.as_ref().copied().unwrap_or(0);
+                    self.inbox.truncate(start + length);
+                    self.raw.allowance -= length;
+                    read
+                }
+            };
+            match read {
+                Ok(0) => {
+                    self.closed = true;
+                    // Nobody else can end a sealed stream.
+                    self.said_goodbye |= matches!(self.layer, Layer::Carrier { .. });
+                }
                 Ok(length) => {
                     taken += length;
-                    let state = match self.tls.process_new_packets() {
-                        Ok(state) => state,
-                        Err(error) => {
-                            // The alert tells the peer the reason; without it the peer sees the
-                            // closed socket.
-                            let _ = self.tls.write_tls(&mut Socket(&*self.stream));
-                            return Err(error.into());
-                        }
-                    };
-                    let mut waiting = state.plaintext_bytes_to_read();
-                    while waiting > 0 {
-                        let mut reader = self.tls.reader();
-                        let chunk = reader.fill_buf()?;
-                        let length = chunk.len();
-                        self.inbox.extend_from_slice(chunk);
-                        reader.consume(length);
-                        waiting -= length;
-                    }
-                    if state.peer_has_closed() {
-                        (self.closed, self.said_goodbye) = (true, true);
-                    }
-                    if self.tls.is_handshaking() {
+                    self.decrypt()?;
+                    if self.layer.is_handshaking() {
                         break;
                     }
                 }
@@ -258,6 +261,32 @@ impl Conn {
         }
         self.turn.fetch_add(taken, Ordering::Relaxed);
         Ok(self.inbox.len() - before)
+    }
+
+    /// Moves what TLS has decrypted of the bytes read into the inbox.
+    fn decrypt(&mut self) -> Result<(), ConnError> {
+        let Layer::Tls(tls) = &mut self.layer else { return Ok(()) };
+        let state = match tls.process_new_packets() {
+            Ok(state) => state,
+            Err(error) => {
+                // The alert tells the peer the reason; without it the peer sees the closed socket.
+                let _ = tls.write_tls(&mut Socket(&*self.stream));
+                return Err(error.into());
+            }
+        };
+        let mut waiting = state.plaintext_bytes_to_read();
+        while waiting > 0 {
+            let mut reader = tls.reader();
+            let chunk = reader.fill_buf()?;
+            let length = chunk.len();
+            self.inbox.extend_from_slice(chunk);
+            reader.consume(length);
+            waiting -= length;
+        }
+        if state.peer_has_closed() {
+            (self.closed, self.said_goodbye) = (true, true);
+        }
+        Ok(())
     }
 
     /// Bytes still missing of the frame that has begun to arrive, at least one; the length of a
@@ -414,10 +443,21 @@ impl Conn {
         }
     }
 
-    /// Sends a `close_notify` alert (RFC 8446, 6.1) if the stream takes it.
+    /// Sends a `close_notify` alert (RFC 8446, 6.1), or the end of a sealed stream, if the stream
+    /// takes it.
     pub fn close(&mut self) {
-        self.tls.send_close_notify();
-        let _ = self.try_flush();
+        match &mut self.layer {
+            Layer::Tls(tls) => {
+                tls.send_close_notify();
+                let _ = self.try_flush();
+            }
+            Layer::Carrier { .. } => {
+                if self.try_flush().is_ok_and(|is_flushed| is_flushed) {
+                    // It can fail only for a stream that has ended.
+                    let _ = self.stream.shutdown_write();
+                }
+            }
+        }
     }
 
     /// Reads and discards bytes until the peer closes, or has sent 4 MiB. A socket that is closed
@@ -474,6 +514,8 @@ impl Conn {
 
 /// The interval of pings to a peer that waits for this side.
 pub const SIGN_OF_LIFE: Duration = Duration::from_millis(500);
+/// Bytes that are read of a sealed stream at a time.
+const CARRIER_READ: usize = 64 << 10;
 /// Bytes of the stream that one call of [`Conn::try_fill`] takes: more than any frame needs.
 const MOST_TAKEN: usize = 2 * RAW_MOST;
 /// Bytes of the stream after which a task that reads leaves other tasks their turn.

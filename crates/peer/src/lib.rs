@@ -30,6 +30,7 @@ pub mod places;
 pub mod private;
 mod remote;
 mod spec;
+pub mod striped;
 pub mod tls;
 mod wall;
 

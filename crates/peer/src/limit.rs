@@ -54,6 +54,12 @@ impl Limit {
         true
     }
 
+    /// The bound; `None` if there is none.
+    #[must_use]
+    pub fn rate(&self) -> Option<Rate> {
+        self.state.lock().expect("no panic while held").rate
+    }
+
     /// The time at which a path of that class may send next; `None` if it may at once.
     pub fn until(&self, now: Time, class: PathClass) -> Option<Time> {
         let Bucket { rate, first, all } = *self.state.lock().expect("no panic while held");

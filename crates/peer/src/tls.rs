@@ -52,6 +52,12 @@ impl ClientTls {
         Ok(ClientTls(Arc::new(config)))
     }
 
+    /// The configuration, for a carrier that has TLS of its own.
+    #[must_use]
+    pub fn config(&self) -> &Arc<ClientConfig> {
+        &self.0
+    }
+
     /// A new connection, before its handshake.
     ///
     /// # Errors
@@ -84,6 +90,12 @@ impl ServerTls {
         config.alpn_protocols = vec![ALPN.to_vec()];
         config.send_tls13_tickets = 0;
         Ok(ServerTls(Arc::new(config)))
+    }
+
+    /// The configuration, for a carrier that has TLS of its own.
+    #[must_use]
+    pub fn config(&self) -> &Arc<ServerConfig> {
+        &self.0
     }
 
     /// A new connection, before its handshake.

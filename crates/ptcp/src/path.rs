@@ -69,6 +69,8 @@ pub enum Class {
     /// Always.
     #[default]
     Usual,
+    /// While no usual path has room for more.
+    Overflow,
     /// While no usual path does: a path that costs money, or somebody else's.
     Reserve,
 }

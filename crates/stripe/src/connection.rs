@@ -38,6 +38,7 @@ struct Inner {
     datagrams: Mutex<mpsc::Receiver<Vec<u8>>>,
     events: broadcast::Sender<RouteEvent>,
     outgoing: Arc<Outgoing>,
+    recent: Arc<Recent>,
 }
 
 /// The datagrams that the program has handed over, as it and the driver count them.
@@ -47,6 +48,9 @@ pub(crate) struct Outgoing {
     pub(crate) most: AtomicUsize,
 }
 
+/// The counters as the driver last wrote them down.
+pub(crate) type Recent = std::sync::Mutex<Arc<Stats>>;
+
 /// The driver's ends of a connection.
 pub(crate) struct DriverEnds {
     pub(crate) ended: watch::Sender<Option<ConnectionError>>,
@@ -54,6 +58,7 @@ pub(crate) struct DriverEnds {
     pub(crate) datagrams: mpsc::Sender<Vec<u8>>,
     pub(crate) events: broadcast::Sender<RouteEvent>,
     pub(crate) outgoing: Arc<Outgoing>,
+    pub(crate) recent: Arc<Recent>,
 }
 
 impl Connection {
@@ -68,6 +73,7 @@ impl Connection {
         let (datagrams, received) = mpsc::channel(DATAGRAMS);
         let (events, _) = broadcast::channel(EVENTS);
         let outgoing = Arc::<Outgoing>::default();
+        let recent = Arc::<Recent>::default();
         let inner = Inner {
             key,
             inbox,
@@ -78,8 +84,9 @@ impl Connection {
             datagrams: Mutex::new(received),
             events: events.clone(),
             outgoing: Arc::clone(&outgoing),
+            recent: Arc::clone(&recent),
         };
-        let ends = DriverEnds { ended, incoming, datagrams, events, outgoing };
+        let ends = DriverEnds { ended, incoming, datagrams, events, outgoing, recent };
         (Connection(Arc::new(inner)), ends)
     }
 
@@ -203,6 +210,13 @@ impl Connection {
         stats.await.unwrap_or_default()
     }
 
+    /// Counters that are up to a tenth of a second old, at once; after the end of the connection
+    /// its last ones.
+    #[must_use]
+    pub fn recent_stats(&self) -> Arc<Stats> {
+        Arc::clone(&self.0.recent.lock().expect("no panic while held"))
+    }
+
     /// Closes the connection with a code for the peer. What is not delivered is lost.
     pub fn close(&self, code: u32) {
         self.push(Command::Close { key: self.0.key, code });
@@ -215,6 +229,12 @@ impl Connection {
             Ok(reason) => reason.clone().expect("it was waited for"),
             Err(_) => ConnectionError::Ended,
         }
+    }
+
+    /// Whether the connection has ended.
+    #[must_use]
+    pub fn has_ended(&self) -> bool {
+        self.0.ended.borrow().is_some()
     }
 
     fn reason(&self) -> ConnectionError {

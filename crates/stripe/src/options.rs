@@ -1,6 +1,7 @@
 //! What the caller may choose: policies and limits of connections, and their routes.
 
 use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Mutex};
 
 use policy::cc::Controller;
 use policy::named::NameError;
@@ -17,10 +18,10 @@ pub const SCHEDULER: &str = "lowest-rtt";
 /// What a connection does at this end; the peer is told what it has to know.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The congestion controller of all paths together. Each connection gets a copy.
-    pub controller: Box<dyn Controller>,
-    /// The choice of a path for each packet. Each connection gets a copy.
-    pub scheduler: Box<dyn PacketScheduler>,
+    /// The congestion controller of all paths together.
+    pub controller: Prototype<dyn Controller>,
+    /// The choice of a path for each packet.
+    pub scheduler: Prototype<dyn PacketScheduler>,
     /// Limits and timeouts. `holds_bytes` is set by the driver.
     pub config: Config,
     /// The largest receive buffer before [`Connection::admit`](crate::Connection::admit).
@@ -35,8 +36,8 @@ impl Options {
     /// # Errors
     /// If a name is unknown; the text lists those that are known.
     pub fn named(controller: &str, scheduler: &str) -> Result<Options, NameError> {
-        let controller = cc::by_name(controller)?;
-        let scheduler = sched::packet::by_name(scheduler)?;
+        let controller = Prototype::new(cc::by_name(controller)?);
+        let scheduler = Prototype::new(sched::packet::by_name(scheduler)?);
         let config = Config { holds_bytes: true, ecn: true, ..Config::default() };
         let (buffer_before_admission, unsent) = (Bytes::kib(256), Bytes::kib(512));
         Ok(Options { controller, scheduler, config, buffer_before_admission, unsent })
@@ -46,6 +47,36 @@ impl Options {
 impl Default for Options {
     fn default() -> Options {
         Options::named(CONTROLLER, SCHEDULER).expect("both are known")
+    }
+}
+
+/// A policy of which each connection gets a copy.
+#[derive(Debug)]
+pub struct Prototype<T: ?Sized>(Arc<Mutex<Box<T>>>);
+
+impl<T: ?Sized> Prototype<T>
+where
+    Box<T>: Clone,
+{
+    /// Copies of this policy.
+    #[must_use]
+    pub fn new(policy: Box<T>) -> Prototype<T> {
+        Prototype(Arc::new(Mutex::new(policy)))
+    }
+
+    /// A copy.
+    ///
+    /// # Panics
+    /// If copying it did before.
+    #[must_use]
+    pub fn copy(&self) -> Box<T> {
+        self.0.lock().expect("no panic while held").clone()
+    }
+}
+
+impl<T: ?Sized> Clone for Prototype<T> {
+    fn clone(&self) -> Prototype<T> {
+        Prototype(Arc::clone(&self.0))
     }
 }
 

@@ -18,14 +18,16 @@ pub struct Candidate {
     /// Whether the caller named the remote address, or its host name resolved to it; false for an
     /// address that the host announced.
     pub named: bool,
+    /// Whether both addresses are in one subnet of the interface.
+    pub near: bool,
 }
 
 /// A remote address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Target {
-    pub(super) address: SocketAddr,
+pub(crate) struct Target {
+    pub(crate) address: SocketAddr,
     /// As in [`Candidate::named`].
-    pub(super) named: bool,
+    pub(crate) named: bool,
 }
 
 /// The most remote addresses that are looked at; a host may announce 64.
@@ -35,14 +37,14 @@ const CANDIDATES: usize = 8;
 
 /// Which interfaces reach which remote addresses.
 #[derive(Debug, Default)]
-pub(super) struct Survey {
+pub(crate) struct Survey {
     /// The usable interfaces, in the order in which they were found, each with the local path of
     /// its best candidate.
-    pub(super) interfaces: Vec<LocalPath>,
+    pub(crate) interfaces: Vec<LocalPath>,
     /// Their candidates, best guess first.
     candidates: BTreeMap<String, Vec<Candidate>>,
     /// The interfaces that reach none of the addresses, and why.
-    pub(super) unusable: Vec<Unusable>,
+    pub(crate) unusable: Vec<Unusable>,
 }
 
 impl Survey {
@@ -50,7 +52,7 @@ impl Survey {
     ///
     /// # Errors
     /// [`Error::System`] if the kernel cannot be asked.
-    pub(super) fn of(targets: &[Target]) -> Result<Survey, Error> {
+    pub(crate) fn of(targets: &[Target]) -> Result<Survey, Error> {
         let mut over: BTreeMap<String, Vec<(LocalPath, Target)>> = BTreeMap::new();
         let mut survey = Survey::default();
         for target in targets.iter().take(TARGETS) {
@@ -75,7 +77,7 @@ impl Survey {
     }
 
     /// The candidates over an interface, best guess first; empty if it reaches no address.
-    pub(super) fn over(&self, interface: &str) -> Vec<Candidate> {
+    pub(crate) fn over(&self, interface: &str) -> Vec<Candidate> {
         self.candidates.get(interface).cloned().unwrap_or_default()
     }
 }
@@ -101,8 +103,8 @@ fn ranked(mut pairs: Vec<(LocalPath, Target)>) -> Vec<Candidate> {
             let turn = turns.entry(class).or_default();
             *turn += 1;
             let key = (!near, !target.named, *turn, target.address.is_ipv4() != first_is_v4);
-            let candidate =
-                Candidate { local: local.address, remote: target.address, named: target.named };
+            let (local, remote, named) = (local.address, target.address, target.named);
+            let candidate = Candidate { local, remote, named, near };
             (key, candidate)
         })
         .collect();

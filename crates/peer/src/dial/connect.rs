@@ -199,9 +199,11 @@ impl Connector {
                 .await
                 .map_err(|_| ConnError::Silent(syn_patience))??;
             let local = stream.local_addr();
-            let tls = self.tls.connection();
-            let tls = tls.map_err(|error| ConnError::Io(std::io::Error::other(error)))?;
-            let mut conn = Conn::new(stream, tls);
+            let mut conn = match stream.peer_key() {
+                // The carrier has verified that it is the key that is wanted.
+                Some(key) => Conn::over_carrier(stream, key),
+                None => Conn::new(stream, self.tls.connection().map_err(std::io::Error::other)?),
+            };
             conn.handshake().await?;
             Ok(Opened { conn, local, remote })
         };
@@ -271,7 +273,7 @@ mod tests {
 
     fn candidate(octet: u8, named: bool) -> Candidate {
         let remote = SocketAddr::from(([192, 0, 2, octet], 7707));
-        Candidate { local: [192, 0, 2, 1].into(), remote, named }
+        Candidate { local: [192, 0, 2, 1].into(), remote, named, near: false }
     }
 
     #[test]

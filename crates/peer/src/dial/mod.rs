@@ -17,9 +17,11 @@ mod terms;
 mod unreachable;
 
 pub use candidate::Candidate;
+pub(crate) use candidate::Survey;
 pub use dialer::{Dialer, Remaining};
 pub use further::{Further, Joined, MOST_CONNECTIONS, Place};
 pub use gate::{Gate, Turn};
+pub(crate) use plan::{MAX_PATHS, default_plans, guessed_plans, targets};
 pub use plan::{Plan, no_such_path, plan};
 pub(crate) use probe::probe_each_and_all;
 pub use probe::{Carries, PathProbe, probe};

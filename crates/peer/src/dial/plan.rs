@@ -45,6 +45,8 @@ pub struct Plan {
     pub max: Option<Arc<Limit>>,
     /// Its rate, if the caller named it.
     pub known: Option<Rate>,
+    /// How many subflows it has where several are possible (the paper's weight), at least one.
+    pub weight: u16,
     /// The allowance of its interface, if that has a cap or had one.
     pub allowance: Option<Arc<Allowance>>,
     /// Whether it is a backup because its interface looks metered.
@@ -69,7 +71,7 @@ struct Pairs {
 }
 
 /// The most paths of a session.
-pub(super) const MAX_PATHS: usize = 16;
+pub(crate) const MAX_PATHS: usize = 16;
 
 impl Plan {
     /// A primary path from `local` to `remote`, at the session's first host, that binds to no
@@ -78,7 +80,12 @@ impl Plan {
     #[must_use]
     pub fn new(name: &str, local: IpAddr, remote: SocketAddr) -> Plan {
         Plan {
-            pairs: Mutex::new(Pairs::of(vec![Candidate { local, remote, named: true }])),
+            pairs: Mutex::new(Pairs::of(vec![Candidate {
+                local,
+                remote,
+                named: true,
+                near: false,
+            }])),
             fixed: true,
             ..Plan::over(name)
         }
@@ -99,6 +106,7 @@ impl Plan {
             class: PathClass::Primary,
             max: None,
             known: None,
+            weight: 1,
             allowance: None,
             metered: false,
             guessed_beside: None,
@@ -155,7 +163,7 @@ impl Plan {
     /// # Errors
     /// [`Error::Usage`] for a cap without a folder to keep count in, [`Error::System`] if the count
     /// cannot be kept.
-    pub(super) fn beside<'a>(
+    pub(crate) fn beside<'a>(
         mut self,
         before: impl IntoIterator<Item = &'a Plan>,
         cap: Option<Cap>,
@@ -182,7 +190,7 @@ impl Plan {
     }
 
     /// The best guess at the addresses, if there is any.
-    pub(super) fn best(&self) -> Option<Candidate> {
+    pub(crate) fn best(&self) -> Option<Candidate> {
         self.pairs().candidates.first().copied()
     }
 
@@ -203,14 +211,14 @@ impl Plan {
     }
 
     /// The remote addresses that the caller named, as far as they are in reach.
-    pub(super) fn named(&self) -> Vec<SocketAddr> {
+    pub(crate) fn named(&self) -> Vec<SocketAddr> {
         let named = |candidate: &&Candidate| candidate.named;
         self.pairs().candidates.iter().filter(named).map(|candidate| candidate.remote).collect()
     }
 
     /// Takes over the candidates of a survey, if it found any. A path whose remote address the
     /// caller fixed, or that leads to an announced one, keeps its own.
-    pub(super) fn follow(&self, found: &Survey) {
+    pub(crate) fn follow(&self, found: &Survey) {
         let fresh = self.chosen_from(found);
         if self.fixed || self.guessed_beside.is_some() || fresh.is_empty() {
             return;
@@ -330,7 +338,7 @@ async fn plan_to(terms: &Terms, host: usize, before: &[Plan]) -> Result<Vec<Plan
 }
 
 /// A path over each interface of a survey that is not excluded; metered ones are backups.
-pub(super) fn default_plans(terms: &Terms, host: usize, survey: &Survey) -> Vec<Plan> {
+pub(crate) fn default_plans(terms: &Terms, host: usize, survey: &Survey) -> Vec<Plan> {
     let is_allowed = |local: &&LocalPath| !terms.options.no_paths.contains(&local.interface);
     let over = survey.interfaces.iter().filter(is_allowed).take(MAX_PATHS);
     over.map(|local| {
@@ -345,7 +353,7 @@ pub(super) fn default_plans(terms: &Terms, host: usize, survey: &Survey) -> Vec<
 
 /// Further paths to announced addresses, if there are more of these than paths: from the interface
 /// whose address is nearest to each.
-pub(super) fn guessed_plans(
+pub(crate) fn guessed_plans(
     all: &[Arc<Plan>],
     host: usize,
     announced: &[SocketAddr],
@@ -391,7 +399,7 @@ pub(super) fn guessed_plans(
 }
 
 /// The addresses that the caller named, then those that the host announced.
-pub(super) fn targets(
+pub(crate) fn targets(
     named: impl Iterator<Item = SocketAddr>,
     announced: &[SocketAddr],
 ) -> Vec<Target> {
@@ -467,7 +475,7 @@ mod tests {
 
     fn pair(octet: u8) -> Candidate {
         let remote = SocketAddr::from(([192, 0, 2, octet], 7707));
-        Candidate { local: [192, 0, 2, 1].into(), remote, named: true }
+        Candidate { local: [192, 0, 2, 1].into(), remote, named: true, near: false }
     }
 
     #[test]

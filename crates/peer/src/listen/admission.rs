@@ -97,9 +97,13 @@ pub(super) async fn greet(
     tls: &ServerTls,
     stream: Box<dyn Stream>,
 ) -> Result<(Conn, Fingerprint, First), ConnError> {
-    let connection =
-        tls.connection().map_err(|error| ConnError::Io(std::io::Error::other(error)))?;
-    let mut conn = Conn::new(stream, connection);
+    let mut conn = match stream.peer_key() {
+        Some(key) => Conn::over_carrier(stream, key),
+        None => {
+            let connection = tls.connection().map_err(std::io::Error::other)?;
+            Conn::new(stream, connection)
+        }
+    };
     conn.set_allowance(UNAUTHENTICATED_INPUT);
     conn.handshake().await?;
     let peer = conn.peer().ok_or(ConnError::Closed)?;

@@ -50,7 +50,7 @@ pub fn further_addresses(conn: &Conn, listen: &[SocketAddr]) -> Vec<SocketAddr> 
 }
 
 /// [`further_addresses`] of a host with the addresses `own`.
-fn announced(
+pub(crate) fn announced(
     used: SocketAddr,
     peer: Option<IpAddr>,
     listen: &[SocketAddr],

@@ -271,10 +271,11 @@ impl Paths {
         views.clear();
         let mut has_room = false;
         let is_alone = !list.iter().any(Path::is_live);
-        let has_usual = list.iter().any(|path| path.class == Class::Usual && path.is_live());
+        let has_others = list.iter().any(|path| path.class != Class::Reserve && path.is_live());
+        let (mut usual_has_room, mut has_overflow) = (false, false);
         for path in list.iter_mut() {
             let is_free = path.limit.is_none_or(|limit| limit.allows_at() <= now);
-            let is_resting = path.class == Class::Reserve && has_usual;
+            let is_resting = path.class == Class::Reserve && has_others;
             let allows = path.allows(1_500) && is_free && !is_resting;
             let PathPhase::Open(subflow) = &mut path.phase else { continue };
             // A silent path carries only probes, unless all are silent. It may yet be the one that
@@ -286,6 +287,11 @@ impl Paths {
             let is_in_slow_start = subflow.is_in_slow_start(&allowance, controller.as_ref());
             let room = allows && subflow.has_room(now, &allowance, is_in_slow_start);
             has_room |= room;
+            match path.class {
+                Class::Usual => usual_has_room |= room,
+                Class::Overflow => has_overflow = true,
+                Class::Reserve => {}
+            }
             views.push(SubflowView {
                 id: subflow.id(),
                 smoothed_rtt: subflow.round_trip(),
@@ -296,6 +302,13 @@ impl Paths {
                 has_room: room,
                 is_in_slow_start,
             });
+        }
+        if has_overflow && usual_has_room {
+            for view in views.iter_mut() {
+                let is_overflow =
+                    |path: &&Path| subflow_id(path.id) == view.id && path.class == Class::Overflow;
+                view.has_room &= !list.iter().any(|path| is_overflow(&path));
+            }
         }
         has_room
     }

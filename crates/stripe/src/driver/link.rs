@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 
 use ptcp::{Arrived, Event};
 use secure::{ConnectionId, DialEvent, Dialer, Established, ResetTokens, Session};
-use units::{Bytes, Time};
+use units::{Bytes, Span, Time};
 use wire::datagram::Outer;
 use wire::ptcp::{ConnectionParameters, Packet};
 
@@ -22,6 +22,8 @@ use crate::stats::{RouteChange, RouteState, Stats};
 use crate::tokens::SystemTokens;
 use crate::{ConnectError, ConnectionError, Options, Route, StreamError};
 
+/// The interval of counters that are written down.
+const RECENT: Span = Span::from_millis(50);
 /// The code of a connection that is one too many for the side that listens.
 const CROWDED: u32 = 0x111;
 /// The code after a packet that no honest peer sends under the connection's keys.
@@ -58,6 +60,8 @@ pub(super) struct Link {
     /// The latest time that the state machine knows.
     pub(super) latest: Time,
     pub(super) error: Option<ConnectionError>,
+    /// When the counters are written down for the program.
+    recent_at: Option<Time>,
     pub(super) due: Option<Time>,
 }
 
@@ -85,7 +89,7 @@ impl Link {
         config.holds_bytes = true;
         let tokens = Box::new(SystemTokens::default());
         let make = if is_client { ptcp::Connection::client } else { ptcp::Connection::server };
-        let mut core = make(config, controller, scheduler, tokens);
+        let mut core = make(config, controller.copy(), scheduler.copy(), tokens);
         if !is_client {
             core.set_max_receive_buffer(buffer_before_admission);
         }
@@ -115,6 +119,7 @@ impl Link {
             ends,
             latest: now,
             error: None,
+            recent_at: None,
             due: None,
         };
         Ok((link, connection))
@@ -379,6 +384,7 @@ impl Link {
         self.take_events(now);
         self.send(clock, sockets);
         self.note_failures(now);
+        self.write_stats(now, sockets);
         let most = usize::try_from(self.core.max_datagram().0).unwrap_or(0);
         self.ends.outgoing.most.store(most, Ordering::Relaxed);
     }
@@ -386,7 +392,7 @@ impl Link {
     pub(super) fn poll_deadline(&self) -> Option<Time> {
         let dialer = self.dialer.as_ref().and_then(Dialer::poll_deadline);
         let reopen = self.routes.values().filter_map(|route| route.reopen_at).min();
-        [dialer, self.session.poll_deadline(), self.core.poll_deadline(), reopen]
+        [dialer, self.session.poll_deadline(), self.core.poll_deadline(), reopen, self.recent_at]
             .into_iter()
             .flatten()
             .min()
@@ -407,6 +413,19 @@ impl Link {
             streams: self.streams.len(),
             key_updates: self.session.generation(),
             receive_buffer: self.core.receive_buffer(),
+        }
+    }
+
+    /// Writes the counters down now and then, and a last time after the last change.
+    fn write_stats(&mut self, now: Time, sockets: &Sockets) {
+        match self.recent_at {
+            Some(at) if at <= now => {
+                let stats = Arc::new(self.stats(sockets));
+                *self.ends.recent.lock().expect("no panic while held") = stats;
+                self.recent_at = None;
+            }
+            Some(_) => {}
+            None => self.recent_at = Some(now + RECENT),
         }
     }
 

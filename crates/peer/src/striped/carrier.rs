@@ -1,0 +1,421 @@
+//! A striped connection as the carrier of a session: each stream is a connection of it.
+
+use std::fmt;
+use std::io::{self, IoSlice};
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
+
+use net::counters::TcpInfo;
+use net::socket::Attempt;
+use stripe::{RouteChange, RouteEvent, RouteState};
+use tokio::sync::{broadcast, watch};
+use units::{Bytes, PathId};
+
+use super::connect::{Striped, connect_over};
+use crate::carrier::{BoxFuture, Carrier, Listener, RouteReport, Stream};
+use crate::dial::{Plan, Terms};
+use crate::{Error, Event, Events, Fingerprint, PathEvent, PathState};
+
+/// The rate of a stream is taken over so long a time.
+const RATE_OVER: Duration = Duration::from_millis(200);
+
+/// Opens the connections of a session as streams of one striped connection, which is made with the
+/// first of them, and again if it has ended.
+#[derive(Clone)]
+pub struct StripedCarrier(Arc<Shared>);
+
+struct Shared {
+    terms: Terms,
+    options: stripe::Options,
+    plans: Vec<Arc<Plan>>,
+    events: Events,
+    state: Mutex<State>,
+}
+
+/// The connection, or the attempt at one.
+#[derive(Default)]
+struct State {
+    current: Option<watch::Receiver<Attempted>>,
+    /// Bytes that past connections moved, by the name of the route: sent, received.
+    before: Vec<(String, Bytes, Bytes)>,
+}
+
+/// What has come of an attempt; `None`: it is under way.
+type Attempted = Option<Result<Arc<Striped>, Arc<Error>>>;
+
+impl StripedCarrier {
+    /// A carrier to the first host of `terms`, with a route for each of `plans`. Changes of routes
+    /// are told to `events` as changes of paths, numbered as `plans` are.
+    #[must_use]
+    pub fn new(
+        terms: Terms,
+        plans: Vec<Arc<Plan>>,
+        options: stripe::Options,
+        events: Events,
+    ) -> StripedCarrier {
+        StripedCarrier(Arc::new(Shared { terms, options, plans, events, state: Mutex::default() }))
+    }
+
+    /// Closes the connection in order.
+    pub async fn close(&self) {
+        let current = self.0.state().current.take();
+        let striped = current.and_then(|current| match &*current.borrow() {
+            Some(Ok(striped)) => Some(Arc::clone(striped)),
+            _ => None,
+        });
+        if let Some(striped) = striped {
+            striped.connection().close(0);
+            if let Ok(striped) = Arc::try_unwrap(striped) {
+                striped.close().await;
+            }
+        }
+    }
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("no panic while held")
+    }
+
+    /// The connection, made if there is none. An attempt goes on when its caller has gone.
+    async fn striped(self: &Arc<Self>) -> io::Result<Arc<Striped>> {
+        let mut attempt = {
+            let mut state = self.state();
+            let is_usable = |current: &watch::Receiver<Attempted>| match &*current.borrow() {
+                None => current.has_changed().is_ok(),
+                Some(Ok(striped)) => !striped.connection().has_ended(),
+                Some(Err(_)) => false,
+            };
+            match state.current.clone().filter(is_usable) {
+                Some(current) => current,
+                None => {
+                    self.settle(&mut state);
+                    let (done, attempt) = watch::channel(None);
+                    tokio::spawn(Arc::clone(self).attempt(done));
+                    state.current = Some(attempt.clone());
+                    attempt
+                }
+            }
+        };
+        let done = attempt.wait_for(Option::is_some).await;
+        let done = done.map_err(|_| io::ErrorKind::ConnectionAborted)?;
+        match done.clone().expect("it was waited for") {
+            Ok(striped) => Ok(striped),
+            Err(error) => Err(io::Error::other(error.to_string())),
+        }
+    }
+
+    async fn attempt(self: Arc<Self>, done: watch::Sender<Attempted>) {
+        let made = connect_over(&self.terms, self.plans.clone(), self.options.clone()).await;
+        let made = made.map(Arc::new).map_err(Arc::new);
+        if let Ok(striped) = &made {
+            let events = striped.connection().events();
+            for route in striped.connection().stats().await.routes {
+                if route.state == RouteState::Open {
+                    self.tell(&route.name, RouteChange::Opened);
+                }
+            }
+            tokio::spawn(Arc::clone(&self).pass_on(events));
+        }
+        done.send_replace(Some(made));
+    }
+
+    /// Passes changes of routes on.
+    async fn pass_on(self: Arc<Self>, mut events: broadcast::Receiver<RouteEvent>) {
+        loop {
+            match events.recv().await {
+                Ok(RouteEvent { name, change, .. }) => self.tell(&name, change),
+                Err(broadcast::error::RecvError::Lagged(_)) => {}
+                Err(broadcast::error::RecvError::Closed) => return,
+            }
+        }
+    }
+
+    fn tell(&self, name: &str, change: RouteChange) {
+        let Some(place) = self.plans.iter().position(|plan| plan.name == name) else { return };
+        let (state, why) = match change {
+            RouteChange::Opened | RouteChange::Back => (PathState::Active, String::new()),
+            RouteChange::Silent => {
+                (PathState::Stalled, "acknowledgements are overdue; its data goes elsewhere".into())
+            }
+            RouteChange::Failing { reason } => (PathState::Lost, reason),
+            RouteChange::Moved { .. } | RouteChange::Removed => return,
+        };
+        let path = PathId(u32::try_from(place).expect("a handful of paths"));
+        self.events.send(Event::Path(PathEvent { path, name: name.into(), state, why }));
+    }
+
+    /// Takes the counters of a connection that has ended.
+    fn settle(&self, state: &mut State) {
+        let Some(current) = state.current.take() else { return };
+        if let Some(Ok(striped)) = &*current.borrow() {
+            for route in &striped.connection().recent_stats().routes {
+                match state.before.iter_mut().find(|(name, ..)| *name == route.name) {
+                    Some((_, sent, received)) => {
+                        *sent += route.sent;
+                        *received += route.received;
+                    }
+                    None => state.before.push((route.name.clone(), route.sent, route.received)),
+                }
+            }
+        }
+    }
+
+    fn reports(&self) -> Vec<RouteReport> {
+        let state = self.state();
+        let stats = state.current.as_ref().and_then(|current| match &*current.borrow() {
+            Some(Ok(striped)) => Some(striped.connection().recent_stats()),
+            _ => None,
+        });
+        let report = |(place, plan): (usize, &Arc<Plan>)| {
+            let mut report = RouteReport {
+                path: PathId(u32::try_from(place).expect("a handful of paths")),
+                name: plan.name.clone(),
+                state: PathState::Connecting,
+                local: None,
+                remote: plan.candidates().first().map(|best| best.remote),
+                rtt: None,
+                sent: Bytes::ZERO,
+                received: Bytes::ZERO,
+                lost: 0,
+                controller: self.options.controller.copy().name(),
+            };
+            for (name, sent, received) in &state.before {
+                if *name == plan.name {
+                    report.sent += *sent;
+                    report.received += *received;
+                }
+            }
+            for route in stats.iter().flat_map(|stats| &stats.routes) {
+                if route.name != plan.name {
+                    continue;
+                }
+                report.state = match route.state {
+                    RouteState::Opening => report.state,
+                    RouteState::Open => PathState::Active,
+                    RouteState::Silent => PathState::Stalled,
+                };
+                (report.local, report.remote) = (route.local, Some(route.remote));
+                report.rtt = route.round_trip.or(report.rtt);
+                report.sent += route.sent;
+                report.received += route.received;
+                report.lost += route.lost;
+            }
+            report
+        };
+        self.plans.iter().enumerate().map(report).collect()
+    }
+}
+
+impl Carrier for StripedCarrier {
+    /// Opens a stream. The attempt's addresses do not matter: the connection has its own.
+    fn connect<'a>(&'a self, _: &'a Attempt) -> BoxFuture<'a, io::Result<Box<dyn Stream>>> {
+        Box::pin(async move {
+            let striped = self.0.striped().await?;
+            let stream = striped.connection().open_stream().await.map_err(io::Error::other)?;
+            Ok(Box::new(StripedStream::new(stream)) as Box<dyn Stream>)
+        })
+    }
+
+    fn routes(&self) -> Option<Vec<RouteReport>> {
+        Some(self.0.reports())
+    }
+}
+
+impl fmt::Debug for StripedCarrier {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("StripedCarrier").field("plans", &self.0.plans).finish_non_exhaustive()
+    }
+}
+
+/// A stream of a striped connection.
+struct StripedStream {
+    stream: stripe::Stream,
+    key: Fingerprint,
+    rate: Mutex<StreamRate>,
+}
+
+/// The rate at which the peer acknowledges a stream.
+struct StreamRate {
+    since: Instant,
+    acknowledged: u64,
+    /// Bytes a second.
+    rate: u64,
+}
+
+impl StripedStream {
+    fn new(stream: stripe::Stream) -> StripedStream {
+        let key = Fingerprint::of_spki(stream.connection().peer_key());
+        let rate = StreamRate { since: Instant::now(), acknowledged: 0, rate: 0 };
+        StripedStream { stream, key, rate: Mutex::new(rate) }
+    }
+}
+
+fn at_once<T>(polled: Poll<Result<T, stripe::StreamError>>) -> io::Result<T> {
+    match polled {
+        Poll::Ready(done) => done.map_err(io::Error::from),
+        Poll::Pending => Err(io::ErrorKind::WouldBlock.into()),
+    }
+}
+
+impl Stream for StripedStream {
+    fn try_read(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        let mut cx = Context::from_waker(Waker::noop());
+        at_once(self.stream.receiving().poll_receive(&mut cx, buffer))
+    }
+
+    fn try_write(&self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        let mut cx = Context::from_waker(Waker::noop());
+        let mut written = 0;
+        for slice in slices {
+            match at_once(self.stream.sending().poll_send(&mut cx, slice)) {
+                Ok(length) => {
+                    written += length;
+                    if length < slice.len() {
+                        break;
+                    }
+                }
+                Err(_) if written > 0 => break,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(written)
+    }
+
+    fn poll_read_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.stream.receiving().poll_readable(cx).map(Ok)
+    }
+
+    fn poll_write_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.stream.sending().poll_writable(cx).map(Ok)
+    }
+
+    fn shutdown_write(&self) -> io::Result<()> {
+        Ok(self.stream.sending().finish()?)
+    }
+
+    fn peer_key(&self) -> Option<Fingerprint> {
+        Some(self.key)
+    }
+
+    fn peer_addr(&self) -> Option<SocketAddr> {
+        Some(self.stream.connection().remote())
+    }
+
+    fn counters(&self) -> io::Result<TcpInfo> {
+        let stats = self.stream.connection().recent_stats();
+        let open = || stats.routes.iter().filter(|route| route.state == RouteState::Open);
+        let rtt = open().filter_map(|route| route.round_trip).min().unwrap_or_default();
+        let rtt = Duration::from_nanos(rtt.as_nanos());
+        let acknowledged = self.stream.sending().acknowledged();
+        let mut rate = self.rate.lock().expect("no panic while held");
+        let span = rate.since.elapsed();
+        if span >= RATE_OVER {
+            let micros = u64::try_from(span.as_micros()).unwrap_or(u64::MAX).max(1);
+            let moved = acknowledged - rate.acknowledged;
+            *rate = StreamRate {
+                since: Instant::now(),
+                acknowledged,
+                rate: moved.saturating_mul(1_000_000) / micros,
+            };
+        }
+        Ok(TcpInfo {
+            rtt,
+            min_rtt: rtt,
+            bytes_acked: acknowledged,
+            unsent: self.stream.sending().unsent(),
+            delivery_rate: rate.rate,
+            ..TcpInfo::default()
+        })
+    }
+
+    fn unsent(&self) -> io::Result<u64> {
+        Ok(self.stream.sending().unsent())
+    }
+}
+
+/// Accepts the streams of all striped connections as connections of sessions.
+pub struct StripedListener {
+    streams: tokio::sync::mpsc::Receiver<(stripe::Stream, SocketAddr)>,
+    accepting: tokio::task::JoinHandle<()>,
+}
+
+/// Streams that wait to be accepted, of all peers.
+const MOST_WAITING: usize = 64;
+/// How long a connection may live without a stream that was admitted.
+const UNADMITTED: Duration = Duration::from_secs(15);
+/// The code of a connection that nobody has been admitted over.
+const UNWELCOME: u32 = 0x120;
+
+impl StripedListener {
+    /// Accepts streams from `listener`. `is_welcome` says whether a peer has been admitted: by its
+    /// key, or over one of its streams.
+    #[must_use]
+    pub fn new(
+        listener: super::Listener,
+        is_welcome: impl Fn(Fingerprint) -> bool + Send + Sync + 'static,
+    ) -> StripedListener {
+        let (sender, streams) = tokio::sync::mpsc::channel(MOST_WAITING);
+        let is_welcome = Arc::new(is_welcome);
+        let accepting = tokio::spawn(async move {
+            let mut serving = tokio::task::JoinSet::new();
+            while let Some((connection, peer)) = listener.accept().await {
+                while serving.try_join_next().is_some() {}
+                let (sender, is_welcome) = (sender.clone(), Arc::clone(&is_welcome));
+                let admission = listener.admission();
+                serving.spawn(async move {
+                    let accepting = accept_streams(&connection, &sender);
+                    tokio::pin!(accepting);
+                    let deadline = Instant::now() + UNADMITTED;
+                    let mut look = tokio::time::interval(Duration::from_millis(100));
+                    loop {
+                        tokio::select! {
+                            () = &mut accepting => return,
+                            _ = look.tick() => {
+                                if is_welcome(peer) {
+                                    admission.admit(&connection);
+                                    break;
+                                }
+                                if Instant::now() > deadline {
+                                    connection.close(UNWELCOME);
+                                    return;
+                                }
+                            }
+                        }
+                    }
+                    accepting.await;
+                });
+            }
+        });
+        StripedListener { streams, accepting }
+    }
+}
+
+async fn accept_streams(
+    connection: &stripe::Connection,
+    sender: &tokio::sync::mpsc::Sender<(stripe::Stream, SocketAddr)>,
+) {
+    while let Ok(stream) = connection.accept_stream().await {
+        if sender.send((stream, connection.remote())).await.is_err() {
+            return;
+        }
+    }
+}
+
+impl Listener for StripedListener {
+    fn accept(&mut self) -> BoxFuture<'_, io::Result<(Box<dyn Stream>, SocketAddr)>> {
+        Box::pin(async move {
+            let accepted = self.streams.recv().await;
+            let (stream, from) = accepted.ok_or(io::ErrorKind::NotConnected)?;
+            Ok((Box::new(StripedStream::new(stream)) as Box<dyn Stream>, from))
+        })
+    }
+}
+
+impl Drop for StripedListener {
+    fn drop(&mut self) {
+        self.accepting.abort();
+    }
+}

@@ -1,0 +1,133 @@
+//! The side that dials: routes from plans, the connection, and its upkeep.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use stripe::{Class, ConnectError, Connection, Endpoint, Route};
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+use super::follow::{Follower, SharedRoutes};
+use super::listen::{RECEIVE_BUFFER, system};
+use crate::dial::{Candidate, Plan, Terms, plan};
+use crate::tls::wrong_key;
+use crate::{Error, PathClass};
+
+/// The code of a connection that is not needed any more.
+const DONE: u32 = 0;
+/// How long the end of a connection may take.
+const CLOSING: Duration = Duration::from_secs(2);
+
+/// A striped connection to a peer, with routes over all planned interfaces.
+#[derive(Debug)]
+pub struct Striped {
+    connection: Connection,
+    endpoint: Endpoint,
+    routes: Arc<SharedRoutes>,
+    following: JoinHandle<()>,
+}
+
+impl Striped {
+    /// The connection.
+    #[must_use]
+    pub fn connection(&self) -> &Connection {
+        &self.connection
+    }
+
+    /// The plans of its routes, by the names that events and counters have.
+    #[must_use]
+    pub fn plans(&self) -> Vec<Arc<Plan>> {
+        self.routes.plans()
+    }
+
+    /// The host announced these addresses otherwise: routes to them are tried.
+    pub fn learn(&self, addresses: Vec<SocketAddr>) {
+        self.routes.learn(addresses);
+    }
+
+    /// Closes the connection in order, within two seconds.
+    pub async fn close(self) {
+        self.connection.close(DONE);
+        let _ = timeout(CLOSING, self.endpoint.wait_idle()).await;
+    }
+}
+
+impl Drop for Striped {
+    fn drop(&mut self) {
+        self.following.abort();
+    }
+}
+
+/// Connects to the first host of `terms`, over all interfaces that its options allow.
+///
+/// # Errors
+/// [`Error::NoPath`] if no route leads to an answer, [`Error::WrongPeer`] if another key answers,
+/// and those of planning paths.
+pub async fn connect(terms: &Terms, options: stripe::Options) -> Result<Striped, Error> {
+    let plans: Vec<Arc<Plan>> = plan(terms).await?.into_iter().map(Arc::new).collect();
+    connect_over(terms, plans, options).await
+}
+
+/// The same over these plans.
+pub(super) async fn connect_over(
+    terms: &Terms,
+    plans: Vec<Arc<Plan>>,
+    mut options: stripe::Options,
+) -> Result<Striped, Error> {
+    let (remote, credential) = &terms.to[0];
+    let tls = terms.tls()?.swap_remove(0);
+    options.config.max_receive_buffer = options.config.max_receive_buffer.max(RECEIVE_BUFFER);
+    let endpoint = Endpoint::new().map_err(system)?;
+    let routes = first_routes(&plans);
+    let named: Vec<SocketAddr> = plans.iter().flat_map(|plan| plan.named()).collect();
+    let connected = endpoint.connect(routes, tls.config(), options).await;
+    let connection = connected.map_err(|error| {
+        if let ConnectError::Handshake(secure_error) = &error
+            && let Some(found) = tls_error(secure_error).and_then(wrong_key)
+        {
+            let address = named.first().map_or_else(String::new, ToString::to_string);
+            return Error::WrongPeer { address, found, known_from: credential.key_source() };
+        }
+        Error::NoPath { to: remote.to_string(), why: format!("over UDP: {error}") }
+    })?;
+    let routes = Arc::new(SharedRoutes::new(plans));
+    let follower = Follower::new(connection.clone(), terms.clone(), Arc::clone(&routes));
+    let following = tokio::spawn(follower.run());
+    Ok(Striped { connection, endpoint, routes, following })
+}
+
+fn tls_error(error: &stripe::HandshakeError) -> Option<&rustls::Error> {
+    match error {
+        stripe::HandshakeError::Tls(error) => Some(error),
+        _ => None,
+    }
+}
+
+/// The routes to try first: of each plan the best guess, then the second ones, and so on.
+fn first_routes(plans: &[Arc<Plan>]) -> Vec<Route> {
+    let candidates: Vec<_> = plans.iter().map(|plan| plan.candidates()).collect();
+    let most = candidates.iter().map(Vec::len).max().unwrap_or(0);
+    let nth = |at: usize| {
+        let of_plan = plans.iter().zip(&candidates);
+        of_plan.filter_map(move |(plan, all)| all.get(at).map(|one| route(plan, *one)))
+    };
+    (0..most).flat_map(nth).collect()
+}
+
+/// The route of a plan between two addresses.
+pub(super) fn route(plan: &Plan, candidate: Candidate) -> Route {
+    Route {
+        name: plan.name.clone(),
+        device: plan.device.clone(),
+        local: Some(candidate.local),
+        remote: candidate.remote,
+        class: match plan.class {
+            PathClass::Primary => Class::Usual,
+            PathClass::Overflow => Class::Overflow,
+            PathClass::Backup => Class::Reserve,
+        },
+        max_rate: plan.max.as_ref().and_then(|limit| limit.rate()),
+        weight: plan.weight,
+    }
+}

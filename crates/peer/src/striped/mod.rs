@@ -1,0 +1,21 @@
+//! Peers over striped UDP paths: one connection over all interfaces, in place of one TCP connection
+//! over each.
+//!
+//! [`connect`] plans routes as paths over TCP are planned ([`plan`](crate::dial::plan)) and follows
+//! the interfaces of this host and the addresses that the other host announces. [`Listener`] takes
+//! connections of any key: the caller [admits](Listener::admit) those of welcome peers and closes
+//! the others. The first stream that the listening side opens carries its announcement; all other
+//! streams are the caller's.
+//!
+//! [`carrier`] makes such connections a carrier of sessions ([`crate::carrier`]): each stream is a
+//! connection of a session.
+
+mod announcement;
+pub mod carrier;
+mod connect;
+mod follow;
+mod listen;
+
+pub use connect::{Striped, connect};
+pub use listen::{Admission, Listener};
+pub use stripe::{Connection, Options};
