@@ -12,7 +12,7 @@ use secure::testing::Key;
 use socket2::SockRef;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 use tunnel::{FarOptions, Forward, NearOptions, Place, TunnelError, parse_target};
 
 const LOCAL: (&str, &str) = ("127.0.0.1:*", "*");
@@ -102,28 +102,44 @@ fn resets_pass_in_both_directions() {
                 } else {
                     other.read(&mut octet).await.expect_err("a reset")
                 };
-                assert_eq!(failed.kind(), ErrorKind::ConnectionReset, "{by_client} {half_closed}");
+                // The latter is the kernel's for a direction that had ended before.
+                let kinds = [ErrorKind::ConnectionReset, ErrorKind::BrokenPipe];
+                assert!(kinds.contains(&failed.kind()), "{by_client} {half_closed}: {failed}");
             }
         }
     }));
 }
 
 #[test]
-fn a_slow_reader_holds_its_sender_up_and_no_other() {
+fn slow_readers_hold_their_senders_up_and_no_others() {
     run(with_tunnel(LOCAL, socks(), async |told, _| {
         let proxy = told.address("SOCKS").await;
         let (server, port) = target().await;
-        let (_, mut slow) = through(proxy, "127.0.0.1", port).await;
-        let (held, _) = server.accept().await.unwrap();
-        let filled = timeout(Duration::from_secs(3), slow.write_all(&content(64 << 20))).await;
-        assert!(filled.is_err(), "64 MiB without a reader");
+        let mut held = Vec::new();
+        let mut writers = tokio::task::JoinSet::new();
+        for _ in 0..10 {
+            let (_, mut slow) = through(proxy, "127.0.0.1", port).await;
+            held.push(server.accept().await.unwrap());
+            writers.spawn(async move {
+                let chunk = vec![1; 1 << 20];
+                for _ in 0..64 {
+                    slow.write_all(&chunk).await.unwrap();
+                }
+            });
+        }
+        sleep(Duration::from_secs(3)).await;
+        assert!(writers.try_join_next().is_none(), "64 MiB without a reader");
         let (_, mut other) = through(proxy, "127.0.0.1", port).await;
         let (mut served, _) = server.accept().await.unwrap();
-        other.write_all(b"passes").await.unwrap();
-        let mut text = [0; 6];
-        served.read_exact(&mut text).await.unwrap();
-        assert_eq!(&text, b"passes");
-        drop(held);
+        let sent = content(2_000_000);
+        let writing = async {
+            other.write_all(&sent).await.unwrap();
+            other.shutdown().await.unwrap();
+        };
+        let mut arrived = Vec::new();
+        let (read, ()) = tokio::join!(served.read_to_end(&mut arrived), writing);
+        read.unwrap();
+        assert!(arrived == sent);
     }));
 }
 
@@ -256,7 +272,7 @@ fn a_restarted_far_side_is_found_again() {
             let failed = client.read(&mut [0]).await.expect_err("it is reset");
             assert_eq!(failed.kind(), ErrorKind::ConnectionReset);
             told.notice("no tunnel").await;
-            let again = Far::at(address.port(), key.clone(), options());
+            let again = Far::soon_at(address.port(), key.clone(), options).await;
             let using = async {
                 let proxy = told.address("SOCKS").await;
                 let (code, mut client) = through(proxy, "127.0.0.1", port).await;

@@ -38,6 +38,7 @@ struct Shared {
     check: TokenCheck,
     reach: Reach,
     listen: ListenRights,
+    admit: Box<dyn Fn(&Connection) + Send + Sync>,
     reports: Reports,
     peers: Mutex<HashMap<Fingerprint, Weak<Budget>>>,
 }
@@ -54,17 +55,19 @@ struct Budget {
     connections: Mutex<VecDeque<(u64, Connection)>>,
 }
 
-/// Lets peers in and serves them until `accept` ends. It gets striped connections of any key.
+/// Lets peers in and serves them until `accept` ends, which yields striped connections of any key.
+/// `admit` is called for those of welcome peers, before anything else is sent to them.
 pub async fn serve(
     accept: impl AsyncFn() -> Option<(Connection, Fingerprint)>,
+    admit: impl Fn(&Connection) + Send + Sync + 'static,
     options: FarOptions,
     reports: Reports,
 ) {
     raise_descriptor_limit();
     let FarOptions { authorized, token, reach, listen } = options;
     let check = TokenCheck::new(token, None);
-    let peers = Mutex::default();
-    let shared = Arc::new(Shared { authorized, check, reach, listen, reports, peers });
+    let (peers, admit) = (Mutex::default(), Box::new(admit));
+    let shared = Arc::new(Shared { authorized, check, reach, listen, admit, reports, peers });
     let mut sessions = JoinSet::new();
     let mut number = 0;
     while let Some((connection, key)) = accept().await {

@@ -11,7 +11,7 @@ use wire::tunnel::{Answer, Code, Parting, Request, SECRET, Target};
 
 use super::listen::listen;
 use super::{Budget, Shared};
-use crate::bounds::{PREAMBLE_PATIENCE, RECEIVE_BUFFER};
+use crate::bounds::PREAMBLE_PATIENCE;
 use crate::dial::{For, dial};
 use crate::event::Reports;
 use crate::message::{read_request, write_answer};
@@ -40,7 +40,6 @@ pub(super) async fn serve(
             return;
         }
     };
-    connection.admit(RECEIVE_BUFFER);
     let budget = shared.budget(key);
     budget.enter(number, &connection);
     let name = rights.name.clone();
@@ -78,6 +77,7 @@ async fn admit(
     let read = timeout(PREAMBLE_PATIENCE, reading).await.map_err(|_| Parting::Protocol)?;
     let (secret, mut control) = read?;
     let rights = rights(secret.as_ref(), key, entry, shared)?;
+    (shared.admit)(connection);
     let answered = write_answer(control.sending_mut(), &Answer::done(0)).await;
     answered.map_err(|_| Parting::Protocol)?;
     Ok((rights, control))

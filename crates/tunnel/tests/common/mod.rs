@@ -11,7 +11,7 @@ use stripe::{Endpoint, Listening, Route};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
-use tunnel::bounds::stripe_options;
+use tunnel::bounds::{RECEIVE_BUFFER, stripe_options};
 use tunnel::{Dialed, FarOptions, NearOptions, Place, Report, Reports, TunnelError};
 
 /// A test that takes longer hangs.
@@ -90,10 +90,17 @@ pub(crate) struct Far {
 impl Far {
     /// At a port; 0: a free one.
     pub(crate) fn at(port: u16, key: Key, options: FarOptions) -> Far {
-        let listening = Listening::at((Ipv4Addr::LOCALHOST, port).into());
-        let tls = Arc::new(server(&key));
-        let endpoint = Endpoint::listen(&listening, &tls, stripe_options()).unwrap();
-        Far { key, endpoint, options, told: Told::default() }
+        Far { endpoint: listen(port, &key).unwrap(), key, options, told: Told::default() }
+    }
+
+    /// At a port that another one is about to leave.
+    pub(crate) async fn soon_at(port: u16, key: Key, options: impl Fn() -> FarOptions) -> Far {
+        loop {
+            if let Ok(endpoint) = listen(port, &key) {
+                return Far { key, endpoint, options: options(), told: Told::default() };
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
     }
 
     pub(crate) fn address(&self) -> SocketAddr {
@@ -107,8 +114,14 @@ impl Far {
             let key = Fingerprint::of_spki(connection.peer_key());
             Some((connection, key))
         };
-        tunnel::far::serve(accept, options, told.reports()).await;
+        let admit = |connection: &stripe::Connection| connection.admit(RECEIVE_BUFFER);
+        tunnel::far::serve(accept, admit, options, told.reports()).await;
     }
+}
+
+fn listen(port: u16, key: &Key) -> Result<Endpoint, stripe::EndpointError> {
+    let listening = Listening::at((Ipv4Addr::LOCALHOST, port).into());
+    Endpoint::listen(&listening, &Arc::new(server(key)), stripe_options())
 }
 
 /// A peer with these rights.
