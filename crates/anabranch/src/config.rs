@@ -13,7 +13,9 @@ use units::Span;
 
 use crate::dirs::{Dirs, is_absent};
 use crate::listen::ListenAddress;
-use crate::schedulers::{Scheduler, congestion_control};
+use crate::schedulers::{
+    Carrier, Scheduler, congestion_control, controller, packet_scheduler,
+};
 use crate::watch::Style;
 
 /// The settings of the file; `None` or empty where it has none.
@@ -30,6 +32,10 @@ pub(crate) struct Send {
     pub(crate) paths: Vec<PathSpec>,
     pub(crate) no_paths: Vec<String>,
     pub(crate) scheduler: Option<Scheduler>,
+    pub(crate) carrier: Option<Carrier>,
+    pub(crate) controller: Option<String>,
+    pub(crate) packet_scheduler: Option<String>,
+    pub(crate) weight: Option<u16>,
     pub(crate) congestion_control: Option<CongestionControl>,
     pub(crate) max_rate: Option<Timetable>,
     pub(crate) patience: Option<Span>,
@@ -53,6 +59,9 @@ pub(crate) struct Receive {
 /// The numbers that `--parallel` takes.
 pub(crate) const PARALLEL: RangeInclusive<u16> = 1..=64;
 
+/// The numbers that `--weight` takes.
+pub(crate) const WEIGHT: RangeInclusive<u16> = 1..=64;
+
 type Setter = fn(&mut Config, &DeValue<'_>) -> Result<(), String>;
 
 /// Every key: its table (empty for the top level), its name, and its setter.
@@ -61,6 +70,14 @@ const KEYS: &[(&str, &str, Setter)] = &[
     ("send", "paths", |c, v| list(v).map(|paths| c.send.paths = paths)),
     ("send", "no-paths", |c, v| list(v).map(|paths| c.send.no_paths = paths)),
     ("send", "scheduler", |c, v| set(&mut c.send.scheduler, choice(v))),
+    ("send", "carrier", |c, v| set(&mut c.send.carrier, choice(v))),
+    ("send", "controller", |c, v| {
+        set(&mut c.send.controller, text(v).and_then(controller))
+    }),
+    ("send", "packet-scheduler", |c, v| {
+        set(&mut c.send.packet_scheduler, text(v).and_then(packet_scheduler))
+    }),
+    ("send", "weight", |c, v| set(&mut c.send.weight, number(v, &WEIGHT))),
     ("send", "congestion-control", |c, v| {
         set(&mut c.send.congestion_control, text(v).and_then(congestion_control))
     }),
@@ -71,7 +88,7 @@ const KEYS: &[(&str, &str, Setter)] = &[
     ("receive", "listen", |c, v| list(v).map(|addresses| c.receive.listen = addresses)),
     ("receive", "port", |c, v| set(&mut c.receive.port, port(v))),
     ("receive", "keep", |c, v| flag(v).map(|on| c.receive.keep = on)),
-    ("receive", "parallel", |c, v| set(&mut c.receive.parallel, transfers(v))),
+    ("receive", "parallel", |c, v| set(&mut c.receive.parallel, number(v, &PARALLEL))),
     ("receive", "timeout", |c, v| set(&mut c.receive.timeout, parsed(v))),
     ("receive", "allow-delete", |c, v| flag(v).map(|on| c.receive.allow_delete = on)),
     ("receive", "archive", |c, v| flag(v).map(|on| c.receive.archive = on)),
@@ -191,13 +208,14 @@ fn port(value: &DeValue<'_>) -> Result<u16, String> {
     number.ok_or_else(|| "expected a port from 0 to 65535".to_string())
 }
 
-fn transfers(value: &DeValue<'_>) -> Result<u16, String> {
+/// A number of a range.
+fn number(value: &DeValue<'_>, range: &RangeInclusive<u16>) -> Result<u16, String> {
     let number = value
         .as_integer()
         .and_then(|number| u16::from_str_radix(number.as_str(), number.radix()).ok());
     number
-        .filter(|number| PARALLEL.contains(number))
-        .ok_or_else(|| format!("expected a number from {} to {}", PARALLEL.start(), PARALLEL.end()))
+        .filter(|number| range.contains(number))
+        .ok_or_else(|| format!("expected a number from {} to {}", range.start(), range.end()))
 }
 
 #[cfg(test)]

@@ -150,9 +150,11 @@ impl TransferFlags {
             max_rate: routes.max_rate,
             usage: Some(dirs.usage()),
             patience: routes.patience,
+            weight: routes.weight,
         };
         let options = TransferOptions {
             dial,
+            carrier: routes.carrier,
             scheduler: routes.scheduler,
             verify: verify || config.send.verify,
             restart,

@@ -2,14 +2,17 @@
 
 use std::io;
 
-use files::Error;
+use files::{CarrierChoice, Error};
 use net::interfaces::interface_index;
 use peer::{CongestionControl, PathSpec, Timetable};
+use stripe::{CONTROLLER, SCHEDULER};
 use units::Span;
 
 use crate::complete;
-use crate::config::Config;
-use crate::schedulers::{Scheduler, congestion_control};
+use crate::config::{Config, WEIGHT};
+use crate::schedulers::{
+    Carrier, Scheduler, congestion_control, controller, packet_scheduler,
+};
 
 /// The default of `--patience`.
 const PATIENCE: Span = Span::from_secs(120);
@@ -43,6 +46,27 @@ pub(crate) struct RouteArgs {
     /// The kernel's congestion control: auto, or a name such as cubic or bbr [default: auto]
     #[arg(long, value_name = "NAME", value_parser = congestion_control)]
     congestion_control: Option<CongestionControl>,
+    /// What carries the data: tcp, connections of the kernel over each path; udp, one striped
+    /// connection over all paths, for lossy and unequal ones [default: tcp]
+    #[arg(long, value_enum)]
+    carrier: Option<Carrier>,
+    /// The congestion controller over UDP, with parameters in brackets; 'anabranch simulate --list'
+    /// names all [default: coupled-bbr]
+    #[arg(long, value_name = "NAME", value_parser = controller, help_heading = "Over UDP")]
+    controller: Option<String>,
+    /// The choice of a path for each packet over UDP [default: lowest-rtt]
+    #[arg(long, value_name = "NAME", value_parser = packet_scheduler, help_heading = "Over UDP")]
+    packet_scheduler: Option<String>,
+    /// How many subflows each path has over UDP: with a controller such as reno or cubic, the
+    /// shares of so many flows, 1 to 64 [default: 1]
+    #[arg(
+        long,
+        value_name = "N",
+        value_parser = clap::value_parser!(u16)
+            .range(i64::from(*WEIGHT.start())..=i64::from(*WEIGHT.end())),
+        help_heading = "Over UDP"
+    )]
+    weight: Option<u16>,
     /// The maximum rate of all paths together: a rate, or a timetable
     ///
     /// A timetable is a list of [DAY-]HH:MM,RATE in local time; each entry holds until the next
@@ -60,6 +84,8 @@ pub(crate) struct Routes {
     pub(crate) paths: Vec<PathSpec>,
     pub(crate) no_paths: Vec<String>,
     pub(crate) scheduler: String,
+    pub(crate) carrier: CarrierChoice,
+    pub(crate) weight: u16,
     pub(crate) congestion_control: CongestionControl,
     pub(crate) max_rate: Option<Timetable>,
     pub(crate) patience: Span,
@@ -72,6 +98,16 @@ impl RouteArgs {
     /// [`Error::usage`] if `--no-path` names no interface. The configuration may: a modem that is
     /// not plugged in, for example.
     pub(crate) fn check(&self) -> Result<(), Error> {
+        let of_udp = [
+            ("--controller", self.controller.is_some()),
+            ("--packet-scheduler", self.packet_scheduler.is_some()),
+            ("--weight", self.weight.is_some()),
+        ];
+        if self.carrier == Some(Carrier::Tcp)
+            && let Some((flag, _)) = of_udp.iter().find(|(_, is_given)| *is_given)
+        {
+            return Err(Error::usage(format!("{flag} is for --carrier udp")));
+        }
         for name in &self.no_paths {
             interface_index(name).map_err(|error| match error.source.kind() {
                 io::ErrorKind::NotFound => Error::usage(format!(
@@ -87,10 +123,24 @@ impl RouteArgs {
     /// Fills in what the command line leaves out from the configuration.
     pub(crate) fn or_config(self, config: &Config) -> Routes {
         let config = &config.send;
+        let carrier = match self.carrier.or(config.carrier).unwrap_or_default() {
+            Carrier::Tcp => CarrierChoice::Tcp,
+            Carrier::Udp => {
+                let controller = self.controller.as_deref().or(config.controller.as_deref());
+                let scheduler =
+                    self.packet_scheduler.as_deref().or(config.packet_scheduler.as_deref());
+                let (controller, scheduler) =
+                    (controller.unwrap_or(CONTROLLER), scheduler.unwrap_or(SCHEDULER));
+                let options = stripe::Options::named(controller, scheduler);
+                CarrierChoice::Udp(options.expect("the names were checked when they were read"))
+            }
+        };
         Routes {
             paths: if self.paths.is_empty() { config.paths.clone() } else { self.paths },
             no_paths: [config.no_paths.clone(), self.no_paths].concat(),
             scheduler: self.scheduler.or(config.scheduler).unwrap_or_default().name().to_string(),
+            carrier,
+            weight: self.weight.or(config.weight).unwrap_or(1),
             congestion_control: self
                 .congestion_control
                 .or_else(|| config.congestion_control.clone())

@@ -33,6 +33,27 @@ impl Scheduler {
     }
 }
 
+/// What carries the data of a transfer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Carrier {
+    /// Connections of the kernel's TCP over each path
+    #[default]
+    Tcp,
+    /// One striped connection over all paths
+    Udp,
+}
+
+/// A congestion controller that striped connections have, with its parameters.
+pub(crate) fn controller(text: &str) -> Result<String, String> {
+    policy::cc::by_name(text).map(|_| text.to_string()).map_err(|error| error.to_string())
+}
+
+/// A packet scheduler that striped connections have.
+pub(crate) fn packet_scheduler(text: &str) -> Result<String, String> {
+    let known = policy::sched::packet::by_name(text);
+    known.map(|_| text.to_string()).map_err(|error| error.to_string())
+}
+
 #[expect(clippy::unnecessary_wraps, reason = "the signature of a value parser")]
 pub(crate) fn congestion_control(text: &str) -> Result<CongestionControl, String> {
     Ok(match text {

@@ -39,6 +39,8 @@ pub struct Selection {
 pub struct TransferOptions {
     /// Identity, paths and rate.
     pub dial: DialOptions,
+    /// What carries the data.
+    pub carrier: CarrierChoice,
     /// Block scheduler by name (`policy::sched::by_name`).
     pub scheduler: String,
     /// The sink reads every file back from the disk before the file gets its name, and the source
@@ -62,12 +64,22 @@ pub struct TransferOptions {
     pub stop: Stop,
 }
 
+/// What carries the data of a transfer.
+#[derive(Clone, Debug)]
+pub enum CarrierChoice {
+    /// TCP, a connection or several over each path.
+    Tcp,
+    /// A striped connection over UDP, over all paths together.
+    Udp(stripe::Options),
+}
+
 impl TransferOptions {
     /// The defaults of the command line, for the holder of this key.
     #[must_use]
     pub fn new(identity: Identity) -> TransferOptions {
         TransferOptions {
             dial: DialOptions::new(identity),
+            carrier: CarrierChoice::Tcp,
             scheduler: "self-adaptive".into(),
             verify: false,
             restart: false,

@@ -83,6 +83,8 @@ pub struct DialOptions {
     pub usage: Option<PathBuf>,
     /// The time to keep trying while no path is open.
     pub patience: Span,
+    /// How many subflows each path has over a carrier where several are possible.
+    pub weight: u16,
 }
 
 impl DialOptions {
@@ -98,6 +100,7 @@ impl DialOptions {
             max_rate: None,
             usage: None,
             patience: Span::from_secs(120),
+            weight: 1,
         }
     }
 }

@@ -39,6 +39,7 @@ struct Inner {
     events: broadcast::Sender<RouteEvent>,
     outgoing: Arc<Outgoing>,
     recent: Arc<Recent>,
+    streams: watch::Receiver<usize>,
 }
 
 /// The datagrams that the program has handed over, as it and the driver count them.
@@ -59,6 +60,8 @@ pub(crate) struct DriverEnds {
     pub(crate) events: broadcast::Sender<RouteEvent>,
     pub(crate) outgoing: Arc<Outgoing>,
     pub(crate) recent: Arc<Recent>,
+    /// How many streams are in use.
+    pub(crate) streams: watch::Sender<usize>,
 }
 
 impl Connection {
@@ -69,6 +72,7 @@ impl Connection {
         remote: SocketAddr,
     ) -> (Connection, DriverEnds) {
         let (ended, is_ended) = watch::channel(None);
+        let (streams, count) = watch::channel(0);
         let (incoming, arrived) = mpsc::unbounded_channel();
         let (datagrams, received) = mpsc::channel(DATAGRAMS);
         let (events, _) = broadcast::channel(EVENTS);
@@ -85,8 +89,9 @@ impl Connection {
             events: events.clone(),
             outgoing: Arc::clone(&outgoing),
             recent: Arc::clone(&recent),
+            streams: count,
         };
-        let ends = DriverEnds { ended, incoming, datagrams, events, outgoing, recent };
+        let ends = DriverEnds { ended, incoming, datagrams, events, outgoing, recent, streams };
         (Connection(Arc::new(inner)), ends)
     }
 
@@ -215,6 +220,14 @@ impl Connection {
     #[must_use]
     pub fn recent_stats(&self) -> Arc<Stats> {
         Arc::clone(&self.0.recent.lock().expect("no panic while held"))
+    }
+
+    /// Waits until no stream is in use: each of them has ended in both directions, and what was
+    /// written into it was delivered.
+    pub async fn drained(&self) {
+        let mut streams = self.0.streams.clone();
+        // An error: the connection has ended.
+        let _ = streams.wait_for(|count| *count == 0).await;
     }
 
     /// Closes the connection with a code for the peer. What is not delivered is lost.

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use net::Clock;
 use peer::PathEvent;
 use peer::dial::{Dialer, Plan, Remaining, Terms, plan};
+use peer::striped::carrier::StripedCarrier;
 use peer::tls::ClientTls;
 use tokio::sync::mpsc;
 use tokio::time::{Duration, Instant, sleep_until};
@@ -21,7 +22,7 @@ use reported::Reported;
 use super::opener::{Joining, SessionOpener};
 use super::session::{Agreement, Report, Session};
 use crate::rates::Rates;
-use crate::{Error, Event, Events, Stop, Summary};
+use crate::{CarrierChoice, Error, Event, Events, Stop, Summary, TransferOptions};
 
 /// How a session ended without an error.
 pub(super) enum DialEnd {
@@ -69,6 +70,8 @@ pub(super) struct Dialing {
     terms: Terms,
     tls: Vec<ClientTls>,
     plans: Vec<Arc<Plan>>,
+    /// The striped connections to the hosts.
+    striped: Vec<StripedCarrier>,
     clock: Clock,
     events: Events,
     stop: Stop,
@@ -79,10 +82,26 @@ impl Dialing {
     ///
     /// # Errors
     /// Those of planning paths, and of the host's key.
-    pub(super) async fn plan(terms: Terms, stop: Stop, events: Events) -> Result<Dialing, Error> {
+    pub(super) async fn plan(
+        mut terms: Terms,
+        options: &TransferOptions,
+        events: Events,
+    ) -> Result<Dialing, Error> {
         let tls = terms.tls()?;
-        let plans = plan(&terms).await?.into_iter().map(Arc::new).collect();
-        Ok(Dialing { terms, tls, plans, clock: Clock::start(), events, stop })
+        let mut plans: Vec<_> = plan(&terms).await?.into_iter().map(Arc::new).collect();
+        let mut striped = Vec::new();
+        if let CarrierChoice::Udp(choice) = &options.carrier {
+            (plans, striped) = over_udp(&mut terms, plans, choice, &events);
+        }
+        let (clock, stop) = (Clock::start(), options.stop.clone());
+        Ok(Dialing { terms, tls, plans, striped, clock, events, stop })
+    }
+
+    /// Ends what outlives a session: the last words over UDP are delivered.
+    pub(super) async fn close(&self) {
+        for carrier in &self.striped {
+            carrier.close().await;
+        }
     }
 
     /// Conducts one session to its end; `open` gets the channel for reports, and the clock.
@@ -127,6 +146,41 @@ impl Dialing {
         };
         driver.run().await
     }
+}
+
+/// The plans of a transfer over UDP: for each host one path, with a striped connection whose routes
+/// are `plans`.
+fn over_udp(
+    terms: &mut Terms,
+    plans: Vec<Arc<Plan>>,
+    options: &stripe::Options,
+    events: &Events,
+) -> (Vec<Arc<Plan>>, Vec<StripedCarrier>) {
+    let mut paths = Vec::new();
+    let mut carriers = Vec::new();
+    // Numbers of paths that observers see begin behind those of the hosts.
+    let mut first = u32::try_from(terms.to.len()).expect("a handful of hosts");
+    for host in 0..terms.to.len() {
+        let of_host: Vec<_> = plans.iter().filter(|plan| plan.host == host).cloned().collect();
+        if of_host.is_empty() {
+            continue;
+        }
+        let count = u32::try_from(of_host.len()).expect("a handful of paths");
+        let observer = {
+            let events = events.clone();
+            peer::Events::new(move |event| {
+                let _ = events.send(crate::Event::from(event));
+            })
+        };
+        let one = terms.to_one(host);
+        let carrier = StripedCarrier::new(one, of_host, options.clone(), first, observer);
+        terms.carriers[host] = Arc::new(carrier.clone());
+        carriers.push(carrier);
+        let name = if terms.to.len() > 1 { terms.label(host) } else { "udp".into() };
+        paths.push(Arc::new(Plan::of_routes(&name, host)));
+        first += count;
+    }
+    (paths, carriers)
 }
 
 impl<O: SessionOpener> SessionDriver<O> {
@@ -175,7 +229,10 @@ impl<O: SessionOpener> SessionDriver<O> {
             }
             if now >= next_look {
                 next_look = now + INTERFACE_SCAN;
-                self.dialer.look_for_interfaces().await;
+                // A carrier with routes follows them itself.
+                if self.dialer.plans().all(|plan| !plan.is_of_routes) {
+                    self.dialer.look_for_interfaces().await;
+                }
             }
         }
     }
@@ -204,7 +261,11 @@ impl<O: SessionOpener> SessionDriver<O> {
                 self.joining.opener.check_unchanged()?;
                 return Ok(Some(DialEnd::Complete(summary)));
             }
-            Report::Announced(host, addresses) => self.dialer.learn(host, addresses),
+            Report::Announced(host, addresses) => {
+                if self.dialer.plans().all(|plan| !plan.is_of_routes) {
+                    self.dialer.learn(host, addresses);
+                }
+            }
             Report::DryRun(agreement, dry_run) => {
                 return Ok(Some(self.end_without_data(&agreement, Event::DryRun(dry_run))));
             }
@@ -327,7 +388,7 @@ impl<O: SessionOpener> SessionDriver<O> {
         if state == transfer::PathState::Stalled {
             self.dialer.note_stalled(&facts.path.plan);
         }
-        if facts.path.plan.guessed_beside.is_some() {
+        if facts.path.plan.guessed_beside.is_some() || facts.path.plan.is_of_routes {
             return;
         }
         let event = PathEvent {

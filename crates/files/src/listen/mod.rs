@@ -8,14 +8,18 @@ mod serve;
 
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::Duration;
 
 use peer::carrier::Listener;
-use peer::listen::display_address;
-use peer::{Peer, PeerDirectory};
+use peer::listen::{Acceptor, Admitted, Service, display_address, listen, reachable};
+use peer::striped::{self, carrier::StripedListener};
+use peer::{Identity, ListenOptions, Peer, PeerDirectory};
 use rustix::io::Errno;
 use tokio::net::TcpListener;
+use tokio::time::timeout;
 
-use crate::{Error, Event, beneath};
+use crate::{Error, Event, Events, beneath};
 
 pub use receive::receive;
 #[cfg(test)]
@@ -56,7 +60,86 @@ fn of_peer(peer: &Peer) -> String {
     format!("dir={} of {whose}", directory.display())
 }
 
-/// Listening sockets as the acceptor takes them.
-fn boxed(listeners: Vec<TcpListener>) -> Vec<Box<dyn Listener>> {
-    listeners.into_iter().map(|listener| Box::new(listener) as Box<dyn Listener>).collect()
+/// The listening sockets of a host: TCP, and UDP at the same ports.
+pub(super) struct Doors {
+    tcp: Vec<TcpListener>,
+    udp: Option<striped::Listener>,
+    /// Where the acceptor writes down whom it has admitted.
+    admitted: Admitted,
+}
+
+/// Striped connections of all peers together.
+const MOST_STRIPED: usize = 256;
+/// How long the last words over UDP may take.
+const FAREWELL: Duration = Duration::from_millis(500);
+
+impl Doors {
+    /// Opens the sockets. Without UDP, whose ports may be taken, the host listens at TCP alone.
+    ///
+    /// # Errors
+    /// [`peer::Error::System`], with the address that the kernel refused.
+    pub(super) fn open(options: &ListenOptions, events: &Events) -> Result<Doors, Error> {
+        let tcp = listen(&options.addresses, options.port).map_err(peer::Error::from)?;
+        let bound: Vec<SocketAddr> = tcp.iter().filter_map(|tcp| tcp.local_addr().ok()).collect();
+        // Port 0 became the port of the socket.
+        let mut udp = options.clone();
+        udp.port = bound.first().map_or(options.port, SocketAddr::port);
+        if !options.addresses.is_empty() {
+            udp.addresses = bound;
+        }
+        let udp = match striped::Listener::bind(&udp, stripe::Options::default(), MOST_STRIPED) {
+            Ok(udp) => Some(udp),
+            Err(error) => {
+                let text = format!("{error}: transfers use TCP alone");
+                let _ = events.send(Event::Notice { text });
+                None
+            }
+        };
+        Ok(Doors { tcp, udp, admitted: Admitted::default() })
+    }
+
+    /// The addresses at which the host can be reached.
+    pub(super) fn addresses(&self) -> Vec<SocketAddr> {
+        reachable(&self.tcp)
+    }
+
+    /// Accepts connections at all of them, until the result is dropped.
+    ///
+    /// # Errors
+    /// [`peer::Error::System`] if the library refuses the host's key.
+    pub(super) fn accept<S: Service>(
+        self,
+        service: &Arc<S>,
+        identity: &Identity,
+    ) -> Result<Accepting<S>, Error> {
+        let Doors { tcp, udp, admitted } = self;
+        let boxed = |listener| Box::new(listener) as Box<dyn Listener>;
+        let mut listeners: Vec<_> = tcp.into_iter().map(boxed).collect();
+        let mut endpoint = None;
+        if let Some(udp) = udp {
+            endpoint = Some(udp.endpoint());
+            let welcome = admitted.clone();
+            let is_welcome = move |peer| welcome.contains(peer);
+            listeners.push(Box::new(StripedListener::new(udp, is_welcome)));
+        }
+        let service = Arc::clone(service);
+        let acceptor = Acceptor::start_with(service, identity, listeners, admitted)?;
+        Ok(Accepting { acceptor, endpoint })
+    }
+}
+
+/// Accepts connections until it is dropped.
+pub(super) struct Accepting<S> {
+    acceptor: Acceptor<S>,
+    endpoint: Option<Arc<stripe::Endpoint>>,
+}
+
+impl<S> Accepting<S> {
+    /// Ends all connections. Peers over UDP are told, within half a second.
+    pub(super) async fn close(self) {
+        drop(self.acceptor);
+        if let Some(endpoint) = self.endpoint {
+            let _ = timeout(FAREWELL, endpoint.wait_idle()).await;
+        }
+    }
 }

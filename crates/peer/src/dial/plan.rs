@@ -45,8 +45,6 @@ pub struct Plan {
     pub max: Option<Arc<Limit>>,
     /// Its rate, if the caller named it.
     pub known: Option<Rate>,
-    /// How many subflows it has where several are possible (the paper's weight), at least one.
-    pub weight: u16,
     /// The allowance of its interface, if that has a cap or had one.
     pub allowance: Option<Arc<Allowance>>,
     /// Whether it is a backup because its interface looks metered.
@@ -54,6 +52,8 @@ pub struct Plan {
     /// The path over the same interface beside which it is a guess: one more path, to an address
     /// that the host announced. It is given up if that never answers. People see both as one.
     pub guessed_beside: Option<Arc<Plan>>,
+    /// Whether it stands for several routes of its carrier, which people see in its place.
+    pub is_of_routes: bool,
     /// Bytes that its past connections carried; kept by the session.
     pub carried: AtomicU64,
     /// The last time that it carried new data, in nanoseconds of the session's clock; zero if
@@ -91,6 +91,14 @@ impl Plan {
         }
     }
 
+    /// The path of a carrier to the host of that number that has several routes to it.
+    #[must_use]
+    pub fn of_routes(name: &str, host: usize) -> Plan {
+        let nowhere = IpAddr::from([0; 4]);
+        let plan = Plan::new(name, nowhere, SocketAddr::new(nowhere, 0));
+        Plan { host, is_of_routes: true, ..plan }
+    }
+
     /// A path over an interface that has no candidates yet.
     fn over(interface: &str) -> Plan {
         Plan {
@@ -106,10 +114,10 @@ impl Plan {
             class: PathClass::Primary,
             max: None,
             known: None,
-            weight: 1,
             allowance: None,
             metered: false,
             guessed_beside: None,
+            is_of_routes: false,
             carried: AtomicU64::new(0),
             last_new: AtomicU64::new(0),
         }

@@ -361,6 +361,11 @@ impl<S: Session> PathSupervisor<S> {
             *self.shared.last_failure.lock().expect("no panic while held") =
                 format!("{}: {why}", self.plan.name);
         }
+        // The routes of the carrier report themselves.
+        if self.plan.is_of_routes && state != PathState::Dropped {
+            tracing::debug!(path = self.plan.name, ?state, why, "path of several routes");
+            return;
+        }
         let (name, why) = (self.plan.name.clone(), why.to_string());
         let event = PathEvent { path: PathId(self.group), name, state, why };
         self.shared.events.send(Event::Path(event));

@@ -15,8 +15,8 @@ pub struct Terms {
     pub to: Vec<(Remote, Credential)>,
     /// The own key, the paths, and the bound of the rate.
     pub options: DialOptions,
-    /// The transport of the paths.
-    pub carrier: Arc<dyn Carrier>,
+    /// The transport of the paths to each host, in their order.
+    pub carriers: Vec<Arc<dyn Carrier>>,
     /// The name of this run, by which hosts tell its sessions from those of other runs.
     pub run: RunId,
 }
@@ -27,13 +27,25 @@ impl Terms {
     /// # Errors
     /// [`Error::System`] if the system has no random numbers.
     pub fn new(to: Vec<(Remote, Credential)>, options: DialOptions) -> Result<Terms, Error> {
-        Ok(Terms { to, options, carrier: Arc::new(Tcp), run: random()? })
+        let carriers = to.iter().map(|_| Arc::new(Tcp) as Arc<dyn Carrier>).collect();
+        Ok(Terms { to, options, carriers, run: random()? })
     }
 
     /// The same over another carrier.
     #[must_use]
     pub fn over(self, carrier: Arc<dyn Carrier>) -> Terms {
-        Terms { carrier, ..self }
+        let carriers = self.to.iter().map(|_| Arc::clone(&carrier)).collect();
+        Terms { carriers, ..self }
+    }
+
+    /// The same for the host of that number alone.
+    #[must_use]
+    pub fn to_one(&self, host: usize) -> Terms {
+        Terms {
+            to: vec![self.to[host].clone()],
+            carriers: vec![Arc::clone(&self.carriers[host])],
+            ..self.clone()
+        }
     }
 
     /// The name of the host of that number for people; with its port if another host differs in

@@ -1,7 +1,8 @@
 //! Accepts connections, authenticates them, and hands them to a service.
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use tokio::task::JoinSet;
@@ -105,6 +106,23 @@ struct AcceptorState<S> {
     waiting: Waiting,
     opening: Arc<OpeningSessions>,
     refusals: Refusals,
+    admitted: Admitted,
+}
+
+/// The keys of peers that were admitted, for carriers that give more to those.
+#[derive(Clone, Debug, Default)]
+pub struct Admitted(Arc<Mutex<BTreeSet<Fingerprint>>>);
+
+impl Admitted {
+    /// Whether the holder of a key was admitted.
+    #[must_use]
+    pub fn contains(&self, peer: Fingerprint) -> bool {
+        self.0.lock().expect("no panic while held").contains(&peer)
+    }
+
+    fn insert(&self, peer: Fingerprint) {
+        self.0.lock().expect("no panic while held").insert(peer);
+    }
 }
 
 /// An authenticated connection.
@@ -130,6 +148,19 @@ impl<S: Service> Acceptor<S> {
         identity: &Identity,
         listeners: Vec<Box<dyn Listener>>,
     ) -> Result<Acceptor<S>, Error> {
+        Acceptor::start_with(service, identity, listeners, Admitted::default())
+    }
+
+    /// The same, with the place where admitted peers are written down.
+    ///
+    /// # Errors
+    /// [`Error::System`] if the library refuses the host's key.
+    pub fn start_with(
+        service: Arc<S>,
+        identity: &Identity,
+        listeners: Vec<Box<dyn Listener>>,
+        admitted: Admitted,
+    ) -> Result<Acceptor<S>, Error> {
         let shared = Arc::new(AcceptorState {
             service,
             tls: ServerTls::new(identity)?,
@@ -138,6 +169,7 @@ impl<S: Service> Acceptor<S> {
             waiting: Waiting::default(),
             opening: Arc::default(),
             refusals: Refusals::default(),
+            admitted,
         });
         let mut accepting = JoinSet::new();
         for mut listener in listeners {
@@ -279,6 +311,7 @@ impl<S: Service> AcceptorState<S> {
                 }
             },
         };
+        self.admitted.insert(peer);
         Ok(Entered { conn, entry, peer, known, place })
     }
 }

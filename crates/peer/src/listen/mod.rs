@@ -16,7 +16,7 @@ mod waiting;
 use std::cmp::Reverse;
 use std::net::{IpAddr, SocketAddr};
 
-pub use acceptor::{Acceptor, Entry, Service, SessionRequest};
+pub use acceptor::{Acceptor, Admitted, Entry, Service, SessionRequest};
 pub use admission::{TokenCheck, TokenRefusal};
 use net::interfaces::{common_prefix, own_addresses};
 use net::socket::unmapped;

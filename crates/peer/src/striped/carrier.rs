@@ -11,6 +11,7 @@ use net::counters::TcpInfo;
 use net::socket::Attempt;
 use stripe::{RouteChange, RouteEvent, RouteState};
 use tokio::sync::{broadcast, watch};
+use tokio::time::timeout;
 use units::{Bytes, PathId};
 
 use super::connect::{Striped, connect_over};
@@ -21,6 +22,9 @@ use crate::{Error, Event, Events, Fingerprint, PathEvent, PathState};
 /// The rate of a stream is taken over so long a time.
 const RATE_OVER: Duration = Duration::from_millis(200);
 
+/// How long the last words of a connection may take.
+const FAREWELL: Duration = Duration::from_secs(1);
+
 /// Opens the connections of a session as streams of one striped connection, which is made with the
 /// first of them, and again if it has ended.
 #[derive(Clone)]
@@ -30,6 +34,8 @@ struct Shared {
     terms: Terms,
     options: stripe::Options,
     plans: Vec<Arc<Plan>>,
+    /// The number of the first plan for observers.
+    first: u32,
     events: Events,
     state: Mutex<State>,
 }
@@ -47,30 +53,30 @@ type Attempted = Option<Result<Arc<Striped>, Arc<Error>>>;
 
 impl StripedCarrier {
     /// A carrier to the first host of `terms`, with a route for each of `plans`. Changes of routes
-    /// are told to `events` as changes of paths, numbered as `plans` are.
+    /// are told to `events` as changes of paths, numbered as `plans` are from `first` on.
     #[must_use]
     pub fn new(
         terms: Terms,
         plans: Vec<Arc<Plan>>,
         options: stripe::Options,
+        first: u32,
         events: Events,
     ) -> StripedCarrier {
-        StripedCarrier(Arc::new(Shared { terms, options, plans, events, state: Mutex::default() }))
+        let state = Mutex::default();
+        StripedCarrier(Arc::new(Shared { terms, options, plans, first, events, state }))
     }
 
-    /// Closes the connection in order.
+    /// Closes the connection in order: what was written and ended is delivered first, within a
+    /// second.
     pub async fn close(&self) {
-        let current = self.0.state().current.take();
+        let current = self.0.state().current.clone();
         let striped = current.and_then(|current| match &*current.borrow() {
             Some(Ok(striped)) => Some(Arc::clone(striped)),
             _ => None,
         });
-        if let Some(striped) = striped {
-            striped.connection().close(0);
-            if let Ok(striped) = Arc::try_unwrap(striped) {
-                striped.close().await;
-            }
-        }
+        let Some(striped) = striped else { return };
+        let _ = timeout(FAREWELL, striped.connection().drained()).await;
+        striped.close().await;
     }
 }
 
@@ -143,7 +149,7 @@ impl Shared {
             RouteChange::Failing { reason } => (PathState::Lost, reason),
             RouteChange::Moved { .. } | RouteChange::Removed => return,
         };
-        let path = PathId(u32::try_from(place).expect("a handful of paths"));
+        let path = self.number(place);
         self.events.send(Event::Path(PathEvent { path, name: name.into(), state, why }));
     }
 
@@ -163,6 +169,11 @@ impl Shared {
         }
     }
 
+    /// The number of a plan for observers.
+    fn number(&self, place: usize) -> PathId {
+        PathId(self.first + u32::try_from(place).expect("a handful of paths"))
+    }
+
     fn reports(&self) -> Vec<RouteReport> {
         let state = self.state();
         let stats = state.current.as_ref().and_then(|current| match &*current.borrow() {
@@ -171,7 +182,7 @@ impl Shared {
         });
         let report = |(place, plan): (usize, &Arc<Plan>)| {
             let mut report = RouteReport {
-                path: PathId(u32::try_from(place).expect("a handful of paths")),
+                path: self.number(place),
                 name: plan.name.clone(),
                 state: PathState::Connecting,
                 local: None,

@@ -47,7 +47,7 @@ impl Striped {
     }
 
     /// Closes the connection in order, within two seconds.
-    pub async fn close(self) {
+    pub async fn close(&self) {
         self.connection.close(DONE);
         let _ = timeout(CLOSING, self.endpoint.wait_idle()).await;
     }
@@ -79,7 +79,7 @@ pub(super) async fn connect_over(
     let tls = terms.tls()?.swap_remove(0);
     options.config.max_receive_buffer = options.config.max_receive_buffer.max(RECEIVE_BUFFER);
     let endpoint = Endpoint::new().map_err(system)?;
-    let routes = first_routes(&plans);
+    let routes = first_routes(terms, &plans);
     let named: Vec<SocketAddr> = plans.iter().flat_map(|plan| plan.named()).collect();
     let connected = endpoint.connect(routes, tls.config(), options).await;
     let connection = connected.map_err(|error| {
@@ -105,18 +105,18 @@ fn tls_error(error: &stripe::HandshakeError) -> Option<&rustls::Error> {
 }
 
 /// The routes to try first: of each plan the best guess, then the second ones, and so on.
-fn first_routes(plans: &[Arc<Plan>]) -> Vec<Route> {
+fn first_routes(terms: &Terms, plans: &[Arc<Plan>]) -> Vec<Route> {
     let candidates: Vec<_> = plans.iter().map(|plan| plan.candidates()).collect();
     let most = candidates.iter().map(Vec::len).max().unwrap_or(0);
     let nth = |at: usize| {
         let of_plan = plans.iter().zip(&candidates);
-        of_plan.filter_map(move |(plan, all)| all.get(at).map(|one| route(plan, *one)))
+        of_plan.filter_map(move |(plan, all)| all.get(at).map(|one| route(terms, plan, *one)))
     };
     (0..most).flat_map(nth).collect()
 }
 
 /// The route of a plan between two addresses.
-pub(super) fn route(plan: &Plan, candidate: Candidate) -> Route {
+pub(super) fn route(terms: &Terms, plan: &Plan, candidate: Candidate) -> Route {
     Route {
         name: plan.name.clone(),
         device: plan.device.clone(),
@@ -128,6 +128,6 @@ pub(super) fn route(plan: &Plan, candidate: Candidate) -> Route {
             PathClass::Backup => Class::Reserve,
         },
         max_rate: plan.max.as_ref().and_then(|limit| limit.rate()),
-        weight: plan.weight,
+        weight: terms.options.weight,
     }
 }

@@ -146,7 +146,7 @@ impl Follower {
             if is_there || works && !is_better {
                 continue;
             }
-            if let Err(error) = self.connection.add_route(route(&plan, best)).await {
+            if let Err(error) = self.connection.add_route(route(&self.terms, &plan, best)).await {
                 tracing::debug!(plan = plan.name, %error, "no further route");
             }
         }

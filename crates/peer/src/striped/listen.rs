@@ -1,6 +1,7 @@
 //! The side that listens for striped connections.
 
 use std::net::{Ipv6Addr, SocketAddr};
+use std::sync::Arc;
 
 use net::interfaces::own_addresses;
 use net::socket::unmapped;
@@ -18,7 +19,7 @@ pub(super) const RECEIVE_BUFFER: Bytes = Bytes::mib(128);
 /// Accepts striped connections at UDP ports.
 #[derive(Debug)]
 pub struct Listener {
-    endpoint: Endpoint,
+    endpoint: Arc<Endpoint>,
     /// The addresses that the caller named; none: all.
     named: Vec<SocketAddr>,
 }
@@ -41,7 +42,7 @@ impl Listener {
         }
         listening.most_connections = most_connections;
         let endpoint = Endpoint::listen(&listening, tls.config(), stripe).map_err(system)?;
-        Ok(Listener { endpoint, named: options.addresses.clone() })
+        Ok(Listener { endpoint: Arc::new(endpoint), named: options.addresses.clone() })
     }
 
     /// The next connection, and the key that its peer has proven. It may be anybody's: the caller
@@ -62,6 +63,12 @@ impl Listener {
     pub fn admission(&self) -> Admission {
         let port = self.endpoint.local_addresses().first().map_or(0, SocketAddr::port);
         Admission { port, named: self.named.clone() }
+    }
+
+    /// What waits for the end of all connections.
+    #[must_use]
+    pub fn endpoint(&self) -> Arc<Endpoint> {
+        Arc::clone(&self.endpoint)
     }
 
     /// The addresses of the listening sockets.

@@ -385,6 +385,10 @@ impl Link {
         self.send(clock, sockets);
         self.note_failures(now);
         self.write_stats(now, sockets);
+        self.ends.streams.send_if_modified(|count| {
+            let before = std::mem::replace(count, self.streams.len());
+            before != *count
+        });
         let most = usize::try_from(self.core.max_datagram().0).unwrap_or(0);
         self.ends.outgoing.most.store(most, Ordering::Relaxed);
     }

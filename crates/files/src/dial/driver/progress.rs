@@ -5,12 +5,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use peer::PathState;
+use peer::carrier::RouteReport;
 use peer::dial::Plan;
 use transfer::PathReport;
 use units::{Bytes, PathId, Rate, Span, Time};
 
 use super::{SessionDriver, SessionOpener};
-use crate::dial::path::{KernelFacts, PathFacts};
+use crate::dial::path::{Direction, KernelFacts, PathFacts};
 use crate::{PathProgress, Progress, Summary};
 
 /// An open path, for the display: what the core and what the path itself know.
@@ -39,9 +40,15 @@ impl<O: SessionOpener> SessionDriver<O> {
             }
         }
         let seen = self.dialer.plans().filter(|plan| plan.guessed_beside.is_none());
-        let paths = seen.filter_map(|plan| {
+        let paths = seen.flat_map(|plan| {
             let number = self.dialer.number(plan);
-            self.path(plan, number, &open.remove(&number).unwrap_or_default(), totals.acked)
+            let open = open.remove(&number).unwrap_or_default();
+            let path = self.path(plan, number, &open, totals.acked);
+            let routes = self.dialer.terms().carriers[plan.host].routes();
+            match (path, routes) {
+                (path, None) => path.into_iter().collect(),
+                (path, Some(routes)) => self.routes(path.as_ref(), &routes, totals.acked),
+            }
         });
         let paths = paths.collect();
         let (files_done, current) = self.joining.opener.files_done();
@@ -113,6 +120,44 @@ impl<O: SessionOpener> SessionDriver<O> {
                 .then(|| sampled.iter().map(|kernel| kernel.retransmits).sum()),
             connections: Some(open.iter().map(|path| kernel(path).connections.max(1)).sum()),
         })
+    }
+
+    /// The routes of a path's carrier: each has the part of the path's data that the counters of
+    /// its packets say.
+    fn routes(
+        &self,
+        path: Option<&PathProgress>,
+        routes: &[RouteReport],
+        moved: Bytes,
+    ) -> Vec<PathProgress> {
+        let sends = O::Direction::SENDS;
+        let carried = |route: &RouteReport| if sends { route.sent } else { route.received };
+        let all: Bytes = routes.iter().map(carried).sum();
+        let of_path = path.map_or(Bytes::ZERO, |path| path.done);
+        let one = |route: &RouteReport| {
+            let part = carried(route).as_f64() / Bytes(all.0.max(1)).as_f64();
+            #[expect(
+                clippy::cast_possible_truncation,
+                clippy::cast_sign_loss,
+                reason = "a part of a count of bytes"
+            )]
+            let done = Bytes((of_path.as_f64() * part) as u64);
+            PathProgress {
+                path: route.path,
+                name: route.name.clone(),
+                state: route.state,
+                local: route.local,
+                remote: route.remote,
+                rate: Rate::ZERO,
+                rtt: route.rtt,
+                done,
+                share: done.as_f64() / Bytes(moved.0.max(1)).as_f64(),
+                congestion_control: Some(route.controller.to_string()),
+                retransmits: Some(route.lost),
+                connections: Some(1),
+            }
+        };
+        routes.iter().map(one).collect()
     }
 
     /// The time of each path's last new byte.

@@ -38,8 +38,7 @@ pub async fn fetch(options: FetchOptions, events: Events) -> Result<Summary, Err
     offer::check(&options)?;
     let to = options.from.iter().map(|server| (server.remote.clone(), server.credential.clone()));
     let terms = Terms::new(to.collect(), options.transfer.dial.clone())?;
-    let dialing =
-        Dialing::plan(terms.clone(), options.transfer.stop.clone(), events.clone()).await?;
+    let dialing = Dialing::plan(terms.clone(), &options.transfer, events.clone()).await?;
     let mut options = options;
     let mut queue = Queue::new(options.transfer.dial.patience);
     loop {
@@ -51,7 +50,10 @@ pub async fn fetch(options: FetchOptions, events: Events) -> Result<Summary, Err
         };
         match queue.unless_busy(dialing.conduct(opener).await, &events).await? {
             DialEnd::Busy => {}
-            DialEnd::Complete(summary) => return Ok(summary),
+            DialEnd::Complete(summary) => {
+                dialing.close().await;
+                return Ok(summary);
+            }
             // The server's files changed: keep those that are still the same. Files that this run
             // restarted or replaced are not discarded again.
             DialEnd::SessionGone => {

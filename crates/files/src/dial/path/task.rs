@@ -34,6 +34,8 @@ pub(in crate::dial) struct PathTask<'a, F: Direction, M> {
     events: peer::Events,
     /// Whether a message said that the path has several connections.
     is_told: bool,
+    /// Whether further streams of a carrier with several routes were asked for.
+    is_spread: bool,
     /// Bytes that connections moved which are gone.
     moved_before: Bytes,
     /// The connection whose turn it is to send.
@@ -47,6 +49,8 @@ pub(in crate::dial) struct PathTask<'a, F: Direction, M> {
 const DRAIN_TIME: Span = Span::from_secs(10);
 /// Transmissions on each connection before acknowledgements are read.
 const TRANSMISSIONS_A_TURN: usize = 8;
+/// Streams of a path over a carrier with several routes: a hole in one holds up that one alone.
+const STREAMS: usize = 4;
 /// Retransmission timeouts in a row after which a connection beside one without any is given up.
 const DEAD_TIMEOUTS: u32 = 2;
 
@@ -81,6 +85,7 @@ impl<'a, F: Direction, M> PathTask<'a, F, M> {
             count: ConnectionCount::new(now),
             events,
             is_told: false,
+            is_spread: false,
             moved_before: Bytes::ZERO,
             turn: 0,
             used_up: None,
@@ -338,6 +343,13 @@ impl<'a, F: Direction, M> PathTask<'a, F, M> {
 
     /// Opens or closes further connections as the counters say.
     fn choose_count(&mut self, now: Time) {
+        if self.facts.path.plan.is_of_routes {
+            // The carrier's buffers hold as much as its routes do.
+            if !std::mem::replace(&mut self.is_spread, true) {
+                (1..STREAMS).for_each(|_| self.further.ask());
+            }
+            return;
+        }
         let acked = self.session.core().acked_on(self.facts.path.id);
         let mut reading = Reading { acked, ..Reading::default() };
         let staying = self.connections.iter().filter(|connection| !connection.is_leaving);

@@ -186,7 +186,7 @@ async fn conduct(
     events: &Events,
 ) -> Result<Summary, Error> {
     let run = terms.run;
-    let dialing = Dialing::plan(terms, options.transfer.stop.clone(), events.clone()).await?;
+    let dialing = Dialing::plan(terms, &options.transfer, events.clone()).await?;
     let mut queue = Queue::new(options.transfer.dial.patience);
     loop {
         let (asked, source) = (Arc::new(options.clone()), Arc::clone(source));
@@ -194,7 +194,10 @@ async fn conduct(
             |reports, clock| SendOpener::new(asked, source, run, clock, reports, events.clone());
         match queue.unless_busy(dialing.conduct(opener).await, events).await? {
             DialEnd::Busy => {}
-            DialEnd::Complete(summary) => return Ok(summary),
+            DialEnd::Complete(summary) => {
+                dialing.close().await;
+                return Ok(summary);
+            }
             // The receiver was restarted: keep the files that it has. Files that this run restarted
             // or replaced are not discarded again.
             DialEnd::SessionGone => {

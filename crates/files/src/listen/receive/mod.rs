@@ -13,12 +13,12 @@ mod sessions;
 use std::sync::Arc;
 use std::time::Duration;
 
-use peer::listen::{Acceptor, listen, reachable};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};
 use units::{Bytes, Span, Time};
 
+use super::Doors;
 use crate::sink::{self, SinkEnd, SinkSession};
 use crate::{Error, Event, Events, Failed, ReceiveOptions, Summary};
 use rates::ReceiveRates;
@@ -47,13 +47,12 @@ pub(crate) async fn receive_unless_stalled(
     stalls: Stalls,
 ) -> Result<Summary, Error> {
     let keep = options.keep;
-    let listeners =
-        listen(&options.listen.addresses, options.listen.port).map_err(peer::Error::from)?;
-    let addresses = reachable(&listeners);
+    let doors = Doors::open(&options.listen, &events)?;
+    let addresses = doors.addresses();
     let identity = options.listen.identity.clone();
     let (opened, mut opening) = mpsc::unbounded_channel();
     let service = Arc::new(ReceiveService::new(options, events.clone(), stalls, opened)?);
-    let _acceptor = Acceptor::start(Arc::clone(&service), &identity, super::boxed(listeners))?;
+    let accepting = doors.accept(&service, &identity)?;
     let _ = events.send(Event::Listening { addresses });
     let mut sessions = JoinSet::new();
     let began = Instant::now();
@@ -77,7 +76,10 @@ pub(crate) async fn receive_unless_stalled(
         };
         let failed = |error| Error::system("attend to a transfer", std::io::Error::other(error));
         match ended.unwrap_or_else(|error| Some(Err(failed(error)))) {
-            Some(outcome) if !keep => return outcome,
+            Some(outcome) if !keep => {
+                accepting.close().await;
+                return outcome;
+            }
             // It has been reported, or another session has taken its place.
             Some(_) | None => {}
         }

@@ -10,8 +10,7 @@ mod session;
 
 use std::sync::Arc;
 
-use peer::listen::{Acceptor, listen, reachable};
-
+use super::Doors;
 use crate::{Error, Event, Events, ServeOptions, Summary};
 use service::ServeService;
 
@@ -22,17 +21,17 @@ use service::ServeService;
 /// Errors of opening the directories and of listening. An error of one fetch is reported as an
 /// event.
 pub async fn serve(options: ServeOptions, events: Events) -> Result<Summary, Error> {
-    let listeners =
-        listen(&options.listen.addresses, options.listen.port).map_err(peer::Error::from)?;
-    let addresses = reachable(&listeners);
+    let doors = Doors::open(&options.listen, &events)?;
+    let addresses = doors.addresses();
     let once = options.once;
     let identity = options.listen.identity.clone();
     let service = Arc::new(ServeService::new(options, events.clone())?);
-    let _acceptor = Acceptor::start(Arc::clone(&service), &identity, super::boxed(listeners))?;
+    let accepting = doors.accept(&service, &identity)?;
     let _ = events.send(Event::Listening { addresses });
     loop {
         let summary = service.completed().await;
         if once {
+            accepting.close().await;
             return Ok(summary);
         }
     }
