@@ -13,9 +13,7 @@ use units::Span;
 
 use crate::dirs::{Dirs, is_absent};
 use crate::listen::ListenAddress;
-use crate::schedulers::{
-    Carrier, Scheduler, congestion_control, controller, packet_scheduler,
-};
+use crate::schedulers::{Carrier, Scheduler, congestion_control, controller, packet_scheduler};
 use crate::watch::Style;
 
 /// The settings of the file; `None` or empty where it has none.
@@ -71,9 +69,7 @@ const KEYS: &[(&str, &str, Setter)] = &[
     ("send", "no-paths", |c, v| list(v).map(|paths| c.send.no_paths = paths)),
     ("send", "scheduler", |c, v| set(&mut c.send.scheduler, choice(v))),
     ("send", "carrier", |c, v| set(&mut c.send.carrier, choice(v))),
-    ("send", "controller", |c, v| {
-        set(&mut c.send.controller, text(v).and_then(controller))
-    }),
+    ("send", "controller", |c, v| set(&mut c.send.controller, text(v).and_then(controller))),
     ("send", "packet-scheduler", |c, v| {
         set(&mut c.send.packet_scheduler, text(v).and_then(packet_scheduler))
     }),

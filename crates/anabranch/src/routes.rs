@@ -10,9 +10,7 @@ use units::Span;
 
 use crate::complete;
 use crate::config::{Config, WEIGHT};
-use crate::schedulers::{
-    Carrier, Scheduler, congestion_control, controller, packet_scheduler,
-};
+use crate::schedulers::{Carrier, Scheduler, congestion_control, controller, packet_scheduler};
 
 /// The default of `--patience`.
 const PATIENCE: Span = Span::from_secs(120);
@@ -108,16 +106,7 @@ impl RouteArgs {
         {
             return Err(Error::usage(format!("{flag} is for --carrier udp")));
         }
-        for name in &self.no_paths {
-            interface_index(name).map_err(|error| match error.source.kind() {
-                io::ErrorKind::NotFound => Error::usage(format!(
-                    "--no-path {name}: there is no such interface; {}",
-                    error.source
-                )),
-                _ => peer::Error::from(error).into(),
-            })?;
-        }
-        Ok(())
+        check_interfaces(&self.no_paths)
     }
 
     /// Fills in what the command line leaves out from the configuration.
@@ -149,4 +138,21 @@ impl RouteArgs {
             patience: self.patience.or(config.patience).unwrap_or(PATIENCE),
         }
     }
+}
+
+/// Checks that this host has the interfaces of `--no-path`.
+///
+/// # Errors
+/// [`Error::usage`] with the name of one that it has not.
+pub(crate) fn check_interfaces(no_paths: &[String]) -> Result<(), Error> {
+    for name in no_paths {
+        interface_index(name).map_err(|error| match error.source.kind() {
+            io::ErrorKind::NotFound => Error::usage(format!(
+                "--no-path {name}: there is no such interface; {}",
+                error.source
+            )),
+            _ => peer::Error::from(error).into(),
+        })?;
+    }
+    Ok(())
 }

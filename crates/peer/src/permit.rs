@@ -163,7 +163,10 @@ impl Network {
         Network { address: IpAddr::V4(Ipv4Addr::new(a, b, c, d)), bits }
     }
 
-    const fn v6([a, b, c, d, e, f, g, h]: [u16; 8], bits: u8) -> Network {
+    #[expect(clippy::many_single_char_names, reason = "the groups of an address")]
+    const fn v6(groups: [u16; 8], bits: u8) -> Network {
+        let [a, b, c, d, rest @ ..] = groups;
+        let [e, f, g, h] = rest;
         Network { address: IpAddr::V6(Ipv6Addr::new(a, b, c, d, e, f, g, h)), bits }
     }
 

@@ -135,8 +135,9 @@ pub(crate) fn code_of(error: &io::Error) -> Code {
     match error.kind() {
         io::ErrorKind::ConnectionRefused => Code::Refused,
         io::ErrorKind::TimedOut => Code::TimedOut,
-        io::ErrorKind::HostUnreachable | io::ErrorKind::NetworkUnreachable => Code::Unreachable,
-        io::ErrorKind::AddrNotAvailable => Code::Unreachable,
+        io::ErrorKind::HostUnreachable
+        | io::ErrorKind::NetworkUnreachable
+        | io::ErrorKind::AddrNotAvailable => Code::Unreachable,
         io::ErrorKind::OutOfMemory => Code::Busy,
         _ => Code::Failed,
     }

@@ -39,6 +39,6 @@ mod relay;
 pub use error::TunnelError;
 pub use event::{Report, Reports};
 pub use far::FarOptions;
-pub use near::{Dialed, NearOptions};
+pub use near::{Dialed, Keeper, NearOptions};
 pub use place::{Forward, Place, parse_target};
 pub use preamble::Login;

@@ -33,7 +33,7 @@ pub(crate) async fn read_request(
 
 /// Reads the answer to a request, for so long. That there is none is a failure too.
 pub(crate) async fn read_answer(receiving: &mut ReceiveHalf, patience: Duration) -> Answer {
-    let message = timeout(patience, read(receiving)).await.map_err(late).flatten();
+    let message = timeout(patience, read(receiving)).await.map_err(late).and_then(|read| read);
     let answer = message.and_then(|message| Answer::parse(&message).map_err(invalid));
     answer.unwrap_or_else(|error| {
         let code =

@@ -243,7 +243,7 @@ mod tests {
                 let _ = text.parse::<Place>();
                 let _ = parse_target(&text);
                 if let Ok(Forward { place, target }) = text.parse() {
-                    let again = format!("{place}:{}", target);
+                    let again = format!("{place}:{target}");
                     prop_assert_eq!(again.parse(), Ok(Forward { place, target }));
                 }
             }

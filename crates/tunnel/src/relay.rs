@@ -88,16 +88,14 @@ async fn up(local: &Local, sending: &SendHalf, mut left: Vec<u8>) -> Result<(), 
         let copied = poll_fn(|cx| poll_up(cx, local, sending, &mut left));
         tokio::select! {
             biased;
-            copied = copied => match copied? {
-                0 => break,
-                _ => continue,
+            copied = copied => if copied? == 0 {
+                return sending.finish().map_err(far);
             },
             failed = &mut failed => {
                 return Err(End::Far(failed.err().unwrap_or(StreamError::Ended).into()));
             }
         }
     }
-    sending.finish().map_err(far)
 }
 
 /// Copies a chunk; zero bytes at the end.

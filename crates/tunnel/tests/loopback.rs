@@ -20,6 +20,7 @@ const LOCAL: (&str, &str) = ("127.0.0.1:*", "*");
 /// Closes a connection with a reset.
 fn reset(stream: TcpStream) {
     SockRef::from(&stream).set_linger(Some(Duration::ZERO)).unwrap();
+    drop(stream);
 }
 
 fn forward(port: u16, to: &str) -> Forward {
@@ -39,7 +40,7 @@ fn bytes_pass_in_both_directions_and_each_may_end_first() {
         // The client ends first.
         let (code, mut client) = through(proxy, "127.0.0.1", port).await;
         assert_eq!(code, 0);
-        let (mut served, _) = server.accept().await.unwrap();
+        let (mut inner, _) = server.accept().await.unwrap();
         let writing = async {
             client.write_all(&sent).await.unwrap();
             client.shutdown().await.unwrap();
@@ -49,25 +50,25 @@ fn bytes_pass_in_both_directions_and_each_may_end_first() {
         };
         let echoing = async {
             let mut arrived = Vec::new();
-            served.read_to_end(&mut arrived).await.unwrap();
-            served.write_all(&arrived).await.unwrap();
-            drop(served);
+            inner.read_to_end(&mut arrived).await.unwrap();
+            inner.write_all(&arrived).await.unwrap();
+            drop(inner);
             arrived
         };
         let (answer, arrived) = tokio::join!(writing, echoing);
         assert!(arrived == sent && answer == sent);
         // The server ends first.
         let (_, mut client) = through(proxy, "127.0.0.1", port).await;
-        let (mut served, _) = server.accept().await.unwrap();
-        served.write_all(b"banner").await.unwrap();
-        served.shutdown().await.unwrap();
+        let (mut inner, _) = server.accept().await.unwrap();
+        inner.write_all(b"banner").await.unwrap();
+        inner.shutdown().await.unwrap();
         let mut banner = String::new();
         client.read_to_string(&mut banner).await.unwrap();
         assert_eq!(banner, "banner");
         client.write_all(b"still").await.unwrap();
         client.shutdown().await.unwrap();
         let mut rest = String::new();
-        served.read_to_string(&mut rest).await.unwrap();
+        inner.read_to_string(&mut rest).await.unwrap();
         assert_eq!(rest, "still");
     }));
 }
@@ -80,14 +81,14 @@ fn resets_pass_in_both_directions() {
         for half_closed in [false, true] {
             for by_client in [false, true] {
                 let (_, mut client) = through(proxy, "127.0.0.1", port).await;
-                let (mut served, _) = server.accept().await.unwrap();
+                let (mut inner, _) = server.accept().await.unwrap();
                 client.write_all(b"x").await.unwrap();
-                served.write_all(b"y").await.unwrap();
+                inner.write_all(b"y").await.unwrap();
                 let mut octet = [0];
                 client.read_exact(&mut octet).await.unwrap();
-                served.read_exact(&mut octet).await.unwrap();
+                inner.read_exact(&mut octet).await.unwrap();
                 let (mut one, mut other) =
-                    if by_client { (client, served) } else { (served, client) };
+                    if by_client { (client, inner) } else { (inner, client) };
                 if half_closed {
                     one.shutdown().await.unwrap();
                     assert_eq!(other.read(&mut octet).await.unwrap(), 0);
@@ -130,14 +131,14 @@ fn slow_readers_hold_their_senders_up_and_no_others() {
         sleep(Duration::from_secs(3)).await;
         assert!(writers.try_join_next().is_none(), "64 MiB without a reader");
         let (_, mut other) = through(proxy, "127.0.0.1", port).await;
-        let (mut served, _) = server.accept().await.unwrap();
+        let (mut inner, _) = server.accept().await.unwrap();
         let sent = content(2_000_000);
         let writing = async {
             other.write_all(&sent).await.unwrap();
             other.shutdown().await.unwrap();
         };
         let mut arrived = Vec::new();
-        let (read, ()) = tokio::join!(served.read_to_end(&mut arrived), writing);
+        let (read, ()) = tokio::join!(inner.read_to_end(&mut arrived), writing);
         read.unwrap();
         assert!(arrived == sent);
     }));
@@ -168,12 +169,12 @@ fn a_forwarded_port_needs_no_words() {
             let at = told.address("forward").await;
             // Whoever speaks first: the server here, the client below.
             let mut client = TcpStream::connect(at).await.unwrap();
-            let (mut served, _) = server.accept().await.unwrap();
-            served.write_all(b"banner").await.unwrap();
+            let (mut inner, _) = server.accept().await.unwrap();
+            inner.write_all(b"banner").await.unwrap();
             let mut text = [0; 6];
             client.read_exact(&mut text).await.unwrap();
             client.write_all(b"answer").await.unwrap();
-            served.read_exact(&mut text).await.unwrap();
+            inner.read_exact(&mut text).await.unwrap();
             assert_eq!(&text, b"answer");
             let refused = told
                 .until(|report| match report {
@@ -204,12 +205,12 @@ fn a_port_at_the_far_side_leads_here() {
             let mut client = TcpStream::connect(at).await.unwrap();
             client.write_all(b"question").await.unwrap();
             client.shutdown().await.unwrap();
-            let (mut served, _) = server.accept().await.unwrap();
+            let (mut inner, _) = server.accept().await.unwrap();
             let mut text = String::new();
-            served.read_to_string(&mut text).await.unwrap();
+            inner.read_to_string(&mut text).await.unwrap();
             assert_eq!(text, "question");
-            served.write_all(b"answer").await.unwrap();
-            drop(served);
+            inner.write_all(b"answer").await.unwrap();
+            drop(inner);
             let mut text = String::new();
             client.read_to_string(&mut text).await.unwrap();
             assert_eq!(text, "answer");
@@ -235,8 +236,8 @@ fn a_unix_socket_is_its_owners_and_goes_with_the_tunnel() {
             let mut client = tokio::net::UnixStream::connect(&path).await.unwrap();
             let request = [&[5, 1, 0, 5, 1, 0, 1, 127, 0, 0, 1][..], &port.to_be_bytes()].concat();
             client.write_all(&request).await.unwrap();
-            let (mut served, _) = server.accept().await.unwrap();
-            served.write_all(b"banner").await.unwrap();
+            let (mut inner, _) = server.accept().await.unwrap();
+            inner.write_all(b"banner").await.unwrap();
             let mut answer = [0; 18];
             client.read_exact(&mut answer).await.unwrap();
             assert_eq!(&answer[12..], b"banner");
@@ -278,8 +279,8 @@ fn a_restarted_far_side_is_found_again() {
                 let (code, mut client) = through(proxy, "127.0.0.1", port).await;
                 assert_eq!(code, 0);
                 let _first = server.accept().await.unwrap();
-                let (mut served, _) = server.accept().await.unwrap();
-                served.write_all(b"again").await.unwrap();
+                let (mut inner, _) = server.accept().await.unwrap();
+                inner.write_all(b"again").await.unwrap();
                 let mut text = [0; 5];
                 client.read_exact(&mut text).await.unwrap();
                 assert_eq!(&text, b"again");

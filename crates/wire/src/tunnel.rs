@@ -178,6 +178,9 @@ pub fn is_name(text: &str) -> bool {
 
 impl Parting {
     /// Its code.
+    ///
+    /// # Panics
+    /// Never: all are listed.
     #[must_use]
     pub fn code(self) -> u32 {
         let known = PARTINGS.iter().find(|(parting, _)| *parting == self);

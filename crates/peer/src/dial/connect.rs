@@ -66,7 +66,12 @@ impl Connector {
     pub(crate) fn new(terms: &Terms, host: usize, tls: ClientTls) -> Connector {
         let known_from = terms.to[host].1.key_source();
         let congestion_control = terms.options.congestion_control.clone();
-        Connector { tls, known_from, carrier: Arc::clone(&terms.carriers[host]), congestion_control }
+        Connector {
+            tls,
+            known_from,
+            carrier: Arc::clone(&terms.carriers[host]),
+            congestion_control,
+        }
     }
 
     /// Tries to open `plan` until it succeeds; calls `failed` with each failure. Candidates that

@@ -1,7 +1,7 @@
 //! The striped connection of the near side, opened again whenever it ends.
 
-use std::any::Any;
 use std::fmt;
+use std::pin::{Pin, pin};
 use std::time::Duration;
 
 use stripe::{Connection, ConnectionError, RouteChange, Stream};
@@ -28,8 +28,20 @@ const LASTED: Duration = Duration::from_secs(60);
 pub struct Dialed {
     /// The connection.
     pub connection: Connection,
-    /// What keeps it: dropped when the connection has ended.
-    pub keeps: Box<dyn Any + Send + Sync>,
+    /// What keeps it, as long as it lasts.
+    pub keeper: Box<dyn Keeper>,
+}
+
+/// What keeps a striped connection: its endpoint, and the upkeep of its routes.
+pub trait Keeper: Send {
+    /// Closes the connection, and waits until the peer has been told.
+    fn close(self: Box<Self>) -> Pin<Box<dyn Future<Output = ()> + Send>>;
+}
+
+impl Keeper for peer::striped::Striped {
+    fn close(self: Box<Self>) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+        Box::pin(async move { self.as_ref().close().await })
+    }
 }
 
 impl fmt::Debug for Dialed {
@@ -38,23 +50,35 @@ impl fmt::Debug for Dialed {
     }
 }
 
-/// Connects, again and again, until the peer refuses this host.
+/// Connects, again and again, until the peer refuses this host, or `stop`.
 pub(super) async fn keep(
     dial: impl AsyncFn() -> Result<Dialed, peer::Error>,
     secret: Option<[u8; SECRET]>,
     reverse: &[Forward],
     shared: &Shared,
     holder: &watch::Sender<Option<Connection>>,
+    stop: impl Future<Output = ()>,
 ) -> Result<(), TunnelError> {
+    let mut stop = pin!(stop);
     let mut pause = FIRST_PAUSE;
     let mut was_connected = false;
     loop {
         let began = Instant::now();
-        let ended = match connect(&dial, secret).await {
+        let connected = tokio::select! {
+            connected = connect(&dial, secret) => connected,
+            () = &mut stop => return Ok(()),
+        };
+        let ended = match connected {
             Ok((dialed, control)) => {
                 was_connected = true;
                 shared.reports.notice(format!("connected to {}", dialed.connection.remote()));
-                let why = hold(&dialed.connection, control, reverse, shared, holder).await;
+                let why = tokio::select! {
+                    why = hold(&dialed.connection, control, reverse, shared, holder) => why,
+                    () = &mut stop => {
+                        dialed.keeper.close().await;
+                        return Ok(());
+                    }
+                };
                 holder.send_replace(None);
                 if let Some(refusal) = refusal(&why) {
                     return Err(refusal.into());
@@ -71,7 +95,10 @@ pub(super) async fn keep(
         shared.reports.notice(format!(
             "no tunnel: {ended}; open connections are reset, the next attempt is in {seconds} s"
         ));
-        sleep(pause).await;
+        tokio::select! {
+            () = sleep(pause) => {}
+            () = &mut stop => return Ok(()),
+        }
         pause = (pause * 2).min(LONGEST_PAUSE);
     }
 }

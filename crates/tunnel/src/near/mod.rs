@@ -12,7 +12,7 @@ use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 use wire::tunnel::SECRET;
 
-pub use link::Dialed;
+pub use link::{Dialed, Keeper};
 
 use crate::bounds::{MOST_CONNECTIONS, raise_descriptor_limit};
 use crate::dial::Lookups;
@@ -52,7 +52,7 @@ struct Shared {
 }
 
 /// Opens what listens here, then dials the peer, and carries connections until the peer refuses
-/// this host. `dial` opens a striped connection; it is called again when one has ended.
+/// this host, or until `stop`. `dial` opens a striped connection; it is called again when one has ended.
 ///
 /// # Errors
 /// [`TunnelError`], if a place is taken, or there is no connection to the peer at first.
@@ -60,6 +60,7 @@ pub async fn run(
     dial: impl AsyncFn() -> Result<Dialed, peer::Error>,
     options: NearOptions,
     reports: Reports,
+    stop: impl Future<Output = ()>,
 ) -> Result<(), TunnelError> {
     raise_descriptor_limit();
     let mut doors = Vec::new();
@@ -88,5 +89,5 @@ pub async fn run(
         reports.listening(purpose.name(), &door);
         tasks.spawn(serve::serve(door, purpose, Arc::clone(&shared)));
     }
-    link::keep(dial, secret, &reverse, &shared, &holder).await
+    link::keep(dial, secret, &reverse, &shared, &holder, stop).await
 }

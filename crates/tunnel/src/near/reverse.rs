@@ -21,12 +21,9 @@ pub(super) async fn serve(connection: &Connection, forwards: &[Forward], shared:
     // A stream that is dropped would end what it asked for.
     let mut streams = Vec::new();
     for forward in forwards {
-        match ask(connection, forward, &shared.reports).await {
-            Some(stream) => {
-                listening.insert(stream.id(), forward.target.clone());
-                streams.push(stream);
-            }
-            None => continue,
+        if let Some(stream) = ask(connection, forward, &shared.reports).await {
+            listening.insert(stream.id(), forward.target.clone());
+            streams.push(stream);
         }
     }
     let mut tasks = JoinSet::new();

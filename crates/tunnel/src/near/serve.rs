@@ -84,13 +84,13 @@ async fn by_proxy(mut local: Local, mut proxy: impl Proxy, shared: &Shared) {
         Local::Tcp(stream) => stream.write_all(&said).await,
         Local::Unix(stream) => stream.write_all(&said).await,
     };
-    let end = match stream.filter(|_| answer.code == Code::Done && told.is_ok()) {
-        Some(stream) => relay(local, stream, Begin::Bytes, Vec::new()).await,
-        None => {
-            // The client reads the answer, and then the end.
-            let _ = local.shutdown_write();
-            End::Refused(answer)
-        }
+    let accepted = stream.filter(|_| answer.code == Code::Done && told.is_ok());
+    let end = if let Some(stream) = accepted {
+        relay(local, stream, Begin::Bytes, Vec::new()).await
+    } else {
+        // The client reads the answer, and then the end.
+        let _ = local.shutdown_write();
+        End::Refused(answer)
     };
     shared.reports.detail(|| format!("{target}: {end}"));
 }

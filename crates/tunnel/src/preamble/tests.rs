@@ -3,8 +3,8 @@ use wire::tunnel::{Code, Host};
 
 use super::*;
 
-fn login() -> Option<Login> {
-    Some("anna:secret:too".parse().unwrap())
+fn login() -> Login {
+    "anna:secret:too".parse().unwrap()
 }
 
 /// What a proxy does with everything that a client says, in pieces of this size: its answers, its
@@ -29,8 +29,8 @@ fn talk(proxy: &mut dyn Proxy, input: &[u8], piece: usize) -> (Vec<u8>, Option<S
     }
 }
 
-fn named(name: &str, port: u16) -> Option<Step> {
-    Some(Step::Connect(Target { host: Host::Name(name.into()), port }))
+fn named(name: &str, port: u16) -> Step {
+    Step::Connect(Target { host: Host::Name(name.into()), port })
 }
 
 #[test]
@@ -45,7 +45,7 @@ fn a_client_of_socks_names_its_target() {
         Some(Step::Connect(address.parse::<std::net::SocketAddr>().unwrap().into()))
     };
     for (input, expected) in [
-        (name, named("example.org", 443)),
+        (name, Some(named("example.org", 443))),
         (v4, at("192.0.2.7:80")),
         (v6, at("[2001:db8::7]:80")),
         (literal, at("192.0.2.7:80")),
@@ -61,23 +61,24 @@ fn a_client_of_socks_names_its_target() {
 #[test]
 fn a_client_of_socks_shows_its_login() {
     let shown = |user: &[u8], password: &[u8]| {
-        let (users, passwords) = (user.len() as u8, password.len() as u8);
+        let [users, passwords] = [user, password].map(|part| u8::try_from(part.len()).unwrap());
         [&[5, 2, 0, 2, 1, users][..], user, &[passwords], password, &[5, 1, 0, 3, 1, b'a', 0, 80]]
             .concat()
     };
-    let (said, step, _) = talk(&mut Socks::new(login()), &shown(b"anna", b"secret:too"), 1);
-    assert_eq!((said, step), (vec![5, 2, 1, 0], named("a", 80)));
+    let (said, step, _) = talk(&mut Socks::new(Some(login())), &shown(b"anna", b"secret:too"), 1);
+    assert_eq!((said, step), (vec![5, 2, 1, 0], Some(named("a", 80))));
     for (user, password) in [
         (&b"anna"[..], &b"secret"[..]),
         (b"ann", b"asecret:too"),
         (b"", b""),
         (b"bert", b"secret:too"),
     ] {
-        let (said, step, _) = talk(&mut Socks::new(login()), &shown(user, password), 3);
+        let (said, step, _) = talk(&mut Socks::new(Some(login())), &shown(user, password), 3);
         assert_eq!((said, step), (vec![5, 2], Some(Step::Refuse(vec![1, 1]))), "{user:?}");
     }
     // Without a login offered there is none.
-    let (_, step, _) = talk(&mut Socks::new(login()), &[5, 1, 0, 5, 1, 0, 3, 1, b'a', 0, 80], 1);
+    let (_, step, _) =
+        talk(&mut Socks::new(Some(login())), &[5, 1, 0, 5, 1, 0, 3, 1, b'a', 0, 80], 1);
     assert_eq!(step, Some(Step::Refuse(vec![5, 0xff])));
 }
 
@@ -109,7 +110,7 @@ fn connect(line: &str, fields: &str) -> (Option<Step>, String) {
 #[test]
 fn a_client_of_http_names_its_target() {
     let (step, behind) = connect("CONNECT example.org:443 HTTP/1.1", "Host: example.org:443\r\n");
-    assert_eq!((step, &behind[..]), (named("example.org", 443), "early"));
+    assert_eq!((step, &behind[..]), (Some(named("example.org", 443)), "early"));
     let (step, _) = connect("CONNECT [2001:db8::7]:80 HTTP/1.1", "");
     let address: std::net::SocketAddr = "[2001:db8::7]:80".parse().unwrap();
     assert_eq!(step, Some(Step::Connect(address.into())));
@@ -141,10 +142,10 @@ fn other_requests_of_http_are_refused_with_a_status() {
 fn a_client_of_http_shows_its_login() {
     let with = |field: &str| {
         let input = format!("CONNECT a:80 HTTP/1.1\r\n{field}\r\n");
-        talk(&mut Http::new(login()), input.as_bytes(), 1_000).1
+        talk(&mut Http::new(Some(login())), input.as_bytes(), 1_000).1
     };
     let encoded = data_encoding::BASE64.encode(b"anna:secret:too");
-    assert_eq!(with(&format!("proxy-authorization: basic {encoded}\r\n")), named("a", 80));
+    assert_eq!(with(&format!("proxy-authorization: basic {encoded}\r\n")), Some(named("a", 80)));
     for field in [
         "",
         "Proxy-Authorization: Basic YTpi\r\n",
@@ -209,7 +210,7 @@ proptest! {
     /// However a client's bytes are cut, the outcome is the same.
     #[test]
     fn pieces_do_not_matter(input in prop::collection::vec(prop_oneof![Just(5u8), Just(1), Just(0), any::<u8>()], 0..40), piece in 1usize..10) {
-        for login in [None, login()] {
+        for login in [None, Some(login())] {
             let whole = talk(&mut Socks::new(login.clone()), &input, 1_000);
             let cut = talk(&mut Socks::new(login.clone()), &input, piece);
             let is_refused = matches!(whole.1, Some(Step::Refuse(_)));

@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "each test uses some of it")]
 
 use std::net::{Ipv4Addr, SocketAddr};
+use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
 use tunnel::bounds::{RECEIVE_BUFFER, stripe_options};
-use tunnel::{Dialed, FarOptions, NearOptions, Place, Report, Reports, TunnelError};
+use tunnel::{Dialed, FarOptions, Keeper, NearOptions, Place, Report, Reports, TunnelError};
 
 /// A test that takes longer hangs.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -137,6 +138,15 @@ pub(crate) fn fingerprint(key: &Key) -> Fingerprint {
     Fingerprint::of_spki(key.public())
 }
 
+/// The endpoint of a test lasts longer than its connections.
+struct Nothing;
+
+impl Keeper for Nothing {
+    fn close(self: Box<Self>) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+        Box::pin(std::future::ready(()))
+    }
+}
+
 /// The near side, until it ends.
 pub(crate) async fn near(
     key: &Key,
@@ -153,9 +163,9 @@ pub(crate) async fn near(
             to: far.0.to_string(),
             why: error.to_string(),
         })?;
-        Ok(Dialed { connection, keeps: Box::new(()) })
+        Ok(Dialed { connection, keeper: Box::new(Nothing) })
     };
-    tunnel::near::run(dial, options, told.reports()).await
+    tunnel::near::run(dial, options, told.reports(), std::future::pending()).await
 }
 
 /// A tunnel in which the peer has these rights, and what `test` does with the reports of both
