@@ -14,6 +14,7 @@ mod secrets;
 mod streams;
 mod terminal;
 mod trees;
+mod tunnels;
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};

@@ -4,7 +4,9 @@ use std::fmt;
 use std::pin::{Pin, pin};
 use std::time::Duration;
 
-use stripe::{Connection, ConnectionError, RouteChange, Stream};
+use stripe::{
+    Connection, ConnectionError, RouteChange, RouteEvent, RouteState, RouteStats, Stream,
+};
 use tokio::io::AsyncReadExt;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
@@ -146,6 +148,14 @@ async fn hold(
 ) -> ConnectionError {
     let mut routes = connection.events();
     let telling = async {
+        // What was open before anybody listened.
+        for route in connection.stats().await.routes {
+            if route.state == RouteState::Open {
+                let RouteStats { route, name, .. } = route;
+                let change = RouteChange::Opened;
+                shared.reports.send(Report::Path(RouteEvent { route, name, change }));
+            }
+        }
         loop {
             match routes.recv().await {
                 Ok(event) => {
