@@ -314,10 +314,12 @@ async def many_connections(open_ones, a_second, seconds):
         task.add_done_callback(tasks.discard)
     await asyncio.gather(*tasks)
     took = time.monotonic() - began
-    alive = 0
-    for reader, writer in kept:
+
+    async def is_alive(reader, writer):
         writer.write(b"y")
-        alive += await reader.readexactly(1) == b"y"
+        return await reader.readexactly(1) == b"y"
+
+    alive = sum(await asyncio.gather(*[is_alive(*ends) for ends in kept]))
     return {"alive": alive, "failed": failed, "took": took, "late": late}
 
 

@@ -48,7 +48,7 @@ fn streams_that_nobody_reads_leave_others_room() {
             slow_streams,
             ..Config::default()
         };
-        let mut pair = Pair::new(&config, ("reno", "lowest-rtt"), &[line(100, 10)]);
+        let mut pair = Pair::new(&config, ("reno", "lowest-rtt"), &[line(10, 50)]);
         let stuck = [0; 8].map(|_| pair.bulk(Bytes::mib(8)));
         pair.run_for(ms(60));
         let now = pair.now();
