@@ -111,11 +111,11 @@ const EXAMPLES: &[(&str, &[Example])] = &[
     (
         "serve-tunnel",
         &[
+            example("anabranch serve-tunnel", "Dial for the hosts with --tunnel"),
             example(
                 "anabranch serve-tunnel --token --permit '*:443'",
                 "Let one host reach every web server by token",
             ),
-            example("anabranch serve-tunnel", "Dial for the hosts with --tunnel"),
         ],
     ),
     (

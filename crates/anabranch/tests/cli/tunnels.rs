@@ -124,9 +124,9 @@ fn a_process_without_descriptors_goes_on() {
         }
     }
     let at = at.unwrap();
-    let mut open: Vec<TcpStream> = (0..60).map(|_| TcpStream::connect(&at).unwrap()).collect();
+    let open: Vec<TcpStream> = (0..60).map(|_| TcpStream::connect(&at).unwrap()).collect();
     std::thread::sleep(Duration::from_millis(500));
-    for (number, stream) in open.iter_mut().enumerate() {
+    for (number, mut stream) in open.into_iter().enumerate() {
         stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
         stream.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
         let mut text = String::new();

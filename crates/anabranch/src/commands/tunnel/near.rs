@@ -122,17 +122,17 @@ pub(crate) fn run(args: TunnelArgs) -> Result<(), Failure> {
     let Some(to) = args.to else {
         return Err(Error::usage("name the HOST that runs 'anabranch serve-tunnel'").into());
     };
-    let login = args.proxy_login.as_ref().map(login).transpose()?;
     let mut options = NearOptions {
         socks: args.socks,
         http: args.http,
         forwards: args.local,
         reverse: args.remote,
         transparent: args.transparent.into_iter().collect(),
-        login,
+        login: None,
         secret: None,
     };
-    check(&options)?;
+    check(&options, args.proxy_login.is_some())?;
+    options.login = args.proxy_login.as_ref().map(login).transpose()?;
     check_interfaces(&args.no_paths)?;
     let dirs = Dirs::from_env();
     let config = Config::load(args.config.as_deref(), &dirs)?;
@@ -169,14 +169,14 @@ async fn carry(terms: &Terms, options: NearOptions, display: &DisplayArgs) -> Re
 }
 
 /// Checks that there is something to do, and that proxies can ask for a login.
-fn check(options: &NearOptions) -> Result<(), Error> {
-    let NearOptions { socks, http, forwards, reverse, transparent, login, .. } = options;
+fn check(options: &NearOptions, has_login: bool) -> Result<(), Error> {
+    let NearOptions { socks, http, forwards, reverse, transparent, .. } = options;
     let has_proxy = !socks.is_empty() || !http.is_empty();
     if !has_proxy && forwards.is_empty() && reverse.is_empty() && transparent.is_empty() {
         let text = "nothing to carry: add --socks 1080, --http 8080, -L, -R or --transparent";
         return Err(Error::usage(text));
     }
-    if login.is_some() && !has_proxy {
+    if has_login && !has_proxy {
         return Err(Error::usage("--proxy-login is for --socks and --http"));
     }
     if transparent.iter().any(|place| matches!(place, Place::Unix(_))) {
