@@ -18,7 +18,7 @@ use secure::{
 };
 use units::{Bytes, Span, Time};
 use wire::datagram::Outer;
-use wire::ptcp::{Ack, Body, Packet};
+use wire::ptcp::{Ack, Body, Packet, PacketRange};
 
 /// The bytes of an input, one after the other; zero at the end.
 struct Input<'a>(&'a [u8]);
@@ -130,14 +130,12 @@ pub fn striped_peer(data: &[u8]) {
                 let path = u16::from(input.byte() % 4);
                 let newest = victim.newest[usize::from(path)];
                 let largest = newest.saturating_add_signed(i64::from(input.byte().cast_signed()));
-                let ack = Ack {
-                    path,
-                    largest,
-                    first: u16::from(input.byte()),
-                    limit: 2_048,
-                    delay: input.byte(),
-                    ..Ack::default()
-                };
+                let (first, delay) = (u16::from(input.byte()), input.byte());
+                let count = input.byte() % 40;
+                let range = |_| PacketRange { back: input.byte().into(), len: input.byte().into() };
+                let older = (0..count).map(range).collect();
+                let limit = 2_048;
+                let ack = Ack { path, largest, first, older, limit, delay, ..Ack::default() };
                 let packet = Packet { number: next[0], body: Body::Ack(ack) };
                 next[0] += 1;
                 victim.connection.handle_packet(victim.now, 0, &packet, false)

@@ -72,8 +72,12 @@ pub(crate) enum Command {
     Doctor(doctor::DoctorArgs),
     /// Send a file over three emulated paths, with each scheduler in turn
     Demo(demo::DemoArgs),
-    /// Run a command over emulated links between two network namespaces
-    Emulate(emulate::EmulateArgs),
+    /// Run a command over emulated links between two network namespaces, or a scenario file with
+    /// real hosts
+    Emulate(emulate::EmulateCommandArgs),
+    /// Run the flows of one host of `emulate SCENARIO`, which starts this in its namespace
+    #[command(hide = true)]
+    FlowEnd,
     /// Run a scenario file in the simulator: topology, flows, controllers, sweeps
     Simulate(simulate::SimulateArgs),
     /// Plot the results of `simulate --out`: a measure over a parameter, or a distribution
@@ -110,6 +114,7 @@ impl Command {
             self,
             Command::Demo(_)
                 | Command::Emulate(_)
+                | Command::FlowEnd
                 | Command::Simulate(_)
                 | Command::Plot(_)
                 | Command::Reproduce(_)
@@ -146,7 +151,8 @@ impl Cli {
             Command::Paths(args) => paths::run(&args).map_err(Failure::from),
             Command::Doctor(args) => doctor::run(&args),
             Command::Demo(args) => demo::run(&args),
-            Command::Emulate(args) => emulate::run(&args),
+            Command::Emulate(args) => emulate::run(&args, registry),
+            Command::FlowEnd => emulate::scenario::flow_end(),
             Command::Simulate(args) => simulate::run(&args, registry).map_err(Failure::from),
             Command::Plot(args) => plot::run(&args).map_err(Failure::from),
             Command::Reproduce(args) => reproduce::run(&args),

@@ -188,6 +188,56 @@ fn an_interface_that_comes_up_during_the_transfer_is_used() {
     assert!(events.lines().any(|line| joined(&line)), "{events}");
 }
 
+/// Over UDP: the second path falls silent, and its data goes over the first.
+#[test]
+fn a_failed_path_of_a_striped_connection_leaves_its_data_to_the_other() {
+    if !privileged() {
+        return;
+    }
+    let scratch = Scratch::new("udp-dies");
+    fs::write(scratch.at("data"), content(8_000_000)).expect("a file");
+    let near = format!(
+        "exec $ANABRANCH send {} --to $TO --token-file $TOKEN --carrier udp --json",
+        scratch.at("data").display()
+    );
+    let output = scratch.run(ONE_DIES, &near);
+    let events = said(&output);
+    assert!(output.status.success(), "{events}");
+    assert!(same(&scratch.at("data"), &scratch.at("inbox/data")));
+    let told = |name: &str, state: &str| {
+        events.lines().any(|line| {
+            line.contains("\"event\":\"path\"") && line.contains(name) && line.contains(state)
+        })
+    };
+    for (name, state) in [("wifi", "active"), ("lte", "active"), ("lte", "stalled")] {
+        assert!(told(name, state), "{name} {state}: {events}");
+    }
+    assert!(!told("\"wifi\"", "\"stalled\""), "{events}");
+}
+
+#[test]
+fn an_interface_that_comes_up_carries_data_of_a_striped_connection() {
+    if !privileged() {
+        return;
+    }
+    let scratch = Scratch::new("udp-joins");
+    fs::write(scratch.at("data"), content(16_000_000)).expect("a file");
+    let near = format!(
+        "ip link set lte down; (sleep 1; ip link set lte up; ip route add default dev lte table 2) \
+         & exec $ANABRANCH send {} --to $TO --token-file $TOKEN --carrier udp --json",
+        scratch.at("data").display()
+    );
+    let output = scratch.run(EQUAL, &near);
+    let events = said(&output);
+    assert!(output.status.success(), "{events}");
+    assert!(same(&scratch.at("data"), &scratch.at("inbox/data")));
+    let summary = events.lines().find(|line| line.contains("\"summary\"")).expect("a summary");
+    let lte = summary.split("\"name\":\"lte\"").nth(1).expect("the second path");
+    let share = lte.split("\"share\":").nth(1).and_then(|rest| rest.split([',', '}']).next());
+    let share: f64 = share.expect("its share").parse().expect("a number");
+    assert!(share > 0.2, "{share}: {events}");
+}
+
 #[test]
 fn each_path_is_measured_separately() {
     if !privileged() {

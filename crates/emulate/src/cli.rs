@@ -37,7 +37,8 @@ const LISTEN_LIMIT: Duration = Duration::from_secs(15);
 /// environment. The schedule's clock starts with the first SYN or the first TCP or UDP payload.
 #[derive(Args, Clone, Debug)]
 pub struct EmulateArgs {
-    /// The network file.
+    /// The network file; or a scenario file, whose flows are the traffic
+    #[arg(value_name = "FILE")]
     pub network: PathBuf,
     /// Run by `sh -c` in the far namespace, before COMMAND; it gets SIGTERM when COMMAND ends.
     #[arg(long, value_name = "SHELL COMMAND")]
@@ -70,7 +71,7 @@ pub struct EmulateArgs {
     #[arg(long, value_name = "BYTES")]
     pub ideal: Option<Bytes>,
     /// The command to run near, and its arguments.
-    #[arg(last = true, value_name = "COMMAND", required_unless_present = "ideal")]
+    #[arg(last = true, value_name = "COMMAND")]
     pub command: Vec<String>,
 }
 
@@ -117,6 +118,9 @@ fn doing(doing: impl Into<String>) -> impl FnOnce(io::Error) -> CliError {
 ///
 /// # Errors
 /// If there was no run; the caller prints it and exits with a code of its own.
+///
+/// # Panics
+/// If there is neither a command nor `ideal`.
 pub fn run(args: &EmulateArgs) -> Result<u8, CliError> {
     let network = Network::read(&args.network, args.bytes)?;
     if let Some(bytes) = args.ideal {
@@ -179,7 +183,7 @@ fn run_on_loopback(
 }
 
 fn command(words: &[String]) -> Command {
-    let (program, arguments) = words.split_first().expect("clap requires one");
+    let (program, arguments) = words.split_first().expect("the caller checks it");
     let mut command = Command::new(program);
     command.args(arguments);
     command

@@ -9,8 +9,29 @@ use sys::poll::{Interest, Poller, Ready, Waker, prefer_this_thread, thread_cpu_t
 use sys::tun::Tun;
 use units::{Span, Time};
 
-use crate::engine::{Engine, Port};
 use crate::report::Histogram;
+
+/// What the driver runs: packets in and out by the index of their device, no clock of its own.
+pub(crate) trait Forward {
+    /// Takes a packet that came in by a device.
+    fn handle_packet(&mut self, now: Time, device: usize, data: &[u8]);
+
+    /// The next moment when [`Forward::poll_transmit`] may have something.
+    fn poll_deadline(&self) -> Option<Time>;
+
+    /// The next packet that is to leave by `now`.
+    fn poll_transmit(&mut self, now: Time) -> Option<Transmit>;
+}
+
+/// A packet that is to leave now.
+#[derive(Clone, Debug)]
+pub(crate) struct Transmit {
+    /// The index of the device by which it leaves.
+    pub(crate) device: usize,
+    /// When it is due.
+    pub(crate) at: Time,
+    pub(crate) data: Box<[u8]>,
+}
 
 /// Requests to the driver's thread from outside.
 #[derive(Debug)]
@@ -21,9 +42,9 @@ pub(crate) struct Control {
 
 /// The result of the thread.
 #[derive(Debug)]
-pub(crate) struct Outcome {
-    pub(crate) engine: Engine,
-    /// By port index, of packets that left there.
+pub(crate) struct Outcome<F> {
+    pub(crate) engine: F,
+    /// By device, of packets that left there.
     pub(crate) lateness: Vec<Histogram>,
     pub(crate) busy: Histogram,
     pub(crate) tun_errors: u64,
@@ -37,8 +58,13 @@ pub(crate) struct Outcome {
 const BATCH: usize = 16;
 const WAKER_KEY: u64 = u64::MAX;
 
-/// Runs the engine on the devices, by port index, until told to stop.
-pub(crate) fn run(engine: Engine, devices: &[Tun], control: &Arc<Control>) -> io::Result<Outcome> {
+/// Runs the engine on the devices until told to stop. [`Time::ZERO`] is at `epoch`.
+pub(crate) fn run<F: Forward>(
+    engine: F,
+    devices: &[Tun],
+    control: &Arc<Control>,
+    epoch: Instant,
+) -> io::Result<Outcome<F>> {
     let realtime = prefer_this_thread();
     let poller = Poller::new()?;
     let readable = Interest { readable: true, writable: false };
@@ -49,7 +75,7 @@ pub(crate) fn run(engine: Engine, devices: &[Tun], control: &Arc<Control>) -> io
     let mut driver = Driver {
         engine,
         devices,
-        epoch: Instant::now(),
+        epoch,
         lateness: devices.iter().map(|_| Histogram::new()).collect(),
         tun_errors: 0,
         buffer: vec![0; 65_536],
@@ -65,6 +91,9 @@ pub(crate) fn run(engine: Engine, devices: &[Tun], control: &Arc<Control>) -> io
         let timeout = driver.engine.poll_deadline().map(|deadline| Duration::from(deadline - now));
         poller.wait(&mut ready, timeout)?;
         woken = driver.now();
+        if ready.iter().any(|ready| ready.key == WAKER_KEY) {
+            control.waker.clear();
+        }
         let mut pending: Vec<usize> = ready
             .iter()
             .filter(|ready| ready.key != WAKER_KEY)
@@ -87,8 +116,8 @@ pub(crate) fn run(engine: Engine, devices: &[Tun], control: &Arc<Control>) -> io
     })
 }
 
-struct Driver<'a> {
-    engine: Engine,
+struct Driver<'a, F> {
+    engine: F,
     devices: &'a [Tun],
     epoch: Instant,
     lateness: Vec<Histogram>,
@@ -96,7 +125,7 @@ struct Driver<'a> {
     buffer: Vec<u8>,
 }
 
-impl Driver<'_> {
+impl<F: Forward> Driver<'_, F> {
     fn now(&self) -> Time {
         Time::ZERO + Span::from(self.epoch.elapsed())
     }
@@ -107,7 +136,7 @@ impl Driver<'_> {
             match self.devices[index].receive(&mut self.buffer) {
                 Ok(len) => {
                     let now = self.now();
-                    self.engine.handle_packet(now, Port::from_index(index), &self.buffer[..len]);
+                    self.engine.handle_packet(now, index, &self.buffer[..len]);
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return false,
                 Err(_) => {
@@ -124,9 +153,8 @@ impl Driver<'_> {
         loop {
             let now = self.now();
             let Some(transmit) = self.engine.poll_transmit(now) else { return };
-            let index = transmit.port.index();
-            self.lateness[index].record(now - transmit.at);
-            if self.devices[index].send(&transmit.data).is_err() {
+            self.lateness[transmit.device].record(now.since(transmit.at));
+            if self.devices[transmit.device].send(&transmit.data).is_err() {
                 self.tun_errors += 1;
             }
         }

@@ -7,6 +7,7 @@ use link::config::{Carry, Network, Unreachable};
 use link::{Counters, Link, Offer, Tally};
 use units::{Bytes, Time};
 
+use crate::driver::{Forward, Transmit};
 use crate::nat::Nat;
 use crate::packet::{self, View};
 
@@ -37,16 +38,6 @@ impl Port {
         let side = if self.side == Side::Near { Side::Far } else { Side::Near };
         Port { side, ..self }
     }
-}
-
-/// A packet that is to leave now.
-#[derive(Clone, Debug)]
-pub(crate) struct Transmit {
-    /// The port where it leaves.
-    pub(crate) port: Port,
-    /// When it is due.
-    pub(crate) at: Time,
-    pub(crate) data: Box<[u8]>,
 }
 
 /// The network. Its schedule starts with the first packet that an application caused: a SYN, or TCP
@@ -128,8 +119,17 @@ impl Engine {
         &self.pipes[port.index()].tally
     }
 
-    /// Takes a packet that came in at `port`.
-    pub(crate) fn handle_packet(&mut self, now: Time, port: Port, data: &[u8]) {
+    fn start(&mut self, now: Time) {
+        self.started = Some(now);
+        for pipe in &mut self.pipes {
+            pipe.link.start(now);
+        }
+    }
+}
+
+impl Forward for Engine {
+    fn handle_packet(&mut self, now: Time, device: usize, data: &[u8]) {
+        let port = Port::from_index(device);
         let view = View::of(data);
         if self.started.is_none() && view.as_ref().is_some_and(View::is_traffic) {
             self.start(now);
@@ -145,7 +145,7 @@ impl Engine {
                 && port.side == Side::Near
                 && let Some(answer) = packet::host_unreachable(data)
             {
-                self.answers.push_back(Transmit { port, at: now, data: answer.into() });
+                self.answers.push_back(Transmit { device, at: now, data: answer.into() });
             }
             return;
         }
@@ -175,14 +175,13 @@ impl Engine {
         self.pipes[through].link.offer(now, offer, carried);
     }
 
-    /// The next moment when [`Engine::poll_transmit`] may have something.
-    pub(crate) fn poll_deadline(&self) -> Option<Time> {
+    fn poll_deadline(&self) -> Option<Time> {
         let answer = self.answers.front().map(|answer| answer.at);
         self.pipes.iter().filter_map(|pipe| pipe.link.poll_deadline()).chain(answer).min()
     }
 
-    /// The next packet that is to leave by `now`; in order of time within each direction of a link.
-    pub(crate) fn poll_transmit(&mut self, now: Time) -> Option<Transmit> {
+    /// In order of time within each direction of a link.
+    fn poll_transmit(&mut self, now: Time) -> Option<Transmit> {
         if let Some(answer) = self.answers.pop_front() {
             return Some(answer);
         }
@@ -206,20 +205,13 @@ impl Engine {
                     tally.last_payload = Some(delivery.at);
                 }
                 return Some(Transmit {
-                    port: Port::from_index(pipe).opposite(),
+                    device: Port::from_index(pipe).opposite().index(),
                     at: delivery.at,
                     data,
                 });
             }
         }
         None
-    }
-
-    fn start(&mut self, now: Time) {
-        self.started = Some(now);
-        for pipe in &mut self.pipes {
-            pipe.link.start(now);
-        }
     }
 }
 
@@ -250,14 +242,17 @@ mod tests {
 
     fn drain(engine: &mut Engine) -> Vec<(u64, Port)> {
         std::iter::from_fn(|| engine.poll_transmit(at(1_000_000)))
-            .map(|transmit| (transmit.at.since(Time::ZERO).as_millis(), transmit.port))
+            .map(|transmit| {
+                let port = Port::from_index(transmit.device);
+                (transmit.at.since(Time::ZERO).as_millis(), port)
+            })
             .collect()
     }
 
     #[test]
     fn a_packet_crosses() {
         let mut engine = engine("");
-        engine.handle_packet(at(5), UP, &udp((NEAR, 1), (FAR, 2), &[0; 1_472]));
+        engine.handle_packet(at(5), UP.index(), &udp((NEAR, 1), (FAR, 2), &[0; 1_472]));
         assert_eq!(engine.poll_deadline(), Some(at(16)));
         assert_eq!(drain(&mut engine), [(16, DOWN)]);
         assert_eq!(engine.tally(UP).delivered, Tally { packets: 1, bytes: Bytes(1_500) });
@@ -266,11 +261,11 @@ mod tests {
     #[test]
     fn the_schedule_starts_with_traffic() {
         let mut engine = engine("blackout = [{ from = '1 s', to = '2 s' }]");
-        engine.handle_packet(at(5_000), UP, &tcp((NEAR, 1), (FAR, 2), false, b""));
+        engine.handle_packet(at(5_000), UP.index(), &tcp((NEAR, 1), (FAR, 2), false, b""));
         assert_eq!((engine.started(), drain(&mut engine).len()), (None, 1), "a bare ACK is none");
-        engine.handle_packet(at(1_000_000), UP, &tcp((NEAR, 1), (FAR, 2), true, b""));
+        engine.handle_packet(at(1_000_000), UP.index(), &tcp((NEAR, 1), (FAR, 2), true, b""));
         assert_eq!(engine.started(), Some(at(1_000_000)));
-        engine.handle_packet(at(1_001_500), UP, &udp((NEAR, 1), (FAR, 2), b"x"));
+        engine.handle_packet(at(1_001_500), UP.index(), &udp((NEAR, 1), (FAR, 2), b"x"));
         assert_eq!(engine.counters(UP).dropped_blackout, 1);
     }
 
@@ -278,17 +273,17 @@ mod tests {
     fn a_shared_bottleneck_is_one() {
         let mut engine = engine("");
         let packet = udp((NEAR, 1), (FAR, 2), &[0; 1_472]);
-        engine.handle_packet(at(0), UP, &packet);
-        engine.handle_packet(at(0), Port { link: 1, side: Side::Near }, &packet);
+        engine.handle_packet(at(0), UP.index(), &packet);
+        engine.handle_packet(at(0), Port { link: 1, side: Side::Near }.index(), &packet);
         assert_eq!(drain(&mut engine), [(11, DOWN), (12, Port { link: 1, side: Side::Far })]);
     }
 
     #[test]
     fn no_payload_lets_handshakes_pass() {
         let mut engine = engine("up = { carry = 'no-payload' }");
-        engine.handle_packet(at(0), UP, &tcp((NEAR, 1), (FAR, 2), true, b""));
-        engine.handle_packet(at(0), UP, &tcp((NEAR, 1), (FAR, 2), false, b"data"));
-        engine.handle_packet(at(0), DOWN, &tcp((FAR, 2), (NEAR, 1), false, b"data"));
+        engine.handle_packet(at(0), UP.index(), &tcp((NEAR, 1), (FAR, 2), true, b""));
+        engine.handle_packet(at(0), UP.index(), &tcp((NEAR, 1), (FAR, 2), false, b"data"));
+        engine.handle_packet(at(0), DOWN.index(), &tcp((FAR, 2), (NEAR, 1), false, b"data"));
         assert_eq!(drain(&mut engine).len(), 2);
         assert_eq!(engine.tally(UP).dropped_carry, 1);
     }
@@ -298,7 +293,7 @@ mod tests {
         let packet = tcp((NEAR, 1), (FAR, 2), true, b"");
         for (keys, answers) in [("unreachable = 'icmp'", 1), ("unreachable = 'silent'", 0)] {
             let mut engine = engine(keys);
-            engine.handle_packet(at(3), UP, &packet);
+            engine.handle_packet(at(3), UP.index(), &packet);
             assert_eq!(drain(&mut engine), vec![(3, UP); answers]);
             assert_eq!(engine.tally(UP).dropped_unreachable, 1);
         }
@@ -312,7 +307,7 @@ mod tests {
         let mut capable = udp((NEAR, 1), (FAR, 2), &[0; 1_000]);
         capable[1] = 0b10;
         for _ in 0..30 {
-            engine.handle_packet(at(0), UP, &capable);
+            engine.handle_packet(at(0), UP.index(), &capable);
         }
         let sent: Vec<Transmit> =
             std::iter::from_fn(|| engine.poll_transmit(at(1_000_000))).collect();
@@ -328,7 +323,7 @@ mod tests {
         let mut capable = udp((NEAR, 1), (FAR, 2), &[0; 1_472]);
         capable[1] = 0b10;
         for _ in 0..8 {
-            engine.handle_packet(at(0), UP, &capable);
+            engine.handle_packet(at(0), UP.index(), &capable);
         }
         let marked: Vec<bool> = std::iter::from_fn(|| engine.poll_transmit(at(1_000_000)))
             .map(|transmit| transmit.data[1] == 0b11)
@@ -345,7 +340,7 @@ mod tests {
         );
         let packet = udp((NEAR, 1), (FAR, 2), &[0; 1_472]);
         for millis in [0, 995, 1_000, 1_100, 2_000] {
-            engine.handle_packet(at(millis), UP, &packet);
+            engine.handle_packet(at(millis), UP.index(), &packet);
         }
         let arrivals: Vec<u64> = drain(&mut engine).into_iter().map(|(at, _)| at).collect();
         assert_eq!(arrivals, [11, 1_006, 1_006, 1_103]);
@@ -355,9 +350,9 @@ mod tests {
     #[test]
     fn a_nat_forgets() {
         let mut engine = engine("nat_idle = '2 s'");
-        engine.handle_packet(at(0), UP, &tcp((NEAR, 1), (FAR, 2), true, b""));
-        engine.handle_packet(at(1_000), UP, &tcp((NEAR, 1), (FAR, 2), false, b"x"));
-        engine.handle_packet(at(4_000), UP, &tcp((NEAR, 1), (FAR, 2), false, b"x"));
+        engine.handle_packet(at(0), UP.index(), &tcp((NEAR, 1), (FAR, 2), true, b""));
+        engine.handle_packet(at(1_000), UP.index(), &tcp((NEAR, 1), (FAR, 2), false, b"x"));
+        engine.handle_packet(at(4_000), UP.index(), &tcp((NEAR, 1), (FAR, 2), false, b"x"));
         assert_eq!(engine.tally(UP).dropped_nat, 1);
     }
 }

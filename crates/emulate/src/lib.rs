@@ -2,13 +2,15 @@
 //!
 //! [`Emulation::namespaces`] joins two network namespaces by the links of a network file, over TUN
 //! devices: whole kernel stacks run through it. It checks itself, and its [`report::Report`] says
-//! whether the run counts. [`Loopback::start`] puts the links in front of a listening socket,
+//! whether the run counts. [`mesh::Mesh`] joins many namespaces by the links and routes of a
+//! topology. [`Loopback::start`] puts the links in front of a listening socket,
 //! without privilege.
 
 pub mod cli;
 mod driver;
 mod engine;
 mod loopback;
+pub mod mesh;
 mod namespaces;
 mod nat;
 mod packet;

@@ -6,6 +6,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
+use std::time::Instant;
 
 use link::config::{LinkSpec, Network};
 use sys::netlink::Netlink;
@@ -20,7 +21,7 @@ use crate::report::{DirectionReport, Drops, LinkReport, Report, seconds};
 
 /// Packets that a device may hold before the emulator reads them. The emulator's own queues are the
 /// links' queues; this one must never fill.
-const DEVICE_QUEUE: u32 = 10_000;
+pub(crate) const DEVICE_QUEUE: u32 = 10_000;
 /// The first routing table; one a link.
 const FIRST_TABLE: u8 = 1;
 
@@ -31,7 +32,7 @@ pub struct Emulation {
     near: NetNs,
     far: NetNs,
     control: Arc<Control>,
-    thread: Option<JoinHandle<io::Result<Outcome>>>,
+    thread: Option<JoinHandle<io::Result<Outcome<Engine>>>>,
     /// Drops that devices counted before the first packet.
     drops_before: u64,
 }
@@ -58,7 +59,22 @@ pub enum EmulationError {
     },
 }
 
-fn doing(doing: impl Into<String>) -> impl FnOnce(io::Error) -> EmulationError {
+impl EmulationError {
+    /// Of making a namespace.
+    pub(crate) fn of_namespace(error: io::Error) -> EmulationError {
+        EmulationError::of_device("making a network namespace".into(), error)
+    }
+
+    /// Of making what needs a privilege.
+    pub(crate) fn of_device(doing: String, error: io::Error) -> EmulationError {
+        match error.kind() {
+            io::ErrorKind::PermissionDenied => EmulationError::NotPermitted(error),
+            _ => EmulationError::World { doing, error },
+        }
+    }
+}
+
+pub(crate) fn doing(doing: impl Into<String>) -> impl FnOnce(io::Error) -> EmulationError {
     let doing = doing.into();
     move |error| EmulationError::World { doing, error }
 }
@@ -86,12 +102,7 @@ impl Emulation {
     /// # Errors
     /// If the caller may not, or something is missing (`/dev/net/tun`).
     pub fn namespaces(network: &Network) -> Result<Emulation, EmulationError> {
-        let make = || {
-            NetNs::new().map_err(|error| match error.kind() {
-                io::ErrorKind::PermissionDenied => EmulationError::NotPermitted(error),
-                _ => EmulationError::World { doing: "making a network namespace".into(), error },
-            })
-        };
+        let make = || NetNs::new().map_err(EmulationError::of_namespace);
         let (near, far) = (make()?, make()?);
         let mut devices = Vec::new();
         for side in [Side::Near, Side::Far] {
@@ -99,13 +110,8 @@ impl Emulation {
             prepare(ns).map_err(doing("preparing a network namespace"))?;
             for (index, link) in network.links.iter().enumerate() {
                 let device = ns.run(|| build(index, link, side)).and_then(|built| built);
-                let device = device.map_err(|error| match error.kind() {
-                    io::ErrorKind::PermissionDenied => EmulationError::NotPermitted(error),
-                    _ => EmulationError::World {
-                        doing: format!("making the device {}", link.name),
-                        error,
-                    },
-                })?;
+                let what = format!("making the device {}", link.name);
+                let device = device.map_err(|error| EmulationError::of_device(what, error))?;
                 devices.push((Port { link: index, side }.index(), device));
             }
         }
@@ -116,7 +122,7 @@ impl Emulation {
         let engine = Engine::new(network);
         let thread = thread::Builder::new().name("links".into()).spawn({
             let control = Arc::clone(&control);
-            move || driver::run(engine, &devices, &control)
+            move || driver::run(engine, &devices, &control, Instant::now())
         });
         let thread = thread.map_err(doing("starting a thread"))?;
         let mut emulation = Emulation {
@@ -196,7 +202,7 @@ impl Emulation {
         Ok(report(&self.network, &outcome, drops))
     }
 
-    fn stop(&mut self) -> io::Result<Outcome> {
+    fn stop(&mut self) -> io::Result<Outcome<Engine>> {
         self.control.stop.store(true, Ordering::Release);
         self.control.waker.wake()?;
         let thread =
@@ -225,7 +231,7 @@ impl Drop for Emulation {
 }
 
 /// The transmit drops in a line of `/proc/net/dev`: the fourth field of the second eight.
-fn tx_drops(line: &str) -> Option<u64> {
+pub(crate) fn tx_drops(line: &str) -> Option<u64> {
     let (name, fields) = line.split_once(':')?;
     if name.trim() == "lo" {
         return None;
@@ -240,7 +246,7 @@ const BUFFERS: [(&str, &str); 2] =
     [("tcp_rmem", "4096 131072 6291456"), ("tcp_wmem", "4096 16384 4194304")];
 
 /// Sysctls before the first device, so that each inherits them, and `lo`.
-fn prepare(ns: &NetNs) -> io::Result<()> {
+pub(crate) fn prepare(ns: &NetNs) -> io::Result<()> {
     for (name, sizes) in BUFFERS {
         ns.set_sysctl(&format!("net/ipv4/{name}"), sizes)?;
     }
@@ -286,7 +292,7 @@ fn build(index: usize, link: &LinkSpec, side: Side) -> io::Result<Tun> {
     Ok(tun)
 }
 
-fn report(network: &Network, outcome: &Outcome, tun_drops: u64) -> Report {
+fn report(network: &Network, outcome: &Outcome<Engine>, tun_drops: u64) -> Report {
     let engine = &outcome.engine;
     let start = engine.started();
     let links = network.links.iter().enumerate().map(|(index, link)| LinkReport {
@@ -314,7 +320,7 @@ fn report(network: &Network, outcome: &Outcome, tun_drops: u64) -> Report {
     report
 }
 
-fn direction(outcome: &Outcome, port: Port) -> DirectionReport {
+fn direction(outcome: &Outcome<Engine>, port: Port) -> DirectionReport {
     let start = outcome.engine.started();
     let counters = outcome.engine.counters(port);
     let tally = outcome.engine.tally(port);

@@ -115,37 +115,48 @@ pub struct Quantiles {
 impl Report {
     /// Sets `valid` and `why` from the other fields.
     pub(crate) fn judge(&mut self) {
-        let mut why = Vec::new();
-        if self.tun_drops > 0 {
-            why.push(format!(
-                "devices dropped {} packets before the emulator saw them",
-                self.tun_drops
-            ));
-        }
-        if self.cpu_share > MAX_CPU_SHARE {
-            why.push(format!(
-                "the emulator used {:.0} % of a processor, more than {:.0} %",
-                self.cpu_share * 100.0,
-                MAX_CPU_SHARE * 100.0
-            ));
-        }
-        let limit = MAX_LATENESS.as_micros();
-        let mut check = |what: String, quantiles: Quantiles| {
-            if quantiles.count >= MIN_SAMPLES && quantiles.p99 > limit {
-                why.push(format!(
-                    "{what}: one time in a hundred more than {} µs, the bound is {limit} µs",
-                    quantiles.p99
-                ));
-            }
-        };
-        for link in &self.links {
-            check(format!("{} up was late", link.name), link.up.late_us);
-            check(format!("{} down was late", link.name), link.down.late_us);
-        }
-        check("the emulator was busy".into(), self.busy_us);
-        self.valid = why.is_empty();
-        self.why = why;
+        let late = self.links.iter().flat_map(|link| {
+            [("up", link.up.late_us), ("down", link.down.late_us)]
+                .map(|(way, late)| (format!("{} {way}", link.name), late))
+        });
+        self.why = exceeded(self.tun_drops, self.cpu_share, self.busy_us, late);
+        self.valid = self.why.is_empty();
     }
+}
+
+/// The bounds that an emulator exceeded: by packets that devices dropped, by its share of a
+/// processor, by its busy periods, and by its lateness at each of these places.
+pub(crate) fn exceeded(
+    tun_drops: u64,
+    cpu_share: f64,
+    busy: Quantiles,
+    late: impl Iterator<Item = (String, Quantiles)>,
+) -> Vec<String> {
+    let mut why = Vec::new();
+    if tun_drops > 0 {
+        why.push(format!("devices dropped {tun_drops} packets before the emulator saw them"));
+    }
+    if cpu_share > MAX_CPU_SHARE {
+        why.push(format!(
+            "the emulator used {:.0} % of a processor, more than {:.0} %",
+            cpu_share * 100.0,
+            MAX_CPU_SHARE * 100.0
+        ));
+    }
+    let limit = MAX_LATENESS.as_micros();
+    let mut check = |what: String, quantiles: Quantiles| {
+        if quantiles.count >= MIN_SAMPLES && quantiles.p99 > limit {
+            why.push(format!(
+                "{what}: one time in a hundred more than {} µs, the bound is {limit} µs",
+                quantiles.p99
+            ));
+        }
+    };
+    for (place, quantiles) in late {
+        check(format!("{place} was late"), quantiles);
+    }
+    check("the emulator was busy".into(), busy);
+    why
 }
 
 /// Times in buckets of a microsecond, up to 20 ms; larger times count in the last bucket.

@@ -30,7 +30,7 @@ pub use event::{Event, Events, Failed, PathProgress, Progress, Summary};
 pub use listen::{receive, serve};
 pub use listing::Listed;
 pub use options::{
-    CarrierChoice, FetchOptions, Output, Overwrite, ReceiveOptions, Selection, SendOptions, ServeOptions, Server,
-    StreamInput, TransferOptions,
+    CarrierChoice, FetchOptions, Output, Overwrite, ReceiveOptions, Selection, SendOptions,
+    ServeOptions, Server, StreamInput, TransferOptions,
 };
 pub use stop::Stop;

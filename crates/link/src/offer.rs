@@ -37,6 +37,9 @@ pub struct Delivery<P> {
     pub at: Time,
     /// Its size.
     pub bytes: Bytes,
+    /// The time that it waited before its transmission began; on links with delivery opportunities,
+    /// until it left.
+    pub waited: Span,
     /// Whether the link corrupted it; the caller flips the bits.
     pub is_corrupted: bool,
     /// Whether the queue marked it: congestion experienced (CE, RFC 3168).

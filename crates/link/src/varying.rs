@@ -26,6 +26,8 @@ pub(crate) struct Varying<P> {
     queue: Queue<P>,
     /// The packet on the wire. `None` only if the queue is empty, or with delivery opportunities.
     serving: Option<Waiting<P>>,
+    /// The begin of its transmission. Not kept with delivery opportunities.
+    began: Time,
     /// The departure of `serving`; `None` if the rate stays zero, or there is no packet. With
     /// delivery opportunities: the next one, if there is a backlog.
     departure: Option<Time>,
@@ -81,6 +83,7 @@ impl<P> Varying<P> {
             rates: profile.rate.cursor(),
             queue: Queue::new(profile.aqm, seed.stream("aqm")),
             serving: None,
+            began: Time::ZERO,
             departure: None,
             free: Time::ZERO,
             credit: 0,
@@ -281,7 +284,8 @@ impl<P> Varying<P> {
     }
 
     fn depart(&mut self, at: Time, profile: &Profile, waiting: Waiting<P>) {
-        let Waiting { bytes, is_corrupted, is_marked, extra_delay, packet, .. } = waiting;
+        let Waiting { bytes, is_corrupted, is_marked, extra_delay, packet, since, .. } = waiting;
+        let waited = if self.opportunities.is_some() { at } else { self.began }.since(since);
         let mut usual = at + self.delay(at, profile);
         let reorders = self.jitter.as_ref().is_some_and(JitterState::reorders);
         if !profile.delays.is_empty() && !reorders {
@@ -291,7 +295,7 @@ impl<P> Varying<P> {
         }
         let arrival =
             self.jitter.as_mut().map_or(usual, |jitter| jitter.arrival(usual)) + extra_delay;
-        let delivery = Delivery { at: arrival, bytes, is_corrupted, is_marked, packet };
+        let delivery = Delivery { at: arrival, bytes, waited, is_corrupted, is_marked, packet };
         if extra_delay == Span::ZERO && !reorders {
             self.flying.push_back(delivery);
         } else {
@@ -305,6 +309,7 @@ impl<P> Varying<P> {
         self.note_area(now);
         self.serving = self.queue.pop(now, ledger);
         if self.serving.is_some() {
+            self.began = now;
             self.transmit(now);
         } else {
             self.departure = None;

@@ -175,3 +175,16 @@ proptest! {
         prop_assert_eq!(found, expected);
     }
 }
+
+#[test]
+fn a_delivery_tells_how_long_the_packet_waited() {
+    // A packet takes 1 ms.
+    let mut link = Link::new(Profile::new(Rate::mbit(12), ms(10)), Seed(1));
+    for (millis, packet) in [(0, 0), (0, 1), (0, 2), (20, 3)] {
+        link.enqueue(at(millis), Bytes(1_500), packet);
+    }
+    let waited: Vec<(u32, Span)> = std::iter::from_fn(|| link.poll_deliver(at(100)))
+        .map(|delivery| (delivery.packet, delivery.waited))
+        .collect();
+    assert_eq!(waited, [(0, ms(0)), (1, ms(1)), (2, ms(2)), (3, ms(0))]);
+}

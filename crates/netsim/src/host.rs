@@ -5,9 +5,9 @@ use units::{Bytes, Time};
 use crate::pool::{NextHop, PacketId, Pool};
 use crate::routes::Route;
 
-/// A packet: the contents of its headers, without payload bytes. Packets are copied, so
-/// [`Sim`](crate::Sim) takes types of at most 64 bytes.
-pub trait Packet: Copy {
+/// A packet: the contents of its headers, without payload bytes. Packets are moved, so
+/// [`Sim`](crate::Sim) takes types of at most 64 bytes; rare ones may have more behind a pointer.
+pub trait Packet: Clone {
     /// Its size on the wire, headers included.
     fn size(&self) -> Bytes;
 
@@ -58,7 +58,7 @@ pub struct Out<P> {
     pub(crate) sent: Vec<(Route, PacketId)>,
 }
 
-impl<P: Copy> Out<P> {
+impl<P> Out<P> {
     /// An empty one, for tests of a host; a simulation brings its own.
     #[must_use]
     pub fn new() -> Out<P> {
@@ -96,7 +96,7 @@ impl<P: Copy> Out<P> {
     }
 }
 
-impl<P: Copy> Default for Out<P> {
+impl<P> Default for Out<P> {
     fn default() -> Out<P> {
         Out::new()
     }

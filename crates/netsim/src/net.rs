@@ -433,13 +433,16 @@ impl<P: Packet> Net<P> {
         let sent_at = self.out.packets.sent_at(id);
         let packet = self.out.packets.remove(id);
         let offer = Offer { bytes, is_ecn_capable: packet.is_ecn_capable(), flow: packet.flow() };
+        let traced = (T::IS_ON || T::SEES_LOSSES).then(|| packet.clone());
         let outcome = general.link.offer(now, offer, Carried { packet, hop, sent_at });
         general.arm(link, &mut self.agenda);
-        if T::IS_ON {
-            trace.record(now, Event::Offered { link: LinkId(link), packet: &packet, outcome });
-        }
-        if outcome != Outcome::Queued {
-            self.lose(now, link, hop, &packet, LossPlace::Entry, trace);
+        if let Some(packet) = traced {
+            if T::IS_ON {
+                trace.record(now, Event::Offered { link: LinkId(link), packet: &packet, outcome });
+            }
+            if outcome != Outcome::Queued {
+                self.lose(now, link, hop, &packet, LossPlace::Entry, trace);
+            }
         }
         self.lose_inside(link, trace);
     }

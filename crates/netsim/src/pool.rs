@@ -16,7 +16,8 @@ pub(crate) type PacketId = NonZeroU32;
 /// these stay in the processor's cache: a new packet takes the memory that was freed last.
 #[derive(Clone, Debug)]
 pub(crate) struct Pool<P> {
-    packets: Vec<P>,
+    /// `None` where a number is free.
+    packets: Vec<Option<P>>,
     /// A slot for each packet, by number. The slot zero belongs to no packet: it ends every list,
     /// so that the code of lists needs no branch for their end.
     slots: Vec<Slot>,
@@ -48,6 +49,7 @@ struct Slot {
     sent_at: Time,
 }
 
+const IS_THERE: &str = "the number is not free";
 /// Instead of a packet number.
 const NO_PACKET: u32 = 0;
 
@@ -71,11 +73,11 @@ impl<P> Pool<P> {
     #[expect(clippy::inline_always, reason = "see above")]
     pub(crate) fn insert(&mut self, packet: P, note: NextHop) -> PacketId {
         if let Some(id) = self.free.pop() {
-            self.packets[index(id)] = packet;
+            self.packets[index(id)] = Some(packet);
             *self.note_mut(id) = note;
             return id;
         }
-        self.packets.push(packet);
+        self.packets.push(Some(packet));
         self.slots.push(Slot { next: NO_PACKET, note, ..Slot::default() });
         u32::try_from(self.packets.len())
             .ok()
@@ -85,24 +87,21 @@ impl<P> Pool<P> {
 
     /// Takes a packet out and frees its number. No link may hold the packet.
     #[inline]
-    pub(crate) fn remove(&mut self, id: PacketId) -> P
-    where
-        P: Copy,
-    {
+    pub(crate) fn remove(&mut self, id: PacketId) -> P {
         self.free.push(id);
-        self.packets[index(id)]
+        self.packets[index(id)].take().expect(IS_THERE)
     }
 
     /// A packet.
     #[inline]
     pub(crate) fn get(&self, id: PacketId) -> &P {
-        &self.packets[index(id)]
+        self.packets[index(id)].as_ref().expect(IS_THERE)
     }
 
     /// A packet, to be changed.
     #[inline]
     pub(crate) fn get_mut(&mut self, id: PacketId) -> &mut P {
-        &mut self.packets[index(id)]
+        self.packets[index(id)].as_mut().expect(IS_THERE)
     }
 
     /// The note about a packet.

@@ -6,7 +6,7 @@ use units::Time;
 use crate::ids::{HostId, LinkId};
 
 /// An event of a run.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub enum Event<'a, P> {
     /// A host sent a packet.
     Sent {
@@ -49,6 +49,14 @@ pub enum Event<'a, P> {
     },
 }
 
+// Derived, these would ask the packet for the same.
+impl<P> Copy for Event<'_, P> {}
+impl<P> Clone for Event<'_, P> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
 /// A receiver of events. It cannot change the run: the digest is the same with and without it.
 ///
 /// A type parameter of [`Sim::run_traced`](crate::Sim::run_traced), so that a run without a trace
@@ -71,7 +79,7 @@ pub trait Trace<P> {
 }
 
 /// A packet that the network lost.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub struct Loss<'a, P> {
     /// The link that lost it.
     pub link: LinkId,
@@ -81,6 +89,13 @@ pub struct Loss<'a, P> {
     pub packet: &'a P,
     /// Where the link lost it.
     pub place: LossPlace,
+}
+
+impl<P> Copy for Loss<'_, P> {}
+impl<P> Clone for Loss<'_, P> {
+    fn clone(&self) -> Self {
+        *self
+    }
 }
 
 /// The place where a link lost a packet.

@@ -9,6 +9,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use aws_lc_rs::encoding::AsDer;
+use aws_lc_rs::hmac;
 use aws_lc_rs::rand::SystemRandom;
 use aws_lc_rs::signature::{Ed25519KeyPair, KeyPair};
 use data_encoding::BASE32_NOPAD;
@@ -24,6 +25,8 @@ use crate::{Error, Fingerprint};
 pub struct Identity {
     certified: Arc<CertifiedKey>,
     fingerprint: Fingerprint,
+    /// See [`Identity::udp_secret`].
+    udp_secret: Arc<Zeroizing<[u8; 32]>>,
 }
 
 /// The receiver's fingerprint and a secret of 120 bits that is good for one sender. The receiver
@@ -87,6 +90,13 @@ impl Identity {
         Arc::clone(&self.certified)
     }
 
+    /// The secret of this host's stateless answers over UDP. It is the same in each run, so that a
+    /// host that was started again can tell peers of its former connections that these are gone.
+    #[must_use]
+    pub(crate) fn udp_secret(&self) -> [u8; 32] {
+        **self.udp_secret
+    }
+
     fn from_pkcs8(pkcs8: &[u8]) -> Result<Identity, Error> {
         let bad = |detail: String| Error::System {
             action: "use the host's key".into(),
@@ -100,7 +110,12 @@ impl Identity {
         let key = rustls::crypto::aws_lc_rs::sign::any_supported_type(&der)
             .map_err(|e| bad(e.to_string()))?;
         let certified = Arc::new(CertifiedKey::new(vec![CertificateDer::from(spki.to_vec())], key));
-        Ok(Identity { certified, fingerprint: Fingerprint::of_spki(spki) })
+        // Nobody else has the key, and nothing of it can be found from this.
+        let tag = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, pkcs8), b"anabranch over UDP");
+        let mut udp_secret = Zeroizing::new([0; 32]);
+        udp_secret.copy_from_slice(tag.as_ref());
+        let fingerprint = Fingerprint::of_spki(spki);
+        Ok(Identity { certified, fingerprint, udp_secret: Arc::new(udp_secret) })
     }
 }
 

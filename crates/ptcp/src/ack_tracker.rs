@@ -4,14 +4,17 @@ use alloc::collections::VecDeque;
 use core::num::NonZeroU32;
 
 use units::{Span, Time};
-use wire::ptcp::{Ack, PacketRange, Reply};
+use wire::ptcp::{Ack, Marks, OlderRanges, PacketRange, Reply};
 
 use crate::ranges::Ranges;
 
 /// Ranges remembered; all numbers below the lowest of them count as seen.
 const MAX_RANGES: usize = 512;
-/// Changes remembered for [`Ack::older`].
-const RECENT: usize = 8;
+/// Changes remembered for [`Ack::older`]: more than fit, because some are of the same range.
+const RECENT: usize = 2 * OlderRanges::MOST;
+/// A change is named in this many acknowledgements, and later only if the peer says that it had no
+/// answer. A gap of a lost packet stays for ever, and there is one for each skipped number.
+const NAMED: u32 = 256;
 /// An acknowledgement is due after this many packets.
 const ACK_EVERY: u32 = 2;
 
@@ -22,12 +25,11 @@ pub(crate) struct AckTracker {
     /// All numbers below count as seen.
     floor: u64,
     largest: Option<Newest>,
-    /// A number in each recently changed range below the highest one, the latest first. `None` once
-    /// the range need not be reported any more.
-    recent: VecDeque<Option<u64>>,
-    /// The marked packets, and their sizes (RFC 9768).
-    ce_packets: u16,
-    ce_bytes: u32,
+    /// The changes of ranges below the highest one, the latest first.
+    recent: VecDeque<Change>,
+    marks: Marks,
+    /// Acknowledgements sent; wraps.
+    sent: u32,
     /// Ack-eliciting packets since the last acknowledgement.
     unacked: u32,
     due: Option<Time>,
@@ -41,6 +43,14 @@ struct Newest {
     number: u64,
     at: Time,
     one_way: Option<NonZeroU32>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Change {
+    /// A number in the changed range.
+    number: u64,
+    /// The acknowledgements sent before.
+    since: u32,
 }
 
 /// The acknowledgement-related fields of an ack-eliciting packet.
@@ -94,8 +104,9 @@ impl AckTracker {
             self.stream = stream;
         }
         if let Some(bytes) = packet.marked {
-            self.ce_packets = self.ce_packets.wrapping_add(1);
-            self.ce_bytes = self.ce_bytes.wrapping_add(bytes);
+            let Marks { packets, bytes: before } = self.marks;
+            self.marks =
+                Marks { packets: packets.wrapping_add(1), bytes: before.wrapping_add(bytes) };
         }
         self.reply = Some(packet.reply);
         self.unacked += 1;
@@ -108,8 +119,16 @@ impl AckTracker {
     }
 
     fn note_changed_range(&mut self, number: u64) {
-        self.recent.push_front(Some(number));
-        self.recent.truncate(RECENT);
+        let change = Change { number, since: self.sent };
+        if let Some(latest) = self.recent.front_mut()
+            && let Some((from, to)) = self.numbers.around(number)
+            && (from..to).contains(&latest.number)
+        {
+            *latest = change;
+            return;
+        }
+        self.recent.truncate(RECENT - 1);
+        self.recent.push_front(change);
     }
 
     /// Makes an acknowledgement due at once, to carry a window update.
@@ -133,6 +152,7 @@ impl AckTracker {
     pub(crate) fn handle_ack_sent(&mut self) {
         self.due = None;
         self.unacked = 0;
+        self.sent = self.sent.wrapping_add(1);
     }
 
     /// The largest number received, plus one.
@@ -147,44 +167,60 @@ impl AckTracker {
     /// The acknowledgement, without the fields of the connection (limit, stream, delivered).
     pub(crate) fn ack(&mut self, now: Time, path: u16) -> Option<Ack> {
         let newest = self.largest?;
-        let mut ack = Ack {
-            largest: newest.number,
-            path,
-            ce_packets: self.ce_packets,
-            ce_bytes: self.ce_bytes,
-            one_way: newest.one_way,
-            ..Ack::default()
-        };
-        ack.delay =
-            u8::try_from((now - newest.at).as_micros() / Ack::DELAY_UNIT).unwrap_or(u8::MAX);
         let (top, _) =
             self.numbers.around(newest.number).unwrap_or((newest.number, newest.number + 1));
-        ack.first = short(newest.number + 1 - top);
-        let mut older = ack.older;
-        let (mut slot, mut before) = (0, None);
-        for recent in &mut self.recent {
-            if slot == older.len() {
-                break;
-            }
-            let Some((from, to)) = recent.and_then(|number| self.numbers.around(number)) else {
-                continue;
-            };
-            let back = newest.number.checked_sub(to - 1).filter(|_| from != top);
-            let Some(back) = back.and_then(|back| u16::try_from(back).ok()) else {
-                // It joined the highest range or is too far below. That is final, so it is not
-                // looked up again.
-                *recent = None;
-                continue;
-            };
-            if before == Some(from) {
-                continue;
-            }
-            older[slot] = PacketRange { back, len: short(to - from) };
-            before = Some(from);
-            slot += 1;
+        let Marks { packets, bytes } = self.marks;
+        Some(Ack {
+            largest: newest.number,
+            first: short(newest.number + 1 - top),
+            path,
+            older: self.older(newest.number, top),
+            marks: Marks::new(packets, bytes),
+            one_way: newest.one_way,
+            delay: u8::try_from((now - newest.at).as_micros() / Ack::DELAY_UNIT).unwrap_or(u8::MAX),
+            ..Ack::default()
+        })
+    }
+
+    /// The ranges below `top` that changed last, the highest first.
+    #[inline]
+    fn older(&mut self, largest: u64, top: u64) -> OlderRanges {
+        if self.recent.is_empty() {
+            return OlderRanges::default();
         }
-        ack.older = older;
-        Some(ack)
+        let is_unheard = self.reply == Some(Reply::All);
+        let mut ranges = [(0, PacketRange::default()); OlderRanges::MOST];
+        let (mut count, mut index) = (0, 0);
+        while count < ranges.len()
+            && let Some(&Change { number, since }) = self.recent.get(index)
+            && (is_unheard || self.sent.wrapping_sub(since) < NAMED)
+        {
+            // Ranges only grow together. One that has joined the highest one or one that changed
+            // later, or is too far below, is not named again.
+            let range = self.numbers.around(number).filter(|(from, _)| *from < top);
+            let range = range.and_then(|(from, to)| {
+                let back = u16::try_from(largest - (to - 1)).ok()?;
+                Some((from, PacketRange { back, len: short(to - from) }))
+            });
+            // Losses come in order: usually it is the lowest so far.
+            let at = range.map_or(0, |(from, _)| {
+                ranges[..count].iter().rposition(|(other, _)| *other >= from).map_or(0, |at| at + 1)
+            });
+            match range {
+                Some((from, _)) if at > 0 && ranges[at - 1].0 == from => {
+                    self.recent.remove(index);
+                }
+                Some(range) => {
+                    ranges.copy_within(at..count, at + 1);
+                    ranges[at] = range;
+                    (count, index) = (count + 1, index + 1);
+                }
+                None => {
+                    self.recent.remove(index);
+                }
+            }
+        }
+        ranges[..count].iter().map(|(_, range)| *range).collect()
     }
 }
 
@@ -201,6 +237,8 @@ pub(crate) fn stamp_of(now: Time) -> u32 {
 
 #[cfg(test)]
 mod tests {
+    use alloc::vec::Vec;
+
     use super::*;
 
     fn arrive(acks: &mut AckTracker, number: u64) {
@@ -222,6 +260,11 @@ mod tests {
         assert!(acks.due(Time::ZERO).is_some());
     }
 
+    fn older(acks: &mut AckTracker) -> Vec<(u16, u16)> {
+        let ack = acks.ack(Time::ZERO, 4).unwrap();
+        ack.older.iter().map(|range| (range.back, range.len)).collect()
+    }
+
     #[test]
     fn the_latest_changes_are_reported() {
         let mut acks = AckTracker::default();
@@ -230,16 +273,59 @@ mod tests {
         }
         let ack = acks.ack(Time::ZERO, 4).unwrap();
         assert_eq!((ack.path, ack.largest, ack.first), (4, 9, 2));
-        assert_eq!(
-            { ack.older },
-            [PacketRange { back: 3, len: 2 }, PacketRange { back: 6, len: 1 }]
-        );
+        assert_eq!(older(&mut acks), [(3, 2), (6, 1), (8, 2)]);
         arrive(&mut acks, 2);
-        let ack = acks.ack(Time::ZERO, 4).unwrap();
-        assert_eq!(
-            { ack.older },
-            [PacketRange { back: 6, len: 4 }, PacketRange { back: 3, len: 2 }]
-        );
+        assert_eq!(older(&mut acks), [(3, 2), (6, 4)]);
+        arrive(&mut acks, 4);
+        arrive(&mut acks, 7);
+        assert_eq!(older(&mut acks), []);
+    }
+
+    #[test]
+    fn many_gaps_are_reported_after_an_outage_of_acknowledgements() {
+        let mut acks = AckTracker::default();
+        // Each third packet is lost, and so are all acknowledgements, each of which names what
+        // there is.
+        for number in (0..90).filter(|number| number % 3 != 2) {
+            arrive(&mut acks, number);
+            acks.ack(Time::ZERO, 4).unwrap();
+            acks.handle_ack_sent();
+        }
+        let expected: Vec<_> = (1..30).map(|gap| (3 * gap, 2)).collect();
+        assert_eq!(older(&mut acks), expected);
+    }
+
+    #[test]
+    fn the_ranges_that_changed_last_are_reported_if_there_are_too_many() {
+        let mut acks = AckTracker::default();
+        for number in 0..100 {
+            arrive(&mut acks, 2 * number);
+        }
+        let named = older(&mut acks);
+        assert_eq!((named.len(), named[0], named[31]), (32, (2, 1), (64, 1)));
+        // A late packet joins two ranges far below.
+        arrive(&mut acks, 101);
+        let named = older(&mut acks);
+        assert_eq!((named.len(), named[0], named[30]), (32, (2, 1), (62, 1)));
+        assert_eq!(named[31], (198 - 102, 3));
+    }
+
+    #[test]
+    fn a_change_is_not_reported_for_ever() {
+        let mut acks = AckTracker::default();
+        arrive(&mut acks, 0);
+        for number in 2..2 + u64::from(NAMED) {
+            arrive(&mut acks, number);
+            assert_eq!(older(&mut acks).len(), 1);
+            acks.handle_ack_sent();
+        }
+        assert_eq!(older(&mut acks), []);
+        // The peer had no answer.
+        let packet =
+            ElicitingPacket { reply: Reply::All, stream: Some(0), stamp: None, marked: None };
+        acks.record_number(1_000);
+        acks.handle_eliciting(Time::ZERO, 1_000, packet, Span::ZERO);
+        assert_eq!(older(&mut acks).len(), 2);
     }
 
     #[test]
@@ -249,6 +335,7 @@ mod tests {
             arrive(&mut acks, 2 * number);
         }
         assert!(acks.numbers.len() <= MAX_RANGES);
+        assert_eq!(acks.recent.len(), RECENT);
         assert!(!acks.record_number(1), "a number below the floor counts as seen");
     }
 }

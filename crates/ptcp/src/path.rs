@@ -82,6 +82,10 @@ pub struct PathBytes {
     pub sent: Bytes,
     /// Those that arrived, repeated packets included.
     pub received: Bytes,
+    /// Packets sent.
+    pub packets_sent: u64,
+    /// Packets that arrived.
+    pub packets_received: u64,
 }
 
 /// A limit of a path's rate.
@@ -217,6 +221,7 @@ impl Path {
         self.last_received_at = Some(now);
         self.ack_path_down = false;
         self.bytes.received += Bytes(bytes as u64);
+        self.bytes.packets_received += 1;
         if let Some(validation) = &mut self.validation
             && validation.at.is_none()
         {
@@ -231,6 +236,7 @@ impl Path {
     /// A datagram of `bytes` leaves.
     pub(crate) fn handle_sent(&mut self, now: Time, bytes: usize) {
         self.bytes.sent += Bytes(bytes as u64);
+        self.bytes.packets_sent += 1;
         if let Some(limit) = &mut self.limit {
             limit.handle_sent(now, Bytes(bytes as u64));
         }
@@ -250,12 +256,13 @@ impl Path {
     /// The challenge to a changed address that is due. If too little has come from there, or there
     /// were many without an answer, the next one waits for a packet.
     pub(crate) fn poll_validation(&mut self, now: Time) -> Option<Body> {
-        let allows = |body| self.allows(Packet { number: 0, body }.datagram_len());
+        let allows =
+            |body: &Body| self.allows(Packet { number: 0, body: body.clone() }.datagram_len());
         let validation =
             self.validation.filter(|validation| validation.at.is_some_and(|at| at <= now))?;
         let token = validation.token?;
         let bodies = [Body::Challenge { token, padding: 0 }, Body::ShortChallenge { token }];
-        let challenge = bodies.into_iter().find(|body| allows(*body));
+        let challenge = bodies.into_iter().find(allows);
         let validation = self.validation.as_mut()?;
         if challenge.is_some() {
             validation.handle_sent(now);

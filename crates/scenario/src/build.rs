@@ -1,6 +1,7 @@
 //! Builds a simulation from a [`Scenario`] and a seed.
 
 mod gateways;
+mod layout;
 
 use std::mem;
 use std::sync::Arc;
@@ -16,6 +17,7 @@ use crate::draw;
 use crate::file::{Arrivals, FlowSpec, Place, Scenario, Start, Through, Transport, one_of};
 use crate::host::{FlowPlan, GatewayPlan, Node, Seat};
 use crate::packet::Packet;
+pub use layout::{FlowLayout, RunLayout};
 
 /// The packet whose wire time on the slowest link is the default bound of a flow's jitter.
 const FULL: Bytes = Bytes(1_500);
@@ -93,6 +95,11 @@ impl Scenario {
     /// # Panics
     /// Never: the file's reader checked what this relies on.
     pub fn build(&self, seed: Seed) -> Result<Built, TopologyError> {
+        self.build_with_plans(seed).map(|(built, _)| built)
+    }
+
+    /// The simulation, and what its flows are made of.
+    fn build_with_plans(&self, seed: Seed) -> Result<(Built, Vec<Arc<FlowPlan>>), TopologyError> {
         // The value is true until the host is added.
         let mut hosts: HashMap<&str, bool> = HashMap::with_capacity(2 * self.flows.len());
         hosts.extend(
@@ -186,7 +193,7 @@ impl Scenario {
             let gateways = seats.get(&site.id).map_or(&[][..], Vec::as_slice);
             node(&flow_ends[site.id.index()], &plans, gateways)
         })?;
-        Ok(Built { sim, flows, links, connections, gateways })
+        Ok((Built { sim, flows, links, connections, gateways }, plans))
     }
 
     /// The routes of a flow.

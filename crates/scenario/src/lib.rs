@@ -52,7 +52,7 @@ mod series;
 pub mod sweep;
 pub mod watch;
 
-pub use build::{Built, Ends, GatewayEnds};
+pub use build::{Built, Ends, FlowLayout, GatewayEnds, RunLayout};
 pub use error::ScenarioError;
 pub use file::{Document, Scenario, Setting};
 pub use measure::{CompletedRequest, DelayCount};

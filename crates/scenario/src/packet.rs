@@ -5,7 +5,7 @@ use wire::harp::{DATA_HEADER, Report, Stamp};
 use wire::tcp::{CeCounters, Flags, SackBlock, Segment};
 
 /// A packet: its connection, its size and its headers.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub enum Packet {
     /// A TCP segment.
     Tcp {

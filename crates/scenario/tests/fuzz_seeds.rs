@@ -80,8 +80,18 @@ fn manifests() {
 
 #[test]
 fn packets() {
-    assert!(run_all(&["fuzz/seeds/wire_packet"], targets::wire_packet) >= 6);
-    for name in ["data", "last", "datagram", "window", "reset", "ping"] {
+    assert!(run_all(&["fuzz/seeds/wire_packet"], targets::wire_packet) >= 9);
+    for name in [
+        "acknowledgement",
+        "all-ranges",
+        "data",
+        "datagram",
+        "last",
+        "ping",
+        "ranges",
+        "reset",
+        "window",
+    ] {
         let bytes =
             fs::read(root().join("fuzz/seeds/wire_packet").join(name)).expect("it can be read");
         wire::ptcp::Packet::parse(0, &bytes).unwrap_or_else(|error| panic!("{name}: {error}"));

@@ -14,7 +14,7 @@ use crate::socket::UdpSocket;
 use crate::{ConnectError, EndpointError, Options, Route};
 
 /// Where and how much an endpoint listens.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Listening {
     /// The addresses.
     pub addresses: Vec<SocketAddr>,
@@ -24,6 +24,15 @@ pub struct Listening {
     pub most_connections: usize,
     /// What strangers may cost.
     pub limits: secure::Limits,
+    /// The secret of answers without state; `None`: a new one. A host that keeps it can tell peers
+    /// of connections before its restart that these are gone.
+    pub secret: Option<[u8; 32]>,
+}
+
+impl std::fmt::Debug for Listening {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Listening").field("addresses", &self.addresses).finish_non_exhaustive()
+    }
 }
 
 impl Listening {
@@ -35,6 +44,7 @@ impl Listening {
             both_families: false,
             most_connections: 1_024,
             limits: secure::Limits::default(),
+            secret: None,
         }
     }
 

@@ -26,6 +26,9 @@ pub struct Options {
     pub config: Config,
     /// The largest receive buffer before [`Connection::admit`](crate::Connection::admit).
     pub buffer_before_admission: Bytes,
+    /// How long the side that dialed is silent before it asks for a sign of life, which keeps idle
+    /// connections and what translators on their way know of them; `None`: for ever.
+    pub keep_alive: Option<Span>,
     /// Bytes written into a stream and not sent, above which a writer waits.
     pub unsent: Bytes,
 }
@@ -40,7 +43,8 @@ impl Options {
         let scheduler = Prototype::new(sched::packet::by_name(scheduler)?);
         let config = Config { holds_bytes: true, ecn: true, ..Config::default() };
         let (buffer_before_admission, unsent) = (Bytes::kib(256), Bytes::kib(512));
-        Ok(Options { controller, scheduler, config, buffer_before_admission, unsent })
+        let keep_alive = Some(Span::from_secs(15));
+        Ok(Options { controller, scheduler, config, buffer_before_admission, keep_alive, unsent })
     }
 }
 

@@ -66,6 +66,8 @@ pub struct RouteStats {
     pub sent: Bytes,
     /// Bytes of UDP payloads that arrived.
     pub received: Bytes,
+    /// Datagrams sent and arrived.
+    pub datagrams: u64,
     /// The sum of the congestion windows of its subflows.
     pub window: Bytes,
     /// The smoothed round-trip time of its first subflow.

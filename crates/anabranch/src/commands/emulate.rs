@@ -1,21 +1,114 @@
-//! `emulate`: a command over emulated links between two network namespaces.
+//! `emulate`: a command over emulated links between two network namespaces, or the flows of a
+//! scenario file between a namespace for each host.
+
+pub(crate) mod scenario;
 
 use std::io;
+use std::path::Path;
 
-pub(crate) use emulate::cli::EmulateArgs;
+use ::scenario::{Registry, Setting};
+use emulate::cli::EmulateArgs as NetworkArgs;
 use files::Error;
 
+use super::simulate::setting;
 use crate::exit::Failure;
 
-/// `anabranch emulate`.
+/// Arguments of `emulate`.
+///
+/// With a network file, COMMAND runs in one of two network namespaces, near and far, which are
+/// joined by the links of the file, each a device called like the link in both, with the addresses
+/// `10.77.i.1` near and `10.77.i.2` far (`fd77:i::1` and `fd77:i::2`) for the link number i.
+/// COMMAND finds `ANABRANCH_FAR` (the first far address), `ANABRANCH_LINKS`, `ANABRANCH_NEAR_ADDRS`
+/// and `ANABRANCH_FAR_ADDRS` in its environment. The schedule's clock starts with the first SYN or
+/// the first TCP or UDP payload.
+///
+/// With a scenario file, each host of its flows is a network namespace, and the flows are traffic
+/// of the kernel's TCP and UDP over links as the simulator has them.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct EmulateCommandArgs {
+    #[command(flatten)]
+    network: NetworkArgs,
+    /// Of a scenario file: run the simulator too, with the same seed, and compare
+    #[arg(long)]
+    compare: bool,
+    /// Of a scenario file: print the results as JSON
+    #[arg(long)]
+    json: bool,
+    /// Of a scenario file: change a value, as `simulate --set` does
+    #[arg(long = "set", value_name = "KEY=VALUE", value_parser = setting)]
+    settings: Vec<Setting>,
+    /// Of a scenario file: the seed, instead of the file's first one
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+}
+
+impl EmulateCommandArgs {
+    /// The first option that is of scenario files alone.
+    fn of_scenarios(&self) -> Option<&'static str> {
+        let given = [
+            ("--compare", self.compare),
+            ("--json", self.json),
+            ("--set", !self.settings.is_empty()),
+            ("--seed", self.seed.is_some()),
+        ];
+        given.into_iter().find(|(_, given)| *given).map(|(name, _)| name)
+    }
+
+    /// The first option, or COMMAND, that is of network files alone.
+    fn of_networks(&self) -> Option<&'static str> {
+        let NetworkArgs { far, loopback, bytes, ideal, command, .. } = &self.network;
+        let given = [
+            ("COMMAND", !command.is_empty()),
+            ("--far", far.is_some()),
+            ("--loopback", *loopback),
+            ("--bytes", bytes.is_some()),
+            ("--ideal", ideal.is_some()),
+        ];
+        given.into_iter().find(|(_, given)| *given).map(|(name, _)| name)
+    }
+}
+
+/// `anabranch emulate`; `registry` has what a scenario file may name.
 ///
 /// # Errors
 /// [`Failure::Code`] with the exit code of the command that ran; [`Error::System`] if the network
-/// could not be emulated.
-pub(crate) fn run(args: &EmulateArgs) -> Result<(), Failure> {
-    match emulate::cli::run(args) {
+/// could not be emulated; [`Error::usage`] if the file or an argument is invalid.
+pub(crate) fn run(args: &EmulateCommandArgs, registry: &Registry) -> Result<(), Failure> {
+    let file = &args.network.network;
+    if is_scenario(file) {
+        if let Some(option) = args.of_networks() {
+            let text =
+                format!("{}: {option} is for network files, and this is a scenario", show(file));
+            return Err(Error::usage(text).into());
+        }
+        return scenario::run(args, registry);
+    }
+    if let Some(option) = args.of_scenarios() {
+        let text = format!("{}: {option} is for scenario files, and this has no flows", show(file));
+        return Err(Error::usage(text).into());
+    }
+    if args.network.command.is_empty() && args.network.ideal.is_none() {
+        let text = format!(
+            "{}: a network file wants a command to run over it: add -- COMMAND",
+            show(file)
+        );
+        return Err(Error::usage(text).into());
+    }
+    match emulate::cli::run(&args.network) {
         Ok(0) => Ok(()),
         Ok(code) => Err(Failure::Code(code)),
         Err(error) => Err(Error::system("emulate the network", io::Error::other(error)).into()),
     }
+}
+
+/// Whether the file is a scenario: it has flows. What cannot be read is left to the reader of
+/// network files, which says why.
+fn is_scenario(file: &Path) -> bool {
+    let table =
+        std::fs::read_to_string(file).ok().and_then(|text| text.parse::<toml::Table>().ok());
+    table.is_some_and(|table| table.contains_key("flow"))
+}
+
+fn show(file: &Path) -> std::path::Display<'_> {
+    file.display()
 }

@@ -105,7 +105,7 @@ impl SimulateArgs {
     }
 }
 
-fn setting(text: &str) -> Result<Setting, String> {
+pub(super) fn setting(text: &str) -> Result<Setting, String> {
     Setting::parse(text)
         .ok_or_else(|| "expected KEY=VALUE, for example link.bottleneck.rate=50 Mbit/s".into())
 }

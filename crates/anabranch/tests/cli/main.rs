@@ -15,6 +15,7 @@ mod streams;
 mod terminal;
 mod trees;
 mod tunnels;
+mod udp;
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};

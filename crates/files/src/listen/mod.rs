@@ -118,9 +118,7 @@ impl Doors {
         let mut endpoint = None;
         if let Some(udp) = udp {
             endpoint = Some(udp.endpoint());
-            let welcome = admitted.clone();
-            let is_welcome = move |peer| welcome.contains(peer);
-            listeners.push(Box::new(StripedListener::new(udp, is_welcome)));
+            listeners.push(Box::new(StripedListener::new(udp, admitted.clone())));
         }
         let service = Arc::clone(service);
         let acceptor = Acceptor::start_with(service, identity, listeners, admitted)?;

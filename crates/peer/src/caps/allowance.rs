@@ -274,6 +274,13 @@ impl Account {
         self.counted = total;
     }
 
+    /// Updates the count to these bytes on the wire, of UDP.
+    pub(crate) fn count_wire(&mut self, total: Bytes) {
+        let mut state = self.allowance.state();
+        state.used = state.used + total - self.counted;
+        self.counted = total;
+    }
+
     /// Counts payload that was handed to the kernel or requested, as an estimate until the next
     /// [`Account::count`].
     pub fn expect(&mut self, payload: Bytes) {

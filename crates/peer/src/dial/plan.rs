@@ -139,7 +139,7 @@ impl Plan {
     }
 
     /// The reason why its interface may carry no more in this month; `None` if it may.
-    pub(super) fn used_up(&self) -> Option<String> {
+    pub(crate) fn used_up(&self) -> Option<String> {
         self.allowance.as_ref().and_then(|allowance| allowance.used_up())
     }
 

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 use wire::Frame;
 use wire::frame::{AbortCode, Hello, SessionId, VERSION, Welcome};
@@ -111,17 +112,18 @@ struct AcceptorState<S> {
 
 /// The keys of peers that were admitted, for carriers that give more to those.
 #[derive(Clone, Debug, Default)]
-pub struct Admitted(Arc<Mutex<BTreeSet<Fingerprint>>>);
+pub struct Admitted(Arc<watch::Sender<BTreeSet<Fingerprint>>>);
 
 impl Admitted {
-    /// Whether the holder of a key was admitted.
-    #[must_use]
-    pub fn contains(&self, peer: Fingerprint) -> bool {
-        self.0.lock().expect("no panic while held").contains(&peer)
+    /// Waits until the holder of a key is admitted.
+    pub async fn admitted(&self, peer: Fingerprint) {
+        let mut peers = self.0.subscribe();
+        let has_come = peers.wait_for(|peers| peers.contains(&peer)).await;
+        has_come.expect("this holds the sender");
     }
 
     fn insert(&self, peer: Fingerprint) {
-        self.0.lock().expect("no panic while held").insert(peer);
+        self.0.send_if_modified(|peers| peers.insert(peer));
     }
 }
 

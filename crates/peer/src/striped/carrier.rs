@@ -1,5 +1,6 @@
 //! A striped connection as the carrier of a session: each stream is a connection of it.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
@@ -17,6 +18,7 @@ use units::{Bytes, PathId};
 use super::connect::{Striped, connect_over};
 use crate::carrier::{BoxFuture, Carrier, Listener, RouteReport, Stream};
 use crate::dial::{Plan, Terms};
+use crate::listen::Admitted;
 use crate::{Error, Event, Events, Fingerprint, PathEvent, PathState};
 
 /// The rate of a stream is taken over so long a time.
@@ -46,6 +48,8 @@ struct State {
     current: Option<watch::Receiver<Attempted>>,
     /// Bytes that past connections moved, by the name of the route: sent, received.
     before: Vec<(String, Bytes, Bytes)>,
+    /// The state of each plan as observers know it.
+    told: BTreeMap<usize, PathState>,
 }
 
 /// What has come of an attempt; `None`: it is under way.
@@ -147,8 +151,15 @@ impl Shared {
                 (PathState::Stalled, "acknowledgements are overdue; its data goes elsewhere".into())
             }
             RouteChange::Failing { reason } => (PathState::Lost, reason),
-            RouteChange::Moved { .. } | RouteChange::Removed => return,
+            RouteChange::Removed => match self.plans[place].used_up() {
+                Some(why) => (PathState::Dropped, why),
+                None => return,
+            },
+            RouteChange::Moved { .. } => return,
         };
+        if self.state().told.insert(place, state) == Some(state) {
+            return;
+        }
         let path = self.number(place);
         self.events.send(Event::Path(PathEvent { path, name: name.into(), state, why }));
     }
@@ -361,39 +372,28 @@ const UNADMITTED: Duration = Duration::from_secs(15);
 const UNWELCOME: u32 = 0x120;
 
 impl StripedListener {
-    /// Accepts streams from `listener`. `is_welcome` says whether a peer has been admitted: by its
-    /// key, or over one of its streams.
+    /// Accepts streams from `listener`. A connection gets large buffers once its peer is among
+    /// `admitted`, and ends if that takes too long.
     #[must_use]
-    pub fn new(
-        listener: super::Listener,
-        is_welcome: impl Fn(Fingerprint) -> bool + Send + Sync + 'static,
-    ) -> StripedListener {
+    pub fn new(listener: super::Listener, admitted: Admitted) -> StripedListener {
         let (sender, streams) = tokio::sync::mpsc::channel(MOST_WAITING);
-        let is_welcome = Arc::new(is_welcome);
         let accepting = tokio::spawn(async move {
             let mut serving = tokio::task::JoinSet::new();
             while let Some((connection, peer)) = listener.accept().await {
                 while serving.try_join_next().is_some() {}
-                let (sender, is_welcome) = (sender.clone(), Arc::clone(&is_welcome));
+                let (sender, admitted) = (sender.clone(), admitted.clone());
                 let admission = listener.admission();
                 serving.spawn(async move {
                     let accepting = accept_streams(&connection, &sender);
                     tokio::pin!(accepting);
-                    let deadline = Instant::now() + UNADMITTED;
-                    let mut look = tokio::time::interval(Duration::from_millis(100));
-                    loop {
-                        tokio::select! {
-                            () = &mut accepting => return,
-                            _ = look.tick() => {
-                                if is_welcome(peer) {
-                                    admission.admit(&connection);
-                                    break;
-                                }
-                                if Instant::now() > deadline {
-                                    connection.close(UNWELCOME);
-                                    return;
-                                }
+                    tokio::select! {
+                        () = &mut accepting => return,
+                        welcome = timeout(UNADMITTED, admitted.admitted(peer)) => {
+                            if welcome.is_err() {
+                                connection.close(UNWELCOME);
+                                return;
                             }
+                            admission.admit(&connection);
                         }
                     }
                     accepting.await;

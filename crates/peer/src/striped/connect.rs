@@ -79,7 +79,13 @@ pub(super) async fn connect_over(
     let tls = terms.tls()?.swap_remove(0);
     options.config.max_receive_buffer = options.config.max_receive_buffer.max(RECEIVE_BUFFER);
     let endpoint = Endpoint::new().map_err(system)?;
-    let routes = first_routes(terms, &plans);
+    let usable: Vec<_> = plans.iter().filter(|plan| plan.used_up().is_none()).cloned().collect();
+    let routes = first_routes(terms, &usable);
+    if routes.is_empty() {
+        let used_up = plans.iter().filter_map(|plan| Some((&plan.name, plan.used_up()?)));
+        let why: Vec<_> = used_up.map(|(name, why)| format!("{name}: {why}")).collect();
+        return Err(Error::NoPath { to: remote.to_string(), why: why.join("; ") });
+    }
     let named: Vec<SocketAddr> = plans.iter().flat_map(|plan| plan.named()).collect();
     let connected = endpoint.connect(routes, tls.config(), options).await;
     let connection = connected.map_err(|error| {

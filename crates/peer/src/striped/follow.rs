@@ -3,19 +3,25 @@
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use stripe::{Connection, RouteChange, RouteState, RouteStats};
 use tokio::sync::{Notify, broadcast};
 use tokio::task::spawn_blocking;
 use tokio::time::{MissedTickBehavior, interval};
+use units::{Bytes, Span};
 
 use super::announcement;
 use super::connect::route;
+use crate::caps::{Account, Room};
 use crate::dial::{MAX_PATHS, Plan, Survey, Terms, default_plans, guessed_plans, resolve, targets};
 
 /// The interval of looks at the interfaces of this host.
 const LOOK: Duration = Duration::from_secs(2);
+/// The interval of counts of capped interfaces.
+const COUNT: Duration = Duration::from_millis(50);
+/// What may yet be carried before the next count has its effect, as time at the present rate.
+const AHEAD: Span = Span::from_millis(200);
 
 /// The plans of a connection's routes.
 #[derive(Debug)]
@@ -52,8 +58,17 @@ impl SharedRoutes {
     }
 }
 
+/// What a capped interface has carried over the connection.
+struct Counted {
+    plan: Arc<Plan>,
+    account: Account,
+    wire: Bytes,
+    at: Instant,
+}
+
 /// Keeps the routes of one connection up to date until it ends.
 pub(super) struct Follower {
+    counted: Mutex<Vec<Counted>>,
     connection: Connection,
     terms: Terms,
     routes: Arc<SharedRoutes>,
@@ -61,22 +76,28 @@ pub(super) struct Follower {
 
 impl Follower {
     pub(super) fn new(connection: Connection, terms: Terms, routes: Arc<SharedRoutes>) -> Follower {
-        Follower { connection, terms, routes }
+        Follower { counted: Mutex::default(), connection, terms, routes }
     }
 
     pub(super) async fn run(self) {
         let mut events = self.connection.events();
         let mut look = interval(LOOK);
         look.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut count = interval(COUNT);
+        count.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let announced = self.hear();
         tokio::pin!(announced);
         let mut is_heard = false;
         loop {
             tokio::select! {
-                _ = self.connection.ended() => return,
+                _ = self.connection.ended() => {
+                    self.count();
+                    return;
+                }
                 () = &mut announced, if !is_heard => is_heard = true,
                 () = self.routes.learnt.notified() => self.look().await,
                 _ = look.tick() => self.look().await,
+                _ = count.tick() => self.count(),
                 event = events.recv() => match event {
                     Ok(event) if event.change == RouteChange::Opened => self.prune().await,
                     Ok(_) | Err(broadcast::error::RecvError::Lagged(_)) => {}
@@ -133,11 +154,43 @@ impl Follower {
         self.open_missing().await;
     }
 
+    /// Counts what capped interfaces carry. One that would soon have carried as much as it may loses
+    /// its routes.
+    fn count(&self) {
+        let stats = self.connection.recent_stats();
+        let mut counted = self.counted.lock().expect("no panic while held");
+        for plan in self.routes.plans() {
+            let Some(allowance) = &plan.allowance else { continue };
+            if counted.iter().all(|one| !Arc::ptr_eq(&one.plan, &plan)) {
+                let account = Account::new(allowance, false);
+                let (wire, at) = (Bytes::ZERO, Instant::now());
+                counted.push(Counted { plan: Arc::clone(&plan), account, wire, at });
+            }
+        }
+        for one in counted.iter_mut() {
+            let routes = || stats.routes.iter().filter(|route| route.name == one.plan.name);
+            let wire = |route: &RouteStats| {
+                let headers = if route.remote.is_ipv6() { 48 } else { 28 };
+                route.sent + route.received + Bytes(headers * route.datagrams)
+            };
+            // The counters of a route that was removed are gone.
+            let total = routes().map(wire).sum::<Bytes>().max(one.wire);
+            let nanos = u64::try_from(one.at.elapsed().as_nanos()).unwrap_or(u64::MAX).max(1);
+            let rate = (total - one.wire) / Span::from_nanos(nanos);
+            (one.wire, one.at) = (total, Instant::now());
+            one.account.count_wire(total);
+            one.account.keep_ahead(rate);
+            if one.account.room(rate * AHEAD) == Room::Never {
+                routes().for_each(|route| self.connection.remove_route(route.route));
+            }
+        }
+    }
+
     /// Opens a route for each plan whose best guess has none.
     async fn open_missing(&self) {
         let open = self.connection.stats().await.routes;
         for plan in self.routes.plans() {
-            let Some(best) = plan.best() else { continue };
+            let Some(best) = plan.best().filter(|_| plan.used_up().is_none()) else { continue };
             let of_plan = || open.iter().filter(|route| route.name == plan.name);
             let is_there = of_plan().any(|route| is_between(route, &best));
             // A route that works between other addresses stays, unless these are in one network.

@@ -41,6 +41,7 @@ impl Listener {
             listening.both_families = false;
         }
         listening.most_connections = most_connections;
+        listening.secret = Some(options.identity.udp_secret());
         let endpoint = Endpoint::listen(&listening, tls.config(), stripe).map_err(system)?;
         Ok(Listener { endpoint: Arc::new(endpoint), named: options.addresses.clone() })
     }

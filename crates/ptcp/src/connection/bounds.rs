@@ -5,6 +5,7 @@
 //! | paths | [`MAX_PATHS`] at a time | [`PeerError::Path`] |
 //! | retired paths | [`MAX_PATHS`] ranges of numbers | all below count as retired |
 //! | received packet numbers | `ack_tracker.rs`: 512 ranges a path | all below count as seen |
+//! | changes of these ranges, to be acknowledged | `ack_tracker.rs`: 64 a path | the oldest is forgotten |
 //! | streams, including those whose reset is not acknowledged | [`Config::max_streams`](crate::Config::max_streams) | [`PeerError::Stream`] |
 //! | gaps in all streams | [`Connection::max_gaps`] | the packet counts as lost |
 //! | data | the flow control windows | [`PeerError::Window`] |

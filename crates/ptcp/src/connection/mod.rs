@@ -45,7 +45,7 @@ use crate::subflow::{Stats, Subflow};
 use crate::{Config, Tokens};
 
 /// A packet to send.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Transmit {
     /// The path to send it over.
     pub path: u16,

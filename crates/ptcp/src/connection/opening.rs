@@ -33,7 +33,7 @@ impl Handshake {
     pub(super) fn keep_early(&mut self, over: u16, packet: &Packet) {
         if matches!(packet.body, Body::Challenge { .. }) && self.early_challenges.len() < MAX_EARLY
         {
-            self.early_challenges.push((over, *packet));
+            self.early_challenges.push((over, packet.clone()));
         }
     }
 

@@ -121,7 +121,7 @@ impl Connection {
         match packet.body {
             Body::Data(data) => return self.handle_data(&data),
             Body::Datagram { len, .. } => return Ok(Arrived::Datagram { len }),
-            Body::Ack(ack) => self.handle_ack(now, &ack)?,
+            Body::Ack(ref ack) => self.handle_ack(now, ack)?,
             Body::StreamWindow { stream, limit } => {
                 self.streams.update_sending(stream, |sending| sending.raise_limit(limit));
             }

@@ -52,7 +52,6 @@ impl Connection {
         path.acks.handle_ack_sent();
         ack.delivered = self.streams.receiving(stream).map_or(0, RecvStream::next);
         ack.limit = self.flow.grant_lower();
-        let body = Body::Ack(ack);
         let over = match reply {
             Reply::Path(wanted)
                 if self.paths.get(wanted).is_some_and(|path| path.subflow().is_some()) =>
@@ -65,15 +64,15 @@ impl Connection {
             return None;
         }
         match reply {
-            Reply::Path(_) => self.paths.emit(now, over, body),
+            Reply::Path(_) => self.paths.emit(now, over, Body::Ack(ack)),
             Reply::All => {
                 for other in self.paths.iter() {
                     if other.id != id && other.subflow().is_some() {
-                        self.outbox.push_copy(other.id, ack);
+                        self.outbox.push_copy(other.id, ack.clone());
                     }
                 }
                 self.outbox.wake();
-                self.paths.emit(now, id, body)
+                self.paths.emit(now, id, Body::Ack(ack))
             }
         }
     }

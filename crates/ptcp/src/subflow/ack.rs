@@ -57,9 +57,8 @@ impl<B: Copy> Subflow<B> {
             has_late: false,
             is_undone: false,
         };
-        for PacketRange { back, len } in
-            core::iter::once(PacketRange { back: 0, len: ack.first }).chain(ack.older)
-        {
+        let latest = PacketRange { back: 0, len: ack.first };
+        for &PacketRange { back, len } in core::iter::once(&latest).chain(&*ack.older) {
             if len > 0 {
                 let last = ack.largest.saturating_sub(u64::from(back));
                 self.mark_delivered(now, last, len, ack.largest, &mut delivered, outcomes)?;
@@ -370,13 +369,14 @@ impl<B: Copy> Subflow<B> {
 
     /// ECN marks count as congestion, once a window.
     fn note_marks(&mut self, now: Time, ack: &Ack, cc: &mut dyn Controller) {
-        let packets = ack.ce_packets.wrapping_sub(self.ce.0);
+        let (marks, before) = (ack.marks.unwrap_or_default(), self.marks);
+        let packets = marks.packets.wrapping_sub(before.packets);
         // Acknowledgements may be reordered.
         if packets == 0 || packets > u16::MAX / 2 {
             return;
         }
-        let bytes = ack.ce_bytes.wrapping_sub(self.ce.1);
-        self.ce = (ack.ce_packets, ack.ce_bytes);
+        let bytes = marks.bytes.wrapping_sub(before.bytes);
+        self.marks = marks;
         self.ce_untold.0 += u64::from(packets);
         self.ce_untold.1 += u64::from(bytes);
         self.stats.marks += u64::from(packets);

@@ -13,6 +13,7 @@ use recovery::{
     HyStart, OwnPacing, Pace, PathControl, Rack, RateReduction, RoundTrip, SendSnapshot,
 };
 use units::{Bytes, Span, SubflowId, Time};
+use wire::ptcp::Marks;
 
 pub(crate) use timer::{Expiry, FIRST as FIRST_TIMEOUT};
 
@@ -103,8 +104,8 @@ pub(crate) struct Subflow<B> {
     last_eliciting_at: Option<Time>,
     /// When the last acknowledgement would have arrived if the peer had not delayed it.
     heard_at: Option<Time>,
-    /// The peer's counters of marks: packets and bytes.
-    ce: (u16, u32),
+    /// The peer's counters of marks.
+    marks: Marks,
     /// The marks that the controller was not told.
     ce_untold: (u64, u64),
     stats: Stats,
@@ -203,7 +204,7 @@ impl<B: Copy> Subflow<B> {
             expired: 0,
             last_eliciting_at: None,
             heard_at: None,
-            ce: (0, 0),
+            marks: Marks::default(),
             ce_untold: (0, 0),
             stats: Stats::default(),
         }

@@ -16,7 +16,7 @@ use wire::ptcp::{Body, Packet, StreamData};
 use crate::common::Peer;
 
 /// A sent packet.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Sent {
     pub(crate) at: Time,
     pub(crate) path: u16,
@@ -31,7 +31,7 @@ impl From<&testnet::Sent<ptcp::Transmit>> for Sent {
             at: sent.at,
             path: sent.packet.path,
             to_server: sent.direction == Direction::Forward,
-            packet: sent.packet.packet,
+            packet: sent.packet.packet.clone(),
             is_ecn_capable: sent.packet.is_ecn_capable,
         }
     }
@@ -130,8 +130,9 @@ impl Pair {
         let log = Rc::clone(&self.log);
         self.network.set_fates(move |sent| {
             let sent = Sent::from(sent);
+            let fate = fate(&sent);
             log.borrow_mut().push(sent);
-            fate(&sent)
+            fate
         });
     }
 

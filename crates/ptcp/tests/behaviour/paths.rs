@@ -17,7 +17,7 @@ fn acknowledgements_come_back_over_the_fastest_path() {
     let ways = |from: Time, pair: &Pair| {
         let mut ways = [0, 0];
         for sent in pair.log().iter().filter(|sent| !sent.to_server && sent.at >= from) {
-            if let Body::Ack(ack) = sent.packet.body {
+            if let Body::Ack(ack) = &sent.packet.body {
                 ways[usize::from(sent.path)] += u32::from(ack.path == 0);
             }
         }

@@ -5,7 +5,7 @@ use std::num::NonZeroU32;
 use proptest::prelude::*;
 use ptcp::Config;
 use units::{Bytes, Span};
-use wire::ptcp::{Ack, Body, Flight, PacketRange, Piece, Reply, StreamData};
+use wire::ptcp::{Ack, Body, Flight, Marks, PacketRange, Piece, Reply, StreamData};
 
 use crate::victim::Victim;
 
@@ -49,20 +49,24 @@ fn ack() -> impl Strategy<Value = Ack> {
     let fields =
         (near(200), near(20_000), stream(), prop_oneof![Just(64u32), any::<u32>()], any::<u32>());
     let counters = any::<(u16, u32)>();
-    (fields, (range(), range(), short(5)), (path(), counters, any::<u8>())).prop_map(
-        |((largest, delivered, stream, limit, one_way), (a, b, first), (path, counters, delay))| {
-            let (ce_packets, ce_bytes) = counters;
+    let older = proptest::collection::vec(range(), 0..5);
+    (fields, (older, short(5)), (path(), counters, any::<u8>())).prop_map(
+        |(
+            (largest, delivered, stream, limit, one_way),
+            (older, first),
+            (path, counters, delay),
+        )| {
+            let (packets, bytes) = counters;
             Ack {
                 largest,
                 delivered,
                 stream,
                 limit,
                 one_way: NonZeroU32::new(one_way),
-                older: [a, b],
+                older: older.into_iter().collect(),
                 first,
                 path,
-                ce_packets,
-                ce_bytes,
+                marks: Marks::new(packets, bytes),
                 delay,
             }
         },

@@ -59,10 +59,11 @@ fn ranges_overlap() {
     let bytes: u64 = sent.iter().map(|(_, packet)| packet.datagram_len() as u64).sum();
     let before = victim.connection.path_window(0);
     let older = [PacketRange { back: 1, len: 3 }, PacketRange { back: 0, len: 2 }];
+    let older = older.into_iter().collect();
     victim.advance(Span::from_millis(10));
     let honest =
         Ack { first: u16::try_from(last - first + 1).unwrap(), older, ..victim.ack(0, last) };
-    victim.receive(0, Body::Ack(honest)).unwrap();
+    victim.receive(0, Body::Ack(honest.clone())).unwrap();
     let once = victim.connection.path_window(0);
     assert!(once.0 > before.0 && once.0 <= before.0 + bytes, "{before:?} to {once:?}");
     victim.receive(0, Body::Ack(honest)).unwrap();
@@ -75,6 +76,7 @@ fn empty_ranges_and_ranges_below_the_first_number() {
     let last = victim.send_all().iter().map(|(_, packet)| packet.number).max().unwrap();
     let older =
         [PacketRange { back: u16::MAX, len: u16::MAX }, PacketRange { back: u16::MAX, len: 0 }];
+    let older = older.into_iter().collect();
     let odd = Ack { first: 0, older, ..victim.ack(0, last) };
     victim.receive(0, Body::Ack(odd)).unwrap();
     assert!(!victim.is_ended());

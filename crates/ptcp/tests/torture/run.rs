@@ -307,7 +307,7 @@ impl End {
     /// What arrives of a packet; of a corrupt one nothing, since the cipher's tag does not match.
     fn read(&mut self, now: Time, arrival: &Arrival<Datagram>) -> Option<Packet> {
         let Datagram { transmit: Transmit { path, packet, .. }, sealed } = &arrival.packet;
-        let expected = (!arrival.is_corrupt).then_some(*packet);
+        let expected = (!arrival.is_corrupt).then(|| packet.clone());
         let (Some(sealing), Some(sealed)) = (&mut self.sealing, sealed) else { return expected };
         let mut datagram = sealed.to_vec();
         if arrival.is_corrupt {
@@ -460,12 +460,12 @@ impl Endpoint for End {
 
     fn poll_transmit(&mut self, now: Time) -> Option<testnet::Transmit<Datagram>> {
         let transmit = self.connection.poll_send(now)?;
-        let Transmit { path, packet, .. } = transmit;
+        let Transmit { path, ref packet, .. } = transmit;
         // Paths beyond those of the beginning are new addresses on the same links.
         let link = usize::from(path) % self.links;
-        let sealed = self.sealing.as_mut().map(|sealing| sealing.seal(now, path, &packet).into());
-        let packet = Datagram { transmit, sealed };
-        Some(testnet::Transmit { link, bytes: transmit.packet.wire_len(), packet })
+        let sealed = self.sealing.as_mut().map(|sealing| sealing.seal(now, path, packet).into());
+        let bytes = packet.wire_len();
+        Some(testnet::Transmit { link, bytes, packet: Datagram { transmit, sealed } })
     }
 
     fn poll_deadline(&self) -> Option<Time> {

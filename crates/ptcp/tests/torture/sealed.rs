@@ -87,7 +87,7 @@ impl Sealing {
             Ok(opened) => opened,
             Err(OpenError::Replayed) => {
                 assert!(is_repeated, "{sent:?} on path {path} has not arrived before");
-                return Some(*sent);
+                return Some(sent.clone());
             }
             Err(error) => {
                 assert!(!error.is_fatal(), "{error}");

@@ -56,6 +56,9 @@ pub(super) struct Link {
     /// Datagrams that the state machine knows to wait.
     pub(super) datagrams: VecDeque<Vec<u8>>,
     pub(super) most_unsent: Bytes,
+    keep_alive: Option<Span>,
+    /// When a packet arrived last, or a sign of life was asked for.
+    heard_at: Time,
     pub(super) ends: DriverEnds,
     /// The latest time that the state machine knows.
     pub(super) latest: Time,
@@ -84,8 +87,8 @@ impl Link {
         let Established { session, peer_key, parameters } = established;
         let peer =
             ConnectionParameters::parse(&parameters).map_err(|_| ConnectError::Parameters)?;
-        let Options { controller, scheduler, mut config, buffer_before_admission, unsent } =
-            options;
+        let Options { controller, scheduler, mut config, buffer_before_admission, .. } = options;
+        let Options { keep_alive, unsent, .. } = options;
         config.holds_bytes = true;
         let tokens = Box::new(SystemTokens::default());
         let make = if is_client { ptcp::Connection::client } else { ptcp::Connection::server };
@@ -116,6 +119,8 @@ impl Link {
             waiting_for_streams: VecDeque::new(),
             datagrams: VecDeque::new(),
             most_unsent: unsent,
+            keep_alive: keep_alive.filter(|_| is_client),
+            heard_at: now,
             ends,
             latest: now,
             error: None,
@@ -209,7 +214,7 @@ impl Link {
         // The peer speaks a later version of the protocol, or is broken: under the keys nobody else
         // can send.
         let Ok(parsed) = Packet::parse(opened.number, opened.payload) else { return };
-        self.latest = now;
+        (self.latest, self.heard_at) = (now, now);
         if let Some(dialer) = &mut self.dialer {
             dialer.handle_data();
         }
@@ -374,7 +379,16 @@ impl Link {
         if self.core.poll_deadline().is_some_and(|at| at <= now) {
             self.core.handle_deadline(now);
         }
+        if self.ping_at().is_some_and(|at| at <= now) {
+            self.heard_at = now;
+            self.core.ping();
+        }
         self.reopen_routes(now, sockets);
+    }
+
+    /// When a sign of life is asked for.
+    fn ping_at(&self) -> Option<Time> {
+        self.keep_alive.filter(|_| self.error.is_none()).map(|after| self.heard_at + after)
     }
 
     /// Sends what there is to send.
@@ -396,8 +410,9 @@ impl Link {
     pub(super) fn poll_deadline(&self) -> Option<Time> {
         let dialer = self.dialer.as_ref().and_then(Dialer::poll_deadline);
         let reopen = self.routes.values().filter_map(|route| route.reopen_at).min();
-        [dialer, self.session.poll_deadline(), self.core.poll_deadline(), reopen, self.recent_at]
+        [dialer, self.session.poll_deadline(), self.core.poll_deadline(), reopen]
             .into_iter()
+            .chain([self.recent_at, self.ping_at()])
             .flatten()
             .min()
     }

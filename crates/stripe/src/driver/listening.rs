@@ -53,13 +53,17 @@ impl Listener {
         accept: mpsc::Sender<Connection>,
     ) -> Result<Listener, EndpointError> {
         options.config.holds_bytes = true;
-        let mut random = [0; 32];
-        aws_lc_rs::rand::fill(&mut random).map_err(|_| EndpointError::System {
-            action: "get random numbers",
-            source: io::Error::other("the generator failed"),
-        })?;
+        let first = options.config.receive_buffer.min(options.buffer_before_admission);
+        options.config.receive_buffer = first;
+        let mut secret = listening.secret.unwrap_or_default();
+        if listening.secret.is_none() {
+            aws_lc_rs::rand::fill(&mut secret).map_err(|_| EndpointError::System {
+                action: "get random numbers",
+                source: io::Error::other("the generator failed"),
+            })?;
+        }
         let settings = Arc::new(settings(&options.config));
-        let secret = Secret::new(&random);
+        let secret = Secret::new(&secret);
         Ok(Listener {
             listener: secure::Listener::new(tls, &settings, listening.limits, secret)?,
             options,

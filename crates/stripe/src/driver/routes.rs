@@ -394,6 +394,7 @@ impl Link {
             state: route.state,
             sent: units::Bytes::ZERO,
             received: units::Bytes::ZERO,
+            datagrams: 0,
             window: units::Bytes::ZERO,
             round_trip: None,
             packets: 0,
@@ -407,6 +408,7 @@ impl Link {
             let bytes = core.path_bytes(path).unwrap_or_default();
             stats.sent += bytes.sent;
             stats.received += bytes.received;
+            stats.datagrams += bytes.packets_sent + bytes.packets_received;
             stats.window += core.path_window(path);
             stats.round_trip = stats.round_trip.or(core.smoothed_rtt(path));
             stats.datagram = stats.datagram.max(core.path_size(path).unwrap_or_default());

@@ -46,7 +46,8 @@ impl Link {
         transmit: &Transmit,
         sockets: &Sockets,
     ) -> Result<(), SealError> {
-        let Transmit { path, packet, is_ecn_capable } = *transmit;
+        let Transmit { path, packet, is_ecn_capable } = transmit;
+        let (path, is_ecn_capable) = (*path, *is_ecn_capable);
         // A path without a route is retired; a packet of it counts as lost.
         let Some(number) = self.route_of.get(&path) else { return Ok(()) };
         let Some(route) = self.routes.get_mut(number) else { return Ok(()) };

@@ -6,9 +6,9 @@
 //! identify the data. An acknowledgement names packet numbers of a path, for congestion control,
 //! and an offset of a stream, to free buffers.
 //!
-//! Typed packets are small and [`Copy`]: a simulation carries them as they are, with
-//! [`Packet::wire_len`] as their size. [`Packet::emit`] and [`Packet::parse`] translate to bytes
-//! and back without loss. `docs/wire.md` has every octet:
+//! Typed packets are small: a simulation carries them as they are, with [`Packet::wire_len`] as
+//! their size. Only an acknowledgement with [`OlderRanges`] has memory of its own. [`Packet::emit`]
+//! and [`Packet::parse`] translate to bytes and back without loss. `docs/wire.md` has every octet:
 //!
 //! | part | octets | |
 //! |---|---|---|
@@ -23,16 +23,16 @@
 //! All integers are big-endian. Pieces of the handshake, [`Body::Flight`], have headers of their
 //! own.
 
+mod ack;
 mod flight;
 mod parameters;
 mod parse;
-
-use core::num::NonZeroU32;
 
 use units::Bytes;
 
 use crate::datagram::{self, DATA_NUMBER_AT};
 
+pub use ack::{Ack, Marks, OlderRanges, PacketRange};
 pub use flight::{Flight, Piece};
 pub use parameters::ConnectionParameters;
 pub use parse::Parsed;
@@ -56,7 +56,7 @@ const FULL_BODY: usize = MIN_FULL.0 as usize - HEADER - TAG;
 
 /// A packet, without the path that it is sent over. 56 bytes, so that a simulated one fits a cache
 /// line with room for its connection and path.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Packet {
     /// Its number on the path: new for each transmission.
     pub number: u64,
@@ -74,7 +74,7 @@ pub enum Reply {
 }
 
 /// The body of a packet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Body {
     /// A piece of a stream.
     Data(StreamData),
@@ -176,58 +176,6 @@ pub struct StreamData {
     pub is_last: bool,
 }
 
-/// Acknowledges packets of one path, and the in-order data of one stream.
-// Packed, to keep [`Packet`] at 56 bytes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[repr(Rust, packed(1))]
-pub struct Ack {
-    /// The largest packet number that arrived.
-    pub largest: u64,
-    /// All data of [`Ack::stream`] before this offset has arrived.
-    pub delivered: u64,
-    /// The stream of the packet that caused this.
-    pub stream: u32,
-    /// The connection's flow control limit for all streams together, in KiB, lower 32 bits.
-    pub limit: u32,
-    /// The receiver's clock less the packet's stamp, for the packet `largest`, in microseconds;
-    /// wraps. A difference of zero is given as one. `None` if the packet had no stamp.
-    pub one_way: Option<NonZeroU32>,
-    /// Further ranges of packets that arrived, the latest change first.
-    pub older: [PacketRange; 2],
-    /// The number of packets up to `largest` that arrived without a gap; at least one.
-    pub first: u16,
-    /// The path of the acknowledged packets.
-    pub path: u16,
-    /// The number of packets of the path that arrived marked Congestion Experienced; wraps.
-    pub ce_packets: u16,
-    /// The sizes of these packets as UDP payloads, together; wraps.
-    pub ce_bytes: u32,
-    /// How long the acknowledgement waited, in units of [`Ack::DELAY_UNIT`]; saturates.
-    pub delay: u8,
-}
-
-impl Ack {
-    /// Microseconds of one unit of [`Ack::delay`].
-    pub const DELAY_UNIT: u64 = 128;
-    /// Octets without the counters of marks, and with them.
-    const OCTETS: usize = 42;
-    const WITH_COUNTERS: usize = Ack::OCTETS + 6;
-
-    /// Whether any packet was marked. If not, the counters take no octets.
-    const fn has_counters(&self) -> bool {
-        self.ce_packets != 0 || self.ce_bytes != 0
-    }
-}
-
-/// A range of packet numbers, counted back from [`Ack::largest`].
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct PacketRange {
-    /// The distance of its last number from the largest.
-    pub back: u16,
-    /// The number of packets; zero for no range.
-    pub len: u16,
-}
-
 impl Packet {
     /// Whether its receiver has to acknowledge it.
     #[must_use]
@@ -253,9 +201,9 @@ impl Packet {
                 (1, offset, (stream as u64) << 16 | len as u64)
             }
             Body::Datagram { len, .. } => (2, len as u64, 0),
-            Body::Ack(Ack { largest, delivered, limit, path, first, .. }) => (
+            Body::Ack(Ack { largest, delivered, limit, path, first, ref older, .. }) => (
                 3,
-                largest ^ delivered.rotate_left(20),
+                largest ^ delivered.rotate_left(20) ^ older.fingerprint(),
                 (limit as u64) << 32 | (path as u64) << 16 | first as u64,
             ),
             Body::StreamWindow { stream, limit } => (4, limit, stream as u64),
@@ -286,13 +234,13 @@ impl Packet {
     }
 
     /// Octets of the body without payload.
+    #[inline]
     #[must_use]
     pub const fn body_len(&self) -> usize {
         match self.body {
             Body::Data(_) => DATA,
             Body::Datagram { .. } | Body::Retire { .. } => 2,
-            Body::Ack(ack) if ack.has_counters() => Ack::WITH_COUNTERS,
-            Body::Ack(_) => Ack::OCTETS,
+            Body::Ack(ref ack) => ack.body_len(),
             Body::StreamWindow { .. } => 12,
             Body::Need { .. } | Body::Stop { .. } | Body::ShortChallenge { .. } => 8,
             Body::Reset { .. } => 16,
@@ -307,6 +255,7 @@ impl Packet {
     }
 
     /// Its size as a UDP payload, the cipher's tag included.
+    #[inline]
     #[must_use]
     pub const fn datagram_len(&self) -> usize {
         match self.body {
@@ -316,6 +265,7 @@ impl Packet {
     }
 
     /// Its size on the wire, IP and UDP headers included.
+    #[inline]
     #[must_use]
     pub const fn wire_len(&self) -> Bytes {
         Bytes(self.datagram_len() as u64 + DATAGRAM_HEADERS.0)

@@ -1,15 +1,13 @@
 //! What is sealed of packets as bytes, and back.
 
-use core::num::NonZeroU32;
-
 use alloc::vec::Vec;
 
-use super::{Ack, Body, FULL_BODY, Packet, PacketRange, Reply, StreamData};
+use super::{Ack, Body, FULL_BODY, Packet, Reply, StreamData};
 use crate::WireError;
 use crate::reader::Reader;
 
 /// A packet read from the bytes that were sealed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Parsed<'a> {
     /// The packet.
     pub packet: Packet,
@@ -17,7 +15,7 @@ pub struct Parsed<'a> {
     pub payload: &'a [u8],
 }
 
-const NAME: &str = "pTCP";
+pub(super) const NAME: &str = "pTCP";
 /// How [`Reply::All`] is written; no path has this number.
 const ALL: u16 = u16::MAX;
 
@@ -77,7 +75,7 @@ impl Packet {
             Body::Datagram { reply, .. } | Body::Ping { reply, .. } => {
                 into.extend_from_slice(&reply_number(reply).to_be_bytes());
             }
-            Body::Ack(ack) => emit_ack(&ack, into),
+            Body::Ack(ref ack) => ack.emit(into),
             Body::StreamWindow { stream, limit } => {
                 into.extend_from_slice(&stream.to_be_bytes());
                 into.extend_from_slice(&limit.to_be_bytes());
@@ -146,7 +144,7 @@ fn parse_body(kind: u8, mut reader: Reader<'_>) -> Result<(Body, &[u8]), WireErr
             let padding = payload_len(reader.rest())?;
             return Ok((Body::Ping { padding, reply }, &[]));
         }
-        ACK => Body::Ack(parse_ack(&mut reader)?),
+        ACK => Body::Ack(Ack::parse(&mut reader)?),
         STREAM_WINDOW => Body::StreamWindow { stream: reader.u32()?, limit: reader.u64()? },
         NEED => Body::Need { buffer: reader.u64()? },
         RESET => Body::Reset { stream: reader.u32()?, code: reader.u32()?, end: reader.u64()? },
@@ -195,103 +193,54 @@ fn reply_number(reply: Reply) -> u16 {
     }
 }
 
-fn emit_ack(ack: &Ack, into: &mut Vec<u8>) {
-    let Ack { largest, delivered, stream, limit, one_way, older, first, path, .. } = *ack;
-    let Ack { ce_packets, ce_bytes, delay, .. } = *ack;
-    into.extend_from_slice(&path.to_be_bytes());
-    into.extend_from_slice(&largest.to_be_bytes());
-    into.extend_from_slice(&first.to_be_bytes());
-    into.extend_from_slice(&delivered.to_be_bytes());
-    into.extend_from_slice(&stream.to_be_bytes());
-    into.extend_from_slice(&limit.to_be_bytes());
-    into.extend_from_slice(&one_way.map_or(0, NonZeroU32::get).to_be_bytes());
-    into.extend_from_slice(&[u8::from(ack.has_counters()), delay]);
-    for range in older {
-        into.extend_from_slice(&range.back.to_be_bytes());
-        into.extend_from_slice(&range.len.to_be_bytes());
-    }
-    if ack.has_counters() {
-        into.extend_from_slice(&ce_packets.to_be_bytes());
-        into.extend_from_slice(&ce_bytes.to_be_bytes());
-    }
-}
-
-fn parse_ack(reader: &mut Reader<'_>) -> Result<Ack, WireError> {
-    let (path, largest, first) = (reader.u16()?, reader.u64()?, reader.u16()?);
-    let (delivered, stream, limit) = (reader.u64()?, reader.u32()?, reader.u32()?);
-    let one_way = NonZeroU32::new(reader.u32()?);
-    let (has_counters, delay) = (reader.u8()?, reader.u8()?);
-    let mut older = [PacketRange::default(); 2];
-    for range in &mut older {
-        *range = PacketRange { back: reader.u16()?, len: reader.u16()? };
-        // A range does not begin before the first packet.
-        if u64::from(range.back) + u64::from(range.len) > largest.saturating_add(1) {
-            return Err(WireError::Field { frame: NAME, field: "range" });
-        }
-    }
-    if first == 0 || u64::from(first) > largest.saturating_add(1) {
-        return Err(WireError::Field { frame: NAME, field: "range" });
-    }
-    let (ce_packets, ce_bytes) =
-        if has_counters == 0 { (0, 0) } else { (reader.u16()?, reader.u32()?) };
-    let ack = Ack {
-        largest,
-        delivered,
-        stream,
-        limit,
-        one_way,
-        older,
-        first,
-        path,
-        ce_packets,
-        ce_bytes,
-        delay,
-    };
-    // Octets have one meaning: counters are there if they count something.
-    if u8::from(ack.has_counters()) != has_counters {
-        return Err(WireError::Field { frame: NAME, field: "counters" });
-    }
-    Ok(ack)
-}
-
 #[cfg(test)]
 mod tests {
     use alloc::vec;
+    use core::num::NonZeroU32;
 
     use proptest::prelude::*;
 
-    use super::super::{NUMBER, TAG};
+    use super::super::{Marks, NUMBER, OlderRanges, PacketRange, TAG};
     use super::*;
 
     fn any_reply() -> impl Strategy<Value = Reply> {
         prop_oneof![Just(Reply::All), (0..ALL).prop_map(Reply::Path)]
     }
 
+    /// Ranges below the latest one, each by the packets missing above it and its length.
+    fn older(first: u16, steps: &[(u16, u16)]) -> OlderRanges {
+        let mut gap = u32::from(first);
+        let ranges = steps.iter().map_while(|&(missing, len)| {
+            let back = u16::try_from(gap + u32::from(missing)).ok()?;
+            gap = u32::from(back) + u32::from(len);
+            Some(PacketRange { back, len })
+        });
+        ranges.collect()
+    }
+
     fn any_ack() -> impl Strategy<Value = Body> {
+        let steps = proptest::collection::vec((1u16..3_000, 1u16..3_000), 0..=OlderRanges::MOST);
         (
             (1_000_000_u64..1 << 60, any::<u64>(), any::<u32>(), any::<u32>(), any::<u32>()),
-            ((0u16.., 0u16..), (0u16.., 0u16..), 1u16.., any::<u16>(), any::<u8>()),
+            (1u16.., any::<u16>(), any::<u8>(), steps),
             prop_oneof![Just((0, 0)), any::<(u16, u32)>()],
         )
             .prop_map(
                 |(
                     (largest, delivered, stream, limit, one_way),
-                    (a, b, first, path, delay),
-                    (ce_packets, ce_bytes),
+                    (first, path, delay, steps),
+                    (packets, bytes),
                 )| {
-                    let range = |(back, len)| PacketRange { back, len };
-                    let older = [range(a), range(b)];
                     Body::Ack(Ack {
                         largest,
                         delivered,
+                        older: older(first, &steps),
                         stream,
                         limit,
                         one_way: NonZeroU32::new(one_way),
-                        older,
                         first,
                         path,
-                        ce_packets,
-                        ce_bytes,
+                        marks: Marks::new(packets, bytes),
                         delay,
                     })
                 },
@@ -342,8 +291,8 @@ mod tests {
             datagram.resize(datagram.len() + packet.payload_len(), 0xA5);
             prop_assert_eq!(datagram.len() + TAG, packet.datagram_len());
             let parsed = Packet::parse(number, &datagram[sealed_at..]).unwrap();
-            prop_assert_eq!(parsed.packet, packet);
             prop_assert_eq!(parsed.payload.len(), packet.payload_len());
+            prop_assert_eq!(parsed.packet, packet);
         }
 
         #[test]

@@ -1,0 +1,93 @@
+//! Transfers by `--carrier udp` between processes.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use crate::home::{Home, Running, lines_of, receiver, text};
+
+#[test]
+fn a_file_arrives_over_udp() {
+    let home = Home::new();
+    let bytes: Vec<u8> = (0..1_000_000_u32).flat_map(u32::to_le_bytes).collect();
+    home.file("data", &bytes);
+    fs::create_dir(home.0.join("in")).unwrap();
+    let (mut receiver, address, token) = receiver(&home, &home.0.join("in"), &[]);
+    let mut send = home.command(&["send", "data", "--to", &address, "--carrier", "udp", "--json"]);
+    send.args(["--controller", "cubic", "--packet-scheduler", "blest", "--weight", "2"]);
+    let (code, stdout, stderr) =
+        text(&send.env("ANABRANCH_TOKEN", token).stdin(Stdio::null()).output().unwrap());
+    assert_eq!(code, 0, "{stderr}");
+    let summary = stdout.lines().find(|line| line.contains("\"summary\"")).unwrap();
+    assert!(summary.contains("\"congestion_control\":\"cubic\""), "{summary}");
+    assert!(receiver.0.wait().unwrap().success());
+    assert!(fs::read(home.0.join("in/data")).unwrap() == bytes);
+}
+
+#[test]
+fn flags_of_udp_are_checked() {
+    let home = Home::new();
+    home.file("data", b"data");
+    for (arguments, said) in [
+        (&["--controller", "cubik"][..], "cubic"),
+        (&["--packet-scheduler", "fastest"], "lowest-rtt"),
+        (&["--weight", "0"], "1..=64"),
+        (&["--carrier", "sctp"], "udp"),
+        (&["--carrier", "tcp", "--weight", "2"], "--carrier udp"),
+    ] {
+        let all = [&["send", "data", "--to", "127.0.0.1"][..], arguments].concat();
+        let (code, _, stderr) = home.run(&all);
+        assert!(code == 2 && stderr.contains(said), "{arguments:?}: {code} {stderr}");
+    }
+}
+
+/// The receiver is killed, and says nothing any more. Its successor does not know the connection,
+/// and can prove that it is the same host: nobody waits for a timeout.
+#[test]
+fn a_receiver_that_was_killed_and_started_again_gets_the_rest_soon() {
+    let home = Home::new();
+    let bytes: Vec<u8> = (0..6_000_000_u32).flat_map(u32::to_le_bytes).collect();
+    home.file("data", &bytes);
+    fs::create_dir(home.0.join("in")).unwrap();
+    let key = home.run(&["keys"]).1;
+    let key = key.split_whitespace().find(|word| word.len() == 52).unwrap().to_string();
+    assert_eq!(home.run(&["keys", "trust", "sender", &key, "near"]).0, 0);
+    let receive = |port: &str| {
+        let arguments = ["receive", "in", "--listen", "127.0.0.1", "--port", port];
+        let mut command = home.command(&arguments);
+        command.args(["--keep", "--no-token", "--json"]);
+        let child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let mut child = Running(child);
+        let mut lines = lines_of(child.0.stdout.take().unwrap());
+        let listening = lines.find(|line| line.contains("\"listening\"")).unwrap();
+        std::thread::spawn(move || lines.for_each(drop));
+        let port = listening.split("127.0.0.1:").nth(1).unwrap();
+        (child, port.split('"').next().unwrap().to_string())
+    };
+    let (mut first, port) = receive("0");
+    let address = format!("127.0.0.1:{port}");
+    assert_eq!(home.run(&["keys", "trust", "receiver", "127.0.0.1", &key]).0, 0);
+    let mut send = home.command(&["send", "data", "--to", &address, "--carrier", "udp", "--json"]);
+    send.args(["--max-rate", "60mbit"])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null());
+    let mut sender = Running(send.spawn().unwrap());
+    let mut lines = BufReader::new(sender.0.stdout.take().unwrap()).lines().map(Result::unwrap);
+    let is_underway = |line: &String| {
+        let done = line.split("\"done\":").nth(1).and_then(|rest| rest.split([',', '}']).next());
+        done.and_then(|done| done.parse::<u64>().ok()).is_some_and(|done| done > 4_000_000)
+    };
+    assert!(lines.any(|line| is_underway(&line)), "it sends");
+    first.0.kill().unwrap();
+    first.0.wait().unwrap();
+    let restarted = Instant::now();
+    let (_second, _) = receive(&port);
+    let rest: Vec<String> = lines.collect();
+    let said = rest.iter().filter(|line| !line.contains("\"progress\"")).collect::<Vec<_>>();
+    assert!(sender.0.wait().unwrap().success(), "{said:?}");
+    assert!(fs::read(home.0.join("in/data")).unwrap() == bytes);
+    // 20 MB at that rate take 2.7 s; a timeout alone would take 30.
+    assert!(restarted.elapsed() < Duration::from_secs(15), "{:?} {said:?}", restarted.elapsed());
+}

@@ -1,0 +1,453 @@
+//! The links of a mesh as a state machine: packets in, packets out, no devices and no clock.
+//!
+//! It is a simulation in step with real time: a packet enters its next link at the moment when it
+//! leaves the one before, however late the driver comes, so that lateness does not add up over the
+//! links of a route.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap, VecDeque};
+use std::net::Ipv4Addr;
+use std::sync::{Arc, OnceLock};
+
+use link::{Link, Offer};
+use rand_core::{Rng, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use units::{Bytes, Span, Time};
+
+use super::Plan;
+use super::measure::Measurer;
+use crate::driver::{Forward, Transmit};
+use crate::packet::{self, View};
+
+/// A mesh. Until it starts, links have their first rate and no blackouts.
+#[derive(Debug)]
+pub(crate) struct MeshEngine {
+    hops: Vec<Hop>,
+    routes: Vec<Route>,
+    route_by_ends: HashMap<(Ipv4Addr, Ipv4Addr), usize>,
+    lanes: Vec<Lane>,
+    held: BinaryHeap<Reverse<Held>>,
+    numbered: u64,
+    outbox: VecDeque<Transmit>,
+    /// Set by another thread: when to start.
+    start: Arc<OnceLock<Time>>,
+    started: Option<Time>,
+    measurer: Measurer,
+    /// Packets between addresses without a route.
+    unrouted: u64,
+}
+
+/// A link, with its next deadline.
+#[derive(Debug)]
+struct Hop {
+    link: Link<Parcel>,
+    deadline: Option<Time>,
+}
+
+#[derive(Debug)]
+struct Route {
+    links: Box<[usize]>,
+    /// The device at the end.
+    device: usize,
+    lane: Option<usize>,
+}
+
+#[derive(Clone, Debug)]
+struct Parcel {
+    route: usize,
+    /// The position on the route.
+    place: usize,
+    flow: u64,
+    data: Box<[u8]>,
+}
+
+/// Delays packets before their first link.
+#[derive(Debug)]
+struct Lane {
+    most: Span,
+    last: Time,
+    rng: Xoshiro256PlusPlus,
+}
+
+impl Lane {
+    /// The release of a packet that came in at `now`.
+    fn draw(&mut self, now: Time) -> Time {
+        let range = u128::from(self.most.as_nanos()) + 1;
+        let drawn = u64::try_from((u128::from(self.rng.next_u64()) * range) >> 64)
+            .expect("below the range");
+        self.last = self.last.max(now + Span::from_nanos(drawn));
+        self.last
+    }
+}
+
+/// A packet in a lane.
+#[derive(Debug)]
+struct Held {
+    at: Time,
+    number: u64,
+    carried: Parcel,
+}
+
+impl PartialEq for Held {
+    fn eq(&self, other: &Held) -> bool {
+        (self.at, self.number) == (other.at, other.number)
+    }
+}
+
+impl Eq for Held {}
+
+impl PartialOrd for Held {
+    fn partial_cmp(&self, other: &Held) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Held {
+    fn cmp(&self, other: &Held) -> std::cmp::Ordering {
+        (self.at, self.number).cmp(&(other.at, other.number))
+    }
+}
+
+/// What happens next. Of what is due at the same time, the first of these comes first: a window
+/// ends with all that arrives at its last moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Event {
+    Start,
+    Release,
+    Link(usize),
+    Edge,
+}
+
+impl MeshEngine {
+    /// The engine of a plan, which starts once `start` is set.
+    ///
+    /// # Panics
+    /// If a route of the plan has no links, or ends at an address that no device has.
+    pub(crate) fn new(plan: &Plan, start: Arc<OnceLock<Time>>) -> MeshEngine {
+        let devices = plan.hosts.iter().flat_map(|host| &host.devices);
+        let device_by_address: HashMap<Ipv4Addr, usize> = devices
+            .enumerate()
+            .flat_map(|(index, device)| device.addresses.iter().map(move |at| (*at, index)))
+            .collect();
+        let routes = plan.routes.iter().map(|route| {
+            assert!(!route.links.is_empty(), "a route has links");
+            Route {
+                links: route.links.clone().into(),
+                device: device_by_address[&route.to],
+                lane: route.lane,
+            }
+        });
+        MeshEngine {
+            hops: plan
+                .links
+                .iter()
+                .map(|link| Hop {
+                    link: Link::unstarted(link.profile.clone(), link.seed),
+                    deadline: None,
+                })
+                .collect(),
+            routes: routes.collect(),
+            route_by_ends: (plan.routes.iter().enumerate())
+                .map(|(index, route)| ((route.from, route.to), index))
+                .collect(),
+            lanes: plan
+                .lanes
+                .iter()
+                .map(|lane| Lane {
+                    most: lane.most,
+                    last: Time::ZERO,
+                    rng: Xoshiro256PlusPlus::seed_from_u64(lane.seed.0),
+                })
+                .collect(),
+            held: BinaryHeap::new(),
+            numbered: 0,
+            outbox: VecDeque::new(),
+            start,
+            started: None,
+            measurer: Measurer::new(plan.windows.clone(), plan.links.len()),
+            unrouted: 0,
+        }
+    }
+
+    /// When it started.
+    pub(crate) fn started(&self) -> Option<Time> {
+        self.started
+    }
+
+    /// The packets between addresses without a route.
+    pub(crate) fn unrouted(&self) -> u64 {
+        self.unrouted
+    }
+
+    /// What was measured.
+    pub(crate) fn measurer(&self) -> &Measurer {
+        &self.measurer
+    }
+
+    /// What happens next, and when.
+    fn next_event(&self) -> Option<(Time, Event)> {
+        let start = self.start.get().filter(|_| self.started.is_none());
+        let start = start.map(|at| (*at, Event::Start));
+        let release = self.held.peek().map(|Reverse(held)| (held.at, Event::Release));
+        let links = self.hops.iter().enumerate();
+        let links = links.filter_map(|(index, hop)| Some((hop.deadline?, Event::Link(index))));
+        let edge = self.started.and_then(|start| self.measurer.next_edge(start));
+        let edge = edge.map(|at| (at, Event::Edge));
+        links.chain(start).chain(release).chain(edge).min()
+    }
+
+    /// Carries out all that happens until `now`.
+    fn advance(&mut self, now: Time) {
+        while let Some((at, event)) = self.next_event().filter(|(at, _)| *at <= now) {
+            match event {
+                Event::Start => {
+                    self.started = Some(at);
+                    for hop in &mut self.hops {
+                        hop.link.start(at);
+                        hop.deadline = hop.link.poll_deadline();
+                    }
+                }
+                Event::Release => {
+                    let Some(Reverse(held)) = self.held.pop() else { return };
+                    self.enter(at, held.carried);
+                }
+                Event::Link(index) => self.deliver(at, index),
+                Event::Edge => {
+                    let Some(start) = self.started else { return };
+                    let links = self.hops.iter_mut().map(|hop| &mut hop.link);
+                    self.measurer.pass_edge(start, at, links);
+                    // Packets that the links dropped as they left may have changed deadlines.
+                    for hop in &mut self.hops {
+                        hop.deadline = hop.link.poll_deadline();
+                    }
+                }
+            }
+        }
+    }
+
+    /// Takes out the packets that arrive at the end of a link.
+    fn deliver(&mut self, at: Time, index: usize) {
+        while let Some(delivery) = self.hops[index].link.poll_deliver(at) {
+            let Parcel { route, place, flow, mut data } = delivery.packet;
+            if let Some(start) = self.started {
+                self.measurer.note_wait(index, start, delivery.at, delivery.waited);
+            }
+            if delivery.is_corrupted {
+                packet::corrupt(&mut data);
+            }
+            if delivery.is_marked {
+                packet::mark(&mut data);
+            }
+            if place + 1 == self.routes[route].links.len() {
+                let device = self.routes[route].device;
+                self.outbox.push_back(Transmit { device, at: delivery.at, data });
+            } else {
+                self.enter(at, Parcel { route, place: place + 1, flow, data });
+            }
+        }
+        let hop = &mut self.hops[index];
+        // A deadline may have been too early, but not by nothing.
+        let least = at + Span::from_nanos(1);
+        hop.deadline = hop.link.poll_deadline().map(|deadline| deadline.max(least));
+    }
+
+    /// Offers a packet to the link at its place.
+    fn enter(&mut self, now: Time, carried: Parcel) {
+        let hop = &mut self.hops[self.routes[carried.route].links[carried.place]];
+        let offer = Offer {
+            bytes: Bytes(carried.data.len() as u64),
+            is_ecn_capable: packet::is_ecn_capable(&carried.data),
+            flow: carried.flow,
+        };
+        hop.link.offer(now, offer, carried);
+        hop.deadline = hop.link.poll_deadline();
+    }
+}
+
+impl Forward for MeshEngine {
+    fn handle_packet(&mut self, now: Time, _: usize, data: &[u8]) {
+        self.advance(now);
+        let route = ends(data).and_then(|ends| self.route_by_ends.get(&ends));
+        let Some(&route) = route else {
+            self.unrouted += 1;
+            return;
+        };
+        let flow = View::of(data).as_ref().map_or(0, View::flow);
+        let carried = Parcel { route, place: 0, flow, data: data.into() };
+        match self.routes[route].lane {
+            Some(lane) => {
+                let at = self.lanes[lane].draw(now);
+                self.numbered += 1;
+                self.held.push(Reverse(Held { at, number: self.numbered, carried }));
+            }
+            None => self.enter(now, carried),
+        }
+    }
+
+    fn poll_deadline(&self) -> Option<Time> {
+        if let Some(transmit) = self.outbox.front() {
+            return Some(transmit.at);
+        }
+        self.next_event().map(|(at, _)| at)
+    }
+
+    fn poll_transmit(&mut self, now: Time) -> Option<Transmit> {
+        if self.outbox.is_empty() {
+            self.advance(now);
+        }
+        self.outbox.pop_front()
+    }
+}
+
+/// The addresses of an IPv4 packet.
+fn ends(data: &[u8]) -> Option<(Ipv4Addr, Ipv4Addr)> {
+    let header: &[u8; 20] = data.first_chunk()?;
+    let address = |at: usize| Ipv4Addr::from([0, 1, 2, 3].map(|byte| header[at + byte]));
+    (header[0] >> 4 == 4).then(|| (address(12), address(16)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mesh::{DevicePlan, HostPlan, LanePlan, LinkPlan, RoutePlan, WindowSpan};
+    use crate::packet::tests::udp;
+    use link::{Profile, SharedProfile};
+    use units::{Rate, Seed};
+
+    const A: [u8; 4] = [10, 1, 1, 1];
+    const B: [u8; 4] = [10, 2, 1, 1];
+
+    fn ms(n: u64) -> Span {
+        Span::from_millis(n)
+    }
+
+    fn at(n: u64) -> Time {
+        Time::ZERO + ms(n)
+    }
+
+    /// Two hosts behind a bottleneck of 12 Mbit/s, and an access link of 120 Mbit/s before it.
+    fn plan() -> Plan {
+        let link = |name: &str, rate: u64, delay: u64| LinkPlan {
+            name: name.into(),
+            profile: SharedProfile::from(Profile::new(Rate::mbit(rate), ms(delay))),
+            seed: Seed(1),
+        };
+        let host = |name: &str| HostPlan {
+            name: name.into(),
+            devices: vec![DevicePlan { name: "tun1".into(), addresses: Vec::new() }],
+            ecn: false,
+        };
+        let mut plan = Plan {
+            hosts: vec![host("a"), host("b")],
+            links: vec![link("access", 120, 1), link("bottleneck", 12, 10)],
+            windows: vec![WindowSpan { from: ms(5), to: ms(1_000) }],
+            ..Plan::default()
+        };
+        let (from, to) = (plan.add_address(0, 0), plan.add_address(1, 0));
+        let (from, to) = (from.expect("free"), to.expect("free"));
+        plan.routes.push(RoutePlan { from, to, links: vec![0, 1], lane: None });
+        plan.routes.push(RoutePlan { from: to, to: from, links: vec![1], lane: None });
+        plan
+    }
+
+    fn engine(plan: &Plan) -> MeshEngine {
+        MeshEngine::new(plan, Arc::new(OnceLock::from(at(0))))
+    }
+
+    fn drain(engine: &mut MeshEngine) -> Vec<(usize, u64)> {
+        std::iter::from_fn(|| engine.poll_transmit(at(10_000)))
+            .map(|transmit| (transmit.device, (transmit.at - Time::ZERO).as_micros()))
+            .collect()
+    }
+
+    #[test]
+    fn a_packet_goes_from_link_to_link() {
+        let mut engine = engine(&plan());
+        engine.handle_packet(at(0), 0, &udp((A, 1), (B, 2), &[0; 1_472]));
+        assert_eq!(engine.poll_deadline(), Some(Time::ZERO + Span::from_micros(1_100)));
+        // 0.1 ms and 1 ms on the wires, 1 ms and 10 ms of propagation.
+        assert_eq!(drain(&mut engine), [(1, 12_100)]);
+        engine.handle_packet(at(20_000), 1, &udp((B, 2), (A, 1), &[0; 1_472]));
+        let back = engine.poll_transmit(at(30_000)).expect("it has a route");
+        assert_eq!((back.device, back.at), (0, at(20_011)));
+    }
+
+    #[test]
+    fn lateness_does_not_add_up() {
+        let mut engine = engine(&plan());
+        engine.handle_packet(at(0), 0, &udp((A, 1), (B, 2), &[0; 1_472]));
+        // Nobody came when the packet left its first link.
+        engine.handle_packet(at(8), 0, &udp((A, 1), (B, 2), &[0; 1_472]));
+        assert_eq!(drain(&mut engine), [(1, 12_100), (1, 20_100)]);
+    }
+
+    #[test]
+    fn packets_without_a_route_are_counted() {
+        let mut engine = engine(&plan());
+        engine.handle_packet(at(0), 0, &udp((A, 1), ([10, 9, 9, 9], 2), b"x"));
+        engine.handle_packet(at(0), 0, &[0x60; 40]);
+        assert_eq!((engine.unrouted(), drain(&mut engine).len()), (2, 0));
+    }
+
+    #[test]
+    fn a_lane_keeps_the_order() {
+        let mut plan = plan();
+        plan.lanes.push(LanePlan { most: ms(30), seed: Seed(7) });
+        plan.routes[0].lane = Some(0);
+        let mut engine = engine(&plan);
+        for number in 0..50u8 {
+            engine.handle_packet(at(u64::from(number)), 0, &udp((A, 1), (B, 2), &[number; 100]));
+        }
+        let packets: Vec<Transmit> =
+            std::iter::from_fn(|| engine.poll_transmit(at(10_000))).collect();
+        let order: Vec<u8> = packets.iter().map(|packet| packet.data[40]).collect();
+        assert!(order.iter().copied().eq(0..50), "{order:?}");
+        let delays: Vec<u64> =
+            (0..).zip(&packets).map(|(n, p)| (p.at - at(n)).as_millis()).collect();
+        assert!(delays.iter().all(|delay| (11..42).contains(delay)), "{delays:?}");
+        assert!(delays.iter().max() > delays.iter().min(), "{delays:?}");
+    }
+
+    #[test]
+    fn schedules_begin_with_the_start() {
+        let mut plan = plan();
+        let profile = Profile {
+            blackouts: vec![link::Blackout { from: ms(0), to: Some(ms(100)), every: None }],
+            ..Profile::new(Rate::mbit(12), ms(10))
+        };
+        plan.links[1].profile = profile.into();
+        let start = Arc::new(OnceLock::new());
+        let mut engine = MeshEngine::new(&plan, Arc::clone(&start));
+        engine.handle_packet(at(0), 0, &udp((A, 1), (B, 2), &[0; 1_472]));
+        assert_eq!(drain(&mut engine).len(), 1);
+        start.set(at(20_000)).expect("it is not set yet");
+        engine.handle_packet(at(20_050), 0, &udp((A, 1), (B, 2), &[0; 1_472]));
+        engine.handle_packet(at(20_150), 0, &udp((A, 1), (B, 2), &[0; 1_472]));
+        let arrived: Vec<Transmit> =
+            std::iter::from_fn(|| engine.poll_transmit(at(30_000))).collect();
+        assert_eq!(arrived.len(), 1, "the other one fell into the blackout");
+        assert_eq!(engine.started(), Some(at(20_000)));
+    }
+
+    #[test]
+    fn measures_are_of_the_window() {
+        let mut engine = engine(&plan());
+        // The first one arrives before the window, and the others wait for 0, 1 and 2 ms less what
+        // the access link takes.
+        engine.handle_packet(at(0), 1, &udp((B, 2), (A, 1), &[0; 12]));
+        for millis in [100, 100, 100] {
+            engine.handle_packet(at(millis), 0, &udp((A, 1), (B, 2), &[0; 1_472]));
+        }
+        assert_eq!(drain(&mut engine).len(), 4);
+        let plan = plan();
+        let reports = engine.measurer().reports(&plan);
+        let window = &reports[1].windows[0];
+        assert_eq!((window.packets, window.bytes), (4, 4_540));
+        let rounded = |value: Option<f64>| value.map(|value| (value * 1e3).round() / 1e3);
+        // The packet that began before the window waited for nothing.
+        assert_eq!(rounded(window.queue_ms), Some(0.9));
+        assert_eq!(rounded(window.queue_p50_ms), Some(0.0));
+        assert_eq!(rounded(window.queue_max_ms), Some(1.8));
+        assert_eq!((window.drops, window.losses, window.marks), (0, 0, 0));
+    }
+}

@@ -1,0 +1,143 @@
+//! Transfers over a striped UDP connection: what holds over TCP holds there too.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod common;
+
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use common::{
+    Host, Scratch, fetch, fetch_options, parties, receive_options, send, send_options,
+    serve_options,
+};
+use files::{CarrierChoice, Error, Event, ReceiveOptions, SendOptions};
+use peer::{Credential, Timetable};
+use tokio::sync::mpsc::unbounded_channel;
+use tokio::time::timeout;
+use units::{Rate, Span};
+
+fn over_udp(mut options: SendOptions) -> SendOptions {
+    options.transfer.carrier = CarrierChoice::Udp(stripe::Options::default());
+    options
+}
+
+fn same(one: &Path, other: &Path) -> bool {
+    fs::read(one).unwrap() == fs::read(other).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_arrives_and_both_sides_end_soon() {
+    let scratch = Scratch::new("udp");
+    let (identity, token) = parties();
+    let file = scratch.file("file", 8_000_000);
+    let host = Host::receive(receive_options(&scratch, &identity, &token)).await;
+    let began = Instant::now();
+    let (events, mut heard) = unbounded_channel();
+    let options = over_udp(send_options(&[&file], host.port, &token));
+    let sent = timeout(Duration::from_secs(30), files::send(options, events)).await.unwrap();
+    let summary = sent.unwrap();
+    let ended = Instant::now();
+    host.outcome().await.unwrap();
+    assert!(ended.elapsed() < Duration::from_secs(2), "the receiver waited for a goodbye");
+    assert!(began.elapsed() < Duration::from_secs(20));
+    assert!(same(&file, &scratch.inbox().join("file")));
+    // The routes are the paths that people see.
+    let names: Vec<_> = summary.paths.iter().map(|path| path.name.as_str()).collect();
+    assert_eq!(names, ["lo"]);
+    assert_eq!(summary.paths[0].congestion_control.as_deref(), Some("coupled-bbr"));
+    assert!((summary.paths[0].share - 1.0).abs() < 0.01, "{:?}", summary.paths);
+    let mut states = Vec::new();
+    while let Ok(event) = heard.try_recv() {
+        if let Event::Path { event, .. } = event {
+            states.push((event.name, event.state));
+        }
+    }
+    assert!(states.iter().all(|(name, _)| name == "lo") && !states.is_empty(), "{states:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_tree_is_fetched() {
+    let scratch = Scratch::new("udp-fetch");
+    let (identity, token) = parties();
+    let folder = scratch.0.join("served");
+    fs::create_dir_all(folder.join("tree/deep")).unwrap();
+    for number in 0..200 {
+        fs::write(folder.join(format!("tree/deep/{number}")), vec![7; number * 31]).unwrap();
+    }
+    fs::rename(scratch.file("large", 3_000_000), folder.join("tree/large")).unwrap();
+    let host = Host::serve(serve_options(&folder, &identity, &token)).await;
+    let mut options = fetch_options(&scratch, &["tree"], host.port, &token);
+    options.transfer.carrier = CarrierChoice::Udp(stripe::Options::default());
+    let summary = fetch(options).await.unwrap();
+    host.outcome().await.unwrap();
+    assert_eq!(summary.files, 201);
+    assert!(same(&folder.join("tree/large"), &scratch.inbox().join("tree/large")));
+    assert!(same(&folder.join("tree/deep/199"), &scratch.inbox().join("tree/deep/199")));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_rate_is_kept() {
+    let scratch = Scratch::new("udp-rate");
+    let (identity, token) = parties();
+    let file = scratch.file("file", 2_000_000);
+    let host = Host::receive(receive_options(&scratch, &identity, &token)).await;
+    let mut options = over_udp(send_options(&[&file], host.port, &token));
+    options.transfer.dial.max_rate = Some(Timetable::always(Rate::mbit(8)));
+    let began = Instant::now();
+    send(options).await.unwrap();
+    assert!(began.elapsed() > Duration::from_millis(1_700), "{:?}", began.elapsed());
+    host.outcome().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn strangers_are_refused() {
+    let scratch = Scratch::new("udp-strangers");
+    let (identity, token) = parties();
+    let (other, _) = parties();
+    let file = scratch.file("file", 10);
+    let host = Host::receive(receive_options(&scratch, &identity, &token)).await;
+    // A token of another host: its key is not there.
+    let mut wrong = over_udp(send_options(&[&file], host.port, &token));
+    wrong.credential = Credential::Pinned(other.fingerprint());
+    wrong.transfer.dial.patience = Span::from_secs(2);
+    let error = send(wrong).await.unwrap_err();
+    assert!(matches!(error, Error::Peer(_)), "{error}");
+    // The right key, and no token.
+    let mut without = over_udp(send_options(&[&file], host.port, &token));
+    without.credential = Credential::Pinned(identity.fingerprint());
+    let error = send(without).await.unwrap_err();
+    assert_eq!(error.exit_code(), 4, "{error}");
+    assert!(!scratch.inbox().join("file").exists());
+    send(over_udp(send_options(&[&file], host.port, &token))).await.unwrap();
+    host.outcome().await.unwrap();
+}
+
+/// The receiver ends and is started again at its port.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_receiver_that_was_started_again_gets_the_rest() {
+    let scratch = Scratch::new("udp-again");
+    let (identity, token) = parties();
+    let file = scratch.file("file", 12_000_000);
+    let keeping = |options: ReceiveOptions| ReceiveOptions { keep: true, ..options };
+    let options = keeping(receive_options(&scratch, &identity, &token));
+    let (mut first, apart) = Host::receive_apart(options.clone()).await;
+    let port = first.port;
+    let mut sending = over_udp(send_options(&[&file], port, &token));
+    sending.transfer.dial.max_rate = Some(Timetable::always(Rate::mbit(24)));
+    sending.transfer.dial.patience = Span::from_secs(20);
+    let sending = tokio::spawn(send(sending));
+    first.has(3_000_000).await;
+    apart.kill().await;
+    // Its last words take a moment.
+    while std::net::UdpSocket::bind(("127.0.0.1", port)).is_err() {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    let mut again = options;
+    again.listen.addresses = vec![([127, 0, 0, 1], port).into()];
+    let (_second, _apart) = Host::receive_apart(again).await;
+    let summary = sending.await.unwrap().unwrap();
+    assert!(same(&file, &scratch.inbox().join("file")));
+    assert!(summary.repeated.0 < 6_000_000, "{:?}", summary.repeated);
+}

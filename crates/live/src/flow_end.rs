@@ -1,0 +1,203 @@
+//! The process of one host: it runs the ends of flows that a [`Description`] names.
+//!
+//! It reads the description and the begin from its standard input, and answers with [`Answer`]s on
+//! its standard output.
+
+mod clock;
+mod striped;
+mod tcp;
+mod udp;
+
+use std::io::{self, BufRead, Write};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::thread;
+use std::time::Duration;
+
+use serde::Serialize;
+use thiserror::Error;
+
+use crate::describe::{Answer, Begin, Description, FlowEnd, Side, Traffic};
+pub(crate) use clock::{Clock, monotonic};
+
+/// Why a host's process ended early.
+#[derive(Debug, Error)]
+pub enum FlowEndError {
+    /// The other side of the standard streams is gone, or writes what this does not understand.
+    #[error("the messages of the emulator: {0}")]
+    Messages(#[from] io::Error),
+    /// A flow failed; the emulator has been told.
+    #[error("flow {flow}: {error}")]
+    Flow {
+        /// The flow.
+        flow: String,
+        /// The error.
+        error: io::Error,
+    },
+}
+
+/// The part of a flow that runs on a thread of its own, once the clock is known.
+type Task = Box<dyn FnOnce(Clock) -> io::Result<()> + Send>;
+
+/// What an end of a flow counts, shared with its threads.
+#[derive(Debug)]
+struct Tally {
+    /// By path: what arrived.
+    received: Vec<AtomicU64>,
+    /// When the last byte of a source with an end had arrived; zero if it has not.
+    completed: AtomicU64,
+    /// What a sender sent again, of connections that have ended, and of UDP.
+    retransmitted: AtomicU64,
+    /// A sender's connections.
+    connections: Mutex<Vec<std::net::TcpStream>>,
+}
+
+impl Tally {
+    fn new(end: &FlowEnd) -> Arc<Tally> {
+        Arc::new(Tally {
+            received: end.paths.iter().map(|_| AtomicU64::new(0)).collect(),
+            completed: AtomicU64::new(0),
+            retransmitted: AtomicU64::new(0),
+            connections: Mutex::default(),
+        })
+    }
+
+    fn received(&self) -> u64 {
+        self.received.iter().map(|bytes| bytes.load(Ordering::Relaxed)).sum()
+    }
+
+    /// Notes what arrived over a path; `size` is what the source has altogether.
+    fn receive(&self, path: usize, bytes: u64, size: Option<u64>, clock: Clock) {
+        self.received[path].fetch_add(bytes, Ordering::Relaxed);
+        if size.is_some_and(|size| self.received() >= size) {
+            let now = clock.now().max(1);
+            // Only the first one counts.
+            let _ = self.completed.compare_exchange(0, now, Ordering::Relaxed, Ordering::Relaxed);
+        }
+    }
+
+    /// What was sent again, as of now.
+    fn retransmitted(&self) -> u64 {
+        let connections = self.connections.lock().unwrap_or_else(PoisonError::into_inner);
+        let open: u64 = connections
+            .iter()
+            .filter_map(|connection| sys::sockopt::tcp_info(connection).ok())
+            .map(|info| info.retransmits)
+            .sum();
+        open + self.retransmitted.load(Ordering::Relaxed)
+    }
+}
+
+/// Runs the ends of flows.
+///
+/// # Errors
+/// If a flow fails, or the emulator is gone.
+pub fn run(mut input: impl BufRead, mut output: impl Write) -> Result<(), FlowEndError> {
+    let description: Description = read(&mut input)?;
+    let mut tallies = Vec::new();
+    let mut tasks: Vec<(String, Task)> = Vec::new();
+    for end in &description.flows {
+        let tally = Tally::new(end);
+        match prepare(end, &tally) {
+            Ok(some) => tasks.extend(some.into_iter().map(|task| (end.flow.clone(), task))),
+            Err(error) => return fail(&mut output, &end.flow, error),
+        }
+        tallies.push(tally);
+    }
+    write(&mut output, &Answer::Ready)?;
+    let Begin { at } = read(&mut input)?;
+    let clock = Clock::new(at);
+    let (failed, failures) = mpsc::channel();
+    for (flow, task) in tasks {
+        let failed = failed.clone();
+        let run = move || {
+            if let Err(error) = task(clock) {
+                // The receiver is gone only when the process ends.
+                let _ = failed.send((flow, error));
+            }
+        };
+        thread::Builder::new().spawn(run)?;
+    }
+    let mut readings = vec![Vec::new(); tallies.len()];
+    for edge in &description.edges {
+        if let Some((flow, error)) = wait(clock, *edge, &failures) {
+            return fail(&mut output, &flow, error);
+        }
+        for (readings, tally) in readings.iter_mut().zip(&tallies) {
+            let bytes = tally.received.iter().map(|bytes| bytes.load(Ordering::Relaxed));
+            readings.push(bytes.collect::<Vec<u64>>());
+        }
+    }
+    if let Some((flow, error)) = wait(clock, description.duration, &failures) {
+        return fail(&mut output, &flow, error);
+    }
+    for ((end, tally), readings) in description.flows.iter().zip(&tallies).zip(&readings) {
+        let flow = end.flow.clone();
+        let answer = match end.side {
+            Side::Sender => Answer::Sent { flow, retransmitted: tally.retransmitted() },
+            Side::Receiver => Answer::Received {
+                flow,
+                bytes: (0..end.paths.len())
+                    .map(|path| readings.iter().map(|bytes| bytes[path]).collect())
+                    .collect(),
+                completed: Some(tally.completed.load(Ordering::Relaxed)).filter(|at| *at > 0),
+            },
+        };
+        write(&mut output, &answer)?;
+    }
+    Ok(())
+}
+
+/// Waits until a time of the run; a flow that fails ends it early.
+fn wait(
+    clock: Clock,
+    until: u64,
+    failures: &mpsc::Receiver<(String, io::Error)>,
+) -> Option<(String, io::Error)> {
+    loop {
+        let left = Duration::from_nanos(until.saturating_sub(clock.now()));
+        match failures.recv_timeout(left) {
+            Ok(failure) => return Some(failure),
+            Err(_) if clock.now() >= until => return None,
+            // All threads have ended.
+            Err(mpsc::RecvTimeoutError::Disconnected) => clock.sleep_until(until),
+            Err(mpsc::RecvTimeoutError::Timeout) => {}
+        }
+    }
+}
+
+/// Opens what has to be open before the run begins.
+fn prepare(end: &FlowEnd, tally: &Arc<Tally>) -> io::Result<Vec<Task>> {
+    match (&end.traffic, end.side) {
+        (Traffic::Tcp { controller, pacing, source }, Side::Sender) => {
+            tcp::senders(end, controller, *pacing, source, tally)
+        }
+        (Traffic::Tcp { source, .. }, Side::Receiver) => tcp::receivers(end, source, tally),
+        (Traffic::Udp { packet, rate, size }, Side::Sender) => {
+            udp::sender(end, *packet, *rate, *size, tally)
+        }
+        (Traffic::Udp { size, .. }, Side::Receiver) => udp::receiver(end, *size, tally),
+        (Traffic::Striped { .. }, _) => striped::end(end, tally),
+    }
+}
+
+/// Tells the emulator that a flow failed.
+fn fail(output: &mut impl Write, flow: &str, error: io::Error) -> Result<(), FlowEndError> {
+    let answer = Answer::Failed { flow: flow.to_owned(), error: error.to_string() };
+    write(output, &answer)?;
+    Err(FlowEndError::Flow { flow: flow.to_owned(), error })
+}
+
+fn read<T: serde::de::DeserializeOwned>(input: &mut impl BufRead) -> io::Result<T> {
+    let mut line = String::new();
+    if input.read_line(&mut line)? == 0 {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
+    serde_json::from_str(&line).map_err(io::Error::from)
+}
+
+fn write(output: &mut impl Write, message: &impl Serialize) -> io::Result<()> {
+    serde_json::to_writer(&mut *output, message)?;
+    output.write_all(b"\n")?;
+    output.flush()
+}

@@ -1,0 +1,22 @@
+//! Scenario files with real hosts.
+//!
+//! [`Plan::new`] turns a scenario into a network of namespaces and into the flows of each host.
+//! [`run`] carries it out: the links of `emulate` between real kernels, and in each namespace a
+//! process that runs [`flow_end`]. [`Comparison`] puts the results beside those of the simulator.
+
+mod compare;
+mod describe;
+mod error;
+pub mod flow_end;
+mod plan;
+mod run;
+mod supported;
+mod watch;
+
+pub use compare::{Comparison, FlowRow, LinkRow};
+pub use describe::{
+    Answer, Begin, Description, FlowEnd, PathEnd, Side, Source, StripedSettings, Traffic, Write,
+};
+pub use error::PlanError;
+pub use plan::Plan;
+pub use run::{FlowResult, Outcome, RunError, run};

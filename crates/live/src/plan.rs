@@ -1,0 +1,177 @@
+//! From a scenario to hosts, addresses and the ends of flows.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use emulate::mesh::{
+    self, DevicePlan, HostPlan, LanePlan, LinkPlan, RoutePlan, WindowSpan, device_name,
+};
+use scenario::file::{FlowSpec, LinkSpec, Scenario, Transport};
+use scenario::{FlowLayout, ScenarioError};
+use units::{Seed, Span, Time};
+
+use crate::describe::{Description, FlowEnd, PathEnd, Side, Traffic};
+use crate::error::{MOST_FLOWS, PlanError};
+use crate::supported;
+
+/// The port of the first flow; each has the next one.
+const FIRST_PORT: u16 = 5_001;
+
+/// A scenario as a network of real hosts. Each host where a flow begins or ends is a namespace,
+/// with a device for each of its links; all other nodes are routes through the links.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The network.
+    pub mesh: mesh::Plan,
+    /// What each host of the network does.
+    pub hosts: Vec<Description>,
+}
+
+impl Plan {
+    /// The network and the flows of a scenario's run with this seed.
+    ///
+    /// # Errors
+    /// If the scenario has what real hosts cannot do.
+    pub fn new(scenario: &Scenario, seed: Seed) -> Result<Plan, PlanError> {
+        supported::check(scenario)?;
+        let traffic: Vec<Traffic> =
+            scenario.flows.iter().map(supported::traffic).collect::<Result<_, _>>()?;
+        let layout = scenario.layout(seed).map_err(ScenarioError::from)?;
+        let mut draft = Draft::new(scenario, seed);
+        for ((spec, flow), traffic) in scenario.flows.iter().zip(&layout.flows).zip(&traffic) {
+            draft.add(spec, flow, traffic)?;
+        }
+        Ok(draft.finish())
+    }
+}
+
+/// A plan in the making.
+struct Draft<'a> {
+    scenario: &'a Scenario,
+    seed: Seed,
+    plan: Plan,
+    host_by_name: HashMap<Arc<str>, usize>,
+    /// The number of the device of a host at a link.
+    devices: HashMap<(usize, usize), usize>,
+    /// Whether the TCP flows of a host use ECN, if it has any.
+    ecn: HashMap<usize, bool>,
+}
+
+impl<'a> Draft<'a> {
+    fn new(scenario: &'a Scenario, seed: Seed) -> Draft<'a> {
+        let directions = |link: &LinkSpec| {
+            [(0, &link.up), (1, &link.down)].map(|(way, profile)| {
+                let name = link.directions[way].to_string();
+                // The stream that the simulator draws from.
+                let seed = seed.stream(&["link/", &name].concat());
+                LinkPlan { name, profile: profile.clone(), seed }
+            })
+        };
+        let windows = scenario.windows.iter();
+        let mesh = mesh::Plan {
+            links: scenario.links.iter().flat_map(directions).collect(),
+            windows: windows.map(|one| WindowSpan { from: one.from, to: one.to }).collect(),
+            ..mesh::Plan::default()
+        };
+        Draft {
+            scenario,
+            seed,
+            plan: Plan { mesh, hosts: Vec::new() },
+            host_by_name: HashMap::new(),
+            devices: HashMap::new(),
+            ecn: HashMap::new(),
+        }
+    }
+
+    /// Adds a flow.
+    fn add(
+        &mut self,
+        spec: &FlowSpec,
+        flow: &FlowLayout,
+        traffic: &Traffic,
+    ) -> Result<(), PlanError> {
+        let hosts = [&flow.from, &flow.to].map(|name| self.host(name));
+        if let Transport::Tcp(tcp) = &*spec.transport {
+            for host in hosts {
+                if *self.ecn.entry(host).or_insert(tcp.config.ecn) != tcp.config.ecn {
+                    let host = self.plan.mesh.hosts[host].name.clone();
+                    return Err(PlanError::Ecn { flow: spec.name.to_string(), host });
+                }
+            }
+        }
+        let number = self.plan.hosts.iter().map(|host| host.flows.len()).sum::<usize>() / 2;
+        let number = u16::try_from(number).ok().filter(|number| *number < MOST_FLOWS);
+        let port = FIRST_PORT + number.ok_or(PlanError::TooManyFlows)?;
+        let lane = (flow.jitter > Span::ZERO).then(|| {
+            let seed = self.seed.stream(&["emulate/jitter/", &spec.name].concat());
+            self.plan.mesh.lanes.push(LanePlan { most: flow.jitter, seed });
+            self.plan.mesh.lanes.len() - 1
+        });
+        let mut paths = [Vec::new(), Vec::new()];
+        for [there, back] in &flow.routes {
+            let first = *there.first().expect("hosts differ");
+            let last = *there.last().expect("hosts differ");
+            let from = self.address(hosts[0], first / 2)?;
+            let to = self.address(hosts[1], last / 2)?;
+            let routes = &mut self.plan.mesh.routes;
+            routes.push(RoutePlan { from, to, links: there.clone(), lane });
+            if !back.is_empty() {
+                routes.push(RoutePlan { from: to, to: from, links: back.clone(), lane: None });
+            }
+            paths[0].push(PathEnd { local: from, remote: to });
+            paths[1].push(PathEnd { local: to, remote: from });
+        }
+        for ((host, side), paths) in
+            hosts.into_iter().zip([Side::Sender, Side::Receiver]).zip(paths)
+        {
+            self.plan.hosts[host].flows.push(FlowEnd {
+                flow: spec.name.to_string(),
+                side,
+                port,
+                paths,
+                start: (flow.start - Time::ZERO).as_nanos(),
+                stop: spec.stop.map(supported::nanos),
+                traffic: traffic.clone(),
+            });
+        }
+        Ok(())
+    }
+
+    /// The host of this name.
+    fn host(&mut self, name: &Arc<str>) -> usize {
+        let (mesh, hosts) = (&mut self.plan.mesh.hosts, &mut self.plan.hosts);
+        *self.host_by_name.entry(Arc::clone(name)).or_insert_with(|| {
+            mesh.push(HostPlan { name: name.to_string(), ..HostPlan::default() });
+            hosts.push(Description::default());
+            mesh.len() - 1
+        })
+    }
+
+    /// A fresh address of a host on its device at a link.
+    fn address(&mut self, host: usize, link: usize) -> Result<std::net::Ipv4Addr, PlanError> {
+        let devices = &mut self.plan.mesh.hosts[host].devices;
+        let name = &self.scenario.links[link].name;
+        let device = *self.devices.entry((host, link)).or_insert_with(|| {
+            let name = device_name(name, devices.len() + 1);
+            devices.push(DevicePlan { name, addresses: Vec::new() });
+            devices.len() - 1
+        });
+        Ok(self.plan.mesh.add_address(host, device)?)
+    }
+
+    fn finish(mut self) -> Plan {
+        for (host, ecn) in &self.ecn {
+            self.plan.mesh.hosts[*host].ecn = *ecn;
+        }
+        let windows = self.plan.mesh.windows.iter();
+        let mut edges: Vec<u64> =
+            windows.flat_map(|window| [window.from, window.to]).map(supported::nanos).collect();
+        edges.sort_unstable();
+        edges.dedup();
+        for host in &mut self.plan.hosts {
+            host.edges.clone_from(&edges);
+            host.duration = self.scenario.duration.as_nanos();
+        }
+        self.plan
+    }
+}

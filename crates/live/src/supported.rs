@@ -1,0 +1,171 @@
+//! What of a scenario file real hosts can do. All else is an error that names the key: a run that
+//! left a key out would measure another scenario.
+
+use ptcp::{Config as PtcpConfig, Restripe};
+use scenario::distribution::Distribution;
+use scenario::file::{FlowSpec, Pace, PtcpSpec, Scenario, TcpSpec, Transport, UdpSpec, Workload};
+use tcp::{Config as TcpConfig, Detection};
+use units::Span;
+
+use crate::describe::{Source, StripedSettings, Traffic, Write};
+use crate::error::PlanError;
+
+/// The controllers that kernels have under these names; which of them this one has, its sockets
+/// say.
+const KERNEL: [&str; 3] = ["reno", "cubic", "bbr"];
+
+type Result<T> = std::result::Result<T, PlanError>;
+
+/// Checks the keys that are of no flow.
+pub(crate) fn check(scenario: &Scenario) -> Result<()> {
+    if scenario.measures_delay {
+        return Err(PlanError::Measure("delay"));
+    }
+    Ok(())
+}
+
+/// Why a flow cannot be carried: the key, and the reason.
+fn refuse<T>(flow: &FlowSpec, key: &str, reason: impl Into<String>) -> Result<T> {
+    Err(PlanError::Flow { flow: flow.name.to_string(), key: key.to_owned(), reason: reason.into() })
+}
+
+/// The traffic of a flow.
+pub(crate) fn traffic(flow: &FlowSpec) -> Result<Traffic> {
+    if flow.gateway.is_some() {
+        return refuse(flow, "gateway", "background gateways are only simulated");
+    }
+    if !flow.reroutes.is_empty() {
+        return refuse(flow, "reroute", "the routes of emulated networks do not change");
+    }
+    match &*flow.transport {
+        Transport::Tcp(spec) => tcp(flow, spec),
+        Transport::Ptcp(spec) => striped(flow, spec),
+        Transport::Sockets(_) => {
+            refuse(flow, "transport", "'sockets' is only simulated; use 'tcp' flows, one a path")
+        }
+        Transport::Udp(spec) => udp(flow, spec),
+    }
+}
+
+fn tcp(flow: &FlowSpec, spec: &TcpSpec) -> Result<Traffic> {
+    if !KERNEL.contains(&spec.controller.as_str()) {
+        return refuse(
+            flow,
+            "controller",
+            format!(
+                "the kernel's TCP has no '{}'; it may have reno, cubic and bbr, without settings",
+                spec.controller
+            ),
+        );
+    }
+    endpoint(flow, &spec.config)?;
+    let source = source(flow, &spec.workload)?;
+    if spec.subflows.len() > 1 && matches!(source, Source::Stream(_) | Source::Trace(_)) {
+        return refuse(flow, "source", "wants one path where the kernel's TCP carries it");
+    }
+    Ok(Traffic::Tcp { controller: spec.controller.clone(), pacing: spec.config.pacing, source })
+}
+
+/// Checks that the kernel's TCP does what a file asks for.
+fn endpoint(flow: &FlowSpec, config: &TcpConfig) -> Result<()> {
+    let usual = TcpConfig::default();
+    let differs = [
+        ("tcp.mss", config.mss != usual.mss),
+        ("tcp.headers", config.headers != usual.headers),
+        ("tcp.initial_window", config.initial_window != usual.initial_window),
+        ("tcp.initial_threshold", config.initial_threshold != usual.initial_threshold),
+        ("tcp.min_rto", config.min_rto != usual.min_rto),
+        ("tcp.receive_buffer", config.receive_buffer != usual.receive_buffer),
+        ("tcp.receive_window", !config.receive_windows.is_empty()),
+        ("tcp.delayed_ack", config.delayed_ack != usual.delayed_ack),
+        ("tcp.detection", config.detection != Detection::Rack),
+        ("tcp.rate_reduction", config.rate_reduction != usual.rate_reduction),
+        ("tcp.timestamps", config.timestamps != usual.timestamps),
+    ];
+    match differs.into_iter().find(|(_, differs)| *differs) {
+        Some((key, _)) => refuse(flow, key, "the kernel's TCP has its own value; leave it out"),
+        None => Ok(()),
+    }
+}
+
+fn source(flow: &FlowSpec, workload: &Workload) -> Result<Source> {
+    if let Some(size) = flow.size {
+        return Ok(Source::File(size.0));
+    }
+    match workload {
+        Workload::Bulk => Ok(Source::Bulk),
+        Workload::File(size) => Ok(Source::File(constant(flow, "source.file", size)?)),
+        Workload::Stream(rate) => Ok(Source::Stream(rate.as_bits())),
+        Workload::Trace(writes) => Ok(Source::Trace(
+            writes.iter().map(|(at, bytes)| Write { at: nanos(*at), bytes: bytes.0 }).collect(),
+        )),
+        Workload::Requests(_) => refuse(flow, "source", "requests and answers are only simulated"),
+    }
+}
+
+/// The value of a distribution that has one.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a number of bytes, rounded down as in the simulator"
+)]
+fn constant(flow: &FlowSpec, key: &str, distribution: &Distribution) -> Result<u64> {
+    match distribution {
+        Distribution::Constant(value) => Ok(*value as u64),
+        _ => refuse(flow, key, "random sizes are only simulated; give a constant"),
+    }
+}
+
+fn udp(flow: &FlowSpec, spec: &UdpSpec) -> Result<Traffic> {
+    let Pace::Rate(rate) = spec.pace else {
+        return refuse(flow, "interval or trace", "datagrams of real hosts have a `rate`");
+    };
+    if spec.on_off.is_some() {
+        return refuse(flow, "on_off", "random bursts are only simulated");
+    }
+    let packet = constant(flow, "packet", &spec.packet)?;
+    let Some(packet) = u16::try_from(packet).ok().filter(|packet| *packet <= 1_500) else {
+        return refuse(flow, "packet", "the devices of real hosts have an MTU of 1500 B");
+    };
+    let size = match (&spec.size, flow.size) {
+        (_, Some(size)) => Some(size.0),
+        (Some(size), None) => Some(constant(flow, "size", size)?),
+        (None, None) => None,
+    };
+    Ok(Traffic::Udp { packet, rate: rate.as_bits(), size })
+}
+
+fn striped(flow: &FlowSpec, spec: &PtcpSpec) -> Result<Traffic> {
+    let PtcpConfig { restripe, reinject, pacing, hystart, .. } = spec.config;
+    let known = PtcpConfig { restripe, reinject, pacing, hystart, ..unlimited(&spec.config) };
+    if known != spec.config {
+        return refuse(
+            flow,
+            "ptcp",
+            "real striped connections have `restripe`, `reinject`, `pacing` and `hystart`",
+        );
+    }
+    let settings = StripedSettings {
+        restripe_window: restripe == Restripe::Window,
+        reinject,
+        pacing,
+        hystart,
+    };
+    Ok(Traffic::Striped {
+        controller: spec.controller.clone(),
+        scheduler: spec.scheduler.clone(),
+        settings,
+        source: source(flow, &spec.workload)?,
+    })
+}
+
+/// The defaults, with the timeouts of a scenario file: it has none, and a real connection that
+/// lasts as long as its application needs none.
+fn unlimited(config: &PtcpConfig) -> PtcpConfig {
+    let PtcpConfig { handshake_timeout, idle_timeout, .. } = *config;
+    PtcpConfig { handshake_timeout, idle_timeout, ..PtcpConfig::default() }
+}
+
+pub(crate) fn nanos(span: Span) -> u64 {
+    span.as_nanos()
+}

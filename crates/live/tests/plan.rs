@@ -1,0 +1,169 @@
+//! Scenarios as plans of real hosts: devices, addresses, routes, and what is refused.
+
+use std::net::Ipv4Addr;
+use std::path::Path;
+
+use live::{Plan, Side, Source, Traffic, Write};
+use scenario::{Document, Scenario};
+use units::Span;
+
+/// A host with two links to routers, behind which there is another one; `flows` are added.
+fn scenario(flows: &str) -> Scenario {
+    let link = |name: &str, a: &str, b: &str| {
+        format!(
+            "[[link]]\nname = '{name}'\nbetween = ['{a}', '{b}']\nrate = '12 Mbit/s'\ndelay = '10 \
+             ms'\nqueue = '20 packets'\n"
+        )
+    };
+    let text = format!(
+        "name = 'test'\nduration = '10 s'\nwarmup = '2 s'\n{}{}{}{}{flows}",
+        link("wifi", "host", "r1"),
+        link("a-link-with-a-long-name", "r2", "host"),
+        link("core", "r1", "r2"),
+        link("server", "r2", "server"),
+    );
+    Document::new(&text, "test.toml")
+        .and_then(|document| document.scenario(&[]))
+        .expect("a scenario")
+}
+
+fn flow(keys: &str) -> String {
+    format!("[[flow]]\nname = 'bulk'\nfrom = 'host'\nto = 'server'\njitter = 'off'\n{keys}\n")
+}
+
+fn plan(flows: &str) -> Plan {
+    let scenario = scenario(flows);
+    Plan::new(&scenario, scenario.seed).expect("real hosts can do it")
+}
+
+fn refused(keys: &str) -> String {
+    let scenario = scenario(&flow(keys));
+    Plan::new(&scenario, scenario.seed).expect_err("real hosts cannot do it").to_string()
+}
+
+#[test]
+fn each_path_has_addresses_and_a_route_of_its_own() {
+    let plan = plan(&flow(
+        "controller = 'cubic'\nsource = { file = '1 MB' }\nsubflows = [['wifi', 'core', 'server'], \
+         ['a-link-with-a-long-name', 'server'], ['wifi', 'core', 'server']]",
+    ));
+    let hosts = &plan.mesh.hosts;
+    let names: Vec<&str> = hosts.iter().map(|host| host.name.as_str()).collect();
+    assert_eq!(names, ["host", "server"]);
+    let devices = |host: usize| -> Vec<(&str, usize)> {
+        let devices = hosts[host].devices.iter();
+        devices.map(|device| (device.name.as_str(), device.addresses.len())).collect()
+    };
+    assert_eq!(devices(0), [("wifi", 2), ("link.2", 1)]);
+    assert_eq!(devices(1), [("server", 3)]);
+    // Links in the order of the file, each up and then down.
+    let routes: Vec<&[usize]> =
+        plan.mesh.routes.iter().map(|route| route.links.as_slice()).collect();
+    assert_eq!(
+        routes,
+        [&[0, 4, 6][..], &[7, 5, 1], &[3, 6], &[7, 2], &[0, 4, 6], &[7, 5, 1]],
+        "{:?}",
+        plan.mesh.routes
+    );
+    let [sender, receiver] = [0, 1].map(|host: usize| &plan.hosts[host].flows[0]);
+    assert_eq!((sender.side, receiver.side), (Side::Sender, Side::Receiver));
+    for (near, far) in sender.paths.iter().zip(&receiver.paths) {
+        assert_eq!((near.local, near.remote), (far.remote, far.local));
+    }
+    let last = &sender.paths[2];
+    assert_eq!((last.local, last.remote), (Ipv4Addr::new(10, 1, 1, 2), Ipv4Addr::new(10, 2, 1, 3)));
+    let source = Source::File(1_000_000);
+    let expected = Traffic::Tcp { controller: "cubic".into(), pacing: false, source };
+    assert_eq!(sender.traffic, expected);
+}
+
+#[test]
+fn windows_starts_and_stops_are_those_of_the_file() {
+    let plan = plan(&flow("start = '1 s'\nstop = '9 s'\nsource = { stream = '1 Mbit/s' }"));
+    let windows: Vec<(Span, Span)> =
+        plan.mesh.windows.iter().map(|window| (window.from, window.to)).collect();
+    assert_eq!(windows, [(Span::from_secs(2), Span::from_secs(10))]);
+    let host = &plan.hosts[0];
+    assert_eq!(host.edges, [2_000_000_000, 10_000_000_000]);
+    assert_eq!((host.flows[0].start, host.flows[0].stop), (1_000_000_000, Some(9_000_000_000)));
+}
+
+#[test]
+fn datagrams_have_no_way_back() {
+    let plan = plan(&flow("transport = 'udp'\nrate = '2 Mbit/s'\npacket = '500 B'"));
+    assert_eq!(plan.mesh.routes.len(), 1);
+    let expected = Traffic::Udp { packet: 500, rate: 2_000_000, size: None };
+    assert_eq!(plan.hosts[1].flows[0].traffic, expected);
+}
+
+#[test]
+fn writes_keep_their_times() {
+    let plan = plan(&flow("source = { trace = [{ at = '1 s', bytes = '10 kB' }] }"));
+    let Traffic::Tcp { source, .. } = &plan.hosts[0].flows[0].traffic else { panic!("TCP") };
+    assert_eq!(*source, Source::Trace(vec![Write { at: 1_000_000_000, bytes: 10_000 }]));
+}
+
+#[test]
+fn the_delay_before_each_packet_is_a_lane_of_the_sender() {
+    let flows = flow("").replace("jitter = 'off'", "jitter = '3 ms'");
+    let plan = plan(&flows);
+    assert_eq!(plan.mesh.lanes.len(), 1);
+    assert_eq!(plan.mesh.lanes[0].most, Span::from_millis(3));
+    let lanes: Vec<Option<usize>> = plan.mesh.routes.iter().map(|route| route.lane).collect();
+    assert_eq!(lanes, [Some(0), None]);
+}
+
+#[test]
+fn what_real_hosts_cannot_do_is_named() {
+    for (keys, key, part) in [
+        ("controller = 'vegas'", "controller", "the kernel's TCP has no 'vegas'"),
+        ("controller = 'bbr(tolerance=0.1)'", "controller", "without settings"),
+        ("tcp = { detection = 'sack' }", "tcp.detection", "leave it out"),
+        ("tcp = { mss = '1000 B' }", "tcp.mss", "leave it out"),
+        ("tcp = { initial_window = 2 }", "tcp.initial_window", "leave it out"),
+        ("source = { web = { mean = '30 kB' } }", "source", "only simulated"),
+        ("source = { file = { exponential = '30 kB' } }", "source.file", "give a constant"),
+        ("transport = 'sockets'", "transport", "'sockets' is only simulated"),
+        ("transport = 'udp'\ninterval = '1 ms'", "interval or trace", "have a `rate`"),
+        ("transport = 'udp'\nrate = '1 Mbit/s'\npacket = '3000 B'", "packet", "1500 B"),
+        (
+            "transport = 'udp'\nrate = '1 Mbit/s'\non_off = { on = '1 s', off = '1 s' }",
+            "on_off",
+            "only simulated",
+        ),
+        ("transport = 'ptcp'\nptcp = { initial_window = 2 }", "ptcp", "`restripe`"),
+        (
+            "reroute = [{ at = '5 s', via = ['a-link-with-a-long-name', 'server'] }]",
+            "reroute",
+            "do not change",
+        ),
+        ("subflows = 2\nsource = { stream = '1 Mbit/s' }", "source", "wants one path"),
+    ] {
+        let error = refused(keys);
+        let begin = format!("flow.bulk: `{key}`: ");
+        assert!(error.starts_with(&begin) && error.contains(part), "{keys}: {error}");
+    }
+    let mixed =
+        format!("{}{}", flow("tcp = { ecn = true }"), flow("").replace("'bulk'", "'other'"));
+    let scenario = scenario(&mixed);
+    let error = Plan::new(&scenario, scenario.seed).expect_err("one kernel has one setting");
+    let expected = "flow.other: `tcp.ecn`: all TCP flows of the host 'host' need the same value";
+    assert_eq!(error.to_string(), expected);
+}
+
+#[test]
+fn the_calibration_scenarios_can_be_carried_out() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/calibration");
+    let mut files = 0;
+    for entry in folder.read_dir().expect("the folder is there") {
+        let path = entry.expect("it can be read").path();
+        let scenario = Document::load(&path)
+            .and_then(|document| document.scenario(&[]))
+            .unwrap_or_else(|error| panic!("{error}"));
+        if let Err(error) = Plan::new(&scenario, scenario.seed) {
+            panic!("{}: {error}", path.display());
+        }
+        files += 1;
+    }
+    assert_eq!(files, 10);
+}

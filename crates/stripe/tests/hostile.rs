@@ -1,0 +1,343 @@
+//! Strangers at the UDP port, somebody between the ends, and peers that do not read: against real
+//! sockets of loopback. What they cost is bounded, and honest peers are served meanwhile.
+
+mod common;
+
+use std::net::{SocketAddr, UdpSocket};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use common::{anywhere, content, listen, routes, run};
+use secure::testing::{Key, client};
+use stripe::{Connection, Endpoint, Options, Route};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::time::timeout;
+use units::Bytes;
+
+/// What somebody does to a datagram between the ends.
+type Mischief = fn(&mut Dice, &mut Vec<u8>) -> Fate;
+
+/// What becomes of a datagram.
+enum Fate {
+    Passes,
+    /// It passes, and so do these many copies.
+    Again(usize),
+    Lost,
+}
+
+/// Reproducible choices.
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, most: u64) -> u64 {
+        self.0 =
+            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % most
+    }
+}
+
+/// Forwards datagrams between one dialing host and a listening one, as long as it lives.
+struct Between {
+    address: SocketAddr,
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+    forwarded: Arc<AtomicU64>,
+}
+
+impl Between {
+    fn new(to: SocketAddr, seed: u64, mischief: Mischief) -> Between {
+        let near = UdpSocket::bind("127.0.0.1:0").expect("a port is free");
+        let far = UdpSocket::bind("127.0.0.1:0").expect("a port is free");
+        for socket in [&near, &far] {
+            socket.set_read_timeout(Some(Duration::from_millis(1))).expect("it is a socket");
+        }
+        let address = near.local_addr().expect("it is bound");
+        let (stop, forwarded) = (Arc::<AtomicBool>::default(), Arc::<AtomicU64>::default());
+        let (ends, count) = (Arc::clone(&stop), Arc::clone(&forwarded));
+        let thread = std::thread::spawn(move || {
+            let mut dice = Dice(seed);
+            let mut dialing = None;
+            let mut buffer = [0; 65_536];
+            while !ends.load(Ordering::Relaxed) {
+                for (from, other, is_near) in [(&near, &far, true), (&far, &near, false)] {
+                    // Some of one direction, then of the other.
+                    for _ in 0..64 {
+                        let Ok((length, sender)) = from.recv_from(&mut buffer) else { break };
+                        if is_near {
+                            dialing = Some(sender);
+                        }
+                        let Some(target) = (if is_near { Some(to) } else { dialing }) else {
+                            break;
+                        };
+                        let mut datagram = buffer[..length].to_vec();
+                        let copies = match mischief(&mut dice, &mut datagram) {
+                            Fate::Passes => 1,
+                            Fate::Again(copies) => 1 + copies,
+                            Fate::Lost => 0,
+                        };
+                        for _ in 0..copies {
+                            let _ = other.send_to(&datagram, target);
+                            count.fetch_add(1, Ordering::Relaxed);
+                        }
+                    }
+                }
+            }
+        });
+        Between { address, stop, thread: Some(thread), forwarded }
+    }
+}
+
+impl Drop for Between {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// A listening host that answers each stream with what it was sent.
+struct Echo {
+    port: u16,
+    key: Key,
+}
+
+impl Echo {
+    fn start(options: Options) -> Echo {
+        let (listening, key) = listen(&anywhere(), options);
+        let port = listening.local_addresses()[0].port();
+        tokio::spawn(async move {
+            while let Some(connection) = listening.accept().await {
+                connection.admit(Bytes::mib(64));
+                tokio::spawn(echo(connection));
+            }
+        });
+        Echo { port, key }
+    }
+
+    async fn connect(&self, routes: Vec<Route>) -> (Endpoint, Connection) {
+        let endpoint = Endpoint::new().expect("there are threads");
+        let tls = Arc::new(client(&Key::generate(), &self.key));
+        let connected = endpoint.connect(routes, &tls, Options::default()).await;
+        (endpoint, connected.expect("it answers"))
+    }
+}
+
+async fn echo(connection: Connection) {
+    while let Ok(stream) = connection.accept_stream().await {
+        tokio::spawn(async move {
+            let (mut sending, mut receiving) = stream.split();
+            if tokio::io::copy(&mut receiving, &mut sending).await.is_ok() {
+                let _ = sending.shutdown().await;
+            }
+        });
+    }
+}
+
+/// Sends bytes to an echo and compares what comes back.
+async fn exchange(connection: &Connection, size: usize) {
+    let sent = content(size);
+    let stream = connection.open_stream().await.expect("it is open");
+    let (mut sending, mut receiving) = stream.split();
+    let write = async {
+        sending.write_all(&sent).await.expect("it is open");
+        sending.shutdown().await.expect("it is open");
+    };
+    let mut arrived = Vec::new();
+    let (read, ()) = tokio::join!(receiving.read_to_end(&mut arrived), write);
+    read.expect("it is whole");
+    assert!(arrived == sent, "other bytes arrived");
+}
+
+/// An exchange with somebody between the ends, who meddles with one datagram of so many.
+fn meddled(seed: u64, mischief: Mischief) {
+    run(async {
+        let echo = Echo::start(Options::default());
+        let between = Between::new(([127, 0, 0, 1], echo.port).into(), seed, mischief);
+        let (_endpoint, connection) = echo.connect(vec![Route::to(between.address)]).await;
+        exchange(&connection, 2_000_000).await;
+        assert!(!connection.has_ended(), "seed {seed}");
+        assert!(between.forwarded.load(Ordering::Relaxed) > 1_000);
+    });
+}
+
+#[test]
+fn flipped_bits_count_as_losses() {
+    meddled(1, |dice, datagram| {
+        if dice.below(50) == 0 {
+            let at = usize::try_from(dice.below(datagram.len() as u64)).expect("short");
+            datagram[at] ^= 1 << dice.below(8);
+        }
+        Fate::Passes
+    });
+}
+
+#[test]
+fn truncated_datagrams_count_as_losses() {
+    meddled(2, |dice, datagram| {
+        if dice.below(50) == 0 {
+            datagram.truncate(usize::try_from(dice.below(datagram.len() as u64)).expect("short"));
+        }
+        Fate::Passes
+    });
+}
+
+#[test]
+fn replays_change_nothing() {
+    meddled(3, |dice, _| if dice.below(4) == 0 { Fate::Again(3) } else { Fate::Passes });
+}
+
+#[test]
+fn losses_are_repaired() {
+    meddled(4, |dice, _| if dice.below(30) == 0 { Fate::Lost } else { Fate::Passes });
+}
+
+/// Resets, lists of versions, retries and noise with the right ports, from the wrong hands.
+#[test]
+fn answers_that_nobody_asked_for_end_nothing() {
+    meddled(5, |dice, datagram| {
+        if dice.below(20) != 0 {
+            return Fate::Passes;
+        }
+        let label = datagram.get(1..9).map(<[u8]>::to_vec).unwrap_or_default();
+        *datagram = match dice.below(4) {
+            0 => [&[0xe3, 0, 0, 0, 0][..], &label, &[7; 16]].concat(),
+            1 => [&[0xe1, 0, 0, 0, 0][..], &label, &[0x61, 0x6e, 0x62, 2]].concat(),
+            2 => [&[0xe2, 0x61, 0x6e, 0x62, 1][..], &label, &[9; 40]].concat(),
+            _ => (0..1_200).map(|_| dice.below(256).to_le_bytes()[0]).collect(),
+        };
+        Fate::Passes
+    });
+}
+
+/// The address from which a peer's packets come changes with each dozen of them, as behind a
+/// translator that forgets at once.
+#[test]
+fn addresses_that_change_keep_a_connection() {
+    run(async {
+        let echo = Echo::start(Options::default());
+        let to: SocketAddr = ([127, 0, 0, 1], echo.port).into();
+        let near = UdpSocket::bind("127.0.0.1:0").expect("a port is free");
+        near.set_read_timeout(Some(Duration::from_millis(1))).expect("it is a socket");
+        let address = near.local_addr().expect("it is bound");
+        let stop = Arc::<AtomicBool>::default();
+        let ends = Arc::clone(&stop);
+        let moves = std::thread::spawn(move || {
+            let fresh = || {
+                let socket = UdpSocket::bind("127.0.0.1:0").expect("a port is free");
+                socket.set_read_timeout(Some(Duration::from_micros(200))).expect("a socket");
+                socket
+            };
+            let (mut far, mut passed, mut moves) = (vec![fresh()], 0u32, 0u32);
+            let (mut dialing, mut buffer) = (None, [0; 65_536]);
+            while !ends.load(Ordering::Relaxed) {
+                for _ in 0..16 {
+                    let Ok((length, from)) = near.recv_from(&mut buffer) else { break };
+                    dialing = Some(from);
+                    let _ = far.last().expect("one").send_to(&buffer[..length], to);
+                    passed += 1;
+                    if passed % 200 == 0 && moves < 20 {
+                        moves += 1;
+                        far.push(fresh());
+                        // What was under way to the one before still arrives.
+                        if far.len() > 2 {
+                            far.remove(0);
+                        }
+                    }
+                }
+                for socket in &far {
+                    while let Ok((length, _)) = socket.recv_from(&mut buffer) {
+                        let Some(dialing) = dialing else { break };
+                        let _ = near.send_to(&buffer[..length], dialing);
+                    }
+                }
+            }
+            moves
+        });
+        let (_endpoint, connection) = echo.connect(vec![Route::to(address)]).await;
+        exchange(&connection, 3_000_000).await;
+        stop.store(true, Ordering::Relaxed);
+        let moves = moves.join().expect("no panic");
+        assert!(moves >= 5, "{moves}");
+    });
+}
+
+/// A flood of first packets and of packets of no connection, while an honest peer is served.
+#[test]
+fn floods_of_strangers_do_not_keep_honest_peers_out() {
+    run(async {
+        let echo = Echo::start(Options::default());
+        let to: SocketAddr = ([127, 0, 0, 1], echo.port).into();
+        let stop = Arc::<AtomicBool>::default();
+        let flood = std::thread::spawn({
+            let stop = Arc::clone(&stop);
+            move || {
+                let mut dice = Dice(11);
+                let socket = UdpSocket::bind("127.0.0.1:0").expect("a port is free");
+                let began = Instant::now();
+                let mut sent = 0u64;
+                while !stop.load(Ordering::Relaxed) && began.elapsed() < Duration::from_secs(20) {
+                    let mut datagram: Vec<u8> =
+                        (0..1_200).map(|_| dice.below(256).to_le_bytes()[0]).collect();
+                    if dice.below(2) == 0 {
+                        // A first packet of this version, of a new label.
+                        datagram[0] = 0xc0;
+                        datagram[1..5].copy_from_slice(&[0x61, 0x6e, 0x62, 1]);
+                        datagram[13] = 0;
+                    } else {
+                        datagram[0] = 0x40;
+                    }
+                    let _ = socket.send_to(&datagram, to);
+                    sent += 1;
+                    // Some 10,000 a second: the processors are shared with the honest.
+                    if sent % 10 == 0 {
+                        std::thread::sleep(Duration::from_millis(1));
+                    }
+                }
+                sent
+            }
+        });
+        for _ in 0..3 {
+            let (_endpoint, connection) = echo.connect(routes(echo.port, 2)).await;
+            exchange(&connection, 1_000_000).await;
+        }
+        stop.store(true, Ordering::Relaxed);
+        let sent = flood.join().expect("no panic");
+        assert!(sent > 1_000, "{sent}");
+    });
+}
+
+/// A peer that was not admitted writes into many streams that nobody reads: what it may have in
+/// buffers does not grow with them.
+#[test]
+fn a_peer_that_was_not_admitted_fills_no_buffers() {
+    run(async {
+        let (listening, key) = listen(&anywhere(), Options::default());
+        let port = listening.local_addresses()[0].port();
+        let endpoint = Endpoint::new().expect("there are threads");
+        let tls = Arc::new(client(&Key::generate(), &key));
+        let connecting = endpoint.connect(routes(port, 1), &tls, Options::default());
+        let (near, far) = tokio::join!(connecting, listening.accept());
+        let (near, _far) = (near.expect("it answers"), far.expect("it listens"));
+        let mut written = Vec::new();
+        let mut streams = Vec::new();
+        for _ in 0..100 {
+            let mut stream = near.open_stream().await.expect("it is open");
+            let filled = timeout(Duration::from_millis(20), async {
+                let mut total = 0;
+                let bytes = vec![1; 100_000];
+                loop {
+                    total += stream.write(&bytes).await.expect("it is open");
+                    written.push(total);
+                }
+            });
+            assert!(filled.await.is_err());
+            streams.push(stream);
+        }
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        let acknowledged: u64 = streams.iter().map(|stream| stream.sending().acknowledged()).sum();
+        assert!(acknowledged <= 300 << 10, "{acknowledged} bytes were taken");
+    });
+}
