@@ -33,7 +33,7 @@ pub struct FarOptions {
 }
 
 /// What the sessions share.
-struct Shared {
+struct FarShared {
     authorized: AuthorizedPeers,
     check: TokenCheck,
     reach: Reach,
@@ -67,7 +67,7 @@ pub async fn serve(
     let FarOptions { authorized, token, reach, listen } = options;
     let check = TokenCheck::new(token, None);
     let (peers, admit) = (Mutex::default(), Box::new(admit));
-    let shared = Arc::new(Shared { authorized, check, reach, listen, admit, reports, peers });
+    let shared = Arc::new(FarShared { authorized, check, reach, listen, admit, reports, peers });
     let mut sessions = JoinSet::new();
     let mut number = 0;
     while let Some((connection, key)) = accept().await {
@@ -77,7 +77,7 @@ pub async fn serve(
     }
 }
 
-impl Shared {
+impl FarShared {
     /// The budget of a peer, which lasts as long as one of its sessions.
     fn budget(&self, key: Fingerprint) -> Arc<Budget> {
         let mut peers = self.peers.lock().expect("no panic while held");

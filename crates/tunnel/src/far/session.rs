@@ -10,7 +10,7 @@ use tokio::time::timeout;
 use wire::tunnel::{Answer, Code, Parting, Request, SECRET, Target};
 
 use super::listen::listen;
-use super::{Budget, Shared};
+use super::{Budget, FarShared};
 use crate::bounds::PREAMBLE_PATIENCE;
 use crate::dial::{For, dial};
 use crate::event::Reports;
@@ -30,7 +30,7 @@ pub(super) async fn serve(
     connection: Connection,
     key: Fingerprint,
     number: u64,
-    shared: Arc<Shared>,
+    shared: Arc<FarShared>,
 ) {
     let entry = shared.authorized.find(key);
     let (rights, control) = match admit(&connection, key, entry.as_ref(), &shared).await {
@@ -64,7 +64,7 @@ async fn admit(
     connection: &Connection,
     key: Fingerprint,
     entry: Option<&Peer>,
-    shared: &Shared,
+    shared: &FarShared,
 ) -> Result<(Rights, Stream), Parting> {
     let reading = async {
         let mut control = connection.accept_stream().await.map_err(|_| Parting::Protocol)?;
@@ -88,7 +88,7 @@ fn rights(
     secret: Option<&[u8; SECRET]>,
     key: Fingerprint,
     entry: Option<&Peer>,
-    shared: &Shared,
+    shared: &FarShared,
 ) -> Result<Rights, Parting> {
     let name = entry.map(|entry| entry.name.clone()).filter(|name| !name.is_empty());
     let name = name.unwrap_or_else(|| key.to_string());

@@ -12,7 +12,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 use wire::tunnel::{Code, Parting, Request, SECRET};
 
-use super::{Shared, reverse};
+use super::{NearShared, reverse};
 use crate::TunnelError;
 use crate::bounds::{ANSWER_PATIENCE, RECEIVE_BUFFER};
 use crate::event::Report;
@@ -57,7 +57,7 @@ pub(super) async fn keep(
     dial: impl AsyncFn() -> Result<Dialed, peer::Error>,
     secret: Option<[u8; SECRET]>,
     reverse: &[Forward],
-    shared: &Shared,
+    shared: &NearShared,
     holder: &watch::Sender<Option<Connection>>,
     stop: impl Future<Output = ()>,
 ) -> Result<(), TunnelError> {
@@ -143,7 +143,7 @@ async fn hold(
     connection: &Connection,
     mut control: Stream,
     reverse: &[Forward],
-    shared: &Shared,
+    shared: &NearShared,
     holder: &watch::Sender<Option<Connection>>,
 ) -> ConnectionError {
     let mut routes = connection.events();

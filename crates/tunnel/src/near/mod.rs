@@ -42,7 +42,7 @@ pub struct NearOptions {
 }
 
 /// What the tasks of the near side share.
-struct Shared {
+struct NearShared {
     link: watch::Receiver<Option<Connection>>,
     /// A place for each connection.
     places: Arc<Semaphore>,
@@ -76,7 +76,7 @@ pub async fn run(
         doors.extend(opened.into_iter().map(|door| (door, purpose.clone())));
     }
     let (holder, link) = watch::channel(None);
-    let shared = Arc::new(Shared {
+    let shared = Arc::new(NearShared {
         link,
         places: Arc::new(Semaphore::new(MOST_CONNECTIONS)),
         login,

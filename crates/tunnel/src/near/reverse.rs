@@ -7,7 +7,7 @@ use stripe::{Connection, Stream};
 use tokio::task::JoinSet;
 use wire::tunnel::{Answer, Code, Request, Target};
 
-use super::Shared;
+use super::NearShared;
 use crate::bounds::{ANSWER_PATIENCE, PREAMBLE_PATIENCE};
 use crate::dial::{For, Lookups, dial};
 use crate::event::Reports;
@@ -16,7 +16,7 @@ use crate::place::Forward;
 use crate::relay::{Begin, relay};
 
 /// Asks for the ports, and serves their connections until the connection ends.
-pub(super) async fn serve(connection: &Connection, forwards: &[Forward], shared: &Shared) {
+pub(super) async fn serve(connection: &Connection, forwards: &[Forward], shared: &NearShared) {
     let mut listening = HashMap::new();
     // A stream that is dropped would end what it asked for.
     let mut streams = Vec::new();

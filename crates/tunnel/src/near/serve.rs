@@ -7,7 +7,7 @@ use tokio::io::AsyncWriteExt;
 use tokio::time::timeout;
 use wire::tunnel::{Answer, Code, Request, Target};
 
-use super::Shared;
+use super::NearShared;
 use crate::bounds::{ANSWER_PATIENCE, DIAL_PATIENCE};
 use crate::local::{Door, Local};
 use crate::message::{read_answer, write_request};
@@ -35,7 +35,7 @@ impl Purpose {
 }
 
 /// Accepts connections as long as there are places.
-pub(super) async fn serve(door: Door, purpose: Purpose, shared: Arc<Shared>) {
+pub(super) async fn serve(door: Door, purpose: Purpose, shared: Arc<NearShared>) {
     loop {
         let place = Arc::clone(&shared.places).acquire_owned().await.expect("never closed");
         let local = door.accept().await;
@@ -66,7 +66,7 @@ pub(super) async fn serve(door: Door, purpose: Purpose, shared: Arc<Shared>) {
 }
 
 /// A connection of a proxy's client, which waits for the far side's answer.
-async fn by_proxy(mut local: Local, mut proxy: impl Proxy, shared: &Shared) {
+async fn by_proxy(mut local: Local, mut proxy: impl Proxy, shared: &NearShared) {
     let greeted = match &mut local {
         Local::Tcp(stream) => greet(stream, &mut proxy).await,
         Local::Unix(stream) => greet(stream, &mut proxy).await,
@@ -96,7 +96,7 @@ async fn by_proxy(mut local: Local, mut proxy: impl Proxy, shared: &Shared) {
 }
 
 /// A connection to a target that was known before: it need not wait.
-async fn at_once(local: Local, target: Target, shared: &Shared) {
+async fn at_once(local: Local, target: Target, shared: &NearShared) {
     let end = match open(&target, &[], shared).await {
         Ok(stream) => relay(local, stream, Begin::Answer, Vec::new()).await,
         Err(answer) => {
@@ -108,7 +108,7 @@ async fn at_once(local: Local, target: Target, shared: &Shared) {
 }
 
 /// Opens a stream to a target, and sends what the program has sent already.
-async fn open(target: &Target, early: &[u8], shared: &Shared) -> Result<Stream, Answer> {
+async fn open(target: &Target, early: &[u8], shared: &NearShared) -> Result<Stream, Answer> {
     let opening = async {
         let mut link = shared.link.clone();
         let connection = link.wait_for(Option::is_some).await.ok().and_then(|link| link.clone());
