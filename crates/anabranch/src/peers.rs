@@ -204,7 +204,8 @@ impl List {
                         None => {
                             let why = format!(
                                 "'{word}' is no option; the options are dir=PATH, \
-                                 may=get|send|both|none, max=RATE, tunnel=TARGETS and listen=PORTS"
+                                 may=get|send|both|none, max=RATE, tunnel=TARGETS and \
+                                 listen=PORTS"
                             );
                             return Some(Err(why));
                         }

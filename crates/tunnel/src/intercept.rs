@@ -238,23 +238,31 @@ mod tests {
     fn rules_hand_over_what_was_named_and_nothing_else() {
         let rules = rules("3129", &["10.20.0.0/16:443", "192.0.2.7", "[2001:db8::/32]:80-90"]);
         let script = rules.unwrap().script();
-        let expected = "\
-table inet anabranch_3129 {
-    chain prerouting {
+        let (to, mark) = ("tproxy ip to 127.0.0.1:3129", "meta mark set 0x7a000c39");
+        let to6 = "tproxy ip6 to [::1]:3129";
+        let [first, second, third] = [
+            "ip daddr 10.20.0.0/16 tcp dport 443",
+            "ip daddr 192.0.2.7/32 meta l4proto tcp",
+            "ip6 daddr 2001:db8::/32 tcp dport 80-90",
+        ];
+        let expected = format!(
+            "table inet anabranch_3129 {{
+    chain prerouting {{
         type filter hook prerouting priority mangle; policy accept;
-        ip daddr 10.20.0.0/16 tcp dport 443 tproxy ip to 127.0.0.1:3129 meta mark set 0x7a000c39 accept
-        ip daddr 192.0.2.7/32 meta l4proto tcp tproxy ip to 127.0.0.1:3129 meta mark set 0x7a000c39 accept
-        ip6 daddr 2001:db8::/32 tcp dport 80-90 tproxy ip6 to [::1]:3129 meta mark set 0x7a000c39 accept
-    }
-    chain output {
+        {first} {to} {mark} accept
+        {second} {to} {mark} accept
+        {third} {to6} {mark} accept
+    }}
+    chain output {{
         type route hook output priority mangle; policy accept;
-        ip daddr 10.20.0.0/16 tcp dport 443 meta mark set 0x7a000c39
-        ip daddr 192.0.2.7/32 meta l4proto tcp meta mark set 0x7a000c39
-        ip6 daddr 2001:db8::/32 tcp dport 80-90 meta mark set 0x7a000c39
-    }
-}
-";
-        assert!(script.contains(expected), "{script}");
+        {first} {mark}
+        {second} {mark}
+        {third} {mark}
+    }}
+}}
+"
+        );
+        assert!(script.contains(&expected), "{script}");
         for line in [
             "\nip -4 rule add fwmark 0x7a000c39 lookup 2046823481\n",
             "\nip -6 route add local ::/0 dev lo table 2046823481\n",

@@ -238,7 +238,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_text_gives_a_place_or_a_message(text in "\\PC{0,30}", other in "[0-9a-z:.*\\[\\]]{0,20}") {
+        fn any_text_gives_a_place_or_a_message(
+            text in "\\PC{0,30}", other in "[0-9a-z:.*\\[\\]]{0,20}",
+        ) {
             for text in [text, other] {
                 let _ = text.parse::<Place>();
                 let _ = parse_target(&text);

@@ -52,7 +52,8 @@ struct NearShared {
 }
 
 /// Opens what listens here, then dials the peer, and carries connections until the peer refuses
-/// this host, or until `stop`. `dial` opens a striped connection; it is called again when one has ended.
+/// this host, or until `stop`. `dial` opens a striped connection; it is called again when
+/// one has ended.
 ///
 /// # Errors
 /// [`TunnelError`], if a place is taken, or there is no connection to the peer at first.

@@ -206,10 +206,18 @@ async fn a_client_that_talks_without_end_is_left() {
     assert_eq!(greet(&mut near, &mut Http::new(None)).await, None);
 }
 
+/// Octets, often those that mean something in SOCKS.
+fn octet() -> impl Strategy<Value = u8> {
+    prop_oneof![Just(5u8), Just(1), Just(0), any::<u8>()]
+}
+
 proptest! {
     /// However a client's bytes are cut, the outcome is the same.
     #[test]
-    fn pieces_do_not_matter(input in prop::collection::vec(prop_oneof![Just(5u8), Just(1), Just(0), any::<u8>()], 0..40), piece in 1usize..10) {
+    fn pieces_do_not_matter(
+        input in prop::collection::vec(octet(), 0..40),
+        piece in 1usize..10,
+    ) {
         for login in [None, Some(login())] {
             let whole = talk(&mut Socks::new(login.clone()), &input, 1_000);
             let cut = talk(&mut Socks::new(login.clone()), &input, piece);
@@ -220,7 +228,9 @@ proptest! {
     }
 
     #[test]
-    fn any_request_gets_a_target_or_a_refusal(line in "CONNECT \\PC{0,30} HTTP/1.1", fields in "(\\PC{0,20}\r\n){0,3}") {
+    fn any_request_gets_a_target_or_a_refusal(
+        line in "CONNECT \\PC{0,30} HTTP/1.1", fields in "(\\PC{0,20}\r\n){0,3}",
+    ) {
         let (step, _) = connect(&line, &fields);
         prop_assert!(step.is_some());
     }
