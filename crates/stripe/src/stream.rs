@@ -66,6 +66,18 @@ impl Stream {
     pub fn receiving(&self) -> &ReceiveHalf {
         &self.receiving
     }
+
+    /// The direction towards the peer, to write to.
+    #[must_use]
+    pub fn sending_mut(&mut self) -> &mut SendHalf {
+        &mut self.sending
+    }
+
+    /// The direction from the peer, to read from.
+    #[must_use]
+    pub fn receiving_mut(&mut self) -> &mut ReceiveHalf {
+        &mut self.receiving
+    }
 }
 
 impl SendHalf {
