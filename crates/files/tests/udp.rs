@@ -183,3 +183,26 @@ async fn auto_needs_no_udp() {
     host.await.unwrap().unwrap();
     assert!(same(&file, &scratch.inbox().join("file")));
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cap_ends_a_transfer_over_udp() {
+    let scratch = Scratch::new("udp-cap");
+    let (identity, token) = parties();
+    let file = scratch.file("data", 30_000_000);
+    let receiving = Host::receive(receive_options(&scratch, &identity, &token)).await;
+    let mut options = over_udp(send_options(&[&file], receiving.port, &token));
+    let usage = scratch.0.join("usage");
+    options.transfer.dial.usage = Some(usage.clone());
+    options.transfer.dial.max_rate = Some(Timetable::always(Rate::mbit(40)));
+    options.transfer.dial.paths = vec!["lo,cap=10MB/month".parse().unwrap()];
+    let error = send(options.clone()).await.unwrap_err();
+    assert!(matches!(error, Error::UsedUp { .. }) && error.exit_code() == 11, "{error}");
+    assert!(error.to_string().contains("lo: its cap of 10.0 MB a month is used up"), "{error}");
+    let counted = common::counted(&usage, "lo");
+    assert!((7_000_000..=10_100_000).contains(&counted), "{counted}");
+    options.transfer.dial.paths = vec!["lo,cap=100MB/month".parse().unwrap()];
+    let sent = send(options).await.unwrap();
+    receiving.outcome().await.unwrap();
+    assert!(same(&file, &scratch.inbox().join("data")));
+    assert!(sent.moved.0 < 25_000_000, "{sent:?}");
+}

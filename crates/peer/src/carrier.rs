@@ -129,6 +129,8 @@ pub struct RouteReport {
     pub lost: u64,
     /// The name of the congestion controller.
     pub controller: &'static str,
+    /// Why its interface may carry no more in this month; `None` if it may.
+    pub used_up: Option<String>,
 }
 
 /// Accepts connections on the side that listens.

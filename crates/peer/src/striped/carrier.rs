@@ -30,9 +30,9 @@ const FAREWELL: Duration = Duration::from_secs(1);
 /// Opens the connections of a session as streams of one striped connection, which is made with the
 /// first of them, and again if it has ended.
 #[derive(Clone)]
-pub struct StripedCarrier(Arc<Shared>);
+pub struct StripedCarrier(Arc<CarrierShared>);
 
-struct Shared {
+struct CarrierShared {
     terms: Terms,
     options: stripe::Options,
     plans: Vec<Arc<Plan>>,
@@ -41,12 +41,12 @@ struct Shared {
     /// Stands behind the names of plans for observers.
     suffix: &'static str,
     events: Events,
-    state: Mutex<State>,
+    state: Mutex<Attempts>,
 }
 
 /// The connection, or the attempt at one.
 #[derive(Default)]
-struct State {
+struct Attempts {
     current: Option<watch::Receiver<Attempted>>,
     /// Bytes that past connections moved, by the name of the route: sent, received.
     before: Vec<(String, Bytes, Bytes)>,
@@ -54,7 +54,7 @@ struct State {
     told: BTreeMap<usize, PathState>,
 }
 
-impl State {
+impl Attempts {
     /// Takes the counters of a connection that has ended.
     fn settle(&mut self) {
         let Some(current) = self.current.take() else { return };
@@ -88,7 +88,15 @@ impl StripedCarrier {
         events: Events,
     ) -> StripedCarrier {
         let state = Mutex::default();
-        StripedCarrier(Arc::new(Shared { terms, options, plans, first, suffix, events, state }))
+        StripedCarrier(Arc::new(CarrierShared {
+            terms,
+            options,
+            plans,
+            first,
+            suffix,
+            events,
+            state,
+        }))
     }
 
     /// Closes the connection in order: what was written and ended is delivered first, within a
@@ -105,8 +113,8 @@ impl StripedCarrier {
     }
 }
 
-impl Shared {
-    fn state(&self) -> MutexGuard<'_, State> {
+impl CarrierShared {
+    fn state(&self) -> MutexGuard<'_, Attempts> {
         self.state.lock().expect("no panic while held")
     }
 
@@ -212,6 +220,7 @@ impl Shared {
                 received: Bytes::ZERO,
                 lost: 0,
                 controller: self.options.controller.copy().name(),
+                used_up: plan.used_up(),
             };
             for (name, sent, received) in &state.before {
                 if *name == plan.name {
@@ -384,7 +393,7 @@ impl StripedListener {
     /// Accepts streams from `listener`. A connection gets large buffers once its peer is among
     /// `admitted`, and ends if that takes too long.
     #[must_use]
-    pub fn new(listener: super::Listener, admitted: Admitted) -> StripedListener {
+    pub fn new(listener: super::UdpListener, admitted: Admitted) -> StripedListener {
         let (sender, streams) = tokio::sync::mpsc::channel(MOST_WAITING);
         let accepting = tokio::spawn(async move {
             let mut serving = tokio::task::JoinSet::new();

@@ -26,20 +26,20 @@ const AHEAD: Span = Span::from_millis(200);
 /// The plans of a connection's routes.
 #[derive(Debug)]
 pub(super) struct SharedRoutes {
-    state: Mutex<State>,
+    state: Mutex<Planned>,
     /// Rings when addresses were announced.
     learnt: Notify,
 }
 
 #[derive(Debug)]
-struct State {
+struct Planned {
     plans: Vec<Arc<Plan>>,
     announced: Vec<SocketAddr>,
 }
 
 impl SharedRoutes {
     pub(super) fn new(plans: Vec<Arc<Plan>>) -> SharedRoutes {
-        let state = State { plans, announced: Vec::new() };
+        let state = Planned { plans, announced: Vec::new() };
         SharedRoutes { state: Mutex::new(state), learnt: Notify::new() }
     }
 
@@ -53,7 +53,7 @@ impl SharedRoutes {
         self.learnt.notify_one();
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, Planned> {
         self.state.lock().expect("no panic while held")
     }
 }

@@ -2,8 +2,8 @@
 //! over each.
 //!
 //! [`connect`] plans routes as paths over TCP are planned ([`plan`](crate::dial::plan)) and follows
-//! the interfaces of this host and the addresses that the other host announces. [`Listener`] takes
-//! connections of any key: the caller [admits](Listener::admit) those of welcome peers and closes
+//! the interfaces of this host and the addresses that the other host announces. [`UdpListener`] takes
+//! connections of any key: the caller [admits](UdpListener::admit) those of welcome peers and closes
 //! the others. The first stream that the listening side opens carries its announcement; all other
 //! streams are the caller's.
 //!
@@ -17,5 +17,5 @@ mod follow;
 mod listen;
 
 pub use connect::{Striped, connect};
-pub use listen::{Admission, Listener};
+pub use listen::{Admission, UdpListener};
 pub use stripe::{Connection, Options};

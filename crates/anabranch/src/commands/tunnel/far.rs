@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use files::{Error, Event};
 use net::interfaces::own_addresses;
-use peer::striped::Listener;
+use peer::striped::UdpListener;
 use peer::{DEFAULT_PORT, ListenOptions, ListenRights, Reach, Token};
 use tokio::sync::mpsc;
 use tokio::time::sleep;
@@ -94,7 +94,7 @@ pub(crate) fn run(args: ServeTunnelArgs) -> Result<(), Failure> {
     let display = args.display;
     runtime()?.block_on(async {
         let signals = signals()?;
-        let listener = Listener::bind(&listen, stripe_options(), PEERS)?;
+        let listener = UdpListener::bind(&listen, stripe_options(), PEERS)?;
         display.listening(&reachable(&listener.addresses()), token.as_ref());
         let admission = listener.admission();
         let admit = move |connection: &stripe::Connection| admission.admit(connection);

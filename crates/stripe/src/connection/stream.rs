@@ -8,7 +8,7 @@ use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use crate::cell::StreamCell;
+use crate::connection::cell::StreamCell;
 use crate::{Connection, StreamError};
 
 /// The code of a half that was dropped before its end.
