@@ -434,6 +434,7 @@ impl<O: SessionOpener> SessionDriver<O> {
 
     fn tick(&mut self, now: Time) -> Result<(), Error> {
         self.choose_carrier(now);
+        self.tell_rest(now);
         let mut progress = self.progress(now);
         self.rates.apply(now, &mut progress);
         let open = self.session.as_ref().is_some_and(|session| !session.paths().is_empty());
@@ -458,6 +459,19 @@ impl<O: SessionOpener> SessionDriver<O> {
             return Err(self.interrupted(now));
         }
         Ok(())
+    }
+
+    /// Tells carriers with several routes what is still to be moved, and within what bound.
+    fn tell_rest(&self, now: Time) {
+        let Some(session) = &self.session else { return };
+        let rest = {
+            let core = session.core();
+            core.layout().total() - core.totals(now).acked
+        };
+        let bound = self.dialer.bound();
+        for carrier in self.dialer.terms().striped.values() {
+            carrier.handle_rest(rest, bound);
+        }
     }
 
     /// Why no route over UDP may carry more in this month, where there is nothing but those.

@@ -13,17 +13,21 @@ use net::socket::Attempt;
 use stripe::{RouteChange, RouteEvent, RouteState};
 use tokio::sync::{broadcast, watch};
 use tokio::time::timeout;
-use units::{Bytes, PathId};
+use units::{Bytes, PathId, Rate, Span};
 
 use super::connect::{Striped, connect_over};
 use crate::carrier::{BoxFuture, Carrier, Listener, RouteReport, Stream};
 use crate::dial::{Plan, Terms};
 use crate::listen::Admitted;
-use crate::{Error, Event, Events, Fingerprint, PathEvent, PathState};
+use crate::{Error, Event, Events, Fingerprint, PathClass, PathEvent, PathState};
 
 /// The rate of a stream is taken over so long a time.
 const RATE_OVER: Duration = Duration::from_millis(200);
 
+/// Overflow routes are used while the primary ones would need longer for the rest, as over TCP.
+const OVERFLOW_AFTER: Span = Span::from_secs(10);
+/// The time over which the rate of the primary routes is measured.
+const SETTLED: Duration = Duration::from_millis(1_500);
 /// How long the last words of a connection may take.
 const FAREWELL: Duration = Duration::from_secs(1);
 
@@ -50,6 +54,7 @@ struct Attempts {
     current: Option<watch::Receiver<Attempted>>,
     /// Bytes that past connections moved, by the name of the route: sent, received.
     before: Vec<(String, Bytes, Bytes)>,
+    overflow: Overflow,
     /// The state of each plan as observers know it.
     told: BTreeMap<usize, PathState>,
 }
@@ -69,6 +74,36 @@ impl Attempts {
                 }
             }
         }
+    }
+}
+
+/// Whether overflow routes are needed.
+#[derive(Debug, Default)]
+struct Overflow {
+    /// What the primary routes had moved at that time.
+    since: Option<(Instant, Bytes)>,
+    is_needed: bool,
+}
+
+impl Overflow {
+    /// The primary routes have moved `moved`, and `rest` is to come. Whether overflow routes are
+    /// needed from now on.
+    fn update(&mut self, now: Instant, moved: Bytes, rest: Bytes, bound: Option<Rate>) -> bool {
+        let (since, before) = *self.since.get_or_insert((now, moved));
+        let span = now - since;
+        if span < SETTLED {
+            return self.is_needed;
+        }
+        self.since = Some((now, moved));
+        let span = Span::from_nanos(u64::try_from(span.as_nanos()).unwrap_or(u64::MAX));
+        let rate = moved.0.saturating_sub(before.0);
+        let rate = (Bytes(rate) / span).max(Rate::kbit(1));
+        // What is in use is needed until the primary routes would take half of that.
+        let allowed =
+            if self.is_needed { OVERFLOW_AFTER.as_nanos() / 2 } else { OVERFLOW_AFTER.as_nanos() };
+        let is_bound = bound.is_some_and(|bound| rate.as_bits() >= bound.as_bits() / 100 * 85);
+        self.is_needed = (rest / rate).as_nanos() > allowed && !is_bound;
+        self.is_needed
     }
 }
 
@@ -193,6 +228,37 @@ impl CarrierShared {
         self.events.send(Event::Path(PathEvent { path, name: self.shown(name), state, why }));
     }
 
+    /// Uses overflow routes while the primary ones alone would need too long, and are not held back
+    /// by the bound.
+    fn choose_overflow(&self, rest: Bytes, bound: Option<Rate>) {
+        let of_class = |class: PathClass| {
+            let plans = self.plans.iter().filter(move |plan| plan.class == class);
+            plans.map(|plan| plan.name.clone()).collect::<Vec<_>>()
+        };
+        let overflow = of_class(PathClass::Overflow);
+        if overflow.is_empty() {
+            return;
+        }
+        let primary = of_class(PathClass::Primary);
+        let mut state = self.state();
+        let Some(Ok(striped)) = state.current.as_ref().and_then(|current| current.borrow().clone())
+        else {
+            state.overflow = Overflow::default();
+            return;
+        };
+        let stats = striped.connection().recent_stats();
+        let moved = |names: &[String]| {
+            let of_names = stats.routes.iter().filter(|route| names.contains(&route.name));
+            of_names.map(|route| route.sent.max(route.received)).sum::<Bytes>()
+        };
+        let is_needed = state.overflow.update(Instant::now(), moved(&primary), rest, bound);
+        drop(state);
+        let class = if is_needed { stripe::Class::Overflow } else { stripe::Class::Reserve };
+        for route in stats.routes.iter().filter(|route| overflow.contains(&route.name)) {
+            striped.connection().set_class(route.route, class);
+        }
+    }
+
     /// The number of a plan for observers.
     fn number(&self, place: usize) -> PathId {
         PathId(self.first + u32::try_from(place).expect("a handful of paths"))
@@ -261,6 +327,10 @@ impl Carrier for StripedCarrier {
 
     fn routes(&self) -> Option<Vec<RouteReport>> {
         Some(self.0.reports())
+    }
+
+    fn handle_rest(&self, rest: Bytes, bound: Option<Rate>) {
+        self.0.choose_overflow(rest, bound);
     }
 }
 
@@ -446,5 +516,33 @@ impl Listener for StripedListener {
 impl Drop for StripedListener {
     fn drop(&mut self) {
         self.accepting.abort();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whether overflow routes are needed beside primary ones of that rate, after so many seconds.
+    fn needed(rate: Rate, rest: Bytes, bound: Option<Rate>, seconds: u64) -> bool {
+        let mut overflow = Overflow::default();
+        let began = Instant::now();
+        let mut is_needed = false;
+        for step in 0..seconds * 10 {
+            let moved = rate * Span::from_millis(100 * step);
+            let now = began + Duration::from_millis(100 * step);
+            is_needed = overflow.update(now, moved, rest, bound);
+        }
+        is_needed
+    }
+
+    #[test]
+    fn overflow_is_used_where_the_primaries_need_long() {
+        let rate = Rate::mbit(20);
+        assert!(needed(rate, Bytes(100_000_000), None, 5));
+        assert!(!needed(rate, Bytes(20_000_000), None, 5), "eight seconds more");
+        assert!(!needed(rate, Bytes(100_000_000), None, 1), "nobody knows yet");
+        assert!(!needed(rate, Bytes(100_000_000), Some(Rate::mbit(20)), 5), "the bound is reached");
+        assert!(needed(rate, Bytes(100_000_000), Some(Rate::mbit(40)), 5));
     }
 }
