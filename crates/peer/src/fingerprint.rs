@@ -14,7 +14,7 @@ pub struct Fingerprint([u8; 32]);
 impl Fingerprint {
     /// The fingerprint of a `SubjectPublicKeyInfo` in DER (RFC 5280, 4.1).
     #[must_use]
-    pub(crate) fn of_spki(der: &[u8]) -> Fingerprint {
+    pub fn of_spki(der: &[u8]) -> Fingerprint {
         let hash = digest::digest(&digest::SHA256, der);
         let mut octets = [0; 32];
         octets.copy_from_slice(hash.as_ref());
