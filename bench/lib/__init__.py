@@ -13,11 +13,13 @@ from .emulation import (
     NETWORKS,
     ROOT,
     anabranch,
+    carrier_options,
     default_bytes,
     emulate,
     fraction,
     ideal,
     network,
+    our_fraction,
 )
 from .files import memory_available, scratch, source_file, write_random
 from .hosts import Ends, Pairs, Process, need_root

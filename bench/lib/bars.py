@@ -9,7 +9,16 @@ import statistics
 import subprocess
 import sys
 
+from . import emulation
 from .emulation import Failed, ROOT, late_runs
+
+
+class SetCarrier(argparse.Action):
+    """Tells all of this package what carries our program's data."""
+
+    def __call__(self, parser, namespace, value, option=None):
+        emulation.carrier = value
+        setattr(namespace, self.dest, value)
 
 
 def arguments(docstring, only=(), runs=None, jobs=None, told=None):
@@ -46,6 +55,12 @@ def arguments(docstring, only=(), runs=None, jobs=None, told=None):
             default=jobs,
             help="networks at the same time [default: %(default)s]",
         )
+    parser.add_argument(
+        "--carrier",
+        choices=["tcp", "udp", "auto"],
+        action=SetCarrier,
+        help="what carries our program's data [default: the program's own, tcp]",
+    )
     if told is not None:
         parser.add_argument("--told", action="store_true", help=told)
     return parser

@@ -12,6 +12,10 @@ from dataclasses import dataclass
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 NETWORKS = ROOT / "bench" / "networks"
 INVALID = 70
+# What carries our program's data; None is the program's own choice.
+carrier = None
+# The payload's share of the packets of TCP, in which the emulator reckons, and of UDP.
+TCP_SHARE, UDP_SHARE = 1448 / 1500, 1424 / 1500
 _binary = None
 
 
@@ -151,3 +155,14 @@ def default_bytes(net):
 def fraction(net, bytes, seconds):
     """Ideal over actual time: 1.0 is as fast as the links can carry it."""
     return ideal(net, bytes) / seconds
+
+
+def our_fraction(net, bytes, seconds):
+    """The same of our own program: at the payload share of what carries its data."""
+    share = UDP_SHARE if carrier == "udp" else TCP_SHARE
+    return fraction(net, bytes, seconds) * TCP_SHARE / share
+
+
+def carrier_options():
+    """The options of our program for the carrier that was asked for."""
+    return () if carrier is None else ("--carrier", carrier)

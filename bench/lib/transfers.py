@@ -5,7 +5,7 @@ import shlex
 import sys
 from dataclasses import dataclass
 
-from .emulation import Failed, ROOT, anabranch, emulate, ideal
+from .emulation import Failed, ROOT, anabranch, carrier_options, emulate, ideal
 from .files import scratch
 
 PEERS = ROOT / "bench" / "peers"
@@ -85,6 +85,7 @@ def by_us(net, source, links=None, bulk=None, options=(), told=False):
         if bulk is not None:
             receiver.append("--bulk")
             near += ["--bulk", bulk]
+        options = (*carrier_options(), *options)
         if options:
             near += ["--", *options]
         log = folder / "receiver.log"
@@ -145,6 +146,7 @@ def fetched_by_us(net, source, replicas=1, spoil=False, options=(), told=False):
         near += ["--name", source.name, "--into", target, "--servers", replicas]
         if told:
             near.append("--told")
+        options = (*carrier_options(), *options)
         if options:
             near += ["--", *options]
         log = folder / "server.log"

@@ -45,7 +45,7 @@ pub(crate) struct RouteArgs {
     #[arg(long, value_name = "NAME", value_parser = congestion_control)]
     congestion_control: Option<CongestionControl>,
     /// What carries the data: tcp, connections of the kernel over each path; udp, one striped
-    /// connection over all paths, for lossy and unequal ones [default: tcp]
+    /// connection over all paths, for lossy and unequal ones; auto, the faster one [default: tcp]
     #[arg(long, value_enum)]
     carrier: Option<Carrier>,
     /// The congestion controller over UDP, with parameters in brackets; 'anabranch simulate --list'
@@ -123,14 +123,18 @@ impl RouteArgs {
         let config = &config.send;
         let carrier = match self.carrier.or(config.carrier).unwrap_or_default() {
             Carrier::Tcp => CarrierChoice::Tcp,
-            Carrier::Udp => {
+            carrier @ (Carrier::Udp | Carrier::Auto) => {
                 let controller = self.controller.as_deref().or(config.controller.as_deref());
                 let scheduler =
                     self.packet_scheduler.as_deref().or(config.packet_scheduler.as_deref());
                 let (controller, scheduler) =
                     (controller.unwrap_or(CONTROLLER), scheduler.unwrap_or(SCHEDULER));
                 let options = stripe::Options::named(controller, scheduler);
-                CarrierChoice::Udp(options.expect("the names were checked when they were read"))
+                let options = options.expect("the names were checked when they were read");
+                match carrier {
+                    Carrier::Auto => CarrierChoice::Auto(options),
+                    _ => CarrierChoice::Udp(options),
+                }
             }
         };
         Routes {

@@ -41,6 +41,8 @@ pub(crate) enum Carrier {
     Tcp,
     /// One striped connection over all paths
     Udp,
+    /// Both, of which the faster one carries the data: the other is tried now and then
+    Auto,
 }
 
 /// A congestion controller that striped connections have, with its parameters.

@@ -71,6 +71,8 @@ pub enum CarrierChoice {
     Tcp,
     /// A striped connection over UDP, over all paths together.
     Udp(stripe::Options),
+    /// Both are open, and the better one carries the data.
+    Auto(stripe::Options),
 }
 
 impl TransferOptions {

@@ -141,3 +141,47 @@ async fn a_receiver_that_was_started_again_gets_the_rest() {
     assert!(same(&file, &scratch.inbox().join("file")));
     assert!(summary.repeated.0 < 6_000_000, "{:?}", summary.repeated);
 }
+
+fn auto(mut options: SendOptions) -> SendOptions {
+    options.transfer.carrier = CarrierChoice::Auto(stripe::Options::default());
+    options
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn auto_shows_both_carriers() {
+    let scratch = Scratch::new("udp-auto");
+    let (identity, token) = parties();
+    let file = scratch.file("file", 3_000_000);
+    let host = Host::receive(receive_options(&scratch, &identity, &token)).await;
+    let mut options = auto(send_options(&[&file], host.port, &token));
+    options.transfer.dial.max_rate = Some(Timetable::always(Rate::mbit(20)));
+    let summary = send(options).await.unwrap();
+    host.outcome().await.unwrap();
+    assert!(same(&file, &scratch.inbox().join("file")));
+    let names: Vec<_> = summary.paths.iter().map(|path| path.name.as_str()).collect();
+    assert_eq!(names, ["lo", "lo (udp)"]);
+    // A transfer that is over so soon has no trial.
+    assert!(summary.paths[0].share > 0.9, "{:?}", summary.paths);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn auto_needs_no_udp() {
+    let scratch = Scratch::new("udp-none");
+    let (identity, token) = parties();
+    let file = scratch.file("file", 3_000_000);
+    // Somebody else has the port of UDP.
+    let busy = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let mut receiving = receive_options(&scratch, &identity, &token);
+    receiving.listen.addresses = vec![busy.local_addr().unwrap()];
+    let (events, mut heard) = unbounded_channel();
+    let host = tokio::spawn(files::receive(receiving, events));
+    let told = heard.recv().await.unwrap();
+    assert!(
+        matches!(&told, Event::Notice { text } if text.contains("transfers use TCP alone")),
+        "{told:?}"
+    );
+    let port = busy.local_addr().unwrap().port();
+    send(auto(send_options(&[&file], port, &token))).await.unwrap();
+    host.await.unwrap().unwrap();
+    assert!(same(&file, &scratch.inbox().join("file")));
+}

@@ -22,8 +22,8 @@ use crate::Fingerprint;
 use crate::carrier::Stream;
 use crate::tls::{WrongKey, wrong_key};
 
-/// A connection that carries frames, under TLS or the protection of its carrier. Reading and writing are separate `try_*` steps, so that
-/// one task can do both.
+/// A connection that carries frames, under TLS or the protection of its carrier. Reading and
+/// writing are separate `try_*` steps, so that one task can do both.
 pub struct Conn {
     stream: Box<dyn Stream>,
     layer: Layer,

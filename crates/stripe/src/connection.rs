@@ -217,6 +217,9 @@ impl Connection {
 
     /// Counters that are up to a tenth of a second old, at once; after the end of the connection
     /// its last ones.
+    ///
+    /// # Panics
+    /// If the driver did.
     #[must_use]
     pub fn recent_stats(&self) -> Arc<Stats> {
         Arc::clone(&self.0.recent.lock().expect("no panic while held"))
@@ -239,7 +242,7 @@ impl Connection {
     pub async fn ended(&self) -> ConnectionError {
         let mut ended = self.0.ended.clone();
         match ended.wait_for(Option::is_some).await {
-            Ok(reason) => reason.clone().expect("it was waited for"),
+            Ok(reason) => reason.clone().unwrap_or(ConnectionError::Ended),
             Err(_) => ConnectionError::Ended,
         }
     }

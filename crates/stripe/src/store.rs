@@ -94,7 +94,7 @@ mod tests {
     #[test]
     fn an_empty_stream_holds_no_memory() {
         let mut store = Store::default();
-        store.write(0, &[7; 40_000]);
+        store.write(0, &vec![7; 40_000]);
         store.free(39_999, false);
         assert_eq!(store.pieces.iter().flatten().count(), 1);
         store.free(40_000, true);

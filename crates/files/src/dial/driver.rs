@@ -1,9 +1,11 @@
 //! The driver of one session: it turns the core's events into actions until the session ends.
 
+mod choice;
 mod progress;
 mod reported;
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use net::Clock;
 use peer::PathEvent;
@@ -16,11 +18,12 @@ use transfer::{Reason, SenderEvent};
 use units::{Bytes, PathId, Span, Time};
 use wire::frame::Archived;
 
+use choice::{Change, Choice, Kind, Standing};
 use progress::shown;
 use reported::Reported;
 
 use super::opener::{Joining, SessionOpener};
-use super::session::{Agreement, Report, Session};
+use super::session::{Agreement, Report, Session, class_of};
 use crate::rates::Rates;
 use crate::{CarrierChoice, Error, Event, Events, Stop, Summary, TransferOptions};
 
@@ -49,6 +52,8 @@ struct SessionDriver<O: SessionOpener> {
     archived: Option<Archived>,
     began: Time,
     rates: Rates,
+    /// The choice between the carriers, if there are two.
+    choice: Option<Choice>,
     /// The last time when a path was open, or one side was reading its files.
     last_active: Time,
 }
@@ -90,8 +95,16 @@ impl Dialing {
         let tls = terms.tls()?;
         let mut plans: Vec<_> = plan(&terms).await?.into_iter().map(Arc::new).collect();
         let mut striped = Vec::new();
-        if let CarrierChoice::Udp(choice) = &options.carrier {
-            (plans, striped) = over_udp(&mut terms, plans, choice, &events);
+        match &options.carrier {
+            CarrierChoice::Tcp => {}
+            CarrierChoice::Udp(choice) => {
+                (plans, striped) = over_udp(&mut terms, &plans, choice, "", &events);
+            }
+            CarrierChoice::Auto(choice) => {
+                let (over_udp, carriers) = over_udp(&mut terms, &plans, choice, " (udp)", &events);
+                plans.extend(over_udp);
+                striped = carriers;
+            }
         }
         let (clock, stop) = (Clock::start(), options.stop.clone());
         Ok(Dialing { terms, tls, plans, striped, clock, events, stop })
@@ -142,6 +155,7 @@ impl Dialing {
             archived: None,
             began: now,
             rates: Rates::default(),
+            choice: None,
             last_active: now,
         };
         driver.run().await
@@ -149,17 +163,18 @@ impl Dialing {
 }
 
 /// The plans of a transfer over UDP: for each host one path, with a striped connection whose routes
-/// are `plans`.
+/// are `plans`, named with a suffix where the same paths carry TCP as well.
 fn over_udp(
     terms: &mut Terms,
-    plans: Vec<Arc<Plan>>,
+    plans: &[Arc<Plan>],
     options: &stripe::Options,
+    suffix: &'static str,
     events: &Events,
 ) -> (Vec<Arc<Plan>>, Vec<StripedCarrier>) {
     let mut paths = Vec::new();
     let mut carriers = Vec::new();
     // Numbers of paths that observers see begin behind those of the hosts.
-    let mut first = u32::try_from(terms.to.len()).expect("a handful of hosts");
+    let mut first = u32::try_from(terms.to.len() + plans.len()).expect("a handful of paths");
     for host in 0..terms.to.len() {
         let of_host: Vec<_> = plans.iter().filter(|plan| plan.host == host).cloned().collect();
         if of_host.is_empty() {
@@ -173,8 +188,8 @@ fn over_udp(
             })
         };
         let one = terms.to_one(host);
-        let carrier = StripedCarrier::new(one, of_host, options.clone(), first, observer);
-        terms.carriers[host] = Arc::new(carrier.clone());
+        let carrier = StripedCarrier::new(one, of_host, options.clone(), (first, suffix), observer);
+        terms.striped.insert(host, Arc::new(carrier.clone()));
         carriers.push(carrier);
         let name = if terms.to.len() > 1 { terms.label(host) } else { "udp".into() };
         paths.push(Arc::new(Plan::of_routes(&name, host)));
@@ -230,7 +245,7 @@ impl<O: SessionOpener> SessionDriver<O> {
             if now >= next_look {
                 next_look = now + INTERFACE_SCAN;
                 // A carrier with routes follows them itself.
-                if self.dialer.plans().all(|plan| !plan.is_of_routes) {
+                if self.has_tcp() {
                     self.dialer.look_for_interfaces().await;
                 }
             }
@@ -262,7 +277,7 @@ impl<O: SessionOpener> SessionDriver<O> {
                 return Ok(Some(DialEnd::Complete(summary)));
             }
             Report::Announced(host, addresses) => {
-                if self.dialer.plans().all(|plan| !plan.is_of_routes) {
+                if self.has_tcp() {
                     self.dialer.learn(host, addresses);
                 }
             }
@@ -417,6 +432,7 @@ impl<O: SessionOpener> SessionDriver<O> {
     }
 
     fn tick(&mut self, now: Time) -> Result<(), Error> {
+        self.choose_carrier(now);
         let mut progress = self.progress(now);
         self.rates.apply(now, &mut progress);
         let open = self.session.as_ref().is_some_and(|session| !session.paths().is_empty());
@@ -440,6 +456,44 @@ impl<O: SessionOpener> SessionDriver<O> {
             return Err(self.interrupted(now));
         }
         Ok(())
+    }
+
+    /// Whether a path is one of TCP.
+    fn has_tcp(&self) -> bool {
+        self.dialer.plans().any(|plan| !plan.is_of_routes)
+    }
+
+    /// Chooses between TCP and UDP where both are possible, and holds the other one back.
+    fn choose_carrier(&mut self, now: Time) {
+        let has_both = self.has_tcp() && self.dialer.plans().any(|plan| plan.is_of_routes);
+        let Some(session) = self.session.clone().filter(|_| has_both) else { return };
+        let open = session.paths().clone();
+        let mut standings = [Standing::default(); 2];
+        for plan in self.dialer.plans() {
+            let standing = &mut standings[usize::from(plan.is_of_routes)];
+            standing.acked += Bytes(plan.carried.load(Ordering::Relaxed));
+        }
+        let mut core = session.core();
+        for report in core.paths(now) {
+            let Some(facts) = open.get(&report.id) else { continue };
+            let standing = &mut standings[usize::from(facts.path.plan.is_of_routes)];
+            standing.acked += report.acked;
+            standing.is_open |= report.state != transfer::PathState::Stalled;
+        }
+        let rest = core.layout().total() - core.totals(now).acked;
+        let choice = self.choice.get_or_insert_with(Choice::new);
+        let change = choice.update(now, standings[0], standings[1], rest);
+        for (id, facts) in &open {
+            let plan = &facts.path.plan;
+            let is_in_use = plan.is_of_routes == (choice.in_use() == Kind::Udp);
+            let class = if is_in_use { class_of(plan.class) } else { transfer::Class::Backup };
+            core.set_class(now, *id, class);
+        }
+        session.wake(&mut core);
+        drop(core);
+        if let Some(Change { text }) = change {
+            let _ = self.events.send(Event::Notice { text });
+        }
     }
 
     /// Bytes that are safe at the receiver.

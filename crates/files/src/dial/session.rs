@@ -152,11 +152,7 @@ pub(super) struct Registered<'a> {
 impl<'a> Registered<'a> {
     /// Opens a path in the core.
     pub(super) fn new(session: &'a Session, path: &Arc<Path>, conn: &Conn) -> Registered<'a> {
-        let class = match path.plan.class {
-            PathClass::Primary => Class::Primary,
-            PathClass::Overflow => Class::Overflow,
-            PathClass::Backup => Class::Backup,
-        };
+        let class = class_of(path.plan.class);
         let rtt = conn.counters().ok().map(|info| Span::from(info.rtt));
         let facts = Arc::new(PathFacts::new(Arc::clone(path)));
         session.paths().insert(path.id, Arc::clone(&facts));
@@ -186,6 +182,15 @@ impl Drop for Registered<'_> {
         drop(core);
         session.paths().remove(&path.id);
         session.kick.notify_one();
+    }
+}
+
+/// A path's class as the core has it.
+pub(super) fn class_of(class: PathClass) -> Class {
+    match class {
+        PathClass::Primary => Class::Primary,
+        PathClass::Overflow => Class::Overflow,
+        PathClass::Backup => Class::Backup,
     }
 }
 

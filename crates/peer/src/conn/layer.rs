@@ -51,7 +51,9 @@ impl Layer {
                     outbox.clear();
                     *written = 0;
                 }
-                parts.iter().for_each(|part| outbox.extend_from_slice(part));
+                for part in parts {
+                    outbox.extend_from_slice(part);
+                }
             }
         }
     }

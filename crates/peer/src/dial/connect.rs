@@ -57,6 +57,8 @@ pub(crate) struct Connector {
     /// The source of the key that the host must have.
     known_from: KeySource,
     carrier: Arc<dyn Carrier>,
+    /// That of paths with several routes.
+    striped: Option<Arc<dyn Carrier>>,
     congestion_control: CongestionControl,
 }
 
@@ -69,7 +71,8 @@ impl Connector {
         Connector {
             tls,
             known_from,
-            carrier: Arc::clone(&terms.carriers[host]),
+            carrier: Arc::clone(&terms.carrier),
+            striped: terms.striped.get(&host).cloned(),
             congestion_control,
         }
     }
@@ -99,7 +102,7 @@ impl Connector {
             tokio::select! {
                 () = sleep_until(next), if may_start => {
                     let (candidate, number) = tried.next(&candidates);
-                    let connector = self.clone();
+                    let connector = self.of(plan);
                     let device = plan.device.clone();
                     attempts.spawn(async move {
                         let opened = connector.attempt(device, candidate, number).await;
@@ -146,6 +149,15 @@ impl Connector {
         }
     }
 
+    /// The same with the carrier of this plan.
+    fn of(&self, plan: &Plan) -> Connector {
+        let mut connector = self.clone();
+        if let Some(striped) = self.striped.as_ref().filter(|_| plan.is_of_routes) {
+            connector.carrier = Arc::clone(striped);
+        }
+        connector
+    }
+
     /// One attempt, with small segments or with those of the interface's MTU.
     ///
     /// # Errors
@@ -157,7 +169,9 @@ impl Connector {
         candidate: Candidate,
         small: bool,
     ) -> Result<Opened, Error> {
-        let opened = self.attempt_at(plan.device.clone(), candidate, SYN_PATIENCE, small).await;
+        let connector = self.of(plan);
+        let device = plan.device.clone();
+        let opened = connector.attempt_at(device, candidate, SYN_PATIENCE, small).await;
         opened.map_err(|error| {
             self.wrong_peer(candidate, &error)
                 .unwrap_or_else(|| failed_at(candidate.remote, &error))

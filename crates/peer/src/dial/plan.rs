@@ -367,7 +367,8 @@ pub(crate) fn guessed_plans(
     announced: &[SocketAddr],
     survey: &Survey,
 ) -> Vec<Plan> {
-    let plans: Vec<&Arc<Plan>> = all.iter().filter(|plan| plan.host == host).collect();
+    let of_host = |plan: &&Arc<Plan>| plan.host == host && !plan.is_of_routes;
+    let plans: Vec<&Arc<Plan>> = all.iter().filter(of_host).collect();
     let mut guesses: Vec<Plan> = Vec::new();
     if plans.iter().any(|plan| plan.fixed) {
         return guesses;

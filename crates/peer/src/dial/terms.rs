@@ -1,5 +1,6 @@
 //! The hosts of a session, and the conditions of its paths.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use wire::frame::RunId;
@@ -15,8 +16,10 @@ pub struct Terms {
     pub to: Vec<(Remote, Credential)>,
     /// The own key, the paths, and the bound of the rate.
     pub options: DialOptions,
-    /// The transport of the paths to each host, in their order.
-    pub carriers: Vec<Arc<dyn Carrier>>,
+    /// The transport of the paths.
+    pub carrier: Arc<dyn Carrier>,
+    /// The transport of paths that have several routes, by the number of their host.
+    pub striped: BTreeMap<usize, Arc<dyn Carrier>>,
     /// The name of this run, by which hosts tell its sessions from those of other runs.
     pub run: RunId,
 }
@@ -27,25 +30,20 @@ impl Terms {
     /// # Errors
     /// [`Error::System`] if the system has no random numbers.
     pub fn new(to: Vec<(Remote, Credential)>, options: DialOptions) -> Result<Terms, Error> {
-        let carriers = to.iter().map(|_| Arc::new(Tcp) as Arc<dyn Carrier>).collect();
-        Ok(Terms { to, options, carriers, run: random()? })
+        let (carrier, striped) = (Arc::new(Tcp), BTreeMap::new());
+        Ok(Terms { to, options, carrier, striped, run: random()? })
     }
 
     /// The same over another carrier.
     #[must_use]
     pub fn over(self, carrier: Arc<dyn Carrier>) -> Terms {
-        let carriers = self.to.iter().map(|_| Arc::clone(&carrier)).collect();
-        Terms { carriers, ..self }
+        Terms { carrier, ..self }
     }
 
     /// The same for the host of that number alone.
     #[must_use]
     pub fn to_one(&self, host: usize) -> Terms {
-        Terms {
-            to: vec![self.to[host].clone()],
-            carriers: vec![Arc::clone(&self.carriers[host])],
-            ..self.clone()
-        }
+        Terms { to: vec![self.to[host].clone()], striped: BTreeMap::new(), ..self.clone() }
     }
 
     /// The name of the host of that number for people; with its port if another host differs in

@@ -97,12 +97,11 @@ pub(super) async fn greet(
     tls: &ServerTls,
     stream: Box<dyn Stream>,
 ) -> Result<(Conn, Fingerprint, First), ConnError> {
-    let mut conn = match stream.peer_key() {
-        Some(key) => Conn::over_carrier(stream, key),
-        None => {
-            let connection = tls.connection().map_err(std::io::Error::other)?;
-            Conn::new(stream, connection)
-        }
+    let mut conn = if let Some(key) = stream.peer_key() {
+        Conn::over_carrier(stream, key)
+    } else {
+        let connection = tls.connection().map_err(std::io::Error::other)?;
+        Conn::new(stream, connection)
     };
     conn.set_allowance(UNAUTHENTICATED_INPUT);
     conn.handshake().await?;

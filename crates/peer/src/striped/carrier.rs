@@ -38,6 +38,8 @@ struct Shared {
     plans: Vec<Arc<Plan>>,
     /// The number of the first plan for observers.
     first: u32,
+    /// Stands behind the names of plans for observers.
+    suffix: &'static str,
     events: Events,
     state: Mutex<State>,
 }
@@ -52,22 +54,41 @@ struct State {
     told: BTreeMap<usize, PathState>,
 }
 
+impl State {
+    /// Takes the counters of a connection that has ended.
+    fn settle(&mut self) {
+        let Some(current) = self.current.take() else { return };
+        if let Some(Ok(striped)) = &*current.borrow() {
+            for route in &striped.connection().recent_stats().routes {
+                match self.before.iter_mut().find(|(name, ..)| *name == route.name) {
+                    Some((_, sent, received)) => {
+                        *sent += route.sent;
+                        *received += route.received;
+                    }
+                    None => self.before.push((route.name.clone(), route.sent, route.received)),
+                }
+            }
+        }
+    }
+}
+
 /// What has come of an attempt; `None`: it is under way.
 type Attempted = Option<Result<Arc<Striped>, Arc<Error>>>;
 
 impl StripedCarrier {
     /// A carrier to the first host of `terms`, with a route for each of `plans`. Changes of routes
-    /// are told to `events` as changes of paths, numbered as `plans` are from `first` on.
+    /// are told to `events` as changes of paths, numbered as `plans` are from `first` on, and named
+    /// with `suffix`.
     #[must_use]
     pub fn new(
         terms: Terms,
         plans: Vec<Arc<Plan>>,
         options: stripe::Options,
-        first: u32,
+        (first, suffix): (u32, &'static str),
         events: Events,
     ) -> StripedCarrier {
         let state = Mutex::default();
-        StripedCarrier(Arc::new(Shared { terms, options, plans, first, events, state }))
+        StripedCarrier(Arc::new(Shared { terms, options, plans, first, suffix, events, state }))
     }
 
     /// Closes the connection in order: what was written and ended is delivered first, within a
@@ -98,15 +119,14 @@ impl Shared {
                 Some(Ok(striped)) => !striped.connection().has_ended(),
                 Some(Err(_)) => false,
             };
-            match state.current.clone().filter(is_usable) {
-                Some(current) => current,
-                None => {
-                    self.settle(&mut state);
-                    let (done, attempt) = watch::channel(None);
-                    tokio::spawn(Arc::clone(self).attempt(done));
-                    state.current = Some(attempt.clone());
-                    attempt
-                }
+            if let Some(current) = state.current.clone().filter(is_usable) {
+                current
+            } else {
+                state.settle();
+                let (done, attempt) = watch::channel(None);
+                tokio::spawn(Arc::clone(self).attempt(done));
+                state.current = Some(attempt.clone());
+                attempt
             }
         };
         let done = attempt.wait_for(Option::is_some).await;
@@ -161,23 +181,7 @@ impl Shared {
             return;
         }
         let path = self.number(place);
-        self.events.send(Event::Path(PathEvent { path, name: name.into(), state, why }));
-    }
-
-    /// Takes the counters of a connection that has ended.
-    fn settle(&self, state: &mut State) {
-        let Some(current) = state.current.take() else { return };
-        if let Some(Ok(striped)) = &*current.borrow() {
-            for route in &striped.connection().recent_stats().routes {
-                match state.before.iter_mut().find(|(name, ..)| *name == route.name) {
-                    Some((_, sent, received)) => {
-                        *sent += route.sent;
-                        *received += route.received;
-                    }
-                    None => state.before.push((route.name.clone(), route.sent, route.received)),
-                }
-            }
-        }
+        self.events.send(Event::Path(PathEvent { path, name: self.shown(name), state, why }));
     }
 
     /// The number of a plan for observers.
@@ -185,16 +189,20 @@ impl Shared {
         PathId(self.first + u32::try_from(place).expect("a handful of paths"))
     }
 
+    fn shown(&self, name: &str) -> String {
+        format!("{name}{}", self.suffix)
+    }
+
     fn reports(&self) -> Vec<RouteReport> {
         let state = self.state();
-        let stats = state.current.as_ref().and_then(|current| match &*current.borrow() {
+        let counted = state.current.as_ref().and_then(|current| match &*current.borrow() {
             Some(Ok(striped)) => Some(striped.connection().recent_stats()),
             _ => None,
         });
         let report = |(place, plan): (usize, &Arc<Plan>)| {
             let mut report = RouteReport {
                 path: self.number(place),
-                name: plan.name.clone(),
+                name: self.shown(&plan.name),
                 state: PathState::Connecting,
                 local: None,
                 remote: plan.candidates().first().map(|best| best.remote),
@@ -210,7 +218,7 @@ impl Shared {
                     report.received += *received;
                 }
             }
-            for route in stats.iter().flat_map(|stats| &stats.routes) {
+            for route in counted.iter().flat_map(|stats| &stats.routes) {
                 if route.name != plan.name {
                     continue;
                 }

@@ -127,7 +127,9 @@ impl Follower {
         let asked = spawn_blocking(move || Survey::of(&all)).await;
         let Ok(Ok(survey)) = asked else { return };
         let plans = self.routes.plans();
-        plans.iter().for_each(|plan| plan.follow(&survey));
+        for plan in &plans {
+            plan.follow(&survey);
+        }
         let mut new: Vec<Arc<Plan>> = Vec::new();
         if self.terms.options.paths.is_empty() {
             for plan in default_plans(&self.terms, 0, &survey) {
@@ -154,8 +156,8 @@ impl Follower {
         self.open_missing().await;
     }
 
-    /// Counts what capped interfaces carry. One that would soon have carried as much as it may loses
-    /// its routes.
+    /// Counts what capped interfaces carry. One that would soon have carried as much as it may
+    /// loses its routes.
     fn count(&self) {
         let stats = self.connection.recent_stats();
         let mut counted = self.counted.lock().expect("no panic while held");

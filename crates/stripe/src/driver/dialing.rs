@@ -193,7 +193,9 @@ impl Dialing {
             }
             Err(error) => {
                 let _ = reply.send(Err(error));
-                routes.iter().for_each(|(_, socket)| sockets.remove(*socket));
+                for (_, socket) in &routes {
+                    sockets.remove(*socket);
+                }
                 None
             }
         }

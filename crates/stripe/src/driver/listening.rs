@@ -24,7 +24,7 @@ const MOST_ORIGINS: usize = 1_024;
 
 /// The listening side of an endpoint.
 pub(crate) struct Listener {
-    listener: secure::Listener,
+    handshakes: secure::Listener,
     options: Options,
     most_connections: usize,
     unregistered: Vec<UdpSocket>,
@@ -65,7 +65,7 @@ impl Listener {
         let settings = Arc::new(settings(&options.config));
         let secret = Secret::new(&secret);
         Ok(Listener {
-            listener: secure::Listener::new(tls, &settings, listening.limits, secret)?,
+            handshakes: secure::Listener::new(tls, &settings, listening.limits, secret)?,
             options,
             most_connections: listening.most_connections,
             unregistered: sockets,
@@ -98,7 +98,7 @@ impl Listener {
     /// A datagram arrived. A data packet of a connection is left to its link.
     pub(super) fn handle_datagram(&mut self, datagram: &mut Datagram<'_>) -> Option<(Key, u16)> {
         let Datagram { bytes, from, to, at, socket, .. } = datagram;
-        let route = self.listener.handle_datagram(*at, *from, bytes);
+        let route = self.handshakes.handle_datagram(*at, *from, bytes);
         if let Some(route) = route {
             return self.keys.get(&route.connection).map(|key| (*key, route.path));
         }
@@ -111,7 +111,7 @@ impl Listener {
 
     /// Sends what the handshakes have to send, and takes what they have come to.
     pub(super) fn send(&mut self, now: Time, sockets: &Sockets) {
-        while let Some(secure::Transmit { to, bytes }) = self.listener.poll_transmit(now) {
+        while let Some(secure::Transmit { to, bytes }) = self.handshakes.poll_transmit(now) {
             let Some((socket, source)) = self.origin(to) else { continue };
             let segment = bytes.len();
             let outgoing = Outgoing { to, source, is_ecn_capable: false, bytes: &bytes, segment };
@@ -120,7 +120,7 @@ impl Listener {
                 tracing::debug!(%to, %error, "a handshake cannot be answered");
             }
         }
-        while let Some(event) = self.listener.poll_event() {
+        while let Some(event) = self.handshakes.poll_event() {
             match event {
                 ListenEvent::Established { connection, from, established } => {
                     self.accepted.push_back(Accepted { connection, from, established });
@@ -162,7 +162,7 @@ impl Listener {
             Ok(begun) => begun,
             Err(error) => {
                 tracing::debug!(%from, %error, "a peer's parameters are not usable");
-                self.listener.close(listed);
+                self.handshakes.close(listed);
                 return None;
             }
         };
@@ -177,26 +177,26 @@ impl Listener {
     }
 
     pub(super) fn handle_path_opened(&mut self, connection: ConnectionId, path: u16) {
-        self.listener.handle_path_opened(connection, path);
+        self.handshakes.handle_path_opened(connection, path);
     }
 
     pub(super) fn retire_path(&mut self, connection: ConnectionId, path: u16) {
-        self.listener.retire_path(connection, path);
+        self.handshakes.retire_path(connection, path);
     }
 
     /// A connection has ended.
     pub(super) fn forget(&mut self, link: &Link) {
         if let Some(listed) = link.listed {
-            self.listener.close(listed);
+            self.handshakes.close(listed);
             self.keys.remove(&listed);
         }
     }
 
     pub(super) fn poll_deadline(&self) -> Option<Time> {
-        self.listener.poll_deadline()
+        self.handshakes.poll_deadline()
     }
 
     pub(super) fn handle_deadline(&mut self, now: Time) {
-        self.listener.handle_deadline(now);
+        self.handshakes.handle_deadline(now);
     }
 }

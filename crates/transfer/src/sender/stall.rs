@@ -106,6 +106,21 @@ impl Sender {
         }
     }
 
+    /// The caller gives a path another class. Ignored for an unknown path.
+    pub fn set_class(&mut self, now: Time, id: PathId, class: Class) {
+        let Some(path) = self.paths.get_mut(&id) else { return };
+        let before = core::mem::replace(&mut path.traits.class, class);
+        if before == class {
+            return;
+        }
+        if path.why == Reason::NotNeeded(before) {
+            self.restore(id, Reason::Needed(class));
+        }
+        self.update_classes(now);
+        self.adjust(now);
+        self.wake_all();
+    }
+
     /// Lets a path on standby carry data again.
     pub(super) fn restore(&mut self, id: PathId, why: Reason) {
         let Some(path) = self.paths.get(&id).filter(|path| path.state == PathState::Standby) else {

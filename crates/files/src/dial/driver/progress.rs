@@ -44,10 +44,11 @@ impl<O: SessionOpener> SessionDriver<O> {
             let number = self.dialer.number(plan);
             let open = open.remove(&number).unwrap_or_default();
             let path = self.path(plan, number, &open, totals.acked);
-            let routes = self.dialer.terms().carriers[plan.host].routes();
+            let striped = self.dialer.terms().striped.get(&plan.host);
+            let routes = striped.filter(|_| plan.is_of_routes).and_then(|one| one.routes());
             match (path, routes) {
                 (path, None) => path.into_iter().collect(),
-                (path, Some(routes)) => self.routes(path.as_ref(), &routes, totals.acked),
+                (path, Some(routes)) => Self::routes(path.as_ref(), &routes, totals.acked),
             }
         });
         let paths = paths.collect();
@@ -125,7 +126,6 @@ impl<O: SessionOpener> SessionDriver<O> {
     /// The routes of a path's carrier: each has the part of the path's data that the counters of
     /// its packets say.
     fn routes(
-        &self,
         path: Option<&PathProgress>,
         routes: &[RouteReport],
         moved: Bytes,
