@@ -20,10 +20,23 @@ pub struct Description {
 }
 
 /// The begin of the run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Begin {
     /// On the system's monotonic clock.
     pub at: u64,
+    /// The keys of all hosts.
+    pub keys: Vec<FlowKey>,
+}
+
+/// The public key that one end of a striped connection has made for the run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FlowKey {
+    /// The flow.
+    pub flow: String,
+    /// The end.
+    pub side: Side,
+    /// The key's fingerprint.
+    pub key: String,
 }
 
 /// One end of a flow.
@@ -113,6 +126,8 @@ pub struct StripedSettings {
     pub pacing: bool,
     /// Whether slow start may end by delay.
     pub hystart: bool,
+    /// Whether packets are ECN-capable.
+    pub ecn: bool,
 }
 
 /// The data that a flow sends.
@@ -143,12 +158,16 @@ pub struct Write {
 #[serde(rename_all = "snake_case", tag = "event")]
 pub enum Answer {
     /// All that listens does.
-    Ready,
+    Ready {
+        /// The keys of the ends here.
+        keys: Vec<FlowKey>,
+    },
     /// What a receiver got.
     Received {
         /// The flow.
         flow: String,
-        /// By path, then by edge: bytes in the order of the stream; of UDP, headers included.
+        /// By path, then by edge: bytes in the order of the stream; of UDP, headers included. All
+        /// paths of a striped connection are one.
         bytes: Vec<Vec<u64>>,
         /// When the last byte of a source with an end had arrived.
         completed: Option<u64>,

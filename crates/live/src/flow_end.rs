@@ -19,6 +19,7 @@ use thiserror::Error;
 
 use crate::describe::{Answer, Begin, Description, FlowEnd, Side, Traffic};
 pub(crate) use clock::{Clock, monotonic};
+use striped::Keys;
 
 /// Why a host's process ended early.
 #[derive(Debug, Error)]
@@ -50,15 +51,22 @@ struct Tally {
     retransmitted: AtomicU64,
     /// A sender's connections.
     connections: Mutex<Vec<std::net::TcpStream>>,
+    /// A sender's striped connection.
+    striped: Mutex<Option<stripe::Connection>>,
 }
 
 impl Tally {
     fn new(end: &FlowEnd) -> Arc<Tally> {
+        let rows = match end.traffic {
+            Traffic::Striped { .. } => 1,
+            Traffic::Tcp { .. } | Traffic::Udp { .. } => end.paths.len(),
+        };
         Arc::new(Tally {
-            received: end.paths.iter().map(|_| AtomicU64::new(0)).collect(),
+            received: (0..rows).map(|_| AtomicU64::new(0)).collect(),
             completed: AtomicU64::new(0),
             retransmitted: AtomicU64::new(0),
             connections: Mutex::default(),
+            striped: Mutex::default(),
         })
     }
 
@@ -76,6 +84,10 @@ impl Tally {
         }
     }
 
+    fn set_striped(&self, connection: stripe::Connection) {
+        *self.striped.lock().unwrap_or_else(PoisonError::into_inner) = Some(connection);
+    }
+
     /// What was sent again, as of now.
     fn retransmitted(&self) -> u64 {
         let connections = self.connections.lock().unwrap_or_else(PoisonError::into_inner);
@@ -84,7 +96,10 @@ impl Tally {
             .filter_map(|connection| sys::sockopt::tcp_info(connection).ok())
             .map(|info| info.retransmits)
             .sum();
-        open + self.retransmitted.load(Ordering::Relaxed)
+        let striped = self.striped.lock().unwrap_or_else(PoisonError::into_inner);
+        let stats = striped.as_ref().map(stripe::Connection::recent_stats);
+        let lost: u64 = stats.iter().flat_map(|stats| &stats.routes).map(|route| route.lost).sum();
+        open + lost + self.retransmitted.load(Ordering::Relaxed)
     }
 }
 
@@ -95,17 +110,19 @@ impl Tally {
 pub fn run(mut input: impl BufRead, mut output: impl Write) -> Result<(), FlowEndError> {
     let description: Description = read(&mut input)?;
     let mut tallies = Vec::new();
+    let keys = Keys::default();
     let mut tasks: Vec<(String, Task)> = Vec::new();
     for end in &description.flows {
         let tally = Tally::new(end);
-        match prepare(end, &tally) {
+        match prepare(end, &tally, &keys) {
             Ok(some) => tasks.extend(some.into_iter().map(|task| (end.flow.clone(), task))),
             Err(error) => return fail(&mut output, &end.flow, error),
         }
         tallies.push(tally);
     }
-    write(&mut output, &Answer::Ready)?;
-    let Begin { at } = read(&mut input)?;
+    write(&mut output, &Answer::Ready { keys: keys.own() })?;
+    let Begin { at, keys: all } = read(&mut input)?;
+    keys.learn(all);
     let clock = Clock::new(at);
     let (failed, failures) = mpsc::channel();
     for (flow, task) in tasks {
@@ -137,7 +154,7 @@ pub fn run(mut input: impl BufRead, mut output: impl Write) -> Result<(), FlowEn
             Side::Sender => Answer::Sent { flow, retransmitted: tally.retransmitted() },
             Side::Receiver => Answer::Received {
                 flow,
-                bytes: (0..end.paths.len())
+                bytes: (0..tally.received.len())
                     .map(|path| readings.iter().map(|bytes| bytes[path]).collect())
                     .collect(),
                 completed: Some(tally.completed.load(Ordering::Relaxed)).filter(|at| *at > 0),
@@ -167,7 +184,7 @@ fn wait(
 }
 
 /// Opens what has to be open before the run begins.
-fn prepare(end: &FlowEnd, tally: &Arc<Tally>) -> io::Result<Vec<Task>> {
+fn prepare(end: &FlowEnd, tally: &Arc<Tally>, keys: &Keys) -> io::Result<Vec<Task>> {
     match (&end.traffic, end.side) {
         (Traffic::Tcp { controller, pacing, source }, Side::Sender) => {
             tcp::senders(end, controller, *pacing, source, tally)
@@ -177,7 +194,9 @@ fn prepare(end: &FlowEnd, tally: &Arc<Tally>) -> io::Result<Vec<Task>> {
             udp::sender(end, *packet, *rate, *size, tally)
         }
         (Traffic::Udp { size, .. }, Side::Receiver) => udp::receiver(end, *size, tally),
-        (Traffic::Striped { .. }, _) => striped::end(end, tally),
+        (Traffic::Striped { controller, scheduler, settings, source }, _) => {
+            striped::end(end, (controller, scheduler), *settings, source, tally, keys)
+        }
     }
 }
 

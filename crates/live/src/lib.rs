@@ -15,7 +15,8 @@ mod watch;
 
 pub use compare::{Comparison, FlowRow, LinkRow};
 pub use describe::{
-    Answer, Begin, Description, FlowEnd, PathEnd, Side, Source, StripedSettings, Traffic, Write,
+    Answer, Begin, Description, FlowEnd, FlowKey, PathEnd, Side, Source, StripedSettings, Traffic,
+    Write,
 };
 pub use error::PlanError;
 pub use plan::Plan;

@@ -13,7 +13,7 @@ use serde::Serialize;
 use thiserror::Error;
 use units::Seed;
 
-use crate::describe::{Answer, Begin};
+use crate::describe::{Answer, Begin, FlowKey};
 use crate::error::PlanError;
 use crate::flow_end::monotonic;
 use crate::plan::Plan;
@@ -48,13 +48,13 @@ pub struct FlowResult {
     /// By window: payload that arrived at the receiving application, in Mbit/s; of UDP, packets
     /// with their headers. The simulator's `goodput`.
     pub goodput: Vec<f64>,
-    /// The same of each path, by path and then by window.
+    /// The same of each path, by path and then by window; of a striped connection, one row.
     pub paths: Vec<Vec<f64>>,
     /// When the last byte of a source with an end had arrived, in seconds after the begin of the
     /// run.
     pub completed_s: Option<f64>,
-    /// Segments sent again in the whole run; of UDP, datagrams that the sender's kernel did not
-    /// take.
+    /// Segments sent again in the whole run; of a striped connection, packets declared lost; of
+    /// UDP, datagrams that the sender's kernel did not take.
     pub retransmitted: u64,
 }
 
@@ -107,11 +107,11 @@ pub fn run(
     let plan = Plan::new(scenario, seed)?;
     let mesh = Mesh::new(plan.mesh.clone())?;
     let mut hosts = Hosts::launch(&plan, &mesh, launch)?;
-    hosts.wait_until_ready()?;
+    let keys = hosts.wait_until_ready()?;
     // Both clocks are the monotonic one.
     let (begin, at) = (Instant::now() + LEAD, monotonic() + lead_nanos());
     mesh.start(begin)?;
-    hosts.tell_all(Begin { at })?;
+    hosts.tell_all(&Begin { at, keys })?;
     let duration = Duration::from_nanos(scenario.duration.as_nanos());
     let watch = Watch::start()
         .map_err(|error| EmulationError::World { doing: "starting a thread".into(), error })?;
@@ -216,9 +216,9 @@ impl Hosts {
         Ok(hosts)
     }
 
-    fn tell_all(&mut self, message: Begin) -> Result<(), RunError> {
+    fn tell_all(&mut self, message: &Begin) -> Result<(), RunError> {
         for (index, (_, input)) in self.children.iter_mut().enumerate() {
-            tell(input, &message).map_err(|error| RunError::Host {
+            tell(input, message).map_err(|error| RunError::Host {
                 doing: "telling",
                 host: self.names[index].clone(),
                 error,
@@ -227,16 +227,21 @@ impl Hosts {
         Ok(())
     }
 
-    fn wait_until_ready(&self) -> Result<(), RunError> {
+    /// Waits for all; returns their keys.
+    fn wait_until_ready(&self) -> Result<Vec<FlowKey>, RunError> {
         let limit = Instant::now() + READY_LIMIT;
+        let mut all = Vec::new();
         let mut waiting: Vec<bool> = self.names.iter().map(|_| true).collect();
         while let Some(first) = waiting.iter().position(|waits| *waits) {
             match self.hear(limit, first)? {
-                (host, Some(Answer::Ready)) => waiting[host] = false,
+                (host, Some(Answer::Ready { keys })) => {
+                    waiting[host] = false;
+                    all.extend(keys);
+                }
                 (host, _) => return Err(RunError::Silent(self.names[host].clone())),
             }
         }
-        Ok(())
+        Ok(all)
     }
 
     /// All answers until the processes have ended.

@@ -136,13 +136,13 @@ fn udp(flow: &FlowSpec, spec: &UdpSpec) -> Result<Traffic> {
 }
 
 fn striped(flow: &FlowSpec, spec: &PtcpSpec) -> Result<Traffic> {
-    let PtcpConfig { restripe, reinject, pacing, hystart, .. } = spec.config;
-    let known = PtcpConfig { restripe, reinject, pacing, hystart, ..unlimited(&spec.config) };
+    let PtcpConfig { restripe, reinject, pacing, hystart, ecn, .. } = spec.config;
+    let known = PtcpConfig { restripe, reinject, pacing, hystart, ecn, ..unlimited(&spec.config) };
     if known != spec.config {
         return refuse(
             flow,
             "ptcp",
-            "real striped connections have `restripe`, `reinject`, `pacing` and `hystart`",
+            "real striped connections have `restripe`, `reinject`, `pacing`, `hystart` and `ecn`",
         );
     }
     let settings = StripedSettings {
@@ -150,6 +150,7 @@ fn striped(flow: &FlowSpec, spec: &PtcpSpec) -> Result<Traffic> {
         reinject,
         pacing,
         hystart,
+        ecn,
     };
     Ok(Traffic::Striped {
         controller: spec.controller.clone(),

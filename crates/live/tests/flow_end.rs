@@ -1,6 +1,6 @@
 //! The process of a host, with both ends of its flows on loopback: no namespaces, real sockets.
 
-use std::io::{BufReader, Read, Write as _, pipe};
+use std::io::{BufRead as _, BufReader, Read, Write as _, pipe};
 use std::net::Ipv4Addr;
 use std::thread;
 
@@ -40,14 +40,20 @@ fn run(flows: Vec<FlowEnd>) -> (Vec<Answer>, Result<(), FlowEndError>) {
     let host = thread::spawn(move || flow_end::run(BufReader::new(input), output));
     let mut say = |text: String| tell.write_all((text + "\n").as_bytes()).expect("it listens");
     say(serde_json::to_string(&description).expect("plain fields"));
+    let mut heard = BufReader::new(&mut heard);
+    let mut text = String::new();
+    heard.read_line(&mut text).expect("an answer");
+    let keys = match serde_json::from_str(&text).expect("an answer") {
+        Answer::Ready { keys } => keys,
+        _ => Vec::new(),
+    };
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     let part = |n: i64| u64::try_from(n).expect("a time since the start of the system");
     let at = part(now.tv_sec) * 1_000 * MS + part(now.tv_nsec) + 20 * MS;
     // A host that failed reads no more.
-    let _ =
-        tell.write_all((serde_json::to_string(&Begin { at }).expect("plain") + "\n").as_bytes());
+    let _ = tell
+        .write_all((serde_json::to_string(&Begin { at, keys }).expect("plain") + "\n").as_bytes());
     let outcome = host.join().expect("no panic");
-    let mut text = String::new();
     heard.read_to_string(&mut text).expect("lines");
     let answers = text.lines().map(|line| serde_json::from_str(line).expect("an answer"));
     (answers.collect(), outcome)
@@ -67,6 +73,52 @@ fn tcp(source: Source) -> Traffic {
     Traffic::Tcp { controller: "reno".into(), pacing: false, source }
 }
 
+fn striped(controller: &str, source: Source) -> Traffic {
+    Traffic::Striped {
+        controller: controller.into(),
+        scheduler: "lowest-rtt".into(),
+        settings: StripedSettings {
+            restripe_window: false,
+            reinject: true,
+            pacing: true,
+            hystart: true,
+            ecn: true,
+        },
+        source,
+    }
+}
+
+#[test]
+fn striped_connections_carry_sources_over_all_paths() {
+    let trace = vec![Write { at: 100 * MS, bytes: 5_000 }, Write { at: 300 * MS, bytes: 7_000 }];
+    let mut stopped = ends("stopped", 42_134, 1, &striped("lia", Source::Bulk));
+    for end in &mut stopped {
+        end.stop = Some(150 * MS);
+    }
+    let flows = [
+        ends("file", 42_131, 3, &striped("coupled-bbr", Source::File(3_000_000))),
+        ends("stream", 42_132, 2, &striped("lia", Source::Stream(8_000_000))),
+        ends("trace", 42_133, 1, &striped("mpfast(alpha=40)", Source::Trace(trace))),
+        stopped,
+    ];
+    let (answers, outcome) = run(flows.into_iter().flatten().collect());
+    outcome.expect("all flows run");
+    let Answer::Ready { keys } = &answers[0] else { panic!("{answers:?}") };
+    let distinct: std::collections::BTreeSet<&str> =
+        keys.iter().map(|key| key.key.as_str()).collect();
+    assert_eq!(distinct.len(), 8, "a key for each end: {keys:?}");
+    let (file, completed) = received(&answers, "file");
+    assert_eq!(file, [[file[0][0], 3_000_000]], "all paths are one");
+    assert!(completed.is_some_and(|at| (50 * MS..500 * MS).contains(&at)), "{completed:?}");
+    let (stream, _) = received(&answers, "stream");
+    assert!((200_000..=450_000).contains(&stream[0][1]), "{stream:?}");
+    let (trace, completed) = received(&answers, "trace");
+    assert_eq!(trace, [[5_000, 12_000]]);
+    assert!(completed.is_some_and(|at| at >= 350 * MS), "{completed:?}");
+    let (stopped, _) = received(&answers, "stopped");
+    assert!(stopped[0][0] > 0 && stopped[0][0] == stopped[0][1], "{stopped:?}");
+}
+
 #[test]
 fn sources_arrive_and_are_counted() {
     let trace = vec![Write { at: 100 * MS, bytes: 5_000 }, Write { at: 300 * MS, bytes: 7_000 }];
@@ -79,7 +131,7 @@ fn sources_arrive_and_are_counted() {
     ];
     let (answers, outcome) = run(flows.into_iter().flatten().collect());
     outcome.expect("all flows run");
-    assert_eq!(answers[0], Answer::Ready);
+    assert_eq!(answers[0], Answer::Ready { keys: Vec::new() });
     let (file, completed) = received(&answers, "file");
     assert_eq!(file.iter().map(|path| path[1]).sum::<u64>(), 3_000_000);
     assert!(completed.is_some_and(|at| (50 * MS..500 * MS).contains(&at)), "{completed:?}");
@@ -112,20 +164,10 @@ fn a_flow_ends_at_its_stop() {
 fn a_flow_that_this_host_cannot_do_ends_the_run() {
     let unknown =
         Traffic::Tcp { controller: "no-such-control".into(), pacing: false, source: Source::Bulk };
-    let striped = Traffic::Striped {
-        controller: "lia".into(),
-        scheduler: "lowest-rtt".into(),
-        settings: StripedSettings {
-            restripe_window: false,
-            reinject: true,
-            pacing: true,
-            hystart: true,
-        },
-        source: Source::Bulk,
-    };
+    let striped = striped("no-such-rule", Source::Bulk);
     for (traffic, part) in [
         (unknown, "`controller`: this kernel has no congestion control 'no-such-control'"),
-        (striped, "`transport`: 'ptcp' is only simulated so far"),
+        (striped, "no-such-rule"),
     ] {
         let (answers, outcome) = run(ends("bulk", 42_121, 1, &traffic).into());
         outcome.expect_err("it cannot run");

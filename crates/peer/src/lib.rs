@@ -24,6 +24,7 @@ mod fingerprint;
 mod identity;
 pub mod limit;
 pub mod listen;
+pub mod measure;
 mod options;
 mod permit;
 pub mod places;

@@ -22,6 +22,8 @@
 //! of the data that it makes room for. In a dry run ([`Wishes::dry_run`]) the receiver also answers
 //! what it would do ([`Frame::Creates`] and the like), and no session opens.
 //!
+//! Behind the `Hello` to a host that measures there is a [`Measure`], and no session opens either.
+//!
 //! If the connecting side receives (`anabranch get`), it opens the session with a [`Frame::Name`]
 //! for each wanted path, a [`Frame::Filter`] for each pattern, and [`Frame::Ask`]. The server
 //! answers the manifest in chunks, a [`LeftOut`] for each entry that it could not read, and
@@ -265,6 +267,26 @@ pub struct Archived {
     pub lost_attributes: u32,
 }
 
+/// A measurement of a connection, asked for by the side that dials.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Measure {
+    /// Its length in microseconds.
+    pub micros: u64,
+    /// Whether the other side sends [`Frame::Probe`] for so long.
+    pub sends: bool,
+}
+
+/// What the other side counted during a [`Measure`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Measured {
+    /// Bytes of probes that arrived.
+    pub received: u64,
+    /// Packets of probes that it sent again, on this connection or the one that carries it.
+    pub sent_again: u64,
+    /// The time that its program had a processor, in microseconds.
+    pub cpu_micros: u64,
+}
+
 /// The reason for an abort; it decides the other side's exit code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AbortCode {
@@ -348,8 +370,8 @@ pub enum Frame<'a> {
     Pong(u64),
     /// The sending side gives up: the reason, and a text.
     Abort(AbortCode, String),
-    /// Bytes that measure a path, in a dry run only; answered by [`Frame::Pong`] with the bytes
-    /// received so far.
+    /// Bytes that measure a path, in a dry run or a [`Measure`] only; answered by [`Frame::Pong`]
+    /// with the bytes received so far.
     Probe(&'a [u8]),
     /// A wanted path below the offered folder: `folder/` for the contents of a folder, empty for
     /// everything.
@@ -387,6 +409,10 @@ pub enum Frame<'a> {
     Updates(Vec<Range>),
     /// With [`Wishes::archive`], before [`Frame::Done`], unless all numbers are zero.
     Archived(Archived),
+    /// The first frame behind a [`Hello`] to a host that measures: both sides may send probes.
+    Measure(Measure),
+    /// The answer at the end of the time.
+    Measured(Measured),
 }
 
 impl<'a> Frame<'a> {
@@ -465,6 +491,8 @@ impl<'a> Frame<'a> {
             Frame::Grant(_) => FrameKind::Grant,
             Frame::Updates(_) => FrameKind::Updates,
             Frame::Archived(_) => FrameKind::Archived,
+            Frame::Measure(_) => FrameKind::Measure,
+            Frame::Measured(_) => FrameKind::Measured,
         }
     }
 }
@@ -505,9 +533,11 @@ enum FrameKind {
     Grant,
     Updates,
     Archived,
+    Measure,
+    Measured,
 }
 
-const KINDS: [(FrameKind, &str, usize); 34] = [
+const KINDS: [(FrameKind, &str, usize); 36] = [
     (FrameKind::Hello, "Hello", 64),
     (FrameKind::Join, "Join", 16),
     (FrameKind::Entries, "Entries", MAX_CHUNK),
@@ -542,6 +572,8 @@ const KINDS: [(FrameKind, &str, usize); 34] = [
     (FrameKind::Grant, "Grant", 8),
     (FrameKind::Updates, "Updates", MAX_RANGES * 16),
     (FrameKind::Archived, "Archived", 12),
+    (FrameKind::Measure, "Measure", 9),
+    (FrameKind::Measured, "Measured", 24),
 ];
 
 impl FrameKind {

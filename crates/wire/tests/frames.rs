@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use wire::WireError;
 use wire::frame::{
     AbortCode, Archived, Ask, Data, DataHeader, Deletes, Frame, Grown, Hashes, Held, Hello,
-    LeftOut, MAX_REASON, MAX_TEXT, Range, VERSION, Welcome, Wishes,
+    LeftOut, MAX_REASON, MAX_TEXT, Measure, Measured, Range, VERSION, Welcome, Wishes,
 };
 
 fn emitted(frame: &Frame<'_>) -> Vec<u8> {
@@ -63,6 +63,8 @@ fn every_kind_comes_back_as_it_went() {
         Frame::Keeps(vec![Range { start: 0, len: 1 }]),
         Frame::Deletes(Deletes { path: b"old", size: 7, is_folder: false }),
         Frame::Updates(vec![Range { start: 2, len: 2 }]),
+        Frame::Measure(Measure { micros: 10_000_000, sends: true }),
+        Frame::Measured(Measured { received: 1 << 40, sent_again: 2, cpu_micros: u64::MAX }),
         Frame::Archived(Archived { updated: 1, lost_owners: 2, lost_attributes: u32::MAX }),
         Frame::Mirror(b""),
         Frame::Mirror(b"photos/2026"),

@@ -18,6 +18,7 @@ mod unreachable;
 
 pub use candidate::Candidate;
 pub(crate) use candidate::Survey;
+pub(crate) use connect::{Connector, Opened};
 pub use dialer::{Dialer, Remaining};
 pub use further::{Further, Joined, MOST_CONNECTIONS, Place};
 pub use gate::{Gate, Turn};

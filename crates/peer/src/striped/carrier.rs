@@ -341,7 +341,7 @@ impl fmt::Debug for StripedCarrier {
 }
 
 /// A stream of a striped connection.
-struct StripedStream {
+pub(crate) struct StripedStream {
     stream: stripe::Stream,
     key: Fingerprint,
     rate: Mutex<StreamRate>,
@@ -356,10 +356,15 @@ struct StreamRate {
 }
 
 impl StripedStream {
-    fn new(stream: stripe::Stream) -> StripedStream {
+    pub(crate) fn new(stream: stripe::Stream) -> StripedStream {
         let key = Fingerprint::of_spki(stream.connection().peer_key());
         let rate = StreamRate { since: Instant::now(), acknowledged: 0, rate: 0 };
         StripedStream { stream, key, rate: Mutex::new(rate) }
+    }
+
+    /// The key that the peer has proven.
+    pub(crate) fn key(&self) -> Fingerprint {
+        self.key
     }
 }
 
@@ -434,6 +439,9 @@ impl Stream for StripedStream {
         Ok(TcpInfo {
             rtt,
             min_rtt: rtt,
+            // Those of the whole connection, of which streams know no packets.
+            retransmits: stats.routes.iter().map(|route| route.lost).sum(),
+            data_segments_out: stats.routes.iter().map(|route| route.packets).sum(),
             bytes_acked: acknowledged,
             unsent: self.stream.sending().unsent(),
             delivery_rate: rate.rate,

@@ -70,7 +70,7 @@ pub async fn connect(terms: &Terms, options: stripe::Options) -> Result<Striped,
 }
 
 /// The same over these plans.
-pub(super) async fn connect_over(
+pub(crate) async fn connect_over(
     terms: &Terms,
     plans: Vec<Arc<Plan>>,
     mut options: stripe::Options,

@@ -16,6 +16,7 @@ mod connect;
 mod follow;
 mod listen;
 
+pub(crate) use connect::connect_over;
 pub use connect::{Striped, connect};
 pub use listen::{Admission, UdpListener};
 pub use stripe::{Connection, Options};

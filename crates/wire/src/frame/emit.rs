@@ -5,7 +5,7 @@ use core::net::IpAddr;
 
 use super::{
     ABORT_CODES, Archived, Ask, Deletes, Frame, FrameKind, Grown, HEADER, Hashes, Held, Hello,
-    LeftOut, MAX_PAYLOAD, MAX_REASON, MAX_TEXT, Range, WISHES, Wishes,
+    LeftOut, MAX_PAYLOAD, MAX_REASON, MAX_TEXT, Measure, Measured, Range, WISHES, Wishes,
 };
 use crate::manifest::MAX_PATH;
 
@@ -92,6 +92,15 @@ impl Frame<'_> {
             Frame::Hashes(Hashes { first, hashes }) => {
                 out.extend_from_slice(&first.to_be_bytes());
                 out.extend_from_slice(hashes.as_flattened());
+            }
+            Frame::Measure(Measure { micros, sends }) => {
+                out.push(u8::from(*sends));
+                out.extend_from_slice(&micros.to_be_bytes());
+            }
+            Frame::Measured(Measured { received, sent_again, cpu_micros }) => {
+                out.extend_from_slice(&received.to_be_bytes());
+                out.extend_from_slice(&sent_again.to_be_bytes());
+                out.extend_from_slice(&cpu_micros.to_be_bytes());
             }
             Frame::Grown(Grown { size, is_end }) => {
                 out.push(u8::from(*is_end));

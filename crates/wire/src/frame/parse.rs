@@ -7,7 +7,8 @@ use core::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use super::{
     ABORT_CODES, Archived, Ask, Data, Deletes, Frame, FrameKind, Grown, Hashes, Held, Hello,
-    LeftOut, MAX_PAYLOAD, MAX_REASON, Range, RunId, VERSION, WISHES, Welcome, Wishes,
+    LeftOut, MAX_PAYLOAD, MAX_REASON, Measure, Measured, Range, RunId, VERSION, WISHES, Welcome,
+    Wishes,
 };
 use crate::WireError;
 use crate::manifest::MAX_PATH;
@@ -55,6 +56,15 @@ pub(super) fn body(kind: FrameKind, body: &[u8]) -> Result<Frame<'_>, WireError>
             updated: reader.u32()?,
             lost_owners: reader.u32()?,
             lost_attributes: reader.u32()?,
+        }),
+        FrameKind::Measure => {
+            let sends = flag(&mut reader, frame)?;
+            Frame::Measure(Measure { micros: reader.u64()?, sends })
+        }
+        FrameKind::Measured => Frame::Measured(Measured {
+            received: reader.u64()?,
+            sent_again: reader.u64()?,
+            cpu_micros: reader.u64()?,
         }),
         FrameKind::Deletes => {
             let (is_folder, size) = (flag(&mut reader, frame)?, reader.u64()?);
