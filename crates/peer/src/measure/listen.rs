@@ -68,7 +68,7 @@ impl Host {
         let boxed = |listener| Box::new(listener) as Box<dyn Listener>;
         let mut listeners: Vec<_> = tcp.into_iter().map(boxed).collect();
         let admitted = Admitted::default();
-        let udp = striped::Listener::bind(&udp, stripe::Options::default(), MOST_STRIPED);
+        let udp = striped::UdpListener::bind(&udp, stripe::Options::default(), MOST_STRIPED);
         let has_udp = udp.is_ok();
         match udp {
             Ok(udp) => listeners.push(Box::new(StripedListener::new(udp, admitted.clone()))),
