@@ -23,8 +23,8 @@ const UNSENT: Span = Span::from_millis(30);
 const UNSENT_LEAST: Bytes = Bytes::kib(8);
 const UNSENT_MOST: Bytes = Bytes::mib(1);
 
-/// The same in a stream of a carrier with several routes, which moves what is unsent to any of them:
-/// slow start must not wait for the next look at its rate.
+/// The same in a stream of a carrier with several routes, which moves what is unsent to any of
+/// them: slow start must not wait for the next look at its rate.
 const UNSENT_OF_ROUTES: Bytes = Bytes::kib(256);
 
 /// The flow of data away from this host.
