@@ -246,15 +246,15 @@ impl CarrierShared {
             state.overflow = Overflow::default();
             return;
         };
-        let stats = striped.connection().recent_stats();
+        let counted = striped.connection().recent_stats();
         let moved = |names: &[String]| {
-            let of_names = stats.routes.iter().filter(|route| names.contains(&route.name));
+            let of_names = counted.routes.iter().filter(|route| names.contains(&route.name));
             of_names.map(|route| route.sent.max(route.received)).sum::<Bytes>()
         };
         let is_needed = state.overflow.update(Instant::now(), moved(&primary), rest, bound);
         drop(state);
         let class = if is_needed { stripe::Class::Overflow } else { stripe::Class::Reserve };
-        for route in stats.routes.iter().filter(|route| overflow.contains(&route.name)) {
+        for route in counted.routes.iter().filter(|route| overflow.contains(&route.name)) {
             striped.connection().set_class(route.route, class);
         }
     }
