@@ -78,7 +78,7 @@ pub(super) fn end(
     let (end, source) = (end.clone(), source.clone());
     let (tally, keys) = (Arc::clone(tally), keys.clone());
     let task: Task = match end.side {
-        Side::StripedSender => Box::new(move |clock| {
+        Side::Sender => Box::new(move |clock| {
             clock.sleep_until(end.start);
             let tls = ClientTls::new(&identity, keys.of_peer(&end)?).map_err(io::Error::other)?;
             block_on(async {
