@@ -264,12 +264,21 @@ impl MeshEngine {
     }
 }
 
+/// Whether a packet is for a group: those are kernels looking for routers and neighbours.
+fn is_multicast(data: &[u8]) -> bool {
+    match data.first().map(|first| first >> 4) {
+        Some(4) => data.get(16).is_some_and(|octet| *octet >= 224),
+        Some(6) => data.get(24) == Some(&0xff),
+        _ => false,
+    }
+}
+
 impl Forward for MeshEngine {
     fn handle_packet(&mut self, now: Time, _: usize, data: &[u8]) {
         self.advance(now);
         let route = ends(data).and_then(|ends| self.route_by_ends.get(&ends));
         let Some(&route) = route else {
-            self.unrouted += 1;
+            self.unrouted += u64::from(!is_multicast(data));
             return;
         };
         let flow = View::of(data).as_ref().map_or(0, View::flow);

@@ -207,14 +207,19 @@ impl CarrierShared {
     }
 
     fn tell(&self, name: &str, change: RouteChange) {
-        let Some(place) = self.plans.iter().position(|plan| plan.name == name) else { return };
+        let plans = self.all_plans(&self.state());
+        let of_route = plans.iter().position(|plan| plan.name == name);
+        let Some(place) = of_route.filter(|place| plans[*place].guessed_beside.is_none()) else {
+            // To people a guess is a part of another path.
+            return;
+        };
         let (state, why) = match change {
             RouteChange::Opened | RouteChange::Back => (PathState::Active, String::new()),
             RouteChange::Silent => {
                 (PathState::Stalled, "acknowledgements are overdue; its data goes elsewhere".into())
             }
             RouteChange::Failing { reason } => (PathState::Lost, reason),
-            RouteChange::Removed => match self.plans[place].used_up() {
+            RouteChange::Removed => match plans[place].used_up() {
                 Some(why) => (PathState::Dropped, why),
                 None => return,
             },
@@ -264,12 +269,26 @@ impl CarrierShared {
         PathId(self.first + u32::try_from(place).expect("a handful of paths"))
     }
 
+    /// The plans, and behind them those of interfaces and addresses that came later.
+    fn all_plans(&self, state: &Attempts) -> Vec<Arc<Plan>> {
+        let mut plans = self.plans.clone();
+        if let Some(current) = &state.current
+            && let Some(Ok(striped)) = &*current.borrow()
+        {
+            let is_new = |plan: &Arc<Plan>| plans.iter().all(|known| known.name != plan.name);
+            let new: Vec<_> = striped.plans().into_iter().filter(is_new).collect();
+            plans.extend(new);
+        }
+        plans
+    }
+
     fn shown(&self, name: &str) -> String {
         format!("{name}{}", self.suffix)
     }
 
     fn reports(&self) -> Vec<RouteReport> {
         let state = self.state();
+        let plans = self.all_plans(&state);
         let counted = state.current.as_ref().and_then(|current| match &*current.borrow() {
             Some(Ok(striped)) => Some(striped.connection().recent_stats()),
             _ => None,
@@ -294,8 +313,11 @@ impl CarrierShared {
                     report.received += *received;
                 }
             }
+            let is_of_plan = |name: &String| {
+                plans.iter().any(|known| known.name == *name && Arc::ptr_eq(known.shown(), plan))
+            };
             for route in counted.iter().flat_map(|stats| &stats.routes) {
-                if route.name != plan.name {
+                if !is_of_plan(&route.name) {
                     continue;
                 }
                 report.state = match route.state {
@@ -311,7 +333,8 @@ impl CarrierShared {
             }
             report
         };
-        self.plans.iter().enumerate().map(report).collect()
+        let seen = plans.iter().enumerate().filter(|(_, plan)| plan.guessed_beside.is_none());
+        seen.map(report).collect()
     }
 }
 
