@@ -99,6 +99,8 @@ impl Link {
         core.begin_established(now, &peer);
         let (connection, ends) =
             Connection::new(key, Arc::clone(inbox), peer_key.as_ref().to_vec(), remote);
+        let most = usize::try_from(core.max_datagram().0).unwrap_or(0);
+        ends.outgoing.most.store(most, Ordering::Relaxed);
         let link = Link {
             key,
             inbox: Arc::clone(inbox),
