@@ -256,7 +256,7 @@ fn listed(file: &Path, null: bool) -> Result<Vec<PathBuf>, Error> {
 
 /// The given token, or else the receiver's known key, or else a token from the prompt. What
 /// standard input yields is no token if it is the stream.
-fn credential(
+pub(super) fn credential(
     source: &TokenSource,
     to: &Remote,
     dirs: &Dirs,
