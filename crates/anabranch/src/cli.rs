@@ -8,8 +8,8 @@ use scenario::Registry;
 use tracing_subscriber::filter::Targets;
 
 use crate::commands::{
-    cp, demo, doctor, emulate, far, generate, get, keys, paths, plot, receive, reproduce, send,
-    serve, simulate, tunnel,
+    cp, demo, doctor, emulate, far, generate, get, keys, paths, perf, plot, receive, reproduce,
+    send, serve, simulate, tunnel,
 };
 use crate::exit::{EXIT_CODES, Failure};
 use crate::{log, name};
@@ -70,6 +70,8 @@ pub(crate) enum Command {
     Paths(paths::PathsArgs),
     /// Diagnose what limits the paths, and print the commands that fix it
     Doctor(doctor::DoctorArgs),
+    /// Measure what two hosts carry over each path and together, over TCP and over UDP
+    Perf(perf::PerfArgs),
     /// Send a file over three emulated paths, with each scheduler in turn
     Demo(demo::DemoArgs),
     /// Run a command over emulated links between two network namespaces, or a scenario file with
@@ -150,6 +152,7 @@ impl Cli {
             Command::ServeTunnel(args) => tunnel::far::run(args),
             Command::Paths(args) => paths::run(&args).map_err(Failure::from),
             Command::Doctor(args) => doctor::run(&args),
+            Command::Perf(args) => perf::run(&args),
             Command::Demo(args) => demo::run(&args),
             Command::Emulate(args) => emulate::run(&args, registry),
             Command::FlowEnd => emulate::scenario::flow_end(),

@@ -134,6 +134,17 @@ const EXAMPLES: &[(&str, &[Example])] = &[
         ],
     ),
     (
+        "perf",
+        &[
+            example("anabranch perf --listen", "Print a token, and wait for hosts that measure"),
+            example("anabranch perf nas", "Send for 10 s over each path, then over all together"),
+            example(
+                "anabranch perf nas --carrier udp --together -R -t '30 s'",
+                "Receive for 30 s over all paths, over UDP",
+            ),
+        ],
+    ),
+    (
         "keys",
         &[
             example("anabranch keys", "Show the fingerprint of this host's key"),

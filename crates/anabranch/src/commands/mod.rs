@@ -9,6 +9,7 @@ pub(crate) mod generate;
 pub(crate) mod get;
 pub(crate) mod keys;
 pub(crate) mod paths;
+pub(crate) mod perf;
 pub(crate) mod plot;
 pub(crate) mod receive;
 pub(crate) mod reproduce;

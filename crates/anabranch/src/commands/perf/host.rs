@@ -1,0 +1,87 @@
+//! The side that listens: it prints its addresses and token, and then what it measured.
+
+use files::Error;
+use peer::measure::MeasuredHost;
+use peer::{DEFAULT_PORT, ListenOptions, Peer, Token};
+use serde_json::json;
+use tokio::sync::mpsc;
+
+use super::PerfArgs;
+use super::show::VERSION;
+use crate::commands::paths::runtime;
+use crate::dirs::Dirs;
+use crate::exit::Failure;
+use crate::host_key::HostKey;
+use crate::listen::socket_addresses;
+use crate::peers::Authorized;
+use crate::sanitize::clean_lines;
+
+/// Listens until it is killed.
+pub(super) fn run(args: &PerfArgs) -> Result<(), Failure> {
+    let dirs = Dirs::from_env();
+    let key = HostKey::load(&dirs)?;
+    let authorized = Authorized::load(&dirs)?;
+    if args.no_token && !authorized.peers.any(Peer::may_send) {
+        let text = "--no-token, but no sender is trusted: add one with 'anabranch keys trust \
+                    sender FINGERPRINT'";
+        return Err(Error::usage(text).into());
+    }
+    let identity = if args.no_token { key.lasting() } else { key.or_temporary_with_notice() }?;
+    let token = if args.no_token { None } else { Some(Token::generate(&identity)?) };
+    let port = args.port.unwrap_or(DEFAULT_PORT);
+    let options = ListenOptions {
+        addresses: socket_addresses(&args.address, port),
+        port,
+        token: token.clone(),
+        authorized: authorized.peers.clone(),
+        ..ListenOptions::new(identity)
+    };
+    runtime()?.block_on(async {
+        let (events, mut heard) = mpsc::unbounded_channel();
+        let host = MeasuredHost::start(options, events)?;
+        announce(args.json, &host, token.as_ref());
+        let (sender, mut changed) = mpsc::unbounded_channel();
+        let listening = async {
+            loop {
+                tokio::select! {
+                    Some(text) = heard.recv() => say(args.json, &text),
+                    Some(event) = changed.recv() => {
+                        if let files::Event::Notice { text } = event {
+                            say(args.json, &text);
+                        }
+                    }
+                    else => return,
+                }
+            }
+        };
+        authorized.follow(sender, listening).await;
+        Ok(())
+    })
+}
+
+fn announce(is_json: bool, host: &MeasuredHost, token: Option<&Token>) {
+    let addresses: Vec<String> = host.addresses().iter().map(ToString::to_string).collect();
+    if is_json {
+        if let Some(token) = token {
+            println!("{}", json!({ "v": VERSION, "event": "token", "token": token.reveal() }));
+        }
+        let listening = json!({ "v": VERSION, "event": "listening", "addresses": addresses });
+        println!("{listening}");
+        return;
+    }
+    for address in addresses {
+        println!("listening {address}");
+    }
+    if let Some(token) = token {
+        println!("\non the other host, 'anabranch perf HOST' asks for this token:\n");
+        println!("{}", token.reveal());
+    }
+}
+
+fn say(is_json: bool, text: &str) {
+    if is_json {
+        println!("{}", json!({ "v": VERSION, "event": "notice", "text": text }));
+    } else {
+        println!("{}", clean_lines(text));
+    }
+}
