@@ -139,7 +139,7 @@ const EXAMPLES: &[(&str, &[Example])] = &[
             example("anabranch perf --listen", "Print a token, and wait for hosts that measure"),
             example("anabranch perf nas", "Send for 10 s over each path, then over all together"),
             example(
-                "anabranch perf nas --carrier udp --together -R -t '30 s'",
+                "anabranch perf nas --carrier udp --together -R -t 30s",
                 "Receive for 30 s over all paths, over UDP",
             ),
         ],
