@@ -57,7 +57,8 @@ pub struct Config {
     /// ([`Connection::bottleneck`](crate::Connection::bottleneck)).
     pub test_bottlenecks: bool,
     /// Streams that the peer may have open at the same time. A stream is open until both its halves
-    /// have ended; the local half ends by [`Connection::finish`](crate::Connection::finish) or
+    /// have ended for the peer, so that up to twice as many are kept while acknowledgements are on
+    /// their way; the local half ends by [`Connection::finish`](crate::Connection::finish) or
     /// [`reset`](crate::Connection::reset).
     pub max_streams: u32,
     /// The most datagrams that wait to be sent.

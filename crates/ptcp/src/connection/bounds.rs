@@ -6,7 +6,8 @@
 //! | retired paths | [`MAX_PATHS`] ranges of numbers | all below count as retired |
 //! | received packet numbers | `ack_tracker.rs`: 512 ranges a path | all below count as seen |
 //! | changes of these ranges, to be acknowledged | `ack_tracker.rs`: 64 a path | the oldest is forgotten |
-//! | streams, including those whose reset is not acknowledged | [`Config::max_streams`](crate::Config::max_streams) | [`PeerError::Stream`] |
+//! | streams that have not ended for the peer | [`Config::max_streams`](crate::Config::max_streams) | [`PeerError::Stream`] |
+//! | all streams of the peer, with those whose end is not acknowledged | twice as many | the packet counts as lost |
 //! | gaps in all streams | [`Connection::max_gaps`] | the packet counts as lost |
 //! | data | the flow control windows | [`PeerError::Window`] |
 //! | numbers of packets that are not ack-eliciting | [`MAX_NON_ELICITING`], while an older packet is in flight | acknowledgements are not sent |

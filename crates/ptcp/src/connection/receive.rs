@@ -94,7 +94,14 @@ impl Connection {
             return Ok(Arrived::Nothing);
         }
         let Some(index) = self.path_index(now, over)? else { return Ok(Arrived::Nothing) };
-        let is_refused = matches!(&packet.body, Body::Data(data) if self.would_exceed_gaps(data));
+        let most = self.config.max_streams;
+        let is_refused = match &packet.body {
+            Body::Data(data) => {
+                self.would_exceed_gaps(data) || self.streams.is_beyond(data.stream, most)
+            }
+            Body::Reset { stream, .. } => self.streams.is_beyond(*stream, most),
+            _ => false,
+        };
         let path = &mut self.paths[index];
         path.handle_arrived(now, packet.datagram_len());
         if is_refused || !path.acks.record_number(packet.number) {

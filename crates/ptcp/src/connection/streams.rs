@@ -35,6 +35,10 @@ pub(super) struct Streams {
     peer_open: u32,
     /// The number of this end's open streams.
     own_open: u32,
+    /// Those of the peer's open streams that may have ended for the peer: all that it sent has
+    /// arrived, the end of what is sent to it was sent, and its acknowledgement may be on its way.
+    /// One with a reset is not among them: it counts until that is acknowledged.
+    ending: BTreeSet<u32>,
     /// Gaps in all receiving streams together.
     gaps: usize,
     next: u32,
@@ -52,6 +56,7 @@ impl Streams {
             resetting: BTreeSet::new(),
             peer_open: 0,
             own_open: 0,
+            ending: BTreeSet::new(),
             gaps: 0,
             next: if is_client { 0 } else { SERVER_STREAMS },
             next_of_peer: if is_client { SERVER_STREAMS } else { 0 },
@@ -104,9 +109,9 @@ impl Streams {
             return Ok(false);
         }
         // All streams with lower numbers are open too (RFC 9000, section 2.1).
-        let new = (stream - self.next_of_peer) / 2 + 1;
+        let new = self.new_up_to(stream);
         // The last numbers are not used, so that each has a successor.
-        if self.peer_open.saturating_add(new) > most || stream >= u32::MAX - 1 {
+        if self.not_ending().saturating_add(new) > most || stream >= u32::MAX - 1 {
             return Err(PeerError::Stream { stream });
         }
         while self.next_of_peer <= stream {
@@ -114,6 +119,38 @@ impl Streams {
             self.next_of_peer += 2;
         }
         Ok(true)
+    }
+
+    /// How many streams a packet of this one would open.
+    fn new_up_to(&self, stream: u32) -> u32 {
+        if self.is_own(stream) || stream < self.next_of_peer {
+            return 0;
+        }
+        (stream - self.next_of_peer) / 2 + 1
+    }
+
+    /// Whether a packet of this stream, which the peer may open, would make more than twice `most`
+    /// streams of the peer, those that are ending included.
+    #[inline]
+    pub(super) fn is_beyond(&self, stream: u32, most: u32) -> bool {
+        let new = self.new_up_to(stream);
+        new > 0
+            && self.not_ending().saturating_add(new) <= most
+            && self.peer_open.saturating_add(new) > most.saturating_mul(2)
+    }
+
+    /// The number of the peer's streams that have not ended for the peer.
+    fn not_ending(&self) -> u32 {
+        self.peer_open - u32::try_from(self.ending.len()).unwrap_or(self.peer_open)
+    }
+
+    /// A half of a stream has changed: the stream may have ended for the peer.
+    fn note_ending(&mut self, id: u32) {
+        let is_sent = self.sending.get(id).is_none_or(SendStream::has_sent_end);
+        let is_whole = self.receiving.get(&id).is_none_or(RecvStream::is_whole);
+        if is_sent && is_whole && !self.is_own(id) && !self.is_resetting(id) {
+            self.ending.insert(id);
+        }
     }
 
     /// The sending halves.
@@ -129,7 +166,14 @@ impl Streams {
         id: u32,
         change: impl FnOnce(&mut SendStream) -> T,
     ) -> Option<T> {
-        self.sending.update(id, change)
+        let (result, has_sent_end) = self.sending.update(id, |stream| {
+            let result = change(stream);
+            (result, stream.has_sent_end())
+        })?;
+        if has_sent_end {
+            self.note_ending(id);
+        }
+        Some(result)
     }
 
     pub(super) fn remove_sending(&mut self, id: u32) -> Option<SendStream> {
@@ -153,6 +197,9 @@ impl Streams {
         let before = stream.gaps();
         let result = change(stream);
         self.gaps = self.gaps + stream.gaps() - before;
+        if stream.is_whole() {
+            self.note_ending(id);
+        }
         Some(result)
     }
 
@@ -171,6 +218,7 @@ impl Streams {
 
     /// The peer is told of a reset until it acknowledges it.
     pub(super) fn begin_reset(&mut self, id: u32) {
+        self.ending.remove(&id);
         self.resetting.insert(id);
     }
 
@@ -192,8 +240,10 @@ impl Streams {
             || self.sending.contains(stream)
             || self.resetting.contains(&stream);
         if is_open {
+            self.note_ending(stream);
             return;
         }
+        self.ending.remove(&stream);
         if self.is_own(stream) {
             self.own_open -= 1;
         } else {
@@ -218,5 +268,6 @@ impl Streams {
         self.sending = SendStreams::default();
         self.receiving = BTreeMap::new();
         self.resetting = BTreeSet::new();
+        self.ending = BTreeSet::new();
     }
 }

@@ -101,6 +101,11 @@ impl SendStream {
         self.end == End::Delivered && self.delivered == self.written
     }
 
+    /// Whether its end was sent, once at least.
+    pub(crate) fn has_sent_end(&self) -> bool {
+        self.end != End::Unsent
+    }
+
     /// Bytes written and never sent.
     pub(crate) fn unsent(&self) -> u64 {
         self.written - self.next

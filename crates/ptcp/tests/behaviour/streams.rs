@@ -1,6 +1,6 @@
 //! Several streams, and datagrams.
 
-use ptcp::{Config, DatagramError, Event};
+use ptcp::{Config, Connection, DatagramError, Event};
 use units::{Bytes, Span, Time};
 use wire::ptcp::Body;
 
@@ -179,4 +179,37 @@ fn a_peer_with_few_streams_is_not_asked_for_more() {
     // One that was reset counts until the peer knows of it.
     end.reset(first, 1);
     assert!(!end.may_open_stream());
+}
+
+/// The acknowledgement that ends a stream here may be overtaken by the first packet of the next one,
+/// over another path or for being delayed: its sender is not to blame.
+#[test]
+fn a_stream_that_has_ended_for_its_opener_makes_room_for_another() {
+    let config = Config { max_streams: 2, ..Config::default() };
+    let (mut near, mut far) = (plain_end(&config, true), plain_end(&config, false));
+    let mut now = Time::ZERO;
+    near.begin_established(now, &config.parameters());
+    far.begin_established(now, &config.parameters());
+    let exchange = |near: &mut Connection, now: Time| {
+        let stream = near.open_stream();
+        near.write(stream, Bytes(100));
+        near.finish(stream);
+        let sent: Vec<_> = std::iter::from_fn(|| near.poll_send(now)).collect();
+        (stream, sent)
+    };
+    for _ in 0..6 {
+        now = now + ms(1);
+        assert!(near.may_open_stream(), "it has everything of the streams before");
+        let (stream, sent) = exchange(&mut near, now);
+        // Acknowledgements of what came before are late: only the data arrives.
+        for transmit in sent.iter().filter(|sent| matches!(sent.packet.body, Body::Data(_))) {
+            far.handle_packet(now, transmit.path, &transmit.packet, false).unwrap();
+        }
+        far.finish(stream);
+        now = now + ms(30);
+        far.handle_deadline(now);
+        for transmit in std::iter::from_fn(|| far.poll_send(now)).collect::<Vec<_>>() {
+            near.handle_packet(now, transmit.path, &transmit.packet, false).unwrap();
+        }
+    }
 }

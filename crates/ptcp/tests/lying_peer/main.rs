@@ -207,6 +207,27 @@ fn more_streams_than_allowed() {
     assert_eq!(victim.receive(0, data(101, 0, 1, false)), Err(PeerError::Stream { stream: 101 }));
 }
 
+/// A peer that never acknowledges the ends of streams: what is kept of them has a bound.
+#[test]
+fn streams_whose_end_is_not_acknowledged_have_a_bound() {
+    let mut victim = Victim::new(Config::default());
+    let mut opened = 0;
+    for number in 0..2_000 {
+        match victim.receive(0, data(2 * number, 0, 1, true)) {
+            Ok(Arrived::Data { .. }) => opened += 1,
+            Ok(_) => {}
+            Err(error) => {
+                assert!(matches!(error, PeerError::Stream { .. }), "{error}");
+                break;
+            }
+        }
+        victim.connection.finish(2 * number);
+        victim.advance(Span::from_millis(1));
+        victim.send_all();
+    }
+    assert!((128..=256).contains(&opened), "{opened}");
+}
+
 #[test]
 fn streams_that_only_the_peer_ended_count() {
     let mut victim = Victim::new(Config::default());

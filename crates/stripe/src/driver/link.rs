@@ -24,6 +24,9 @@ use crate::{ConnectError, ConnectionError, Options, Route, StreamError};
 
 /// The interval of counters that are written down.
 const RECENT: Span = Span::from_millis(50);
+/// How long nothing may be heard of a peer that says that it knows the connection no more. It says so
+/// too of a path whose first packet came before the end of the handshake, which took another way.
+const RESET_WAIT: Span = Span::from_millis(250);
 /// The code of a connection that is one too many for the side that listens.
 const CROWDED: u32 = 0x111;
 /// The code after a packet that no honest peer sends under the connection's keys.
@@ -60,6 +63,8 @@ pub(super) struct Link {
     /// When a packet arrived last, or a sign of life was asked for.
     heard_at: Time,
     pub(super) ends: DriverEnds,
+    /// When the peer's word counts that it knows the connection no more.
+    reset_at: Option<Time>,
     /// The latest time that the state machine knows.
     pub(super) latest: Time,
     pub(super) error: Option<ConnectionError>,
@@ -124,6 +129,7 @@ impl Link {
             keep_alive: keep_alive.filter(|_| is_client),
             heard_at: now,
             ends,
+            reset_at: None,
             latest: now,
             error: None,
             recent_at: None,
@@ -148,6 +154,8 @@ impl Link {
             let number = u32::try_from(at).expect("a handful of routes");
             link.begin_route(now, number, route, socket, (at == first).then_some(0));
         }
+        // That the first route is open is no news to the program.
+        link.take_events(now);
         Ok((link, connection))
     }
 
@@ -158,9 +166,11 @@ impl Link {
         listed: ConnectionId,
         route: RouteEnd,
     ) -> Result<(Link, Connection), ConnectError> {
+        let now = start.now;
         let (mut link, connection) = Link::new(start, established, false)?;
         link.listed = Some(listed);
         link.add_accepted(0, route);
+        link.take_events(now);
         Ok((link, connection))
     }
 
@@ -188,7 +198,7 @@ impl Link {
             }
             Ok(Outer::Reset { .. }) => {
                 if self.resets.as_ref().is_some_and(|tokens| tokens.is_reset(datagram.bytes)) {
-                    self.fail(ConnectionError::Reset);
+                    self.reset_at.get_or_insert(datagram.at + RESET_WAIT);
                 }
             }
             Ok(_) => {
@@ -216,7 +226,7 @@ impl Link {
         // The peer speaks a later version of the protocol, or is broken: under the keys nobody else
         // can send.
         let Ok(parsed) = Packet::parse(opened.number, opened.payload) else { return };
-        (self.latest, self.heard_at) = (now, now);
+        (self.latest, self.heard_at, self.reset_at) = (now, now, None);
         if let Some(dialer) = &mut self.dialer {
             dialer.handle_data();
         }
@@ -381,6 +391,9 @@ impl Link {
         if self.core.poll_deadline().is_some_and(|at| at <= now) {
             self.core.handle_deadline(now);
         }
+        if self.reset_at.is_some_and(|at| at <= now) {
+            self.fail(ConnectionError::Reset);
+        }
         if self.ping_at().is_some_and(|at| at <= now) {
             self.heard_at = now;
             self.core.ping();
@@ -414,7 +427,7 @@ impl Link {
         let reopen = self.routes.values().filter_map(|route| route.reopen_at).min();
         [dialer, self.session.poll_deadline(), self.core.poll_deadline(), reopen]
             .into_iter()
-            .chain([self.recent_at, self.ping_at()])
+            .chain([self.recent_at, self.ping_at(), self.reset_at])
             .flatten()
             .min()
     }

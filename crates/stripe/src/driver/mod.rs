@@ -345,18 +345,19 @@ impl Driver {
                     }
                     Owner::Listening => {
                         let Some(listener) = &mut self.listener else { return };
-                        if let Some((key, path)) = listener.handle_datagram(&mut datagram)
-                            && let Some(link) = self.links.get_mut(&key)
-                        {
-                            link.handle_packet(path, datagram);
-                            self.touched.push(key);
+                        match listener.handle_datagram(&mut datagram) {
+                            Some((key, path)) => {
+                                if let Some(link) = self.links.get_mut(&key) {
+                                    link.handle_packet(path, datagram);
+                                    self.touched.push(key);
+                                }
+                            }
+                            // Packets of a connection that this begins may be next.
+                            None => self.serve_listener(now),
                         }
                     }
                 }
             });
-            if matches!(owner, Owner::Listening) {
-                self.serve_listener(now);
-            }
             self.touched.dedup();
             if !is_more {
                 return;
