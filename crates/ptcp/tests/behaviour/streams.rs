@@ -181,8 +181,8 @@ fn a_peer_with_few_streams_is_not_asked_for_more() {
     assert!(!end.may_open_stream());
 }
 
-/// The acknowledgement that ends a stream here may be overtaken by the first packet of the next one,
-/// over another path or for being delayed: its sender is not to blame.
+/// The acknowledgement that ends a stream here may be overtaken by the first packet of the next
+/// one, over another path or for being delayed: its sender is not to blame.
 #[test]
 fn a_stream_that_has_ended_for_its_opener_makes_room_for_another() {
     let config = Config { max_streams: 2, ..Config::default() };

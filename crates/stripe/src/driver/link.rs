@@ -24,8 +24,9 @@ use crate::{ConnectError, ConnectionError, Options, Route, StreamError};
 
 /// The interval of counters that are written down.
 const RECENT: Span = Span::from_millis(50);
-/// How long nothing may be heard of a peer that says that it knows the connection no more. It says so
-/// too of a path whose first packet came before the end of the handshake, which took another way.
+/// How long nothing may be heard of a peer that says that it knows the connection no more. It says
+/// so too of a path whose first packet came before the end of the handshake, which took another
+/// way.
 const RESET_WAIT: Span = Span::from_millis(250);
 /// The code of a connection that is one too many for the side that listens.
 const CROWDED: u32 = 0x111;
