@@ -198,7 +198,7 @@ fn a_stream_that_has_ended_for_its_opener_makes_room_for_another() {
         (stream, sent)
     };
     for _ in 0..6 {
-        now = now + ms(1);
+        now += ms(1);
         assert!(near.may_open_stream(), "it has everything of the streams before");
         let (stream, sent) = exchange(&mut near, now);
         // Acknowledgements of what came before are late: only the data arrives.
@@ -206,7 +206,7 @@ fn a_stream_that_has_ended_for_its_opener_makes_room_for_another() {
             far.handle_packet(now, transmit.path, &transmit.packet, false).unwrap();
         }
         far.finish(stream);
-        now = now + ms(30);
+        now += ms(30);
         far.handle_deadline(now);
         for transmit in std::iter::from_fn(|| far.poll_send(now)).collect::<Vec<_>>() {
             near.handle_packet(now, transmit.path, &transmit.packet, false).unwrap();
