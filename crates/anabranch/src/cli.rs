@@ -142,7 +142,7 @@ impl Cli {
             Command::Get(args) => get::run(args),
             Command::Paths(args) => paths::run(&args).map_err(Failure::from),
             Command::Doctor(args) => doctor::run(&args),
-            Command::Perf(args) => perf::run(args),
+            Command::Perf(args) => perf::run(&args),
             Command::Demo(args) => demo::run(&args),
             Command::Emulate(args) => emulate::run(&args, registry),
             Command::FlowEnd => emulate::scenario::flow_end(),

@@ -79,7 +79,7 @@ pub async fn measure(
         }
     }
     if last.sent + last.received == Bytes::ZERO {
-        let why = last.paths.iter().filter_map(|path| path.failure.clone()).next();
+        let why = last.paths.iter().find_map(|path| path.failure.clone());
         let to = terms.to[0].0.to_string();
         return Err(Error::NoPath { to, why: why.unwrap_or_else(|| "nothing arrived".into()) });
     }

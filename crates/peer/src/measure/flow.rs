@@ -35,7 +35,7 @@ pub(super) struct Flow<'a> {
 impl<'a> Flow<'a> {
     pub(super) fn new(conn: &'a mut Conn, counts: &'a Counts) -> Flow<'a> {
         let mut probe = Vec::new();
-        Frame::Probe(&[0; PROBE]).emit(&mut probe);
+        Frame::Probe(&vec![0; PROBE]).emit(&mut probe);
         Flow { conn, counts, probe }
     }
 

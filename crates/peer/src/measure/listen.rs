@@ -179,7 +179,7 @@ impl Measuring {
             let text = "a measurement may take an hour";
             return Err(refuse(conn, AbortCode::Refused, text.into()).await);
         }
-        let (began, begin) = (cpu(), self.clock.now());
+        let (cpu_before, begin) = (cpu(), self.clock.now());
         let counts = Counts::default();
         let mut flow = Flow::new(conn, &counts);
         flow.run(sends, Instant::now() + time).await?;
@@ -187,7 +187,7 @@ impl Measuring {
         let measured = Measured {
             received,
             sent_again: counts.sent_again.load(Ordering::Relaxed),
-            cpu_micros: (cpu() - began).as_nanos() / 1_000,
+            cpu_micros: (cpu() - cpu_before).as_nanos() / 1_000,
         };
         conn.push(&Frame::Measured(measured));
         let seconds = (self.clock.now() - begin).as_secs_f64();

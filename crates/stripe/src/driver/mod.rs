@@ -357,7 +357,13 @@ impl Driver {
             if matches!(owner, Owner::Listening) {
                 self.serve_listener(now);
             }
+            self.touched.sort_unstable();
             self.touched.dedup();
+            for key in &self.touched {
+                if let Some(link) = self.links.get_mut(key) {
+                    link.handle_batch();
+                }
+            }
             if !is_more {
                 return;
             }

@@ -197,7 +197,7 @@ impl Show {
                         "name": path.name,
                         "sent": rates.sent.as_bits(),
                         "received": rates.received.as_bits(),
-                        "rtt": path.round_trip.map(|span| span.as_secs_f64()),
+                        "rtt": path.round_trip.map(Span::as_secs_f64),
                         "sent_again": path.sent_again,
                         "error": path.failure,
                     })
@@ -211,7 +211,7 @@ impl Show {
                     "received": rates.received.as_bits(),
                     "sent_again": again,
                     "cpu_here": results.local_cpu.as_secs_f64(),
-                    "cpu_there": results.remote_cpu.map(|span| span.as_secs_f64()),
+                    "cpu_there": results.remote_cpu.map(Span::as_secs_f64),
                     "paths": paths,
                     "error": null,
                 }),
