@@ -236,15 +236,15 @@ impl Connection {
             let repeated = and_half(own);
             // A packet cannot be sent later than now.
             let may_be_sooner = !would_copy_back && repeated < theirs;
-            for (sent_at, binding, _) in subflow.bound_packets().take(REINJECT_SCAN) {
-                // Compares the arrival of the acknowledgement over this path and over the other; an
-                // overdue one may never arrive.
-                let is_overdue = now > sent_at + theirs + slack;
-                if !is_overdue && !may_be_sooner {
-                    // Later ones are not overdue either.
-                    break;
-                }
-                let is_sooner = is_overdue || may_be_sooner && now + repeated < sent_at + theirs;
+            // Compares the arrival of the acknowledgement over this path and over the other; an
+            // overdue one may never arrive.
+            let is_overdue = |sent_at| now > sent_at + theirs + slack;
+            // Behind the first that is not overdue, none is.
+            let candidates =
+                subflow.bound_packets_while(|sent_at| may_be_sooner || is_overdue(sent_at));
+            for (sent_at, binding) in candidates.take(REINJECT_SCAN) {
+                let is_sooner =
+                    is_overdue(sent_at) || may_be_sooner && now + repeated < sent_at + theirs;
                 let Binding::Data { stream, offset, len, is_last } = binding else { continue };
                 if !is_sooner || u64::from(len) > room {
                     continue;
