@@ -5,9 +5,11 @@ mod simulations;
 mod ssh_lines;
 mod striped;
 mod transfers;
+mod tunnel;
 
 pub use admission::*;
 pub use simulations::*;
 pub use ssh_lines::*;
 pub use striped::*;
 pub use transfers::*;
+pub use tunnel::*;

@@ -9,7 +9,7 @@ use tracing_subscriber::filter::Targets;
 
 use crate::commands::{
     cp, demo, doctor, emulate, far, generate, get, keys, paths, perf, plot, receive, reproduce,
-    send, serve, simulate,
+    send, serve, simulate, tunnel,
 };
 use crate::exit::{EXIT_CODES, Failure};
 use crate::{log, name};
@@ -41,7 +41,8 @@ pub(crate) struct Cli {
 }
 
 /// The commands that write events as JSON with `--json`.
-const COMMANDS_WITH_EVENTS: [&str; 5] = ["cp", "receive", "send", "serve", "get"];
+const COMMANDS_WITH_EVENTS: [&str; 7] =
+    ["cp", "receive", "send", "serve", "get", "tunnel", "serve-tunnel"];
 
 /// The commands.
 #[derive(Debug, Subcommand)]
@@ -60,6 +61,11 @@ pub(crate) enum Command {
     Serve(serve::ServeArgs),
     /// Get files over every path from a server, or one file from several servers
     Get(get::GetArgs),
+    /// Carry TCP connections of other programs over every path: SOCKS and HTTP proxies, forwarded
+    /// ports, transparent interception
+    Tunnel(tunnel::near::TunnelArgs),
+    /// Dial targets for a `tunnel` on another host that is allowed to reach them
+    ServeTunnel(tunnel::far::ServeTunnelArgs),
     /// Show the usable paths, and why the other devices have none
     Paths(paths::PathsArgs),
     /// Diagnose what limits the paths, and print the commands that fix it
@@ -97,6 +103,8 @@ impl Command {
             Command::Send(args) => args.is_json(),
             Command::Serve(args) => args.is_json(),
             Command::Get(args) => args.is_json(),
+            Command::Tunnel(args) => args.is_json(),
+            Command::ServeTunnel(args) => args.is_json(),
             _ => false,
         }
     }
@@ -140,6 +148,8 @@ impl Cli {
             Command::Send(args) => send::run(args),
             Command::Serve(args) => serve::run(args),
             Command::Get(args) => get::run(args),
+            Command::Tunnel(args) => tunnel::near::run(args),
+            Command::ServeTunnel(args) => tunnel::far::run(args),
             Command::Paths(args) => paths::run(&args).map_err(Failure::from),
             Command::Doctor(args) => doctor::run(&args),
             Command::Perf(args) => perf::run(&args),

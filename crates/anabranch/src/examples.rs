@@ -87,6 +87,38 @@ const EXAMPLES: &[(&str, &[Example])] = &[
         ],
     ),
     (
+        "tunnel",
+        &[
+            example(
+                "anabranch tunnel 192.0.2.7 --socks 1080",
+                "A SOCKS5 proxy on loopback; asks for the token",
+            ),
+            example(
+                "anabranch tunnel nas -L 8000:db.internal:5432 -R 2222:localhost:22",
+                "Forward a port each way, as ssh does",
+            ),
+            example(
+                "anabranch tunnel nas --http 8080 --path eth0 --path wwan0,backup",
+                "An HTTP proxy; the modem only while the cable fails",
+            ),
+            example(
+                "anabranch tunnel nas --transparent 3129 --for 10.20.0.0/16:443 \
+                 --transparent-rules install",
+                "As root: carry all connections to a network",
+            ),
+        ],
+    ),
+    (
+        "serve-tunnel",
+        &[
+            example("anabranch serve-tunnel", "Dial for the hosts with --tunnel"),
+            example(
+                "anabranch serve-tunnel --token --permit '*:443'",
+                "Let one host reach every web server by token",
+            ),
+        ],
+    ),
+    (
         "paths",
         &[
             example("anabranch paths", "List the interfaces with a default route"),
@@ -107,7 +139,7 @@ const EXAMPLES: &[(&str, &[Example])] = &[
             example("anabranch perf --listen", "Print a token, and wait for hosts that measure"),
             example("anabranch perf nas", "Send for 10 s over each path, then over all together"),
             example(
-                "anabranch perf nas --carrier udp --together -R -t '30 s'",
+                "anabranch perf nas --carrier udp --together -R -t 30s",
                 "Receive for 30 s over all paths, over UDP",
             ),
         ],

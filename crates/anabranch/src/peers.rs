@@ -2,7 +2,8 @@
 //! or get from here, without a token.
 //!
 //! Both are editable text files with a peer on each line, `NAME FINGERPRINT` or
-//! `FINGERPRINT [NAME] [dir=PATH] [may=get|send|both] [max=RATE]`, and `#` for comments.
+//! `FINGERPRINT [NAME] [dir=PATH] [may=get|send|both|none] [max=RATE] [tunnel=TARGETS]
+//! [listen=PORTS]`, and `#` for comments.
 
 use std::convert::Infallible;
 use std::fs;
@@ -13,7 +14,7 @@ use std::time::Duration;
 
 use files::{Error, Event, Events};
 use peer::private::{Guard, check_private};
-use peer::{AuthorizedPeers, Fingerprint, May, PeerDirectory};
+use peer::{AuthorizedPeers, Fingerprint, ListenRights, May, PeerDirectory, Reach};
 use tokio::time::sleep;
 use units::Rate;
 
@@ -48,6 +49,10 @@ pub(crate) struct Rights {
     pub(crate) directory: Option<PathBuf>,
     /// The maximum rate.
     pub(crate) max: Option<Rate>,
+    /// What it may reach through a tunnel.
+    pub(crate) tunnel: Reach,
+    /// Where it may have this host listen for a tunnel.
+    pub(crate) listen: ListenRights,
 }
 
 impl Rights {
@@ -63,6 +68,8 @@ impl Rights {
                 .parse()
                 .map(|max| self.max = Some(max))
                 .map_err(|error: units::ParseError| error.to_string()),
+            "tunnel" => value.parse().map(|tunnel| self.tunnel = tunnel),
+            "listen" => value.parse().map(|listen| self.listen = listen),
             _ => return None,
         };
         Some(read.map_err(|why| format!("{key}=: {why}")))
@@ -84,14 +91,22 @@ impl std::fmt::Display for Rights {
             }
             Some(max) => write!(f, " max={}bit/s", max.as_bits()),
             None => Ok(()),
+        }?;
+        if !self.tunnel.is_empty() {
+            write!(f, " tunnel={}", self.tunnel)?;
         }
+        if !self.listen.is_empty() {
+            write!(f, " listen={}", self.listen)?;
+        }
+        Ok(())
     }
 }
 
 impl From<Peer> for peer::Peer {
     fn from(peer: Peer) -> peer::Peer {
-        let Peer { name, fingerprint, rights: Rights { may, directory, max } } = peer;
-        peer::Peer { fingerprint, name, may, directory, max }
+        let Peer { name, fingerprint, rights } = peer;
+        let Rights { may, directory, max, tunnel, listen } = rights;
+        peer::Peer { fingerprint, name, may, directory, max, tunnel, listen }
     }
 }
 
@@ -189,7 +204,8 @@ impl List {
                         None => {
                             let why = format!(
                                 "'{word}' is no option; the options are dir=PATH, \
-                                 may=get|send|both and max=RATE"
+                                 may=get|send|both|none, max=RATE, tunnel=TARGETS and \
+                                 listen=PORTS"
                             );
                             return Some(Err(why));
                         }
@@ -214,8 +230,8 @@ impl List {
                 String::from("# HOST FINGERPRINT, written by 'anabranch keys trust receiver'\n")
             }
             List::Senders => String::from(
-                "# FINGERPRINT [NAME] [dir=PATH] [may=get|send|both] [max=RATE], written by \
-                 'anabranch keys trust sender'\n",
+                "# FINGERPRINT [NAME] [dir=PATH] [may=get|send|both|none] [max=RATE] \
+                 [tunnel=TARGETS] [listen=PORTS], written by 'anabranch keys trust sender'\n",
             ),
         };
         for Peer { name, fingerprint, rights } in peers {
@@ -356,18 +372,23 @@ mod tests {
     fn rights_round_trip_and_mistakes_are_reported() {
         let fingerprint = peer::Identity::generate().unwrap().fingerprint();
         let parse = |rest: &str| List::Senders.parse(&format!("{fingerprint} {rest}")).unwrap();
-        let anna = parse("anna dir=/srv/photos may=both max=20mbit # a comment").unwrap();
+        let line = "anna dir=/srv/photos may=both max=20mbit tunnel=*:443,a.b:1-9 listen=22 # why";
+        let anna = parse(line).unwrap();
         let rights = Rights {
             may: May::Both,
             directory: Some("/srv/photos".into()),
             max: Some(Rate::mbit(20)),
+            tunnel: "*:443,a.b:1-9".parse().unwrap(),
+            listen: "22".parse().unwrap(),
         };
         assert_eq!(anna, Peer { name: "anna".into(), fingerprint, rights: rights.clone() });
         assert_eq!(parse(&format!("anna{rights}")).unwrap(), anna);
         assert_eq!(parse("may=get").unwrap().name, "");
         for (line, why) in [
-            ("anna may=all", "may=: 'all' is not get, send or both"),
+            ("anna may=all", "may=: 'all' is not get, send, both or none"),
             ("anna max=fast", "max=: "),
+            ("anna tunnel=*", "tunnel=: '*' is not HOST:PORT"),
+            ("anna listen=a:1", "listen=: "),
             ("anna dir=", "dir=: expected a folder"),
             ("anna dir=photos/../..", "dir=: '..' would lead out of the folder"),
             ("anna rate=5mbit", "'rate=5mbit' is no option; the options are dir=PATH"),

@@ -106,16 +106,7 @@ impl RouteArgs {
         {
             return Err(Error::usage(format!("{flag} is for --carrier udp")));
         }
-        for name in &self.no_paths {
-            interface_index(name).map_err(|error| match error.source.kind() {
-                io::ErrorKind::NotFound => Error::usage(format!(
-                    "--no-path {name}: there is no such interface; {}",
-                    error.source
-                )),
-                _ => peer::Error::from(error).into(),
-            })?;
-        }
-        Ok(())
+        check_interfaces(&self.no_paths)
     }
 
     /// Fills in what the command line leaves out from the configuration.
@@ -151,4 +142,21 @@ impl RouteArgs {
             patience: self.patience.or(config.patience).unwrap_or(PATIENCE),
         }
     }
+}
+
+/// Checks that this host has the interfaces of `--no-path`.
+///
+/// # Errors
+/// [`Error::usage`] with the name of one that it has not.
+pub(crate) fn check_interfaces(no_paths: &[String]) -> Result<(), Error> {
+    for name in no_paths {
+        interface_index(name).map_err(|error| match error.source.kind() {
+            io::ErrorKind::NotFound => Error::usage(format!(
+                "--no-path {name}: there is no such interface; {}",
+                error.source
+            )),
+            _ => peer::Error::from(error).into(),
+        })?;
+    }
+    Ok(())
 }

@@ -9,9 +9,9 @@ use tokio::sync::watch;
 use units::Rate;
 use wire::manifest::is_plain;
 
-use crate::Fingerprint;
+use crate::{Fingerprint, ListenRights, Reach};
 
-/// A host that may send here, get from here, or both, without a token.
+/// A host that needs no token here, and its rights.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Peer {
     /// Its key.
@@ -24,6 +24,10 @@ pub struct Peer {
     pub directory: Option<PathBuf>,
     /// Upper bound of its total rate, in each direction.
     pub max: Option<Rate>,
+    /// What it may reach through a tunnel.
+    pub tunnel: Reach,
+    /// Where it may have this host listen for a tunnel.
+    pub listen: ListenRights,
 }
 
 /// The place of a peer's directory.
@@ -48,6 +52,8 @@ pub enum May {
     Send,
     /// Get and send.
     Both,
+    /// Neither.
+    None,
 }
 
 /// The peers that a listening host knows by key. Clones share one list, which may change while the
@@ -163,20 +169,29 @@ impl<'a> TryFrom<&'a Path> for PeerDirectory<'a> {
 impl From<Fingerprint> for Peer {
     /// A host that may send here, without a name or a bound.
     fn from(fingerprint: Fingerprint) -> Peer {
-        Peer { fingerprint, name: String::new(), may: May::Send, directory: None, max: None }
+        Peer {
+            fingerprint,
+            name: String::new(),
+            may: May::Send,
+            directory: None,
+            max: None,
+            tunnel: Reach::default(),
+            listen: ListenRights::default(),
+        }
     }
 }
 
 impl FromStr for May {
     type Err = String;
 
-    /// `get`, `send` or `both`.
+    /// `get`, `send`, `both` or `none`.
     fn from_str(text: &str) -> Result<May, String> {
         match text {
             "get" => Ok(May::Get),
             "send" => Ok(May::Send),
             "both" => Ok(May::Both),
-            _ => Err(format!("'{text}' is not get, send or both")),
+            "none" => Ok(May::None),
+            _ => Err(format!("'{text}' is not get, send, both or none")),
         }
     }
 }
@@ -187,6 +202,7 @@ impl std::fmt::Display for May {
             May::Get => "get",
             May::Send => "send",
             May::Both => "both",
+            May::None => "none",
         })
     }
 }

@@ -16,7 +16,7 @@ use net::socket;
 pub use net::socket::Attempt;
 use tokio::net::{TcpListener, TcpStream};
 
-use units::{Bytes, PathId, Span};
+use units::{Bytes, PathId, Rate, Span};
 
 use crate::{Fingerprint, PathState};
 
@@ -104,6 +104,11 @@ pub trait Carrier: fmt::Debug + Send + Sync + 'static {
     fn routes(&self) -> Option<Vec<RouteReport>> {
         None
     }
+
+    /// This much is still to be moved, within a bound of all paths together: a carrier with several
+    /// routes decides whether those of [`PathClass::Overflow`](crate::PathClass::Overflow) are
+    /// needed. Called some ten times a second.
+    fn handle_rest(&self, _rest: Bytes, _bound: Option<Rate>) {}
 }
 
 /// A route of a carrier whose connections use several.
@@ -129,6 +134,8 @@ pub struct RouteReport {
     pub lost: u64,
     /// The name of the congestion controller.
     pub controller: &'static str,
+    /// Why its interface may carry no more in this month; `None` if it may.
+    pub used_up: Option<String>,
 }
 
 /// Accepts connections on the side that listens.

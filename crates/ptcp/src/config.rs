@@ -29,6 +29,10 @@ pub struct Config {
     pub receive_buffer: Bytes,
     /// The largest receive buffer.
     pub max_receive_buffer: Bytes,
+    /// How many streams whose data nobody reads leave the others room: a stream may hold this
+    /// fraction of what is left of the largest receive buffer, or the initial one. `None`: any
+    /// stream may hold half of the largest.
+    pub slow_streams: Option<u32>,
     /// The longest wait of an acknowledgement for a second packet.
     pub max_ack_delay: Span,
     /// The least retransmission timeout.
@@ -87,6 +91,7 @@ impl Default for Config {
             initial_window: 10,
             receive_buffer: Bytes::mib(2),
             max_receive_buffer: Bytes::mib(128),
+            slow_streams: None,
             max_ack_delay: Span::from_millis(25),
             min_timeout: Span::from_millis(200),
             handshake_timeout: Some(Span::from_secs(10)),

@@ -23,6 +23,8 @@ const SIZE_TRIES: u32 = 3;
 const SIZE_REST: Span = Span::from_secs(10);
 /// Challenges to a changed address in a row.
 const VALIDATION_TRIES: u32 = 8;
+/// How far a path with a limited rate may be behind it and catch up: real timers are late.
+const CATCH_UP: Span = Span::from_millis(2);
 /// The longest time that a packet of a path with a limited rate takes.
 const LONGEST_PACKET: Span = Span::from_secs(3_600);
 /// The resolution of the search, in bytes.
@@ -396,7 +398,8 @@ impl RateLimit {
     }
 
     fn handle_sent(&mut self, now: Time, bytes: Bytes) {
-        self.free_at = self.free_at.max(now) + (bytes / self.rate).min(LONGEST_PACKET);
+        let earliest = Time::from_nanos(now.as_nanos().saturating_sub(CATCH_UP.as_nanos()));
+        self.free_at = self.free_at.max(earliest) + (bytes / self.rate).min(LONGEST_PACKET);
     }
 }
 

@@ -8,8 +8,8 @@ use rustls::{ClientConfig, ServerConfig};
 use tokio::sync::{Mutex, mpsc, oneshot, watch};
 
 use crate::connection::Connection;
+use crate::connection::inbox::{Command, Connect, Inbox};
 use crate::driver::{Driver, Listener};
-use crate::inbox::{Command, Connect, Inbox};
 use crate::socket::UdpSocket;
 use crate::{ConnectError, EndpointError, Options, Route};
 

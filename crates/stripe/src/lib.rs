@@ -51,34 +51,30 @@
 //! | subject | module |
 //! |---|---|
 //! | the endpoint, its thread's beginning and end | `endpoint` |
-//! | what a program calls | `connection`, `stream` |
+//! | what a program calls | `connection`, `connection/stream.rs` |
 //! | policies, limits, routes; counters and events of routes | `options`; `stats` |
-//! | what program and driver share: commands; the bytes of a stream | `inbox`; `cell`, `store` |
+//! | what program and driver share: commands; the bytes of a stream | `connection/inbox.rs`; `connection/cell.rs`, `store` |
 //! | the thread: waiting, timers, which connection a datagram belongs to | `driver` |
 //! | a handshake over the first route that answers | `driver/dialing.rs` |
 //! | the side that listens | `driver/listening.rs` |
 //! | one open connection; what it sends; its streams; its routes | `driver/link.rs`; `driver/sending.rs`, `driver/streams.rs`, `driver/routes.rs` |
 //! | sockets; the clock, and arrival times on it | `socket`; `clock` |
 
-mod cell;
 mod clock;
 mod connection;
 mod driver;
 mod endpoint;
 mod error;
-mod inbox;
 mod options;
 mod socket;
 mod stats;
 mod store;
-mod stream;
 mod tokens;
 
-pub use connection::Connection;
+pub use connection::{Connection, DROPPED, ReceiveHalf, SendHalf, Stream};
 pub use endpoint::{Endpoint, Listening};
 pub use error::{ConnectError, ConnectionError, DatagramError, EndpointError, StreamError};
 pub use options::{CONTROLLER, Options, Prototype, Route, SCHEDULER};
 pub use ptcp::Class;
 pub use secure::HandshakeError;
 pub use stats::{RouteChange, RouteEvent, RouteState, RouteStats, Stats};
-pub use stream::{DROPPED, ReceiveHalf, SendHalf, Stream};

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Subcommand;
 use files::Error;
-use peer::{Fingerprint, May, PeerDirectory};
+use peer::{Fingerprint, ListenRights, May, PeerDirectory, Reach};
 use units::Rate;
 
 use crate::complete;
@@ -48,14 +48,15 @@ enum Trust {
         /// The output of 'anabranch keys' on that host
         fingerprint: Fingerprint,
     },
-    /// Allow the host with this key to send here, or to get from here, without a token
+    /// Allow the host with this key to send here, to get from here, or to reach other hosts from
+    /// here, without a token
     Sender {
         /// The output of 'anabranch keys' on that host
         fingerprint: Fingerprint,
         /// A name for the host
         name: Option<String>,
-        /// Permission: to get files from 'serve', to send files to 'receive', or both
-        #[arg(long, value_name = "get|send|both", default_value_t, hide_default_value = true)]
+        /// Permission: to get files from 'serve', to send files to 'receive', both, or none
+        #[arg(long, value_name = "get|send|both|none", default_value_t, hide_default_value = true)]
         may: May,
         /// The host's folder instead of that of 'serve' or 'receive'; a relative one is below that
         #[arg(long, value_name = "DIR")]
@@ -63,6 +64,12 @@ enum Trust {
         /// The maximum rate
         #[arg(long, value_name = "RATE")]
         max: Option<Rate>,
+        /// What the host may reach through 'serve-tunnel', with commas: *:443,db.internal:5432
+        #[arg(long, value_name = "HOST:PORTS")]
+        tunnel: Option<Reach>,
+        /// The ports of this host at which it may have 'serve-tunnel' listen, with commas
+        #[arg(long, value_name = "[ADDR:]PORTS")]
+        tunnel_listen: Option<ListenRights>,
     },
 }
 
@@ -105,7 +112,15 @@ pub(crate) fn run(args: KeysArgs) -> Result<(), Error> {
                 Peer { name: one_word(&host)?, fingerprint, rights: Rights::default() },
             )?;
         }
-        Action::Trust(Trust::Sender { fingerprint, name, may, dir, max }) => {
+        Action::Trust(Trust::Sender {
+            fingerprint,
+            name,
+            may,
+            dir,
+            max,
+            tunnel,
+            tunnel_listen,
+        }) => {
             let name = name.as_deref().map(one_word).transpose()?.unwrap_or_default();
             if let Some(dir) = &dir {
                 let text = dir.to_str().unwrap_or_default();
@@ -117,10 +132,9 @@ pub(crate) fn run(args: KeysArgs) -> Result<(), Error> {
                 PeerDirectory::try_from(dir.as_path())
                     .map_err(|why| Error::usage(format!("--dir: {why}")))?;
             }
-            List::Senders.add(
-                &dirs,
-                Peer { name, fingerprint, rights: Rights { may, directory: dir, max } },
-            )?;
+            let (tunnel, listen) = (tunnel.unwrap_or_default(), tunnel_listen.unwrap_or_default());
+            let rights = Rights { may, directory: dir, max, tunnel, listen };
+            List::Senders.add(&dirs, Peer { name, fingerprint, rights })?;
         }
         Action::Remove(Remove::Receiver { which }) => {
             removed(List::Receivers.remove(&dirs, &which)?, &which)?;

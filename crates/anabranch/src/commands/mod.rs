@@ -16,3 +16,4 @@ pub(crate) mod reproduce;
 pub(crate) mod send;
 pub(crate) mod serve;
 pub(crate) mod simulate;
+pub(crate) mod tunnel;

@@ -256,6 +256,9 @@ fn listed(file: &Path, null: bool) -> Result<Vec<PathBuf>, Error> {
 
 /// The given token, or else the receiver's known key, or else a token from the prompt. What
 /// standard input yields is no token if it is the stream.
+///
+/// # Errors
+/// Errors of reading either.
 pub(super) fn credential(
     source: &TokenSource,
     to: &Remote,

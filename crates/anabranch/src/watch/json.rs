@@ -174,7 +174,7 @@ impl Watcher for Json {
 }
 
 /// The line of the token.
-pub(super) fn of_token(token: &Token) -> String {
+pub(crate) fn of_token(token: &Token) -> String {
     line(Body::Token { token: token.reveal() })
 }
 
@@ -203,6 +203,21 @@ pub(super) fn of_summary(transfer: u32, result: &Summary) -> String {
 /// The line of a failure that ends the program.
 pub(crate) fn of_failure(exit: u8, text: &str) -> String {
     line(Body::Error { transfer: None, exit, text })
+}
+
+/// The line of addresses at which this host listens.
+pub(crate) fn of_listening(addresses: Vec<String>) -> String {
+    line(Body::Listening { addresses })
+}
+
+/// The line of a message for a person.
+pub(crate) fn of_notice(text: &str) -> String {
+    line(Body::Notice { text })
+}
+
+/// The line of a path of a command without transfers.
+pub(crate) fn of_path(path: u32, name: &str, state: &'static str, why: &str) -> String {
+    line(Body::Path { transfer: 0, path, name, state, why })
 }
 
 fn line(body: Body<'_>) -> String {

@@ -15,6 +15,7 @@ mod secrets;
 mod streams;
 mod terminal;
 mod trees;
+mod tunnels;
 mod udp;
 
 use std::fs;

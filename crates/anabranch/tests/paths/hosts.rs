@@ -23,7 +23,7 @@ impl Scratch {
         Scratch(path)
     }
 
-    fn at(&self, name: &str) -> PathBuf {
+    pub(crate) fn at(&self, name: &str) -> PathBuf {
         self.0.join(name)
     }
 
@@ -49,7 +49,7 @@ impl Drop for Scratch {
 /// ends when this one does, because its standard input ends then.
 pub(crate) struct Host {
     process: Child,
-    home: PathBuf,
+    pub(crate) home: PathBuf,
 }
 
 impl Drop for Host {
@@ -75,7 +75,7 @@ impl Host {
     }
 
     /// A command in the namespace, which has 40 s.
-    fn command(&self, program: &str) -> Command {
+    pub(crate) fn command(&self, program: &str) -> Command {
         let mut command = Command::new("nsenter");
         command
             .arg(format!("--net=/proc/{}/ns/net", self.process.id()))
@@ -237,7 +237,7 @@ fn ip(address: Option<&str>) -> String {
     ip.split('%').next().unwrap_or_default().to_string()
 }
 
-fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let began = Instant::now();
     while !is_so() {
         assert!(began.elapsed() < Duration::from_secs(20), "not within 20 s: {what}");

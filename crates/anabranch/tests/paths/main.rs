@@ -5,6 +5,7 @@
 mod hosts;
 #[path = "../../../net/tests/own_network/mod.rs"]
 mod own_network;
+mod tunnels;
 
 use hosts::{Host, Scratch};
 use own_network::in_own_network;

@@ -264,12 +264,24 @@ impl MeshEngine {
     }
 }
 
+/// Whether a packet is of TCP or UDP. Kernels send others on their own, to routers and neighbours,
+/// and about ports that are closed.
+fn is_of_flow(data: &[u8]) -> bool {
+    const TCP_OR_UDP: [u8; 2] = [6, 17];
+    let protocol_at = match data.first().map(|first| first >> 4) {
+        Some(4) => 9,
+        Some(6) => 6,
+        _ => return false,
+    };
+    data.get(protocol_at).is_some_and(|protocol| TCP_OR_UDP.contains(protocol))
+}
+
 impl Forward for MeshEngine {
     fn handle_packet(&mut self, now: Time, _: usize, data: &[u8]) {
         self.advance(now);
         let route = ends(data).and_then(|ends| self.route_by_ends.get(&ends));
         let Some(&route) = route else {
-            self.unrouted += 1;
+            self.unrouted += u64::from(is_of_flow(data));
             return;
         };
         let flow = View::of(data).as_ref().map_or(0, View::flow);
@@ -385,7 +397,12 @@ mod tests {
     fn packets_without_a_route_are_counted() {
         let mut engine = engine(&plan());
         engine.handle_packet(at(0), 0, &udp((A, 1), ([10, 9, 9, 9], 2), b"x"));
-        engine.handle_packet(at(0), 0, &[0x60; 40]);
+        let mut v6 = [0x60; 40];
+        v6[6] = 17;
+        engine.handle_packet(at(0), 0, &v6);
+        // A kernel's own: ICMPv6.
+        v6[6] = 58;
+        engine.handle_packet(at(0), 0, &v6);
         assert_eq!((engine.unrouted(), drain(&mut engine).len()), (2, 0));
     }
 

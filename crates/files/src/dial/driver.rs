@@ -9,6 +9,7 @@ use std::sync::atomic::Ordering;
 
 use net::Clock;
 use peer::PathEvent;
+use peer::carrier::RouteReport;
 use peer::dial::{Dialer, Plan, Remaining, Terms, plan};
 use peer::striped::carrier::StripedCarrier;
 use peer::tls::ClientTls;
@@ -18,7 +19,7 @@ use transfer::{Reason, SenderEvent};
 use units::{Bytes, PathId, Span, Time};
 use wire::frame::Archived;
 
-use choice::{Change, Choice, Kind, Standing};
+use choice::{Choice, Decision, Kind, Standing};
 use progress::shown;
 use reported::Reported;
 
@@ -433,6 +434,7 @@ impl<O: SessionOpener> SessionDriver<O> {
 
     fn tick(&mut self, now: Time) -> Result<(), Error> {
         self.choose_carrier(now);
+        self.tell_rest(now);
         let mut progress = self.progress(now);
         self.rates.apply(now, &mut progress);
         let open = self.session.as_ref().is_some_and(|session| !session.paths().is_empty());
@@ -442,8 +444,9 @@ impl<O: SessionOpener> SessionDriver<O> {
         let _ = self.events.send(Event::Progress(progress));
         self.dialer.follow_timetable(now);
         // Without another path there is no point in waiting for a new month.
-        if self.dialer.is_used_up() {
-            let why = self.dialer.used_up().join("; ");
+        let used_up = self.routes_used_up();
+        if used_up.is_some() || self.dialer.is_used_up() {
+            let why = used_up.unwrap_or_else(|| self.dialer.used_up().join("; "));
             let done = self.session.as_ref().map(|_| self.done(now));
             return Err(Error::UsedUp { why, done, total: self.total() });
         }
@@ -456,6 +459,31 @@ impl<O: SessionOpener> SessionDriver<O> {
             return Err(self.interrupted(now));
         }
         Ok(())
+    }
+
+    /// Tells carriers with several routes what is still to be moved, and within what bound.
+    fn tell_rest(&self, now: Time) {
+        let Some(session) = &self.session else { return };
+        let rest = {
+            let core = session.core();
+            core.layout().total() - core.totals(now).acked
+        };
+        let bound = self.dialer.bound();
+        for carrier in self.dialer.terms().striped.values() {
+            carrier.handle_rest(rest, bound);
+        }
+    }
+
+    /// Why no route over UDP may carry more in this month, where there is nothing but those.
+    fn routes_used_up(&self) -> Option<String> {
+        let carriers = &self.dialer.terms().striped;
+        if carriers.is_empty() || self.has_tcp() {
+            return None;
+        }
+        let routes = carriers.values().filter_map(|carrier| carrier.routes()).flatten();
+        let why = |route: RouteReport| route.used_up.map(|why| format!("{}: {why}", route.name));
+        let all: Option<Vec<String>> = routes.map(why).collect();
+        all.map(|all| all.join("; "))
     }
 
     /// Whether a path is one of TCP.
@@ -491,7 +519,7 @@ impl<O: SessionOpener> SessionDriver<O> {
         }
         session.wake(&mut core);
         drop(core);
-        if let Some(Change { text }) = change {
+        if let Some(Decision { text }) = change {
             let _ = self.events.send(Event::Notice { text });
         }
     }

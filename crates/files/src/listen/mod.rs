@@ -63,7 +63,7 @@ fn of_peer(peer: &Peer) -> String {
 /// The listening sockets of a host: TCP, and UDP at the same ports.
 pub(super) struct Doors {
     tcp: Vec<TcpListener>,
-    udp: Option<striped::Listener>,
+    udp: Option<striped::UdpListener>,
     /// Where the acceptor writes down whom it has admitted.
     admitted: Admitted,
 }
@@ -87,7 +87,7 @@ impl Doors {
         if !options.addresses.is_empty() {
             udp.addresses = bound;
         }
-        let udp = match striped::Listener::bind(&udp, stripe::Options::default(), MOST_STRIPED) {
+        let udp = match striped::UdpListener::bind(&udp, stripe::Options::default(), MOST_STRIPED) {
             Ok(udp) => Some(udp),
             Err(error) => {
                 let text = format!("{error}: transfers use TCP alone");

@@ -87,7 +87,7 @@ pub(super) fn end(
                 let connecting = endpoint.connect(routes, tls.config(), options);
                 let connection = connecting.await.map_err(io::Error::other)?;
                 tally.set_striped(connection.clone());
-                Sender { end: &end, clock }.run(&connection, &source).await
+                StripedSender { end: &end, clock }.run(&connection, &source).await
             })
         }),
         Side::Receiver => {
@@ -180,12 +180,12 @@ async fn receive(
 }
 
 /// The sender of a flow.
-struct Sender<'a> {
+struct StripedSender<'a> {
     end: &'a FlowEnd,
     clock: Clock,
 }
 
-impl Sender<'_> {
+impl StripedSender<'_> {
     async fn run(&self, connection: &Connection, source: &Source) -> io::Result<()> {
         let stream = connection.open_stream().await.map_err(io::Error::other)?;
         let (mut sending, _receiving) = stream.split();

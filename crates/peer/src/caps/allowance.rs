@@ -34,12 +34,14 @@ struct AllowanceState {
     refused: Option<String>,
     /// Whether a booking is due that [`Allowance::book`] has not made yet.
     under_way: bool,
+    /// Whether its user has ended for fear of the cap: what is left is not worth another start.
+    is_closed: bool,
 }
 
 impl AllowanceState {
     /// Whether the rest of the booking is too small for a new connection.
     fn is_gone(&self) -> bool {
-        self.used + RESERVE + CRUMBS > self.booked
+        self.is_closed || self.used + RESERVE + CRUMBS > self.booked
     }
 }
 
@@ -85,6 +87,7 @@ impl Allowance {
             total: Bytes::ZERO,
             refused: None,
             under_way: false,
+            is_closed: false,
         };
         let allowance = Allowance {
             ledger,
@@ -193,7 +196,7 @@ impl Allowance {
             }
             let former = (state.month, state.booked, state.used);
             (state.month, state.booked, state.used) = (month, Bytes::ZERO, Bytes::ZERO);
-            state.refused = None;
+            (state.refused, state.is_closed) = (None, false);
             former
         };
         self.settle(old, booked, used)
@@ -272,6 +275,11 @@ impl Account {
         let mut state = self.allowance.state();
         state.used = state.used + total - self.counted;
         self.counted = total;
+    }
+
+    /// The interface carries no more in this month, although some of the cap is left.
+    pub(crate) fn close_for_now(&self) {
+        self.allowance.state().is_closed = true;
     }
 
     /// Updates the count to these bytes on the wire, of UDP.

@@ -8,7 +8,7 @@ use net::Clock;
 use tokio::sync::Notify;
 use tokio::task::{JoinSet, spawn_blocking};
 use tokio::time::{Duration, timeout};
-use units::{PathId, Time};
+use units::{PathId, Rate, Time};
 
 use super::candidate::{Survey, Target};
 use super::connect::Connector;
@@ -219,6 +219,12 @@ impl<S: Session> Dialer<S> {
                 .map_or_else(|| "there is no limit".into(), |rate| format!("the limit is {rate}"));
             shared.events.notice(format!("from now on {bound}, as the timetable has it"));
         }
+    }
+
+    /// The bound of the total rate at present; `None` if there is none.
+    #[must_use]
+    pub fn bound(&self) -> Option<Rate> {
+        self.shared.total_limit.as_ref().and_then(|limit| limit.rate())
     }
 
     /// Whether every path waits for the next month, and no other path can appear.

@@ -156,7 +156,19 @@ impl TokenCheck {
     /// # Errors
     /// The reason of a refusal.
     pub fn admit(&self, hello: &Hello, peer: Fingerprint) -> Result<(), TokenRefusal> {
-        let (Some(secret), Some(token)) = (&hello.secret, &self.token) else {
+        self.admit_secret(hello.secret.as_ref(), peer)
+    }
+
+    /// Lets `peer` in if it showed the token's secret.
+    ///
+    /// # Errors
+    /// The reason of a refusal.
+    pub fn admit_secret(
+        &self,
+        shown: Option<&[u8; 16]>,
+        peer: Fingerprint,
+    ) -> Result<(), TokenRefusal> {
+        let (Some(secret), Some(token)) = (shown, &self.token) else {
             return Err(TokenRefusal::NotShown);
         };
         if !token.matches(secret) {

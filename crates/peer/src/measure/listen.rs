@@ -34,10 +34,10 @@ const FAREWELL: Duration = Duration::from_secs(10);
 const MOST_STRIPED: usize = 64;
 
 /// Where a host tells people what happens, as sentences.
-pub type Events = mpsc::UnboundedSender<String>;
+pub type Notices = mpsc::UnboundedSender<String>;
 
 /// A host that measures with peers that ask, until it is dropped.
-pub struct Host {
+pub struct MeasuredHost {
     addresses: Vec<SocketAddr>,
     has_udp: bool,
     _acceptor: Acceptor<Measuring>,
@@ -46,16 +46,16 @@ pub struct Host {
 struct Measuring {
     options: ListenOptions,
     token: TokenCheck,
-    events: Events,
+    events: Notices,
     clock: Clock,
 }
 
-impl Host {
+impl MeasuredHost {
     /// Listens at the addresses of `options`, with TCP and with UDP. Needs a Tokio runtime.
     ///
     /// # Errors
     /// [`Error::System`], with the address that the kernel refused.
-    pub fn start(options: ListenOptions, events: Events) -> Result<Host, Error> {
+    pub fn start(options: ListenOptions, events: Notices) -> Result<MeasuredHost, Error> {
         let tcp = listen(&options.addresses, options.port)?;
         let bound: Vec<SocketAddr> = tcp.iter().filter_map(|tcp| tcp.local_addr().ok()).collect();
         let mut udp = options.clone();
@@ -68,7 +68,7 @@ impl Host {
         let boxed = |listener| Box::new(listener) as Box<dyn Listener>;
         let mut listeners: Vec<_> = tcp.into_iter().map(boxed).collect();
         let admitted = Admitted::default();
-        let udp = striped::Listener::bind(&udp, stripe::Options::default(), MOST_STRIPED);
+        let udp = striped::UdpListener::bind(&udp, stripe::Options::default(), MOST_STRIPED);
         let has_udp = udp.is_ok();
         match udp {
             Ok(udp) => listeners.push(Box::new(StripedListener::new(udp, admitted.clone()))),
@@ -78,7 +78,7 @@ impl Host {
         let identity = options.identity.clone();
         let service = Arc::new(Measuring { options, token, events, clock: Clock::start() });
         let acceptor = Acceptor::start_with(service, &identity, listeners, admitted)?;
-        Ok(Host { addresses, has_udp, _acceptor: acceptor })
+        Ok(MeasuredHost { addresses, has_udp, _acceptor: acceptor })
     }
 
     /// The addresses at which it can be reached.

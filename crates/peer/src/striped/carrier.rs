@@ -13,26 +13,30 @@ use net::socket::Attempt;
 use stripe::{RouteChange, RouteEvent, RouteState};
 use tokio::sync::{broadcast, watch};
 use tokio::time::timeout;
-use units::{Bytes, PathId};
+use units::{Bytes, PathId, Rate, Span};
 
 use super::connect::{Striped, connect_over};
 use crate::carrier::{BoxFuture, Carrier, Listener, RouteReport, Stream};
 use crate::dial::{Plan, Terms};
 use crate::listen::Admitted;
-use crate::{Error, Event, Events, Fingerprint, PathEvent, PathState};
+use crate::{Error, Event, Events, Fingerprint, PathClass, PathEvent, PathState};
 
 /// The rate of a stream is taken over so long a time.
 const RATE_OVER: Duration = Duration::from_millis(200);
 
+/// Overflow routes are used while the primary ones would need longer for the rest, as over TCP.
+const OVERFLOW_AFTER: Span = Span::from_secs(10);
+/// The time over which the rate of the primary routes is measured.
+const SETTLED: Duration = Duration::from_millis(1_500);
 /// How long the last words of a connection may take.
 const FAREWELL: Duration = Duration::from_secs(1);
 
 /// Opens the connections of a session as streams of one striped connection, which is made with the
 /// first of them, and again if it has ended.
 #[derive(Clone)]
-pub struct StripedCarrier(Arc<Shared>);
+pub struct StripedCarrier(Arc<CarrierShared>);
 
-struct Shared {
+struct CarrierShared {
     terms: Terms,
     options: stripe::Options,
     plans: Vec<Arc<Plan>>,
@@ -41,20 +45,21 @@ struct Shared {
     /// Stands behind the names of plans for observers.
     suffix: &'static str,
     events: Events,
-    state: Mutex<State>,
+    state: Mutex<Attempts>,
 }
 
 /// The connection, or the attempt at one.
 #[derive(Default)]
-struct State {
+struct Attempts {
     current: Option<watch::Receiver<Attempted>>,
     /// Bytes that past connections moved, by the name of the route: sent, received.
     before: Vec<(String, Bytes, Bytes)>,
+    overflow: Overflow,
     /// The state of each plan as observers know it.
     told: BTreeMap<usize, PathState>,
 }
 
-impl State {
+impl Attempts {
     /// Takes the counters of a connection that has ended.
     fn settle(&mut self) {
         let Some(current) = self.current.take() else { return };
@@ -69,6 +74,36 @@ impl State {
                 }
             }
         }
+    }
+}
+
+/// Whether overflow routes are needed.
+#[derive(Debug, Default)]
+struct Overflow {
+    /// What the primary routes had moved at that time.
+    since: Option<(Instant, Bytes)>,
+    is_needed: bool,
+}
+
+impl Overflow {
+    /// The primary routes have moved `moved`, and `rest` is to come. Whether overflow routes are
+    /// needed from now on.
+    fn update(&mut self, now: Instant, moved: Bytes, rest: Bytes, bound: Option<Rate>) -> bool {
+        let (since, before) = *self.since.get_or_insert((now, moved));
+        let span = now - since;
+        if span < SETTLED {
+            return self.is_needed;
+        }
+        self.since = Some((now, moved));
+        let span = Span::from_nanos(u64::try_from(span.as_nanos()).unwrap_or(u64::MAX));
+        let rate = moved.0.saturating_sub(before.0);
+        let rate = (Bytes(rate) / span).max(Rate::kbit(1));
+        // What is in use is needed until the primary routes would take half of that.
+        let allowed =
+            if self.is_needed { OVERFLOW_AFTER.as_nanos() / 2 } else { OVERFLOW_AFTER.as_nanos() };
+        let is_bound = bound.is_some_and(|bound| rate.as_bits() >= bound.as_bits() / 100 * 85);
+        self.is_needed = (rest / rate).as_nanos() > allowed && !is_bound;
+        self.is_needed
     }
 }
 
@@ -88,7 +123,15 @@ impl StripedCarrier {
         events: Events,
     ) -> StripedCarrier {
         let state = Mutex::default();
-        StripedCarrier(Arc::new(Shared { terms, options, plans, first, suffix, events, state }))
+        StripedCarrier(Arc::new(CarrierShared {
+            terms,
+            options,
+            plans,
+            first,
+            suffix,
+            events,
+            state,
+        }))
     }
 
     /// Closes the connection in order: what was written and ended is delivered first, within a
@@ -105,8 +148,8 @@ impl StripedCarrier {
     }
 }
 
-impl Shared {
-    fn state(&self) -> MutexGuard<'_, State> {
+impl CarrierShared {
+    fn state(&self) -> MutexGuard<'_, Attempts> {
         self.state.lock().expect("no panic while held")
     }
 
@@ -164,14 +207,19 @@ impl Shared {
     }
 
     fn tell(&self, name: &str, change: RouteChange) {
-        let Some(place) = self.plans.iter().position(|plan| plan.name == name) else { return };
+        let plans = self.all_plans(&self.state());
+        let of_route = plans.iter().position(|plan| plan.name == name);
+        let Some(place) = of_route.filter(|place| plans[*place].guessed_beside.is_none()) else {
+            // To people a guess is a part of another path.
+            return;
+        };
         let (state, why) = match change {
             RouteChange::Opened | RouteChange::Back => (PathState::Active, String::new()),
             RouteChange::Silent => {
                 (PathState::Stalled, "acknowledgements are overdue; its data goes elsewhere".into())
             }
             RouteChange::Failing { reason } => (PathState::Lost, reason),
-            RouteChange::Removed => match self.plans[place].used_up() {
+            RouteChange::Removed => match plans[place].used_up() {
                 Some(why) => (PathState::Dropped, why),
                 None => return,
             },
@@ -180,13 +228,58 @@ impl Shared {
         if self.state().told.insert(place, state) == Some(state) {
             return;
         }
+        tracing::debug!(route = name, ?state, why, "the route changes");
         let path = self.number(place);
         self.events.send(Event::Path(PathEvent { path, name: self.shown(name), state, why }));
+    }
+
+    /// Uses overflow routes while the primary ones alone would need too long, and are not held back
+    /// by the bound.
+    fn choose_overflow(&self, rest: Bytes, bound: Option<Rate>) {
+        let of_class = |class: PathClass| {
+            let plans = self.plans.iter().filter(move |plan| plan.class == class);
+            plans.map(|plan| plan.name.clone()).collect::<Vec<_>>()
+        };
+        let overflow = of_class(PathClass::Overflow);
+        if overflow.is_empty() {
+            return;
+        }
+        let primary = of_class(PathClass::Primary);
+        let mut state = self.state();
+        let Some(Ok(striped)) = state.current.as_ref().and_then(|current| current.borrow().clone())
+        else {
+            state.overflow = Overflow::default();
+            return;
+        };
+        let counted = striped.connection().recent_stats();
+        let moved = |names: &[String]| {
+            let of_names = counted.routes.iter().filter(|route| names.contains(&route.name));
+            of_names.map(|route| route.sent.max(route.received)).sum::<Bytes>()
+        };
+        let is_needed = state.overflow.update(Instant::now(), moved(&primary), rest, bound);
+        drop(state);
+        let class = if is_needed { stripe::Class::Overflow } else { stripe::Class::Reserve };
+        for route in counted.routes.iter().filter(|route| overflow.contains(&route.name)) {
+            striped.connection().set_class(route.route, class);
+        }
     }
 
     /// The number of a plan for observers.
     fn number(&self, place: usize) -> PathId {
         PathId(self.first + u32::try_from(place).expect("a handful of paths"))
+    }
+
+    /// The plans, and behind them those of interfaces and addresses that came later.
+    fn all_plans(&self, state: &Attempts) -> Vec<Arc<Plan>> {
+        let mut plans = self.plans.clone();
+        if let Some(current) = &state.current
+            && let Some(Ok(striped)) = &*current.borrow()
+        {
+            let is_new = |plan: &Arc<Plan>| plans.iter().all(|known| known.name != plan.name);
+            let new: Vec<_> = striped.plans().into_iter().filter(is_new).collect();
+            plans.extend(new);
+        }
+        plans
     }
 
     fn shown(&self, name: &str) -> String {
@@ -195,6 +288,7 @@ impl Shared {
 
     fn reports(&self) -> Vec<RouteReport> {
         let state = self.state();
+        let plans = self.all_plans(&state);
         let counted = state.current.as_ref().and_then(|current| match &*current.borrow() {
             Some(Ok(striped)) => Some(striped.connection().recent_stats()),
             _ => None,
@@ -211,6 +305,7 @@ impl Shared {
                 received: Bytes::ZERO,
                 lost: 0,
                 controller: self.options.controller.copy().name(),
+                used_up: plan.used_up(),
             };
             for (name, sent, received) in &state.before {
                 if *name == plan.name {
@@ -218,8 +313,11 @@ impl Shared {
                     report.received += *received;
                 }
             }
+            let is_of_plan = |name: &String| {
+                plans.iter().any(|known| known.name == *name && Arc::ptr_eq(known.shown(), plan))
+            };
             for route in counted.iter().flat_map(|stats| &stats.routes) {
-                if route.name != plan.name {
+                if !is_of_plan(&route.name) {
                     continue;
                 }
                 report.state = match route.state {
@@ -235,7 +333,8 @@ impl Shared {
             }
             report
         };
-        self.plans.iter().enumerate().map(report).collect()
+        let seen = plans.iter().enumerate().filter(|(_, plan)| plan.guessed_beside.is_none());
+        seen.map(report).collect()
     }
 }
 
@@ -251,6 +350,10 @@ impl Carrier for StripedCarrier {
 
     fn routes(&self) -> Option<Vec<RouteReport>> {
         Some(self.0.reports())
+    }
+
+    fn handle_rest(&self, rest: Bytes, bound: Option<Rate>) {
+        self.0.choose_overflow(rest, bound);
     }
 }
 
@@ -391,7 +494,7 @@ impl StripedListener {
     /// Accepts streams from `listener`. A connection gets large buffers once its peer is among
     /// `admitted`, and ends if that takes too long.
     #[must_use]
-    pub fn new(listener: super::Listener, admitted: Admitted) -> StripedListener {
+    pub fn new(listener: super::UdpListener, admitted: Admitted) -> StripedListener {
         let (sender, streams) = tokio::sync::mpsc::channel(MOST_WAITING);
         let accepting = tokio::spawn(async move {
             let mut serving = tokio::task::JoinSet::new();
@@ -444,5 +547,33 @@ impl Listener for StripedListener {
 impl Drop for StripedListener {
     fn drop(&mut self) {
         self.accepting.abort();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whether overflow routes are needed beside primary ones of that rate, after so many seconds.
+    fn needed(rate: Rate, rest: Bytes, bound: Option<Rate>, seconds: u64) -> bool {
+        let mut overflow = Overflow::default();
+        let began = Instant::now();
+        let mut is_needed = false;
+        for step in 0..seconds * 10 {
+            let moved = rate * Span::from_millis(100 * step);
+            let now = began + Duration::from_millis(100 * step);
+            is_needed = overflow.update(now, moved, rest, bound);
+        }
+        is_needed
+    }
+
+    #[test]
+    fn overflow_is_used_where_the_primaries_need_long() {
+        let rate = Rate::mbit(20);
+        assert!(needed(rate, Bytes(100_000_000), None, 5));
+        assert!(!needed(rate, Bytes(20_000_000), None, 5), "eight seconds more");
+        assert!(!needed(rate, Bytes(100_000_000), None, 1), "nobody knows yet");
+        assert!(!needed(rate, Bytes(100_000_000), Some(Rate::mbit(20)), 5), "the bound is reached");
+        assert!(needed(rate, Bytes(100_000_000), Some(Rate::mbit(40)), 5));
     }
 }

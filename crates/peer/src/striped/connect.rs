@@ -130,8 +130,8 @@ pub(super) fn route(terms: &Terms, plan: &Plan, candidate: Candidate) -> Route {
         remote: candidate.remote,
         class: match plan.class {
             PathClass::Primary => Class::Usual,
-            PathClass::Overflow => Class::Overflow,
-            PathClass::Backup => Class::Reserve,
+            // Until it is needed.
+            PathClass::Overflow | PathClass::Backup => Class::Reserve,
         },
         max_rate: plan.max.as_ref().and_then(|limit| limit.rate()),
         weight: terms.options.weight,

@@ -1,6 +1,7 @@
 //! The upkeep of a striped connection's routes: announced addresses, interfaces that come and go,
 //! one route for each plan.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
@@ -26,20 +27,20 @@ const AHEAD: Span = Span::from_millis(200);
 /// The plans of a connection's routes.
 #[derive(Debug)]
 pub(super) struct SharedRoutes {
-    state: Mutex<State>,
+    state: Mutex<Planned>,
     /// Rings when addresses were announced.
     learnt: Notify,
 }
 
 #[derive(Debug)]
-struct State {
+struct Planned {
     plans: Vec<Arc<Plan>>,
     announced: Vec<SocketAddr>,
 }
 
 impl SharedRoutes {
     pub(super) fn new(plans: Vec<Arc<Plan>>) -> SharedRoutes {
-        let state = State { plans, announced: Vec::new() };
+        let state = Planned { plans, announced: Vec::new() };
         SharedRoutes { state: Mutex::new(state), learnt: Notify::new() }
     }
 
@@ -53,7 +54,7 @@ impl SharedRoutes {
         self.learnt.notify_one();
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, Planned> {
         self.state.lock().expect("no panic while held")
     }
 }
@@ -62,6 +63,8 @@ impl SharedRoutes {
 struct Counted {
     plan: Arc<Plan>,
     account: Account,
+    /// By the number of the route; that of a route that was removed stays.
+    routes: BTreeMap<u32, Bytes>,
     wire: Bytes,
     at: Instant,
 }
@@ -166,7 +169,8 @@ impl Follower {
             if counted.iter().all(|one| !Arc::ptr_eq(&one.plan, &plan)) {
                 let account = Account::new(allowance, false);
                 let (wire, at) = (Bytes::ZERO, Instant::now());
-                counted.push(Counted { plan: Arc::clone(&plan), account, wire, at });
+                let (plan, routes) = (Arc::clone(&plan), BTreeMap::new());
+                counted.push(Counted { plan, account, routes, wire, at });
             }
         }
         for one in counted.iter_mut() {
@@ -175,14 +179,17 @@ impl Follower {
                 let headers = if route.remote.is_ipv6() { 48 } else { 28 };
                 route.sent + route.received + Bytes(headers * route.datagrams)
             };
-            // The counters of a route that was removed are gone.
-            let total = routes().map(wire).sum::<Bytes>().max(one.wire);
+            for route in routes() {
+                one.routes.insert(route.route, wire(route));
+            }
+            let total: Bytes = one.routes.values().copied().sum();
             let nanos = u64::try_from(one.at.elapsed().as_nanos()).unwrap_or(u64::MAX).max(1);
             let rate = (total - one.wire) / Span::from_nanos(nanos);
             (one.wire, one.at) = (total, Instant::now());
             one.account.count_wire(total);
             one.account.keep_ahead(rate);
-            if one.account.room(rate * AHEAD) == Room::Never {
+            if one.account.room(rate * AHEAD) == Room::Never && one.plan.used_up().is_none() {
+                one.account.close_for_now();
                 routes().for_each(|route| self.connection.remove_route(route.route));
             }
         }

@@ -18,13 +18,13 @@ pub(super) const RECEIVE_BUFFER: Bytes = Bytes::mib(128);
 
 /// Accepts striped connections at UDP ports.
 #[derive(Debug)]
-pub struct Listener {
+pub struct UdpListener {
     endpoint: Arc<Endpoint>,
     /// The addresses that the caller named; none: all.
     named: Vec<SocketAddr>,
 }
 
-impl Listener {
+impl UdpListener {
     /// Listens at the addresses of `options`, or at its port of all addresses.
     ///
     /// # Errors
@@ -33,7 +33,7 @@ impl Listener {
         options: &ListenOptions,
         stripe: stripe::Options,
         most_connections: usize,
-    ) -> Result<Listener, Error> {
+    ) -> Result<UdpListener, Error> {
         let tls = ServerTls::new(&options.identity)?;
         let mut listening = Listening::everywhere(options.port);
         if !options.addresses.is_empty() {
@@ -43,7 +43,7 @@ impl Listener {
         listening.most_connections = most_connections;
         listening.secret = Some(options.identity.udp_secret());
         let endpoint = Endpoint::listen(&listening, tls.config(), stripe).map_err(system)?;
-        Ok(Listener { endpoint: Arc::new(endpoint), named: options.addresses.clone() })
+        Ok(UdpListener { endpoint: Arc::new(endpoint), named: options.addresses.clone() })
     }
 
     /// The next connection, and the key that its peer has proven. It may be anybody's: the caller
@@ -87,7 +87,7 @@ pub struct Admission {
 }
 
 impl Admission {
-    /// As [`Listener::admit`].
+    /// As [`UdpListener::admit`].
     pub fn admit(&self, connection: &Connection) {
         connection.admit(RECEIVE_BUFFER);
         // The address that the peer used is among them, unless it is translated on its way.

@@ -2,10 +2,10 @@
 //! over each.
 //!
 //! [`connect`] plans routes as paths over TCP are planned ([`plan`](crate::dial::plan)) and follows
-//! the interfaces of this host and the addresses that the other host announces. [`Listener`] takes
-//! connections of any key: the caller [admits](Listener::admit) those of welcome peers and closes
-//! the others. The first stream that the listening side opens carries its announcement; all other
-//! streams are the caller's.
+//! the interfaces of this host and the addresses that the other host announces. [`UdpListener`]
+//! takes connections of any key: the caller [admits](UdpListener::admit) those of welcome peers and
+//! closes the others. The first stream that the listening side opens carries its announcement; all
+//! other streams are the caller's.
 //!
 //! [`carrier`] makes such connections a carrier of sessions ([`crate::carrier`]): each stream is a
 //! connection of a session.
@@ -18,5 +18,5 @@ mod listen;
 
 pub(crate) use connect::connect_over;
 pub use connect::{Striped, connect};
-pub use listen::{Admission, Listener};
+pub use listen::{Admission, UdpListener};
 pub use stripe::{Connection, Options};

@@ -34,7 +34,9 @@ pub(super) struct Flow {
     /// Data in order that the application has not read.
     unread: u64,
     buffer: u64,
+    first_buffer: u64,
     max_buffer: u64,
+    slow_streams: Option<u32>,
     /// The limit advertised to the peer.
     advertised: u64,
 }
@@ -52,6 +54,8 @@ impl Flow {
             read: 0,
             unread: 0,
             buffer: first,
+            first_buffer: first,
+            slow_streams: config.slow_streams,
             max_buffer: config.max_receive_buffer.0.max(2 * first),
             advertised: first,
         }
@@ -109,6 +113,15 @@ impl Flow {
         Bytes(self.buffer)
     }
 
+    /// What the peer may send of a stream beyond what was read of it. As unread data grows it
+    /// shrinks, so that many streams that nobody reads do not take all of the buffer (dynamic
+    /// thresholds, Choudhury and Hahne 1998).
+    fn stream_window(&self) -> u64 {
+        let Some(share) = self.slow_streams else { return self.buffer };
+        let left = self.max_buffer.saturating_sub(self.unread);
+        self.buffer.min((left / u64::from(share.max(1))).max(self.first_buffer))
+    }
+
     /// The limit to advertise. Data that the application does not read is granted again to the
     /// other streams, up to `max_buffer`.
     fn grant(&mut self) -> u64 {
@@ -139,7 +152,7 @@ impl Connection {
     /// The application read `bytes` of a stream, at arrival or later.
     pub(super) fn count_read(&mut self, stream: u32, bytes: u64) {
         self.flow.read += bytes;
-        let window = self.flow.buffer;
+        let window = self.flow.stream_window();
         let limit_and_end = |receiving: &mut RecvStream| {
             (receiving.poll_limit(window).is_some(), receiving.is_done())
         };
@@ -161,7 +174,7 @@ impl Connection {
         let buffer = wanted.min(most).max(self.flow.buffer);
         if buffer > self.flow.buffer {
             self.flow.buffer = buffer;
-            for stream in self.streams.raise_limits(buffer) {
+            for stream in self.streams.raise_limits(self.flow.stream_window()) {
                 self.outbox.push_once(Control::StreamWindow { stream });
             }
         }

@@ -304,13 +304,21 @@ impl Connection {
             self.set_pacing_deadline(now);
             return None;
         }
+        // The views of a redundant connection have silent paths too, for copies of data. What is
+        // sent once may wait there for ever.
+        let is_alone = !self.paths.iter().any(Path::is_live);
+        let will_do = |path: &Path| (is_alone || path.is_live()) && will_do(path);
         let place = |view: &SubflowView| {
             let index = self.paths.position(view.id).filter(|index| will_do(&self.paths[*index]));
             Some((view.smoothed_rtt, index?))
         };
         let with_room = self.striping.views.iter().filter(|view| view.has_room).filter_map(place);
         // The first of equals.
-        with_room.min_by_key(|(rtt, _)| *rtt).map(|(_, index)| index)
+        let best = with_room.min_by_key(|(rtt, _)| *rtt).map(|(_, index)| index);
+        if best.is_none() {
+            self.set_pacing_deadline(now);
+        }
+        best
     }
 
     /// The reply path for a packet over this path: the fastest one on which acknowledgements

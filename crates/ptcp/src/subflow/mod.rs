@@ -439,8 +439,8 @@ impl<B: Copy> Subflow<B> {
         records.filter_map(|record| Some((record.sent_at, record.binding?, &mut record.is_unbound)))
     }
 
-    /// The same up to the first packet, bound or not, of whose time of sending `is_wanted` is false:
-    /// without a look at thousands of acknowledged ones behind it.
+    /// The same up to the first packet, bound or not, whose time of sending is not wanted: without
+    /// a look at thousands of acknowledged ones behind it.
     pub(crate) fn bound_packets_while(
         &self,
         mut is_wanted: impl FnMut(Time) -> bool,

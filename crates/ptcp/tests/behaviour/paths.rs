@@ -4,7 +4,7 @@ use ptcp::{Config, Event};
 use units::{Bytes, Span, Time};
 use wire::ptcp::Body;
 
-use crate::pair::{Fate, Pair, line, ms};
+use crate::pair::{Fate, Pair, Sent, line, ms};
 
 #[test]
 fn acknowledgements_come_back_over_the_fastest_path() {
@@ -215,4 +215,30 @@ fn a_path_that_is_back_takes_over_from_one_that_is_not() {
     let before = pair.server().received(stream);
     pair.run_for(ms(30 + 10));
     assert!(pair.server().received(stream) > before, "nothing arrived in order");
+}
+
+/// A redundant connection copies data to silent paths too. A message is sent once: over a silent
+/// path it stays for ever if that cannot be probed, as with an address that is not validated.
+#[test]
+fn messages_leave_silent_paths_alone_whatever_the_scheduler() {
+    let config = Config {
+        receive_buffer: Bytes::kib(64),
+        max_receive_buffer: Bytes::kib(64),
+        ..Config::default()
+    };
+    let mut pair = Pair::new(&config, ("reno", "redundant"), &[line(10, 10), line(40, 10)]);
+    pair.bulk(Bytes::mib(10));
+    pair.run_for(ms(1_000));
+    pair.fates(|sent| if sent.path == 0 { Fate::Lost } else { Fate::Arrives });
+    pair.run_for(ms(1_500));
+    let sent: Vec<Sent> = pair.log().into_iter().filter(|sent| !sent.to_server).collect();
+    let is_probe = |sent: &&Sent| sent.path == 0 && matches!(sent.packet.body, Body::Ping { .. });
+    let from = sent.iter().find(is_probe).expect("the path falls silent").at;
+    let windows = |path: u16| {
+        let is_it = |sent: &&Sent| sent.path == path && sent.at >= from;
+        let is_window = |sent: &&Sent| matches!(sent.packet.body, Body::StreamWindow { .. });
+        sent.iter().filter(is_it).filter(is_window).count()
+    };
+    let [silent, live] = [0, 1].map(windows);
+    assert!(silent == 0 && live > 10, "{silent} over the silent path, {live} over the other");
 }

@@ -38,6 +38,31 @@ fn a_stream_that_nobody_reads_does_not_stop_the_others() {
     assert!(pair.time_of(stuck, Bytes::mib(4)).is_some());
 }
 
+/// With as much for each stream as for one, two of them fill the buffer.
+#[test]
+fn streams_that_nobody_reads_leave_others_room() {
+    let took = |slow_streams| {
+        let config = Config {
+            receive_buffer: Bytes::kib(64),
+            max_receive_buffer: Bytes::mib(4),
+            slow_streams,
+            ..Config::default()
+        };
+        let mut pair = Pair::new(&config, ("reno", "lowest-rtt"), &[line(10, 50)]);
+        let stuck = [0; 8].map(|_| pair.bulk(Bytes::mib(8)));
+        pair.run_for(ms(60));
+        let now = pair.now();
+        for stream in stuck {
+            pair.server().set_reading(now, stream, false);
+        }
+        pair.run_for(Span::from_secs(4));
+        let other = pair.bulk(Bytes::mib(4));
+        pair.time_of(other, Bytes::mib(4))
+    };
+    assert!(took(None).is_none_or(|took| took > Span::from_secs(20)));
+    assert!(took(Some(16)).expect("there is room") < Span::from_secs(3));
+}
+
 #[test]
 fn a_loss_in_one_stream_does_not_hold_up_another() {
     let mut pair = Pair::new(&Config::default(), ("reno", "lowest-rtt"), &[line(50, 10)]);

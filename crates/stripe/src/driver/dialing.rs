@@ -10,7 +10,7 @@ use units::Time;
 use super::link::{Link, Start};
 use super::sockets::{Owner, SocketKey, Sockets};
 use crate::connection::Connection;
-use crate::inbox::{Connect, Inbox, Key};
+use crate::connection::inbox::{Connect, Inbox, Key};
 use crate::options::NEXT_ROUTE;
 use crate::socket::{Outgoing, UdpSocket};
 use crate::{Class, ConnectError, Options, Route};

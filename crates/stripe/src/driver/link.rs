@@ -16,8 +16,8 @@ use super::routes::RouteEnd;
 use super::sockets::{Datagram, SocketKey, Sockets};
 use super::streams::{StreamEntry, WaitingForStream};
 use crate::clock::Clock;
+use crate::connection::inbox::{Inbox, Key};
 use crate::connection::{Connection, DriverEnds};
-use crate::inbox::{Inbox, Key};
 use crate::stats::{RouteChange, RouteState, Stats};
 use crate::tokens::SystemTokens;
 use crate::{ConnectError, ConnectionError, Options, Route, StreamError};
@@ -101,6 +101,8 @@ impl Link {
         core.begin_established(now, &peer);
         let (connection, ends) =
             Connection::new(key, Arc::clone(inbox), peer_key.as_ref().to_vec(), remote);
+        let most = usize::try_from(core.max_datagram().0).unwrap_or(0);
+        ends.outgoing.most.store(most, Ordering::Relaxed);
         let link = Link {
             key,
             inbox: Arc::clone(inbox),

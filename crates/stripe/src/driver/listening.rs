@@ -15,7 +15,7 @@ use super::link::{Link, Start};
 use super::routes::RouteEnd;
 use super::sockets::{Datagram, Owner, SocketKey, Sockets};
 use crate::connection::Connection;
-use crate::inbox::{Inbox, Key};
+use crate::connection::inbox::{Inbox, Key};
 use crate::socket::{Outgoing, UdpSocket};
 use crate::{EndpointError, Listening, Options};
 

@@ -19,7 +19,7 @@ use tokio::sync::watch;
 use units::{Span, Time};
 
 use crate::clock::Clock;
-use crate::inbox::{Command, Connect, Inbox, Key};
+use crate::connection::inbox::{Command, Connect, Inbox, Key};
 use crate::tokens::SystemTokens;
 use dialing::Dialing;
 use link::Link;

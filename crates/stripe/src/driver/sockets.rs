@@ -9,7 +9,7 @@ use quinn_udp::{BATCH_SIZE, EcnCodepoint, RecvMeta};
 use sys::poll::{Interest, Poller, Ready};
 use units::Time;
 
-use crate::inbox::Key;
+use crate::connection::inbox::Key;
 use crate::socket::{Outgoing, UdpSocket};
 
 /// Bytes of a buffer: as many as the kernel joins.

@@ -1,7 +1,7 @@
 //! The side that listens: it prints its addresses and token, and then what it measured.
 
 use files::Error;
-use peer::measure::Host;
+use peer::measure::MeasuredHost;
 use peer::{DEFAULT_PORT, ListenOptions, Peer, Token};
 use serde_json::json;
 use tokio::sync::mpsc;
@@ -38,7 +38,7 @@ pub(super) fn run(args: &PerfArgs) -> Result<(), Failure> {
     };
     runtime()?.block_on(async {
         let (events, mut heard) = mpsc::unbounded_channel();
-        let host = Host::start(options, events)?;
+        let host = MeasuredHost::start(options, events)?;
         announce(args.json, &host, token.as_ref());
         let (changes, mut notices) = mpsc::unbounded_channel();
         let listening = async {
@@ -59,7 +59,7 @@ pub(super) fn run(args: &PerfArgs) -> Result<(), Failure> {
     })
 }
 
-fn announce(is_json: bool, host: &Host, token: Option<&Token>) {
+fn announce(is_json: bool, host: &MeasuredHost, token: Option<&Token>) {
     let addresses: Vec<String> = host.addresses().iter().map(ToString::to_string).collect();
     if is_json {
         if let Some(token) = token {

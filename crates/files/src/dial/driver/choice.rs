@@ -27,7 +27,7 @@ pub(super) struct Standing {
 
 /// A change of the carrier in use, for people.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Change {
+pub(super) struct Decision {
     pub(super) text: String,
 }
 
@@ -89,7 +89,7 @@ impl Choice {
         tcp: Standing,
         udp: Standing,
         rest: Bytes,
-    ) -> Option<Change> {
+    ) -> Option<Decision> {
         self.seen.push((now, [tcp.acked, udp.acked]));
         let oldest = now.since(Time::ZERO).min(SETTLE + MEASURE + MEASURE);
         self.seen.retain(|(at, _)| now.since(*at) <= oldest);
@@ -131,7 +131,7 @@ impl Choice {
     }
 
     /// Ends a trial: the faster carrier stays.
-    fn judge(&mut self, now: Time, before: Rate, rate: Rate) -> Change {
+    fn judge(&mut self, now: Time, before: Rate, rate: Rate) -> Decision {
         let (tried, other) = match self.in_use {
             Kind::Udp => ("UDP", "TCP"),
             Kind::Tcp => ("TCP", "UDP"),
@@ -148,7 +148,7 @@ impl Choice {
             format!("{tried} carried {rate}, {other} {before}: {other} goes on")
         };
         self.next_trial = Some(now + self.pause);
-        Change { text }
+        Decision { text }
     }
 
     fn turn(&mut self, now: Time) {

@@ -23,6 +23,10 @@ const UNSENT: Span = Span::from_millis(30);
 const UNSENT_LEAST: Bytes = Bytes::kib(8);
 const UNSENT_MOST: Bytes = Bytes::mib(1);
 
+/// The same in a stream of a carrier with several routes, which moves what is unsent to any of
+/// them: slow start must not wait for the next look at its rate.
+const UNSENT_OF_ROUTES: Bytes = Bytes::kib(256);
+
 /// The flow of data away from this host.
 pub(in crate::dial) struct Outgoing {
     supply: Arc<Supply>,
@@ -114,11 +118,16 @@ impl Direction for Outgoing {
     }
 
     fn room(&self, io: &PathIo<'_>, now: Time) -> Result<Result<Bytes, Option<Time>>, ConnError> {
-        let room = (io.rate * UNSENT).clamp(UNSENT_LEAST, UNSENT_MOST);
+        let is_of_routes = io.facts.path.plan.is_of_routes;
+        let (room, longest) = if is_of_routes {
+            (UNSENT_OF_ROUTES, Span::from_millis(5))
+        } else {
+            ((io.rate * UNSENT).clamp(UNSENT_LEAST, UNSENT_MOST), Span::from_millis(40))
+        };
         let unsent = Bytes(io.conn.unsent()?);
         if unsent >= room {
             let drain = (unsent - Bytes(room.0 / 2)) / io.rate;
-            return Ok(Err(Some(now + drain.clamp(Span::from_millis(1), Span::from_millis(40)))));
+            return Ok(Err(Some(now + drain.clamp(Span::from_millis(1), longest))));
         }
         Ok(Ok(Bytes(room.0 / 2)))
     }

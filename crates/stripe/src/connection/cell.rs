@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, Waker};
 
-use crate::inbox::{Command, Inbox, Key};
+use crate::connection::inbox::{Command, Inbox, Key};
 use crate::store::Store;
 use crate::{ConnectionError, StreamError};
 

@@ -1,4 +1,8 @@
-//! A connection as a program uses it.
+//! A connection as a program uses it; its streams; what program and driver share.
+
+pub(crate) mod cell;
+pub(crate) mod inbox;
+mod stream;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -7,10 +11,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::sync::{Mutex, broadcast, mpsc, oneshot, watch};
 use units::{Bytes, Rate};
 
-use crate::cell::StreamCell;
-use crate::inbox::{Command, Inbox, Key};
+pub use stream::{DROPPED, ReceiveHalf, SendHalf, Stream};
+
+use cell::StreamCell;
+use inbox::{Command, Inbox, Key};
+
 use crate::stats::{RouteEvent, Stats};
-use crate::stream::Stream;
 use crate::{Class, ConnectError, ConnectionError, DatagramError, Route};
 
 /// Events of routes that are kept for a receiver that is late.
@@ -37,14 +43,14 @@ struct Inner {
     incoming: Mutex<mpsc::UnboundedReceiver<Arc<StreamCell>>>,
     datagrams: Mutex<mpsc::Receiver<Vec<u8>>>,
     events: broadcast::Sender<RouteEvent>,
-    outgoing: Arc<Outgoing>,
+    outgoing: Arc<DatagramCount>,
     recent: Arc<Recent>,
     streams: watch::Receiver<usize>,
 }
 
 /// The datagrams that the program has handed over, as it and the driver count them.
 #[derive(Debug, Default)]
-pub(crate) struct Outgoing {
+pub(crate) struct DatagramCount {
     pub(crate) waiting: AtomicUsize,
     pub(crate) most: AtomicUsize,
 }
@@ -58,7 +64,7 @@ pub(crate) struct DriverEnds {
     pub(crate) incoming: mpsc::UnboundedSender<Arc<StreamCell>>,
     pub(crate) datagrams: mpsc::Sender<Vec<u8>>,
     pub(crate) events: broadcast::Sender<RouteEvent>,
-    pub(crate) outgoing: Arc<Outgoing>,
+    pub(crate) outgoing: Arc<DatagramCount>,
     pub(crate) recent: Arc<Recent>,
     /// How many streams are in use.
     pub(crate) streams: watch::Sender<usize>,
@@ -76,7 +82,7 @@ impl Connection {
         let (incoming, arrived) = mpsc::unbounded_channel();
         let (datagrams, received) = mpsc::channel(DATAGRAMS);
         let (events, _) = broadcast::channel(EVENTS);
-        let outgoing = Arc::<Outgoing>::default();
+        let outgoing = Arc::<DatagramCount>::default();
         let recent = Arc::<Recent>::default();
         let inner = Inner {
             key,

@@ -8,7 +8,7 @@ use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use crate::cell::StreamCell;
+use crate::connection::cell::StreamCell;
 use crate::{Connection, StreamError};
 
 /// The code of a half that was dropped before its end.
@@ -65,6 +65,18 @@ impl Stream {
     #[must_use]
     pub fn receiving(&self) -> &ReceiveHalf {
         &self.receiving
+    }
+
+    /// The direction towards the peer, to write to.
+    #[must_use]
+    pub fn sending_mut(&mut self) -> &mut SendHalf {
+        &mut self.sending
+    }
+
+    /// The direction from the peer, to read from.
+    #[must_use]
+    pub fn receiving_mut(&mut self) -> &mut ReceiveHalf {
+        &mut self.receiving
     }
 }
 

@@ -10,8 +10,8 @@ use sys::poll::Waker;
 use tokio::sync::oneshot;
 use units::{Bytes, Rate};
 
-use crate::cell::StreamCell;
 use crate::connection::Connection;
+use crate::connection::cell::StreamCell;
 use crate::stats::Stats;
 use crate::{Class, ConnectError, ConnectionError, Options, Route};
 

@@ -1,0 +1,165 @@
+//! What both sides of a tunnel print.
+
+use std::collections::BTreeMap;
+use std::io::{self, IsTerminal, Write};
+use std::sync::Mutex;
+
+use peer::Token;
+use stripe::{RouteChange, RouteEvent};
+use tunnel::{Report, Reports};
+
+use crate::sanitize::{clean, without_error_numbers};
+use crate::watch::json;
+
+/// How much is printed, and how.
+#[derive(Debug, Default, clap::Args)]
+#[group(skip)]
+pub(super) struct DisplayArgs {
+    /// Print nothing but errors, and the addresses and the token of a host that listens
+    #[arg(short, long, conflicts_with = "verbose")]
+    quiet: bool,
+    /// Print each change of a path, and each connection when it ends
+    #[arg(short, long)]
+    verbose: bool,
+    /// Write events to standard output as JSON, an object on each line (docs/json.md)
+    #[arg(long)]
+    json: bool,
+}
+
+impl DisplayArgs {
+    /// Whether events are written as JSON.
+    pub(super) fn is_json(&self) -> bool {
+        self.json
+    }
+
+    /// The reports of a side, as they are printed.
+    pub(super) fn reports(&self) -> Reports {
+        let printer = Printed {
+            is_json: self.json,
+            is_quiet: self.quiet,
+            is_verbose: self.verbose,
+            open: Mutex::default(),
+        };
+        Reports::new(move |report| printer.print(report))
+    }
+
+    /// Prints a message for a person.
+    pub(super) fn notice(&self, text: &str) {
+        if self.json {
+            result(&json::of_notice(text));
+        } else {
+            message(text);
+        }
+    }
+
+    /// Prints the addresses and the token of a host that listens.
+    pub(super) fn listening(&self, addresses: &[String], token: Option<&Token>) {
+        if self.json {
+            if let Some(token) = token {
+                result(&json::of_token(token));
+            }
+            result(&json::of_listening(addresses.to_vec()));
+            return;
+        }
+        let command =
+            addresses.first().map(|first| format!("anabranch tunnel {first} --socks 1080"));
+        if io::stdout().is_terminal() {
+            if let Some(command) = command {
+                result(&format!("On the other machine run\n\n    {command}\n"));
+            }
+            if let [_, more @ ..] = addresses
+                && !more.is_empty()
+            {
+                result(&format!("(or to {})", more.join(", ")));
+            }
+            if token.is_some() {
+                result("and paste this token, good for one host:\n");
+            }
+        } else {
+            for address in addresses {
+                result(&format!("listening {address}"));
+            }
+            if let Some(command) = command {
+                result(&format!("command {command}"));
+            }
+        }
+        if let Some(token) = token {
+            result(&token.reveal());
+        }
+    }
+}
+
+struct Printed {
+    is_json: bool,
+    is_quiet: bool,
+    is_verbose: bool,
+    /// The names of paths that carry data.
+    open: Mutex<BTreeMap<u32, String>>,
+}
+
+impl Printed {
+    fn print(&self, report: Report) {
+        match report {
+            Report::Listening { address, .. } if self.is_json => {
+                result(&json::of_listening(vec![address]));
+            }
+            Report::Listening { what, address } => {
+                result(&format!("{what}: listening at {address}"));
+            }
+            Report::Notice(text) if self.is_json => result(&json::of_notice(&text)),
+            Report::Notice(text) if !self.is_quiet => message(&text),
+            Report::Detail(text) if self.is_verbose => {
+                if self.is_json {
+                    result(&json::of_notice(&text));
+                } else {
+                    message(&text);
+                }
+            }
+            Report::Path(event) => self.path(&event),
+            Report::Notice(_) | Report::Detail(_) => {}
+        }
+    }
+
+    fn path(&self, event: &RouteEvent) {
+        let RouteEvent { route, name, change } = event;
+        let mut open = self.open.lock().expect("no panic while held");
+        let (state, why) = match change {
+            RouteChange::Opened | RouteChange::Back => ("active", String::new()),
+            RouteChange::Silent => ("stalled", "it does not answer".into()),
+            RouteChange::Failing { reason } => ("lost", reason.clone()),
+            RouteChange::Removed => ("dropped", String::new()),
+            RouteChange::Moved { .. } => return,
+        };
+        let was_open = match state {
+            "active" => open.insert(*route, name.clone()).is_some(),
+            _ => open.remove(route).is_some(),
+        };
+        if self.is_json {
+            result(&json::of_path(*route, name, state, &why));
+            return;
+        }
+        // People hear of the paths that carry data; of attempts only if they ask.
+        let is_change = was_open != (state == "active");
+        if self.is_verbose || is_change && !self.is_quiet {
+            let others: Vec<&str> = open.values().map(String::as_str).collect();
+            let carrying = match &others[..] {
+                [] => "no path carries data".to_string(),
+                others => format!("carrying data: {}", others.join(", ")),
+            };
+            let why = if why.is_empty() { why } else { format!(", {why}") };
+            message(&format!("path {name}: {state}{why}; {carrying}"));
+        }
+    }
+}
+
+/// A line on standard output, whose reader may have gone.
+fn result(line: &str) {
+    let mut out = io::stdout().lock();
+    let _ = writeln!(out, "{line}").and_then(|()| out.flush());
+}
+
+/// A message on standard error. Parts of it may be the other side's.
+fn message(text: &str) {
+    let text = without_error_numbers(text);
+    let _ = writeln!(io::stderr(), "{}", clean(&text));
+}

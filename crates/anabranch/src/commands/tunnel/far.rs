@@ -1,0 +1,164 @@
+//! `serve-tunnel`: dials targets for hosts that are allowed to reach them.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use files::{Error, Event};
+use net::interfaces::own_addresses;
+use peer::striped::UdpListener;
+use peer::{DEFAULT_PORT, ListenOptions, ListenRights, Reach, Token};
+use tokio::sync::mpsc;
+use tokio::time::sleep;
+use tunnel::FarOptions;
+use tunnel::bounds::{PEERS, stripe_options};
+
+use super::display::DisplayArgs;
+use super::{signals, stopped};
+use crate::commands::paths::runtime;
+use crate::commands::receive::write_secret;
+use crate::dirs::Dirs;
+use crate::examples;
+use crate::exit::Failure;
+use crate::host_key::HostKey;
+use crate::listen::{ListenAddress, socket_addresses};
+use crate::peers::Authorized;
+
+/// The time to tell peers that this host stops.
+const GRACE: Duration = Duration::from_millis(300);
+
+/// Arguments of `serve-tunnel`.
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = examples::help("serve-tunnel"))]
+pub(crate) struct ServeTunnelArgs {
+    /// An address to listen on; may be repeated [default: every address]
+    #[arg(long, value_name = "ADDR[:PORT]")]
+    listen: Vec<ListenAddress>,
+    /// The port, of UDP; 0 takes a free one [default: 7707]
+    #[arg(long)]
+    port: Option<u16>,
+    /// Print a token that lets one more host reach what --permit names
+    #[arg(long)]
+    token: bool,
+    /// Print a token as --token does, and write it to FILE, readable by the owner only
+    #[arg(long, value_name = "FILE")]
+    token_out: Option<PathBuf>,
+    /// What the token's holder may reach: HOST:PORTS with a name, *.DOMAIN, an address, a network
+    /// or *; may be repeated
+    #[arg(long, value_name = "HOST:PORTS")]
+    permit: Vec<Reach>,
+    /// The ports of this host at which the token's holder may listen (-R), on loopback unless an
+    /// address is named; may be repeated
+    #[arg(long, value_name = "[ADDR:]PORTS")]
+    permit_listen: Vec<ListenRights>,
+    #[command(flatten)]
+    display: DisplayArgs,
+}
+
+impl ServeTunnelArgs {
+    /// Whether events are written as JSON.
+    pub(crate) fn is_json(&self) -> bool {
+        self.display.is_json()
+    }
+}
+
+/// `anabranch serve-tunnel`.
+///
+/// # Errors
+/// Errors of reading the lists and of listening.
+pub(crate) fn run(args: ServeTunnelArgs) -> Result<(), Failure> {
+    let dirs = Dirs::from_env();
+    let authorized = Authorized::load(&dirs)?;
+    let wants_token = args.token || args.token_out.is_some();
+    let reach = args.permit.into_iter().fold(Reach::default(), Reach::and);
+    let ports = args.permit_listen.into_iter().fold(ListenRights::default(), ListenRights::and);
+    check(wants_token, &reach, &ports, &authorized)?;
+    let key = HostKey::load(&dirs)?;
+    let identity = if wants_token { key.or_temporary_with_notice() } else { key.lasting() }?;
+    let token = wants_token.then(|| Token::generate(&identity)).transpose()?;
+    if let (Some(path), Some(token)) = (&args.token_out, &token) {
+        write_secret(path, &token.reveal())?;
+    }
+    let port = args.port.unwrap_or(DEFAULT_PORT);
+    let listen = ListenOptions {
+        addresses: socket_addresses(&args.listen, port),
+        port,
+        ..ListenOptions::new(identity)
+    };
+    let options = FarOptions {
+        authorized: authorized.peers.clone(),
+        token: token.clone(),
+        reach,
+        listen: ports,
+    };
+    let display = args.display;
+    runtime()?.block_on(async {
+        let signals = signals()?;
+        let listener = UdpListener::bind(&listen, stripe_options(), PEERS)?;
+        display.listening(&reachable(&listener.addresses()), token.as_ref());
+        let admission = listener.admission();
+        let admit = move |connection: &stripe::Connection| admission.admit(connection);
+        let serving =
+            tunnel::far::serve(async || listener.accept().await, admit, options, display.reports());
+        let (events, mut told) = mpsc::unbounded_channel();
+        let telling = async {
+            while let Some(event) = told.recv().await {
+                if let Event::Notice { text } = event {
+                    display.notice(&text);
+                }
+            }
+        };
+        let serving = authorized.follow(events, serving);
+        let signal = tokio::select! {
+            signal = signals => Some(signal),
+            ((), ()) = async { tokio::join!(serving, telling) } => None,
+        };
+        // The sessions are dropped, and their peers hear of it.
+        sleep(GRACE).await;
+        match signal {
+            Some(signal) => Err(stopped(signal)),
+            None => Ok(()),
+        }
+    })
+}
+
+/// Checks that somebody may reach something.
+fn check(
+    wants_token: bool,
+    reach: &Reach,
+    ports: &ListenRights,
+    authorized: &Authorized,
+) -> Result<(), Error> {
+    let has_rights = |peer: &peer::Peer| !peer.tunnel.is_empty() || !peer.listen.is_empty();
+    let permits = !reach.is_empty() || !ports.is_empty();
+    match (wants_token, permits) {
+        (true, false) => Err(Error::usage(
+            "the token's holder may reach nothing: add --permit '*:443', or --permit \
+             db.internal:5432, or --permit-listen 2222",
+        )),
+        (false, true) => Err(Error::usage(
+            "--permit and --permit-listen are for the holder of a token: add --token, or use \
+             'anabranch keys trust sender' with --tunnel",
+        )),
+        (false, false) if !authorized.peers.any(has_rights) => Err(Error::usage(
+            "no host may reach anything from here: 'anabranch keys trust sender FINGERPRINT NAME \
+             --may none --tunnel HOST:PORT' allows the host with that key ('anabranch keys' prints \
+             it there); or use --token and --permit",
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// The addresses for the other host's command line.
+fn reachable(bound: &[SocketAddr]) -> Vec<String> {
+    let mut addresses = Vec::new();
+    for bound in bound {
+        if !bound.ip().is_unspecified() {
+            addresses.push(bound.to_string());
+            continue;
+        }
+        let own = own_addresses().into_iter().filter(|ip| bound.is_ipv6() || ip.is_ipv4());
+        addresses.extend(own.map(|ip| SocketAddr::new(ip, bound.port()).to_string()));
+    }
+    addresses
+}

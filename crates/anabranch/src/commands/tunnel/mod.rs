@@ -1,0 +1,40 @@
+//! `tunnel` and `serve-tunnel`: TCP connections of other programs over every path.
+
+mod display;
+pub(crate) mod far;
+pub(crate) mod near;
+
+use tokio::signal::unix::{SignalKind, signal};
+use tunnel::TunnelError;
+
+use crate::exit::Failure;
+use files::Error;
+
+/// Waits for a signal that stops the command, and gives its number.
+///
+/// # Errors
+/// [`Error::System`] if signals cannot be awaited.
+fn signals() -> Result<impl Future<Output = u8>, Failure> {
+    let system = |source| Error::system("wait for signals", source);
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(system)?;
+    let mut terminate = signal(SignalKind::terminate()).map_err(system)?;
+    Ok(async move {
+        tokio::select! {
+            _ = interrupt.recv() => 2,
+            _ = terminate.recv() => 15,
+        }
+    })
+}
+
+/// The failure of a command that a signal stopped.
+fn stopped(signal: u8) -> Failure {
+    Failure::Message { code: 128 + signal, text: "stopped".into() }
+}
+
+/// The failure of a tunnel.
+fn failure(error: TunnelError) -> Failure {
+    match error {
+        TunnelError::Peer(error) => error.into(),
+        error => Failure::Message { code: error.exit_code(), text: error.to_string() },
+    }
+}

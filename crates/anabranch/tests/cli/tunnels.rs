@@ -1,0 +1,158 @@
+//! `tunnel` and `serve-tunnel` with curl as the program that knows nothing of them.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use super::home::{Home, Running, announced, lines_of};
+use super::schema::Schema;
+
+/// A web server on loopback, which answers each request with this text; its port.
+fn web(text: &'static str) -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            std::thread::spawn(move || {
+                let mut stream = stream.unwrap();
+                let _ = stream.read(&mut [0; 4_096]);
+                let length = text.len();
+                let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n");
+                let _ = stream.write_all([head.as_bytes(), text.as_bytes()].concat().as_slice());
+            });
+        }
+    });
+    port
+}
+
+/// A far side by token; its address and its token.
+fn serve(home: &Home, more: &[&str]) -> (Running, String, String) {
+    let base = ["serve-tunnel", "--listen", "127.0.0.1", "--port", "0", "--token"];
+    let mut command = home.command(&[&base[..], more].concat());
+    announced(command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap())
+}
+
+/// A near side that has said where it listens, in the order of its options (IPv4 first).
+fn tunnel(home: &Home, to: &str, token: &str, more: &[&str]) -> (Running, Vec<String>) {
+    let mut command = home.command(&[&["tunnel", to, "--json"], more].concat());
+    command.env("ANABRANCH_TOKEN", token).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut child = command.spawn().unwrap();
+    let mut lines = lines_of(child.stdout.take().unwrap());
+    let child = Running(child);
+    let (schema, mut addresses) = (Schema::of_the_stream(), Vec::new());
+    for line in lines.by_ref() {
+        let event = serde_json::from_str(&line).unwrap();
+        schema.check(&event).unwrap_or_else(|error| panic!("{line}: {error}"));
+        if event["event"] == "listening" {
+            addresses.push(event["addresses"][0].as_str().unwrap().to_string());
+        }
+        // Ports of the far side are told after that.
+        let connected = line.contains("connected to");
+        if connected && !more.contains(&"-R") || line.contains("\"localhost:") {
+            break;
+        }
+    }
+    std::thread::spawn(move || lines.for_each(drop));
+    (child, addresses)
+}
+
+/// The output and the exit code of curl.
+fn curl(arguments: &[&str]) -> (String, Option<i32>) {
+    let mut command = Command::new("curl");
+    command.args(["-sS", "-m", "20", "--noproxy", ""]).args(arguments);
+    let output = command.output().expect("curl is there");
+    let said = [output.stdout, output.stderr].concat();
+    (String::from_utf8_lossy(&said).into_owned(), output.status.code())
+}
+
+#[test]
+fn curl_goes_through_a_tunnel_by_each_way() {
+    let (near, far) = (Home::new(), Home::new());
+    let port = web("from the far side");
+    let page = format!("http://127.0.0.1:{port}/");
+    let permits = ["--permit", &format!("127.0.0.1:{port}"), "--permit-listen", "*"];
+    let (_serving, to, token) = serve(&far, &permits);
+    let login = near.file("login", b"anna:secret\n");
+    let mut private = fs::metadata(&login).unwrap().permissions();
+    std::os::unix::fs::PermissionsExt::set_mode(&mut private, 0o600);
+    fs::set_permissions(&login, private).unwrap();
+    let target = format!("127.0.0.1:{port}");
+    let (local, remote) = (format!("0:{target}"), format!("0:{target}"));
+    let options = ["--socks", "0", "--http", "0", "-L", &local, "-R", &remote];
+    let login = ["--proxy-login", login.to_str().unwrap()];
+    let (_tunnel, at) = tunnel(&near, &to, &token, &[&options[..], &login].concat());
+    let [socks, http, forward] = [&at[0], &at[2], &at[4]];
+    let reverse = at.last().unwrap();
+    let whole = ("from the far side".to_string(), Some(0));
+    let socks = format!("socks5h://anna:secret@{socks}");
+    assert_eq!(curl(&["--proxy", &socks, &page]), whole);
+    let proxied = |login: &str| {
+        let http = format!("http://{login}{http}");
+        curl(&["--proxytunnel", "--proxy", &http, &page])
+    };
+    assert_eq!(proxied("anna:secret@"), whole);
+    assert!(proxied("anna:wrong@").0.contains("407") && proxied("").0.contains("407"));
+    assert_eq!(curl(&[&format!("http://{forward}/")]), whole);
+    assert_eq!(curl(&[&format!("http://{reverse}/")]), whole);
+    let (said, code) = curl(&["--proxy", &socks, "http://192.0.2.7/"]);
+    assert!(code == Some(97) && said.contains("(2)"), "{said}");
+}
+
+/// With 40 descriptors and 60 connections some wait, and all are served in the end.
+#[test]
+fn a_process_without_descriptors_goes_on() {
+    let (near, far) = (Home::new(), Home::new());
+    let port = web("whole");
+    let target = format!("127.0.0.1:{port}");
+    let (_serving, to, token) = serve(&far, &["--permit", &target]);
+    let mut command = Command::new("sh");
+    let program = env!("CARGO_BIN_EXE_anabranch");
+    let script = format!("ulimit -n 40; exec {program} tunnel {to} -L 0:{target} --json");
+    command.args(["-c", &script]).env("ANABRANCH_HOME", &near.0).env("ANABRANCH_TOKEN", &token);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let mut lines = lines_of(child.stdout.take().unwrap());
+    let _child = Running(child);
+    let (mut at, mut is_connected) = (None, false);
+    while at.is_none() || !is_connected {
+        let line = lines.next().expect("it goes on");
+        is_connected |= line.contains("connected to");
+        let event: serde_json::Value = serde_json::from_str(&line).unwrap();
+        if event["event"] == "listening" && at.is_none() {
+            at = event["addresses"][0].as_str().map(String::from);
+        }
+    }
+    let at = at.unwrap();
+    let open: Vec<TcpStream> = (0..60).map(|_| TcpStream::connect(&at).unwrap()).collect();
+    std::thread::sleep(Duration::from_millis(500));
+    for (number, mut stream) in open.into_iter().enumerate() {
+        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        stream.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
+        let mut text = String::new();
+        let read = stream.read_to_string(&mut text);
+        assert!(read.is_ok() && text.ends_with("whole"), "{number}: {read:?} {text}");
+    }
+}
+
+#[test]
+fn mistakes_are_usage_errors_that_say_what_to_do() {
+    let home = Home::new();
+    for (arguments, part) in [
+        (&["tunnel", "nas"][..], "nothing to carry"),
+        (&["tunnel", "nas", "--socks", "a:b"], "'a:b' is not PORT"),
+        (&["tunnel", "nas", "-L", "80:a"], "8000:db.internal:5432"),
+        (&["tunnel", "--socks", "1080"], "<HOST[:PORT]>"),
+        (&["tunnel", "nas", "-L", "0:a:1", "--proxy-login", "x"], "--proxy-login"),
+        (&["tunnel", "nas", "--transparent", "./path"], "needs a port"),
+        (&["tunnel", "--transparent", "3129", "--transparent-rules", "print"], "--for"),
+        (&["serve-tunnel"], "keys trust sender"),
+        (&["serve-tunnel", "--token"], "--permit"),
+        (&["serve-tunnel", "--permit", "*:443"], "--token"),
+        (&["serve-tunnel", "--token", "--permit", "*"], "'*' is not HOST:PORT"),
+    ] {
+        let (code, _, said) = home.run(arguments);
+        assert!(said.contains(part), "{arguments:?}: {said}");
+        assert!([2, 10].contains(&code), "{arguments:?}: {code}");
+    }
+}

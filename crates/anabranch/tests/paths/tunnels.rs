@@ -1,0 +1,160 @@
+//! Tunnels between hosts with several interfaces: a path that dies, and connections that the kernel
+//! intercepts.
+
+use std::fs::{self, File};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::thread::sleep;
+use std::time::Duration;
+
+use super::hosts::{Host, until};
+use super::{two_hosts, uplink};
+
+/// Bytes of the file that is fetched: much more than what fits into buffers on the way.
+const SIZE: usize = 48_000_000;
+
+/// A program on a host, terminated on drop; its output is in files.
+struct Running {
+    process: Child,
+    output: PathBuf,
+}
+
+impl Running {
+    fn start(host: &Host, name: &str, program: &str, arguments: &[&str]) -> Running {
+        let output = host.home.join(format!("{name}.log"));
+        let log = File::create(&output).unwrap();
+        let mut command = host.command(program);
+        command.args(arguments).current_dir(&host.home);
+        command.stdout(log.try_clone().unwrap()).stderr(log);
+        Running { process: command.spawn().unwrap(), output }
+    }
+
+    fn said(&self) -> String {
+        fs::read_to_string(&self.output).unwrap()
+    }
+
+    fn until(&mut self, text: &str) {
+        let is_there = || {
+            let has_ended = self.process.try_wait().unwrap().is_some();
+            let said = fs::read_to_string(&self.output).unwrap();
+            assert!(!has_ended || said.contains(text), "it ended: {said}");
+            said.contains(text)
+        };
+        until(text, is_there);
+    }
+
+    /// timeout(1), which it is, passes a SIGTERM on.
+    fn stop(&mut self) {
+        let _ = Command::new("kill").arg(self.process.id().to_string()).status();
+        let _ = self.process.wait();
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+/// A web server on a host, with a file `data` in its home, at this address and port 8000.
+fn web(host: &Host, address: &str) -> Running {
+    let content: Vec<u8> = (0..SIZE).map(|at| (at % 251).to_le_bytes()[0]).collect();
+    fs::write(host.home.join("data"), content).unwrap();
+    let arguments = ["-u", "-m", "http.server", "8000", "--bind", address];
+    let mut server = Running::start(host, "web", "python3", &arguments);
+    server.until("Serving HTTP");
+    server
+}
+
+/// The far side of a tunnel that permits these targets, and the file with its token.
+fn serve(host: &Host, permit: &str) -> (Running, String) {
+    let token = host.home.join("token").to_str().unwrap().to_string();
+    let arguments = ["serve-tunnel", "--token-out", &token, "--permit", permit];
+    let mut server =
+        Running::start(host, "serve-tunnel", env!("CARGO_BIN_EXE_anabranch"), &arguments);
+    server.until("listening");
+    (server, token)
+}
+
+fn tunnel(host: &Host, token: &str, more: &[&str]) -> Running {
+    let arguments = [&["tunnel", "10.1.0.2", "--token-file", token, "--json"], more].concat();
+    let mut tunnel = Running::start(host, "tunnel", env!("CARGO_BIN_EXE_anabranch"), &arguments);
+    tunnel.until("connected to");
+    tunnel
+}
+
+/// Whether a file that was fetched is whole.
+fn is_whole(near: &Host, far: &Host) -> bool {
+    fs::read(near.home.join("got")).unwrap() == fs::read(far.home.join("data")).unwrap()
+}
+
+#[test]
+fn a_tunnel_goes_on_over_the_other_path_when_one_dies() {
+    let test = "tunnels::a_tunnel_goes_on_over_the_other_path_when_one_dies";
+    let Some((_scratch, near, far)) = two_hosts(test) else { return };
+    uplink(&near, &far);
+    near.cable(&far, "wan1");
+    near.address("wan1", &["10.2.0.1/24"]);
+    far.address("wan1", &["10.2.0.2/24"]);
+    let _web = web(&far, "127.0.0.1");
+    let (_server, token) = serve(&far, "127.0.0.1:8000");
+    let mut tunnel = tunnel(&near, &token, &["--socks", "1080"]);
+    tunnel.until("\"name\":\"wan1");
+    let mut curl = near.command("curl");
+    curl.args(["-sSf", "--proxy", "socks5h://127.0.0.1:1080", "--limit-rate", "10M", "-o"]);
+    curl.arg(near.home.join("got")).arg("http://127.0.0.1:8000/data").stderr(Stdio::piped());
+    let fetching = curl.spawn().unwrap();
+    sleep(Duration::from_secs(1));
+    // The path that carries more dies without a word to anybody: packets are lost both ways.
+    far.sh(
+        "busy=$(awk '/wan[01]:/ { print $10, $1 }' /proc/net/dev | sort -n | sed -n '$s/.* //p')
+         drop=\"${busy%:} counter drop;\"
+         nft \"table ip dead {
+             chain input { type filter hook input priority 0; iifname $drop };
+             chain output { type filter hook output priority 0; oifname $drop };
+         }\"",
+    );
+    let fetched = fetching.wait_with_output().unwrap();
+    assert!(fetched.status.success(), "{}", String::from_utf8_lossy(&fetched.stderr));
+    assert!(is_whole(&near, &far));
+    // It was in use, and the tunnel has not been opened anew.
+    far.sh("nft list chain ip dead output | grep -q 'packets [1-9]'");
+    let said = tunnel.said();
+    assert!(!said.contains("no tunnel"), "{said}");
+}
+
+#[test]
+fn intercepted_connections_reach_their_target_and_rules_are_removed() {
+    let test = "tunnels::intercepted_connections_reach_their_target_and_rules_are_removed";
+    let Some((_scratch, near, far)) = two_hosts(test) else { return };
+    uplink(&near, &far);
+    far.sh("ip address add 10.20.0.7/32 dev lo");
+    let _web = web(&far, "10.20.0.7");
+    // Nobody gets there but by the tunnel.
+    far.sh("nft 'table ip gate { chain input { type filter hook input priority 0; \
+         iifname wan0 tcp dport 8000 drop; }; }'");
+    let (_server, token) = serve(&far, "10.20.0.0/16:8000");
+    let rules = ["--transparent", "3129", "--for", "10.20.0.0/16:8000", "--transparent-rules"];
+    let mut tunnel = tunnel(&near, &token, &[&rules[..], &["install"]].concat());
+    let fetch = |patience| {
+        let mut curl = near.command("curl");
+        curl.args(["-sSf", "-m", patience, "-o"]).arg(near.home.join("got"));
+        curl.arg("http://10.20.0.7:8000/data").output().unwrap()
+    };
+    let fetched = fetch("30");
+    let said = String::from_utf8_lossy(&fetched.stderr);
+    assert!(fetched.status.success(), "{said}\n{}", tunnel.said());
+    assert!(is_whole(&near, &far));
+    // What is not named goes its own way, and the listener itself is no target.
+    let mut direct = near.command("curl");
+    let direct = direct.args(["-sS", "-m", "5", "http://127.0.0.1:3129/"]).output().unwrap();
+    assert!(!direct.status.success());
+    tunnel.stop();
+    near.sh("test -z \"$(nft list tables)\" && ! ip rule | grep -q fwmark");
+    assert!(!fetch("3").status.success(), "without the tunnel there is no way");
+    // The printed script installs the same rules.
+    let printed = near.anabranch(&[&["tunnel"], &rules[..], &["print"]].concat());
+    assert_eq!(printed.code, Some(0), "{}", printed.said());
+    near.sh(&printed.stdout);
+    near.sh("nft list table inet anabranch_3129 && ip rule | grep -q fwmark");
+}

@@ -1,0 +1,107 @@
+//! What peers and local programs may take of this host.
+
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep_until};
+use units::Bytes;
+
+/// Connections at a time: of this host, or of each peer.
+pub const MOST_CONNECTIONS: usize = 4_096;
+/// Connections that a peer opens in a second, in the long run.
+pub const OPENED_A_SECOND: u32 = 1_000;
+/// Connections that a peer may open at once.
+pub const OPENED_AT_ONCE: u32 = 2_000;
+/// Names of a peer that are looked up at a time: each takes a thread.
+pub const LOOKUPS: usize = 32;
+/// The time for a proxy's client to name its target, and for a peer's request.
+pub const PREAMBLE_PATIENCE: Duration = Duration::from_secs(10);
+/// Bytes in which a proxy's client names its target.
+pub const MOST_PREAMBLE: usize = 8 << 10;
+/// The time to find and reach a target.
+pub const DIAL_PATIENCE: Duration = Duration::from_secs(10);
+/// Striped connections of a peer; a further one takes the place of the oldest.
+pub const CONNECTIONS_EACH: usize = 4;
+/// Striped connections of all peers.
+pub const PEERS: usize = 256;
+/// Places at which a peer has this host listen.
+pub const MOST_LISTENERS: usize = 64;
+/// Bytes of a connection that wait to be sent.
+pub const UNSENT: Bytes = Bytes::kib(128);
+/// Bytes of a peer that wait for applications.
+pub const RECEIVE_BUFFER: Bytes = Bytes::mib(128);
+/// Bytes of a connection that wait for its application, at first and at least.
+const FIRST_WINDOW: Bytes = Bytes::kib(256);
+/// The fraction of the buffer's rest that one connection may take: 4 MiB of an empty one, which is
+/// 300 Mbit/s over 100 ms.
+const SLOW_STREAMS: u32 = 32;
+/// The pause in accepting when the process has no descriptors left.
+pub(crate) const PAUSE: Duration = Duration::from_millis(100);
+/// The time that the far side's answer takes beyond [`DIAL_PATIENCE`]: that of the network.
+pub(crate) const ANSWER_PATIENCE: Duration = Duration::from_secs(20);
+
+/// The options of striped connections for a tunnel: thousands of streams, of which each holds
+/// little.
+#[must_use]
+pub fn stripe_options() -> stripe::Options {
+    let mut options = stripe::Options { unsent: UNSENT, ..stripe::Options::default() };
+    let streams = MOST_CONNECTIONS + MOST_LISTENERS + 1;
+    options.config.receive_buffer = FIRST_WINDOW;
+    options.config.slow_streams = Some(SLOW_STREAMS);
+    options.config.max_streams = u32::try_from(streams).expect("a few thousand");
+    options
+}
+
+/// Raises the limit of descriptors to what the system allows this process.
+pub fn raise_descriptor_limit() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }) {
+        tracing::debug!(%error, "the limit of descriptors stays");
+    }
+}
+
+/// Limits how often something happens: [`OPENED_A_SECOND`], and [`OPENED_AT_ONCE`] after a pause.
+#[derive(Debug)]
+pub(crate) struct Pace {
+    /// When the allowance is whole again.
+    whole_at: Instant,
+}
+
+impl Pace {
+    pub(crate) fn new() -> Pace {
+        Pace { whole_at: Instant::now() }
+    }
+
+    /// Waits for its turn.
+    pub(crate) async fn turn(&mut self) {
+        sleep_until(self.next(Instant::now())).await;
+    }
+
+    /// The time of the next turn, which is taken.
+    fn next(&mut self, now: Instant) -> Instant {
+        let one = Duration::from_secs(1) / OPENED_A_SECOND;
+        self.whole_at = self.whole_at.max(now) + one;
+        now.max(self.whole_at - one * OPENED_AT_ONCE)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_burst_passes_and_then_a_rate() {
+        let now = Instant::now();
+        let mut pace = Pace { whole_at: now };
+        let turns: Vec<Instant> =
+            (0..OPENED_AT_ONCE + OPENED_A_SECOND).map(|_| pace.next(now)).collect();
+        let at_once = usize::try_from(OPENED_AT_ONCE).unwrap();
+        assert!(turns[..at_once].iter().all(|turn| *turn == now));
+        let last = *turns.last().unwrap() - now;
+        assert_eq!(last.as_millis(), 1_000);
+        // Whoever waits has the whole allowance again, and no more.
+        let later = now + Duration::from_secs(60);
+        let turns: Vec<Instant> = (0..=OPENED_AT_ONCE).map(|_| pace.next(later)).collect();
+        assert!(turns[at_once - 1] == later && turns[at_once] > later);
+    }
+}

@@ -1,0 +1,114 @@
+//! Ports at which the far side listens on behalf of a peer.
+
+use std::sync::Arc;
+
+use stripe::{Connection, Stream};
+use tokio::io::AsyncReadExt;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+use wire::tunnel::{Answer, Code, Request, Target};
+
+use super::Budget;
+use super::session::Rights;
+use crate::bounds::DIAL_PATIENCE;
+use crate::dial::code_of;
+use crate::event::Reports;
+use crate::local::{Door, Local};
+use crate::message::{write_answer, write_request};
+use crate::place::Place;
+use crate::relay::{Begin, relay};
+
+/// Listens as long as the peer keeps the stream open.
+pub(super) async fn listen(
+    mut stream: Stream,
+    target: &Target,
+    rights: &Rights,
+    budget: &Budget,
+    reports: &Reports,
+) {
+    let Ok(_place) = Arc::clone(&budget.listeners).try_acquire_owned() else {
+        let busy = Answer::failed(Code::Busy, "this host listens at too many ports already");
+        refuse(stream, &busy).await;
+        return;
+    };
+    let doors = match open(target, rights) {
+        Ok(doors) => doors,
+        Err(answer) => {
+            reports.detail(|| format!("{}: {}", rights.name, answer.text));
+            refuse(stream, &answer).await;
+            return;
+        }
+    };
+    let port = doors.iter().find_map(Door::address).map_or(0, |address| address.port());
+    if write_answer(stream.sending_mut(), &Answer::done(port)).await.is_err() {
+        return;
+    }
+    for door in &doors {
+        reports.detail(|| format!("{}: listening at {door}", rights.name));
+    }
+    let (listener, connection) = (stream.id(), stream.connection().clone());
+    let mut accepting = JoinSet::new();
+    for door in doors {
+        accepting.spawn(accept(door, listener, connection.clone(), Arc::clone(&budget.places)));
+    }
+    // The peer says nothing there; that it ends the stream ends the ports.
+    let mut octet = [0];
+    let _ = stream.read(&mut octet).await;
+}
+
+/// Opens the places that a peer asks for, if it may.
+fn open(target: &Target, rights: &Rights) -> Result<Vec<Door>, Answer> {
+    let forbidden = || {
+        let text = format!("this host may not be asked to listen at {target}");
+        Answer::failed(Code::Forbidden, &text)
+    };
+    let place = Place::of_target(target).ok_or_else(forbidden)?;
+    let may = |address: &std::net::SocketAddr| rights.listen.permits(address.ip(), address.port());
+    if !place.addresses().iter().all(may) {
+        return Err(forbidden());
+    }
+    Door::open(&place, false)
+        .map_err(|(at, error)| Answer::failed(code_of(&error), &format!("listen at {at}: {error}")))
+}
+
+async fn refuse(mut stream: Stream, answer: &Answer) {
+    // A stream that has failed has nobody to tell.
+    let _ = write_answer(stream.sending_mut(), answer).await;
+    let _ = stream.sending().finish();
+}
+
+/// Accepts connections, and hands each to the peer.
+async fn accept(
+    door: Door,
+    listener: u32,
+    connection: Connection,
+    places: Arc<tokio::sync::Semaphore>,
+) {
+    let mut tasks = JoinSet::new();
+    loop {
+        let place = Arc::clone(&places).acquire_owned().await.expect("never closed");
+        let local = door.accept().await;
+        while tasks.try_join_next().is_some() {}
+        let connection = connection.clone();
+        tasks.spawn(async move {
+            let _place = place;
+            hand_over(local, listener, &connection).await;
+        });
+    }
+}
+
+async fn hand_over(local: Local, listener: u32, connection: &Connection) {
+    let Some(from) = local.peer_address() else { return };
+    let opening = async {
+        let mut stream = connection.open_stream().await.ok()?;
+        let request = Request::Arrived { listener, from };
+        write_request(stream.sending_mut(), &request, &[]).await.ok()?;
+        Some(stream)
+    };
+    match timeout(DIAL_PATIENCE, opening).await.ok().flatten() {
+        Some(stream) => {
+            relay(local, stream, Begin::Answer, Vec::new()).await;
+        }
+        None => local.reset(),
+    }
+}

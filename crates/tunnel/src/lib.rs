@@ -1,0 +1,44 @@
+//! TCP connections of unmodified programs as streams of a striped connection.
+//!
+//! The [near] side listens for programs: proxies (SOCKS5, HTTP `CONNECT`), forwarded ports, and
+//! connections that the kernel intercepts. Each becomes a stream to the [far] side, which looks up
+//! names, checks what the peer may reach, and dials. The other way round, the far side listens for
+//! the near one. Both need a striped connection that `peer` has authenticated; how it is opened is
+//! the caller's.
+//!
+//! | subject | module |
+//! |---|---|
+//! | what people write: places, forwards | `place` |
+//! | doors of the near side; its connection; ports at the far side | `near/serve.rs`; `near/link.rs`; `near/reverse.rs` |
+//! | what clients of proxies say | `preamble` |
+//! | admission and streams of the far side; ports on behalf of a peer | `far/session.rs`; `far/listen.rs` |
+//! | names, permitted addresses, connecting | `dial` |
+//! | copying both directions, ends and resets | `relay` |
+//! | requests and answers on streams (format: `wire::tunnel`) | `message` |
+//! | rules of nftables for interception | `intercept` |
+//! | bounds | `bounds` |
+
+#![allow(
+    clippy::missing_panics_doc,
+    reason = "every panic is a broken invariant, stated at the place that relies on it"
+)]
+
+pub mod bounds;
+mod dial;
+mod error;
+mod event;
+pub mod far;
+pub mod intercept;
+mod local;
+mod message;
+pub mod near;
+mod place;
+pub mod preamble;
+mod relay;
+
+pub use error::TunnelError;
+pub use event::{Report, Reports};
+pub use far::FarOptions;
+pub use near::{Dialed, Keeper, NearOptions};
+pub use place::{Forward, Place, parse_target};
+pub use preamble::Login;

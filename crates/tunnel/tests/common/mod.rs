@@ -1,0 +1,215 @@
+//! Both sides of a tunnel over loopback, in one process.
+#![allow(dead_code, reason = "each test uses some of it")]
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use peer::{AuthorizedPeers, Fingerprint, Peer};
+use secure::testing::{Key, client, server};
+use stripe::{Endpoint, Listening, Route};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Notify;
+use tunnel::bounds::{RECEIVE_BUFFER, stripe_options};
+use tunnel::{Dialed, FarOptions, Keeper, NearOptions, Place, Report, Reports, TunnelError};
+
+/// A test that takes longer hangs.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Runs a test that may wait.
+pub(crate) fn run(test: impl Future<Output = ()>) {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+    let limited = async { tokio::time::timeout(PATIENCE, test).await };
+    runtime.block_on(limited).expect("the test ends in time");
+}
+
+/// What one side has reported.
+#[derive(Clone, Default)]
+pub(crate) struct Told(Arc<Mutex<Vec<Report>>>, Arc<Notify>);
+
+impl Told {
+    fn reports(&self) -> Reports {
+        let told = self.clone();
+        Reports::new(move |report| {
+            told.0.lock().unwrap().push(report);
+            told.1.notify_waiters();
+        })
+    }
+
+    /// Waits for a report.
+    pub(crate) async fn until<T>(&self, mut find: impl FnMut(&Report) -> Option<T>) -> T {
+        loop {
+            let more = self.1.notified();
+            tokio::pin!(more);
+            more.as_mut().enable();
+            if let Some(found) = self.0.lock().unwrap().iter().find_map(&mut find) {
+                return found;
+            }
+            more.await;
+        }
+    }
+
+    /// Waits for a message with this text.
+    pub(crate) async fn notice(&self, part: &str) -> String {
+        let is = |report: &Report| match report {
+            Report::Notice(text) | Report::Detail(text) if text.contains(part) => {
+                Some(text.clone())
+            }
+            _ => None,
+        };
+        self.until(is).await
+    }
+
+    /// The number of messages with this text.
+    pub(crate) fn count(&self, part: &str) -> usize {
+        let is = |report: &&Report| matches!(report, Report::Notice(text) if text.contains(part));
+        self.0.lock().unwrap().iter().filter(is).count()
+    }
+
+    /// The address at which something listens.
+    pub(crate) async fn address(&self, of: &str) -> SocketAddr {
+        self.until(|report| match report {
+            Report::Listening { what, address } if what == of => {
+                address.replace("localhost", "127.0.0.1").parse().ok()
+            }
+            _ => None,
+        })
+        .await
+    }
+}
+
+/// The far side of a test.
+pub(crate) struct Far {
+    pub(crate) key: Key,
+    pub(crate) endpoint: Endpoint,
+    pub(crate) options: FarOptions,
+    pub(crate) told: Told,
+}
+
+impl Far {
+    /// At a port; 0: a free one.
+    pub(crate) fn at(port: u16, key: Key, options: FarOptions) -> Far {
+        Far { endpoint: listen(port, &key).unwrap(), key, options, told: Told::default() }
+    }
+
+    /// At a port that another one is about to leave.
+    pub(crate) async fn soon_at(port: u16, key: Key, options: impl Fn() -> FarOptions) -> Far {
+        loop {
+            if let Ok(endpoint) = listen(port, &key) {
+                return Far { key, endpoint, options: options(), told: Told::default() };
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.endpoint.local_addresses()[0]
+    }
+
+    pub(crate) async fn serve(self) {
+        let Far { endpoint, options, told, .. } = self;
+        let accept = async || {
+            let connection = endpoint.accept().await?;
+            let key = Fingerprint::of_spki(connection.peer_key());
+            Some((connection, key))
+        };
+        let admit = |connection: &stripe::Connection| connection.admit(RECEIVE_BUFFER);
+        tunnel::far::serve(accept, admit, options, told.reports()).await;
+    }
+}
+
+fn listen(port: u16, key: &Key) -> Result<Endpoint, stripe::EndpointError> {
+    let listening = Listening::at((Ipv4Addr::LOCALHOST, port).into());
+    Endpoint::listen(&listening, &Arc::new(server(key)), stripe_options())
+}
+
+/// A peer with these rights.
+pub(crate) fn entry(key: &Key, tunnel: &str, listen: &str) -> AuthorizedPeers {
+    let mut peer = Peer::from(fingerprint(key));
+    peer.tunnel = if tunnel.is_empty() { peer.tunnel } else { tunnel.parse().unwrap() };
+    peer.listen = if listen.is_empty() { peer.listen } else { listen.parse().unwrap() };
+    AuthorizedPeers::new(vec![peer])
+}
+
+/// The fingerprint of a key: as a peer shows it.
+pub(crate) fn fingerprint(key: &Key) -> Fingerprint {
+    Fingerprint::of_spki(key.public())
+}
+
+/// The endpoint of a test lasts longer than its connections.
+struct Nothing;
+
+impl Keeper for Nothing {
+    fn close(self: Box<Self>) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+        Box::pin(std::future::ready(()))
+    }
+}
+
+/// The near side, until it ends.
+pub(crate) async fn near(
+    key: &Key,
+    far: (SocketAddr, &Key),
+    options: NearOptions,
+    told: &Told,
+) -> Result<(), TunnelError> {
+    let endpoint = Endpoint::new().unwrap();
+    let tls = Arc::new(client(key, far.1));
+    let dial = async || {
+        let routes = vec![Route::to(far.0), Route::to(far.0)];
+        let connected = endpoint.connect(routes, &tls, stripe_options()).await;
+        let connection = connected.map_err(|error| peer::Error::NoPath {
+            to: far.0.to_string(),
+            why: error.to_string(),
+        })?;
+        Ok(Dialed { connection, keeper: Box::new(Nothing) })
+    };
+    tunnel::near::run(dial, options, told.reports(), std::future::pending()).await
+}
+
+/// A tunnel in which the peer has these rights, and what `test` does with the reports of both
+/// sides.
+pub(crate) async fn with_tunnel(
+    (reach, listen): (&str, &str),
+    options: NearOptions,
+    test: impl AsyncFnOnce(&Told, &Told),
+) {
+    let own = Key::generate();
+    let authorized = entry(&own, reach, listen);
+    let far = Far::at(0, Key::generate(), FarOptions { authorized, ..FarOptions::default() });
+    let (address, far_key, far_told) = (far.address(), far.key.clone(), far.told.clone());
+    let told = Told::default();
+    tokio::select! {
+        () = far.serve() => panic!("the far side ended"),
+        ended = near(&own, (address, &far_key), options, &told) => panic!("{ended:?}"),
+        () = async {
+            told.notice("connected").await;
+            test(&told, &far_told).await;
+        } => {}
+    }
+}
+
+/// Options of a near side with one SOCKS proxy at a free port.
+pub(crate) fn socks() -> NearOptions {
+    NearOptions { socks: vec![Place::Loopback(0)], ..NearOptions::default() }
+}
+
+/// A server's socket, and its port.
+pub(crate) async fn target() -> (TcpListener, u16) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    (listener, port)
+}
+
+/// Asks a SOCKS proxy for a connection: the code of its reply, and the connection.
+pub(crate) async fn through(proxy: SocketAddr, host: &str, port: u16) -> (u8, TcpStream) {
+    let mut stream = TcpStream::connect(proxy).await.unwrap();
+    let length = u8::try_from(host.len()).unwrap();
+    let request = [&[5, 1, 0, 5, 1, 0, 3, length][..], host.as_bytes(), &port.to_be_bytes()];
+    stream.write_all(&request.concat()).await.unwrap();
+    let mut answer = [0; 12];
+    stream.read_exact(&mut answer).await.unwrap();
+    assert_eq!(answer[..3], [5, 0, 5]);
+    (answer[3], stream)
+}

@@ -1,0 +1,30 @@
+//! The seeds of the fuzz targets of tunnels through the same functions as under the fuzzer.
+
+use std::fs;
+use std::path::Path;
+
+#[expect(unreachable_pub, reason = "under the fuzzer it is a crate")]
+#[path = "../../../fuzz/src/tunnel.rs"]
+mod target;
+
+/// Each seed of a target, whole and cut off at every byte.
+fn feed(name: &str, check: fn(&[u8])) {
+    let seeds = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/seeds").join(name);
+    let mut count = 0;
+    for entry in fs::read_dir(seeds).expect("the folder is there") {
+        let bytes = fs::read(entry.expect("it is listed").path()).expect("it can be read");
+        (0..=bytes.len()).for_each(|cut| check(&bytes[..cut]));
+        count += 1;
+    }
+    assert!(count >= 6, "{count} seeds");
+}
+
+#[test]
+fn wire_tunnel() {
+    feed("wire_tunnel", target::wire_tunnel);
+}
+
+#[test]
+fn tunnel_clients() {
+    feed("tunnel_clients", target::tunnel_clients);
+}

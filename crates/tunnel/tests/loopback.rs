@@ -1,0 +1,424 @@
+//! Connections through both sides of a tunnel on loopback: ends, resets, refusals, restarts.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod common;
+
+use std::io::ErrorKind;
+use std::time::Duration;
+
+use common::{Far, Told, entry, near, run, socks, target, through, with_tunnel};
+use peer::{AuthorizedPeers, Identity, Token};
+use secure::testing::Key;
+use socket2::SockRef;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::sleep;
+use tunnel::{FarOptions, Forward, NearOptions, Place, TunnelError, parse_target};
+
+const LOCAL: (&str, &str) = ("127.0.0.1:*", "*");
+
+/// Closes a connection with a reset.
+fn reset(stream: TcpStream) {
+    SockRef::from(&stream).set_linger(Some(Duration::ZERO)).unwrap();
+    drop(stream);
+}
+
+fn forward(port: u16, to: &str) -> Forward {
+    Forward { place: Place::Loopback(port), target: parse_target(to).unwrap() }
+}
+
+fn content(len: usize) -> Vec<u8> {
+    (0..len as u64).map(|at| (at.wrapping_mul(0x9e37_79b9) >> 13).to_le_bytes()[0]).collect()
+}
+
+#[test]
+fn bytes_pass_in_both_directions_and_each_may_end_first() {
+    run(with_tunnel(LOCAL, socks(), async |told, _| {
+        let proxy = told.address("SOCKS").await;
+        let (server, port) = target().await;
+        let sent = content(3_000_000);
+        // The client ends first.
+        let (code, mut client) = through(proxy, "127.0.0.1", port).await;
+        assert_eq!(code, 0);
+        let (mut inner, _) = server.accept().await.unwrap();
+        let writing = async {
+            client.write_all(&sent).await.unwrap();
+            client.shutdown().await.unwrap();
+            let mut answer = Vec::new();
+            client.read_to_end(&mut answer).await.unwrap();
+            answer
+        };
+        let echoing = async {
+            let mut arrived = Vec::new();
+            inner.read_to_end(&mut arrived).await.unwrap();
+            inner.write_all(&arrived).await.unwrap();
+            drop(inner);
+            arrived
+        };
+        let (answer, arrived) = tokio::join!(writing, echoing);
+        assert!(arrived == sent && answer == sent);
+        // The server ends first.
+        let (_, mut client) = through(proxy, "127.0.0.1", port).await;
+        let (mut inner, _) = server.accept().await.unwrap();
+        inner.write_all(b"banner").await.unwrap();
+        inner.shutdown().await.unwrap();
+        let mut banner = String::new();
+        client.read_to_string(&mut banner).await.unwrap();
+        assert_eq!(banner, "banner");
+        client.write_all(b"still").await.unwrap();
+        client.shutdown().await.unwrap();
+        let mut rest = String::new();
+        inner.read_to_string(&mut rest).await.unwrap();
+        assert_eq!(rest, "still");
+    }));
+}
+
+#[test]
+fn resets_pass_in_both_directions() {
+    run(with_tunnel(LOCAL, socks(), async |told, _| {
+        let proxy = told.address("SOCKS").await;
+        let (server, port) = target().await;
+        for half_closed in [false, true] {
+            for by_client in [false, true] {
+                let (_, mut client) = through(proxy, "127.0.0.1", port).await;
+                let (mut inner, _) = server.accept().await.unwrap();
+                client.write_all(b"x").await.unwrap();
+                inner.write_all(b"y").await.unwrap();
+                let mut octet = [0];
+                client.read_exact(&mut octet).await.unwrap();
+                inner.read_exact(&mut octet).await.unwrap();
+                let (mut one, mut other) =
+                    if by_client { (client, inner) } else { (inner, client) };
+                if half_closed {
+                    one.shutdown().await.unwrap();
+                    assert_eq!(other.read(&mut octet).await.unwrap(), 0);
+                    // Unread data makes the end a reset.
+                    other.write_all(b"unread").await.unwrap();
+                    sleep(Duration::from_millis(50)).await;
+                }
+                reset(one);
+                let failed = if half_closed {
+                    other.ready(tokio::io::Interest::ERROR).await.unwrap();
+                    other.take_error().unwrap().expect("a reset")
+                } else {
+                    other.read(&mut octet).await.expect_err("a reset")
+                };
+                // The latter is the kernel's for a direction that had ended before.
+                let kinds = [ErrorKind::ConnectionReset, ErrorKind::BrokenPipe];
+                assert!(kinds.contains(&failed.kind()), "{by_client} {half_closed}: {failed}");
+            }
+        }
+    }));
+}
+
+#[test]
+fn slow_readers_hold_their_senders_up_and_no_others() {
+    run(with_tunnel(LOCAL, socks(), async |told, _| {
+        let proxy = told.address("SOCKS").await;
+        let (server, port) = target().await;
+        let mut held = Vec::new();
+        let mut writers = tokio::task::JoinSet::new();
+        for _ in 0..10 {
+            let (_, mut slow) = through(proxy, "127.0.0.1", port).await;
+            held.push(server.accept().await.unwrap());
+            writers.spawn(async move {
+                let chunk = vec![1; 1 << 20];
+                for _ in 0..64 {
+                    slow.write_all(&chunk).await.unwrap();
+                }
+            });
+        }
+        sleep(Duration::from_secs(3)).await;
+        assert!(writers.try_join_next().is_none(), "64 MiB without a reader");
+        let (_, mut other) = through(proxy, "127.0.0.1", port).await;
+        let (mut inner, _) = server.accept().await.unwrap();
+        let sent = content(2_000_000);
+        let writing = async {
+            other.write_all(&sent).await.unwrap();
+            other.shutdown().await.unwrap();
+        };
+        let mut arrived = Vec::new();
+        let (read, ()) = tokio::join!(inner.read_to_end(&mut arrived), writing);
+        read.unwrap();
+        assert!(arrived == sent);
+    }));
+}
+
+#[test]
+fn a_client_is_told_why_there_is_no_connection() {
+    run(with_tunnel(("127.0.0.1:*,*:80", ""), socks(), async |told, _| {
+        let proxy = told.address("SOCKS").await;
+        let (server, port) = target().await;
+        drop(server);
+        assert_eq!(through(proxy, "127.0.0.1", port).await.0, 5, "refused");
+        assert_eq!(through(proxy, "192.0.2.7", 81).await.0, 2, "forbidden");
+        assert_eq!(through(proxy, "127.0.0.2", 80).await.0, 2, "protected");
+        assert_eq!(through(proxy, "no-such-host.invalid", 80).await.0, 4, "unresolved");
+        let (_, mut client) = through(proxy, "192.0.2.7", 81).await;
+        assert_eq!(client.read(&mut [0]).await.unwrap(), 0, "the end follows");
+    }));
+}
+
+#[test]
+fn a_forwarded_port_needs_no_words() {
+    run(async {
+        let (server, port) = target().await;
+        let forwards = vec![forward(0, &format!("127.0.0.1:{port}")), forward(0, "192.0.2.7:81")];
+        let options = NearOptions { forwards, ..NearOptions::default() };
+        with_tunnel(LOCAL, options, async |told, _| {
+            let at = told.address("forward").await;
+            // Whoever speaks first: the server here, the client below.
+            let mut client = TcpStream::connect(at).await.unwrap();
+            let (mut inner, _) = server.accept().await.unwrap();
+            inner.write_all(b"banner").await.unwrap();
+            let mut text = [0; 6];
+            client.read_exact(&mut text).await.unwrap();
+            client.write_all(b"answer").await.unwrap();
+            inner.read_exact(&mut text).await.unwrap();
+            assert_eq!(&text, b"answer");
+            let refused = told
+                .until(|report| match report {
+                    tunnel::Report::Listening { address, .. } => Some(address.clone())
+                        .filter(|address| !address.starts_with('[') && *address != at.to_string()),
+                    _ => None,
+                })
+                .await;
+            let mut client = TcpStream::connect(refused).await.unwrap();
+            let failed = client.read(&mut text).await.expect_err("it is not permitted");
+            assert_eq!(failed.kind(), ErrorKind::ConnectionReset);
+        })
+        .await;
+    });
+}
+
+#[test]
+fn a_port_at_the_far_side_leads_here() {
+    run(async {
+        let (server, port) = target().await;
+        let reverse = vec![
+            forward(0, &format!("127.0.0.1:{port}")),
+            Forward { place: Place::Everywhere(0), target: parse_target("a:1").unwrap() },
+        ];
+        let options = NearOptions { reverse, ..NearOptions::default() };
+        with_tunnel(LOCAL, options, async |told, _| {
+            let at = told.address("the far side").await;
+            let mut client = TcpStream::connect(at).await.unwrap();
+            client.write_all(b"question").await.unwrap();
+            client.shutdown().await.unwrap();
+            let (mut inner, _) = server.accept().await.unwrap();
+            let mut text = String::new();
+            inner.read_to_string(&mut text).await.unwrap();
+            assert_eq!(text, "question");
+            inner.write_all(b"answer").await.unwrap();
+            drop(inner);
+            let mut text = String::new();
+            client.read_to_string(&mut text).await.unwrap();
+            assert_eq!(text, "answer");
+            let told = told.notice("-R *:0:a:1").await;
+            assert!(told.contains("may not be asked to listen"), "{told}");
+        })
+        .await;
+    });
+}
+
+#[test]
+fn a_unix_socket_is_its_owners_and_goes_with_the_tunnel() {
+    use std::os::unix::fs::PermissionsExt;
+    run(async {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("proxy");
+        let options =
+            NearOptions { socks: vec![Place::Unix(path.clone())], ..NearOptions::default() };
+        with_tunnel(LOCAL, options, async |_, _| {
+            let (server, port) = target().await;
+            let mode = std::fs::metadata(&path).unwrap().permissions().mode();
+            assert_eq!(mode & 0o777, 0o600);
+            let mut client = tokio::net::UnixStream::connect(&path).await.unwrap();
+            let request = [&[5, 1, 0, 5, 1, 0, 1, 127, 0, 0, 1][..], &port.to_be_bytes()].concat();
+            client.write_all(&request).await.unwrap();
+            let (mut inner, _) = server.accept().await.unwrap();
+            inner.write_all(b"banner").await.unwrap();
+            let mut answer = [0; 18];
+            client.read_exact(&mut answer).await.unwrap();
+            assert_eq!(&answer[12..], b"banner");
+        })
+        .await;
+    });
+}
+
+#[test]
+fn a_restarted_far_side_is_found_again() {
+    run(async {
+        let (own, key) = (Key::generate(), Key::generate());
+        let options =
+            || FarOptions { authorized: entry(&own, "127.0.0.1:*", ""), ..FarOptions::default() };
+        let far = Far::at(0, key.clone(), options());
+        let address = far.address();
+        let told = Told::default();
+        let (server, port) = target().await;
+        let test = async {
+            let client = {
+                let serving = far.serve();
+                tokio::pin!(serving);
+                let using = async {
+                    let proxy = told.address("SOCKS").await;
+                    let (code, client) = through(proxy, "127.0.0.1", port).await;
+                    assert_eq!(code, 0);
+                    client
+                };
+                tokio::select! { () = &mut serving => panic!(), client = using => client }
+            };
+            // The endpoint's connections are closed with it.
+            let mut client = client;
+            let failed = client.read(&mut [0]).await.expect_err("it is reset");
+            assert_eq!(failed.kind(), ErrorKind::ConnectionReset);
+            told.notice("no tunnel").await;
+            let again = Far::soon_at(address.port(), key.clone(), options).await;
+            let using = async {
+                let proxy = told.address("SOCKS").await;
+                let (code, mut client) = through(proxy, "127.0.0.1", port).await;
+                assert_eq!(code, 0);
+                let _first = server.accept().await.unwrap();
+                let (mut inner, _) = server.accept().await.unwrap();
+                inner.write_all(b"again").await.unwrap();
+                let mut text = [0; 5];
+                client.read_exact(&mut text).await.unwrap();
+                assert_eq!(&text, b"again");
+            };
+            tokio::select! { () = again.serve() => panic!(), () = using => {} }
+        };
+        tokio::select! {
+            ended = near(&own, (address, &key), socks(), &told) => panic!("{ended:?}"),
+            () = test => {}
+        }
+        assert_eq!(told.count("connected"), 2);
+    });
+}
+
+#[test]
+fn strangers_and_wrong_tokens_are_refused_and_a_token_has_one_holder() {
+    run(async {
+        let token = Token::generate(&Identity::generate().unwrap()).unwrap();
+        let known = Key::generate();
+        let options = FarOptions {
+            // Known for something else.
+            authorized: entry(&known, "", ""),
+            token: Some(token.clone()),
+            reach: "127.0.0.1:*".parse().unwrap(),
+            ..FarOptions::default()
+        };
+        let key = Key::generate();
+        let far = Far::at(0, key.clone(), options);
+        let (address, told) = (far.address(), Told::default());
+        let at = |own: Key, secret: Option<[u8; 16]>| {
+            let (key, address) = (key.clone(), address);
+            async move {
+                let options = NearOptions { secret, ..socks() };
+                match near(&own, (address, &key), options, &Told::default()).await {
+                    Err(TunnelError::Peer(peer::Error::Refused { reason })) => reason,
+                    other => panic!("{other:?}"),
+                }
+            }
+        };
+        let holder = Key::generate();
+        let test = async {
+            for (own, secret, why) in [
+                (Key::generate(), None, "may reach nothing"),
+                (known.clone(), None, "may reach nothing"),
+                (Key::generate(), Some([7; 16]), "another one"),
+            ] {
+                let reason = at(own, secret).await;
+                assert!(reason.contains(why), "{reason}");
+            }
+            let options = NearOptions { secret: Some(*token.secret()), ..socks() };
+            let other = async {
+                told.notice("connected").await;
+                let reason = at(Key::generate(), Some(*token.secret())).await;
+                assert!(reason.contains("another host"), "{reason}");
+                let (server, port) = target().await;
+                let proxy = told.address("SOCKS").await;
+                assert_eq!(through(proxy, "127.0.0.1", port).await.0, 0);
+                drop(server);
+            };
+            tokio::select! {
+                ended = near(&holder, (address, &key), options, &told) => panic!("{ended:?}"),
+                () = other => {}
+            }
+        };
+        tokio::select! { () = far.serve() => panic!(), () = test => {} }
+    });
+}
+
+#[test]
+fn a_peer_whose_rights_change_loses_its_connections() {
+    run(async {
+        let (own, key) = (Key::generate(), Key::generate());
+        let authorized = entry(&own, "127.0.0.1:*", "");
+        let far = Far::at(
+            0,
+            key.clone(),
+            FarOptions { authorized: authorized.clone(), ..FarOptions::default() },
+        );
+        let (address, told) = (far.address(), Told::default());
+        let (_server, port) = target().await;
+        let test = async {
+            let proxy = told.address("SOCKS").await;
+            let (code, mut client) = through(proxy, "127.0.0.1", port).await;
+            assert_eq!(code, 0);
+            authorized.replace(entry(&own, "192.0.2.7:1", "").all());
+            assert!(client.read(&mut [0]).await.is_err(), "it is reset");
+            told.notice("no tunnel").await;
+            let (code, _) = through(proxy, "127.0.0.1", port).await;
+            assert_eq!(code, 2);
+            authorized.replace(AuthorizedPeers::default().all());
+            std::future::pending::<()>().await;
+        };
+        tokio::select! {
+            () = far.serve() => panic!(),
+            () = test => panic!(),
+            ended = near(&own, (address, &key), socks(), &told) => {
+                assert!(matches!(ended, Err(TunnelError::Peer(peer::Error::Refused { .. }))));
+            }
+        }
+    });
+}
+
+#[test]
+fn a_peer_has_so_many_striped_connections_and_no_more() {
+    run(async {
+        let (own, key) = (Key::generate(), Key::generate());
+        let authorized = entry(&own, "127.0.0.1:*", "");
+        let far = Far::at(0, key.clone(), FarOptions { authorized, ..FarOptions::default() });
+        let address = far.address();
+        let told: Vec<Told> =
+            (0..=tunnel::bounds::CONNECTIONS_EACH).map(|_| Told::default()).collect();
+        let mut all = Vec::new();
+        for told in &told {
+            all.push(near(&own, (address, &key), socks(), told));
+        }
+        let test = async {
+            for told in &told {
+                told.notice("connected").await;
+            }
+            // One of them had to give way.
+            tokio::select! {
+                _ = told[0].notice("no tunnel") => {}
+                _ = told[1].notice("no tunnel") => {}
+                _ = told[2].notice("no tunnel") => {}
+                _ = told[3].notice("no tunnel") => {}
+                _ = told[4].notice("no tunnel") => {}
+            }
+        };
+        let mut all = all.into_iter();
+        let mut next = || all.next().unwrap();
+        tokio::select! {
+            () = far.serve() => panic!(),
+            _ = next() => panic!(),
+            _ = next() => panic!(),
+            _ = next() => panic!(),
+            _ = next() => panic!(),
+            _ = next() => panic!(),
+            () = test => {}
+        }
+    });
+}
