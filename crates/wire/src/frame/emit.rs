@@ -28,7 +28,6 @@ impl Frame<'_> {
         out[start + 1..start + HEADER].copy_from_slice(&length.to_be_bytes());
     }
 
-    #[expect(clippy::too_many_lines, reason = "an arm for each frame")]
     fn emit_body(&self, out: &mut Vec<u8>) {
         match self {
             Frame::Hello(hello) => emit_hello(hello, out),

@@ -15,7 +15,6 @@ use crate::manifest::MAX_PATH;
 use crate::reader::Reader;
 
 /// Reads the body of a frame of this kind.
-#[expect(clippy::too_many_lines, reason = "an arm for each frame")]
 pub(super) fn body(kind: FrameKind, body: &[u8]) -> Result<Frame<'_>, WireError> {
     let frame = kind.name();
     let mut reader = Reader::new(frame, body);
