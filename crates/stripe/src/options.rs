@@ -29,7 +29,8 @@ pub struct Options {
     /// How long the side that dialed is silent before it asks for a sign of life, which keeps idle
     /// connections and what translators on their way know of them; `None`: for ever.
     pub keep_alive: Option<Span>,
-    /// Bytes written into a stream and not sent, above which a writer waits.
+    /// Bytes written into a stream and not sent, above which a writer waits. More than eight
+    /// streams have less each, and at least 16 KiB.
     pub unsent: Bytes,
 }
 

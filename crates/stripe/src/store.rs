@@ -13,6 +13,8 @@ pub(crate) struct Store {
     base: u64,
     /// Pieces in the order of offsets; `None`: nothing was written there.
     pieces: VecDeque<Option<Box<[u8]>>>,
+    /// A piece that was freed, for the next one: a fresh one has to be cleared.
+    spare: Option<Box<[u8]>>,
 }
 
 impl Store {
@@ -26,7 +28,9 @@ impl Store {
             if self.pieces.len() <= index {
                 self.pieces.resize_with(index + 1, || None);
             }
-            let piece = self.pieces[index].get_or_insert_with(|| vec![0; PIECE].into_boxed_slice());
+            let spare = &mut self.spare;
+            let fresh = || spare.take().unwrap_or_else(|| vec![0; PIECE].into_boxed_slice());
+            let piece = self.pieces[index].get_or_insert_with(fresh);
             let len = bytes.len().min(PIECE - within);
             piece[within..within + len].copy_from_slice(&bytes[..len]);
             bytes = &bytes[len..];
@@ -63,7 +67,9 @@ impl Store {
     pub(crate) fn free(&mut self, offset: u64, is_empty: bool) {
         while offset >= self.base + PIECE as u64 {
             self.base += PIECE as u64;
-            self.pieces.pop_front();
+            if let Some(Some(piece)) = self.pieces.pop_front() {
+                self.spare = Some(piece);
+            }
             if self.pieces.is_empty() {
                 self.base = offset - offset % PIECE as u64;
             }
@@ -71,6 +77,7 @@ impl Store {
         if is_empty {
             self.pieces.clear();
             self.pieces.shrink_to(0);
+            self.spare = None;
         }
     }
 
@@ -98,9 +105,20 @@ mod tests {
         store.free(39_999, false);
         assert_eq!(store.pieces.iter().flatten().count(), 1);
         store.free(40_000, true);
-        assert_eq!(store.pieces.len(), 0);
+        assert!(store.pieces.is_empty() && store.spare.is_none());
         store.write(40_000, &[8; 3]);
         assert_eq!(store.read(40_000, 3), [8; 3]);
+    }
+
+    #[test]
+    fn a_freed_piece_is_used_again() {
+        let mut store = Store::default();
+        store.write(0, &vec![7; PIECE + 1]);
+        let first = store.read(0, 1).as_ptr();
+        store.free(PIECE as u64, false);
+        store.write(2 * PIECE as u64, &[8]);
+        assert_eq!(store.read(2 * PIECE as u64, 1).as_ptr(), first);
+        assert_eq!(store.read(2 * PIECE as u64, 1), [8]);
     }
 
     proptest! {

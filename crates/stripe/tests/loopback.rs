@@ -53,6 +53,26 @@ fn bytes_arrive_in_both_directions_over_two_routes() {
 }
 
 #[test]
+fn many_streams_take_little_each_before_it_is_sent() {
+    run(async {
+        let pair = pair(1, Options::default()).await;
+        let all = vec![7; 1 << 20];
+        let mut first = pair.near.open_stream().await.expect("it is open");
+        let taken = first.write(&all).await.expect("it is open");
+        assert_eq!(taken, 512 << 10, "one stream has all");
+        let mut streams = Vec::new();
+        for _ in 0..100 {
+            streams.push(pair.near.open_stream().await.expect("it is open"));
+        }
+        for stream in &mut streams {
+            let taken = stream.write(&all).await.expect("it is open");
+            assert!((16 << 10..64 << 10).contains(&taken), "{taken} bytes");
+        }
+        drop(streams);
+    });
+}
+
+#[test]
 fn many_streams_do_not_mix() {
     run(async {
         let pair = pair(2, Options::default()).await;
@@ -166,6 +186,17 @@ fn datagrams_arrive_and_have_bounds() {
         assert_eq!(numbers, (0..100).collect::<Vec<u8>>());
         let full = (0..2_000).find_map(|_| pair.near.send_datagram(vec![0; 10]).err());
         assert!(matches!(full, None | Some(DatagramError::Full)), "{full:?}");
+    });
+}
+
+#[test]
+fn a_new_connection_knows_how_large_a_datagram_may_be() {
+    run(async {
+        for _ in 0..50 {
+            let pair = pair(1, Options::default()).await;
+            let most = [pair.near.max_datagram(), pair.far.max_datagram()];
+            assert!(most.iter().all(|most| *most > 1_000), "{most:?}");
+        }
     });
 }
 

@@ -18,8 +18,12 @@ type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
 /// The largest datagrams of both.
 const DATAGRAM: u16 = 1_452;
-/// The bytes of one write, and of one read.
-const CHUNK: usize = 256 << 10;
+/// The bytes of one write.
+const CHUNK: usize = ZEROS.len();
+/// What all streams write.
+static ZEROS: [u8; 256 << 10] = [0; 256 << 10];
+/// The bytes of one read.
+const READ: usize = 64 << 10;
 
 /// What a sender does.
 struct Sending {

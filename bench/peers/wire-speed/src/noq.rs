@@ -9,7 +9,7 @@ use noq::{ClientConfig, Endpoint, MtuDiscoveryConfig, ServerConfig, TransportCon
 use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer};
 use tokio::task::LocalSet;
 
-use crate::{CHUNK, DATAGRAM, Result, Sending, cpu};
+use crate::{CHUNK, DATAGRAM, READ, Result, Sending, ZEROS, cpu};
 
 const NAME: &str = "localhost";
 
@@ -40,7 +40,7 @@ pub(crate) async fn receive() -> Result<()> {
             while let Ok(mut stream) = connection.accept_uni().await {
                 let all = Rc::clone(&all);
                 tokio::task::spawn_local(async move {
-                    let mut buffer = vec![0; CHUNK];
+                    let mut buffer = vec![0; READ];
                     while let Ok(Some(read)) = stream.read(&mut buffer).await {
                         all.set(all.get() + read);
                     }
@@ -68,10 +68,9 @@ pub(crate) async fn send(sending: &Sending) -> Result<()> {
         let mut stream = connection.open_uni().await?;
         let mut left = sending.of_each();
         tasks.spawn_local(async move {
-            let chunk = vec![0; CHUNK];
             while left > 0 {
                 let most = CHUNK.min(usize::try_from(left).unwrap_or(CHUNK));
-                left -= stream.write(&chunk[..most]).await.expect("it is open") as u64;
+                left -= stream.write(&ZEROS[..most]).await.expect("it is open") as u64;
             }
             stream.finish().expect("it is open");
             // Until all of it is acknowledged.

@@ -11,7 +11,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::task::LocalSet;
 use units::Bytes;
 
-use crate::{CHUNK, DATAGRAM, Result, Sending, cpu};
+use crate::{CHUNK, DATAGRAM, READ, Result, Sending, ZEROS, cpu};
 
 fn options() -> Options {
     let mut options = Options::default();
@@ -38,7 +38,7 @@ pub(crate) async fn receive() -> Result<()> {
                 tokio::task::spawn_local(async move {
                     let (sending, mut receiving) = stream.split();
                     let _ = sending.finish();
-                    let mut buffer = vec![0; CHUNK];
+                    let mut buffer = vec![0; READ];
                     while let Ok(read @ 1..) = receiving.read(&mut buffer).await {
                         all.set(all.get() + read);
                     }
@@ -61,10 +61,9 @@ pub(crate) async fn send(sending: &Sending) -> Result<()> {
         let mut stream = connection.open_stream().await?;
         let mut left = sending.of_each();
         tasks.spawn_local(async move {
-            let chunk = vec![0; CHUNK];
             while left > 0 {
                 let most = CHUNK.min(usize::try_from(left).unwrap_or(CHUNK));
-                left -= stream.write(&chunk[..most]).await.expect("it is open") as u64;
+                left -= stream.write(&ZEROS[..most]).await.expect("it is open") as u64;
             }
             stream.shutdown().await.expect("it is open");
             stream.sending().delivered().await.expect("it is open");

@@ -128,9 +128,9 @@ enum Carriers {
 /// # Errors
 /// Usage, a refusal of the other host, or no path that carries data.
 pub(crate) fn run(args: &PerfArgs) -> Result<(), Failure> {
-    match args.host.clone() {
+    match &args.host {
         None => host::run(args),
-        Some(remote) => dial(args, &remote),
+        Some(remote) => dial(args, remote),
     }
 }
 

@@ -233,17 +233,26 @@ impl Connection {
             let would_copy_back = and_half(subflow.round_trip()) < own_latest;
             // Waiting longer than a repetition takes gains nothing.
             let slack = (subflow.rtt().variation() + subflow.rtt().variation()).min(own);
-            for (sent_at, binding, _) in subflow.bound_packets().take(REINJECT_SCAN) {
+            let repeated = and_half(own);
+            // A packet cannot be sent later than now.
+            let may_be_sooner = !would_copy_back && repeated < theirs;
+            // Compares the arrival of the acknowledgement over this path and over the other; an
+            // overdue one may never arrive.
+            let is_overdue = |sent_at| now > sent_at + theirs + slack;
+            // Behind the first that is not overdue, none is.
+            let candidates =
+                subflow.bound_packets_while(|sent_at| may_be_sooner || is_overdue(sent_at));
+            for (sent_at, binding) in candidates.take(REINJECT_SCAN) {
+                let is_sooner =
+                    is_overdue(sent_at) || may_be_sooner && now + repeated < sent_at + theirs;
                 let Binding::Data { stream, offset, len, is_last } = binding else { continue };
+                if !is_sooner || u64::from(len) > room {
+                    continue;
+                }
                 let piece = Piece { offset, len, is_last };
                 let sending = self.streams.sending().get(stream);
                 let is_owed = sending.is_some_and(|sending| !sending.has_arrived(piece));
-                // Compares the arrival of the acknowledgement over this path and over the other; an
-                // overdue one may never arrive.
-                let is_overdue = now > sent_at + theirs + slack;
-                let is_sooner =
-                    is_overdue || now + and_half(own) < sent_at + theirs && !would_copy_back;
-                if is_owed && is_sooner && u64::from(len) <= room {
+                if is_owed {
                     if best.is_none_or(|(_, lowest, ..)| offset < lowest) {
                         best = Some((other, offset, stream, piece));
                     }

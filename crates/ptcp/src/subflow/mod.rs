@@ -439,6 +439,18 @@ impl<B: Copy> Subflow<B> {
         records.filter_map(|record| Some((record.sent_at, record.binding?, &mut record.is_unbound)))
     }
 
+    /// The same up to the first packet, bound or not, whose time of sending is not wanted: without
+    /// a look at thousands of acknowledged ones behind it.
+    pub(crate) fn bound_packets_while(
+        &self,
+        mut is_wanted: impl FnMut(Time) -> bool,
+    ) -> impl Iterator<Item = (Time, B)> {
+        let sent = self.records.iter().take_while(move |record| is_wanted(record.sent_at));
+        let bound =
+            sent.filter(|record| record.state == PacketState::InFlight && !record.is_unbound);
+        bound.filter_map(|record| Some((record.sent_at, record.binding?)))
+    }
+
     /// Unbinds all packets in flight, so that their data can go elsewhere. The packets stay in
     /// flight and may still arrive.
     pub(crate) fn unbind_all(&mut self, outcomes: &mut Vec<Outcome<B>>) {

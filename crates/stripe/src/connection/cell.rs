@@ -1,6 +1,6 @@
 //! A stream as the program and the driver share it: the bytes of both directions.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, Waker};
 
@@ -15,6 +15,8 @@ pub(crate) struct StreamCell {
     inbox: Arc<Inbox>,
     /// Whether the driver has yet to look at what the program did.
     is_touched: AtomicBool,
+    /// Unsent bytes above which a writer waits; the same for all streams of a connection.
+    most_unsent: Arc<AtomicU64>,
     sending: Mutex<Sending>,
     receiving: Mutex<Receiving>,
 }
@@ -30,8 +32,6 @@ pub(crate) struct Sending {
     sent: u64,
     /// The offset before which the peer has everything.
     delivered: u64,
-    /// Unsent bytes above which a writer waits.
-    most_unsent: u64,
     is_finished: bool,
     is_finish_told: bool,
     /// The code of a reset that the driver has yet to pass on.
@@ -81,16 +81,25 @@ pub(crate) struct Read {
 }
 
 impl StreamCell {
-    pub(crate) fn new(id: u32, key: Key, inbox: Arc<Inbox>, most_unsent: u64) -> StreamCell {
-        let sending = Sending { most_unsent, ..Sending::default() };
+    pub(crate) fn new(
+        id: u32,
+        key: Key,
+        inbox: Arc<Inbox>,
+        most_unsent: Arc<AtomicU64>,
+    ) -> StreamCell {
         StreamCell {
             id,
             key,
             inbox,
             is_touched: AtomicBool::new(false),
-            sending: Mutex::new(sending),
+            most_unsent,
+            sending: Mutex::default(),
             receiving: Mutex::default(),
         }
+    }
+
+    fn most_unsent(&self) -> u64 {
+        self.most_unsent.load(Ordering::Relaxed)
     }
 
     fn sending(&self) -> MutexGuard<'_, Sending> {
@@ -123,7 +132,7 @@ impl StreamCell {
         if sending.is_finished {
             return Poll::Ready(Err(StreamError::Ended));
         }
-        let room = sending.most_unsent.saturating_sub(sending.written - sending.sent);
+        let room = self.most_unsent().saturating_sub(sending.written - sending.sent);
         let len = bytes.len().min(usize::try_from(room).unwrap_or(usize::MAX));
         if len == 0 && !bytes.is_empty() {
             sending.writer = Some(cx.waker().clone());
@@ -140,7 +149,7 @@ impl StreamCell {
     /// Waits until there is room, without writing.
     pub(crate) fn poll_writable(&self, cx: &mut Context<'_>) -> Poll<()> {
         let mut sending = self.sending();
-        let has_room = sending.written - sending.sent < sending.most_unsent;
+        let has_room = sending.written - sending.sent < self.most_unsent();
         if has_room || sending.error.is_some() || sending.is_finished {
             return Poll::Ready(());
         }
@@ -297,7 +306,7 @@ impl StreamCell {
         sending.sent = sending.sent.max(offset + len as u64);
         let unsent = sending.written - sending.sent;
         // A writer that is woken for each packet would write a packet at a time.
-        if unsent <= sending.most_unsent / 2
+        if unsent <= self.most_unsent() / 2
             && let Some(writer) = sending.writer.take()
         {
             drop(sending);

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use ptcp::{Arrived, Event};
 use secure::{ConnectionId, DialEvent, Dialer, Established, ResetTokens, Session};
@@ -59,7 +59,9 @@ pub(super) struct Link {
     pub(super) waiting_for_streams: VecDeque<WaitingForStream>,
     /// Datagrams that the state machine knows to wait.
     pub(super) datagrams: VecDeque<Vec<u8>>,
-    pub(super) most_unsent: Bytes,
+    /// As [`Options::unsent`], and the part of it that each stream may have.
+    pub(super) unsent: Bytes,
+    pub(super) most_unsent: Arc<AtomicU64>,
     keep_alive: Option<Span>,
     /// When a packet arrived last, or a sign of life was asked for.
     heard_at: Time,
@@ -126,7 +128,8 @@ impl Link {
             next_of_peer: u32::from(is_client),
             waiting_for_streams: VecDeque::new(),
             datagrams: VecDeque::new(),
-            most_unsent: unsent,
+            unsent,
+            most_unsent: Arc::new(AtomicU64::new(unsent.0)),
             keep_alive: keep_alive.filter(|_| is_client),
             heard_at: now,
             ends,
@@ -157,6 +160,7 @@ impl Link {
         }
         // That the first route is open is no news to the program.
         link.take_events(now);
+        link.write_max_datagram();
         Ok((link, connection))
     }
 
@@ -172,6 +176,7 @@ impl Link {
         link.listed = Some(listed);
         link.add_accepted(0, route);
         link.take_events(now);
+        link.write_max_datagram();
         Ok((link, connection))
     }
 
@@ -254,8 +259,13 @@ impl Link {
             }
             Err(error) => self.fail(ConnectionError::Peer(error)),
         }
+    }
+
+    /// Packets have arrived. The program is woken once for all of them: woken for each it would
+    /// read one packet at a time.
+    pub(super) fn handle_batch(&mut self) {
         self.free_delivered();
-        self.take_events(now);
+        self.take_events(self.latest);
     }
 
     /// Notes the address that the latest packet of a path came from.
@@ -419,6 +429,12 @@ impl Link {
             let before = std::mem::replace(count, self.streams.len());
             before != *count
         });
+        self.write_max_datagram();
+    }
+
+    /// Tells the program how large a datagram may be: before it has the connection, and after each
+    /// change.
+    fn write_max_datagram(&self) {
         let most = usize::try_from(self.core.max_datagram().0).unwrap_or(0);
         self.ends.outgoing.most.store(most, Ordering::Relaxed);
     }

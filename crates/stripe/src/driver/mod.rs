@@ -358,7 +358,13 @@ impl Driver {
                     }
                 }
             });
+            self.touched.sort_unstable();
             self.touched.dedup();
+            for key in &self.touched {
+                if let Some(link) = self.links.get_mut(key) {
+                    link.handle_batch();
+                }
+            }
             if !is_more {
                 return;
             }

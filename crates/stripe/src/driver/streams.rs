@@ -1,6 +1,7 @@
 //! The streams of a connection, between the program and the state machine.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use tokio::sync::oneshot;
 use units::{Bytes, Time};
@@ -15,6 +16,11 @@ pub(super) struct StreamEntry {
     is_sending: bool,
     is_receiving: bool,
 }
+
+/// As many streams may each have all that one may have unsent.
+const MANY: u64 = 8;
+/// What any stream may have: a write of usual size.
+const LEAST_UNSENT: u64 = 16 << 10;
 
 /// A program that waits for a stream.
 pub(super) type WaitingForStream = oneshot::Sender<Result<Arc<StreamCell>, ConnectionError>>;
@@ -48,10 +54,11 @@ impl Link {
     }
 
     fn insert_stream(&mut self, id: u32) -> Arc<StreamCell> {
-        let unsent = self.most_unsent.0;
-        let cell = Arc::new(StreamCell::new(id, self.key, Arc::clone(&self.inbox), unsent));
+        let most_unsent = Arc::clone(&self.most_unsent);
+        let cell = Arc::new(StreamCell::new(id, self.key, Arc::clone(&self.inbox), most_unsent));
         let entry = StreamEntry { cell: Arc::clone(&cell), is_sending: true, is_receiving: true };
         self.streams.insert(id, entry);
+        self.share_unsent();
         cell
     }
 
@@ -112,7 +119,15 @@ impl Link {
         entry.is_receiving &= !is_receiving;
         if !entry.is_sending && !entry.is_receiving {
             self.streams.remove(&id);
+            self.share_unsent();
         }
+    }
+
+    /// Streams in large numbers have less each: what waits in all of them is memory.
+    fn share_unsent(&self) {
+        let share = self.unsent.0.saturating_mul(MANY) / self.streams.len().max(1) as u64;
+        let most = share.clamp(LEAST_UNSENT.min(self.unsent.0), self.unsent.0);
+        self.most_unsent.store(most, Ordering::Relaxed);
     }
 
     pub(super) fn cell(&self, id: u32) -> Option<&Arc<StreamCell>> {

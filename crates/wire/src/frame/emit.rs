@@ -28,7 +28,6 @@ impl Frame<'_> {
         out[start + 1..start + HEADER].copy_from_slice(&length.to_be_bytes());
     }
 
-    #[expect(clippy::too_many_lines, reason = "an arm for each frame")]
     fn emit_body(&self, out: &mut Vec<u8>) {
         match self {
             Frame::Hello(hello) => emit_hello(hello, out),
@@ -94,22 +93,16 @@ impl Frame<'_> {
                 out.extend_from_slice(&first.to_be_bytes());
                 out.extend_from_slice(hashes.as_flattened());
             }
-            Frame::Measure(Measure { micros, sends }) => {
-                out.push(u8::from(*sends));
-                out.extend_from_slice(&micros.to_be_bytes());
-            }
             Frame::Measured(Measured { received, sent_again, cpu_micros }) => {
-                out.extend_from_slice(&received.to_be_bytes());
-                out.extend_from_slice(&sent_again.to_be_bytes());
-                out.extend_from_slice(&cpu_micros.to_be_bytes());
+                emit_numbers(&[*received, *sent_again, *cpu_micros], out);
             }
-            Frame::Grown(Grown { size, is_end }) => {
-                out.push(u8::from(*is_end));
-                out.extend_from_slice(&size.to_be_bytes());
+            Frame::Grown(Grown { size: number, is_end: flag })
+            | Frame::Measure(Measure { micros: number, sends: flag }) => {
+                out.push(u8::from(*flag));
+                emit_numbers(&[*number], out);
             }
             Frame::Held(Held { by_send_buffer, by_receiver }) => {
-                out.extend_from_slice(&by_send_buffer.to_be_bytes());
-                out.extend_from_slice(&by_receiver.to_be_bytes());
+                emit_numbers(&[*by_send_buffer, *by_receiver], out);
             }
             Frame::LeftOut(LeftOut { path, reason, more }) => {
                 out.extend_from_slice(&more.to_be_bytes());
@@ -126,9 +119,7 @@ impl Frame<'_> {
             Frame::Done(number)
             | Frame::Ping(number)
             | Frame::Pong(number)
-            | Frame::Grant(number) => {
-                out.extend_from_slice(&number.to_be_bytes());
-            }
+            | Frame::Grant(number) => emit_numbers(&[*number], out),
             Frame::Abort(code, text) => {
                 let code =
                     ABORT_CODES.iter().position(|c| c == code).expect("every code is listed");
@@ -136,6 +127,12 @@ impl Frame<'_> {
                 emit_text(text, out);
             }
         }
+    }
+}
+
+fn emit_numbers(numbers: &[u64], out: &mut Vec<u8>) {
+    for number in numbers {
+        out.extend_from_slice(&number.to_be_bytes());
     }
 }
 

@@ -15,7 +15,6 @@ use crate::manifest::MAX_PATH;
 use crate::reader::Reader;
 
 /// Reads the body of a frame of this kind.
-#[expect(clippy::too_many_lines, reason = "an arm for each frame")]
 pub(super) fn body(kind: FrameKind, body: &[u8]) -> Result<Frame<'_>, WireError> {
     let frame = kind.name();
     let mut reader = Reader::new(frame, body);
@@ -58,15 +57,8 @@ pub(super) fn body(kind: FrameKind, body: &[u8]) -> Result<Frame<'_>, WireError>
             lost_owners: reader.u32()?,
             lost_attributes: reader.u32()?,
         }),
-        FrameKind::Measure => {
-            let sends = flag(&mut reader, frame)?;
-            Frame::Measure(Measure { micros: reader.u64()?, sends })
-        }
-        FrameKind::Measured => Frame::Measured(Measured {
-            received: reader.u64()?,
-            sent_again: reader.u64()?,
-            cpu_micros: reader.u64()?,
-        }),
+        FrameKind::Measure => Frame::Measure(measure(&mut reader, frame)?),
+        FrameKind::Measured => Frame::Measured(measured(&mut reader)?),
         FrameKind::Deletes => {
             let (is_folder, size) = (flag(&mut reader, frame)?, reader.u64()?);
             Frame::Deletes(Deletes { path: reader.rest(), size, is_folder })
@@ -134,6 +126,16 @@ fn left_out<'a>(reader: &mut Reader<'a>) -> Result<LeftOut<'a>, WireError> {
         }
         _ => Err(WireError::Field { frame: "LeftOut", field: "path or reason" }),
     }
+}
+
+fn measure(reader: &mut Reader<'_>, frame: &'static str) -> Result<Measure, WireError> {
+    let sends = flag(reader, frame)?;
+    Ok(Measure { micros: reader.u64()?, sends })
+}
+
+fn measured(reader: &mut Reader<'_>) -> Result<Measured, WireError> {
+    let (received, sent_again) = (reader.u64()?, reader.u64()?);
+    Ok(Measured { received, sent_again, cpu_micros: reader.u64()? })
 }
 
 fn hello(reader: &mut Reader<'_>) -> Result<Hello, WireError> {

@@ -40,12 +40,12 @@ pub(super) fn run(args: &PerfArgs) -> Result<(), Failure> {
         let (events, mut heard) = mpsc::unbounded_channel();
         let host = MeasuredHost::start(options, events)?;
         announce(args.json, &host, token.as_ref());
-        let (sender, mut changed) = mpsc::unbounded_channel();
+        let (changes, mut notices) = mpsc::unbounded_channel();
         let listening = async {
             loop {
                 tokio::select! {
                     Some(text) = heard.recv() => say(args.json, &text),
-                    Some(event) = changed.recv() => {
+                    Some(event) = notices.recv() => {
                         if let files::Event::Notice { text } = event {
                             say(args.json, &text);
                         }
@@ -54,7 +54,7 @@ pub(super) fn run(args: &PerfArgs) -> Result<(), Failure> {
                 }
             }
         };
-        authorized.follow(sender, listening).await;
+        authorized.follow(changes, listening).await;
         Ok(())
     })
 }
