@@ -23,8 +23,9 @@ const SIZE_TRIES: u32 = 3;
 const SIZE_REST: Span = Span::from_secs(10);
 /// Challenges to a changed address in a row.
 const VALIDATION_TRIES: u32 = 8;
-/// How far a path with a limited rate may be behind it and catch up: real timers are late.
-const CATCH_UP: Span = Span::from_millis(2);
+/// How far a path with a limited rate may be behind it and catch up: real timers are late, and so is
+/// a thread that waits for a processor.
+const CATCH_UP: Span = Span::from_millis(20);
 /// The longest time that a packet of a path with a limited rate takes.
 const LONGEST_PACKET: Span = Span::from_secs(3_600);
 /// The resolution of the search, in bytes.
@@ -71,7 +72,7 @@ pub enum Class {
     /// Always.
     #[default]
     Usual,
-    /// While no usual path has room for more.
+    /// While no usual path has room for more, and more waits than the usual ones send soon.
     Overflow,
     /// While no usual path does: a path that costs money, or somebody else's.
     Reserve,
@@ -390,6 +391,10 @@ impl Path {
 impl RateLimit {
     pub(crate) fn new(rate: Rate) -> RateLimit {
         RateLimit { rate, free_at: Time::ZERO }
+    }
+
+    pub(crate) fn rate(&self) -> Rate {
+        self.rate
     }
 
     /// When data may be sent again.

@@ -21,6 +21,9 @@ const SKIP_EVERY: u32 = 512;
 const FIRST_SKIP: u32 = 64;
 /// The longest probe timeout on which the end of a connection waits: three of them in all.
 const BELIEVED_TIMEOUT: Span = Span::from_secs(20);
+/// What usual paths send in this time, at most so much, is not left to overflow paths.
+const SOON: Span = Span::from_millis(20);
+const MOST_SOON: u64 = 128 << 10;
 
 /// The paths in use, by index in the order of their beginning.
 #[derive(Clone, Debug)]
@@ -259,11 +262,13 @@ impl Paths {
         live.min_by_key(|path| (path.class, round_trip(path))).map(|path| path.id)
     }
 
-    /// Writes the scheduler's views of all paths. Returns whether one has room.
+    /// Writes the scheduler's views of all paths, of which one is to send `unsent` bytes. Returns
+    /// whether one has room.
     #[inline]
     pub(super) fn write_views(
         &mut self,
         now: Time,
+        unsent: u64,
         is_redundant: bool,
         views: &mut Vec<SubflowView>,
     ) -> bool {
@@ -272,7 +277,7 @@ impl Paths {
         let mut has_room = false;
         let is_alone = !list.iter().any(Path::is_live);
         let has_others = list.iter().any(|path| path.class != Class::Reserve && path.is_live());
-        let (mut usual_has_room, mut has_overflow) = (false, false);
+        let (mut usual_has_room, mut has_overflow, mut soon) = (false, false, 0);
         for path in list.iter_mut() {
             let is_free = path.limit.is_none_or(|limit| limit.allows_at() <= now);
             let is_resting = path.class == Class::Reserve && has_others;
@@ -288,7 +293,13 @@ impl Paths {
             let room = allows && subflow.has_room(now, &allowance, is_in_slow_start);
             has_room |= room;
             match path.class {
-                Class::Usual => usual_has_room |= room,
+                Class::Usual => {
+                    usual_has_room |= room;
+                    let sent = allowance.window.0.saturating_mul(SOON.as_nanos())
+                        / subflow.round_trip().as_nanos().max(1);
+                    let limit = path.limit.map_or(u64::MAX, |limit| (limit.rate() * SOON).0);
+                    soon += sent.min(limit).min(MOST_SOON);
+                }
                 Class::Overflow => has_overflow = true,
                 Class::Reserve => {}
             }
@@ -303,7 +314,10 @@ impl Paths {
                 is_in_slow_start,
             });
         }
-        if has_overflow && usual_has_room {
+        // What the usual paths send soon is theirs, or they would run dry between two writes of an
+        // application that is slower than all paths together.
+        if has_overflow && (usual_has_room || unsent < soon.min(MOST_SOON)) {
+            has_room = usual_has_room;
             for view in views.iter_mut() {
                 let is_overflow =
                     |path: &&Path| subflow_id(path.id) == view.id && path.class == Class::Overflow;

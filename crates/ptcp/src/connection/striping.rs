@@ -165,7 +165,8 @@ impl Connection {
     #[inline]
     fn update_views(&mut self, now: Time) -> bool {
         let Striping { scheduler, views, .. } = &mut self.striping;
-        self.paths.write_views(now, scheduler.is_redundant(), views)
+        let unsent = self.streams.sending().unsent();
+        self.paths.write_views(now, unsent, scheduler.is_redundant(), views)
     }
 
     /// Sets the time at which the first paced path may send.

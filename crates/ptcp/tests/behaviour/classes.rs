@@ -1,0 +1,56 @@
+//! Classes and rates of paths.
+
+use ptcp::{Class, Config};
+use units::{Bytes, Rate};
+
+use crate::pair::{Pair, line, ms};
+
+/// Two paths under the default controller of striped connections, of which the first carries 20 Mbit/s.
+fn pair(second: u64) -> Pair {
+    let names = ("coupled-bbr", "lowest-rtt");
+    Pair::new(&Config::default(), names, &[line(10, 20), line(15, second)])
+}
+
+/// The rates at which both paths sent for so many seconds, in Mbit/s.
+fn rates(pair: &mut Pair, seconds: u64, mut then: impl FnMut(&mut Pair)) -> [f64; 2] {
+    let sent = |pair: &mut Pair| [0, 1].map(|path| pair.client().path_bytes(path).unwrap().sent);
+    let before = sent(pair);
+    for _ in 0..seconds * 100 {
+        then(pair);
+        pair.run_for(ms(10));
+    }
+    let after = sent(pair);
+    [0, 1].map(|at| (after[at] - before[at]).0 as f64 * 8e-6 / seconds as f64)
+}
+
+/// What a usual path was about to send went over the overflow path, so that the usual one ran dry
+/// between two writes.
+#[test]
+fn overflow_paths_carry_what_usual_ones_cannot() {
+    let mut pair = pair(10);
+    pair.run_for(ms(500));
+    pair.client().set_path_class(1, Class::Overflow);
+    let stream = pair.client().open_stream();
+    // 24 Mbit/s.
+    let mut write = |pair: &mut Pair| pair.client().write(stream, Bytes(30_000));
+    rates(&mut pair, 5, &mut write);
+    let [usual, overflow] = rates(&mut pair, 10, &mut write);
+    assert!(usual > 18.8 && overflow > 3.0, "{usual:.2} and {overflow:.2} Mbit/s");
+    // 12 Mbit/s, of which the usual path carries all.
+    let mut write = |pair: &mut Pair| pair.client().write(stream, Bytes(15_000));
+    rates(&mut pair, 5, &mut write);
+    let [usual, overflow] = rates(&mut pair, 10, &mut write);
+    assert!(usual > 11.8 && overflow < 0.1, "{usual:.2} and {overflow:.2} Mbit/s");
+}
+
+/// Whatever its controller looks for meanwhile.
+#[test]
+fn a_limited_path_carries_its_rate() {
+    let mut pair = pair(10);
+    pair.run_for(ms(500));
+    pair.client().set_path_rate(0, Some(Rate::mbit(8)));
+    pair.bulk(Bytes::mib(100));
+    rates(&mut pair, 5, |_| ());
+    let [limited, other] = rates(&mut pair, 20, |_| ());
+    assert!((7.9..8.05).contains(&limited) && other > 9.5, "{limited:.2} and {other:.2} Mbit/s");
+}
