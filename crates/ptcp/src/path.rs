@@ -236,12 +236,13 @@ impl Path {
         }
     }
 
-    /// A datagram of `bytes` leaves.
-    pub(crate) fn handle_sent(&mut self, now: Time, bytes: usize) {
+    /// A packet leaves, in a datagram of `bytes`.
+    pub(crate) fn handle_sent(&mut self, now: Time, bytes: usize, body: &Body) {
         self.bytes.sent += Bytes(bytes as u64);
         self.bytes.packets_sent += 1;
         if let Some(limit) = &mut self.limit {
-            limit.handle_sent(now, Bytes(bytes as u64));
+            let counted = if let Body::Data(data) = body { data.len.into() } else { bytes as u64 };
+            limit.handle_sent(now, Bytes(counted));
         }
         if let Some(allowed) = &mut self.allowed {
             *allowed = allowed.saturating_sub(bytes as u64);

@@ -98,7 +98,7 @@ pub struct Route {
     pub remote: SocketAddr,
     /// Whether it carries data only while no usual route does.
     pub class: Class,
-    /// An upper bound of what is sent over it.
+    /// An upper bound of the data sent over it, without headers.
     pub max_rate: Option<Rate>,
     /// How many subflows it has (the paper's weight), at least one.
     pub weight: u16,

@@ -361,8 +361,9 @@ impl Connection {
         self.outbox.wake();
     }
 
-    /// Limits the data that a path carries to a rate; `None`: none. What is due at once (probes,
-    /// acknowledgements, raw datagrams) counts and does not wait. Does nothing for an unknown path.
+    /// Limits the data that a path carries to a rate, without headers and tags; `None`: no limit.
+    /// What is due at once (probes, acknowledgements, raw datagrams) counts, with its headers, and
+    /// does not wait. Does nothing for an unknown path.
     pub fn set_path_rate(&mut self, path: u16, rate: Option<Rate>) {
         if let Some(path) = self.paths.get_mut(path) {
             path.limit = rate.map(RateLimit::new);

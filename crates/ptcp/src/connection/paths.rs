@@ -429,7 +429,7 @@ impl Paths {
         let path = &mut list[index];
         let mut packet = Packet { number: 0, body };
         let bytes = packet.datagram_len();
-        path.handle_sent(now, bytes);
+        path.handle_sent(now, bytes, &packet.body);
         let PathPhase::Open(subflow) = &mut path.phase else {
             unreachable!("only open paths are chosen")
         };
@@ -454,7 +454,7 @@ impl Paths {
             return None;
         }
         packet.number = path.non_eliciting_number(now);
-        path.handle_sent(now, bytes);
+        path.handle_sent(now, bytes, &packet.body);
         Some(Transmit { path: id, packet, is_ecn_capable: false })
     }
 
