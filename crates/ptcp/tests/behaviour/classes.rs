@@ -1,7 +1,7 @@
 //! Classes and rates of paths.
 
 use ptcp::{Class, Config};
-use units::{Bytes, Rate};
+use units::{Bytes, Rate, Span};
 
 use crate::pair::{Fate, Pair, line, ms};
 
@@ -11,8 +11,8 @@ fn pair(second: u64) -> Pair {
     Pair::new(&Config::default(), names, &[line(10, 20), line(15, second)])
 }
 
-/// The rates at which both paths sent for so many seconds, in Mbit/s.
-fn rates(pair: &mut Pair, seconds: u64, mut then: impl FnMut(&mut Pair)) -> [f64; 2] {
+/// The rates at which both paths sent for so many seconds.
+fn rates(pair: &mut Pair, seconds: u64, mut then: impl FnMut(&mut Pair)) -> [Rate; 2] {
     let sent = |pair: &mut Pair| {
         [0, 1].map(|path| pair.client().path_bytes(path).expect("it is open").sent)
     };
@@ -22,7 +22,7 @@ fn rates(pair: &mut Pair, seconds: u64, mut then: impl FnMut(&mut Pair)) -> [f64
         pair.run_for(ms(10));
     }
     let after = sent(pair);
-    [0, 1].map(|at| (after[at] - before[at]).0 as f64 * 8e-6 / seconds as f64)
+    [0, 1].map(|at| (after[at] - before[at]) / Span::from_secs(seconds))
 }
 
 /// What a usual path was about to send went over the overflow path, so that the usual one ran dry
@@ -37,12 +37,12 @@ fn overflow_paths_carry_what_usual_ones_cannot() {
     let mut write = |pair: &mut Pair| pair.client().write(stream, Bytes(30_000));
     rates(&mut pair, 5, &mut write);
     let [usual, overflow] = rates(&mut pair, 10, &mut write);
-    assert!(usual > 18.8 && overflow > 3.0, "{usual:.2} and {overflow:.2} Mbit/s");
+    assert!(usual > Rate::kbit(18_800) && overflow > Rate::mbit(3), "{usual} and {overflow}");
     // 12 Mbit/s, of which the usual path carries all.
     let mut write = |pair: &mut Pair| pair.client().write(stream, Bytes(15_000));
     rates(&mut pair, 5, &mut write);
     let [usual, overflow] = rates(&mut pair, 10, &mut write);
-    assert!(usual > 11.8 && overflow < 0.1, "{usual:.2} and {overflow:.2} Mbit/s");
+    assert!(usual > Rate::kbit(11_800) && overflow < Rate::kbit(100), "{usual} and {overflow}");
 }
 
 /// Headers are not counted, and whatever the controller looks for meanwhile is made up for.
