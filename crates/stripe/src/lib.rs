@@ -58,6 +58,7 @@
 //! | a handshake over the first route that answers | `driver/dialing.rs` |
 //! | the side that listens | `driver/listening.rs` |
 //! | one open connection; what it sends; its streams; its routes | `driver/link.rs`; `driver/sending.rs`, `driver/streams.rs`, `driver/routes.rs` |
+//! | logs: what the driver notes; its text; the thread that writes it | `qlog/log.rs`; `qlog/text.rs`; `qlog/writer.rs` |
 //! | sockets; the clock, and arrival times on it | `socket`; `clock` |
 
 mod clock;
@@ -66,6 +67,7 @@ mod driver;
 mod endpoint;
 mod error;
 mod options;
+mod qlog;
 mod socket;
 mod stats;
 mod store;
@@ -76,5 +78,6 @@ pub use endpoint::{Endpoint, Listening};
 pub use error::{ConnectError, ConnectionError, DatagramError, EndpointError, StreamError};
 pub use options::{CONTROLLER, Options, Prototype, Route, SCHEDULER};
 pub use ptcp::Class;
+pub use qlog::{Qlog, Sink};
 pub use secure::HandshakeError;
 pub use stats::{RouteChange, RouteEvent, RouteState, RouteStats, Stats};

@@ -10,6 +10,8 @@ use policy::{cc, sched};
 use ptcp::{Class, Config};
 use units::{Bytes, Rate, Span};
 
+use crate::Qlog;
+
 /// The controller of connections that name none: fair beside others, and robust on lossy lines.
 pub const CONTROLLER: &str = "coupled-bbr";
 /// The packet scheduler of connections that name none.
@@ -32,6 +34,8 @@ pub struct Options {
     /// Bytes written into a stream and not sent, above which a writer waits. More than eight
     /// streams have less each, and at least 16 KiB.
     pub unsent: Bytes,
+    /// Where each connection's log goes; `None`: there is none.
+    pub qlog: Option<Qlog>,
 }
 
 impl Options {
@@ -45,7 +49,15 @@ impl Options {
         let config = Config { holds_bytes: true, ecn: true, ..Config::default() };
         let (buffer_before_admission, unsent) = (Bytes::kib(256), Bytes::kib(512));
         let keep_alive = Some(Span::from_secs(15));
-        Ok(Options { controller, scheduler, config, buffer_before_admission, keep_alive, unsent })
+        Ok(Options {
+            controller,
+            scheduler,
+            config,
+            buffer_before_admission,
+            keep_alive,
+            unsent,
+            qlog: None,
+        })
     }
 }
 

@@ -7,6 +7,7 @@ mod error;
 mod flow;
 #[cfg(test)]
 mod idle_streams;
+mod metrics;
 mod opening;
 mod outbox;
 mod paths;
@@ -28,6 +29,7 @@ use units::{Bytes, Rate, Span, Time};
 use wire::ptcp::{ConnectionParameters, Packet};
 
 pub use error::{DatagramError, PeerError, TimeoutError};
+pub use metrics::{LostPacket, PathMetrics};
 pub use receive::Arrived;
 
 use closing::{Closing, Draining, Idle};

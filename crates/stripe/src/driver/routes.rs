@@ -189,6 +189,12 @@ impl RouteEnd {
         }
     }
 
+    /// The local address, as far as it is known.
+    pub(super) fn local(&self, sockets: &Sockets) -> Option<SocketAddr> {
+        let local = sockets.get(self.socket)?.local();
+        Some(SocketAddr::new(self.source.unwrap_or(local.ip()), local.port()))
+    }
+
     /// Forgets what waits for the socket.
     fn drop_blocked(&mut self) {
         self.blocked.clear();
@@ -338,6 +344,7 @@ impl Link {
         }
         for (number, name, reason) in failures {
             tracing::debug!(route = name, reason, "the socket fails");
+            self.log_failure(now, number, &reason);
             self.tell_route(number, name, RouteChange::Failing { reason });
         }
     }
@@ -373,6 +380,7 @@ impl Link {
         for (number, name, remote) in moved {
             for path in self.routes[&number].paths.clone() {
                 self.core.rebind_path(now, path);
+                self.log_move(now, path, sockets);
             }
             self.tell_route(number, name, RouteChange::Moved { remote });
         }
@@ -385,11 +393,10 @@ impl Link {
 
     fn one_route(&self, route: &RouteEnd, sockets: &Sockets) -> RouteStats {
         let core = &self.core;
-        let local = sockets.get(route.socket).map(UdpSocket::local);
         let mut stats = RouteStats {
             route: route.number,
             name: route.name.clone(),
-            local: local.map(|at| SocketAddr::new(route.source.unwrap_or(at.ip()), at.port())),
+            local: route.local(sockets),
             remote: route.remote,
             state: route.state,
             sent: units::Bytes::ZERO,

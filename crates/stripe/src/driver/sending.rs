@@ -52,6 +52,9 @@ impl Link {
         let Some(number) = self.route_of.get(&path) else { return Ok(()) };
         let Some(route) = self.routes.get_mut(number) else { return Ok(()) };
         let len = packet.datagram_len();
+        if let Some(log) = &mut self.log {
+            log.packet(now, path, packet, true);
+        }
         route.prepare(len, is_ecn_capable, sockets);
         let number = PacketNumber { path, number: packet.number };
         let start = route.batch.bytes.len();
