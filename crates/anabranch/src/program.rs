@@ -11,7 +11,7 @@ use policy::sched::packet::PacketScheduler;
 use scenario::Registry;
 
 use crate::cli::{self, Cli};
-use crate::{complete, exit, name, token, watch};
+use crate::{complete, exit, name, qlog, token, watch};
 
 /// The command line of `anabranch`, and what its scenario files may name beside the controllers of
 /// [`policy::cc::NAMES`] and the schedulers of [`policy::sched::packet::NAMES`].
@@ -106,7 +106,9 @@ impl Program {
             }
         };
         let writes_events = cli.command.writes_events();
-        match cli.run(&self.registry) {
+        let ended = cli.run(&self.registry);
+        qlog::finish();
+        match ended {
             Ok(()) => ExitCode::SUCCESS,
             Err(failure) => match failure.message() {
                 Some(message) => report(&message, failure.exit_code(), writes_events),

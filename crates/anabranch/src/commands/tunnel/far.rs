@@ -23,6 +23,7 @@ use crate::exit::Failure;
 use crate::host_key::HostKey;
 use crate::listen::{ListenAddress, socket_addresses};
 use crate::peers::Authorized;
+use crate::qlog::QlogArgs;
 
 /// The time to tell peers that this host stops.
 const GRACE: Duration = Duration::from_millis(300);
@@ -51,6 +52,8 @@ pub(crate) struct ServeTunnelArgs {
     /// address is named; may be repeated
     #[arg(long, value_name = "[ADDR:]PORTS")]
     permit_listen: Vec<ListenRights>,
+    #[command(flatten)]
+    qlog: QlogArgs,
     #[command(flatten)]
     display: DisplayArgs,
 }
@@ -83,6 +86,7 @@ pub(crate) fn run(args: ServeTunnelArgs) -> Result<(), Failure> {
     let listen = ListenOptions {
         addresses: socket_addresses(&args.listen, port),
         port,
+        qlog: args.qlog.open(None)?,
         ..ListenOptions::new(identity)
     };
     let options = FarOptions {

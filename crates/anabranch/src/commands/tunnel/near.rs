@@ -25,6 +25,7 @@ use crate::dirs::Dirs;
 use crate::examples;
 use crate::exit::Failure;
 use crate::host_key::HostKey;
+use crate::qlog::QlogArgs;
 use crate::routes::check_interfaces;
 use crate::token::TokenSource;
 
@@ -82,6 +83,8 @@ pub(crate) struct TunnelArgs {
     config: Option<PathBuf>,
     #[command(flatten)]
     token: TokenSource,
+    #[command(flatten)]
+    qlog: QlogArgs,
     #[command(flatten)]
     display: DisplayArgs,
 }
@@ -147,18 +150,25 @@ pub(crate) fn run(args: TunnelArgs) -> Result<(), Failure> {
         ..DialOptions::new(identity)
     };
     let terms = Terms::new(vec![(to, credential)], dial)?;
+    let qlog = args.qlog.open(None)?;
+    let stripe = stripe::Options { qlog, ..stripe_options() };
     let installed = rules.map(|(_, rules)| rules.install()).transpose().map_err(failure)?;
-    let ended = runtime()?.block_on(carry(&terms, options, &args.display));
+    let ended = runtime()?.block_on(carry(&terms, stripe, options, &args.display));
     drop(installed);
     ended
 }
 
-async fn carry(terms: &Terms, options: NearOptions, display: &DisplayArgs) -> Result<(), Failure> {
+async fn carry(
+    terms: &Terms,
+    stripe: stripe::Options,
+    options: NearOptions,
+    display: &DisplayArgs,
+) -> Result<(), Failure> {
     let mut signal = None;
     let signals = signals()?;
     let stop = async { signal = Some(signals.await) };
     let dial = async || {
-        let striped = striped::connect(terms, stripe_options()).await?;
+        let striped = striped::connect(terms, stripe.clone()).await?;
         Ok(Dialed { connection: striped.connection().clone(), keeper: Box::new(striped) })
     };
     let ended = tunnel::near::run(dial, options, display.reports(), stop).await;
