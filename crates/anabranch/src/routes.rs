@@ -11,7 +11,9 @@ use units::Span;
 use crate::complete;
 use crate::config::{Config, WEIGHT};
 use crate::qlog::QlogArgs;
-use crate::schedulers::{Carrier, Scheduler, congestion_control, controller, packet_scheduler};
+use crate::schedulers::{
+    Carrier, Scheduler, congestion_control, controller, packet_scheduler, striped,
+};
 
 /// The default of `--patience`.
 const PATIENCE: Span = Span::from_secs(120);
@@ -140,8 +142,7 @@ impl RouteArgs {
                     self.packet_scheduler.as_deref().or(config.packet_scheduler.as_deref());
                 let (controller, scheduler) =
                     (controller.unwrap_or(CONTROLLER), scheduler.unwrap_or(SCHEDULER));
-                let options = stripe::Options::named(controller, scheduler);
-                let mut options = options.expect("the names were checked when they were read");
+                let mut options = striped(controller, scheduler);
                 options.qlog = self.qlog.open(config.qlog.as_deref())?;
                 match carrier {
                     Carrier::Auto => CarrierChoice::Auto(options),

@@ -44,12 +44,17 @@ impl Options {
     /// # Errors
     /// If a name is unknown; the text lists those that are known.
     pub fn named(controller: &str, scheduler: &str) -> Result<Options, NameError> {
-        let controller = Prototype::new(cc::by_name(controller)?);
-        let scheduler = Prototype::new(sched::packet::by_name(scheduler)?);
+        Ok(Options::of(cc::by_name(controller)?, sched::packet::by_name(scheduler)?))
+    }
+
+    /// The defaults with this controller and this scheduler, of which each connection gets a copy.
+    #[must_use]
+    pub fn of(controller: Box<dyn Controller>, scheduler: Box<dyn PacketScheduler>) -> Options {
+        let (controller, scheduler) = (Prototype::new(controller), Prototype::new(scheduler));
         let config = Config { holds_bytes: true, ecn: true, ..Config::default() };
         let (buffer_before_admission, unsent) = (Bytes::kib(256), Bytes::kib(512));
         let keep_alive = Some(Span::from_secs(15));
-        Ok(Options {
+        Options {
             controller,
             scheduler,
             config,
@@ -57,7 +62,7 @@ impl Options {
             keep_alive,
             unsent,
             qlog: None,
-        })
+        }
     }
 }
 

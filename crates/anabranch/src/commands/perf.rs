@@ -23,7 +23,7 @@ use crate::examples;
 use crate::exit::Failure;
 use crate::listen::ListenAddress;
 use crate::qlog::QlogArgs;
-use crate::schedulers::{controller, packet_scheduler};
+use crate::schedulers::{controller, packet_scheduler, striped};
 use crate::token::TokenSource;
 
 /// The most streams: a host lets so many connections of one key wait.
@@ -171,8 +171,7 @@ async fn measure_all(
         sets.extend(plans.iter().map(|plan| (alone(terms, plan), vec![Arc::clone(plan)])));
     }
     sets.push((terms.clone(), plans));
-    let options = stripe::Options::named(&args.controller, &args.packet_scheduler);
-    let mut options = options.expect("the names were checked when they were read");
+    let mut options = striped(&args.controller, &args.packet_scheduler);
     options.qlog = qlog;
     let overs: &[Over] = &match args.carrier {
         Carriers::Tcp => vec![Over::Tcp],

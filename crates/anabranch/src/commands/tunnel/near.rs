@@ -9,7 +9,8 @@ use clap::ValueEnum;
 use files::Error;
 use peer::dial::Terms;
 use peer::private::{Guard, check_private};
-use peer::{DialOptions, PathSpec, Remote, striped};
+use peer::{DialOptions, PathSpec, Remote};
+use stripe::{CONTROLLER, SCHEDULER};
 use tunnel::bounds::stripe_options;
 use tunnel::intercept::{Destination, Rules};
 use tunnel::{Dialed, Forward, Login, NearOptions, Place};
@@ -27,6 +28,7 @@ use crate::exit::Failure;
 use crate::host_key::HostKey;
 use crate::qlog::QlogArgs;
 use crate::routes::check_interfaces;
+use crate::schedulers::{controller, packet_scheduler, striped};
 use crate::token::TokenSource;
 
 /// Arguments of `tunnel`.
@@ -83,6 +85,25 @@ pub(crate) struct TunnelArgs {
     config: Option<PathBuf>,
     #[command(flatten)]
     token: TokenSource,
+    /// The congestion controller of what is sent from here, with parameters in brackets;
+    /// 'anabranch simulate --list' names all
+    #[arg(
+        long,
+        value_name = "NAME",
+        value_parser = controller,
+        default_value = CONTROLLER,
+        help_heading = "Over UDP"
+    )]
+    controller: String,
+    /// The choice of a path for each packet
+    #[arg(
+        long,
+        value_name = "NAME",
+        value_parser = packet_scheduler,
+        default_value = SCHEDULER,
+        help_heading = "Over UDP"
+    )]
+    packet_scheduler: String,
     #[command(flatten)]
     qlog: QlogArgs,
     #[command(flatten)]
@@ -151,7 +172,9 @@ pub(crate) fn run(args: TunnelArgs) -> Result<(), Failure> {
     };
     let terms = Terms::new(vec![(to, credential)], dial)?;
     let qlog = args.qlog.open(None)?;
-    let stripe = stripe::Options { qlog, ..stripe_options() };
+    let stripe::Options { controller, scheduler, .. } =
+        striped(&args.controller, &args.packet_scheduler);
+    let stripe = stripe::Options { controller, scheduler, qlog, ..stripe_options() };
     let installed = rules.map(|(_, rules)| rules.install()).transpose().map_err(failure)?;
     let ended = runtime()?.block_on(carry(&terms, stripe, options, &args.display));
     drop(installed);
@@ -168,7 +191,7 @@ async fn carry(
     let signals = signals()?;
     let stop = async { signal = Some(signals.await) };
     let dial = async || {
-        let striped = striped::connect(terms, stripe.clone()).await?;
+        let striped = peer::striped::connect(terms, stripe.clone()).await?;
         Ok(Dialed { connection: striped.connection().clone(), keeper: Box::new(striped) })
     };
     let ended = tunnel::near::run(dial, options, display.reports(), stop).await;
