@@ -52,7 +52,8 @@
 //! |---|---|
 //! | the endpoint, its thread's beginning and end | `endpoint` |
 //! | what a program calls | `connection`, `connection/stream.rs` |
-//! | policies, limits, routes; counters and events of routes | `options`; `stats` |
+//! | policies, limits, routes; a rate of several connections | `options`; `total_rate` |
+//! | counters and events of routes | `stats` |
 //! | what program and driver share: commands; the bytes of a stream | `connection/inbox.rs`; `connection/cell.rs`, `store` |
 //! | the thread: waiting, timers, which connection a datagram belongs to | `driver` |
 //! | a handshake over the first route that answers | `driver/dialing.rs` |
@@ -72,6 +73,7 @@ mod socket;
 mod stats;
 mod store;
 mod tokens;
+mod total_rate;
 
 pub use connection::{Connection, DROPPED, ReceiveHalf, SendHalf, Stream};
 pub use endpoint::{Endpoint, Listening};
@@ -81,3 +83,4 @@ pub use ptcp::Class;
 pub use qlog::{Qlog, Sink};
 pub use secure::HandshakeError;
 pub use stats::{RouteChange, RouteEvent, RouteState, RouteStats, Stats};
+pub use total_rate::TotalRate;

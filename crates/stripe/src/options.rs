@@ -10,7 +10,7 @@ use policy::{cc, sched};
 use ptcp::{Class, Config};
 use units::{Bytes, Rate, Span};
 
-use crate::Qlog;
+use crate::{Qlog, TotalRate};
 
 /// The controller of connections that name none: fair beside others, and robust on lossy lines.
 pub const CONTROLLER: &str = "coupled-bbr";
@@ -34,6 +34,8 @@ pub struct Options {
     /// Bytes written into a stream and not sent, above which a writer waits. More than eight
     /// streams have less each, and at least 16 KiB.
     pub unsent: Bytes,
+    /// A bound of what all connections with a copy of it send together.
+    pub max_rate: Option<TotalRate>,
     /// Where each connection's log goes; `None`: there is none.
     pub qlog: Option<Qlog>,
 }
@@ -61,6 +63,7 @@ impl Options {
             buffer_before_admission,
             keep_alive,
             unsent,
+            max_rate: None,
             qlog: None,
         }
     }

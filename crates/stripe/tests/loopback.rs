@@ -3,16 +3,17 @@
 mod common;
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use common::{anywhere, content, listen, pair, routes, run};
 use secure::testing::{Key, client, client_without_key};
 use stripe::{
     Class, ConnectError, ConnectionError, DatagramError, Endpoint, Listening, Options, RouteChange,
-    RouteState,
+    RouteState, TotalRate,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::{sleep, timeout};
+use units::Rate;
 
 #[test]
 fn bytes_arrive_in_both_directions_over_two_routes() {
@@ -388,5 +389,48 @@ fn keys_are_updated_underway() {
         assert!(arrived == sent);
         let stats = pair.near.stats().await;
         assert!(stats.key_updates >= 2, "{}", stats.key_updates);
+    });
+}
+
+#[test]
+fn connections_share_a_rate_in_turns() {
+    run(async {
+        let total = TotalRate::new(Some(Rate::mbit(40)));
+        let options = Options { max_rate: Some(total.clone()), ..Options::default() };
+        let pairs = [pair(2, options.clone()).await, pair(1, options).await];
+        // The listening ends have it too, and send hardly more than acknowledgements.
+        let mut streams = Vec::new();
+        for pair in &pairs {
+            let mut stream = pair.near.open_stream().await.expect("it is open");
+            let far = pair.far.clone();
+            streams.push(tokio::spawn(async move {
+                // Until the test ends.
+                let _ = stream.write_all(&vec![1; 64 << 20]).await;
+            }));
+            tokio::spawn(async move {
+                let mut stream = far.accept_stream().await.expect("it is opened");
+                let _ = tokio::io::copy(&mut stream, &mut tokio::io::sink()).await;
+            });
+        }
+        let sent = async || {
+            let mut sums = [0, 0];
+            for (sum, pair) in sums.iter_mut().zip(&pairs) {
+                *sum = pair.near.stats().await.routes.iter().map(|route| route.sent.0).sum();
+            }
+            sums
+        };
+        sleep(Duration::from_millis(500)).await;
+        let (before, began) = (sent().await, Instant::now());
+        sleep(Duration::from_secs(2)).await;
+        let (after, time) = (sent().await, began.elapsed());
+        let rates = [0, 1].map(|at| (after[at] - before[at]) as f64 * 8e-6 / time.as_secs_f64());
+        let sum = rates[0] + rates[1];
+        assert!((34.0..41.0).contains(&sum), "{rates:?} Mbit/s");
+        assert!(rates.iter().all(|rate| *rate > 13.0), "{rates:?} Mbit/s");
+        total.set(None);
+        sleep(Duration::from_secs(1)).await;
+        let free: u64 = sent().await.iter().sum::<u64>() - after.iter().sum::<u64>();
+        assert!(free > 15_000_000, "{free} bytes in a second without a bound");
+        streams.iter().for_each(tokio::task::JoinHandle::abort);
     });
 }

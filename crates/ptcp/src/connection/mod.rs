@@ -371,6 +371,12 @@ impl Connection {
         }
     }
 
+    /// Sends no data before this time: the caller has a bound of its own, of several connections
+    /// together. What is due at once (probes, acknowledgements, raw datagrams) does not wait.
+    pub fn hold_data(&mut self, until: Time) {
+        self.striping.hold(until);
+    }
+
     /// Sets whether a path carries data only while no other kind of path does. Does nothing for an
     /// unknown path.
     pub fn set_path_class(&mut self, path: u16, class: Class) {

@@ -21,7 +21,7 @@ use crate::connection::{Connection, DriverEnds};
 use crate::qlog::Log;
 use crate::stats::{RouteChange, RouteState, Stats};
 use crate::tokens::SystemTokens;
-use crate::{ConnectError, ConnectionError, Options, Route, StreamError};
+use crate::{ConnectError, ConnectionError, Options, Route, StreamError, TotalRate};
 
 /// The interval of counters that are written down.
 const RECENT: Span = Span::from_millis(50);
@@ -63,6 +63,8 @@ pub(super) struct Link {
     /// As [`Options::unsent`], and the part of it that each stream may have.
     pub(super) unsent: Bytes,
     pub(super) most_unsent: Arc<AtomicU64>,
+    /// A bound that it shares with other connections.
+    pub(super) max_rate: Option<TotalRate>,
     keep_alive: Option<Span>,
     /// When a packet arrived last, or a sign of life was asked for.
     heard_at: Time,
@@ -99,7 +101,7 @@ impl Link {
         let peer =
             ConnectionParameters::parse(&parameters).map_err(|_| ConnectError::Parameters)?;
         let Options { controller, scheduler, mut config, buffer_before_admission, .. } = options;
-        let Options { keep_alive, unsent, qlog, .. } = options;
+        let Options { keep_alive, unsent, max_rate, qlog, .. } = options;
         config.holds_bytes = true;
         config.tells_losses = qlog.is_some();
         let tokens = Box::new(SystemTokens::default());
@@ -134,6 +136,7 @@ impl Link {
             datagrams: VecDeque::new(),
             unsent,
             most_unsent: Arc::new(AtomicU64::new(unsent.0)),
+            max_rate,
             keep_alive: keep_alive.filter(|_| is_client),
             heard_at: now,
             ends,

@@ -1,6 +1,7 @@
 //! What a connection sends: packets sealed into batches, a batch at a time to the kernel.
 
 use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 use ptcp::Transmit;
 use secure::{PacketNumber, SealError};
@@ -29,6 +30,10 @@ impl Link {
                 // The peer has not followed a key update for as many packets as a key may seal.
                 tracing::warn!("the key of a striped connection is used up");
                 break;
+            }
+            if let Some(total) = &self.max_rate {
+                let bytes = Bytes(transmit.packet.datagram_len() as u64);
+                self.core.hold_data(clock.time(total.take(Instant::now(), bytes)));
             }
             packets += 1;
             if packets % PACKETS == 0 {
