@@ -28,8 +28,9 @@ pub struct Options {
     pub config: Config,
     /// The largest receive buffer before [`Connection::admit`](crate::Connection::admit).
     pub buffer_before_admission: Bytes,
-    /// How long the side that dialed is silent before it asks for a sign of life, which keeps idle
-    /// connections and what translators on their way know of them; `None`: for ever.
+    /// How long the side that dialed is silent over a route before it asks for a sign of life over
+    /// it, which keeps idle connections and what translators on their way know of their routes;
+    /// `None`: for ever.
     pub keep_alive: Option<Span>,
     /// Bytes written into a stream and not sent, above which a writer waits. More than eight
     /// streams have less each, and at least 16 KiB.

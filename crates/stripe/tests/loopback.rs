@@ -13,7 +13,7 @@ use stripe::{
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::{sleep, timeout};
-use units::Rate;
+use units::{Rate, Span};
 
 #[test]
 fn bytes_arrive_in_both_directions_over_two_routes() {
@@ -432,5 +432,30 @@ fn connections_share_a_rate_in_turns() {
         let free: u64 = sent().await.iter().sum::<u64>() - after.iter().sum::<u64>();
         assert!(free > 15_000_000, "{free} bytes in a second without a bound");
         streams.iter().for_each(tokio::task::JoinHandle::abort);
+    });
+}
+
+/// Each idle route has signs of life of its own in both directions, and few of them.
+#[test]
+fn every_idle_route_is_kept_alive() {
+    run(async {
+        let keep_alive = Some(Span::from_millis(400));
+        let pair = pair(3, Options { keep_alive, ..Options::default() }).await;
+        let counts = async |connection: &stripe::Connection| -> Vec<(u64, u64)> {
+            let stats = connection.stats().await;
+            stats.routes.iter().map(|route| (route.packets, route.datagrams)).collect()
+        };
+        sleep(Duration::from_millis(1_500)).await;
+        let before = counts(&pair.near).await;
+        sleep(Duration::from_secs(4)).await;
+        let after = counts(&pair.near).await;
+        assert_eq!(after.len(), 3);
+        for (before, after) in before.iter().zip(&after) {
+            let (asked, datagrams) = (after.0 - before.0, after.1 - before.1);
+            // Ten in 4 s, if no timer is late; each is answered over the same route.
+            assert!((7..=11).contains(&asked), "{before:?} {after:?}");
+            assert!((2 * asked - 1..=2 * asked + 1).contains(&datagrams), "{before:?} {after:?}");
+        }
+        assert!(!pair.near.has_ended() && !pair.far.has_ended());
     });
 }

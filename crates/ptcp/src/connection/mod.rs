@@ -450,6 +450,18 @@ impl Connection {
         self.outbox.ask_ping();
     }
 
+    /// Asks the peer for an acknowledgement over this path, which keeps alive what translators on
+    /// the way know of it. Returns whether it is asked: an opening path and a silent one have
+    /// packets of their own.
+    pub fn ping_path(&mut self, path: u16) -> bool {
+        let live = self.paths.get_mut(path).filter(|path| path.is_live());
+        let is_asked = live.map(|path| path.is_ping_due = true).is_some();
+        if is_asked {
+            self.outbox.wake();
+        }
+        is_asked
+    }
+
     /// The next event.
     #[inline]
     pub fn poll_event(&mut self) -> Option<Event> {

@@ -429,19 +429,39 @@ impl Link {
         if self.reset_at.is_some_and(|at| at <= now) {
             self.fail(ConnectionError::Reset);
         }
-        if self.ping_at().is_some_and(|at| at <= now) {
-            self.heard_at = now;
-            self.core.ping();
-        }
+        self.keep_alive(now);
         self.reopen_routes(now, sockets);
         if let Some(log) = &mut self.log {
             log.handle_deadline(now);
         }
     }
 
-    /// When a sign of life is asked for.
+    /// Asks for a sign of life over each open route over which nothing has left for a while, so
+    /// that a translator on its way does not forget it: they do after 30 s and more.
+    fn keep_alive(&mut self, now: Time) {
+        let Some(after) = self.keep_alive.filter(|_| self.error.is_none()) else { return };
+        let core = &mut self.core;
+        let mut is_asked = false;
+        for route in self.routes.values_mut() {
+            if route.is_open() && route.spoke_at + after <= now {
+                route.spoke_at = now;
+                // All subflows of a route have one socket.
+                is_asked |= route.paths.iter().any(|path| core.ping_path(*path));
+            }
+        }
+        if self.heard_at + after <= now {
+            self.heard_at = now;
+            if !is_asked {
+                core.ping();
+            }
+        }
+    }
+
+    /// When [`Link::keep_alive`] is due.
     fn ping_at(&self) -> Option<Time> {
-        self.keep_alive.filter(|_| self.error.is_none()).map(|after| self.heard_at + after)
+        let after = self.keep_alive.filter(|_| self.error.is_none())?;
+        let open = self.routes.values().filter(|route| route.is_open());
+        Some(open.map(|route| route.spoke_at).fold(self.heard_at, Time::min) + after)
     }
 
     /// Sends what there is to send.

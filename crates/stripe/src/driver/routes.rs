@@ -35,6 +35,8 @@ pub(super) struct RouteEnd {
     blocked_bytes: usize,
     dropped: u64,
     state: RouteState,
+    /// When a packet left over it, or a sign of life was asked for.
+    pub(super) spoke_at: Time,
     /// When a socket that failed is opened again.
     pub(super) reopen_at: Option<Time>,
     failure: String,
@@ -97,6 +99,7 @@ impl RouteEnd {
             blocked_bytes: 0,
             dropped: 0,
             state: RouteState::Opening,
+            spoke_at: Time::ZERO,
             reopen_at: None,
             failure: String::new(),
         }
@@ -113,6 +116,11 @@ impl RouteEnd {
     /// A datagram was appended to the batch.
     pub(super) fn note(&mut self, len: usize, is_ecn_capable: bool) {
         self.batch.note(len, is_ecn_capable);
+    }
+
+    /// Whether it carries data.
+    pub(super) fn is_open(&self) -> bool {
+        self.state == RouteState::Open
     }
 
     pub(super) fn is_blocked(&self) -> bool {
