@@ -18,6 +18,20 @@ pub const CONTROLLER: &str = "coupled-bbr";
 pub const SCHEDULER: &str = "lowest-rtt";
 
 /// What a connection does at this end; the peer is told what it has to know.
+///
+/// ```
+/// use policy::cc::{Reno, Uncoupled};
+/// use policy::sched::packet::lowest_rtt::LowestRtt;
+/// use stripe::Options;
+///
+/// let background = Options::named("ledbat++", "lowest-rtt").expect("both are known");
+/// assert_eq!(background.controller.copy().name(), "ledbat++");
+/// let unknown = Options::named("cubik", "lowest-rtt").unwrap_err();
+/// assert!(unknown.to_string().contains("cubic"));
+/// // Or a controller and a scheduler of the program's own:
+/// let own = Options::of(Box::new(Uncoupled::new(Reno::default())), Box::new(LowestRtt));
+/// assert_eq!(own.controller.copy().name(), "reno");
+/// ```
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The congestion controller of all paths together.
@@ -107,6 +121,23 @@ impl<T: ?Sized> Clone for Prototype<T> {
 }
 
 /// One way to the peer: a local device or address, and one of the peer's addresses.
+///
+/// ```
+/// use std::net::SocketAddr;
+///
+/// use stripe::{Class, Route};
+/// use units::Rate;
+///
+/// let remote = SocketAddr::from(([192, 0, 2, 7], 7_707));
+/// let routes = [
+///     // Two subflows: with a controller such as `reno` or `cubic`, the shares of two flows.
+///     Route::to(remote).over("eth0").with_weight(2),
+///     Route { max_rate: Some(Rate::mbit(20)), ..Route::to(remote).over("wlan0") },
+///     // It costs money: data goes over it while no other route carries any.
+///     Route { class: Class::Reserve, ..Route::to(remote).over("wwan0") },
+/// ];
+/// assert_eq!(routes.map(|route| route.weight), [2, 1, 1]);
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Route {
     /// Its name for people: the interface, say.

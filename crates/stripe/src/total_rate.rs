@@ -15,6 +15,17 @@ const LONGEST_PACKET: Duration = Duration::from_secs(3_600);
 ///
 /// It counts UDP payloads, with what is sent again. Acknowledgements and probes count and do not
 /// wait. Connections that have something to send take turns, a packet each.
+///
+/// ```
+/// use stripe::{Options, TotalRate};
+/// use units::Rate;
+///
+/// let total = TotalRate::new(Some(Rate::mbit(20)));
+/// // All connections with these options share the bound, of one endpoint or of several.
+/// let options = Options { max_rate: Some(total.clone()), ..Options::default() };
+/// // At night:
+/// assert!(total.set(None));
+/// ```
 #[derive(Clone, Debug)]
 pub struct TotalRate(Arc<Mutex<Shared>>);
 

@@ -27,6 +27,21 @@ use writer::{Message, Writer};
 /// A log has addresses, sizes, times and the kinds of packets, and neither data nor keys. What
 /// cannot be written in time is left out, up to 65,536 events of a connection wait, and the log
 /// says how many are missing. A failure to write ends that connection's log, and nothing else.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use stripe::{Options, Qlog};
+///
+/// fn main() -> std::io::Result<()> {
+///     let folder = std::env::temp_dir();
+///     let qlog = Qlog::into_folder(&folder, |warning| eprintln!("{warning}"))?;
+///     let options = Options { qlog: Some(qlog.clone()), ..Options::default() };
+///     // Here are connections with these options, and `Endpoint::wait_idle` behind them.
+///     qlog.flush(Duration::from_secs(1));
+///     Ok(())
+/// }
+/// ```
 #[derive(Clone, Debug)]
 pub struct Qlog {
     writer: Sender<Message>,
