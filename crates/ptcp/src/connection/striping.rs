@@ -13,7 +13,8 @@ use crate::path::{Binding, Path, PathPhase};
 use crate::stream::send::{Piece, SendStream};
 use crate::subflow::Subflow;
 
-/// Packets of another path that are examined for reinjection.
+/// Packets of another path that are examined for reinjection, and those among them that may be.
+const REINJECT_LOOK: usize = 512;
 const REINJECT_SCAN: usize = 64;
 /// The interval of tries whether a path without acknowledgements carries them again.
 const ACK_PATH_RETRY: Span = Span::from_secs(1);
@@ -254,8 +255,8 @@ impl Connection {
             let is_overdue = |sent_at| now > sent_at + theirs + slack;
             // Behind the first that is not overdue, none is.
             let candidates =
-                subflow.bound_packets_while(|sent_at| may_be_sooner || is_overdue(sent_at));
-            for (sent_at, binding) in candidates.take(REINJECT_SCAN) {
+                subflow.oldest_bound(REINJECT_LOOK, |sent_at| may_be_sooner || is_overdue(sent_at));
+            for (sent_at, binding, is_unbound) in candidates.take(REINJECT_SCAN) {
                 let is_sooner =
                     is_overdue(sent_at) || may_be_sooner && now + repeated < sent_at + theirs;
                 let Binding::Data { stream, offset, len, is_last } = binding else { continue };
@@ -271,6 +272,8 @@ impl Connection {
                     }
                     break;
                 }
+                // Its data has arrived otherwise: nobody needs to look at it again.
+                *is_unbound = true;
             }
         }
         let (other, _, stream, piece) = best?;

@@ -84,6 +84,8 @@ pub(crate) struct Subflow<B> {
     skipped: VecDeque<u64>,
     /// No packet below this number is in flight.
     scan: u64,
+    /// No packet below this number is bound.
+    bound_from: u64,
     /// Packets declared lost recently, which may still arrive.
     recently_lost: BTreeMap<u64, LostPacket<B>>,
     in_flight: u64,
@@ -126,6 +128,13 @@ struct Record<B> {
     window: u64,
     in_flight: u64,
     snapshot: SendSnapshot,
+}
+
+impl<B> Record<B> {
+    /// Whether its loss would be reported.
+    fn is_bound(&self) -> bool {
+        self.state == PacketState::InFlight && !self.is_unbound && self.binding.is_some()
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -189,6 +198,7 @@ impl<B: Copy> Subflow<B> {
             is_pacing: config.pacing,
             moves_window: config.restripe == crate::Restripe::Window,
             records: VecDeque::new(),
+            bound_from: first,
             base: first,
             next: first,
             scan: first,
@@ -438,25 +448,36 @@ impl<B: Copy> Subflow<B> {
         }
     }
 
+    /// The index of the oldest packet that is bound, if any is.
+    fn first_bound(&mut self) -> usize {
+        // None becomes bound again, so that each is passed once.
+        self.bound_from = self.bound_from.max(self.base);
+        while let Some(index) = self.index(self.bound_from)
+            && !self.records[index].is_bound()
+        {
+            self.bound_from += 1;
+        }
+        self.index(self.bound_from).unwrap_or(self.records.len())
+    }
+
     /// The packets in flight that are still bound, oldest first: time of sending, binding, and the
     /// flag that unbinds them.
     pub(crate) fn bound_packets(&mut self) -> impl Iterator<Item = (Time, B, &mut bool)> {
-        let is_bound =
-            |record: &&mut Record<B>| record.state == PacketState::InFlight && !record.is_unbound;
-        let records = self.records.iter_mut().filter(is_bound);
-        records.filter_map(|record| Some((record.sent_at, record.binding?, &mut record.is_unbound)))
+        self.oldest_bound(usize::MAX, |_| true)
     }
 
-    /// The same up to the first packet, bound or not, whose time of sending is not wanted: without
-    /// a look at thousands of acknowledged ones behind it.
-    pub(crate) fn bound_packets_while(
-        &self,
+    /// The same among the `most` oldest packets from the first that is bound, up to the first one
+    /// whose time of sending is not wanted.
+    pub(crate) fn oldest_bound(
+        &mut self,
+        most: usize,
         mut is_wanted: impl FnMut(Time) -> bool,
-    ) -> impl Iterator<Item = (Time, B)> {
-        let sent = self.records.iter().take_while(move |record| is_wanted(record.sent_at));
-        let bound =
-            sent.filter(|record| record.state == PacketState::InFlight && !record.is_unbound);
-        bound.filter_map(|record| Some((record.sent_at, record.binding?)))
+    ) -> impl Iterator<Item = (Time, B, &mut bool)> {
+        let from = self.first_bound();
+        let sent = self.records.range_mut(from..).take(most);
+        let sent = sent.take_while(move |record| is_wanted(record.sent_at));
+        let bound = sent.filter(|record| record.is_bound());
+        bound.filter_map(|record| Some((record.sent_at, record.binding?, &mut record.is_unbound)))
     }
 
     /// Unbinds all packets in flight, so that their data can go elsewhere. The packets stay in
@@ -466,5 +487,40 @@ impl<B: Copy> Subflow<B> {
             *is_unbound = true;
             outcomes.push(Outcome::Shrunk(binding));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use policy::cc::by_name;
+
+    use super::*;
+
+    /// On a fast path each idle look went past tens of thousands of packets that were unbound or
+    /// acknowledged, which took all of a processor.
+    #[test]
+    fn unbound_packets_are_passed_once() {
+        let mut cc = by_name("reno").expect("built in");
+        let now = Time::ZERO;
+        let id = SubflowId(0);
+        let mut subflow = Subflow::new(&Config::default(), id, now, 7, None, cc.as_mut());
+        for binding in 0..1_000 {
+            subflow.handle_sent(now, Bytes(1_200), Some(binding), cc.as_mut());
+        }
+        for (_, binding, is_unbound) in subflow.bound_packets() {
+            *is_unbound = binding < 900 || binding % 2 == 0;
+        }
+        assert_eq!(subflow.first_bound(), 901);
+        assert_eq!(subflow.bound_from, 7 + 901);
+        let mut looked_at = 0;
+        let bound = subflow.oldest_bound(10, |_| {
+            looked_at += 1;
+            true
+        });
+        assert_eq!(
+            bound.map(|(_, binding, _)| binding).collect::<Vec<_>>(),
+            [901, 903, 905, 907, 909]
+        );
+        assert_eq!(looked_at, 10);
     }
 }
