@@ -100,6 +100,7 @@ pub(crate) struct RateLimit {
 
 /// A path.
 #[derive(Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a state of its own")]
 pub(crate) struct Path {
     pub(crate) id: u16,
     pub(crate) phase: PathPhase,

@@ -132,7 +132,8 @@ pub struct RouteStats {
 ///     let remote = listener.local_addresses()[0];
 ///     let endpoint = Endpoint::new()?;
 ///     let tls = Arc::new(client(&near, &far));
-///     let dialing = endpoint.connect(vec![Route::to(remote), Route::to(remote)], &tls, Options::default());
+///     let routes = vec![Route::to(remote), Route::to(remote)];
+///     let dialing = endpoint.connect(routes, &tls, Options::default());
 ///     let (dialed, accepted) = tokio::join!(dialing, listener.accept());
 ///     let (dialed, accepted) = (dialed?, accepted.expect("it listens"));
 ///

@@ -24,7 +24,8 @@ const LONGEST_PACKET: Duration = Duration::from_secs(3_600);
 /// // All connections with these options share the bound, of one endpoint or of several.
 /// let options = Options { max_rate: Some(total.clone()), ..Options::default() };
 /// // At night:
-/// assert!(total.set(None));
+/// total.set(None);
+/// assert_eq!(options.max_rate.expect("it has one").rate(), None);
 /// ```
 #[derive(Clone, Debug)]
 pub struct TotalRate(Arc<Mutex<Shared>>);
@@ -43,13 +44,21 @@ impl TotalRate {
         TotalRate(Arc::new(Mutex::new(Shared { rate, free_at: Instant::now() })))
     }
 
-    /// Changes the bound, from the next packet on. Returns whether it was another one.
+    /// The bound at present.
     ///
     /// # Panics
     /// If a call did before.
-    pub fn set(&self, rate: Option<Rate>) -> bool {
-        let mut shared = self.0.lock().expect("no panic while held");
-        std::mem::replace(&mut shared.rate, rate) != rate
+    #[must_use]
+    pub fn rate(&self) -> Option<Rate> {
+        self.0.lock().expect("no panic while held").rate
+    }
+
+    /// Changes the bound, from the next packet on.
+    ///
+    /// # Panics
+    /// If a call did before.
+    pub fn set(&self, rate: Option<Rate>) {
+        self.0.lock().expect("no panic while held").rate = rate;
     }
 
     /// Something was sent. Returns when its sender may send again: the others come between.
@@ -79,7 +88,7 @@ mod tests {
         // Who comes late may catch up with some, and not with an hour.
         let late = start + Duration::from_secs(3_600);
         assert_eq!(total.take(late, Bytes(1_000)), late - Duration::from_millis(1));
-        assert!(total.set(None) && !total.set(None));
+        total.set(None);
         assert_eq!(total.take(late, Bytes(1_000)), late);
     }
 }

@@ -20,7 +20,8 @@ pub fn total_rate(table: &Timetable) -> TotalRate {
 pub async fn follow_timetable(table: &Timetable, total: &TotalRate, tell: impl Fn(&str)) {
     loop {
         let rate = table.at(wall::moment_of_week());
-        if total.set(rate) {
+        if total.rate() != rate {
+            total.set(rate);
             let bound = rate
                 .map_or_else(|| "there is no limit".into(), |rate| format!("the limit is {rate}"));
             tell(&format!("from now on {bound}, as the timetable has it"));
