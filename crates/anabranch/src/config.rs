@@ -34,6 +34,7 @@ pub(crate) struct Send {
     pub(crate) controller: Option<String>,
     pub(crate) packet_scheduler: Option<String>,
     pub(crate) weight: Option<u16>,
+    pub(crate) qlog: Option<PathBuf>,
     pub(crate) congestion_control: Option<CongestionControl>,
     pub(crate) max_rate: Option<Timetable>,
     pub(crate) patience: Option<Span>,
@@ -52,6 +53,7 @@ pub(crate) struct Receive {
     pub(crate) overwrite: Overwrite,
     pub(crate) allow_delete: bool,
     pub(crate) archive: bool,
+    pub(crate) qlog: Option<PathBuf>,
 }
 
 /// The numbers that `--parallel` takes.
@@ -74,6 +76,7 @@ const KEYS: &[(&str, &str, Setter)] = &[
         set(&mut c.send.packet_scheduler, text(v).and_then(packet_scheduler))
     }),
     ("send", "weight", |c, v| set(&mut c.send.weight, number(v, &WEIGHT))),
+    ("send", "qlog", |c, v| set(&mut c.send.qlog, parsed(v))),
     ("send", "congestion-control", |c, v| {
         set(&mut c.send.congestion_control, text(v).and_then(congestion_control))
     }),
@@ -87,6 +90,7 @@ const KEYS: &[(&str, &str, Setter)] = &[
     ("receive", "parallel", |c, v| set(&mut c.receive.parallel, number(v, &PARALLEL))),
     ("receive", "timeout", |c, v| set(&mut c.receive.timeout, parsed(v))),
     ("receive", "allow-delete", |c, v| flag(v).map(|on| c.receive.allow_delete = on)),
+    ("receive", "qlog", |c, v| set(&mut c.receive.qlog, parsed(v))),
     ("receive", "archive", |c, v| flag(v).map(|on| c.receive.archive = on)),
     ("receive", "overwrite", |c, v| {
         flag(v).map(|on| {

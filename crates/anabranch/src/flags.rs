@@ -72,10 +72,12 @@ impl TransferFlags {
     /// The configuration file of `--config`, or the user's, after a check of the flags.
     ///
     /// # Errors
-    /// Those of [`RouteArgs::check`] and of reading the file.
+    /// Those of [`RouteArgs::check`] and [`RouteArgs::check_log`], and of reading the file.
     pub(crate) fn config(&self, dirs: &Dirs) -> Result<Config, Error> {
         self.routes.check()?;
-        Config::load(self.config.as_deref(), dirs)
+        let config = Config::load(self.config.as_deref(), dirs)?;
+        self.routes.check_log(&config)?;
+        Ok(config)
     }
 
     /// Whether a flag selects files.
@@ -117,13 +119,16 @@ impl TransferFlags {
 
     /// The selection of files, limited to `files_from` if given, and the options of a transfer with
     /// the key `identity`.
+    ///
+    /// # Errors
+    /// Those of [`RouteArgs::or_config`].
     pub(crate) fn options(
         self,
         files_from: Option<Vec<PathBuf>>,
         identity: Identity,
         config: &Config,
         dirs: &Dirs,
-    ) -> (Selection, TransferOptions) {
+    ) -> Result<(Selection, TransferOptions), Error> {
         let TransferFlags {
             routes,
             include,
@@ -141,7 +146,7 @@ impl TransferFlags {
             dry_run,
             ..
         } = self;
-        let routes = routes.or_config(config);
+        let routes = routes.or_config(config)?;
         let dial = DialOptions {
             identity,
             paths: routes.paths,
@@ -166,6 +171,6 @@ impl TransferFlags {
             dry_run,
             stop: Stop::default(),
         };
-        (Selection { include, exclude, files_from, checksum, strict, archive }, options)
+        Ok((Selection { include, exclude, files_from, checksum, strict, archive }, options))
     }
 }

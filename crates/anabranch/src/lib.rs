@@ -54,6 +54,7 @@ mod name;
 mod output;
 mod peers;
 mod program;
+mod qlog;
 mod routes;
 mod sanitize;
 mod schedulers;

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use files::{Error, Event, Events};
 use peer::private::{Guard, check_private};
-use peer::{AuthorizedPeers, Fingerprint, ListenRights, May, PeerDirectory, Reach};
+use peer::{AuthorizedPeers, Fingerprint, ListenRights, May, PeerDirectory, Reach, Remote};
 use tokio::time::sleep;
 use units::Rate;
 
@@ -191,7 +191,9 @@ impl List {
                 if words.next().is_some() {
                     return Some(Err("unexpected text after the fingerprint".into()));
                 }
-                (first, fingerprint)
+                // As it is looked up: without a port that somebody wrote, in the usual spelling.
+                let host = first.parse::<Remote>().map(|host| host.name().into_owned());
+                (host.unwrap_or_else(|_| first.to_string()), fingerprint)
             }
             List::Senders => {
                 let mut name = "";
@@ -212,14 +214,10 @@ impl List {
                     }
                     position += 1;
                 }
-                (name, first)
+                (name.to_string(), first)
             }
         };
-        Some(fingerprint.parse().map(|fingerprint| Peer {
-            name: name.to_string(),
-            fingerprint,
-            rights,
-        }))
+        Some(fingerprint.parse().map(|fingerprint| Peer { name, fingerprint, rights }))
     }
 
     /// Writes the list to a temporary file and renames it, so that a reader never sees half of it.
@@ -358,6 +356,8 @@ mod tests {
             List::Receivers.parse(&line),
             Some(Ok(Peer { name: "nas.example".into(), fingerprint, rights: Rights::default() }))
         );
+        let with_port = List::Receivers.parse(&format!("[2001:DB8::1]:80 {fingerprint}"));
+        assert_eq!(with_port.unwrap().unwrap().name, "2001:db8::1");
         let sender = List::Senders.parse(&fingerprint.to_string());
         assert_eq!(
             sender,

@@ -11,10 +11,11 @@ use policy::sched::packet::PacketScheduler;
 use scenario::Registry;
 
 use crate::cli::{self, Cli};
-use crate::{complete, exit, name, token, watch};
+use crate::{complete, exit, name, qlog, schedulers, token, watch};
 
-/// The command line of `anabranch`, and what its scenario files may name beside the controllers of
-/// [`policy::cc::NAMES`] and the schedulers of [`policy::sched::packet::NAMES`].
+/// The command line of `anabranch`, and what its scenario files, `--controller` and
+/// `--packet-scheduler` may name beside the controllers of [`policy::cc::NAMES`] and the schedulers
+/// of [`policy::sched::packet::NAMES`].
 ///
 /// Its name in messages, in `--help`, in manual pages and in completions is the one under which the
 /// process was started.
@@ -89,6 +90,7 @@ impl Program {
     /// code. It ends the process itself after `--help`, `--version` and invalid command lines.
     #[must_use]
     pub fn main(self) -> ExitCode {
+        schedulers::know(&self.registry);
         // Answers a shell that completes a command line, and ends.
         CompleteEnv::with_factory(Cli::command).var(complete::VARIABLE).complete();
         let arguments = || std::env::args_os().skip(1);
@@ -106,7 +108,9 @@ impl Program {
             }
         };
         let writes_events = cli.command.writes_events();
-        match cli.run(&self.registry) {
+        let ended = cli.run(&self.registry);
+        qlog::finish();
+        match ended {
             Ok(()) => ExitCode::SUCCESS,
             Err(failure) => match failure.message() {
                 Some(message) => report(&message, failure.exit_code(), writes_events),

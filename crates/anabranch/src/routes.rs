@@ -10,7 +10,10 @@ use units::Span;
 
 use crate::complete;
 use crate::config::{Config, WEIGHT};
-use crate::schedulers::{Carrier, Scheduler, congestion_control, controller, packet_scheduler};
+use crate::qlog::QlogArgs;
+use crate::schedulers::{
+    Carrier, Scheduler, congestion_control, controller, packet_scheduler, striped,
+};
 
 /// The default of `--patience`.
 const PATIENCE: Span = Span::from_secs(120);
@@ -65,6 +68,8 @@ pub(crate) struct RouteArgs {
         help_heading = "Over UDP"
     )]
     weight: Option<u16>,
+    #[command(flatten)]
+    qlog: QlogArgs,
     /// The maximum rate of all paths together: a rate, or a timetable
     ///
     /// A timetable is a list of [DAY-]HH:MM,RATE in local time; each entry holds until the next
@@ -100,6 +105,7 @@ impl RouteArgs {
             ("--controller", self.controller.is_some()),
             ("--packet-scheduler", self.packet_scheduler.is_some()),
             ("--weight", self.weight.is_some()),
+            ("--qlog", self.qlog.is_given()),
         ];
         if self.carrier == Some(Carrier::Tcp)
             && let Some((flag, _)) = of_udp.iter().find(|(_, is_given)| *is_given)
@@ -109,8 +115,24 @@ impl RouteArgs {
         check_interfaces(&self.no_paths)
     }
 
+    /// Checks that a log that was asked for can have something to tell: without `--carrier`, the
+    /// configuration says whether UDP is used.
+    ///
+    /// # Errors
+    /// [`Error::usage`] if TCP carries all.
+    pub(crate) fn check_log(&self, config: &Config) -> Result<(), Error> {
+        let carrier = self.carrier.or(config.send.carrier).unwrap_or_default();
+        if carrier == Carrier::Tcp && self.qlog.is_given() {
+            return Err(Error::usage("--qlog is for --carrier udp"));
+        }
+        Ok(())
+    }
+
     /// Fills in what the command line leaves out from the configuration.
-    pub(crate) fn or_config(self, config: &Config) -> Routes {
+    ///
+    /// # Errors
+    /// Those of [`QlogArgs::open`].
+    pub(crate) fn or_config(self, config: &Config) -> Result<Routes, Error> {
         let config = &config.send;
         let carrier = match self.carrier.or(config.carrier).unwrap_or_default() {
             Carrier::Tcp => CarrierChoice::Tcp,
@@ -120,15 +142,15 @@ impl RouteArgs {
                     self.packet_scheduler.as_deref().or(config.packet_scheduler.as_deref());
                 let (controller, scheduler) =
                     (controller.unwrap_or(CONTROLLER), scheduler.unwrap_or(SCHEDULER));
-                let options = stripe::Options::named(controller, scheduler);
-                let options = options.expect("the names were checked when they were read");
+                let mut options = striped(controller, scheduler);
+                options.qlog = self.qlog.open(config.qlog.as_deref())?;
                 match carrier {
                     Carrier::Auto => CarrierChoice::Auto(options),
                     _ => CarrierChoice::Udp(options),
                 }
             }
         };
-        Routes {
+        Ok(Routes {
             paths: if self.paths.is_empty() { config.paths.clone() } else { self.paths },
             no_paths: [config.no_paths.clone(), self.no_paths].concat(),
             scheduler: self.scheduler.or(config.scheduler).unwrap_or_default().name().to_string(),
@@ -140,7 +162,7 @@ impl RouteArgs {
                 .unwrap_or_default(),
             max_rate: self.max_rate.or_else(|| config.max_rate.clone()),
             patience: self.patience.or(config.patience).unwrap_or(PATIENCE),
-        }
+        })
     }
 }
 

@@ -1,7 +1,23 @@
 //! Schedulers and congestion controls by name, for the command line and the configuration file.
 
+use std::sync::OnceLock;
+
 use clap::ValueEnum;
 use peer::CongestionControl;
+use scenario::Registry;
+
+/// What this program knows by name. The parsers of arguments and of the configuration file are
+/// plain functions, so that it is not handed to them.
+static KNOWN: OnceLock<Registry> = OnceLock::new();
+
+/// Sets what may be named, before anything is parsed.
+pub(crate) fn know(registry: &Registry) {
+    KNOWN.get_or_init(|| registry.clone());
+}
+
+fn known() -> &'static Registry {
+    KNOWN.get_or_init(Registry::default)
+}
 
 /// The block schedulers of `policy`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -47,13 +63,22 @@ pub(crate) enum Carrier {
 
 /// A congestion controller that striped connections have, with its parameters.
 pub(crate) fn controller(text: &str) -> Result<String, String> {
-    policy::cc::by_name(text).map(|_| text.to_string()).map_err(|error| error.to_string())
+    let made = known().make_controller(text);
+    made.map(|_| text.to_string()).map_err(|error| error.to_string())
 }
 
 /// A packet scheduler that striped connections have.
 pub(crate) fn packet_scheduler(text: &str) -> Result<String, String> {
-    let known = policy::sched::packet::by_name(text);
-    known.map(|_| text.to_string()).map_err(|error| error.to_string())
+    let made = known().make_scheduler(text);
+    made.map(|_| text.to_string()).map_err(|error| error.to_string())
+}
+
+/// The options of striped connections with a controller and a scheduler by names that
+/// [`controller`] and [`packet_scheduler`] have passed.
+pub(crate) fn striped(controller: &str, scheduler: &str) -> stripe::Options {
+    let checked = "the names were checked when they were read";
+    let controller = known().make_controller(controller).expect(checked);
+    stripe::Options::of(controller, known().make_scheduler(scheduler).expect(checked))
 }
 
 #[expect(clippy::unnecessary_wraps, reason = "the signature of a value parser")]

@@ -120,6 +120,8 @@ pub struct ListenOptions {
     pub holder: Option<Fingerprint>,
     /// Peers that need no token, and their permissions.
     pub authorized: AuthorizedPeers,
+    /// Where the logs of striped connections go; `None`: there are none.
+    pub qlog: Option<stripe::Qlog>,
 }
 
 impl ListenOptions {
@@ -133,6 +135,7 @@ impl ListenOptions {
             token: None,
             holder: None,
             authorized: AuthorizedPeers::default(),
+            qlog: None,
         }
     }
 }

@@ -68,6 +68,9 @@ pub struct Config {
     /// [`Connection::poll_progress`](crate::Connection::poll_progress) tells what of a stream need
     /// not be kept. Otherwise data is read as it arrives.
     pub holds_bytes: bool,
+    /// Whether [`Connection::poll_lost`](crate::Connection::poll_lost) tells of each packet that is
+    /// declared lost.
+    pub tells_losses: bool,
 }
 
 impl Config {
@@ -106,6 +109,7 @@ impl Default for Config {
             max_streams: 128,
             max_datagrams: 256,
             holds_bytes: false,
+            tells_losses: false,
         }
     }
 }

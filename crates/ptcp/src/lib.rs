@@ -78,7 +78,8 @@ mod tokens;
 
 pub use config::{Config, Restripe};
 pub use connection::{
-    Arrived, Connection, DatagramError, Event, PeerError, TimeoutError, Transmit,
+    Arrived, Connection, DatagramError, Event, LostPacket, PathMetrics, PeerError, TimeoutError,
+    Transmit,
 };
 pub use path::{Class, PathBytes};
 pub use subflow::Stats;

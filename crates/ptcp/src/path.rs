@@ -101,6 +101,7 @@ pub(crate) struct RateLimit {
 
 /// A path.
 #[derive(Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a state of its own")]
 pub(crate) struct Path {
     pub(crate) id: u16,
     pub(crate) phase: PathPhase,
@@ -109,6 +110,8 @@ pub(crate) struct Path {
     pub(crate) response: Option<u64>,
     /// Probes to send regardless of the window.
     pub(crate) probes: u32,
+    /// Whether the application asked for a ping over it.
+    pub(crate) is_ping_due: bool,
     /// Acknowledgements were expected over this path and did not arrive.
     pub(crate) ack_path_down: bool,
     /// When a path with `ack_path_down` is tried again.
@@ -180,6 +183,7 @@ impl Path {
             acks: AckTracker::default(),
             response: None,
             probes: 0,
+            is_ping_due: false,
             ack_path_down: false,
             ack_path_retry_at: Time::ZERO,
             is_told_silent: false,

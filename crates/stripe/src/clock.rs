@@ -23,7 +23,13 @@ impl Clock {
     }
 
     pub(crate) fn now(&self) -> Time {
-        Time::from_nanos(u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX))
+        self.time(Instant::now())
+    }
+
+    /// A time of the system's clock on this one.
+    pub(crate) fn time(&self, instant: Instant) -> Time {
+        let since = instant.saturating_duration_since(self.began);
+        Time::from_nanos(u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
     }
 
     /// When a datagram arrived that the kernel stamped with the wall clock: `now` or some time

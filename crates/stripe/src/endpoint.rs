@@ -14,6 +14,13 @@ use crate::socket::UdpSocket;
 use crate::{ConnectError, EndpointError, Options, Route};
 
 /// Where and how much an endpoint listens.
+///
+/// ```
+/// use stripe::Listening;
+///
+/// let listening = Listening { most_connections: 16, ..Listening::everywhere(7_707) };
+/// assert!(listening.addresses[0].ip().is_unspecified());
+/// ```
 #[derive(Clone)]
 pub struct Listening {
     /// The addresses.
@@ -63,6 +70,32 @@ impl Listening {
 /// A thread that drives connections: their sockets, timers, and state machines.
 ///
 /// Connections live on when the endpoint is dropped; it only accepts no more.
+///
+/// ```
+/// use std::net::Ipv4Addr;
+/// use std::sync::Arc;
+///
+/// use secure::testing::{Key, client, server};
+/// use stripe::{Endpoint, Listening, Options, Route};
+///
+/// #[tokio::main]
+/// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+///     let (near, far) = (Key::generate(), Key::generate());
+///     let listening = Listening::at((Ipv4Addr::LOCALHOST, 0).into());
+///     let listener = Endpoint::listen(&listening, &Arc::new(server(&far)), Options::default())?;
+///     let remote = listener.local_addresses()[0];
+///     let endpoint = Endpoint::new()?;
+///     let tls = Arc::new(client(&near, &far));
+///     let dialing = endpoint.connect(vec![Route::to(remote)], &tls, Options::default());
+///     let (dialed, accepted) = tokio::join!(dialing, listener.accept());
+///     // The keys of both sides are proven. Whether they are welcome is the program's decision.
+///     assert_eq!(dialed?.peer_key(), far.public().as_ref());
+///     assert_eq!(accepted.expect("it listens").peer_key(), near.public().as_ref());
+///     // Both connections were dropped, which closes them: the peers are told.
+///     endpoint.wait_idle().await;
+///     Ok(())
+/// }
+/// ```
 #[derive(Debug)]
 pub struct Endpoint {
     inbox: Arc<Inbox>,

@@ -52,12 +52,14 @@
 //! |---|---|
 //! | the endpoint, its thread's beginning and end | `endpoint` |
 //! | what a program calls | `connection`, `connection/stream.rs` |
-//! | policies, limits, routes; counters and events of routes | `options`; `stats` |
+//! | policies, limits, routes; a rate of several connections | `options`; `total_rate` |
+//! | counters and events of routes | `stats` |
 //! | what program and driver share: commands; the bytes of a stream | `connection/inbox.rs`; `connection/cell.rs`, `store` |
 //! | the thread: waiting, timers, which connection a datagram belongs to | `driver` |
 //! | a handshake over the first route that answers | `driver/dialing.rs` |
 //! | the side that listens | `driver/listening.rs` |
 //! | one open connection; what it sends; its streams; its routes | `driver/link.rs`; `driver/sending.rs`, `driver/streams.rs`, `driver/routes.rs` |
+//! | logs: what the driver notes; its text; the thread that writes it | `qlog/log.rs`; `qlog/text.rs`; `qlog/writer.rs` |
 //! | sockets; the clock, and arrival times on it | `socket`; `clock` |
 
 mod clock;
@@ -66,15 +68,19 @@ mod driver;
 mod endpoint;
 mod error;
 mod options;
+mod qlog;
 mod socket;
 mod stats;
 mod store;
 mod tokens;
+mod total_rate;
 
 pub use connection::{Connection, DROPPED, ReceiveHalf, SendHalf, Stream};
 pub use endpoint::{Endpoint, Listening};
 pub use error::{ConnectError, ConnectionError, DatagramError, EndpointError, StreamError};
 pub use options::{CONTROLLER, Options, Prototype, Route, SCHEDULER};
 pub use ptcp::Class;
+pub use qlog::{Qlog, Sink};
 pub use secure::HandshakeError;
 pub use stats::{RouteChange, RouteEvent, RouteState, RouteStats, Stats};
+pub use total_rate::TotalRate;

@@ -10,12 +10,28 @@ use policy::{cc, sched};
 use ptcp::{Class, Config};
 use units::{Bytes, Rate, Span};
 
+use crate::{Qlog, TotalRate};
+
 /// The controller of connections that name none: fair beside others, and robust on lossy lines.
 pub const CONTROLLER: &str = "coupled-bbr";
 /// The packet scheduler of connections that name none.
 pub const SCHEDULER: &str = "lowest-rtt";
 
 /// What a connection does at this end; the peer is told what it has to know.
+///
+/// ```
+/// use policy::cc::{Reno, Uncoupled};
+/// use policy::sched::packet::lowest_rtt::LowestRtt;
+/// use stripe::Options;
+///
+/// let background = Options::named("ledbat++", "lowest-rtt").expect("both are known");
+/// assert_eq!(background.controller.copy().name(), "ledbat++");
+/// let unknown = Options::named("cubik", "lowest-rtt").unwrap_err();
+/// assert!(unknown.to_string().contains("cubic"));
+/// // Or a controller and a scheduler of the program's own:
+/// let own = Options::of(Box::new(Uncoupled::new(Reno::default())), Box::new(LowestRtt));
+/// assert_eq!(own.controller.copy().name(), "reno");
+/// ```
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The congestion controller of all paths together.
@@ -26,12 +42,17 @@ pub struct Options {
     pub config: Config,
     /// The largest receive buffer before [`Connection::admit`](crate::Connection::admit).
     pub buffer_before_admission: Bytes,
-    /// How long the side that dialed is silent before it asks for a sign of life, which keeps idle
-    /// connections and what translators on their way know of them; `None`: for ever.
+    /// How long the side that dialed is silent over a route before it asks for a sign of life over
+    /// it, which keeps idle connections and what translators on their way know of their routes;
+    /// `None`: for ever.
     pub keep_alive: Option<Span>,
     /// Bytes written into a stream and not sent, above which a writer waits. More than eight
     /// streams have less each, and at least 16 KiB.
     pub unsent: Bytes,
+    /// A bound of what all connections with a copy of it send together.
+    pub max_rate: Option<TotalRate>,
+    /// Where each connection's log goes; `None`: there is none.
+    pub qlog: Option<Qlog>,
 }
 
 impl Options {
@@ -40,12 +61,26 @@ impl Options {
     /// # Errors
     /// If a name is unknown; the text lists those that are known.
     pub fn named(controller: &str, scheduler: &str) -> Result<Options, NameError> {
-        let controller = Prototype::new(cc::by_name(controller)?);
-        let scheduler = Prototype::new(sched::packet::by_name(scheduler)?);
+        Ok(Options::of(cc::by_name(controller)?, sched::packet::by_name(scheduler)?))
+    }
+
+    /// The defaults with this controller and this scheduler, of which each connection gets a copy.
+    #[must_use]
+    pub fn of(controller: Box<dyn Controller>, scheduler: Box<dyn PacketScheduler>) -> Options {
+        let (controller, scheduler) = (Prototype::new(controller), Prototype::new(scheduler));
         let config = Config { holds_bytes: true, ecn: true, ..Config::default() };
         let (buffer_before_admission, unsent) = (Bytes::kib(256), Bytes::kib(512));
         let keep_alive = Some(Span::from_secs(15));
-        Ok(Options { controller, scheduler, config, buffer_before_admission, keep_alive, unsent })
+        Options {
+            controller,
+            scheduler,
+            config,
+            buffer_before_admission,
+            keep_alive,
+            unsent,
+            max_rate: None,
+            qlog: None,
+        }
     }
 }
 
@@ -86,6 +121,23 @@ impl<T: ?Sized> Clone for Prototype<T> {
 }
 
 /// One way to the peer: a local device or address, and one of the peer's addresses.
+///
+/// ```
+/// use std::net::SocketAddr;
+///
+/// use stripe::{Class, Route};
+/// use units::Rate;
+///
+/// let remote = SocketAddr::from(([192, 0, 2, 7], 7_707));
+/// let routes = [
+///     // Two subflows: with a controller such as `reno` or `cubic`, the shares of two flows.
+///     Route::to(remote).over("eth0").with_weight(2),
+///     Route { max_rate: Some(Rate::mbit(20)), ..Route::to(remote).over("wlan0") },
+///     // It costs money: data goes over it while no other route carries any.
+///     Route { class: Class::Reserve, ..Route::to(remote).over("wwan0") },
+/// ];
+/// assert_eq!(routes.map(|route| route.weight), [2, 1, 1]);
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Route {
     /// Its name for people: the interface, say.

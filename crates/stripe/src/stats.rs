@@ -5,6 +5,35 @@ use std::net::SocketAddr;
 use units::{Bytes, Span};
 
 /// A change of a route.
+///
+/// ```
+/// use std::net::Ipv4Addr;
+/// use std::sync::Arc;
+///
+/// use secure::testing::{Key, client, server};
+/// use stripe::{Endpoint, Listening, Options, Route, RouteChange};
+///
+/// #[tokio::main]
+/// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+///     let (near, far) = (Key::generate(), Key::generate());
+///     let listening = Listening::at((Ipv4Addr::LOCALHOST, 0).into());
+///     let listener = Endpoint::listen(&listening, &Arc::new(server(&far)), Options::default())?;
+///     let remote = listener.local_addresses()[0];
+///     let endpoint = Endpoint::new()?;
+///     let tls = Arc::new(client(&near, &far));
+///     let dialing = endpoint.connect(vec![Route::to(remote)], &tls, Options::default());
+///     let (dialed, accepted) = tokio::join!(dialing, listener.accept());
+///     let (dialed, _accepted) = (dialed?, accepted.expect("it listens"));
+///
+///     let mut events = dialed.events();
+///     let second = dialed.add_route(Route::to(remote)).await?;
+///     let event = events.recv().await?;
+///     assert_eq!((event.route, event.change), (second, RouteChange::Opened));
+///     dialed.remove_route(second);
+///     assert_eq!(events.recv().await?.change, RouteChange::Removed);
+///     Ok(())
+/// }
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct RouteEvent {
     /// The route's number in the connection, in the order of being given or accepted.
@@ -87,6 +116,38 @@ pub struct RouteStats {
 }
 
 /// Counters of a connection.
+///
+/// ```
+/// use std::net::Ipv4Addr;
+/// use std::sync::Arc;
+///
+/// use secure::testing::{Key, client, server};
+/// use stripe::{Endpoint, Listening, Options, Route, RouteState};
+///
+/// #[tokio::main]
+/// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+///     let (near, far) = (Key::generate(), Key::generate());
+///     let listening = Listening::at((Ipv4Addr::LOCALHOST, 0).into());
+///     let listener = Endpoint::listen(&listening, &Arc::new(server(&far)), Options::default())?;
+///     let remote = listener.local_addresses()[0];
+///     let endpoint = Endpoint::new()?;
+///     let tls = Arc::new(client(&near, &far));
+///     let routes = vec![Route::to(remote), Route::to(remote)];
+///     let dialing = endpoint.connect(routes, &tls, Options::default());
+///     let (dialed, accepted) = tokio::join!(dialing, listener.accept());
+///     let (dialed, accepted) = (dialed?, accepted.expect("it listens"));
+///
+///     dialed.send_datagram(vec![0; 1_000])?;
+///     accepted.receive_datagram().await?;
+///     let stats = dialed.stats().await;
+///     assert_eq!(stats.routes.len(), 2);
+///     let open = stats.routes.iter().find(|route| route.state == RouteState::Open);
+///     let open = open.expect("the handshake was made over it");
+///     assert!(open.remote == remote && open.window > open.datagram);
+///     assert!(stats.routes.iter().map(|route| route.sent.0).sum::<u64>() > 1_000);
+///     Ok(())
+/// }
+/// ```
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Stats {
     /// Each route.

@@ -2,9 +2,9 @@
 //! and resumed, plots, captures, names, help.
 
 use std::fs::{self, File};
-use std::io::Write;
+use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 const MY_LAB: &str = env!("CARGO_BIN_EXE_my-lab");
 
@@ -140,6 +140,52 @@ fn results_of_a_changed_program_are_not_used() {
     assert!(code == 0 && !said.contains("already"), "{said}");
     let (code, _, said) = run(&changed, &folder, resume);
     assert!(code == 0 && said.contains("6 of 6 runs are there already"), "{said}");
+}
+
+/// A file goes over UDP under the own controller and scheduler, by flag and by configuration file.
+#[test]
+fn own_code_carries_files_over_udp() {
+    let folder = folder("udp");
+    let data = vec![7; 300_000];
+    fs::write(folder.join("data"), &data).unwrap();
+    fs::write(folder.join("own.toml"), "[send]\npacket-scheduler = \"turns\"\n").unwrap();
+    let lab = |arguments: &[&str]| {
+        let mut command = Command::new(MY_LAB);
+        command.current_dir(&folder).args(arguments).env("ANABRANCH_HOME", folder.join("home"));
+        command
+    };
+    let receive = ["receive", "in", "--listen", "127.0.0.1", "--port", "0", "--json"];
+    fs::create_dir(folder.join("in")).unwrap();
+    let mut receiver = lab(&receive).stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(receiver.stdout.take().unwrap()).lines().map(Result::unwrap);
+    let mut said = |key: &str| {
+        let line = lines.find(|line| line.contains(&format!("\"{key}\":"))).expect("it says so");
+        let value = line.split(&format!("\"{key}\":")).nth(1).unwrap().to_string();
+        value.trim_start_matches('[').split('"').nth(1).unwrap().to_string()
+    };
+    let (token, to) = (said("token"), said("addresses"));
+    let send = ["send", "data", "--to", &to, "--carrier", "udp", "--json", "--config", "own.toml"];
+    let mut send = lab(&[&send[..], &["--controller", "calm(target=20 ms)"]].concat());
+    let sent = send.env("ANABRANCH_TOKEN", token).stdin(Stdio::null()).output().unwrap();
+    let text = [sent.stdout, sent.stderr].concat();
+    let text = String::from_utf8(text).unwrap();
+    assert!(sent.status.success(), "{text}");
+    assert!(text.contains("\"congestion_control\":\"calm\""), "{text}");
+    assert!(receiver.wait().unwrap().success());
+    assert!(fs::read(folder.join("in/data")).unwrap() == data);
+
+    for command in [
+        &["send", "data", "--to", "127.0.0.1"][..],
+        &["get", "--from", "127.0.0.1"],
+        &["cp", "data", "host:"],
+        &["tunnel", "127.0.0.1", "--socks", "0"],
+        &["perf", "127.0.0.1"],
+    ] {
+        // The mistake is found when the command line is read: nobody is dialed.
+        let all = [command, &["--controller", "calm(target=0 ms)"]].concat();
+        let (code, _, said) = my_lab(&folder, &all);
+        assert!(code == 2 && said.contains("'0 ms' is no value for 'target' of 'calm'"), "{said}");
+    }
 }
 
 #[test]

@@ -170,7 +170,7 @@ impl Copy {
             Remote { host: String::new(), zone: None, port },
             Credential::Token(token),
             identity,
-        );
+        )?;
         options.to = match self.data_to {
             Some(remote) => remote,
             None => {

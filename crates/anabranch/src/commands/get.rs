@@ -72,7 +72,7 @@ pub(crate) fn run(mut args: GetArgs) -> Result<(), Failure> {
     let from = servers(args.from, &args.token, &dirs)?;
     let identity = key.beside(from.iter().map(|server| &server.credential))?;
     let watcher = args.flags.watcher(&config);
-    let (selection, transfer) = args.flags.options(None, identity, &config, &dirs);
+    let (selection, transfer) = args.flags.options(None, identity, &config, &dirs)?;
     let options = FetchOptions {
         from,
         names: if args.names.is_empty() { vec![PathBuf::from("/")] } else { args.names },

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Subcommand;
 use files::Error;
-use peer::{Fingerprint, ListenRights, May, PeerDirectory, Reach};
+use peer::{Fingerprint, ListenRights, May, PeerDirectory, Reach, Remote};
 use units::Rate;
 
 use crate::complete;
@@ -42,9 +42,9 @@ enum Action {
 enum Trust {
     /// Allow sending to HOST, and getting from it, without a token
     Receiver {
-        /// The host as in 'send --to' or 'get --from', without the port
-        #[arg(add = complete::receivers())]
-        host: String,
+        /// The host as in 'send --to' or 'get --from'; its key is the same at each port
+        #[arg(value_name = "HOST[:PORT]", add = complete::receivers())]
+        host: Remote,
         /// The output of 'anabranch keys' on that host
         fingerprint: Fingerprint,
     },
@@ -109,7 +109,7 @@ pub(crate) fn run(args: KeysArgs) -> Result<(), Error> {
         Action::Trust(Trust::Receiver { host, fingerprint }) => {
             List::Receivers.add(
                 &dirs,
-                Peer { name: one_word(&host)?, fingerprint, rights: Rights::default() },
+                Peer { name: one_word(&host.name())?, fingerprint, rights: Rights::default() },
             )?;
         }
         Action::Trust(Trust::Sender {
@@ -137,7 +137,9 @@ pub(crate) fn run(args: KeysArgs) -> Result<(), Error> {
             List::Senders.add(&dirs, Peer { name, fingerprint, rights })?;
         }
         Action::Remove(Remove::Receiver { which }) => {
-            removed(List::Receivers.remove(&dirs, &which)?, &which)?;
+            // As the list has it; a fingerprint is no host with a port either.
+            let name = which.parse::<Remote>().map(|host| host.name().into_owned());
+            removed(List::Receivers.remove(&dirs, name.as_ref().unwrap_or(&which))?, &which)?;
         }
         Action::Remove(Remove::Sender { which }) => {
             removed(List::Senders.remove(&dirs, &which)?, &which)?;

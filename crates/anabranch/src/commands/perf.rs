@@ -11,7 +11,7 @@ use files::Error;
 use peer::dial::{Plan, Terms, plan};
 use peer::measure::{Direction, Over, Wish, measure};
 use peer::{PathSpec, Remote};
-use stripe::{CONTROLLER, SCHEDULER};
+use stripe::{CONTROLLER, Qlog, SCHEDULER};
 use units::Span;
 
 use super::paths::{probing, runtime};
@@ -22,7 +22,8 @@ use crate::dirs::Dirs;
 use crate::examples;
 use crate::exit::Failure;
 use crate::listen::ListenAddress;
-use crate::schedulers::{controller, packet_scheduler};
+use crate::qlog::QlogArgs;
+use crate::schedulers::{controller, packet_scheduler, striped};
 use crate::token::TokenSource;
 
 /// The most streams: a host lets so many connections of one key wait.
@@ -104,6 +105,8 @@ pub(crate) struct PerfArgs {
             .range(i64::from(*WEIGHT.start())..=i64::from(*WEIGHT.end()))
     )]
     weight: u16,
+    #[command(flatten)]
+    qlog: QlogArgs,
     /// Write the results as one JSON object; with --listen, a line for the token and the addresses
     #[arg(long)]
     json: bool,
@@ -138,6 +141,10 @@ fn dial(args: &PerfArgs, remote: &Remote) -> Result<(), Failure> {
     if args.time == Span::ZERO || args.interval == Span::ZERO {
         return Err(Error::usage("--time and --interval want more than nothing").into());
     }
+    if args.carrier == Carriers::Tcp && args.qlog.is_given() {
+        return Err(Error::usage("--qlog is for --carrier udp and both").into());
+    }
+    let qlog = args.qlog.open(None)?;
     let dirs = Dirs::from_env();
     let config = Config::load(None, &dirs)?;
     let paths = if args.paths.is_empty() { config.send.paths } else { args.paths.clone() };
@@ -146,7 +153,7 @@ fn dial(args: &PerfArgs, remote: &Remote) -> Result<(), Failure> {
     terms.options.no_paths = [config.send.no_paths, args.no_paths.clone()].concat();
     terms.options.weight = args.weight;
     let mut show = show::Show::new(args.json, remote.to_string());
-    runtime()?.block_on(measure_all(args, &terms, &mut show))?;
+    runtime()?.block_on(measure_all(args, qlog, &terms, &mut show))?;
     show.finish();
     Ok(())
 }
@@ -154,6 +161,7 @@ fn dial(args: &PerfArgs, remote: &Remote) -> Result<(), Failure> {
 /// All measurements, one after the other.
 async fn measure_all(
     args: &PerfArgs,
+    qlog: Option<Qlog>,
     terms: &Terms,
     show: &mut show::Show,
 ) -> Result<(), peer::Error> {
@@ -163,8 +171,8 @@ async fn measure_all(
         sets.extend(plans.iter().map(|plan| (alone(terms, plan), vec![Arc::clone(plan)])));
     }
     sets.push((terms.clone(), plans));
-    let options = stripe::Options::named(&args.controller, &args.packet_scheduler);
-    let options = options.expect("the names were checked when they were read");
+    let mut options = striped(&args.controller, &args.packet_scheduler);
+    options.qlog = qlog;
     let overs: &[Over] = &match args.carrier {
         Carriers::Tcp => vec![Over::Tcp],
         Carriers::Udp => vec![Over::Udp(Box::new(options))],

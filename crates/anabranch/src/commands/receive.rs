@@ -17,6 +17,7 @@ use crate::host_key::HostKey;
 use crate::listen::{ListenAddress, socket_addresses};
 use crate::output::ToStdout;
 use crate::peers::Authorized;
+use crate::qlog::QlogArgs;
 use crate::transfer;
 use crate::watch;
 
@@ -68,6 +69,8 @@ pub(crate) struct ReceiveArgs {
     /// Defaults from FILE [default: anabranch/config.toml in the user's configuration folder]
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
+    #[command(flatten)]
+    qlog: QlogArgs,
     #[command(flatten)]
     watch: watch::WatchArgs,
 }
@@ -132,6 +135,7 @@ pub(crate) fn run(mut args: ReceiveArgs) -> Result<(), Failure> {
             port,
             token: token.clone(),
             authorized: authorized.peers.clone(),
+            qlog: args.qlog.open(config.receive.qlog.as_deref())?,
             ..ListenOptions::new(identity)
         },
         keep,

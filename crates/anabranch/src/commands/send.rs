@@ -89,7 +89,7 @@ pub(crate) fn run(args: SendArgs) -> Result<(), Failure> {
     let credential = credential(&args.token, &args.to, &prepared.dirs, stream.as_ref())?;
     let identity = key.beside(iter::once(&credential))?;
     let watcher = prepared.watcher();
-    let options = prepared.to(args.to, credential, identity);
+    let options = prepared.to(args.to, credential, identity)?;
     let options = SendOptions { stream, spool, rename, ..options };
     let stop = options.transfer.stop.clone();
     let sent = transfer::run_until(watcher, &stop, |events| files::send(options, events));
@@ -167,10 +167,18 @@ impl PreparedSend {
     }
 
     /// The options of a transfer to `to`.
-    pub(super) fn to(self, to: Remote, credential: Credential, identity: Identity) -> SendOptions {
+    ///
+    /// # Errors
+    /// If logs cannot be written.
+    pub(super) fn to(
+        self,
+        to: Remote,
+        credential: Credential,
+        identity: Identity,
+    ) -> Result<SendOptions, Error> {
         let PreparedSend { dirs, config, flags, sources, files_from } = self;
-        let (selection, transfer) = flags.transfer.options(files_from, identity, &config, &dirs);
-        SendOptions {
+        let (selection, transfer) = flags.transfer.options(files_from, identity, &config, &dirs)?;
+        Ok(SendOptions {
             sources,
             stream: None,
             spool: None,
@@ -179,7 +187,7 @@ impl PreparedSend {
             to,
             credential,
             transfer,
-        }
+        })
     }
 }
 

@@ -13,6 +13,7 @@ use crate::exit::Failure;
 use crate::host_key::HostKey;
 use crate::listen::{ListenAddress, socket_addresses};
 use crate::peers::Authorized;
+use crate::qlog::QlogArgs;
 use crate::transfer;
 use crate::watch;
 
@@ -41,6 +42,8 @@ pub(crate) struct ServeArgs {
     /// Defaults from FILE [default: anabranch/config.toml in the user's configuration folder]
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
+    #[command(flatten)]
+    qlog: QlogArgs,
     #[command(flatten)]
     watch: watch::WatchArgs,
 }
@@ -81,6 +84,7 @@ pub(crate) fn run(args: ServeArgs) -> Result<(), Failure> {
             port,
             token: token.clone(),
             authorized: authorized.peers.clone(),
+            qlog: args.qlog.open(None)?,
             ..ListenOptions::new(identity)
         },
         once: args.once,

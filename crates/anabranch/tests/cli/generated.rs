@@ -6,8 +6,19 @@ use std::process::Command;
 use crate::home::{Home, text};
 
 /// The commands that people start on one of two hosts.
-const WITH_EXAMPLES: [&str; 10] =
-    ["cp", "receive", "send", "serve", "get", "tunnel", "serve-tunnel", "paths", "doctor", "keys"];
+const WITH_EXAMPLES: [&str; 11] = [
+    "cp",
+    "receive",
+    "send",
+    "serve",
+    "get",
+    "tunnel",
+    "serve-tunnel",
+    "paths",
+    "doctor",
+    "perf",
+    "keys",
+];
 
 #[test]
 fn manual_pages_render_into_a_folder_that_exists() {

@@ -4,7 +4,8 @@ use std::process::Stdio;
 
 use serde_json::Value;
 
-use crate::home::{Home, Running, announced, text};
+use crate::home::{Home, Running, announced, lines_of, text};
+use crate::schema::Schema;
 
 /// A host that waits for others to measure with, its address and its token.
 fn listening(home: &Home) -> (Running, String, String) {
@@ -26,6 +27,7 @@ fn number(value: &Value) -> f64 {
 #[test]
 fn both_carriers_are_measured_in_both_directions() {
     let home = Home::new();
+    let schema = Schema::of_the_stream();
     let (_host, address, token) = listening(&home);
     for (flags, direction, sends, receives) in [
         (&["-P", "2"][..], "send", true, false),
@@ -35,6 +37,7 @@ fn both_carriers_are_measured_in_both_directions() {
         let (code, stdout, stderr) = perf(&home, &address, &token, &[flags, &["--json"]].concat());
         assert_eq!(code, 0, "{flags:?}: {stderr}");
         let all: Value = serde_json::from_str(&stdout).unwrap();
+        schema.check(&all).unwrap_or_else(|error| panic!("{stdout}: {error}"));
         let measurements = all["measurements"].as_array().unwrap();
         let carriers: Vec<&str> =
             measurements.iter().map(|one| one["carrier"].as_str().unwrap()).collect();
@@ -52,6 +55,36 @@ fn both_carriers_are_measured_in_both_directions() {
             assert!(carried > 8e6, "the path has its share: {one}");
         }
     }
+}
+
+/// One address answers and the other one does not: the object has both kinds of measurements.
+#[test]
+fn json_has_failures_and_a_listening_host_writes_lines() {
+    let home = Home::new();
+    let schema = Schema::of_the_stream();
+    let arguments = ["perf", "--listen", "--address", "127.0.0.1", "--port", "0", "--json"];
+    let mut command = home.command(&arguments);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let mut lines = lines_of(child.stdout.take().unwrap());
+    let _child = Running(child);
+    let mut next = || {
+        let line: Value = serde_json::from_str(&lines.next().expect("it goes on")).unwrap();
+        schema.check(&line).unwrap_or_else(|error| panic!("{line}: {error}"));
+        line
+    };
+    let (token, announced) = (next(), next());
+    let [token, address] = [&token["token"], &announced["addresses"][0]];
+    let token = token.as_str().unwrap();
+    // Nobody is at that address: over it alone nothing is measured.
+    let paths = ["--path", "lo", "--path", "127.0.0.1,to=127.0.0.9:9"];
+    let more = [&paths[..], &["--carrier", "tcp", "--json"]].concat();
+    let (code, stdout, stderr) = perf(&home, address.as_str().unwrap(), token, &more);
+    assert_eq!(code, 0, "{stderr}");
+    let all: Value = serde_json::from_str(&stdout).unwrap();
+    schema.check(&all).unwrap_or_else(|error| panic!("{stdout}: {error}"));
+    let errors = all["measurements"].as_array().unwrap().iter().map(|one| &one["error"]);
+    let errors: Vec<bool> = errors.map(Value::is_string).collect();
+    assert_eq!(errors, [false, true, false], "{stdout}");
 }
 
 #[test]

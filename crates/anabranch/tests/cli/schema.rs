@@ -98,6 +98,7 @@ fn is_of(value: &Value, name: &Value) -> bool {
         "null" => value.is_null(),
         "object" => value.is_object(),
         "array" => value.is_array(),
+        "boolean" => value.is_boolean(),
         "string" => value.is_string(),
         "number" => value.is_number(),
         "integer" => value.is_u64() || value.is_i64(),

@@ -2,9 +2,9 @@
 
 use std::fs;
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::home::{Home, Running, announced, lines_of};
 use super::schema::Schema;
@@ -135,6 +135,39 @@ fn a_process_without_descriptors_goes_on() {
     }
 }
 
+/// Each side has a bound of what it sends.
+#[test]
+fn a_tunnel_keeps_to_its_rates() {
+    let (near, far) = (Home::new(), Home::new());
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    // Reads until the end, and sends as much back.
+    std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut all = Vec::new();
+        stream.read_to_end(&mut all).unwrap();
+        stream.write_all(&all).unwrap();
+    });
+    let target = format!("127.0.0.1:{port}");
+    let (_serving, to, token) = serve(&far, &["--permit", &target, "--max-rate", "16mbit"]);
+    let (_tunnel, at) =
+        tunnel(&near, &to, &token, &["-L", &format!("0:{target}"), "--max-rate", "8mbit"]);
+    let mut stream = TcpStream::connect(&at[0]).unwrap();
+    let began = Instant::now();
+    let sent = vec![7; 2_000_000];
+    stream.write_all(&sent).unwrap();
+    stream.shutdown(Shutdown::Write).unwrap();
+    let mut back = vec![0; 1];
+    stream.read_exact(&mut back).unwrap();
+    let (there, turned) = (began.elapsed(), Instant::now());
+    stream.read_to_end(&mut back).unwrap();
+    assert!(back == sent);
+    let back = turned.elapsed();
+    // 2 MB take 2 s at 8 Mbit/s, and 1 s at 16; headers take 4 %.
+    assert!((1.9..4.0).contains(&there.as_secs_f64()), "{there:?}");
+    assert!((0.9..2.5).contains(&back.as_secs_f64()), "{back:?}");
+}
+
 #[test]
 fn mistakes_are_usage_errors_that_say_what_to_do() {
     let home = Home::new();
@@ -146,6 +179,7 @@ fn mistakes_are_usage_errors_that_say_what_to_do() {
         (&["tunnel", "nas", "-L", "0:a:1", "--proxy-login", "x"], "--proxy-login"),
         (&["tunnel", "nas", "--transparent", "./path"], "needs a port"),
         (&["tunnel", "--transparent", "3129", "--transparent-rules", "print"], "--for"),
+        (&["tunnel", "nas", "--socks", "0", "--max-rate", "8"], "a number and a unit"),
         (&["serve-tunnel"], "keys trust sender"),
         (&["serve-tunnel", "--token"], "--permit"),
         (&["serve-tunnel", "--permit", "*:443"], "--token"),

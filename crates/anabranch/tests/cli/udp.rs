@@ -2,8 +2,12 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
+
+use serde_json::Value;
 
 use crate::home::{Home, Running, lines_of, receiver, text};
 
@@ -35,10 +39,55 @@ fn flags_of_udp_are_checked() {
         (&["--weight", "0"], "1..=64"),
         (&["--carrier", "sctp"], "udp"),
         (&["--carrier", "tcp", "--weight", "2"], "--carrier udp"),
+        (&["--qlog", "."], "--carrier udp"),
+        (&["--carrier", "udp", "--qlog", "./missing"], "./missing"),
+        (&["--carrier", "udp", "--qlog", "data"], "no folder"),
     ] {
         let all = [&["send", "data", "--to", "127.0.0.1"][..], arguments].concat();
         let (code, _, stderr) = home.run(&all);
         assert!(code == 2 && stderr.contains(said), "{arguments:?}: {code} {stderr}");
+    }
+}
+
+/// The only file in a folder that has this in its name, a JSON text sequence (RFC 7464).
+fn log_of(folder: &Path, side: &str) -> Vec<Value> {
+    let files = fs::read_dir(folder).unwrap().map(|file| file.unwrap().path());
+    let is_of_side = |path: &PathBuf| path.to_string_lossy().contains(side);
+    let [path] = files.filter(is_of_side).collect::<Vec<_>>().try_into().expect("one log");
+    let mode = fs::metadata(&path).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    let text = fs::read_to_string(path).unwrap();
+    let json = |line: &str| serde_json::from_str(line.strip_prefix('\u{1e}').unwrap()).unwrap();
+    text.lines().map(json).collect()
+}
+
+#[test]
+fn both_sides_write_logs_of_a_transfer() {
+    let home = Home::new();
+    home.file("data", &vec![7; 2_000_000]);
+    for folder in ["in", "logs", "far logs"] {
+        fs::create_dir(home.0.join(folder)).unwrap();
+    }
+    let logs = home.0.join("far logs");
+    let options = ["--qlog", logs.to_str().unwrap()];
+    let (mut receiver, address, token) = receiver(&home, &home.0.join("in"), &options);
+    let config = home.file("config.toml", b"[send]\ncarrier = \"udp\"\nqlog = \"logs\"\n");
+    let arguments = ["send", "data", "--to", &address, "--config", config.to_str().unwrap()];
+    let mut send = home.command(&arguments);
+    let output = send.env("ANABRANCH_TOKEN", token).stdin(Stdio::null()).output().unwrap();
+    let (code, _, stderr) = text(&output);
+    assert_eq!(code, 0, "{stderr}");
+    assert!(receiver.0.wait().unwrap().success());
+    for (folder, side, event) in
+        [("logs", "-client-", "packet_sent"), ("far logs", "-server-", "packet_received")]
+    {
+        let log = log_of(&home.0.join(folder), side);
+        assert_eq!(log[0]["qlog_format"], "JSON-SEQ");
+        let packets = log.iter().filter(|line| line["name"] == format!("transport:{event}"));
+        let bytes: u64 = packets.map(|line| line["data"]["raw"]["length"].as_u64().unwrap()).sum();
+        assert!(bytes > 2_000_000, "{side}: {bytes}");
+        let ends = log.iter().filter(|line| line["name"] == "connectivity:connection_closed");
+        assert_eq!(ends.count(), 1, "{side}");
     }
 }
 

@@ -42,6 +42,7 @@ impl UdpListener {
         }
         listening.most_connections = most_connections;
         listening.secret = Some(options.identity.udp_secret());
+        let stripe = stripe::Options { qlog: options.qlog.clone(), ..stripe };
         let endpoint = Endpoint::listen(&listening, tls.config(), stripe).map_err(system)?;
         Ok(UdpListener { endpoint: Arc::new(endpoint), named: options.addresses.clone() })
     }

@@ -15,8 +15,10 @@ pub mod carrier;
 mod connect;
 mod follow;
 mod listen;
+mod total_rate;
 
 pub(crate) use connect::connect_over;
 pub use connect::{Striped, connect};
 pub use listen::{Admission, UdpListener};
 pub use stripe::{Connection, Options};
+pub use total_rate::{follow_timetable, total_rate};

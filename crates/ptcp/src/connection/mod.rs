@@ -7,6 +7,7 @@ mod error;
 mod flow;
 #[cfg(test)]
 mod idle_streams;
+mod metrics;
 mod opening;
 mod outbox;
 mod paths;
@@ -28,6 +29,7 @@ use units::{Bytes, Rate, Span, Time};
 use wire::ptcp::{ConnectionParameters, Packet};
 
 pub use error::{DatagramError, PeerError, TimeoutError};
+pub use metrics::{LostPacket, PathMetrics};
 pub use receive::Arrived;
 
 use closing::{Closing, Draining, Idle};
@@ -370,6 +372,12 @@ impl Connection {
         }
     }
 
+    /// Sends no data before this time: the caller has a bound of its own, of several connections
+    /// together. What is due at once (probes, acknowledgements, raw datagrams) does not wait.
+    pub fn hold_data(&mut self, until: Time) {
+        self.striping.hold(until);
+    }
+
     /// Sets whether a path carries data only while no other kind of path does. Does nothing for an
     /// unknown path.
     pub fn set_path_class(&mut self, path: u16, class: Class) {
@@ -441,6 +449,18 @@ impl Connection {
     /// Asks the peer for an acknowledgement, which keeps an idle connection alive.
     pub fn ping(&mut self) {
         self.outbox.ask_ping();
+    }
+
+    /// Asks the peer for an acknowledgement over this path, which keeps alive what translators on
+    /// the way know of it. Returns whether it is asked: an opening path and a silent one have
+    /// packets of their own.
+    pub fn ping_path(&mut self, path: u16) -> bool {
+        let live = self.paths.get_mut(path).filter(|path| path.is_live());
+        let is_asked = live.map(|path| path.is_ping_due = true).is_some();
+        if is_asked {
+            self.outbox.wake();
+        }
+        is_asked
     }
 
     /// The next event.

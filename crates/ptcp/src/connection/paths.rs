@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use core::ops::{Index, IndexMut};
 
 use policy::bottleneck::{Bottlenecks, Summary};
-use policy::cc::Controller;
+use policy::cc::{Allowance, Controller};
 use policy::sched::packet::SubflowView;
 use units::{Bytes, Span, SubflowId, Time};
 use wire::ptcp::{Ack, Body, Packet};
@@ -235,7 +235,12 @@ impl Paths {
 
     /// The congestion window of a path; zero unless it is open.
     pub(super) fn window(&self, id: SubflowId) -> Bytes {
-        self.controller.allowance(id).window
+        self.allowance(id).window
+    }
+
+    /// What the controller allows a path.
+    pub(super) fn allowance(&self, id: SubflowId) -> Allowance {
+        self.controller.allowance(id)
     }
 
     /// The bottleneck of a path, named by its lowest subflow.

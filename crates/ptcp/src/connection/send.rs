@@ -101,6 +101,14 @@ impl Connection {
             self.paths[index].probes -= 1;
             return Some(self.probe(now, index));
         }
+        let is_pinged =
+            |path: &Path| path.is_ping_due && path.subflow().is_some() && path.allows(1_500);
+        if let Some(index) = self.paths.iter().position(is_pinged) {
+            let path = &mut self.paths[index];
+            path.is_ping_due = false;
+            let body = Body::Ping { padding: 0, reply: Reply::Path(path.id) };
+            return Some(self.transmit(now, index, body, None));
+        }
         let other = self.poll_control(now).or_else(|| self.poll_datagram(now));
         other.or_else(|| self.poll_ping(now))
     }

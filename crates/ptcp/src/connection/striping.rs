@@ -35,6 +35,8 @@ pub(super) struct Striping {
     pacing_at: Option<Time>,
     /// When to ask for the window while nothing is in flight.
     window_probe_at: Option<Time>,
+    /// The caller wants no data sent before.
+    held_until: Time,
 }
 
 impl Striping {
@@ -46,12 +48,18 @@ impl Striping {
             last_ack_path: None,
             pacing_at: None,
             window_probe_at: None,
+            held_until: Time::ZERO,
         }
     }
 
     /// The path named last for acknowledgements.
     pub(super) fn last_ack_path(&self) -> Option<u16> {
         self.last_ack_path
+    }
+
+    /// Holds all data back.
+    pub(super) fn hold(&mut self, until: Time) {
+        self.held_until = until;
     }
 
     /// When a packet may be sent that could not before, or the window is to be asked for.
@@ -164,7 +172,11 @@ impl Connection {
     /// Updates the scheduler's views of all paths. Returns whether one has room.
     #[inline]
     fn update_views(&mut self, now: Time) -> bool {
-        let Striping { scheduler, views, .. } = &mut self.striping;
+        let Striping { scheduler, views, held_until, .. } = &mut self.striping;
+        if *held_until > now {
+            views.clear();
+            return false;
+        }
         let unsent = self.streams.sending().unsent();
         self.paths.write_views(now, unsent, scheduler.is_redundant(), views)
     }
@@ -173,6 +185,7 @@ impl Connection {
     fn set_pacing_deadline(&mut self, now: Time) {
         let limits = self.paths.iter().filter_map(|path| Some(path.limit?.allows_at()));
         let held = self.paths.subflows().filter_map(Subflow::held_until).chain(limits);
+        let held = held.chain([self.striping.held_until]);
         // Paths that were not examined keep their previous time.
         self.striping.pacing_at = held.filter(|at| *at > now).min();
     }

@@ -283,6 +283,9 @@ impl<B: Copy> Subflow<B> {
         let bytes = Bytes(u64::from(record.bytes));
         let lost = Lost { bytes, in_flight_at_sending: Some(Bytes(record.in_flight)), sent_at };
         self.stats.lost += 1;
+        if let Some(untold) = &mut self.untold_losses {
+            untold.push_back((number, bytes));
+        }
         cc.handle_lost(now, self.id, &lost);
         let patience = Span::from_nanos(
             LATE_ROUND_TRIPS * self.path.rtt.smoothed().unwrap_or_default().as_nanos(),

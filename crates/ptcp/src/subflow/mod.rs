@@ -111,6 +111,8 @@ pub(crate) struct Subflow<B> {
     /// The marks that the controller was not told.
     ce_untold: (u64, u64),
     stats: Stats,
+    /// Numbers and sizes of packets declared lost, if they are to be told.
+    untold_losses: Option<VecDeque<(u64, Bytes)>>,
 }
 
 /// A packet that was sent.
@@ -217,6 +219,7 @@ impl<B: Copy> Subflow<B> {
             marks: Marks::default(),
             ce_untold: (0, 0),
             stats: Stats::default(),
+            untold_losses: config.tells_losses.then(VecDeque::new),
         }
     }
 
@@ -254,6 +257,11 @@ impl<B: Copy> Subflow<B> {
 
     pub(crate) fn stats(&self) -> &Stats {
         &self.stats
+    }
+
+    /// Number and size of the next packet declared lost, with [`Config::tells_losses`].
+    pub(crate) fn poll_lost(&mut self) -> Option<(u64, Bytes)> {
+        self.untold_losses.as_mut()?.pop_front()
     }
 
     /// Whether any packet was acknowledged.

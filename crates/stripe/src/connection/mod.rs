@@ -31,6 +31,34 @@ const MOST_WAITING: usize = 256;
 /// Copies are the same connection. When the last one and all streams are dropped, the connection is
 /// closed with the code 0: wait for [`SendHalf::delivered`](crate::SendHalf::delivered) before, if
 /// the peer has to have everything.
+///
+/// Beside [streams](Stream) it carries datagrams:
+///
+/// ```
+/// use std::net::Ipv4Addr;
+/// use std::sync::Arc;
+///
+/// use secure::testing::{Key, client, server};
+/// use stripe::{Endpoint, Listening, Options, Route};
+///
+/// #[tokio::main]
+/// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+///     let (near, far) = (Key::generate(), Key::generate());
+///     let listening = Listening::at((Ipv4Addr::LOCALHOST, 0).into());
+///     let listener = Endpoint::listen(&listening, &Arc::new(server(&far)), Options::default())?;
+///     let remote = listener.local_addresses()[0];
+///     let endpoint = Endpoint::new()?;
+///     let tls = Arc::new(client(&near, &far));
+///     let dialing = endpoint.connect(vec![Route::to(remote)], &tls, Options::default());
+///     let (dialed, accepted) = tokio::join!(dialing, listener.accept());
+///     let (dialed, accepted) = (dialed?, accepted.expect("it listens"));
+///
+///     assert!(dialed.max_datagram() > 1_000);
+///     dialed.send_datagram(b"once, or never".to_vec())?;
+///     assert_eq!(accepted.receive_datagram().await?, b"once, or never");
+///     Ok(())
+/// }
+/// ```
 #[derive(Clone)]
 pub struct Connection(Arc<Inner>);
 

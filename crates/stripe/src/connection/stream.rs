@@ -19,6 +19,39 @@ pub const DROPPED: u32 = 0;
 /// [`AsyncWriteExt::shutdown`](tokio::io::AsyncWriteExt::shutdown) ends the direction towards the
 /// peer, which then reads the end of the stream. A half that is dropped before is reset, so that
 /// the peer does not take a part for the whole.
+///
+/// ```
+/// use std::net::Ipv4Addr;
+/// use std::sync::Arc;
+///
+/// use secure::testing::{Key, client, server};
+/// use stripe::{Endpoint, Listening, Options, Route};
+/// use tokio::io::{AsyncReadExt, AsyncWriteExt};
+///
+/// #[tokio::main]
+/// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+///     let (near, far) = (Key::generate(), Key::generate());
+///     let listening = Listening::at((Ipv4Addr::LOCALHOST, 0).into());
+///     let listener = Endpoint::listen(&listening, &Arc::new(server(&far)), Options::default())?;
+///     let remote = listener.local_addresses()[0];
+///     let endpoint = Endpoint::new()?;
+///     let tls = Arc::new(client(&near, &far));
+///     let dialing = endpoint.connect(vec![Route::to(remote)], &tls, Options::default());
+///     let (dialed, accepted) = tokio::join!(dialing, listener.accept());
+///     let (dialed, accepted) = (dialed?, accepted.expect("it listens"));
+///
+///     let (mut sending, _receiving) = dialed.open_stream().await?.split();
+///     sending.write_all(b"all of it").await?;
+///     sending.shutdown().await?;
+///     let mut stream = accepted.accept_stream().await?;
+///     let mut text = String::new();
+///     stream.read_to_string(&mut text).await?;
+///     assert_eq!(text, "all of it");
+///     // The other host has everything, whether its program has read it or not.
+///     sending.delivered().await?;
+///     Ok(())
+/// }
+/// ```
 #[derive(Debug)]
 pub struct Stream {
     sending: SendHalf,

@@ -183,7 +183,7 @@ impl Dialing {
         let started = outcome.unwrap_or(Err(HandshakeError::TimedOut)).map_err(ConnectError::from);
         let begun = started.and_then(|established| {
             let start = Start { now, key, options, remote, inbox };
-            Link::dialed(start, *established, dialer, routes.clone(), first)
+            Link::dialed(start, *established, dialer, routes.clone(), first, sockets)
         });
         match begun {
             Ok((link, connection)) => {

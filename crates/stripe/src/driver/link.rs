@@ -18,9 +18,10 @@ use super::streams::{StreamEntry, WaitingForStream};
 use crate::clock::Clock;
 use crate::connection::inbox::{Inbox, Key};
 use crate::connection::{Connection, DriverEnds};
+use crate::qlog::Log;
 use crate::stats::{RouteChange, RouteState, Stats};
 use crate::tokens::SystemTokens;
-use crate::{ConnectError, ConnectionError, Options, Route, StreamError};
+use crate::{ConnectError, ConnectionError, Options, Route, StreamError, TotalRate};
 
 /// The interval of counters that are written down.
 const RECENT: Span = Span::from_millis(50);
@@ -62,6 +63,8 @@ pub(super) struct Link {
     /// As [`Options::unsent`], and the part of it that each stream may have.
     pub(super) unsent: Bytes,
     pub(super) most_unsent: Arc<AtomicU64>,
+    /// A bound that it shares with other connections.
+    pub(super) max_rate: Option<TotalRate>,
     keep_alive: Option<Span>,
     /// When a packet arrived last, or a sign of life was asked for.
     heard_at: Time,
@@ -73,6 +76,8 @@ pub(super) struct Link {
     pub(super) error: Option<ConnectionError>,
     /// When the counters are written down for the program.
     recent_at: Option<Time>,
+    /// The connection's log, if it has one.
+    pub(super) log: Option<Log>,
     pub(super) due: Option<Time>,
 }
 
@@ -96,8 +101,9 @@ impl Link {
         let peer =
             ConnectionParameters::parse(&parameters).map_err(|_| ConnectError::Parameters)?;
         let Options { controller, scheduler, mut config, buffer_before_admission, .. } = options;
-        let Options { keep_alive, unsent, .. } = options;
+        let Options { keep_alive, unsent, max_rate, qlog, .. } = options;
         config.holds_bytes = true;
+        config.tells_losses = qlog.is_some();
         let tokens = Box::new(SystemTokens::default());
         let make = if is_client { ptcp::Connection::client } else { ptcp::Connection::server };
         let mut core = make(config, controller.copy(), scheduler.copy(), tokens);
@@ -130,6 +136,7 @@ impl Link {
             datagrams: VecDeque::new(),
             unsent,
             most_unsent: Arc::new(AtomicU64::new(unsent.0)),
+            max_rate,
             keep_alive: keep_alive.filter(|_| is_client),
             heard_at: now,
             ends,
@@ -137,6 +144,7 @@ impl Link {
             latest: now,
             error: None,
             recent_at: None,
+            log: qlog.map(|qlog| Log::begin(&qlog, now, is_client)),
             due: None,
         };
         Ok((link, connection))
@@ -149,6 +157,7 @@ impl Link {
         dialer: Dialer,
         routes: Vec<(Route, SocketKey)>,
         first: usize,
+        sockets: &Sockets,
     ) -> Result<(Link, Connection), ConnectError> {
         let now = start.now;
         let (mut link, connection) = Link::new(start, established, true)?;
@@ -158,8 +167,9 @@ impl Link {
             let number = u32::try_from(at).expect("a handful of routes");
             link.begin_route(now, number, route, socket, (at == first).then_some(0));
         }
+        link.log_start(now, sockets);
         // That the first route is open is no news to the program.
-        link.take_events(now);
+        link.take_events(now, sockets);
         link.write_max_datagram();
         Ok((link, connection))
     }
@@ -170,12 +180,14 @@ impl Link {
         established: Established,
         listed: ConnectionId,
         route: RouteEnd,
+        sockets: &Sockets,
     ) -> Result<(Link, Connection), ConnectError> {
         let now = start.now;
         let (mut link, connection) = Link::new(start, established, false)?;
         link.listed = Some(listed);
         link.add_accepted(0, route);
-        link.take_events(now);
+        link.log_start(now, sockets);
+        link.take_events(now, sockets);
         link.write_max_datagram();
         Ok((link, connection))
     }
@@ -245,6 +257,9 @@ impl Link {
             }
             self.follow(now, path, opened.number, from, (socket, to));
         }
+        if let Some(log) = &mut self.log {
+            log.packet(now, path, &parsed.packet, false);
+        }
         let arrived = self.core.handle_packet(now, path, &parsed.packet, is_marked);
         match arrived {
             Ok(Arrived::Nothing | Arrived::Raw { .. }) => {}
@@ -263,9 +278,9 @@ impl Link {
 
     /// Packets have arrived. The program is woken once for all of them: woken for each it would
     /// read one packet at a time.
-    pub(super) fn handle_batch(&mut self) {
+    pub(super) fn handle_batch(&mut self, sockets: &Sockets) {
         self.free_delivered();
-        self.take_events(self.latest);
+        self.take_events(self.latest, sockets);
     }
 
     /// Notes the address that the latest packet of a path came from.
@@ -291,12 +306,18 @@ impl Link {
         route.name = from.to_string();
         let (number, name) = (route.number, route.name.clone());
         self.core.rebind_path(now, path);
+        if let Some(log) = &mut self.log {
+            log.path_moved(now, path, None, from);
+        }
         self.tell_route(number, name, RouteChange::Moved { remote: from });
     }
 
     /// Takes what the state machine tells.
-    fn take_events(&mut self, now: Time) {
+    fn take_events(&mut self, now: Time, sockets: &Sockets) {
         while let Some(event) = self.core.poll_event() {
+            if self.log.is_some() {
+                self.log_event(now, event, sockets);
+            }
             match event {
                 Event::Opened => {}
                 Event::PathOpened { path } | Event::PathBack { path } => {
@@ -343,6 +364,9 @@ impl Link {
     /// A path is retired: nothing is sent or expected over it.
     pub(super) fn forget_path(&mut self, path: u16) {
         self.session.retire_path(path);
+        if let Some(log) = &mut self.log {
+            log.path_closed(self.latest, path);
+        }
         self.retired_paths.push(path);
         self.largest.remove(&path);
         let Some(number) = self.route_of.remove(&path) else { return };
@@ -405,24 +429,50 @@ impl Link {
         if self.reset_at.is_some_and(|at| at <= now) {
             self.fail(ConnectionError::Reset);
         }
-        if self.ping_at().is_some_and(|at| at <= now) {
-            self.heard_at = now;
-            self.core.ping();
-        }
+        self.keep_alive(now);
         self.reopen_routes(now, sockets);
+        if let Some(log) = &mut self.log {
+            log.handle_deadline(now);
+        }
     }
 
-    /// When a sign of life is asked for.
+    /// Asks for a sign of life over each open route over which nothing has left for a while, so
+    /// that a translator on its way does not forget it: they do after 30 s and more.
+    fn keep_alive(&mut self, now: Time) {
+        let Some(after) = self.keep_alive.filter(|_| self.error.is_none()) else { return };
+        let core = &mut self.core;
+        let mut is_asked = false;
+        for route in self.routes.values_mut() {
+            if route.is_open() && route.spoke_at + after <= now {
+                route.spoke_at = now;
+                // All subflows of a route have one socket.
+                is_asked |= route.paths.iter().any(|path| core.ping_path(*path));
+            }
+        }
+        if self.heard_at + after <= now {
+            self.heard_at = now;
+            if !is_asked {
+                core.ping();
+            }
+        }
+    }
+
+    /// When [`Link::keep_alive`] is due.
     fn ping_at(&self) -> Option<Time> {
-        self.keep_alive.filter(|_| self.error.is_none()).map(|after| self.heard_at + after)
+        let after = self.keep_alive.filter(|_| self.error.is_none())?;
+        let open = self.routes.values().filter(|route| route.is_open());
+        Some(open.map(|route| route.spoke_at).fold(self.heard_at, Time::min) + after)
     }
 
     /// Sends what there is to send.
     pub(super) fn serve(&mut self, clock: &Clock, sockets: &mut Sockets) {
         let now = clock.now().max(self.latest);
         self.serve_dialer(now, sockets);
-        self.take_events(now);
+        self.take_events(now, sockets);
         self.send(clock, sockets);
+        if self.log.is_some() {
+            self.log_paths();
+        }
         self.note_failures(now);
         self.write_stats(now, sockets);
         self.ends.streams.send_if_modified(|count| {
@@ -445,6 +495,7 @@ impl Link {
         [dialer, self.session.poll_deadline(), self.core.poll_deadline(), reopen]
             .into_iter()
             .chain([self.recent_at, self.ping_at(), self.reset_at])
+            .chain([self.log.as_ref().and_then(Log::poll_deadline)])
             .flatten()
             .min()
     }
@@ -497,6 +548,9 @@ impl Link {
         if self.error.is_none() {
             self.end_streams(&error);
             let _ = self.ends.ended.send(Some(error.clone()));
+            if let Some(log) = &mut self.log {
+                log.closed(self.latest, &error);
+            }
             self.error = Some(error);
             // What was handed over and not sent is lost.
             self.datagrams.clear();

@@ -150,14 +150,14 @@ impl Listener {
         key: Key,
         accepted: Accepted,
         is_crowded: bool,
-        inbox: &Arc<Inbox>,
+        (inbox, sockets): (&Arc<Inbox>, &Sockets),
     ) -> Option<Link> {
         let Accepted { connection: listed, from, established } = accepted;
         let (socket, source) = self.origin(from)?;
         let mut route = RouteEnd::new(0, from.to_string(), socket, from);
         route.source = source;
         let start = Start { now, key, options: self.options.clone(), remote: from, inbox };
-        let begun = Link::accepted(start, *established, listed, route);
+        let begun = Link::accepted(start, *established, listed, route, sockets);
         let (mut link, connection) = match begun {
             Ok(begun) => begun,
             Err(error) => {

@@ -4,6 +4,7 @@
 mod dialing;
 mod link;
 mod listening;
+mod logging;
 mod routes;
 mod sending;
 mod sockets;
@@ -362,7 +363,7 @@ impl Driver {
             self.touched.dedup();
             for key in &self.touched {
                 if let Some(link) = self.links.get_mut(key) {
-                    link.handle_batch();
+                    link.handle_batch(&self.sockets);
                 }
             }
             if !is_more {
@@ -379,7 +380,9 @@ impl Driver {
             self.next_key += 1;
             let key = Key(self.next_key);
             let is_crowded = self.links.len() >= listener.most_connections();
-            if let Some(link) = listener.begin(now, key, accepted, is_crowded, &self.inbox) {
+            if let Some(link) =
+                listener.begin(now, key, accepted, is_crowded, (&self.inbox, &self.sockets))
+            {
                 self.links.insert(key, link);
                 self.touched.push(key);
             }

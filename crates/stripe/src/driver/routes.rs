@@ -35,6 +35,8 @@ pub(super) struct RouteEnd {
     blocked_bytes: usize,
     dropped: u64,
     state: RouteState,
+    /// When a packet left over it, or a sign of life was asked for.
+    pub(super) spoke_at: Time,
     /// When a socket that failed is opened again.
     pub(super) reopen_at: Option<Time>,
     failure: String,
@@ -97,6 +99,7 @@ impl RouteEnd {
             blocked_bytes: 0,
             dropped: 0,
             state: RouteState::Opening,
+            spoke_at: Time::ZERO,
             reopen_at: None,
             failure: String::new(),
         }
@@ -113,6 +116,11 @@ impl RouteEnd {
     /// A datagram was appended to the batch.
     pub(super) fn note(&mut self, len: usize, is_ecn_capable: bool) {
         self.batch.note(len, is_ecn_capable);
+    }
+
+    /// Whether it carries data.
+    pub(super) fn is_open(&self) -> bool {
+        self.state == RouteState::Open
     }
 
     pub(super) fn is_blocked(&self) -> bool {
@@ -187,6 +195,12 @@ impl RouteEnd {
                 self.blocked_bytes -= batch.bytes.len();
             }
         }
+    }
+
+    /// The local address, as far as it is known.
+    pub(super) fn local(&self, sockets: &Sockets) -> Option<SocketAddr> {
+        let local = sockets.get(self.socket)?.local();
+        Some(SocketAddr::new(self.source.unwrap_or(local.ip()), local.port()))
     }
 
     /// Forgets what waits for the socket.
@@ -338,6 +352,7 @@ impl Link {
         }
         for (number, name, reason) in failures {
             tracing::debug!(route = name, reason, "the socket fails");
+            self.log_failure(now, number, &reason);
             self.tell_route(number, name, RouteChange::Failing { reason });
         }
     }
@@ -373,6 +388,7 @@ impl Link {
         for (number, name, remote) in moved {
             for path in self.routes[&number].paths.clone() {
                 self.core.rebind_path(now, path);
+                self.log_move(now, path, sockets);
             }
             self.tell_route(number, name, RouteChange::Moved { remote });
         }
@@ -385,11 +401,10 @@ impl Link {
 
     fn one_route(&self, route: &RouteEnd, sockets: &Sockets) -> RouteStats {
         let core = &self.core;
-        let local = sockets.get(route.socket).map(UdpSocket::local);
         let mut stats = RouteStats {
             route: route.number,
             name: route.name.clone(),
-            local: local.map(|at| SocketAddr::new(route.source.unwrap_or(at.ip()), at.port())),
+            local: route.local(sockets),
             remote: route.remote,
             state: route.state,
             sent: units::Bytes::ZERO,

@@ -1,6 +1,7 @@
 //! What a connection sends: packets sealed into batches, a batch at a time to the kernel.
 
 use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 use ptcp::Transmit;
 use secure::{PacketNumber, SealError};
@@ -30,6 +31,10 @@ impl Link {
                 tracing::warn!("the key of a striped connection is used up");
                 break;
             }
+            if let Some(total) = &self.max_rate {
+                let bytes = Bytes(transmit.packet.datagram_len() as u64);
+                self.core.hold_data(clock.time(total.take(Instant::now(), bytes)));
+            }
             packets += 1;
             if packets % PACKETS == 0 {
                 now = clock.now().max(now);
@@ -52,6 +57,10 @@ impl Link {
         let Some(number) = self.route_of.get(&path) else { return Ok(()) };
         let Some(route) = self.routes.get_mut(number) else { return Ok(()) };
         let len = packet.datagram_len();
+        if let Some(log) = &mut self.log {
+            log.packet(now, path, packet, true);
+        }
+        route.spoke_at = now;
         route.prepare(len, is_ecn_capable, sockets);
         let number = PacketNumber { path, number: packet.number };
         let start = route.batch.bytes.len();

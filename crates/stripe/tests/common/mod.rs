@@ -1,6 +1,8 @@
 //! Two endpoints on loopback.
 #![allow(dead_code, reason = "each test uses some of it")]
 
+pub(crate) mod between;
+
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;

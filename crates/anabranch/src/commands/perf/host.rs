@@ -34,6 +34,7 @@ pub(super) fn run(args: &PerfArgs) -> Result<(), Failure> {
         port,
         token: token.clone(),
         authorized: authorized.peers.clone(),
+        qlog: args.qlog.open(None)?,
         ..ListenOptions::new(identity)
     };
     runtime()?.block_on(async {

@@ -6,15 +6,15 @@ use std::time::Duration;
 
 use files::{Error, Event};
 use net::interfaces::own_addresses;
-use peer::striped::UdpListener;
-use peer::{DEFAULT_PORT, ListenOptions, ListenRights, Reach, Token};
+use peer::striped::{UdpListener, total_rate};
+use peer::{DEFAULT_PORT, ListenOptions, ListenRights, Reach, Timetable, Token};
 use tokio::sync::mpsc;
 use tokio::time::sleep;
 use tunnel::FarOptions;
 use tunnel::bounds::{PEERS, stripe_options};
 
 use super::display::DisplayArgs;
-use super::{signals, stopped};
+use super::{bounded, signals, stopped};
 use crate::commands::paths::runtime;
 use crate::commands::receive::write_secret;
 use crate::dirs::Dirs;
@@ -23,6 +23,7 @@ use crate::exit::Failure;
 use crate::host_key::HostKey;
 use crate::listen::{ListenAddress, socket_addresses};
 use crate::peers::Authorized;
+use crate::qlog::QlogArgs;
 
 /// The time to tell peers that this host stops.
 const GRACE: Duration = Duration::from_millis(300);
@@ -51,6 +52,12 @@ pub(crate) struct ServeTunnelArgs {
     /// address is named; may be repeated
     #[arg(long, value_name = "[ADDR:]PORTS")]
     permit_listen: Vec<ListenRights>,
+    /// The maximum rate of what is sent from here, to all hosts and over all paths together: a
+    /// rate, or a timetable as for 'send'
+    #[arg(long, value_name = "RATE|TIMETABLE")]
+    max_rate: Option<Timetable>,
+    #[command(flatten)]
+    qlog: QlogArgs,
     #[command(flatten)]
     display: DisplayArgs,
 }
@@ -83,6 +90,7 @@ pub(crate) fn run(args: ServeTunnelArgs) -> Result<(), Failure> {
     let listen = ListenOptions {
         addresses: socket_addresses(&args.listen, port),
         port,
+        qlog: args.qlog.open(None)?,
         ..ListenOptions::new(identity)
     };
     let options = FarOptions {
@@ -91,10 +99,12 @@ pub(crate) fn run(args: ServeTunnelArgs) -> Result<(), Failure> {
         reach,
         listen: ports,
     };
-    let display = args.display;
+    let (display, table) = (args.display, args.max_rate);
+    let total = table.as_ref().map(total_rate);
+    let stripe = stripe::Options { max_rate: total.clone(), ..stripe_options() };
     runtime()?.block_on(async {
         let signals = signals()?;
-        let listener = UdpListener::bind(&listen, stripe_options(), PEERS)?;
+        let listener = UdpListener::bind(&listen, stripe, PEERS)?;
         display.listening(&reachable(&listener.addresses()), token.as_ref());
         let admission = listener.admission();
         let admit = move |connection: &stripe::Connection| admission.admit(connection);
@@ -109,6 +119,7 @@ pub(crate) fn run(args: ServeTunnelArgs) -> Result<(), Failure> {
             }
         };
         let serving = authorized.follow(events, serving);
+        let serving = bounded(table.as_ref(), total.as_ref(), &display, serving);
         let signal = tokio::select! {
             signal = signals => Some(signal),
             ((), ()) = async { tokio::join!(serving, telling) } => None,

@@ -4,9 +4,13 @@ mod display;
 pub(crate) mod far;
 pub(crate) mod near;
 
+use peer::Timetable;
+use peer::striped::follow_timetable;
+use stripe::TotalRate;
 use tokio::signal::unix::{SignalKind, signal};
 use tunnel::TunnelError;
 
+use self::display::DisplayArgs;
 use crate::exit::Failure;
 use files::Error;
 
@@ -24,6 +28,27 @@ fn signals() -> Result<impl Future<Output = u8>, Failure> {
             _ = terminate.recv() => 15,
         }
     })
+}
+
+/// Runs a side, and keeps its bound to the timetable meanwhile.
+async fn bounded<T>(
+    table: Option<&Timetable>,
+    total: Option<&TotalRate>,
+    display: &DisplayArgs,
+    side: impl Future<Output = T>,
+) -> T {
+    let follow = async {
+        match (table, total) {
+            (Some(table), Some(total)) => {
+                follow_timetable(table, total, |text| display.notice(text)).await;
+            }
+            _ => std::future::pending().await,
+        }
+    };
+    tokio::select! {
+        ended = side => ended,
+        () = follow => unreachable!("it is followed for ever"),
+    }
 }
 
 /// The failure of a command that a signal stopped.

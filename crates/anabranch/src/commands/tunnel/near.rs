@@ -9,14 +9,16 @@ use clap::ValueEnum;
 use files::Error;
 use peer::dial::Terms;
 use peer::private::{Guard, check_private};
-use peer::{DialOptions, PathSpec, Remote, striped};
+use peer::striped::total_rate;
+use peer::{DialOptions, PathSpec, Remote, Timetable};
+use stripe::{CONTROLLER, SCHEDULER};
 use tunnel::bounds::stripe_options;
 use tunnel::intercept::{Destination, Rules};
 use tunnel::{Dialed, Forward, Login, NearOptions, Place};
 use zeroize::Zeroizing;
 
 use super::display::DisplayArgs;
-use super::{failure, signals, stopped};
+use super::{bounded, failure, signals, stopped};
 use crate::commands::paths::runtime;
 use crate::commands::send::credential;
 use crate::complete;
@@ -25,7 +27,9 @@ use crate::dirs::Dirs;
 use crate::examples;
 use crate::exit::Failure;
 use crate::host_key::HostKey;
+use crate::qlog::QlogArgs;
 use crate::routes::check_interfaces;
+use crate::schedulers::{controller, packet_scheduler, striped};
 use crate::token::TokenSource;
 
 /// Arguments of `tunnel`.
@@ -77,11 +81,24 @@ pub(crate) struct TunnelArgs {
     /// An interface to leave out, whoever names it as a path; may be repeated
     #[arg(long = "no-path", value_name = "IF", add = complete::interfaces())]
     no_paths: Vec<String>,
+    /// The maximum rate of what is sent from here, over all paths together: a rate, or a timetable
+    /// as for 'send'
+    #[arg(long, value_name = "RATE|TIMETABLE")]
+    max_rate: Option<Timetable>,
     /// Defaults from FILE [default: anabranch/config.toml in the user's configuration folder]
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     #[command(flatten)]
     token: TokenSource,
+    /// The congestion controller of what is sent from here, with parameters in brackets;
+    /// 'anabranch simulate --list' names all [default: coupled-bbr]
+    #[arg(long, value_name = "NAME", value_parser = controller, help_heading = "Over UDP")]
+    controller: Option<String>,
+    /// The choice of a path for each packet [default: lowest-rtt]
+    #[arg(long, value_name = "NAME", value_parser = packet_scheduler, help_heading = "Over UDP")]
+    packet_scheduler: Option<String>,
+    #[command(flatten)]
+    qlog: QlogArgs,
     #[command(flatten)]
     display: DisplayArgs,
 }
@@ -147,21 +164,41 @@ pub(crate) fn run(args: TunnelArgs) -> Result<(), Failure> {
         ..DialOptions::new(identity)
     };
     let terms = Terms::new(vec![(to, credential)], dial)?;
+    let controller = args.controller.or(config.send.controller);
+    let scheduler = args.packet_scheduler.or(config.send.packet_scheduler);
+    let stripe::Options { controller, scheduler, .. } = striped(
+        controller.as_deref().unwrap_or(CONTROLLER),
+        scheduler.as_deref().unwrap_or(SCHEDULER),
+    );
+    let table = args.max_rate.or(config.send.max_rate);
+    let stripe = stripe::Options {
+        controller,
+        scheduler,
+        max_rate: table.as_ref().map(total_rate),
+        qlog: args.qlog.open(config.send.qlog.as_deref())?,
+        ..stripe_options()
+    };
     let installed = rules.map(|(_, rules)| rules.install()).transpose().map_err(failure)?;
-    let ended = runtime()?.block_on(carry(&terms, options, &args.display));
+    let ended = runtime()?.block_on(carry(&terms, (stripe, table), options, &args.display));
     drop(installed);
     ended
 }
 
-async fn carry(terms: &Terms, options: NearOptions, display: &DisplayArgs) -> Result<(), Failure> {
+async fn carry(
+    terms: &Terms,
+    (stripe, table): (stripe::Options, Option<Timetable>),
+    options: NearOptions,
+    display: &DisplayArgs,
+) -> Result<(), Failure> {
     let mut signal = None;
     let signals = signals()?;
     let stop = async { signal = Some(signals.await) };
     let dial = async || {
-        let striped = striped::connect(terms, stripe_options()).await?;
+        let striped = peer::striped::connect(terms, stripe.clone()).await?;
         Ok(Dialed { connection: striped.connection().clone(), keeper: Box::new(striped) })
     };
-    let ended = tunnel::near::run(dial, options, display.reports(), stop).await;
+    let carried = tunnel::near::run(dial, options, display.reports(), stop);
+    let ended = bounded(table.as_ref(), stripe.max_rate.as_ref(), display, carried).await;
     match signal {
         Some(number) => Err(stopped(number)),
         None => ended.map_err(failure),

@@ -1,0 +1,62 @@
+//! What a log of a connection has of its paths.
+
+use units::{Bytes, Rate, Span};
+
+use super::Connection;
+
+/// What limits a path at a moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PathMetrics {
+    /// The congestion window.
+    pub window: Bytes,
+    /// Bytes sent that are neither acknowledged nor declared lost.
+    pub in_flight: Bytes,
+    /// The smoothed round-trip time; `None` before the first sample.
+    pub smoothed_rtt: Option<Span>,
+    /// The smallest round-trip time; `None` before the first sample.
+    pub min_rtt: Option<Span>,
+    /// The latest round-trip time; `None` before the first sample.
+    pub latest_rtt: Option<Span>,
+    /// The controller's pace; `None` if it sets none.
+    pub pacing: Option<Rate>,
+}
+
+/// A packet that was declared lost. It may arrive after all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LostPacket {
+    /// The path it was sent over.
+    pub path: u16,
+    /// Its number on the path.
+    pub number: u64,
+    /// Its size as a UDP payload.
+    pub bytes: Bytes,
+}
+
+impl Connection {
+    /// What limits a path at present; `None` unless it is open.
+    #[must_use]
+    pub fn path_metrics(&self, path: u16) -> Option<PathMetrics> {
+        let subflow = self.subflow(path)?;
+        let (rtt, allowance) = (subflow.rtt(), self.paths.allowance(subflow.id()));
+        let smoothed_rtt = rtt.smoothed();
+        let sampled = |span| smoothed_rtt.map(|_| span);
+        Some(PathMetrics {
+            window: allowance.window,
+            in_flight: subflow.in_flight(),
+            smoothed_rtt,
+            min_rtt: sampled(rtt.min()),
+            latest_rtt: sampled(rtt.latest()),
+            pacing: allowance.pacing,
+        })
+    }
+
+    /// The next packet declared lost that was not told of, with
+    /// [`Config::tells_losses`](crate::Config::tells_losses). Those of a path that is retired
+    /// meanwhile are not told.
+    pub fn poll_lost(&mut self) -> Option<LostPacket> {
+        self.paths.iter_mut().find_map(|path| {
+            let (number, bytes) = path.subflow_mut()?.poll_lost()?;
+            Some(LostPacket { path: path.id, number, bytes })
+        })
+    }
+}
