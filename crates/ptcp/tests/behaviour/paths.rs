@@ -243,8 +243,8 @@ fn messages_leave_silent_paths_alone_whatever_the_scheduler() {
     assert!(silent == 0 && live > 10, "{silent} over the silent path, {live} over the other");
 }
 
-/// All paths are silent when a stream is reset, whose bytes the driver frees: probes with them would
-/// never leave, and no path would be heard of again.
+/// All paths are silent when a stream is reset, whose bytes the driver frees: probes with them
+/// would never leave, and no path would be heard of again.
 #[test]
 fn probes_carry_nothing_of_a_stream_that_was_reset() {
     let names = ("coupled-bbr", "lowest-rtt");
