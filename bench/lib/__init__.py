@@ -17,6 +17,7 @@ from .emulation import (
     carrier_options,
     default_bytes,
     emulate,
+    example,
     fraction,
     ideal,
     network,

@@ -1,9 +1,10 @@
 """Both ends of a tunnel for measurements: what runs in the namespaces of `anabranch emulate`.
 
-    python3 tunnel_ends.py far FOLDER            services, and serve-tunnel
-    python3 tunnel_ends.py near FOLDER WORK      the tunnel, and one piece of work over it
+    python3 tunnel_ends.py far FOLDER [bare]             services, and serve-tunnel
+    python3 tunnel_ends.py near FOLDER WORK [WORD...]    the tunnel, and one piece of work over it
 
-The near end prints a JSON object at last. FOLDER has what `prepare` makes.
+The near end prints a JSON object at last. FOLDER has what `prepare` makes; with `bare`, which
+leaves out the services of other programs, it may be empty.
 """
 
 import asyncio
@@ -22,11 +23,13 @@ import sys
 import time
 
 FAR = "10.77.1.2"
-HTTP, GIT, SSH, IPERF, ECHO, SINK, TUNNEL = 8101, 8102, 8103, 8104, 8105, 8106, 7707
-SERVICES = [HTTP, GIT, SSH, IPERF, ECHO, SINK]
+HTTP, GIT, SSH, IPERF, ECHO, SINK, PAUSES, TUNNEL = 8101, 8102, 8103, 8104, 8105, 8106, 8107, 7707
+SERVICES = [HTTP, GIT, SSH, IPERF, ECHO, SINK, PAUSES]
 # Where the near end reaches them: the same ports of its own loopback.
 SOCKS = 1080
 OBJECTS = 60
+# Shorter pauses in what arrives are not told, in seconds.
+LEAST_PAUSE = 0.002
 
 
 def prepare(folder, size):
@@ -98,8 +101,24 @@ async def sink(reader, writer):
     writer.close()
 
 
-def far(folder):
-    """Runs everything until it is killed."""
+async def pauses(reader, writer):
+    """Reads to the end, and answers with the digest of it and the pauses in between: when each
+    began, on the monotonic clock, and its length, in seconds.
+    """
+    digest, found, last = hashlib.blake2b(), [], time.monotonic()
+    while data := await reader.read(1 << 16):
+        now = time.monotonic()
+        if now - last > LEAST_PAUSE:
+            found.append((last, now - last))
+        last = now
+        digest.update(data)
+    writer.write(json.dumps({"digest": digest.hexdigest(), "pauses": found}).encode())
+    await writer.drain()
+    writer.close()
+
+
+def start_services(folder):
+    """The services of other programs."""
     quiet = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL}
     pathlib.Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
     sshd = shutil.which("sshd") or "/usr/sbin/sshd"
@@ -112,11 +131,23 @@ def far(folder):
     for command in commands:
         log = open(folder / f"{pathlib.Path(str(command[0])).name}.log", "wb")
         subprocess.Popen([str(word) for word in command], stderr=log, **quiet)
+
+
+def far(folder, kind="all"):
+    """Runs everything until it is killed."""
+    if kind == "all":
+        start_services(folder)
     permits = [word for port in SERVICES for word in ("--permit", f"127.0.0.1:{port}")]
     command = [os.environ["ANABRANCH"], "serve-tunnel", "--token-out", f"{folder}/token", *permits]
     with open(folder / "far.err", "wb") as log:
         environment = dict(os.environ, ANABRANCH_HOME=f"{folder}/far-home")
-        served = subprocess.Popen([*command, "-v"], env=environment, stderr=log, **quiet)
+        served = subprocess.Popen(
+            [*command, "-v"],
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=log,
+        )
     (folder / "far.pid").write_text(str(served.pid))
     resource.setrlimit(resource.RLIMIT_NOFILE, (8_192, 8_192))
 
@@ -124,6 +155,7 @@ def far(folder):
         for address in ("127.0.0.1", FAR):
             await asyncio.start_server(echo, address, ECHO, backlog=1_024)
             await asyncio.start_server(sink, address, SINK, backlog=1_024)
+            await asyncio.start_server(pauses, address, PAUSES)
         await asyncio.Event().wait()
 
     asyncio.run(serve())
@@ -146,6 +178,7 @@ class Tunnel:
             command += ["-L", f"{port}:127.0.0.1:{port}"]
         environment = dict(os.environ, ANABRANCH_HOME=f"{folder}/near-home")
         self.out = folder / "near.out"
+        self.began = time.monotonic()
         with open(self.out, "wb") as out, open(folder / "near.err", "wb") as err:
             self.process = subprocess.Popen(
                 [str(word) for word in command], env=environment, stdout=out, stderr=err
@@ -243,6 +276,19 @@ def bulk(folder):
     return {"whole": count == len(data), "seconds": time.monotonic() - began}
 
 
+def flow(_, seconds):
+    """Random bytes as one connection for so many seconds from now, and the pauses at its end."""
+    data, digest = os.urandom(1 << 16), hashlib.blake2b()
+    end = time.monotonic() + float(seconds)
+    with socket.create_connection(("127.0.0.1", PAUSES)) as stream:
+        while time.monotonic() < end:
+            stream.sendall(data)
+            digest.update(data)
+        stream.shutdown(socket.SHUT_WR)
+        answer = json.loads(stream.makefile().read())
+    return {"whole": answer["digest"] == digest.hexdigest(), "pauses": answer["pauses"]}
+
+
 def first_byte(_):
     """Milliseconds from connect() to the first byte of an answer."""
 
@@ -335,18 +381,20 @@ WORK = {
     "rsync": rsync,
     "page": page,
     "bulk": bulk,
+    "flow": flow,
     "first-byte": first_byte,
     "many": many,
 }
 
 
-def near(folder, name):
+def near(folder, name, *words):
     for old in ("got", "clone", "copy", "page"):
         shutil.rmtree(folder / old, ignore_errors=True)
     tunnel = Tunnel(folder)
     began = time.monotonic()
-    result = WORK[name](folder)
+    result = WORK[name](folder, *words)
     result["took_all"] = time.monotonic() - began
+    result["tunnel_began"] = tunnel.began
     result["near"], result["far"] = tunnel.peaks()
     tunnel.process.send_signal(signal.SIGTERM)
     tunnel.process.wait(10)
@@ -358,6 +406,6 @@ def near(folder, name):
 if __name__ == "__main__":
     folder = pathlib.Path(sys.argv[2])
     if sys.argv[1] == "far":
-        far(folder)
+        far(folder, *sys.argv[3:])
     else:
-        near(folder, sys.argv[3])
+        near(folder, *sys.argv[3:])

@@ -158,6 +158,8 @@ pub struct PathProgress {
     pub congestion_control: Option<String>,
     /// TCP segments sent again, if that is known.
     pub retransmits: Option<u64>,
+    /// Changes of the keys of its striped connection; `None` over TCP and at the listening side.
+    pub key_updates: Option<u64>,
     /// Its connections; `None` at the listening side, which does not count them.
     pub connections: Option<usize>,
 }

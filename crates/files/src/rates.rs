@@ -90,6 +90,7 @@ mod tests {
             share: 1.0,
             congestion_control: None,
             retransmits: None,
+            key_updates: None,
             connections: Some(1),
         };
         Progress {

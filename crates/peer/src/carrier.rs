@@ -132,6 +132,8 @@ pub struct RouteReport {
     pub received: Bytes,
     /// Packets that were lost.
     pub lost: u64,
+    /// How often the connection, which all routes share, has changed its keys.
+    pub key_updates: u64,
     /// The name of the congestion controller.
     pub controller: &'static str,
     /// Why its interface may carry no more in this month; `None` if it may.

@@ -129,6 +129,7 @@ struct PathLine<'a> {
     share: f64,
     congestion_control: Option<&'a str>,
     retransmits: Option<u64>,
+    key_updates: Option<u64>,
     connections: Option<usize>,
 }
 
@@ -322,6 +323,7 @@ fn path_line(path: &PathProgress) -> PathLine<'_> {
         share: path.share,
         congestion_control: path.congestion_control.as_deref(),
         retransmits: path.retransmits,
+        key_updates: path.key_updates,
         connections: path.connections,
     }
 }

@@ -304,6 +304,7 @@ impl CarrierShared {
                 sent: Bytes::ZERO,
                 received: Bytes::ZERO,
                 lost: 0,
+                key_updates: counted.as_ref().map_or(0, |stats| stats.key_updates),
                 controller: self.options.controller.copy().name(),
                 used_up: plan.used_up(),
             };

@@ -123,12 +123,16 @@ impl Connection {
         {
             return self.transmit_piece(now, index, stream, piece, Reply::All);
         }
+        let streams = self.streams.sending();
         let oldest = match &mut self.paths[index].phase {
             PathPhase::Open(subflow) => {
                 subflow.bound_packets().find_map(|(_, binding, is_unbound)| match binding {
+                    // Of a stream that was reset, and of what has arrived over another path, the
+                    // driver has freed the bytes.
                     Binding::Data { stream, offset, len, is_last } if u64::from(len) <= room => {
+                        let piece = streams.get(stream)?.owed(Piece { offset, len, is_last })?;
                         *is_unbound = true;
-                        Some((stream, Piece { offset, len, is_last }))
+                        Some((stream, piece))
                     }
                     _ => None,
                 })

@@ -279,13 +279,14 @@ impl Connection {
         }
         let (other, _, stream, piece) = best?;
         let Piece { offset, len, is_last } = piece;
-        let owed = Binding::Data { stream, offset, len, is_last };
+        let bound = Binding::Data { stream, offset, len, is_last };
+        let piece = self.streams.sending().get(stream)?.owed(piece)?;
         let subflow = self.paths[other].subflow_mut()?;
         let theirs = subflow.round_trip();
         for (_, binding, is_unbound) in subflow.bound_packets() {
             // Several bindings may begin at this offset: the rest of a partly delivered piece is a
             // binding of its own.
-            if binding == owed {
+            if binding == bound {
                 *is_unbound = true;
                 break;
             }
@@ -306,6 +307,10 @@ impl Connection {
         reply: Reply,
     ) -> Transmit {
         let Piece { offset, len, is_last } = piece;
+        debug_assert!(
+            self.streams.sending().get(stream).is_some_and(|it| offset >= it.delivered()),
+            "the driver keeps what is not delivered, and no more"
+        );
         let body =
             Body::Data(StreamData { offset, stream, stamp: stamp_of(now), len, reply, is_last });
         self.transmit(now, index, body, Some(Binding::Data { stream, offset, len, is_last }))

@@ -242,6 +242,15 @@ impl SendStream {
         }
     }
 
+    /// What of the piece is still to be sent: the driver has no bytes before the first that is not
+    /// delivered in order.
+    pub(crate) fn owed(&self, piece: Piece) -> Option<Piece> {
+        let to = piece.offset + u64::from(piece.len);
+        let from = piece.offset.max(self.delivered).min(to);
+        let len = u16::try_from(to - from).expect("it is a part of a piece");
+        (!self.has_arrived(piece)).then_some(Piece { offset: from, len, ..piece })
+    }
+
     /// Whether the piece is known to have arrived, with the stream's end if that is in it.
     pub(crate) fn has_arrived(&self, piece: Piece) -> bool {
         if piece.is_last && self.end != End::Delivered {
@@ -327,6 +336,21 @@ mod tests {
         let (whole, _) = sending.take(1_000, 0, false).unwrap();
         assert_eq!(whole, Piece { offset: 0, len: 100, is_last: true });
         assert_eq!(sending.take(1_000, 0, false), None);
+    }
+
+    #[test]
+    fn what_is_owed_begins_behind_what_was_delivered() {
+        let mut sending = SendStream::new(1_000);
+        sending.write(100);
+        sending.finish();
+        let (piece, _) = sending.take(1_000, 1_000, false).unwrap();
+        assert_eq!(sending.owed(piece), Some(piece));
+        sending.handle_delivered(60);
+        assert_eq!(sending.owed(piece), Some(Piece { offset: 60, len: 40, is_last: true }));
+        sending.handle_delivered(100);
+        assert_eq!(sending.owed(piece), Some(Piece { offset: 100, len: 0, is_last: true }));
+        sending.handle_arrived(piece);
+        assert_eq!(sending.owed(piece), None);
     }
 
     #[test]

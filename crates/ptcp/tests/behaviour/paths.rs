@@ -242,3 +242,22 @@ fn messages_leave_silent_paths_alone_whatever_the_scheduler() {
     let [silent, live] = [0, 1].map(windows);
     assert!(silent == 0 && live > 10, "{silent} over the silent path, {live} over the other");
 }
+
+/// All paths are silent when a stream is reset, whose bytes the driver frees: probes with them
+/// would never leave, and no path would be heard of again.
+#[test]
+fn probes_carry_nothing_of_a_stream_that_was_reset() {
+    let names = ("coupled-bbr", "lowest-rtt");
+    let mut pair = Pair::new(&Config::default(), names, &[line(20, 20), line(30, 20)]);
+    let stream = pair.bulk(Bytes(100_000_000));
+    pair.run_for(ms(2_000));
+    pair.fates(|_| Fate::Lost);
+    pair.run_for(ms(500));
+    let from = pair.now();
+    pair.client().reset(stream, 7);
+    pair.run_for(ms(2_000));
+    assert_eq!(pair.data_since(from).count(), 0, "bytes that are gone");
+    pair.fates(|_| Fate::Arrives);
+    pair.run_for(ms(3_000));
+    assert!(pair.server_events().contains(&Event::Reset { stream, code: 7 }));
+}

@@ -26,6 +26,7 @@ fn path(n: u32, name: &str, state: PathState, mbit: u64, share: f64) -> PathProg
         share,
         congestion_control: Some("cubic".into()),
         retransmits: Some(3),
+        key_updates: None,
         connections: Some(1),
     }
 }

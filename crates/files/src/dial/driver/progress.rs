@@ -119,6 +119,7 @@ impl<O: SessionOpener> SessionDriver<O> {
                 .filter(|name| !name.is_empty()),
             retransmits: (!sampled.is_empty())
                 .then(|| sampled.iter().map(|kernel| kernel.retransmits).sum()),
+            key_updates: None,
             connections: Some(open.iter().map(|path| kernel(path).connections.max(1)).sum()),
         })
     }
@@ -154,6 +155,7 @@ impl<O: SessionOpener> SessionDriver<O> {
                 share: done.as_f64() / Bytes(moved.0.max(1)).as_f64(),
                 congestion_control: Some(route.controller.to_string()),
                 retransmits: Some(route.lost),
+                key_updates: Some(route.key_updates),
                 connections: Some(1),
             }
         };

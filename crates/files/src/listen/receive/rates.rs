@@ -37,6 +37,7 @@ impl ReceiveRates {
             share: path.bytes.as_f64() / Bytes(received.0.max(1)).as_f64(),
             congestion_control: None,
             retransmits: None,
+            key_updates: None,
             connections: None,
         };
         let mut paths: Vec<PathProgress> = session.paths().into_iter().map(of_path).collect();
