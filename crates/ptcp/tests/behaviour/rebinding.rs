@@ -1,7 +1,7 @@
 //! Addresses that change under a path, raw datagrams, and what a program sets for single paths.
 
 use ptcp::{Class, Config, DatagramError};
-use units::{Bytes, Rate};
+use units::Bytes;
 use wire::ptcp::Body;
 
 use crate::pair::{Fate, Pair, line, ms};
@@ -121,21 +121,6 @@ fn raw_datagrams_need_an_open_path_and_room() {
     let now = pair.now();
     pair.client().close(now, 0);
     assert_eq!(pair.client().send_raw(0, most), Err(DatagramError::Ended));
-}
-
-#[test]
-fn a_path_keeps_to_its_rate() {
-    let mut pair =
-        Pair::new(&Config::default(), ("reno", "lowest-rtt"), &[line(5, 10), line(5, 10)]);
-    pair.client().set_path_rate(1, Some(Rate::mbit(2)));
-    pair.bulk(Bytes::mib(40));
-    pair.run_for(ms(1_000));
-    let before = [0, 1].map(|path| pair.client().path_bytes(path).unwrap().sent);
-    pair.run_for(ms(4_000));
-    let after = [0, 1].map(|path| pair.client().path_bytes(path).unwrap().sent);
-    let rates = [0, 1].map(|path| (after[path] - before[path]).0 * 8 / 4_000);
-    assert!(rates[0] > 9_000, "{rates:?} kbit/s");
-    assert!((1_900..=2_010).contains(&rates[1]), "{rates:?} kbit/s");
 }
 
 #[test]
