@@ -23,8 +23,8 @@ const SIZE_TRIES: u32 = 3;
 const SIZE_REST: Span = Span::from_secs(10);
 /// Challenges to a changed address in a row.
 const VALIDATION_TRIES: u32 = 8;
-/// How far a path with a limited rate may be behind it and catch up: real timers are late, and so is
-/// a thread that waits for a processor.
+/// How far a path with a limited rate may be behind it and catch up: real timers are late, and so
+/// is a thread that waits for a processor.
 const CATCH_UP: Span = Span::from_millis(20);
 /// The longest time that a packet of a path with a limited rate takes.
 const LONGEST_PACKET: Span = Span::from_secs(3_600);

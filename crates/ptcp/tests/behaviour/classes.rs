@@ -5,7 +5,8 @@ use units::{Bytes, Rate, Span};
 
 use crate::pair::{Fate, Pair, line, ms};
 
-/// Two paths under the default controller of striped connections, of which the first carries 20 Mbit/s.
+/// Two paths under the default controller of striped connections, of which the first carries 20
+/// Mbit/s.
 fn pair(second: u64) -> Pair {
     let names = ("coupled-bbr", "lowest-rtt");
     Pair::new(&Config::default(), names, &[line(10, 20), line(15, second)])
