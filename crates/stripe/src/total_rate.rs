@@ -28,10 +28,10 @@ const LONGEST_PACKET: Duration = Duration::from_secs(3_600);
 /// assert_eq!(options.max_rate.expect("it has one").rate(), None);
 /// ```
 #[derive(Clone, Debug)]
-pub struct TotalRate(Arc<Mutex<Shared>>);
+pub struct TotalRate(Arc<Mutex<Bucket>>);
 
 #[derive(Debug)]
-struct Shared {
+struct Bucket {
     rate: Option<Rate>,
     /// When all that was sent would have left at the rate.
     free_at: Instant,
@@ -41,7 +41,7 @@ impl TotalRate {
     /// A bound; `None`: none yet.
     #[must_use]
     pub fn new(rate: Option<Rate>) -> TotalRate {
-        TotalRate(Arc::new(Mutex::new(Shared { rate, free_at: Instant::now() })))
+        TotalRate(Arc::new(Mutex::new(Bucket { rate, free_at: Instant::now() })))
     }
 
     /// The bound at present.

@@ -8,7 +8,7 @@ use units::{Bytes, Span, Time};
 use wire::ptcp::{Ack, PacketRange};
 
 use super::timer::TIMEOUT_AFTER;
-use super::{LostPacket, Outcome, PacketState, Phase, Record, Subflow};
+use super::{DeclaredLost, Outcome, PacketState, Phase, Record, Subflow};
 
 /// Packets delivered beyond a lost one before reordering is ruled out (RFC 8985, section 6.2).
 const THRESHOLD: u64 = 3;
@@ -304,7 +304,7 @@ impl<B: Copy> Subflow<B> {
         if !is_next {
             self.missing += 1;
         }
-        self.recently_lost.insert(number, LostPacket { binding, sent_at, epoch });
+        self.recently_lost.insert(number, DeclaredLost { binding, sent_at, epoch });
     }
 
     /// Begins recovery and reports congestion. `before` is the number of bytes in flight before the

@@ -87,7 +87,7 @@ pub(crate) struct Subflow<B> {
     /// No packet below this number is bound.
     bound_from: u64,
     /// Packets declared lost recently, which may still arrive.
-    recently_lost: BTreeMap<u64, LostPacket<B>>,
+    recently_lost: BTreeMap<u64, DeclaredLost<B>>,
     in_flight: u64,
     largest: Option<u64>,
     path: PathControl,
@@ -153,7 +153,7 @@ enum PacketState {
 
 /// A packet that was declared lost.
 #[derive(Clone, Copy, Debug)]
-struct LostPacket<B> {
+struct DeclaredLost<B> {
     binding: Option<B>,
     sent_at: Time,
     epoch: u32,
