@@ -8,6 +8,7 @@ leaves out the services of other programs, it may be empty.
 """
 
 import asyncio
+import base64
 import hashlib
 import json
 import os
@@ -37,11 +38,7 @@ def prepare(folder, size):
     www = folder / "www"
     www.mkdir()
     write(www / "file", size)
-    links = []
-    for number in range(OBJECTS):
-        write(www / f"object{number}", 20_000 + 3_000 * (number % 20))
-        links.append(f'<img src="object{number}">')
-    (www / "index.html").write_text("\n".join(links))
+    write_page(www, size // OBJECTS)
     repository = folder / "git" / "repository"
     repository.mkdir(parents=True)
     git = ["git", "-C", str(repository), "-c", "user.name=a", "-c", "user.email=a@b"]
@@ -65,6 +62,22 @@ def prepare(folder, size):
         f"AuthorizedKeysFile {folder}/authorized\nStrictModes no\nUsePAM no\n"
         f"PidFile {folder}/sshd.pid\nPasswordAuthentication no\n"
     )
+
+
+def write_page(www, size):
+    """A page with scripts of `size` bytes, whose digests the browser compares. Its title
+    becomes how many of them ran.
+    """
+    tags = ["<!doctype html>", "<title>none</title>", "<script>let ran = 0;</script>"]
+    for number in range(OBJECTS):
+        script = f"ran += 1;\n// {os.urandom(size // 2).hex()}\n".encode()
+        (www / f"object{number}.js").write_bytes(script)
+        digest = base64.b64encode(hashlib.sha256(script).digest()).decode()
+        source = f'src="object{number}.js" integrity="sha256-{digest}"'
+        tags.append(f"<script defer {source}></script>")
+    (www / "last.js").write_text("document.title = `${ran} ran`;")
+    tags.append('<script defer src="last.js"></script>')
+    (www / "index.html").write_text("\n".join(tags))
 
 
 def write(path, size):
@@ -246,21 +259,17 @@ def rsync(folder):
 
 
 def page(folder):
-    """A page and its objects over six connections at a time, as browsers load it, again and
-    again for eight seconds."""
+    """A page and its objects in a browser, again and again for eight seconds."""
     count, end = 0, time.monotonic() + 8
-    base = f"http://127.0.0.1:{HTTP}/"
-    proxy = ["--proxy", f"socks5h://127.0.0.1:{SOCKS}"]
+    browser = ["chromium", "--headless", "--no-sandbox", "--disable-background-networking",
+               f"--proxy-server=socks5://127.0.0.1:{SOCKS}", "--proxy-bypass-list=<-loopback>",
+               "--dump-dom"]  # fmt: skip
     while time.monotonic() < end:
-        text = run("curl", "-sSf", *proxy, base + "index.html")
-        names = re.findall(r'src="(\w+)"', text)
-        target = folder / "page"
-        shutil.rmtree(target, ignore_errors=True)
-        target.mkdir()
-        run("curl", "-sSf", *proxy, "--parallel", "--parallel-max", "6", "--remote-name-all",
-            *[base + name for name in names], cwd=target)  # fmt: skip
-        if len(names) != OBJECTS or not all(same(target / n, folder / "www" / n) for n in names):
-            return {"whole": False}
+        shutil.rmtree(folder / "profile", ignore_errors=True)
+        profile = f"--user-data-dir={folder}/profile"
+        shown = run(*browser, profile, f"http://127.0.0.1:{HTTP}/index.html")
+        if f"<title>{OBJECTS} ran</title>" not in shown:
+            return {"whole": False, "pages": count, "shown": shown[:200]}
         count += 1
     return {"whole": True, "pages": count}
 
@@ -388,7 +397,7 @@ WORK = {
 
 
 def near(folder, name, *words):
-    for old in ("got", "clone", "copy", "page"):
+    for old in ("got", "clone", "copy"):
         shutil.rmtree(folder / old, ignore_errors=True)
     tunnel = Tunnel(folder)
     began = time.monotonic()
