@@ -3,6 +3,7 @@
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use sys::poll::{Interest, Poller, Ready, Waker, prefer_this_thread, thread_cpu_time};
@@ -39,6 +40,19 @@ pub(crate) struct Control {
     pub(crate) waker: Waker,
     pub(crate) stop: AtomicBool,
 }
+
+impl Control {
+    /// Ends the thread.
+    pub(crate) fn end<F>(&self, thread: Option<Running<F>>) -> io::Result<Outcome<F>> {
+        self.stop.store(true, Ordering::Release);
+        self.waker.wake()?;
+        let thread = thread.ok_or_else(|| io::Error::other("it was stopped already"))?;
+        thread.join().map_err(|_| io::Error::other("the thread panicked"))?
+    }
+}
+
+/// The driver's thread.
+pub(crate) type Running<F> = JoinHandle<io::Result<Outcome<F>>>;
 
 /// The result of the thread.
 #[derive(Debug)]

@@ -4,8 +4,8 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::process::Command;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::{self, JoinHandle};
+use std::sync::atomic::AtomicBool;
+use std::thread;
 use std::time::Instant;
 
 use link::config::{LinkSpec, Network};
@@ -15,7 +15,7 @@ use sys::poll::Waker;
 use sys::tun::Tun;
 use thiserror::Error;
 
-use crate::driver::{self, Control, Outcome};
+use crate::driver::{self, Control, Outcome, Running};
 use crate::engine::{Engine, Port, Side};
 use crate::report::{DirectionReport, Drops, LinkReport, Report, seconds};
 
@@ -32,7 +32,7 @@ pub struct Emulation {
     near: NetNs,
     far: NetNs,
     control: Arc<Control>,
-    thread: Option<JoinHandle<io::Result<Outcome<Engine>>>>,
+    thread: Option<Running<Engine>>,
     /// Drops that devices counted before the first packet.
     drops_before: u64,
 }
@@ -203,21 +203,12 @@ impl Emulation {
     }
 
     fn stop(&mut self) -> io::Result<Outcome<Engine>> {
-        self.control.stop.store(true, Ordering::Release);
-        self.control.waker.wake()?;
-        let thread =
-            self.thread.take().ok_or_else(|| io::Error::other("it was stopped already"))?;
-        thread.join().map_err(|_| io::Error::other("the thread panicked"))?
+        self.control.end(self.thread.take())
     }
 
     /// Packets that devices dropped on the way to the emulator.
     fn drops(&self) -> Result<u64, EmulationError> {
-        let mut drops = 0;
-        for ns in [&self.near, &self.far] {
-            let text = ns.read_proc_net("dev").map_err(doing("reading /proc/net/dev"))?;
-            drops += text.lines().filter_map(tx_drops).sum::<u64>();
-        }
-        Ok(drops)
+        device_drops([&self.near, &self.far])
     }
 }
 
@@ -230,8 +221,20 @@ impl Drop for Emulation {
     }
 }
 
+/// Packets that the devices of the namespaces dropped before somebody read them.
+pub(crate) fn device_drops<'a>(
+    namespaces: impl IntoIterator<Item = &'a NetNs>,
+) -> Result<u64, EmulationError> {
+    let mut drops = 0;
+    for ns in namespaces {
+        let text = ns.read_proc_net("dev").map_err(doing("reading /proc/net/dev"))?;
+        drops += text.lines().filter_map(tx_drops).sum::<u64>();
+    }
+    Ok(drops)
+}
+
 /// The transmit drops in a line of `/proc/net/dev`: the fourth field of the second eight.
-pub(crate) fn tx_drops(line: &str) -> Option<u64> {
+fn tx_drops(line: &str) -> Option<u64> {
     let (name, fields) = line.split_once(':')?;
     if name.trim() == "lo" {
         return None;

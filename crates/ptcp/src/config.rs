@@ -29,10 +29,9 @@ pub struct Config {
     pub receive_buffer: Bytes,
     /// The largest receive buffer.
     pub max_receive_buffer: Bytes,
-    /// How many streams whose data nobody reads leave the others room: a stream may hold this
-    /// fraction of what is left of the largest receive buffer, or the initial one. `None`: any
-    /// stream may hold half of the largest.
-    pub slow_streams: Option<u32>,
+    /// How streams whose data nobody reads leave the others room. `None`: any stream may hold half
+    /// of the largest receive buffer.
+    pub slow_streams: Option<SlowStreams>,
     /// The longest wait of an acknowledgement for a second packet.
     pub max_ack_delay: Span,
     /// The least retransmission timeout.
@@ -73,12 +72,30 @@ pub struct Config {
     pub tells_losses: bool,
 }
 
+/// Shares of a receive buffer among streams, of which some are not read (dynamic thresholds,
+/// Choudhury and Hahne 1998). Each of [`Config::max_streams`] has its first window for itself, so
+/// that none waits for another; a stream is granted `1 / share` of what is left of the rest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SlowStreams {
+    /// What a stream may hold at first, and at least.
+    pub first: Bytes,
+    /// A stream may hold the first window and this part of what is left.
+    pub share: u32,
+}
+
 impl Config {
+    /// What may be sent of a new stream before the first update.
+    #[must_use]
+    pub fn stream_window(&self) -> Bytes {
+        self.slow_streams.map_or(self.receive_buffer, |slow| slow.first.min(self.receive_buffer))
+    }
+
     /// What the peer is told of it in the handshake.
     #[must_use]
     pub fn parameters(&self) -> ConnectionParameters {
         ConnectionParameters {
             receive_buffer: self.receive_buffer,
+            stream_window: self.stream_window(),
             max_datagram: self.max_datagram,
             max_ack_delay: self.max_ack_delay,
             idle_timeout: self.idle_timeout,

@@ -76,7 +76,7 @@ mod stream;
 mod subflow;
 mod tokens;
 
-pub use config::{Config, Restripe};
+pub use config::{Config, Restripe, SlowStreams};
 pub use connection::{
     Arrived, Connection, DatagramError, Event, LostPacket, PathMetrics, PeerError, TimeoutError,
     Transmit,

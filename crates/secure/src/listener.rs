@@ -1,7 +1,8 @@
 //! The side that listens: whose packet a datagram is, and what strangers get.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use rustls::{ServerConfig, Side};
@@ -12,7 +13,7 @@ use crate::handshake::{Handshake, Progress};
 use crate::labels::Labels;
 use crate::secret::TOKEN_LIFE;
 use crate::{Established, HandshakeError, Limits, Secret, Settings, SettingsError};
-use stranger::{Rationed, Stranger};
+use stranger::{Newcomers, Rationed, Stranger, block};
 
 mod stranger;
 
@@ -93,7 +94,10 @@ pub struct Listener {
     /// Labels of past handshakes, each until a token for it is void.
     spent: BTreeSet<u64>,
     spent_until: VecDeque<(Time, u64)>,
+    newcomers: Newcomers,
     answers: VecDeque<Transmit>,
+    retries: Rationed,
+    /// Of other answers.
     ration: Rationed,
     events: VecDeque<ListenEvent>,
 }
@@ -123,6 +127,8 @@ impl Listener {
             spent: BTreeSet::new(),
             spent_until: VecDeque::new(),
             answers: VecDeque::new(),
+            retries: Rationed::new(limits.retries),
+            newcomers: Newcomers::new(limits.handshakes_of_one),
             ration: Rationed::new(limits.answers),
             events: VecDeque::new(),
         })
@@ -207,10 +213,15 @@ impl Listener {
         }
         let of_unknown = self.strangers.values().filter(|one| one.is_unknown()).count();
         if !is_validated && of_unknown >= self.limits.retry_from {
-            self.answer(now, from, |bytes, listener| {
-                let token = listener.secret.retry_token(now, from, version, label);
-                datagram::emit_retry(version, label, &token, bytes);
-            });
+            if self.retries.take(now) {
+                let token = self.secret.retry_token(now, from, version, label);
+                self.push_answer(from, |bytes, _| {
+                    datagram::emit_retry(version, label, &token, bytes);
+                });
+            }
+            return;
+        }
+        if !self.newcomers.may_begin(now, from.ip()) {
             return;
         }
         let (tls, settings) = (&self.tls, &self.settings);
@@ -219,9 +230,12 @@ impl Listener {
         let Ok(mut handshake) = accepted else { return };
         let len = packet.len();
         // What cannot be opened leaves nothing behind.
-        if !handshake.handle_packet(now, Level::Initial, number_at, packet)
-            || !self.make_room(is_validated)
-        {
+        if !handshake.handle_packet(now, Level::Initial, number_at, packet) {
+            return;
+        }
+        // With retries, few are counted whose address is another's.
+        self.newcomers.count(from.ip());
+        if !self.make_room(from.ip(), is_validated) {
             return;
         }
         self.strangers.insert(label, Stranger::new(handshake, from, len, is_validated, now));
@@ -229,15 +243,22 @@ impl Listener {
         self.collect(now, label);
     }
 
-    /// Makes room for a handshake. Whether there is any.
-    fn make_room(&mut self, is_validated: bool) -> bool {
+    /// Makes room for a handshake. Whether there is any. The oldest of those gives way whose
+    /// address is not validated, or else the oldest of the block of addresses that has the
+    /// most: whoever makes many crowds out their own.
+    fn make_room(&mut self, from: IpAddr, is_validated: bool) -> bool {
         let in_progress = || self.strangers.iter().filter(|(_, one)| one.is_in_progress());
         if in_progress().count() < self.limits.handshakes {
             return true;
         }
+        let mut crowds = BTreeMap::from([(block(from), 1_usize)]);
+        for (_, one) in in_progress().filter(|(_, one)| !one.is_unknown()) {
+            *crowds.entry(block(one.reply_to().ip())).or_default() += 1;
+        }
+        let crowd = |one: &Stranger| crowds.get(&block(one.reply_to().ip())).copied();
         let oldest = in_progress()
             .filter(|(_, one)| is_validated || one.is_unknown())
-            .min_by_key(|(_, one)| (!one.is_unknown(), one.began()))
+            .min_by_key(|(_, one)| (!one.is_unknown(), Reverse(crowd(one)), one.began()))
             .map(|(label, _)| *label);
         let Some(label) = oldest else { return false };
         if let Some(evicted) = self.strangers.remove(&label) {
@@ -402,9 +423,15 @@ impl Listener {
         }
     }
 
-    /// Queues an answer without state, unless there have been many.
+    /// Queues a list of versions or a reset, unless there have been many.
     fn answer(&mut self, now: Time, to: SocketAddr, emit: impl FnOnce(&mut Vec<u8>, &Listener)) {
-        if self.answers.len() < MOST_ANSWERS && self.ration.take(now) {
+        if self.ration.take(now) {
+            self.push_answer(to, emit);
+        }
+    }
+
+    fn push_answer(&mut self, to: SocketAddr, emit: impl FnOnce(&mut Vec<u8>, &Listener)) {
+        if self.answers.len() < MOST_ANSWERS {
             let mut bytes = Vec::new();
             emit(&mut bytes, self);
             self.answers.push_back(Transmit { to, bytes });

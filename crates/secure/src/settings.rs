@@ -38,20 +38,32 @@ impl Default for Settings {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Handshakes in progress. Above that the oldest gives way, those first whose address is not
-    /// validated.
+    /// validated, then those of the address that has the most.
     pub handshakes: usize,
     /// From so many handshakes, failed ones included, with addresses that are not validated, a
     /// newcomer has to show with a token that it receives what is sent to its address.
     pub retry_from: usize,
     /// Handshakes that are over and remembered, to answer a peer that has not heard of it.
     pub lingering: usize,
-    /// Answers without state in a second: retries, lists of versions, resets.
+    /// Handshakes that begin in a second from one address of IPv4, or 2^64 of IPv6: each costs a
+    /// key agreement.
+    pub handshakes_of_one: u64,
+    /// Retries in a second: each is a twentieth of its cause, and an honest peer needs one.
+    pub retries: u64,
+    /// Other answers without state in a second: lists of versions and resets.
     pub answers: u64,
 }
 
 impl Default for Limits {
     fn default() -> Limits {
-        Limits { handshakes: 64, retry_from: 16, lingering: 256, answers: 1_000 }
+        Limits {
+            handshakes: 64,
+            retry_from: 16,
+            lingering: 256,
+            handshakes_of_one: 256,
+            retries: 10_000,
+            answers: 1_000,
+        }
     }
 }
 

@@ -79,7 +79,7 @@ pub use connection::{Connection, DROPPED, ReceiveHalf, SendHalf, Stream};
 pub use endpoint::{Endpoint, Listening};
 pub use error::{ConnectError, ConnectionError, DatagramError, EndpointError, StreamError};
 pub use options::{CONTROLLER, Options, Prototype, Route, SCHEDULER};
-pub use ptcp::Class;
+pub use ptcp::{Class, SlowStreams};
 pub use qlog::{Qlog, Sink};
 pub use secure::HandshakeError;
 pub use stats::{RouteChange, RouteEvent, RouteState, RouteStats, Stats};

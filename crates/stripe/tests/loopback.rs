@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use common::{anywhere, content, listen, pair, routes, run};
 use secure::testing::{Key, client, client_without_key};
 use stripe::{
-    Class, ConnectError, ConnectionError, DatagramError, Endpoint, Listening, Options, RouteChange,
-    RouteState, TotalRate,
+    Class, ConnectError, Connection, ConnectionError, DatagramError, Endpoint, Listening, Options,
+    RouteChange, RouteState, TotalRate,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::{sleep, timeout};
@@ -235,6 +235,24 @@ fn the_last_handle_closes_the_connection() {
     });
 }
 
+/// Sends so many bytes on a stream, and compares what arrives.
+async fn carry(near: &Connection, far: &Connection, len: usize) {
+    let mut stream = near.open_stream().await.expect("it is open");
+    let sent = content(len);
+    let write = async {
+        stream.write_all(&sent).await.expect("it is open");
+        stream.shutdown().await.expect("it is open");
+    };
+    let read = async {
+        let mut stream = far.accept_stream().await.expect("it is opened");
+        let mut arrived = Vec::new();
+        stream.read_to_end(&mut arrived).await.expect("it is whole");
+        arrived
+    };
+    let ((), arrived) = tokio::join!(write, read);
+    assert!(arrived == sent, "other bytes arrived");
+}
+
 #[test]
 fn routes_come_and_go() {
     run(async {
@@ -247,20 +265,7 @@ fn routes_come_and_go() {
         assert_eq!((opened.route, opened.change), (number, RouteChange::Opened));
         pair.near.remove_route(0);
         assert_eq!(events.recv().await.expect("it goes").change, RouteChange::Removed);
-        let mut stream = pair.near.open_stream().await.expect("it is open");
-        let sent = content(2_000_000);
-        let write = async {
-            stream.write_all(&sent).await.expect("it is open");
-            stream.shutdown().await.expect("it is open");
-        };
-        let read = async {
-            let mut far = pair.far.accept_stream().await.expect("it is opened");
-            let mut arrived = Vec::new();
-            far.read_to_end(&mut arrived).await.expect("it is whole");
-            arrived
-        };
-        let ((), arrived) = tokio::join!(write, read);
-        assert!(arrived == sent);
+        carry(&pair.near, &pair.far, 2_000_000).await;
         let stats = pair.near.stats().await;
         assert_eq!(stats.routes.iter().map(|route| route.route).collect::<Vec<_>>(), [number]);
     });
@@ -278,16 +283,7 @@ fn a_route_in_reserve_carries_little() {
         let connecting = endpoint.connect(both, &tls, Options::default());
         let (near, far) = tokio::join!(connecting, listening.accept());
         let (near, far) = (near.expect("it answers"), far.expect("it listens"));
-        let mut stream = near.open_stream().await.expect("it is open");
-        let write = async {
-            stream.write_all(&content(5_000_000)).await.expect("it is open");
-            stream.shutdown().await.expect("it is open");
-        };
-        let read = async {
-            let mut far = far.accept_stream().await.expect("it is opened");
-            far.read_to_end(&mut Vec::new()).await.expect("it is whole")
-        };
-        tokio::join!(write, read);
+        carry(&near, &far, 5_000_000).await;
         let stats = near.stats().await;
         let reserve = &stats.routes[1];
         assert_eq!(reserve.remote.ip(), common::address(1));

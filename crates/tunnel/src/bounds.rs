@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use stripe::SlowStreams;
 use tokio::time::{Instant, sleep_until};
 use units::Bytes;
 
@@ -29,11 +30,14 @@ pub const MOST_LISTENERS: usize = 64;
 pub const UNSENT: Bytes = Bytes::kib(128);
 /// Bytes of a peer that wait for applications.
 pub const RECEIVE_BUFFER: Bytes = Bytes::mib(128);
-/// Bytes of a connection that wait for its application, at first and at least.
-const FIRST_WINDOW: Bytes = Bytes::kib(256);
-/// The fraction of the buffer's rest that one connection may take: 4 MiB of an empty one, which is
-/// 300 Mbit/s over 100 ms.
-const SLOW_STREAMS: u32 = 32;
+/// Bytes of a connection that wait for its application, at first and at least; those of all
+/// connections are half of the buffer.
+const FIRST_WINDOW: Bytes = Bytes::kib(16);
+/// The fraction of the buffer's rest that one connection may take: nearly 4 MiB of an empty one,
+/// which is 300 Mbit/s over 100 ms.
+const SHARE: u32 = 16;
+/// Bytes of a peer that may be sent before the first update, of all connections.
+const FIRST_BUFFER: Bytes = Bytes::kib(256);
 /// The pause in accepting when the process has no descriptors left.
 pub(crate) const PAUSE: Duration = Duration::from_millis(100);
 /// The time that the far side's answer takes beyond [`DIAL_PATIENCE`]: that of the network.
@@ -45,8 +49,8 @@ pub(crate) const ANSWER_PATIENCE: Duration = Duration::from_secs(20);
 pub fn stripe_options() -> stripe::Options {
     let mut options = stripe::Options { unsent: UNSENT, ..stripe::Options::default() };
     let streams = MOST_CONNECTIONS + MOST_LISTENERS + 1;
-    options.config.receive_buffer = FIRST_WINDOW;
-    options.config.slow_streams = Some(SLOW_STREAMS);
+    options.config.receive_buffer = FIRST_BUFFER;
+    options.config.slow_streams = Some(SlowStreams { first: FIRST_WINDOW, share: SHARE });
     options.config.max_streams = u32::try_from(streams).expect("a few thousand");
     options
 }

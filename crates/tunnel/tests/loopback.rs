@@ -118,7 +118,8 @@ fn slow_readers_hold_their_senders_up_and_no_others() {
         let (server, port) = target().await;
         let mut held = Vec::new();
         let mut writers = tokio::task::JoinSet::new();
-        for _ in 0..10 {
+        // More than would fill the buffer, with the window that each of a few gets.
+        for _ in 0..60 {
             let (_, mut slow) = through(proxy, "127.0.0.1", port).await;
             held.push(server.accept().await.unwrap());
             writers.spawn(async move {

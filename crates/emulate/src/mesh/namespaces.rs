@@ -2,9 +2,9 @@
 
 use std::io;
 use std::process::Command;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
-use std::thread::{self, JoinHandle};
+use std::thread;
 use std::time::Instant;
 
 use serde::Serialize;
@@ -16,8 +16,8 @@ use units::{Span, Time};
 
 use super::engine::MeshEngine;
 use super::{DevicePlan, LinkMeasures, Plan};
-use crate::driver::{self, Control, Outcome};
-use crate::namespaces::{DEVICE_QUEUE, EmulationError, doing, prepare, tx_drops};
+use crate::driver::{self, Control, Outcome, Running};
+use crate::namespaces::{DEVICE_QUEUE, EmulationError, device_drops, doing, prepare};
 use crate::report::{Quantiles, exceeded};
 
 /// The MTU of the devices.
@@ -31,7 +31,7 @@ pub struct Mesh {
     control: Arc<Control>,
     epoch: Instant,
     start: Arc<OnceLock<Time>>,
-    thread: Option<JoinHandle<io::Result<Outcome<MeshEngine>>>>,
+    thread: Option<Running<MeshEngine>>,
     /// Drops that devices counted before the first packet.
     drops_before: u64,
 }
@@ -146,21 +146,12 @@ impl Mesh {
     }
 
     fn stop(&mut self) -> io::Result<Outcome<MeshEngine>> {
-        self.control.stop.store(true, Ordering::Release);
-        self.control.waker.wake()?;
-        let thread =
-            self.thread.take().ok_or_else(|| io::Error::other("it was stopped already"))?;
-        thread.join().map_err(|_| io::Error::other("the thread panicked"))?
+        self.control.end(self.thread.take())
     }
 
     /// Packets that devices dropped on the way to the emulator.
     fn drops(&self) -> Result<u64, EmulationError> {
-        let mut drops = 0;
-        for ns in &self.namespaces {
-            let text = ns.read_proc_net("dev").map_err(doing("reading /proc/net/dev"))?;
-            drops += text.lines().filter_map(tx_drops).sum::<u64>();
-        }
-        Ok(drops)
+        device_drops(&self.namespaces)
     }
 }
 

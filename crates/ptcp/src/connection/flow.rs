@@ -6,7 +6,7 @@
 use units::{Bytes, Time};
 
 use super::{Connection, Event};
-use crate::Config;
+use crate::config::{Config, SlowStreams};
 use crate::path::Control;
 use crate::stream::recv::RecvStream;
 use crate::stream::send::SendStream;
@@ -34,9 +34,10 @@ pub(super) struct Flow {
     /// Data in order that the application has not read.
     unread: u64,
     buffer: u64,
-    first_buffer: u64,
     max_buffer: u64,
-    slow_streams: Option<u32>,
+    slow_streams: Option<SlowStreams>,
+    /// The first windows of all streams that there may be.
+    reserved: u64,
     /// The limit advertised to the peer.
     advertised: u64,
 }
@@ -54,8 +55,8 @@ impl Flow {
             read: 0,
             unread: 0,
             buffer: first,
-            first_buffer: first,
             slow_streams: config.slow_streams,
+            reserved: config.stream_window().0.saturating_mul(config.max_streams.into()),
             max_buffer: config.max_receive_buffer.0.max(2 * first),
             advertised: first,
         }
@@ -113,13 +114,15 @@ impl Flow {
         Bytes(self.buffer)
     }
 
-    /// What the peer may send of a stream beyond what was read of it. As unread data grows it
-    /// shrinks, so that many streams that nobody reads do not take all of the buffer (dynamic
-    /// thresholds, Choudhury and Hahne 1998).
-    fn stream_window(&self) -> u64 {
-        let Some(share) = self.slow_streams else { return self.buffer };
-        let left = self.max_buffer.saturating_sub(self.unread);
-        self.buffer.min((left / u64::from(share.max(1))).max(self.first_buffer))
+    /// What the peer may send of a stream beyond what was read of it; `extra` is what it may send
+    /// of all streams beyond their first windows ([`SlowStreams`]). What was granted counts, not
+    /// what arrived: that all streams are granted much at once leaves the later ones nothing.
+    fn stream_window(&self, extra: u64) -> u64 {
+        let Some(SlowStreams { first: Bytes(first), share }) = self.slow_streams else {
+            return self.buffer;
+        };
+        let left = self.max_buffer.saturating_sub(self.reserved).saturating_sub(extra);
+        self.buffer.min(first + left / u64::from(share.max(1))).max(first)
     }
 
     /// The limit to advertise. Data that the application does not read is granted again to the
@@ -152,7 +155,7 @@ impl Connection {
     /// The application read `bytes` of a stream, at arrival or later.
     pub(super) fn count_read(&mut self, stream: u32, bytes: u64) {
         self.flow.read += bytes;
-        let window = self.flow.stream_window();
+        let window = self.flow.stream_window(self.streams.extra());
         let limit_and_end = |receiving: &mut RecvStream| {
             (receiving.poll_limit(window).is_some(), receiving.is_done())
         };
@@ -174,7 +177,8 @@ impl Connection {
         let buffer = wanted.min(most).max(self.flow.buffer);
         if buffer > self.flow.buffer {
             self.flow.buffer = buffer;
-            for stream in self.streams.raise_limits(self.flow.stream_window()) {
+            let (flow, only_short) = (&self.flow, self.config.slow_streams.is_some());
+            for stream in self.streams.raise_limits(only_short, |extra| flow.stream_window(extra)) {
                 self.outbox.push_once(Control::StreamWindow { stream });
             }
         }

@@ -19,8 +19,7 @@ impl Connection {
 
     /// The data of a new stream that may be sent before the first update.
     pub(super) fn windows(&self) -> StreamWindows {
-        let [own, peer] =
-            [self.config.receive_buffer, self.peer.receive_buffer].map(|Bytes(bytes)| bytes);
+        let (Bytes(own), Bytes(peer)) = (self.config.stream_window(), self.peer.stream_window);
         StreamWindows { own, peer }
     }
 

@@ -41,6 +41,8 @@ pub(super) struct Streams {
     ending: BTreeSet<u32>,
     /// Gaps in all receiving streams together.
     gaps: usize,
+    /// What the peer may make this end hold, of all streams, beyond their first windows.
+    extra: u64,
     next: u32,
     /// The next stream number of the peer.
     next_of_peer: u32,
@@ -58,6 +60,7 @@ impl Streams {
             own_open: 0,
             ending: BTreeSet::new(),
             gaps: 0,
+            extra: 0,
             next: if is_client { 0 } else { SERVER_STREAMS },
             next_of_peer: if is_client { SERVER_STREAMS } else { 0 },
         }
@@ -194,9 +197,10 @@ impl Streams {
         change: impl FnOnce(&mut RecvStream) -> T,
     ) -> Option<T> {
         let stream = self.receiving.get_mut(&id)?;
-        let before = stream.gaps();
+        let (gaps, extra) = (stream.gaps(), stream.extra());
         let result = change(stream);
-        self.gaps = self.gaps + stream.gaps() - before;
+        self.gaps = self.gaps + stream.gaps() - gaps;
+        self.extra = self.extra + stream.extra() - extra;
         if stream.is_whole() {
             self.note_ending(id);
         }
@@ -205,15 +209,35 @@ impl Streams {
 
     /// Ends a receiving half of which everything was read.
     pub(super) fn remove_receiving(&mut self, id: u32) {
-        self.receiving.remove(&id);
+        if let Some(stream) = self.receiving.remove(&id) {
+            self.extra -= stream.extra();
+        }
         self.note_half_ended(id);
     }
 
-    /// The streams whose limit for the peer is worth an update with this window. The limit is
-    /// raised.
-    pub(super) fn raise_limits(&mut self, window: u64) -> Vec<u32> {
-        let receiving = self.receiving.iter_mut();
-        receiving.filter_map(|(id, stream)| stream.poll_limit(window).map(|_| *id)).collect()
+    /// The streams whose limit for the peer is worth an update. The limit is raised by what
+    /// `window` says for what all streams have beyond their first windows. With `only_short`, those
+    /// that have not used most of their limit keep it.
+    pub(super) fn raise_limits(
+        &mut self,
+        only_short: bool,
+        window: impl Fn(u64) -> u64,
+    ) -> Vec<u32> {
+        let mut raised = Vec::new();
+        for (id, stream) in &mut self.receiving {
+            let extra = stream.extra();
+            if (!only_short || stream.is_short()) && stream.poll_limit(window(self.extra)).is_some()
+            {
+                self.extra = self.extra + stream.extra() - extra;
+                raised.push(*id);
+            }
+        }
+        raised
+    }
+
+    /// What the peer may make this end hold, of all streams, beyond their first windows.
+    pub(super) fn extra(&self) -> u64 {
+        self.extra
     }
 
     /// The peer is told of a reset until it acknowledges it.

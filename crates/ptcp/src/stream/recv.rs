@@ -24,13 +24,15 @@ pub(crate) struct RecvStream {
     is_reading: bool,
     /// The advertised limit.
     advertised: u64,
+    /// What the peer may send of it in any case.
+    first_window: u64,
 }
 
 impl RecvStream {
     /// A half without data, of which the peer may send `window` bytes. With `is_reading` the
     /// application reads data as it arrives.
     pub(crate) fn new(window: u64, is_reading: bool) -> RecvStream {
-        RecvStream { advertised: window, is_reading, ..RecvStream::default() }
+        RecvStream { advertised: window, first_window: window, is_reading, ..RecvStream::default() }
     }
 
     /// A piece arrived. Returns the growth of the highest offset.
@@ -129,6 +131,17 @@ impl RecvStream {
 
     pub(crate) fn is_done(&self) -> bool {
         self.end == Some(self.read)
+    }
+
+    /// What the peer may make this end hold of it beyond the first window.
+    pub(crate) fn extra(&self) -> u64 {
+        let most = self.end.map_or(self.advertised, |end| end.min(self.advertised));
+        (most - self.read).saturating_sub(self.first_window)
+    }
+
+    /// Whether the peer has used most of its limit.
+    pub(crate) fn is_short(&self) -> bool {
+        2 * (self.advertised - self.highest) <= self.advertised - self.read
     }
 
     /// The new limit for the peer, if with this window the update is worth a packet.

@@ -1,6 +1,6 @@
 //! Several streams, and datagrams.
 
-use ptcp::{Config, Connection, DatagramError, Event};
+use ptcp::{Config, Connection, DatagramError, Event, SlowStreams};
 use units::{Bytes, Span, Time};
 use wire::ptcp::Body;
 
@@ -46,6 +46,7 @@ fn streams_that_nobody_reads_leave_others_room() {
             receive_buffer: Bytes::kib(64),
             max_receive_buffer: Bytes::mib(4),
             slow_streams,
+            max_streams: 16,
             ..Config::default()
         };
         let mut pair = Pair::new(&config, ("reno", "lowest-rtt"), &[line(10, 50)]);
@@ -60,7 +61,45 @@ fn streams_that_nobody_reads_leave_others_room() {
         pair.time_of(other, Bytes::mib(4))
     };
     assert!(took(None).is_none_or(|took| took > Span::from_secs(20)));
-    assert!(took(Some(16)).expect("there is room") < Span::from_secs(3));
+    let slow = SlowStreams { first: Bytes::kib(16), share: 16 };
+    assert!(took(Some(slow)).expect("there is room") < Span::from_secs(3));
+}
+
+/// All are granted their windows before any of them is known to be slow. As many as there may be
+/// leave one that is read its first window, over the first round trip and over each later one.
+#[test]
+fn as_many_streams_as_there_may_be_that_nobody_reads_leave_one_its_window() {
+    let slow = SlowStreams { first: Bytes::kib(16), share: 8 };
+    let config = Config {
+        receive_buffer: Bytes::kib(256),
+        max_receive_buffer: Bytes::mib(8),
+        slow_streams: Some(slow),
+        max_streams: 256,
+        ..Config::default()
+    };
+    let mut pair = Pair::new(&config, ("reno", "lowest-rtt"), &[line(10, 50)]);
+    let before = pair.bulk(Bytes::mib(1));
+    pair.run_for(Span::from_secs(1));
+    assert_eq!(pair.server().received(before), Bytes::mib(1));
+    let mut all = Vec::new();
+    for round in 0..5 {
+        let stuck: Vec<u32> = (0..50).map(|_| pair.bulk(Bytes::mib(8))).collect();
+        // The server knows them all.
+        pair.run_for(ms(150));
+        let now = pair.now();
+        for stream in &stuck {
+            pair.server().set_reading(now, *stream, false);
+            all.push((*stream, pair.server().received(*stream).0));
+        }
+        pair.run_for(Span::from_secs(2));
+        let other = pair.bulk(Bytes::kib(256));
+        let took = pair.time_of(other, Bytes::kib(256)).expect("there is room");
+        // Sixteen windows and as many round trips of 20 ms, beside what is under way.
+        assert!(took < ms(800), "round {round}: {took:?}");
+    }
+    let held = |&(stream, read): &(u32, u64)| pair.server().received(stream).0 - read;
+    let held: u64 = all.iter().map(held).sum();
+    assert!((4 << 20..=8 << 20).contains(&held), "{held}");
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! One stranger's handshake, and what it may cost.
 
-use std::net::SocketAddr;
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
 
 use units::{Span, Time};
 use wire::datagram::Level;
@@ -13,6 +14,8 @@ use crate::handshake::Handshake;
 const AMPLIFICATION: u64 = 3;
 /// The addresses of one handshake.
 const MOST_ADDRESSES: usize = 4;
+/// The blocks of addresses whose handshakes are counted.
+const MOST_BLOCKS: usize = 1_024;
 
 /// An address that packets of a handshake came from.
 struct Source {
@@ -104,6 +107,47 @@ impl Stranger {
     /// When something is due.
     pub(super) fn poll_deadline(&self) -> Option<Time> {
         self.linger_until.or_else(|| self.handshake.poll_deadline())
+    }
+}
+
+/// The addresses that one host may take as its own: one of IPv4, 2^64 of IPv6.
+pub(super) fn block(address: IpAddr) -> u64 {
+    match address.to_canonical() {
+        IpAddr::V4(address) => address.to_bits().into(),
+        // All but the last 64 bits: the first ones are never 0.
+        IpAddr::V6(address) => u64::try_from(address.to_bits() >> 64).unwrap_or(u64::MAX),
+    }
+}
+
+/// Lets so many handshakes of a block of addresses begin in a second.
+pub(super) struct Newcomers {
+    rate: u64,
+    begun: BTreeMap<u64, u64>,
+    since: Time,
+}
+
+impl Newcomers {
+    pub(super) fn new(rate: u64) -> Newcomers {
+        Newcomers { rate, begun: BTreeMap::new(), since: Time::ZERO }
+    }
+
+    /// Whether one more may begin.
+    pub(super) fn may_begin(&mut self, now: Time, from: IpAddr) -> bool {
+        if now.since(self.since) >= Span::from_secs(1) {
+            self.begun.clear();
+            self.since = now;
+        }
+        self.begun.get(&block(from)).is_none_or(|begun| *begun < self.rate)
+    }
+
+    /// One has begun.
+    pub(super) fn count(&mut self, from: IpAddr) {
+        let (block, has_room) = (block(from), self.begun.len() < MOST_BLOCKS);
+        if let Some(begun) = self.begun.get_mut(&block) {
+            *begun += 1;
+        } else if has_room {
+            self.begun.insert(block, 1);
+        }
     }
 }
 

@@ -175,10 +175,64 @@ fn in_a_flood_those_get_in_who_come_back_with_a_token() {
     assert_eq!(listener.handshakes(), 5);
 }
 
+/// Begins a handshake whose address is shown with a retry's token, and says nothing more.
+fn show_address(pair: &Pair, listener: &mut Listener, now: Time, label: u64, from: SocketAddr) {
+    let mut dialer = pair.dialer(now, label);
+    for _ in 0..2 {
+        give(listener, now, from, &flight(&mut dialer, now));
+        for answer in answers(listener, now).iter().filter(|answer| answer.to == from) {
+            if matches!(Outer::parse(&answer.bytes), Ok(Outer::Retry { .. })) {
+                dialer.handle_datagram(now, &mut answer.bytes.clone());
+            }
+        }
+    }
+}
+
+/// A stranger whose address is its own begins a handshake each millisecond; an honest peer is
+/// 100 ms away.
+#[test]
+fn one_address_does_not_crowd_out_another() {
+    let mut pair = Pair::new();
+    pair.limits = Limits { handshakes: 8, retry_from: 0, ..Limits::default() };
+    let mut listener = pair.listener();
+    let mut honest = pair.dialer(Time::ZERO, 77);
+    for number in 0..500 {
+        let now = after(number);
+        show_address(&pair, &mut listener, now, 1_000 + number, stranger(1));
+        if number % 100 == 50 {
+            give(&mut listener, now, address(0), &flight(&mut honest, now));
+            for answer in answers(&mut listener, now).iter().filter(|one| one.to == address(0)) {
+                honest.handle_datagram(now, &mut answer.bytes.clone());
+            }
+        }
+    }
+    assert!(is_confirmed(&mut honest));
+}
+
+/// Each handshake costs a key agreement and a signature.
+#[test]
+fn one_address_begins_so_many_handshakes_in_a_second() {
+    let mut pair = Pair::new();
+    let limits = Limits { handshakes: 1_000, retry_from: 0, ..Limits::default() };
+    pair.limits = Limits { handshakes_of_one: 20, ..limits };
+    let mut listener = pair.listener();
+    for second in 0..3 {
+        let now = after(1_000 * second);
+        let before = listener.handshakes();
+        for number in 0..50 {
+            show_address(&pair, &mut listener, now, 1_000 * second + number, stranger(1));
+        }
+        assert_eq!(listener.handshakes() - before, 20);
+        let mut honest = pair.dialer(now, 900_000 + second);
+        converse(&mut honest, &mut listener, now, address(0));
+        assert!(is_confirmed(&mut honest));
+    }
+}
+
 #[test]
 fn retries_versions_and_resets_are_small_and_rationed() {
     let mut pair = Pair::new();
-    pair.limits = Limits { retry_from: 0, answers: 100, ..Limits::default() };
+    pair.limits = Limits { retry_from: 0, retries: 100, answers: 100, ..Limits::default() };
     let mut listener = pair.listener();
     let hello = flight(&mut pair.dialer(Time::ZERO, 5), Time::ZERO).swap_remove(0);
     let mut unknown_version = hello.clone();

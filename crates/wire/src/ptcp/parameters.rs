@@ -11,14 +11,22 @@ use crate::reader::Reader;
 /// The name in errors.
 const NAME: &str = "Parameters";
 /// The names of the fields, by number.
-const FIELDS: [&str; 6] =
-    ["", "receive buffer", "max datagram", "max ack delay", "idle timeout", "max streams"];
+const FIELDS: [&str; 7] = [
+    "",
+    "receive buffer",
+    "max datagram",
+    "max ack delay",
+    "idle timeout",
+    "max streams",
+    "stream window",
+];
 
 const RECEIVE_BUFFER: u8 = 1;
 const MAX_DATAGRAM: u8 = 2;
 const MAX_ACK_DELAY: u8 = 3;
 const IDLE_TIMEOUT: u8 = 4;
 const MAX_STREAMS: u8 = 5;
+const STREAM_WINDOW: u8 = 6;
 
 /// The least of the largest datagrams: a path that does not carry such is not used.
 const LEAST_DATAGRAM: u64 = 1_200;
@@ -28,8 +36,10 @@ const LONGEST: u64 = 86_400_000;
 /// What the peer may rely on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConnectionParameters {
-    /// The data that may be sent before the first update, of all streams together and of each.
+    /// The data that may be sent before the first update, of all streams together.
     pub receive_buffer: Bytes,
+    /// The same of each stream. It is not written if it is the receive buffer.
+    pub stream_window: Bytes,
     /// The largest UDP payload that is received.
     pub max_datagram: Bytes,
     /// The longest wait of an acknowledgement for a second packet, in whole milliseconds.
@@ -54,6 +64,9 @@ impl ConnectionParameters {
             field(IDLE_TIMEOUT, millis(timeout));
         }
         field(MAX_STREAMS, self.max_streams.into());
+        if self.stream_window != self.receive_buffer {
+            field(STREAM_WINDOW, self.stream_window.0);
+        }
     }
 
     /// Reads them. Fields with other names are for later versions, and ignored.
@@ -83,8 +96,11 @@ impl ConnectionParameters {
         if max_datagram < LEAST_DATAGRAM {
             return Err(invalid(MAX_DATAGRAM));
         }
+        let receive_buffer = get(RECEIVE_BUFFER)?;
+        let stream_window = found[usize::from(STREAM_WINDOW)].unwrap_or(receive_buffer);
         Ok(ConnectionParameters {
-            receive_buffer: Bytes(get(RECEIVE_BUFFER)?),
+            receive_buffer: Bytes(receive_buffer),
+            stream_window: Bytes(stream_window),
             max_datagram: Bytes(max_datagram),
             max_ack_delay: time(MAX_ACK_DELAY, get(MAX_ACK_DELAY)?)?,
             idle_timeout: found[usize::from(IDLE_TIMEOUT)]
@@ -108,6 +124,7 @@ mod tests {
 
     const PLAIN: ConnectionParameters = ConnectionParameters {
         receive_buffer: Bytes(2 << 20),
+        stream_window: Bytes(2 << 20),
         max_datagram: Bytes(1_472),
         max_ack_delay: Span::from_millis(25),
         idle_timeout: Some(Span::from_secs(30)),
@@ -140,7 +157,7 @@ mod tests {
     #[test]
     fn fields_of_later_versions_are_ignored() {
         let mut octets = octets(&PLAIN);
-        octets.extend([200, 3, 1, 2, 3, 6, 0]);
+        octets.extend([200, 3, 1, 2, 3, 7, 0]);
         assert_eq!(ConnectionParameters::parse(&octets), Ok(PLAIN));
     }
 
@@ -148,6 +165,7 @@ mod tests {
         #[test]
         fn what_is_written_is_read(
             buffer: u64,
+            window: u64,
             datagram in 1_200..u64::MAX,
             delay in 0..LONGEST,
             timeout in proptest::option::of(0..LONGEST),
@@ -155,6 +173,7 @@ mod tests {
         ) {
             let parameters = ConnectionParameters {
                 receive_buffer: Bytes(buffer),
+                stream_window: Bytes(window),
                 max_datagram: Bytes(datagram),
                 max_ack_delay: Span::from_millis(delay),
                 idle_timeout: timeout.map(Span::from_millis),
