@@ -41,7 +41,7 @@ mod window;
 pub use dialer::{DialEvent, Dialer};
 pub use error::{HandshakeError, OpenError, PathError, SealError, SettingsError};
 pub use handshake::Established;
-pub use listener::{ConnectionId, ListenEvent, Listener, Route, Transmit};
+pub use listener::{ConnectionId, ListenEvent, Listener, Route, Transmit, address_block};
 pub use reset::ResetTokens;
 pub use secret::Secret;
 pub use session::{Opened, PacketNumber, Session};

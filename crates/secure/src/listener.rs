@@ -13,7 +13,8 @@ use crate::handshake::{Handshake, Progress};
 use crate::labels::Labels;
 use crate::secret::TOKEN_LIFE;
 use crate::{Established, HandshakeError, Limits, Secret, Settings, SettingsError};
-use stranger::{Newcomers, Rationed, Stranger, block};
+pub use stranger::address_block;
+use stranger::{Newcomers, Rationed, Stranger};
 
 mod stranger;
 
@@ -251,11 +252,11 @@ impl Listener {
         if in_progress().count() < self.limits.handshakes {
             return true;
         }
-        let mut crowds = BTreeMap::from([(block(from), 1_usize)]);
+        let mut crowds = BTreeMap::from([(address_block(from), 1_usize)]);
         for (_, one) in in_progress().filter(|(_, one)| !one.is_unknown()) {
-            *crowds.entry(block(one.reply_to().ip())).or_default() += 1;
+            *crowds.entry(address_block(one.reply_to().ip())).or_default() += 1;
         }
-        let crowd = |one: &Stranger| crowds.get(&block(one.reply_to().ip())).copied();
+        let crowd = |one: &Stranger| crowds.get(&address_block(one.reply_to().ip())).copied();
         let oldest = in_progress()
             .filter(|(_, one)| is_validated || one.is_unknown())
             .min_by_key(|(_, one)| (!one.is_unknown(), Reverse(crowd(one)), one.began()))

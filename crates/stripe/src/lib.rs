@@ -81,6 +81,6 @@ pub use error::{ConnectError, ConnectionError, DatagramError, EndpointError, Str
 pub use options::{CONTROLLER, Options, Prototype, Route, SCHEDULER};
 pub use ptcp::{Class, SlowStreams};
 pub use qlog::{Qlog, Sink};
-pub use secure::HandshakeError;
+pub use secure::{HandshakeError, address_block};
 pub use stats::{RouteChange, RouteEvent, RouteState, RouteStats, Stats};
 pub use total_rate::TotalRate;

@@ -202,7 +202,7 @@ impl<S: Service> AcceptorState<S> {
     fn admit(self: &Arc<Self>, stream: Box<dyn Stream>, from: SocketAddr) {
         let shared = Arc::clone(self);
         tracing::debug!(%from, "connection accepted");
-        self.unauthenticated.admit(|number| async move {
+        self.unauthenticated.admit(from.ip(), |number| async move {
             let entering = shared.enter(stream, from);
             let Some(entered) = shared.unauthenticated.authenticated(number, entering).await else {
                 return;

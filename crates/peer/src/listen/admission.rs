@@ -1,6 +1,8 @@
 //! Bounds of unauthenticated connections, and their authentication.
 
-use std::collections::VecDeque;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, VecDeque};
+use std::net::IpAddr;
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -14,7 +16,8 @@ use crate::conn::{Conn, ConnError};
 use crate::tls::ServerTls;
 use crate::{Fingerprint, Token};
 
-/// The most unauthenticated connections; a further one displaces the oldest.
+/// The most unauthenticated connections; a further one displaces the oldest of the block of
+/// addresses that has the most.
 const UNAUTHENTICATED: usize = 64;
 /// The time that a connection may take to authenticate.
 pub const UNAUTHENTICATED_PATIENCE: Duration = Duration::from_secs(10);
@@ -33,28 +36,49 @@ pub(super) struct Unauthenticated(Mutex<Pending>);
 #[derive(Default)]
 struct Pending {
     /// Oldest first.
-    connections: VecDeque<(u64, AbortHandle)>,
+    connections: VecDeque<Newcomer>,
     next: u64,
     tasks: JoinSet<()>,
 }
 
+struct Newcomer {
+    number: u64,
+    /// [`stripe::address_block`]
+    block: u64,
+    task: AbortHandle,
+}
+
+impl Pending {
+    /// Makes room for a connection from `block`: whoever opens many crowds out their own.
+    fn make_room(&mut self, block: u64) {
+        let mut crowds = BTreeMap::from([(block, 1_usize)]);
+        for one in &self.connections {
+            *crowds.entry(one.block).or_default() += 1;
+        }
+        let crowd = |index: &usize| crowds[&self.connections[*index].block];
+        let first_of_most = (0..self.connections.len()).min_by_key(|index| Reverse(crowd(index)));
+        if let Some(displaced) = first_of_most.and_then(|index| self.connections.remove(index)) {
+            displaced.task.abort();
+        }
+    }
+}
+
 impl Unauthenticated {
     /// Spawns the task of a connection; `serve` gets the connection's number.
-    pub(super) fn admit<F>(&self, serve: impl FnOnce(u64) -> F)
+    pub(super) fn admit<F>(&self, from: IpAddr, serve: impl FnOnce(u64) -> F)
     where
         F: Future<Output = ()> + Send + 'static,
     {
         let mut pending = self.pending();
-        if pending.connections.len() >= UNAUTHENTICATED
-            && let Some((_, oldest)) = pending.connections.pop_front()
-        {
-            oldest.abort();
+        let block = stripe::address_block(from);
+        if pending.connections.len() >= UNAUTHENTICATED {
+            pending.make_room(block);
         }
         let number = pending.next;
         pending.next += 1;
         while pending.tasks.try_join_next().is_some() {}
         let task = pending.tasks.spawn(serve(number));
-        pending.connections.push_back((number, task));
+        pending.connections.push_back(Newcomer { number, block, task });
     }
 
     /// Waits for a connection to authenticate; `None` if it fails, or takes longer than
@@ -65,7 +89,7 @@ impl Unauthenticated {
         entering: impl Future<Output = Result<T, ConnError>>,
     ) -> Option<T> {
         let entered = timeout(UNAUTHENTICATED_PATIENCE, entering).await;
-        self.pending().connections.retain(|(pending, _)| *pending != number);
+        self.pending().connections.retain(|one| one.number != number);
         let entered = entered.map_err(|_| ConnError::Silent(UNAUTHENTICATED_PATIENCE));
         match entered.and_then(|entered| entered) {
             Ok(entered) => Some(entered),
@@ -238,6 +262,35 @@ mod tests {
         }
     }
 
+    fn address(last: u8) -> IpAddr {
+        [192, 0, 2, last].into()
+    }
+
+    #[tokio::test]
+    async fn one_address_does_not_crowd_out_another() {
+        let connections = Arc::new(Unauthenticated::default());
+        let ended = Arc::new(Mutex::new(Vec::new()));
+        let admit = |from| {
+            let ended = Arc::clone(&ended);
+            connections.admit(address(from), |number| async move {
+                let _ends = Ends(number, ended);
+                pending::<()>().await;
+            });
+        };
+        // Tasks begin before they are displaced.
+        admit(1);
+        for _ in 0..2 * UNAUTHENTICATED {
+            admit(2);
+            tokio::task::yield_now().await;
+        }
+        admit(3);
+        while ended.lock().unwrap().len() < UNAUTHENTICATED + 2 {
+            tokio::task::yield_now().await;
+        }
+        let ended = ended.lock().unwrap();
+        assert!(ended.iter().all(|number| (1..=UNAUTHENTICATED as u64 + 2).contains(number)));
+    }
+
     #[tokio::test]
     async fn the_oldest_unauthenticated_connection_gives_way() {
         let connections = Arc::new(Unauthenticated::default());
@@ -246,7 +299,7 @@ mod tests {
         for _ in 0..=UNAUTHENTICATED {
             let (all, entered) = (Arc::clone(&connections), Arc::clone(&first));
             let ended = Arc::clone(&ended);
-            connections.admit(|number| async move {
+            connections.admit(address(1), |number| async move {
                 let _ends = Ends(number, ended);
                 if number == 0 {
                     all.authenticated(number, async { Ok(()) }).await;
@@ -261,7 +314,7 @@ mod tests {
         }
         tokio::task::yield_now().await;
         assert!(ended.lock().unwrap().is_empty(), "64 are silent, and the first has entered");
-        connections.admit(|_| pending());
+        connections.admit(address(1), |_| pending());
         // The runtime drops an aborted task when it next gets to it.
         while ended.lock().unwrap().is_empty() {
             tokio::task::yield_now().await;

@@ -110,8 +110,9 @@ impl Stranger {
     }
 }
 
-/// The addresses that one host may take as its own: one of IPv4, 2^64 of IPv6.
-pub(super) fn block(address: IpAddr) -> u64 {
+/// The block of addresses that one host may take as its own: one of IPv4, 2^64 of IPv6.
+#[must_use]
+pub fn address_block(address: IpAddr) -> u64 {
     match address.to_canonical() {
         IpAddr::V4(address) => address.to_bits().into(),
         // All but the last 64 bits: the first ones are never 0.
@@ -137,12 +138,12 @@ impl Newcomers {
             self.begun.clear();
             self.since = now;
         }
-        self.begun.get(&block(from)).is_none_or(|begun| *begun < self.rate)
+        self.begun.get(&address_block(from)).is_none_or(|begun| *begun < self.rate)
     }
 
     /// One has begun.
     pub(super) fn count(&mut self, from: IpAddr) {
-        let (block, has_room) = (block(from), self.begun.len() < MOST_BLOCKS);
+        let (block, has_room) = (address_block(from), self.begun.len() < MOST_BLOCKS);
         if let Some(begun) = self.begun.get_mut(&block) {
             *begun += 1;
         } else if has_room {
