@@ -447,13 +447,16 @@ fn every_idle_route_is_kept_alive() {
         let (before, began) = (counts(&pair.near).await, Instant::now());
         sleep(Duration::from_secs(4)).await;
         let (after, time) = (counts(&pair.near).await, began.elapsed());
-        let most = u64::try_from(time.as_millis() / 400).expect("some seconds") + 3;
+        // Ten in 4 s; a busy machine has late timers, and answers so late that the question
+        // is repeated.
+        let most = 3 * u64::try_from(time.as_millis() / 400).expect("some seconds");
         assert_eq!(after.len(), 3);
         for (before, after) in before.iter().zip(&after) {
             let (asked, datagrams) = (after.0 - before.0, after.1 - before.1);
-            // Ten in 4 s, if no timer is late; each is answered over the same route.
             assert!((4..=most).contains(&asked), "{before:?} {after:?} {time:?}");
-            assert!((2 * asked - 2..=2 * asked + 2).contains(&datagrams), "{before:?} {after:?}");
+            // They are answered over the same route.
+            let answered = datagrams - asked;
+            assert!((4..=asked + 2).contains(&answered), "{before:?} {after:?}");
         }
         assert!(!pair.near.has_ended() && !pair.far.has_ended());
     });
