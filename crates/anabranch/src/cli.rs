@@ -155,7 +155,7 @@ impl Cli {
             Command::Perf(args) => perf::run(&args),
             Command::Demo(args) => demo::run(&args),
             Command::Emulate(args) => emulate::run(&args, registry),
-            Command::FlowEnd => emulate::scenario::flow_end(),
+            Command::FlowEnd => emulate::scenario::flow_end(registry),
             Command::Simulate(args) => simulate::run(&args, registry).map_err(Failure::from),
             Command::Plot(args) => plot::run(&args).map_err(Failure::from),
             Command::Reproduce(args) => reproduce::run(&args),

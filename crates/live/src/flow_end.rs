@@ -14,6 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread;
 use std::time::Duration;
 
+use scenario::Registry;
 use serde::Serialize;
 use thiserror::Error;
 
@@ -103,18 +104,23 @@ impl Tally {
     }
 }
 
-/// Runs the ends of flows.
+/// Runs the ends of flows. Controllers and schedulers of striped connections are those of the
+/// registry.
 ///
 /// # Errors
 /// If a flow fails, or the emulator is gone.
-pub fn run(mut input: impl BufRead, mut output: impl Write) -> Result<(), FlowEndError> {
+pub fn run(
+    registry: &Registry,
+    mut input: impl BufRead,
+    mut output: impl Write,
+) -> Result<(), FlowEndError> {
     let description: Description = read(&mut input)?;
     let mut tallies = Vec::new();
     let keys = Keys::default();
     let mut tasks: Vec<(String, Task)> = Vec::new();
     for end in &description.flows {
         let tally = Tally::new(end);
-        match prepare(end, &tally, &keys) {
+        match prepare(end, &tally, &keys, registry) {
             Ok(some) => tasks.extend(some.into_iter().map(|task| (end.flow.clone(), task))),
             Err(error) => return fail(&mut output, &end.flow, error),
         }
@@ -184,7 +190,12 @@ fn wait(
 }
 
 /// Opens what has to be open before the run begins.
-fn prepare(end: &FlowEnd, tally: &Arc<Tally>, keys: &Keys) -> io::Result<Vec<Task>> {
+fn prepare(
+    end: &FlowEnd,
+    tally: &Arc<Tally>,
+    keys: &Keys,
+    registry: &Registry,
+) -> io::Result<Vec<Task>> {
     match (&end.traffic, end.side) {
         (Traffic::Tcp { controller, pacing, source }, Side::Sender) => {
             tcp::senders(end, controller, *pacing, source, tally)
@@ -195,7 +206,11 @@ fn prepare(end: &FlowEnd, tally: &Arc<Tally>, keys: &Keys) -> io::Result<Vec<Tas
         }
         (Traffic::Udp { size, .. }, Side::Receiver) => udp::receiver(end, *size, tally),
         (Traffic::Striped { controller, scheduler, settings, source }, _) => {
-            striped::end(end, (controller, scheduler), *settings, source, tally, keys)
+            let controller = registry.make_controller(controller).map_err(io::Error::other)?;
+            let scheduler = registry.make_scheduler(scheduler).map_err(io::Error::other)?;
+            let options = stripe::Options::of(controller, scheduler);
+            let options = striped::options(options, *settings, end.stop.is_some());
+            striped::end(end, options, source, tally, keys)
         }
     }
 }

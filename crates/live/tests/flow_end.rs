@@ -8,6 +8,7 @@ use live::flow_end::{self, FlowEndError};
 use live::{
     Answer, Begin, Description, FlowEnd, PathEnd, Side, Source, StripedSettings, Traffic, Write,
 };
+use scenario::Registry;
 
 const MS: u64 = 1_000_000;
 
@@ -37,7 +38,8 @@ fn run(flows: Vec<FlowEnd>) -> (Vec<Answer>, Result<(), FlowEndError>) {
     let description = Description { flows, edges: vec![250 * MS, 500 * MS], duration: 500 * MS };
     let (input, mut tell) = pipe().expect("a pipe");
     let (mut heard, output) = pipe().expect("a pipe");
-    let host = thread::spawn(move || flow_end::run(BufReader::new(input), output));
+    let host =
+        thread::spawn(move || flow_end::run(&Registry::default(), BufReader::new(input), output));
     let mut say = |text: String| tell.write_all((text + "\n").as_bytes()).expect("it listens");
     say(serde_json::to_string(&description).expect("plain fields"));
     let mut heard = BufReader::new(&mut heard);

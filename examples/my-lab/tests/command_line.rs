@@ -250,3 +250,26 @@ fn the_list_has_what_is_known_and_what_is_added() {
         "{said}"
     );
 }
+
+/// Between real hosts the same controller and scheduler run over UDP sockets: in turns, half of the
+/// packets take the detour.
+#[test]
+fn real_hosts_know_them_too() {
+    let folder = folder("emulated");
+    let at = |text: &str| SCENARIO.find(text).unwrap();
+    let (head, links) = (&SCENARIO[..at("[sweep]")], &SCENARIO[at("[[link]]")..at("[[flow]]")]);
+    let striped = &SCENARIO[at("[[flow]]\nname = \"striped\"")..];
+    fs::write(folder.join("striped.toml"), [head, links, striped].concat()).unwrap();
+    let (code, printed, said) = my_lab(&folder, &["emulate", "striped.toml"]);
+    if said.contains("making network namespaces and devices needs root") {
+        assert!(std::env::var("CI").as_deref() != Ok("true"), "{said}");
+        println!("SKIPPED: {said}");
+        return;
+    }
+    assert_eq!(code, 0, "{said}");
+    let rate = |name: &str| -> f64 {
+        let row = printed.lines().find(|line| line.starts_with(name)).unwrap();
+        row.split_whitespace().nth(1).unwrap().parse().unwrap()
+    };
+    assert!((1.5..2.6).contains(&rate("detour/up")) && rate("striped") > 3.0, "{printed}");
+}

@@ -66,15 +66,13 @@ impl Keys {
 /// The thread of one end.
 pub(super) fn end(
     end: &FlowEnd,
-    names: (&str, &str),
-    settings: StripedSettings,
+    options: Options,
     source: &Source,
     tally: &Arc<Tally>,
     keys: &Keys,
 ) -> io::Result<Vec<Task>> {
     let identity = Identity::generate().map_err(io::Error::other)?;
     keys.add(end, &identity);
-    let options = options(names, settings, end.stop.is_some())?;
     let (end, source) = (end.clone(), source.clone());
     let (tally, keys) = (Arc::clone(tally), keys.clone());
     let task: Task = match end.side {
@@ -117,14 +115,9 @@ pub(super) fn end(
     Ok(vec![task])
 }
 
-/// What a scenario file says of a connection, the rest as in the simulator: no timeouts, and no
-/// signs of life.
-fn options(
-    (controller, scheduler): (&str, &str),
-    settings: StripedSettings,
-    has_stop: bool,
-) -> io::Result<Options> {
-    let mut options = Options::named(controller, scheduler).map_err(io::Error::other)?;
+/// With what a scenario file says of a connection, the rest as in the simulator: no timeouts, and
+/// no signs of life.
+pub(super) fn options(mut options: Options, settings: StripedSettings, has_stop: bool) -> Options {
     let StripedSettings { restripe_window, reinject, pacing, hystart, ecn } = settings;
     options.config = Config {
         restripe: if restripe_window { Restripe::Window } else { Restripe::Lost },
@@ -140,7 +133,7 @@ fn options(
     if has_stop {
         options.unsent = UNSENT;
     }
-    Ok(options)
+    options
 }
 
 /// A route for each path: its pair of addresses is of no other one.

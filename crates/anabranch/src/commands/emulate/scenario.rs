@@ -94,8 +94,8 @@ fn emulated(scenario: &Scenario, seed: Seed) -> Result<Outcome, RunError> {
 ///
 /// # Errors
 /// [`Error::System`] if a flow failed, or the emulator is gone.
-pub(crate) fn flow_end() -> Result<(), Failure> {
-    match flow_end::run(io::stdin().lock(), io::stdout().lock()) {
+pub(crate) fn flow_end(registry: &Registry) -> Result<(), Failure> {
+    match flow_end::run(registry, io::stdin().lock(), io::stdout().lock()) {
         Ok(()) => Ok(()),
         // The emulator says it.
         Err(FlowEndError::Flow { .. }) => Err(Failure::Code(10)),
