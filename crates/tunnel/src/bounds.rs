@@ -33,9 +33,9 @@ pub const RECEIVE_BUFFER: Bytes = Bytes::mib(128);
 /// Bytes of a connection that wait for its application, at first and at least; those of all
 /// connections are half of the buffer.
 const FIRST_WINDOW: Bytes = Bytes::kib(16);
-/// The fraction of the buffer's rest that one connection may take: nearly 4 MiB of an empty one,
-/// which is 300 Mbit/s over 100 ms.
-const SHARE: u32 = 16;
+/// The fraction of the buffer's rest that one connection may take: 7 MiB of an empty one, which is
+/// 560 Mbit/s over 100 ms.
+const SHARE: u32 = 8;
 /// Bytes of a peer that may be sent before the first update, of all connections.
 const FIRST_BUFFER: Bytes = Bytes::kib(256);
 /// The pause in accepting when the process has no descriptors left.
