@@ -115,7 +115,7 @@ impl Stranger {
 pub fn address_block(address: IpAddr) -> u64 {
     match address.to_canonical() {
         IpAddr::V4(address) => address.to_bits().into(),
-        // All but the last 64 bits: the first ones are never 0.
+        // The first half. Of a global address it is larger than any number of IPv4.
         IpAddr::V6(address) => u64::try_from(address.to_bits() >> 64).unwrap_or(u64::MAX),
     }
 }
