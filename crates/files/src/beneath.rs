@@ -1,21 +1,86 @@
-//! Lookups beneath a folder's descriptor, through no symbolic link, whatever another process does
-//! to the folder meanwhile.
+//! Lookups beneath a folder's descriptor, whatever another process does to the folder meanwhile:
+//! by `openat2`, or where that is missing or forbidden, component by component (`beneath/walk.rs`).
+
+#[cfg(test)]
+mod tests;
+mod walk;
 
 use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::sync::OnceLock;
 
-use rustix::fs::{Dir, Mode, OFlags, ResolveFlags, Stat, openat2};
+use rustix::fs::{CWD, Dir, Mode, OFlags, ResolveFlags, Stat, openat2};
 use rustix::io::Errno;
 
-/// No name leads out of the folder.
-const BENEATH: ResolveFlags =
-    ResolveFlags::BENEATH.union(ResolveFlags::NO_SYMLINKS).union(ResolveFlags::NO_MAGICLINKS);
+/// Attempts at a lookup that a concurrent rename disturbs.
+const ATTEMPTS: usize = 32;
 
-/// Opens what is at `path` below `folder`, or the folder itself if `path` is empty.
+/// The symbolic links that a lookup follows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Links {
+    /// None.
+    Never,
+    /// Those that lead to something below the folder.
+    Beneath,
+}
+
+impl Links {
+    fn resolve(self) -> ResolveFlags {
+        let within = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+        match self {
+            Links::Never => within | ResolveFlags::NO_SYMLINKS,
+            Links::Beneath => within,
+        }
+    }
+}
+
+/// Opens what is at `path` below `folder`, or the folder itself if `path` is empty, through no
+/// symbolic link. Nothing is made: `flags` have no `O_CREAT`.
+///
+/// # Errors
+/// Those of `openat2`: `ELOOP` for a link, `EXDEV` for a path that leads out of the folder.
 pub(crate) fn open(folder: impl AsFd, path: &[u8], flags: OFlags) -> Result<OwnedFd, Errno> {
+    look_up(folder, path, flags, Links::Never)
+}
+
+/// The same through links that lead to something below `folder`.
+///
+/// # Errors
+/// As [`open`].
+pub(crate) fn open_within(folder: impl AsFd, path: &[u8], flags: OFlags) -> Result<OwnedFd, Errno> {
+    look_up(folder, path, flags, Links::Beneath)
+}
+
+fn look_up(
+    folder: impl AsFd,
+    path: &[u8],
+    flags: OFlags,
+    links: Links,
+) -> Result<OwnedFd, Errno> {
+    if !has_openat2() {
+        return walk::open(folder.as_fd(), path, flags, links);
+    }
     let path = OsStr::from_bytes(if path.is_empty() { b"." } else { path });
-    openat2(folder, path, flags | OFlags::CLOEXEC, Mode::empty(), BENEATH)
+    let flags = flags | OFlags::CLOEXEC;
+    for _ in 0..ATTEMPTS {
+        match openat2(folder.as_fd(), path, flags, Mode::empty(), links.resolve()) {
+            Err(Errno::AGAIN) => {}
+            opened => return opened,
+        }
+    }
+    Err(Errno::AGAIN)
+}
+
+/// Whether this process may use `openat2`. Linux has it since version 5.6; systemd's
+/// `RestrictSUIDSGID=` and the filters of containers answer `ENOSYS` or `EPERM`.
+fn has_openat2() -> bool {
+    static HAS: OnceLock<bool> = OnceLock::new();
+    *HAS.get_or_init(|| {
+        let flags = OFlags::PATH | OFlags::CLOEXEC;
+        let tried = openat2(CWD, c".", flags, Mode::empty(), ResolveFlags::empty());
+        !matches!(tried, Err(Errno::NOSYS | Errno::PERM))
+    })
 }
 
 /// The names in a folder that is open for reading, in order.

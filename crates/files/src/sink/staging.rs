@@ -17,8 +17,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
 use rustix::fs::{
-    AtFlags, Dir, FileType, FlockOperation, Mode, OFlags, ResolveFlags, SeekFrom, fchmod, flock,
-    fstat, futimens, mkdirat, openat2, statat, unlinkat,
+    AtFlags, Dir, FileType, FlockOperation, Mode, OFlags, SeekFrom, fchmod, flock, fstat, futimens,
+    mkdirat, statat, unlinkat,
 };
 use rustix::io::Errno;
 use transfer::BLOCK;
@@ -28,7 +28,7 @@ use wire::manifest::{self, RESERVED};
 use super::directory::{Directory, timestamps};
 use super::own;
 use crate::Error;
-use crate::beneath::{Inode, mtime_of, permissions};
+use crate::beneath::{self, Inode, mtime_of, permissions};
 
 /// The open staging folder.
 pub(crate) struct Staging {
@@ -148,28 +148,15 @@ impl Staging {
         }
         let failed = |errno| self.failed("sync the directory", "", errno);
         rustix::fs::fsync(&self.fd).map_err(failed)?;
-        let above = openat2(
-            &self.above,
-            c".",
-            OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC,
-            Mode::empty(),
-            ResolveFlags::BENEATH,
-        );
+        let above = beneath::open(&self.above, b"", OFlags::RDONLY | OFlags::DIRECTORY);
         above.and_then(rustix::fs::fsync).map_err(failed)
     }
 
     /// Opens the folder if it exists.
     pub(crate) fn open_existing(directory: &Directory) -> Result<Option<Staging>, Error> {
         let failed = |errno: Errno| directory.failed("open", RESERVED, errno);
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
-        let fd = match openat2(
-            directory.fd(),
-            OsStr::from_bytes(RESERVED),
-            flags,
-            Mode::empty(),
-            resolve,
-        ) {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+        let fd = match beneath::open(directory.fd(), RESERVED, flags) {
             Ok(fd) => fd,
             Err(Errno::NOENT) => return Ok(None),
             Err(errno) => return Err(failed(errno)),

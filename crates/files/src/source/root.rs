@@ -9,7 +9,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, Stat, fstat, openat2};
+use rustix::fs::{FileType, Mode, OFlags, Stat, fstat};
 use rustix::io::Errno;
 
 use crate::Error;
@@ -25,12 +25,8 @@ pub(crate) enum SourceRoot {
     Below(Arc<OwnedFd>),
 }
 
-/// A link in a requested name is followed as long as it leads to something below the root.
-const WITHIN: ResolveFlags = ResolveFlags::BENEATH.union(ResolveFlags::NO_MAGICLINKS);
 /// The flags for reading a file. A pipe that took its place must not block.
 pub(crate) const READ: OFlags = OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::NOCTTY);
-/// Attempts at a lookup that a concurrent rename disturbs.
-const ATTEMPTS: usize = 32;
 /// The most named folders that are kept open. Few: a server has the sources of many clients.
 const MOST_OPEN: usize = 4;
 
@@ -41,25 +37,18 @@ pub(crate) fn open_directory(path: &Path) -> io::Result<OwnedFd> {
 }
 
 impl SourceRoot {
-    /// Opens what `path` names, following links.
+    /// Opens what `path` names, following links as long as they lead to something below the root.
     pub(super) fn open(&self, path: &Path, flags: OFlags) -> io::Result<OwnedFd> {
-        let flags = flags | OFlags::CLOEXEC;
         let SourceRoot::Below(root) = self else {
-            return Ok(rustix::fs::open(path, flags, Mode::empty())?);
+            return Ok(rustix::fs::open(path, flags | OFlags::CLOEXEC, Mode::empty())?);
         };
-        for _ in 0..ATTEMPTS {
-            match openat2(root, path, flags, Mode::empty(), WITHIN) {
-                Err(Errno::AGAIN) => {}
-                Err(Errno::XDEV) => {
-                    return Err(io::Error::new(
-                        io::ErrorKind::PermissionDenied,
-                        "it leads out of what is offered",
-                    ));
-                }
-                opened => return Ok(opened?),
-            }
+        match beneath::open_within(root, path.as_os_str().as_bytes(), flags) {
+            Err(Errno::XDEV) => Err(io::Error::new(
+                io::ErrorKind::PermissionDenied,
+                "it leads out of what is offered",
+            )),
+            opened => Ok(opened?),
         }
-        Err(Errno::AGAIN.into())
     }
 }
 
