@@ -234,7 +234,7 @@ impl Between {
         let settings = Arc::new(Settings { update_after, ..Settings::default() });
         let retry_from = if kind & 2 == 0 { 0 } else { 16 };
         let limits = Limits { retry_from, answers: 20, ..Limits::default() };
-        let secret = Secret::new(&[1; 32]);
+        let secret = Secret::new(&[1; 32], &[]);
         Between {
             now: Time::ZERO,
             dialer: Dialer::new(client, &settings, Time::ZERO, LABEL).expect("usable"),

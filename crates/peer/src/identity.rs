@@ -91,7 +91,8 @@ impl Identity {
     }
 
     /// The secret of this host's stateless answers over UDP. It is the same in each run, so that a
-    /// host that was started again can tell peers of its former connections that these are gone.
+    /// host that was started again, and listens at the same addresses, can tell peers of its former
+    /// connections that these are gone.
     #[must_use]
     pub(crate) fn udp_secret(&self) -> [u8; 32] {
         **self.udp_secret

@@ -14,7 +14,7 @@ use wire::datagram::{FULL, Level, Message, Parameters, RESET_TOKEN};
 use zeroize::Zeroizing;
 
 use crate::labels::{EXPORTER, Labels, SECRET};
-use crate::reset::ResetTokens;
+use crate::reset::{ResetToken, ResetTokens};
 use crate::{HandshakeError, Secret, Session, Settings};
 pub(crate) use level::{Protected, Stream, initial_keys};
 
@@ -442,7 +442,8 @@ impl Handshake {
     /// The listening side is complete too, and told these reset tokens of the first paths.
     fn confirm(&mut self, tokens: &[[u8; RESET_TOKEN]]) {
         let with_label = |(path, token): (u16, &[u8; RESET_TOKEN])| {
-            self.labels.as_ref().map(|labels| (labels.label(Side::Client, path), *token))
+            let label = self.labels.as_ref()?.label(Side::Client, path);
+            Some(ResetToken { path, label, token: *token })
         };
         let tokens = (0..RESET_PATHS).zip(tokens).filter_map(with_label).collect();
         self.phase = Phase::Confirmed;

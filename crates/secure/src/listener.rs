@@ -24,6 +24,8 @@ const PATHS_AHEAD: u16 = 16;
 const MOST_LABELS: usize = 128;
 /// Answers without state that wait to be sent.
 const MOST_ANSWERS: usize = 64;
+/// The most labels of ended paths of a connection that are remembered.
+const MOST_RETIRED: usize = 256;
 /// Labels of past handshakes that are remembered.
 const MOST_SPENT: usize = 1_024;
 
@@ -75,6 +77,9 @@ struct Registered {
     labels: Labels,
     /// The paths whose labels are known.
     paths: BTreeSet<u16>,
+    /// The latest paths that have ended. Packets with their labels are not answered: with the answer
+    /// to one, anybody who saw it could end the connection.
+    retired: VecDeque<u16>,
     /// The path behind the last one whose label was made.
     next: u16,
 }
@@ -91,6 +96,8 @@ pub struct Listener {
     pending: BTreeSet<u64>,
     connections: BTreeMap<ConnectionId, Registered>,
     routes: BTreeMap<u64, Route>,
+    /// The labels of [`Registered::retired`], of all connections.
+    retired: BTreeSet<u64>,
     next_id: u64,
     /// Labels of past handshakes, each until a token for it is void.
     spent: BTreeSet<u64>,
@@ -124,6 +131,7 @@ impl Listener {
             pending: BTreeSet::new(),
             connections: BTreeMap::new(),
             routes: BTreeMap::new(),
+            retired: BTreeSet::new(),
             next_id: 0,
             spent: BTreeSet::new(),
             spent_until: VecDeque::new(),
@@ -156,7 +164,7 @@ impl Listener {
         match Outer::parse(packet) {
             Ok(Outer::Data { label }) => {
                 let route = self.routes.get(&label).copied();
-                if route.is_none() {
+                if route.is_none() && !self.retired.contains(&label) {
                     self.answer(now, from, |bytes, listener| {
                         datagram::emit_reset(label, listener.secret.reset_token(label), bytes);
                     });
@@ -284,7 +292,12 @@ impl Listener {
                     let connection = ConnectionId(self.next_id);
                     self.next_id += 1;
                     let labels = labels.expect("made with the session");
-                    let registered = Registered { labels, paths: BTreeSet::new(), next: 0 };
+                    let registered = Registered {
+                        labels,
+                        paths: BTreeSet::new(),
+                        retired: VecDeque::new(),
+                        next: 0,
+                    };
                     self.connections.insert(connection, registered);
                     self.expect_paths(connection, PATHS_AHEAD);
                     self.drop_lingering(now);
@@ -345,7 +358,15 @@ impl Listener {
         if let Some(registered) = self.connections.get_mut(&connection)
             && registered.paths.remove(&path)
         {
-            self.routes.remove(&registered.labels.label(Side::Client, path));
+            let label = registered.labels.label(Side::Client, path);
+            self.routes.remove(&label);
+            self.retired.insert(label);
+            if registered.retired.len() >= MOST_RETIRED
+                && let Some(oldest) = registered.retired.pop_front()
+            {
+                self.retired.remove(&registered.labels.label(Side::Client, oldest));
+            }
+            registered.retired.push_back(path);
         }
     }
 
@@ -354,6 +375,9 @@ impl Listener {
         let Some(registered) = self.connections.remove(&connection) else { return };
         for path in registered.paths {
             self.routes.remove(&registered.labels.label(Side::Client, path));
+        }
+        for path in registered.retired {
+            self.retired.remove(&registered.labels.label(Side::Client, path));
         }
     }
 
@@ -437,6 +461,12 @@ impl Listener {
             emit(&mut bytes, self);
             self.answers.push_back(Transmit { to, bytes });
         }
+    }
+
+    /// How many labels are remembered: what peers cost in memory.
+    #[must_use]
+    pub fn labels(&self) -> usize {
+        self.routes.len() + self.retired.len()
     }
 
     /// How many handshakes are in progress or remembered: what strangers cost in memory.

@@ -42,6 +42,10 @@ impl Paths {
         self.live.get_mut(&number)
     }
 
+    pub(crate) fn has(&self, number: u16) -> bool {
+        self.live.contains_key(&number)
+    }
+
     /// The path that packets with this label come over.
     pub(crate) fn by_label(&self, label: u64) -> Option<u16> {
         self.live.iter().find(|(_, path)| path.label_in == label).map(|(number, _)| *number)

@@ -5,21 +5,33 @@ use wire::datagram::{Outer, RESET_TOKEN};
 
 /// The tokens by which the listening side can say that it knows a connection no more.
 #[derive(Clone)]
-pub struct ResetTokens(Vec<(u64, [u8; RESET_TOKEN])>);
+pub struct ResetTokens(Vec<ResetToken>);
+
+/// That of one path.
+#[derive(Clone)]
+pub(crate) struct ResetToken {
+    pub(crate) path: u16,
+    /// The label of the packets that the dialing side sends over it.
+    pub(crate) label: u64,
+    pub(crate) token: [u8; RESET_TOKEN],
+}
 
 impl ResetTokens {
-    /// Tokens by the labels that they belong to.
-    pub(crate) fn new(tokens: Vec<(u64, [u8; RESET_TOKEN])>) -> ResetTokens {
+    pub(crate) fn new(tokens: Vec<ResetToken>) -> ResetTokens {
         ResetTokens(tokens)
     }
 
-    /// Whether a datagram is a reset of the connection by its listening side.
+    /// The path whose packets a datagram says that the listening side does not know, if it is a
+    /// reset by that side. It ends the connection if the path is [in
+    /// use](crate::Session::has_path): what answers a packet of a path that has ended may have been
+    /// asked for by anybody who saw its label.
     #[must_use]
-    pub fn is_reset(&self, datagram: &[u8]) -> bool {
-        let Ok(Outer::Reset { label, token }) = Outer::parse(datagram) else { return false };
-        self.0
-            .iter()
-            .any(|(of, known)| *of == label && verify_slices_are_equal(known, &token).is_ok())
+    pub fn path_of_reset(&self, datagram: &[u8]) -> Option<u16> {
+        let Ok(Outer::Reset { label, token }) = Outer::parse(datagram) else { return None };
+        let is_its = |known: &&ResetToken| {
+            known.label == label && verify_slices_are_equal(&known.token, &token).is_ok()
+        };
+        self.0.iter().find(is_its).map(|known| known.path)
     }
 }
 

@@ -20,14 +20,20 @@ pub struct Secret {
 }
 
 impl Secret {
-    /// Derives the keys from random octets. A host that keeps them over a restart can tell the
-    /// peers of its former connections that these are gone.
+    /// Derives the keys from random octets and the listening addresses. A host that keeps both over
+    /// a restart can tell the peers of its former connections that these are gone. A process at
+    /// other addresses, which does not know the connections of this one, cannot.
     #[must_use]
-    pub fn new(random: &[u8; 32]) -> Secret {
+    pub fn new(random: &[u8; 32], listening: &[SocketAddr]) -> Secret {
+        let mut places: Vec<_> = listening.iter().map(|at| at.to_string()).collect();
+        places.sort_unstable();
         let root = hmac::Key::new(hmac::HMAC_SHA256, random);
-        let derive =
-            |name: &[u8]| hmac::Key::new(hmac::HMAC_SHA256, hmac::sign(&root, name).as_ref());
-        Secret { retry: derive(b"anabranch retry"), reset: derive(b"anabranch reset") }
+        let derive = |name: &str| {
+            let input = format!("{name} {}", places.join(" "));
+            let key = hmac::sign(&root, input.as_bytes());
+            hmac::Key::new(hmac::HMAC_SHA256, key.as_ref())
+        };
+        Secret { retry: derive("anabranch retry"), reset: derive("anabranch reset") }
     }
 
     /// A token that shows that its bearer receives what is sent to `source`.
@@ -87,7 +93,7 @@ mod tests {
 
     #[test]
     fn a_token_is_good_for_one_address_label_version_and_time() {
-        let secret = Secret::new(&[7; 32]);
+        let secret = Secret::new(&[7; 32], &[]);
         let source: SocketAddr = "192.0.2.1:4000".parse().unwrap();
         let now = Time::ZERO + Span::from_secs(100);
         let token = secret.retry_token(now, source, 1, 9);
@@ -103,7 +109,7 @@ mod tests {
         assert!(!at(Span::ZERO, "192.0.2.1:4001", 1, 9, &token));
         assert!(!at(Span::ZERO, "192.0.2.1:4000", 2, 9, &token));
         assert!(!at(Span::ZERO, "192.0.2.1:4000", 1, 8, &token));
-        let another = Secret::new(&[8; 32]);
+        let another = Secret::new(&[8; 32], &[]);
         assert!(!another.is_retry_token(now, source, 1, 9, &token));
         for bit in 0..8 * token.len() {
             let mut flipped = token.clone();
@@ -112,6 +118,21 @@ mod tests {
         }
         for len in 0..token.len() {
             assert!(!at(Span::ZERO, "192.0.2.1:4000", 1, 9, &token[..len]));
+        }
+    }
+
+    #[test]
+    fn tokens_are_those_of_the_listening_addresses() {
+        let [here, there, v6] = ["192.0.2.1:7707", "192.0.2.1:7708", "[::]:7707"].map(|at| {
+            let at: SocketAddr = at.parse().unwrap();
+            at
+        });
+        let token = |listening: &[SocketAddr]| Secret::new(&[7; 32], listening).reset_token(9);
+        assert_eq!(token(&[here]), token(&[here]), "after a restart");
+        assert_eq!(token(&[here, v6]), token(&[v6, here]), "in whatever order");
+        let all = [token(&[]), token(&[here]), token(&[there]), token(&[v6]), token(&[here, v6])];
+        for (index, one) in all.iter().enumerate() {
+            assert!(!all[..index].contains(one), "number {index} is another's");
         }
     }
 }

@@ -96,6 +96,12 @@ impl Session {
         self.paths.by_label(label)
     }
 
+    /// Whether a path of this number is in use.
+    #[must_use]
+    pub fn has_path(&self, path: u16) -> bool {
+        self.paths.has(path)
+    }
+
     /// How often the keys have been updated.
     #[must_use]
     pub fn generation(&self) -> u64 {

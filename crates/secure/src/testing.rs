@@ -126,7 +126,7 @@ impl Strangers {
         let [dialing, listening] = settings.map(Arc::new);
         let dialer = Dialer::new(&Arc::new(client(&ours, &theirs)), &dialing, Time::ZERO, 7);
         let tls = Arc::new(server(&theirs));
-        let listener = Listener::new(&tls, &listening, limits, Secret::new(&[1; 32]));
+        let listener = Listener::new(&tls, &listening, limits, Secret::new(&[1; 32], &[]));
         Strangers {
             dialer: dialer.expect("the settings are usable"),
             listener: listener.expect("the settings are usable"),

@@ -31,8 +31,8 @@ pub struct Listening {
     pub most_connections: usize,
     /// What strangers may cost.
     pub limits: secure::Limits,
-    /// The secret of answers without state; `None`: a new one. A host that keeps it can tell peers
-    /// of connections before its restart that these are gone.
+    /// The secret of answers without state; `None`: a new one. A host that keeps it and listens at
+    /// the same addresses can tell peers of connections before its restart that these are gone.
     pub secret: Option<[u8; 32]>,
 }
 

@@ -50,8 +50,14 @@ impl Pair {
     }
 
     pub(super) fn listener(&self) -> Listener {
+        self.listener_at("192.0.2.1:7707")
+    }
+
+    /// That of a process at this address, with the same key.
+    pub(super) fn listener_at(&self, address: &str) -> Listener {
         let (tls, settings) = (Arc::new(self.server.clone()), self.server_settings.clone());
-        Listener::new(&tls, &Arc::new(settings), self.limits, Secret::new(&[1; 32])).unwrap()
+        let secret = Secret::new(&[1; 32], &[address.parse().unwrap()]);
+        Listener::new(&tls, &Arc::new(settings), self.limits, secret).unwrap()
     }
 
     /// The dialing end is number 0, the listening one number 1.

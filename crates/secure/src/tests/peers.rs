@@ -78,7 +78,7 @@ fn early_data_and_tickets_are_refused() {
     let listen = |change: fn(&mut rustls::ServerConfig)| {
         let mut server = pair.server.clone();
         change(&mut server);
-        let secret = Secret::new(&[1; 32]);
+        let secret = Secret::new(&[1; 32], &[]);
         Listener::new(&Arc::new(server), &settings, Limits::default(), secret).unwrap_err()
     };
     assert_eq!(listen(|server| server.max_early_data_size = u32::MAX), SettingsError::EarlyData);

@@ -360,17 +360,85 @@ fn a_host_that_forgot_a_connection_says_so_and_nobody_else_can() {
     for host in [&mut restarted, &mut listener] {
         give(host, Time::ZERO, address(0), std::slice::from_ref(&packet));
         let reset = answers(host, Time::ZERO).remove(0).bytes;
-        assert!(tokens.is_reset(&reset));
+        assert_eq!(tokens.path_of_reset(&reset), Some(3));
         for bit in 0..8 * reset.len() {
             let mut flipped = reset.clone();
             flipped[bit / 8] ^= 1 << (bit % 8);
-            assert!(!tokens.is_reset(&flipped), "bit {bit}");
+            assert_eq!(tokens.path_of_reset(&flipped), None, "bit {bit}");
         }
     }
     // Another host has another secret.
     let mut other = Vec::new();
     datagram::emit_reset(route_label(&packet), [7; 16], &mut other);
-    assert!(!tokens.is_reset(&other));
+    assert_eq!(tokens.path_of_reset(&other), None);
+}
+
+/// Whoever saw the label of a path, and has a packet with it answered once the path has ended, or
+/// by another process with this host's key, does not learn what ends the connection.
+#[test]
+fn resets_of_ended_paths_and_of_other_processes_end_nothing() {
+    let pair = Pair::new();
+    let mut listener = pair.listener();
+    let mut dialer = pair.dialer(Time::ZERO, 5);
+    converse(&mut dialer, &mut listener, Time::ZERO, address(0));
+    let (mut session, mut tokens) = (None, None);
+    while let Some(event) = dialer.poll_event() {
+        match event {
+            DialEvent::Established(established) => session = Some(established.session),
+            DialEvent::Confirmed(given) => tokens = Some(given),
+            DialEvent::Failed(error) => panic!("{error}"),
+        }
+    }
+    let (mut session, tokens) = (session.unwrap(), tokens.unwrap());
+    let Some(ListenEvent::Established { connection, .. }) = listener.poll_event() else {
+        panic!("there is one");
+    };
+    let packets = [0, 1].map(|path| {
+        session.open_path(path).unwrap();
+        let (number, mut packet) = (PacketNumber { path, number: 0 }, Vec::new());
+        session.seal(Time::ZERO, number, b"x", &mut packet).unwrap();
+        packet
+    });
+    session.retire_path(1);
+    listener.retire_path(connection, 1);
+    give(&mut listener, Time::ZERO, stranger(1), &packets[1..]);
+    assert!(answers(&mut listener, Time::ZERO).is_empty(), "it is silent as long as it has them");
+    let mut elsewhere = pair.listener_at("192.0.2.1:7708");
+    give(&mut elsewhere, Time::ZERO, stranger(1), &packets);
+    for Transmit { bytes, .. } in answers(&mut elsewhere, Time::ZERO) {
+        assert_eq!(tokens.path_of_reset(&bytes), None, "another process has other tokens");
+    }
+    // A host that was started again knows neither path; the one in use counts.
+    let mut restarted = pair.listener();
+    give(&mut restarted, Time::ZERO, address(0), &packets);
+    let paths = answers(&mut restarted, Time::ZERO).into_iter().map(|answer| {
+        let path = tokens.path_of_reset(&answer.bytes).unwrap();
+        (path, session.has_path(path))
+    });
+    assert_eq!(paths.collect::<Vec<_>>(), [(0, true), (1, false)]);
+    // The ended path is remembered as long as the connection.
+    listener.close(connection);
+    give(&mut listener, Time::ZERO, stranger(1), &packets);
+    assert_eq!(answers(&mut listener, Time::ZERO).len(), 2);
+}
+
+/// A peer that opens and ends paths without end costs a bounded number of labels.
+#[test]
+fn labels_of_ended_paths_are_bounded() {
+    let pair = Pair::new();
+    let mut listener = pair.listener();
+    let mut dialer = pair.dialer(Time::ZERO, 5);
+    converse(&mut dialer, &mut listener, Time::ZERO, address(0));
+    let Some(ListenEvent::Established { connection, .. }) = listener.poll_event() else {
+        panic!("there is one");
+    };
+    for path in 0..5_000 {
+        listener.handle_path_opened(connection, path);
+        listener.retire_path(connection, path);
+    }
+    assert!(listener.labels() <= 400, "{}", listener.labels());
+    listener.close(connection);
+    assert_eq!(listener.labels(), 0);
 }
 
 #[test]

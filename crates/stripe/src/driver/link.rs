@@ -215,7 +215,8 @@ impl Link {
                 }
             }
             Ok(Outer::Reset { .. }) => {
-                if self.resets.as_ref().is_some_and(|tokens| tokens.is_reset(datagram.bytes)) {
+                let path = self.resets.as_ref().and_then(|all| all.path_of_reset(datagram.bytes));
+                if path.is_some_and(|path| self.session.has_path(path)) {
                     self.reset_at.get_or_insert(datagram.at + RESET_WAIT);
                 }
             }

@@ -63,7 +63,8 @@ impl Listener {
             })?;
         }
         let settings = Arc::new(settings(&options.config));
-        let secret = Secret::new(&secret);
+        let places: Vec<_> = sockets.iter().map(UdpSocket::local).collect();
+        let secret = Secret::new(&secret, &places);
         Ok(Listener {
             handshakes: secure::Listener::new(tls, &settings, listening.limits, secret)?,
             options,
