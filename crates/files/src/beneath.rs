@@ -52,12 +52,7 @@ pub(crate) fn open_within(folder: impl AsFd, path: &[u8], flags: OFlags) -> Resu
     look_up(folder, path, flags, Links::Beneath)
 }
 
-fn look_up(
-    folder: impl AsFd,
-    path: &[u8],
-    flags: OFlags,
-    links: Links,
-) -> Result<OwnedFd, Errno> {
+fn look_up(folder: impl AsFd, path: &[u8], flags: OFlags, links: Links) -> Result<OwnedFd, Errno> {
     if !has_openat2() {
         return walk::open(folder.as_fd(), path, flags, links);
     }

@@ -77,8 +77,8 @@ struct Registered {
     labels: Labels,
     /// The paths whose labels are known.
     paths: BTreeSet<u16>,
-    /// The latest paths that have ended. Packets with their labels are not answered: with the answer
-    /// to one, anybody who saw it could end the connection.
+    /// The latest paths that have ended. Packets with their labels are not answered: with the
+    /// answer to one, anybody who saw it could end the connection.
     retired: VecDeque<u16>,
     /// The path behind the last one whose label was made.
     next: u16,

@@ -4,17 +4,17 @@
 mod common;
 
 use std::net::{SocketAddr, UdpSocket};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use common::between::{Between, Dice, Fate, Mischief};
 use common::{anywhere, content, listen, routes, run};
-use secure::testing::{Key, client};
-use stripe::{Connection, Endpoint, Options, Route};
+use secure::testing::{Key, client, server};
+use stripe::{Connection, ConnectionError, Endpoint, Listening, Options, Route};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
-use units::Bytes;
+use units::{Bytes, Time};
 
 /// A listening host that answers each stream with what it was sent.
 struct Echo {
@@ -259,4 +259,83 @@ fn a_peer_that_was_not_admitted_fills_no_buffers() {
         // Twice the buffer before admission: what nobody reads is granted to the others once.
         assert!(acknowledged <= 520 << 10, "{acknowledged} bytes were taken");
     });
+}
+
+/// Somebody who sees the packets of an idle connection, and has the token of a path's reset.
+#[test]
+fn a_reset_ends_no_connection_whose_peer_is_alive() {
+    run(async {
+        let root = [5; 32];
+        let listening = Listening { secret: Some(root), ..anywhere() };
+        let (far_endpoint, key) = listen(&listening, Options::default());
+        let addresses = far_endpoint.local_addresses().to_vec();
+        let to: SocketAddr = ([127, 0, 0, 1], addresses[0].port()).into();
+        let near = Arc::new(UdpSocket::bind("127.0.0.1:0").expect("a port is free"));
+        let between = near.local_addr().expect("it is bound");
+        let (stop, latest) = (Arc::<AtomicBool>::default(), Arc::<Mutex<_>>::default());
+        let forwarding = std::thread::spawn({
+            let (near, stop, latest) = (Arc::clone(&near), Arc::clone(&stop), Arc::clone(&latest));
+            move || forward(&near, to, &stop, &latest)
+        });
+        let endpoint = Endpoint::new().expect("there are threads");
+        let tls = Arc::new(client(&Key::generate(), &key));
+        let options = Options { keep_alive: None, ..Options::default() };
+        let connecting = endpoint.connect(vec![Route::to(between)], &tls, options);
+        let (connection, far) = tokio::join!(connecting, far_endpoint.accept());
+        let (connection, far) = (connection.expect("it answers"), far.expect("it listens"));
+        far.admit(Bytes::mib(1));
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        // What this host says when it has forgotten the connection, by its own secret.
+        let (packet, dialing) = latest.lock().expect("no panic").clone().expect("there is one");
+        let forgetful = secure::Listener::new(
+            &Arc::new(server(&key)),
+            &Arc::new(secure::Settings::default()),
+            secure::Limits::default(),
+            secure::Secret::new(&root, &addresses),
+        );
+        let (mut forgetful, mut packet) = (forgetful.expect("usable"), packet);
+        assert!(forgetful.handle_datagram(Time::ZERO, dialing, &mut packet).is_none());
+        let reset = forgetful.poll_transmit(Time::ZERO).expect("it answers").bytes;
+        for _ in 0..10 {
+            near.send_to(&reset, dialing).expect("it is a socket");
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        assert!(!connection.has_ended(), "a live peer's connection is reset");
+        // Without the peer, the same ends it.
+        stop.store(true, Ordering::Relaxed);
+        forwarding.join().expect("no panic");
+        let began = Instant::now();
+        near.send_to(&reset, dialing).expect("it is a socket");
+        assert!(matches!(connection.ended().await, ConnectionError::Reset));
+        assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+    });
+}
+
+/// Forwards between one dialing host and a listening one, and keeps the dialing one's latest data
+/// packet, with its address.
+fn forward(
+    near: &UdpSocket,
+    to: SocketAddr,
+    stop: &AtomicBool,
+    latest: &Mutex<Option<(Vec<u8>, SocketAddr)>>,
+) {
+    let far = UdpSocket::bind("127.0.0.1:0").expect("a port is free");
+    for socket in [near, &far] {
+        socket.set_read_timeout(Some(Duration::from_millis(1))).expect("it is a socket");
+    }
+    let (mut dialing, mut buffer) = (None, vec![0; 65_536]);
+    while !stop.load(Ordering::Relaxed) {
+        while let Ok((length, from)) = near.recv_from(&mut buffer) {
+            dialing = Some(from);
+            let _ = far.send_to(&buffer[..length], to);
+            if buffer[0] & 0x80 == 0 {
+                *latest.lock().expect("no panic") = Some((buffer[..length].to_vec(), from));
+            }
+        }
+        while let Ok((length, _)) = far.recv_from(&mut buffer) {
+            if let Some(dialing) = dialing {
+                let _ = near.send_to(&buffer[..length], dialing);
+            }
+        }
+    }
 }

@@ -16,6 +16,7 @@ use serde_json::Value;
 use stripe::{Connection, Endpoint, Options, Qlog, Route, Sink, Stats};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::sleep;
+use units::Bytes;
 
 /// A folder of a test, removed at its end.
 struct Folder(PathBuf);
@@ -256,4 +257,36 @@ fn a_writer_that_is_stuck_holds_nobody_up() {
         assert!(pair.near.add_route(routes(port, 2).swap_remove(1)).await.is_ok());
     });
     qlog.flush(Duration::from_millis(10));
+}
+
+#[test]
+fn a_stranger_leaves_no_log() {
+    let folder = Folder::new("stranger");
+    let qlog = Qlog::into_folder(&folder.0, |why| panic!("{why}")).expect("a folder");
+    run(async {
+        let options = Options { qlog: Some(qlog.clone()), ..Options::default() };
+        let (listening, key) = listen(&anywhere(), options);
+        let port = listening.local_addresses()[0].port();
+        for number in 0..20 {
+            let dialing = Endpoint::new().expect("there are threads");
+            let tls = Arc::new(client(&Key::generate(), &key));
+            let connecting = dialing.connect(routes(port, 1), &tls, Options::default());
+            let (near, far) = tokio::join!(connecting, listening.accept());
+            let (near, far) = (near.expect("it answers"), far.expect("it listens"));
+            let mut stream = near.open_stream().await.expect("it is open");
+            stream.write_all(b"here I am").await.expect("it is open");
+            far.accept_stream().await.expect("it is opened");
+            if number == 0 {
+                far.admit(Bytes::mib(64));
+                transfer(&near, &far, 300_000).await;
+            }
+            near.close(0);
+            far.ended().await;
+        }
+        listening.wait_idle().await;
+    });
+    qlog.flush(Duration::from_secs(10));
+    let logs = fs::read_dir(&folder.0).expect("it is a folder").count();
+    assert_eq!(logs, 1, "that of the one that was admitted");
+    assert_eq!(folder.log("server").1[0]["name"], "connectivity:connection_started");
 }

@@ -69,12 +69,8 @@ impl Lookup<'_> {
     fn enter(&mut self, name: &[u8], links: Links) -> Result<Option<OwnedFd>, Errno> {
         let is_last = self.todo.is_empty();
         let flags = if is_last { self.flags } else { OFlags::PATH | OFlags::DIRECTORY };
-        let opened = openat(
-            self.here(),
-            name,
-            flags | OFlags::NOFOLLOW | OFlags::CLOEXEC,
-            Mode::empty(),
-        );
+        let opened =
+            openat(self.here(), name, flags | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty());
         match opened {
             // A link that is looked at, and not followed.
             Ok(found) if is_last && flags.contains(OFlags::NOFOLLOW) => return Ok(Some(found)),

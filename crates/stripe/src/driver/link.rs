@@ -25,10 +25,13 @@ use crate::{ConnectError, ConnectionError, Options, Route, StreamError, TotalRat
 
 /// The interval of counters that are written down.
 const RECENT: Span = Span::from_millis(50);
-/// How long nothing may be heard of a peer that says that it knows the connection no more. It says
-/// so too of a path whose first packet came before the end of the handshake, which took another
-/// way.
+/// How long nothing may be heard of a peer that says that it knows the connection no more, besides
+/// [`RESET_ROUND_TRIPS`]. It says so too of a path whose first packet came before the end of the
+/// handshake, which took another way; and an attacker may have learnt what to say. So it is asked
+/// for a sign of life.
 const RESET_WAIT: Span = Span::from_millis(250);
+/// Round trips of the slowest path: the question may be lost and asked again.
+const RESET_ROUND_TRIPS: u64 = 3;
 /// The code of a connection that is one too many for the side that listens.
 const CROWDED: u32 = 0x111;
 /// The code after a packet that no honest peer sends under the connection's keys.
@@ -217,7 +220,7 @@ impl Link {
             Ok(Outer::Reset { .. }) => {
                 let path = self.resets.as_ref().and_then(|all| all.path_of_reset(datagram.bytes));
                 if path.is_some_and(|path| self.session.has_path(path)) {
-                    self.reset_at.get_or_insert(datagram.at + RESET_WAIT);
+                    self.handle_reset(datagram.at);
                 }
             }
             Ok(_) => {
@@ -227,6 +230,21 @@ impl Link {
             }
             Err(_) => {}
         }
+    }
+
+    /// The peer seems to know the connection no more: it is asked for a sign of life over each
+    /// path.
+    fn handle_reset(&mut self, now: Time) {
+        if self.reset_at.is_some() {
+            return;
+        }
+        let mut slowest = Span::ZERO;
+        for path in self.core.paths().collect::<Vec<_>>() {
+            let metrics = self.core.path_metrics(path);
+            slowest = slowest.max(metrics.and_then(|all| all.smoothed_rtt).unwrap_or_default());
+            self.core.ping_path(path);
+        }
+        self.reset_at = Some(now + RESET_WAIT + slowest * RESET_ROUND_TRIPS);
     }
 
     /// A data packet arrived over a path.
@@ -503,6 +521,9 @@ impl Link {
 
     pub(super) fn admit(&mut self, most: Bytes) {
         self.core.set_max_receive_buffer(most);
+        if let Some(log) = &mut self.log {
+            log.handle_admitted();
+        }
     }
 
     pub(super) fn update_keys(&mut self, now: Time) {

@@ -18,6 +18,8 @@ use crate::tokens::SystemTokens;
 
 /// Events of a connection that wait to be written; more are left out.
 const MOST_WAITING: usize = 1 << 16;
+/// Events of a peer that was not admitted; more are left out.
+const MOST_OF_STRANGER: usize = 64;
 /// Events that are handed over together.
 const GROUP: usize = 512;
 /// How long events wait to be handed over.
@@ -101,12 +103,17 @@ pub(crate) struct Log {
     shared: Arc<Shared>,
     writer: Sender<Message>,
     records: Vec<Record>,
+    /// How many were left out before the peer was admitted.
+    missing: u64,
+    /// Whether the peer is admitted, or was dialed. A stranger's log is written nowhere.
+    is_written: bool,
     /// What was noted last of each path, and when.
     metrics: HashMap<u16, (Time, PathMetrics)>,
 }
 
 impl Log {
-    /// Of a connection that begins.
+    /// Of a connection that begins. That of the side that listens is written once the peer is
+    /// [admitted](Log::handle_admitted).
     pub(crate) fn begin(qlog: &Qlog, now: Time, is_client: bool) -> Log {
         let id = SystemTokens::default().draw();
         let head = Head { is_client, id, wall: Timestamp::now(), began: now };
@@ -115,7 +122,16 @@ impl Log {
             shared: Arc::new(Shared { head, waiting, is_over }),
             writer: qlog.writer.clone(),
             records: Vec::new(),
+            missing: 0,
+            is_written: is_client,
             metrics: HashMap::new(),
+        }
+    }
+
+    /// The peer is welcome: what was noted is written.
+    pub(crate) fn handle_admitted(&mut self) {
+        if !std::mem::replace(&mut self.is_written, true) {
+            self.hand_over(false);
         }
     }
 
@@ -183,6 +199,10 @@ impl Log {
         if self.shared.is_over.load(Ordering::Relaxed) {
             return;
         }
+        if !self.is_written && self.records.len() >= MOST_OF_STRANGER {
+            self.missing += 1;
+            return;
+        }
         self.records.push(Record { at, event });
         if self.records.len() >= GROUP {
             self.hand_over(false);
@@ -191,7 +211,8 @@ impl Log {
 
     /// When [`Log::handle_deadline`] is due.
     pub(crate) fn poll_deadline(&self) -> Option<Time> {
-        self.records.first().map(|record| record.at + HAND_OVER)
+        let first = self.records.first().filter(|_| self.is_written);
+        first.map(|record| record.at + HAND_OVER)
     }
 
     pub(crate) fn handle_deadline(&mut self, now: Time) {
@@ -209,6 +230,7 @@ impl Log {
         } else {
             waiting.records.append(&mut self.records);
         }
+        waiting.missing += std::mem::take(&mut self.missing);
         waiting.has_ended |= has_ended;
         if !std::mem::replace(&mut waiting.is_announced, true) {
             // Without the thread nothing is written.
@@ -219,7 +241,9 @@ impl Log {
 
 impl Drop for Log {
     fn drop(&mut self) {
-        self.hand_over(true);
+        if self.is_written {
+            self.hand_over(true);
+        }
     }
 }
 
@@ -236,8 +260,32 @@ mod tests {
     }
 
     fn log() -> (Log, Receiver<Message>) {
+        log_of(true)
+    }
+
+    fn log_of(is_client: bool) -> (Log, Receiver<Message>) {
         let (writer, messages) = channel();
-        (Log::begin(&Qlog { writer }, Time::ZERO, true), messages)
+        (Log::begin(&Qlog { writer }, Time::ZERO, is_client), messages)
+    }
+
+    #[test]
+    fn a_log_begins_with_admission() {
+        let (mut stranger, messages) = log_of(false);
+        for number in 0..10_000 {
+            stranger.lost(Time::from_nanos(number), lost(number));
+        }
+        assert_eq!(stranger.records.len(), MOST_OF_STRANGER);
+        assert_eq!(stranger.poll_deadline(), None);
+        drop(stranger);
+        assert_eq!(messages.try_iter().count(), 0, "a stranger's log is written nowhere");
+        let (mut peer, messages) = log_of(false);
+        for number in 0..MOST_OF_STRANGER as u64 + 5 {
+            peer.lost(Time::from_nanos(number), lost(number));
+        }
+        peer.handle_admitted();
+        assert_eq!(messages.try_iter().count(), 1);
+        let waiting = peer.shared.waiting.lock().unwrap();
+        assert_eq!((waiting.records.len(), waiting.missing), (MOST_OF_STRANGER, 5));
     }
 
     #[test]

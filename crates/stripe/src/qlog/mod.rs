@@ -19,7 +19,7 @@ use rustix::fs::{Access, AtFlags, CWD, accessat};
 
 pub(crate) use log::{Log, PathEnds};
 
-use writer::{Message, Writer};
+use writer::{Bounds, Message, Writer};
 
 /// Writes a log of each connection that has it in its [`Options::qlog`](crate::Options::qlog).
 /// Copies are the same log.
@@ -52,8 +52,12 @@ pub type Sink = Box<dyn Write + Send>;
 
 impl Qlog {
     /// Writes each connection's log into a new file of a folder, which only this user may read:
-    /// `TIME-client-ID.sqlog` on the side that dialed, `TIME-server-ID.sqlog` on the other one.
-    /// The first failure to write is told to `warn`, from a thread of the log.
+    /// `TIME-client-ID.sqlog` on the side that dialed, `TIME-server-ID.sqlog` on the other one,
+    /// where a log begins once the peer is [admitted](crate::Connection::admit). The first failure
+    /// to write is told to `warn`, from a thread of the log.
+    ///
+    /// A log ends at 1 GiB. For the 257th log, and beyond 4 GiB in all, the oldest ones of this
+    /// process that are complete are removed.
     ///
     /// # Errors
     /// If it is no folder in which files can be made, or the system has no thread left.
@@ -62,18 +66,26 @@ impl Qlog {
             return Err(io::ErrorKind::NotADirectory.into());
         }
         accessat(CWD, folder, Access::WRITE_OK | Access::EXEC_OK, AtFlags::EACCESS)?;
-        let folder = folder.to_path_buf();
+        let (folder, removed_from) = (folder.to_path_buf(), folder.to_path_buf());
         let open = move |name: &str| {
             let path = folder.join(name);
             create(&path).map(|file| Box::new(file) as Sink).map_err(|error| {
                 io::Error::new(error.kind(), format!("{}: {error}", path.display()))
             })
         };
-        Qlog::with(open, warn)
+        // Its name is random: it is this process's own, unless somebody else moved it.
+        let remove = move |name: &str| drop(std::fs::remove_file(removed_from.join(name)));
+        Qlog::start(Writer::new(
+            Box::new(open),
+            Box::new(remove),
+            Box::new(warn),
+            Bounds::default(),
+        ))
     }
 
     /// Writes each connection's log into what `open` makes for it, by the name that its file would
     /// have. Both functions are called in a thread of the log, and the writers block nobody else.
+    /// A log ends at 1 GiB; that there are few is up to the caller.
     ///
     /// # Errors
     /// If the system has no thread left.
@@ -81,8 +93,12 @@ impl Qlog {
         open: impl FnMut(&str) -> io::Result<Sink> + Send + 'static,
         warn: impl FnMut(&str) + Send + 'static,
     ) -> io::Result<Qlog> {
+        let bounds = Bounds { all: u64::MAX, files: usize::MAX, ..Bounds::default() };
+        Qlog::start(Writer::new(Box::new(open), Box::new(|_: &str| {}), Box::new(warn), bounds))
+    }
+
+    fn start(thread: Writer) -> io::Result<Qlog> {
         let (writer, messages) = mpsc::channel();
-        let thread = Writer::new(Box::new(open), Box::new(warn));
         std::thread::Builder::new().name("qlog".into()).spawn(move || thread.run(&messages))?;
         Ok(Qlog { writer })
     }

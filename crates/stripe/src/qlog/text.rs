@@ -55,6 +55,12 @@ pub(super) fn write_missing(
     write(into, &Line { time: since(head, at), name: "anabranch:events_missing", path: None, data })
 }
 
+/// The last line of a log that is as long as it may be.
+pub(super) fn write_full(into: &mut impl Write, head: &Head, at: Time) -> io::Result<()> {
+    let data = json!({ "reason": "the log is as long as it may be" });
+    write(into, &Line { time: since(head, at), name: "anabranch:log_ended", path: None, data })
+}
+
 pub(super) fn write_record(into: &mut impl Write, head: &Head, record: &Record) -> io::Result<()> {
     let time = since(head, record.at);
     let line = |name, path: Option<u16>, data| Line { time, name, path: path.map(text), data };
