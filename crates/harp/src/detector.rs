@@ -2,13 +2,12 @@
 
 use alloc::vec::Vec;
 
-use policy::cc::Lateness;
+use policy::cc::{ClockWatch, Lateness};
 use recovery::OneWayDelay;
 use units::{Span, Time};
 use wire::harp::{MOST_ENTRIES, PathReport, Report, Stamp};
 
 use crate::Config;
-use crate::clocks::ClockWatch;
 use crate::paths::clock;
 
 /// The parts of a packet's weight in a report.

@@ -14,7 +14,6 @@
 
 extern crate alloc;
 
-mod clocks;
 mod config;
 mod connection;
 mod detector;

@@ -528,6 +528,8 @@ fn ledbat_follows_the_distance_to_its_target() {
         let acked = Acked {
             in_flight: Bytes(in_flight),
             one_way_delay: Some(Span::from_millis(delay)),
+            // A queue shows in the round trip as well.
+            rtt: Some(Span::from_millis(150 + delay)),
             ..acked(MSS, Span::from_millis(200), 0)
         };
         ledbat.controller.handle_acked(now, ID, &acked);
@@ -613,6 +615,7 @@ fn lp_halves_infers_and_falls_to_one_packet() {
             let acked = Acked {
                 sent_at: Time::ZERO + Span::from_millis(now - 100),
                 one_way_delay: Some(Span::from_millis(delay)),
+                rtt: Some(Span::from_millis(50 + delay)),
                 ..acked(MSS, Span::from_millis(100), round)
             };
             lp.controller.handle_acked(Time::ZERO + Span::from_millis(now), ID, &acked);

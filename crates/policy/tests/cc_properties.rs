@@ -73,7 +73,7 @@ fn span() -> impl Strategy<Value = Span> {
 fn acked() -> impl Strategy<Value = Acked> {
     let rate = proptest::option::of(amount().prop_map(Rate::from_bits));
     let numbers = (amount(), amount(), amount(), amount(), 0..20_u64, rate);
-    let delays = (proptest::option::of(span()), span(), span());
+    let delays = (proptest::option::of(span()), span(), span(), proptest::option::of(span()));
     (numbers, delays, any::<(bool, bool)>(), 0..5_u32).prop_map(
         |(numbers, delays, flags, slow_start_divisor)| Acked {
             bytes: Bytes(numbers.0),
@@ -83,7 +83,7 @@ fn acked() -> impl Strategy<Value = Acked> {
             rtt: delays.0,
             smoothed_rtt: delays.1,
             min_rtt: delays.2,
-            one_way_delay: None,
+            one_way_delay: delays.3,
             ack_delay: None,
             delivery_rate: numbers.5,
             round: numbers.4,

@@ -25,7 +25,7 @@ impl Secret {
     /// other addresses, which does not know the connections of this one, cannot.
     #[must_use]
     pub fn new(random: &[u8; 32], listening: &[SocketAddr]) -> Secret {
-        let mut places: Vec<_> = listening.iter().map(|at| at.to_string()).collect();
+        let mut places: Vec<_> = listening.iter().map(ToString::to_string).collect();
         places.sort_unstable();
         let root = hmac::Key::new(hmac::HMAC_SHA256, random);
         let derive = |name: &str| {

@@ -2,6 +2,8 @@
 
 use units::{Span, Time};
 
+use super::DelayRange;
+
 /// The minutes over which a base delay is remembered, `BASE_HISTORY` of RFC 6817.
 const MINUTES: usize = 10;
 /// The present delay is the smallest of so many samples, `CURRENT_FILTER` of RFC 6817.
@@ -43,6 +45,22 @@ impl Delays {
     pub(super) fn queueing(&self) -> Option<f64> {
         let current = self.current.iter().flatten().min().copied()?;
         Some((current - self.base()?).as_secs_f64())
+    }
+}
+
+impl DelayRange for Delays {
+    fn range(&self) -> Option<(Span, Span)> {
+        let most = self.current.iter().flatten().max().copied();
+        self.base().zip(most)
+    }
+
+    fn set_range(&mut self, least: Span, _most: Span) {
+        *self = Delays { minute_began: self.minute_began, ..Delays::default() };
+        self.base[0] = Some(least);
+    }
+
+    fn forget(&mut self) {
+        *self = Delays::default();
     }
 }
 

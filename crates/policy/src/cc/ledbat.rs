@@ -9,6 +9,7 @@
 use units::{Bytes, Span, Time};
 
 use super::delays::Delays;
+use super::forward_delay::ForwardDelay;
 use super::window::Window;
 use super::{Acked, Allowance, Congestion, SinglePath, Start};
 
@@ -37,6 +38,7 @@ impl Default for LedbatOptions {
 pub struct Ledbat {
     options: LedbatOptions,
     window: Window,
+    delay: ForwardDelay,
     delays: Delays,
 }
 
@@ -47,7 +49,8 @@ impl Ledbat {
         let target = options.target.clamp(Span::from_millis(1), Span::from_millis(100));
         let gain = if options.gain > 0.0 { options.gain.min(1.0) } else { 1.0 };
         let options = LedbatOptions { target, gain };
-        Ledbat { options, window: Window::default(), delays: Delays::default() }
+        let (delay, delays) = (ForwardDelay::default(), Delays::default());
+        Ledbat { options, window: Window::default(), delay, delays }
     }
 }
 
@@ -70,7 +73,7 @@ impl SinglePath for Ledbat {
 
     fn handle_acked(&mut self, now: Time, acked: &Acked) {
         self.window.handle_progress();
-        if let Some(delay) = acked.one_way_delay.or(acked.rtt) {
+        if let Some(delay) = self.delay.sample(now, acked, &mut self.delays) {
             self.delays.handle_sample(now, delay);
         }
         let Some(queueing) = self.delays.queueing() else { return };

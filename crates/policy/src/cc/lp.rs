@@ -8,10 +8,11 @@
 //! trip of an indication give no other. With `reseed`, the range begins anew at each indication, as
 //! in Linux: the flow follows a standing queue of others, and yields less.
 
-use units::{Bytes, Time};
+use units::{Bytes, Span, Time};
 
+use super::forward_delay::ForwardDelay;
 use super::window::Window;
-use super::{Acked, Allowance, Congestion, SinglePath, Start};
+use super::{Acked, Allowance, Congestion, DelayRange, SinglePath, Start};
 
 /// The weight of a sample in the smoothed delay.
 const WEIGHT: f64 = 1.0 / 8.0;
@@ -38,19 +39,42 @@ impl Default for LpOptions {
 pub struct Lp {
     options: LpOptions,
     window: Window,
-    /// The least, the largest and the smoothed delay, seconds.
-    range: Option<Range>,
+    /// The clock of its delays.
+    delay: ForwardDelay,
+    delays: LpDelays,
     /// When the inference phase ends.
     inference_until: Option<Time>,
     /// Packets sent before say nothing of the last reduction.
     deaf_until: Time,
 }
 
+/// The delays that are remembered; `None` before the first one.
+#[derive(Clone, Copy, Debug, Default)]
+struct LpDelays(Option<Range>);
+
+/// The least, the largest and the smoothed delay, seconds.
 #[derive(Clone, Copy, Debug)]
 struct Range {
     least: f64,
     most: f64,
     smoothed: f64,
+}
+
+impl DelayRange for LpDelays {
+    fn range(&self) -> Option<(Span, Span)> {
+        let seconds = Span::from_secs_f64;
+        self.0.map(|range| (seconds(range.least), seconds(range.most)))
+    }
+
+    fn set_range(&mut self, least: Span, most: Span) {
+        let (least, most) = (least.as_secs_f64(), most.as_secs_f64());
+        let smoothed = self.0.map_or(least, |range| range.smoothed.max(least));
+        self.0 = Some(Range { least, most, smoothed });
+    }
+
+    fn forget(&mut self) {
+        self.0 = None;
+    }
 }
 
 impl Lp {
@@ -61,7 +85,8 @@ impl Lp {
         Lp {
             options: LpOptions { threshold, ..options },
             window: Window::default(),
-            range: None,
+            delay: ForwardDelay::default(),
+            delays: LpDelays::default(),
             inference_until: None,
             deaf_until: Time::ZERO,
         }
@@ -70,7 +95,7 @@ impl Lp {
     /// Takes a delay in seconds. Returns whether it indicates congestion.
     fn is_congested(&mut self, delay: f64) -> bool {
         let fresh = Range { least: delay, most: delay, smoothed: delay };
-        let range = self.range.get_or_insert(fresh);
+        let range = self.delays.0.get_or_insert(fresh);
         range.least = range.least.min(delay);
         range.most = range.most.max(delay);
         range.smoothed += WEIGHT * (delay - range.smoothed);
@@ -91,7 +116,7 @@ impl Lp {
         self.window.lower_threshold(self.window.size());
         self.window.end_slow_start();
         self.inference_until = Some(now + acked.smoothed_rtt * INFERENCE);
-        if let Some(range) = self.range.as_mut().filter(|_| self.options.reseed) {
+        if let Some(range) = self.delays.0.as_mut().filter(|_| self.options.reseed) {
             let smoothed = range.smoothed;
             *range = Range { least: smoothed, most: 2.0 * smoothed, smoothed };
         }
@@ -117,7 +142,7 @@ impl SinglePath for Lp {
 
     fn handle_acked(&mut self, now: Time, acked: &Acked) {
         self.window.handle_progress();
-        let delay = acked.one_way_delay.or(acked.rtt);
+        let delay = self.delay.sample(now, acked, &mut self.delays);
         if delay.is_some_and(|delay| self.is_congested(delay.as_secs_f64())) {
             self.handle_indication(now, acked);
         }

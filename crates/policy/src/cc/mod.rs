@@ -41,6 +41,7 @@
 
 mod balia;
 mod bbr;
+mod clocks;
 mod coupled;
 mod coupled_bbr;
 mod coupled_cubic;
@@ -49,6 +50,7 @@ mod delays;
 mod drain_times;
 mod fast;
 mod fast_path;
+mod forward_delay;
 mod harp;
 mod ledbat;
 mod ledbat_plus_plus;
@@ -72,6 +74,7 @@ use units::{Bytes, Rate, Span, SubflowId, Time};
 
 pub use balia::Balia;
 pub use bbr::Bbr;
+pub use clocks::{ClockWatch, DelayRange};
 pub use coupled::{Coupled, Coupling, PathState};
 pub use coupled_bbr::CoupledBbr;
 pub use coupled_cubic::CoupledCubic;

@@ -186,8 +186,32 @@ enum Event {
     },
 }
 
+/// What one-way delays are measured by: the far side's clock beside the near one's.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Clocks {
+    /// How far it is ahead at first.
+    pub ahead: Span,
+    /// How much faster it runs, in parts of a million.
+    pub drift: i64,
+    /// Of so many packets one carries no time; 0: each carries it.
+    pub without: u64,
+}
+
+impl Clocks {
+    /// What is measured of a packet that takes `delay`.
+    fn one_way(self, now: Time, packet: u64, delay: Span) -> Option<Span> {
+        if self.without > 0 && packet.is_multiple_of(self.without) {
+            return None;
+        }
+        let drift = now.as_nanos().cast_signed() / 1_000_000 * self.drift;
+        let nanos = (self.ahead + delay).as_nanos().cast_signed() + drift;
+        Some(Span::from_nanos(nanos.cast_unsigned()))
+    }
+}
+
 #[derive(Debug, Default)]
 pub struct Model {
+    pub clocks: Clocks,
     pub links: Vec<Link>,
     pub flows: Vec<Flow>,
     events: BinaryHeap<Reverse<(Time, u64, Event)>>,
@@ -331,6 +355,7 @@ impl Model {
     }
 
     fn handle_arrival(&mut self, flow: usize, at: usize, packet: u64, stamp: Stamp, window: Bytes) {
+        let clocks = self.clocks;
         let Flow { controller, subflows, .. } = &mut self.flows[flow];
         let subflow = &mut subflows[at];
         let sent_at = stamp.sent_at;
@@ -360,7 +385,7 @@ impl Model {
             rtt: Some(rtt),
             smoothed_rtt,
             min_rtt: subflow.min_rtt,
-            one_way_delay: Some(rtt - subflow.propagation / 2),
+            one_way_delay: clocks.one_way(self.now, packet, rtt - subflow.propagation / 2),
             ack_delay: None,
             delivery_rate: (interval >= subflow.min_rtt)
                 .then(|| Bytes(subflow.total - stamp.delivered) / interval),

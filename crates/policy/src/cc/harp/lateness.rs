@@ -8,6 +8,8 @@
 
 use units::{Span, Time};
 
+use crate::cc::DelayRange;
+
 /// The most that one packet weighs.
 const MOST_WEIGHT: f64 = 40.0;
 /// The delays of so many periods are remembered.
@@ -90,19 +92,6 @@ impl Lateness {
         Some(self.options.most.map_or(distance, |most| distance.min(most)))
     }
 
-    /// The smallest and the largest delay that are remembered.
-    #[must_use]
-    pub fn range(&self) -> Option<(Span, Span)> {
-        self.range
-    }
-
-    /// Replaces what is remembered: a clock was stepped, or drifted away.
-    pub fn set_range(&mut self, least: Span, most: Span) {
-        self.periods = [None; PERIODS];
-        self.periods[0] = Some((least, most.max(least)));
-        self.range = self.periods[0];
-    }
-
     fn weight(&self, delay: Span) -> f64 {
         let (Some(least), Some(distance)) = (self.least(), self.distance()) else { return 0.0 };
         if delay <= least + distance || distance == Span::ZERO {
@@ -124,6 +113,22 @@ impl Lateness {
         self.periods[0] = None;
         let kept = self.periods.iter().flatten();
         self.range = kept.copied().reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
+    }
+}
+
+impl DelayRange for Lateness {
+    fn range(&self) -> Option<(Span, Span)> {
+        self.range
+    }
+
+    fn set_range(&mut self, least: Span, most: Span) {
+        self.periods = [None; PERIODS];
+        self.periods[0] = Some((least, most.max(least)));
+        self.range = self.periods[0];
+    }
+
+    fn forget(&mut self) {
+        *self = Lateness::new(self.options);
     }
 }
 

@@ -22,6 +22,7 @@ use alloc::vec::Vec;
 
 use units::{Bytes, Rate, Span, SubflowId, Time};
 
+use super::forward_delay::ForwardDelay;
 use super::{MAX_WINDOW, drain_times};
 use drain::HarpDrain;
 use extent::Extent;
@@ -187,6 +188,8 @@ struct HarpPath {
     is_choked: bool,
     /// The delays, for a sender that sees them itself.
     lateness: Lateness,
+    /// The clock of its delays, where the sender sees them itself.
+    delay: ForwardDelay,
     /// When to probe, for a sender that asks; valid while choked.
     probe_at: Time,
 }
@@ -232,6 +235,7 @@ impl Harp {
             in_slow_start: self.options.slow_start,
             is_choked: false,
             lateness: Lateness::new(self.options.lateness),
+            delay: ForwardDelay::default(),
             probe_at: Time::ZERO,
         });
     }

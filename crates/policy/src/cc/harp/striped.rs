@@ -30,8 +30,7 @@ impl Controller for Harp {
         let (mark, total) = (self.options().mark, self.total());
         let Some(path) = self.path_mut(id) else { return };
         let marks = mark * f64::from(u32::try_from(acked.ce_packets).unwrap_or(u32::MAX));
-        // A transport without clocks has the round-trip time, which counts the other way's queue.
-        let delay = acked.one_way_delay.or(acked.rtt);
+        let delay = path.delay.sample(now, acked, &mut path.lateness);
         let late = delay.map_or(0.0, |delay| path.lateness.handle_delay(now, delay));
         if delay.is_some_and(|delay| path.lateness.shows_queue(delay)) {
             path.in_slow_start = false;

@@ -1,4 +1,4 @@
-//! The far gateway's clock is stepped, or runs faster or slower than the near one's. One-way delays
+//! The far side's clock is stepped, or runs faster or slower than the near one's. One-way delays
 //! then change without a queue.
 //!
 //! A queue on the way makes the round trip longer too, and the round trip needs one clock only. So
@@ -6,7 +6,6 @@
 //! trip took longer than the least one, the rest of it is the clock's. If delays fall and round
 //! trips don't, the fall is.
 
-use policy::cc::Lateness;
 use units::{Span, Time};
 
 /// Differences below this are not the clock's: stamps are exact to a scheduler's delay.
@@ -17,9 +16,24 @@ const ROUND_TRIPS: u64 = 8;
 /// A least round trip that was not seen again for this long is forgotten: a route may change.
 const MEMORY: Span = Span::from_secs(600);
 
+/// What remembers the delays of a path, from an arbitrary origin.
+pub trait DelayRange {
+    /// The smallest and the largest delay that are remembered.
+    fn range(&self) -> Option<(Span, Span)>;
+
+    /// Replaces what is remembered: a clock was stepped, or drifted away.
+    fn set_range(&mut self, least: Span, most: Span);
+
+    /// Forgets everything: the delays to come are those of other clocks.
+    fn forget(&mut self);
+}
+
+/// No clock runs faster by more than one part of these, but for a step.
+const FASTEST_DRIFT: u64 = 1_000;
+
 /// Watches the delays of one path for changes of the clocks.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct ClockWatch {
+pub struct ClockWatch {
     period: Option<Period>,
     /// The least round trip, and when it was seen last.
     least: Option<(Span, Time)>,
@@ -38,39 +52,33 @@ struct Period {
 }
 
 impl ClockWatch {
-    /// A packet took this delay; `srtt` is the smoothed round-trip time that it brings, zero if it
-    /// is unknown. `lateness`, which knows the delay, is corrected.
-    pub(crate) fn handle_delay(
-        &mut self,
-        now: Time,
-        delay: Span,
-        srtt: Span,
-        lateness: &mut Lateness,
-    ) {
-        if srtt == Span::ZERO {
+    /// A packet took this delay; `rtt` is its round-trip time, or the smoothed one that it brings,
+    /// zero if neither is known. `known`, which remembers the delays, is corrected.
+    pub fn handle_delay(&mut self, now: Time, delay: Span, rtt: Span, known: &mut impl DelayRange) {
+        if rtt == Span::ZERO {
             return;
         }
         let period = self.period.get_or_insert(Period {
             began: now,
             packets: 0,
             least_delay: delay,
-            least_rtt: srtt,
-            most_rtt: srtt,
+            least_rtt: rtt,
+            most_rtt: rtt,
         });
         period.packets += 1;
         period.least_delay = period.least_delay.min(delay);
-        period.least_rtt = period.least_rtt.min(srtt);
-        period.most_rtt = period.most_rtt.max(srtt);
+        period.least_rtt = period.least_rtt.min(rtt);
+        period.most_rtt = period.most_rtt.max(rtt);
         let length = Span::from_nanos(period.most_rtt.as_nanos().saturating_mul(ROUND_TRIPS));
         if period.packets >= PACKETS && now >= period.began + length {
             let period = *period;
             self.period = None;
-            self.judge(now, &period, lateness);
+            self.judge(now, &period, known);
         }
     }
 
-    fn judge(&mut self, now: Time, period: &Period, lateness: &mut Lateness) {
-        let Some((least_delay, most_delay)) = lateness.range() else { return };
+    fn judge(&mut self, now: Time, period: &Period, known: &mut impl DelayRange) {
+        let Some((least_delay, most_delay)) = known.range() else { return };
         let least_rtt = match self.least {
             Some((least, at)) if least <= period.least_rtt && now < at + MEMORY => {
                 let at = if period.least_rtt <= least + SLACK { now } else { at };
@@ -85,7 +93,11 @@ impl ClockWatch {
         let queue = period.most_rtt - least_rtt;
         if period.least_delay > least_delay + queue + SLACK {
             let base = period.least_delay - queue;
-            lateness.set_range(base, most_delay.max(base));
+            let rise = base - least_delay;
+            // The largest delay is one of the clock before it drifted, and one after a step.
+            let is_drift = rise <= SLACK * 2 + now.since(period.began) / FASTEST_DRIFT;
+            let most = if is_drift { most_delay + rise } else { most_delay };
+            known.set_range(base, most.max(base));
             self.anchor = Some((base, least_rtt));
             return;
         }
@@ -99,7 +111,7 @@ impl ClockWatch {
         let explained = if least_rtt < anchor_rtt { anchor_rtt - least_rtt } else { Span::ZERO };
         if fall > explained + SLACK {
             let most = least_delay + ((most_delay - least_delay) - (fall - explained));
-            lateness.set_range(least_delay, most);
+            known.set_range(least_delay, most);
             self.anchor = Some((least_delay, least_rtt));
         }
     }
@@ -108,7 +120,7 @@ impl ClockWatch {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use policy::cc::LatenessOptions;
+    use crate::cc::{Lateness, LatenessOptions};
 
     const OPTIONS: LatenessOptions = LatenessOptions {
         share: 0.15,
