@@ -9,6 +9,7 @@
 pub mod cli;
 mod driver;
 mod engine;
+mod fabric;
 mod loopback;
 pub mod mesh;
 mod namespaces;
