@@ -16,6 +16,7 @@ mod namespaces;
 mod nat;
 mod packet;
 pub mod report;
+mod translator;
 
 pub use loopback::{Loopback, LoopbackError, Protocol};
 pub use namespaces::{Emulation, EmulationError, address, address_v6, gain_privilege};

@@ -132,7 +132,7 @@ pub(crate) fn mark(packet: &mut [u8]) {
 }
 
 /// The checksum after a word of the data changed (RFC 1624, equation 3: HC' = ~(~HC + ~m + m')).
-fn update(sum: u16, old: u16, new: u16) -> u16 {
+pub(crate) fn update(sum: u16, old: u16, new: u16) -> u16 {
     let mut total = u32::from(!sum) + u32::from(!old) + u32::from(new);
     total = (total & 0xffff) + (total >> 16);
     total = (total & 0xffff) + (total >> 16);
@@ -206,7 +206,7 @@ pub(crate) mod tests {
         packet
     }
 
-    fn checksum_is_right(packet: &[u8]) -> bool {
+    pub(crate) fn checksum_is_right(packet: &[u8]) -> bool {
         let sliced = SlicedPacket::from_ip(packet).expect("an IP packet");
         let Some(NetSlice::Ipv4(ip)) = &sliced.net else { panic!("IPv4") };
         let (source, destination) = (ip.header().source(), ip.header().destination());
