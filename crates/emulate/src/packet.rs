@@ -3,7 +3,9 @@
 use std::net::{IpAddr, SocketAddr};
 use std::ops::Range;
 
-use etherparse::{NetSlice, PacketBuilder, SlicedPacket, TransportSlice};
+use etherparse::{NetSlice, SlicedPacket, TransportSlice};
+
+use crate::router::{self, Complaint};
 
 /// A TCP segment or UDP datagram.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -139,48 +141,25 @@ pub(crate) fn update(sum: u16, old: u16, new: u16) -> u16 {
     !u16::try_from(total).expect("folded to 16 bits")
 }
 
-/// The ICMP "host unreachable" that a router at `router` answers the packet with.
+/// The ICMP "host unreachable" that a router before the destination answers the packet with.
 pub(crate) fn host_unreachable(packet: &[u8]) -> Option<Vec<u8>> {
-    let sliced = SlicedPacket::from_ip(packet).ok()?;
-    let mut answer = Vec::new();
-    match sliced.net? {
-        NetSlice::Ipv4(ip) => {
-            let header = ip.header();
-            // RFC 792: the header and the first 64 bits of the data.
-            let quoted = &packet[..packet.len().min(header.slice().len() + 8)];
-            let unreachable = etherparse::Icmpv4Type::DestinationUnreachable(
-                etherparse::icmpv4::DestUnreachableHeader::Host,
-            );
-            PacketBuilder::ipv4(router(header.destination()), header.source(), 64)
-                .icmpv4(unreachable)
-                .write(&mut answer, quoted)
-                .ok()?;
-        }
-        NetSlice::Ipv6(ip) => {
-            let header = ip.header();
-            // RFC 4443, section 3.1: as much as fits into the minimum MTU.
-            let quoted = &packet[..packet.len().min(1_280 - 48)];
-            let unreachable = etherparse::Icmpv6Type::DestinationUnreachable(
-                etherparse::icmpv6::DestUnreachableCode::Address,
-            );
-            PacketBuilder::ipv6(router(header.destination()), header.source(), 64)
-                .icmpv6(unreachable)
-                .write(&mut answer, quoted)
-                .ok()?;
-        }
-        NetSlice::Arp(_) => return None,
-    }
-    Some(answer)
+    let from = match router::destination(packet)? {
+        IpAddr::V4(to) => IpAddr::from(neighbour(to.octets())),
+        IpAddr::V6(to) => IpAddr::from(neighbour(to.octets())),
+    };
+    router::complaint(packet, Some(from), Complaint::Unreachable)
 }
 
 /// The source of the answer: an unused address in the destination's subnet.
-fn router<const N: usize>(mut destination: [u8; N]) -> [u8; N] {
+fn neighbour<const N: usize>(mut destination: [u8; N]) -> [u8; N] {
     destination[N - 1] = 254;
     destination
 }
 
 #[cfg(test)]
 pub(crate) mod tests {
+    use etherparse::PacketBuilder;
+
     use super::*;
 
     pub(crate) const NEAR: [u8; 4] = [10, 77, 1, 1];

@@ -109,17 +109,6 @@ pub(crate) enum Refusal {
 }
 
 impl Refusal {
-    /// All of them.
-    pub(crate) const ALL: [Refusal; 7] = [
-        Refusal::NoAddress,
-        Refusal::Unsolicited,
-        Refusal::NoConnection,
-        Refusal::Full,
-        Refusal::Fragment,
-        Refusal::NotTranslated,
-        Refusal::NoHairpin,
-    ];
-
     /// Its name in reports.
     pub(crate) fn name(self) -> &'static str {
         match self {
