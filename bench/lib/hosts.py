@@ -87,8 +87,8 @@ def need_root():
 
 
 class Process:
-    """A program in a network namespace (by its name, or by the words before a command that enter it;
-    or, of None, in none of its own), its standard output and error in files of `folder`; killed
+    """A program in a network namespace (by its name, or by the words before a command that enter
+    it; or, of None, in none of its own), its standard output and error in files of `folder`; killed
     when the context ends.
 
     `peak` is its largest memory so far, in bytes; waiting for it samples its memory all the time.
@@ -183,9 +183,9 @@ class Process:
 
 def entering(namespace):
     """The words before a command that let it run in a namespace."""
-    if namespace is None or not isinstance(namespace, str):
-        return namespace or []
-    return ["ip", "netns", "exec", namespace]
+    if isinstance(namespace, str):
+        return ["ip", "netns", "exec", namespace]
+    return namespace or []
 
 
 def tail(file, lines=20):

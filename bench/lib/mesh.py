@@ -230,7 +230,8 @@ def toml(description):
 
     def written(value):
         if isinstance(value, dict):
-            return "{ " + ", ".join(f"{json.dumps(k)} = {written(v)}" for k, v in value.items()) + " }"
+            pairs = (f"{json.dumps(key)} = {written(one)}" for key, one in value.items())
+            return "{ " + ", ".join(pairs) + " }"
         if isinstance(value, (list, tuple)):
             return "[" + ", ".join(map(written, value)) + "]"
         return json.dumps(value)

@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::path::Path;
 
 use sys::netlink::Netlink;
 use sys::netns::NetNs;
@@ -104,18 +105,18 @@ impl HostNamespace {
                 let is_v6 = everything.is_ipv6();
                 let has = |place: &&Place| {
                     let addresses = &mesh.links[place.link].ends[place.end].addresses;
-                    addresses.iter().any(|(address, _)| address.is_ipv6() == is_v6)
+                    usable(addresses).any(|(address, _)| address.is_ipv6() == is_v6)
                 };
                 // What leads out of the mesh's part comes first.
-                let mut usable: Vec<&Place> = places.iter().filter(has).collect();
-                usable.sort_by_key(|place| Some(place.link) != outward(is_v6));
-                for (place, metric) in usable.iter().zip(DEFAULT_METRIC..) {
+                let mut ways: Vec<&Place> = places.iter().filter(has).collect();
+                ways.sort_by_key(|place| Some(place.link) != outward(is_v6));
+                for (place, metric) in ways.iter().zip(DEFAULT_METRIC..) {
                     let index = netlink.index(&mesh.links[place.link].name)?;
                     netlink.set_route(index, (everything, 0), metric)?;
                 }
-                let first = usable.first().map(|place| place.link);
+                let Some(first) = ways.first().map(|place| place.link) else { continue };
                 for (prefix, link) in table.all().filter(|((one, _), _)| one.is_ipv6() == is_v6) {
-                    let is_default = Some(link) == first && !routed.contains(&prefix);
+                    let is_default = link == first && !routed.contains(&prefix);
                     if prefix.1 > 0 && !is_default {
                         let index = netlink.index(&mesh.links[link].name)?;
                         netlink.set_route(index, prefix, METRIC)?;
@@ -137,16 +138,22 @@ fn set_addresses(
     after: &[(IpAddr, u8)],
 ) -> io::Result<()> {
     // First the new ones: without an address a device loses its routes.
-    for (address, prefix) in after.iter().filter(|one| !before.contains(one)) {
+    for (address, prefix) in usable(after).filter(|one| !before.contains(one)) {
         netlink.add_address(index, *address, *prefix)?;
         netlink.add_rule(*address, table)?;
     }
-    for (address, prefix) in before.iter().filter(|one| !after.contains(one)) {
+    for (address, prefix) in usable(before).filter(|one| !after.contains(one)) {
         netlink.remove_address(index, *address, *prefix)?;
         netlink.remove_rule(*address, table)?;
     }
-    for (address, _) in after {
+    for (address, _) in usable(after) {
         netlink.set_default_route(table, index, *address)?;
     }
     Ok(())
+}
+
+/// The addresses that the kernel takes: one without IPv6 has only the others.
+fn usable(addresses: &[(IpAddr, u8)]) -> impl Iterator<Item = &(IpAddr, u8)> {
+    let has_ipv6 = Path::new("/proc/sys/net/ipv6").exists();
+    addresses.iter().filter(move |(address, _)| has_ipv6 || address.is_ipv4())
 }

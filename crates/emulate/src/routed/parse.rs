@@ -39,6 +39,8 @@ const KINDS: [(&str, Dependence); 3] = [
 const MIN_MTU: u64 = 1_280;
 /// The most nodes, and the most links.
 const MOST: usize = 1_000;
+/// The most links of a node: each is a routing table of a host.
+const MOST_LINKS: usize = 250;
 
 type Result<T> = std::result::Result<T, ConfigError>;
 
@@ -96,6 +98,12 @@ pub(super) fn description(text: &str, file: &str) -> Result<Description> {
     Ok(description)
 }
 
+fn too_many(listed: &Value<'_>) -> ConfigError {
+    listed.error(Problem::Because(format!(
+        "a mesh has up to {MOST} nodes and {MOST} links, and a node {MOST_LINKS} links"
+    )))
+}
+
 fn host(section: &Section<'_>) -> Result<NodeRole> {
     section.allow(HOST_KEYS)?;
     let forwards = section.get("forwards").map_or(Ok(false), |value| value.boolean())?;
@@ -138,7 +146,11 @@ fn translator(section: &Section<'_>) -> Result<NodeRole> {
 
 fn links(listed: &Value<'_>, seed: Seed, nodes: &[MeshNode]) -> Result<Vec<MeshLink>> {
     let mut links: Vec<MeshLink> = Vec::new();
-    for value in listed.list()? {
+    let all = listed.list()?;
+    if all.len() > MOST {
+        return Err(too_many(listed));
+    }
+    for value in all {
         let section = value.section()?;
         let known: Vec<&'static str> = LINK_KEYS.iter().chain(PROFILE_KEYS).copied().collect();
         section.allow(&known)?;
@@ -272,6 +284,47 @@ mod tests {
         fails(&text, "link.x.addresses.c: is no end of the link: 'a' and 'b' are");
         let text = format!("{two}between = ['a', 'b']\naddresses = {{ a = '10.0.0' }}\n{LINK}");
         fails(&text, "link.x.addresses.a: wants an address");
+    }
+
+    /// The example of the page.
+    fn example() -> String {
+        let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/mesh.md");
+        let page = std::fs::read_to_string(page).expect("the page is there");
+        let (_, rest) = page.split_once("```toml\n").expect("an example");
+        rest.split_once("```").expect("its end").0.to_owned()
+    }
+
+    #[test]
+    fn the_example_of_the_page_is_a_mesh() {
+        let mesh = description(&example(), "mesh.md").expect("a mesh");
+        assert_eq!((mesh.nodes.len(), mesh.links.len()), (5, 5));
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn whatever_a_file_says_it_is_a_mesh_or_an_error(
+            at in 0..2_000usize,
+            length in 0..40usize,
+            text in "[a-z0-9./:'\"=\\[\\]{}, \n-]{0,12}",
+        ) {
+            let mut changed: Vec<char> = example().chars().collect();
+            let at = at.min(changed.len());
+            let end = (at + length).min(changed.len());
+            changed.splice(at..end, text.chars());
+            let _ = description(&changed.into_iter().collect::<String>(), "mesh.md");
+        }
+    }
+
+    #[test]
+    fn a_mesh_has_so_many_links() {
+        let links = |count: usize, name: &str| -> String {
+            let link = |n| format!("[[link]]\nname = 'x{n}'\nbetween = ['{name}', 'r']\n{LINK}");
+            (0..count).map(link).collect()
+        };
+        let nodes = "[host.a]\n[router.r]\n";
+        assert!(description(&format!("{nodes}{}", links(250, "a")), "mesh.toml").is_ok());
+        fails(&format!("{nodes}{}", links(251, "a")), "a node 250 links");
+        fails(&format!("{nodes}{}", links(1_001, "a")), "up to 1000 nodes and 1000 links");
     }
 
     #[test]

@@ -66,7 +66,7 @@ impl Routes {
                     let far = link.ends[1 - end].node;
                     let mut begin = vec![(far, index)];
                     begin.extend(onward(mesh, (one.node, index), is_v6));
-                    for (node, by) in spread(mesh, begin, Some(one.node), is_v6) {
+                    for (node, by) in spread(mesh, begin, one.node, is_v6) {
                         let table = &mut routes.tables[node];
                         let owner = owners[node].insert(*address, one.node);
                         if let Some(owner) = owner.filter(|owner| *owner != one.node)
@@ -108,7 +108,7 @@ impl Routes {
     ) {
         let links = mesh.links_of(node).filter(|(link, _)| may(*link));
         let begin = links.map(|(link, end)| (mesh.links[link].ends[1 - end].node, link)).collect();
-        for (reached, by) in spread(mesh, begin, Some(node), is_v6) {
+        for (reached, by) in spread(mesh, begin, node, is_v6) {
             let known = self.tables[reached].by_prefix.iter().any(|(one, _)| *one == prefix);
             if !known {
                 self.tables[reached].by_prefix.push((prefix, by));
@@ -167,32 +167,25 @@ fn onward(mesh: &Description, reached: Reached, is_v6: bool) -> Vec<Reached> {
     links.map(|(link, end)| (mesh.links[link].ends[1 - end].node, link)).collect()
 }
 
-/// All nodes from which something can be reached, nearest first, with the link towards it; `begin`
-/// are the nearest ones.
-fn spread(
-    mesh: &Description,
-    begin: Vec<Reached>,
-    target: Option<usize>,
-    is_v6: bool,
-) -> Vec<Reached> {
-    let mut seen: HashSet<usize> = target.into_iter().collect();
+/// All nodes from which something at the node `target` can be reached, nearest first, with the link
+/// towards it; `begin` are the nearest ones.
+fn spread(mesh: &Description, begin: Vec<Reached>, target: usize, is_v6: bool) -> Vec<Reached> {
+    let mut seen: HashSet<usize> = HashSet::from([target]);
     let mut waiting = VecDeque::from(begin);
     let mut all = Vec::new();
     while let Some((node, by)) = waiting.pop_front() {
         if !seen.insert(node) {
             continue;
         }
-        // A translator looks nothing up that is outside.
-        let is_outside = matches!(
-            &mesh.nodes[node].role,
-            NodeRole::Translator { outside, .. } if *outside == by && !is_v6
-        );
-        if !is_outside {
-            all.push((node, by));
-        } else {
-            // Its links inside may lead there too.
+        if let NodeRole::Translator { outside, .. } = &mesh.nodes[node].role
+            && *outside == by
+            && !is_v6
+        {
+            // It looks nothing up that is outside; its links inside may lead there too.
             seen.remove(&node);
+            continue;
         }
+        all.push((node, by));
         waiting.extend(onward(mesh, (node, by), is_v6));
     }
     all
@@ -221,19 +214,19 @@ pub(super) mod tests {
     /// are routers, with `t` translators whose last link is outside, with `f` hosts that forward.
     pub(in crate::routed) fn mesh(links: &[&str]) -> Description {
         let mut names: Vec<&str> = Vec::new();
-        let mut text = String::new();
+        let mut parts: Vec<String> = Vec::new();
         for (number, link) in links.iter().enumerate() {
             let ends: Vec<Vec<&str>> =
                 link.split(',').map(|end| end.split_whitespace().collect()).collect();
             let addresses: Vec<String> =
                 ends.iter().map(|end| format!("{} = {:?}", end[0], &end[1..])).collect();
-            text += &format!(
-                "[[link]]\nname = 'l{number}'\nbetween = ['{}', '{}']\naddresses = {{ {} }}\nrate = \
-                 '12 Mbit/s'\ndelay = '1 ms'\nqueue = '64 KiB'\n",
+            parts.push(format!(
+                "[[link]]\nname = 'l{number}'\nbetween = ['{}', '{}']\naddresses = {{ {} }}\n\
+                 rate = '12 Mbit/s'\ndelay = '1 ms'\nqueue = '64 KiB'\n",
                 ends[0][0],
                 ends[1][0],
                 addresses.join(", ")
-            );
+            ));
             for name in ends.iter().map(|end| end[0]) {
                 if !names.contains(&name) {
                     names.push(name);
@@ -244,14 +237,14 @@ pub(super) mod tests {
             let last = links.iter().rposition(|link| {
                 link.split(',').any(|end| end.split_whitespace().next() == Some(name))
             });
-            text += &match &name[..1] {
+            parts.push(match &name[..1] {
                 "r" => format!("[router.{name}]\n"),
                 "t" => format!("[translator.{name}]\noutside = 'l{}'\n", last.expect("a link")),
                 "f" => format!("[host.{name}]\nforwards = true\n"),
                 _ => format!("[host.{name}]\n"),
-            };
+            });
         }
-        Description::parse(&text, "test").expect("a mesh")
+        Description::parse(&parts.concat(), "test").expect("a mesh")
     }
 
     fn course(mesh: &Description, node: &str, to: &str) -> Option<String> {

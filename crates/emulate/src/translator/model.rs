@@ -135,7 +135,8 @@ proptest! {
                     if let Some(wanted) = model.port(now, inside, remote) {
                         prop_assert_eq!(port, wanted);
                     }
-                    let other = model.alive(now).find(|one| one.port == port && one.inside != inside);
+                    let is_other = |one: &&Passed| one.port == port && one.inside != inside;
+                    let other = model.alive(now).find(is_other);
                     prop_assert!(other.is_none(), "shared with {other:?}");
                     model.passed.push(Passed { at: now, inside, port, remote });
                     ports.push(port);
@@ -161,4 +162,61 @@ proptest! {
             prop_assert_eq!(nat.flows(Time::ZERO + Span::from_secs(now)), flows.len());
         }
     }
+
+    /// Whatever is sent, the translator goes on, and what it drops is as it was.
+    #[test]
+    fn no_packet_stops_a_translator(
+        template in 0..8usize,
+        changes in prop::collection::vec((0..120usize, any::<u8>()), 0..12),
+        length in 0..140usize,
+        noise in prop::collection::vec(any::<u8>(), 0..80),
+    ) {
+        let external = Some(IpAddr::from(OUTSIDE));
+        let mut nat = Translator::new(Behaviour::default(), external, Seed(1));
+        let mut known = udp(([192, 168, 1, 2], 4_000), ([203, 0, 113, 1], 53), b"x");
+        nat.handle_outbound(Time::ZERO, &mut known).expect("there is room");
+        let mut packet = templates(&known).into_iter().nth(template).unwrap_or(noise);
+        for (at, value) in changes {
+            if let Some(byte) = packet.get_mut(at) {
+                *byte = value;
+            }
+        }
+        packet.truncate(length);
+        for handle in [Translator::handle_outbound, Translator::handle_inbound] {
+            let mut data = packet.clone();
+            if handle(&mut nat, Time::ZERO, &mut data).is_err() {
+                prop_assert_eq!(&data, &packet);
+            }
+        }
+        let _ = nat.handle_hairpin(Time::ZERO, &mut packet);
+    }
+}
+
+/// Packets of each kind; `known` is of a flow, as it is outside.
+fn templates(known: &[u8]) -> Vec<Vec<u8>> {
+    use etherparse::{IcmpEchoHeader, Icmpv4Type, Icmpv6Type, PacketBuilder};
+    let (inside, remote) = ([192, 168, 1, 2], [203, 0, 113, 1]);
+    let (near, far) = ([0xfd; 16], [0xfe; 16]);
+    let v4 = || PacketBuilder::ipv4(inside, remote, 64);
+    let v6 = || PacketBuilder::ipv6(near, far, 64);
+    let echo = IcmpEchoHeader { id: 7, seq: 1 };
+    let unreachable =
+        Icmpv4Type::DestinationUnreachable(etherparse::icmpv4::DestUnreachableHeader::Host);
+    let too_big = Icmpv6Type::PacketTooBig { mtu: 1_280 };
+    let mut all = vec![known.to_vec(), udp((inside, 4_000), (remote, 53), b"data")];
+    let mut add = |written: &mut dyn FnMut(&mut Vec<u8>)| {
+        let mut packet = Vec::new();
+        written(&mut packet);
+        all.push(packet);
+    };
+    let fine = "a vector takes anything";
+    add(&mut |to| v4().tcp(4_000, 80, 1, 1_000).syn().write(to, b"x").expect(fine));
+    add(&mut |to| v4().icmpv4(Icmpv4Type::EchoRequest(echo)).write(to, b"x").expect(fine));
+    add(&mut |to| {
+        let back = PacketBuilder::ipv4(remote, OUTSIDE, 64);
+        back.icmpv4(unreachable.clone()).write(to, known).expect(fine);
+    });
+    add(&mut |to| v6().udp(4_000, 53).write(to, b"x").expect(fine));
+    add(&mut |to| v6().icmpv6(too_big).write(to, &[0x60; 60]).expect(fine));
+    all
 }

@@ -209,7 +209,7 @@ fn neighbours_meet_by_their_addresses_outside() {
     for hairpinning in [true, false] {
         for mapping in ALL {
             let filtering = Dependence::Endpoint;
-            let behaviour = Behaviour { hairpinning, mapping, filtering, ..Behaviour::default() };
+            let behaviour = Behaviour { mapping, filtering, hairpinning, ..Behaviour::default() };
             let mut nat = translator(behaviour);
             send(&mut nat, at(0), (NEIGHBOUR, 6_000), (REMOTE, 53)).expect("it goes out");
             let mut packet = udp((INSIDE, 5_000), (OUTSIDE, 6_000), b"data");
@@ -374,7 +374,7 @@ fn ipv6_keeps_its_addresses_and_is_filtered() {
     };
     for is_open_to_ipv6 in [false, true] {
         for mapping in ALL {
-            let behaviour = Behaviour { is_open_to_ipv6, mapping, ..Behaviour::default() };
+            let behaviour = Behaviour { mapping, is_open_to_ipv6, ..Behaviour::default() };
             let mut nat = Translator::new(behaviour, None, Seed(1));
             let stranger = nat.handle_inbound(at(0), &mut v6(9, 1, 53));
             assert_eq!(stranger.is_ok(), is_open_to_ipv6);
