@@ -5,8 +5,6 @@ use std::ops::Range;
 
 use etherparse::{NetSlice, SlicedPacket, TransportSlice};
 
-use crate::router::{self, Complaint};
-
 /// A TCP segment or UDP datagram.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct View {
@@ -139,21 +137,6 @@ pub(crate) fn update(sum: u16, old: u16, new: u16) -> u16 {
     total = (total & 0xffff) + (total >> 16);
     total = (total & 0xffff) + (total >> 16);
     !u16::try_from(total).expect("folded to 16 bits")
-}
-
-/// The ICMP "host unreachable" that a router before the destination answers the packet with.
-pub(crate) fn host_unreachable(packet: &[u8]) -> Option<Vec<u8>> {
-    let from = match router::destination(packet)? {
-        IpAddr::V4(to) => IpAddr::from(neighbour(to.octets())),
-        IpAddr::V6(to) => IpAddr::from(neighbour(to.octets())),
-    };
-    router::complaint(packet, Some(from), Complaint::Unreachable)
-}
-
-/// The source of the answer: an unused address in the destination's subnet.
-fn neighbour<const N: usize>(mut destination: [u8; N]) -> [u8; N] {
-    destination[N - 1] = 254;
-    destination
 }
 
 #[cfg(test)]
@@ -291,15 +274,5 @@ pub(crate) mod tests {
     fn a_packet_without_payload_is_not_corrupted() {
         let mut packet = tcp((NEAR, 1), (FAR, 2), true, b"");
         assert!(!corrupt(&mut packet));
-    }
-
-    #[test]
-    fn unreachable_goes_back_to_the_source() {
-        let answer = host_unreachable(&tcp((NEAR, 1), (FAR, 2), true, b"")).expect("IPv4");
-        let sliced = SlicedPacket::from_ip(&answer).expect("an IP packet");
-        let Some(NetSlice::Ipv4(ip)) = sliced.net else { panic!("IPv4") };
-        assert_eq!(ip.header().destination(), NEAR);
-        assert_eq!(ip.header().source(), [10, 77, 1, 254]);
-        assert!(matches!(sliced.transport, Some(TransportSlice::Icmpv4(_))));
     }
 }

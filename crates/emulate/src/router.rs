@@ -130,6 +130,21 @@ pub(crate) fn complaint(
     Some(answer)
 }
 
+/// The ICMP "host unreachable" that a router before the destination answers the packet with.
+pub(crate) fn host_unreachable(packet: &[u8]) -> Option<Vec<u8>> {
+    let from = match destination(packet)? {
+        IpAddr::V4(to) => IpAddr::from(neighbour(to.octets())),
+        IpAddr::V6(to) => IpAddr::from(neighbour(to.octets())),
+    };
+    complaint(packet, Some(from), Complaint::Unreachable)
+}
+
+/// The source of the answer: an unused address in the destination's subnet.
+fn neighbour<const N: usize>(mut destination: [u8; N]) -> [u8; N] {
+    destination[N - 1] = 254;
+    destination
+}
+
 /// Whether a packet asks for an echo.
 pub(crate) fn is_echo_request(packet: &[u8]) -> bool {
     echo_header(packet).is_some()
@@ -234,5 +249,15 @@ mod tests {
             .write(&mut reply, b"ping")
             .expect("a vector takes anything");
         assert_eq!(echo_reply(&request), Some(reply));
+    }
+
+    #[test]
+    fn unreachable_goes_back_to_the_source() {
+        let answer = host_unreachable(&tcp((NEAR, 1), (FAR, 2), true, b"")).expect("IPv4");
+        let sliced = SlicedPacket::from_ip(&answer).expect("an IP packet");
+        let Some(NetSlice::Ipv4(ip)) = sliced.net else { panic!("IPv4") };
+        assert_eq!(ip.header().destination(), NEAR);
+        assert_eq!(ip.header().source(), [10, 77, 1, 254]);
+        assert!(matches!(sliced.transport, Some(TransportSlice::Icmpv4(_))));
     }
 }

@@ -25,7 +25,7 @@ const LONGEST: u64 = 1 << 16;
 enum MeshRequest {
     Link {
         link: String,
-        way: Option<Way>,
+        way: Option<LinkWay>,
         rate: Option<String>,
         delay: Option<String>,
         loss: Option<f64>,
@@ -45,7 +45,7 @@ enum MeshRequest {
 /// A direction of a link.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "kebab-case")]
-enum Way {
+enum LinkWay {
     Up,
     Down,
 }
@@ -151,7 +151,7 @@ fn handle(mesh: &mut RoutedMesh, line: &str) -> Result<MeshEvent, RequestError> 
     match serde_json::from_str(line)? {
         MeshRequest::Link { link, way, rate, delay, loss, state } => {
             let index = find_link(mesh, &link)?;
-            let (up, down) = (way != Some(Way::Down), way != Some(Way::Up));
+            let (up, down) = (way != Some(LinkWay::Down), way != Some(LinkWay::Up));
             let mut amendments = Vec::new();
             if let Some(rate) = rate {
                 let profiles = &mesh.description().links[index].profiles;
@@ -257,7 +257,7 @@ mod tests {
         };
         assert_eq!(
             (link.as_str(), way, rate.as_deref()),
-            ("wifi", Some(Way::Up), Some("5 Mbit/s"))
+            ("wifi", Some(LinkWay::Up), Some("5 Mbit/s"))
         );
         assert_eq!((delay, loss, state), (None, None, None));
         assert_eq!(read(r#"{"do": "count"}"#).expect("a request"), MeshRequest::Count {});

@@ -20,7 +20,7 @@ const RANGES: [RangeInclusive<u16>; 2] = [1..=1_023, 1_024..=u16::MAX];
 #[derive(Debug)]
 pub(super) struct Table {
     behaviour: Behaviour,
-    flows: HashMap<FlowKey, FlowState>,
+    flows: HashMap<TrackedFlow, FlowState>,
     mappings: HashMap<u64, PortMapping>,
     by_inside: HashMap<Inside, u64>,
     by_outside: HashMap<(FlowKind, SocketAddr), u64>,
@@ -32,7 +32,7 @@ pub(super) struct Table {
 
 /// A flow: between a host inside and one outside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct FlowKey {
+struct TrackedFlow {
     kind: FlowKind,
     inside: SocketAddr,
     remote: SocketAddr,
@@ -121,7 +121,7 @@ impl Table {
         address: IpAddr,
     ) -> Result<SocketAddr, Refusal> {
         let Ends { kind, source, destination, .. } = *ends;
-        let key = FlowKey { kind, inside: source, remote: destination };
+        let key = TrackedFlow { kind, inside: source, remote: destination };
         let known = self.flows.get(&key).filter(|flow| flow.expires > now).copied();
         if let Some(flow) = known {
             self.note(now, key, flow, ends, Way::Outbound);
@@ -154,7 +154,7 @@ impl Table {
             return Err(Refusal::Unsolicited);
         }
         let inside = self.mappings[&mapping].inside.address;
-        let key = FlowKey { kind, inside, remote: source };
+        let key = TrackedFlow { kind, inside, remote: source };
         match self.flows.get(&key).filter(|flow| flow.expires > now).copied() {
             Some(flow) => self.note(now, key, flow, ends, Way::Inbound),
             // Without it, a connection that a stranger opens could not be answered.
@@ -180,7 +180,7 @@ impl Table {
         inside: SocketAddr,
         remote: SocketAddr,
     ) -> Option<SocketAddr> {
-        let flow = self.flows.get(&FlowKey { kind, inside, remote })?;
+        let flow = self.flows.get(&TrackedFlow { kind, inside, remote })?;
         (flow.expires > now).then(|| self.mappings[&flow.mapping].outside)
     }
 
@@ -221,7 +221,7 @@ impl Table {
         mapping.remotes.contains(&remote)
             && self
                 .flows
-                .get(&FlowKey { kind, inside, remote })
+                .get(&TrackedFlow { kind, inside, remote })
                 .is_some_and(|flow| flow.expires > now)
     }
 
@@ -266,7 +266,7 @@ impl Table {
         let Some(mapping) = self.mappings.remove(&mapping) else { return };
         let Inside { kind, address: inside, .. } = mapping.inside;
         for remote in mapping.remotes {
-            self.flows.remove(&FlowKey { kind, inside, remote });
+            self.flows.remove(&TrackedFlow { kind, inside, remote });
         }
         self.by_inside.remove(&mapping.inside);
         self.by_outside.remove(&(kind, mapping.outside));
@@ -313,7 +313,7 @@ impl Table {
         Err(Refusal::Full)
     }
 
-    fn begin(&mut self, now: Time, key: FlowKey, mapping: u64, ends: &Ends, way: Way) {
+    fn begin(&mut self, now: Time, key: TrackedFlow, mapping: u64, ends: &Ends, way: Way) {
         let entry = self.mappings.get_mut(&mapping).expect("it is alive, or new");
         entry.remotes.insert(key.remote);
         let state = FlowState { mapping, expires: now, stage: Stage::default() };
@@ -326,7 +326,7 @@ impl Table {
     }
 
     /// A packet of a flow passes.
-    fn note(&mut self, now: Time, key: FlowKey, mut flow: FlowState, ends: &Ends, way: Way) {
+    fn note(&mut self, now: Time, key: TrackedFlow, mut flow: FlowState, ends: &Ends, way: Way) {
         let Flags { syn, fin, rst } = ends.flags;
         let is_new = flow.expires <= now;
         flow.stage.is_open_outbound |= syn && way == Way::Outbound;
@@ -367,7 +367,7 @@ impl Table {
         }
         self.swept = now;
         let over = self.flows.iter().filter(|(_, flow)| flow.expires <= now);
-        let over: Vec<(FlowKey, u64)> = over.map(|(key, flow)| (*key, flow.mapping)).collect();
+        let over: Vec<(TrackedFlow, u64)> = over.map(|(key, flow)| (*key, flow.mapping)).collect();
         for (key, mapping) in over {
             self.flows.remove(&key);
             if let Some(entry) = self.mappings.get_mut(&mapping) {
