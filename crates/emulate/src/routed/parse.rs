@@ -39,8 +39,8 @@ const KINDS: [(&str, Dependence); 3] = [
 const MIN_MTU: u64 = 1_280;
 /// The most nodes, and the most links.
 const MOST: usize = 1_000;
-/// The most links of a node: each is a routing table of a host.
-const MOST_LINKS: usize = 250;
+/// The most links of a host: each is a device with a routing table.
+const MOST_DEVICES: usize = 250;
 
 type Result<T> = std::result::Result<T, ConfigError>;
 
@@ -65,8 +65,9 @@ pub(super) fn description(text: &str, file: &str) -> Result<Description> {
                 "host" => host(&section)?,
                 "router" => section.allow(ROUTER_KEYS).map(|()| NodeRole::Router)?,
                 _ => {
+                    let role = translator(&section)?;
                     outsides.push((nodes.len(), section.require("outside")?));
-                    translator(&section)?
+                    role
                 }
             };
             let serves =
@@ -88,9 +89,12 @@ pub(super) fn description(text: &str, file: &str) -> Result<Description> {
             *outside = link;
         }
     }
-    if description.nodes.len() > MOST || description.links.len() > MOST {
-        return Err(listed
-            .error(Problem::Because(format!("a mesh has up to {MOST} nodes and {MOST} links"))));
+    let has_too_many = |(index, node): (usize, &MeshNode)| {
+        let is_host = matches!(node.role, NodeRole::Host { .. });
+        is_host && description.links_of(index).count() > MOST_DEVICES
+    };
+    if description.nodes.len() > MOST || description.nodes.iter().enumerate().any(has_too_many) {
+        return Err(too_many(&listed));
     }
     if let Err(ambiguous) = Routes::new(&description) {
         return Err(listed.error(Problem::Because(ambiguous.to_string())));
@@ -100,7 +104,7 @@ pub(super) fn description(text: &str, file: &str) -> Result<Description> {
 
 fn too_many(listed: &Value<'_>) -> ConfigError {
     listed.error(Problem::Because(format!(
-        "a mesh has up to {MOST} nodes and {MOST} links, and a node {MOST_LINKS} links"
+        "a mesh has up to {MOST} nodes and {MOST} links, and a host {MOST_DEVICES} links"
     )))
 }
 
@@ -323,7 +327,7 @@ mod tests {
         };
         let nodes = "[host.a]\n[router.r]\n";
         assert!(description(&format!("{nodes}{}", links(250, "a")), "mesh.toml").is_ok());
-        fails(&format!("{nodes}{}", links(251, "a")), "a node 250 links");
+        fails(&format!("{nodes}{}", links(251, "a")), "a host 250 links");
         fails(&format!("{nodes}{}", links(1_001, "a")), "up to 1000 nodes and 1000 links");
     }
 
