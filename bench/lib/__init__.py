@@ -25,4 +25,5 @@ from .emulation import (
 )
 from .files import memory_available, scratch, source_file, write_random
 from .hosts import Ends, Pairs, Process, need_root
+from .mesh import Mesh, link
 from .transfers import CLOCK, PEERS, by_mptcp, by_us, controllers, fetched_by_us, timeout_for

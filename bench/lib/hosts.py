@@ -87,8 +87,9 @@ def need_root():
 
 
 class Process:
-    """A program in a network namespace (or, of the name None, in none of its own), its standard
-    output and error in files of `folder`; killed when the context ends.
+    """A program in a network namespace (by its name, or by the words before a command that enter
+    it; or, of None, in none of its own), its standard output and error in files of `folder`; killed
+    when the context ends.
 
     `peak` is its largest memory so far, in bytes; waiting for it samples its memory all the time.
     """
@@ -100,7 +101,7 @@ class Process:
         self.peak = 0
         with open(self.out, "wb") as out, open(self.err, "wb") as err:
             self._child = subprocess.Popen(
-                [*(["ip", "netns", "exec", namespace] if namespace else []), *map(str, command)],
+                [*entering(namespace), *map(str, command)],
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=err,
@@ -178,6 +179,13 @@ class Process:
         return Failed(
             f"{self.name}: {what}; exit code {self.code}\n{tail(self.out)}\n{tail(self.err)}"
         )
+
+
+def entering(namespace):
+    """The words before a command that let it run in a namespace."""
+    if isinstance(namespace, str):
+        return ["ip", "netns", "exec", namespace]
+    return namespace or []
 
 
 def tail(file, lines=20):

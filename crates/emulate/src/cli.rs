@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use link::config::{ConfigError, Network, TCP_PAYLOAD_SHARE};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+use serde::Serialize;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::{Handle, Signals};
 use sys::netns;
@@ -19,7 +20,7 @@ use units::Bytes;
 
 use crate::loopback::{Loopback, LoopbackError, Protocol};
 use crate::namespaces::{Emulation, EmulationError, gain_privilege};
-use crate::report::Report;
+use crate::routed::{Description, RoutedMesh, control};
 
 /// The exit code of a run that does not count, with `--strict`.
 pub const EXIT_INVALID: u8 = 70;
@@ -37,7 +38,7 @@ const LISTEN_LIMIT: Duration = Duration::from_secs(15);
 /// environment. The schedule's clock starts with the first SYN or the first TCP or UDP payload.
 #[derive(Args, Clone, Debug)]
 pub struct EmulateArgs {
-    /// The network file; or a scenario file, whose flows are the traffic
+    /// The network file; a scenario file, whose flows are the traffic; or a mesh file
     #[arg(value_name = "FILE")]
     pub network: PathBuf,
     /// Run by `sh -c` in the far namespace, before COMMAND; it gets SIGTERM when COMMAND ends.
@@ -146,20 +147,43 @@ pub fn run(args: &EmulateArgs) -> Result<u8, CliError> {
         far.end();
     }
     let report = emulation.finish()?;
-    let code = conclude(args, &report)?;
+    let code = conclude(args, &report, &report.why)?;
     Ok(code.unwrap_or_else(|| exit_code(status)))
 }
 
-/// Writes the report; returns an exit code if the run does not count.
-fn conclude(args: &EmulateArgs, report: &Report) -> Result<Option<u8>, CliError> {
+/// Runs a mesh until standard input ends: says on standard output when it is ready, and carries out
+/// requests ([`control`]). Returns the exit code, as [`run`] does. To be called before the process
+/// has a second thread, for an unprivileged user's sake.
+///
+/// # Errors
+/// If there was no run.
+pub fn run_mesh(args: &EmulateArgs) -> Result<u8, CliError> {
+    let description = Description::read(&args.network)?;
+    let is_unprivileged = gain_privilege()?;
+    let mut mesh = RoutedMesh::new(description)?;
+    if is_unprivileged {
+        mesh.set_unprivileged();
+    }
+    control::serve(&mut mesh, io::stdin().lock(), io::stdout().lock())
+        .map_err(doing("serving the mesh"))?;
+    let report = mesh.finish()?;
+    Ok(conclude(args, &report, &report.why)?.unwrap_or(0))
+}
+
+/// Writes the report; returns an exit code if the run does not count, for the reasons `why`.
+fn conclude(
+    args: &EmulateArgs,
+    report: &impl Serialize,
+    why: &[String],
+) -> Result<Option<u8>, CliError> {
     if let Some(path) = &args.report {
         let text = serde_json::to_string_pretty(report).expect("a report has only plain fields");
         std::fs::write(path, text + "\n").map_err(doing(format!("writing {}", path.display())))?;
     }
-    for why in &report.why {
+    for why in why {
         eprintln!("emulate: this run does not count: {why}");
     }
-    Ok((!report.valid && args.strict).then_some(EXIT_INVALID))
+    Ok((!why.is_empty() && args.strict).then_some(EXIT_INVALID))
 }
 
 fn run_on_loopback(
@@ -178,7 +202,7 @@ fn run_on_loopback(
         .env("ANABRANCH_FAR_ADDRS", addresses.join(","));
     let status = run_command(command)?;
     let report = loopback.finish()?;
-    let code = conclude(args, &report)?;
+    let code = conclude(args, &report, &report.why)?;
     Ok(code.unwrap_or_else(|| exit_code(status)))
 }
 

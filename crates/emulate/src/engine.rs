@@ -10,6 +10,7 @@ use units::{Bytes, Time};
 use crate::driver::{Forward, Transmit};
 use crate::nat::Nat;
 use crate::packet::{self, View};
+use crate::router;
 
 /// One end of one link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -143,7 +144,7 @@ impl Forward for Engine {
             pipe.tally.dropped_unreachable += 1;
             if unreachable == Unreachable::Icmp
                 && port.side == Side::Near
-                && let Some(answer) = packet::host_unreachable(data)
+                && let Some(answer) = router::host_unreachable(data)
             {
                 self.answers.push_back(Transmit { device, at: now, data: answer.into() });
             }

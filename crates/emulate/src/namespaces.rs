@@ -352,15 +352,16 @@ fn direction(outcome: &Outcome<Engine>, port: Port) -> DirectionReport {
 }
 
 /// Gets the right to make namespaces, as root or in a user namespace. Call it before the process
-/// has a second thread.
+/// has a second thread. Returns whether it made a user namespace.
 ///
 /// # Errors
 /// If the process cannot get it.
-pub fn gain_privilege() -> Result<(), EmulationError> {
+pub fn gain_privilege() -> Result<bool, EmulationError> {
     if netns::is_privileged() {
-        return Ok(());
+        return Ok(false);
     }
-    netns::become_root_of_user_namespace().map_err(EmulationError::NotPermitted)
+    netns::become_root_of_user_namespace().map_err(EmulationError::NotPermitted)?;
+    Ok(true)
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::ops::Range;
 
-use etherparse::{NetSlice, PacketBuilder, SlicedPacket, TransportSlice};
+use etherparse::{NetSlice, SlicedPacket, TransportSlice};
 
 /// A TCP segment or UDP datagram.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -132,55 +132,17 @@ pub(crate) fn mark(packet: &mut [u8]) {
 }
 
 /// The checksum after a word of the data changed (RFC 1624, equation 3: HC' = ~(~HC + ~m + m')).
-fn update(sum: u16, old: u16, new: u16) -> u16 {
+pub(crate) fn update(sum: u16, old: u16, new: u16) -> u16 {
     let mut total = u32::from(!sum) + u32::from(!old) + u32::from(new);
     total = (total & 0xffff) + (total >> 16);
     total = (total & 0xffff) + (total >> 16);
     !u16::try_from(total).expect("folded to 16 bits")
 }
 
-/// The ICMP "host unreachable" that a router at `router` answers the packet with.
-pub(crate) fn host_unreachable(packet: &[u8]) -> Option<Vec<u8>> {
-    let sliced = SlicedPacket::from_ip(packet).ok()?;
-    let mut answer = Vec::new();
-    match sliced.net? {
-        NetSlice::Ipv4(ip) => {
-            let header = ip.header();
-            // RFC 792: the header and the first 64 bits of the data.
-            let quoted = &packet[..packet.len().min(header.slice().len() + 8)];
-            let unreachable = etherparse::Icmpv4Type::DestinationUnreachable(
-                etherparse::icmpv4::DestUnreachableHeader::Host,
-            );
-            PacketBuilder::ipv4(router(header.destination()), header.source(), 64)
-                .icmpv4(unreachable)
-                .write(&mut answer, quoted)
-                .ok()?;
-        }
-        NetSlice::Ipv6(ip) => {
-            let header = ip.header();
-            // RFC 4443, section 3.1: as much as fits into the minimum MTU.
-            let quoted = &packet[..packet.len().min(1_280 - 48)];
-            let unreachable = etherparse::Icmpv6Type::DestinationUnreachable(
-                etherparse::icmpv6::DestUnreachableCode::Address,
-            );
-            PacketBuilder::ipv6(router(header.destination()), header.source(), 64)
-                .icmpv6(unreachable)
-                .write(&mut answer, quoted)
-                .ok()?;
-        }
-        NetSlice::Arp(_) => return None,
-    }
-    Some(answer)
-}
-
-/// The source of the answer: an unused address in the destination's subnet.
-fn router<const N: usize>(mut destination: [u8; N]) -> [u8; N] {
-    destination[N - 1] = 254;
-    destination
-}
-
 #[cfg(test)]
 pub(crate) mod tests {
+    use etherparse::PacketBuilder;
+
     use super::*;
 
     pub(crate) const NEAR: [u8; 4] = [10, 77, 1, 1];
@@ -206,7 +168,7 @@ pub(crate) mod tests {
         packet
     }
 
-    fn checksum_is_right(packet: &[u8]) -> bool {
+    pub(crate) fn checksum_is_right(packet: &[u8]) -> bool {
         let sliced = SlicedPacket::from_ip(packet).expect("an IP packet");
         let Some(NetSlice::Ipv4(ip)) = &sliced.net else { panic!("IPv4") };
         let (source, destination) = (ip.header().source(), ip.header().destination());
@@ -312,15 +274,5 @@ pub(crate) mod tests {
     fn a_packet_without_payload_is_not_corrupted() {
         let mut packet = tcp((NEAR, 1), (FAR, 2), true, b"");
         assert!(!corrupt(&mut packet));
-    }
-
-    #[test]
-    fn unreachable_goes_back_to_the_source() {
-        let answer = host_unreachable(&tcp((NEAR, 1), (FAR, 2), true, b"")).expect("IPv4");
-        let sliced = SlicedPacket::from_ip(&answer).expect("an IP packet");
-        let Some(NetSlice::Ipv4(ip)) = sliced.net else { panic!("IPv4") };
-        assert_eq!(ip.header().destination(), NEAR);
-        assert_eq!(ip.header().source(), [10, 77, 1, 254]);
-        assert!(matches!(sliced.transport, Some(TransportSlice::Icmpv4(_))));
     }
 }

@@ -140,6 +140,17 @@ impl Impairments {
         self.random.is_some()
     }
 
+    /// Follows a profile that has another model of loss from now on, which begins anew.
+    pub(crate) fn amend(&mut self, profile: &Profile, seed: Seed) {
+        match (&mut self.random, profile.losses.last()) {
+            (Some(random), Some(last)) => {
+                (random.probabilities.loss, random.is_bad) = (LossModel::new(last.value), false);
+                random.later.clear();
+            }
+            _ => *self = Impairments::new(profile, seed),
+        }
+    }
+
     /// Draws for a packet that arrives at this time after the schedule's start, `None` before it.
     pub(crate) fn draw(&mut self, elapsed: Option<Span>) -> Fate {
         self.random.as_mut().map_or_else(Fate::default, |random| random.draw(elapsed))

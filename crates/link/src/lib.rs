@@ -25,6 +25,7 @@ extern crate alloc;
 #[cfg(any(test, feature = "toml"))]
 extern crate std;
 
+mod amend;
 mod aqm;
 mod area;
 mod capacity;
@@ -48,6 +49,7 @@ mod trace;
 mod varying;
 mod wire;
 
+pub use amend::Amendment;
 pub use aqm::{Aqm, CoDel, FqCoDel, Red, Threshold};
 pub use area::{QueueArea, QueueLevels};
 pub use counters::{Counters, Tally};

@@ -4,6 +4,7 @@ use alloc::boxed::Box;
 
 use units::{Bytes, Rate, Seed, Span, Time};
 
+use crate::amend::Amendment;
 use crate::aqm::{Aqm, RedState, Verdict};
 use crate::area::{QueueArea, QueueLevels};
 use crate::counters::{Counters, Tally};
@@ -28,6 +29,7 @@ pub struct Link<P> {
     ingress: Option<Box<Ingress>>,
     ledger: Ledger<P>,
     shared: SharedProfile,
+    seed: Seed,
 }
 
 /// The stage before the queue: random impairments and RED.
@@ -69,12 +71,32 @@ impl<P> Link<P> {
             ingress: Ingress::new(profile, seed).map(Box::new),
             ledger: Ledger::default(),
             shared,
+            seed,
         }
     }
 
     /// Starts the schedule at `now`. A packet on the wire keeps its departure.
     pub fn start(&mut self, now: Time) {
         self.transmitter.start(now, self.shared.profile(), &mut self.ledger);
+    }
+
+    /// Changes the link from `now` on: packets inside stay, and the one on the wire goes on at the
+    /// new rate.
+    ///
+    /// # Panics
+    /// Before the schedule has started.
+    pub fn amend(&mut self, now: Time, amendment: Amendment) {
+        self.advance(now);
+        let at = self.transmitter.elapsed(now).expect("the schedule has started");
+        let profile = self.shared.profile().amended(at, amendment);
+        if matches!(amendment, Amendment::Loss(_)) {
+            match &mut self.ingress {
+                Some(ingress) => ingress.impairments.amend(&profile, self.seed),
+                None => self.ingress = Ingress::new(&profile, self.seed).map(Box::new),
+            }
+        }
+        self.transmitter.amend(now, &profile);
+        self.shared = profile.into();
     }
 
     /// The profile.

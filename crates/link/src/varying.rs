@@ -33,6 +33,8 @@ pub(crate) struct Varying<P> {
     departure: Option<Time>,
     /// The departure of the last packet.
     free: Time,
+    /// The work of `serving` from `began` on, in units of [`WORK_PER_BYTE`].
+    needed: u64,
     /// Unused capacity of the last nanosecond of the packet before, in units of [`WORK_PER_BYTE`].
     credit: u64,
     opportunities: Option<OpportunityCursor>,
@@ -86,6 +88,7 @@ impl<P> Varying<P> {
             began: Time::ZERO,
             departure: None,
             free: Time::ZERO,
+            needed: 0,
             credit: 0,
             opportunities: profile.rate.opportunities.as_ref().map(cursor),
             jitter: profile.jitter.map(|jitter| JitterState::new(jitter, seed.stream("jitter"))),
@@ -106,6 +109,22 @@ impl<P> Varying<P> {
             self.departure = self.departure.map(|_| next);
         } else if self.departure.is_none() && self.serving.is_some() {
             self.transmit(now);
+        }
+    }
+
+    /// Follows another profile from `now` on, which is the same as the one before up to then. The
+    /// caller has called [`Varying::advance`] for `now`.
+    pub(crate) fn amend(&mut self, now: Time, profile: &Profile) {
+        let mut rates = profile.rate.cursor();
+        if let Some(epoch) = self.rates.epoch() {
+            rates.start(epoch);
+        }
+        self.rates = rates;
+        // The first delay of a list orders arrivals from then on: those before it count too.
+        let flying = self.flying.back().map_or(now, |delivery| delivery.at);
+        self.last_arrival = self.last_arrival.max(flying);
+        if self.serving.is_some() && self.opportunities.is_none() {
+            self.transmit_from(self.began, self.needed);
         }
     }
 
@@ -322,14 +341,19 @@ impl<P> Varying<P> {
     fn transmit(&mut self, now: Time) {
         let bytes = self.serving.as_ref().map_or(Bytes::ZERO, |serving| serving.bytes);
         let work = bytes.0.checked_mul(WORK_PER_BYTE).expect("a packet is below 2 GiB");
-        let Some(mut needed) = work.checked_sub(self.credit) else {
+        let Some(needed) = work.checked_sub(self.credit) else {
             // A tiny packet that fits into the rest of the nanosecond.
             self.credit -= work;
             self.departure = Some(now);
             return;
         };
-        let mut from = now;
-        self.rates.seek(now);
+        self.needed = needed;
+        self.transmit_from(now, needed);
+    }
+
+    /// The same for a packet that still needs this much work at `from`.
+    fn transmit_from(&mut self, mut from: Time, mut needed: u64) {
+        self.rates.seek(from);
         loop {
             let rate = self.rates.rate().as_bits();
             let nanos = if rate == 0 { u64::MAX } else { needed.div_ceil(rate) };

@@ -4,15 +4,15 @@ use std::io;
 use std::net::IpAddr;
 
 use netlink_packet_core::{
-    NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage,
-    NetlinkPayload,
+    NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE, NLM_F_REQUEST, NetlinkHeader,
+    NetlinkMessage, NetlinkPayload,
 };
 use netlink_packet_route::address::{
     AddressAttribute, AddressHeaderFlags, AddressMessage, AddressScope,
 };
 use netlink_packet_route::link::{LinkAttribute, LinkFlags, LinkMessage};
 use netlink_packet_route::route::{
-    RouteAttribute, RouteHeader, RouteMessage, RouteProtocol, RouteScope, RouteType,
+    RouteAddress, RouteAttribute, RouteHeader, RouteMessage, RouteProtocol, RouteScope, RouteType,
 };
 use netlink_packet_route::rule::{RuleAction, RuleAttribute, RuleMessage};
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
@@ -72,17 +72,37 @@ impl Netlink {
     /// # Errors
     /// The kernel's error; `AlreadyExists` if the device has the address.
     pub fn add_address(&mut self, index: u32, address: IpAddr, prefix: u8) -> io::Result<()> {
-        let mut message = AddressMessage::default();
-        message.header.family = family(address);
-        message.header.prefix_len = prefix;
-        message.header.index = index;
-        message.header.scope = AddressScope::Universe;
-        if address.is_ipv6() {
-            message.header.flags = AddressHeaderFlags::Nodad;
-        }
-        message.attributes =
-            vec![AddressAttribute::Local(address), AddressAttribute::Address(address)];
+        let message = address_of(index, address, prefix);
         self.request(RouteNetlinkMessage::NewAddress(message), NLM_F_CREATE | NLM_F_EXCL)
+    }
+
+    /// Takes an address from the device. With its last IPv4 address it loses its IPv4 routes.
+    ///
+    /// # Errors
+    /// The kernel's error; `AddrNotAvailable` if the device does not have the address.
+    pub fn remove_address(&mut self, index: u32, address: IpAddr, prefix: u8) -> io::Result<()> {
+        let message = address_of(index, address, prefix);
+        self.request(RouteNetlinkMessage::DelAddress(message), 0)
+    }
+
+    /// Lets the main table lead packets to the prefix `to` out through the device, in place of an
+    /// equal route with this metric. Of routes to the same prefix, the one with the smallest metric
+    /// is used.
+    ///
+    /// # Errors
+    /// The kernel's error.
+    pub fn set_route(&mut self, index: u32, to: (IpAddr, u8), metric: u32) -> io::Result<()> {
+        let (address, prefix) = to;
+        let mut message = route_of(RouteHeader::RT_TABLE_MAIN, index, address);
+        message.header.destination_prefix_length = prefix;
+        message.attributes.push(RouteAttribute::Priority(metric));
+        if prefix > 0 {
+            message.attributes.push(RouteAttribute::Destination(match address {
+                IpAddr::V4(address) => RouteAddress::Inet(address),
+                IpAddr::V6(address) => RouteAddress::Inet6(address),
+            }));
+        }
+        self.request(RouteNetlinkMessage::NewRoute(message), NLM_F_CREATE | NLM_F_REPLACE)
     }
 
     /// Lets `table` (1 to 252) lead everything of the family of `like` out through the device.
@@ -90,17 +110,17 @@ impl Netlink {
     /// # Errors
     /// The kernel's error.
     pub fn add_default_route(&mut self, table: u8, index: u32, like: IpAddr) -> io::Result<()> {
-        let mut message = RouteMessage::default();
-        message.header = RouteHeader {
-            address_family: family(like),
-            table,
-            protocol: RouteProtocol::Static,
-            scope: RouteScope::Link,
-            kind: RouteType::Unicast,
-            ..RouteHeader::default()
-        };
-        message.attributes = vec![RouteAttribute::Oif(index)];
+        let message = route_of(table, index, like);
         self.request(RouteNetlinkMessage::NewRoute(message), NLM_F_CREATE | NLM_F_EXCL)
+    }
+
+    /// The same, whether the route is there or not.
+    ///
+    /// # Errors
+    /// The kernel's error.
+    pub fn set_default_route(&mut self, table: u8, index: u32, like: IpAddr) -> io::Result<()> {
+        let message = route_of(table, index, like);
+        self.request(RouteNetlinkMessage::NewRoute(message), NLM_F_CREATE | NLM_F_REPLACE)
     }
 
     /// Lets packets from `source` look up `table` before the main one.
@@ -108,14 +128,16 @@ impl Netlink {
     /// # Errors
     /// The kernel's error.
     pub fn add_rule(&mut self, source: IpAddr, table: u8) -> io::Result<()> {
-        let mut message = RuleMessage::default();
-        message.header.family = family(source);
-        message.header.src_len = if source.is_ipv4() { 32 } else { 128 };
-        message.header.table = table;
-        message.header.action = RuleAction::ToTable;
-        message.attributes =
-            vec![RuleAttribute::Source(source), RuleAttribute::Priority(1_000 + u32::from(table))];
+        let message = rule_of(source, table);
         self.request(RouteNetlinkMessage::NewRule(message), NLM_F_CREATE | NLM_F_EXCL)
+    }
+
+    /// Undoes [`Netlink::add_rule`].
+    ///
+    /// # Errors
+    /// The kernel's error; `NotFound` if there is no such rule.
+    pub fn remove_rule(&mut self, source: IpAddr, table: u8) -> io::Result<()> {
+        self.request(RouteNetlinkMessage::DelRule(rule_of(source, table)), 0)
     }
 
     fn set_link(&mut self, index: u32, attributes: Vec<LinkAttribute>) -> io::Result<()> {
@@ -149,6 +171,45 @@ impl Netlink {
             _ => Ok(()),
         }
     }
+}
+
+fn address_of(index: u32, address: IpAddr, prefix: u8) -> AddressMessage {
+    let mut message = AddressMessage::default();
+    message.header.family = family(address);
+    message.header.prefix_len = prefix;
+    message.header.index = index;
+    message.header.scope = AddressScope::Universe;
+    if address.is_ipv6() {
+        message.header.flags = AddressHeaderFlags::Nodad;
+    }
+    message.attributes = vec![AddressAttribute::Local(address), AddressAttribute::Address(address)];
+    message
+}
+
+/// The route of everything of the family of `like` out through the device.
+fn route_of(table: u8, index: u32, like: IpAddr) -> RouteMessage {
+    let mut message = RouteMessage::default();
+    message.header = RouteHeader {
+        address_family: family(like),
+        table,
+        protocol: RouteProtocol::Static,
+        scope: RouteScope::Link,
+        kind: RouteType::Unicast,
+        ..RouteHeader::default()
+    };
+    message.attributes = vec![RouteAttribute::Oif(index)];
+    message
+}
+
+fn rule_of(source: IpAddr, table: u8) -> RuleMessage {
+    let mut message = RuleMessage::default();
+    message.header.family = family(source);
+    message.header.src_len = if source.is_ipv4() { 32 } else { 128 };
+    message.header.table = table;
+    message.header.action = RuleAction::ToTable;
+    message.attributes =
+        vec![RuleAttribute::Source(source), RuleAttribute::Priority(1_000 + u32::from(table))];
+    message
 }
 
 fn family(address: IpAddr) -> AddressFamily {

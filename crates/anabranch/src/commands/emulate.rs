@@ -1,5 +1,6 @@
-//! `emulate`: a command over emulated links between two network namespaces, or the flows of a
-//! scenario file between a namespace for each host.
+//! `emulate`: a command over emulated links between two network namespaces, the flows of a scenario
+//! file between a namespace for each host, or a mesh of hosts, routers and address translators for
+//! other programs.
 
 pub(crate) mod scenario;
 
@@ -7,7 +8,7 @@ use std::io;
 use std::path::Path;
 
 use ::scenario::{Registry, Setting};
-use emulate::cli::EmulateArgs as NetworkArgs;
+use emulate::cli::{CliError, EmulateArgs as NetworkArgs};
 use files::Error;
 
 use super::simulate::setting;
@@ -24,6 +25,10 @@ use crate::exit::Failure;
 ///
 /// With a scenario file, each host of its flows is a network namespace, and the flows are traffic
 /// of the kernel's TCP and UDP over links as the simulator has them.
+///
+/// With a mesh file, which lists hosts, routers and address translators, the network is there until
+/// standard input ends. Lines of JSON on standard output say how to run commands on its hosts, and
+/// lines on standard input change it: see docs/mesh.md.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct EmulateCommandArgs {
     #[command(flatten)]
@@ -75,7 +80,7 @@ impl EmulateCommandArgs {
 /// could not be emulated; [`Error::usage`] if the file or an argument is invalid.
 pub(crate) fn run(args: &EmulateCommandArgs, registry: &Registry) -> Result<(), Failure> {
     let file = &args.network.network;
-    if is_scenario(file) {
+    if has_table(file, "flow") {
         if let Some(option) = args.of_networks() {
             let text =
                 format!("{}: {option} is for network files, and this is a scenario", show(file));
@@ -87,6 +92,13 @@ pub(crate) fn run(args: &EmulateCommandArgs, registry: &Registry) -> Result<(), 
         let text = format!("{}: {option} is for scenario files, and this has no flows", show(file));
         return Err(Error::usage(text).into());
     }
+    if has_table(file, "host") {
+        if let Some(option) = args.of_networks() {
+            let text = format!("{}: {option} is for network files, and this is a mesh", show(file));
+            return Err(Error::usage(text).into());
+        }
+        return conclude(emulate::cli::run_mesh(&args.network));
+    }
     if args.network.command.is_empty() && args.network.ideal.is_none() {
         let text = format!(
             "{}: a network file wants a command to run over it: add -- COMMAND",
@@ -94,19 +106,23 @@ pub(crate) fn run(args: &EmulateCommandArgs, registry: &Registry) -> Result<(), 
         );
         return Err(Error::usage(text).into());
     }
-    match emulate::cli::run(&args.network) {
+    conclude(emulate::cli::run(&args.network))
+}
+
+fn conclude(result: Result<u8, CliError>) -> Result<(), Failure> {
+    match result {
         Ok(0) => Ok(()),
         Ok(code) => Err(Failure::Code(code)),
         Err(error) => Err(Error::system("emulate the network", io::Error::other(error)).into()),
     }
 }
 
-/// Whether the file is a scenario: it has flows. What cannot be read is left to the reader of
-/// network files, which says why.
-fn is_scenario(file: &Path) -> bool {
+/// Whether the file has this table: the flows of a scenario, the hosts of a mesh. What cannot be
+/// read is left to the reader of network files, which says why.
+fn has_table(file: &Path, name: &str) -> bool {
     let table =
         std::fs::read_to_string(file).ok().and_then(|text| text.parse::<toml::Table>().ok());
-    table.is_some_and(|table| table.contains_key("flow"))
+    table.is_some_and(|table| table.contains_key(name))
 }
 
 fn show(file: &Path) -> std::path::Display<'_> {

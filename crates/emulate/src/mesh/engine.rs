@@ -9,20 +9,20 @@ use std::collections::{BinaryHeap, HashMap, VecDeque};
 use std::net::Ipv4Addr;
 use std::sync::{Arc, OnceLock};
 
-use link::{Link, Offer};
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
-use units::{Bytes, Span, Time};
+use units::{Span, Time};
 
 use super::Plan;
 use super::measure::Measurer;
 use crate::driver::{Forward, Transmit};
-use crate::packet::{self, View};
+use crate::fabric::{Arrived, Fabric, Parcel};
+use crate::packet::View;
 
 /// A mesh. Until it starts, links have their first rate and no blackouts.
 #[derive(Debug)]
 pub(crate) struct MeshEngine {
-    hops: Vec<Hop>,
+    links: Fabric<Position>,
     routes: Vec<Route>,
     route_by_ends: HashMap<(Ipv4Addr, Ipv4Addr), usize>,
     lanes: Vec<Lane>,
@@ -37,13 +37,6 @@ pub(crate) struct MeshEngine {
     unrouted: u64,
 }
 
-/// A link, with its next deadline.
-#[derive(Debug)]
-struct Hop {
-    link: Link<Parcel>,
-    deadline: Option<Time>,
-}
-
 #[derive(Debug)]
 struct Route {
     links: Box<[usize]>,
@@ -52,13 +45,11 @@ struct Route {
     lane: Option<usize>,
 }
 
-#[derive(Clone, Debug)]
-struct Parcel {
+/// Where a packet is: its route, and the position on it.
+#[derive(Clone, Copy, Debug)]
+struct Position {
     route: usize,
-    /// The position on the route.
     place: usize,
-    flow: u64,
-    data: Box<[u8]>,
 }
 
 /// Delays packets before their first link.
@@ -85,7 +76,7 @@ impl Lane {
 struct Held {
     at: Time,
     number: u64,
-    carried: Parcel,
+    carried: Parcel<Position>,
 }
 
 impl PartialEq for Held {
@@ -138,14 +129,7 @@ impl MeshEngine {
             }
         });
         MeshEngine {
-            hops: plan
-                .links
-                .iter()
-                .map(|link| Hop {
-                    link: Link::unstarted(link.profile.clone(), link.seed),
-                    deadline: None,
-                })
-                .collect(),
+            links: Fabric::new(plan.links.iter().map(|link| (link.profile.clone(), link.seed))),
             routes: routes.collect(),
             route_by_ends: (plan.routes.iter().enumerate())
                 .map(|(index, route)| ((route.from, route.to), index))
@@ -189,11 +173,10 @@ impl MeshEngine {
         let start = self.start.get().filter(|_| self.started.is_none());
         let start = start.map(|at| (*at, Event::Start));
         let release = self.held.peek().map(|Reverse(held)| (held.at, Event::Release));
-        let links = self.hops.iter().enumerate();
-        let links = links.filter_map(|(index, hop)| Some((hop.deadline?, Event::Link(index))));
+        let link = self.links.next().map(|(at, index)| (at, Event::Link(index)));
         let edge = self.started.and_then(|start| self.measurer.next_edge(start));
         let edge = edge.map(|at| (at, Event::Edge));
-        links.chain(start).chain(release).chain(edge).min()
+        [start, release, link, edge].into_iter().flatten().min()
     }
 
     /// Carries out all that happens until `now`.
@@ -202,10 +185,7 @@ impl MeshEngine {
             match event {
                 Event::Start => {
                     self.started = Some(at);
-                    for hop in &mut self.hops {
-                        hop.link.start(at);
-                        hop.deadline = hop.link.poll_deadline();
-                    }
+                    self.links.start(at);
                 }
                 Event::Release => {
                     let Some(Reverse(held)) = self.held.pop() else { return };
@@ -214,12 +194,8 @@ impl MeshEngine {
                 Event::Link(index) => self.deliver(at, index),
                 Event::Edge => {
                     let Some(start) = self.started else { return };
-                    let links = self.hops.iter_mut().map(|hop| &mut hop.link);
-                    self.measurer.pass_edge(start, at, links);
-                    // Packets that the links dropped as they left may have changed deadlines.
-                    for hop in &mut self.hops {
-                        hop.deadline = hop.link.poll_deadline();
-                    }
+                    let measurer = &mut self.measurer;
+                    self.links.read(at, |links| measurer.pass_edge(start, at, links));
                 }
             }
         }
@@ -227,40 +203,24 @@ impl MeshEngine {
 
     /// Takes out the packets that arrive at the end of a link.
     fn deliver(&mut self, at: Time, index: usize) {
-        while let Some(delivery) = self.hops[index].link.poll_deliver(at) {
-            let Parcel { route, place, flow, mut data } = delivery.packet;
+        for Arrived { at: arrival, waited, parcel } in self.links.take_arrived(at, index) {
             if let Some(start) = self.started {
-                self.measurer.note_wait(index, start, delivery.at, delivery.waited);
+                self.measurer.note_wait(index, start, arrival, waited);
             }
-            if delivery.is_corrupted {
-                packet::corrupt(&mut data);
-            }
-            if delivery.is_marked {
-                packet::mark(&mut data);
-            }
+            let Parcel { tag: Position { route, place }, flow, data } = parcel;
             if place + 1 == self.routes[route].links.len() {
                 let device = self.routes[route].device;
-                self.outbox.push_back(Transmit { device, at: delivery.at, data });
+                self.outbox.push_back(Transmit { device, at: arrival, data });
             } else {
-                self.enter(at, Parcel { route, place: place + 1, flow, data });
+                self.enter(at, Parcel { tag: Position { route, place: place + 1 }, flow, data });
             }
         }
-        let hop = &mut self.hops[index];
-        // A deadline may have been too early, but not by nothing.
-        let least = at + Span::from_nanos(1);
-        hop.deadline = hop.link.poll_deadline().map(|deadline| deadline.max(least));
     }
 
     /// Offers a packet to the link at its place.
-    fn enter(&mut self, now: Time, carried: Parcel) {
-        let hop = &mut self.hops[self.routes[carried.route].links[carried.place]];
-        let offer = Offer {
-            bytes: Bytes(carried.data.len() as u64),
-            is_ecn_capable: packet::is_ecn_capable(&carried.data),
-            flow: carried.flow,
-        };
-        hop.link.offer(now, offer, carried);
-        hop.deadline = hop.link.poll_deadline();
+    fn enter(&mut self, now: Time, carried: Parcel<Position>) {
+        let Position { route, place } = carried.tag;
+        self.links.offer(now, self.routes[route].links[place], carried);
     }
 }
 
@@ -285,7 +245,7 @@ impl Forward for MeshEngine {
             return;
         };
         let flow = View::of(data).as_ref().map_or(0, View::flow);
-        let carried = Parcel { route, place: 0, flow, data: data.into() };
+        let carried = Parcel { tag: Position { route, place: 0 }, flow, data: data.into() };
         match self.routes[route].lane {
             Some(lane) => {
                 let at = self.lanes[lane].draw(now);

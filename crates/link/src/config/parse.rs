@@ -6,7 +6,6 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::num::NonZeroU64;
 
-use toml::de::DeTable;
 use units::{Bytes, Rate, Seed, Span};
 
 use super::aqm::{aqm, jitter};
@@ -45,10 +44,7 @@ const MAX_NAME: usize = 15;
 
 pub(super) fn network(text: &str, file: &str, bytes: Option<Bytes>) -> Result<Network> {
     let source = Source { file, text };
-    let table = DeTable::parse(text).map_err(|error| {
-        let offset = error.span().map(|span| span.start);
-        source.error(offset, "", Problem::Syntax(error.message().to_owned()))
-    })?;
+    let table = source.table()?;
     let root = Section::root(source, table.get_ref());
     root.allow(NETWORK_KEYS)?;
     let name = root.require("name")?.text()?.to_owned();

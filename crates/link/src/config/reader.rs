@@ -25,7 +25,18 @@ pub struct Source<'a> {
     pub text: &'a str,
 }
 
-impl Source<'_> {
+impl<'a> Source<'a> {
+    /// The tables of the file.
+    ///
+    /// # Errors
+    /// If it is not TOML.
+    pub fn table(&self) -> Result<Spanned<DeTable<'a>>, ConfigError> {
+        DeTable::parse(self.text).map_err(|error| {
+            let offset = error.span().map(|span| span.start);
+            self.error(offset, "", Problem::Syntax(error.message().to_owned()))
+        })
+    }
+
     /// An error about `key`, which is at this byte offset.
     #[must_use]
     pub fn error(&self, offset: Option<usize>, key: &str, problem: Problem) -> ConfigError {
