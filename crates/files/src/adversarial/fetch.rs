@@ -258,6 +258,7 @@ pub(super) fn fetch_options(scratch: &Scratch, from: Vec<Server>) -> FetchOption
     FetchOptions {
         from,
         names: vec!["data".into()],
+        served: None,
         selection: Selection::default(),
         into: scratch.0.join("in"),
         rename: None,
