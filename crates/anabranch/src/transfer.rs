@@ -16,7 +16,7 @@ const GRACE: Duration = Duration::from_millis(100);
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// The time after which a signal ends the process, whatever it waits for.
-const LAST_RESORT: Duration = Duration::from_secs(15);
+const LAST_RESORT: Duration = Duration::from_secs(8);
 
 /// Runs the transfer that `start` begins until it completes or a signal arrives. The display runs
 /// in a thread of its own, so that a blocked terminal does not delay the data.

@@ -217,7 +217,7 @@ mod tests {
             let created = StreamSpool::create(&folder, name, 1).map(drop);
             let opened = StreamSpool::open(&folder, name).map(drop);
             for error in [created.expect_err(what), opened.expect_err(what)] {
-                assert_eq!(error.exit_code(), 8, "{what}: {error}");
+                assert_eq!(error.exit_code(), 10, "{what}: {error}");
             }
         };
         drop(StreamSpool::create(&folder, name, 1).unwrap());
