@@ -1,5 +1,5 @@
-"""A hostile far side of `cp` and `get`, hostile remote shells, and what another user of this machine
-puts where `send` keeps a stream, or where a file is expected.
+"""A hostile far side of `cp` and `get`, hostile remote shells, and what another user of this
+machine puts where `send` keeps a stream, or where a file is expected.
 
 The hostile far side is crates/files/examples/attack_far_side.rs: it offers names that nobody asked
 for, with valid data. What counts is what it got: names that were made here, bytes that another user
@@ -241,7 +241,7 @@ def spools(bars, folder, quick):
                 code, _ = here.run("send", *to)
             else:
                 with here.start("send", "-", *to, stdin=subprocess.PIPE) as process:
-                    said, _ = process.communicate(SECRET.decode(), timeout=60)
+                    process.communicate(SECRET.decode(), timeout=60)
                     code = process.returncode
         refused += code != 0
         with contextlib.suppress(FileNotFoundError):
@@ -256,15 +256,13 @@ def spools(bars, folder, quick):
 def pipes(bars, folder, quick):
     """Pipes where a file is expected: nothing waits at the start, and SIGTERM ends everything."""
     stuck, deaf = 0, 0
+    # A plain name is that of a file in the folder where the program starts.
     cases = {
-        "spool": lambda home: ["send", "-", "--name", "p", "--spool", home.at, "--to", "127.0.0.1:9"],
-        "token": lambda home: ["send", "data", "--token-file", home.at / "p.stream", "--to",
-                               "127.0.0.1:9"],
-        "config": lambda home: ["send", "data", "--config", home.at / "p.stream", "--to",
-                                "127.0.0.1:9"],
-        "source": lambda home: ["send", "--files-from", home.at / "p.stream", "--to",
-                                "127.0.0.1:9"],
-        "key": lambda home: ["keys"],
+        "spool": "send - --name p --spool . --to 127.0.0.1:9",
+        "token": "send data --token-file p.stream --to 127.0.0.1:9",
+        "config": "send data --config p.stream --to 127.0.0.1:9",
+        "list": "send --files-from p.stream --to 127.0.0.1:9",
+        "key": "keys",
     }
     for name, words in cases.items():
         place, home = furnished(folder, f"pipe-{name}")
@@ -276,9 +274,9 @@ def pipes(bars, folder, quick):
             key = next(path for path in home.settings.rglob("*") if path.is_file())
             key.unlink()
             os.mkfifo(key, 0o600)
-        token = {"ANABRANCH_TOKEN": ""} if name == "token" else {}
-        command = [lib.anabranch(), *words(home)]
-        with lib.Process(None, place, name, command, {**home.environment, **token}) as process:
+        # It starts in that folder.
+        command = ["env", "-C", home.at, lib.anabranch(), *words.split()]
+        with lib.Process(None, place, name, command, home.environment) as process:
             try:
                 process.wait(END_SECONDS)
             except lib.Failed:

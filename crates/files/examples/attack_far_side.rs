@@ -106,10 +106,10 @@ async fn main() -> Result<(), Failure> {
             std::io::stdin().lock().read_line(&mut String::new())?;
             let names: Vec<String> = offer.names.iter().map(|name| os_string(name)).collect();
             let rename = offer.rename.map_or("null".into(), os_string);
-            say(&format!(
-                r#"{{"anabranch":{{"ready":{{"token":"{token}","addresses":["{address}"],"reached":"127.0.0.1","rename":{rename},"names":[{}]}}}}}}"#,
-                names.join(",")
-            ))?;
+            let ready =
+                format!(r#""token":"{token}","addresses":["{address}"],"reached":"127.0.0.1","#);
+            let served = format!(r#""rename":{rename},"names":[{}]"#, names.join(","));
+            say(&format!(r#"{{"anabranch":{{"ready":{{{ready}{served}}}}}}}"#))?;
         }
         "serve" => say(&format!(r#"{{"address": "{address}", "token": "{token}"}}"#))?,
         _ => return Err("far or serve".into()),
