@@ -112,11 +112,14 @@ impl AskedFor {
         match &self.served {
             None => self.names.iter().map(|name| plain_name(name)).collect(),
             Some(served) => {
-                let names = served.names.iter().map(|name| name.as_bytes());
                 // With a new name it is the folder that is renamed, not its contents.
                 let is_renamed = self.rename.is_some();
-                let named = |name: &[u8]| name.len() - usize::from(name.ends_with(b"/"));
-                names.map(|name| if is_renamed { &name[..named(name)] } else { name }).collect()
+                let plain = |name: &mut &[u8]| {
+                    *name = name.strip_suffix(b"/").filter(|_| is_renamed).unwrap_or(name);
+                };
+                let mut all: Vec<&[u8]> = served.names.iter().map(|name| name.as_bytes()).collect();
+                all.iter_mut().for_each(plain);
+                all
             }
         }
     }

@@ -27,12 +27,15 @@ use crate::blocking::Wanted;
 use crate::sink::{Directory, Mirror, SinkEnd, SinkSession, attend, finish_files};
 use crate::{AskedFor, Selection, ServedNames, matches_glob};
 
+/// The names of a far side, and its new name.
+type Words = (Vec<Vec<u8>>, Option<Vec<u8>>);
+
 /// What a person asks for, and what the far side says of it.
 #[derive(Clone, Debug)]
 struct Request {
     names: &'static [&'static str],
     rename: Option<&'static str>,
-    served: Option<(Vec<Vec<u8>>, Option<Vec<u8>>)>,
+    served: Option<Words>,
 }
 
 impl Request {

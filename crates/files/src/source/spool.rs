@@ -211,7 +211,7 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("anabranch-planted-{}", std::process::id()));
         let name = OsStr::new("db.sql");
         let set_mode = |path: &Path, mode| {
-            fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap()
+            fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
         };
         let refused = |what: &str| {
             let created = StreamSpool::create(&folder, name, 1).map(drop);

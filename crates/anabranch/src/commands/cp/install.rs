@@ -74,10 +74,7 @@ pub(super) async fn install(ssh: &Ssh) -> Result<(), Failure> {
         tokio::select! {
             // It has ended, or says more than it should: what it takes is of no use.
             read = &mut reading => Some(read),
-            is_fed = &mut feeding => match is_fed {
-                true => timeout(PATIENCE, reading).await.ok(),
-                false => None,
-            },
+            is_fed = &mut feeding => if is_fed { timeout(PATIENCE, reading).await.ok() } else { None },
         }
     };
     let exchanged = timeout(LONGEST, exchange).await.ok().flatten();

@@ -291,9 +291,8 @@ impl RemoteSide {
             }
             (stdin, self.answer().await)
         };
-        let (stdin, answer) = match timeout(PATIENCE, asking).await {
-            Ok(answered) => answered,
-            Err(_) => return Err(self.silent()),
+        let Ok((stdin, answer)) = timeout(PATIENCE, asking).await else {
+            return Err(self.silent());
         };
         self.stdin = stdin;
         match answer {

@@ -2,7 +2,7 @@
 
 use std::io::Read;
 use std::iter;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
 use files::Error;
@@ -148,7 +148,7 @@ pub(crate) fn run(args: TunnelArgs) -> Result<(), Failure> {
         secret: None,
     };
     check(&options, args.proxy_login.is_some())?;
-    options.login = args.proxy_login.as_ref().map(login).transpose()?;
+    options.login = args.proxy_login.as_deref().map(login).transpose()?;
     check_interfaces(&args.no_paths)?;
     let dirs = Dirs::from_env();
     let config = Config::load(args.config.as_deref(), &dirs)?;
@@ -225,7 +225,7 @@ fn check(options: &NearOptions, has_login: bool) -> Result<(), Error> {
 const MOST_LOGIN: u64 = 64 << 10;
 
 /// Reads a login that nobody else may read.
-fn login(path: &PathBuf) -> Result<Login, Error> {
+fn login(path: &Path) -> Result<Login, Error> {
     let mut text = Zeroizing::new(String::new());
     let read = open_input(path).and_then(|file| {
         check_private(&file, path, Guard::Secret)?;
