@@ -1,13 +1,18 @@
 //! The checks of the fuzz targets for file transfers. The test `fuzz_seeds` of the crate `net` runs
 //! them on all seeds.
 
+use std::ffi::OsString;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::PathBuf;
 use std::str::{self, FromStr};
+
+use files::{AskedFor, ServedNames, matches_glob};
 
 use peer::{Fingerprint, PathSpec, Remote, Timetable, Token};
 use transfer::journal::{Journal, MAX_HEADER_LEN, RECORD_LEN, Record};
 use transfer::{BLOCK, Cv, Extent, ExtentSet, Layout, Packing, Receiver, Tree, Verdict};
 use units::{Bytes, Rate, Span};
-use wire::manifest::{self, Assembly, Part};
+use wire::manifest::{self, Assembly, Kind, Part};
 
 /// A journal: whatever the disk returns, its records name blocks of the file, are the same read
 /// whole or in pieces, and survive a round trip.
@@ -94,21 +99,7 @@ fn read<T: FromStr<Err: ToString>>(text: &str) -> Option<T> {
 /// A manifest's entries as a tree: an error with a message, or a tree in which every byte of data
 /// has one place, in one file.
 pub fn tree(data: &[u8]) {
-    let mut entries = Assembly::new(true);
-    let mut bytes = 0;
-    for part in manifest::entries(data) {
-        let Ok(part) = part else { break };
-        if let Part::Entry(entry) = &part {
-            bytes += entry.path.len();
-        }
-        if bytes > 1 << 18 {
-            break;
-        }
-        if entries.add(part).is_err() {
-            break;
-        }
-    }
-    let (entries, attributes) = entries.into_parts();
+    let (entries, attributes) = assembled(data).into_parts();
     let Ok(tree) = Tree::with_attributes(entries, attributes) else { return };
     assert!(tree.attributes_of().keys().all(|&index| index < tree.entries().len()));
     let Ok(packing) = Packing::new(&tree, |index| index % 3 != 2) else { return };
@@ -134,6 +125,70 @@ pub fn tree(data: &[u8]) {
             assert_eq!(at, extent.end(), "they are all of the block");
         }
     }
+}
+
+/// The entries of a chunk, up to the first that is none.
+fn assembled(data: &[u8]) -> Assembly {
+    let mut entries = Assembly::new(true);
+    let mut bytes = 0;
+    for part in manifest::entries(data) {
+        let Ok(part) = part else { break };
+        if let Part::Entry(entry) = &part {
+            bytes += entry.path.len();
+        }
+        if bytes > 1 << 18 || entries.add(part).is_err() {
+            break;
+        }
+    }
+    entries
+}
+
+/// What somebody asks for, what the far side of a copy calls it, and the entries of its offer: a
+/// message, or a tree in which every path follows from what was asked for, and no link stands in
+/// its place.
+///
+/// Four lines of names that are separated by spaces: what is asked for, its name here, the far
+/// side's names, its new name; then a chunk of a manifest. Returns whether there is a tree.
+pub fn offer(data: &[u8]) -> bool {
+    let mut parts = data.splitn(5, |&byte| byte == b'\n');
+    let mut names = || {
+        let line = parts.next().unwrap_or_default();
+        let names = line.split(|&byte| byte == b' ').filter(|name| !name.is_empty());
+        names.map(|name| OsString::from_vec(name.to_vec())).collect::<Vec<_>>()
+    };
+    let (names, rename, served, renamed) = (names(), names().pop(), names(), names().pop());
+    let chunk = parts.next().unwrap_or_default();
+    // A person renames to a plain name: the program checks that first.
+    if rename.as_ref().is_some_and(|name| name.as_bytes().contains(&b'/')) {
+        return false;
+    }
+    let asked: Vec<PathBuf> = names.iter().map(PathBuf::from).collect();
+    let mut asked = AskedFor::new(asked, rename.clone());
+    if !served.is_empty() {
+        match asked.answered(ServedNames { names: served, rename: renamed }) {
+            Ok(answered) => asked = answered,
+            Err(error) => {
+                assert!(!error.to_string().is_empty());
+                return false;
+            }
+        }
+    }
+    let (entries, attributes) = assembled(chunk).into_parts();
+    let Ok(tree) = asked.tree(entries, attributes) else { return false };
+    let lasts = || names.iter().filter_map(|name| name.as_bytes().rsplit(|&b| b == b'/').next());
+    let asks_for_contents = lasts().any(|last| matches!(last, b"" | b"." | b".."));
+    for entry in tree.entries() {
+        let top = entry.path.split(|&byte| byte == b'/').next().expect("there is one");
+        assert!(!matches!(top, b"" | b"." | b".."), "{entry:?}");
+        let is_asked = match &rename {
+            Some(rename) => top == rename.as_bytes(),
+            None => asks_for_contents || lasts().any(|last| last == top || matches_glob(last, top)),
+        };
+        assert!(is_asked, "{entry:?}");
+        let is_link = matches!(entry.kind, Kind::Symlink { .. }) && top == entry.path;
+        assert!(!is_link || asks_for_contents && rename.is_none(), "{entry:?}");
+    }
+    !tree.entries().is_empty()
 }
 
 /// A receiver with a sender that sends anything: no byte is written twice unless it was refused,

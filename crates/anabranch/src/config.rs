@@ -1,12 +1,13 @@
 //! The configuration file: defaults for options of the command line.
 
-use std::fs;
+use std::io::Read;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use clap::ValueEnum;
 use files::{Error, Overwrite};
+use peer::private::open_input;
 use peer::{CongestionControl, PathSpec, Timetable};
 use toml::de::{DeTable, DeValue};
 use units::Span;
@@ -99,6 +100,9 @@ const KEYS: &[(&str, &str, Setter)] = &[
     }),
 ];
 
+/// The longest configuration that is read, in bytes: a device has no end.
+const MOST_TEXT: u64 = 1 << 20;
+
 impl Config {
     /// Reads the file `named`, or the default file, which need not exist.
     ///
@@ -108,8 +112,10 @@ impl Config {
     pub(crate) fn load(named: Option<&Path>, dirs: &Dirs) -> Result<Config, Error> {
         let default = dirs.config_file();
         let path = named.unwrap_or(&default);
-        match fs::read_to_string(path) {
-            Ok(text) => Config::parse(&text)
+        let mut text = String::new();
+        let read = open_input(path).and_then(|file| file.take(MOST_TEXT).read_to_string(&mut text));
+        match read {
+            Ok(_) => Config::parse(&text)
                 .map_err(|why| Error::usage(format!("{}, {why}", path.display()))),
             Err(error) if named.is_none() && is_absent(&error) => Ok(Config::default()),
             Err(source) => Err(Error::system(format!("read {}", path.display()), source)),

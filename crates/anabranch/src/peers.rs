@@ -8,12 +8,12 @@
 use std::convert::Infallible;
 use std::fs;
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use files::{Error, Event, Events};
-use peer::private::{Guard, check_private};
+use peer::private::{Guard, check_private, create_fresh, open_regular};
 use peer::{AuthorizedPeers, Fingerprint, ListenRights, May, PeerDirectory, Reach, Remote};
 use tokio::time::sleep;
 use units::Rate;
@@ -130,7 +130,7 @@ impl List {
             let mut text = String::new();
             file.read_to_string(&mut text).map(|_| text)
         };
-        let text = match fs::File::open(&path).and_then(read) {
+        let text = match open_regular(&path).and_then(read) {
             Ok(text) => text,
             Err(error) if is_absent(&error) => return Ok(Vec::new()),
             Err(error) => return Err(system("use", &path, error)),
@@ -245,13 +245,7 @@ impl List {
         let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(folder);
         made.map_err(|e| unwritable(&path, e))?;
         let temporary = path.with_extension(format!("new-{}", std::process::id()));
-        let file = fs::OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .mode(0o600)
-            .open(&temporary);
-        let written = file
+        let written = create_fresh(&temporary)
             .and_then(|mut file| file.write_all(text.as_bytes()).and_then(|()| file.sync_all()));
         written.and_then(|()| fs::rename(&temporary, &path)).map_err(|e| unwritable(&path, e))
     }

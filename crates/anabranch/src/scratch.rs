@@ -15,9 +15,9 @@ const NAMES_TRIED: u32 = 1_000;
 pub(crate) struct Scratch(PathBuf);
 
 impl Scratch {
-    /// Creates the folder `path`, which must not exist.
+    /// Creates the folder `path`, which must not exist and which nobody else may read.
     pub(crate) fn create(path: &Path) -> io::Result<Scratch> {
-        fs::create_dir(path)?;
+        fs::DirBuilder::new().mode(0o700).create(path)?;
         Ok(Scratch(path.to_path_buf()))
     }
 
@@ -27,9 +27,9 @@ impl Scratch {
         for number in 0..NAMES_TRIED {
             let mut path = path.clone().into_os_string();
             path.push(format!("-{number}"));
-            match fs::DirBuilder::new().mode(0o700).create(&path) {
+            match Scratch::create(path.as_ref()) {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-                made => return made.map(|()| Scratch(path.into())),
+                made => return made,
             }
         }
         Err(io::ErrorKind::AlreadyExists.into())

@@ -3,15 +3,19 @@
 use std::env;
 use std::ffi::{OsStr, OsString};
 use std::fs;
-use std::io::{self, BufRead, IsTerminal};
-use std::path::PathBuf;
+use std::io::{self, BufRead, IsTerminal, Read};
+use std::path::{Path, PathBuf};
 
 use files::Error;
 use peer::Token;
+use peer::private::open_input;
 use zeroize::Zeroizing;
 
 /// The environment variable that holds a token.
 pub(crate) const VARIABLE: &str = "ANABRANCH_TOKEN";
+
+/// The longest text with tokens that is read, in bytes: a device has no end.
+const MOST_TEXT: u64 = 64 << 10;
 
 /// The source of a token, as given by flags.
 #[derive(Debug, Default, clap::Args)]
@@ -33,8 +37,7 @@ impl TokenSource {
     pub(crate) fn given(&self) -> Result<Option<Token>, Error> {
         if let Some(path) = &self.token_file {
             let action = format!("read the token from {}", path.display());
-            let text = fs::read_to_string(path).map(Zeroizing::new);
-            return parse(&text.map_err(|source| Error::system(action, source))?).map(Some);
+            return parse(&read(path).map_err(|source| Error::system(action, source))?).map(Some);
         }
         if self.token_stdin {
             return from_stdin().map(Some);
@@ -53,15 +56,13 @@ impl TokenSource {
     pub(crate) fn all_given(&self) -> Result<Vec<Token>, Error> {
         let text = if let Some(path) = &self.token_file {
             let action = format!("read the tokens from {}", path.display());
-            fs::read_to_string(path).map_err(|source| Error::system(action, source))?
+            read(path).map_err(|source| Error::system(action, source))?
         } else if self.token_stdin {
             let action = "read the tokens from standard input".to_string();
-            io::read_to_string(io::stdin().lock())
-                .map_err(|source| Error::system(action, source))?
+            read_text(io::stdin().lock()).map_err(|source| Error::system(action, source))?
         } else {
-            env::var(VARIABLE).unwrap_or_default()
+            Zeroizing::new(env::var(VARIABLE).unwrap_or_default())
         };
-        let text = Zeroizing::new(text);
         text.split_whitespace().map(parse).collect()
     }
 
@@ -98,6 +99,17 @@ impl TokenSource {
         let text = text.map(Zeroizing::new);
         parse(&text.map_err(|source| Error::system("read the token", source))?)
     }
+}
+
+/// The text of a file, which may be a pipe.
+fn read(path: &Path) -> io::Result<Zeroizing<String>> {
+    read_text(open_input(path)?)
+}
+
+fn read_text(input: impl Read) -> io::Result<Zeroizing<String>> {
+    let mut text = Zeroizing::new(String::new());
+    input.take(MOST_TEXT).read_to_string(&mut text)?;
+    Ok(text)
 }
 
 fn from_stdin() -> Result<Token, Error> {

@@ -4,7 +4,7 @@ use std::io;
 use std::time::Duration;
 
 use files::{Error, Event, Events, Stop, Summary};
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::timeout;
 
 use crate::exit::Failure;
@@ -14,6 +14,9 @@ use crate::watch::Watcher;
 const GRACE: Duration = Duration::from_millis(100);
 /// The time that a transfer has to tell the other side that it was stopped.
 const LAST_WORDS: Duration = Duration::from_secs(1);
+
+/// The time after which a signal ends the process, whatever it waits for.
+const LAST_RESORT: Duration = Duration::from_secs(8);
 
 /// Runs the transfer that `start` begins until it completes or a signal arrives. The display runs
 /// in a thread of its own, so that a blocked terminal does not delay the data.
@@ -54,6 +57,10 @@ where
     let runtime =
         tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(system)?;
     let result = runtime.block_on(async {
+        // What is polled here may wait for a file system that does not answer, and so may the end
+        // of the runtime: a thread of its own then ends the process.
+        tokio::spawn(end_for_certain(signal(SignalKind::interrupt()).map_err(system)?, 2));
+        tokio::spawn(end_for_certain(signal(SignalKind::terminate()).map_err(system)?, 15));
         let mut interrupt = signal(SignalKind::interrupt()).map_err(system)?;
         let mut terminate = signal(SignalKind::terminate()).map_err(system)?;
         let transfer = start(events);
@@ -85,6 +92,67 @@ where
     result
 }
 
+/// Ends the process if it has not ended [`LAST_RESORT`] after the signal of this number.
+async fn end_for_certain(mut asked: Signal, number: u8) {
+    if asked.recv().await.is_some() {
+        std::thread::spawn(move || {
+            std::thread::sleep(LAST_RESORT);
+            std::process::exit(128 + i32::from(number));
+        });
+    }
+}
+
 fn system(source: io::Error) -> Failure {
     Error::system("start the runtime", source).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::{Command, Stdio};
+    use std::time::Instant;
+
+    use files::Summary;
+
+    use super::*;
+
+    /// Set in the process that is to be ended.
+    const CHILD: &str = "ANABRANCH_TEST_STUCK";
+
+    struct Nothing;
+
+    impl Watcher for Nothing {
+        fn event(&mut self, _: &Event) {}
+        fn end(&mut self, _: &Result<Summary, Failure>) {}
+    }
+
+    /// A transfer that waits for a disk, and so keeps the thread that would hear the signal.
+    #[test]
+    fn a_signal_ends_a_transfer_that_is_stuck() {
+        if std::env::var_os(CHILD).is_some() {
+            let _ = run(Box::new(Nothing), |_| async {
+                println!("stuck");
+                std::thread::sleep(Duration::from_secs(600));
+                Err::<Summary, _>(Failure::Code(1))
+            });
+            return;
+        }
+        let name = "transfer::tests::a_signal_ends_a_transfer_that_is_stuck";
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", name, "--nocapture"])
+            .env(CHILD, "1")
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut said = io::BufReader::new(child.stdout.take().unwrap());
+        let mut line = String::new();
+        while !line.contains("stuck") {
+            line.clear();
+            assert!(io::BufRead::read_line(&mut said, &mut line).unwrap() > 0, "it starts");
+        }
+        let asked = Instant::now();
+        let pid = child.id().to_string();
+        assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
+        let status = child.wait().unwrap();
+        assert_eq!(status.code(), Some(128 + 15), "after {:?}", asked.elapsed());
+    }
 }

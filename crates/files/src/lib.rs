@@ -6,6 +6,7 @@
 
 #[cfg(test)]
 mod adversarial;
+mod asked;
 mod attributes;
 mod beneath;
 mod blocking;
@@ -23,6 +24,7 @@ mod sink;
 mod source;
 mod stop;
 
+pub use asked::{AskedFor, ServedNames};
 pub use dial::{fetch, send};
 pub use dry_run::{Action, Changed, DryRun, PlannedChange};
 pub use error::Error;
@@ -33,4 +35,5 @@ pub use options::{
     CarrierChoice, FetchOptions, Output, Overwrite, ReceiveOptions, Selection, SendOptions,
     ServeOptions, Server, StreamInput, TransferOptions,
 };
+pub use source::matches_glob;
 pub use stop::Stop;

@@ -10,7 +10,7 @@ use peer::{Credential, DialOptions, Identity, ListenOptions, Remote};
 use units::Span;
 use wire::frame::Wishes;
 
-use crate::Stop;
+use crate::{ServedNames, Stop};
 
 /// Selects the files to be sent, what of them is kept, and the test for unchanged files.
 #[derive(Clone, Debug, Default)]
@@ -250,6 +250,8 @@ pub struct FetchOptions {
     /// Files and folders, relative to the server's root. `folder` arrives as a folder of that name;
     /// of `folder/`, and of an empty name, only the contents arrive.
     pub names: Vec<PathBuf>,
+    /// The other host's own names for them, if it has said so before; they are checked.
+    pub served: Option<ServedNames>,
     /// The wanted files. `files_from` is for senders only.
     pub selection: Selection,
     /// The directory that receives the files; created if it does not exist.

@@ -61,6 +61,28 @@ fn trees() {
 }
 
 #[test]
+fn offers() {
+    assert!(
+        feed("offer", |data| {
+            targets::offer(data);
+        }) >= 8
+    );
+    for (name, is_accepted) in [
+        ("file", true),
+        ("glob", true),
+        ("contents", true),
+        ("served", true),
+        ("renamed", true),
+        ("link", false),
+        ("two-renamed", false),
+        ("unasked", false),
+    ] {
+        let bytes = fs::read(seeds("offer").join(name)).expect("it can be read");
+        assert_eq!(targets::offer(&bytes), is_accepted, "{name}");
+    }
+}
+
+#[test]
 fn receivers() {
     assert!(feed("receiver", targets::receiver) >= 3);
 }

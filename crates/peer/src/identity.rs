@@ -3,7 +3,7 @@
 use std::fmt;
 use std::fs;
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use rustls::sign::CertifiedKey;
 use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
 
-use crate::private::{Guard, check_private};
+use crate::private::{Guard, check_private, create_fresh, open_regular};
 use crate::{Error, Fingerprint};
 
 /// A host's static Ed25519 key. It never leaves the process; `Debug` shows the fingerprint only.
@@ -65,7 +65,7 @@ impl Identity {
         let unusable =
             |source| Error::System { action: format!("use the key {}", path.display()), source };
         let no_key = |source| Error::NoKey { path: path.to_path_buf(), source };
-        match fs::File::open(path) {
+        match open_regular(path) {
             Ok(file) => return Self::from_pkcs8(&read_key(file, path).map_err(unusable)?),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(no_key(error)),
@@ -74,7 +74,7 @@ impl Identity {
         if store(path, &pkcs8).map_err(no_key)? {
             return Self::from_pkcs8(&pkcs8);
         }
-        let file = fs::File::open(path).map_err(unusable)?;
+        let file = open_regular(path).map_err(unusable)?;
         Self::from_pkcs8(&read_key(file, path).map_err(unusable)?)
     }
 
@@ -214,8 +214,7 @@ fn store(path: &Path, pkcs8: &[u8]) -> io::Result<bool> {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(parent)?;
     }
     let aside = path.with_extension(format!("new-{}", std::process::id()));
-    let mut options = fs::OpenOptions::new();
-    let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&aside)?;
+    let mut file = create_fresh(&aside)?;
     let stored = file
         .write_all(pkcs8)
         .and_then(|()| file.sync_all())

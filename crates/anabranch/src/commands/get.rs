@@ -76,6 +76,7 @@ pub(crate) fn run(mut args: GetArgs) -> Result<(), Failure> {
     let options = FetchOptions {
         from,
         names: if args.names.is_empty() { vec![PathBuf::from("/")] } else { args.names },
+        served: None,
         list: args.list,
         selection,
         into: match &stdout {

@@ -2,10 +2,10 @@
 
 use std::fs;
 use std::io::Write;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use files::{Error, Events, Overwrite, ReceiveOptions};
+use peer::private::create_fresh;
 use peer::{DEFAULT_PORT, ListenOptions, Token};
 use units::Span;
 
@@ -160,8 +160,7 @@ pub(crate) fn run(mut args: ReceiveArgs) -> Result<(), Failure> {
 pub(super) fn write_secret(path: &Path, secret: &str) -> Result<(), Error> {
     let mut temporary = path.as_os_str().to_owned();
     temporary.push(format!(".new-{}", std::process::id()));
-    let file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary);
-    let written = file
+    let written = create_fresh(temporary.as_ref())
         .and_then(|mut file| writeln!(file, "{secret}"))
         .and_then(|()| fs::rename(&temporary, path));
     written

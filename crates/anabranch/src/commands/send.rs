@@ -1,7 +1,7 @@
 //! `send`: sends files and folders to a receiver, over every path.
 
 use std::ffi::{OsStr, OsString};
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, Read};
 use std::iter;
 use std::os::unix::ffi::OsStrExt;
@@ -9,6 +9,7 @@ use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
 use files::{Error, SendOptions, Stop, StreamInput};
+use peer::private::{open_input, open_regular};
 use peer::{Credential, Identity, Remote};
 
 use crate::complete;
@@ -243,7 +244,7 @@ fn readable(path: &Path) -> Result<(), Error> {
         return fs::read_dir(path).map(drop).map_err(failed);
     }
     if metadata.is_file() {
-        return File::open(path).map(drop).map_err(failed);
+        return open_regular(path).map(drop).map_err(failed);
     }
     Err(Error::usage(format!("{} is neither a file nor a folder", path.display())))
 }
@@ -254,7 +255,7 @@ fn listed(file: &Path, null: bool) -> Result<Vec<PathBuf>, Error> {
     let read = if file == Path::new("-") {
         io::stdin().lock().read_to_end(&mut bytes)
     } else {
-        File::open(file).and_then(|mut file| file.read_to_end(&mut bytes))
+        open_input(file).and_then(|mut file| file.read_to_end(&mut bytes))
     };
     read.map_err(|source| Error::Source { path: file.to_path_buf(), source })?;
     let end = if null { 0 } else { b'\n' };

@@ -100,6 +100,34 @@ fn an_interrupted_copy_from_there_is_resumed() {
     assert_eq!(names(&host.scratch.at("near/new")), ["a-small", "data"]);
 }
 
+/// A new name for the one requested file must not stand for several others.
+#[test]
+fn the_far_side_does_not_rename_several() {
+    let Some(host) = Host::new() else { return };
+    fs::create_dir_all(host.scratch.at("home/.ssh")).unwrap();
+    for name in ["home/file", "home/.bash_profile", "home/.ssh/authorized_keys"] {
+        host.scratch.file(name, b"mine");
+    }
+    fs::create_dir(host.scratch.at("near/folder")).unwrap();
+    let unix = |name: &str| format!("{{\"Unix\":{:?}}}", name.as_bytes()).replace(' ', "");
+    let (file, others) = (unix("file"), [unix(".bash_profile"), unix(".ssh")].join(","));
+    let liar = host.scratch.script(
+        "bin/liar",
+        &format!(
+            "anabranch far | sed -u 's/\"rename\":null,\"names\":.*/\"rename\":{file},\
+             \"names\":[{others}]}}}}}}/'"
+        ),
+    );
+    for target in [".", "folder"] {
+        let (code, stderr) = host.run(&["--remote-program", &liar, "far:file", target]);
+        assert_eq!(code, 9, "{stderr}");
+        let near = host.scratch.at("near").join(target);
+        for name in [".ssh", ".bash_profile"] {
+            assert!(!near.join(name).exists(), "it chose {name}");
+        }
+    }
+}
+
 /// A remote side that serves the contents of a folder instead of the requested file would choose
 /// names here.
 #[test]

@@ -258,6 +258,7 @@ pub(super) fn fetch_options(scratch: &Scratch, from: Vec<Server>) -> FetchOption
     FetchOptions {
         from,
         names: vec!["data".into()],
+        served: None,
         selection: Selection::default(),
         into: scratch.0.join("in"),
         rename: None,
@@ -308,6 +309,7 @@ async fn a_server_that_lies_gets_nothing_accepted() {
             saying(vec![entries(&[file(b"data", 10), file(b"dat", 10)]), Frame::ManifestEnd(2)]),
             &[9],
         ),
+        ("link", saying(vec![entries(std::slice::from_ref(&link)), Frame::ManifestEnd(1)]), &[9]),
         (
             "through",
             saying(vec![entries(&[link, file(b"data/passwd", 1)]), Frame::ManifestEnd(2)]),

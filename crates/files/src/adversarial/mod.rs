@@ -12,6 +12,7 @@ mod depth;
 mod fetch;
 mod folders;
 mod local;
+mod names;
 mod receiver;
 mod sender;
 mod stream;

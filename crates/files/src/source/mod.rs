@@ -15,7 +15,8 @@ mod stream;
 mod tests;
 mod walk;
 
-pub(crate) use globs::{is_glob, matches};
+pub(crate) use globs::is_glob;
+pub use globs::matches_glob;
 pub(crate) use patterns::{PATTERNS_BYTES, Patterns};
 pub(crate) use read::{Buffer, Source, Supply};
 pub(crate) use root::{SourceRoot, open_directory};

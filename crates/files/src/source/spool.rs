@@ -1,15 +1,17 @@
 //! A stream on the disk, so that it can be sent again after an interruption.
 //!
 //! `NAME.stream` has its bytes, `NAME.stream-state` a few lines of text: when it began, which tells
-//! it from others of its name, and its size once its end was seen.
+//! it from others of its name, and its size once its end was seen. Both are this user's own: what
+//! another user put in their place is neither written to nor sent.
 
 use std::ffi::OsStr;
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, DirBuilder, File};
 use std::io::{self, Read};
-use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{FlockOperation, OFlags, flock};
+use peer::private::open_own;
+use rustix::fs::{FlockOperation, flock};
 
 use crate::Error;
 
@@ -89,16 +91,13 @@ impl StreamSpool {
             folder.join(file)
         };
         let open = |path: &Path| {
-            let no_links = i32::try_from(OFlags::NOFOLLOW.bits()).expect("a flag of open");
-            let mut options = OpenOptions::new();
-            options.read(true).write(true).create(create).mode(0o600).custom_flags(no_links);
-            options.open(path).map_err(|source| match source.kind() {
+            open_own(path, create).map_err(|source| match source.kind() {
                 io::ErrorKind::NotFound => Error::usage(format!(
                     "there is no stream {} in {}",
                     name.display(),
                     folder.display()
                 )),
-                _ => failed("open", path, source),
+                _ => failed("use the spool", path, source),
             })
         };
         let (data_path, state_path) = (path(".stream"), path(".stream-state"));
@@ -203,6 +202,45 @@ mod tests {
             assert_eq!(fs::read(&other).unwrap(), b"mine");
             fs::remove_file(&path).unwrap();
         }
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn what_another_user_prepared_is_no_spool() {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = std::env::temp_dir().join(format!("anabranch-planted-{}", std::process::id()));
+        let name = OsStr::new("db.sql");
+        let set_mode = |path: &Path, mode| {
+            fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+        };
+        let refused = |what: &str| {
+            let created = StreamSpool::create(&folder, name, 1).map(drop);
+            let opened = StreamSpool::open(&folder, name).map(drop);
+            for error in [created.expect_err(what), opened.expect_err(what)] {
+                assert_eq!(error.exit_code(), 10, "{what}: {error}");
+            }
+        };
+        drop(StreamSpool::create(&folder, name, 1).unwrap());
+        let (data, state) = (folder.join("db.sql.stream"), folder.join("db.sql.stream-state"));
+        // A complete one, for `open`.
+        fs::write(&state, "anabranch stream 1\nbegan 1\nsize 0\n").unwrap();
+        StreamSpool::open(&folder, name).expect("it is complete");
+        for path in [&data, &state] {
+            set_mode(path, 0o666);
+            refused("others read it");
+            set_mode(path, 0o600);
+            let aside = folder.join("aside");
+            fs::rename(path, &aside).unwrap();
+            let fifo = rustix::fs::FileType::Fifo;
+            rustix::fs::mknodat(rustix::fs::CWD, path, fifo, 0o600.into(), 0).unwrap();
+            refused("a pipe, which is not waited for");
+            fs::remove_file(path).unwrap();
+            fs::hard_link(&aside, path).unwrap();
+            refused("it has another name");
+            fs::remove_file(&aside).unwrap();
+        }
+        set_mode(&folder, 0o777);
+        refused("others may put another one in its place");
         fs::remove_dir_all(&folder).unwrap();
     }
 

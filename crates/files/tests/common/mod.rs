@@ -203,6 +203,7 @@ pub fn fetch_options(scratch: &Scratch, names: &[&str], port: u16, token: &Token
     FetchOptions {
         from: vec![Server { remote, credential: Credential::Token(token.clone()) }],
         names: names.iter().map(PathBuf::from).collect(),
+        served: None,
         selection: Selection::default(),
         into: scratch.inbox(),
         rename: None,

@@ -6,12 +6,13 @@
 
 use std::fmt::Write as _;
 use std::fs::{self, File};
-use std::io::{self, Write as _};
+use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, flock};
 use units::Bytes;
 
+use crate::private::{create_fresh, open_regular};
 use crate::wall::Month;
 
 /// The folder of the files.
@@ -110,7 +111,7 @@ impl Ledger {
         }
         // No interface has a name with a slash or of more than 15 letters.
         let fresh = self.folder.join(format!(".{interface}.new"));
-        let mut file = File::create(&fresh)?;
+        let mut file = create_fresh(&fresh)?;
         file.write_all(text.as_bytes())?;
         file.sync_all()?;
         fs::rename(&fresh, &path)?;
@@ -121,11 +122,12 @@ impl Ledger {
 
 /// The months in a file, in order; none if there is no file.
 fn read(path: &Path) -> io::Result<Vec<(Month, Bytes)>> {
-    let text = match fs::read_to_string(path) {
-        Ok(text) => text,
+    let mut text = String::new();
+    match open_regular(path).and_then(|mut file| file.read_to_string(&mut text)) {
+        Ok(_) => {}
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         Err(error) => return Err(error),
-    };
+    }
     let mut months = Vec::new();
     for (number, line) in text.lines().enumerate() {
         if line.trim().is_empty() || line.starts_with('#') {

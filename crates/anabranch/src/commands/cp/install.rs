@@ -3,13 +3,15 @@
 use std::fs::File;
 use std::io::{self, Read};
 use std::process::Stdio;
+use std::time::Duration;
 
 use aws_lc_rs::digest::{Context, SHA256};
 use data_encoding::HEXLOWER;
 use files::Error;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::time::timeout;
 
-use super::ssh::{Ssh, ssh_failure};
+use super::ssh::{CLOSE_TIMEOUT, PATIENCE, Saying, Ssh, ssh_failure};
 use crate::exit::Failure;
 use crate::sanitize::clean;
 
@@ -21,6 +23,9 @@ const MARK: &str = "anabranch-install: ";
 const PIECE: usize = 256 << 10;
 /// The maximum of output that is read, in bytes.
 const MAX_OUTPUT: u64 = 64 << 10;
+
+/// The time that an installation takes at most, over a slow line.
+const LONGEST: Duration = Duration::from_secs(60 * 60);
 
 /// The hashes of this program. The other host uses the one that it can compute.
 struct Hashes {
@@ -41,8 +46,10 @@ pub(super) async fn install(ssh: &Ssh) -> Result<(), Failure> {
         .command_for(&format!("exec sh -c '{}'", script(&hashes)))
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
         .spawn()
         .map_err(|error| ssh.cannot_start(&error))?;
+    let mut saying = Saying::of(&mut child);
     let mut stdin = child.stdin.take().expect("it is piped");
     let stdout = child.stdout.take().expect("it is piped");
     let feeding = async move {
@@ -50,16 +57,37 @@ pub(super) async fn install(ssh: &Ssh) -> Result<(), Failure> {
         // A file that cannot be read to its end has another hash there; if the other side takes no
         // more, its output has the reason.
         while let Ok(read @ 1..) = program.read(&mut piece) {
-            if stdin.write_all(&piece[..read]).await.is_err() {
-                break;
+            match timeout(PATIENCE, stdin.write_all(&piece[..read])).await {
+                Ok(Ok(())) => {}
+                Ok(Err(_)) => break,
+                Err(_) => return false,
             }
         }
+        true
     };
-    let mut output = Vec::new();
-    let mut limited = stdout.take(MAX_OUTPUT);
-    let ((), read) = tokio::join!(feeding, limited.read_to_end(&mut output));
-    read.map_err(|source| Error::system("read the output of ssh", source))?;
-    let status = child.wait().await.ok();
+    let reading = async move {
+        let mut output = Vec::new();
+        stdout.take(MAX_OUTPUT).read_to_end(&mut output).await.map(|_| output)
+    };
+    let exchange = async {
+        tokio::pin!(feeding, reading);
+        tokio::select! {
+            // It has ended, or says more than it should: what it takes is of no use.
+            read = &mut reading => Some(read),
+            is_fed = &mut feeding => if is_fed { timeout(PATIENCE, reading).await.ok() } else { None },
+        }
+    };
+    let exchanged = timeout(LONGEST, exchange).await.ok().flatten();
+    let Some(read) = exchanged else {
+        let host = clean(ssh.host());
+        return Err(ssh_failure(format!(
+            "{host} does not take the program: nothing happened for {} minutes",
+            PATIENCE.as_secs() / 60
+        )));
+    };
+    let output = read.map_err(|source| Error::system("read the output of ssh", source))?;
+    let status = timeout(CLOSE_TIMEOUT, child.wait()).await.ok().and_then(Result::ok);
+    saying.last_words().await;
     let host = clean(ssh.host());
     let output = String::from_utf8_lossy(&output);
     match output.lines().find_map(|line| line.strip_prefix(MARK)) {
@@ -134,6 +162,26 @@ fn script(hashes: &Hashes) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_remote_shell_that_takes_nothing_is_left() {
+        let failure = install(&Ssh::stub("exec sleep 600")).await.unwrap_err();
+        assert!(failure.message().unwrap().contains("does not take the program"));
+    }
+
+    #[tokio::test]
+    async fn a_remote_shell_that_does_not_install_is_left() {
+        for (script, said) in [
+            ("exec yes", "was not installed"),
+            ("echo anabranch-install: no space left; exit", "no space left"),
+            (r"printf 'anabranch-install: \033[2Jno\n'; exit", r"\u{1b}[2Jno"),
+            ("true", "was not installed"),
+        ] {
+            let failure = install(&Ssh::stub(script)).await.expect_err(script);
+            let text = failure.message().unwrap();
+            assert!(text.contains(said), "{script}: {text}");
+        }
+    }
 
     #[test]
     fn the_script_survives_every_login_shell() {

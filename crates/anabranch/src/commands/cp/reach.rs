@@ -14,6 +14,9 @@ const PATIENCE: Duration = Duration::from_secs(4);
 /// The delay of each candidate's attempt after that of the one before, which is preferred.
 const STAGGER: Duration = Duration::from_millis(250);
 
+/// The most addresses that are tried: the remote side names as many as it likes.
+const MOST_CANDIDATES: usize = 16;
+
 /// The addresses to try, best first: the host that ssh connects to (`name`), the address at which
 /// the remote side saw that connection arrive, and its public addresses.
 pub(super) async fn candidates(name: Option<&str>, ready: &Ready) -> Vec<SocketAddr> {
@@ -29,7 +32,7 @@ pub(super) async fn candidates(name: Option<&str>, ready: &Ready) -> Vec<SocketA
     let mut candidates = Vec::new();
     for mut candidate in found {
         candidate.set_port(port(ready, candidate.ip()));
-        if !candidates.contains(&candidate) {
+        if candidates.len() < MOST_CANDIDATES && !candidates.contains(&candidate) {
             candidates.push(candidate);
         }
     }
@@ -112,6 +115,17 @@ mod tests {
         let in_zone = candidates(Some("fe80::1%lo"), &ready).await;
         let SocketAddr::V6(first) = in_zone[0] else { panic!("{in_zone:?}") };
         assert_eq!((first.scope_id(), first.port()), (1, 7_707));
+    }
+
+    #[tokio::test]
+    async fn few_of_the_addresses_that_the_far_side_names_are_tried() {
+        let many = (0..4_000).map(|n| SocketAddr::from(([198, 51, 100, 7], n)));
+        let mut addresses: Vec<SocketAddr> = many.collect();
+        let further = (0..=255).map(|n| SocketAddr::from(([203, 0, 113, n], 7_707)));
+        addresses.extend(further);
+        let ready =
+            Ready { token: String::new(), addresses, reached: None, rename: None, names: vec![] };
+        assert_eq!(candidates(None, &ready).await.len(), MOST_CANDIDATES);
     }
 
     #[tokio::test]

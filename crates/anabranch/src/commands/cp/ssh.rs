@@ -1,27 +1,36 @@
 //! Starts the remote side over ssh, and exchanges messages with it.
 
 use std::ffi::{OsStr, OsString};
-use std::io;
+use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
 use files::Error;
-use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWriteExt, BufReader};
+use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
+use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use crate::commands::far::messages::{
     Answer, Hello, MARKER, MAX_ANSWER, PROTOCOL, Ready, Request, Status,
 };
 use crate::exit::Failure;
-use crate::sanitize::{clean, without_error_numbers};
+use crate::sanitize::{clean, clean_lines, without_error_numbers};
 use crate::token;
 
 /// The exit code if ssh or the command it starts fails.
 pub(super) const SSH_FAILED: u8 = 12;
 /// The time that ssh has to end once its input is closed.
-const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
+pub(super) const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
+/// The time that the remote side has for an answer. A person may be typing a password meanwhile.
+pub(super) const PATIENCE: Duration = Duration::from_secs(5 * 60);
+/// The time in which the last words of ssh arrive once it has ended.
+const LAST_WORDS: Duration = Duration::from_millis(500);
+/// The maximum of ssh's messages, and those of the remote side, that is shown, in bytes.
+const MOST_SAID: usize = 64 << 10;
+/// The longest line of them, in bytes.
+const LONGEST_SAID: usize = 512;
 /// The maximum of other output before the hello that an error message quotes, in bytes.
 const MAX_NOISE_SHOWN: usize = 300;
 /// The maximum of other output before the hello that is skipped, in bytes.
@@ -156,6 +165,14 @@ impl Ssh {
         value("hostname").map(str::to_string)
     }
 
+    /// A shell here that runs `script`, instead of ssh.
+    #[cfg(test)]
+    pub(super) fn stub(script: &str) -> Ssh {
+        let options = ["-c", script].map(OsString::from).to_vec();
+        let (destination, remote) = ("far".to_string(), String::new());
+        Ssh { program: "sh".into(), options, destination, remote }
+    }
+
     /// ssh with a command for the other host's shell.
     pub(super) fn command_for(&self, remote: &str) -> Command {
         let mut command = self.command();
@@ -184,11 +201,12 @@ impl Ssh {
     /// [`Failure::Message`] if the ssh program cannot be started.
     pub(super) fn start(&self) -> Result<RemoteSide, Failure> {
         let mut command = self.command_for(&self.remote);
-        let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
-        let mut child = child.map_err(|error| self.cannot_start(&error))?;
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().map_err(|error| self.cannot_start(&error))?;
+        let saying = Saying::of(&mut child);
         let stdin = child.stdin.take();
         let lines = Lines::new(child.stdout.take().expect("it is piped"));
-        Ok(RemoteSide { child, stdin, lines, host: clean(self.host()).into_owned() })
+        Ok(RemoteSide { child, stdin, lines, saying, host: clean(self.host()).into_owned() })
     }
 }
 
@@ -198,6 +216,7 @@ pub(super) struct RemoteSide {
     child: Child,
     stdin: Option<ChildStdin>,
     lines: Lines<ChildStdout>,
+    saying: Saying,
     host: String,
 }
 
@@ -239,7 +258,10 @@ impl RemoteSide {
     /// # Errors
     /// [`NoHello`] if ssh or the remote side fails.
     pub(super) async fn greet(&mut self) -> Result<(), NoHello> {
-        let hello = self.hello().await?;
+        let hello = match timeout(PATIENCE, self.hello()).await {
+            Ok(hello) => hello?,
+            Err(_) => return Err(self.silent().into()),
+        };
         if hello.speaks == PROTOCOL {
             return Ok(());
         }
@@ -260,11 +282,20 @@ impl RemoteSide {
     pub(super) async fn ask(&mut self, request: &Request) -> Result<Ready, Failure> {
         let mut line = serde_json::to_vec(request).expect("texts and numbers have a JSON form");
         line.push(b'\n');
-        if let Some(stdin) = &mut self.stdin {
-            // If the remote side is gone, its answer has the reason.
-            let _ = stdin.write_all(&line).await;
-        }
-        match self.answer().await {
+        let stdin = self.stdin.take();
+        let asking = async {
+            let mut stdin = stdin;
+            if let Some(stdin) = &mut stdin {
+                // If the remote side is gone, its answer has the reason.
+                let _ = stdin.write_all(&line).await;
+            }
+            (stdin, self.answer().await)
+        };
+        let Ok((stdin, answer)) = timeout(PATIENCE, asking).await else {
+            return Err(self.silent());
+        };
+        self.stdin = stdin;
+        match answer {
             Ok(Status::Ready(ready)) => Ok(ready),
             Ok(Status::Failed { code, text }) => Err(self.failed(code, &text)),
             Ok(Status::Done) => {
@@ -290,6 +321,15 @@ impl RemoteSide {
     pub(super) async fn close(mut self) {
         self.stdin = None;
         let _ = timeout(CLOSE_TIMEOUT, self.child.wait()).await;
+    }
+
+    /// The failure if no answer came in time.
+    fn silent(&self) -> Failure {
+        ssh_failure(format!(
+            "{} gave no answer within {} minutes: try 'ssh {0} true' there",
+            self.host,
+            PATIENCE.as_secs() / 60
+        ))
     }
 
     fn failed(&self, code: u8, text: &str) -> Failure {
@@ -365,7 +405,9 @@ impl RemoteSide {
 
     async fn status(&mut self) -> Option<ExitStatus> {
         self.stdin = None;
-        timeout(CLOSE_TIMEOUT, self.child.wait()).await.ok()?.ok()
+        let status = timeout(CLOSE_TIMEOUT, self.child.wait()).await.ok()?.ok();
+        self.saying.last_words().await;
+        status
     }
 
     /// The failure if the output ended before the hello.
@@ -405,6 +447,60 @@ impl RemoteSide {
 /// A failure of ssh, or of the command that it starts.
 pub(super) fn ssh_failure(text: String) -> Failure {
     Failure::Message { code: SSH_FAILED, text }
+}
+
+/// What ssh and the remote side say on standard error, on its way to that of this process.
+#[derive(Debug)]
+pub(super) struct Saying(JoinHandle<()>);
+
+impl Saying {
+    /// Passes on what a child says, made safe for a terminal.
+    pub(super) fn of(child: &mut Child) -> Saying {
+        let stderr = child.stderr.take().expect("it is piped");
+        Saying(tokio::spawn(pass_on(stderr, |line| {
+            // A closed standard error ends nothing.
+            let _ = writeln!(io::stderr().lock(), "{line}");
+        })))
+    }
+
+    /// Waits until everything is passed on. A master connection that ssh leaves behind keeps the
+    /// pipe open: this wait is short.
+    pub(super) async fn last_words(&mut self) {
+        let _ = timeout(LAST_WORDS, &mut self.0).await;
+    }
+}
+
+/// Passes lines on to `show`, cleaned and cut; after [`MOST_SAID`] nothing more, but everything is
+/// read, so that nobody waits.
+async fn pass_on(mut input: impl AsyncRead + Unpin, mut show: impl FnMut(&str)) {
+    let (mut buffer, mut line, mut shown) = (vec![0; 4 << 10], Vec::new(), 0);
+    while let Ok(read @ 1..) = input.read(&mut buffer).await {
+        for &byte in &buffer[..read] {
+            if shown > MOST_SAID {
+                break;
+            }
+            shown += 1;
+            if byte != b'\n' {
+                line.push(byte);
+            }
+            if byte == b'\n' || line.len() >= LONGEST_SAID {
+                show(&said(&line));
+                line.clear();
+            }
+            if shown > MOST_SAID {
+                show("it says more, which is not shown");
+            }
+        }
+    }
+    if !line.is_empty() && shown <= MOST_SAID {
+        show(&said(&line));
+    }
+}
+
+/// A line that is safe for a terminal. ssh ends its lines for one.
+fn said(line: &[u8]) -> String {
+    let line = String::from_utf8_lossy(line.strip_suffix(b"\r").unwrap_or(line));
+    clean_lines(&line).into_owned()
 }
 
 /// Output that is no answer, quoted for an error message.
@@ -453,6 +549,7 @@ impl<R: AsyncRead + Unpin> Lines<R> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::commands::far::messages::{Operation, Version};
 
     #[test]
     fn commands_are_split_into_words() {
@@ -466,6 +563,38 @@ mod tests {
         );
         assert_eq!(split(""), Some(Vec::new()));
         assert_eq!(split("a 'b"), None);
+    }
+
+    #[tokio::test]
+    async fn what_ssh_says_is_cleaned_and_bounded() {
+        let said = async |input: &[u8]| {
+            let mut lines = Vec::new();
+            pass_on(input, |line| lines.push(line.to_string())).await;
+            lines
+        };
+        assert_eq!(said(b"one\r\n\x1b[2Jtwo").await, ["one", "\\u{1b}[2Jtwo"]);
+        let flood = b"\x1b]0;owned\x07".repeat(100_000);
+        let lines = said(&flood).await;
+        assert!(lines.len() <= MOST_SAID / LONGEST_SAID + 2, "{}", lines.len());
+        assert!(lines.iter().all(|line| !line.contains(char::is_control)));
+        assert!(lines.last().unwrap().contains("not shown"));
+    }
+
+    /// A remote shell that says nothing, one that only chatters, and one that does not listen.
+    #[tokio::test(start_paused = true)]
+    async fn a_remote_shell_without_an_answer_is_left() {
+        let silent = Ssh::stub("exec sleep 600");
+        let none = silent.start().unwrap().greet().await.unwrap_err();
+        assert!(!none.lacks_program, "nothing is installed there");
+        assert!(none.failure.message().unwrap().contains("no answer within 5 minutes"));
+        let chatters = Ssh::stub("echo welcome; exec sleep 600");
+        assert!(chatters.start().unwrap().greet().await.is_err());
+        let deaf = Ssh::stub("exec sleep 600");
+        let what = Operation::Get { sources: vec!["x".repeat(4 << 20).into()] };
+        let version = Version { anabranch: String::new(), speaks: PROTOCOL };
+        let request = Request { version, key: String::new(), port: None, what };
+        let failure = deaf.start().unwrap().ask(&request).await.unwrap_err();
+        assert!(failure.message().unwrap().contains("no answer within 5 minutes"));
     }
 
     #[tokio::test]

@@ -6,6 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use files::Error;
+use peer::private::create_fresh;
 
 use crate::dirs::Dirs;
 use crate::exit::Failure;
@@ -89,7 +90,7 @@ impl Target {
             // Without the note, repeating the command copies into the folder instead of resuming:
             // inconvenient, and no reason to fail.
             let _ = self.note.parent().map(fs::create_dir_all);
-            let _ = fs::write(&self.note, "");
+            let _ = create_fresh(&self.note);
         }
     }
 

@@ -1,14 +1,13 @@
 //! `tunnel`: proxies and forwarded ports, whose connections the other host dials.
 
-use std::fs;
 use std::io::Read;
 use std::iter;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
 use files::Error;
 use peer::dial::Terms;
-use peer::private::{Guard, check_private};
+use peer::private::{Guard, check_private, open_input};
 use peer::striped::total_rate;
 use peer::{DialOptions, PathSpec, Remote, Timetable};
 use stripe::{CONTROLLER, SCHEDULER};
@@ -149,7 +148,7 @@ pub(crate) fn run(args: TunnelArgs) -> Result<(), Failure> {
         secret: None,
     };
     check(&options, args.proxy_login.is_some())?;
-    options.login = args.proxy_login.as_ref().map(login).transpose()?;
+    options.login = args.proxy_login.as_deref().map(login).transpose()?;
     check_interfaces(&args.no_paths)?;
     let dirs = Dirs::from_env();
     let config = Config::load(args.config.as_deref(), &dirs)?;
@@ -222,12 +221,15 @@ fn check(options: &NearOptions, has_login: bool) -> Result<(), Error> {
     Ok(())
 }
 
+/// The longest file with a login, in bytes.
+const MOST_LOGIN: u64 = 64 << 10;
+
 /// Reads a login that nobody else may read.
-fn login(path: &PathBuf) -> Result<Login, Error> {
+fn login(path: &Path) -> Result<Login, Error> {
     let mut text = Zeroizing::new(String::new());
-    let read = fs::File::open(path).and_then(|mut file| {
+    let read = open_input(path).and_then(|file| {
         check_private(&file, path, Guard::Secret)?;
-        file.read_to_string(&mut text)
+        file.take(MOST_LOGIN).read_to_string(&mut text)
     });
     read.map_err(|source| Error::system(format!("use the login {}", path.display()), source))?;
     text.parse().map_err(|why| Error::usage(format!("--proxy-login {}: {why}", path.display())))

@@ -35,7 +35,7 @@ use crate::{Error, Event, Events, FetchOptions, Summary};
 /// Anything of [`Error`].
 pub async fn fetch(options: FetchOptions, events: Events) -> Result<Summary, Error> {
     check_scheduler(&options.transfer)?;
-    offer::check(&options)?;
+    let asked_for = offer::check(&options)?;
     let to = options.from.iter().map(|server| (server.remote.clone(), server.credential.clone()));
     let terms = Terms::new(to.collect(), options.transfer.dial.clone())?;
     let dialing = Dialing::plan(terms.clone(), &options.transfer, events.clone()).await?;
@@ -46,7 +46,16 @@ pub async fn fetch(options: FetchOptions, events: Events) -> Result<Summary, Err
         let writing = Arc::new(Mutex::new(Weak::new()));
         let (asked, writes) = (Arc::new(options.clone()), Arc::clone(&writing));
         let opener = |reports, clock| {
-            FetchOpener::new(asked, terms.clone(), clock, reports, events.clone(), writes)
+            let asked_for = asked_for.clone();
+            FetchOpener::new(
+                asked,
+                asked_for,
+                terms.clone(),
+                clock,
+                reports,
+                events.clone(),
+                writes,
+            )
         };
         match queue.unless_busy(dialing.conduct(opener).await, &events).await? {
             DialEnd::Busy => {}

@@ -1,18 +1,14 @@
 //! A server's offer: its manifest, and the hashes of its blocks if these were asked for.
 
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
-
 use transfer::digest::Merge;
 use transfer::{Cv, Packing, Tree};
 use wire::Frame;
-use wire::frame::{Ask, MAX_NAME};
-use wire::manifest::{Assembly, AttributesOf, Entry, Kind, is_plain};
+use wire::frame::Ask;
+use wire::manifest::Assembly;
 
+use crate::asked::AskedFor;
 use crate::left_out::{LeftOuts, MOST_NAMED};
 use crate::protocol::{MANIFEST_BYTES, error_of, footprint};
-use crate::source::{is_glob, matches};
 use crate::{Error, FetchOptions, Selection};
 use peer::dial::Gate;
 use peer::{Conn, ConnError};
@@ -43,46 +39,27 @@ impl From<ConnError> for Refusal {
     }
 }
 
-/// Checks the options, before any connection.
+/// Checks the options, before any connection. Returns what they ask for.
 ///
 /// # Errors
-/// [`Error::usage`].
-pub(super) fn check(options: &FetchOptions) -> Result<(), Error> {
+/// [`Error::usage`]; [`Error::protocol`] if the other host answered with other names.
+pub(super) fn check(options: &FetchOptions) -> Result<AskedFor, Error> {
     let usage = |text: String| Err(Error::usage(text));
     if options.from.is_empty() {
         return usage("no server is named".into());
     }
-    if options.names.is_empty() {
-        return usage("no file is named".into());
-    }
     if options.selection.files_from.is_some() {
         return usage("a list of files is for sending only".into());
     }
-    for name in &options.names {
-        let bytes = plain_name(name);
-        if bytes.len() > MAX_NAME
-            || !bytes.is_empty() && !is_plain(bytes.strip_suffix(b"/").unwrap_or(bytes))
-        {
-            return usage(format!(
-                "{} is no plain name below what a server offers: '..' and the like lead nowhere \
-                 there",
-                name.display()
-            ));
-        }
-    }
+    let asked = AskedFor::of(options)?;
     options.selection.check_filters()?;
     if options.output.is_some() && options.selection.archive {
         return usage("--archive: an output keeps neither owners nor attributes".into());
     }
-    if let Some(name) = &options.rename
-        && (!is_plain(name.as_bytes()) || name.as_bytes().contains(&b'/'))
-    {
-        return usage(format!("{} is no plain name for a file", Path::new(name).display()));
-    }
     if wants_hashes(options) && options.names.len() != 1 {
         return usage("several servers, or a hash, are for one file: name it alone".into());
     }
-    Ok(())
+    Ok(asked)
 }
 
 /// Whether servers must send the hashes of all blocks before data.
@@ -90,21 +67,10 @@ pub(super) fn wants_hashes(options: &FetchOptions) -> bool {
     options.from.len() > 1 || options.blake3.is_some()
 }
 
-/// A name as servers expect it: relative to their root.
-fn plain_name(name: &Path) -> &[u8] {
-    let bytes = name.as_os_str().as_bytes();
-    let start = bytes.iter().position(|&byte| byte != b'/').unwrap_or(bytes.len());
-    let mut bytes = &bytes[start..];
-    while let Some(rest) = bytes.strip_prefix(b"./") {
-        bytes = rest;
-    }
-    if bytes == b"." { b"" } else { bytes }
-}
-
 /// Queues the request for a server's offer.
-pub(super) fn push_request(conn: &mut Conn, options: &FetchOptions) {
-    for name in &options.names {
-        conn.push(&Frame::Name(plain_name(name)));
+pub(super) fn push_request(conn: &mut Conn, options: &FetchOptions, asked: &AskedFor) {
+    for name in asked.wire_names() {
+        conn.push(&Frame::Name(name));
     }
     options.selection.push_filters(conn);
     let Selection { checksum, strict, archive, .. } = options.selection;
@@ -116,6 +82,7 @@ pub(super) fn push_request(conn: &mut Conn, options: &FetchOptions) {
 pub(super) async fn read_offer<T: Clone>(
     conn: &mut Conn,
     options: &FetchOptions,
+    asked: &AskedFor,
     gate: &Gate<T>,
 ) -> Result<Offer, Refusal> {
     let (mut entries, mut bytes) = (Assembly::new(options.selection.archive), 0);
@@ -164,79 +131,9 @@ pub(super) async fn read_offer<T: Clone>(
         }
     }
     let (entries, attributes) = entries.into_parts();
-    was_asked_for(&entries, &options.names).map_err(Refusal::Unusable)?;
-    let tree = tree(entries, attributes, options.rename.as_deref()).map_err(Refusal::Unusable)?;
+    let tree = asked.tree(entries, attributes).map_err(Refusal::Unusable)?;
     let hashes = if wants_hashes(options) { Some(hashes(conn, &tree, gate).await?) } else { None };
     Ok(Offer { tree, left_out, hashes })
-}
-
-/// Checks that every entry was asked for. A server decides only on the contents of a folder that
-/// was asked for.
-fn was_asked_for(entries: &[Entry], names: &[PathBuf]) -> Result<(), Error> {
-    let asked: Vec<&[u8]> = names.iter().map(|name| plain_name(name)).collect();
-    // The contents of a folder, without the folder itself.
-    if asked.iter().any(|name| name.is_empty() || name.ends_with(b"/")) {
-        return Ok(());
-    }
-    for entry in entries {
-        let top = entry.path.split(|&byte| byte == b'/').next().unwrap_or_default();
-        let stands_for = |name: &&[u8]| {
-            let last = name.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
-            Ok::<_, Error>(last == top || is_glob(last) && matches(last, top)?)
-        };
-        let mut is_asked = false;
-        for name in &asked {
-            is_asked = is_asked || stands_for(name)?;
-        }
-        if !is_asked {
-            let shown = String::from_utf8_lossy(&entry.path).into_owned();
-            return Err(Error::protocol(format!("it offers {shown}, which nobody asked for")));
-        }
-    }
-    Ok(())
-}
-
-/// The folders here in which everything is deleted that the server does not have: those that were
-/// asked for as folders. With a name of its own, the one folder of `tree`.
-pub(super) fn mirrored(options: &FetchOptions, tree: &Tree) -> Vec<Vec<u8>> {
-    let tops = options.names.iter().map(|name| {
-        let name = plain_name(name);
-        let last = name.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
-        options.rename.as_ref().map_or(last, |rename| rename.as_bytes()).to_vec()
-    });
-    let is_folder = |top: &Vec<u8>| {
-        let is_this = |entry: &Entry| entry.path == *top;
-        let found = tree.entries().iter().find(|entry| is_this(entry));
-        top.is_empty() || found.is_some_and(|entry| matches!(entry.kind, Kind::Directory { .. }))
-    };
-    tops.filter(is_folder).collect()
-}
-
-/// The tree of the entries, with its one top entry renamed.
-fn tree(
-    mut entries: Vec<Entry>,
-    attributes: AttributesOf,
-    rename: Option<&OsStr>,
-) -> Result<Tree, Error> {
-    if let Some(name) = rename {
-        let top = |path: &[u8]| path.iter().position(|&byte| byte == b'/').unwrap_or(path.len());
-        let first = entries[0].path[..top(&entries[0].path)].to_vec();
-        for entry in &mut entries {
-            let end = top(&entry.path);
-            if entry.path[..end] != first {
-                let text = "several entries cannot share one new name: name an existing folder, \
-                            or end it with a slash";
-                return Err(Error::usage(text));
-            }
-            entry.path.splice(..end, name.as_bytes().iter().copied());
-        }
-    }
-    let tree = Tree::with_attributes(entries, attributes);
-    let tree = tree.map_err(|error| Error::protocol(error.to_string()))?;
-    if tree.is_stream() {
-        return Err(Error::protocol("it offers a stream, which nobody can ask for"));
-    }
-    Ok(tree)
 }
 
 /// Reads the hashes of the one file's blocks, and merges them into the file's hash.

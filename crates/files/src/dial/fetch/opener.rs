@@ -20,6 +20,7 @@ use wire::manifest::Kind;
 use super::arrival::Arrival;
 use super::offer::{self, Offer, Refusal};
 use super::replicas::Replicas;
+use crate::asked::AskedFor;
 use crate::blocking::{Wanted, run_blocking};
 use crate::dial::greeting::{hear_welcome, say_hello, work_during};
 use crate::dial::opener::{Member, SessionOpener};
@@ -43,6 +44,7 @@ pub(super) struct ServerSession {
 /// Opens the sessions with the servers.
 pub(super) struct FetchOpener {
     options: Arc<FetchOptions>,
+    asked: AskedFor,
     terms: Terms,
     clock: Clock,
     reports: mpsc::UnboundedSender<Report>,
@@ -120,6 +122,7 @@ impl SessionOpener for FetchOpener {
 impl FetchOpener {
     pub(super) fn new(
         options: Arc<FetchOptions>,
+        asked: AskedFor,
         terms: Terms,
         clock: Clock,
         reports: mpsc::UnboundedSender<Report>,
@@ -130,6 +133,7 @@ impl FetchOpener {
         let agreed = tokio::sync::Mutex::default();
         FetchOpener {
             options,
+            asked,
             terms,
             clock,
             reports,
@@ -192,13 +196,13 @@ impl FetchOpener {
         id: Option<SessionId>,
     ) -> Result<ServerSession, Refusal> {
         let gate = &self.gates[server];
-        offer::push_request(conn, &self.options);
+        offer::push_request(conn, &self.options, &self.asked);
         conn.flush().await?;
         let id = match id {
             Some(id) => id,
             None => self.hear_welcome(conn, server).await?,
         };
-        let offer = offer::read_offer(conn, &self.options, gate).await?;
+        let offer = offer::read_offer(conn, &self.options, &self.asked, gate).await?;
         if let (Some(wanted), Some((_, root))) = (self.options.blake3, &offer.hashes)
             && root.0 != wanted
         {
@@ -340,7 +344,7 @@ impl FetchOpener {
             let _ = self.events.send(Event::Notice { text });
         }
         (delete && offer.left_out.count() == 0).then(|| Mirror {
-            folders: offer::mirrored(&self.options, &offer.tree),
+            folders: self.asked.mirrored(&offer.tree),
             selection: self.options.selection.clone(),
             is_forced: force_delete,
         })
