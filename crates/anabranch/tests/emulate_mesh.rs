@@ -73,6 +73,7 @@ fn a_mesh_is_there_until_its_input_ends() {
     let mut lines = BufReader::new(child.stdout.take().expect("it is piped")).lines();
     let mut next = || lines.next().map(|line| line.expect("text"));
     let Some(first) = next() else {
+        child.wait().expect("it ended");
         let mut said = String::new();
         child.stderr.take().expect("it is piped").read_to_string(&mut said).expect("text");
         assert!(said.contains("making network namespaces and devices needs root"), "{said}");
