@@ -19,6 +19,7 @@ use tokio::time::sleep;
 use units::Rate;
 
 use crate::dirs::{Dirs, is_absent};
+use crate::sanitize::clean;
 
 /// One of the two lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -150,8 +151,17 @@ impl List {
     /// Adds `peer`, or replaces the one with the same name (receivers) or key (senders).
     ///
     /// # Errors
-    /// Errors of reading and writing the file.
+    /// [`Error::usage`] if no line would be read back as this peer; errors of reading and writing
+    /// the file.
     pub(crate) fn add(self, dirs: &Dirs, peer: Peer) -> Result<(), Error> {
+        if self.parse(&self.line(&peer)).as_ref() != Some(&Ok(peer.clone())) {
+            return Err(Error::usage(format!(
+                "{} cannot hold '{}': a name or folder there is one word of UTF-8 without '#', \
+                 and a name has no '='",
+                self.path(dirs).display(),
+                clean(&self.line(&peer)),
+            )));
+        }
         let mut peers = self.load(dirs)?;
         match self {
             List::Receivers => peers.retain(|known| known.name != peer.name),
@@ -220,6 +230,15 @@ impl List {
         Some(fingerprint.parse().map(|fingerprint| Peer { name, fingerprint, rights }))
     }
 
+    /// The line of a peer.
+    fn line(self, Peer { name, fingerprint, rights }: &Peer) -> String {
+        match self {
+            List::Receivers => format!("{name} {fingerprint}"),
+            List::Senders if name.is_empty() => format!("{fingerprint}{rights}"),
+            List::Senders => format!("{fingerprint} {name}{rights}"),
+        }
+    }
+
     /// Writes the list to a temporary file and renames it, so that a reader never sees half of it.
     fn store(self, dirs: &Dirs, peers: &[Peer]) -> Result<(), Error> {
         let path = self.path(dirs);
@@ -232,13 +251,8 @@ impl List {
                  [tunnel=TARGETS] [listen=PORTS], written by 'anabranch keys trust sender'\n",
             ),
         };
-        for Peer { name, fingerprint, rights } in peers {
-            let line = match self {
-                List::Receivers => format!("{name} {fingerprint}"),
-                List::Senders if name.is_empty() => format!("{fingerprint}{rights}"),
-                List::Senders => format!("{fingerprint} {name}{rights}"),
-            };
-            text.push_str(line.trim_end());
+        for peer in peers {
+            text.push_str(&self.line(peer));
             text.push('\n');
         }
         let folder = path.parent().expect("the lists lie in the configuration folder");
@@ -346,6 +360,11 @@ fn system(action: &str, path: &Path, source: io::Error) -> Error {
 
 #[cfg(test)]
 mod tests {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
+
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -424,6 +443,47 @@ mod tests {
         assert!(authorized.look().is_some());
         assert_eq!(name(&authorized), None);
         fs::remove_dir_all(home).unwrap();
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        /// Whatever stands in names and folders: a peer that is written is read back as it was,
+        /// beside those that were there before, or it is refused and nothing changes.
+        #[test]
+        fn what_is_written_is_read_back_or_refused(
+            name in "(\\PC{0,8}|[a-z#= \t\n\r\u{85}\u{a0}\u{2028}\u{0}.:/@-]{0,6}|may=get|dir=x)",
+            folder in "(\\PC{1,8}|[a-z#= \t\n\r\u{85}\u{a0}\u{2028}\u{0}./-]{1,6})",
+            tail in prop::collection::vec(any::<u8>(), 0..3),
+            bits in 1u64..,
+            may in prop::sample::select(vec![May::Get, May::Send, May::Both, May::None]),
+        ) {
+            let home = std::env::temp_dir().join(format!("anabranch-lines-{}", std::process::id()));
+            let dirs = Dirs::below(&home);
+            let key = |octet| Fingerprint::from([octet; 32]);
+            let directory = Path::new(OsStr::from_bytes(&[folder.as_bytes(), &tail].concat())).into();
+            let rights = Rights {
+                may,
+                directory: Some(directory),
+                max: Some(Rate::from_bits(bits)),
+                tunnel: "*.a:1-2,[::1]:*".parse().unwrap(),
+                listen: "*:80".parse().unwrap(),
+            };
+            for (list, rights) in [(List::Senders, rights), (List::Receivers, Rights::default())] {
+                let known = Peer { name: "known".into(), fingerprint: key(1), rights: Rights::default() };
+                list.add(&dirs, known.clone()).unwrap();
+                let peer = Peer { name: name.clone(), fingerprint: key(2), rights };
+                let expected = match list.add(&dirs, peer.clone()) {
+                    Ok(()) => vec![known, peer],
+                    Err(error) => {
+                        prop_assert!(error.to_string().contains("one word"), "{}", error);
+                        vec![known]
+                    }
+                };
+                prop_assert_eq!(list.load(&dirs).unwrap(), expected);
+            }
+            fs::remove_dir_all(home).unwrap();
+        }
     }
 
     #[test]
