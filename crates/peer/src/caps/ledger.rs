@@ -5,8 +5,9 @@
 //! old one: concurrent processes are all counted, and a crash leaves the old file or the new one.
 
 use std::fmt::Write as _;
-use std::fs::{self, File};
+use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, Write as _};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, flock};
@@ -85,8 +86,10 @@ impl Ledger {
         month: Month,
         change: impl FnOnce(Bytes) -> (Bytes, T),
     ) -> io::Result<T> {
-        fs::create_dir_all(&self.folder)?;
+        // Which networks somebody uses, and how much, is nobody else's business.
+        DirBuilder::new().recursive(true).mode(0o700).create(&self.folder)?;
         let folder = File::open(&self.folder)?;
+        make_private(&folder, 0o700)?;
         // Held until `folder` is closed.
         flock(&folder, FlockOperation::LockExclusive)?;
         let path = self.file(interface);
@@ -110,13 +113,23 @@ impl Ledger {
         }
         // No interface has a name with a slash or of more than 15 letters.
         let fresh = self.folder.join(format!(".{interface}.new"));
-        let mut file = File::create(&fresh)?;
+        let mut options = OpenOptions::new();
+        let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&fresh)?;
+        make_private(&file, 0o600)?;
         file.write_all(text.as_bytes())?;
         file.sync_all()?;
         fs::rename(&fresh, &path)?;
         folder.sync_all()?;
         Ok(result)
     }
+}
+
+/// Takes the rights of other users from what a run has left that did not create it like this.
+fn make_private(file: &File, mode: u32) -> io::Result<()> {
+    if file.metadata()?.mode() & 0o077 == 0 {
+        return Ok(());
+    }
+    file.set_permissions(Permissions::from_mode(mode))
 }
 
 /// The months in a file, in order; none if there is no file.
@@ -216,6 +229,25 @@ mod tests {
             error.to_string().starts_with("line 2: '2026-13 5' is not a month and bytes"),
             "{error}"
         );
+    }
+
+    #[test]
+    fn what_was_carried_is_nobody_elses_business() {
+        let mode = |path: &Path| fs::metadata(path).expect("it is there").mode() & 0o777;
+        let scratch = Scratch::new("private");
+        let ledger = Ledger::new(&scratch.0.join("state/usage"));
+        let book = || ledger.book("usb0", NOVEMBER, Bytes(7), None).expect("a folder");
+        book();
+        assert_eq!(mode(&scratch.0.join("state")), 0o700);
+        assert_eq!((mode(&ledger.folder), mode(&ledger.file("usb0"))), (0o700, 0o600));
+        // What an earlier run, or another program, has made for all.
+        fs::write(ledger.folder.join(".usb0.new"), "").expect("a file");
+        for (path, mode) in [("", 0o755), ("usb0", 0o644), (".usb0.new", 0o666)] {
+            let wide = Permissions::from_mode(mode);
+            fs::set_permissions(ledger.folder.join(path), wide).expect("it is there");
+        }
+        assert_eq!(book().total, Bytes(14));
+        assert_eq!((mode(&ledger.folder), mode(&ledger.file("usb0"))), (0o700, 0o600));
     }
 
     #[test]

@@ -14,10 +14,11 @@ use wire::tunnel::SECRET;
 
 pub use link::{Dialed, Keeper};
 
-use crate::bounds::{MOST_CONNECTIONS, raise_descriptor_limit};
-use crate::dial::Lookups;
+use crate::bounds::{GREETINGS, MOST_CONNECTIONS, raise_descriptor_limit};
 use crate::event::Reports;
+use crate::greetings::Greetings;
 use crate::local::Door;
+use crate::lookups::{AskerLookups, Lookups};
 use crate::place::{Forward, Place};
 use crate::{Login, TunnelError};
 use serve::Purpose;
@@ -44,11 +45,12 @@ pub struct NearOptions {
 /// What the tasks of the near side share.
 struct NearShared {
     link: watch::Receiver<Option<Connection>>,
-    /// A place for each connection.
+    /// A place for each connection that has a target.
     places: Arc<Semaphore>,
+    greetings: Greetings,
     login: Option<Login>,
     reports: Reports,
-    lookups: Lookups,
+    lookups: AskerLookups,
 }
 
 /// Opens what listens here, then dials the peer, and carries connections until the peer refuses
@@ -82,7 +84,8 @@ pub async fn run(
         places: Arc::new(Semaphore::new(MOST_CONNECTIONS)),
         login,
         reports: reports.clone(),
-        lookups: Lookups::new(),
+        greetings: Greetings::new(GREETINGS),
+        lookups: Lookups::new().of(None),
     });
     let mut tasks = JoinSet::new();
     // Programs may connect already, and wait for the peer.
