@@ -219,6 +219,6 @@ fn the_far_sides_own_connections_are_not_handed_back_to_it() {
     let fetched = curl.args(["-sS", "-m", "5", "http://10.30.0.9:8000/"]).output().unwrap();
     assert!(!fetched.status.success(), "nobody is there");
     sleep(Duration::from_secs(1));
-    let carried = tunnel.said().matches("10.30.0.9:8000: ").count();
+    let carried = tunnel.said().matches("\"text\":\"10.30.0.9:8000: ").count();
     assert_eq!(carried, 1, "{}", tunnel.said());
 }
