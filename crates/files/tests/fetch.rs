@@ -221,7 +221,8 @@ async fn a_receiver_keeps_peers_in_their_folders_too() {
         ),
         (
             May::None,
-            "may neither send to this host nor get from it: 'anabranch keys trust sender' with --may send",
+            "may neither send to this host nor get from it: 'anabranch keys trust sender' with \
+             --may send",
         ),
     ] {
         receive.listen.authorized = AuthorizedPeers::new(vec![Peer { may, ..anna.clone() }]);

@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use tokio::sync::oneshot;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 /// The clients that are in the middle of their greeting.
 #[derive(Clone, Debug)]
 pub(crate) struct Greetings {
-    most: usize,
+    free: Arc<Semaphore>,
     clients: Arc<Mutex<Clients>>,
 }
 
@@ -25,25 +25,27 @@ pub(crate) struct GreetingPlace {
     all: Greetings,
     number: u64,
     displaced: oneshot::Receiver<()>,
+    _free: OwnedSemaphorePermit,
 }
 
 impl Greetings {
     pub(crate) fn new(most: usize) -> Greetings {
-        Greetings { most, clients: Arc::default() }
+        Greetings { free: Arc::new(Semaphore::new(most)), clients: Arc::default() }
     }
 
-    /// A place for a further client, if need be that of the oldest.
-    pub(crate) fn enter(&self) -> GreetingPlace {
+    /// A place for a further client; if need be that of the oldest, once it has left.
+    pub(crate) async fn enter(&self) -> GreetingPlace {
+        if self.free.available_permits() == 0 {
+            self.clients().present.pop_first();
+        }
+        let free = Arc::clone(&self.free).acquire_owned().await.expect("never closed");
         let (holder, displaced) = oneshot::channel();
         let mut clients = self.clients();
-        if clients.present.len() >= self.most {
-            clients.present.pop_first();
-        }
         let number = clients.next;
         clients.next += 1;
         clients.present.insert(number, holder);
         drop(clients);
-        GreetingPlace { all: self.clone(), number, displaced }
+        GreetingPlace { all: self.clone(), number, displaced, _free: free }
     }
 
     fn clients(&self) -> MutexGuard<'_, Clients> {
@@ -77,10 +79,12 @@ mod tests {
     #[tokio::test]
     async fn the_oldest_gives_way_and_places_come_back() {
         let greetings = Greetings::new(2);
-        let [first, second, third] = [(); 3].map(|()| greetings.enter());
-        assert_eq!(first.hold(pending::<()>()).await, None, "it was the oldest");
+        let first = tokio::spawn(greetings.enter().await.hold(pending::<()>()));
+        let second = greetings.enter().await;
+        let third = greetings.enter().await;
+        assert_eq!(first.await.unwrap(), None, "it was the oldest, and has left");
         assert_eq!(second.hold(ready(7)).await, Some(7));
-        let fourth = greetings.enter();
+        let fourth = greetings.enter().await;
         assert_eq!(third.hold(ready(8)).await, Some(8), "the second one's place was free");
         assert_eq!(fourth.hold(ready(9)).await, Some(9));
         assert!(greetings.clients().present.is_empty());

@@ -10,6 +10,7 @@
 //! |---|---|
 //! | what people write: places, forwards | `place` |
 //! | doors of the near side; its connection; ports at the far side | `near/serve.rs`; `near/link.rs`; `near/reverse.rs` |
+//! | connections of one address among all | `near/crowds.rs` |
 //! | what clients of proxies say; their places meanwhile | `preamble`; `greetings` |
 //! | admission and streams of the far side; ports on behalf of a peer | `far/session.rs`; `far/listen.rs` |
 //! | permitted addresses, connecting | `dial` |

@@ -126,7 +126,8 @@ fn silent_clients_of_a_proxy_leave_others_their_places() {
             silent.push(TcpStream::connect([socks, http][number % 2]).await.unwrap());
         }
         let request = format!(
-            "CONNECT 127.0.0.1:{port} HTTP/1.1\r\nProxy-Authorization: Basic YW5uYTpzZWNyZXQ=\r\n\r\n"
+            "CONNECT 127.0.0.1:{port} HTTP/1.1\r\nProxy-Authorization: Basic \
+             YW5uYTpzZWNyZXQ=\r\n\r\n"
         );
         let mut client = TcpStream::connect(http).await.unwrap();
         client.write_all(request.as_bytes()).await.unwrap();

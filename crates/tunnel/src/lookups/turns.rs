@@ -135,7 +135,9 @@ mod tests {
         /// No order of questions, withdrawals and answers breaks the bounds or loses a place.
         #[test]
         fn bounds_hold_and_places_come_back(
-            each in 1usize..5, all in 1usize..10, steps in prop::collection::vec((0u8..3, 0u8..4), 0..200),
+            each in 1usize..5,
+            all in 1usize..10,
+            steps in prop::collection::vec((0u8..3, 0u8..4), 0..200),
         ) {
             let mut turns = Turns::new(each, all);
             let (mut open, mut asked) = (Vec::new(), Vec::new());

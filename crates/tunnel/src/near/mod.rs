@@ -1,6 +1,7 @@
 //! The side at which programs connect: proxies and forwarded ports here, the striped connection to
 //! the far side, and what the far side accepts on behalf of this one.
 
+mod crowds;
 mod link;
 mod reverse;
 mod serve;
@@ -21,6 +22,7 @@ use crate::local::Door;
 use crate::lookups::{AskerLookups, Lookups};
 use crate::place::{Forward, Place};
 use crate::{Login, TunnelError};
+use crowds::Crowds;
 use serve::Purpose;
 
 /// What the near side listens for.
@@ -48,6 +50,8 @@ struct NearShared {
     /// A place for each connection that has a target.
     places: Arc<Semaphore>,
     greetings: Greetings,
+    /// Intercepted connections, which may come from other hosts.
+    intercepted: Crowds,
     login: Option<Login>,
     reports: Reports,
     lookups: AskerLookups,
@@ -85,6 +89,7 @@ pub async fn run(
         login,
         reports: reports.clone(),
         greetings: Greetings::new(GREETINGS),
+        intercepted: Crowds::new(MOST_CONNECTIONS),
         lookups: Lookups::new().of(None),
     });
     let mut tasks = JoinSet::new();

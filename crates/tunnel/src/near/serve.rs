@@ -45,11 +45,13 @@ pub(super) async fn serve(door: Door, purpose: Purpose, shared: Arc<NearShared>)
         match &purpose {
             Purpose::Socks => {
                 let (local, proxy) = (door.accept().await, Socks::new(shared.login.clone()));
-                tokio::spawn(by_proxy(local, proxy, shared.greetings.enter(), shared));
+                let greeting = shared.greetings.enter().await;
+                tokio::spawn(by_proxy(local, proxy, greeting, shared));
             }
             Purpose::Http => {
                 let (local, proxy) = (door.accept().await, Http::new(shared.login.clone()));
-                tokio::spawn(by_proxy(local, proxy, shared.greetings.enter(), shared));
+                let greeting = shared.greetings.enter().await;
+                tokio::spawn(by_proxy(local, proxy, greeting, shared));
             }
             Purpose::Forward(target) => {
                 let (place, local) = accept(&door, &shared).await;
@@ -58,9 +60,12 @@ pub(super) async fn serve(door: Door, purpose: Purpose, shared: Arc<NearShared>)
             Purpose::Transparent => {
                 let (place, local) = accept(&door, &shared).await;
                 let far = shared.link.borrow().as_ref().map(|link| link.remote().ip());
-                match door.address().and_then(|door| destination(&local, door, far)) {
-                    Some(target) => {
-                        tokio::spawn(at_once(local, target.into(), place, shared));
+                let target = door.address().and_then(|door| destination(&local, door, far));
+                let from = local.peer_address();
+                let counted = from.and_then(|from| shared.intercepted.enter(from.ip()));
+                match target.zip(counted) {
+                    Some((target, counted)) => {
+                        tokio::spawn(at_once(local, target.into(), (place, counted), shared));
                     }
                     None => local.reset(),
                 }
@@ -131,12 +136,7 @@ async fn by_proxy(
 }
 
 /// A connection to a target that was known before: it need not wait.
-async fn at_once(
-    local: Local,
-    target: Target,
-    _place: OwnedSemaphorePermit,
-    shared: Arc<NearShared>,
-) {
+async fn at_once(local: Local, target: Target, _places: impl Send, shared: Arc<NearShared>) {
     let end = match open(&target, &[], &shared).await {
         Ok(stream) => relay(local, stream, Begin::Answer, Vec::new()).await,
         Err(answer) => {
