@@ -2,8 +2,7 @@
 //! names, in threads that peers share. A lookup cannot be stopped; the resolver gives up by itself,
 //! after half a minute or more for a name whose servers say nothing. The threads are therefore
 //! bounded, apart from those of the runtime, and a peer's bound outlives its connections. A lookup
-//! whose asker has left is not started ([decision
-//! 48](../../../docs/decisions/0048-lookups-by-threads-of-their-own.md)).
+//! whose asker has left is not started. Decision 48 has the reasons.
 
 mod turns;
 

@@ -32,6 +32,8 @@ pub(crate) struct Booking {
 
 /// Months that a file keeps.
 const REMEMBERED: usize = 13;
+/// The rights of other users.
+const OTHERS: u32 = 0o077;
 /// The first line of a file.
 const HEAD: &str = "# Bytes that anabranch moved over this interface, a line a month. Correct it \
                     if the provider counts otherwise.\n";
@@ -126,7 +128,7 @@ impl Ledger {
 
 /// Takes the rights of other users from what a run has left that did not create it like this.
 fn make_private(file: &File, mode: u32) -> io::Result<()> {
-    if file.metadata()?.mode() & 0o077 == 0 {
+    if file.metadata()?.mode() & OTHERS == 0 {
         return Ok(());
     }
     file.set_permissions(Permissions::from_mode(mode))

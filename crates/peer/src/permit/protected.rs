@@ -135,10 +135,10 @@ fn insides(address: IpAddr) -> impl Iterator<Item = Ipv4Addr> {
         IpAddr::V6(v6) => Some(v6),
     };
     v6.into_iter().flat_map(|v6| {
-        let isatap = match v6.octets() {
-            [.., b, c, d, e, f, g] if [b, c] == ISATAP => Some(Ipv4Addr::new(d, e, f, g)),
-            _ => None,
-        };
+        let octets = v6.octets();
+        let (end, inside) = octets[8..].split_at(4);
+        let inside: [u8; 4] = inside.try_into().expect("the last four octets");
+        let isatap = (end[2..] == ISATAP).then(|| Ipv4Addr::from(inside));
         HOLDERS.iter().filter_map(move |holder| holder.inside(v6)).chain(isatap)
     })
 }
