@@ -137,7 +137,7 @@ mod tests {
         fn bounds_hold_and_places_come_back(
             each in 1usize..5,
             all in 1usize..10,
-            steps in prop::collection::vec((0u8..3, 0u8..4), 0..200),
+            steps in prop::collection::vec((0u8..3, 0u16..4), 0..200),
         ) {
             let mut turns = Turns::new(each, all);
             let (mut open, mut asked) = (Vec::new(), Vec::new());
