@@ -19,6 +19,7 @@ use tokio::time::sleep;
 use units::Rate;
 
 use crate::dirs::{Dirs, is_absent};
+use crate::sanitize::clean;
 
 /// One of the two lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -150,8 +151,17 @@ impl List {
     /// Adds `peer`, or replaces the one with the same name (receivers) or key (senders).
     ///
     /// # Errors
-    /// Errors of reading and writing the file.
+    /// [`Error::usage`] if no line would be read back as this peer; errors of reading and writing
+    /// the file.
     pub(crate) fn add(self, dirs: &Dirs, peer: Peer) -> Result<(), Error> {
+        if self.parse(&self.line(&peer)).as_ref() != Some(&Ok(peer.clone())) {
+            return Err(Error::usage(format!(
+                "{} cannot hold '{}': a name or folder there is one word of UTF-8 without '#', \
+                 and a name has no '='",
+                self.path(dirs).display(),
+                clean(&self.line(&peer)),
+            )));
+        }
         let mut peers = self.load(dirs)?;
         match self {
             List::Receivers => peers.retain(|known| known.name != peer.name),
@@ -220,6 +230,15 @@ impl List {
         Some(fingerprint.parse().map(|fingerprint| Peer { name, fingerprint, rights }))
     }
 
+    /// The line of a peer.
+    fn line(self, Peer { name, fingerprint, rights }: &Peer) -> String {
+        match self {
+            List::Receivers => format!("{name} {fingerprint}"),
+            List::Senders if name.is_empty() => format!("{fingerprint}{rights}"),
+            List::Senders => format!("{fingerprint} {name}{rights}"),
+        }
+    }
+
     /// Writes the list to a temporary file and renames it, so that a reader never sees half of it.
     fn store(self, dirs: &Dirs, peers: &[Peer]) -> Result<(), Error> {
         let path = self.path(dirs);
@@ -232,13 +251,8 @@ impl List {
                  [tunnel=TARGETS] [listen=PORTS], written by 'anabranch keys trust sender'\n",
             ),
         };
-        for Peer { name, fingerprint, rights } in peers {
-            let line = match self {
-                List::Receivers => format!("{name} {fingerprint}"),
-                List::Senders if name.is_empty() => format!("{fingerprint}{rights}"),
-                List::Senders => format!("{fingerprint} {name}{rights}"),
-            };
-            text.push_str(line.trim_end());
+        for peer in peers {
+            text.push_str(&self.line(peer));
             text.push('\n');
         }
         let folder = path.parent().expect("the lists lie in the configuration folder");
@@ -339,102 +353,4 @@ fn system(action: &str, path: &Path, source: io::Error) -> Error {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn lines_round_trip() {
-        let fingerprint = peer::Identity::generate().unwrap().fingerprint();
-        let line = format!("  nas.example {fingerprint}  # in the cellar");
-        assert_eq!(
-            List::Receivers.parse(&line),
-            Some(Ok(Peer { name: "nas.example".into(), fingerprint, rights: Rights::default() }))
-        );
-        let with_port = List::Receivers.parse(&format!("[2001:DB8::1]:80 {fingerprint}"));
-        assert_eq!(with_port.unwrap().unwrap().name, "2001:db8::1");
-        let sender = List::Senders.parse(&fingerprint.to_string());
-        assert_eq!(
-            sender,
-            Some(Ok(Peer { name: String::new(), fingerprint, rights: Rights::default() }))
-        );
-        assert_eq!(List::Senders.parse("# nobody"), None);
-        assert!(List::Receivers.parse("nas.example").unwrap().is_err());
-        assert!(List::Receivers.parse(&format!("a b {fingerprint}")).unwrap().is_err());
-    }
-
-    #[test]
-    fn rights_round_trip_and_mistakes_are_reported() {
-        let fingerprint = peer::Identity::generate().unwrap().fingerprint();
-        let parse = |rest: &str| List::Senders.parse(&format!("{fingerprint} {rest}")).unwrap();
-        let line = "anna dir=/srv/photos may=both max=20mbit tunnel=*:443,a.b:1-9 listen=22 # why";
-        let anna = parse(line).unwrap();
-        let rights = Rights {
-            may: May::Both,
-            directory: Some("/srv/photos".into()),
-            max: Some(Rate::mbit(20)),
-            tunnel: "*:443,a.b:1-9".parse().unwrap(),
-            listen: "22".parse().unwrap(),
-        };
-        assert_eq!(anna, Peer { name: "anna".into(), fingerprint, rights: rights.clone() });
-        assert_eq!(parse(&format!("anna{rights}")).unwrap(), anna);
-        assert_eq!(parse("may=get").unwrap().name, "");
-        for (line, why) in [
-            ("anna may=all", "may=: 'all' is not get, send, both or none"),
-            ("anna max=fast", "max=: "),
-            ("anna tunnel=*", "tunnel=: '*' is not HOST:PORT"),
-            ("anna listen=a:1", "listen=: "),
-            ("anna dir=", "dir=: expected a folder"),
-            ("anna dir=photos/../..", "dir=: '..' would lead out of the folder"),
-            ("anna rate=5mbit", "'rate=5mbit' is no option; the options are dir=PATH"),
-            ("anna bert", "'bert' is no option"),
-        ] {
-            let error = parse(line).unwrap_err();
-            assert!(error.contains(why), "{line}: {error}");
-        }
-    }
-
-    #[test]
-    fn a_change_of_the_list_counts_and_a_mistake_changes_nothing() {
-        let home = std::env::temp_dir().join(format!("anabranch-peers-{}", std::process::id()));
-        let dirs = Dirs::below(&home);
-        let key = peer::Identity::generate().unwrap().fingerprint();
-        let anna = Peer { name: "anna".into(), fingerprint: key, rights: Rights::default() };
-        List::Senders.add(&dirs, anna).unwrap();
-        let mut authorized = Authorized::load(&dirs).unwrap();
-        let name = |authorized: &Authorized| authorized.peers.find(key).map(|peer| peer.name);
-        assert_eq!((authorized.look(), name(&authorized)), (None, Some("anna".into())));
-
-        let path = dirs.authorized_peers();
-        fs::write(&path, format!("{key} bert rate=5mbit\n")).unwrap();
-        let told = authorized.look().unwrap();
-        assert!(told.contains("line 1") && told.contains("still counts"), "{told}");
-        assert_eq!(name(&authorized), Some("anna".into()));
-        assert_eq!(authorized.look(), None, "it is told once");
-
-        fs::write(&path, format!("{key} bert\n")).unwrap();
-        assert!(authorized.look().unwrap().contains("1 hosts"));
-        assert_eq!(name(&authorized), Some("bert".into()));
-        fs::remove_file(&path).unwrap();
-        assert!(authorized.look().is_some());
-        assert_eq!(name(&authorized), None);
-        fs::remove_dir_all(home).unwrap();
-    }
-
-    #[test]
-    fn any_edit_of_a_line_gives_a_peer_or_a_message() {
-        let fingerprint = peer::Identity::generate().unwrap().fingerprint();
-        let line = format!("nas.example {fingerprint}");
-        for at in 0..line.len() {
-            for with in ["", " ", "#", "ü", "=", "1", "\t\u{0}"] {
-                for kept in [at, at + 1] {
-                    let text = [&line[..at], with, &line[kept..]].concat();
-                    for list in [List::Receivers, List::Senders] {
-                        if let Some(Err(why)) = list.parse(&text) {
-                            assert!(!why.is_empty(), "{text}");
-                        }
-                    }
-                }
-            }
-        }
-    }
-}
+mod tests;

@@ -166,7 +166,7 @@ async fn peers_see_what_is_theirs_at_their_rate() {
     let folder = offered(&scratch);
     fs::create_dir_all(folder.join("anna")).expect("a folder");
     let file = scratch.file("offered/anna/data", 2_000_000);
-    let (anna, bert) = (Identity::generate().expect("a key"), Identity::generate().expect("a key"));
+    let [anna, bert, carl] = [(); 3].map(|()| Identity::generate().expect("a key"));
     let mut options = serve_options(&folder, &identity, &token);
     (options.listen.token, options.once) = (None, false);
     options.listen.authorized = AuthorizedPeers::new(vec![
@@ -178,6 +178,7 @@ async fn peers_see_what_is_theirs_at_their_rate() {
             ..Peer::from(anna.fingerprint())
         },
         Peer::from(bert.fingerprint()),
+        Peer { may: May::None, ..Peer::from(carl.fingerprint()) },
     ]);
     let serving = Host::serve(options).await;
     let mut options = fetch_options(&scratch, &["data"], serving.port, &token);
@@ -185,6 +186,9 @@ async fn peers_see_what_is_theirs_at_their_rate() {
     options.transfer.dial.identity = bert;
     let error = fetch(options.clone()).await.expect_err("he may only send");
     assert!(error.to_string().contains("--may both"), "{error}");
+    options.transfer.dial.identity = carl;
+    let error = fetch(options.clone()).await.expect_err("he may nothing").to_string();
+    assert!(error.contains("neither get") && error.contains("--may get"), "{error}");
     options.transfer.dial.identity = Identity::generate().expect("a key");
     let error = fetch(options.clone()).await.expect_err("nobody knows that one");
     assert!(matches!(&error, Error::Peer(peer::Error::Refused { .. })), "{error}");
@@ -210,13 +214,25 @@ async fn a_receiver_keeps_peers_in_their_folders_too() {
         max: Some(Rate::mbit(16)),
         ..Peer::from(options.transfer.dial.identity.fingerprint())
     };
-    receive.listen.authorized = AuthorizedPeers::new(vec![Peer { may: May::Get, ..anna.clone() }]);
-    let receiving = Host::receive(receive.clone()).await;
-    options.to.port = receiving.port;
-    let error = send(options.clone()).await.expect_err("she may only get");
-    assert!(matches!(&error, Error::Peer(peer::Error::Refused { .. })), "{error}");
-    assert!(error.to_string().contains("not send"), "{error}");
-    receiving.task.abort();
+    for (may, why) in [
+        (
+            May::Get,
+            "may get from this host, but not send: 'anabranch keys trust sender' with --may both",
+        ),
+        (
+            May::None,
+            "may neither send to this host nor get from it: 'anabranch keys trust sender' with \
+             --may send",
+        ),
+    ] {
+        receive.listen.authorized = AuthorizedPeers::new(vec![Peer { may, ..anna.clone() }]);
+        let receiving = Host::receive(receive.clone()).await;
+        options.to.port = receiving.port;
+        let error = send(options.clone()).await.expect_err("she may not send");
+        assert!(matches!(&error, Error::Peer(peer::Error::Refused { .. })), "{error}");
+        assert!(error.to_string().contains(why), "{error}");
+        receiving.task.abort();
+    }
     receive.listen.authorized = AuthorizedPeers::new(vec![anna]);
     let receiving = Host::receive(receive).await;
     options.to.port = receiving.port;

@@ -4,6 +4,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 
+mod protected;
+
 /// Targets that a peer may reach: a list of `HOST:PORTS` with commas. Empty: none.
 ///
 /// A host is a name, `*.` and the end of names, an address, a network like `10.0.0.0/8`, or `*`;
@@ -55,24 +57,6 @@ enum ListenPlace {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct PortRange(RangeInclusive<u16>);
 
-/// Networks that only a target that names them alone permits: this host's own services, its
-/// neighbours on the link, and metadata services of clouds.
-const PROTECTED: [Network; 9] = [
-    // On Linux, this host.
-    Network::v4([0, 0, 0, 0], 8),
-    Network::v4([127, 0, 0, 0], 8),
-    Network::v4([169, 254, 0, 0], 16),
-    Network::v4([224, 0, 0, 0], 4),
-    Network::v4([255, 255, 255, 255], 32),
-    // The unspecified address, loopback, and IPv4 addresses in older forms.
-    Network::v6([0, 0, 0, 0, 0, 0, 0, 0], 96),
-    Network::v6([0xfe80, 0, 0, 0, 0, 0, 0, 0], 10),
-    Network::v6([0xff00, 0, 0, 0, 0, 0, 0, 0], 8),
-    Network::v6([0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254], 128),
-];
-/// The prefix of addresses that a translator turns into those of IPv4 (RFC 6052).
-const TRANSLATED: Network = Network::v6([0x64, 0xff9b, 0, 0, 0, 0, 0, 0], 96);
-
 impl Reach {
     /// Whether there is no target.
     #[must_use]
@@ -101,11 +85,11 @@ impl Reach {
     /// the address comes from a name.
     #[must_use]
     pub fn permits(&self, name: Option<&str>, address: IpAddr, port: u16) -> bool {
-        let address = plain(address);
-        let is_protected = PROTECTED.iter().any(|network| network.has(address));
+        let address = protected::plain(address);
+        let is_protected = protected::has(address);
         self.at_port(port).any(|host| match host {
             HostPattern::Network(network) => {
-                network.has(address) && (!is_protected || network.is_protected())
+                network.has(address) && (!is_protected || protected::has_all_of(*network))
             }
             HostPattern::Name(known) if known == "localhost" => {
                 address.is_loopback() && name.is_some_and(|name| host.is_name(name))
@@ -137,7 +121,7 @@ impl ListenRights {
     /// Whether a peer may have this host listen at this address and port.
     #[must_use]
     pub fn permits(&self, address: IpAddr, port: u16) -> bool {
-        let address = plain(address);
+        let address = protected::plain(address);
         self.0.iter().filter(|known| known.ports.0.contains(&port)).any(|known| match known.place {
             ListenPlace::Everywhere => true,
             ListenPlace::Loopback => address.is_loopback(),
@@ -180,22 +164,6 @@ impl Network {
         };
         let differing: u128 = own ^ other;
         differing.unbounded_shr(width - u32::from(self.bits)) == 0
-    }
-
-    /// Whether it has protected addresses only.
-    fn is_protected(&self) -> bool {
-        PROTECTED.iter().any(|known| known.bits <= self.bits && known.has(self.address))
-    }
-}
-
-/// The address of IPv4 in one of IPv6 that leads to it.
-fn plain(address: IpAddr) -> IpAddr {
-    match address {
-        IpAddr::V6(v6) if TRANSLATED.has(address) => {
-            let [.., a, b, c, d] = v6.octets();
-            Ipv4Addr::new(a, b, c, d).into()
-        }
-        address => address.to_canonical(),
     }
 }
 

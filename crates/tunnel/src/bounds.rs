@@ -12,8 +12,14 @@ pub const MOST_CONNECTIONS: usize = 4_096;
 pub const OPENED_A_SECOND: u32 = 1_000;
 /// Connections that a peer may open at once.
 pub const OPENED_AT_ONCE: u32 = 2_000;
-/// Names of a peer that are looked up at a time: each takes a thread.
-pub const LOOKUPS: usize = 32;
+/// Names of a peer that are looked up at a time: each takes a thread until the resolver gives up,
+/// whether or not anybody waits for it.
+pub const LOOKUPS: usize = 16;
+/// Names of all peers that are looked up at a time.
+pub const ALL_LOOKUPS: usize = 128;
+/// Clients of proxies that have not named a target yet, or shown a login; a further one takes the
+/// place of the oldest.
+pub const GREETINGS: usize = 512;
 /// The time for a proxy's client to name its target, and for a peer's request.
 pub const PREAMBLE_PATIENCE: Duration = Duration::from_secs(10);
 /// Bytes in which a proxy's client names its target.

@@ -2,18 +2,17 @@
 //! was checked is dialed.
 
 use std::io;
-use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
-use std::sync::Arc;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use peer::Reach;
 use tokio::net::TcpStream;
-use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout, timeout_at};
 use wire::tunnel::{Answer, Code, Host, Target};
 
-use crate::bounds::{DIAL_PATIENCE, LOOKUPS};
+use crate::bounds::DIAL_PATIENCE;
 use crate::local::Local;
+use crate::lookups::AskerLookups;
 
 /// The least time for an address before the next one is tried.
 const EACH: Duration = Duration::from_secs(2);
@@ -29,29 +28,6 @@ pub(crate) enum For<'a> {
     Peer(&'a Reach),
 }
 
-/// Looks up names, a few at a time.
-#[derive(Clone, Debug)]
-pub(crate) struct Lookups(Arc<Semaphore>);
-
-impl Lookups {
-    pub(crate) fn new() -> Lookups {
-        Lookups(Arc::new(Semaphore::new(LOOKUPS)))
-    }
-
-    /// The addresses of a name. The lookup keeps its place until the resolver returns, which may be
-    /// long after nobody waits any more.
-    async fn find(&self, name: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
-        let place = Arc::clone(&self.0).acquire_owned().await.expect("it is never closed");
-        let name = name.to_string();
-        let looking = tokio::task::spawn_blocking(move || {
-            let found = (name.as_str(), port).to_socket_addrs().map(Iterator::collect);
-            drop(place);
-            found
-        });
-        looking.await.map_err(io::Error::other)?
-    }
-}
-
 /// Connects to a target, within [`DIAL_PATIENCE`].
 ///
 /// # Errors
@@ -59,7 +35,7 @@ impl Lookups {
 pub(crate) async fn dial(
     target: &Target,
     whom: For<'_>,
-    lookups: &Lookups,
+    lookups: &AskerLookups,
 ) -> Result<Local, Answer> {
     let dialing = reach(target, whom, lookups);
     timeout(DIAL_PATIENCE, dialing).await.unwrap_or_else(|_| {
@@ -67,7 +43,7 @@ pub(crate) async fn dial(
     })
 }
 
-async fn reach(target: &Target, whom: For<'_>, lookups: &Lookups) -> Result<Local, Answer> {
+async fn reach(target: &Target, whom: For<'_>, lookups: &AskerLookups) -> Result<Local, Answer> {
     let end = Instant::now() + DIAL_PATIENCE;
     let addresses = permitted(target, whom, lookups).await?;
     let mut why = None;
@@ -89,7 +65,7 @@ async fn reach(target: &Target, whom: For<'_>, lookups: &Lookups) -> Result<Loca
 async fn permitted(
     target: &Target,
     whom: For<'_>,
-    lookups: &Lookups,
+    lookups: &AskerLookups,
 ) -> Result<Vec<SocketAddr>, Answer> {
     let forbidden = || Answer::failed(Code::Forbidden, &format!("{target} is not permitted here"));
     let may = |name: Option<&str>, address: IpAddr| match whom {
@@ -145,9 +121,11 @@ pub(crate) fn code_of(error: &io::Error) -> Code {
 
 #[cfg(test)]
 mod tests {
+    use peer::Fingerprint;
     use tokio::net::TcpListener;
 
     use super::*;
+    use crate::lookups::Lookups;
 
     fn target(text: &str) -> Target {
         crate::place::parse_target(text).expect(text)
@@ -155,7 +133,8 @@ mod tests {
 
     async fn code(rights: &str, to: &str) -> Code {
         let rights: Reach = rights.parse().expect(rights);
-        match dial(&target(to), For::Peer(&rights), &Lookups::new()).await {
+        let lookups = Lookups::new().of(Fingerprint::from([1; 32]));
+        match dial(&target(to), For::Peer(&rights), &lookups).await {
             Ok(_) => Code::Done,
             Err(answer) => answer.code,
         }

@@ -97,29 +97,46 @@ impl Rules {
         MARK + u32::from(self.port)
     }
 
-    /// The table for `nft -f`.
+    /// The table for `nft -f`. A connection belongs to the tunnel if its first packet matches: that
+    /// is kept in its mark of connection tracking. Packets alone do not show who opened the
+    /// connection: answers to hosts of an intercepted network, and connections that were open
+    /// before, would be taken and reset. What goes to this host itself is nobody else's.
     fn nft(&self) -> String {
-        let (mut handed, mut marked) = (String::new(), String::new());
+        let (port, mark) = (self.port, self.mark());
+        let mut begun = String::new();
         for destination in &self.destinations {
-            let (family, own) = match destination.network {
-                IpAddr::V4(_) => ("ip", "127.0.0.1"),
-                IpAddr::V6(_) => ("ip6", "[::1]"),
-            };
-            let matched = destination.matched();
-            let (port, mark) = (self.port, self.mark());
+            writeln!(
+                begun,
+                "        {} tcp flags & (fin | syn | rst | ack) == syn ct state new ct mark set \
+                 {mark:#x}",
+                destination.matched()
+            )
+            .expect("a string takes it");
+        }
+        let taken = format!("meta l4proto tcp ct mark {mark:#x} ct direction original");
+        let mut handed = String::new();
+        for (family, protocol, own) in [("ip", "ipv4", "127.0.0.1"), ("ip6", "ipv6", "[::1]")] {
             // Sockets that are open already are found by TPROXY itself.
             writeln!(
                 handed,
-                "        {matched} tproxy {family} to {own}:{port} meta mark set {mark:#x} accept"
+                "        meta nfproto {protocol} {taken} tproxy {family} to {own}:{port} meta mark \
+                 set {mark:#x} accept"
             )
             .expect("a string takes it");
-            writeln!(marked, "        {matched} meta mark set {mark:#x}")
-                .expect("a string takes it");
         }
         format!(
-            "table inet {table} {{\n    chain prerouting {{\n        type filter hook prerouting \
-             priority mangle; policy accept;\n{handed}    }}\n    chain output {{\n        type \
-             route hook output priority mangle; policy accept;\n{marked}    }}\n}}\n",
+            "table inet {table} {{
+    chain prerouting {{
+        type filter hook prerouting priority mangle; policy accept;
+        fib daddr type local return
+{begun}{handed}    }}
+    chain output {{
+        type route hook output priority mangle; policy accept;
+        fib daddr type local return
+{begun}        {taken} meta mark set {mark:#x}
+    }}
+}}
+",
             table = self.table()
         )
     }
@@ -238,26 +255,33 @@ mod tests {
     fn rules_hand_over_what_was_named_and_nothing_else() {
         let rules = rules("3129", &["10.20.0.0/16:443", "192.0.2.7", "[2001:db8::/32]:80-90"]);
         let script = rules.unwrap().script();
-        let (to, mark) = ("tproxy ip to 127.0.0.1:3129", "meta mark set 0x7a000c39");
-        let to6 = "tproxy ip6 to [::1]:3129";
+        let begins =
+            "tcp flags & (fin | syn | rst | ack) == syn ct state new ct mark set 0x7a000c39";
+        let taken = "meta l4proto tcp ct mark 0x7a000c39 ct direction original";
         let [first, second, third] = [
             "ip daddr 10.20.0.0/16 tcp dport 443",
             "ip daddr 192.0.2.7/32 meta l4proto tcp",
             "ip6 daddr 2001:db8::/32 tcp dport 80-90",
         ];
+        let handed = "meta mark set 0x7a000c39 accept";
         let expected = format!(
             "table inet anabranch_3129 {{
     chain prerouting {{
         type filter hook prerouting priority mangle; policy accept;
-        {first} {to} {mark} accept
-        {second} {to} {mark} accept
-        {third} {to6} {mark} accept
+        fib daddr type local return
+        {first} {begins}
+        {second} {begins}
+        {third} {begins}
+        meta nfproto ipv4 {taken} tproxy ip to 127.0.0.1:3129 {handed}
+        meta nfproto ipv6 {taken} tproxy ip6 to [::1]:3129 {handed}
     }}
     chain output {{
         type route hook output priority mangle; policy accept;
-        {first} {mark}
-        {second} {mark}
-        {third} {mark}
+        fib daddr type local return
+        {first} {begins}
+        {second} {begins}
+        {third} {begins}
+        {taken} meta mark set 0x7a000c39
     }}
 }}
 "

@@ -10,9 +10,11 @@
 //! |---|---|
 //! | what people write: places, forwards | `place` |
 //! | doors of the near side; its connection; ports at the far side | `near/serve.rs`; `near/link.rs`; `near/reverse.rs` |
-//! | what clients of proxies say | `preamble` |
+//! | connections of one address among all | `near/crowds.rs` |
+//! | what clients of proxies say; their places meanwhile | `preamble`; `greetings` |
 //! | admission and streams of the far side; ports on behalf of a peer | `far/session.rs`; `far/listen.rs` |
-//! | names, permitted addresses, connecting | `dial` |
+//! | permitted addresses, connecting | `dial` |
+//! | names, looked up by threads that peers share; whose turn it is | `lookups`; `lookups/turns.rs` |
 //! | copying both directions, ends and resets | `relay` |
 //! | requests and answers on streams (format: `wire::tunnel`) | `message` |
 //! | rules of nftables for interception | `intercept` |
@@ -28,8 +30,10 @@ mod dial;
 mod error;
 mod event;
 pub mod far;
+mod greetings;
 pub mod intercept;
 mod local;
+mod lookups;
 mod message;
 pub mod near;
 mod place;

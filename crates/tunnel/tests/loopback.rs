@@ -12,7 +12,8 @@ use secure::testing::Key;
 use socket2::SockRef;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
+use tunnel::bounds::MOST_CONNECTIONS;
 use tunnel::{FarOptions, Forward, NearOptions, Place, TunnelError, parse_target};
 
 const LOCAL: (&str, &str) = ("127.0.0.1:*", "*");
@@ -108,6 +109,37 @@ fn resets_pass_in_both_directions() {
                 assert!(kinds.contains(&failed.kind()), "{by_client} {half_closed}: {failed}");
             }
         }
+    }));
+}
+
+/// Clients that say nothing are more than there may be connections: neither they nor those that
+/// were let in before them keep out another.
+#[test]
+fn silent_clients_of_a_proxy_leave_others_their_places() {
+    let mut options = NearOptions { http: vec![Place::Loopback(0)], ..socks() };
+    options.login = Some("anna:secret".parse().unwrap());
+    run(with_tunnel(LOCAL, options, async |told, _| {
+        let (socks, http) = (told.address("SOCKS").await, told.address("HTTP").await);
+        let (server, port) = target().await;
+        let mut silent = Vec::new();
+        for number in 0..MOST_CONNECTIONS + 200 {
+            silent.push(TcpStream::connect([socks, http][number % 2]).await.unwrap());
+        }
+        let request = format!(
+            "CONNECT 127.0.0.1:{port} HTTP/1.1\r\nProxy-Authorization: Basic \
+             YW5uYTpzZWNyZXQ=\r\n\r\n"
+        );
+        let mut client = TcpStream::connect(http).await.unwrap();
+        client.write_all(request.as_bytes()).await.unwrap();
+        let mut answer = [0; 12];
+        client.read_exact(&mut answer).await.unwrap();
+        assert_eq!(&answer, b"HTTP/1.1 200");
+        drop(server.accept().await.unwrap());
+        // The first ones have given way, the last ones are still waited for.
+        let mut octet = [0];
+        assert!(silent[0].read(&mut octet).await.is_ok_and(|read| read == 0));
+        let last = silent.last_mut().unwrap();
+        assert!(timeout(Duration::from_millis(50), last.read(&mut octet)).await.is_err());
     }));
 }
 
@@ -310,7 +342,7 @@ fn strangers_and_wrong_tokens_are_refused_and_a_token_has_one_holder() {
         };
         let key = Key::generate();
         let far = Far::at(0, key.clone(), options);
-        let (address, told) = (far.address(), Told::default());
+        let (address, told, far_told) = (far.address(), Told::default(), far.told.clone());
         let at = |own: Key, secret: Option<[u8; 16]>| {
             let (key, address) = (key.clone(), address);
             async move {
@@ -336,6 +368,18 @@ fn strangers_and_wrong_tokens_are_refused_and_a_token_has_one_holder() {
                 told.notice("connected").await;
                 let reason = at(Key::generate(), Some(*token.secret())).await;
                 assert!(reason.contains("another host"), "{reason}");
+                for why in ["it showed no token", "not the one that this", "is another host's"] {
+                    let told = far_told.notice(why).await;
+                    assert!(
+                        told.starts_with("127.0.0.1") && told.contains("was refused"),
+                        "{told}"
+                    );
+                }
+                // Four, and then one more before they are rationed.
+                for _ in 0..9 {
+                    at(Key::generate(), None).await;
+                }
+                assert_eq!(far_told.count("was refused"), 5);
                 let (server, port) = target().await;
                 let proxy = told.address("SOCKS").await;
                 assert_eq!(through(proxy, "127.0.0.1", port).await.0, 0);

@@ -64,14 +64,17 @@ pub(crate) enum Style {
     Bar,
     /// A line each second
     Plain,
-    /// Nothing
+    /// No progress; failures and notices, such as who was refused, remain
     None,
 }
 
 /// How much is printed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Verbosity {
+    /// Failures.
     Quiet,
+    /// Notices too, such as who was refused: what a log has when nobody watches progress.
+    Notices,
     #[default]
     Normal,
     Verbose,
@@ -142,6 +145,18 @@ impl WatchArgs {
         self.build(default, token, HostRole::Server)
     }
 
+    /// How much is printed on standard error, with this display of progress.
+    fn verbosity(&self, style: Style) -> Verbosity {
+        match style {
+            _ if self.verbose => Verbosity::Verbose,
+            _ if self.quiet => Verbosity::Quiet,
+            // Notices are among its events.
+            Style::None if self.json => Verbosity::Quiet,
+            Style::None => Verbosity::Notices,
+            _ => Verbosity::Normal,
+        }
+    }
+
     fn build(
         self,
         default: Option<Style>,
@@ -152,11 +167,7 @@ impl WatchArgs {
         if self.quiet || (self.json && style == Style::Auto) {
             style = Style::None;
         }
-        let verbosity = match (self.quiet || style == Style::None, self.verbose) {
-            (_, true) => Verbosity::Verbose,
-            (true, false) => Verbosity::Quiet,
-            (false, false) => Verbosity::Normal,
-        };
+        let verbosity = self.verbosity(style);
         let (printer, progress) = progress_of(style, role);
         if self.leaves_stdout {
             printer.leave_stdout();

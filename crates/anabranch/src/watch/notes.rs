@@ -26,12 +26,15 @@ impl Notes {
         Notes { printer, verbosity, role, troubles, left_out }
     }
 
-    fn line(&mut self, event: &Event) -> Option<String> {
+    pub(super) fn line(&mut self, event: &Event) -> Option<String> {
         let role = self.role;
-        if self.verbosity == Verbosity::Quiet {
+        if matches!(self.verbosity, Verbosity::Quiet | Verbosity::Notices) {
             return match event {
                 Event::Ended { transfer, result: Err(failed) } => {
                     Some(role.of_transfer(*transfer, &clean(&failed.text)))
+                }
+                Event::Notice { text } if self.verbosity == Verbosity::Notices => {
+                    Some(clean(text).into_owned())
                 }
                 _ => None,
             };

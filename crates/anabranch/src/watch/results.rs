@@ -76,7 +76,7 @@ impl Results {
         match self.verbosity {
             Verbosity::Quiet => false,
             Verbosity::Verbose => true,
-            Verbosity::Normal => {
+            Verbosity::Notices | Verbosity::Normal => {
                 let files = self.files.get(&transfer);
                 !self.terminal || files.is_none_or(|files| *files <= MAX_FILES_LISTED)
             }

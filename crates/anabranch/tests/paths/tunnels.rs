@@ -158,3 +158,67 @@ fn intercepted_connections_reach_their_target_and_rules_are_removed() {
     near.sh(&printed.stdout);
     near.sh("nft list table inet anabranch_3129 && ip rule | grep -q fwmark");
 }
+
+/// Rules for a network take the connections that are opened to it, and nothing else: not those that
+/// its hosts open to this one, not those that were open before, and not this host's own addresses.
+#[test]
+fn only_connections_that_are_opened_to_a_network_are_intercepted() {
+    let test = "tunnels::only_connections_that_are_opened_to_a_network_are_intercepted";
+    let Some((_scratch, near, far)) = two_hosts(test) else { return };
+    uplink(&near, &far);
+    far.sh("ip address add 10.20.0.7/32 dev lo; ip address add fd20::7/128 dev lo");
+    near.sh("ip address add 10.20.0.1/32 dev lo");
+    near.address("wan0", &["fd01::1/64"]);
+    far.address("wan0", &["fd01::2/64"]);
+    near.sh("ip -6 route add fd20::/16 via fd01::2");
+    let (_at_far, _at_near) = (web(&far, "::"), web(&near, "0.0.0.0"));
+    let (_server, token) = serve(&far, "10.20.0.0/16:*,[fd20::/16]:*");
+    // It lasts until after the rules are there.
+    let mut before = near.command("curl");
+    before.args(["-sSf", "--limit-rate", "8M", "-o", "/dev/null", "http://10.20.0.7:8000/data"]);
+    let before = before.stderr(Stdio::piped()).spawn().unwrap();
+    sleep(Duration::from_millis(500));
+    let rules = ["--transparent", "3129", "--for", "10.20.0.0/16", "--for", "[fd20::/16]"];
+    let more = [&rules[..], &["--transparent-rules", "install", "--verbose"]].concat();
+    let tunnel = tunnel(&near, &token, &more);
+    let fetch = |host: &Host, options: &[&str], url: &str| {
+        let mut curl = host.command("curl");
+        curl.args(["-sSf", "-m", "20", "-o", "/dev/null"]).args(options).arg(url);
+        let fetched = curl.output().unwrap();
+        let said = String::from_utf8_lossy(&fetched.stderr);
+        assert!(fetched.status.success(), "{url}: {said}\n{}", tunnel.said());
+    };
+    // From the network to this host, and to an address of this host that lies in the network.
+    fetch(&far, &["--interface", "10.20.0.7"], "http://10.1.0.1:8000/data");
+    fetch(&far, &[], "http://10.20.0.1:8000/data");
+    fetch(&near, &[], "http://10.20.0.1:8000/data");
+    let before = before.wait_with_output().unwrap();
+    assert!(before.status.success(), "{}", String::from_utf8_lossy(&before.stderr));
+    assert!(!tunnel.said().contains(":8000: "), "none came here: {}", tunnel.said());
+    // To the network, over both families.
+    fetch(&near, &[], "http://10.20.0.7:8000/data");
+    fetch(&near, &[], "http://[fd20::7]:8000/data");
+    let both =
+        || ["10.20.0.7:8000: ", "[fd20::7]:8000: "].iter().all(|to| tunnel.said().contains(to));
+    until("both were carried", both);
+}
+
+/// The far side dials what this host forwards, and would be handed its own connection again.
+#[test]
+fn the_far_sides_own_connections_are_not_handed_back_to_it() {
+    let test = "tunnels::the_far_sides_own_connections_are_not_handed_back_to_it";
+    let Some((_scratch, near, far)) = two_hosts(test) else { return };
+    uplink(&near, &far);
+    near.sh("echo 1 > /proc/sys/net/ipv4/ip_forward");
+    far.sh("ip route add 10.30.0.0/16 via 10.1.0.1");
+    let (_server, token) = serve(&far, "10.30.0.0/16:*");
+    let rules =
+        ["--transparent", "3129", "--for", "10.30.0.0/16", "--transparent-rules", "install"];
+    let tunnel = tunnel(&near, &token, &[&rules[..], &["--verbose"]].concat());
+    let mut curl = near.command("curl");
+    let fetched = curl.args(["-sS", "-m", "5", "http://10.30.0.9:8000/"]).output().unwrap();
+    assert!(!fetched.status.success(), "nobody is there");
+    sleep(Duration::from_secs(1));
+    let carried = tunnel.said().matches("\"text\":\"10.30.0.9:8000: ").count();
+    assert_eq!(carried, 1, "{}", tunnel.said());
+}

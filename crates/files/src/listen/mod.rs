@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use peer::carrier::Listener;
-use peer::listen::{Acceptor, Admitted, Service, display_address, listen, reachable};
+use peer::listen::{Acceptor, Admitted, Service, listen, reachable, refusal_text};
 use peer::striped::{self, carrier::StripedListener};
 use peer::{Identity, ListenOptions, Peer, PeerDirectory};
 use rustix::io::Errno;
@@ -28,11 +28,7 @@ pub use serve::serve;
 
 /// The notice that a connection was refused.
 fn refused(from: SocketAddr, reason: &str, unreported: u64) -> Event {
-    let before = match unreported {
-        0 => String::new(),
-        count => format!(" ({count} others before it)"),
-    };
-    Event::Notice { text: format!("{} was refused: {reason}{before}", display_address(from)) }
+    Event::Notice { text: refusal_text(from, reason, unreported) }
 }
 
 /// The place of a peer's directory.

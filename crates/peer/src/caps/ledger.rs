@@ -5,8 +5,9 @@
 //! old one: concurrent processes are all counted, and a crash leaves the old file or the new one.
 
 use std::fmt::Write as _;
-use std::fs::{self, File};
+use std::fs::{self, DirBuilder, File, Permissions};
 use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, flock};
@@ -32,6 +33,8 @@ pub(crate) struct Booking {
 
 /// Months that a file keeps.
 const REMEMBERED: usize = 13;
+/// The rights of other users.
+const OTHERS: u32 = 0o077;
 /// The first line of a file.
 const HEAD: &str = "# Bytes that anabranch moved over this interface, a line a month. Correct it \
                     if the provider counts otherwise.\n";
@@ -86,8 +89,10 @@ impl Ledger {
         month: Month,
         change: impl FnOnce(Bytes) -> (Bytes, T),
     ) -> io::Result<T> {
-        fs::create_dir_all(&self.folder)?;
+        // Which networks somebody uses, and how much, is nobody else's business.
+        DirBuilder::new().recursive(true).mode(0o700).create(&self.folder)?;
         let folder = File::open(&self.folder)?;
+        make_private(&folder, 0o700)?;
         // Held until `folder` is closed.
         flock(&folder, FlockOperation::LockExclusive)?;
         let path = self.file(interface);
@@ -118,6 +123,14 @@ impl Ledger {
         folder.sync_all()?;
         Ok(result)
     }
+}
+
+/// Takes the rights of other users from what a run has left that did not create it like this.
+fn make_private(file: &File, mode: u32) -> io::Result<()> {
+    if file.metadata()?.mode() & OTHERS == 0 {
+        return Ok(());
+    }
+    file.set_permissions(Permissions::from_mode(mode))
 }
 
 /// The months in a file, in order; none if there is no file.
@@ -218,6 +231,25 @@ mod tests {
             error.to_string().starts_with("line 2: '2026-13 5' is not a month and bytes"),
             "{error}"
         );
+    }
+
+    #[test]
+    fn what_was_carried_is_nobody_elses_business() {
+        let mode = |path: &Path| fs::metadata(path).expect("it is there").mode() & 0o777;
+        let scratch = Scratch::new("private");
+        let ledger = Ledger::new(&scratch.0.join("state/usage"));
+        let book = || ledger.book("usb0", NOVEMBER, Bytes(7), None).expect("a folder");
+        book();
+        assert_eq!(mode(&scratch.0.join("state")), 0o700);
+        assert_eq!((mode(&ledger.folder), mode(&ledger.file("usb0"))), (0o700, 0o600));
+        // What an earlier run, or another program, has made for all.
+        fs::write(ledger.folder.join(".usb0.new"), "").expect("a file");
+        for (path, mode) in [("", 0o755), ("usb0", 0o644), (".usb0.new", 0o666)] {
+            let wide = Permissions::from_mode(mode);
+            fs::set_permissions(ledger.folder.join(path), wide).expect("it is there");
+        }
+        assert_eq!(book().total, Bytes(14));
+        assert_eq!((mode(&ledger.folder), mode(&ledger.file("usb0"))), (0o700, 0o600));
     }
 
     #[test]

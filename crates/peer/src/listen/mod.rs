@@ -22,6 +22,7 @@ use net::interfaces::{common_prefix, own_addresses};
 use net::socket::unmapped;
 pub use net::socket::{listen, reachable};
 pub use opening::OpeningPlace;
+pub use refusals::{Refusals, refusal_text};
 
 use crate::conn::Conn;
 

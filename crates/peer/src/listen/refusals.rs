@@ -1,16 +1,19 @@
 //! Which refusals are reported: strangers may come in any number.
 
+use std::net::SocketAddr;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
+
+use super::display_address;
 
 /// Refusals that are reported at once, ...
 const BURST: u32 = 5;
 /// ... and one more after each such time.
 const EVERY: Duration = Duration::from_secs(10);
 
-/// Chooses the refusals to report.
+/// Chooses the refusals to report: five at once, and one more every ten seconds.
 #[derive(Debug, Default)]
-pub(super) struct Refusals(Mutex<State>);
+pub struct Refusals(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
@@ -24,7 +27,7 @@ struct State {
 
 impl Refusals {
     /// Whether to report a refusal; the number of unreported ones before it.
-    pub(super) fn note(&self, now: Instant) -> Option<u64> {
+    pub fn note(&self, now: Instant) -> Option<u64> {
         let mut state = self.0.lock().expect("no panic while held");
         let since = *state.since.get_or_insert(now);
         let faded = (now.saturating_duration_since(since).as_nanos() / EVERY.as_nanos())
@@ -39,6 +42,16 @@ impl Refusals {
         state.recent += 1;
         Some(std::mem::take(&mut state.silent))
     }
+}
+
+/// What is said of a refusal: who was refused and why, and how many earlier ones were not reported.
+#[must_use]
+pub fn refusal_text(from: SocketAddr, reason: &str, unreported: u64) -> String {
+    let before = match unreported {
+        0 => String::new(),
+        count => format!(" ({count} others before it)"),
+    };
+    format!("{} was refused: {reason}{before}", display_address(from))
 }
 
 #[cfg(test)]

@@ -19,7 +19,7 @@ use crate::conn::{Conn, ConnError};
 use crate::listen::admission::refuse;
 use crate::listen::{
     Acceptor, Admitted, Entry, Service, TokenCheck, TokenRefusal, display_address,
-    further_addresses, listen, reachable,
+    further_addresses, listen, reachable, refusal_text,
 };
 use crate::striped::{self, carrier::StripedListener};
 use crate::{AuthorizedPeers, Error, Fingerprint, ListenOptions, Peer};
@@ -107,9 +107,7 @@ impl Service for Measuring {
     }
 
     fn note_refused(&self, from: SocketAddr, reason: &str, unreported: u64) {
-        let others =
-            if unreported == 0 { String::new() } else { format!(" ({unreported} others)") };
-        self.say(format!("{} was refused: {reason}{others}", display_address(from)));
+        self.say(refusal_text(from, reason, unreported));
     }
 
     fn authorize(&self, hello: &Hello, peer: Fingerprint) -> Result<(), String> {
@@ -119,11 +117,16 @@ impl Service for Measuring {
                 hello.version
             ));
         }
-        if self.options.authorized.find(peer).as_ref().is_some_and(Peer::may_send) {
+        let known = self.options.authorized.find(peer);
+        if known.as_ref().is_some_and(Peer::may_send) {
             return Ok(());
         }
         self.token.admit(hello, peer).map_err(|refusal| {
             let text = match refusal {
+                TokenRefusal::NotShown if known.is_some() => {
+                    "no token was shown, and the key may not send to this host, which a \
+                     measurement needs"
+                }
                 TokenRefusal::NotShown => {
                     "no token was shown, and the key is not among the authorized peers"
                 }

@@ -56,11 +56,16 @@ fn protected_addresses_are_named_or_refused() {
         "fe80::1",
         "ff02::1",
         "fd00:ec2::254",
+        "fd20:ce::254",
+        "100.100.100.200",
+        "168.63.129.16",
+        "192.0.0.192",
     ];
     for address in protected {
-        for rights in ["*:*", "0.0.0.0/0:*,[::/0]:*", "metadata.internal:*", "*.internal:*"] {
-            assert!(!may(rights, Some("metadata.internal"), address, 80), "{rights} {address}");
-        }
+        assert_protected(address.parse().unwrap());
+    }
+    for address in ["100.100.100.201", "168.63.129.17", "192.0.0.191", "fd20:ce::253"] {
+        assert!(may("*:*", Some("metadata.internal"), address, 80), "{address}");
     }
     assert!(may("127.0.0.1:80", None, "127.0.0.1", 80));
     assert!(may("127.0.0.0/8:80", Some("anything"), "127.0.0.1", 80));
@@ -68,6 +73,86 @@ fn protected_addresses_are_named_or_refused() {
     assert!(may("[::1]:80", None, "::1", 80));
     assert!(may("[fe80::/10]:80", None, "fe80::1", 80));
     assert!(!may("126.0.0.0/7:80", None, "127.0.0.1", 80), "it has others too");
+}
+
+/// Rights that name more than protected addresses.
+const BROAD: [&str; 6] = [
+    "*:*",
+    "0.0.0.0/0:*,[::/0]:*",
+    "metadata.internal:*",
+    "*.internal:*",
+    "[2002::/16]:*,[2001::/32]:*,[2000::/3]:*",
+    "[64:ff9b::/32]:*,[64:ff9b:1::/48]:*,[64:ff9b:1::/96]:*",
+];
+
+#[track_caller]
+fn assert_protected(address: IpAddr) {
+    for rights in BROAD {
+        let is_permitted = reach(rights).permits(Some("metadata.internal"), address, 80);
+        assert!(!is_permitted, "{rights} {address}");
+    }
+}
+
+/// The addresses of IPv6 that lead to one of IPv4, with these bits where it leaves any.
+fn ways(to: Ipv4Addr, other: u128) -> Vec<Ipv6Addr> {
+    let inside = u128::from(to.to_bits());
+    let (first, second) = (inside >> 16, inside & 0xffff);
+    let low = |bits: u32| other & ((1 << bits) - 1);
+    let (own, teredo) = (0x64_ff9b_0001 << 80, 0x2001 << 112);
+    let ways = [
+        inside,
+        0xffff << 32 | inside,
+        0xffff << 48 | inside,
+        0x64_ff9b << 96 | inside,
+        own | inside,
+        // RFC 6052, section 2.4, for prefixes of 48, 56 and 64 bits, with bits behind the address.
+        own | first << 64 | second << 40 | low(40),
+        own | 0xaa << 72 | inside >> 24 << 64 | (inside & 0xff_ffff) << 32 | low(32),
+        own | 0xaabb << 64 | inside << 24 | low(24),
+        0x2002 << 112 | inside << 80 | low(80),
+        teredo | inside << 64 | low(64),
+        teredo | low(64) << 32 | (inside ^ 0xffff_ffff),
+        0x2001_0db8 << 96 | low(32) << 64 | 0x5efe << 32 | inside,
+        0x2001_0db8 << 96 | low(32) << 64 | 0x0200_5efe << 32 | inside,
+    ];
+    ways.map(Ipv6Addr::from_bits).into()
+}
+
+#[test]
+fn what_leads_to_a_protected_address_is_protected() {
+    for address in [
+        "64:ff9b::7f00:1",
+        "64:ff9b:1::a9fe:a9fe",
+        "64:ff9b:1:a9fe:a9:fe00::",
+        "64:ff9b:1:00a9:fe:a9fe::",
+        "64:ff9b:1:0:a9:fea9:fe00::",
+        "2002:a9fe:a9fe::1",
+        "2002:7f00:1:9::7",
+        "2001:0:a9fe:a9fe::",
+        "2001:0:c000:201:0:0:5601:5601",
+        "2001:db8::5efe:169.254.169.254",
+        "2001:db8::200:5efe:127.0.0.1",
+        "::ffff:0:127.0.0.1",
+        "::169.254.169.254",
+        "2002:6464:64c8::",
+    ] {
+        assert_protected(address.parse().expect(address));
+    }
+    for address in ["64:ff9b:1::a00:1", "2002:a00:1::1", "2001:db8::5efe:10.0.0.1"] {
+        assert!(may("*:*", None, address, 80), "{address}");
+    }
+    for (rights, address) in [
+        ("[2002:7f00:1::/48]:*", "2002:7f00:1:9::7"),
+        ("[2002:7f00::/24]:*", "2002:7f00:1:9::7"),
+        ("[2001:0:a9fe::/48]:*", "2001:0:a9fe:1::"),
+        ("[64:ff9b:1::a9fe:0/112]:*", "64:ff9b:1::a9fe:a9fe"),
+        ("[2001:db8::5efe:7f00:1]:*", "2001:db8::5efe:7f00:1"),
+        ("[64:ff9b:1:a9fe:a9:fe00::]:*", "64:ff9b:1:a9fe:a9:fe00::"),
+        ("127.0.0.1:*", "64:ff9b::7f00:1"),
+    ] {
+        assert!(may(rights, None, address, 80), "{rights} {address}");
+    }
+    assert!(!may("[2002:7e00::/23]:*", None, "2002:7f00:1::", 80), "it has others too");
 }
 
 #[test]
@@ -156,6 +241,33 @@ proptest! {
             }
             if let Ok(rights) = text.parse::<ListenRights>() {
                 prop_assert_eq!(rights.to_string().parse(), Ok(rights));
+            }
+        }
+    }
+
+    /// No way to write a protected address passes, whatever stands in the bits around it.
+    #[test]
+    fn no_way_to_write_a_protected_address_passes(
+        network in 0usize..8, suffix: u32, other: u128,
+    ) {
+        let (first, bits) = [
+            ("0.0.0.0", 8),
+            ("100.100.100.200", 32),
+            ("127.0.0.0", 8),
+            ("168.63.129.16", 32),
+            ("169.254.0.0", 16),
+            ("192.0.0.192", 32),
+            ("224.0.0.0", 4),
+            ("255.255.255.255", 32),
+        ][network];
+        let first: Ipv4Addr = first.parse().unwrap();
+        let to = Ipv4Addr::from_bits(first.to_bits() | suffix.unbounded_shr(bits));
+        assert_protected(to.into());
+        // A shorter prefix with an address of 0.0.0.0/8 is one of a longer prefix without any.
+        let skipped = if network == 0 { 5..8 } else { 0..0 };
+        for (at, way) in ways(to, other).into_iter().enumerate() {
+            if !skipped.contains(&at) {
+                assert_protected(way.into());
             }
         }
     }

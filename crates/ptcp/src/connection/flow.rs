@@ -3,7 +3,7 @@
 //! The receive buffer follows (sum of rates) x (largest round-trip time), as in the paper (section
 //! 2). The sender knows both and requests a buffer; the receiver grants it within its bounds.
 
-use units::{Bytes, Time};
+use units::{Bytes, Span, Time};
 
 use super::{Connection, Event};
 use crate::config::{Config, SlowStreams};
@@ -13,6 +13,11 @@ use crate::stream::send::SendStream;
 
 /// The unit of limits, bytes.
 const UNIT: u64 = 1_024;
+/// Requests of the peer for a larger buffer that are answered at once, ...
+const REQUESTS_AT_ONCE: u64 = 32;
+/// ... and one more in each such time. Each answer is a packet over every path and a look at every
+/// stream. A request that gets none is made again while the window limits the peer.
+const REQUEST_EVERY: Span = Span::from_millis(10);
 
 /// The state of both directions.
 #[derive(Clone, Debug)]
@@ -33,6 +38,8 @@ pub(super) struct Flow {
     read: u64,
     /// Data in order that the application has not read.
     unread: u64,
+    /// When [`REQUESTS_AT_ONCE`] requests may be answered again.
+    requests_whole_at: Time,
     buffer: u64,
     max_buffer: u64,
     slow_streams: Option<SlowStreams>,
@@ -54,6 +61,7 @@ impl Flow {
             arrived: 0,
             read: 0,
             unread: 0,
+            requests_whole_at: Time::ZERO,
             buffer: first,
             slow_streams: config.slow_streams,
             reserved: config.stream_window().0.saturating_mul(config.max_streams.into()),
@@ -104,6 +112,16 @@ impl Flow {
     /// The unread data of a stream changed from `before` to `after` bytes.
     pub(super) fn handle_unread(&mut self, before: u64, after: u64) {
         self.unread = self.unread + after - before;
+    }
+
+    /// Whether a request of the peer is answered; it then counts.
+    fn may_answer_request(&mut self, now: Time) -> bool {
+        let whole_at = self.requests_whole_at.max(now) + REQUEST_EVERY;
+        let may = whole_at <= now + REQUEST_EVERY * REQUESTS_AT_ONCE;
+        if may {
+            self.requests_whole_at = whole_at;
+        }
+        may
     }
 
     pub(super) fn requested_buffer(&self) -> u64 {
@@ -173,6 +191,9 @@ impl Connection {
 
     /// The peer requests a larger buffer.
     pub(super) fn handle_buffer_request(&mut self, now: Time, wanted: u64) {
+        if !self.flow.may_answer_request(now) {
+            return;
+        }
         let most = self.flow.max_buffer / 2;
         let buffer = wanted.min(most).max(self.flow.buffer);
         if buffer > self.flow.buffer {

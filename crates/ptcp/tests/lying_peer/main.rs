@@ -360,6 +360,24 @@ fn repeated_requests_are_answered_once() {
     assert!(victim.remembers() < 50_000, "{}", victim.remembers());
 }
 
+/// A request that is answered costs a packet over each path, and a look at each stream.
+#[test]
+fn a_flood_of_buffer_requests_gets_no_more_than_other_packets() {
+    let answers = |body: &dyn Fn(u64) -> Body| {
+        let mut victim = Victim::new(Config::default());
+        victim.open_paths(16);
+        victim.send_all();
+        let packets = (0..10_000).map(|n| {
+            victim.receive(0, body(n)).unwrap();
+            victim.send_all().len()
+        });
+        packets.sum::<usize>()
+    };
+    let pings = answers(&|_| Body::Ping { padding: 0, reply: Reply::Path(0) });
+    let requests = answers(&|n| Body::Need { buffer: (1 << 20) + n });
+    assert!(requests < pings + 1_000, "{requests} packets, {pings} for as many others");
+}
+
 #[test]
 fn answers_over_every_path() {
     let mut victim = Victim::new(Config::default());

@@ -6,7 +6,7 @@ mod session;
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, Weak};
 
-use peer::listen::TokenCheck;
+use peer::listen::{Refusals, TokenCheck};
 use peer::{AuthorizedPeers, Fingerprint, ListenRights, Reach, Token};
 use stripe::Connection;
 use tokio::sync::{Mutex as AsyncMutex, Semaphore};
@@ -16,8 +16,8 @@ use wire::tunnel::Parting;
 use crate::bounds::{
     CONNECTIONS_EACH, MOST_CONNECTIONS, MOST_LISTENERS, Pace, raise_descriptor_limit,
 };
-use crate::dial::Lookups;
 use crate::event::Reports;
+use crate::lookups::{AskerLookups, Lookups};
 
 /// Who is let in.
 #[derive(Debug, Default)]
@@ -40,6 +40,8 @@ struct FarShared {
     listen: ListenRights,
     admit: Box<dyn Fn(&Connection) + Send + Sync>,
     reports: Reports,
+    refusals: Refusals,
+    lookups: Lookups,
     peers: Mutex<HashMap<Fingerprint, Weak<Budget>>>,
 }
 
@@ -50,7 +52,7 @@ struct Budget {
     /// A place for each port.
     listeners: Arc<Semaphore>,
     pace: AsyncMutex<Pace>,
-    lookups: Lookups,
+    lookups: AskerLookups,
     /// Its striped connections, oldest first.
     connections: Mutex<VecDeque<(u64, Connection)>>,
 }
@@ -66,8 +68,17 @@ pub async fn serve(
     raise_descriptor_limit();
     let FarOptions { authorized, token, reach, listen } = options;
     let check = TokenCheck::new(token, None);
-    let (peers, admit) = (Mutex::default(), Box::new(admit));
-    let shared = Arc::new(FarShared { authorized, check, reach, listen, admit, reports, peers });
+    let shared = Arc::new(FarShared {
+        authorized,
+        check,
+        reach,
+        listen,
+        admit: Box::new(admit),
+        reports,
+        refusals: Refusals::default(),
+        lookups: Lookups::new(),
+        peers: Mutex::default(),
+    });
     let mut sessions = JoinSet::new();
     let mut number = 0;
     while let Some((connection, key)) = accept().await {
@@ -85,19 +96,19 @@ impl FarShared {
         if let Some(budget) = peers.get(&key).and_then(Weak::upgrade) {
             return budget;
         }
-        let budget = Arc::new(Budget::new());
+        let budget = Arc::new(Budget::new(self.lookups.of(key)));
         peers.insert(key, Arc::downgrade(&budget));
         budget
     }
 }
 
 impl Budget {
-    fn new() -> Budget {
+    fn new(lookups: AskerLookups) -> Budget {
         Budget {
             places: Arc::new(Semaphore::new(MOST_CONNECTIONS)),
             listeners: Arc::new(Semaphore::new(MOST_LISTENERS)),
             pace: AsyncMutex::new(Pace::new()),
-            lookups: Lookups::new(),
+            lookups,
             connections: Mutex::default(),
         }
     }

@@ -1,8 +1,9 @@
 //! One striped connection of a peer: admission, and its streams.
 
 use std::sync::Arc;
+use std::time::Instant;
 
-use peer::listen::TokenRefusal;
+use peer::listen::{TokenRefusal, refusal_text};
 use peer::{Fingerprint, ListenRights, Peer, Reach};
 use stripe::{Connection, Stream};
 use tokio::task::JoinSet;
@@ -36,6 +37,7 @@ pub(super) async fn serve(
     let (rights, control) = match admit(&connection, key, entry.as_ref(), &shared).await {
         Ok(admitted) => admitted,
         Err(parting) => {
+            note_refused(&connection, key, parting, &shared);
             connection.close(parting.code());
             return;
         }
@@ -57,6 +59,21 @@ pub(super) async fn serve(
     drop(control);
     budget.leave(number);
     shared.reports.notice(format!("{name} has left: {ended}"));
+}
+
+/// Reports that a peer was refused, unless many are.
+fn note_refused(connection: &Connection, key: Fingerprint, parting: Parting, shared: &FarShared) {
+    let reason = match parting {
+        Parting::Stranger => "it showed no token, and may reach nothing from here by its key",
+        Parting::WrongToken => "its token is not the one that this host printed",
+        Parting::TakenToken => "its token is another host's",
+        // It said nothing, or nothing that has a meaning.
+        Parting::Changed | Parting::Replaced | Parting::Protocol | Parting::Stopped => return,
+    };
+    if let Some(unreported) = shared.refusals.note(Instant::now()) {
+        let reason = format!("{reason}; its key is {key}");
+        shared.reports.notice(refusal_text(connection.remote(), &reason, unreported));
+    }
 }
 
 /// Reads the hello of a peer, and answers it if the peer is let in.

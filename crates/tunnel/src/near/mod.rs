@@ -1,6 +1,7 @@
 //! The side at which programs connect: proxies and forwarded ports here, the striped connection to
 //! the far side, and what the far side accepts on behalf of this one.
 
+mod crowds;
 mod link;
 mod reverse;
 mod serve;
@@ -14,12 +15,14 @@ use wire::tunnel::SECRET;
 
 pub use link::{Dialed, Keeper};
 
-use crate::bounds::{MOST_CONNECTIONS, raise_descriptor_limit};
-use crate::dial::Lookups;
+use crate::bounds::{GREETINGS, MOST_CONNECTIONS, raise_descriptor_limit};
 use crate::event::Reports;
+use crate::greetings::Greetings;
 use crate::local::Door;
+use crate::lookups::{AskerLookups, Lookups};
 use crate::place::{Forward, Place};
 use crate::{Login, TunnelError};
+use crowds::Crowds;
 use serve::Purpose;
 
 /// What the near side listens for.
@@ -44,11 +47,14 @@ pub struct NearOptions {
 /// What the tasks of the near side share.
 struct NearShared {
     link: watch::Receiver<Option<Connection>>,
-    /// A place for each connection.
+    /// A place for each connection that has a target.
     places: Arc<Semaphore>,
+    greetings: Greetings,
+    /// Intercepted connections, which may come from other hosts.
+    intercepted: Crowds,
     login: Option<Login>,
     reports: Reports,
-    lookups: Lookups,
+    lookups: AskerLookups,
 }
 
 /// Opens what listens here, then dials the peer, and carries connections until the peer refuses
@@ -82,7 +88,9 @@ pub async fn run(
         places: Arc::new(Semaphore::new(MOST_CONNECTIONS)),
         login,
         reports: reports.clone(),
-        lookups: Lookups::new(),
+        greetings: Greetings::new(GREETINGS),
+        intercepted: Crowds::new(MOST_CONNECTIONS),
+        lookups: Lookups::new().of(None),
     });
     let mut tasks = JoinSet::new();
     // Programs may connect already, and wait for the peer.

@@ -9,8 +9,9 @@ use wire::tunnel::{Answer, Code, Request, Target};
 
 use super::NearShared;
 use crate::bounds::{ANSWER_PATIENCE, PREAMBLE_PATIENCE};
-use crate::dial::{For, Lookups, dial};
+use crate::dial::{For, dial};
 use crate::event::Reports;
+use crate::lookups::AskerLookups;
 use crate::message::{read_answer, read_request, write_answer, write_request};
 use crate::place::Forward;
 use crate::relay::{Begin, relay};
@@ -65,7 +66,7 @@ async fn ask(connection: &Connection, forward: &Forward, reports: &Reports) -> O
 async fn arrived(
     mut stream: Stream,
     targets: &HashMap<u32, Target>,
-    lookups: &Lookups,
+    lookups: &AskerLookups,
     reports: &Reports,
 ) {
     let request = read_request(stream.receiving_mut(), PREAMBLE_PATIENCE).await;

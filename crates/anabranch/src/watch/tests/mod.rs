@@ -11,7 +11,8 @@ use peer::{PathEvent, PathState};
 use serde_json::Value;
 use units::{Bytes, PathId, Rate, Span};
 
-use super::{json, rows, text};
+use super::screen::Printer;
+use super::{HostRole, Style, WatchArgs, json, notes, rows, text};
 
 fn path(n: u32, name: &str, state: PathState, mbit: u64, share: f64) -> PathProgress {
     PathProgress {
@@ -282,4 +283,25 @@ fn a_stream_has_no_share_and_no_end() {
         ..Progress::default()
     });
     assert!(line.starts_with("12.0 MB of a stream") && !line.contains('%'), "{line}");
+}
+
+/// A unit that runs without a display of progress still has its refusals in the log.
+#[test]
+fn notices_are_printed_whatever_is_said_of_progress() {
+    let said = |args: WatchArgs| {
+        let mut style = args.progress.unwrap_or_default();
+        if args.quiet {
+            style = Style::None;
+        }
+        let verbosity = args.verbosity(style);
+        let role = HostRole::Receiver { keeps: true };
+        let mut notes = notes::Notes::new(Printer::plain(), verbosity, role);
+        notes.line(&Event::Notice { text: "192.0.2.7 was refused".into() }).is_some()
+    };
+    for style in [Style::Auto, Style::Bar, Style::Plain, Style::None] {
+        assert!(said(WatchArgs { progress: Some(style), ..WatchArgs::default() }), "{style:?}");
+    }
+    assert!(!said(WatchArgs { quiet: true, ..WatchArgs::default() }));
+    let json = WatchArgs { json: true, progress: Some(Style::None), ..WatchArgs::default() };
+    assert!(!said(json), "it is an event on standard output");
 }

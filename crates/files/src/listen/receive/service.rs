@@ -14,7 +14,7 @@ use peer::listen::{
 };
 use peer::places::Places;
 use peer::{
-    AuthorizedPeers, Conn, ConnError, Fingerprint, PathEvent, PathState, Peer, PeerDirectory,
+    AuthorizedPeers, Conn, ConnError, Fingerprint, May, PathEvent, PathState, Peer, PeerDirectory,
 };
 use tokio::sync::mpsc;
 use units::{PathId, Span};
@@ -102,10 +102,16 @@ impl Service for ReceiveService {
         let known = self.options.listen.authorized.find(peer);
         match &known {
             Some(known) if known.may_send() => return Ok(Some(known.clone())),
-            Some(_) if hello.secret.is_none() => {
-                return Err("its key may get from this host, but not send: 'anabranch keys trust \
-                            sender' with --may both, there, lets it"
-                    .into());
+            Some(known) if hello.secret.is_none() => {
+                let (may, needed) = if known.may_get() {
+                    ("may get from this host, but not send", May::Both)
+                } else {
+                    ("may neither send to this host nor get from it", May::Send)
+                };
+                return Err(format!(
+                    "its key {may}: 'anabranch keys trust sender' with --may {needed}, there, \
+                     lets it"
+                ));
             }
             _ => {}
         }

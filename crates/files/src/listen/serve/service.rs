@@ -15,7 +15,7 @@ use peer::limit::Limit;
 use peer::listen::admission::{UNAUTHENTICATED_PATIENCE, refuse};
 use peer::listen::{Entry, Service, SessionRequest, TokenCheck, TokenRefusal, further_addresses};
 use peer::places::Places;
-use peer::{AuthorizedPeers, Conn, ConnError, Fingerprint, Peer, PeerDirectory};
+use peer::{AuthorizedPeers, Conn, ConnError, Fingerprint, May, Peer, PeerDirectory};
 use rustix::fs::OFlags;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
@@ -125,15 +125,23 @@ impl Service for ServeService {
         if let Some(known) = known.as_ref().filter(|known| known.may_get()) {
             return self.view(known).map_err(|error| error.to_string());
         }
-        match self.token.admit(hello, peer) {
+        let admitted = self.token.admit(hello, peer);
+        if let (Err(TokenRefusal::NotShown), Some(known)) = (&admitted, &known) {
+            let (may, needed) = if known.may_send() {
+                ("may send to that host, but not get from it", May::Both)
+            } else {
+                ("may neither get from that host nor send to it", May::Get)
+            };
+            return Err(format!(
+                "the key {peer} {may}: 'anabranch keys trust sender {peer} --may {needed}', there, \
+                 lets it"
+            ));
+        }
+        match admitted {
             Ok(()) => {
                 let root = SourceRoot::Below(Arc::clone(&self.shared));
                 Ok(PeerView { root, limit: None, name: String::new(), admitted: known })
             }
-            Err(TokenRefusal::NotShown) if known.is_some() => Err(format!(
-                "the key {peer} may send to that host, but not get from it: 'anabranch keys trust \
-                 sender {peer} --may both', there, lets it"
-            )),
             Err(TokenRefusal::NotShown) => Err(format!(
                 "no token was shown, and the key {peer} is not among the authorized peers: \
                  'anabranch keys trust sender {peer} --may get', there, lets it in"
