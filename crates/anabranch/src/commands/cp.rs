@@ -5,6 +5,7 @@ pub(crate) mod install;
 mod operand;
 mod pull;
 mod reach;
+mod saying;
 mod ssh;
 pub(crate) mod target;
 

@@ -273,7 +273,7 @@ fn nothing_is_made_but_what_was_asked_for() {
             let top = entry.path.split(|&byte| byte == b'/').next().unwrap();
             prop_assert!(request.expects(top), "{:?}", entry.path);
         }
-        let scratch = Scratch::new("names");
+        let scratch = Scratch::new("far-names");
         let inbox = furnished(&scratch);
         let before = snapshot(&scratch.0, &inbox, &request);
         let is_complete = runtime.block_on(receive(&inbox, &asked, tree));

@@ -11,7 +11,8 @@ use files::Error;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
 
-use super::ssh::{CLOSE_TIMEOUT, PATIENCE, Saying, Ssh, ssh_failure};
+use super::saying::Saying;
+use super::ssh::{CLOSE_TIMEOUT, PATIENCE, Ssh, ssh_failure};
 use crate::exit::Failure;
 use crate::sanitize::clean;
 
@@ -74,7 +75,9 @@ pub(super) async fn install(ssh: &Ssh) -> Result<(), Failure> {
         tokio::select! {
             // It has ended, or says more than it should: what it takes is of no use.
             read = &mut reading => Some(read),
-            is_fed = &mut feeding => if is_fed { timeout(PATIENCE, reading).await.ok() } else { None },
+            is_fed = &mut feeding => {
+                if is_fed { timeout(PATIENCE, reading).await.ok() } else { None }
+            }
         }
     };
     let exchanged = timeout(LONGEST, exchange).await.ok().flatten();

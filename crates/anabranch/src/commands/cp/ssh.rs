@@ -1,22 +1,22 @@
 //! Starts the remote side over ssh, and exchanges messages with it.
 
 use std::ffi::{OsStr, OsString};
-use std::io::{self, Write};
+use std::io;
 use std::path::PathBuf;
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
 use files::Error;
-use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWriteExt, BufReader};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
-use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
+use super::saying::Saying;
 use crate::commands::far::messages::{
     Answer, Hello, MARKER, MAX_ANSWER, PROTOCOL, Ready, Request, Status,
 };
 use crate::exit::Failure;
-use crate::sanitize::{clean, clean_lines, without_error_numbers};
+use crate::sanitize::{clean, without_error_numbers};
 use crate::token;
 
 /// The exit code if ssh or the command it starts fails.
@@ -25,12 +25,6 @@ pub(super) const SSH_FAILED: u8 = 12;
 pub(super) const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 /// The time that the remote side has for an answer. A person may be typing a password meanwhile.
 pub(super) const PATIENCE: Duration = Duration::from_secs(5 * 60);
-/// The time in which the last words of ssh arrive once it has ended.
-const LAST_WORDS: Duration = Duration::from_millis(500);
-/// The maximum of ssh's messages, and those of the remote side, that is shown, in bytes.
-const MOST_SAID: usize = 64 << 10;
-/// The longest line of them, in bytes.
-const LONGEST_SAID: usize = 512;
 /// The maximum of other output before the hello that an error message quotes, in bytes.
 const MAX_NOISE_SHOWN: usize = 300;
 /// The maximum of other output before the hello that is skipped, in bytes.
@@ -326,7 +320,7 @@ impl RemoteSide {
     /// The failure if no answer came in time.
     fn silent(&self) -> Failure {
         ssh_failure(format!(
-            "{} gave no answer within {} minutes: try 'ssh {0} true' there",
+            "{} gave no answer within {} minutes; does 'ssh {0} true' end?",
             self.host,
             PATIENCE.as_secs() / 60
         ))
@@ -449,60 +443,6 @@ pub(super) fn ssh_failure(text: String) -> Failure {
     Failure::Message { code: SSH_FAILED, text }
 }
 
-/// What ssh and the remote side say on standard error, on its way to that of this process.
-#[derive(Debug)]
-pub(super) struct Saying(JoinHandle<()>);
-
-impl Saying {
-    /// Passes on what a child says, made safe for a terminal.
-    pub(super) fn of(child: &mut Child) -> Saying {
-        let stderr = child.stderr.take().expect("it is piped");
-        Saying(tokio::spawn(pass_on(stderr, |line| {
-            // A closed standard error ends nothing.
-            let _ = writeln!(io::stderr().lock(), "{line}");
-        })))
-    }
-
-    /// Waits until everything is passed on. A master connection that ssh leaves behind keeps the
-    /// pipe open: this wait is short.
-    pub(super) async fn last_words(&mut self) {
-        let _ = timeout(LAST_WORDS, &mut self.0).await;
-    }
-}
-
-/// Passes lines on to `show`, cleaned and cut; after [`MOST_SAID`] nothing more, but everything is
-/// read, so that nobody waits.
-async fn pass_on(mut input: impl AsyncRead + Unpin, mut show: impl FnMut(&str)) {
-    let (mut buffer, mut line, mut shown) = (vec![0; 4 << 10], Vec::new(), 0);
-    while let Ok(read @ 1..) = input.read(&mut buffer).await {
-        for &byte in &buffer[..read] {
-            if shown > MOST_SAID {
-                break;
-            }
-            shown += 1;
-            if byte != b'\n' {
-                line.push(byte);
-            }
-            if byte == b'\n' || line.len() >= LONGEST_SAID {
-                show(&said(&line));
-                line.clear();
-            }
-            if shown > MOST_SAID {
-                show("it says more, which is not shown");
-            }
-        }
-    }
-    if !line.is_empty() && shown <= MOST_SAID {
-        show(&said(&line));
-    }
-}
-
-/// A line that is safe for a terminal. ssh ends its lines for one.
-fn said(line: &[u8]) -> String {
-    let line = String::from_utf8_lossy(line.strip_suffix(b"\r").unwrap_or(line));
-    clean_lines(&line).into_owned()
-}
-
 /// Output that is no answer, quoted for an error message.
 fn quoted(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(bytes);
@@ -563,21 +503,6 @@ mod tests {
         );
         assert_eq!(split(""), Some(Vec::new()));
         assert_eq!(split("a 'b"), None);
-    }
-
-    #[tokio::test]
-    async fn what_ssh_says_is_cleaned_and_bounded() {
-        let said = async |input: &[u8]| {
-            let mut lines = Vec::new();
-            pass_on(input, |line| lines.push(line.to_string())).await;
-            lines
-        };
-        assert_eq!(said(b"one\r\n\x1b[2Jtwo").await, ["one", "\\u{1b}[2Jtwo"]);
-        let flood = b"\x1b]0;owned\x07".repeat(100_000);
-        let lines = said(&flood).await;
-        assert!(lines.len() <= MOST_SAID / LONGEST_SAID + 2, "{}", lines.len());
-        assert!(lines.iter().all(|line| !line.contains(char::is_control)));
-        assert!(lines.last().unwrap().contains("not shown"));
     }
 
     /// A remote shell that says nothing, one that only chatters, and one that does not listen.
