@@ -171,6 +171,11 @@ impl Connection {
         }
     }
 
+    /// The peer has this receive buffer, as if it had asked for it.
+    pub fn grant_buffer(&mut self, now: Time, bytes: Bytes) {
+        self.handle_buffer_request(now, bytes.0);
+    }
+
     /// The allowance that the peer could use: what its receive buffer is, and what waits to be
     /// read.
     #[must_use]
