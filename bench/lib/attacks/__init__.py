@@ -5,4 +5,6 @@ the bars, an empty folder, and whether this is a trial; it starts the victim as 
 it, and adds the bars.
 """
 
-SUBJECTS = []
+from . import striped
+
+SUBJECTS = [striped]

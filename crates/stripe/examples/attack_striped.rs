@@ -275,6 +275,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     let granted: u64 = all.iter().map(|attacker| attacker.limit).sum();
     let cpu = sys::poll::thread_cpu_time().as_secs_f64();
     let packets = attack.packets;
+    // What the host keeps of those that say goodbye it keeps for nothing.
+    for attacker in &mut all {
+        attack.send(attacker, Body::Close { code: 0 }, &[]);
+    }
     let told = json!({
         "opened": opened, "open": open, "granted": granted, "packets": packets, "cpu": cpu,
     });

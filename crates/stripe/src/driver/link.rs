@@ -88,11 +88,11 @@ pub(super) struct Link {
 }
 
 /// What a stranger may do at the side that listens, and what it is told.
-pub(super) fn early(config: Config, buffer: Bytes) -> Config {
+pub(super) fn early(config: &Config, buffer: Bytes) -> Config {
     Config {
         receive_buffer: config.receive_buffer.min(buffer),
         max_streams: early_streams(config.max_streams),
-        ..config
+        ..config.clone()
     }
 }
 
@@ -121,7 +121,7 @@ impl Link {
         let Options { keep_alive, unsent, max_rate, qlog, .. } = options;
         let (most_streams, first_buffer) = (config.max_streams, config.receive_buffer);
         if !is_client {
-            config = early(config, buffer_before_admission);
+            config = early(&config, buffer_before_admission);
         }
         config.holds_bytes = true;
         config.tells_losses = qlog.is_some();

@@ -60,7 +60,7 @@ impl Listener {
                 source: io::Error::other("the generator failed"),
             })?;
         }
-        let told = early(options.config.clone(), options.buffer_before_admission);
+        let told = early(&options.config, options.buffer_before_admission);
         let settings = Arc::new(settings(&told));
         let secret = Secret::new(&secret);
         Ok(Listener {
