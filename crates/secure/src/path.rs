@@ -47,6 +47,11 @@ impl Paths {
         self.live.iter().find(|(_, path)| path.label_in == label).map(|(number, _)| *number)
     }
 
+    /// Whether this side sends over a path with this label.
+    pub(crate) fn sends_with(&self, label: u64) -> bool {
+        self.live.values().any(|path| path.label_out == label)
+    }
+
     pub(crate) fn label_in(&self, number: u16) -> u64 {
         self.labels.label(peer_of(self.side), number)
     }

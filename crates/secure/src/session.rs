@@ -96,6 +96,14 @@ impl Session {
         self.paths.by_label(label)
     }
 
+    /// Whether this is the label of packets that this side sends over an open path. A reset that
+    /// names another one, as that of a path that was retired, says nothing of the connection: the
+    /// peer knows no more of the path either.
+    #[must_use]
+    pub fn sends_with(&self, label: u64) -> bool {
+        self.paths.sends_with(label)
+    }
+
     /// How often the keys have been updated.
     #[must_use]
     pub fn generation(&self) -> u64 {

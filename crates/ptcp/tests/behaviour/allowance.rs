@@ -9,13 +9,13 @@ use crate::pair::{Fate, Pair, line, ms};
 /// What a peer may send at first.
 const FIRST: Bytes = Bytes::kib(64);
 
-fn pair(config: Config) -> Pair {
-    Pair::new(&config, ("reno", "lowest-rtt"), &[line(10, 100)])
+fn pair(config: &Config) -> Pair {
+    Pair::new(config, ("reno", "lowest-rtt"), &[line(10, 100)])
 }
 
 #[test]
 fn nothing_is_granted_beyond_the_allowance() {
-    let mut pair = pair(Config {
+    let mut pair = pair(&Config {
         receive_buffer: FIRST,
         max_receive_buffer: Bytes::mib(8),
         ..Config::default()
@@ -45,7 +45,7 @@ fn nothing_is_granted_beyond_the_allowance() {
 
 #[test]
 fn a_small_allowance_is_used_again_as_data_are_read() {
-    let mut pair = pair(Config { receive_buffer: FIRST, ..Config::default() });
+    let mut pair = pair(&Config { receive_buffer: FIRST, ..Config::default() });
     pair.server().set_allowance(Time::ZERO, FIRST);
     let stream = pair.bulk(Bytes::mib(4));
     // 64 KiB in a round trip of 20 ms are 26 Mbit/s: 1.3 s.
@@ -55,7 +55,7 @@ fn a_small_allowance_is_used_again_as_data_are_read() {
 
 #[test]
 fn more_streams_are_allowed_later_and_a_lost_message_is_repeated() {
-    let mut pair = pair(Config { max_streams: 4, ..Config::default() });
+    let mut pair = pair(&Config { max_streams: 4, ..Config::default() });
     let mut lost = 0;
     pair.fates(move |sent| match sent.packet.body {
         Body::StreamWindow { stream: ALL_STREAMS, .. } if lost < 2 => {

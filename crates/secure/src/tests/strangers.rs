@@ -367,6 +367,10 @@ fn a_host_that_forgot_a_connection_says_so_and_nobody_else_can() {
             assert!(!tokens.is_reset(&flipped), "bit {bit}");
         }
     }
+    // A path that was retired is unknown to an honest host too.
+    assert!(session.sends_with(route_label(&packet)));
+    session.retire_path(3);
+    assert!(!session.sends_with(route_label(&packet)));
     // Another host has another secret.
     let mut other = Vec::new();
     datagram::emit_reset(route_label(&packet), [7; 16], &mut other);

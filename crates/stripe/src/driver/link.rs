@@ -246,8 +246,10 @@ impl Link {
                     self.handle_packet(path, datagram);
                 }
             }
-            Ok(Outer::Reset { .. }) => {
-                if self.resets.as_ref().is_some_and(|tokens| tokens.is_reset(datagram.bytes)) {
+            Ok(Outer::Reset { label, .. }) => {
+                if self.session.sends_with(label)
+                    && self.resets.as_ref().is_some_and(|tokens| tokens.is_reset(datagram.bytes))
+                {
                     self.reset_at.get_or_insert(datagram.at + RESET_WAIT);
                 }
             }
