@@ -126,7 +126,7 @@ def attack(folder, address, words, told, is_trusted=False, removed_after=None):
                 raise process.failed("it says nothing")
             time.sleep(0.02)
         if is_trusted:
-            octets = bytes.fromhex(process.events()[0]["key"])
+            octets = bytes(process.events()[0]["key"])
             name = base64.b32encode(octets).decode().rstrip("=").lower()
             rights = ["--may", "none", "--tunnel", "127.0.0.1:1"]
             keys(folder, "trust", "sender", name, "evil", *rights)

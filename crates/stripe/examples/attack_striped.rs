@@ -13,8 +13,8 @@
 //! acks     acknowledgements with as many ranges as there may be, of packets that never were
 //! ```
 //!
-//! FROM is an address of loopback, TO one with a port. It prints a line of JSON with the hash of its
-//! key, in hexadecimal, and begins once the file GO exists. At the end it prints another: how many
+//! FROM is an address of loopback, TO one with a port. It prints a line of JSON with the octets of
+//! the hash of its key, and begins once the file GO exists. At the end it prints another: how many
 //! connections it opened, how many were open at the end, the bytes that the host granted to all of
 //! them, the packets sent, and its processor time in seconds.
 
@@ -236,8 +236,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let (count, seconds): (usize, u64) = (count.parse()?, seconds.parse::<u64>()?.min(MOST));
     let key = Key::generate();
     let hash = digest::digest(&digest::SHA256, key.public());
-    let hash: String = hash.as_ref().iter().map(|octet| format!("{octet:02x}")).collect();
-    println!("{}", json!({ "key": hash }));
+    println!("{}", json!({ "key": hash.as_ref() }));
     let waiting = Instant::now();
     while !Path::new(go).exists() {
         if waiting.elapsed() > PATIENCE {

@@ -233,8 +233,8 @@ impl Connection {
     }
 
     /// The peer is welcome: it may be given receive buffers of up to this size, as the
-    /// [memory](crate::Rations::memory) of the host allows. Before, at the side that listens, it has
-    /// a place and the streams of a [stranger](crate::Rations::strangers), and its buffers stay
+    /// [memory](crate::Rations::memory) of the host allows. Before, at the side that listens, it
+    /// has a place and the streams of a [stranger](crate::Rations::strangers), and its buffers stay
     /// below twice [`Options::buffer_before_admission`](crate::Options::buffer_before_admission).
     pub fn admit(&self, most: Bytes) {
         self.push(Command::SetReceiveBuffer { key: self.0.key, most });
