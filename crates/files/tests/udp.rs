@@ -13,7 +13,9 @@ use common::{
     serve_options,
 };
 use files::{CarrierChoice, Error, Event, ReceiveOptions, SendOptions};
-use peer::{Credential, Timetable};
+use peer::tls::ClientTls;
+use peer::{AuthorizedPeers, Credential, Identity, Peer, Timetable};
+use stripe::{Connection, Endpoint, Route};
 use tokio::sync::mpsc::unbounded_channel;
 use tokio::time::timeout;
 use units::{Rate, Span};
@@ -110,6 +112,55 @@ async fn strangers_are_refused() {
     assert!(!scratch.inbox().join("file").exists());
     send(over_udp(send_options(&[&file], host.port, &token))).await.unwrap();
     host.outcome().await.unwrap();
+}
+
+/// A striped connection of a key, beside those of transfers.
+async fn connection_of(me: &Identity, host: &Identity, port: u16) -> (Endpoint, Connection) {
+    let tls = ClientTls::new(me, host.fingerprint()).unwrap();
+    let endpoint = Endpoint::new().unwrap();
+    let routes = vec![Route::to(([127, 0, 0, 1], port).into())];
+    let connecting = endpoint.connect(routes, tls.config(), stripe::Options::default());
+    let connection = connecting.await.unwrap();
+    (endpoint, connection)
+}
+
+/// How many streams a connection gets, of ten.
+async fn streams_of(connection: &Connection) -> usize {
+    let mut streams = Vec::new();
+    while streams.len() < 10 {
+        match timeout(Duration::from_millis(500), connection.open_stream()).await {
+            Ok(stream) => streams.push(stream.unwrap()),
+            Err(_) => break,
+        }
+    }
+    streams.len()
+}
+
+/// What was admitted once is a stranger after its key was removed: an open connection ends, idle as
+/// it is, and a later one has a stranger's streams.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_removed_key_is_a_stranger_over_udp() {
+    let scratch = Scratch::new("udp-removed");
+    let (identity, token) = parties();
+    let me = Identity::generate().unwrap();
+    let peers = AuthorizedPeers::new(vec![Peer::from(me.fingerprint())]);
+    let mut receiving = receive_options(&scratch, &identity, &token);
+    receiving.listen.authorized = peers.clone();
+    receiving.keep = true;
+    let host = Host::receive(receiving).await;
+    let file = scratch.file("file", 100_000);
+    let mut sending = over_udp(send_options(&[&file], host.port, &token));
+    sending.credential = Credential::Pinned(identity.fingerprint());
+    sending.transfer.dial.identity = me.clone();
+    send(sending).await.unwrap();
+    let (_one, idle) = connection_of(&me, &identity, host.port).await;
+    assert_eq!(streams_of(&idle).await, 10);
+    peers.replace(Vec::new());
+    let ended = timeout(Duration::from_secs(5), idle.ended()).await.unwrap();
+    assert_eq!(ended, stripe::ConnectionError::ClosedByPeer { code: 0x120 });
+    let (_other, later) = connection_of(&me, &identity, host.port).await;
+    assert_eq!(streams_of(&later).await, 4);
+    assert!(!later.has_ended(), "a stranger may yet say why it is here");
 }
 
 /// The receiver ends and is started again at its port.

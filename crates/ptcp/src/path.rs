@@ -50,6 +50,8 @@ pub(crate) enum Control {
     StreamWindow {
         stream: u32,
     },
+    /// The streams that the peer may have open, at the time of sending.
+    StreamCount,
     /// A request for a receive buffer, of the size wanted at the time of sending.
     BufferRequest,
     Reset {

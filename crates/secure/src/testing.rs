@@ -55,12 +55,22 @@ impl Key {
 /// The dialing side, with its key, and with the one that it expects.
 #[must_use]
 pub fn client(key: &Key, pin: &Key) -> ClientConfig {
+    client_that_trusts(key, Some(pin.public().clone()))
+}
+
+/// The dialing side, with its key, and whoever answers.
+#[must_use]
+pub fn client_of_anybody(key: &Key) -> ClientConfig {
+    client_that_trusts(key, None)
+}
+
+fn client_that_trusts(key: &Key, pin: Option<CertificateDer<'static>>) -> ClientConfig {
     let resolver = Arc::new(AlwaysResolvesClientRawPublicKeys::new(Arc::clone(&key.0)));
     let mut config = ClientConfig::builder_with_provider(Arc::new(default_provider()))
         .with_protocol_versions(&[&rustls::version::TLS13])
         .expect("the provider has TLS 1.3")
         .dangerous()
-        .with_custom_certificate_verifier(Arc::new(Trust(Some(pin.public().clone()))))
+        .with_custom_certificate_verifier(Arc::new(Trust(pin)))
         .with_client_cert_resolver(resolver);
     config.alpn_protocols = vec![ALPN.to_vec()];
     config

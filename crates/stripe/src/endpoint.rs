@@ -11,14 +11,15 @@ use crate::connection::Connection;
 use crate::connection::inbox::{Command, Connect, Inbox};
 use crate::driver::{Driver, Listener};
 use crate::socket::UdpSocket;
-use crate::{ConnectError, EndpointError, Options, Route};
+use crate::{ConnectError, EndpointError, Options, Rations, Route};
 
 /// Where and how much an endpoint listens.
 ///
 /// ```
-/// use stripe::Listening;
+/// use stripe::{Listening, Rations};
 ///
-/// let listening = Listening { most_connections: 16, ..Listening::everywhere(7_707) };
+/// let rations = Rations { admitted: 16, ..Rations::default() };
+/// let listening = Listening { rations, ..Listening::everywhere(7_707) };
 /// assert!(listening.addresses[0].ip().is_unspecified());
 /// ```
 #[derive(Clone)]
@@ -27,8 +28,8 @@ pub struct Listening {
     pub addresses: Vec<SocketAddr>,
     /// Whether a socket of IPv6 takes IPv4 too.
     pub both_families: bool,
-    /// The most connections at a time; further ones are closed at once.
-    pub most_connections: usize,
+    /// The connections at a time, and their memory.
+    pub rations: Rations,
     /// What strangers may cost.
     pub limits: secure::Limits,
     /// The secret of answers without state; `None`: a new one. A host that keeps it and listens at
@@ -49,7 +50,7 @@ impl Listening {
         Listening {
             addresses: vec![address],
             both_families: false,
-            most_connections: 1_024,
+            rations: Rations::default(),
             limits: secure::Limits::default(),
             secret: None,
         }
@@ -131,7 +132,8 @@ impl Endpoint {
             sockets.push(socket.map_err(failed)?);
         }
         let addresses = sockets.iter().map(UdpSocket::local).collect();
-        let (accept, accepted) = mpsc::channel(listening.most_connections);
+        let Rations { strangers, admitted, .. } = listening.rations;
+        let (accept, accepted) = mpsc::channel(strangers + admitted);
         let listener = Listener::new(listening, tls, options, sockets, accept)?;
         Endpoint::start(addresses, accepted, Some(listener))
     }

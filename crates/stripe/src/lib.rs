@@ -53,6 +53,7 @@
 //! | the endpoint, its thread's beginning and end | `endpoint` |
 //! | what a program calls | `connection`, `connection/stream.rs` |
 //! | policies, limits, routes; a rate of several connections | `options`; `total_rate` |
+//! | connections that a host keeps, of whom; their memory | `rations`, `driver/places.rs`; `memory`, `driver/holdings.rs` |
 //! | counters and events of routes | `stats` |
 //! | what program and driver share: commands; the bytes of a stream | `connection/inbox.rs`; `connection/cell.rs`, `store` |
 //! | the thread: waiting, timers, which connection a datagram belongs to | `driver` |
@@ -67,8 +68,10 @@ mod connection;
 mod driver;
 mod endpoint;
 mod error;
+mod memory;
 mod options;
 mod qlog;
+mod rations;
 mod socket;
 mod stats;
 mod store;
@@ -78,9 +81,11 @@ mod total_rate;
 pub use connection::{Connection, DROPPED, ReceiveHalf, SendHalf, Stream};
 pub use endpoint::{Endpoint, Listening};
 pub use error::{ConnectError, ConnectionError, DatagramError, EndpointError, StreamError};
+pub use memory::Memory;
 pub use options::{CONTROLLER, Options, Prototype, Route, SCHEDULER};
 pub use ptcp::{Class, SlowStreams};
 pub use qlog::{Qlog, Sink};
+pub use rations::Rations;
 pub use secure::{HandshakeError, address_block};
 pub use stats::{RouteChange, RouteEvent, RouteState, RouteStats, Stats};
 pub use total_rate::TotalRate;

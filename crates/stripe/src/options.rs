@@ -40,7 +40,9 @@ pub struct Options {
     pub scheduler: Prototype<dyn PacketScheduler>,
     /// Limits and timeouts. `holds_bytes` is set by the driver.
     pub config: Config,
-    /// The largest receive buffer before [`Connection::admit`](crate::Connection::admit).
+    /// The receive buffer before [`Connection::admit`](crate::Connection::admit), on the side that
+    /// listens. What nobody reads is granted to other streams once, so that a peer can make this
+    /// side hold twice as much.
     pub buffer_before_admission: Bytes,
     /// How long the side that dialed is silent over a route before it asks for a sign of life over
     /// it, which keeps idle connections and what translators on their way know of their routes;
@@ -69,7 +71,7 @@ impl Options {
     pub fn of(controller: Box<dyn Controller>, scheduler: Box<dyn PacketScheduler>) -> Options {
         let (controller, scheduler) = (Prototype::new(controller), Prototype::new(scheduler));
         let config = Config { holds_bytes: true, ecn: true, ..Config::default() };
-        let (buffer_before_admission, unsent) = (Bytes::kib(256), Bytes::kib(512));
+        let (buffer_before_admission, unsent) = (Bytes::kib(64), Bytes::kib(512));
         let keep_alive = Some(Span::from_secs(15));
         Options {
             controller,

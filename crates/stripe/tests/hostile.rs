@@ -11,7 +11,9 @@ use std::time::{Duration, Instant};
 use common::between::{Between, Dice, Fate, Mischief};
 use common::{anywhere, content, listen, routes, run};
 use secure::testing::{Key, client, server};
-use stripe::{Connection, ConnectionError, Endpoint, Listening, Options, Route};
+use stripe::{
+    Connection, ConnectionError, Endpoint, Listening, Memory, Options, Rations, Route, Stream,
+};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
 use units::{Bytes, Time};
@@ -241,8 +243,13 @@ fn a_peer_that_was_not_admitted_fills_no_buffers() {
         let (near, _far) = (near.expect("it answers"), far.expect("it listens"));
         let mut written = Vec::new();
         let mut streams = Vec::new();
-        for _ in 0..100 {
-            let mut stream = near.open_stream().await.expect("it is open");
+        for number in 0..100 {
+            let opening = timeout(Duration::from_millis(50), near.open_stream()).await;
+            let Ok(opened) = opening else {
+                assert_eq!(number, 4, "a stranger has four streams");
+                break;
+            };
+            let mut stream = opened.expect("it is open");
             let filled = timeout(Duration::from_millis(20), async {
                 let mut total = 0;
                 let bytes = vec![1; 100_000];
@@ -257,7 +264,165 @@ fn a_peer_that_was_not_admitted_fills_no_buffers() {
         tokio::time::sleep(Duration::from_millis(200)).await;
         let acknowledged: u64 = streams.iter().map(|stream| stream.sending().acknowledged()).sum();
         // Twice the buffer before admission: what nobody reads is granted to the others once.
-        assert!(acknowledged <= 520 << 10, "{acknowledged} bytes were taken");
+        assert!(acknowledged <= 130 << 10, "{acknowledged} bytes were taken");
+        assert_eq!(streams.len(), 4);
+    });
+}
+
+/// A host with little memory for connections, and as many connections of one key as asked for.
+struct Small {
+    memory: Memory,
+    listening: Endpoint,
+    key: Key,
+    dialing: Endpoint,
+}
+
+impl Small {
+    fn with(most: Bytes, each: Bytes) -> Small {
+        let memory = Memory::new(most, each);
+        let rations = Rations { memory: memory.clone(), ..Rations::default() };
+        let (listening, key) = listen(&Listening { rations, ..anywhere() }, Options::default());
+        Small { memory, listening, key, dialing: Endpoint::new().expect("there are threads") }
+    }
+
+    async fn connection(&self, own: &Key, options: Options) -> [Connection; 2] {
+        let port = self.listening.local_addresses()[0].port();
+        let tls = Arc::new(client(own, &self.key));
+        let connecting = self.dialing.connect(routes(port, 1), &tls, options);
+        let (near, far) = tokio::join!(connecting, self.listening.accept());
+        let (near, far) = (near.expect("it answers"), far.expect("it listens"));
+        far.admit(Bytes::mib(64));
+        [near, far]
+    }
+}
+
+/// Writes into a new stream as long as it is taken. Returns the stream, and what was taken.
+async fn fill(connection: &Connection, most: usize) -> (Stream, usize) {
+    let mut stream = connection.open_stream().await.expect("it is open");
+    let mut total = 0;
+    let bytes = vec![1; 100_000];
+    while total < most {
+        match timeout(Duration::from_millis(300), stream.write(&bytes)).await {
+            Ok(taken) => total += taken.expect("it is open"),
+            Err(_) => break,
+        }
+    }
+    (stream, total)
+}
+
+/// Connections of a peer whose data nobody reads get what the memory of a peer allows, and not what
+/// their receive buffers do. Another peer has its own.
+#[test]
+fn windows_are_opened_by_the_memory_of_the_host() {
+    run(async {
+        let small = Small::with(Bytes::mib(24), Bytes::mib(8));
+        let own = Key::generate();
+        let mut kept = Vec::new();
+        for _ in 0..4 {
+            let [near, far] = small.connection(&own, Options::default()).await;
+            let (stream, _) = fill(&near, 16 << 20).await;
+            kept.push((near, far, stream));
+        }
+        let acknowledged: u64 =
+            kept.iter().map(|(.., stream)| stream.sending().acknowledged()).sum();
+        assert!(acknowledged > 2 << 20, "{acknowledged} bytes were taken");
+        // Each has a little in any case.
+        assert!(acknowledged <= (8 << 20) + (3 << 18), "{acknowledged} bytes were taken");
+        let taken = small.memory.taken();
+        assert!(taken <= Bytes::mib(8 + 3), "{taken:?}");
+        let [near, far] = small.connection(&Key::generate(), Options::default()).await;
+        tokio::spawn(echo(far));
+        exchange(&near, 4_000_000).await;
+        assert!(kept.iter().all(|(near, ..)| !near.has_ended()), "nobody is closed for it");
+        drop((kept, near));
+        let gone = async {
+            while small.memory.taken() > Bytes::ZERO {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        timeout(Duration::from_secs(20), gone).await.expect("all of it is given back");
+    });
+}
+
+/// What this side writes to a peer that does not read it counts too. All of it arrives once the
+/// peer reads.
+#[test]
+fn writers_wait_for_the_memory_of_the_host() {
+    run(async {
+        let small = Small::with(Bytes::mib(24), Bytes::mib(3));
+        let mut options = Options::default();
+        options.config.receive_buffer = Bytes::kib(64);
+        options.config.max_receive_buffer = Bytes::kib(128);
+        let [near, far] = small.connection(&Key::generate(), options).await;
+        let mut streams = Vec::new();
+        for _ in 0..20 {
+            streams.push(fill(&far, 1 << 20).await);
+        }
+        let taken = small.memory.taken();
+        assert!(taken <= Bytes::mib(4), "{taken:?}");
+        let written: usize = streams.iter().map(|(_, written)| written).sum();
+        assert!(written < 4 << 20, "{written} bytes were taken");
+        let more = 200_000;
+        let writers: Vec<_> = streams
+            .into_iter()
+            .map(|(mut stream, written)| {
+                tokio::spawn(async move {
+                    stream.write_all(&vec![2; more]).await.expect("it is open");
+                    stream.shutdown().await.expect("it is open");
+                    (stream, written)
+                })
+            })
+            .collect();
+        let mut readers = Vec::new();
+        for _ in 0..20 {
+            let mut stream = near.accept_stream().await.expect("it was opened");
+            readers.push(tokio::spawn(async move {
+                let mut arrived = Vec::new();
+                stream.read_to_end(&mut arrived).await.expect("it is whole");
+                arrived.len()
+            }));
+        }
+        let mut read = 0;
+        for reader in readers {
+            read += reader.await.expect("no panic");
+        }
+        for writer in writers {
+            writer.await.expect("no panic");
+        }
+        assert_eq!(read, written + 20 * more);
+    });
+}
+
+#[test]
+fn a_stranger_has_few_paths_and_datagrams() {
+    run(async {
+        let (listening, key) = listen(&anywhere(), Options::default());
+        let port = listening.local_addresses()[0].port();
+        let endpoint = Endpoint::new().expect("there are threads");
+        let tls = Arc::new(client(&Key::generate(), &key));
+        let many = vec![Route::to(([127, 0, 0, 1], port).into()).with_weight(40)];
+        let connecting = endpoint.connect(many, &tls, Options::default());
+        let (near, far) = tokio::join!(connecting, listening.accept());
+        let (near, far) = (near.expect("it answers"), far.expect("it listens"));
+        for _ in 0..100 {
+            near.send_datagram(vec![1; 1_000]).expect("there is room");
+        }
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        let paths = far.stats().await.routes.len();
+        assert!((1..=16).contains(&paths), "{paths} paths");
+        let mut datagrams = 0;
+        while timeout(Duration::from_millis(50), far.receive_datagram()).await.is_ok() {
+            datagrams += 1;
+        }
+        assert!((1..=16).contains(&datagrams), "{datagrams} datagrams");
+        // Once it is welcome it has what it asks for.
+        far.admit(Bytes::mib(1));
+        let opened = async {
+            while far.stats().await.routes.len() < 40 {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        };
+        timeout(Duration::from_secs(20), opened).await.expect("its paths are opened later");
     });
 }
 

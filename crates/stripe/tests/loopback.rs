@@ -5,15 +5,15 @@ mod common;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use common::{anywhere, content, listen, pair, routes, run};
+use common::{address, anywhere, content, listen, pair, routes, run};
 use secure::testing::{Key, client, client_without_key};
 use stripe::{
     Class, ConnectError, Connection, ConnectionError, DatagramError, Endpoint, Listening, Options,
-    RouteChange, RouteState, TotalRate,
+    Rations, Route, RouteChange, RouteState, TotalRate,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::{sleep, timeout};
-use units::{Rate, Span};
+use units::{Bytes, Rate, Span};
 
 #[test]
 fn bytes_arrive_in_both_directions_over_two_routes() {
@@ -338,26 +338,37 @@ fn the_first_route_that_answers_is_taken() {
     });
 }
 
+/// Both ends of a connection from an address of loopback.
+async fn crowd(endpoint: &Endpoint, listening: &Endpoint, key: &Key, from: u8) -> [Connection; 2] {
+    let port = listening.local_addresses()[0].port();
+    let route = Route::to((address(1), port).into()).from(address(from));
+    let tls = Arc::new(client(&Key::generate(), key));
+    let connecting = endpoint.connect(vec![route], &tls, Options::default());
+    let (near, far) = tokio::join!(connecting, listening.accept());
+    [near.expect("the handshake is no question of number"), far.expect("it listens")]
+}
+
+async fn is_crowded_out(connection: &Connection) {
+    let ended = timeout(Duration::from_secs(5), connection.ended()).await;
+    assert_eq!(ended.expect("it is told"), ConnectionError::ClosedByPeer { code: 0x111 });
+}
+
 #[test]
 fn one_connection_too_many_is_closed() {
     run(async {
-        let listening = Listening { most_connections: 2, ..anywhere() };
-        let (listening, key) = listen(&listening, Options::default());
-        let port = listening.local_addresses()[0].port();
+        let rations = Rations { strangers: 2, admitted: 1, ..Rations::default() };
+        let (listening, key) = listen(&Listening { rations, ..anywhere() }, Options::default());
         let endpoint = Endpoint::new().expect("there are threads");
-        let mut kept = Vec::new();
-        for number in 0..3 {
-            let tls = Arc::new(client(&Key::generate(), &key));
-            let connected = endpoint.connect(routes(port, 1), &tls, Options::default()).await;
-            let connection = connected.expect("the handshake is no question of number");
-            if number < 2 {
-                kept.push((connection, listening.accept().await));
-            } else {
-                let ended = timeout(Duration::from_secs(5), connection.ended()).await;
-                let crowded = ConnectionError::ClosedByPeer { code: 0x111 };
-                assert_eq!(ended.expect("it is told"), crowded);
-            }
-        }
+        let [welcome, far] = crowd(&endpoint, &listening, &key, 100).await;
+        far.admit(Bytes::mib(1));
+        let first = crowd(&endpoint, &listening, &key, 101).await;
+        let _second = crowd(&endpoint, &listening, &key, 101).await;
+        let third = crowd(&endpoint, &listening, &key, 101).await;
+        is_crowded_out(&first[0]).await;
+        // Another peer, that has as many as the first: none has more than it would.
+        third[1].admit(Bytes::mib(1));
+        is_crowded_out(&third[0]).await;
+        assert!(!welcome.has_ended(), "what was admitted has a place of its own");
     });
 }
 

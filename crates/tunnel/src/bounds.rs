@@ -28,8 +28,6 @@ pub const MOST_PREAMBLE: usize = 8 << 10;
 pub const DIAL_PATIENCE: Duration = Duration::from_secs(10);
 /// Striped connections of a peer; a further one takes the place of the oldest.
 pub const CONNECTIONS_EACH: usize = 4;
-/// Striped connections of all peers.
-pub const PEERS: usize = 256;
 /// Places at which a peer has this host listen.
 pub const MOST_LISTENERS: usize = 64;
 /// Bytes of a connection that wait to be sent.

@@ -60,12 +60,8 @@ fn of_peer(peer: &Peer) -> String {
 pub(super) struct Doors {
     tcp: Vec<TcpListener>,
     udp: Option<striped::UdpListener>,
-    /// Where the acceptor writes down whom it has admitted.
-    admitted: Admitted,
 }
 
-/// Striped connections of all peers together.
-const MOST_STRIPED: usize = 256;
 /// How long the last words over UDP may take.
 const FAREWELL: Duration = Duration::from_millis(500);
 
@@ -83,7 +79,7 @@ impl Doors {
         if !options.addresses.is_empty() {
             udp.addresses = bound;
         }
-        let udp = match striped::UdpListener::bind(&udp, stripe::Options::default(), MOST_STRIPED) {
+        let udp = match striped::UdpListener::bind(&udp, stripe::Options::default()) {
             Ok(udp) => Some(udp),
             Err(error) => {
                 let text = format!("{error}: transfers use TCP alone");
@@ -91,7 +87,7 @@ impl Doors {
                 None
             }
         };
-        Ok(Doors { tcp, udp, admitted: Admitted::default() })
+        Ok(Doors { tcp, udp })
     }
 
     /// The addresses at which the host can be reached.
@@ -108,7 +104,8 @@ impl Doors {
         service: &Arc<S>,
         identity: &Identity,
     ) -> Result<Accepting<S>, Error> {
-        let Doors { tcp, udp, admitted } = self;
+        let Doors { tcp, udp } = self;
+        let admitted = Admitted::new(service.authorized());
         let boxed = |listener| Box::new(listener) as Box<dyn Listener>;
         let mut listeners: Vec<_> = tcp.into_iter().map(boxed).collect();
         let mut endpoint = None;

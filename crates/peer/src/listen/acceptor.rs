@@ -1,6 +1,6 @@
 //! Accepts connections, authenticates them, and hands them to a service.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -110,20 +110,47 @@ struct AcceptorState<S> {
     admitted: Admitted,
 }
 
-/// The keys of peers that were admitted, for carriers that give more to those.
-#[derive(Clone, Debug, Default)]
-pub struct Admitted(Arc<watch::Sender<BTreeSet<Fingerprint>>>);
+/// The keys of peers that were admitted, for carriers that give more to those. A key whose entry
+/// among the authorized peers changes is a stranger's until it is admitted again.
+#[derive(Clone, Debug)]
+pub struct Admitted {
+    authorized: AuthorizedPeers,
+    /// Each with its entry when it was admitted.
+    peers: Arc<watch::Sender<BTreeMap<Fingerprint, Option<Peer>>>>,
+}
 
 impl Admitted {
-    /// Waits until the holder of a key is admitted.
-    pub async fn admitted(&self, peer: Fingerprint) {
-        let mut peers = self.0.subscribe();
-        let has_come = peers.wait_for(|peers| peers.contains(&peer)).await;
-        has_come.expect("this holds the sender");
+    /// Nobody yet; `authorized` are the peers that are admitted by their keys.
+    #[must_use]
+    pub fn new(authorized: AuthorizedPeers) -> Admitted {
+        Admitted { authorized, peers: Arc::default() }
     }
 
-    fn insert(&self, peer: Fingerprint) {
-        self.0.send_if_modified(|peers| peers.insert(peer));
+    /// Waits until the holder of a key is admitted.
+    pub async fn admitted(&self, peer: Fingerprint) {
+        let mut peers = self.peers.subscribe();
+        let is_there = |peers: &BTreeMap<_, _>| {
+            peers.get(&peer).is_some_and(|entry| *entry == self.authorized.find(peer))
+        };
+        peers.wait_for(is_there).await.expect("this holds the sender");
+    }
+
+    /// Waits until the holder of a key, which was admitted, is so no longer.
+    pub async fn removed(&self, peer: Fingerprint) {
+        let entry = self.peers.borrow().get(&peer).cloned();
+        if let Some(entry) = entry {
+            self.authorized.changed(peer, entry.as_ref()).await;
+        }
+        self.peers.send_if_modified(|peers| peers.remove(&peer).is_some());
+    }
+
+    /// The holder of a key is admitted, by this entry or without one.
+    fn insert(&self, peer: Fingerprint, entry: Option<Peer>) {
+        self.peers.send_if_modified(|peers| {
+            let is_new = peers.get(&peer) != Some(&entry);
+            peers.insert(peer, entry);
+            is_new
+        });
     }
 }
 
@@ -150,7 +177,8 @@ impl<S: Service> Acceptor<S> {
         identity: &Identity,
         listeners: Vec<Box<dyn Listener>>,
     ) -> Result<Acceptor<S>, Error> {
-        Acceptor::start_with(service, identity, listeners, Admitted::default())
+        let admitted = Admitted::new(service.authorized());
+        Acceptor::start_with(service, identity, listeners, admitted)
     }
 
     /// The same, with the place where admitted peers are written down.
@@ -313,7 +341,7 @@ impl<S: Service> AcceptorState<S> {
                 }
             },
         };
-        self.admitted.insert(peer);
+        self.admitted.insert(peer, known.clone());
         Ok(Entered { conn, entry, peer, known, place })
     }
 }

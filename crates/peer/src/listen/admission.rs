@@ -291,6 +291,41 @@ mod tests {
         assert!(ended.iter().all(|number| (1..=UNAUTHENTICATED as u64 + 2).contains(number)));
     }
 
+    /// All are 300 ms away. A stranger with many half-open handshakes opens another whenever one of
+    /// them is displaced, a thousand in a second; the handshakes of honest peers take three times as
+    /// long as the way.
+    #[tokio::test(start_paused = true)]
+    async fn honest_peers_far_away_get_in_beside_half_open_handshakes() {
+        let connections = Arc::new(Unauthenticated::default());
+        let entered = Arc::new(Mutex::new(0));
+        let half_open = || {
+            let all = Arc::clone(&connections);
+            connections.admit(address(1), move |of_one| async move {
+                all.authenticated(of_one, pending::<Result<(), _>>()).await;
+            });
+        };
+        for number in 0..3_000 {
+            half_open();
+            // Each has an address of its own, as honest peers have.
+            if number % 100 == 50 {
+                let (all, entered) = (Arc::clone(&connections), Arc::clone(&entered));
+                let from = u8::try_from(10 + number / 100).unwrap();
+                connections.admit(address(from), move |of_one| async move {
+                    let handshake = async {
+                        tokio::time::sleep(Duration::from_millis(900)).await;
+                        Ok(())
+                    };
+                    if all.authenticated(of_one, handshake).await.is_some() {
+                        *entered.lock().unwrap() += 1;
+                    }
+                });
+            }
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        assert_eq!(*entered.lock().unwrap(), 30, "all of them");
+    }
+
     #[tokio::test]
     async fn the_oldest_unauthenticated_connection_gives_way() {
         let connections = Arc::new(Unauthenticated::default());

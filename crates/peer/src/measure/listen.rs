@@ -30,8 +30,6 @@ const LONGEST: Duration = Duration::from_secs(3_600);
 const PATIENCE: Duration = Duration::from_secs(30);
 /// How long the last words of a measurement may take.
 const FAREWELL: Duration = Duration::from_secs(10);
-/// Striped connections of all peers together.
-const MOST_STRIPED: usize = 64;
 
 /// Where a host tells people what happens, as sentences.
 pub type Notices = mpsc::UnboundedSender<String>;
@@ -67,8 +65,8 @@ impl MeasuredHost {
         let addresses = reachable(&tcp);
         let boxed = |listener| Box::new(listener) as Box<dyn Listener>;
         let mut listeners: Vec<_> = tcp.into_iter().map(boxed).collect();
-        let admitted = Admitted::default();
-        let udp = striped::UdpListener::bind(&udp, stripe::Options::default(), MOST_STRIPED);
+        let admitted = Admitted::new(options.authorized.clone());
+        let udp = striped::UdpListener::bind(&udp, stripe::Options::default());
         let has_udp = udp.is_ok();
         match udp {
             Ok(udp) => listeners.push(Box::new(StripedListener::new(udp, admitted.clone()))),

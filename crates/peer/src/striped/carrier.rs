@@ -493,7 +493,7 @@ const UNWELCOME: u32 = 0x120;
 
 impl StripedListener {
     /// Accepts streams from `listener`. A connection gets large buffers once its peer is among
-    /// `admitted`, and ends if that takes too long.
+    /// `admitted`, and ends if that takes too long, or when the peer is so no longer.
     #[must_use]
     pub fn new(listener: super::UdpListener, admitted: Admitted) -> StripedListener {
         let (sender, streams) = tokio::sync::mpsc::channel(MOST_WAITING);
@@ -516,7 +516,10 @@ impl StripedListener {
                             admission.admit(&connection);
                         }
                     }
-                    accepting.await;
+                    tokio::select! {
+                        () = accepting => {}
+                        () = admitted.removed(peer) => connection.close(UNWELCOME),
+                    }
                 });
             }
         });

@@ -29,18 +29,13 @@ impl UdpListener {
     ///
     /// # Errors
     /// [`Error::System`], with the address that the kernel refused.
-    pub fn bind(
-        options: &ListenOptions,
-        stripe: stripe::Options,
-        most_connections: usize,
-    ) -> Result<UdpListener, Error> {
+    pub fn bind(options: &ListenOptions, stripe: stripe::Options) -> Result<UdpListener, Error> {
         let tls = ServerTls::new(&options.identity)?;
         let mut listening = Listening::everywhere(options.port);
         if !options.addresses.is_empty() {
             listening.addresses.clone_from(&options.addresses);
             listening.both_families = false;
         }
-        listening.most_connections = most_connections;
         listening.secret = Some(options.identity.udp_secret());
         let stripe = stripe::Options { qlog: options.qlog.clone(), ..stripe };
         let endpoint = Endpoint::listen(&listening, tls.config(), stripe).map_err(system)?;

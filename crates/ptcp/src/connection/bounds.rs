@@ -9,8 +9,8 @@
 //! | streams that have not ended for the peer | [`Config::max_streams`](crate::Config::max_streams) | [`PeerError::Stream`] |
 //! | all streams of the peer, with those whose end is not acknowledged | twice as many | the packet counts as lost |
 //! | gaps in all streams | [`Connection::max_gaps`] | the packet counts as lost |
-//! | data | the flow control windows | [`PeerError::Window`] |
-//! | numbers of packets that are not ack-eliciting | [`MAX_NON_ELICITING`], while an older packet is in flight | acknowledgements are not sent |
+//! | data | the flow control windows, within [`Connection::set_allowance`] | [`PeerError::Window`] |
+//! | numbers of packets that are not ack-eliciting | [`MAX_NON_ELICITING`], and one for each 256 bytes of [`Connection::set_allowance`], while an older packet is in flight | acknowledgements are not sent |
 //! | challenges before the end of the handshake | [`MAX_EARLY`] | they are ignored |
 //! | copies of acknowledgements | [`MAX_COPIES`] | none are made |
 //! | raw datagrams | [`Config::max_datagrams`](crate::Config::max_datagrams) | they are refused |
@@ -35,6 +35,8 @@ pub(super) const MAX_COPIES: usize = 1_024;
 /// Records of packets that are not ack-eliciting, on all paths together, kept while an older packet
 /// is in flight. At 10 Gbit/s and 300 ms a receiver sends half as many in a round trip.
 const MAX_NON_ELICITING: usize = 1 << 18;
+/// Bytes of the allowance for each such record, where it is small: as many as it takes.
+const BYTES_PER_RECORD: u64 = 256;
 /// Packet numbers are below this.
 const END_OF_NUMBERS: u64 = 1 << 62;
 /// Gaps allowed with the smallest receive buffer.
@@ -104,7 +106,8 @@ impl Connection {
     /// sends no more.
     #[inline]
     pub(super) fn ack_limited(&self, path: &Path) -> bool {
-        let most = MAX_NON_ELICITING / self.paths.len();
+        let allowed = usize::try_from(self.flow.allowance() / BYTES_PER_RECORD);
+        let most = MAX_NON_ELICITING.min(allowed.unwrap_or(usize::MAX)) / self.paths.len();
         path.subflow().is_some_and(|subflow| subflow.remembers_more_than(most))
     }
 

@@ -42,6 +42,8 @@ pub(super) struct Flow {
     requests_whole_at: Time,
     buffer: u64,
     max_buffer: u64,
+    /// What this end has memory for, whatever the buffer is.
+    allowance: u64,
     slow_streams: Option<SlowStreams>,
     /// The first windows of all streams that there may be.
     reserved: u64,
@@ -66,6 +68,7 @@ impl Flow {
             slow_streams: config.slow_streams,
             reserved: config.stream_window().0.saturating_mul(config.max_streams.into()),
             max_buffer: config.max_receive_buffer.0.max(2 * first),
+            allowance: u64::MAX,
             advertised: first,
         }
     }
@@ -73,6 +76,21 @@ impl Flow {
     /// The largest buffer changes. What was granted stays granted.
     pub(super) fn set_max_buffer(&mut self, bytes: Bytes) {
         self.max_buffer = bytes.0.max(2 * self.buffer);
+    }
+
+    /// The peer may have more streams, each with its first window.
+    pub(super) fn set_max_streams(&mut self, config: &Config) {
+        self.reserved = config.stream_window().0.saturating_mul(config.max_streams.into());
+    }
+
+    /// What the peer could make this end hold if the allowance did not bind.
+    fn wanted(&self) -> u64 {
+        (self.buffer + self.unread).min(self.max_buffer)
+    }
+
+    /// What this end has memory for.
+    pub(super) fn allowance(&self) -> u64 {
+        self.allowance
     }
 
     /// The peer's buffer is not as large as this end's, before anything was sent.
@@ -146,7 +164,7 @@ impl Flow {
     /// The limit to advertise. Data that the application does not read is granted again to the
     /// other streams, up to `max_buffer`.
     fn grant(&mut self) -> u64 {
-        let limit = self.read + (self.buffer + self.unread).min(self.max_buffer);
+        let limit = self.read + self.wanted().min(self.allowance);
         self.advertised = self.advertised.max(limit / UNIT * UNIT);
         self.advertised
     }
@@ -159,13 +177,53 @@ impl Flow {
 }
 
 impl Connection {
+    /// Sets what this end has memory for, in place of any amount: nothing is granted to the peer
+    /// beyond it. What was granted stays granted, so that the first allowance is at least
+    /// [`Config::receive_buffer`](crate::Config::receive_buffer).
+    pub fn set_allowance(&mut self, now: Time, bytes: Bytes) {
+        let is_short = self.flow.allowance < self.flow.wanted();
+        let is_more = bytes.0 > self.flow.allowance;
+        self.flow.allowance = bytes.0;
+        if is_short && is_more {
+            self.advertise_window(now);
+        }
+    }
+
+    /// The peer has this receive buffer, as if it had asked for it.
+    pub fn grant_buffer(&mut self, now: Time, bytes: Bytes) {
+        self.handle_buffer_request(now, bytes.0);
+    }
+
+    /// The allowance that the peer could use: what its receive buffer is, and what waits to be
+    /// read.
+    #[must_use]
+    pub fn wanted_allowance(&self) -> Bytes {
+        Bytes(self.flow.wanted())
+    }
+
+    /// What the peer may make this end hold of its data, unread data included.
+    #[must_use]
+    pub fn exposure(&self) -> Bytes {
+        Bytes(self.flow.advertised - self.flow.read)
+    }
+
+    /// The peer may have more streams open than it was told at the beginning, and is told.
+    pub fn raise_max_streams(&mut self, most: u32) {
+        if most > self.config.max_streams {
+            self.config.max_streams = most;
+            self.flow.set_max_streams(&self.config);
+            self.outbox.push_once(Control::StreamCount);
+        }
+    }
+
     /// The application read `bytes` that had waited.
     pub(super) fn note_read(&mut self, now: Time, stream: u32, bytes: u64) {
         self.flow.unread -= bytes.min(self.flow.unread);
         self.count_read(stream, bytes);
         let before = self.flow.advertised;
         // An update of a quarter of the buffer is worth a packet: the peer may wait for it.
-        if bytes > 0 && self.flow.grant() >= before + self.flow.buffer / 4 {
+        let window = self.flow.buffer.min(self.flow.allowance);
+        if bytes > 0 && self.flow.grant() >= before + window / 4 {
             self.advertise_window(now);
         }
     }

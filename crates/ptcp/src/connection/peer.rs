@@ -23,6 +23,12 @@ impl Connection {
         StreamWindows { own, peer }
     }
 
+    /// The peer allows more streams than at the beginning. An older message may arrive later.
+    pub(super) fn raise_peer_streams(&mut self, most: u64) {
+        let most = u32::try_from(most).unwrap_or(u32::MAX);
+        self.peer.max_streams = self.peer.max_streams.max(most);
+    }
+
     /// Whether the peer allows a further stream of this end. One more is an error to it.
     #[must_use]
     pub fn may_open_stream(&self) -> bool {

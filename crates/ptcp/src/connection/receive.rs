@@ -1,7 +1,7 @@
 //! Received packets: data, acknowledgements, and control messages.
 
 use units::Time;
-use wire::ptcp::{Ack, Body, Packet, Reply, StreamData};
+use wire::ptcp::{ALL_STREAMS, Ack, Body, Packet, Reply, StreamData};
 
 use super::{Connection, ConnectionState, Event, PeerError};
 use crate::ack_tracker::ElicitingPacket;
@@ -129,6 +129,7 @@ impl Connection {
             Body::Data(data) => return self.handle_data(&data),
             Body::Datagram { len, .. } => return Ok(Arrived::Datagram { len }),
             Body::Ack(ref ack) => self.handle_ack(now, ack)?,
+            Body::StreamWindow { stream: ALL_STREAMS, limit } => self.raise_peer_streams(limit),
             Body::StreamWindow { stream, limit } => {
                 self.streams.update_sending(stream, |sending| sending.raise_limit(limit));
             }
@@ -279,7 +280,7 @@ impl Connection {
                 self.streams.receiving(stream).is_some()
             }
             Control::Reset { stream, .. } => self.streams.is_resetting(stream),
-            Control::BufferRequest | Control::Retire { .. } => true,
+            Control::BufferRequest | Control::StreamCount | Control::Retire { .. } => true,
         };
         if is_worth {
             self.outbox.push_once(control);

@@ -2,7 +2,7 @@
 //! data, which is bound to a packet at the time of sending (the paper's `send`).
 
 use units::{Bytes, Time};
-use wire::ptcp::{Body, Packet, Reply};
+use wire::ptcp::{ALL_STREAMS, Body, Packet, Reply};
 
 use super::{Connection, ConnectionState, Event, Transmit};
 use crate::path::{Binding, Control, Path, PathPhase};
@@ -157,6 +157,10 @@ impl Connection {
                     let Some(receiving) = self.streams.receiving(stream) else { continue };
                     Body::StreamWindow { stream, limit: receiving.advertised() }
                 }
+                Control::StreamCount => Body::StreamWindow {
+                    stream: ALL_STREAMS,
+                    limit: self.config.max_streams.into(),
+                },
                 Control::BufferRequest => Body::Need { buffer: self.flow.requested_buffer() },
                 Control::Reset { stream, code, end } => Body::Reset { stream, code, end },
                 Control::Stop { stream, code } => Body::Stop { stream, code },

@@ -1,6 +1,7 @@
 //! The behaviour of a connection between two ends, over paths that a test controls packet by
 //! packet.
 
+mod allowance;
 mod classes;
 #[path = "../common/mod.rs"]
 mod common;

@@ -367,6 +367,10 @@ fn a_host_that_forgot_a_connection_says_so_and_nobody_else_can() {
             assert_eq!(tokens.path_of_reset(&flipped), None, "bit {bit}");
         }
     }
+    // A path that was retired is unknown to an honest host too.
+    assert!(session.has_path(3));
+    session.retire_path(3);
+    assert!(!session.has_path(3));
     // Another host has another secret.
     let mut other = Vec::new();
     datagram::emit_reset(route_label(&packet), [7; 16], &mut other);

@@ -15,11 +15,27 @@ pub(crate) struct StreamCell {
     inbox: Arc<Inbox>,
     /// Whether the driver has yet to look at what the program did.
     is_touched: AtomicBool,
-    /// Unsent bytes above which a writer waits; the same for all streams of a connection.
-    most_unsent: Arc<AtomicU64>,
+    /// The memory of all streams of the connection.
+    memory: Arc<StreamMemory>,
     sending: Mutex<Sending>,
     receiving: Mutex<Receiving>,
 }
+
+/// What the streams of a connection hold together, in allocated bytes, and what they may.
+#[derive(Debug, Default)]
+pub(crate) struct StreamMemory {
+    /// Unsent bytes of a stream above which its writer waits.
+    pub(crate) most_unsent: AtomicU64,
+    pub(crate) receiving: Arc<AtomicU64>,
+    pub(crate) sending: Arc<AtomicU64>,
+    /// What may be held of what is sent; beyond it writers wait.
+    pub(crate) most_sending: AtomicU64,
+    /// Whether a writer has found no room for that reason since the driver looked.
+    pub(crate) is_short: AtomicBool,
+}
+
+/// What a writer may always have waiting in a stream that holds nothing.
+const LEAST_SENDING: u64 = 1 << 10;
 
 /// The half towards the peer.
 #[derive(Debug, Default)]
@@ -85,21 +101,50 @@ impl StreamCell {
         id: u32,
         key: Key,
         inbox: Arc<Inbox>,
-        most_unsent: Arc<AtomicU64>,
+        memory: Arc<StreamMemory>,
     ) -> StreamCell {
+        let sending = Sending { store: Store::counted(&memory.sending), ..Sending::default() };
+        let receiving =
+            Receiving { store: Store::counted(&memory.receiving), ..Receiving::default() };
         StreamCell {
             id,
             key,
             inbox,
             is_touched: AtomicBool::new(false),
-            most_unsent,
-            sending: Mutex::default(),
-            receiving: Mutex::default(),
+            memory,
+            sending: Mutex::new(sending),
+            receiving: Mutex::new(receiving),
         }
     }
 
     fn most_unsent(&self) -> u64 {
-        self.most_unsent.load(Ordering::Relaxed)
+        self.memory.most_unsent.load(Ordering::Relaxed)
+    }
+
+    /// What may be written.
+    fn room(&self, sending: &Sending) -> u64 {
+        let room = self.most_unsent().saturating_sub(sending.written - sending.sent);
+        let most = self.memory.most_sending.load(Ordering::Relaxed);
+        let left = most.saturating_sub(self.memory.sending.load(Ordering::Relaxed));
+        let least = if sending.store.held() == 0 { LEAST_SENDING } else { 0 };
+        room.min(left.max(least))
+    }
+
+    /// A writer waits, and the driver learns of it if it is for want of memory.
+    fn wait(&self, mut sending: MutexGuard<'_, Sending>, waker: &Waker) {
+        sending.writer = Some(waker.clone());
+        let is_short = sending.written - sending.sent < self.most_unsent();
+        drop(sending);
+        if is_short {
+            self.memory.is_short.store(true, Ordering::Release);
+            self.touch();
+        }
+    }
+
+    /// There may be room again.
+    pub(crate) fn wake_writer(&self) {
+        let writer = self.sending().writer.take();
+        writer.into_iter().for_each(Waker::wake);
     }
 
     fn sending(&self) -> MutexGuard<'_, Sending> {
@@ -132,10 +177,10 @@ impl StreamCell {
         if sending.is_finished {
             return Poll::Ready(Err(StreamError::Ended));
         }
-        let room = self.most_unsent().saturating_sub(sending.written - sending.sent);
+        let room = self.room(&sending);
         let len = bytes.len().min(usize::try_from(room).unwrap_or(usize::MAX));
         if len == 0 && !bytes.is_empty() {
-            sending.writer = Some(cx.waker().clone());
+            self.wait(sending, cx.waker());
             return Poll::Pending;
         }
         let at = sending.written;
@@ -148,12 +193,11 @@ impl StreamCell {
 
     /// Waits until there is room, without writing.
     pub(crate) fn poll_writable(&self, cx: &mut Context<'_>) -> Poll<()> {
-        let mut sending = self.sending();
-        let has_room = sending.written - sending.sent < self.most_unsent();
-        if has_room || sending.error.is_some() || sending.is_finished {
+        let sending = self.sending();
+        if self.room(&sending) > 0 || sending.error.is_some() || sending.is_finished {
             return Poll::Ready(());
         }
-        sending.writer = Some(cx.waker().clone());
+        self.wait(sending, cx.waker());
         Poll::Pending
     }
 
@@ -321,8 +365,14 @@ impl StreamCell {
         let delivered = sending.told.saturating_sub(undelivered);
         if delivered > sending.delivered {
             sending.delivered = delivered;
-            let is_empty = delivered == sending.written;
-            sending.store.free(delivered, is_empty);
+            sending.store.free(delivered, false);
+            // It may write a little whatever the others hold.
+            if sending.store.held() == 0
+                && let Some(writer) = sending.writer.take()
+            {
+                drop(sending);
+                writer.wake();
+            }
         }
     }
 

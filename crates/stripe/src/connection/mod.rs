@@ -16,6 +16,7 @@ pub use stream::{DROPPED, ReceiveHalf, SendHalf, Stream};
 use cell::StreamCell;
 use inbox::{Command, Inbox, Key};
 
+use crate::memory::PeerKey;
 use crate::stats::{RouteEvent, Stats};
 use crate::{Class, ConnectError, ConnectionError, DatagramError, Route};
 
@@ -65,7 +66,7 @@ pub struct Connection(Arc<Inner>);
 struct Inner {
     key: Key,
     inbox: Arc<Inbox>,
-    peer_key: Vec<u8>,
+    peer_key: PeerKey,
     remote: SocketAddr,
     ended: watch::Receiver<Option<ConnectionError>>,
     incoming: Mutex<mpsc::UnboundedReceiver<Arc<StreamCell>>>,
@@ -102,7 +103,7 @@ impl Connection {
     pub(crate) fn new(
         key: Key,
         inbox: Arc<Inbox>,
-        peer_key: Vec<u8>,
+        peer_key: PeerKey,
         remote: SocketAddr,
     ) -> (Connection, DriverEnds) {
         let (ended, is_ended) = watch::channel(None);
@@ -231,8 +232,10 @@ impl Connection {
         self.push(Command::SetRate { key: self.0.key, route, rate });
     }
 
-    /// The peer is welcome: it may be given receive buffers of up to this size. Before, they stay
-    /// below [`Options::buffer_before_admission`](crate::Options::buffer_before_admission).
+    /// The peer is welcome: it may be given receive buffers of up to this size, as the
+    /// [memory](crate::Rations::memory) of the host allows. Before, at the side that listens, it
+    /// has a place and the streams of a [stranger](crate::Rations::strangers), and its buffers stay
+    /// below twice [`Options::buffer_before_admission`](crate::Options::buffer_before_admission).
     pub fn admit(&self, most: Bytes) {
         self.push(Command::SetReceiveBuffer { key: self.0.key, most });
     }

@@ -182,7 +182,7 @@ impl Dialing {
         let remote = routes[first].0.remote;
         let started = outcome.unwrap_or(Err(HandshakeError::TimedOut)).map_err(ConnectError::from);
         let begun = started.and_then(|established| {
-            let start = Start { now, key, options, remote, inbox };
+            let start = Start { now, key, options, remote, inbox, share: None };
             Link::dialed(start, *established, dialer, routes.clone(), first, sockets)
         });
         match begun {

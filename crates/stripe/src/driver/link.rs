@@ -3,14 +3,15 @@
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
-use ptcp::{Arrived, Event};
+use ptcp::{Arrived, Config, Event};
 use secure::{ConnectionId, DialEvent, Dialer, Established, ResetTokens, Session};
 use units::{Bytes, Span, Time};
 use wire::datagram::Outer;
 use wire::ptcp::{ConnectionParameters, Packet};
 
+use super::holdings::{Holdings, early_streams};
 use super::listening::Listener;
 use super::routes::RouteEnd;
 use super::sockets::{Datagram, SocketKey, Sockets};
@@ -18,6 +19,7 @@ use super::streams::{StreamEntry, WaitingForStream};
 use crate::clock::Clock;
 use crate::connection::inbox::{Inbox, Key};
 use crate::connection::{Connection, DriverEnds};
+use crate::memory::{PeerKey, Share};
 use crate::qlog::Log;
 use crate::stats::{RouteChange, RouteState, Stats};
 use crate::tokens::SystemTokens;
@@ -63,9 +65,13 @@ pub(super) struct Link {
     pub(super) waiting_for_streams: VecDeque<WaitingForStream>,
     /// Datagrams that the state machine knows to wait.
     pub(super) datagrams: VecDeque<Vec<u8>>,
-    /// As [`Options::unsent`], and the part of it that each stream may have.
+    /// As [`Options::unsent`].
     pub(super) unsent: Bytes,
-    pub(super) most_unsent: Arc<AtomicU64>,
+    pub(super) holdings: Holdings,
+    /// What a peer may send at first.
+    pub(super) first_buffer: Bytes,
+    /// The peer's key, by which its connections are counted.
+    pub(super) peer_key: PeerKey,
     /// A bound that it shares with other connections.
     pub(super) max_rate: Option<TotalRate>,
     keep_alive: Option<Span>,
@@ -84,6 +90,15 @@ pub(super) struct Link {
     pub(super) due: Option<Time>,
 }
 
+/// What a stranger may do at the side that listens, and what it is told.
+pub(super) fn early(config: &Config, buffer: Bytes) -> Config {
+    Config {
+        receive_buffer: config.receive_buffer.min(buffer),
+        max_streams: early_streams(config.max_streams),
+        ..config.clone()
+    }
+}
+
 /// What a connection begins with.
 pub(super) struct Start<'a> {
     pub(super) now: Time,
@@ -91,6 +106,8 @@ pub(super) struct Start<'a> {
     pub(super) options: Options,
     pub(super) remote: SocketAddr,
     pub(super) inbox: &'a Arc<Inbox>,
+    /// The memory of a connection that is counted.
+    pub(super) share: Option<Share>,
 }
 
 impl Link {
@@ -99,23 +116,35 @@ impl Link {
         established: Established,
         is_client: bool,
     ) -> Result<(Link, Connection), ConnectError> {
-        let Start { now, key, options, remote, inbox } = start;
+        let Start { now, key, options, remote, inbox, share } = start;
         let Established { session, peer_key, parameters } = established;
         let peer =
             ConnectionParameters::parse(&parameters).map_err(|_| ConnectError::Parameters)?;
         let Options { controller, scheduler, mut config, buffer_before_admission, .. } = options;
         let Options { keep_alive, unsent, max_rate, qlog, .. } = options;
+        let (most_streams, first_buffer) = (config.max_streams, config.receive_buffer);
+        if !is_client {
+            config = early(&config, buffer_before_admission);
+        }
         config.holds_bytes = true;
         config.tells_losses = qlog.is_some();
         let tokens = Box::new(SystemTokens::default());
         let make = if is_client { ptcp::Connection::client } else { ptcp::Connection::server };
         let mut core = make(config, controller.copy(), scheduler.copy(), tokens);
-        if !is_client {
-            core.set_max_receive_buffer(buffer_before_admission);
-        }
+        let holdings = match share {
+            None => Holdings::dialed(),
+            Some(share) => {
+                core.set_max_receive_buffer(buffer_before_admission);
+                // What nobody reads is granted to other streams once.
+                let allowance = buffer_before_admission + buffer_before_admission;
+                core.set_allowance(now, allowance);
+                Holdings::of_stranger(share, allowance, most_streams)
+            }
+        };
         core.begin_established(now, &peer);
+        let peer_key = PeerKey::from(peer_key.as_ref());
         let (connection, ends) =
-            Connection::new(key, Arc::clone(inbox), peer_key.as_ref().to_vec(), remote);
+            Connection::new(key, Arc::clone(inbox), Arc::clone(&peer_key), remote);
         let most = usize::try_from(core.max_datagram().0).unwrap_or(0);
         ends.outgoing.most.store(most, Ordering::Relaxed);
         let link = Link {
@@ -138,7 +167,9 @@ impl Link {
             waiting_for_streams: VecDeque::new(),
             datagrams: VecDeque::new(),
             unsent,
-            most_unsent: Arc::new(AtomicU64::new(unsent.0)),
+            holdings,
+            first_buffer,
+            peer_key,
             max_rate,
             keep_alive: keep_alive.filter(|_| is_client),
             heard_at: now,
@@ -150,6 +181,7 @@ impl Link {
             log: qlog.map(|qlog| Log::begin(&qlog, now, is_client)),
             due: None,
         };
+        link.share_unsent();
         Ok((link, connection))
     }
 
@@ -251,6 +283,9 @@ impl Link {
     pub(super) fn handle_packet(&mut self, path: u16, datagram: Datagram<'_>) {
         let Datagram { bytes, from, to, is_marked, at, socket, .. } = datagram;
         let now = at.max(self.latest);
+        if !self.is_client && !self.route_of.contains_key(&path) && !self.may_add_path() {
+            return;
+        }
         let opened = match self.session.open(now, path, bytes) {
             Ok(opened) => opened,
             Err(error) if error.is_fatal() => {
@@ -288,6 +323,7 @@ impl Link {
                 }
             }
             // It is unreliable: one that nobody takes in time is lost.
+            Ok(Arrived::Datagram { .. }) if !self.may_keep_datagram() => {}
             Ok(Arrived::Datagram { .. }) => {
                 let _ = self.ends.datagrams.try_send(parsed.payload.to_vec());
             }
@@ -488,6 +524,7 @@ impl Link {
         let now = clock.now().max(self.latest);
         self.serve_dialer(now, sockets);
         self.take_events(now, sockets);
+        self.adapt_memory(now);
         self.send(clock, sockets);
         if self.log.is_some() {
             self.log_paths();
@@ -517,13 +554,6 @@ impl Link {
             .chain([self.log.as_ref().and_then(Log::poll_deadline)])
             .flatten()
             .min()
-    }
-
-    pub(super) fn admit(&mut self, most: Bytes) {
-        self.core.set_max_receive_buffer(most);
-        if let Some(log) = &mut self.log {
-            log.handle_admitted();
-        }
     }
 
     pub(super) fn update_keys(&mut self, now: Time) {

@@ -11,13 +11,13 @@ use tokio::sync::mpsc;
 use units::Time;
 
 use super::dialing::settings;
-use super::link::{Link, Start};
+use super::link::{Link, Start, early};
 use super::routes::RouteEnd;
 use super::sockets::{Datagram, Owner, SocketKey, Sockets};
 use crate::connection::Connection;
 use crate::connection::inbox::{Inbox, Key};
 use crate::socket::{Outgoing, UdpSocket};
-use crate::{EndpointError, Listening, Options};
+use crate::{EndpointError, Listening, Options, Rations};
 
 /// Addresses of handshakes whose socket is remembered.
 const MOST_ORIGINS: usize = 1_024;
@@ -26,7 +26,7 @@ const MOST_ORIGINS: usize = 1_024;
 pub(crate) struct Listener {
     handshakes: secure::Listener,
     options: Options,
-    most_connections: usize,
+    rations: Rations,
     unregistered: Vec<UdpSocket>,
     sockets: Vec<(SocketKey, SocketAddr)>,
     keys: HashMap<ConnectionId, Key>,
@@ -40,7 +40,7 @@ pub(crate) struct Listener {
 /// A peer that has completed its handshake.
 pub(super) struct Accepted {
     connection: ConnectionId,
-    from: SocketAddr,
+    pub(super) from: SocketAddr,
     established: Box<Established>,
 }
 
@@ -53,8 +53,6 @@ impl Listener {
         accept: mpsc::Sender<Connection>,
     ) -> Result<Listener, EndpointError> {
         options.config.holds_bytes = true;
-        let first = options.config.receive_buffer.min(options.buffer_before_admission);
-        options.config.receive_buffer = first;
         let mut secret = listening.secret.unwrap_or_default();
         if listening.secret.is_none() {
             aws_lc_rs::rand::fill(&mut secret).map_err(|_| EndpointError::System {
@@ -62,13 +60,14 @@ impl Listener {
                 source: io::Error::other("the generator failed"),
             })?;
         }
-        let settings = Arc::new(settings(&options.config));
+        let told = early(&options.config, options.buffer_before_admission);
+        let settings = Arc::new(settings(&told));
         let places: Vec<_> = sockets.iter().map(UdpSocket::local).collect();
         let secret = Secret::new(&secret, &places);
         Ok(Listener {
             handshakes: secure::Listener::new(tls, &settings, listening.limits, secret)?,
             options,
-            most_connections: listening.most_connections,
+            rations: listening.rations.clone(),
             unregistered: sockets,
             sockets: Vec::new(),
             keys: HashMap::new(),
@@ -92,8 +91,8 @@ impl Listener {
         self.accept = None;
     }
 
-    pub(super) fn most_connections(&self) -> usize {
-        self.most_connections
+    pub(super) fn rations(&self) -> &Rations {
+        &self.rations
     }
 
     /// A datagram arrived. A data packet of a connection is left to its link.
@@ -144,20 +143,20 @@ impl Listener {
         self.accepted.pop_front()
     }
 
-    /// Begins the connection of a peer. With `is_crowded` it is told that there are too many.
+    /// Begins the connection of a peer.
     pub(super) fn begin(
         &mut self,
         now: Time,
         key: Key,
         accepted: Accepted,
-        is_crowded: bool,
         (inbox, sockets): (&Arc<Inbox>, &Sockets),
     ) -> Option<Link> {
         let Accepted { connection: listed, from, established } = accepted;
         let (socket, source) = self.origin(from)?;
         let mut route = RouteEnd::new(0, from.to_string(), socket, from);
         route.source = source;
-        let start = Start { now, key, options: self.options.clone(), remote: from, inbox };
+        let share = Some(self.rations.memory.share());
+        let start = Start { now, key, options: self.options.clone(), remote: from, inbox, share };
         let begun = Link::accepted(start, *established, listed, route, sockets);
         let (mut link, connection) = match begun {
             Ok(begun) => begun,
@@ -168,9 +167,8 @@ impl Listener {
             }
         };
         self.keys.insert(listed, key);
-        let accept = self.accept.as_ref().filter(|_| !is_crowded);
         // The program may not take them as fast as they come.
-        if accept.is_none_or(|accept| accept.try_send(connection).is_err()) {
+        if self.accept.as_ref().is_none_or(|accept| accept.try_send(connection).is_err()) {
             tracing::debug!(%from, "too many connections");
             link.refuse(now);
         }

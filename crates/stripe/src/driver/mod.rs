@@ -2,9 +2,11 @@
 //! concern.
 
 mod dialing;
+mod holdings;
 mod link;
 mod listening;
 mod logging;
+mod places;
 mod routes;
 mod sending;
 mod sockets;
@@ -15,22 +17,28 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use secure::address_block;
 use sys::poll::{Interest, Poller, Ready};
 use tokio::sync::watch;
-use units::{Span, Time};
+use units::{Bytes, Span, Time};
 
+use crate::Rations;
 use crate::clock::Clock;
 use crate::connection::inbox::{Command, Connect, Inbox, Key};
 use crate::tokens::SystemTokens;
 use dialing::Dialing;
 use link::Link;
 pub(crate) use listening::Listener;
+use places::{NoPlace, Places};
 use sockets::{Arrivals, Owner, SocketKey, Sockets};
 
 /// The key of the inbox's waker; those of sockets are below.
 const WAKER: u64 = u64::MAX;
 /// Calls of receive for one socket before the others get their turn.
 const TURN: usize = 4;
+/// Connections of the side that listens that are closed and wait for late packets; those that are
+/// closed beyond it do not.
+const MOST_LATE: usize = 64;
 /// How long connections are closed in order after the endpoint and all programs have gone.
 const MOST_CLOSING: Span = Span::from_secs(5);
 
@@ -40,6 +48,8 @@ pub(crate) struct Driver {
     clock: Clock,
     sockets: Sockets,
     listener: Option<Listener>,
+    /// The connections of the side that listens.
+    places: Places,
     dialing: HashMap<Key, Dialing>,
     links: HashMap<Key, Link>,
     /// When each connection is due, soonest first.
@@ -65,11 +75,16 @@ impl Driver {
         if let Some(listener) = &mut listener {
             listener.register(&mut sockets)?;
         }
+        let places = listener.as_ref().map_or(Places::new(0, 0, 0), |listener| {
+            let Rations { strangers, admitted, each, .. } = listener.rations();
+            Places::new(*strangers, *admitted, *each)
+        });
         Ok(Driver {
             inbox,
             clock: Clock::new(),
             sockets,
             listener,
+            places,
             dialing: HashMap::new(),
             links: HashMap::new(),
             due: BTreeSet::new(),
@@ -94,6 +109,7 @@ impl Driver {
             }
             self.fire();
             self.serve_touched();
+            self.keep_to_memory();
             self.count.send_if_modified(|count| {
                 let is_new = *count != self.links.len() + self.dialing.len();
                 *count = self.links.len() + self.dialing.len();
@@ -186,7 +202,7 @@ impl Driver {
             Command::SetRate { key, route, rate } => self.with(key, |link, _| {
                 link.set_rate(route, rate);
             }),
-            Command::SetReceiveBuffer { key, most } => self.with(key, |link, _| link.admit(most)),
+            Command::SetReceiveBuffer { key, most } => self.admit(now, key, most),
             Command::UpdateKeys { key } => self.with(key, |link, _| link.update_keys(now)),
             Command::Stats { key, reply } => {
                 if let Some(link) = self.links.get(&key) {
@@ -203,6 +219,48 @@ impl Driver {
             act(link, &mut self.sockets);
             self.touched.push(key);
         }
+    }
+
+    /// The program welcomes the peer of a connection.
+    fn admit(&mut self, now: Time, key: Key, most: Bytes) {
+        let Some(link) = self.links.get_mut(&key).filter(|link| !link.is_abandoned()) else {
+            return;
+        };
+        self.touched.push(key);
+        if !link.holdings.is_strangers() {
+            link.admit(now, most, None);
+            return;
+        }
+        let peer = Arc::clone(&link.peer_key);
+        match self.places.admit(key, &peer) {
+            Ok(displaced) => {
+                link.admit(now, most, Some(peer));
+                self.refuse(now, displaced);
+            }
+            Err(NoPlace) => self.refuse(now, Some(key)),
+        }
+    }
+
+    /// Closes a connection for want of room.
+    fn refuse(&mut self, now: Time, key: Option<Key>) {
+        if let Some(key) = key
+            && let Some(link) = self.links.get_mut(&key)
+        {
+            link.refuse(now);
+            self.touched.push(key);
+        }
+    }
+
+    /// While connections hold more than the memory of the host, that which holds the most of the
+    /// peer that holds the most is closed.
+    fn keep_to_memory(&mut self) {
+        let Some(listener) = &self.listener else { return };
+        let Some(peer) = listener.rations().memory.to_give_way() else { return };
+        let taken = |key: &Key| self.links.get(key).map_or(0, |link| link.holdings.taken());
+        let most = self.places.of_peer(&peer).max_by_key(taken);
+        tracing::info!("a connection is closed: those of its peer hold too much");
+        self.refuse(self.clock.now(), most);
+        self.serve_touched();
     }
 
     fn dial(&mut self, wish: Connect) {
@@ -276,7 +334,14 @@ impl Driver {
         if let Some(listener) = &mut self.listener {
             link.tell_listener(listener);
         }
-        if link.is_over() {
+        if link.is_abandoned() {
+            self.places.leave(key);
+        }
+        // What is closed waits a while for late packets; too many do not.
+        let is_crowded =
+            self.listener.is_some() && self.links.len() > self.places.most() + MOST_LATE;
+        let Some(link) = self.links.get_mut(&key) else { return };
+        if link.is_over() || is_crowded && link.is_abandoned() {
             let mut link = self.links.remove(&key).expect("it was there");
             self.unschedule(link.due, key);
             link.end(&mut self.sockets);
@@ -376,16 +441,19 @@ impl Driver {
     fn serve_listener(&mut self, now: Time) {
         let Some(listener) = &mut self.listener else { return };
         listener.send(now, &self.sockets);
+        let mut displaced = Vec::new();
         while let Some(accepted) = listener.poll_accepted() {
             self.next_key += 1;
             let key = Key(self.next_key);
-            let is_crowded = self.links.len() >= listener.most_connections();
-            if let Some(link) =
-                listener.begin(now, key, accepted, is_crowded, (&self.inbox, &self.sockets))
-            {
+            let block = address_block(accepted.from.ip());
+            if let Some(link) = listener.begin(now, key, accepted, (&self.inbox, &self.sockets)) {
                 self.links.insert(key, link);
                 self.touched.push(key);
+                displaced.extend(self.places.enter(key, block));
             }
+        }
+        for key in displaced {
+            self.refuse(now, Some(key));
         }
     }
 }

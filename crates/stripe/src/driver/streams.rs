@@ -54,8 +54,8 @@ impl Link {
     }
 
     fn insert_stream(&mut self, id: u32) -> Arc<StreamCell> {
-        let most_unsent = Arc::clone(&self.most_unsent);
-        let cell = Arc::new(StreamCell::new(id, self.key, Arc::clone(&self.inbox), most_unsent));
+        let memory = Arc::clone(&self.holdings.streams);
+        let cell = Arc::new(StreamCell::new(id, self.key, Arc::clone(&self.inbox), memory));
         let entry = StreamEntry { cell: Arc::clone(&cell), is_sending: true, is_receiving: true };
         self.streams.insert(id, entry);
         self.share_unsent();
@@ -124,10 +124,10 @@ impl Link {
     }
 
     /// Streams in large numbers have less each: what waits in all of them is memory.
-    fn share_unsent(&self) {
+    pub(super) fn share_unsent(&self) {
         let share = self.unsent.0.saturating_mul(MANY) / self.streams.len().max(1) as u64;
         let most = share.clamp(LEAST_UNSENT.min(self.unsent.0), self.unsent.0);
-        self.most_unsent.store(most, Ordering::Relaxed);
+        self.holdings.streams.most_unsent.store(most, Ordering::Relaxed);
     }
 
     pub(super) fn cell(&self, id: u32) -> Option<&Arc<StreamCell>> {

@@ -47,6 +47,9 @@ pub const HEADER: usize = DATA_NUMBER_AT + NUMBER + 1;
 pub const TAG: usize = datagram::TAG;
 /// Octets of a [`StreamData`] body before its payload.
 pub const DATA: usize = 18;
+/// In a [`Body::StreamWindow`] the number of no stream: its limit is the number of streams that the
+/// peer may have open, in place of a smaller one.
+pub const ALL_STREAMS: u32 = u32::MAX;
 /// The least size of the first packets on a path. A path that cannot carry them is not used, and a
 /// peer with a false address cannot provoke more bytes than it sends (RFC 9000, section 8.1).
 pub const MIN_FULL: Bytes = Bytes(1_200);
@@ -95,7 +98,7 @@ pub enum Body {
     Ack(Ack),
     /// The flow control limit of a stream.
     StreamWindow {
-        /// The stream.
+        /// The stream, or [`ALL_STREAMS`].
         stream: u32,
         /// The offset that may not be passed.
         limit: u64,

@@ -11,7 +11,7 @@ use peer::{DEFAULT_PORT, ListenOptions, ListenRights, Reach, Timetable, Token};
 use tokio::sync::mpsc;
 use tokio::time::sleep;
 use tunnel::FarOptions;
-use tunnel::bounds::{PEERS, stripe_options};
+use tunnel::bounds::stripe_options;
 
 use super::display::DisplayArgs;
 use super::{bounded, signals, stopped};
@@ -104,7 +104,7 @@ pub(crate) fn run(args: ServeTunnelArgs) -> Result<(), Failure> {
     let stripe = stripe::Options { max_rate: total.clone(), ..stripe_options() };
     runtime()?.block_on(async {
         let signals = signals()?;
-        let listener = UdpListener::bind(&listen, stripe, PEERS)?;
+        let listener = UdpListener::bind(&listen, stripe)?;
         display.listening(&reachable(&listener.addresses()), token.as_ref());
         let admission = listener.admission();
         let admit = move |connection: &stripe::Connection| admission.admit(connection);
