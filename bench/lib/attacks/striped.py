@@ -30,8 +30,9 @@ class Echo(socketserver.ThreadingTCPServer):
 
     class Handler(socketserver.BaseRequestHandler):
         def handle(self):
-            while data := self.request.recv(1 << 16):
-                self.request.sendall(data)
+            with contextlib.suppress(ConnectionError):
+                while data := self.request.recv(1 << 16):
+                    self.request.sendall(data)
 
     def __init__(self):
         super().__init__(("127.0.0.1", 0), self.Handler)

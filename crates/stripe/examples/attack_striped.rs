@@ -201,8 +201,9 @@ impl Attack {
                     self.send(attacker, Body::Ping { padding: 0, reply: Reply::Path(0) }, &[]);
                 }
             }
-            // The host has to have sent one that can be acknowledged.
-            "acks" if attacker.number == 0 => {
+            // So that the host knows a path on which to say that it closes the connection, and has
+            // sent a packet that can be acknowledged.
+            "acks" | "places" if attacker.number == 0 => {
                 self.send(attacker, Body::Ping { padding: 0, reply: Reply::Path(0) }, &[]);
             }
             "acks" => {

@@ -26,10 +26,10 @@ use units::Bytes;
 /// });
 /// ```
 #[derive(Clone, Debug)]
-pub struct Memory(Arc<Shared>);
+pub struct Memory(Arc<Bounds>);
 
 #[derive(Debug)]
-struct Shared {
+struct Bounds {
     most: u64,
     each: u64,
     taken: Mutex<Taken>,
@@ -49,7 +49,7 @@ impl Memory {
     /// `most` for all connections together, and `each` for those of one peer.
     #[must_use]
     pub fn new(most: Bytes, each: Bytes) -> Memory {
-        Memory(Arc::new(Shared { most: most.0, each: each.0, taken: Mutex::default() }))
+        Memory(Arc::new(Bounds { most: most.0, each: each.0, taken: Mutex::default() }))
     }
 
     /// The share of a connection of a stranger.
@@ -116,7 +116,7 @@ impl Share {
     /// there.
     pub(crate) fn grow(&mut self, wanted: u64, least: u64) -> u64 {
         let there = {
-            let Shared { most, each, .. } = *self.memory.0;
+            let Bounds { most, each, .. } = *self.memory.0;
             let taken = self.memory.state();
             let left = most.saturating_sub(taken.all);
             let of_peer = self.peer.as_ref().and_then(|peer| taken.by_peer.get(peer));

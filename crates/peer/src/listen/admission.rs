@@ -292,8 +292,8 @@ mod tests {
     }
 
     /// All are 300 ms away. A stranger with many half-open handshakes opens another whenever one of
-    /// them is displaced, a thousand in a second; the handshakes of honest peers take three times as
-    /// long as the way.
+    /// them is displaced, a thousand in a second; the handshakes of honest peers take three times
+    /// as long as the way.
     #[tokio::test(start_paused = true)]
     async fn honest_peers_far_away_get_in_beside_half_open_handshakes() {
         let connections = Arc::new(Unauthenticated::default());

@@ -83,6 +83,8 @@ pub(super) struct Link {
     /// The latest time that the state machine knows.
     pub(super) latest: Time,
     pub(super) error: Option<ConnectionError>,
+    /// Whether it had no place: it is forgotten once the peer was told, and waits for nothing.
+    is_refused: bool,
     /// When the counters are written down for the program.
     recent_at: Option<Time>,
     /// The connection's log, if it has one.
@@ -177,6 +179,7 @@ impl Link {
             reset_at: None,
             latest: now,
             error: None,
+            is_refused: false,
             recent_at: None,
             log: qlog.map(|qlog| Log::begin(&qlog, now, is_client)),
             due: None,
@@ -239,6 +242,7 @@ impl Link {
     /// The connection is one too many.
     pub(super) fn refuse(&mut self, now: Time) {
         self.close(now, CROWDED);
+        self.is_refused = true;
     }
 
     /// A datagram arrived at a socket of the side that dialed.
@@ -617,7 +621,7 @@ impl Link {
     pub(super) fn is_over(&self) -> bool {
         let is_gone =
             matches!(self.error, Some(ConnectionError::Reset | ConnectionError::Handshake(_)));
-        is_gone || self.core.is_closed()
+        is_gone || self.is_refused || self.core.is_closed()
     }
 
     /// Gives back what it had.
