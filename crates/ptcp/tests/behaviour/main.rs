@@ -11,4 +11,5 @@ mod pair;
 mod paths;
 mod rebinding;
 mod recovering;
+mod sizes;
 mod streams;
