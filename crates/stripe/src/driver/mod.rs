@@ -7,6 +7,7 @@ mod listening;
 mod logging;
 mod routes;
 mod sending;
+mod signs;
 mod sockets;
 mod streams;
 
