@@ -133,17 +133,17 @@ class Routed:
 
     def translate(self):
         """Middle translates the addresses of near to its own, each connection to a random port."""
-        rules = "masquerade to :20000-60000 random"
+        action = "masquerade to :20000-60000 random"
         devices = ", ".join(f'"f{pair}"' for pair in range(1, self.count + 1))
-        protocol = "meta l4proto { tcp, udp }"
-        self.run(
-            self.middle,
-            "nft",
-            "-f",
-            "-",
-            text="table ip edges { chain post { type nat hook postrouting priority 100; oifname { "
-            f"{devices} }} {protocol} {rules}; }} }}\n",
-        )
+        rules = f"""
+            table ip edges {{
+                chain post {{
+                    type nat hook postrouting priority 100;
+                    oifname {{ {devices} }} meta l4proto {{ tcp, udp }} {action}
+                }}
+            }}
+        """
+        self.run(self.middle, "nft", "-f", "-", text=rules)
 
     def forget(self):
         """Middle forgets all translations: the next packets come from other ports."""
@@ -153,10 +153,14 @@ class Routed:
 
     def silence_icmp(self):
         """Middle and far send no ICMP messages any more."""
-        rules = (
-            "table ip silent { chain out { type filter hook output priority 0; icmp type "
-            "destination-unreachable drop; } }\n"
-        )
+        rules = """
+            table ip silent {
+                chain out {
+                    type filter hook output priority 0;
+                    icmp type destination-unreachable drop
+                }
+            }
+        """
         for name in (self.middle, self.far):
             self.run(name, "nft", "-f", "-", text=rules)
 

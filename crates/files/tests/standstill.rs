@@ -12,6 +12,7 @@ use common::{
     serve_options,
 };
 use files::{CarrierChoice, Error};
+use peer::PathSpec;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use units::Span;
@@ -83,6 +84,11 @@ fn carry_datagrams(near: &UdpSocket, port: u16, is_dead: &AtomicBool) {
     }
 }
 
+/// The path over a line: others to addresses that the host announces would go around it.
+fn only(line: u16) -> PathSpec {
+    format!("lo,to=127.0.0.1:{line}").parse().expect("a path")
+}
+
 fn carriers() -> [CarrierChoice; 2] {
     [CarrierChoice::Tcp, CarrierChoice::Udp(stripe::Options::default())]
 }
@@ -103,7 +109,9 @@ async fn a_send_whose_path_brings_nothing_ends_when_its_patience_does() {
         let source = scratch.file("data", 40_000_000);
         let (identity, token) = parties();
         let receiving = Host::receive(receive_options(&scratch, &identity, &token)).await;
-        let mut options = send_options(&[&source], line(receiving.port).await, &token);
+        let line = line(receiving.port).await;
+        let mut options = send_options(&[&source], line, &token);
+        options.transfer.dial.paths = vec![only(line)];
         options.transfer.dial.patience = PATIENCE;
         options.transfer.carrier = carrier;
         let began = Instant::now();
@@ -118,7 +126,9 @@ async fn a_get_whose_path_brings_nothing_ends_when_its_patience_does() {
         scratch.file("data", 40_000_000);
         let (identity, token) = parties();
         let serving = Host::serve(serve_options(&scratch.0, &identity, &token)).await;
-        let mut options = fetch_options(&scratch, &["data"], line(serving.port).await, &token);
+        let line = line(serving.port).await;
+        let mut options = fetch_options(&scratch, &["data"], line, &token);
+        options.transfer.dial.paths = vec![only(line)];
         options.transfer.dial.patience = PATIENCE;
         options.transfer.carrier = carrier;
         let began = Instant::now();

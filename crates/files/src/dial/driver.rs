@@ -69,6 +69,9 @@ const FIRST_CONTACT: Span = Span::from_secs(15);
 const GOODBYE: Duration = Duration::from_millis(100);
 /// The time for telling the other side that the transfer was stopped, behind what is in flight.
 const LAST_WORDS: Duration = Duration::from_millis(500);
+/// What to know where nothing arrives over UDP: full packets may be too large for a line.
+const NARROW: &str = "over UDP a line needs an MTU of 1,228 octets, or 1,248 with IPv6: --carrier \
+                      tcp passes smaller ones";
 /// The interval of scans for new interfaces.
 const INTERFACE_SCAN: Span = Span::from_secs(2);
 
@@ -567,7 +570,9 @@ impl<O: SessionOpener> SessionDriver<O> {
             open => format!("{open} paths are open, nothing arrived for {seconds:.0} s"),
         };
         let last = [self.dialer.last_failure()].into_iter().filter(|failure| !failure.is_empty());
-        let parts = [seen].into_iter().chain(self.dialer.used_up()).chain(last);
+        // The packets of a handshake are full ones: where they vanish there is never an answer.
+        let remedy = (!self.has_tcp()).then(|| NARROW.to_string());
+        let parts = [seen].into_iter().chain(self.dialer.used_up()).chain(last).chain(remedy);
         let why = parts.collect::<Vec<_>>().join("; ");
         match &self.session {
             None => {

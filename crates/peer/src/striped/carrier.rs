@@ -182,7 +182,7 @@ impl CarrierShared {
 
     async fn attempt(self: Arc<Self>, done: watch::Sender<Attempted>) {
         let made = connect_over(&self.terms, self.plans.clone(), self.options.clone()).await;
-        let made = made.map(Arc::new).map_err(|error| Arc::new(with_remedy(error)));
+        let made = made.map(Arc::new).map_err(Arc::new);
         if let Ok(striped) = &made {
             let events = striped.connection().events();
             for route in striped.connection().stats().await.routes {
@@ -337,20 +337,6 @@ impl CarrierShared {
         };
         let seen = plans.iter().enumerate().filter(|(_, plan)| plan.guessed_beside.is_none());
         seen.map(report).collect()
-    }
-}
-
-/// The packets of a handshake are full ones: where they vanish there is never an answer.
-fn with_remedy(error: Error) -> Error {
-    match error {
-        Error::NoPath { to, why } => {
-            let why = format!(
-                "{why}; a line with an MTU below 1,228 octets, or 1,248 with IPv6, needs --carrier \
-                 tcp"
-            );
-            Error::NoPath { to, why }
-        }
-        error => error,
     }
 }
 

@@ -360,7 +360,15 @@ impl Link {
                     self.end_halves(stream, true, false);
                 }
                 Event::DatagramDropped { .. } => self.drop_datagram(),
-                Event::Closed { code } => self.fail(self.closed_by_peer(code)),
+                Event::Closed { code } => {
+                    if code == NARROW {
+                        let open = self.routes.values().filter(|route| route.has_opened());
+                        for RouteEnd { number, name, .. } in open {
+                            self.tell_route(*number, name.clone(), RouteChange::Narrow);
+                        }
+                    }
+                    self.fail(self.closed_by_peer(code));
+                }
                 Event::TimedOut(error) => self.fail(ConnectionError::TimedOut(error)),
             }
         }
