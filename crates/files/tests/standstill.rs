@@ -80,7 +80,7 @@ fn carry_datagrams(near: &UdpSocket, port: u16, is_dead: &AtomicBool) {
             let _ = near.send_to(&buffer[..len], to);
             carried[1] += len;
         }
-        is_dead.store(carried.iter().any(|bytes| *bytes > LAST), Ordering::Relaxed);
+        is_dead.fetch_or(carried.iter().any(|bytes| *bytes > LAST), Ordering::Relaxed);
     }
 }
 
