@@ -4,18 +4,18 @@ mod common;
 
 use std::sync::Arc;
 
-use common::between::{Between, Dice, Fate};
+use common::between::{Between, Fate, Mischief};
 use common::{anywhere, listen, run};
 use secure::testing::{Key, client};
 use stripe::{ConnectionError, Endpoint, Options, Route};
 use tokio::io::AsyncWriteExt;
 
-/// What the line does: some datagrams of any size pass, then small ones only.
-fn shrink(dice: &mut Dice, datagram: &mut Vec<u8>) -> Fate {
+/// What the line does: so many datagrams of any size pass, then small ones only.
+const SHRINK: Mischief = |dice, datagram| {
     // The choices count the datagrams.
     dice.0 += 1;
     if dice.0 > 200 && datagram.len() >= 1_200 { Fate::Lost } else { Fate::Passes }
-}
+};
 
 /// Both ends learn why, whichever of them sent the data.
 #[test]
@@ -24,7 +24,7 @@ fn a_connection_whose_last_line_is_too_narrow_ends_and_says_why() {
         run(async {
             let (listening, key) = listen(&anywhere(), Options::default());
             let port = listening.local_addresses()[0].port();
-            let between = Between::new(([127, 0, 0, 1], port).into(), 0, shrink);
+            let between = Between::new(([127, 0, 0, 1], port).into(), 0, SHRINK);
             let dialing = Endpoint::new().expect("there are threads");
             let tls = Arc::new(client(&Key::generate(), &key));
             let routes = vec![Route::to(between.address)];

@@ -17,10 +17,9 @@ mod follow;
 mod listen;
 mod total_rate;
 
-/// What a line does whose MTU is below that of the least datagrams, and the remedy where sessions
-/// have a choice.
-const NARROW: &str = "loses packets of 1,200 octets and carries smaller ones: it is too narrow for \
-                      UDP, and --carrier tcp passes it";
+/// What a line does whose MTU is below that of the least datagrams, and the remedy for sessions.
+const NARROW: &str = "does not carry packets of 1,200 octets: it is too narrow for UDP, and \
+                      --carrier tcp passes it";
 
 pub(crate) use connect::connect_over;
 pub use connect::{Striped, connect};
