@@ -24,6 +24,6 @@ from .emulation import (
     our_fraction,
 )
 from .files import memory_available, scratch, source_file, write_random
-from .hosts import Ends, Pairs, Process, need_root
+from .hosts import Ends, Pairs, Process, Routed, need_root
 from .mesh import Mesh, link
 from .transfers import CLOCK, PEERS, by_mptcp, by_us, controllers, fetched_by_us, timeout_for

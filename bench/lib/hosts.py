@@ -55,11 +55,12 @@ class Pairs:
         return self
 
     @staticmethod
-    def _set_up(name, pair, address):
+    def _set_up(name, pair, address, gateway=None):
         table = str(100 + pair)
         ip("-n", name, "address", "add", f"{address}/24", "dev", f"v{pair}")
         ip("-n", name, "link", "set", f"v{pair}", "up")
-        ip("-n", name, "route", "add", "default", "dev", f"v{pair}", "table", table)
+        way = ["via", gateway] if gateway else []
+        ip("-n", name, "route", "add", "default", *way, "dev", f"v{pair}", "table", table)
         ip("-n", name, "rule", "add", "from", address, "lookup", table)
 
     def __exit__(self, *_):
@@ -74,6 +75,94 @@ class Pairs:
             shown = json.loads(subprocess.run(command, capture_output=True, check=True).stdout)
             total += shown[0]["stats64"]["rx"]["bytes"]
         return total
+
+
+class Routed:
+    """Three network namespaces for as long as the context lasts: near and far as in `Pairs`, and
+    between them a router, `middle`, over which each pair leads.
+
+    Pair i has 10.78.i.1 at near and 10.79.i.2 at far, where the devices are v1, v2, …; those of
+    middle are n1, … and f1, …. Needs root, and forwarding.
+    """
+
+    def __init__(self, count):
+        self.count = count
+        self.near, self.middle, self.far = (
+            f"anabranch-{part}-{os.getpid()}" for part in ("near", "middle", "far")
+        )
+
+    def __enter__(self):
+        try:
+            for name in (self.near, self.middle, self.far):
+                ip("netns", "add", name)
+                ip("-n", name, "link", "set", "lo", "up")
+            self.run(self.middle, "sysctl", "-qw", "net.ipv4.ip_forward=1")
+            for pair in range(1, self.count + 1):
+                for side, device, net, host in (
+                    (self.near, f"n{pair}", f"10.78.{pair}", 1),
+                    (self.far, f"f{pair}", f"10.79.{pair}", 2),
+                ):
+                    peer = ("peer", "name", device, "netns", self.middle)
+                    ip("link", "add", f"v{pair}", "netns", side, "type", "veth", *peer)
+                    ip("-n", self.middle, "address", "add", f"{net}.254/24", "dev", device)
+                    ip("-n", self.middle, "link", "set", device, "up")
+                    Pairs._set_up(side, pair, f"{net}.{host}", f"{net}.254")
+                # Towards a pair of the other side each side uses its own of the same number.
+                for side, here, there in ((self.near, 78, 79), (self.far, 79, 78)):
+                    to, via = f"10.{there}.{pair}.0/24", f"10.{here}.{pair}.254"
+                    ip("-n", side, "route", "add", to, "via", via)
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_):
+        for name in (self.near, self.middle, self.far):
+            subprocess.run(["ip", "netns", "delete", name], stderr=subprocess.DEVNULL)
+
+    @staticmethod
+    def run(name, *command, text=None):
+        """Runs a command in one of the namespaces."""
+        command = ["ip", "netns", "exec", name, *map(str, command)]
+        subprocess.run(command, input=text, text=True, check=True)
+
+    def set_mtu(self, pair, mtu):
+        """The line between middle and far carries no larger packets from here on."""
+        for name, device in ((self.middle, f"f{pair}"), (self.far, f"v{pair}")):
+            ip("-n", name, "link", "set", device, "mtu", str(mtu))
+
+    def translate(self):
+        """Middle translates the addresses of near to its own, each connection to a random port."""
+        action = "masquerade to :20000-60000 random"
+        devices = ", ".join(f'"f{pair}"' for pair in range(1, self.count + 1))
+        rules = f"""
+            table ip edges {{
+                chain post {{
+                    type nat hook postrouting priority 100;
+                    oifname {{ {devices} }} meta l4proto {{ tcp, udp }} {action}
+                }}
+            }}
+        """
+        self.run(self.middle, "nft", "-f", "-", text=rules)
+
+    def forget(self):
+        """Middle forgets all translations: the next packets come from other ports."""
+        lib = str(pathlib.Path(__file__).resolve().parents[1])
+        code = f"import sys; sys.path.insert(0, {lib!r}); from lib import soak_ends as ends"
+        self.run(self.middle, sys.executable, "-c", f"{code}; ends.forget()")
+
+    def silence_icmp(self):
+        """Middle and far send no ICMP messages any more."""
+        rules = """
+            table ip silent {
+                chain out {
+                    type filter hook output priority 0;
+                    icmp type destination-unreachable drop
+                }
+            }
+        """
+        for name in (self.middle, self.far):
+            self.run(name, "nft", "-f", "-", text=rules)
 
 
 def ip(*arguments):

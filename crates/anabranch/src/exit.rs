@@ -13,7 +13,7 @@ pub(crate) const EXIT_CODES: &[(u8, &str)] = &[
     (3, "a source is missing or unreadable, here or at the server"),
     (4, "authentication: the other host's key does not match the token, or it refused this host's"),
     (5, "no usable path to the other host; trying again later may help"),
-    (6, "every path was lost; what arrived is kept, and the same command goes on from there"),
+    (6, "every path was lost or stands still; what arrived is kept, and the same command resumes"),
     (7, "integrity: the source changed during the transfer, or data did not match its hash"),
     (
         8,

@@ -77,7 +77,7 @@ pub(crate) struct RouteArgs {
     /// 18:00,off', --max-rate 'Mon-08:00,10mbit Fri-18:30,off'
     #[arg(long, value_name = "RATE|TIMETABLE")]
     max_rate: Option<Timetable>,
-    /// The time without any path before the transfer gives up [default: 2 min]
+    /// The time without progress after which the transfer gives up [default: 2 min]
     #[arg(long, value_name = "TIME")]
     patience: Option<Span>,
 }

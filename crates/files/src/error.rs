@@ -69,10 +69,11 @@ pub enum Error {
         /// The wait.
         waited: Span,
     },
-    /// Every path was lost for longer than the patience; received data are kept.
+    /// No path was open, or nothing arrived over those that were, for longer than the patience;
+    /// received data are kept.
     #[error(
-        "every path was lost ({why}); {done} of {total} are safe at the receiver: run the same \
-         command again to go on from there"
+        "every path was lost or stands still ({why}); {done} of {total} are safe at the receiver: \
+         run the same command again to go on from there"
     )]
     Interrupted {
         /// The last failures.

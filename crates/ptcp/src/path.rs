@@ -4,7 +4,7 @@ use alloc::collections::BTreeMap;
 
 use units::{Bytes, Rate, Span, Time};
 
-use wire::ptcp::{Body, Packet};
+use wire::ptcp::{Body, MIN_FULL, Packet};
 
 use crate::Config;
 use crate::ack_tracker::AckTracker;
@@ -28,6 +28,9 @@ const VALIDATION_TRIES: u32 = 8;
 const CATCH_UP: Span = Span::from_millis(20);
 /// The longest time that a packet of a path with a limited rate takes.
 const LONGEST_PACKET: Span = Span::from_secs(3_600);
+/// Packets up to this size are taken for small ones where full packets of the least size vanish:
+/// what every line of IPv4 takes (RFC 791, section 3.1), without its headers.
+const SMALL: u64 = 548;
 /// The resolution of the search, in bytes.
 const SIZE_STEP: u64 = 20;
 /// Bytes that may be sent for each byte received before the address is known to be the peer's (RFC
@@ -283,13 +286,17 @@ impl Path {
         challenge
     }
 
-    /// A response arrived; it may validate a changed address, or answer a size probe.
-    pub(crate) fn handle_response(&mut self, token: u64) {
-        if self.validation.is_some_and(|validation| validation.token == Some(token)) {
+    /// A response arrived; it may validate a changed address, or answer a size probe. Returns
+    /// whether it has validated the address.
+    pub(crate) fn handle_response(&mut self, token: u64, config: &Config) -> bool {
+        let is_validated =
+            self.validation.is_some_and(|validation| validation.token == Some(token));
+        if is_validated {
             (self.validation, self.allowed) = (None, None);
         } else {
-            self.handle_size(token);
+            self.handle_size(token, config);
         }
+        is_validated
     }
 
     /// The number of its next packet.
@@ -362,24 +369,49 @@ impl Path {
     }
 
     /// A response arrived that may answer a size probe.
-    fn handle_size(&mut self, token: u64) {
+    fn handle_size(&mut self, token: u64, config: &Config) {
         if let Some((asked, size, ..)) = self.size.asked
             && asked == token
         {
-            self.datagram = Bytes(size);
             self.size.asked = None;
+            self.set_datagram(Bytes(size), config);
         }
     }
 
-    /// Large packets seem to be lost: falls back to the initial size, and probes again after a
-    /// wait.
+    /// Packets up to the size to fall back to say nothing of whether larger ones arrive.
+    fn set_datagram(&mut self, datagram: Bytes, config: &Config) {
+        self.datagram = datagram;
+        let small = fallback(datagram, config).map_or(SMALL, |size| size.0);
+        if let Some(subflow) = self.subflow_mut() {
+            subflow.set_small(Bytes(small));
+        }
+    }
+
+    /// Large packets may be lost for their size, or the path is down: falls back to the initial
+    /// size, and probes again after a wait.
     pub(crate) fn reset_size(&mut self, now: Time, config: &Config) {
         if self.datagram > config.datagram {
-            let ceiling = self.datagram.0 + SIZE_STEP;
-            self.size =
-                SizeProbe { ceiling, asked: None, not_before: now + SIZE_REST, is_first: true };
-            self.datagram = config.datagram;
+            self.fall_back(now, config.datagram, self.datagram.0 + SIZE_STEP, config);
         }
+    }
+
+    /// Large packets are lost and small ones are not (RFC 8899, section 4.3): falls back to the
+    /// next smaller size. Returns whether there is none, since not even the packets arrive that a
+    /// path has to carry.
+    pub(crate) fn handle_black_hole(&mut self, now: Time, config: &Config) -> bool {
+        if self.datagram > config.datagram {
+            self.reset_size(now, config);
+            return false;
+        }
+        let Some(size) = fallback(self.datagram, config) else { return true };
+        // Of the sizes above the initial one, the search before said which are too large.
+        self.fall_back(now, size, self.size.ceiling, config);
+        false
+    }
+
+    fn fall_back(&mut self, now: Time, to: Bytes, ceiling: u64, config: &Config) {
+        self.size = SizeProbe { ceiling, asked: None, not_before: now + SIZE_REST, is_first: true };
+        self.set_datagram(to, config);
     }
 
     /// When [`Path::poll_size`] or [`Path::poll_validation`] is due.
@@ -393,6 +425,12 @@ impl Path {
         let begins = Some(self.size.not_before).filter(|at| *at > Time::ZERO && self.size.is_first);
         asks_again.or(begins).filter(|_| self.is_live())
     }
+}
+
+/// The size to which a path with packets of this size falls back: the initial one, then that which
+/// every path has to carry.
+pub(crate) fn fallback(datagram: Bytes, config: &Config) -> Option<Bytes> {
+    [config.datagram, MIN_FULL].into_iter().find(|size| datagram > *size)
 }
 
 impl RateLimit {

@@ -26,6 +26,18 @@ pub enum ConnectError {
     /// The handshake has failed.
     #[error(transparent)]
     Handshake(#[from] HandshakeError),
+    /// No route carries packets as large as the handshake's.
+    #[error(
+        "the line of {route} carries packets of up to {mtu} octets, and the handshake needs {least}"
+    )]
+    Narrow {
+        /// The route's name.
+        route: String,
+        /// The largest packet of the network layer that the system knows to pass.
+        mtu: u32,
+        /// What it would have to be.
+        least: u32,
+    },
     /// The peer's parameters are invalid.
     #[error("the peer sent invalid parameters of the connection")]
     Parameters,
@@ -49,6 +61,9 @@ pub enum ConnectionError {
     /// Nothing was heard of the peer for too long, over any path.
     #[error("{0}")]
     TimedOut(TimeoutError),
+    /// The last route that was left carries no packets of 1,200 octets.
+    #[error("the line loses packets of 1,200 octets, which this protocol needs, and no others")]
+    Narrow,
     /// The peer broke the protocol.
     #[error("{0}")]
     Peer(PeerError),

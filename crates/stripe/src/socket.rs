@@ -7,6 +7,8 @@ use std::os::fd::{AsFd, BorrowedFd};
 use quinn_udp::{EcnCodepoint, RecvMeta, Transmit, UdpSockRef, UdpSocketState};
 use socket2::{Domain, Protocol, Socket, Type};
 
+use wire::ptcp::MIN_FULL;
+
 use crate::Route;
 
 /// The kernel's buffer in each direction, in bytes: some milliseconds at 10 Gbit/s. The kernel may
@@ -38,22 +40,7 @@ pub(crate) struct Outgoing<'a> {
 impl UdpSocket {
     /// A socket for a route.
     pub(crate) fn for_route(route: &Route) -> io::Result<UdpSocket> {
-        let domain = Domain::for_address(route.remote);
-        let socket = Socket::new(domain, Type::DGRAM.nonblocking(), Some(Protocol::UDP))?;
-        if let Some(device) = &route.device {
-            socket.bind_device(Some(device.as_bytes()))?;
-        }
-        let any: IpAddr = match route.remote {
-            SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
-            SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
-        };
-        let mut local = SocketAddr::new(route.local.unwrap_or(any), 0);
-        // A link-local address means nothing without its link.
-        if let (SocketAddr::V6(local), SocketAddr::V6(remote)) = (&mut local, route.remote) {
-            *local = SocketAddrV6::new(*local.ip(), 0, 0, remote.scope_id());
-        }
-        socket.bind(&local.into())?;
-        UdpSocket::new(socket)
+        UdpSocket::new(bound(route)?)
     }
 
     /// A listening socket. With `both_families` one of IPv6 takes IPv4 too.
@@ -109,6 +96,40 @@ impl UdpSocket {
     ) -> io::Result<usize> {
         self.state.recv(UdpSockRef::from(&self.socket), buffers, metas)
     }
+}
+
+/// A socket that is bound as a route wishes.
+fn bound(route: &Route) -> io::Result<Socket> {
+    let domain = Domain::for_address(route.remote);
+    let socket = Socket::new(domain, Type::DGRAM.nonblocking(), Some(Protocol::UDP))?;
+    if let Some(device) = &route.device {
+        socket.bind_device(Some(device.as_bytes()))?;
+    }
+    let any: IpAddr = match route.remote {
+        SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    };
+    let mut local = SocketAddr::new(route.local.unwrap_or(any), 0);
+    // A link-local address means nothing without its link.
+    if let (SocketAddr::V6(local), SocketAddr::V6(remote)) = (&mut local, route.remote) {
+        *local = SocketAddrV6::new(*local.ip(), 0, 0, remote.scope_id());
+    }
+    socket.bind(&local.into())?;
+    Ok(socket)
+}
+
+/// The largest packet of the network layer that the system believes to pass over a route, by the
+/// device and by what ICMP said; `None`: it knows of none.
+pub(crate) fn known_mtu(route: &Route) -> Option<u32> {
+    let socket = bound(route).ok()?;
+    socket.connect(&route.remote.into()).ok()?;
+    sys::sockopt::path_mtu(&socket, route.remote.is_ipv6()).ok()
+}
+
+/// The least MTU of a route: full packets, and their headers of the network layer and of UDP.
+pub(crate) fn least_mtu(route: &Route) -> u32 {
+    let headers = if route.remote.is_ipv6() { 40 + 8 } else { 20 + 8 };
+    u32::try_from(MIN_FULL.0).expect("1,200") + headers
 }
 
 impl AsFd for UdpSocket {

@@ -58,6 +58,8 @@ pub enum RouteChange {
         /// The reason.
         reason: String,
     },
+    /// It carries no packets of 1,200 octets, the least that a route has to: it is given up.
+    Narrow,
     /// The peer's address changed, or this end's.
     Moved {
         /// The peer's address.

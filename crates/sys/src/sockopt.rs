@@ -123,6 +123,28 @@ pub fn unsent(socket: &impl AsFd) -> io::Result<u64> {
     }
 }
 
+/// The largest packet of the network layer that the kernel believes to pass to the peer of a
+/// connected socket, by the device's MTU and by what ICMP said since (`IP_MTU`, `IPV6_MTU`).
+///
+/// # Errors
+/// The error of getsockopt.
+pub fn path_mtu(socket: &impl AsFd, is_ipv6: bool) -> io::Result<u32> {
+    let (level, name) = if is_ipv6 {
+        (libc::IPPROTO_IPV6, libc::IPV6_MTU)
+    } else {
+        (libc::IPPROTO_IP, libc::IP_MTU)
+    };
+    let mut mtu: libc::c_int = 0;
+    #[expect(clippy::cast_possible_truncation, reason = "a few bytes")]
+    let mut length = size_of::<libc::c_int>() as libc::socklen_t;
+    // SAFETY: the kernel writes at most `length` bytes into `mtu`, which is that large.
+    let result = unsafe {
+        let fd = socket.as_fd().as_raw_fd();
+        libc::getsockopt(fd, level, name, (&raw mut mtu).cast(), &raw mut length)
+    };
+    if result == 0 { Ok(u32::try_from(mtu).unwrap_or(0)) } else { Err(io::Error::last_os_error()) }
+}
+
 /// Lets the socket count as writable only while less than `bytes` are not yet sent
 /// (`TCP_NOTSENT_LOWAT`).
 ///

@@ -1,5 +1,6 @@
 //! The driver of one session: it turns the core's events into actions until the session ends.
 
+mod activity;
 mod choice;
 mod progress;
 mod reported;
@@ -8,17 +9,18 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use net::Clock;
-use peer::PathEvent;
 use peer::carrier::RouteReport;
 use peer::dial::{Dialer, Plan, Remaining, Terms, plan};
 use peer::striped::carrier::StripedCarrier;
 use peer::tls::ClientTls;
+use peer::{PathEvent, PathState};
 use tokio::sync::mpsc;
 use tokio::time::{Duration, Instant, sleep_until};
 use transfer::{Reason, SenderEvent};
 use units::{Bytes, PathId, Span, Time};
 use wire::frame::Archived;
 
+use activity::{Activity, Seen};
 use choice::{Choice, Decision, Kind, Standing};
 use progress::shown;
 use reported::Reported;
@@ -55,8 +57,7 @@ struct SessionDriver<O: SessionOpener> {
     rates: Rates,
     /// The choice between the carriers, if there are two.
     choice: Option<Choice>,
-    /// The last time when a path was open, or one side was reading its files.
-    last_active: Time,
+    activity: Activity,
 }
 
 /// The interval of reports.
@@ -68,6 +69,9 @@ const FIRST_CONTACT: Span = Span::from_secs(15);
 const GOODBYE: Duration = Duration::from_millis(100);
 /// The time for telling the other side that the transfer was stopped, behind what is in flight.
 const LAST_WORDS: Duration = Duration::from_millis(500);
+/// What to know where nothing arrives over UDP: full packets may be too large for a line.
+const NARROW: &str = "over UDP a line needs an MTU of 1,228 octets, or 1,248 with IPv6: --carrier \
+                      tcp passes smaller ones";
 /// The interval of scans for new interfaces.
 const INTERFACE_SCAN: Span = Span::from_secs(2);
 
@@ -157,7 +161,7 @@ impl Dialing {
             began: now,
             rates: Rates::default(),
             choice: None,
-            last_active: now,
+            activity: Activity::new(now),
         };
         driver.run().await
     }
@@ -303,6 +307,7 @@ impl<O: SessionOpener> SessionDriver<O> {
         self.report_started(&agreement);
         self.agreement = Some(agreement);
         self.session = Some(session);
+        self.activity.handle_work(self.clock.now());
     }
 
     /// The end of a session that has found what was asked for, and moves nothing.
@@ -364,9 +369,11 @@ impl<O: SessionOpener> SessionDriver<O> {
     }
 
     /// The silence of the paths is the disk's.
-    fn excuse_paths(&self) {
+    fn excuse_paths(&mut self) {
+        let now = self.clock.now();
+        self.activity.handle_work(now);
         let Some(session) = &self.session else { return };
-        let (mut core, now) = (session.core(), self.clock.now());
+        let mut core = session.core();
         for path in session.paths().keys() {
             core.handle_alive(now, *path);
         }
@@ -437,10 +444,7 @@ impl<O: SessionOpener> SessionDriver<O> {
         self.tell_rest(now);
         let mut progress = self.progress(now);
         self.rates.apply(now, &mut progress);
-        let open = self.session.as_ref().is_some_and(|session| !session.paths().is_empty());
-        if open || self.joining.opener.is_working() {
-            self.last_active = now;
-        }
+        self.look_for_progress(now);
         let _ = self.events.send(Event::Progress(progress));
         self.dialer.follow_timetable(now);
         // Without another path there is no point in waiting for a new month.
@@ -455,10 +459,25 @@ impl<O: SessionOpener> SessionDriver<O> {
             Some(_) => patience,
             None => patience.min(FIRST_CONTACT),
         };
-        if now - self.last_active > patience {
+        if now - self.activity.at() > patience {
             return Err(self.interrupted(now));
         }
         Ok(())
+    }
+
+    fn look_for_progress(&mut self, now: Time) {
+        if self.joining.opener.is_working() {
+            self.activity.handle_work(now);
+        }
+        let Some(session) = &self.session else { return };
+        let totals = session.core().totals(now);
+        let seen = Seen {
+            acked: totals.acked,
+            is_awaited: totals.in_flight > Bytes::ZERO,
+            moved_at: session.signs.moved_at(),
+            heard_at: session.signs.heard_at(),
+        };
+        self.activity.look(now, seen);
     }
 
     /// Tells carriers with several routes what is still to be moved, and within what bound.
@@ -530,10 +549,31 @@ impl<O: SessionOpener> SessionDriver<O> {
         self.resumed() + self.session.as_ref().map_or(Bytes::ZERO, acked)
     }
 
+    /// How many paths have a connection, whether or not anything passes.
+    fn open_paths(&self, now: Time) -> usize {
+        let is_open =
+            |state| matches!(state, PathState::Active | PathState::Standby | PathState::Stalled);
+        match &self.session {
+            Some(session) if !session.paths().is_empty() => {
+                let paths = self.progress(now).paths;
+                paths.iter().filter(|path| is_open(path.state)).count()
+            }
+            _ => 0,
+        }
+    }
+
     fn interrupted(&self, now: Time) -> Error {
-        let last = [self.dialer.used_up(), vec![self.dialer.last_failure()]].concat().join("; ");
-        let why =
-            format!("none was open for {:.0} s; {last}", (now - self.last_active).as_secs_f64());
+        let seconds = (now - self.activity.at()).as_secs_f64();
+        let seen = match self.open_paths(now) {
+            0 => format!("none was open for {seconds:.0} s"),
+            1 => format!("1 path is open, nothing arrived for {seconds:.0} s"),
+            open => format!("{open} paths are open, nothing arrived for {seconds:.0} s"),
+        };
+        let last = [self.dialer.last_failure()].into_iter().filter(|failure| !failure.is_empty());
+        // The packets of a handshake are full ones: where they vanish there is never an answer.
+        let remedy = (!self.has_tcp()).then(|| NARROW.to_string());
+        let parts = [seen].into_iter().chain(self.dialer.used_up()).chain(last).chain(remedy);
+        let why = parts.collect::<Vec<_>>().join("; ");
         match &self.session {
             None => {
                 let why = format!("{why}; does anabranch listen there, and is its port open?");

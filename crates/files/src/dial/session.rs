@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use net::Clock;
@@ -11,7 +11,7 @@ use peer::dial::Path;
 use peer::{Conn, Fingerprint, PathClass, PathSpec};
 use tokio::sync::{Notify, mpsc};
 use transfer::{Class, ExtentSet, Layout, PathTraits, Sender, SenderConfig};
-use units::{Bytes, PathId, Rate, Span};
+use units::{Bytes, PathId, Rate, Span, Time};
 use wire::frame::{Archived, SessionId};
 
 use super::path::PathFacts;
@@ -30,6 +30,35 @@ pub(super) struct Session {
     core: Mutex<Sender>,
     paths: Mutex<BTreeMap<PathId, Arc<PathFacts>>>,
     abandoned: AtomicBool,
+    /// Signs of progress.
+    pub(super) signs: Signs,
+}
+
+/// The latest times at which paths saw something of the other side, on the session's clock.
+#[derive(Debug, Default)]
+pub(super) struct Signs {
+    moved_at: AtomicU64,
+    heard_at: AtomicU64,
+}
+
+impl Signs {
+    /// Data moved on a path, or the other side said that it is busy.
+    pub(super) fn note_moved(&self, now: Time) {
+        self.moved_at.fetch_max(now.as_nanos(), Ordering::Relaxed);
+    }
+
+    /// Something was heard on a path.
+    pub(super) fn note_heard(&self, now: Time) {
+        self.heard_at.fetch_max(now.as_nanos(), Ordering::Relaxed);
+    }
+
+    pub(super) fn moved_at(&self) -> Time {
+        Time::from_nanos(self.moved_at.load(Ordering::Relaxed))
+    }
+
+    pub(super) fn heard_at(&self) -> Time {
+        Time::from_nanos(self.heard_at.load(Ordering::Relaxed))
+    }
 }
 
 /// A report to the driver of a session.
@@ -100,6 +129,7 @@ impl Session {
             core: Mutex::new(core),
             paths: Mutex::default(),
             abandoned: AtomicBool::new(false),
+            signs: Signs::default(),
         }
     }
 

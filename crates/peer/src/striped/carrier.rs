@@ -182,7 +182,13 @@ impl CarrierShared {
 
     async fn attempt(self: Arc<Self>, done: watch::Sender<Attempted>) {
         let made = connect_over(&self.terms, self.plans.clone(), self.options.clone()).await;
-        let made = made.map(Arc::new).map_err(Arc::new);
+        let made = made.map(Arc::new).map_err(|none| {
+            if none.is_narrow {
+                // Nobody need wait for the end of all attempts to hear of it.
+                self.plans.iter().for_each(|plan| self.tell(&plan.name, RouteChange::Narrow));
+            }
+            Arc::new(none.error)
+        });
         if let Ok(striped) = &made {
             let events = striped.connection().events();
             for route in striped.connection().stats().await.routes {
@@ -219,6 +225,7 @@ impl CarrierShared {
                 (PathState::Stalled, "acknowledgements are overdue; its data goes elsewhere".into())
             }
             RouteChange::Failing { reason } => (PathState::Lost, reason),
+            RouteChange::Narrow => (PathState::Dropped, format!("its line {}", super::NARROW)),
             RouteChange::Removed => match plans[place].used_up() {
                 Some(why) => (PathState::Dropped, why),
                 None => return,

@@ -66,7 +66,26 @@ impl Drop for Striped {
 /// and those of planning paths.
 pub async fn connect(terms: &Terms, options: stripe::Options) -> Result<Striped, Error> {
     let plans: Vec<Arc<Plan>> = plan(terms).await?.into_iter().map(Arc::new).collect();
-    connect_over(terms, plans, options).await
+    Ok(connect_over(terms, plans, options).await?)
+}
+
+/// Why there is no connection.
+pub(crate) struct NotConnected {
+    pub(super) error: Error,
+    /// Whether the system knows of each line that it is too narrow for the handshake.
+    pub(super) is_narrow: bool,
+}
+
+impl From<NotConnected> for Error {
+    fn from(none: NotConnected) -> Error {
+        none.error
+    }
+}
+
+impl From<Error> for NotConnected {
+    fn from(error: Error) -> NotConnected {
+        NotConnected { error, is_narrow: false }
+    }
 }
 
 /// The same over these plans.
@@ -74,7 +93,7 @@ pub(crate) async fn connect_over(
     terms: &Terms,
     plans: Vec<Arc<Plan>>,
     mut options: stripe::Options,
-) -> Result<Striped, Error> {
+) -> Result<Striped, NotConnected> {
     let (remote, credential) = &terms.to[0];
     let tls = terms.tls()?.swap_remove(0);
     options.config.max_receive_buffer = options.config.max_receive_buffer.max(RECEIVE_BUFFER);
@@ -84,7 +103,7 @@ pub(crate) async fn connect_over(
     if routes.is_empty() {
         let used_up = plans.iter().filter_map(|plan| Some((&plan.name, plan.used_up()?)));
         let why: Vec<_> = used_up.map(|(name, why)| format!("{name}: {why}")).collect();
-        return Err(Error::NoPath { to: remote.to_string(), why: why.join("; ") });
+        return Err(Error::NoPath { to: remote.to_string(), why: why.join("; ") }.into());
     }
     let named: Vec<SocketAddr> = plans.iter().flat_map(|plan| plan.named()).collect();
     let connected = endpoint.connect(routes, tls.config(), options).await;
@@ -93,9 +112,11 @@ pub(crate) async fn connect_over(
             && let Some(found) = tls_error(secure_error).and_then(wrong_key)
         {
             let address = named.first().map_or_else(String::new, ToString::to_string);
-            return Error::WrongPeer { address, found, known_from: credential.key_source() };
+            return Error::WrongPeer { address, found, known_from: credential.key_source() }.into();
         }
-        Error::NoPath { to: remote.to_string(), why: format!("over UDP: {error}") }
+        let is_narrow = matches!(error, ConnectError::Narrow { .. });
+        let why = format!("over UDP: {error}");
+        NotConnected { error: Error::NoPath { to: remote.to_string(), why }, is_narrow }
     })?;
     let routes = Arc::new(SharedRoutes::new(plans));
     let follower = Follower::new(connection.clone(), terms.clone(), Arc::clone(&routes));

@@ -17,6 +17,10 @@ mod follow;
 mod listen;
 mod total_rate;
 
+/// What a line does whose MTU is below that of the least datagrams, and the remedy for sessions.
+const NARROW: &str = "does not carry packets of 1,200 octets: it is too narrow for UDP, and \
+                      --carrier tcp passes it";
+
 pub(crate) use connect::connect_over;
 pub use connect::{Striped, connect};
 pub use listen::{Admission, UdpListener};

@@ -77,6 +77,12 @@ pub enum Event {
         /// The path.
         path: u16,
     },
+    /// Full packets of the least size ([`wire::ptcp::MIN_FULL`]) are lost on a path, and small ones
+    /// arrive: its line is too narrow for this protocol. The caller retires it, or gives up.
+    PathNarrow {
+        /// The path.
+        path: u16,
+    },
     /// The peer retired a path (the paper's `closed`).
     PathRetired {
         /// The path.

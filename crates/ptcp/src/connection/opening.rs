@@ -186,7 +186,12 @@ impl Connection {
         let Some(path) = self.paths.get_mut(id) else { return };
         match &path.phase {
             PathPhase::Opening(opening) if opening.token == Some(token) => self.begin_path(now, id),
-            PathPhase::Open(_) => path.handle_response(token),
+            PathPhase::Open(_) => {
+                if path.handle_response(token, &self.config) && self.paths.revive(now, id) {
+                    self.apply_outcomes();
+                    self.handle_back(id);
+                }
+            }
             PathPhase::Opening(_) => {}
         }
         self.outbox.wake();

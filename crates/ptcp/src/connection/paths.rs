@@ -48,6 +48,8 @@ pub(super) struct AckedPath {
     pub(super) is_open: bool,
     /// Whether it was silent until now.
     pub(super) is_back: bool,
+    /// Whether it loses full packets even of the least size, and small ones not.
+    pub(super) is_narrow: bool,
 }
 
 impl Paths {
@@ -354,13 +356,11 @@ impl Paths {
                 bottlenecks.handle_delay(now, subflow.id(), delay.get(), stats.sent, stats.lost);
             }
             let is_back = was_silent && !subflow.is_silent();
-            if subflow.poll_black_hole() {
-                path.reset_size(now, config);
-            }
+            let is_narrow = subflow.poll_black_hole() && path.handle_black_hole(now, config);
             if is_back {
                 path.probes = 0;
             }
-            acked = AckedPath { is_open: true, is_back };
+            acked = AckedPath { is_open: true, is_back, is_narrow };
         }
         if let Some(id) = bottlenecks.poll_test() {
             let mut open = list.iter_mut().filter_map(Path::subflow_mut);
@@ -382,6 +382,19 @@ impl Paths {
         if let PathPhase::Open(subflow) = &mut self.list[index].phase {
             subflow.penalise(now, self.controller.as_mut());
         }
+    }
+
+    /// The peer is heard at a new address of an open path. Returns whether the path was silent. It
+    /// may have outcomes.
+    pub(super) fn revive(&mut self, now: Time, id: u16) -> bool {
+        let Paths { list, controller, outcomes, .. } = self;
+        let Some(path) = list.iter_mut().find(|path| path.id == id) else { return false };
+        let PathPhase::Open(subflow) = &mut path.phase else { return false };
+        let is_back = subflow.revive(now, controller.as_mut(), outcomes);
+        if is_back {
+            path.probes = 0;
+        }
+        is_back
     }
 
     /// The data in flight on a path goes elsewhere.

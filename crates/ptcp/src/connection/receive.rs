@@ -224,6 +224,9 @@ impl Connection {
         if acked.is_open {
             self.handshake.confirm();
         }
+        if acked.is_narrow {
+            self.events.push_back(Event::PathNarrow { path: ack.path });
+        }
         self.apply_outcomes();
         let Ack { stream, delivered, .. } = *ack;
         match self.streams.update_sending(stream, |sending| sending.handle_delivered(delivered)) {
@@ -236,7 +239,7 @@ impl Connection {
     }
 
     /// A silent path carries acknowledged packets again.
-    fn handle_back(&mut self, id: u16) {
+    pub(super) fn handle_back(&mut self, id: u16) {
         if let Some(path) = self.paths.get_mut(id)
             && core::mem::take(&mut path.is_told_silent)
         {

@@ -2,12 +2,17 @@
 //! data, which is bound to a packet at the time of sending (the paper's `send`).
 
 use units::{Bytes, Time};
-use wire::ptcp::{ALL_STREAMS, Body, Packet, Reply};
+use wire::ptcp::{ALL_STREAMS, Body, MIN_FULL, Packet, Reply};
 
 use super::{Connection, ConnectionState, Event, Transmit};
 use crate::path::{Binding, Control, Path, PathPhase};
 use crate::stream::recv::RecvStream;
 use crate::stream::send::Piece;
+use crate::subflow::Subflow;
+
+/// Every so many of the probes of a silent path carry no data: they arrive where the line is too
+/// narrow for full packets.
+const SMALLEST_PROBE: u32 = 4;
 
 impl Connection {
     /// The next packet to send. Call it until it returns `None`, after each other call.
@@ -45,6 +50,12 @@ impl Connection {
     fn acknowledge(&mut self, now: Time, index: usize) -> Option<Transmit> {
         let path = &mut self.paths[index];
         let id = path.id;
+        // An address that may get only one of both would stay without a challenge.
+        if path.allowed.is_some()
+            && let Some(challenge) = path.poll_validation(now)
+        {
+            return self.paths.emit(now, id, challenge);
+        }
         let reply = path.acks.due(now)?;
         let mut ack = path.acks.ack(now, id)?;
         let stream = path.acks.stream();
@@ -116,7 +127,15 @@ impl Connection {
     /// A probe of a silent path, regardless of its window: a copy of the data that is needed first
     /// (the paper's redundant striping).
     fn probe(&mut self, now: Time, index: usize) -> Transmit {
-        let room = Packet::room_for_data(self.paths[index].datagram.min(self.config.datagram)).0;
+        let path = &self.paths[index];
+        let expired = path.subflow().map_or(0, Subflow::expired);
+        if expired > 2 && expired.is_multiple_of(SMALLEST_PROBE) {
+            return self.transmit(now, index, Body::Ping { padding: 0, reply: Reply::All }, None);
+        }
+        // The path may be silent because packets of the initial size are too large for it.
+        let most =
+            if expired > 2 && !expired.is_multiple_of(2) { MIN_FULL } else { self.config.datagram };
+        let room = Packet::room_for_data(path.datagram.min(most)).0;
         if let Some(stream) = self.streams.sending().first_again()
             && let Some(Some((piece, _))) =
                 self.streams.update_sending(stream, |sending| sending.take(room, 0, true))

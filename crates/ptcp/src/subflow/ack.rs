@@ -8,7 +8,7 @@ use units::{Bytes, Span, Time};
 use wire::ptcp::{Ack, PacketRange};
 
 use super::timer::TIMEOUT_AFTER;
-use super::{DeclaredLost, Outcome, PacketState, Phase, Record, Subflow};
+use super::{BLACK_HOLE, DeclaredLost, Outcome, PacketState, Phase, Record, Subflow};
 
 /// Packets delivered beyond a lost one before reordering is ruled out (RFC 8985, section 6.2).
 const THRESHOLD: u64 = 3;
@@ -71,14 +71,7 @@ impl<B: Copy> Subflow<B> {
         let rtt = self.sample(now, ack, &delivered);
         self.largest = self.largest.max(Some(ack.largest));
         if core::mem::take(&mut self.expired) >= TIMEOUT_AFTER {
-            // A path that delivered nothing for a time was down, not congested: it restarts with
-            // the threshold from before.
-            cc.handle_undo(now, self.id);
-            cc.handle_idle_restart(now, self.id);
-            self.phase = Phase::Open;
-            self.epoch += 1;
-            // The probes that were lost meanwhile are no congestion.
-            self.forgiven = self.next;
+            self.restart(now, cc);
         }
         if delivered.has_late {
             self.rack.handle_spurious();
@@ -142,8 +135,8 @@ impl<B: Copy> Subflow<B> {
                 PacketState::NonEliciting => {}
                 PacketState::InFlight | PacketState::Lost => {
                     let is_late = record.state == PacketState::Lost;
-                    if record.bytes > self.least {
-                        self.large_losses = 0;
+                    if record.bytes > self.small {
+                        (self.large_losses, self.is_size_in_question) = (0, false);
                     }
                     if !is_late {
                         self.in_flight -= u64::from(record.bytes);
@@ -213,6 +206,39 @@ impl<B: Copy> Subflow<B> {
         Some(rtt)
     }
 
+    /// A path that delivered nothing for a time was down, not congested: it restarts with the
+    /// threshold from before.
+    fn restart(&mut self, now: Time, cc: &mut dyn Controller) {
+        cc.handle_undo(now, self.id);
+        cc.handle_idle_restart(now, self.id);
+        self.phase = Phase::Open;
+        self.epoch += 1;
+        // The probes that were lost meanwhile are no congestion.
+        self.forgiven = self.next;
+        // They were lost whatever their size: it is in question only if losses go on.
+        if !core::mem::replace(&mut self.is_size_in_question, true) {
+            self.large_losses = self.large_losses.min(BLACK_HOLE / 2);
+        }
+    }
+
+    /// The peer is heard over a path that may have been silent only because it led to an address
+    /// that the peer has left. What went there counts as lost. Returns whether it was silent.
+    pub(crate) fn revive(
+        &mut self,
+        now: Time,
+        cc: &mut dyn Controller,
+        outcomes: &mut Vec<Outcome<B>>,
+    ) -> bool {
+        if !self.is_silent() {
+            return false;
+        }
+        self.lose_all(now, cc, outcomes);
+        self.expired = 0;
+        self.restart(now, cc);
+        self.trim();
+        true
+    }
+
     /// Undoes the last cut: all its losses were reordering or delay.
     fn undo(&mut self, now: Time, cc: &mut dyn Controller) {
         self.phase = Phase::Open;
@@ -236,7 +262,7 @@ impl<B: Copy> Subflow<B> {
             matches!(self.phase, Phase::Recovery { .. }) || largest >= self.scan + THRESHOLD;
         let smoothed = self.path.rtt.smoothed().unwrap_or_default();
         let window = self.rack.window(self.path.rtt.min(), smoothed, is_urgent);
-        let mut last_lost = None;
+        let (mut last_lost, mut is_large) = (None, false);
         while let Some(index) = self.index(self.scan) {
             let record = self.records[index];
             if record.state == PacketState::InFlight {
@@ -244,6 +270,7 @@ impl<B: Copy> Subflow<B> {
                     Some(at) if at <= now => {
                         self.mark_lost(now, self.scan, cc, outcomes);
                         last_lost = Some(self.scan);
+                        is_large |= record.bytes > self.small;
                     }
                     Some(at) => {
                         self.rack_due = Some(at);
@@ -260,6 +287,7 @@ impl<B: Copy> Subflow<B> {
             Phase::Recovery { end, .. } => last_lost >= end,
         };
         if is_new {
+            self.large_losses += u32::from(is_large);
             self.enter_recovery(now, before, cc, outcomes);
         }
     }
@@ -317,7 +345,6 @@ impl<B: Copy> Subflow<B> {
         outcomes: &mut Vec<Outcome<B>>,
     ) {
         self.stats.recoveries += 1;
-        self.large_losses += 1;
         self.begin_epoch();
         cc.handle_congestion(
             now,

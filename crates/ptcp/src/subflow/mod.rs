@@ -18,6 +18,7 @@ use wire::ptcp::Marks;
 pub(crate) use timer::{Expiry, FIRST as FIRST_TIMEOUT};
 
 use crate::Config;
+use crate::path::fallback;
 
 /// The outcome of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,10 +68,12 @@ pub(crate) struct Subflow<B> {
     id: SubflowId,
     /// The size of a full packet for the controller.
     mss: Bytes,
-    /// Packets up to this size are assumed to pass every path.
-    least: u32,
-    /// Loss events and probe timeouts since a packet larger than `least` was delivered.
+    /// Packets up to this size say nothing of whether larger ones pass.
+    small: u32,
+    /// Loss events and probe timeouts of larger packets since one was delivered.
     large_losses: u32,
+    /// Whether the path was silent and is back, and no larger packet was delivered since.
+    is_size_in_question: bool,
     max_ack_delay: Span,
     min_timeout: Span,
     is_pacing: bool,
@@ -191,8 +194,9 @@ impl<B: Copy> Subflow<B> {
         Subflow {
             id,
             mss,
-            least: u32::try_from(config.datagram.0).unwrap_or(u32::MAX),
+            small: small(fallback(config.datagram, config).unwrap_or(config.datagram)),
             large_losses: 0,
+            is_size_in_question: false,
             max_ack_delay: config.max_ack_delay,
             min_timeout: config.min_timeout,
             is_pacing: config.pacing,
@@ -280,9 +284,19 @@ impl<B: Copy> Subflow<B> {
         is_black
     }
 
+    /// Packets up to this size say nothing of whether larger ones pass.
+    pub(crate) fn set_small(&mut self, bytes: Bytes) {
+        self.small = small(bytes);
+    }
+
     /// Whether acknowledgements are overdue: the probe timer expired.
     pub(crate) fn is_silent(&self) -> bool {
         self.expired > 0
+    }
+
+    /// How often the probe timer has expired in a row.
+    pub(crate) fn expired(&self) -> u32 {
+        self.expired
     }
 
     /// Whether window, recovery budget and pacing allow a full packet.
@@ -488,6 +502,10 @@ impl<B: Copy> Subflow<B> {
             outcomes.push(Outcome::Shrunk(binding));
         }
     }
+}
+
+fn small(bytes: Bytes) -> u32 {
+    u32::try_from(bytes.0).unwrap_or(u32::MAX)
 }
 
 #[cfg(test)]

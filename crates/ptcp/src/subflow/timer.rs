@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use policy::cc::Controller;
 use units::{Bytes, Span, Time};
 
-use super::{Outcome, PacketState, Phase, Subflow};
+use super::{Outcome, PacketState, Phase, Record, Subflow};
 
 /// The probe timeout of a path whose round-trip time is not known.
 pub(crate) const FIRST: Span = Span::from_millis(500);
@@ -91,7 +91,10 @@ impl<B: Copy> Subflow<B> {
         self.probe_at().filter(|at| *at <= now)?;
         self.expired += 1;
         self.stats.probes += 1;
-        self.large_losses += 1;
+        let small = self.small;
+        let is_large =
+            |record: &Record<B>| record.state == PacketState::InFlight && record.bytes > small;
+        self.large_losses += u32::from(self.records.iter().any(is_large));
         // The next timeout counts from here, even if no probe can be sent.
         self.last_eliciting_at = Some(now);
         if self.expired == TIMEOUT_AFTER {
@@ -104,6 +107,20 @@ impl<B: Copy> Subflow<B> {
     fn time_out(&mut self, now: Time, cc: &mut dyn Controller, outcomes: &mut Vec<Outcome<B>>) {
         self.stats.timeouts += 1;
         let before = self.in_flight;
+        self.lose_all(now, cc, outcomes);
+        self.begin_epoch();
+        self.phase = Phase::Recovery { end: self.next, reduction: None };
+        cc.handle_timeout(now, self.id, Bytes(before));
+        self.trim();
+    }
+
+    /// Declares all packets in flight lost.
+    pub(super) fn lose_all(
+        &mut self,
+        now: Time,
+        cc: &mut dyn Controller,
+        outcomes: &mut Vec<Outcome<B>>,
+    ) {
         let mut number = self.scan;
         while let Some(index) = self.index(number) {
             if self.records[index].state == PacketState::InFlight {
@@ -113,9 +130,5 @@ impl<B: Copy> Subflow<B> {
         }
         self.scan = number;
         self.rack_due = None;
-        self.begin_epoch();
-        self.phase = Phase::Recovery { end: self.next, reduction: None };
-        cc.handle_timeout(now, self.id, Bytes(before));
-        self.trim();
     }
 }

@@ -12,4 +12,5 @@ mod pair;
 mod paths;
 mod rebinding;
 mod recovering;
+mod sizes;
 mod streams;

@@ -88,6 +88,35 @@ fn the_challenge_to_a_new_address_is_repeated() {
     assert!(pair.time_of(stream, Bytes::mib(2)).is_some());
 }
 
+/// A translator gave the client's address another port while the server was sending and the client
+/// had nothing to say. Its first sign of life is answered at once, by all that waits.
+#[test]
+fn data_follow_at_once_to_a_new_address_after_a_long_silence() {
+    for names in [("reno", "lowest-rtt"), ("coupled-bbr", "lowest-rtt")] {
+        for silence in [500, 2_000, 15_000, 25_000] {
+            let mut pair = Pair::new(&Config::default(), names, &[line(20, 10)]);
+            pair.run_for(ms(200));
+            let stream = pair.client().open_stream();
+            pair.client().write(stream, Bytes(1));
+            pair.run_for(ms(200));
+            pair.server().write(stream, Bytes::mib(4));
+            pair.run_for(ms(1_000));
+            pair.fates(|sent| if sent.to_server { Fate::Arrives } else { Fate::Lost });
+            pair.run_for(ms(silence));
+            let before = pair.client().received(stream);
+            let from = pair.now();
+            assert!(pair.client().ping_path(0));
+            pair.run_for(ms(20));
+            // The driver sees the address before the packet is handled.
+            pair.server().rebind_path(from + ms(20), 0);
+            pair.fates(|_| Fate::Arrives);
+            pair.run_for(ms(300));
+            let came = pair.client().received(stream) - before;
+            assert!(came > Bytes(100_000), "{names:?}, {silence} ms: {came:?} in 280 ms");
+        }
+    }
+}
+
 #[test]
 fn raw_datagrams_take_the_path_that_is_said_and_are_not_acknowledged() {
     let mut pair =

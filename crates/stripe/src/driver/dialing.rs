@@ -12,7 +12,7 @@ use super::sockets::{Owner, SocketKey, Sockets};
 use crate::connection::Connection;
 use crate::connection::inbox::{Connect, Inbox, Key};
 use crate::options::NEXT_ROUTE;
-use crate::socket::{Outgoing, UdpSocket};
+use crate::socket::{Outgoing, UdpSocket, known_mtu, least_mtu};
 use crate::{Class, ConnectError, Options, Route};
 
 /// A handshake in progress.
@@ -30,7 +30,7 @@ pub(super) struct Dialing {
     next_at: Option<Time>,
     /// The route over which the peer answered.
     answered: Option<usize>,
-    outcome: Option<Result<Box<Established>, HandshakeError>>,
+    outcome: Option<Result<Box<Established>, ConnectError>>,
     pub(super) due: Option<Time>,
 }
 
@@ -103,6 +103,20 @@ impl Dialing {
             self.dialer.handle_deadline(now);
             // The route that answered may be the one that has failed since.
             self.answered = self.answered.map(|at| (at + 1) % self.routes.len());
+            self.note_narrow();
+        }
+    }
+
+    /// There was no answer in time: it is of no use to go on if the system knows of each route that
+    /// it carries no packets as large as the handshake's.
+    fn note_narrow(&mut self) {
+        let known = |(route, _): &(Route, SocketKey)| {
+            let (mtu, least) = (known_mtu(route)?, least_mtu(route));
+            (mtu < least).then(|| ConnectError::Narrow { route: route.name.clone(), mtu, least })
+        };
+        let all: Option<Vec<ConnectError>> = self.routes.iter().map(known).collect();
+        if let Some(first) = all.into_iter().flatten().next() {
+            self.outcome = Some(Err(first));
         }
     }
 
@@ -135,7 +149,7 @@ impl Dialing {
         while let Some(event) = self.dialer.poll_event() {
             match event {
                 DialEvent::Established(established) => self.outcome = Some(Ok(established)),
-                DialEvent::Failed(error) => self.outcome = Some(Err(error)),
+                DialEvent::Failed(error) => self.outcome = Some(Err(error.into())),
                 DialEvent::Confirmed(_) => {}
             }
             if self.outcome.is_some() {
@@ -180,7 +194,7 @@ impl Dialing {
         let Dialing { key, dialer, options, routes, reply, answered, outcome, .. } = self;
         let first = answered.unwrap_or(0);
         let remote = routes[first].0.remote;
-        let started = outcome.unwrap_or(Err(HandshakeError::TimedOut)).map_err(ConnectError::from);
+        let started = outcome.unwrap_or(Err(HandshakeError::TimedOut.into()));
         let begun = started.and_then(|established| {
             let start = Start { now, key, options, remote, inbox, share: None };
             Link::dialed(start, *established, dialer, routes.clone(), first, sockets)

@@ -38,6 +38,8 @@ const RESET_ROUND_TRIPS: u64 = 3;
 const CROWDED: u32 = 0x111;
 /// The code after a packet that no honest peer sends under the connection's keys.
 const PROTECTION: u32 = 0x112;
+/// The code of a connection whose last route carries no full packets.
+pub(super) const NARROW: u32 = 0x113;
 
 /// An open connection.
 pub(super) struct Link {
@@ -52,6 +54,8 @@ pub(super) struct Link {
     /// What the listener has yet to be told: paths that were opened, and that were retired.
     opened_paths: Vec<u16>,
     retired_paths: Vec<u16>,
+    /// Paths that lose full packets and carry small ones.
+    narrow_paths: Vec<u16>,
     pub(super) session: Session,
     pub(super) core: ptcp::Connection,
     pub(super) routes: BTreeMap<u32, RouteEnd>,
@@ -158,6 +162,7 @@ impl Link {
             listed: None,
             opened_paths: Vec::new(),
             retired_paths: Vec::new(),
+            narrow_paths: Vec::new(),
             session,
             core,
             routes: BTreeMap::new(),
@@ -314,6 +319,11 @@ impl Link {
                 self.opened_paths.push(path);
             }
             self.follow(now, path, opened.number, from, (socket, to));
+        } else if parsed.packet.is_eliciting()
+            && let Some(number) = self.route_of.get(&path)
+            && let Some(route) = self.routes.get_mut(number)
+        {
+            route.signs.handle_news(now);
         }
         if let Some(log) = &mut self.log {
             log.packet(now, path, &parsed.packet, false);
@@ -383,6 +393,7 @@ impl Link {
                     self.set_route_state(path, RouteState::Open);
                 }
                 Event::PathSilent { path } => self.set_route_state(path, RouteState::Silent),
+                Event::PathNarrow { path } => self.narrow_paths.push(path),
                 Event::PathRetired { path } => self.forget_path(path),
                 Event::Readable { stream, end, is_whole } => {
                     if let Some(cell) = self.cell(stream) {
@@ -408,7 +419,15 @@ impl Link {
                     self.end_halves(stream, true, false);
                 }
                 Event::DatagramDropped { .. } => self.drop_datagram(),
-                Event::Closed { code } => self.fail(self.closed_by_peer(code)),
+                Event::Closed { code } => {
+                    if code == NARROW {
+                        let open = self.routes.values().filter(|route| route.has_opened());
+                        for RouteEnd { number, name, .. } in open {
+                            self.tell_route(*number, name.clone(), RouteChange::Narrow);
+                        }
+                    }
+                    self.fail(self.closed_by_peer(code));
+                }
                 Event::TimedOut(error) => self.fail(ConnectionError::TimedOut(error)),
             }
         }
@@ -417,7 +436,11 @@ impl Link {
     }
 
     fn closed_by_peer(&self, code: u32) -> ConnectionError {
-        self.error.clone().unwrap_or(ConnectionError::ClosedByPeer { code })
+        let error = match code {
+            NARROW => ConnectionError::Narrow,
+            code => ConnectionError::ClosedByPeer { code },
+        };
+        self.error.clone().unwrap_or(error)
     }
 
     /// A path is retired: nothing is sent or expected over it.
@@ -495,15 +518,14 @@ impl Link {
         }
     }
 
-    /// Asks for a sign of life over each open route over which nothing has left for a while, so
-    /// that a translator on its way does not forget it: they do after 30 s and more.
+    /// Asks for a sign of life over each open route over which nothing has left for a while.
     fn keep_alive(&mut self, now: Time) {
         let Some(after) = self.keep_alive.filter(|_| self.error.is_none()) else { return };
         let core = &mut self.core;
         let mut is_asked = false;
         for route in self.routes.values_mut() {
-            if route.is_open() && route.spoke_at + after <= now {
-                route.spoke_at = now;
+            if route.is_open() && route.signs.asks_at(after) <= now {
+                route.signs.handle_asked(now, after);
                 // All subflows of a route have one socket.
                 is_asked |= route.paths.iter().any(|path| core.ping_path(*path));
             }
@@ -520,7 +542,8 @@ impl Link {
     fn ping_at(&self) -> Option<Time> {
         let after = self.keep_alive.filter(|_| self.error.is_none())?;
         let open = self.routes.values().filter(|route| route.is_open());
-        Some(open.map(|route| route.spoke_at).fold(self.heard_at, Time::min) + after)
+        let asks_at = open.map(|route| route.signs.asks_at(after));
+        Some(asks_at.fold(self.heard_at + after, Time::min))
     }
 
     /// Sends what there is to send.
@@ -529,6 +552,7 @@ impl Link {
         self.serve_dialer(now, sockets);
         self.take_events(now, sockets);
         self.adapt_memory(now);
+        self.leave_narrow_paths(now, sockets);
         self.send(clock, sockets);
         if self.log.is_some() {
             self.log_paths();
@@ -589,6 +613,22 @@ impl Link {
 
     pub(super) fn is_blocked(&self) -> bool {
         self.routes.values().any(RouteEnd::is_blocked)
+    }
+
+    /// Gives up paths that are too narrow for the protocol: over them nothing would ever be whole.
+    fn leave_narrow_paths(&mut self, now: Time, sockets: &mut Sockets) {
+        for path in std::mem::take(&mut self.narrow_paths) {
+            let Some(number) = self.route_of.get(&path).copied() else { continue };
+            let Some(route) = self.routes.get(&number) else { continue };
+            self.tell_route(number, route.name.clone(), RouteChange::Narrow);
+            let others = self.routes.values().filter(|other| other.number != number);
+            if others.into_iter().any(RouteEnd::has_opened) {
+                self.leave_route(now, number, sockets);
+            } else if self.error.is_none() {
+                self.core.close(now.max(self.latest), NARROW);
+                self.fail(ConnectionError::Narrow);
+            }
+        }
     }
 
     /// This side closes the connection.

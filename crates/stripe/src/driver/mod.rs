@@ -9,6 +9,7 @@ mod logging;
 mod places;
 mod routes;
 mod sending;
+mod signs;
 mod sockets;
 mod streams;
 

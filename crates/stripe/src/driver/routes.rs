@@ -7,6 +7,7 @@ use std::net::{IpAddr, SocketAddr};
 use units::{Span, Time};
 
 use super::link::Link;
+use super::signs::Signs;
 use super::sockets::{Owner, SocketKey, Sockets};
 use crate::socket::{MOST_OFFLOADED, Outgoing, UdpSocket};
 use crate::stats::{RouteChange, RouteEvent, RouteState, RouteStats};
@@ -35,8 +36,8 @@ pub(super) struct RouteEnd {
     blocked_bytes: usize,
     dropped: u64,
     state: RouteState,
-    /// When a packet left over it, or a sign of life was asked for.
-    pub(super) spoke_at: Time,
+    /// When a sign of life is asked for.
+    pub(super) signs: Signs,
     /// When a socket that failed is opened again.
     pub(super) reopen_at: Option<Time>,
     failure: String,
@@ -99,7 +100,7 @@ impl RouteEnd {
             blocked_bytes: 0,
             dropped: 0,
             state: RouteState::Opening,
-            spoke_at: Time::ZERO,
+            signs: Signs::new(Time::ZERO),
             reopen_at: None,
             failure: String::new(),
         }
@@ -121,6 +122,11 @@ impl RouteEnd {
     /// Whether it carries data.
     pub(super) fn is_open(&self) -> bool {
         self.state == RouteState::Open
+    }
+
+    /// Whether it carried data, be it silent at present.
+    pub(super) fn has_opened(&self) -> bool {
+        self.state != RouteState::Opening
     }
 
     pub(super) fn is_blocked(&self) -> bool {
@@ -268,12 +274,17 @@ impl Link {
         number: u32,
         sockets: &mut Sockets,
     ) {
-        let Some(route) = self.routes.get(&number) else { return };
-        if self.routes.len() == 1 {
+        if self.routes.len() == 1 && self.routes.contains_key(&number) {
             // Nothing could be said over no route at all.
             self.close(now, 0);
             return;
         }
+        self.leave_route(now, number, sockets);
+    }
+
+    /// Retires the paths of a route that is not the last one.
+    pub(super) fn leave_route(&mut self, now: Time, number: u32, sockets: &mut Sockets) {
+        let Some(route) = self.routes.get(&number) else { return };
         for path in route.paths.clone() {
             self.core.retire_path(now, path);
             self.forget_path(path);

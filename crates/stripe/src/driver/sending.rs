@@ -60,7 +60,7 @@ impl Link {
         if let Some(log) = &mut self.log {
             log.packet(now, path, packet, true);
         }
-        route.spoke_at = now;
+        route.signs.handle_sent(now);
         route.prepare(len, is_ecn_capable, sockets);
         let number = PacketNumber { path, number: packet.number };
         let start = route.batch.bytes.len();

@@ -127,6 +127,9 @@ impl Printed {
             RouteChange::Opened | RouteChange::Back => ("active", String::new()),
             RouteChange::Silent => ("stalled", "it does not answer".into()),
             RouteChange::Failing { reason } => ("lost", reason.clone()),
+            RouteChange::Narrow => {
+                ("dropped", "it carries no packets of 1,200 octets, which a tunnel needs".into())
+            }
             RouteChange::Removed => ("dropped", String::new()),
             RouteChange::Moved { .. } => return,
         };

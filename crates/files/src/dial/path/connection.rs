@@ -84,6 +84,7 @@ impl<'a, F: Direction> Connection<'a, F> {
         let (mut io, direction) = self.io();
         if direction.take_in(&mut io)? {
             self.last_heard = self.session.clock.now();
+            self.session.signs.note_heard(self.last_heard);
             self.next_ping = self.last_heard + PING_EVERY;
         }
         if self.conn.is_closed() { Err(ConnError::Closed) } else { Ok(()) }

@@ -96,8 +96,13 @@ impl Direction for Outgoing {
                 Frame::Refused(range) => self.refuse(io, range)?,
                 Frame::Grant(positions) => self.supply.grant(positions),
                 Frame::Ping(number) => pong = Some(number),
-                Frame::Pong(_) => {
-                    session.core().handle_alive(session.clock.now(), io.facts.path.id);
+                Frame::Pong(number) => {
+                    let now = session.clock.now();
+                    session.core().handle_alive(now, io.facts.path.id);
+                    // It answers no ping: a disk holds the receiver up.
+                    if number == 0 {
+                        session.signs.note_moved(now);
+                    }
                 }
                 Frame::Joined => {}
                 Frame::ObjectDone(object, root) => session.report(Report::ObjectDone(object, root)),

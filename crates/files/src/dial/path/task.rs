@@ -38,6 +38,8 @@ pub(in crate::dial) struct PathTask<'a, F: Direction, M> {
     is_spread: bool,
     /// Bytes that connections moved which are gone.
     moved_before: Bytes,
+    /// What the path had moved when that was progress last.
+    counted: Bytes,
     /// The connection whose turn it is to send.
     turn: usize,
     /// The time when the interface's cap was reached.
@@ -47,6 +49,9 @@ pub(in crate::dial) struct PathTask<'a, F: Direction, M> {
 
 /// The time for data in flight to be acknowledged once a cap is reached.
 const DRAIN_TIME: Span = Span::from_secs(10);
+/// So much that a path moved is progress, before any block is whole: pings and their answers take
+/// longer for it than anybody's patience lasts.
+const PROGRESS: Bytes = Bytes::kib(64);
 /// Transmissions on each connection before acknowledgements are read.
 const TRANSMISSIONS_A_TURN: usize = 8;
 /// Streams of a path over a carrier with several routes: a hole in one holds up that one alone.
@@ -87,6 +92,7 @@ impl<'a, F: Direction, M> PathTask<'a, F, M> {
             is_told: false,
             is_spread: false,
             moved_before: Bytes::ZERO,
+            counted: Bytes::ZERO,
             turn: 0,
             used_up: None,
             next_sample: now,
@@ -309,6 +315,10 @@ impl<'a, F: Direction, M> PathTask<'a, F, M> {
             timeouts: infos().map(|info| info.timeouts).min().unwrap_or_default(),
             unsent: moved().map(|moved| moved.unsent).sum(),
         };
+        if sample.kernel_acked.0.saturating_sub(self.counted.0) >= PROGRESS.0 {
+            self.counted = sample.kernel_acked;
+            self.session.signs.note_moved(now);
+        }
         {
             let mut core = self.session.core();
             core.handle_sample(now, self.facts.path.id, sample);

@@ -1,0 +1,95 @@
+//! When the side that dialed asks for a sign of life over a route.
+
+use units::{Span, Time};
+
+/// How long the peer may be silent behind its latest data before it is asked. A translator on the
+/// way may have given this host another port: then nothing that the peer sends arrives until it has
+/// heard of the new one, and this host, which only listens, would not say anything.
+const FIRST: Span = Span::from_secs(1);
+
+/// The silence over one route. Each question without data behind it doubles the wait for the next,
+/// up to that of a route that is idle, which keeps a translator from forgetting it: they do after
+/// 30 s and more.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Signs {
+    /// When something was sent, or data came.
+    last: Time,
+    /// `None`: as long as on a route that is idle.
+    wait: Option<Span>,
+}
+
+impl Signs {
+    pub(super) fn new(now: Time) -> Signs {
+        Signs { last: now, wait: None }
+    }
+
+    /// A packet leaves.
+    pub(super) fn handle_sent(&mut self, now: Time) {
+        self.last = self.last.max(now);
+    }
+
+    /// A packet arrived that is more than an answer.
+    pub(super) fn handle_news(&mut self, now: Time) {
+        self.last = self.last.max(now);
+        self.wait = Some(FIRST);
+    }
+
+    /// When the peer is to be asked, if it is after `idle` on an idle route.
+    pub(super) fn asks_at(&self, idle: Span) -> Time {
+        self.last + self.wait.map_or(idle, |wait| wait.min(idle))
+    }
+
+    /// The peer is asked.
+    pub(super) fn handle_asked(&mut self, now: Time, idle: Span) {
+        self.last = now;
+        self.wait = self.wait.map(|wait| wait + wait).filter(|wait| *wait < idle);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const IDLE: Span = Span::from_secs(15);
+
+    fn at(millis: u64) -> Time {
+        Time::ZERO + Span::from_millis(millis)
+    }
+
+    /// The times of questions, in milliseconds, while nothing comes.
+    fn questions(signs: &mut Signs, count: usize) -> Vec<u64> {
+        let ask = |_| {
+            let at = signs.asks_at(IDLE);
+            signs.handle_asked(at, IDLE);
+            (at - Time::ZERO).as_millis()
+        };
+        (0..count).map(ask).collect()
+    }
+
+    #[test]
+    fn an_idle_route_is_asked_now_and_then() {
+        assert_eq!(questions(&mut Signs::new(at(500)), 3), [15_500, 30_500, 45_500]);
+    }
+
+    /// The peer may be sending to an address that this host has no more.
+    #[test]
+    fn silence_behind_data_is_asked_about_soon_and_then_ever_more_rarely() {
+        let mut signs = Signs::new(at(0));
+        signs.handle_news(at(10_000));
+        // The acknowledgement.
+        signs.handle_sent(at(10_025));
+        let expected = [11_025, 13_025, 17_025, 25_025, 40_025, 55_025];
+        assert_eq!(questions(&mut signs, 6), expected);
+    }
+
+    /// As long as this host says something, the peer knows its address.
+    #[test]
+    fn a_host_that_speaks_asks_nothing() {
+        let mut signs = Signs::new(at(0));
+        signs.handle_news(at(10_000));
+        for millis in (10_000..60_000).step_by(900) {
+            signs.handle_sent(at(millis));
+            assert!(signs.asks_at(IDLE) > at(millis + 900));
+        }
+    }
+}
