@@ -1,7 +1,7 @@
 //! The configuration of a connection.
 
 use units::{Bytes, Span};
-use wire::ptcp::ConnectionParameters;
+use wire::ptcp::{ConnectionParameters, MIN_FULL};
 
 /// The data that moves to other paths when a subflow's window shrinks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,6 +88,12 @@ impl Config {
     #[must_use]
     pub fn stream_window(&self) -> Bytes {
         self.slow_streams.map_or(self.receive_buffer, |slow| slow.first.min(self.receive_buffer))
+    }
+
+    /// The size to which a path with packets of this size falls back: the initial one, then that
+    /// which every path has to carry.
+    pub(crate) fn fallback(&self, datagram: Bytes) -> Option<Bytes> {
+        [self.datagram, MIN_FULL].into_iter().find(|size| datagram > *size)
     }
 
     /// What the peer is told of it in the handshake.

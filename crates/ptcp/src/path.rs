@@ -4,7 +4,7 @@ use alloc::collections::BTreeMap;
 
 use units::{Bytes, Rate, Span, Time};
 
-use wire::ptcp::{Body, MIN_FULL, Packet};
+use wire::ptcp::{Body, Packet};
 
 use crate::Config;
 use crate::ack_tracker::AckTracker;
@@ -381,7 +381,7 @@ impl Path {
     /// Packets up to the size to fall back to say nothing of whether larger ones arrive.
     fn set_datagram(&mut self, datagram: Bytes, config: &Config) {
         self.datagram = datagram;
-        let small = fallback(datagram, config).map_or(SMALL, |size| size.0);
+        let small = config.fallback(datagram).map_or(SMALL, |size| size.0);
         if let Some(subflow) = self.subflow_mut() {
             subflow.set_small(Bytes(small));
         }
@@ -403,7 +403,7 @@ impl Path {
             self.reset_size(now, config);
             return false;
         }
-        let Some(size) = fallback(self.datagram, config) else { return true };
+        let Some(size) = config.fallback(self.datagram) else { return true };
         // Of the sizes above the initial one, the search before said which are too large.
         self.fall_back(now, size, self.size.ceiling, config);
         false
@@ -425,12 +425,6 @@ impl Path {
         let begins = Some(self.size.not_before).filter(|at| *at > Time::ZERO && self.size.is_first);
         asks_again.or(begins).filter(|_| self.is_live())
     }
-}
-
-/// The size to which a path with packets of this size falls back: the initial one, then that which
-/// every path has to carry.
-pub(crate) fn fallback(datagram: Bytes, config: &Config) -> Option<Bytes> {
-    [config.datagram, MIN_FULL].into_iter().find(|size| datagram > *size)
 }
 
 impl RateLimit {

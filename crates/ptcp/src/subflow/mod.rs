@@ -18,7 +18,6 @@ use wire::ptcp::Marks;
 pub(crate) use timer::{Expiry, FIRST as FIRST_TIMEOUT};
 
 use crate::Config;
-use crate::path::fallback;
 
 /// The outcome of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -194,7 +193,7 @@ impl<B: Copy> Subflow<B> {
         Subflow {
             id,
             mss,
-            small: small(fallback(config.datagram, config).unwrap_or(config.datagram)),
+            small: small(config.fallback(config.datagram).unwrap_or(config.datagram)),
             large_losses: 0,
             is_size_in_question: false,
             max_ack_delay: config.max_ack_delay,
