@@ -124,8 +124,14 @@ impl Host {
     {
         let (sender, mut events) = mpsc::unbounded_channel();
         let task = tokio::spawn(run(sender));
-        let Some(Event::Listening { addresses }) = events.recv().await else {
-            panic!("it does not listen")
+        // The thread of a host that was killed may have its UDP port for a moment longer, which is a
+        // notice.
+        let addresses = loop {
+            match events.recv().await {
+                Some(Event::Listening { addresses }) => break addresses,
+                Some(Event::Notice { .. }) => {}
+                other => panic!("it does not listen: {other:?}"),
+            }
         };
         Host { port: addresses[0].port(), task, events }
     }
