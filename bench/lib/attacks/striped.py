@@ -44,11 +44,11 @@ def home(folder, name):
 
 
 @contextlib.contextmanager
-def receiver(folder):
-    """`receive --keep`, and a sender of one file, which has the token."""
+def receiver(folder, *options):
+    """`receive --keep` with these options, and a sender of one file, which has the token."""
     (folder / "inbox").mkdir()
     command = [lib.anabranch(), "receive", folder / "inbox", "--keep", "--json"]
-    command += ["--listen", f"{HONEST}:0", "--token-out", folder / "token"]
+    command += ["--listen", f"{HONEST}:0", "--token-out", folder / "token", *options]
     source = folder / "file"
     source.write_bytes(os.urandom(FILE))
     with lib.Process(None, folder, "receiver", command, home(folder, "far")) as process:

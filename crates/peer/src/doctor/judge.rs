@@ -183,14 +183,12 @@ pub(super) fn probe(probe: &PathProbe, host: &Host) -> Vec<Finding> {
     let mut found = Vec::new();
     if probe.small_segments_only {
         let text = "large packets vanish and nobody says so: a line on the way has a smaller MTU, \
-                    and the ICMP messages that would tell are blocked"
+                    and the ICMP messages that would tell are blocked. Transfers use small packets \
+                    over TCP, and find the size by themselves over UDP; other programs stall"
             .into();
-        found.push(trouble(
-            "mtu",
-            name,
-            text,
-            here(format!("sudo ip link set dev {} mtu 1280", probe.interface)),
-        ));
+        // Any MTU of the interface would be a guess, and below 1280 it would lose IPv6.
+        let mend = here("sudo sysctl -w net.ipv4.tcp_mtu_probing=1".into());
+        found.push(trouble("mtu", name, text, mend));
     }
     let under_way = carries.rate * carries.rtt;
     // The kernel does not count all of the time that it waits for room in the buffer.
@@ -390,7 +388,7 @@ mod tests {
         };
         let found = probe(&PathProbe { small_segments_only: true, ..probed(Ok(slow)) }, &host);
         assert_eq!(checks(&found), ["mtu", "send-buffer", "receive-buffer", "loss"]);
-        assert_eq!(mend(&found[0]), "sudo ip link set dev wifi mtu 1280");
+        assert_eq!(mend(&found[0]), "sudo sysctl -w net.ipv4.tcp_mtu_probing=1");
         assert_eq!(mend(&found[1]), "sudo sysctl -w net.ipv4.tcp_wmem='4096 65536 268435456'");
         assert_eq!(mend(&found[2]), "sudo sysctl -w net.ipv4.tcp_rmem='4096 131072 16777216'");
         assert_eq!(checks(&probe(&probed(Err("no answer within 4s".into())), &host)), ["connect"]);

@@ -19,7 +19,7 @@ use rustix::fs::{Access, AtFlags, CWD, accessat};
 
 pub(crate) use log::{Log, PathEnds};
 
-use writer::{Bounds, Message, Writer};
+use writer::{LogBounds, Message, Writer};
 
 /// Writes a log of each connection that has it in its [`Options::qlog`](crate::Options::qlog).
 /// Copies are the same log.
@@ -79,7 +79,7 @@ impl Qlog {
             Box::new(open),
             Box::new(remove),
             Box::new(warn),
-            Bounds::default(),
+            LogBounds::default(),
         ))
     }
 
@@ -93,7 +93,7 @@ impl Qlog {
         open: impl FnMut(&str) -> io::Result<Sink> + Send + 'static,
         warn: impl FnMut(&str) + Send + 'static,
     ) -> io::Result<Qlog> {
-        let bounds = Bounds { all: u64::MAX, files: usize::MAX, ..Bounds::default() };
+        let bounds = LogBounds { all: u64::MAX, files: usize::MAX, ..LogBounds::default() };
         Qlog::start(Writer::new(Box::new(open), Box::new(|_: &str| {}), Box::new(warn), bounds))
     }
 

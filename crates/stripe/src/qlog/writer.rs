@@ -17,7 +17,7 @@ use super::text;
 const BUFFER: usize = 1 << 16;
 /// What the logs of a process may take.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Bounds {
+pub(super) struct LogBounds {
     /// Bytes of one log, which ends there.
     pub(super) each: u64,
     /// Bytes of all. The oldest of those that are complete gives way.
@@ -26,9 +26,9 @@ pub(super) struct Bounds {
     pub(super) files: usize,
 }
 
-impl Default for Bounds {
-    fn default() -> Bounds {
-        Bounds { each: 1 << 30, all: 4 << 30, files: 256 }
+impl Default for LogBounds {
+    fn default() -> LogBounds {
+        LogBounds { each: 1 << 30, all: 4 << 30, files: 256 }
     }
 }
 
@@ -51,7 +51,7 @@ pub(super) struct Writer {
     remove: Remove,
     /// `None` after the first warning.
     warn: Option<Warn>,
-    bounds: Bounds,
+    bounds: LogBounds,
     outputs: HashMap<u64, Output>,
     /// Names and sizes of the logs that are complete, oldest first.
     complete: VecDeque<(String, u64)>,
@@ -63,18 +63,18 @@ pub(super) struct Writer {
 struct Output {
     shared: Arc<Shared>,
     name: String,
-    into: BufWriter<Counted>,
+    into: BufWriter<CountedSink>,
     /// The time of the latest event.
     latest: Time,
 }
 
 /// A sink, and how many bytes it has taken.
-struct Counted {
+struct CountedSink {
     sink: Sink,
     bytes: u64,
 }
 
-impl Write for Counted {
+impl Write for CountedSink {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let written = self.sink.write(bytes)?;
         self.bytes += written as u64;
@@ -87,7 +87,7 @@ impl Write for Counted {
 }
 
 impl Writer {
-    pub(super) fn new(open: Open, remove: Remove, warn: Warn, bounds: Bounds) -> Writer {
+    pub(super) fn new(open: Open, remove: Remove, warn: Warn, bounds: LogBounds) -> Writer {
         Writer {
             open,
             remove,
@@ -168,7 +168,7 @@ impl Writer {
             Entry::Occupied(open) => open.into_mut(),
             Entry::Vacant(place) => {
                 let name = text::file_name(head);
-                let counted = Counted { sink: (self.open)(&name)?, bytes: 0 };
+                let counted = CountedSink { sink: (self.open)(&name)?, bytes: 0 };
                 let mut into = BufWriter::with_capacity(BUFFER, counted);
                 text::write_head(&mut into, head)?;
                 let (shared, latest) = (Arc::clone(shared), head.began);
@@ -278,7 +278,7 @@ mod tests {
         }
     }
 
-    fn writer(bounds: Bounds) -> (Writer, Files, mpsc::Receiver<String>) {
+    fn writer(bounds: LogBounds) -> (Writer, Files, mpsc::Receiver<String>) {
         let (files, (warned, warnings)) = (Files::default(), mpsc::channel());
         let (opened, removed) = (Arc::clone(&files), Arc::clone(&files));
         let open = move |name: &str| {
@@ -308,7 +308,7 @@ mod tests {
 
     #[test]
     fn the_oldest_complete_log_gives_way() {
-        let (mut writer, files, warnings) = writer(Bounds { files: 3, ..Bounds::default() });
+        let (mut writer, files, warnings) = writer(LogBounds { files: 3, ..LogBounds::default() });
         let all: Vec<_> = (0..6).map(connection).collect();
         write(&mut writer, &all[0], 1, false);
         write(&mut writer, &all[1], 1, true);
@@ -329,7 +329,7 @@ mod tests {
 
     #[test]
     fn a_log_ends_and_all_together_are_bounded() {
-        let bounds = Bounds { each: 100_000, all: 300_000, files: 100 };
+        let bounds = LogBounds { each: 100_000, all: 300_000, files: 100 };
         let (mut writer, files, warnings) = writer(bounds);
         let mut made = 0;
         for id in 0..10 {
