@@ -28,7 +28,8 @@ pub enum ConnectError {
     Handshake(#[from] HandshakeError),
     /// No route carries packets as large as the handshake's.
     #[error(
-        "the line of {route} carries packets of up to {mtu} octets, and the handshake needs {least}"
+        "the line of {route} carries packets of up to {mtu} octets, and the handshake needs \
+         {least}"
     )]
     Narrow {
         /// The route's name.

@@ -124,8 +124,8 @@ impl Host {
     {
         let (sender, mut events) = mpsc::unbounded_channel();
         let task = tokio::spawn(run(sender));
-        // The thread of a host that was killed may have its UDP port for a moment longer, which is a
-        // notice.
+        // The thread of a host that was killed may have its UDP port for a moment longer, which is
+        // a notice.
         let addresses = loop {
             match events.recv().await {
                 Some(Event::Listening { addresses }) => break addresses,
