@@ -187,7 +187,7 @@ pub(super) fn probe(probe: &PathProbe, host: &Host) -> Vec<Finding> {
                     over TCP, and find the size by themselves over UDP; other programs stall"
             .into();
         // Any MTU of the interface would be a guess, and below 1280 it would lose IPv6.
-        let mend = here("sudo sysctl -w net.ipv4.tcp_mtu_probing=1".into());
+        let mend = here("sudo sysctl -w net.ipv4.tcp_mtu_probing=1");
         found.push(trouble("mtu", name, text, mend));
     }
     let under_way = carries.rate * carries.rtt;
