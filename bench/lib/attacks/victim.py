@@ -104,7 +104,10 @@ def beside(bars, name, victim, honest, attack, most_mib, most_descriptors=1_000,
 
 
 def shown(seconds):
-    return ", ".join(f"{one:.2f}" for one in seconds)
+    if not seconds:
+        return "never"
+    slowest = max(seconds)
+    return f"{lib.median(seconds):.3f} (slowest {slowest:.2f}, {len(seconds)} runs)"
 
 
 @contextlib.contextmanager

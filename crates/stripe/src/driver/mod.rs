@@ -3,6 +3,7 @@
 
 mod dialing;
 mod holdings;
+mod leavings;
 mod link;
 mod listening;
 mod logging;
@@ -28,6 +29,7 @@ use crate::clock::Clock;
 use crate::connection::inbox::{Command, Connect, Inbox, Key};
 use crate::tokens::SystemTokens;
 use dialing::Dialing;
+use leavings::Leavings;
 use link::Link;
 pub(crate) use listening::Listener;
 use places::{NoPlace, Places};
@@ -60,6 +62,7 @@ pub(crate) struct Driver {
     next_key: u64,
     tokens: SystemTokens,
     count: watch::Sender<usize>,
+    leavings: Leavings,
     /// Since when nobody uses the endpoint any more.
     ended_at: Option<Time>,
 }
@@ -93,6 +96,7 @@ impl Driver {
             next_key: 0,
             tokens: SystemTokens::default(),
             count,
+            leavings: Leavings::default(),
             ended_at: None,
         })
     }
@@ -154,7 +158,8 @@ impl Driver {
         let listener = self.listener.as_ref().and_then(Listener::poll_deadline);
         let closing = self.ended_at.map(|at| at + MOST_CLOSING + Span::from_millis(1));
         let first = self.due.first().map(|(at, _)| *at);
-        let next = [listener, closing, first].into_iter().flatten().min()?;
+        let leavings = self.leavings.poll_deadline();
+        let next = [listener, closing, first, leavings].into_iter().flatten().min()?;
         Some(Duration::from_nanos(next.since(self.clock.now()).as_nanos()))
     }
 
@@ -297,6 +302,9 @@ impl Driver {
             listener.handle_deadline(now);
             self.serve_listener(now);
         }
+        if self.leavings.handle_deadline(now) {
+            sys::memory::give_back();
+        }
     }
 
     /// Sends what the connections have to send, and notes when each is due again.
@@ -346,6 +354,7 @@ impl Driver {
             let mut link = self.links.remove(&key).expect("it was there");
             self.unschedule(link.due, key);
             link.end(&mut self.sockets);
+            self.leavings.handle_ended(self.clock.now());
             if let Some(listener) = &mut self.listener {
                 listener.forget(&link);
             }
