@@ -4,5 +4,6 @@ mod ends;
 mod flights;
 mod links;
 mod peers;
+mod resets;
 mod session;
 mod strangers;

@@ -27,13 +27,6 @@ use crate::{ConnectError, ConnectionError, Options, Route, StreamError, TotalRat
 
 /// The interval of counters that are written down.
 const RECENT: Span = Span::from_millis(50);
-/// How long nothing may be heard of a peer that says that it knows the connection no more, besides
-/// [`RESET_ROUND_TRIPS`]. It says so too of a path whose first packet came before the end of the
-/// handshake, which took another way; and an attacker may have learnt what to say. So it is asked
-/// for a sign of life.
-const RESET_WAIT: Span = Span::from_millis(250);
-/// Round trips of the slowest path: the question may be lost and asked again.
-const RESET_ROUND_TRIPS: u64 = 3;
 /// The code of a connection that is one too many for the side that listens.
 const CROWDED: u32 = 0x111;
 /// The code after a packet that no honest peer sends under the connection's keys.
@@ -55,7 +48,7 @@ pub(super) struct Link {
     opened_paths: Vec<u16>,
     retired_paths: Vec<u16>,
     /// Paths that lose full packets and carry small ones.
-    narrow_paths: Vec<u16>,
+    pub(super) narrow_paths: Vec<u16>,
     pub(super) session: Session,
     pub(super) core: ptcp::Connection,
     pub(super) routes: BTreeMap<u32, RouteEnd>,
@@ -78,12 +71,12 @@ pub(super) struct Link {
     pub(super) peer_key: PeerKey,
     /// A bound that it shares with other connections.
     pub(super) max_rate: Option<TotalRate>,
-    keep_alive: Option<Span>,
+    pub(super) keep_alive: Option<Span>,
     /// When a packet arrived last, or a sign of life was asked for.
-    heard_at: Time,
+    pub(super) heard_at: Time,
     pub(super) ends: DriverEnds,
     /// When the peer's word counts that it knows the connection no more.
-    reset_at: Option<Time>,
+    pub(super) reset_at: Option<Time>,
     /// The latest time that the state machine knows.
     pub(super) latest: Time,
     pub(super) error: Option<ConnectionError>,
@@ -271,21 +264,6 @@ impl Link {
             }
             Err(_) => {}
         }
-    }
-
-    /// The peer seems to know the connection no more: it is asked for a sign of life over each
-    /// path.
-    fn handle_reset(&mut self, now: Time) {
-        if self.reset_at.is_some() {
-            return;
-        }
-        let mut slowest = Span::ZERO;
-        for path in self.core.paths().collect::<Vec<_>>() {
-            let metrics = self.core.path_metrics(path);
-            slowest = slowest.max(metrics.and_then(|all| all.smoothed_rtt).unwrap_or_default());
-            self.core.ping_path(path);
-        }
-        self.reset_at = Some(now + RESET_WAIT + slowest * RESET_ROUND_TRIPS);
     }
 
     /// A data packet arrived over a path.
@@ -518,34 +496,6 @@ impl Link {
         }
     }
 
-    /// Asks for a sign of life over each open route over which nothing has left for a while.
-    fn keep_alive(&mut self, now: Time) {
-        let Some(after) = self.keep_alive.filter(|_| self.error.is_none()) else { return };
-        let core = &mut self.core;
-        let mut is_asked = false;
-        for route in self.routes.values_mut() {
-            if route.is_open() && route.signs.asks_at(after) <= now {
-                route.signs.handle_asked(now, after);
-                // All subflows of a route have one socket.
-                is_asked |= route.paths.iter().any(|path| core.ping_path(*path));
-            }
-        }
-        if self.heard_at + after <= now {
-            self.heard_at = now;
-            if !is_asked {
-                core.ping();
-            }
-        }
-    }
-
-    /// When [`Link::keep_alive`] is due.
-    fn ping_at(&self) -> Option<Time> {
-        let after = self.keep_alive.filter(|_| self.error.is_none())?;
-        let open = self.routes.values().filter(|route| route.is_open());
-        let asks_at = open.map(|route| route.signs.asks_at(after));
-        Some(asks_at.fold(self.heard_at + after, Time::min))
-    }
-
     /// Sends what there is to send.
     pub(super) fn serve(&mut self, clock: &Clock, sockets: &mut Sockets) {
         let now = clock.now().max(self.latest);
@@ -615,22 +565,6 @@ impl Link {
         self.routes.values().any(RouteEnd::is_blocked)
     }
 
-    /// Gives up paths that are too narrow for the protocol: over them nothing would ever be whole.
-    fn leave_narrow_paths(&mut self, now: Time, sockets: &mut Sockets) {
-        for path in std::mem::take(&mut self.narrow_paths) {
-            let Some(number) = self.route_of.get(&path).copied() else { continue };
-            let Some(route) = self.routes.get(&number) else { continue };
-            self.tell_route(number, route.name.clone(), RouteChange::Narrow);
-            let others = self.routes.values().filter(|other| other.number != number);
-            if others.into_iter().any(RouteEnd::has_opened) {
-                self.leave_route(now, number, sockets);
-            } else if self.error.is_none() {
-                self.core.close(now.max(self.latest), NARROW);
-                self.fail(ConnectionError::Narrow);
-            }
-        }
-    }
-
     /// This side closes the connection.
     pub(super) fn close(&mut self, now: Time, code: u32) {
         if self.error.is_none() {
@@ -640,7 +574,7 @@ impl Link {
     }
 
     /// The connection has ended for the program. The peer may yet be told.
-    fn fail(&mut self, error: ConnectionError) {
+    pub(super) fn fail(&mut self, error: ConnectionError) {
         if self.error.is_none() {
             self.end_streams(&error);
             let _ = self.ends.ended.send(Some(error.clone()));

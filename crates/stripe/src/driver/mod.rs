@@ -13,6 +13,7 @@ mod sending;
 mod signs;
 mod sockets;
 mod streams;
+mod upkeep;
 
 use std::collections::{BTreeSet, HashMap};
 use std::io;
