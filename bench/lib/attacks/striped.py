@@ -192,6 +192,15 @@ def ranges(bars, folder, quick):
     bars.at_least(f"{name}: packets sent", told["packets"], 1_000)
 
 
+def requests(bars, folder, quick):
+    name, told = "striped-requests", {}
+    words = ["requests", 4, QUICK_SECONDS if quick else SECONDS]
+    with far_side(folder) as (target, address, honest):
+        begin = lambda: attack(folder, address, words, told, is_trusted=True)
+        victim.beside(bars, name, target, honest, begin, most_mib=64, most_descriptors=100)
+    bars.at_least(f"{name}: packets sent", told["packets"], 1_000)
+
+
 def removed(bars, folder, quick):
     name, told = "striped-removed", {}
     words = ["stays", 4, QUICK_SECONDS if quick else SECONDS]
@@ -207,6 +216,7 @@ ATTACKS = {
     "striped-places-tunnel": strangers(far_side, "places", 320, 64, 32),
     "striped-streams": strangers(far_side, "streams", 250, 64, 32),
     "striped-ranges": ranges,
+    "striped-requests": requests,
     "striped-removed": removed,
     "striped-gaps": packets(far_side, "gaps", 4, 64, 32),
     "striped-acks": packets(far_side, "acks", 4, 64, 32),

@@ -9,6 +9,8 @@
 //! ranges   an admitted peer of `serve-tunnel`: data behind a byte that never comes, as much as the
 //!          windows allow, over all connections
 //! stays    an admitted peer of `serve-tunnel` whose connections do nothing
+//! requests an admitted peer of `serve-tunnel` that asks for buffers, each larger than the one
+//!          before
 //! gaps     packets of which every second number is missing
 //! acks     acknowledgements with as many ranges as there may be, of packets that never were
 //! ```
@@ -180,7 +182,7 @@ impl Attack {
             "streams" if attacker.number == 0 => {
                 self.send(attacker, data(HIGHEST_STREAM, 0, 1), &[0]);
             }
-            "ranges" | "stays" if attacker.number == 0 => {
+            "ranges" | "stays" | "requests" if attacker.number == 0 => {
                 self.say_hello(attacker);
             }
             "ranges" => {
@@ -193,6 +195,12 @@ impl Attack {
                     }
                     self.send(attacker, data(2, attacker.sent, PIECE), &[7; PIECE as usize]);
                     attacker.sent = end;
+                }
+            }
+            "requests" => {
+                for _ in 0..TURN {
+                    let buffer = WANTED + attacker.number;
+                    self.send(attacker, Body::Need { buffer }, &[]);
                 }
             }
             "gaps" => {
