@@ -331,14 +331,10 @@ fn direction(outcome: &Outcome<Engine>, port: Port) -> DirectionReport {
         packets: tally.delivered.packets,
         bytes: tally.delivered.bytes.0,
         dropped: Drops {
-            queue: counters.dropped_queue,
-            aqm: counters.dropped_aqm,
-            loss: counters.dropped_loss,
-            blackout: counters.dropped_blackout,
-            mtu: counters.dropped_mtu,
             carry: tally.dropped_carry,
             nat: tally.dropped_nat,
             unreachable: tally.dropped_unreachable,
+            ..Drops::from(counters)
         },
         duplicated: counters.duplicated,
         reordered: counters.reordered,

@@ -1,5 +1,6 @@
 //! The report of a run, and whether the run counts.
 
+use link::Counters;
 use serde::Serialize;
 use units::{Span, Time};
 
@@ -97,6 +98,20 @@ pub struct Drops {
     pub nat: u64,
     /// The address does not exist.
     pub unreachable: u64,
+}
+
+impl From<&Counters> for Drops {
+    /// What the link itself dropped.
+    fn from(counters: &Counters) -> Drops {
+        Drops {
+            queue: counters.dropped_queue,
+            aqm: counters.dropped_aqm,
+            loss: counters.dropped_loss,
+            blackout: counters.dropped_blackout,
+            mtu: counters.dropped_mtu,
+            ..Drops::default()
+        }
+    }
 }
 
 /// Quantiles of times in µs.

@@ -201,14 +201,7 @@ impl<T: Clone> Links<T> {
         DirectionReport {
             packets: state.delivered.packets,
             bytes: state.delivered.bytes.0,
-            dropped: Drops {
-                queue: counters.dropped_queue,
-                aqm: counters.dropped_aqm,
-                loss: counters.dropped_loss,
-                blackout: counters.dropped_blackout,
-                mtu: counters.dropped_mtu,
-                ..Drops::default()
-            },
+            dropped: Drops::from(counters),
             duplicated: counters.duplicated,
             reordered: counters.reordered,
             corrupted: counters.corrupted,

@@ -365,14 +365,7 @@ fn way(counters: &Counters) -> WayCounts {
     WayCounts {
         packets: counters.delivered.packets,
         bytes: counters.delivered.bytes.0,
-        dropped: Drops {
-            queue: counters.dropped_queue,
-            aqm: counters.dropped_aqm,
-            loss: counters.dropped_loss,
-            blackout: counters.dropped_blackout,
-            mtu: counters.dropped_mtu,
-            ..Drops::default()
-        },
+        dropped: Drops::from(counters),
         marked: counters.marked,
         max_queue_bytes: counters.max_queue.0,
     }

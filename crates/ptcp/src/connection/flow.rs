@@ -13,10 +13,10 @@ use crate::stream::send::SendStream;
 
 /// The unit of limits, bytes.
 const UNIT: u64 = 1_024;
-/// Requests of the peer for a larger buffer that are answered at once, ...
+/// Requests of the peer for a larger buffer that are answered at once.
 const REQUESTS_AT_ONCE: u64 = 32;
-/// ... and one more in each such time. Each answer is a packet over every path and a look at every
-/// stream. A request that gets none is made again while the window limits the peer.
+/// One more is answered each time that this passes. Each answer is a packet over every path and a
+/// look at every stream. A request that gets none is made again while the window limits the peer.
 const REQUEST_EVERY: Span = Span::from_millis(10);
 
 /// The state of both directions.

@@ -15,6 +15,7 @@ use super::text;
 
 /// Bytes that are written together.
 const BUFFER: usize = 1 << 16;
+
 /// What the logs of a process may take.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LogBounds {
