@@ -1,7 +1,8 @@
 //! Formats: parse and emit, nothing else.
 //!
-//! [`frame`] has the frames of the transfer protocol, which runs over each path's TLS connection;
-//! [`manifest`] its description of files; [`ptcp`] the packets of the striped connection;
+//! [`frame`] has what all frames have in common, which run over each path's TLS connection;
+//! [`session`] those of every session, [`files`] and [`measure`] those of services; [`manifest`] the
+//! description of files; [`closing`] the codes with which a side ends anything; [`ptcp`] the packets of the striped connection;
 //! [`datagram`] what surrounds them on UDP paths, and [`number`] how packet numbers are shortened;
 //! [`harp`] the messages of background gateways; [`tunnel`] those that begin the streams of a
 //! tunnel; [`tcp`] simulated TCP segments. Nothing here keeps state, or allocates by lengths that a
@@ -10,14 +11,19 @@
 
 extern crate alloc;
 
+pub mod closing;
 pub mod datagram;
+pub mod files;
 pub mod frame;
 pub mod harp;
+mod limits;
 pub mod manifest;
+pub mod measure;
 pub mod number;
 pub mod ptcp;
 mod reader;
+pub mod session;
 pub mod tcp;
 pub mod tunnel;
 
-pub use frame::{Frame, WireError};
+pub use frame::{Emit, RawFrame, WireError};

@@ -1,12 +1,13 @@
 //! The messages that begin the streams of a tunnel: what is asked, and the answer. Behind them come
-//! the bytes of a TCP connection.
+//! the bytes of a TCP connection. The first stream of the striped connection has a
+//! [hello](crate::session::Hello) in place of a request, which names the service [`SERVICE`], and
+//! stays open.
 //!
 //! A message is its version (1 octet), its kind or code (1), the length of its body (2), and its
 //! body. Whoever opens a stream sends a [`Request`], and whoever accepts it an [`Answer`].
 //!
 //! | kind | request | body |
 //! |---|---|---|
-//! | 0 | [`Request::Hello`] | the secret of a token (16), or nothing |
 //! | 1 | [`Request::Connect`] | a target |
 //! | 2 | [`Request::Listen`] | a target |
 //! | 3 | [`Request::Arrived`] | the number of the stream that asked to listen (4), an address |
@@ -21,6 +22,9 @@ use core::net::{IpAddr, SocketAddr};
 use crate::WireError;
 use crate::reader::Reader;
 
+/// The name of the service; it has no request.
+pub const SERVICE: &str = "tunnel";
+
 /// The version of these messages.
 pub const VERSION: u8 = 1;
 /// Octets before the body of a message.
@@ -31,37 +35,6 @@ pub const MOST_BODY: usize = 512;
 pub const MOST_NAME: usize = 253;
 /// The most octets of an answer's text.
 pub const MOST_TEXT: usize = 256;
-/// Octets of a token's secret.
-pub const SECRET: usize = 16;
-
-/// Why the far side closes the connection: the codes of the striped connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Parting {
-    /// The peer has no rights here, and showed no token.
-    Stranger,
-    /// It showed the secret of another token.
-    WrongToken,
-    /// The token belongs to another host.
-    TakenToken,
-    /// The peer's rights have changed: it is admitted again if it has any.
-    Changed,
-    /// The peer has opened further connections.
-    Replaced,
-    /// The peer broke the protocol.
-    Protocol,
-    /// The far side is stopped.
-    Stopped,
-}
-
-const PARTINGS: [(Parting, u32); 7] = [
-    (Parting::Stranger, 0x201),
-    (Parting::WrongToken, 0x202),
-    (Parting::TakenToken, 0x203),
-    (Parting::Changed, 0x204),
-    (Parting::Replaced, 0x205),
-    (Parting::Protocol, 0x206),
-    (Parting::Stopped, 0x207),
-];
 
 const REQUEST: &str = "tunnel request";
 const ANSWER: &str = "tunnel answer";
@@ -69,11 +42,6 @@ const ANSWER: &str = "tunnel answer";
 /// What the side that opens a stream asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Request {
-    /// To be let in: the first stream of the side that dialed the peer. The stream stays open.
-    Hello {
-        /// The secret of the token that it holds.
-        secret: Option<[u8; SECRET]>,
-    },
     /// To connect to a target. The stream then carries the bytes of the connection.
     Connect(Target),
     /// To listen at an address of the peer, as long as the stream is open. The name `localhost` is
@@ -176,24 +144,6 @@ pub fn is_name(text: &str) -> bool {
         && !text.contains("..")
 }
 
-impl Parting {
-    /// Its code.
-    ///
-    /// # Panics
-    /// Never: all are listed.
-    #[must_use]
-    pub fn code(self) -> u32 {
-        let known = PARTINGS.iter().find(|(parting, _)| *parting == self);
-        known.expect("all are listed").1
-    }
-
-    /// The reason with this code; `None` for those of other layers.
-    #[must_use]
-    pub fn of_code(code: u32) -> Option<Parting> {
-        PARTINGS.iter().find(|(_, known)| *known == code).map(|(parting, _)| *parting)
-    }
-}
-
 impl Request {
     /// Reads a whole message.
     ///
@@ -202,8 +152,6 @@ impl Request {
     pub fn parse(message: &[u8]) -> Result<Request, WireError> {
         let (kind, mut reader) = open(REQUEST, message)?;
         let request = match kind {
-            0 if reader.is_empty() => Request::Hello { secret: None },
-            0 => Request::Hello { secret: Some(reader.array()?) },
             1 => Request::Connect(Target::read(&mut reader)?),
             2 => Request::Listen(Target::read(&mut reader)?),
             3 => {
@@ -226,10 +174,6 @@ impl Request {
     pub fn emit(&self, into: &mut Vec<u8>) {
         let mut body = Vec::new();
         let kind = match self {
-            Request::Hello { secret } => {
-                body.extend(secret.iter().flatten());
-                0
-            }
             Request::Connect(target) => {
                 target.write(&mut body);
                 1

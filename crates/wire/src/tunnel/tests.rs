@@ -21,7 +21,6 @@ fn targets() -> impl Strategy<Value = Target> {
 fn requests() -> impl Strategy<Value = Request> {
     let from = (any::<IpAddr>(), any::<u16>()).prop_map(SocketAddr::from);
     prop_oneof![
-        any::<Option<[u8; SECRET]>>().prop_map(|secret| Request::Hello { secret }),
         targets().prop_map(Request::Connect),
         targets().prop_map(Request::Listen),
         (any::<u32>(), from).prop_map(|(listener, from)| Request::Arrived { listener, from }),
@@ -71,7 +70,6 @@ fn a_request_has_these_octets() {
     assert_eq!(emitted(&Request::Connect(target)), expected);
     let target = Target { host: Host::Address([192, 0, 2, 7].into()), port: 80 };
     assert_eq!(emitted(&Request::Listen(target)), [1, 2, 0, 7, 4, 192, 0, 2, 7, 0, 80]);
-    assert_eq!(emitted(&Request::Hello { secret: None }), [1, 0, 0, 0]);
 }
 
 #[test]

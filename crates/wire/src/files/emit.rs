@@ -1,50 +1,17 @@
 //! Emission of frames.
 
 use alloc::vec::Vec;
-use core::net::IpAddr;
 
-use super::{
-    ABORT_CODES, Archived, Ask, Deletes, Frame, FrameKind, Grown, HEADER, Hashes, Held, Hello,
-    LeftOut, MAX_PAYLOAD, MAX_REASON, MAX_TEXT, Measure, Measured, Range, WISHES, Wishes,
-};
+use super::{Archived, Ask, Deletes, Frame, Grown, Hashes, Held, LeftOut, Range, WISHES, Wishes};
+use crate::frame::{Emit, FrameKind, HEADER};
+use crate::limits::{MAX_PAYLOAD, MAX_REASON};
 use crate::manifest::MAX_PATH;
 
 impl Frame<'_> {
-    /// Appends the frame to `out`.
-    ///
-    /// # Panics
-    /// If the caller exceeds a limit of this module (payload, chunk, ranges, addresses).
-    pub fn emit(&self, out: &mut Vec<u8>) {
-        let start = out.len();
-        out.extend_from_slice(&[self.kind() as u8, 0, 0, 0, 0]);
-        self.emit_body(out);
-        let length = out.len() - start - HEADER;
-        assert!(
-            length <= self.kind().max_body(),
-            "a {} frame of {length} bytes",
-            self.kind().name()
-        );
-        let length = u32::try_from(length).expect("below MAX_BODY");
-        out[start + 1..start + HEADER].copy_from_slice(&length.to_be_bytes());
-    }
-
-    fn emit_body(&self, out: &mut Vec<u8>) {
+    /// Appends the body.
+    pub(super) fn emit_fields(&self, out: &mut Vec<u8>) {
         match self {
-            Frame::Hello(hello) => emit_hello(hello, out),
-            Frame::Join(session) => out.extend_from_slice(session),
             Frame::ManifestEnd(entries) => out.extend_from_slice(&entries.to_be_bytes()),
-            Frame::Welcome(welcome) => {
-                out.extend_from_slice(&welcome.version.to_be_bytes());
-                out.extend_from_slice(&welcome.session);
-                for address in &welcome.addresses {
-                    let ip = match address.ip() {
-                        IpAddr::V4(ip) => ip.to_ipv6_mapped(),
-                        IpAddr::V6(ip) => ip,
-                    };
-                    out.extend_from_slice(&ip.octets());
-                    out.extend_from_slice(&address.port().to_be_bytes());
-                }
-            }
             Frame::Want(ranges)
             | Frame::Have(ranges)
             | Frame::Ack(ranges)
@@ -61,7 +28,7 @@ impl Frame<'_> {
                 out.extend_from_slice(&size.to_be_bytes());
                 out.extend_from_slice(path);
             }
-            Frame::Ready | Frame::Joined => {}
+            Frame::Ready => {}
             Frame::Data(data) => {
                 out.extend_from_slice(&DataHeader::fields(data.position, data.block_hash.as_ref()));
                 if let Some(hash) = &data.block_hash {
@@ -69,8 +36,8 @@ impl Frame<'_> {
                 }
                 out.extend_from_slice(data.payload);
             }
+            Frame::Session(frame) => frame.emit_body(out),
             Frame::Entries(bytes)
-            | Frame::Probe(bytes)
             | Frame::Name(bytes)
             | Frame::Mirror(bytes) => {
                 out.extend_from_slice(bytes);
@@ -93,13 +60,9 @@ impl Frame<'_> {
                 out.extend_from_slice(&first.to_be_bytes());
                 out.extend_from_slice(hashes.as_flattened());
             }
-            Frame::Measured(Measured { received, sent_again, cpu_micros }) => {
-                emit_numbers(&[*received, *sent_again, *cpu_micros], out);
-            }
-            Frame::Grown(Grown { size: number, is_end: flag })
-            | Frame::Measure(Measure { micros: number, sends: flag }) => {
-                out.push(u8::from(*flag));
-                emit_numbers(&[*number], out);
+            Frame::Grown(Grown { size, is_end }) => {
+                out.push(u8::from(*is_end));
+                emit_numbers(&[*size], out);
             }
             Frame::Held(Held { by_send_buffer, by_receiver }) => {
                 emit_numbers(&[*by_send_buffer, *by_receiver], out);
@@ -117,15 +80,7 @@ impl Frame<'_> {
                 out.extend_from_slice(root);
             }
             Frame::Done(number)
-            | Frame::Ping(number)
-            | Frame::Pong(number)
             | Frame::Grant(number) => emit_numbers(&[*number], out),
-            Frame::Abort(code, text) => {
-                let code =
-                    ABORT_CODES.iter().position(|c| c == code).expect("every code is listed");
-                out.push(u8::try_from(code).expect("few codes"));
-                emit_text(text, out);
-            }
         }
     }
 }
@@ -134,24 +89,6 @@ fn emit_numbers(numbers: &[u64], out: &mut Vec<u8>) {
     for number in numbers {
         out.extend_from_slice(&number.to_be_bytes());
     }
-}
-
-/// Appends a text; of a long one without the middle: the advice stands at the end, after a path of
-/// any length.
-fn emit_text(text: &str, out: &mut Vec<u8>) {
-    const LEFT_OUT: &str = "…";
-    const KEPT: usize = (MAX_TEXT - LEFT_OUT.len()) / 2;
-    let text_bytes = text.as_bytes();
-    if text.len() <= MAX_TEXT {
-        return out.extend_from_slice(text_bytes);
-    }
-    let is_boundary = |index: &usize| text.is_char_boundary(*index);
-    let head = (0..=KEPT).rev().find(is_boundary).expect("a text begins with a boundary");
-    let tail =
-        (text.len() - KEPT..=text.len()).find(is_boundary).expect("a text ends with a boundary");
-    out.extend_from_slice(&text_bytes[..head]);
-    out.extend_from_slice(LEFT_OUT.as_bytes());
-    out.extend_from_slice(&text_bytes[tail..]);
 }
 
 /// The part of a [`Data`](super::Data) frame before its payload, for a driver that appends the
@@ -190,17 +127,6 @@ impl DataHeader {
     }
 }
 
-fn emit_hello(hello: &Hello, out: &mut Vec<u8>) {
-    out.extend_from_slice(&hello.version.to_be_bytes());
-    let bits = wishes(hello.wishes).into_iter().enumerate();
-    let bits = bits.fold(0u16, |bits, (n, on)| bits | u16::from(on) << n);
-    out.extend_from_slice(&bits.to_be_bytes());
-    out.extend_from_slice(&hello.run);
-    if let Some(secret) = &hello.secret {
-        out.extend_from_slice(secret);
-    }
-}
-
 /// The first characters of a text, of at most this many bytes together.
 fn cut(text: &str, most: usize) -> &[u8] {
     let end = (0..=text.len().min(most)).rev().find(|end| text.is_char_boundary(*end));
@@ -217,4 +143,14 @@ fn wishes(wishes: Wishes) -> [bool; WISHES] {
 fn emit_range(range: Range, out: &mut Vec<u8>) {
     out.extend_from_slice(&range.start.to_be_bytes());
     out.extend_from_slice(&range.len.to_be_bytes());
+}
+
+impl Wishes {
+    /// The request of a hello.
+    #[must_use]
+    pub fn emit(self) -> Vec<u8> {
+        let bits = wishes(self).into_iter().enumerate();
+        let bits = bits.fold(0u16, |bits, (n, on)| bits | u16::from(on) << n);
+        bits.to_be_bytes().to_vec()
+    }
 }

@@ -1,0 +1,146 @@
+//! Parsing of frames' bodies. Every field is checked, and allocations are bounded by the bytes
+//! received.
+
+use alloc::vec::Vec;
+
+use super::{
+    Archived, Ask, Data, Deletes, Frame, Grown, Hashes, Held, LeftOut, Range, WISHES, Wishes,
+};
+use crate::frame::{FrameKind, RawFrame, WireError};
+use crate::limits::{MAX_PAYLOAD, MAX_REASON};
+use crate::manifest::MAX_PATH;
+use crate::reader::Reader;
+use crate::session;
+
+impl<'a> TryFrom<RawFrame<'a>> for Frame<'a> {
+    type Error = WireError;
+
+    fn try_from(raw: RawFrame<'a>) -> Result<Frame<'a>, WireError> {
+        let RawFrame { kind, body } = raw;
+        let frame = kind.name();
+        let mut reader = Reader::new(frame, body);
+        let parsed = match kind {
+            FrameKind::Entries => Frame::Entries(reader.rest()),
+            FrameKind::ManifestEnd => Frame::ManifestEnd(reader.u32()?),
+            FrameKind::Want => Frame::Want(ranges(&mut reader)?),
+            FrameKind::Have => Frame::Have(ranges(&mut reader)?),
+            FrameKind::Ready => Frame::Ready,
+            FrameKind::Data => {
+                let has_hash = reader.flag()?;
+                let position = reader.u64()?;
+                let block_hash = if has_hash { Some(reader.array()?) } else { None };
+                let payload = reader.rest();
+                if payload.is_empty() || payload.len() > MAX_PAYLOAD {
+                    return Err(WireError::Field { frame, field: "payload length" });
+                }
+                Frame::Data(Data { position, block_hash, payload })
+            }
+            FrameKind::Ack => Frame::Ack(ranges(&mut reader)?),
+            FrameKind::Creates => Frame::Creates(ranges(&mut reader)?),
+            FrameKind::Replaces => Frame::Replaces(ranges(&mut reader)?),
+            FrameKind::Keeps => Frame::Keeps(ranges(&mut reader)?),
+            FrameKind::Updates => Frame::Updates(ranges(&mut reader)?),
+            FrameKind::Archived => Frame::Archived(Archived {
+                updated: reader.u32()?,
+                lost_owners: reader.u32()?,
+                lost_attributes: reader.u32()?,
+            }),
+            FrameKind::Deletes => {
+                let (is_folder, size) = (reader.flag()?, reader.u64()?);
+                Frame::Deletes(Deletes { path: reader.rest(), size, is_folder })
+            }
+            FrameKind::Refused => Frame::Refused(range(&mut reader)?),
+            FrameKind::ObjectDone => Frame::ObjectDone(reader.u32()?, reader.array()?),
+            FrameKind::Done => Frame::Done(reader.u64()?),
+            FrameKind::Name => Frame::Name(reader.rest()),
+            FrameKind::Mirror => Frame::Mirror(reader.rest()),
+            FrameKind::Filter => {
+                let include = reader.flag()?;
+                let glob = core::str::from_utf8(reader.rest());
+                Frame::Filter(include, glob.map_err(|_| WireError::Field { frame, field: "pattern" })?)
+            }
+            FrameKind::Grown => {
+                let is_end = reader.flag()?;
+                Frame::Grown(Grown { size: reader.u64()?, is_end })
+            }
+            FrameKind::Grant => Frame::Grant(reader.u64()?),
+            FrameKind::Ask => match reader.u8()? {
+                bits @ 0..=15 => Frame::Ask(Ask {
+                    checksum: bits & 1 != 0,
+                    hashes: bits & 2 != 0,
+                    strict: bits & 4 != 0,
+                    archive: bits & 8 != 0,
+                }),
+                _ => return Err(WireError::Field { frame, field: "wishes" }),
+            },
+            FrameKind::Request => Frame::Request(range(&mut reader)?),
+            FrameKind::Hashes => {
+                let first = reader.u64()?;
+                let mut hashes = Vec::with_capacity(body.len() / 32);
+                while !reader.is_empty() {
+                    hashes.push(reader.array()?);
+                }
+                Frame::Hashes(Hashes { first, hashes })
+            }
+            FrameKind::Held => {
+                Frame::Held(Held { by_send_buffer: reader.u64()?, by_receiver: reader.u64()? })
+            }
+            FrameKind::LeftOut => Frame::LeftOut(left_out(&mut reader)?),
+            _ => return session::Frame::try_from(raw).map(Frame::Session),
+        };
+        reader.finish(parsed)
+    }
+}
+
+fn left_out<'a>(reader: &mut Reader<'a>) -> Result<LeftOut<'a>, WireError> {
+    let (more, length) = (reader.u32()?, reader.u16()?);
+    let path = reader.bytes(usize::from(length))?;
+    match core::str::from_utf8(reader.rest()) {
+        Ok(reason) if path.len() <= MAX_PATH && reason.len() <= MAX_REASON => {
+            Ok(LeftOut { path, reason, more })
+        }
+        _ => Err(WireError::Field { frame: "LeftOut", field: "path or reason" }),
+    }
+}
+
+fn range(reader: &mut Reader<'_>) -> Result<Range, WireError> {
+    let (start, len) = (reader.u64()?, reader.u64()?);
+    if len == 0 || start.checked_add(len).is_none() {
+        return Err(WireError::Field { frame: "range", field: "length" });
+    }
+    Ok(Range { start, len })
+}
+
+fn ranges(reader: &mut Reader<'_>) -> Result<Vec<Range>, WireError> {
+    let mut all = Vec::new();
+    while !reader.is_empty() {
+        all.push(range(reader)?);
+    }
+    Ok(all)
+}
+
+impl Wishes {
+    /// Reads the request of a hello.
+    ///
+    /// # Errors
+    /// [`WireError`] for anything but what [`Wishes::emit`] writes.
+    pub fn parse(request: &[u8]) -> Result<Wishes, WireError> {
+        let mut reader = Reader::new("Hello", request);
+        let bits = reader.u16()?;
+        if bits >> WISHES != 0 {
+            return Err(WireError::Field { frame: "Hello", field: "wishes" });
+        }
+        let bit = |n: u8| bits & (1 << n) != 0;
+        reader.finish(Wishes {
+            restart: bit(0),
+            overwrite: bit(1),
+            verify: bit(2),
+            dry_run: bit(3),
+            keep_existing: bit(4),
+            update: bit(5),
+            delete: bit(6),
+            force_delete: bit(7),
+            archive: bit(8),
+        })
+    }
+}

@@ -1,0 +1,24 @@
+//! The bounds of frames.
+
+use crate::manifest::MAX_PATH;
+
+/// The most data that one frame carries: one block.
+pub const MAX_PAYLOAD: usize = 256 * 1024;
+/// The longest text in an abort, in bytes; a longer one loses its middle.
+pub const MAX_TEXT: usize = 1024;
+/// The most ranges in one frame with ranges.
+pub const MAX_RANGES: usize = 4096;
+/// The most addresses in a welcome.
+pub const MAX_ADDRESSES: usize = 64;
+/// The longest wanted path: a path, and a slash at its end.
+pub const MAX_NAME: usize = MAX_PATH + 1;
+/// The longest reason why an entry was left out.
+pub const MAX_REASON: usize = 256;
+/// The longest pattern.
+pub const MAX_FILTER: usize = 1024;
+/// The most hashes in one frame.
+pub const MAX_HASHES: usize = 4096;
+/// The longest name of a service.
+pub const MAX_SERVICE: usize = 32;
+/// The longest request of a service in a hello.
+pub const MAX_REQUEST: usize = 256;
