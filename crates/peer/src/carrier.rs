@@ -58,6 +58,12 @@ pub trait Stream: Send + Sync + 'static {
         None
     }
 
+    /// Takes the whole striped connection of which this is a stream: no further stream of it becomes
+    /// a connection of its own. `None` for a stream of another kind.
+    fn claim(&self) -> Option<stripe::Connection> {
+        None
+    }
+
     /// The local address, if the carrier has any.
     fn local_addr(&self) -> Option<SocketAddr> {
         None

@@ -13,7 +13,7 @@ use net::counters::TcpInfo;
 use rustls::Connection;
 use tokio::time::timeout;
 use wire::frame::HEADER;
-use wire::{Frame, WireError};
+use wire::{Emit, RawFrame, WireError, session};
 
 use layer::Layer;
 use raw::{RAW_MOST, Raw, Socket};
@@ -73,6 +73,14 @@ pub enum ConnError {
     /// The peer sent as much as it may before it is admitted, and no complete first frame.
     #[error("the peer sent too much before its first frame was complete")]
     TooMuch,
+}
+
+impl ConnError {
+    /// A frame has no place where it came.
+    #[must_use]
+    pub fn unexpected(frame: &impl Emit) -> ConnError {
+        ConnError::Unexpected(frame.name().into())
+    }
 }
 
 /// What TLS found wrong; the library writes other hosts' keys as a program has them.
@@ -166,7 +174,7 @@ impl Conn {
     }
 
     /// Appends a frame to the send buffer, which has no limit; the next flush sends it.
-    pub fn push(&mut self, frame: &Frame<'_>) {
+    pub fn push(&mut self, frame: &impl Emit) {
         self.scratch.clear();
         frame.emit(&mut self.scratch);
         self.layer.push(&[IoSlice::new(&self.scratch)]);
@@ -296,7 +304,7 @@ impl Conn {
     /// [`ConnError`], if the connection fails or the peer breaks the protocol.
     pub fn missing(&self) -> Result<usize, ConnError> {
         let waiting = self.inbox.len() - self.parsed;
-        let length = Frame::length(&self.inbox[self.parsed..])?.unwrap_or(HEADER);
+        let length = RawFrame::length(&self.inbox[self.parsed..])?.unwrap_or(HEADER);
         Ok(length.saturating_sub(waiting).max(1))
     }
 
@@ -317,12 +325,12 @@ impl Conn {
     ///
     /// # Errors
     /// [`ConnError`], if the connection fails or the peer breaks the protocol.
-    pub fn next_frame(&mut self) -> Result<Option<Frame<'_>>, ConnError> {
-        match Frame::length(&self.inbox[self.parsed..])? {
+    pub fn next_frame(&mut self) -> Result<Option<RawFrame<'_>>, ConnError> {
+        match RawFrame::length(&self.inbox[self.parsed..])? {
             Some(length) if self.parsed + length <= self.inbox.len() => {
                 let start = self.parsed;
                 self.parsed += length;
-                Ok(Frame::parse(&self.inbox[start..])?.map(|(frame, _)| frame))
+                Ok(RawFrame::parse(&self.inbox[start..])?.map(|(frame, _)| frame))
             }
             _ => {
                 self.inbox.drain(..self.parsed);
@@ -386,7 +394,7 @@ impl Conn {
     /// [`ConnError`], if the connection fails or the peer breaks the protocol.
     pub async fn receive<T>(
         &mut self,
-        read: impl FnMut(Frame<'_>) -> Result<T, ConnError>,
+        read: impl FnMut(RawFrame<'_>) -> Result<T, ConnError>,
     ) -> Result<T, ConnError> {
         self.receive_within(wire::frame::MAX_BODY, read).await
     }
@@ -398,7 +406,7 @@ impl Conn {
     pub(crate) async fn receive_within<T>(
         &mut self,
         limit: usize,
-        mut read: impl FnMut(Frame<'_>) -> Result<T, ConnError>,
+        mut read: impl FnMut(RawFrame<'_>) -> Result<T, ConnError>,
     ) -> Result<T, ConnError> {
         loop {
             if let Some(frame) = self.next_frame()? {
@@ -420,10 +428,10 @@ impl Conn {
     pub(crate) async fn receive_if<T>(
         &mut self,
         longest: usize,
-        mut read: impl FnMut(Frame<'_>) -> Option<T>,
+        mut read: impl FnMut(RawFrame<'_>) -> Option<T>,
     ) -> Result<Option<T>, ConnError> {
         loop {
-            let length = Frame::length(&self.inbox[self.parsed..])?;
+            let length = RawFrame::length(&self.inbox[self.parsed..])?;
             if length.is_some_and(|length| length > longest) {
                 return Ok(None);
             }
@@ -493,7 +501,7 @@ impl Conn {
             tokio::select! {
                 done = &mut work => return Ok(done),
                 () = tokio::time::sleep(SIGN_OF_LIFE) => {
-                    self.push(&Frame::Ping(0));
+                    self.push(&session::Frame::Ping(0));
                     self.flush_to_reader().await?;
                 }
             }

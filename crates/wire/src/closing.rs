@@ -39,6 +39,7 @@ pub enum CloseCode {
     SourceChanged = 0x309,
     CrowdedSession = 0x30a,
     Busy = 0x30b,
+    NoService = 0x30c,
 }
 
 /// A row of the list.
@@ -57,7 +58,7 @@ const fn row(code: CloseCode, name: &'static str, sentence: &'static str) -> Clo
 }
 
 /// All of them, in the order of their codes.
-pub const LIST: [Closing; 30] = [
+pub const LIST: [Closing; 31] = [
     row(CloseCode::Done, "done", "it is done"),
     row(
         CloseCode::Acknowledged,
@@ -104,6 +105,7 @@ pub const LIST: [Closing; 30] = [
     row(CloseCode::SourceChanged, "source-changed", "the source changed"),
     row(CloseCode::CrowdedSession, "crowded-session", "too many connections"),
     row(CloseCode::Busy, "busy", "busy"),
+    row(CloseCode::NoService, "no-service", "no such service"),
 ];
 
 impl Closing {

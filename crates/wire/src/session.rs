@@ -21,6 +21,8 @@ use crate::reader::Reader;
 
 /// The protocol version that this code speaks.
 pub const VERSION: u16 = 7;
+/// The service of every host that answers [probes](Frame::Probe): to whoever may use another one.
+pub const PROBE: &str = "probe";
 
 /// A session's name, drawn by the host that is dialed.
 pub type SessionId = [u8; 16];
@@ -104,6 +106,8 @@ pub enum AbortCode {
     Crowded,
     /// Other transfers take up what this host has for them; a later attempt may get in.
     Busy,
+    /// The host has no service of the name; the text says what it does.
+    NoService,
 }
 
 impl AbortCode {
@@ -122,11 +126,12 @@ impl AbortCode {
             AbortCode::Changed => CloseCode::SourceChanged,
             AbortCode::Crowded => CloseCode::CrowdedSession,
             AbortCode::Busy => CloseCode::Busy,
+            AbortCode::NoService => CloseCode::NoService,
         }
     }
 }
 
-const ABORT_CODES: [AbortCode; 12] = [
+const ABORT_CODES: [AbortCode; 13] = [
     AbortCode::Refused,
     AbortCode::Exists,
     AbortCode::NoSpace,
@@ -139,6 +144,7 @@ const ABORT_CODES: [AbortCode; 12] = [
     AbortCode::Changed,
     AbortCode::Crowded,
     AbortCode::Busy,
+    AbortCode::NoService,
 ];
 
 impl core::fmt::Display for AbortCode {

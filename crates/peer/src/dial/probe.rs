@@ -1,4 +1,4 @@
-//! Rates of paths, measured with data in a dry run.
+//! Rates of paths, measured with data.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -8,9 +8,7 @@ use net::CongestionControl;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 use units::{Bytes, Rate, Span};
-use wire::Frame;
-use wire::frame::{Hello, Wishes};
-use wire::manifest::{Entry, File, Kind, chunks};
+use wire::session::{Frame, Hello, PROBE};
 
 use super::candidate::Candidate;
 use super::connect::{Connector, Opened};
@@ -237,33 +235,21 @@ async fn measure(
     measured.unwrap_or(Err(ConnError::Silent(PATIENCE))).map_err(|error| error.to_string())
 }
 
-/// Agrees on a dry run of an empty file, then sends for [`LENGTH`] and takes the rate from the
-/// peer's acknowledgements.
+/// Sends for [`LENGTH`], and takes the rate from the peer's acknowledgements.
 async fn flow(
     conn: &mut Conn,
     terms: &Terms,
     announced: &mut Vec<SocketAddr>,
 ) -> Result<Carries, ConnError> {
-    // An unlikely name: an existing file of that name could make the peer refuse.
-    let wishes = Wishes { dry_run: true, overwrite: true, ..Wishes::default() };
-    conn.push(&Frame::Hello(Hello::new(terms.to[0].1.secret(), wishes, terms.run)));
-    let file = File { size: 0, mtime: 0, mode: 0o600, hash: None, data: None };
-    for chunk in chunks(&[Entry { path: b".anabranch-probe".to_vec(), kind: Kind::File(file) }]) {
-        conn.push(&Frame::Entries(&chunk));
-    }
-    conn.push(&Frame::ManifestEnd(1));
+    let hello = Hello::new(PROBE, terms.to[0].1.secret(), terms.run);
+    conn.push(&Frame::Hello(hello));
     conn.flush().await?;
-    let mut ready = |frame: Frame<'_>| match frame {
-        Frame::Welcome(welcome) => {
-            *announced = welcome.addresses;
-            Ok(false)
-        }
-        Frame::Want(_) | Frame::Creates(_) | Frame::Ping(_) => Ok(false),
-        Frame::Ready => Ok(true),
+    let addresses = conn.receive(|frame| match Frame::try_from(frame)? {
+        Frame::Welcome(welcome) => Ok(welcome.addresses),
         Frame::Abort(_, text) => Err(ConnError::Io(std::io::Error::other(text))),
-        other => Err(ConnError::Unexpected(String::from(&other))),
-    };
-    while !conn.receive(&mut ready).await? {}
+        other => Err(ConnError::unexpected(&other)),
+    });
+    *announced = addresses.await?;
     let payload = vec![0; CHUNK];
     let start = Instant::now();
     let mut settled: Option<(Instant, u64)> = None;
@@ -279,7 +265,7 @@ async fn flow(
         }
         conn.try_fill(CHUNK)?;
         while let Some(frame) = conn.next_frame()? {
-            if let Frame::Pong(bytes) = frame {
+            if let Frame::Pong(bytes) = Frame::try_from(frame)? {
                 last = (Instant::now(), bytes);
             }
         }

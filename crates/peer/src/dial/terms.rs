@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use wire::frame::RunId;
+use wire::session::RunId;
 
 use crate::carrier::{Carrier, Tcp};
 use crate::tls::ClientTls;

@@ -8,8 +8,7 @@ use std::time::Duration;
 
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::timeout;
-use wire::Frame;
-use wire::frame::{AbortCode, Hello, SessionId};
+use wire::session::{AbortCode, Frame, Hello, SessionId};
 
 use crate::carrier::Stream;
 use crate::conn::{Conn, ConnError};
@@ -130,10 +129,10 @@ pub(super) async fn greet(
     conn.set_allowance(UNAUTHENTICATED_INPUT);
     conn.handshake().await?;
     let peer = conn.peer().ok_or(ConnError::Closed)?;
-    let first = conn.receive_within(UNAUTHENTICATED_BYTES, |frame| match frame {
+    let first = conn.receive_within(UNAUTHENTICATED_BYTES, |frame| match Frame::try_from(frame)? {
         Frame::Hello(hello) => Ok(First::Hello(hello)),
         Frame::Join(id) => Ok(First::Join(id)),
-        other => Err(ConnError::Unexpected(String::from(&other))),
+        other => Err(ConnError::unexpected(&other)),
     });
     let first = first.await?;
     conn.set_allowance(usize::MAX);
@@ -180,19 +179,7 @@ impl TokenCheck {
     /// # Errors
     /// The reason of a refusal.
     pub fn admit(&self, hello: &Hello, peer: Fingerprint) -> Result<(), TokenRefusal> {
-        self.admit_secret(hello.secret.as_ref(), peer)
-    }
-
-    /// Lets `peer` in if it showed the token's secret.
-    ///
-    /// # Errors
-    /// The reason of a refusal.
-    pub fn admit_secret(
-        &self,
-        shown: Option<&[u8; 16]>,
-        peer: Fingerprint,
-    ) -> Result<(), TokenRefusal> {
-        let (Some(secret), Some(token)) = (shown, &self.token) else {
+        let (Some(secret), Some(token)) = (&hello.secret, &self.token) else {
             return Err(TokenRefusal::NotShown);
         };
         if !token.matches(secret) {
@@ -209,13 +196,11 @@ mod tests {
     use std::sync::{Arc, Mutex};
 
     use tokio::sync::Notify;
-    use wire::frame::Wishes;
-
     use super::*;
     use crate::Identity;
 
     fn showing(secret: Option<[u8; 16]>) -> Hello {
-        Hello::new(secret, Wishes::default(), [0; 16])
+        Hello::new("service", secret, [0; 16])
     }
 
     /// A token, a hello that shows it, and the keys of two peers.

@@ -1,28 +1,33 @@
 //! The side that listens: sessions over many paths.
 //!
-//! An [`Acceptor`] takes connections in. Each is unauthenticated until TLS has proven its key and
+//! A [`Host`] takes connections in. Each is unauthenticated until TLS has proven its key and
 //! its first frame names a session of that key, or asks for a new one and is authorized; until then
 //! its time and memory are small ([`admission`]). An authorized connection is told the addresses of
-//! this host at once, and may wait until its session is open. Then the [`Service`] serves it.
+//! this host at once, and may wait until its session is open. Then the [`Service`] that its hello names serves it.
 
-mod acceptor;
 pub mod admission;
+mod admitted;
 mod by_peer;
 mod connections;
+mod host;
 mod opening;
+mod probing;
 mod refusals;
+mod service;
 mod waiting;
 
 use std::cmp::Reverse;
 use std::net::{IpAddr, SocketAddr};
 
-pub use acceptor::{Acceptor, Admitted, Entry, Service, SessionRequest};
 pub use admission::{TokenCheck, TokenRefusal};
+pub use admitted::Admitted;
+pub use host::{Carriers, Host, Hosting, Tell, serve_at};
 use net::interfaces::{common_prefix, own_addresses};
 use net::socket::unmapped;
 pub use net::socket::{listen, reachable};
 pub use opening::OpeningPlace;
 pub use refusals::{Refusals, refusal_text};
+pub use service::{Asking, Entry, Service, Services, SessionRequest};
 
 use crate::conn::Conn;
 
@@ -82,7 +87,7 @@ pub(crate) fn announced(
         let address = port(ip).map(|port| SocketAddr::new(*ip, port));
         addresses.extend(address.filter(|address| !addresses.contains(address)));
     }
-    addresses.truncate(wire::frame::MAX_ADDRESSES);
+    addresses.truncate(wire::session::MAX_ADDRESSES);
     addresses
 }
 
@@ -151,6 +156,6 @@ mod tests {
         let own: Vec<IpAddr> = (0..=255).map(|i| [10, 1, 0, i].into()).collect();
         let used = "192.0.2.1:80".parse().unwrap();
         let told = announced(used, "10.1.1.1".parse().ok(), &[], &own);
-        assert_eq!((told.len(), told[0]), (wire::frame::MAX_ADDRESSES, used));
+        assert_eq!((told.len(), told[0]), (wire::session::MAX_ADDRESSES, used));
     }
 }

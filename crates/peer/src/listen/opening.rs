@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::time::timeout;
-use wire::frame::SessionId;
+use wire::session::SessionId;
 
 use crate::Fingerprint;
 

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::timeout;
-use wire::Frame;
-use wire::frame::{HEADER, SessionId};
+use wire::frame::HEADER;
+use wire::session::{Frame, SessionId};
 
 use super::by_peer::{ByPeer, PeerPlace};
 use crate::Fingerprint;
@@ -54,9 +54,9 @@ impl Waiting {
 
     async fn hear(conn: &mut Conn, place: &PeerPlace) -> Result<Waited, ConnError> {
         loop {
-            let told = conn.receive_if(LONGEST, |frame| match frame {
-                Frame::Join(id) => Some(Some(Waited::Join(id))),
-                Frame::Ping(_) => Some(None),
+            let told = conn.receive_if(LONGEST, |frame| match Frame::try_from(frame) {
+                Ok(Frame::Join(id)) => Some(Some(Waited::Join(id))),
+                Ok(Frame::Ping(_)) => Some(None),
                 _ => None,
             });
             let told = tokio::select! {

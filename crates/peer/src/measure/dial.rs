@@ -7,8 +7,8 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};
 use units::{Bytes, Span};
-use wire::Frame;
-use wire::frame::{AbortCode, Hello, Measure, Measured, Wishes};
+use wire::measure::{self, Measure, Measured};
+use wire::session::{AbortCode, Frame, Hello};
 
 use super::flow::{Counts, Flow};
 use super::{Over, PathCount, Results, Sample, Wish, cpu};
@@ -190,7 +190,7 @@ impl Streams {
             self.counts.push((place, Arc::clone(&counts)));
             let plan = Arc::clone(&self.paths[place].0);
             running.spawn(async move {
-                conn.push(&Frame::Measure(Measure { micros, sends: is_reverse }));
+                conn.push(&measure::Frame::Measure(Measure { micros, sends: is_reverse }));
                 let ended = run(&mut conn, &counts, sends, end).await;
                 count_towards_cap(&plan, &conn);
                 conn.close();
@@ -299,17 +299,20 @@ enum Failed {
 
 /// Shows the credential, and waits until this host is welcome.
 async fn greet(mut conn: Conn, terms: &Terms) -> Result<Conn, Failed> {
-    let wishes = Wishes::default();
-    conn.push(&Frame::Hello(Hello::new(terms.to[0].1.secret(), wishes, terms.run)));
+    let hello = Hello::new(measure::SERVICE, terms.to[0].1.secret(), terms.run);
+    conn.push(&Frame::Hello(hello));
     let welcome = async {
         conn.flush().await?;
         loop {
-            let is_welcome = conn.receive(|frame| match frame {
+            let is_welcome = conn.receive(|frame| match Frame::try_from(frame)? {
                 Frame::Welcome(_) => Ok(Ok(true)),
                 Frame::Ping(_) => Ok(Ok(false)),
                 Frame::Abort(AbortCode::Refused, reason) => Ok(Err(Error::Refused { reason })),
+                Frame::Abort(AbortCode::NoService, does) => Ok(Err(Error::Refused {
+                    reason: format!("{does}; 'anabranch perf --listen' there measures"),
+                })),
                 Frame::Abort(_, reason) => Ok(Err(Error::Busy { reason })),
-                other => Err(ConnError::Unexpected(String::from(&other))),
+                other => Err(ConnError::unexpected(&other)),
             });
             match is_welcome.await? {
                 Ok(true) => return Ok(Ok(())),

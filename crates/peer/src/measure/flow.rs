@@ -4,8 +4,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use tokio::task::yield_now;
 use tokio::time::{Instant, sleep_until};
-use wire::Frame;
-use wire::frame::Measured;
+use wire::Emit;
+use wire::measure::{Frame, Measured};
+use wire::session;
 
 use crate::conn::{Conn, ConnError};
 
@@ -35,7 +36,7 @@ pub(super) struct Flow<'a> {
 impl<'a> Flow<'a> {
     pub(super) fn new(conn: &'a mut Conn, counts: &'a Counts) -> Flow<'a> {
         let mut probe = Vec::new();
-        Frame::Probe(&vec![0; PROBE]).emit(&mut probe);
+        session::Frame::Probe(&vec![0; PROBE]).emit(&mut probe);
         Flow { conn, counts, probe }
     }
 
@@ -82,18 +83,27 @@ impl<'a> Flow<'a> {
     fn take_frames(&mut self) -> Result<Option<Measured>, ConnError> {
         let (mut answer, mut arrived) = (None, 0);
         while let Some(frame) = self.conn.next_frame()? {
+            let frame = match Frame::try_from(frame)? {
+                Frame::Session(frame) => frame,
+                Frame::Measured(measured) => {
+                    answer = Some(measured);
+                    continue;
+                }
+                other @ Frame::Measure(_) => return Err(ConnError::unexpected(&other)),
+            };
             match frame {
-                Frame::Probe(bytes) => arrived += bytes.len() as u64,
-                Frame::Pong(bytes) => self.counts.acknowledged.store(bytes, Ordering::Relaxed),
-                Frame::Measured(measured) => answer = Some(measured),
-                Frame::Ping(_) => {}
-                Frame::Abort(_, text) => return Err(ConnError::Refused(text)),
-                other => return Err(ConnError::Unexpected(String::from(&other))),
+                session::Frame::Probe(bytes) => arrived += bytes.len() as u64,
+                session::Frame::Pong(bytes) => {
+                    self.counts.acknowledged.store(bytes, Ordering::Relaxed);
+                }
+                session::Frame::Ping(_) => {}
+                session::Frame::Abort(_, text) => return Err(ConnError::Refused(text)),
+                other => return Err(ConnError::unexpected(&other)),
             }
         }
         if arrived > 0 {
             let before = self.counts.received.fetch_add(arrived, Ordering::Relaxed);
-            self.conn.push(&Frame::Pong(before + arrived));
+            self.conn.push(&session::Frame::Pong(before + arrived));
         }
         Ok(answer)
     }

@@ -7,22 +7,16 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use net::Clock;
-use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout};
-use wire::Frame;
-use wire::frame::{AbortCode, Hello, Measure, Measured, SessionId, VERSION};
+use wire::measure::{self, Frame, Measure, Measured};
+use wire::session::{self, AbortCode, SessionId};
 
 use super::cpu;
 use super::flow::{Counts, Flow};
-use crate::carrier::Listener;
 use crate::conn::{Conn, ConnError};
 use crate::listen::admission::refuse;
-use crate::listen::{
-    Acceptor, Admitted, Entry, Service, TokenCheck, TokenRefusal, display_address,
-    further_addresses, listen, reachable, refusal_text,
-};
-use crate::striped::{self, carrier::StripedListener};
-use crate::{AuthorizedPeers, Error, Fingerprint, ListenOptions, Peer};
+use crate::listen::{Asking, Entry, Service, Tell, TokenRefusal, display_address};
+use crate::{Fingerprint, Peer};
 
 /// The longest measurement.
 const LONGEST: Duration = Duration::from_secs(3_600);
@@ -31,64 +25,17 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// How long the last words of a measurement may take.
 const FAREWELL: Duration = Duration::from_secs(10);
 
-/// Where a host tells people what happens, as sentences.
-pub type Notices = mpsc::UnboundedSender<String>;
-
-/// A host that measures with peers that ask, until it is dropped.
-pub struct MeasuredHost {
-    addresses: Vec<SocketAddr>,
-    has_udp: bool,
-    _acceptor: Acceptor<Measuring>,
-}
-
-struct Measuring {
-    options: ListenOptions,
-    token: TokenCheck,
-    events: Notices,
+/// The service that measures with peers that ask.
+pub struct Measuring {
+    tell: Tell,
     clock: Clock,
 }
 
-impl MeasuredHost {
-    /// Listens at the addresses of `options`, with TCP and with UDP. Needs a Tokio runtime.
-    ///
-    /// # Errors
-    /// [`Error::System`], with the address that the kernel refused.
-    pub fn start(options: ListenOptions, events: Notices) -> Result<MeasuredHost, Error> {
-        let tcp = listen(&options.addresses, options.port)?;
-        let bound: Vec<SocketAddr> = tcp.iter().filter_map(|tcp| tcp.local_addr().ok()).collect();
-        let mut udp = options.clone();
-        // Port 0 became the port of the socket.
-        udp.port = bound.first().map_or(options.port, SocketAddr::port);
-        if !options.addresses.is_empty() {
-            udp.addresses = bound;
-        }
-        let addresses = reachable(&tcp);
-        let boxed = |listener| Box::new(listener) as Box<dyn Listener>;
-        let mut listeners: Vec<_> = tcp.into_iter().map(boxed).collect();
-        let admitted = Admitted::new(options.authorized.clone());
-        let udp = striped::UdpListener::bind(&udp, stripe::Options::default());
-        let has_udp = udp.is_ok();
-        match udp {
-            Ok(udp) => listeners.push(Box::new(StripedListener::new(udp, admitted.clone()))),
-            Err(error) => drop(events.send(format!("{error}: only TCP is measured"))),
-        }
-        let token = TokenCheck::new(options.token.clone(), options.holder);
-        let identity = options.identity.clone();
-        let service = Arc::new(Measuring { options, token, events, clock: Clock::start() });
-        let acceptor = Acceptor::start_with(service, &identity, listeners, admitted)?;
-        Ok(MeasuredHost { addresses, has_udp, _acceptor: acceptor })
-    }
-
-    /// The addresses at which it can be reached.
+impl Measuring {
+    /// Tells people what was measured.
     #[must_use]
-    pub fn addresses(&self) -> &[SocketAddr] {
-        &self.addresses
-    }
-
-    /// Whether it listens with UDP too, whose ports may be taken.
-    #[must_use]
-    pub fn has_udp(&self) -> bool {
-        self.has_udp
+    pub fn new(tell: Tell) -> Arc<Measuring> {
+        Arc::new(Measuring { tell, clock: Clock::start() })
     }
 }
 
@@ -96,32 +43,25 @@ impl Service for Measuring {
     type Session = Infallible;
     type Grant = ();
 
+    fn name(&self) -> &'static str {
+        measure::SERVICE
+    }
+
+    fn does(&self) -> &'static str {
+        "measures"
+    }
+
     fn find(&self, _: SessionId, _: Fingerprint) -> Option<Infallible> {
         None
     }
 
-    fn authorized(&self) -> AuthorizedPeers {
-        self.options.authorized.clone()
-    }
-
-    fn note_refused(&self, from: SocketAddr, reason: &str, unreported: u64) {
-        self.say(refusal_text(from, reason, unreported));
-    }
-
-    fn authorize(&self, hello: &Hello, peer: Fingerprint) -> Result<(), String> {
-        if hello.version != VERSION {
-            return Err(format!(
-                "it speaks protocol version {VERSION}, the other side {}",
-                hello.version
-            ));
-        }
-        let known = self.options.authorized.find(peer);
-        if known.as_ref().is_some_and(Peer::may_send) {
+    fn authorize(&self, asking: &Asking<'_>) -> Result<(), String> {
+        if asking.known.is_some_and(Peer::may_send) {
             return Ok(());
         }
-        self.token.admit(hello, peer).map_err(|refusal| {
+        asking.holds_token().map_err(|refusal| {
             let text = match refusal {
-                TokenRefusal::NotShown if known.is_some() => {
+                TokenRefusal::NotShown if asking.known.is_some() => {
                     "no token was shown, and the key may not send to this host, which a \
                      measurement needs"
                 }
@@ -137,10 +77,6 @@ impl Service for Measuring {
         })
     }
 
-    fn addresses(&self, conn: &Conn) -> Vec<SocketAddr> {
-        further_addresses(conn, &self.options.addresses)
-    }
-
     async fn serve(self: Arc<Self>, mut conn: Conn, entry: Entry<Self>, from: SocketAddr) {
         match entry {
             Entry::Join(session) => match session {},
@@ -154,24 +90,19 @@ impl Service for Measuring {
                 if let ConnError::Wire(_) | ConnError::Unexpected(_) = error {
                     let _ = refuse(&mut conn, AbortCode::Protocol, error.to_string()).await;
                 }
-                self.say(format!("{name}: {error}"));
+                (self.tell)(format!("{name}: {error}"));
             }
         }
     }
 }
 
 impl Measuring {
-    fn say(&self, text: String) {
-        // Nobody may listen any more.
-        let _ = self.events.send(text);
-    }
-
     async fn measure(&self, conn: &mut Conn, name: &str) -> Result<(), ConnError> {
         conn.flush_to_reader().await?;
-        let wish = conn.receive(|frame| match frame {
+        let wish = conn.receive(|frame| match Frame::try_from(frame)? {
             Frame::Measure(wish) => Ok(Some(wish)),
-            Frame::Ping(_) => Ok(None),
-            other => Err(ConnError::Unexpected(String::from(&other))),
+            Frame::Session(session::Frame::Ping(_)) => Ok(None),
+            other => Err(ConnError::unexpected(&other)),
         });
         let wish = timeout(PATIENCE, wish).await.map_err(|_| ConnError::Silent(PATIENCE))??;
         let Some(Measure { micros, sends }) = wish else { return Ok(()) };
@@ -192,7 +123,7 @@ impl Measuring {
         };
         conn.push(&Frame::Measured(measured));
         let seconds = (self.clock.now() - begin).as_secs_f64();
-        self.say(format!("{name}: measured for {seconds:.1} s"));
+        (self.tell)(format!("{name}: measured for {seconds:.1} s"));
         // What is on its way here is taken in, so that the answer is not lost with a reset. However
         // the connection ends, the measurement is done.
         let mut flow = Flow::new(conn, &counts);

@@ -1,5 +1,5 @@
 //! What two hosts carry between them, over TCP or over UDP: [`measure`] on the side that dials, and
-//! [`MeasuredHost`] on the side that listens.
+//! [`Measuring`] on the side that listens.
 //!
 //! Each stream of a measurement is a connection with a hello of its own. Both sides send probes for
 //! the wished time, or one of them; what arrived is acknowledged, and at the end the side that
@@ -15,7 +15,7 @@ use rustix::time::{ClockId, clock_gettime};
 use units::{Bytes, Span};
 
 pub use dial::measure;
-pub use listen::{MeasuredHost, Notices};
+pub use listen::Measuring;
 
 /// What is to be measured.
 #[derive(Clone, Debug)]

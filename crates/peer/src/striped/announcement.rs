@@ -4,8 +4,8 @@ use std::io;
 use std::net::SocketAddr;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use wire::Frame;
-use wire::frame::{VERSION, Welcome};
+use wire::session::{Frame, VERSION, Welcome};
+use wire::{Emit, RawFrame};
 
 /// The most bytes of an announcement.
 const MOST: u64 = 4_096;
@@ -32,8 +32,9 @@ pub(super) async fn read(stream: stripe::Stream) -> io::Result<Vec<SocketAddr>> 
     let _ = sending.finish();
     let mut bytes = Vec::new();
     receiving.take(MOST).read_to_end(&mut bytes).await?;
-    match Frame::parse(&bytes) {
-        Ok(Some((Frame::Welcome(welcome), _))) => Ok(welcome.addresses),
+    let frame = RawFrame::parse(&bytes).ok().flatten().map(|(frame, _)| Frame::try_from(frame));
+    match frame {
+        Some(Ok(Frame::Welcome(welcome))) => Ok(welcome.addresses),
         _ => Err(io::ErrorKind::InvalidData.into()),
     }
 }

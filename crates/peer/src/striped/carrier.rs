@@ -11,9 +11,10 @@ use std::time::{Duration, Instant};
 use net::counters::TcpInfo;
 use net::socket::Attempt;
 use stripe::{RouteChange, RouteEvent, RouteState};
-use tokio::sync::{broadcast, watch};
+use tokio::sync::{Notify, broadcast, watch};
 use tokio::time::timeout;
 use units::{Bytes, PathId, Rate, Span};
+use wire::closing::CloseCode;
 
 use super::connect::{Striped, connect_over};
 use crate::carrier::{BoxFuture, Carrier, Listener, RouteReport, Stream};
@@ -374,6 +375,8 @@ impl fmt::Debug for StripedCarrier {
 /// A stream of a striped connection.
 pub(crate) struct StripedStream {
     stream: stripe::Stream,
+    /// Rings when a service takes the whole connection, on the side that listens.
+    claims: Option<Arc<Notify>>,
     key: Fingerprint,
     rate: Mutex<StreamRate>,
 }
@@ -390,7 +393,7 @@ impl StripedStream {
     pub(crate) fn new(stream: stripe::Stream) -> StripedStream {
         let key = Fingerprint::of_spki(stream.connection().peer_key());
         let rate = StreamRate { since: Instant::now(), acknowledged: 0, rate: 0 };
-        StripedStream { stream, key, rate: Mutex::new(rate) }
+        StripedStream { stream, claims: None, key, rate: Mutex::new(rate) }
     }
 
     /// The key that the peer has proven.
@@ -442,6 +445,11 @@ impl Stream for StripedStream {
         Ok(self.stream.sending().finish()?)
     }
 
+    fn claim(&self) -> Option<stripe::Connection> {
+        self.claims.as_ref()?.notify_one();
+        Some(self.stream.connection().clone())
+    }
+
     fn peer_key(&self) -> Option<Fingerprint> {
         Some(self.key)
     }
@@ -487,16 +495,17 @@ impl Stream for StripedStream {
 
 /// Accepts the streams of all striped connections as connections of sessions.
 pub struct StripedListener {
-    streams: tokio::sync::mpsc::Receiver<(stripe::Stream, SocketAddr)>,
+    streams: tokio::sync::mpsc::Receiver<Accepted>,
     accepting: tokio::task::JoinHandle<()>,
 }
+
+/// A stream with its connection's address, and what rings when its connection is taken whole.
+type Accepted = (stripe::Stream, SocketAddr, Arc<Notify>);
 
 /// Streams that wait to be accepted, of all peers.
 const MOST_WAITING: usize = 64;
 /// How long a connection may live without a stream that was admitted.
 const UNADMITTED: Duration = Duration::from_secs(15);
-/// The code of a connection that nobody has been admitted over.
-const UNWELCOME: u32 = 0x120;
 
 impl StripedListener {
     /// Accepts streams from `listener`. A connection gets large buffers once its peer is among
@@ -517,7 +526,7 @@ impl StripedListener {
                         () = &mut accepting => return,
                         welcome = timeout(UNADMITTED, admitted.admitted(peer)) => {
                             if welcome.is_err() {
-                                connection.close(UNWELCOME);
+                                connection.close(CloseCode::Unwelcome.number());
                                 return;
                             }
                             admission.admit(&connection);
@@ -525,7 +534,9 @@ impl StripedListener {
                     }
                     tokio::select! {
                         () = accepting => {}
-                        () = admitted.removed(peer) => connection.close(UNWELCOME),
+                        () = admitted.removed(peer) => {
+                            connection.close(CloseCode::Changed.number());
+                        }
                     }
                 });
             }
@@ -536,10 +547,22 @@ impl StripedListener {
 
 async fn accept_streams(
     connection: &stripe::Connection,
-    sender: &tokio::sync::mpsc::Sender<(stripe::Stream, SocketAddr)>,
+    sender: &tokio::sync::mpsc::Sender<Accepted>,
 ) {
-    while let Ok(stream) = connection.accept_stream().await {
-        if sender.send((stream, connection.remote())).await.is_err() {
+    let claims = Arc::new(Notify::new());
+    loop {
+        let stream = tokio::select! {
+            biased;
+            () = claims.notified() => {
+                // Its streams are another's; the connection still ends with its peer's rights.
+                connection.ended().await;
+                return;
+            }
+            stream = connection.accept_stream() => stream,
+        };
+        let Ok(stream) = stream else { return };
+        let accepted = (stream, connection.remote(), Arc::clone(&claims));
+        if sender.send(accepted).await.is_err() {
             return;
         }
     }
@@ -549,8 +572,9 @@ impl Listener for StripedListener {
     fn accept(&mut self) -> BoxFuture<'_, io::Result<(Box<dyn Stream>, SocketAddr)>> {
         Box::pin(async move {
             let accepted = self.streams.recv().await;
-            let (stream, from) = accepted.ok_or(io::ErrorKind::NotConnected)?;
-            Ok((Box::new(StripedStream::new(stream)) as Box<dyn Stream>, from))
+            let (stream, from, claims) = accepted.ok_or(io::ErrorKind::NotConnected)?;
+            let stream = StripedStream { claims: Some(claims), ..StripedStream::new(stream) };
+            Ok((Box::new(stream) as Box<dyn Stream>, from))
         })
     }
 }

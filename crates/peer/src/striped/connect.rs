@@ -7,6 +7,7 @@ use std::time::Duration;
 use stripe::{Class, ConnectError, Connection, Endpoint, Route};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
+use wire::closing::CloseCode;
 
 use super::follow::{Follower, SharedRoutes};
 use super::listen::{RECEIVE_BUFFER, system};
@@ -14,8 +15,6 @@ use crate::dial::{Candidate, Plan, Terms, plan};
 use crate::tls::wrong_key;
 use crate::{Error, PathClass};
 
-/// The code of a connection that is not needed any more.
-const DONE: u32 = 0;
 /// How long the end of a connection may take.
 const CLOSING: Duration = Duration::from_secs(2);
 
@@ -48,7 +47,7 @@ impl Striped {
 
     /// Closes the connection in order, within two seconds.
     pub async fn close(&self) {
-        self.connection.close(DONE);
+        self.connection.close(CloseCode::Done.number());
         let _ = timeout(CLOSING, self.endpoint.wait_idle()).await;
     }
 }

@@ -68,6 +68,21 @@ impl UdpListener {
         Arc::clone(&self.endpoint)
     }
 
+    /// The addresses at which peers of other hosts reach it.
+    #[must_use]
+    pub fn reachable(&self) -> Vec<SocketAddr> {
+        let mut addresses = Vec::new();
+        for bound in self.endpoint.local_addresses() {
+            if !bound.ip().is_unspecified() {
+                addresses.push(*bound);
+                continue;
+            }
+            let own = own_addresses().into_iter().filter(|ip| bound.is_ipv6() || ip.is_ipv4());
+            addresses.extend(own.map(|ip| SocketAddr::new(ip, bound.port())));
+        }
+        addresses
+    }
+
     /// The addresses of the listening sockets.
     #[must_use]
     pub fn addresses(&self) -> Vec<SocketAddr> {
