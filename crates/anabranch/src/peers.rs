@@ -2,8 +2,7 @@
 //! or get from here, without a token.
 //!
 //! Both are editable text files with a peer on each line, `NAME FINGERPRINT` or
-//! `FINGERPRINT [NAME] [dir=PATH] [may=get|send|both|none] [max=RATE] [tunnel=TARGETS]
-//! [listen=PORTS]`, and `#` for comments.
+//! `FINGERPRINT [NAME] [KEY=VALUE]…` with words of the services, and `#` for comments.
 
 use std::convert::Infallible;
 use std::fs;
@@ -14,9 +13,8 @@ use std::time::Duration;
 
 use files::{Error, Event, Events};
 use peer::private::{Guard, check_private, create_fresh, open_regular};
-use peer::{AuthorizedPeers, Fingerprint, ListenRights, May, PeerDirectory, Reach, Remote};
+use peer::{AuthorizedPeers, Fingerprint, Remote, Rights, RightsKey};
 use tokio::time::sleep;
-use units::Rate;
 
 use crate::dirs::{Dirs, is_absent};
 use crate::sanitize::clean;
@@ -41,73 +39,33 @@ pub(crate) struct Peer {
     pub(crate) rights: Rights,
 }
 
-/// A peer's permissions on this host.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Rights {
-    /// The permitted directions.
-    pub(crate) may: May,
-    /// The peer's folder, instead of the served or receiving one.
-    pub(crate) directory: Option<PathBuf>,
-    /// The maximum rate.
-    pub(crate) max: Option<Rate>,
-    /// What it may reach through a tunnel.
-    pub(crate) tunnel: Reach,
-    /// Where it may have this host listen for a tunnel.
-    pub(crate) listen: ListenRights,
+/// The words of rights that services read, in the order in which they are written.
+pub(crate) fn rights_keys() -> impl Iterator<Item = &'static RightsKey> {
+    let [may, max] = &peer::rights::RIGHTS;
+    [may].into_iter().chain(&files::rights::RIGHTS).chain([max]).chain(&tunnel::rights::RIGHTS)
 }
 
-impl Rights {
-    /// Sets a permission from `key=value`; `None` if there is no such key.
-    fn set(&mut self, word: &str) -> Option<Result<(), String>> {
-        let (key, value) = word.split_once('=')?;
-        let read = match key {
-            "dir" if value.is_empty() => Err("expected a folder".to_string()),
-            "dir" => PeerDirectory::try_from(Path::new(value))
-                .map(|_| self.directory = Some(PathBuf::from(value))),
-            "may" => value.parse().map(|may| self.may = may),
-            "max" => value
-                .parse()
-                .map(|max| self.max = Some(max))
-                .map_err(|error: units::ParseError| error.to_string()),
-            "tunnel" => value.parse().map(|tunnel| self.tunnel = tunnel),
-            "listen" => value.parse().map(|listen| self.listen = listen),
-            _ => return None,
-        };
-        Some(read.map_err(|why| format!("{key}=: {why}")))
-    }
+/// Sets a right from `key=value`; `None` if there is no such key.
+pub(crate) fn set_right(rights: &mut Rights, word: &str) -> Option<Result<(), String>> {
+    let (key, value) = word.split_once('=')?;
+    let key = rights_keys().find(|known| known.key == key)?;
+    Some(rights.set(key, value).map_err(|why| format!("{}=: {why}", key.key)))
 }
 
-impl std::fmt::Display for Rights {
-    /// Writes the permissions that differ from the default, each after a space.
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        if self.may != May::default() {
-            write!(f, " may={}", self.may)?;
-        }
-        if let Some(directory) = &self.directory {
-            write!(f, " dir={}", directory.display())?;
-        }
-        match self.max {
-            Some(max) if max.as_bits().is_multiple_of(1_000_000) => {
-                write!(f, " max={}mbit", max.as_bits() / 1_000_000)
-            }
-            Some(max) => write!(f, " max={}bit/s", max.as_bits()),
-            None => Ok(()),
-        }?;
-        if !self.tunnel.is_empty() {
-            write!(f, " tunnel={}", self.tunnel)?;
-        }
-        if !self.listen.is_empty() {
-            write!(f, " listen={}", self.listen)?;
-        }
-        Ok(())
-    }
+/// The words of rights, each behind a space.
+pub(crate) fn words(rights: &Rights) -> String {
+    let words = rights_keys().filter_map(|key| Some((key.key, rights.word(key.key)?)));
+    words.map(|(key, value)| format!(" {key}={value}")).collect()
+}
+
+/// The forms of all words.
+fn forms() -> Vec<String> {
+    rights_keys().map(|key| format!("{}={}", key.key, key.form)).collect()
 }
 
 impl From<Peer> for peer::Peer {
-    fn from(peer: Peer) -> peer::Peer {
-        let Peer { name, fingerprint, rights } = peer;
-        let Rights { may, directory, max, tunnel, listen } = rights;
-        peer::Peer { fingerprint, name, may, directory, max, tunnel, listen }
+    fn from(Peer { name, fingerprint, rights }: Peer) -> peer::Peer {
+        peer::Peer { fingerprint, name, rights }
     }
 }
 
@@ -209,15 +167,16 @@ impl List {
                 let mut name = "";
                 let mut position = 0;
                 while let Some(word) = second.take().or_else(|| words.next()) {
-                    match rights.set(word) {
+                    match set_right(&mut rights, word) {
                         Some(Ok(())) => {}
                         Some(Err(why)) => return Some(Err(why)),
                         None if position == 0 => name = word,
                         None => {
+                            let (last, forms) = (forms().pop(), forms());
+                            let others = forms[..forms.len() - 1].join(", ");
                             let why = format!(
-                                "'{word}' is no option; the options are dir=PATH, \
-                                 may=get|send|both|none, max=RATE, tunnel=TARGETS and \
-                                 listen=PORTS"
+                                "'{word}' is no option; the options are {others} and {}",
+                                last.unwrap_or_default()
                             );
                             return Some(Err(why));
                         }
@@ -234,8 +193,8 @@ impl List {
     fn line(self, Peer { name, fingerprint, rights }: &Peer) -> String {
         match self {
             List::Receivers => format!("{name} {fingerprint}"),
-            List::Senders if name.is_empty() => format!("{fingerprint}{rights}"),
-            List::Senders => format!("{fingerprint} {name}{rights}"),
+            List::Senders if name.is_empty() => format!("{fingerprint}{}", words(rights)),
+            List::Senders => format!("{fingerprint} {name}{}", words(rights)),
         }
     }
 
@@ -246,9 +205,10 @@ impl List {
             List::Receivers => {
                 String::from("# HOST FINGERPRINT, written by 'anabranch keys trust receiver'\n")
             }
-            List::Senders => String::from(
-                "# FINGERPRINT [NAME] [dir=PATH] [may=get|send|both|none] [max=RATE] \
-                 [tunnel=TARGETS] [listen=PORTS], written by 'anabranch keys trust sender'\n",
+            List::Senders => format!(
+                "# FINGERPRINT [NAME] [{}], written by 'anabranch keys trust sender'
+",
+                forms().join("] [")
             ),
         };
         for peer in peers {

@@ -18,9 +18,12 @@ use tokio::net::TcpListener;
 use tokio::time::timeout;
 use transfer::digest::block_cv;
 use transfer::{BLOCK, Packing, Tree};
-use wire::Frame;
-use wire::frame::{Data, Hashes, Range, VERSION, Welcome};
+use wire::Emit;
+use wire::files::Frame;
+use wire::files::{Data, Hashes, Range};
 use wire::manifest::{Entry, File, Kind, chunks};
+use wire::session;
+use wire::session::{VERSION, Welcome};
 
 /// It takes no longer, whatever the other side does.
 const MOST: Duration = Duration::from_secs(60);
@@ -147,9 +150,10 @@ async fn answer(mut conn: Conn, offer: &Offer) -> Result<(), ConnError> {
         let mut out = Vec::new();
         conn.receive(|frame| {
             match frame {
-                Frame::Hello(_) => {
+                Frame::Session(session::Frame::Hello(_)) => {
                     let (version, session) = (VERSION, [1; 16]);
-                    Frame::Welcome(Welcome { version, session, addresses: vec![] }).emit(&mut out);
+                    session::Frame::Welcome(Welcome { version, session, addresses: vec![] })
+                        .emit(&mut out);
                 }
                 Frame::Ask(ask) => {
                     Frame::Entries(&offer.chunk()).emit(&mut out);
@@ -170,7 +174,9 @@ async fn answer(mut conn: Conn, offer: &Offer) -> Result<(), ConnError> {
                             .emit(&mut out);
                     }
                 }
-                Frame::Ping(number) => Frame::Pong(number).emit(&mut out),
+                Frame::Session(session::Frame::Ping(number)) => {
+                    session::Frame::Pong(number).emit(&mut out)
+                }
                 _ => {}
             }
             Ok(())

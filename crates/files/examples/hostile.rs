@@ -22,9 +22,13 @@ use peer::{Conn, ConnError, Fingerprint, Identity};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
-use wire::Frame;
-use wire::frame::{Ask, HEADER, Hello, MAX_PAYLOAD, Range, SessionId, Wishes};
+use wire::Emit;
+use wire::files::Frame;
+use wire::files::{Ask, MAX_PAYLOAD, Range, Wishes};
+use wire::frame::HEADER;
 use wire::manifest::{Entry, File, Kind, chunks};
+use wire::session;
+use wire::session::{Hello, SessionId};
 
 /// Strangers at a time: as many as may be on their way in, so that each gets to the end of TLS.
 const AT_A_TIME: usize = 60;
@@ -129,13 +133,13 @@ async fn strangers(address: SocketAddr, server: Fingerprint, count: u64) -> Outc
 /// Sends until the connection breaks.
 async fn stream(conn: &mut Conn, number: u64, sent: &AtomicU64) -> Result<(), ConnError> {
     let mut ping = Vec::new();
-    Frame::Ping(7).emit(&mut ping);
+    session::Frame::Ping(7).emit(&mut ping);
     let pings = ping.repeat(CHUNK / ping.len());
     let chunk = match number % 4 {
         0 => vec![0xff; CHUNK],
         1 => {
             let mut block = Vec::new();
-            Frame::Probe(&vec![0; MAX_PAYLOAD]).emit(&mut block);
+            session::Frame::Probe(&vec![0; MAX_PAYLOAD]).emit(&mut block);
             conn.push_parts(&block[..HEADER], &[]);
             vec![0; CHUNK]
         }
@@ -178,9 +182,9 @@ async fn patterns(target: &Arc<Target>, count: usize) -> Outcome {
 async fn listed(conn: &mut Conn) -> Result<bool, ConnError> {
     loop {
         let told = conn.receive(|frame| {
-            Ok(match frame {
+            Ok(match Frame::try_from(frame)? {
                 Frame::ManifestEnd(_) => Some(true),
-                Frame::Abort(..) => Some(false),
+                Frame::Session(session::Frame::Abort(..)) => Some(false),
                 _ => None,
             })
         });
@@ -210,15 +214,15 @@ async fn paths(target: &Target, seconds: u64, file: &str) -> Outcome {
                 Frame::Ask(Ask::default()),
                 Frame::Want(vec![Range { start: 0, len: 1 }]),
                 Frame::Ready,
-                Frame::Ping(0),
+                session::Frame::Ping(0),
             ])
             .await?;
         let Ok(Some(session)) = ponged(&mut conn).await else { break };
         open.push(conn);
         for _ in 0..100 {
             let mut conn = target.connect().await?;
-            conn.push(&Frame::Join(session));
-            conn.push(&Frame::Ping(0));
+            conn.push(&session::Frame::Join(session));
+            conn.push(&session::Frame::Ping(0));
             conn.flush().await?;
             if ponged(&mut conn).await.is_err() {
                 break 'fetches;
@@ -235,13 +239,13 @@ async fn paths(target: &Target, seconds: u64, file: &str) -> Outcome {
 async fn ponged(conn: &mut Conn) -> Result<Option<SessionId>, ConnError> {
     let mut session = None;
     loop {
-        let told = conn.receive(|frame| match frame {
-            Frame::Welcome(welcome) => {
+        let told = conn.receive(|frame| match Frame::try_from(frame)? {
+            Frame::Session(session::Frame::Welcome(welcome)) => {
                 session = Some(welcome.session);
                 Ok(false)
             }
-            Frame::Abort(_, text) => Err(ConnError::Refused(text)),
-            other => Ok(matches!(other, Frame::Pong(_))),
+            Frame::Session(session::Frame::Abort(_, text)) => Err(ConnError::Refused(text)),
+            other => Ok(matches!(other, Frame::Session(session::Frame::Pong(_)))),
         });
         if told.await? {
             return Ok(session);
@@ -253,8 +257,9 @@ async fn pings(target: &Target, seconds: u64) -> Outcome {
     let file = File { size: 1 << 20, mtime: 0, mode: 0o644, hash: None, data: None };
     let entry = Entry { path: b"never".to_vec(), kind: Kind::File(file) };
     let manifest = chunks(std::slice::from_ref(&entry)).next().ok_or("an entry is a chunk")?;
-    let mut conn =
-        target.open(&[Frame::Entries(&manifest), Frame::ManifestEnd(1), Frame::Ping(0)]).await?;
+    let mut conn = target
+        .open(&[Frame::Entries(&manifest), Frame::ManifestEnd(1), session::Frame::Ping(0)])
+        .await?;
     ponged(&mut conn).await?;
     println!(r#"{{"event": "open", "paths": 1}}"#);
     let lost = ping_all(&mut [conn], seconds).await;
@@ -267,7 +272,7 @@ async fn ping_all(conns: &mut [Conn], seconds: u64) -> usize {
     let mut lost = vec![false; conns.len()];
     while Instant::now() < until {
         for (conn, lost) in conns.iter_mut().zip(&mut lost) {
-            conn.push(&Frame::Ping(0));
+            conn.push(&session::Frame::Ping(0));
             *lost |= conn.try_flush().is_err() || conn.try_fill(CHUNK).is_err() || conn.is_closed();
             while let Ok(Some(_)) = conn.next_frame() {}
         }
@@ -277,5 +282,5 @@ async fn ping_all(conns: &mut [Conn], seconds: u64) -> usize {
 }
 
 fn hello() -> Frame<'static> {
-    Frame::Hello(Hello::new(None, Wishes::default(), [0; 16]))
+    session::Frame::Hello(Hello::new(None, Wishes::default(), [0; 16]))
 }

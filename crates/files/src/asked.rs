@@ -9,7 +9,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use transfer::Tree;
-use wire::frame::MAX_NAME;
+use wire::files::MAX_NAME;
 use wire::manifest::{AttributesOf, Entry, Kind, is_plain};
 
 use crate::source::{is_glob, matches_glob};

@@ -10,7 +10,7 @@ use rustix::fs::{
     fremovexattr, fsetxattr, fstat,
 };
 use rustix::io::Errno;
-use wire::frame::Archived;
+use wire::files::Archived;
 use wire::manifest::{
     ACCESS_LIST, Attributes, CAPABILITY, Extended, MAX_ATTRIBUTE_VALUE, MODE_BITS, is_kept,
 };

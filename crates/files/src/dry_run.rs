@@ -2,8 +2,9 @@
 
 use transfer::Tree;
 use units::Bytes;
-use wire::Frame;
-use wire::frame::{Deletes, MAX_RANGES, Range};
+use wire::Emit;
+use wire::files::Frame;
+use wire::files::{Deletes, MAX_RANGES, Range};
 use wire::manifest::Kind;
 
 use crate::protocol::{Want, ranges, want_frames};

@@ -4,8 +4,8 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
-use wire::Frame;
-use wire::frame::LeftOut;
+use wire::files::Frame;
+use wire::files::LeftOut;
 
 use crate::Event;
 

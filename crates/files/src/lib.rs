@@ -20,6 +20,7 @@ mod listing;
 mod options;
 mod protocol;
 mod rates;
+pub mod rights;
 mod sink;
 mod source;
 mod stop;
@@ -29,7 +30,7 @@ pub use dial::{fetch, send};
 pub use dry_run::{Action, Changed, DryRun, PlannedChange};
 pub use error::Error;
 pub use event::{Event, Events, Failed, PathProgress, Progress, Summary};
-pub use listen::{receive, serve};
+pub use listen::{Receiving, Serving, notices, receive, serve};
 pub use listing::Listed;
 pub use options::{
     CarrierChoice, FetchOptions, Output, Overwrite, ReceiveOptions, Selection, SendOptions,

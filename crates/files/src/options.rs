@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use peer::{Credential, DialOptions, Identity, ListenOptions, Remote};
 use units::Span;
-use wire::frame::Wishes;
+use wire::files::Wishes;
 
 use crate::{ServedNames, Stop};
 

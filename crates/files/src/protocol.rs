@@ -1,9 +1,10 @@
 //! Protocol details that both sides share: abort codes, lists of wanted entries, and limits.
 
 use transfer::{Extent, Packing, Tree};
-use wire::Frame;
-use wire::frame::{AbortCode, MAX_FILTER, Range};
+use wire::files::Frame;
+use wire::files::{MAX_FILTER, Range};
 use wire::manifest::{Attributes, Entry, Extended, Kind, Part};
+use wire::session::AbortCode;
 
 use peer::Conn;
 use transfer::Piece;
@@ -93,7 +94,7 @@ pub(crate) fn source_abort(error: &Error) -> (AbortCode, String) {
 /// The local error for an abort of the other side.
 pub(crate) fn error_of(code: AbortCode, text: String) -> Error {
     match code {
-        AbortCode::Refused | AbortCode::Crowded => Error::refused(text),
+        AbortCode::Refused | AbortCode::Crowded | AbortCode::NoService => Error::refused(text),
         AbortCode::Busy => peer::Error::Busy { reason: text }.into(),
         AbortCode::Exists | AbortCode::NoSpace | AbortCode::Disk => {
             Error::Receiver { reason: text }
@@ -153,7 +154,7 @@ impl Selection {
 
 /// The wanted entries, as frames.
 pub(crate) fn want_frames(want: &[Range]) -> impl Iterator<Item = Frame<'static>> {
-    want.chunks(wire::frame::MAX_RANGES).map(|ranges| Frame::Want(ranges.to_vec()))
+    want.chunks(wire::files::MAX_RANGES).map(|ranges| Frame::Want(ranges.to_vec()))
 }
 
 /// Entries of a tree, such as those that the sink wants.

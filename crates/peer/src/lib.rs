@@ -45,6 +45,6 @@ pub use identity::{Identity, Token, random};
 pub use net::{Clock, CongestionControl};
 pub use options::{Credential, DialOptions, KeySource, ListenOptions};
 pub use permit::{ListenRights, Reach};
-pub use rights::{May, Rights, RightsKey};
 pub use remote::{DEFAULT_PORT, Remote};
+pub use rights::{May, Rights, RightsKey};
 pub use spec::{Cap, MomentOfWeek, PathClass, PathSpec, SpecError, Timetable};

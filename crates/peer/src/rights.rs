@@ -24,7 +24,7 @@ pub struct RightsKey {
 }
 
 /// The rights that are of no service: in which direction bulk data may flow, and how fast.
-pub const RIGHTS: [RightsKey; 2] = [
+pub static RIGHTS: [RightsKey; 2] = [
     RightsKey {
         key: MAY,
         form: "get|send|both|none",

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 
 use ptcp::{PeerError, TimeoutError};
 use secure::{HandshakeError, SettingsError};
+use wire::closing::Closing;
 
 /// A connection could not be made.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -54,7 +55,7 @@ pub enum ConnectionError {
     #[error("the connection was closed here")]
     Closed,
     /// The peer's application closed it.
-    #[error("the peer closed the connection, code {code:#x}")]
+    #[error("the peer closed the connection{}", because(*code))]
     ClosedByPeer {
         /// The application's code.
         code: u32,
@@ -86,13 +87,13 @@ pub enum ConnectionError {
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum StreamError {
     /// The peer reset its half.
-    #[error("the peer reset the stream, code {code:#x}")]
+    #[error("the peer reset the stream{}", because(*code))]
     Reset {
         /// The application's code.
         code: u32,
     },
     /// The peer does not want to read this half.
-    #[error("the peer stopped reading the stream, code {code:#x}")]
+    #[error("the peer stopped reading the stream{}", because(*code))]
     Stopped {
         /// The application's code.
         code: u32,
@@ -103,6 +104,11 @@ pub enum StreamError {
     /// The connection has ended.
     #[error(transparent)]
     Connection(#[from] ConnectionError),
+}
+
+/// What a code says, as the end of a sentence; nothing for an application's own.
+fn because(code: u32) -> String {
+    Closing::of_number(code).map_or_else(String::new, |row| format!(": {row}"))
 }
 
 impl From<StreamError> for io::Error {

@@ -12,7 +12,8 @@
 //! | doors of the near side; its connection; ports at the far side | `near/serve.rs`; `near/link.rs`; `near/reverse.rs` |
 //! | connections of one address among all | `near/crowds.rs` |
 //! | what clients of proxies say; their places meanwhile | `preamble`; `greetings` |
-//! | admission and streams of the far side; ports on behalf of a peer | `far/session.rs`; `far/listen.rs` |
+//! | the service of the far side; streams of a peer; ports on its behalf | `far`; `far/session.rs`; `far/listen.rs` |
+//! | what peers may do: words of the list of authorized peers | `rights` |
 //! | permitted addresses, connecting | `dial` |
 //! | names, looked up by threads that peers share; whose turn it is | `lookups`; `lookups/turns.rs` |
 //! | copying both directions, ends and resets | `relay` |
@@ -39,10 +40,12 @@ pub mod near;
 mod place;
 pub mod preamble;
 mod relay;
+pub mod rights;
 
 pub use error::TunnelError;
 pub use event::{Report, Reports};
-pub use far::FarOptions;
+pub use far::TunnelService;
 pub use near::{Dialed, Keeper, NearOptions};
 pub use place::{Forward, Place, parse_target};
 pub use preamble::Login;
+pub use rights::TunnelRights;

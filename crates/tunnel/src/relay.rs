@@ -7,6 +7,7 @@ use std::pin::pin;
 use std::task::{Context, Poll, ready};
 
 use stripe::{ReceiveHalf, SendHalf, Stream, StreamError};
+use wire::closing::CloseCode;
 use wire::tunnel::{Answer, Code};
 
 use crate::bounds::ANSWER_PATIENCE;
@@ -14,7 +15,7 @@ use crate::local::Local;
 use crate::message::read_answer;
 
 /// The code of streams whose connection was reset.
-pub(crate) const RESET: u32 = 0x101;
+pub(crate) const RESET: u32 = CloseCode::Reset.number();
 /// Bytes that are copied at a time.
 const CHUNK: usize = 64 << 10;
 

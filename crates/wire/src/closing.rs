@@ -78,11 +78,7 @@ pub const LIST: [Closing; 31] = [
         "it has as many connections as it takes: a later attempt may get in",
     ),
     row(CloseCode::Protection, "protection", "this side broke the rules of packet protection"),
-    row(
-        CloseCode::Narrow,
-        "narrow",
-        "the line of the last path carries no 1,200 octets",
-    ),
+    row(CloseCode::Narrow, "narrow", "the line of the last path carries no 1,200 octets"),
     row(CloseCode::Unwelcome, "unwelcome", "it has not let this side in, or does so no longer"),
     row(
         CloseCode::Changed,

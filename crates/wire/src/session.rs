@@ -227,7 +227,9 @@ fn emit_hello(hello: &Hello, out: &mut Vec<u8>) {
     out.push(u8::from(hello.secret.is_some()));
     out.extend_from_slice(hello.secret.as_ref().map_or(&[], |secret| secret.as_slice()));
     let length = Some(hello.service.len()).filter(|length| *length <= MAX_SERVICE);
-    out.push(length.and_then(|length| u8::try_from(length).ok()).expect("services have short names"));
+    out.push(
+        length.and_then(|length| u8::try_from(length).ok()).expect("services have short names"),
+    );
     out.extend_from_slice(hello.service.as_bytes());
     out.extend_from_slice(&hello.request);
 }
@@ -274,7 +276,8 @@ impl<'a> TryFrom<RawFrame<'a>> for Frame<'a> {
             FrameKind::Pong => Frame::Pong(reader.u64()?),
             FrameKind::Abort => {
                 let code = usize::from(reader.u8()?);
-                let code = *ABORT_CODES.get(code).ok_or(WireError::Field { frame, field: "code" })?;
+                let code =
+                    *ABORT_CODES.get(code).ok_or(WireError::Field { frame, field: "code" })?;
                 // A peer's text reaches a terminal: control characters are removed.
                 let text = String::from_utf8_lossy(reader.rest());
                 Frame::Abort(

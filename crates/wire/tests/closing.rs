@@ -22,6 +22,10 @@ fn the_table_of_the_documentation_is_this_list() {
         .iter()
         .map(|row| format!("| 0x{:03x} | {} | {} |", row.code.number(), row.name, row.sentence))
         .collect();
-    assert_eq!(rows, expected, "docs/wire.md has another table than wire/src/closing.rs:\n{}",
-        expected.join("\n"));
+    assert_eq!(
+        rows,
+        expected,
+        "docs/wire.md has another table than wire/src/closing.rs:\n{}",
+        expected.join("\n")
+    );
 }

@@ -125,7 +125,10 @@ fn a_greeting_of_another_version_says_which() {
         let length = u32::try_from(body.len()).unwrap().to_be_bytes();
         let bytes = [&[1][..], &length, &body].concat();
         let (frame, used) = parsed(&bytes).unwrap().unwrap();
-        assert!(matches!(&frame, Frame::Session(session::Frame::Hello(hello)) if hello.version == version), "{frame:?}");
+        assert!(
+            matches!(&frame, Frame::Session(session::Frame::Hello(hello)) if hello.version == version),
+            "{frame:?}"
+        );
         assert_eq!(used, bytes.len());
     }
 }
@@ -152,7 +155,10 @@ fn of_long_words_the_advice_at_the_end_arrives() {
     }
     let fits = "x".repeat(MAX_TEXT);
     let sent = emitted(&session::Frame::Abort(AbortCode::Disk, fits.clone()));
-    assert_eq!(parsed(&sent).unwrap().unwrap().0, session::Frame::Abort(AbortCode::Disk, fits).into());
+    assert_eq!(
+        parsed(&sent).unwrap().unwrap().0,
+        session::Frame::Abort(AbortCode::Disk, fits).into()
+    );
 }
 
 #[test]
@@ -173,7 +179,8 @@ fn a_hello_has_these_octets_and_only_names_a_service() {
     let body = [&[0, 7][..], &[9; 16], &[1], &[7; 16], &[5], b"serve", &[5]].concat();
     let bytes = [&[1, 0, 0, 0, 42][..], &body].concat();
     assert_eq!(emitted(&hello), bytes);
-    for (name, request) in [(&b""[..], 0), (b"Serve", 0), (b"a b", 0), (&[b'x'; 33], 0), (b"x", 257)]
+    for (name, request) in
+        [(&b""[..], 0), (b"Serve", 0), (b"a b", 0), (&[b'x'; 33], 0), (b"x", 257)]
     {
         let length = u8::try_from(name.len()).unwrap();
         let body = [&[0, 7][..], &[9; 16], &[0, length], name, &vec![0; request]].concat();

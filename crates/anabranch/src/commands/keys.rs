@@ -4,14 +4,14 @@ use std::path::PathBuf;
 
 use clap::Subcommand;
 use files::Error;
-use peer::{Fingerprint, ListenRights, May, PeerDirectory, Reach, Remote};
+use peer::{Fingerprint, ListenRights, May, Reach, Remote, Rights};
 use units::Rate;
 
 use crate::complete;
 use crate::dirs::Dirs;
 use crate::examples;
 use crate::host_key::HostKey;
-use crate::peers::{List, Peer, Rights};
+use crate::peers::{List, Peer, set_right, words};
 
 /// Arguments of `keys`.
 #[derive(Debug, clap::Args)]
@@ -102,7 +102,7 @@ pub(crate) fn run(args: KeysArgs) -> Result<(), Error> {
         Action::List => {
             for (list, kind) in [(List::Receivers, "receiver"), (List::Senders, "sender")] {
                 for Peer { name, fingerprint, rights } in list.load(&dirs)? {
-                    println!("{}", format!("{kind:8}  {fingerprint}  {name}{rights}").trim_end());
+                    println!("{}", format!("{kind:8}  {fingerprint}  {name}{}", words(&rights)).trim_end());
                 }
             }
         }
@@ -129,11 +129,19 @@ pub(crate) fn run(args: KeysArgs) -> Result<(), Error> {
                 {
                     return Err(Error::usage("--dir must be one word of UTF-8 without '#'"));
                 }
-                PeerDirectory::try_from(dir.as_path())
-                    .map_err(|why| Error::usage(format!("--dir: {why}")))?;
             }
-            let (tunnel, listen) = (tunnel.unwrap_or_default(), tunnel_listen.unwrap_or_default());
-            let rights = Rights { may, directory: dir, max, tunnel, listen };
+            let mut rights = Rights::default();
+            let given = [
+                Some(format!("may={may}")),
+                dir.map(|dir| format!("dir={}", dir.display())),
+                max.map(|max| format!("max={}bit/s", max.as_bits())),
+                tunnel.map(|reach| format!("tunnel={reach}")),
+                tunnel_listen.map(|ports| format!("listen={ports}")),
+            ];
+            for word in given.into_iter().flatten() {
+                let set = set_right(&mut rights, &word).expect("these are words of rights");
+                set.map_err(|why| Error::usage(format!("--{why}")))?;
+            }
             List::Senders.add(&dirs, Peer { name, fingerprint, rights })?;
         }
         Action::Remove(Remove::Receiver { which }) => {

@@ -1,7 +1,6 @@
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
-
+use peer::May;
 use proptest::prelude::*;
+use units::Rate;
 
 use super::*;
 
@@ -31,15 +30,15 @@ fn rights_round_trip_and_mistakes_are_reported() {
     let parse = |rest: &str| List::Senders.parse(&format!("{fingerprint} {rest}")).unwrap();
     let line = "anna dir=/srv/photos may=both max=20mbit tunnel=*:443,a.b:1-9 listen=22 # why";
     let anna = parse(line).unwrap();
-    let rights = Rights {
-        may: May::Both,
-        directory: Some("/srv/photos".into()),
-        max: Some(Rate::mbit(20)),
-        tunnel: "*:443,a.b:1-9".parse().unwrap(),
-        listen: "22".parse().unwrap(),
-    };
-    assert_eq!(anna, Peer { name: "anna".into(), fingerprint, rights: rights.clone() });
-    assert_eq!(parse(&format!("anna{rights}")).unwrap(), anna);
+    let written = " may=both dir=/srv/photos max=20mbit tunnel=*:443,a.b:1-9 listen=22";
+    assert_eq!(words(&anna.rights), written);
+    let known = peer::Peer::from(anna.clone());
+    assert_eq!((known.may(), known.max()), (May::Both, Some(Rate::mbit(20))));
+    let tunnel = tunnel::TunnelRights::of(&known);
+    assert_eq!(tunnel.reach, "*:443,a.b:1-9".parse().unwrap());
+    assert_eq!(tunnel.listen, "22".parse().unwrap());
+    assert_eq!(parse(&format!("anna{written}")).unwrap(), anna);
+    assert_eq!(parse("anna may=send").unwrap().rights, Rights::default());
     assert_eq!(parse("may=get").unwrap().name, "");
     for (line, why) in [
         ("anna may=all", "may=: 'all' is not get, send, both or none"),
@@ -48,7 +47,7 @@ fn rights_round_trip_and_mistakes_are_reported() {
         ("anna listen=a:1", "listen=: "),
         ("anna dir=", "dir=: expected a folder"),
         ("anna dir=photos/../..", "dir=: '..' would lead out of the folder"),
-        ("anna rate=5mbit", "'rate=5mbit' is no option; the options are dir=PATH"),
+        ("anna rate=5mbit", "'rate=5mbit' is no option; the options are may=get"),
         ("anna bert", "'bert' is no option"),
     ] {
         let error = parse(line).unwrap_err();
@@ -92,21 +91,23 @@ proptest! {
     fn what_is_written_is_read_back_or_refused(
         name in "(\\PC{0,8}|[a-z#= \t\n\r\u{85}\u{a0}\u{2028}\u{0}.:/@-]{0,6}|may=get|dir=x)",
         folder in "(\\PC{1,8}|[a-z#= \t\n\r\u{85}\u{a0}\u{2028}\u{0}./-]{1,6})",
-        tail in prop::collection::vec(any::<u8>(), 0..3),
         bits in 1u64..,
         may in prop::sample::select(vec![May::Get, May::Send, May::Both, May::None]),
     ) {
         let home = std::env::temp_dir().join(format!("anabranch-lines-{}", std::process::id()));
         let dirs = Dirs::below(&home);
         let key = |octet| Fingerprint::from([octet; 32]);
-        let folder = [folder.as_bytes(), &tail].concat();
-        let rights = Rights {
-            may,
-            directory: Some(Path::new(OsStr::from_bytes(&folder)).into()),
-            max: Some(Rate::from_bits(bits)),
-            tunnel: "*.a:1-2,[::1]:*".parse().unwrap(),
-            listen: "*:80".parse().unwrap(),
-        };
+        let mut rights = Rights::default();
+        for word in [
+            format!("may={may}"),
+            format!("dir={folder}"),
+            format!("max={bits}bit/s"),
+            "tunnel=*.a:1-2,[::1]:*".into(),
+            "listen=*:80".into(),
+        ] {
+            // What is no folder is refused here.
+            prop_assert!(set_right(&mut rights, &word).unwrap().is_ok() || word.starts_with("dir"));
+        }
         for (list, rights) in [(List::Senders, rights), (List::Receivers, Rights::default())] {
             let known =
     Peer { name: "known".into(), fingerprint: key(1), rights: Rights::default() };

@@ -2,9 +2,11 @@
 
 use std::fs;
 
-use wire::Frame;
-use wire::frame::{AbortCode, Hello, Wishes};
+use wire::files::Frame;
+use wire::files::Wishes;
 use wire::manifest::{Attributes, AttributesOf, Entry, Extended, chunks_with};
+use wire::session;
+use wire::session::{AbortCode, Hello};
 
 use super::{Host, Scratch, answer, file};
 
@@ -18,7 +20,7 @@ async fn refusal(
     let host = Host::start(scratch).await;
     let mut conn = host.connect(&host.sender).await;
     let wishes = Wishes { archive, ..Wishes::default() };
-    conn.push(&Frame::Hello(Hello::new(Some(*host.token.secret()), wishes, [0; 16])));
+    conn.push(&session::Frame::Hello(Hello::new(Some(*host.token.secret()), wishes, [0; 16])));
     for chunk in chunks {
         conn.push(&Frame::Entries(chunk));
     }

@@ -10,9 +10,11 @@ use peer::{AuthorizedPeers, Conn, Fingerprint, Identity, ListenOptions, May, Pee
 use tokio::net::TcpStream;
 use tokio::sync::mpsc::unbounded_channel;
 use tokio::time::{sleep, timeout};
-use wire::Frame;
-use wire::frame::{AbortCode, Ask, Hello, Range, SessionId, Wishes};
+use wire::files::Frame;
+use wire::files::{Ask, Range, Wishes};
 use wire::manifest::{self, Kind};
+use wire::session;
+use wire::session::{AbortCode, Hello, SessionId};
 
 use super::crowd::memory;
 use super::{Host, NEVER, PATIENCE, Scratch, chunk};
@@ -61,7 +63,7 @@ impl Offer {
     async fn ask(&self, client: &Identity, request: &[Frame<'_>], checksum: bool) -> Conn {
         let mut conn = self.connect(client).await;
         let wishes = Wishes::default();
-        conn.push(&Frame::Hello(Hello::new(None, wishes, [0; 16])));
+        conn.push(&session::Frame::Hello(Hello::new(None, wishes, [0; 16])));
         for frame in request {
             conn.push(frame);
         }
@@ -75,16 +77,16 @@ impl Offer {
         let mut conn = self.ask(client, &[Frame::Name(b"small")], false).await;
         conn.push(&Frame::Want(vec![Range { start: 0, len: 1 }]));
         conn.push(&Frame::Ready);
-        conn.push(&Frame::Ping(0));
+        conn.push(&session::Frame::Ping(0));
         conn.flush().await.unwrap();
         let mut session = None;
         let agreeing = async {
             while !conn
                 .receive(|frame| {
-                    if let Frame::Welcome(welcome) = &frame {
+                    if let Frame::Session(session::Frame::Welcome(welcome)) = &frame {
                         session = Some(welcome.session);
                     }
-                    Ok(matches!(frame, Frame::Pong(_)))
+                    Ok(matches!(frame, Frame::Session(session::Frame::Pong(_))))
                 })
                 .await
                 .expect("it agrees")
@@ -102,14 +104,14 @@ async fn a_connection_may_join_before_the_server_knows_of_the_session() {
     let offer = Offer::start("early", &[&client]).await;
     fs::write(offer.scratch.0.join("out/small"), "small").unwrap();
     let mut conn = offer.ask(&client, &[Frame::Name(b"small")], false).await;
-    let welcome = conn.receive(|frame| match frame {
-        Frame::Welcome(welcome) => Ok(welcome.session),
+    let welcome = conn.receive(|frame| match Frame::try_from(frame)? {
+        Frame::Session(session::Frame::Welcome(welcome)) => Ok(welcome.session),
         other => panic!("{other:?}"),
     });
     let id = timeout(NEVER, welcome).await.expect("it answers").unwrap();
     let mut early = offer.connect(&client).await;
-    early.push(&Frame::Join(id));
-    early.push(&Frame::Ping(0));
+    early.push(&session::Frame::Join(id));
+    early.push(&session::Frame::Ping(0));
     early.flush().await.unwrap();
     // The one overtakes the other.
     sleep(Duration::from_millis(300)).await;
@@ -171,8 +173,8 @@ impl Drop for Endless {
 async fn answer(conn: &mut Conn) -> Result<u32, (AbortCode, String)> {
     let hearing = async {
         loop {
-            let told = conn.receive(|frame| match frame {
-                Frame::Abort(code, text) => Ok(Some(Err((code, text)))),
+            let told = conn.receive(|frame| match Frame::try_from(frame)? {
+                Frame::Session(session::Frame::Abort(code, text)) => Ok(Some(Err((code, text)))),
                 Frame::ManifestEnd(count) => Ok(Some(Ok(count))),
                 _ => Ok(None),
             });
@@ -237,7 +239,7 @@ async fn a_sender_that_left_is_not_worked_for() {
         let mut conn = host.connect(&host.sender).await;
         let wishes = Wishes { dry_run: true, ..Wishes::default() };
         let secret = Some(*host.token.secret());
-        conn.push(&Frame::Hello(Hello::new(secret, wishes, [0; 16])));
+        conn.push(&session::Frame::Hello(Hello::new(secret, wishes, [0; 16])));
         conn.push(&Frame::Entries(&chunk(std::slice::from_ref(&entry))));
         conn.push(&Frame::ManifestEnd(1));
         conn.flush().await.unwrap();
@@ -298,8 +300,8 @@ async fn paths_that_only_ping_leave_others_theirs() {
         pinging.push(tokio::spawn(ping(conn)));
         for _ in 1..100 {
             let mut conn = offer.connect(&hostile).await;
-            conn.push(&Frame::Join(id));
-            conn.push(&Frame::Ping(0));
+            conn.push(&session::Frame::Join(id));
+            conn.push(&session::Frame::Ping(0));
             conn.flush().await.unwrap();
             match ponged(&mut conn).await {
                 Ok(()) => pinging.push(tokio::spawn(ping(conn))),
@@ -322,7 +324,7 @@ async fn paths_that_only_ping_leave_others_theirs() {
 async fn ping(mut conn: Conn) {
     loop {
         sleep(Duration::from_secs(5)).await;
-        conn.push(&Frame::Ping(0));
+        conn.push(&session::Frame::Ping(0));
         if conn.flush().await.is_err() {
             return;
         }
@@ -333,9 +335,9 @@ async fn ping(mut conn: Conn) {
 async fn ponged(conn: &mut Conn) -> Result<(), (AbortCode, String)> {
     let hearing = async {
         loop {
-            let told = conn.receive(|frame| match frame {
-                Frame::Abort(code, text) => Ok(Some(Err((code, text)))),
-                Frame::Pong(_) => Ok(Some(Ok(()))),
+            let told = conn.receive(|frame| match Frame::try_from(frame)? {
+                Frame::Session(session::Frame::Abort(code, text)) => Ok(Some(Err((code, text)))),
+                Frame::Session(session::Frame::Pong(_)) => Ok(Some(Ok(()))),
                 _ => Ok(None),
             });
             if let Some(answer) = told.await.expect("it answers") {

@@ -3,9 +3,11 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 
-use wire::Frame;
-use wire::frame::{AbortCode, Hello, Wishes};
+use wire::files::Frame;
+use wire::files::Wishes;
 use wire::manifest::Kind;
+use wire::session;
+use wire::session::{AbortCode, Hello};
 
 use super::{Host, Scratch, answer, chunk, entry};
 
@@ -37,7 +39,7 @@ async fn a_sender_has_nothing_deleted_outside_the_folder() {
         (b"", true),
     ] {
         let mut conn = host.connect(&host.sender).await;
-        conn.push(&Frame::Hello(hello.clone()));
+        conn.push(&session::Frame::Hello(hello.clone()));
         conn.push(&Frame::Entries(&manifest));
         conn.push(&Frame::Mirror(mirror));
         conn.push(&Frame::ManifestEnd(1));

@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, Mode, OFlags, mkdirat, openat};
 use tokio::time::timeout;
-use wire::frame::AbortCode;
 use wire::manifest::{Entry, Kind, MAX_DEPTH, MAX_PATH};
+use wire::session::AbortCode;
 
 use super::fetch::{at, fetch, fetch_options, serve};
 use super::sender::refused;

@@ -8,9 +8,12 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc::unbounded_channel;
 use tokio::time::timeout;
 use transfer::digest::block_cv;
-use wire::Frame;
-use wire::frame::{AbortCode, Ask, Data, Hashes, Hello, Range, VERSION, Welcome, Wishes};
+use wire::Emit;
+use wire::files::Frame;
+use wire::files::{Ask, Data, Hashes, Range, Wishes};
 use wire::manifest::{Entry, Kind};
+use wire::session;
+use wire::session::{AbortCode, Hello, VERSION, Welcome};
 
 use super::{Scratch, chunk, entry, file, on_loopback, short_of_patience};
 use crate::{Error, Event, FetchOptions, Selection, ServeOptions, Server, Summary};
@@ -40,7 +43,7 @@ async fn hello_to_server(scratch: &Scratch) -> Conn {
     let mut conn = Conn::new(Box::new(stream), tls.connection().unwrap());
     conn.handshake().await.unwrap();
     let secret = Some(*token.secret());
-    conn.push(&Frame::Hello(Hello::new(secret, Wishes::default(), [0; 16])));
+    conn.push(&session::Frame::Hello(Hello::new(secret, Wishes::default(), [0; 16])));
     conn
 }
 
@@ -68,8 +71,8 @@ async fn verdict(conn: &mut Conn) -> Option<(AbortCode, String)> {
     let waiting = async {
         let _ = conn.flush().await;
         loop {
-            let told = conn.receive(|frame| match frame {
-                Frame::Abort(code, text) => Ok(Some((code, text))),
+            let told = conn.receive(|frame| match Frame::try_from(frame)? {
+                Frame::Session(session::Frame::Abort(code, text)) => Ok(Some((code, text))),
                 _ => Ok(None),
             });
             match told.await {
@@ -212,8 +215,8 @@ async fn misbehave(mut conn: Conn, behaviour: &Misbehaviour) -> Result<(), ConnE
     loop {
         let mut out = Vec::new();
         conn.receive(|frame| {
-            match frame {
-                Frame::Hello(_) => welcome().emit(&mut out),
+            match Frame::try_from(frame)? {
+                Frame::Session(session::Frame::Hello(_)) => welcome().emit(&mut out),
                 Frame::Ask(_) => behaviour.answer.iter().for_each(|frame| frame.emit(&mut out)),
                 Frame::Request(range) => {
                     let Some(shift) = behaviour.shift else { return Ok(()) };
@@ -229,7 +232,9 @@ async fn misbehave(mut conn: Conn, behaviour: &Misbehaviour) -> Result<(), ConnE
                     let position = range.start + shift;
                     Frame::Data(Data { position, block_hash, payload: &payload }).emit(&mut out);
                 }
-                Frame::Ping(number) => Frame::Pong(number).emit(&mut out),
+                Frame::Session(session::Frame::Ping(number)) => {
+                    session::Frame::Pong(number).emit(&mut out)
+                }
                 _ => {}
             }
             Ok(())
@@ -241,7 +246,7 @@ async fn misbehave(mut conn: Conn, behaviour: &Misbehaviour) -> Result<(), ConnE
 }
 
 fn welcome() -> Frame<'static> {
-    Frame::Welcome(Welcome { version: VERSION, session: [1; 16], addresses: Vec::new() })
+    session::Frame::Welcome(Welcome { version: VERSION, session: [1; 16], addresses: Vec::new() })
 }
 
 /// An honest answer: one file.
@@ -423,7 +428,12 @@ async fn a_server_that_agrees_and_says_nothing_is_left() {
             tokio::spawn(async move {
                 conn.handshake().await?;
                 while !conn
-                    .receive(|frame| Ok(matches!(frame, Frame::Ask(_) | Frame::Join(_))))
+                    .receive(|frame| {
+                        Ok(matches!(
+                            Frame::try_from(frame)?,
+                            Frame::Ask(_) | Frame::Session(session::Frame::Join(_))
+                        ))
+                    })
                     .await?
                 {}
                 push_all(&mut conn, &frames);

@@ -24,9 +24,11 @@ use std::time::Duration;
 
 use tokio::net::TcpStream;
 use tokio::time::timeout;
-use wire::Frame;
-use wire::frame::{AbortCode, Hello, SessionId, Wishes};
+use wire::files::Frame;
+use wire::files::Wishes;
 use wire::manifest::{Entry, File, Kind, chunks};
+use wire::session;
+use wire::session::{AbortCode, Hello, SessionId};
 
 use crate::listen::{Stalls, receive_unless_stalled};
 use crate::{Event, Overwrite, ReceiveOptions, Selection, SendOptions, TransferOptions};
@@ -142,10 +144,13 @@ impl Host {
         let ready = timeout(PATIENCE, async {
             while !conn
                 .receive(|frame| {
-                    if let Frame::Welcome(welcome) = &frame {
+                    if let Frame::Session(session::Frame::Welcome(welcome)) = &frame {
                         session = Some(welcome.session);
                     }
-                    assert!(!matches!(frame, Frame::Abort(..)), "{frame:?}");
+                    assert!(
+                        !matches!(frame, Frame::Session(session::Frame::Abort(..))),
+                        "{frame:?}"
+                    );
                     Ok(matches!(frame, Frame::Ready))
                 })
                 .await
@@ -183,7 +188,7 @@ const NEVER: Duration = Duration::from_secs(180);
 const PATIENCE: Duration = Duration::from_secs(30);
 
 fn greeting(secret: [u8; 16]) -> Frame<'static> {
-    Frame::Hello(Hello::new(Some(secret), Wishes::default(), [0; 16]))
+    session::Frame::Hello(Hello::new(Some(secret), Wishes::default(), [0; 16]))
 }
 
 fn send_options(sources: Vec<PathBuf>, port: u16, token: &Token) -> SendOptions {
@@ -238,15 +243,17 @@ async fn answer(conn: &mut Conn) -> Option<(String, Option<(AbortCode, String)>)
         // Data sent after the receiver has closed are not read.
         let _ = conn.flush().await;
         loop {
-            let told = conn.receive(|frame| match frame {
-                Frame::Welcome(_)
+            let told = conn.receive(|frame| match Frame::try_from(frame)? {
+                Frame::Session(session::Frame::Welcome(_))
                 | Frame::Want(_)
                 | Frame::Have(_)
-                | Frame::Ping(_)
+                | Frame::Session(session::Frame::Ping(_))
                 | Frame::Ack(_)
-                | Frame::Pong(0)
+                | Frame::Session(session::Frame::Pong(0))
                 | Frame::Refused(_) => Ok(None),
-                Frame::Abort(code, text) => Ok(Some(("Abort".to_string(), Some((code, text))))),
+                Frame::Session(session::Frame::Abort(code, text)) => {
+                    Ok(Some(("Abort".to_string(), Some((code, text)))))
+                }
                 other => Ok(Some((String::from(&other), None))),
             });
             match told.await {

@@ -19,7 +19,7 @@ use tokio::sync::mpsc::unbounded_channel;
 use tokio::time::timeout;
 use transfer::Tree;
 use transfer::digest::block_cv;
-use wire::frame::{Data, Wishes};
+use wire::files::{Data, Wishes};
 use wire::manifest::{Attributes, AttributesOf, Entry, File, Kind};
 
 use super::{PATIENCE, Scratch};

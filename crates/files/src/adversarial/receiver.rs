@@ -5,8 +5,10 @@ use std::time::Duration;
 
 use tokio::net::TcpListener;
 use tokio::time::timeout;
-use wire::Frame;
-use wire::frame::{AbortCode, Hello, Range, VERSION, Welcome, Wishes};
+use wire::files::Frame;
+use wire::files::{Range, Wishes};
+use wire::session;
+use wire::session::{AbortCode, Hello, VERSION, Welcome};
 
 use super::{Scratch, send_options};
 use crate::Error;
@@ -30,20 +32,27 @@ async fn answered(name: &str, pings: u32, frames: Vec<Frame<'static>>) -> Error 
             let serve = async {
                 conn.handshake().await?;
                 // It never accepts a join.
-                let hello = conn.receive(|frame| Ok(matches!(frame, Frame::Hello(_)))).await?;
+                let hello = conn
+                    .receive(|frame| {
+                        Ok(matches!(
+                            Frame::try_from(frame)?,
+                            Frame::Session(session::Frame::Hello(_))
+                        ))
+                    })
+                    .await?;
                 if !hello {
                     return Err(ConnError::Closed);
                 }
                 let welcome = Welcome { version: VERSION, session: [1; 16], addresses: Vec::new() };
-                conn.push(&Frame::Welcome(welcome));
+                conn.push(&session::Frame::Welcome(welcome));
                 conn.flush().await?;
                 let end = |frame: Frame<'_>| match frame {
-                    Frame::Join(_) => Err(ConnError::Closed),
+                    Frame::Session(session::Frame::Join(_)) => Err(ConnError::Closed),
                     frame => Ok(matches!(frame, Frame::ManifestEnd(_))),
                 };
                 while !conn.receive(end).await? {}
                 for _ in 0..pings {
-                    conn.push(&Frame::Ping(0));
+                    conn.push(&session::Frame::Ping(0));
                     conn.flush().await?;
                     tokio::time::sleep(Duration::from_millis(500)).await;
                 }
@@ -105,7 +114,10 @@ async fn a_receiver_that_lies_gets_nothing_done() {
             "has-far",
             vec![want(), Frame::Have(vec![Range { start: u64::MAX, len: u64::MAX }]), Frame::Ready],
         ),
-        ("is-no-receiver", vec![Frame::Hello(Hello::new(None, Wishes::default(), [0; 16]))]),
+        (
+            "is-no-receiver",
+            vec![session::Frame::Hello(Hello::new(None, Wishes::default(), [0; 16]))],
+        ),
         ("done-object", vec![want(), Frame::Ready, Frame::ObjectDone(9, [0; 32])]),
     ];
     for (name, frames) in cases {
@@ -124,7 +136,8 @@ async fn a_receiver_that_says_it_is_reading_is_waited_for() {
     let began = std::time::Instant::now();
     // Longer than the sender's patience.
     let error =
-        answered("reading", 8, vec![Frame::Abort(AbortCode::Disk, "done reading".into())]).await;
+        answered("reading", 8, vec![session::Frame::Abort(AbortCode::Disk, "done reading".into())])
+            .await;
     assert!(error.to_string().contains("done reading"), "{error}");
     assert!(began.elapsed() > Duration::from_secs(4));
 }

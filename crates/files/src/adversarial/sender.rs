@@ -5,9 +5,11 @@ use std::time::Duration;
 
 use tokio::time::timeout;
 use transfer::digest::block_cv;
-use wire::Frame;
-use wire::frame::{AbortCode, Data, Hello, Wishes};
+use wire::files::Frame;
+use wire::files::{Data, Wishes};
 use wire::manifest::{Entry, File, Kind, Part, chunks};
+use wire::session;
+use wire::session::{AbortCode, Hello};
 
 use super::{Host, NEVER, PATIENCE, Scratch, answer, chunk, entry, file, greeting, hello, hellos};
 use crate::listen::Stalls;
@@ -134,7 +136,7 @@ async fn data_right_behind_a_join_are_written_at_once() {
     let mut other = host.connect(&host.sender).await;
     let hash = block_cv(2_000, 0, &bytes).0;
     // Both are in one record, and nothing follows.
-    other.push(&Frame::Join(id));
+    other.push(&session::Frame::Join(id));
     other.push(&Frame::Data(Data { position: 0, block_hash: Some(hash), payload: &bytes }));
     other.flush().await.unwrap();
     let written = timeout(PATIENCE, async {
@@ -157,21 +159,21 @@ async fn a_session_has_so_many_connections_and_no_more() {
     let mut others = Vec::new();
     for _ in 1..MOST_CONNECTIONS {
         let mut other = host.connect(&host.sender).await;
-        other.push(&Frame::Join(id));
+        other.push(&session::Frame::Join(id));
         let (frame, _) = answer(&mut other).await.expect("it answers");
         assert_eq!(frame, "Joined");
         others.push(tokio::spawn(async move {
             loop {
                 tokio::time::sleep(Duration::from_secs(5)).await;
-                other.push(&Frame::Ping(0));
+                other.push(&session::Frame::Ping(0));
                 other.flush().await.expect("it stays open");
             }
         }));
-        conn.push(&Frame::Ping(0));
+        conn.push(&session::Frame::Ping(0));
         conn.flush().await.unwrap();
     }
     let mut beyond = host.connect(&host.sender).await;
-    beyond.push(&Frame::Join(id));
+    beyond.push(&session::Frame::Join(id));
     let abort = loop {
         match answer(&mut beyond).await.expect("it says why") {
             (_, Some(abort)) => break abort,
@@ -185,8 +187,8 @@ async fn a_session_has_so_many_connections_and_no_more() {
     let rejoined = timeout(PATIENCE, async {
         loop {
             let mut other = host.connect(&host.sender).await;
-            other.push(&Frame::Join(id));
-            other.push(&Frame::Ping(1));
+            other.push(&session::Frame::Join(id));
+            other.push(&session::Frame::Ping(1));
             let answers = [answer(&mut other).await, answer(&mut other).await];
             if answers.iter().flatten().any(|(frame, _)| frame == "Pong") {
                 break;
@@ -217,7 +219,7 @@ async fn many_manifests_of_a_known_sender_do_not_fill_the_memory() {
         let mut conn = host.connect(&known).await;
         let chunk = chunk.clone();
         lying.spawn(async move {
-            conn.push(&Frame::Hello(Hello::new(None, Wishes::default(), [0; 16])));
+            conn.push(&session::Frame::Hello(Hello::new(None, Wishes::default(), [0; 16])));
             for _ in 0..26 {
                 conn.push(&Frame::Entries(&chunk));
             }
@@ -225,8 +227,8 @@ async fn many_manifests_of_a_known_sender_do_not_fill_the_memory() {
                 // It sends just enough to count as alive.
                 conn.push(&Frame::Entries(&[]));
                 let _ = conn.flush().await;
-                let told = conn.receive(|frame| match frame {
-                    Frame::Abort(code, text) => Ok(Some((code, text))),
+                let told = conn.receive(|frame| match Frame::try_from(frame)? {
+                    Frame::Session(session::Frame::Abort(code, text)) => Ok(Some((code, text))),
                     _ => Ok(None),
                 });
                 match timeout(Duration::from_secs(1), told).await {
@@ -355,7 +357,9 @@ async fn overlapping_data_are_verified_as_a_whole() {
     conn.flush().await.unwrap();
     // After the refusal the block arrives right, in overlapping pieces.
     let refused = timeout(PATIENCE, async {
-        while !conn.receive(|f| Ok(matches!(f, Frame::Refused(_)))).await.unwrap() {}
+        while !conn.receive(|f| Ok(matches!(Frame::try_from(f)?, Frame::Refused(_)))).await.unwrap()
+        {
+        }
     });
     refused.await.expect("it refuses the block");
     conn.push(&Frame::Data(Data {
@@ -412,7 +416,7 @@ async fn a_join_is_good_for_its_sender_and_its_session_only() {
     let (mut conn, session) = host.agree(&[file(b"first", 5_000)]).await;
     let join = async |who: &Identity| {
         let mut conn = host.connect(who).await;
-        conn.push(&Frame::Join(session));
+        conn.push(&session::Frame::Join(session));
         answer(&mut conn).await.expect("it answers")
     };
     let (frame, abort) = join(&Identity::generate().unwrap()).await;
@@ -484,13 +488,13 @@ async fn a_stranger_that_announces_much_is_not_waited_for() {
 /// A sender that agrees on a file and then only pings, until `told` hears the reason of its end.
 pub(super) async fn only_pings(mut conn: peer::Conn) -> Option<(AbortCode, String)> {
     loop {
-        conn.push(&Frame::Ping(0));
+        conn.push(&session::Frame::Ping(0));
         let _ = conn.flush().await;
         match timeout(
             Duration::from_millis(100),
             conn.receive(|frame| {
-                Ok(match frame {
-                    Frame::Abort(code, text) => Some((code, text)),
+                Ok(match Frame::try_from(frame)? {
+                    Frame::Session(session::Frame::Abort(code, text)) => Some((code, text)),
                     _ => None,
                 })
             }),

@@ -7,9 +7,11 @@ use tokio::time::timeout;
 use transfer::BLOCK;
 use transfer::digest::block_cv;
 use units::Span;
-use wire::Frame;
-use wire::frame::{AbortCode, Data, Grown};
+use wire::files::Frame;
+use wire::files::{Data, Grown};
 use wire::manifest::{Entry, File, Kind, MOST_STREAMED, UNKNOWN_SIZE};
+use wire::session;
+use wire::session::AbortCode;
 
 use super::{Host, PATIENCE, Scratch, entry, file};
 use crate::listen::Stalls;
@@ -42,8 +44,8 @@ async fn aborted(conn: &mut Conn) -> Option<(AbortCode, String)> {
     let told = async {
         loop {
             let heard = conn.receive(|frame| {
-                Ok(match frame {
-                    Frame::Abort(code, text) => Some((code, text)),
+                Ok(match Frame::try_from(frame)? {
+                    Frame::Session(session::Frame::Abort(code, text)) => Some((code, text)),
                     _ => None,
                 })
             });
@@ -59,8 +61,13 @@ async fn aborted(conn: &mut Conn) -> Option<(AbortCode, String)> {
 
 /// Waits for an acknowledgement.
 async fn acknowledged(conn: &mut Conn) {
-    let acked =
-        async { while !conn.receive(|frame| Ok(matches!(frame, Frame::Ack(_)))).await.unwrap() {} };
+    let acked = async {
+        while !conn
+            .receive(|frame| Ok(matches!(Frame::try_from(frame)?, Frame::Ack(_))))
+            .await
+            .unwrap()
+        {}
+    };
     timeout(PATIENCE, acked).await.expect("it acknowledges");
 }
 
@@ -136,7 +143,11 @@ async fn a_stream_without_an_end_gets_no_name() {
     conn.push(&grown(0, true));
     conn.flush().await.unwrap();
     let done = async {
-        while !conn.receive(|frame| Ok(matches!(frame, Frame::Done(_)))).await.unwrap() {}
+        while !conn
+            .receive(|frame| Ok(matches!(Frame::try_from(frame)?, Frame::Done(_))))
+            .await
+            .unwrap()
+        {}
     };
     timeout(PATIENCE, done).await.expect("it completes");
     assert_eq!(fs::read(scratch.0.join("in/db.sql")).unwrap(), b"");

@@ -18,7 +18,7 @@ use tokio::sync::mpsc;
 use tokio::time::{Duration, Instant, sleep_until};
 use transfer::{Reason, SenderEvent};
 use units::{Bytes, PathId, Span, Time};
-use wire::frame::Archived;
+use wire::files::Archived;
 
 use activity::{Activity, Seen};
 use choice::{Choice, Decision, Kind, Standing};

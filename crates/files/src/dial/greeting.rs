@@ -3,27 +3,25 @@
 use peer::dial::Gate;
 use peer::{Conn, ConnError, conn::SIGN_OF_LIFE};
 use tokio::time::sleep;
-use wire::Frame;
-use wire::frame::{AbortCode, Hello, RunId, Welcome, Wishes};
-
-/// Queues the hello of a run of this program. The frames that open a session may follow at once.
-pub(super) fn say_hello(conn: &mut Conn, secret: Option<[u8; 16]>, wishes: Wishes, run: RunId) {
-    conn.push(&Frame::Hello(Hello::new(secret, wishes, run)));
-}
+use wire::session::{AbortCode, Frame, Welcome};
 
 /// Waits for the answer to the hello, which the other side gives at once. The inner error is its
-/// refusal.
+/// refusal, with the remedy if it has no such service.
 ///
 /// # Errors
 /// Those of the connection.
 pub(super) async fn hear_welcome(
     conn: &mut Conn,
+    remedy: &str,
 ) -> Result<Result<Welcome, (AbortCode, String)>, ConnError> {
     conn.flush().await?;
-    let answer = conn.receive(|frame| match frame {
+    let answer = conn.receive(|frame| match Frame::try_from(frame)? {
         Frame::Welcome(welcome) => Ok(Ok(welcome)),
+        Frame::Abort(AbortCode::NoService, does) => {
+            Ok(Err((AbortCode::Refused, format!("{does}; {remedy}"))))
+        }
         Frame::Abort(code, text) => Ok(Err((code, text))),
-        other => Err(ConnError::Unexpected(String::from(&other))),
+        other => Err(ConnError::unexpected(&other)),
     });
     answer.await
 }

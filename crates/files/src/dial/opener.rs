@@ -6,7 +6,8 @@ use peer::dial::{Further, Parting, Path};
 use peer::{Conn, ConnError};
 use tokio::sync::{Notify, mpsc};
 use units::{Bytes, Time};
-use wire::frame::{Archived, SessionId};
+use wire::files::Archived;
+use wire::session::SessionId;
 
 use super::path::{Direction, PathTask};
 use super::session::{Registered, Report, Session};

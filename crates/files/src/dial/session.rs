@@ -12,7 +12,8 @@ use peer::{Conn, Fingerprint, PathClass, PathSpec};
 use tokio::sync::{Notify, mpsc};
 use transfer::{Class, ExtentSet, Layout, PathTraits, Sender, SenderConfig};
 use units::{Bytes, PathId, Rate, Span, Time};
-use wire::frame::{Archived, SessionId};
+use wire::files::Archived;
+use wire::session::SessionId;
 
 use super::path::PathFacts;
 use crate::{DryRun, Error, Listed, TransferOptions};

@@ -1,39 +1,47 @@
 //! The listening side, for both directions of the data.
 //!
-//! [`receive`] has a sink, [`serve`] a source. Both are services behind a
-//! [`peer::listen::Acceptor`].
+//! [`receive`] has a sink, [`serve`] a source. Both are services of a [`peer::listen::Host`], alone
+//! or beside others.
 
 mod receive;
 mod serve;
 
-use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::time::Duration;
 
-use peer::carrier::Listener;
-use peer::listen::{Acceptor, Admitted, Service, listen, reachable, refusal_text};
-use peer::striped::{self, carrier::StripedListener};
-use peer::{Identity, ListenOptions, Peer, PeerDirectory};
+use peer::listen::{Carriers, Host, Tell};
+use peer::{ListenOptions, Peer};
 use rustix::io::Errno;
-use tokio::net::TcpListener;
-use tokio::time::timeout;
 
+use crate::rights::{DIR, PeerDirectory, directory_of};
 use crate::{Error, Event, Events, beneath};
 
-pub use receive::receive;
+pub use receive::{Receiving, receive};
 #[cfg(test)]
 pub(crate) use receive::{Stalls, receive_unless_stalled};
-pub use serve::serve;
+pub use serve::{Serving, serve};
 
-/// The notice that a connection was refused.
-fn refused(from: SocketAddr, reason: &str, unreported: u64) -> Event {
-    Event::Notice { text: refusal_text(from, reason, unreported) }
+/// What a host says, as notices among these events.
+#[must_use]
+pub fn notices(events: &Events) -> Tell {
+    let events = events.clone();
+    Arc::new(move |text| {
+        let _ = events.send(Event::Notice { text });
+    })
+}
+
+/// Opens the sockets of a host with one service.
+///
+/// # Errors
+/// [`peer::Error::System`], with the address that the kernel refused.
+fn open(options: &ListenOptions, events: &Events) -> Result<Host, Error> {
+    let stripe = stripe::Options::default();
+    Ok(Host::bind(options.clone(), Carriers::Both, stripe, notices(events))?)
 }
 
 /// The place of a peer's directory.
 fn place_of(peer: &Peer) -> Result<PeerDirectory<'_>, Error> {
-    peer.place().map_err(|why| Error::usage(format!("{}: {why}", of_peer(peer))))
+    directory_of(peer).map_err(|why| Error::usage(format!("{}: {why}", of_peer(peer))))
 }
 
 /// The error for a peer's directory at `path` below `shared`.
@@ -51,86 +59,5 @@ fn cannot_open(peer: &Peer, shared: &OwnedFd, path: &[u8], errno: Errno) -> Erro
 
 /// A peer's directory in messages, as in the list of authorized peers.
 fn of_peer(peer: &Peer) -> String {
-    let directory = peer.directory.clone().unwrap_or_default();
-    let whose = if peer.name.is_empty() { peer.fingerprint.to_string() } else { peer.name.clone() };
-    format!("dir={} of {whose}", directory.display())
-}
-
-/// The listening sockets of a host: TCP, and UDP at the same ports.
-pub(super) struct Doors {
-    tcp: Vec<TcpListener>,
-    udp: Option<striped::UdpListener>,
-}
-
-/// How long the last words over UDP may take.
-const FAREWELL: Duration = Duration::from_millis(500);
-
-impl Doors {
-    /// Opens the sockets. Without UDP, whose ports may be taken, the host listens at TCP alone.
-    ///
-    /// # Errors
-    /// [`peer::Error::System`], with the address that the kernel refused.
-    pub(super) fn open(options: &ListenOptions, events: &Events) -> Result<Doors, Error> {
-        let tcp = listen(&options.addresses, options.port).map_err(peer::Error::from)?;
-        let bound: Vec<SocketAddr> = tcp.iter().filter_map(|tcp| tcp.local_addr().ok()).collect();
-        // Port 0 became the port of the socket.
-        let mut udp = options.clone();
-        udp.port = bound.first().map_or(options.port, SocketAddr::port);
-        if !options.addresses.is_empty() {
-            udp.addresses = bound;
-        }
-        let udp = match striped::UdpListener::bind(&udp, stripe::Options::default()) {
-            Ok(udp) => Some(udp),
-            Err(error) => {
-                let text = format!("{error}: transfers use TCP alone");
-                let _ = events.send(Event::Notice { text });
-                None
-            }
-        };
-        Ok(Doors { tcp, udp })
-    }
-
-    /// The addresses at which the host can be reached.
-    pub(super) fn addresses(&self) -> Vec<SocketAddr> {
-        reachable(&self.tcp)
-    }
-
-    /// Accepts connections at all of them, until the result is dropped.
-    ///
-    /// # Errors
-    /// [`peer::Error::System`] if the library refuses the host's key.
-    pub(super) fn accept<S: Service>(
-        self,
-        service: &Arc<S>,
-        identity: &Identity,
-    ) -> Result<Accepting<S>, Error> {
-        let Doors { tcp, udp } = self;
-        let admitted = Admitted::new(service.authorized());
-        let boxed = |listener| Box::new(listener) as Box<dyn Listener>;
-        let mut listeners: Vec<_> = tcp.into_iter().map(boxed).collect();
-        let mut endpoint = None;
-        if let Some(udp) = udp {
-            endpoint = Some(udp.endpoint());
-            listeners.push(Box::new(StripedListener::new(udp, admitted.clone())));
-        }
-        let service = Arc::clone(service);
-        let acceptor = Acceptor::start_with(service, identity, listeners, admitted)?;
-        Ok(Accepting { acceptor, endpoint })
-    }
-}
-
-/// Accepts connections until it is dropped.
-pub(super) struct Accepting<S> {
-    acceptor: Acceptor<S>,
-    endpoint: Option<Arc<stripe::Endpoint>>,
-}
-
-impl<S> Accepting<S> {
-    /// Ends all connections. Peers over UDP are told, within half a second.
-    pub(super) async fn close(self) {
-        drop(self.acceptor);
-        if let Some(endpoint) = self.endpoint {
-            let _ = timeout(FAREWELL, endpoint.wait_idle()).await;
-        }
-    }
+    format!("dir={} of {}", peer.rights.word(DIR).unwrap_or_default(), peer.label())
 }

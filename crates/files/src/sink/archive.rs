@@ -12,7 +12,7 @@ use rustix::fs::{FileType, OFlags, Stat, fstat, futimens, readlinkat};
 use rustix::io::Errno;
 use rustix::process::geteuid;
 use transfer::Tree;
-use wire::frame::Archived;
+use wire::files::Archived;
 use wire::manifest::Kind;
 
 use super::directory::{Directory, Parents, timestamps};

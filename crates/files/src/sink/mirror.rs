@@ -13,7 +13,7 @@ use rustix::fs::{AtFlags, FileType, OFlags, unlinkat};
 use rustix::io::Errno;
 use transfer::Tree;
 use units::Bytes;
-use wire::frame::Deletes;
+use wire::files::Deletes;
 use wire::manifest::is_reserved;
 
 use super::directory::{Directory, Parents};

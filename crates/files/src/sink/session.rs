@@ -14,8 +14,9 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use tokio::sync::Notify;
 use transfer::{BLOCK, Extent, ExtentSet, Layout, Object, Packing, Receiver, Tree};
 use units::{Bytes, Time};
-use wire::Frame;
-use wire::frame::{Archived, Range, SessionId, Wishes};
+use wire::files::Frame;
+use wire::files::{Archived, Range, Wishes};
+use wire::session::SessionId;
 
 pub(crate) use mailbox::Mailbox;
 use mailbox::refusal;
@@ -280,7 +281,7 @@ impl SinkSession {
         let want = want_frames(&self.want);
         let granted = self.members().granted.map(Frame::Grant);
         want.chain(granted)
-            .chain(have.chunks(wire::frame::MAX_RANGES).map(|ranges| Frame::Have(ranges.to_vec())))
+            .chain(have.chunks(wire::files::MAX_RANGES).map(|ranges| Frame::Have(ranges.to_vec())))
             .collect()
     }
 

@@ -16,7 +16,7 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 use transfer::{Cv, Object, Packing, Tree};
-use wire::frame::{Archived, Wishes};
+use wire::files::{Archived, Wishes};
 use wire::manifest::{Kind, RESERVED};
 
 use super::directory::{Directory, Parents, timestamps};

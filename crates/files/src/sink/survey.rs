@@ -10,7 +10,7 @@ use rustix::fs::{FileType, Stat, readlinkat};
 use rustix::io::Errno;
 use transfer::Tree;
 use units::Bytes;
-use wire::frame::{Range, Wishes};
+use wire::files::{Range, Wishes};
 use wire::manifest::{self, Entry, Kind};
 
 use super::archive::{Comparison, Difference};

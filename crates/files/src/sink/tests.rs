@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 
 use transfer::digest::block_cv;
 use transfer::{BLOCK, Cv, Packing, Tree};
-use wire::frame::Wishes;
+use wire::files::Wishes;
 use wire::manifest::{Entry, File, Kind};
 
 use super::directory::Directory;

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 
 use tokio::sync::mpsc;
 use transfer::Packing;
-use wire::Frame;
-use wire::frame::Hashes;
+use wire::files::Frame;
+use wire::files::Hashes;
 
 use super::read::{FileId, Source, Supply};
 use crate::Error;

@@ -18,7 +18,7 @@ use rustix::fs::{FileType, fstat};
 use tokio::sync::watch;
 use transfer::digest::{Merge, block_cv};
 use transfer::{BLOCK, Cv, Extent};
-use wire::frame::Grown;
+use wire::files::Grown;
 
 use super::spool::StreamSpool;
 use crate::{Error, StreamInput};

@@ -12,7 +12,7 @@ use rustix::fs::{
 };
 use rustix::thread::CapabilitySet;
 use transfer::{BLOCK, Packing};
-use wire::Frame;
+use wire::files::Frame;
 use wire::manifest::Kind;
 
 use super::{Buffer, Source, SourceRoot, Supply, open_directory};

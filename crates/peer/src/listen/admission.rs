@@ -195,9 +195,9 @@ mod tests {
     use std::future::pending;
     use std::sync::{Arc, Mutex};
 
-    use tokio::sync::Notify;
     use super::*;
     use crate::Identity;
+    use tokio::sync::Notify;
 
     fn showing(secret: Option<[u8; 16]>) -> Hello {
         Hello::new("service", secret, [0; 16])

@@ -294,11 +294,7 @@ impl HostState {
     }
 
     /// Waits until an authorized connection joins a session, or is about to open one (`None`).
-    async fn wait(
-        &self,
-        conn: &mut Conn,
-        peer: Fingerprint,
-    ) -> Result<Option<Join>, ConnError> {
+    async fn wait(&self, conn: &mut Conn, peer: Fingerprint) -> Result<Option<Join>, ConnError> {
         conn.flush_to_reader().await?;
         match self.waiting.wait(conn, peer).await? {
             Waited::Open => Ok(None),

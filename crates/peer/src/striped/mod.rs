@@ -15,6 +15,7 @@ pub mod carrier;
 mod connect;
 mod follow;
 mod listen;
+mod service;
 mod total_rate;
 
 /// What a line does whose MTU is below that of the least datagrams, and the remedy for sessions.
@@ -24,5 +25,6 @@ const NARROW: &str = "does not carry packets of 1,200 octets: it is too narrow f
 pub(crate) use connect::connect_over;
 pub use connect::{Striped, connect};
 pub use listen::{Admission, UdpListener};
+pub use service::open_service;
 pub use stripe::{Connection, Options};
 pub use total_rate::{follow_timetable, total_rate};

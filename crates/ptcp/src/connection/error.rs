@@ -1,6 +1,7 @@
 //! Errors: protocol violations of a peer, timeouts, and datagrams that cannot be sent.
 
 use units::{Bytes, Span};
+use wire::closing::CloseCode;
 
 /// A datagram cannot be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -50,7 +51,7 @@ pub enum TimeoutError {
 
 impl TimeoutError {
     /// The code that is sent to the peer of an idle connection when it closes.
-    pub const IDLE_CODE: u32 = 0x110;
+    pub const IDLE_CODE: u32 = CloseCode::Idle.number();
 }
 
 /// A protocol violation of the peer, which closes the connection.
@@ -110,14 +111,15 @@ impl PeerError {
     /// The code sent to the peer when the connection closes.
     #[must_use]
     pub fn code(&self) -> u32 {
-        match self {
-            PeerError::Acknowledged { .. } => 0x101,
-            PeerError::Delivered { .. } => 0x102,
-            PeerError::Window { .. } => 0x103,
-            PeerError::End { .. } => 0x104,
-            PeerError::Stream { .. } => 0x105,
-            PeerError::Path { .. } => 0x106,
-            PeerError::Number { .. } => 0x107,
-        }
+        let code = match self {
+            PeerError::Acknowledged { .. } => CloseCode::Acknowledged,
+            PeerError::Delivered { .. } => CloseCode::Delivered,
+            PeerError::Window { .. } => CloseCode::Window,
+            PeerError::End { .. } => CloseCode::StreamEnd,
+            PeerError::Stream { .. } => CloseCode::StreamNumber,
+            PeerError::Path { .. } => CloseCode::PathNumber,
+            PeerError::Number { .. } => CloseCode::PacketNumber,
+        };
+        code.number()
     }
 }

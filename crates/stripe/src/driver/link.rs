@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering;
 use ptcp::{Arrived, Config, Event};
 use secure::{ConnectionId, DialEvent, Dialer, Established, ResetTokens, Session};
 use units::{Bytes, Span, Time};
+use wire::closing::CloseCode;
 use wire::datagram::Outer;
 use wire::ptcp::{ConnectionParameters, Packet};
 
@@ -28,11 +29,11 @@ use crate::{ConnectError, ConnectionError, Options, Route, StreamError, TotalRat
 /// The interval of counters that are written down.
 const RECENT: Span = Span::from_millis(50);
 /// The code of a connection that is one too many for the side that listens.
-const CROWDED: u32 = 0x111;
+const CROWDED: u32 = CloseCode::Crowded.number();
 /// The code after a packet that no honest peer sends under the connection's keys.
-const PROTECTION: u32 = 0x112;
+const PROTECTION: u32 = CloseCode::Protection.number();
 /// The code of a connection whose last route carries no full packets.
-pub(super) const NARROW: u32 = 0x113;
+pub(super) const NARROW: u32 = CloseCode::Narrow.number();
 
 /// An open connection.
 pub(super) struct Link {

@@ -9,7 +9,7 @@ use tokio::time::timeout;
 use wire::tunnel::{Answer, Code, Request, Target};
 
 use super::Budget;
-use super::session::Rights;
+use super::session::PeerRights;
 use crate::bounds::DIAL_PATIENCE;
 use crate::dial::code_of;
 use crate::event::Reports;
@@ -22,7 +22,7 @@ use crate::relay::{Begin, relay};
 pub(super) async fn listen(
     mut stream: Stream,
     target: &Target,
-    rights: &Rights,
+    rights: &PeerRights,
     budget: &Budget,
     reports: &Reports,
 ) {
@@ -57,13 +57,13 @@ pub(super) async fn listen(
 }
 
 /// Opens the places that a peer asks for, if it may.
-fn open(target: &Target, rights: &Rights) -> Result<Vec<Door>, Answer> {
+fn open(target: &Target, rights: &PeerRights) -> Result<Vec<Door>, Answer> {
     let forbidden = || {
         let text = format!("this host may not be asked to listen at {target}");
         Answer::failed(Code::Forbidden, &text)
     };
     let place = Place::of_target(target).ok_or_else(forbidden)?;
-    let may = |address: &std::net::SocketAddr| rights.listen.permits(address.ip(), address.port());
+    let may = |address: &std::net::SocketAddr| rights.rights.listen.permits(address.ip(), address.port());
     if !place.addresses().iter().all(may) {
         return Err(forbidden());
     }

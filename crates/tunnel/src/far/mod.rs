@@ -4,45 +4,35 @@ mod listen;
 mod session;
 
 use std::collections::{HashMap, VecDeque};
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, Weak};
 
-use peer::listen::{Refusals, TokenCheck};
-use peer::{AuthorizedPeers, Fingerprint, ListenRights, Reach, Token};
+use peer::listen::{Asking, Entry, Service, SessionRequest, TokenRefusal};
+use peer::{Conn, Fingerprint, Peer};
 use stripe::Connection;
 use tokio::sync::{Mutex as AsyncMutex, Semaphore};
-use tokio::task::JoinSet;
-use wire::tunnel::Parting;
+use wire::closing::CloseCode;
+use wire::session::SessionId;
+use wire::tunnel::SERVICE;
 
+use crate::TunnelRights;
 use crate::bounds::{
     CONNECTIONS_EACH, MOST_CONNECTIONS, MOST_LISTENERS, Pace, raise_descriptor_limit,
 };
 use crate::event::Reports;
 use crate::lookups::{AskerLookups, Lookups};
+use session::PeerRights;
 
-/// Who is let in.
-#[derive(Debug, Default)]
-pub struct FarOptions {
-    /// Peers by their keys, with their rights.
-    pub authorized: AuthorizedPeers,
-    /// A token whose first holder is let in.
-    pub token: Option<Token>,
-    /// What the token's holder may reach.
-    pub reach: Reach,
-    /// Where the token's holder may have this host listen.
-    pub listen: ListenRights,
-}
-
-/// What the sessions share.
-struct FarShared {
-    authorized: AuthorizedPeers,
-    check: TokenCheck,
-    reach: Reach,
-    listen: ListenRights,
-    admit: Box<dyn Fn(&Connection) + Send + Sync>,
+/// The service that dials targets, and listens, for peers of a host.
+pub struct TunnelService {
+    /// The rights of who holds the host's token.
+    of_token: TunnelRights,
     reports: Reports,
-    refusals: Refusals,
     lookups: Lookups,
     peers: Mutex<HashMap<Fingerprint, Weak<Budget>>>,
+    next: AtomicU64,
 }
 
 /// What a peer takes of this host, over all its connections.
@@ -57,38 +47,16 @@ struct Budget {
     connections: Mutex<VecDeque<(u64, Connection)>>,
 }
 
-/// Lets peers in and serves them until `accept` ends, which yields striped connections of any key.
-/// `admit` is called for those of welcome peers, before anything else is sent to them.
-pub async fn serve(
-    accept: impl AsyncFn() -> Option<(Connection, Fingerprint)>,
-    admit: impl Fn(&Connection) + Send + Sync + 'static,
-    options: FarOptions,
-    reports: Reports,
-) {
-    raise_descriptor_limit();
-    let FarOptions { authorized, token, reach, listen } = options;
-    let check = TokenCheck::new(token, None);
-    let shared = Arc::new(FarShared {
-        authorized,
-        check,
-        reach,
-        listen,
-        admit: Box::new(admit),
-        reports,
-        refusals: Refusals::default(),
-        lookups: Lookups::new(),
-        peers: Mutex::default(),
-    });
-    let mut sessions = JoinSet::new();
-    let mut number = 0;
-    while let Some((connection, key)) = accept().await {
-        while sessions.try_join_next().is_some() {}
-        number += 1;
-        sessions.spawn(session::serve(connection, key, number, Arc::clone(&shared)));
+impl TunnelService {
+    /// A service that lets in who has rights, and who holds the host's token, with the rights
+    /// `of_token`.
+    #[must_use]
+    pub fn new(of_token: TunnelRights, reports: Reports) -> Arc<TunnelService> {
+        raise_descriptor_limit();
+        let (lookups, peers) = (Lookups::new(), Mutex::default());
+        Arc::new(TunnelService { of_token, reports, lookups, peers, next: AtomicU64::new(0) })
     }
-}
 
-impl FarShared {
     /// The budget of a peer, which lasts as long as one of its sessions.
     fn budget(&self, key: Fingerprint) -> Arc<Budget> {
         let mut peers = self.peers.lock().expect("no panic while held");
@@ -99,6 +67,63 @@ impl FarShared {
         let budget = Arc::new(Budget::new(self.lookups.of(key)));
         peers.insert(key, Arc::downgrade(&budget));
         budget
+    }
+}
+
+impl Service for TunnelService {
+    type Session = Infallible;
+    type Grant = PeerRights;
+
+    fn name(&self) -> &'static str {
+        SERVICE
+    }
+
+    fn does(&self) -> &'static str {
+        "dials for tunnels"
+    }
+
+    fn takes_whole(&self) -> bool {
+        true
+    }
+
+    fn find(&self, _: SessionId, _: Fingerprint) -> Option<Infallible> {
+        None
+    }
+
+    fn authorize(&self, asking: &Asking<'_>) -> Result<PeerRights, String> {
+        let name = asking.known.map_or_else(|| asking.peer.to_string(), Peer::label);
+        let own = asking.known.map(TunnelRights::of).filter(|own| !own.is_empty());
+        let held = asking.holds_token();
+        let of_token = || held.map(|()| self.of_token.clone()).ok().filter(|own| !own.is_empty());
+        let rights = match (own, of_token()) {
+            (Some(own), Some(of_token)) => Some(own.and(of_token)),
+            (own, of_token) => own.or(of_token),
+        };
+        if let Some(rights) = rights {
+            return Ok(PeerRights { rights, name });
+        }
+        let peer = asking.peer;
+        Err(match held {
+            Err(TokenRefusal::Wrong) => {
+                "the token is not the one that this host printed; each start prints a new one".into()
+            }
+            Err(TokenRefusal::Taken) => "the token is another host's".into(),
+            Err(TokenRefusal::NotShown) | Ok(()) => format!(
+                "no token that opens tunnels was shown, and the key {peer} may reach nothing \
+                 through this host: 'anabranch keys trust sender {peer} --tunnel HOST:PORTS', \
+                 there, lets it"
+            ),
+        })
+    }
+
+    async fn serve(self: Arc<Self>, conn: Conn, entry: Entry<Self>, _: SocketAddr) {
+        let request = match entry {
+            Entry::Join(session) => match session {},
+            Entry::Open(request) => request,
+        };
+        let SessionRequest { grant, peer, whole, .. } = request;
+        let connection = whole.expect("the service takes whole connections");
+        session::serve(&connection, conn, peer, grant, &self).await;
     }
 }
 
@@ -120,7 +145,7 @@ impl Budget {
         if connections.len() > CONNECTIONS_EACH
             && let Some((_, oldest)) = connections.pop_front()
         {
-            oldest.close(Parting::Replaced.code());
+            oldest.close(CloseCode::Replaced.number());
         }
     }
 

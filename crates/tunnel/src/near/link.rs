@@ -4,19 +4,19 @@ use std::fmt;
 use std::pin::{Pin, pin};
 use std::time::Duration;
 
-use stripe::{
-    Connection, ConnectionError, RouteChange, RouteEvent, RouteState, RouteStats, Stream,
-};
-use tokio::io::AsyncReadExt;
+use peer::Conn;
+use peer::striped::open_service;
+use stripe::{Connection, ConnectionError, RouteChange, RouteEvent, RouteState, RouteStats};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
-use wire::tunnel::{Code, Parting, Request, SECRET};
+use wire::closing::CloseCode;
+use wire::session::Hello;
+use wire::tunnel::SERVICE;
 
 use super::{NearShared, reverse};
 use crate::TunnelError;
 use crate::bounds::{ANSWER_PATIENCE, RECEIVE_BUFFER};
 use crate::event::Report;
-use crate::message::{read_answer, write_request};
 use crate::place::Forward;
 
 /// The pause before the first attempt to connect again; it doubles.
@@ -55,7 +55,7 @@ impl fmt::Debug for Dialed {
 /// Connects, again and again, until the peer refuses this host, or `stop`.
 pub(super) async fn keep(
     dial: impl AsyncFn() -> Result<Dialed, peer::Error>,
-    secret: Option<[u8; SECRET]>,
+    secret: Option<[u8; 16]>,
     reverse: &[Forward],
     shared: &NearShared,
     holder: &watch::Sender<Option<Connection>>,
@@ -82,9 +82,6 @@ pub(super) async fn keep(
                     }
                 };
                 holder.send_replace(None);
-                if let Some(refusal) = refusal(&why) {
-                    return Err(refusal.into());
-                }
                 why.to_string()
             }
             Err(error) if !was_connected || is_final(&error) => return Err(error.into()),
@@ -108,40 +105,20 @@ pub(super) async fn keep(
 /// Connects, and is let in. The stream of the hello stays open.
 async fn connect(
     dial: &impl AsyncFn() -> Result<Dialed, peer::Error>,
-    secret: Option<[u8; SECRET]>,
-) -> Result<(Dialed, Stream), peer::Error> {
+    secret: Option<[u8; 16]>,
+) -> Result<(Dialed, Conn), peer::Error> {
     let dialed = dial().await?;
-    let connection = &dialed.connection;
-    connection.admit(RECEIVE_BUFFER);
-    let ended = |error: ConnectionError| {
-        refusal(&error).unwrap_or_else(|| peer::Error::NoPath {
-            to: connection.remote().to_string(),
-            why: error.to_string(),
-        })
-    };
-    let mut control = connection.open_stream().await.map_err(ended)?;
-    // Its failure shows in the answer.
-    let _ = write_request(control.sending_mut(), &Request::Hello { secret }, &[]).await;
-    let answer = tokio::select! {
-        biased;
-        error = connection.ended() => return Err(ended(error)),
-        answer = read_answer(control.receiving_mut(), ANSWER_PATIENCE) => answer,
-    };
-    if answer.code != Code::Done {
-        // The reason may arrive behind the end of the stream.
-        let ending = tokio::time::timeout(Duration::from_secs(1), connection.ended()).await;
-        return Err(match ending {
-            Ok(error) => ended(error),
-            Err(_) => peer::Error::Refused { reason: answer.text },
-        });
-    }
+    dialed.connection.admit(RECEIVE_BUFFER);
+    let hello = Hello::new(SERVICE, secret, peer::random()?);
+    let remedy = "'anabranch serve-tunnel' there would let it";
+    let control = open_service(&dialed.connection, hello, ANSWER_PATIENCE, remedy).await?;
     Ok((dialed, control))
 }
 
 /// Offers the connection to programs until it ends.
 async fn hold(
     connection: &Connection,
-    mut control: Stream,
+    mut control: Conn,
     reverse: &[Forward],
     shared: &NearShared,
     holder: &watch::Sender<Option<Connection>>,
@@ -172,32 +149,16 @@ async fn hold(
         }
     };
     holder.send_replace(Some(connection.clone()));
-    let mut octet = [0];
     tokio::select! {
         error = connection.ended() => error,
         // The far side says nothing there: it ends with the connection.
-        _ = control.read(&mut octet) => {
-            connection.close(Parting::Stopped.code());
+        _ = control.receive(|_| Ok(())) => {
+            connection.close(CloseCode::Stopped.number());
             connection.ended().await
         }
         () = reverse::serve(connection, reverse, shared) => connection.ended().await,
         () = telling => unreachable!("it never ends"),
     }
-}
-
-/// The error of a peer that will refuse the next attempt, too.
-fn refusal(error: &ConnectionError) -> Option<peer::Error> {
-    let ConnectionError::ClosedByPeer { code } = error else { return None };
-    let reason = match Parting::of_code(*code)? {
-        Parting::Stranger => {
-            "this host may reach nothing there; 'anabranch keys trust sender' with --tunnel lets \
-             it, or a token"
-        }
-        Parting::WrongToken => "the token is another one: a restarted host has a new one",
-        Parting::TakenToken => "another host has used the token",
-        Parting::Changed | Parting::Replaced | Parting::Protocol | Parting::Stopped => return None,
-    };
-    Some(peer::Error::Refused { reason: reason.into() })
 }
 
 /// Whether another attempt would fail in the same way.

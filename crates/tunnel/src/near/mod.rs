@@ -11,7 +11,6 @@ use std::sync::Arc;
 use stripe::Connection;
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
-use wire::tunnel::SECRET;
 
 pub use link::{Dialed, Keeper};
 
@@ -41,7 +40,7 @@ pub struct NearOptions {
     /// What clients of proxies have to show.
     pub login: Option<Login>,
     /// The secret of the token that lets this host in.
-    pub secret: Option<[u8; SECRET]>,
+    pub secret: Option<[u8; 16]>,
 }
 
 /// What the tasks of the near side share.

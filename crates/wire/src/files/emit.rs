@@ -37,9 +37,7 @@ impl Frame<'_> {
                 out.extend_from_slice(data.payload);
             }
             Frame::Session(frame) => frame.emit_body(out),
-            Frame::Entries(bytes)
-            | Frame::Name(bytes)
-            | Frame::Mirror(bytes) => {
+            Frame::Entries(bytes) | Frame::Name(bytes) | Frame::Mirror(bytes) => {
                 out.extend_from_slice(bytes);
             }
             Frame::Refused(range) | Frame::Request(range) => emit_range(*range, out),
@@ -79,8 +77,7 @@ impl Frame<'_> {
                 out.extend_from_slice(&index.to_be_bytes());
                 out.extend_from_slice(root);
             }
-            Frame::Done(number)
-            | Frame::Grant(number) => emit_numbers(&[*number], out),
+            Frame::Done(number) | Frame::Grant(number) => emit_numbers(&[*number], out),
         }
     }
 }

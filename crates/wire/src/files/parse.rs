@@ -57,7 +57,10 @@ impl<'a> TryFrom<RawFrame<'a>> for Frame<'a> {
             FrameKind::Filter => {
                 let include = reader.flag()?;
                 let glob = core::str::from_utf8(reader.rest());
-                Frame::Filter(include, glob.map_err(|_| WireError::Field { frame, field: "pattern" })?)
+                Frame::Filter(
+                    include,
+                    glob.map_err(|_| WireError::Field { frame, field: "pattern" })?,
+                )
             }
             FrameKind::Grown => {
                 let is_end = reader.flag()?;

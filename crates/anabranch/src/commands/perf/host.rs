@@ -1,7 +1,10 @@
 //! The side that listens: it prints its addresses and token, and then what it measured.
 
+use std::sync::Arc;
+
 use files::Error;
-use peer::measure::MeasuredHost;
+use peer::listen::{Carriers, Host, Services, Tell};
+use peer::measure::Measuring;
 use peer::{DEFAULT_PORT, ListenOptions, Peer, Token};
 use serde_json::json;
 use tokio::sync::mpsc;
@@ -38,9 +41,13 @@ pub(super) fn run(args: &PerfArgs) -> Result<(), Failure> {
         ..ListenOptions::new(identity)
     };
     runtime()?.block_on(async {
-        let (events, mut heard) = mpsc::unbounded_channel();
-        let host = MeasuredHost::start(options, events)?;
+        let (events, mut heard) = mpsc::unbounded_channel::<String>();
+        // The other end lasts as long as the host.
+        let tell: Tell = Arc::new(move |text| drop(events.send(text)));
+        let stripe = stripe::Options::default();
+        let host = Host::bind(options, Carriers::Both, stripe, Arc::clone(&tell))?;
         announce(args.json, &host, token.as_ref());
+        let _hosting = host.serve(Services::new().with(&Measuring::new(tell)))?;
         let (changes, mut notices) = mpsc::unbounded_channel();
         let listening = async {
             loop {
@@ -60,7 +67,7 @@ pub(super) fn run(args: &PerfArgs) -> Result<(), Failure> {
     })
 }
 
-fn announce(is_json: bool, host: &MeasuredHost, token: Option<&Token>) {
+fn announce(is_json: bool, host: &Host, token: Option<&Token>) {
     let addresses: Vec<String> = host.addresses().iter().map(ToString::to_string).collect();
     if is_json {
         if let Some(token) = token {

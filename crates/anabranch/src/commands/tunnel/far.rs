@@ -1,17 +1,14 @@
 //! `serve-tunnel`: dials targets for hosts that are allowed to reach them.
 
-use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::time::Duration;
 
 use files::{Error, Event};
-use net::interfaces::own_addresses;
-use peer::striped::{UdpListener, total_rate};
+use peer::listen::{Carriers, Host, Services};
+use peer::striped::total_rate;
 use peer::{DEFAULT_PORT, ListenOptions, ListenRights, Reach, Timetable, Token};
 use tokio::sync::mpsc;
-use tokio::time::sleep;
-use tunnel::FarOptions;
 use tunnel::bounds::stripe_options;
+use tunnel::{TunnelRights, TunnelService};
 
 use super::display::DisplayArgs;
 use super::{bounded, signals, stopped};
@@ -24,9 +21,6 @@ use crate::host_key::HostKey;
 use crate::listen::{ListenAddress, socket_addresses};
 use crate::peers::Authorized;
 use crate::qlog::QlogArgs;
-
-/// The time to tell peers that this host stops.
-const GRACE: Duration = Duration::from_millis(300);
 
 /// Arguments of `serve-tunnel`.
 #[derive(Debug, clap::Args)]
@@ -90,27 +84,24 @@ pub(crate) fn run(args: ServeTunnelArgs) -> Result<(), Failure> {
     let listen = ListenOptions {
         addresses: socket_addresses(&args.listen, port),
         port,
+        token: token.clone(),
+        authorized: authorized.peers.clone(),
         qlog: args.qlog.open(None)?,
         ..ListenOptions::new(identity)
-    };
-    let options = FarOptions {
-        authorized: authorized.peers.clone(),
-        token: token.clone(),
-        reach,
-        listen: ports,
     };
     let (display, table) = (args.display, args.max_rate);
     let total = table.as_ref().map(total_rate);
     let stripe = stripe::Options { max_rate: total.clone(), ..stripe_options() };
     runtime()?.block_on(async {
         let signals = signals()?;
-        let listener = UdpListener::bind(&listen, stripe)?;
-        display.listening(&reachable(&listener.addresses()), token.as_ref());
-        let admission = listener.admission();
-        let admit = move |connection: &stripe::Connection| admission.admit(connection);
-        let serving =
-            tunnel::far::serve(async || listener.accept().await, admit, options, display.reports());
-        let (events, mut told) = mpsc::unbounded_channel();
+        let (notices, mut told) = mpsc::unbounded_channel();
+        let tell = files::notices(&notices);
+        let host = Host::bind(listen, Carriers::Udp, stripe, tell)?;
+        let addresses: Vec<String> = host.addresses().iter().map(ToString::to_string).collect();
+        display.listening(&addresses, token.as_ref());
+        let of_token = TunnelRights { reach, listen: ports };
+        let service = TunnelService::new(of_token, display.reports());
+        let hosting = host.serve(Services::new().with(&service))?;
         let telling = async {
             while let Some(event) = told.recv().await {
                 if let Event::Notice { text } = event {
@@ -118,14 +109,13 @@ pub(crate) fn run(args: ServeTunnelArgs) -> Result<(), Failure> {
                 }
             }
         };
-        let serving = authorized.follow(events, serving);
+        let serving = authorized.follow(notices, std::future::pending::<()>());
         let serving = bounded(table.as_ref(), total.as_ref(), &display, serving);
         let signal = tokio::select! {
             signal = signals => Some(signal),
             ((), ()) = async { tokio::join!(serving, telling) } => None,
         };
-        // The sessions are dropped, and their peers hear of it.
-        sleep(GRACE).await;
+        hosting.close().await;
         match signal {
             Some(signal) => Err(stopped(signal)),
             None => Ok(()),
@@ -140,7 +130,7 @@ fn check(
     ports: &ListenRights,
     authorized: &Authorized,
 ) -> Result<(), Error> {
-    let has_rights = |peer: &peer::Peer| !peer.tunnel.is_empty() || !peer.listen.is_empty();
+    let has_rights = |peer: &peer::Peer| !TunnelRights::of(peer).is_empty();
     let permits = !reach.is_empty() || !ports.is_empty();
     match (wants_token, permits) {
         (true, false) => Err(Error::usage(
@@ -158,18 +148,4 @@ fn check(
         )),
         _ => Ok(()),
     }
-}
-
-/// The addresses for the other host's command line.
-fn reachable(bound: &[SocketAddr]) -> Vec<String> {
-    let mut addresses = Vec::new();
-    for bound in bound {
-        if !bound.ip().is_unspecified() {
-            addresses.push(bound.to_string());
-            continue;
-        }
-        let own = own_addresses().into_iter().filter(|ip| bound.is_ipv6() || ip.is_ipv4());
-        addresses.extend(own.map(|ip| SocketAddr::new(ip, bound.port()).to_string()));
-    }
-    addresses
 }

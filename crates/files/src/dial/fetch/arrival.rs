@@ -8,7 +8,8 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use transfer::Extent;
 use units::{Bytes, Span, Time};
-use wire::frame::{Data, Range, SessionId};
+use wire::files::{Data, Range};
+use wire::session::SessionId;
 
 use super::opener::ServerSession;
 use super::replicas::Replicas;

@@ -2,9 +2,10 @@
 
 use transfer::digest::Merge;
 use transfer::{Cv, Packing, Tree};
-use wire::Frame;
-use wire::frame::Ask;
+use wire::files::Ask;
+use wire::files::Frame;
 use wire::manifest::Assembly;
+use wire::session;
 
 use crate::asked::AskedFor;
 use crate::left_out::{LeftOuts, MOST_NAMED};
@@ -89,7 +90,7 @@ pub(super) async fn read_offer<T: Clone>(
     let mut left_out = LeftOuts::default();
     loop {
         let heard = conn.receive(|frame| {
-            match frame {
+            match Frame::try_from(frame)? {
                 Frame::Entries(chunk) => {
                     for part in wire::manifest::entries(chunk) {
                         let part = part?;
@@ -104,9 +105,11 @@ pub(super) async fn read_offer<T: Clone>(
                     ConnError::Unexpected("endless list of what is left out".into())
                 })?,
                 Frame::ManifestEnd(count) => return Ok(Some(Ok(count))),
-                Frame::Ping(_) => {}
-                Frame::Abort(code, text) => return Ok(Some(Err(error_of(code, text)))),
-                other => return Err(ConnError::Unexpected(String::from(&other))),
+                Frame::Session(session::Frame::Ping(_)) => {}
+                Frame::Session(session::Frame::Abort(code, text)) => {
+                    return Ok(Some(Err(error_of(code, text))));
+                }
+                other => return Err(ConnError::unexpected(&other)),
             }
             Ok(None)
         });
@@ -151,12 +154,14 @@ async fn hashes<T: Clone>(
     let mut merge = Merge::new(packing.layout().total().0);
     let mut all: Vec<[u8; 32]> = Vec::new();
     loop {
-        let heard = conn.receive(|frame| match frame {
+        let heard = conn.receive(|frame| match Frame::try_from(frame)? {
             Frame::Hashes(hashes) => Ok(Some(Ok(Some(hashes)))),
             Frame::Ready => Ok(Some(Ok(None))),
-            Frame::Ping(_) => Ok(None),
-            Frame::Abort(code, text) => Ok(Some(Err(error_of(code, text)))),
-            other => Err(ConnError::Unexpected(String::from(&other))),
+            Frame::Session(session::Frame::Ping(_)) => Ok(None),
+            Frame::Session(session::Frame::Abort(code, text)) => {
+                Ok(Some(Err(error_of(code, text))))
+            }
+            other => Err(ConnError::unexpected(&other)),
         });
         let heard = heard.await?;
         gate.note_heard();

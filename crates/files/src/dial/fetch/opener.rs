@@ -13,16 +13,18 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 use transfer::{BLOCK, Cv, Layout, Tree};
 use units::{Bytes, Time};
-use wire::Frame;
-use wire::frame::{Range, SessionId, Wishes};
+use wire::files::Frame;
+use wire::files::{Range, Wishes};
 use wire::manifest::Kind;
+use wire::session;
+use wire::session::{Hello, SessionId};
 
 use super::arrival::Arrival;
 use super::offer::{self, Offer, Refusal};
 use super::replicas::Replicas;
 use crate::asked::AskedFor;
 use crate::blocking::{Wanted, run_blocking};
-use crate::dial::greeting::{hear_welcome, say_hello, work_during};
+use crate::dial::greeting::{hear_welcome, work_during};
 use crate::dial::opener::{Member, SessionOpener};
 use crate::dial::path::Incoming;
 use crate::dial::session::{Agreement, Report, Session, new_core};
@@ -82,7 +84,7 @@ impl SessionOpener for FetchOpener {
     async fn enter(&self, conn: &mut Conn, host: usize) -> Result<Member<Arrival>, ConnError> {
         let joined = match self.gates[host].joined() {
             Some(joined) => {
-                conn.push(&Frame::Join(joined.id));
+                conn.push(&session::Frame::Join(joined.id));
                 joined
             }
             None => match self.open_or_wait(conn, host).await {
@@ -149,7 +151,8 @@ impl FetchOpener {
     /// Opens a session with a server, or waits until another connection has opened it.
     async fn open_or_wait(&self, conn: &mut Conn, server: usize) -> Result<ServerSession, Refusal> {
         let secret = self.options.from[server].credential.secret();
-        say_hello(conn, secret, Wishes::default(), self.terms.run);
+        let hello = Hello::new(wire::files::SERVE, secret, self.terms.run);
+        conn.push(&session::Frame::Hello(hello));
         let gate = &self.gates[server];
         if gate.try_ask() {
             return self.open_session(conn, server, None).await;
@@ -157,7 +160,7 @@ impl FetchOpener {
         let id = self.hear_welcome(conn, server).await?;
         match conn.ping_during(gate.enter()).await? {
             Turn::Join(joined) => {
-                conn.push(&Frame::Join(joined.id));
+                conn.push(&session::Frame::Join(joined.id));
                 Ok(joined)
             }
             Turn::Ask => self.open_session(conn, server, Some(id)).await,
@@ -166,7 +169,8 @@ impl FetchOpener {
 
     /// Waits for a server's answer to the hello, and returns the id of the session there.
     async fn hear_welcome(&self, conn: &mut Conn, server: usize) -> Result<SessionId, Refusal> {
-        let welcome = hear_welcome(conn).await?;
+        let remedy = "'anabranch serve' there would offer files";
+        let welcome = hear_welcome(conn, remedy).await?;
         let welcome = welcome.map_err(|(code, text)| Refusal::Unusable(error_of(code, text)))?;
         let _ = self.reports.send(Report::Announced(server, welcome.addresses));
         Ok(welcome.session)

@@ -11,7 +11,7 @@ use std::sync::{Mutex, MutexGuard};
 use peer::dial::Terms;
 use transfer::digest::block_cv;
 use transfer::{BLOCK, Cv, Extent, Layout};
-use wire::frame::Data;
+use wire::files::Data;
 
 use crate::Error;
 

@@ -10,8 +10,10 @@ use net::counters::TcpInfo;
 use peer::{Conn, ConnError};
 use transfer::Extent;
 use units::{Bytes, Rate, Span, Time};
-use wire::Frame;
-use wire::frame::{AbortCode, Range, SessionId};
+use wire::files::Frame;
+use wire::files::Range;
+use wire::session;
+use wire::session::{AbortCode, SessionId};
 
 use super::{Direction, HeldTime, Moved, PathIo, SILENCE, acknowledge, beyond_pings, refuse};
 use crate::Error;
@@ -144,7 +146,7 @@ impl Direction for Incoming {
             }
             heard |= self.requests.is_empty();
             while let Some(frame) = conn.next_frame()? {
-                match frame {
+                match Frame::try_from(frame)? {
                     Frame::Data(data) => {
                         self.take_request(Extent::new(data.position, data.payload.len() as u64))?;
                         heard = true;
@@ -167,21 +169,22 @@ impl Direction for Incoming {
                             by_receiver: Span::from_micros(held.by_receiver).min(age),
                         };
                     }
-                    Frame::Ping(number) => pong = Some(number),
-                    Frame::Joined | Frame::Pong(_) => {}
-                    Frame::Abort(AbortCode::NoSession, text) => {
+                    Frame::Session(session::Frame::Ping(number)) => pong = Some(number),
+                    Frame::Session(session::Frame::Joined)
+                    | Frame::Session(session::Frame::Pong(_)) => {}
+                    Frame::Session(session::Frame::Abort(AbortCode::NoSession, text)) => {
                         self.arrival.forget(self.server, self.joined);
                         return Err(ConnError::Refused(text));
                     }
-                    Frame::Abort(AbortCode::Crowded, text) => {
+                    Frame::Session(session::Frame::Abort(AbortCode::Crowded, text)) => {
                         return Err(ConnError::Refused(text));
                     }
-                    Frame::Abort(code, text) => {
+                    Frame::Session(session::Frame::Abort(code, text)) => {
                         session
                             .report(Report::HostFailed(self.server, error_of(code, text.clone())));
                         return Err(ConnError::Refused(text));
                     }
-                    other => return Err(ConnError::Unexpected(String::from(&other))),
+                    other => return Err(ConnError::unexpected(&other)),
                 }
             }
         }
@@ -195,7 +198,7 @@ impl Direction for Incoming {
             refuse(session, range)?;
         }
         if let Some(number) = pong {
-            conn.push(&Frame::Pong(number));
+            conn.push(&session::Frame::Pong(number));
         }
         Ok(heard)
     }

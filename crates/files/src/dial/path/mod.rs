@@ -24,7 +24,7 @@ use peer::{Conn, ConnError};
 use tokio::sync::Notify;
 use transfer::{Extent, ExtentSet};
 use units::{Bytes, Rate, Span, Time};
-use wire::frame::Range;
+use wire::files::Range;
 
 use connection::SILENCE;
 pub(super) use incoming::Incoming;

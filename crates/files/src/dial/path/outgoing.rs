@@ -6,8 +6,10 @@ use net::counters::TcpInfo;
 use peer::ConnError;
 use transfer::{BLOCK, Extent};
 use units::{Bytes, Rate, Span, Time};
-use wire::Frame;
-use wire::frame::{AbortCode, DataHeader, Grown, Range};
+use wire::files::Frame;
+use wire::files::{DataHeader, Grown, Range};
+use wire::session;
+use wire::session::AbortCode;
 
 use super::{Direction, HeldTime, Moved, PathIo, acknowledge, beyond_pings, refuse};
 use crate::Error;
@@ -91,12 +93,12 @@ impl Direction for Outgoing {
         let mut pong = None;
         while let Some(frame) = io.conn.next_frame()? {
             let session = io.session;
-            match frame {
+            match Frame::try_from(frame)? {
                 Frame::Ack(ranges) => self.acknowledge(io, &ranges)?,
                 Frame::Refused(range) => self.refuse(io, range)?,
                 Frame::Grant(positions) => self.supply.grant(positions),
-                Frame::Ping(number) => pong = Some(number),
-                Frame::Pong(number) => {
+                Frame::Session(session::Frame::Ping(number)) => pong = Some(number),
+                Frame::Session(session::Frame::Pong(number)) => {
                     let now = session.clock.now();
                     session.core().handle_alive(now, io.facts.path.id);
                     // It answers no ping: a disk holds the receiver up.
@@ -104,20 +106,22 @@ impl Direction for Outgoing {
                         session.signs.note_moved(now);
                     }
                 }
-                Frame::Joined => {}
+                Frame::Session(session::Frame::Joined) => {}
                 Frame::ObjectDone(object, root) => session.report(Report::ObjectDone(object, root)),
                 Frame::Archived(archived) => session.report(Report::Archived(archived)),
                 Frame::Done(micros) => session.report(Report::Done(micros)),
-                Frame::Abort(AbortCode::Crowded, text) => return Err(ConnError::Refused(text)),
-                Frame::Abort(code, text) => {
+                Frame::Session(session::Frame::Abort(AbortCode::Crowded, text)) => {
+                    return Err(ConnError::Refused(text));
+                }
+                Frame::Session(session::Frame::Abort(code, text)) => {
                     session.report(refusal(code, text));
                     return Err(ConnError::Closed);
                 }
-                other => return Err(ConnError::Unexpected(String::from(&other))),
+                other => return Err(ConnError::unexpected(&other)),
             }
         }
         if let Some(number) = pong {
-            io.conn.push(&Frame::Pong(number));
+            io.conn.push(&session::Frame::Pong(number));
         }
         Ok(heard)
     }
@@ -146,8 +150,10 @@ impl Direction for Outgoing {
                     Error::SourceChanged { .. } => AbortCode::Integrity,
                     _ => AbortCode::Stopped,
                 };
-                io.conn
-                    .push(&Frame::Abort(code, "the sender cannot read its file any more".into()));
+                io.conn.push(&session::Frame::Abort(
+                    code,
+                    "the sender cannot read its file any more".into(),
+                ));
                 io.conn.try_flush()?;
                 io.session.report(Report::Fatal(error));
                 return Err(ConnError::Over);
@@ -182,7 +188,7 @@ fn blocks(range: Range) -> std::ops::Range<u64> {
     range.start / BLOCK..Extent::new(range.start, range.len).end().div_ceil(BLOCK)
 }
 
-/// The report to the driver for a receiver's [`Frame::Abort`].
+/// The report to the driver for a receiver's [`session::Frame::Abort`].
 pub(in crate::dial) fn refusal(code: AbortCode, text: String) -> Report {
     match code {
         AbortCode::NoSession => Report::SessionGone,

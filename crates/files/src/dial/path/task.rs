@@ -12,8 +12,8 @@ use tokio::sync::Notify;
 use tokio::time::sleep_until;
 use transfer::{Sample, Transmit};
 use units::{Bytes, Span, Time};
-use wire::Frame;
-use wire::frame::AbortCode;
+use wire::session;
+use wire::session::AbortCode;
 
 use super::connection::Connection;
 use super::count::{Change, ConnectionCount, Reading};
@@ -144,7 +144,7 @@ impl<'a, F: Direction, M> PathTask<'a, F, M> {
                         connection.direction.say_goodbye(&mut connection.conn);
                         if F::SENDS && self.session.is_abandoned() {
                             let text = "it was interrupted".into();
-                            connection.conn.push(&Frame::Abort(AbortCode::Stopped, text));
+                            connection.conn.push(&session::Frame::Abort(AbortCode::Stopped, text));
                             // What is left of it is bounded by the wait for all paths.
                             let _ = connection.conn.flush().await;
                         }

@@ -12,11 +12,13 @@ use tokio::task::JoinSet;
 use tokio::time::{Duration, sleep};
 use transfer::{BLOCK, Cv, Extent, ExtentSet, Layout, Packing, Tree};
 use units::{Bytes, Time};
-use wire::Frame;
-use wire::frame::{AbortCode, Archived, Grown, Range, RunId, SessionId};
+use wire::files::Frame;
+use wire::files::{Archived, Grown, Range};
+use wire::session;
+use wire::session::{AbortCode, Hello, RunId, SessionId};
 
 use crate::attributes;
-use crate::dial::greeting::{hear_welcome, say_hello, work_during};
+use crate::dial::greeting::{hear_welcome, work_during};
 use crate::dial::opener::{Member, SessionOpener};
 use crate::dial::path::{Outgoing, refusal};
 use crate::dial::session::{Agreement, Report, Session, new_core};
@@ -67,7 +69,7 @@ impl SessionOpener for SendOpener {
     async fn enter(&self, conn: &mut Conn, _host: usize) -> Result<Member<Supply>, ConnError> {
         let OpenSession { session, load } = match self.gate.joined() {
             Some(joined) => {
-                conn.push(&Frame::Join(joined.session.id));
+                conn.push(&session::Frame::Join(joined.session.id));
                 joined
             }
             None => match self.open_or_wait(conn).await {
@@ -210,12 +212,9 @@ impl SendOpener {
     /// known.
     async fn open_or_wait(&self, conn: &mut Conn) -> Result<OpenSession, ConnError> {
         let options = &self.options;
-        say_hello(
-            conn,
-            options.credential.secret(),
-            options.transfer.wishes(&options.selection),
-            self.run,
-        );
+        let request = options.transfer.wishes(&options.selection).emit();
+        let hello = Hello::new(wire::files::RECEIVE, options.credential.secret(), self.run);
+        conn.push(&session::Frame::Hello(hello.asking(request)));
         if let Some(source) = self.source.get()
             && self.gate.try_ask()
         {
@@ -229,7 +228,7 @@ impl SendOpener {
         let source = Arc::clone(source);
         match conn.ping_during(self.gate.enter()).await? {
             Turn::Join(joined) => {
-                conn.push(&Frame::Join(joined.session.id));
+                conn.push(&session::Frame::Join(joined.session.id));
                 Ok(joined)
             }
             Turn::Ask => self.open(conn, Some(id), &source).await,
@@ -238,7 +237,9 @@ impl SendOpener {
 
     /// Waits for the receiver's answer to the hello, and returns the session's id.
     async fn hear_welcome(&self, conn: &mut Conn) -> Result<SessionId, ConnError> {
-        let welcome = hear_welcome(conn).await?.map_err(|(code, text)| self.refused(code, text))?;
+        let remedy = "'anabranch receive' there would take files";
+        let welcome = hear_welcome(conn, remedy).await?;
+        let welcome = welcome.map_err(|(code, text)| self.refused(code, text))?;
         let _ = self.reports.send(Report::Announced(0, welcome.addresses));
         Ok(welcome.session)
     }
@@ -279,7 +280,7 @@ impl SendOpener {
         let mut pieces = blocks.saturating_add(streamed).saturating_add(tree.entries().len());
         loop {
             let more = conn.receive(|frame| {
-                match frame {
+                match Frame::try_from(frame)? {
                     Frame::Want(ranges) => add(&mut verdict.wanted, ranges)?,
                     Frame::Creates(ranges) if is_dry_run => add(&mut verdict.created, ranges)?,
                     Frame::Replaces(ranges) if is_dry_run => add(&mut verdict.replaced, ranges)?,
@@ -301,11 +302,11 @@ impl SendOpener {
                     Frame::Grant(positions) => granted = Some(positions),
                     Frame::Ready => return Ok(false),
                     // The receiver is still reading the data of an earlier attempt.
-                    Frame::Ping(_) => self.gate.note_working(),
-                    Frame::Abort(code, text) => {
+                    Frame::Session(session::Frame::Ping(_)) => self.gate.note_working(),
+                    Frame::Session(session::Frame::Abort(code, text)) => {
                         return Err(self.refused(code, text));
                     }
-                    other => return Err(ConnError::Unexpected(String::from(&other))),
+                    other => return Err(ConnError::unexpected(&other)),
                 }
                 Ok(true)
             });

@@ -11,8 +11,10 @@ use peer::{Conn, ConnError, Fingerprint};
 use tokio::time::timeout;
 use transfer::Tree;
 use units::Span;
-use wire::Frame;
-use wire::frame::{AbortCode, Wishes};
+use wire::files::Frame;
+use wire::files::Wishes;
+use wire::session;
+use wire::session::AbortCode;
 
 use super::offered::Offered;
 use super::service::ReceiveService;
@@ -69,9 +71,10 @@ impl ReceiveService {
         request: SessionRequest<Self>,
     ) -> Result<Option<Arc<SinkSession>>, Declined> {
         // Connections that join wait for the end of the agreement.
-        let SessionRequest { hello, grant: admitted, peer, session: id, opening: _opening } =
+        let SessionRequest { hello, grant: admitted, peer, session: id, opening: _opening, .. } =
             request;
-        let mut wishes = hello.wishes;
+        let parsed = Wishes::parse(&hello.request);
+        let mut wishes = parsed.map_err(|error| Declined::Lost(ConnError::Wire(error)))?;
         // Before its list, which may be long.
         if !wishes.dry_run
             && let Some(text) = self.sessions.is_full(peer)
@@ -203,8 +206,7 @@ impl ReceiveService {
         conn.push(&Frame::Ready);
         conn.flush_to_reader().await?;
         drop((share, place));
-        // However the other side leaves.
-        let _ = answer_probes(conn).await;
+        wait_for_close(conn).await;
         Ok(())
     }
 
@@ -226,7 +228,7 @@ impl ReceiveService {
     /// Tells both sides that a session ends for want of data.
     async fn tell_stalled(&self, old: &SinkSession, silence: Span) {
         let text = Error::Stalled { silence }.to_string();
-        old.broadcast(&Frame::Abort(AbortCode::Refused, text.clone()), true);
+        old.broadcast(&session::Frame::Abort(AbortCode::Refused, text.clone()).into(), true);
         let text = format!("{text} (another sender takes its turn)");
         let _ = self.events.send(Event::Notice { text });
         // The sender closes its connections when it has read the reason.
@@ -238,20 +240,8 @@ fn busy_agreeing() -> String {
     "it compares the lists of files of other senders".into()
 }
 
-/// Acknowledges the data that a dry run sends to measure its path, until the path closes.
-async fn answer_probes(conn: &mut Conn) -> Result<(), ConnError> {
-    let mut bytes = 0;
-    loop {
-        let counted = conn.receive(|frame| match frame {
-            Frame::Probe(payload) => Ok(payload.len() as u64),
-            other => Err(ConnError::Unexpected(String::from(&other))),
-        });
-        match timeout(UNAUTHENTICATED_PATIENCE, counted).await {
-            Ok(Ok(count)) => bytes += count,
-            Ok(Err(ConnError::Closed)) | Err(_) => return Ok(()),
-            Ok(Err(error)) => return Err(error),
-        }
-        conn.push(&Frame::Pong(bytes));
-        conn.flush_to_reader().await?;
-    }
+/// Waits until the other side has read the answers and closes.
+async fn wait_for_close(conn: &mut Conn) {
+    let more = conn.receive(|frame| Err::<(), _>(ConnError::Unexpected(frame.name().into())));
+    let _ = timeout(UNAUTHENTICATED_PATIENCE, more).await;
 }

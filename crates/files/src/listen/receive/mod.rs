@@ -13,12 +13,12 @@ mod sessions;
 use std::sync::Arc;
 use std::time::Duration;
 
+use peer::listen::Services;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};
 use units::{Bytes, Span, Time};
 
-use super::Doors;
 use crate::sink::{self, SinkEnd, SinkSession};
 use crate::{Error, Event, Events, Failed, ReceiveOptions, Summary};
 use rates::ReceiveRates;
@@ -46,42 +46,78 @@ pub(crate) async fn receive_unless_stalled(
     events: Events,
     stalls: Stalls,
 ) -> Result<Summary, Error> {
-    let keep = options.keep;
-    let doors = Doors::open(&options.listen, &events)?;
-    let addresses = doors.addresses();
-    let identity = options.listen.identity.clone();
-    let (opened, mut opening) = mpsc::unbounded_channel();
-    let service = Arc::new(ReceiveService::new(options, events.clone(), stalls, opened)?);
-    let accepting = doors.accept(&service, &identity)?;
+    let host = super::open(&options.listen, &events)?;
+    let addresses = host.addresses();
+    let receiving = Receiving::new(options, events.clone(), stalls)?;
+    let hosting = host.serve(receiving.joins(Services::new()))?;
     let _ = events.send(Event::Listening { addresses });
-    let mut sessions = JoinSet::new();
-    let began = Instant::now();
-    loop {
-        // Until the first sender comes.
-        let patience = service.timeout.filter(|_| !keep && sessions.is_empty());
-        let given_up = async {
-            match patience {
-                Some(patience) => sleep_until(began + patience.into()).await,
-                None => std::future::pending().await,
+    let ended = receiving.attend().await;
+    hosting.close().await;
+    ended
+}
+
+/// The sink of a host: the service, and what attends to its sessions.
+pub struct Receiving {
+    service: Arc<ReceiveService>,
+    opening: tokio::sync::Mutex<mpsc::UnboundedReceiver<Arc<SinkSession>>>,
+}
+
+impl Receiving {
+    /// Opens the directory of `options`; events are reported to `events`.
+    ///
+    /// # Errors
+    /// Errors of opening the directory.
+    pub fn of(options: ReceiveOptions, events: Events) -> Result<Receiving, Error> {
+        Receiving::new(options, events, Stalls::DEFAULT)
+    }
+
+    fn new(options: ReceiveOptions, events: Events, stalls: Stalls) -> Result<Receiving, Error> {
+        let (opened, opening) = mpsc::unbounded_channel();
+        let service = Arc::new(ReceiveService::new(options, events, stalls, opened)?);
+        Ok(Receiving { service, opening: tokio::sync::Mutex::new(opening) })
+    }
+
+    /// Adds its service to those of a host.
+    #[must_use]
+    pub fn joins(&self, services: Services) -> Services {
+        services.with(&self.service)
+    }
+
+    /// Attends to sessions until the one transfer has ended, or with [`ReceiveOptions::keep`] for
+    /// ever.
+    ///
+    /// # Errors
+    /// Those of the transfer; [`Error::NobodyCame`].
+    pub async fn attend(&self) -> Result<Summary, Error> {
+        let (service, keep) = (&self.service, self.service.keeps());
+        let mut opening = self.opening.lock().await;
+        let mut sessions = JoinSet::new();
+        let began = Instant::now();
+        loop {
+            // Until the first sender comes.
+            let patience = service.timeout.filter(|_| !keep && sessions.is_empty());
+            let given_up = async {
+                match patience {
+                    Some(patience) => sleep_until(began + patience.into()).await,
+                    None => std::future::pending().await,
+                }
+                patience
+            };
+            let ended = tokio::select! {
+                Some(session) = opening.recv() => {
+                    sessions.spawn(attend(Arc::clone(service), session));
+                    continue;
+                }
+                Some(ended) = sessions.join_next() => ended,
+                Some(waited) = given_up => return Err(Error::NobodyCame { waited }),
+            };
+            let failed =
+                |error| Error::system("attend to a transfer", std::io::Error::other(error));
+            match ended.unwrap_or_else(|error| Some(Err(failed(error)))) {
+                Some(outcome) if !keep => return outcome,
+                // It has been reported, or another session has taken its place.
+                Some(_) | None => {}
             }
-            patience
-        };
-        let ended = tokio::select! {
-            Some(session) = opening.recv() => {
-                sessions.spawn(attend(Arc::clone(&service), session));
-                continue;
-            }
-            Some(ended) = sessions.join_next() => ended,
-            Some(waited) = given_up => return Err(Error::NobodyCame { waited }),
-        };
-        let failed = |error| Error::system("attend to a transfer", std::io::Error::other(error));
-        match ended.unwrap_or_else(|error| Some(Err(failed(error)))) {
-            Some(outcome) if !keep => {
-                accepting.close().await;
-                return outcome;
-            }
-            // It has been reported, or another session has taken its place.
-            Some(_) | None => {}
         }
     }
 }

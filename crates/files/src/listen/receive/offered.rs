@@ -6,9 +6,10 @@ use peer::listen::admission::UNAUTHENTICATED_PATIENCE;
 use peer::{Conn, ConnError};
 use tokio::time::{Instant, timeout};
 use transfer::Tree;
-use wire::Frame;
-use wire::frame::AbortCode;
+use wire::files::Frame;
 use wire::manifest::{Assembly, is_plain};
+use wire::session;
+use wire::session::AbortCode;
 
 use super::agreement::Declined;
 use crate::left_out::LeftOuts;
@@ -43,10 +44,10 @@ impl Offered {
         loop {
             if told.elapsed() >= SIGN_OF_LIFE {
                 told = Instant::now();
-                conn.push(&Frame::Ping(0));
+                conn.push(&session::Frame::Ping(0));
                 conn.try_flush()?;
             }
-            let end = conn.receive(|frame| match frame {
+            let end = conn.receive(|frame| match Frame::try_from(frame)? {
                 Frame::Entries(part) => {
                     // Paths are compressed: the entries are parsed only as memory for them is
                     // reserved.
@@ -73,12 +74,7 @@ impl Offered {
                     heard.ok_or_else(|| ConnError::Unexpected("too many patterns".into()))
                 }
                 Frame::ManifestEnd(count) => Ok(Some(count)),
-                Frame::Name(_) | Frame::Filter(..) | Frame::Ask(_) => Err(ConnError::Refused(
-                    "this host takes files and offers none; 'anabranch serve' there would offer \
-                     them"
-                        .into(),
-                )),
-                other => Err(ConnError::Unexpected(String::from(&other))),
+                other => Err(ConnError::unexpected(&other)),
             });
             let end = timeout(UNAUTHENTICATED_PATIENCE, end)
                 .await

@@ -9,8 +9,9 @@ use peer::listen::MOST_CONNECTIONS;
 use peer::{Conn, ConnError, PathClass};
 use tokio::time::{Instant, interval_at, sleep_until};
 use units::Bytes;
-use wire::Frame;
-use wire::frame::{Data, Range};
+use wire::files::Frame;
+use wire::files::{Data, Range};
+use wire::session;
 
 use crate::Error;
 use crate::blocking::run_blocking;
@@ -80,7 +81,7 @@ pub(super) async fn serve(
             }
             // Frames right behind a Join may have arrived with it.
             while let Some(frame) = conn.next_frame()? {
-                match frame {
+                match Frame::try_from(frame)? {
                     // A failed session takes no more; the mailbox holds the reason.
                     Frame::Data(_) | Frame::Grown(_) if session.has_failed() => {}
                     Frame::Data(Data { position, block_hash, payload }) => {
@@ -106,13 +107,13 @@ pub(super) async fn serve(
                         Err(_) if session.has_failed() => {}
                         handled => handled?,
                     },
-                    Frame::Ping(number) => pong = Some(number),
-                    Frame::Pong(_) => {}
-                    Frame::Abort(_, text) => {
+                    Frame::Session(session::Frame::Ping(number)) => pong = Some(number),
+                    Frame::Session(session::Frame::Pong(_)) => {}
+                    Frame::Session(session::Frame::Abort(_, text)) => {
                         let error = Error::Stopped { reason: text };
                         return Err(session.fail(error));
                     }
-                    other => return Err(ConnError::Unexpected(String::from(&other))),
+                    other => return Err(ConnError::unexpected(&other)),
                 }
             }
             if fresh == 0 {
@@ -123,12 +124,12 @@ pub(super) async fn serve(
         if conn.has_said_goodbye() {
             session.note_goodbye();
         }
-        for ranges in acks.chunks(wire::frame::MAX_RANGES) {
+        for ranges in acks.chunks(wire::files::MAX_RANGES) {
             conn.push(&Frame::Ack(ranges.to_vec()));
         }
         acks.clear();
         if let Some(number) = pong {
-            conn.push(&Frame::Pong(number));
+            conn.push(&session::Frame::Pong(number));
         }
         let frames = mailbox.take();
         if !frames.is_empty() {
@@ -182,7 +183,7 @@ async fn meanwhile_alive<T>(conn: &mut Conn, work: impl Future<Output = T>, tick
             done = &mut work => return done,
             _ = ticks.tick() => {
                 tick();
-                conn.push(&Frame::Pong(0));
+                conn.push(&session::Frame::Pong(0));
                 // A broken connection fails again at the next write.
                 let _ = conn.try_flush();
             }
@@ -220,7 +221,14 @@ mod tests {
             let mut conn = Conn::new(Box::new(stream), tls.connection().unwrap());
             conn.handshake().await.unwrap();
             for _ in 0..3 {
-                let is_alive = conn.receive(|frame| Ok(matches!(frame, Frame::Pong(0)))).await;
+                let is_alive = conn
+                    .receive(|frame| {
+                        Ok(matches!(
+                            Frame::try_from(frame)?,
+                            Frame::Session(session::Frame::Pong(0))
+                        ))
+                    })
+                    .await;
                 assert!(is_alive.unwrap());
             }
             resume.send("written").unwrap();

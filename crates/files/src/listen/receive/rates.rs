@@ -2,7 +2,7 @@
 
 use peer::PathState;
 use units::{Bytes, Rate};
-use wire::frame::SessionId;
+use wire::session::SessionId;
 
 use crate::rates::Rates;
 use crate::sink::{Carrier, SinkSession};

@@ -8,22 +8,18 @@ use net::Clock;
 use peer::budget::Budget;
 use peer::limit::Limit;
 use peer::listen::admission::refuse;
-use peer::listen::{
-    Entry, Service, TokenCheck, TokenRefusal, display_address, further_addresses,
-    too_many_connections,
-};
+use peer::listen::{Asking, Entry, Service, TokenRefusal, display_address, too_many_connections};
 use peer::places::Places;
-use peer::{
-    AuthorizedPeers, Conn, ConnError, Fingerprint, May, PathEvent, PathState, Peer, PeerDirectory,
-};
+use peer::{Conn, ConnError, Fingerprint, May, PathEvent, PathState, Peer};
 use tokio::sync::mpsc;
 use units::{PathId, Span};
-use wire::frame::{AbortCode, Hello, SessionId, VERSION};
+use wire::session::{AbortCode, SessionId};
 
 use super::path::{self, PathMember};
 use super::sessions::Sessions;
-use crate::listen::{cannot_open, place_of, refused};
+use crate::listen::{cannot_open, place_of};
 use crate::protocol::MANIFEST_BYTES;
+use crate::rights::PeerDirectory;
 use crate::sink::{Directory, SinkSession};
 use crate::{Error, Event, Events, ReceiveOptions};
 
@@ -33,7 +29,6 @@ pub(super) struct ReceiveService {
     directory: Arc<Directory>,
     pub(super) events: Events,
     pub(super) clock: Clock,
-    token: TokenCheck,
     /// The sessions in progress.
     pub(super) sessions: Sessions,
     /// Held while a session is opened.
@@ -74,35 +69,25 @@ impl Service for ReceiveService {
     type Session = Arc<SinkSession>;
     type Grant = Option<Peer>;
 
+    fn name(&self) -> &'static str {
+        wire::files::RECEIVE
+    }
+
+    fn does(&self) -> &'static str {
+        "takes files"
+    }
+
     fn find(&self, id: SessionId, peer: Fingerprint) -> Option<Arc<SinkSession>> {
         let (session, admitted) = self.sessions.find(id)?;
         let is_its = session.peer == peer && admitted == self.options.listen.authorized.find(peer);
         is_its.then_some(session)
     }
 
-    fn authorized(&self) -> AuthorizedPeers {
-        self.options.listen.authorized.clone()
-    }
-
-    fn note_refused(&self, from: SocketAddr, reason: &str, unreported: u64) {
-        let _ = self.events.send(refused(from, reason, unreported));
-    }
-
-    fn unknown_session(&self) -> String {
-        "this receiver knows no such session".into()
-    }
-
-    fn authorize(&self, hello: &Hello, peer: Fingerprint) -> Result<Option<Peer>, String> {
-        if hello.version != VERSION {
-            return Err(format!(
-                "it speaks protocol version {VERSION}, the sender {}",
-                hello.version
-            ));
-        }
-        let known = self.options.listen.authorized.find(peer);
+    fn authorize(&self, asking: &Asking<'_>) -> Result<Option<Peer>, String> {
+        let known = asking.known.cloned();
         match &known {
             Some(known) if known.may_send() => return Ok(Some(known.clone())),
-            Some(known) if hello.secret.is_none() => {
+            Some(known) if asking.hello.secret.is_none() => {
                 let (may, needed) = if known.may_get() {
                     ("may get from this host, but not send", May::Both)
                 } else {
@@ -115,7 +100,7 @@ impl Service for ReceiveService {
             }
             _ => {}
         }
-        self.token.admit(hello, peer).map(|()| known).map_err(|refusal| {
+        asking.holds_token().map(|()| known).map_err(|refusal| {
             let text = match refusal {
                 TokenRefusal::NotShown => {
                     "the sender showed no token, and its key is not among the authorized peers"
@@ -127,10 +112,6 @@ impl Service for ReceiveService {
             };
             text.into()
         })
-    }
-
-    fn addresses(&self, conn: &Conn) -> Vec<SocketAddr> {
-        further_addresses(conn, &self.options.listen.addresses)
     }
 
     async fn serve(self: Arc<Self>, mut conn: Conn, entry: Entry<Self>, from: SocketAddr) {
@@ -177,7 +158,6 @@ impl ReceiveService {
         let most = if options.keep { options.parallel } else { 1 };
         Ok(ReceiveService {
             directory: Arc::new(Directory::open(&options.directory)?),
-            token: TokenCheck::new(options.listen.token.clone(), options.listen.holder),
             events,
             clock: Clock::start(),
             sessions: Sessions::new(most, stalls, opened),
@@ -214,7 +194,7 @@ impl ReceiveService {
                 Arc::new(self.directory.below(&path).map_err(failed)?)
             }
         };
-        Ok((directory, known.max.map(|rate| Arc::new(Limit::new(Some(rate))))))
+        Ok((directory, known.max().map(|rate| Arc::new(Limit::new(Some(rate))))))
     }
 
     /// A connection from this address opened. All of them are one path to people.

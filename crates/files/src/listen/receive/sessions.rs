@@ -10,8 +10,8 @@ use rustix::fs::fstat;
 use tokio::sync::mpsc;
 use transfer::Tree;
 use units::Span;
-use wire::frame::{RunId, SessionId};
 use wire::manifest::Kind;
+use wire::session::{RunId, SessionId};
 
 use super::service::Stalls;
 use crate::Error;

@@ -10,7 +10,8 @@ mod session;
 
 use std::sync::Arc;
 
-use super::Doors;
+use peer::listen::Services;
+
 use crate::{Error, Event, Events, ServeOptions, Summary};
 use service::ServeService;
 
@@ -21,18 +22,41 @@ use service::ServeService;
 /// Errors of opening the directories and of listening. An error of one fetch is reported as an
 /// event.
 pub async fn serve(options: ServeOptions, events: Events) -> Result<Summary, Error> {
-    let doors = Doors::open(&options.listen, &events)?;
-    let addresses = doors.addresses();
-    let once = options.once;
-    let identity = options.listen.identity.clone();
-    let service = Arc::new(ServeService::new(options, events.clone())?);
-    let accepting = doors.accept(&service, &identity)?;
+    let host = super::open(&options.listen, &events)?;
+    let addresses = host.addresses();
+    let serving = Serving::of(options, events.clone())?;
+    let hosting = host.serve(serving.joins(Services::new()))?;
     let _ = events.send(Event::Listening { addresses });
-    loop {
-        let summary = service.completed().await;
-        if once {
-            accepting.close().await;
-            return Ok(summary);
+    let summary = serving.attend().await;
+    hosting.close().await;
+    Ok(summary)
+}
+
+/// The source of a host: the service, and what waits for its fetches.
+pub struct Serving(Arc<ServeService>);
+
+impl Serving {
+    /// Opens the directories of `options`; events are reported to `events`.
+    ///
+    /// # Errors
+    /// Errors of opening the directories.
+    pub fn of(options: ServeOptions, events: Events) -> Result<Serving, Error> {
+        Ok(Serving(Arc::new(ServeService::new(options, events)?)))
+    }
+
+    /// Adds its service to those of a host.
+    #[must_use]
+    pub fn joins(&self, services: Services) -> Services {
+        services.with(&self.0)
+    }
+
+    /// Waits for the first complete fetch with [`ServeOptions::once`], and for ever without.
+    pub async fn attend(&self) -> Summary {
+        loop {
+            let summary = self.0.completed().await;
+            if self.0.is_once() {
+                return summary;
+            }
         }
     }
 }

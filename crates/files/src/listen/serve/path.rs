@@ -12,8 +12,10 @@ use peer::{Conn, ConnError, PathClass};
 use tokio::time::{Instant, sleep_until};
 use transfer::Extent;
 use units::{Bytes, Span, Time};
-use wire::Frame;
-use wire::frame::{AbortCode, DataHeader, Held};
+use wire::files::Frame;
+use wire::files::{DataHeader, Held};
+use wire::session;
+use wire::session::AbortCode;
 
 use super::session::FetchSession;
 use crate::blocking::run_in_place;
@@ -58,7 +60,7 @@ pub(super) async fn serve(
         }
         let mut pong = None;
         while let Some(frame) = conn.next_frame()? {
-            match frame {
+            match Frame::try_from(frame)? {
                 Frame::Request(range) => {
                     let extent = Extent::new(range.start, range.len);
                     let checked = fetch.supply.packing().layout().check_data(extent);
@@ -70,18 +72,20 @@ pub(super) async fn serve(
                     }
                     requests.push_back(extent);
                 }
-                Frame::Ping(number) => pong = Some(number),
-                Frame::Pong(_) => {}
+                Frame::Session(session::Frame::Ping(number)) => pong = Some(number),
+                Frame::Session(session::Frame::Pong(_)) => {}
                 Frame::Done(_) => {
                     fetch.finish();
                     return Ok(());
                 }
-                Frame::Abort(_, text) => return Err(ConnError::Refused(text)),
-                other => return Err(ConnError::Unexpected(String::from(&other))),
+                Frame::Session(session::Frame::Abort(_, text)) => {
+                    return Err(ConnError::Refused(text));
+                }
+                other => return Err(ConnError::unexpected(&other)),
             }
         }
         if let Some(number) = pong {
-            conn.push(&Frame::Pong(number));
+            conn.push(&session::Frame::Pong(number));
         }
         let mut wait = None;
         let mut answered = 0;

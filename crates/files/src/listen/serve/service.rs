@@ -13,24 +13,27 @@ use net::Clock;
 use peer::budget::{Budget, CONNECTION_BYTES, Share, Short};
 use peer::limit::Limit;
 use peer::listen::admission::{UNAUTHENTICATED_PATIENCE, refuse};
-use peer::listen::{Entry, Service, SessionRequest, TokenCheck, TokenRefusal, further_addresses};
+use peer::listen::{Asking, Entry, Service, SessionRequest, TokenRefusal};
 use peer::places::Places;
-use peer::{AuthorizedPeers, Conn, ConnError, Fingerprint, May, Peer, PeerDirectory};
+use peer::{Conn, ConnError, Fingerprint, May, Peer};
 use rustix::fs::OFlags;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 use units::Rate;
-use wire::Frame;
-use wire::frame::{AbortCode, Ask, Hello, SessionId, VERSION};
+use wire::files::Ask;
+use wire::files::Frame;
 use wire::manifest::{chunks_with, is_plain};
+use wire::session;
+use wire::session::{AbortCode, SessionId};
 
 use super::path;
 use super::session::{FetchSession, label};
 use crate::beneath;
 use crate::blocking::run_wanted;
 use crate::left_out::MOST_NAMED;
-use crate::listen::{cannot_open, place_of, refused};
+use crate::listen::{cannot_open, place_of};
 use crate::protocol::{FILTERS_BYTES, MANIFEST_BYTES, MOST_FILTERS, Want, code_of};
+use crate::rights::PeerDirectory;
 use crate::source::hashes::{self, HashCache};
 use crate::source::{PATTERNS_BYTES, Source, SourceRoot, Supply, open_directory};
 use crate::{Error, Event, Events, Failed, Selection, ServeOptions, Summary};
@@ -40,7 +43,6 @@ pub(super) struct ServeService {
     options: ServeOptions,
     events: Events,
     clock: Clock,
-    token: TokenCheck,
     /// The offered directory, and the view of the token's holder.
     shared: Arc<OwnedFd>,
     /// The rate limits of peers, which all their fetches share.
@@ -95,6 +97,14 @@ impl Service for ServeService {
     type Session = Arc<FetchSession>;
     type Grant = PeerView;
 
+    fn name(&self) -> &'static str {
+        wire::files::SERVE
+    }
+
+    fn does(&self) -> &'static str {
+        "offers files"
+    }
+
     fn find(&self, id: SessionId, peer: Fingerprint) -> Option<Arc<FetchSession>> {
         let known = self.options.listen.authorized.find(peer);
         let is_its =
@@ -102,30 +112,12 @@ impl Service for ServeService {
         self.fetches().get(&id).filter(is_its).cloned()
     }
 
-    fn authorized(&self) -> AuthorizedPeers {
-        self.options.listen.authorized.clone()
-    }
-
-    fn note_refused(&self, from: SocketAddr, reason: &str, unreported: u64) {
-        let _ = self.events.send(refused(from, reason, unreported));
-    }
-
-    fn unknown_session(&self) -> String {
-        "this server knows no such session".into()
-    }
-
-    fn authorize(&self, hello: &Hello, peer: Fingerprint) -> Result<PeerView, String> {
-        if hello.version != VERSION {
-            return Err(format!(
-                "it speaks protocol version {VERSION}, this side {}",
-                hello.version
-            ));
-        }
-        let known = self.options.listen.authorized.find(peer);
+    fn authorize(&self, asking: &Asking<'_>) -> Result<PeerView, String> {
+        let (known, peer) = (asking.known.cloned(), asking.peer);
         if let Some(known) = known.as_ref().filter(|known| known.may_get()) {
             return self.view(known).map_err(|error| error.to_string());
         }
-        let admitted = self.token.admit(hello, peer);
+        let admitted = asking.holds_token();
         if let (Err(TokenRefusal::NotShown), Some(known)) = (&admitted, &known) {
             let (may, needed) = if known.may_send() {
                 ("may send to that host, but not get from it", May::Both)
@@ -153,10 +145,6 @@ impl Service for ServeService {
             }
             Err(TokenRefusal::Taken) => Err("the token is another host's".into()),
         }
-    }
-
-    fn addresses(&self, conn: &Conn) -> Vec<SocketAddr> {
-        further_addresses(conn, &self.options.listen.addresses)
     }
 
     async fn serve(self: Arc<Self>, mut conn: Conn, entry: Entry<Self>, from: SocketAddr) {
@@ -203,7 +191,6 @@ impl ServeService {
         let service = ServeService {
             shared: open(&options.directory)?,
             limits: Mutex::default(),
-            token: TokenCheck::new(options.listen.token.clone(), options.listen.holder),
             options,
             events,
             clock: Clock::start(),
@@ -236,7 +223,7 @@ impl ServeService {
             }
         };
         let root = SourceRoot::Below(root);
-        let limit = peer.max.map(|rate| {
+        let limit = peer.max().map(|rate| {
             let mut limits = self.limits.lock().expect("no panic while held");
             let fresh = || (rate, Arc::new(Limit::new(Some(rate))));
             let limit = limits.entry(peer.fingerprint).or_insert_with(fresh);
@@ -246,6 +233,11 @@ impl ServeService {
             Arc::clone(&limit.1)
         });
         Ok(PeerView { root, limit, name: peer.name.clone(), admitted: Some(peer.clone()) })
+    }
+
+    /// Whether it ends with the first fetch.
+    pub(super) fn is_once(&self) -> bool {
+        self.options.once
     }
 
     /// Waits for the next complete fetch.
@@ -428,7 +420,7 @@ async fn read_request(
     let (mut names, mut selection) = (Vec::new(), Selection::default());
     loop {
         let heard = conn.receive(|frame| {
-            Ok(match frame {
+            Ok(match Frame::try_from(frame)? {
                 Frame::Name(name) if names.len() < MOST_NAMES => {
                     let plain = name.strip_suffix(b"/").unwrap_or(name);
                     if !name.is_empty() && !is_plain(plain) {
@@ -456,12 +448,7 @@ async fn read_request(
                     FILTERS_BYTES >> 10
                 )))),
                 Frame::Ask(ask) => Some(Ok(ask)),
-                Frame::Entries(_) | Frame::ManifestEnd(_) => {
-                    let text = "this host offers files and takes none; 'anabranch receive' there \
-                                would take them";
-                    Some(Err(refusal(text.into())))
-                }
-                other => return Err(ConnError::Unexpected(String::from(&other))),
+                other => return Err(ConnError::unexpected(&other)),
             })
         });
         match timeout(UNAUTHENTICATED_PATIENCE, heard)
@@ -486,11 +473,13 @@ async fn read_request(
 async fn read_wants(conn: &mut Conn, entries: usize) -> Result<Result<Want, String>, ConnError> {
     let mut want = Want::new(entries);
     loop {
-        let heard = conn.receive(|frame| match frame {
+        let heard = conn.receive(|frame| match Frame::try_from(frame)? {
             Frame::Want(ranges) => Ok(Some(ranges)),
-            Frame::Ping(_) | Frame::Pong(_) => Ok(Some(Vec::new())),
+            Frame::Session(session::Frame::Ping(_)) | Frame::Session(session::Frame::Pong(_)) => {
+                Ok(Some(Vec::new()))
+            }
             Frame::Ready => Ok(None),
-            other => Err(ConnError::Unexpected(String::from(&other))),
+            other => Err(ConnError::unexpected(&other)),
         });
         match timeout(path::SILENCE, heard)
             .await

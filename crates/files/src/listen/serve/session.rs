@@ -9,7 +9,7 @@ use peer::Fingerprint;
 use peer::budget::Share;
 use peer::listen::{MOST_CONNECTIONS, display_address};
 use units::{Bytes, Span, Time};
-use wire::frame::SessionId;
+use wire::session::SessionId;
 
 use super::service::PeerView;
 use crate::source::Supply;

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use transfer::digest::block_cv;
 use transfer::{BLOCK, Cv, Extent, Object, Verdict};
 use units::{Bytes, Span, Time};
-use wire::frame::{Data, Grown, Range};
+use wire::files::{Data, Grown, Range};
 
 use std::sync::Arc;
 

@@ -5,8 +5,9 @@ use std::sync::Mutex;
 use peer::ConnError;
 use tokio::sync::Notify;
 use transfer::Extent;
-use wire::Frame;
-use wire::frame::Range;
+use wire::{Emit, RawFrame};
+use wire::files::Frame;
+use wire::files::Range;
 
 /// Frames for one path from other parts of the session.
 #[derive(Default)]
@@ -33,8 +34,8 @@ impl Mailbox {
     pub(crate) fn refusals(&self) -> Result<Vec<Range>, ConnError> {
         let frames = self.take();
         let (mut rest, mut ranges) = (&frames[..], Vec::new());
-        while let Some((frame, used)) = Frame::parse(rest)? {
-            if let Frame::Refused(range) = frame {
+        while let Some((frame, used)) = RawFrame::parse(rest)? {
+            if let Frame::Refused(range) = Frame::try_from(frame)? {
                 ranges.push(range);
             }
             rest = &rest[used..];

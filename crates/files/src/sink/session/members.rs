@@ -7,7 +7,9 @@ use std::sync::{Arc, MutexGuard};
 use peer::ConnError;
 use transfer::ExtentSet;
 use units::{Bytes, PathId, Span, Time};
-use wire::Frame;
+use wire::Emit;
+use wire::files::Frame;
+use wire::session;
 
 use super::SinkSession;
 use super::mailbox::{Mailbox, refusal};
@@ -94,7 +96,7 @@ impl SinkSession {
     /// it.
     pub(crate) fn fail(&self, error: Error) -> ConnError {
         let text = error.to_string();
-        self.broadcast(&Frame::Abort(code_of(&error), text.clone()), true);
+        self.broadcast(&session::Frame::Abort(code_of(&error), text.clone()).into(), true);
         let mut members = self.members();
         if matches!(members.outcome, Outcome::Running) {
             members.outcome = Outcome::Failed(Some(error));

@@ -11,8 +11,10 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use transfer::digest::block_cv;
 use transfer::{BLOCK, Tree};
-use wire::Frame;
-use wire::frame::{AbortCode, Data, Wishes};
+use wire::files::Frame;
+use wire::files::{Data, Wishes};
+use wire::session;
+use wire::session::AbortCode;
 
 use super::{MOST_REFUSALS, MOST_UNSYNCED, Mailbox, SinkSession, finish_files};
 use crate::blocking::Wanted;
@@ -281,7 +283,7 @@ fn allowed_refusals_postpone_the_failure() {
     let frames = mailbox.take();
     assert!(matches!(
         Frame::parse(&frames).unwrap(),
-        Some((Frame::Abort(AbortCode::Integrity, _), _))
+        Some((session::Frame::Abort(AbortCode::Integrity, _), _))
     ));
 }
 

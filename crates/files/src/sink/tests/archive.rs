@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use transfer::{Packing, Tree};
-use wire::frame::{Archived, Wishes};
+use wire::files::{Archived, Wishes};
 use wire::manifest::{Attributes, AttributesOf, Entry, File, Kind, PRIVATE_FILE, PRIVATE_FOLDER};
 
 use super::{Scratch, file};

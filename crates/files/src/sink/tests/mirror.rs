@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use transfer::{Packing, Tree};
-use wire::frame::Wishes;
+use wire::files::Wishes;
 use wire::manifest::{Entry, Kind};
 
 use super::{Scratch, file};

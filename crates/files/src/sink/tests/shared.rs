@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use transfer::{BLOCK, Cv};
-use wire::frame::Wishes;
+use wire::files::Wishes;
 
 use super::{Scratch, content, cv, file, part, survey, target, tree};
 use crate::Error;
