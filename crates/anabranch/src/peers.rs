@@ -14,7 +14,8 @@ use std::time::Duration;
 
 use files::{Error, Event, Events};
 use peer::private::{Guard, check_private, create_fresh, open_regular};
-use peer::{AuthorizedPeers, Fingerprint, ListenRights, May, PeerDirectory, Reach, Remote};
+use peer::{AuthorizedPeers, Fingerprint, May, PeerDirectory, Remote};
+use reach::{ListenRights, Reach};
 use tokio::time::sleep;
 use units::Rate;
 

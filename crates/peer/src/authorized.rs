@@ -5,11 +5,12 @@ use std::path::{Component, Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
 
+use reach::{ListenRights, Reach};
 use tokio::sync::watch;
 use units::Rate;
 use wire::manifest::is_plain;
 
-use crate::{Fingerprint, ListenRights, Reach};
+use crate::Fingerprint;
 
 /// A host that needs no token here, and its rights.
 #[derive(Clone, Debug, PartialEq, Eq)]

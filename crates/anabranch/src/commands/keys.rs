@@ -4,7 +4,8 @@ use std::path::PathBuf;
 
 use clap::Subcommand;
 use files::Error;
-use peer::{Fingerprint, ListenRights, May, PeerDirectory, Reach, Remote};
+use peer::{Fingerprint, May, PeerDirectory, Remote};
+use reach::{ListenRights, Reach};
 use units::Rate;
 
 use crate::complete;

@@ -7,7 +7,8 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, Weak};
 
 use peer::listen::{Refusals, TokenCheck};
-use peer::{AuthorizedPeers, Fingerprint, ListenRights, Reach, Token};
+use peer::{AuthorizedPeers, Fingerprint, Token};
+use reach::{AskerLookups, ListenRights, Lookups, Reach};
 use stripe::Connection;
 use tokio::sync::{Mutex as AsyncMutex, Semaphore};
 use tokio::task::JoinSet;
@@ -17,7 +18,6 @@ use crate::bounds::{
     CONNECTIONS_EACH, MOST_CONNECTIONS, MOST_LISTENERS, Pace, raise_descriptor_limit,
 };
 use crate::event::Reports;
-use crate::lookups::{AskerLookups, Lookups};
 
 /// Who is let in.
 #[derive(Debug, Default)]
@@ -96,7 +96,7 @@ impl FarShared {
         if let Some(budget) = peers.get(&key).and_then(Weak::upgrade) {
             return budget;
         }
-        let budget = Arc::new(Budget::new(self.lookups.of(key)));
+        let budget = Arc::new(Budget::new(self.lookups.of(*key.as_bytes())));
         peers.insert(key, Arc::downgrade(&budget));
         budget
     }

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use peer::listen::{TokenRefusal, refusal_text};
-use peer::{Fingerprint, ListenRights, Peer, Reach};
+use peer::{Fingerprint, Peer};
+use reach::{For, ListenRights, Reach, dial};
 use stripe::{Connection, Stream};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
@@ -13,8 +14,8 @@ use wire::tunnel::{Answer, Code, Parting, Request, SECRET, Target};
 use super::listen::listen;
 use super::{Budget, FarShared};
 use crate::bounds::PREAMBLE_PATIENCE;
-use crate::dial::{For, dial};
 use crate::event::Reports;
+use crate::local::Local;
 use crate::message::{read_request, write_answer};
 use crate::relay::{Begin, relay};
 
@@ -166,7 +167,7 @@ async fn connect(
     let dialed = match Arc::clone(&budget.places).try_acquire_owned() {
         Ok(place) => {
             let dialed = dial(target, For::Peer(&rights.reach), &budget.lookups).await;
-            dialed.map(|local| (local, place))
+            dialed.map(|stream| (Local::tcp(stream), place))
         }
         Err(_) => Err(Answer::failed(Code::Busy, "this host has too many connections open")),
     };

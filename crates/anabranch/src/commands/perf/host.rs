@@ -1,7 +1,7 @@
 //! The side that listens: it prints its addresses and token, and then what it measured.
 
+use diagnose::measure::MeasuredHost;
 use files::Error;
-use peer::measure::MeasuredHost;
 use peer::{DEFAULT_PORT, ListenOptions, Peer, Token};
 use serde_json::json;
 use tokio::sync::mpsc;

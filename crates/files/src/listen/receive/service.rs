@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 
 use net::Clock;
-use peer::budget::Budget;
 use peer::limit::Limit;
 use peer::listen::admission::refuse;
 use peer::listen::{
@@ -22,6 +21,7 @@ use wire::frame::{AbortCode, Hello, SessionId, VERSION};
 
 use super::path::{self, PathMember};
 use super::sessions::Sessions;
+use crate::budget::Budget;
 use crate::listen::{cannot_open, place_of, refused};
 use crate::protocol::MANIFEST_BYTES;
 use crate::sink::{Directory, SinkSession};

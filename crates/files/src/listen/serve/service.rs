@@ -10,7 +10,6 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use net::Clock;
-use peer::budget::{Budget, CONNECTION_BYTES, Share, Short};
 use peer::limit::Limit;
 use peer::listen::admission::{UNAUTHENTICATED_PATIENCE, refuse};
 use peer::listen::{Entry, Service, SessionRequest, TokenCheck, TokenRefusal, further_addresses};
@@ -28,6 +27,7 @@ use super::path;
 use super::session::{FetchSession, label};
 use crate::beneath;
 use crate::blocking::run_wanted;
+use crate::budget::{Budget, CONNECTION_BYTES, Share, Short};
 use crate::left_out::MOST_NAMED;
 use crate::listen::{cannot_open, place_of, refused};
 use crate::protocol::{FILTERS_BYTES, MANIFEST_BYTES, MOST_FILTERS, Want, code_of};

@@ -7,6 +7,15 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use net::Clock;
+use peer::carrier::Listener;
+use peer::conn::{Conn, ConnError};
+use peer::listen::admission::refuse;
+use peer::listen::{
+    Acceptor, Admitted, Entry, Service, TokenCheck, TokenRefusal, display_address,
+    further_addresses, listen, reachable, refusal_text,
+};
+use peer::striped::{self, carrier::StripedListener};
+use peer::{AuthorizedPeers, Error, Fingerprint, ListenOptions, Peer};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout};
 use wire::Frame;
@@ -14,15 +23,6 @@ use wire::frame::{AbortCode, Hello, Measure, Measured, SessionId, VERSION};
 
 use super::cpu;
 use super::flow::{Counts, Flow};
-use crate::carrier::Listener;
-use crate::conn::{Conn, ConnError};
-use crate::listen::admission::refuse;
-use crate::listen::{
-    Acceptor, Admitted, Entry, Service, TokenCheck, TokenRefusal, display_address,
-    further_addresses, listen, reachable, refusal_text,
-};
-use crate::striped::{self, carrier::StripedListener};
-use crate::{AuthorizedPeers, Error, Fingerprint, ListenOptions, Peer};
 
 /// The longest measurement.
 const LONGEST: Duration = Duration::from_secs(3_600);

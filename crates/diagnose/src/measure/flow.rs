@@ -2,12 +2,11 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use peer::conn::{Conn, ConnError};
 use tokio::task::yield_now;
 use tokio::time::{Instant, sleep_until};
 use wire::Frame;
 use wire::frame::Measured;
-
-use crate::conn::{Conn, ConnError};
 
 /// The payload of one probe.
 const PROBE: usize = 64 << 10;
