@@ -10,6 +10,7 @@ mod asked;
 mod attributes;
 mod beneath;
 mod blocking;
+mod budget;
 mod dial;
 mod dry_run;
 mod error;

@@ -12,8 +12,7 @@ use common::{
     Host, Scratch, counted, fetch, fetch_options, parties, receive_options, send, send_options,
     serve_options,
 };
-use files::{Error, Event, SendOptions};
-use peer::dial::Terms;
+use files::{Error, Event};
 use peer::{AuthorizedPeers, Credential, Identity, PathSpec, PathState, Remote, Timetable, Token};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -308,25 +307,6 @@ async fn a_dry_run_leaves_nothing() {
     options.transfer.dry_run = true;
     send(options).await.expect("agreed");
     assert_eq!(fs::read_dir(scratch.inbox()).expect("the inbox").count(), 0);
-    receiving.task.abort();
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_probe_says_what_a_path_carries() {
-    let scratch = Scratch::new("probe");
-    let (identity, token) = parties();
-    let receiving = Host::receive(receive_options(&scratch, &identity, &token)).await;
-    let SendOptions { to, credential, transfer, .. } = send_options(&[], receiving.port, &token);
-    let terms = Terms::new(vec![(to, credential)], transfer.dial).unwrap();
-    let probes = peer::dial::probe(&terms).await.expect("it answers");
-    let carries = probes[0].carries.as_ref().expect("it carries something");
-    assert!(carries.rate > Rate::mbit(50), "{carries:?}");
-    assert_eq!(
-        fs::read_dir(scratch.inbox()).expect("the inbox").count(),
-        0,
-        "nothing is left of it"
-    );
-    // The same token is still valid for the transfer itself.
     receiving.task.abort();
 }
 

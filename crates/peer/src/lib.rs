@@ -12,21 +12,17 @@
 )]
 
 mod authorized;
-pub mod budget;
 pub mod caps;
 pub mod carrier;
 pub mod conn;
 pub mod dial;
-pub mod doctor;
 mod error;
 mod event;
 mod fingerprint;
 mod identity;
 pub mod limit;
 pub mod listen;
-pub mod measure;
 mod options;
-mod permit;
 pub mod places;
 pub mod private;
 mod remote;
@@ -44,7 +40,6 @@ pub use fingerprint::Fingerprint;
 pub use identity::{Identity, Token, random};
 pub use net::{Clock, CongestionControl};
 pub use options::{Credential, DialOptions, KeySource, ListenOptions};
-pub use permit::{ListenRights, Reach};
 pub use remote::{DEFAULT_PORT, Remote};
 pub use rights::{May, Rights, RightsKey};
 pub use spec::{Cap, MomentOfWeek, PathClass, PathSpec, SpecError, Timetable};

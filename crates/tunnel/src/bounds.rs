@@ -12,11 +12,6 @@ pub const MOST_CONNECTIONS: usize = 4_096;
 pub const OPENED_A_SECOND: u32 = 1_000;
 /// Connections that a peer may open at once.
 pub const OPENED_AT_ONCE: u32 = 2_000;
-/// Names of a peer that are looked up at a time: each takes a thread until the resolver gives up,
-/// whether or not anybody waits for it.
-pub const LOOKUPS: usize = 16;
-/// Names of all peers that are looked up at a time.
-pub const ALL_LOOKUPS: usize = 128;
 /// Clients of proxies that have not named a target yet, or shown a login; a further one takes the
 /// place of the oldest.
 pub const GREETINGS: usize = 512;
@@ -24,8 +19,6 @@ pub const GREETINGS: usize = 512;
 pub const PREAMBLE_PATIENCE: Duration = Duration::from_secs(10);
 /// Bytes in which a proxy's client names its target.
 pub const MOST_PREAMBLE: usize = 8 << 10;
-/// The time to find and reach a target.
-pub const DIAL_PATIENCE: Duration = Duration::from_secs(10);
 /// Striped connections of a peer; a further one takes the place of the oldest.
 pub const CONNECTIONS_EACH: usize = 4;
 /// Places at which a peer has this host listen.
@@ -44,7 +37,7 @@ const SHARE: u32 = 8;
 const FIRST_BUFFER: Bytes = Bytes::kib(256);
 /// The pause in accepting when the process has no descriptors left.
 pub(crate) const PAUSE: Duration = Duration::from_millis(100);
-/// The time that the far side's answer takes beyond [`DIAL_PATIENCE`]: that of the network.
+/// The time that the far side's answer takes beyond [`reach::DIAL_PATIENCE`]: that of the network.
 pub(crate) const ANSWER_PATIENCE: Duration = Duration::from_secs(20);
 
 /// The options of striped connections for a tunnel: thousands of streams, of which each holds

@@ -4,7 +4,7 @@
 //! connections that the kernel intercepts. Each becomes a stream to the [far] side, which looks up
 //! names, checks what the peer may reach, and dials. The other way round, the far side listens for
 //! the near one. Both need a striped connection that `peer` has authenticated; how it is opened is
-//! the caller's.
+//! the caller's. What a peer may reach, names and connections to targets are those of `reach`.
 //!
 //! | subject | module |
 //! |---|---|
@@ -14,8 +14,6 @@
 //! | what clients of proxies say; their places meanwhile | `preamble`; `greetings` |
 //! | the service of the far side; streams of a peer; ports on its behalf | `far`; `far/session.rs`; `far/listen.rs` |
 //! | what peers may do: words of the list of authorized peers | `rights` |
-//! | permitted addresses, connecting | `dial` |
-//! | names, looked up by threads that peers share; whose turn it is | `lookups`; `lookups/turns.rs` |
 //! | copying both directions, ends and resets | `relay` |
 //! | requests and answers on streams (format: `wire::tunnel`) | `message` |
 //! | rules of nftables for interception | `intercept` |
@@ -27,14 +25,12 @@
 )]
 
 pub mod bounds;
-mod dial;
 mod error;
 mod event;
 pub mod far;
 mod greetings;
 pub mod intercept;
 mod local;
-mod lookups;
 mod message;
 pub mod near;
 mod place;
@@ -46,6 +42,7 @@ pub use error::TunnelError;
 pub use event::{Report, Reports};
 pub use far::TunnelService;
 pub use near::{Dialed, Keeper, NearOptions};
-pub use place::{Forward, Place, parse_target};
+pub use place::{Forward, Place};
 pub use preamble::Login;
+pub use reach::parse_target;
 pub use rights::TunnelRights;

@@ -1,10 +1,11 @@
 //! Where a tunnel listens, and what it forwards, as people write it.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use wire::tunnel::{Host, Target, is_name};
+use reach::{host, parts, port};
+use wire::tunnel::{Host, Target};
 
 /// Where to listen.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -82,51 +83,6 @@ impl Place {
             },
         })
     }
-}
-
-/// A host: a name, an IPv4 address, or an IPv6 address in brackets.
-fn host(text: &str) -> Option<Host> {
-    if let Some(bare) = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
-        return Some(Host::Address(bare.parse::<Ipv6Addr>().ok()?.into()));
-    }
-    match text.parse::<Ipv4Addr>() {
-        Ok(address) => Some(Host::Address(IpAddr::V4(address))),
-        Err(_) => is_name(text).then(|| Host::Name(text.into())),
-    }
-}
-
-/// The parts between colons outside of brackets.
-fn parts(text: &str) -> Vec<&str> {
-    let (mut parts, mut begin, mut is_inside) = (Vec::new(), 0, false);
-    for (at, octet) in text.bytes().enumerate() {
-        match octet {
-            b'[' => is_inside = true,
-            b']' => is_inside = false,
-            b':' if !is_inside => {
-                parts.push(&text[begin..at]);
-                begin = at + 1;
-            }
-            _ => {}
-        }
-    }
-    parts.push(&text[begin..]);
-    parts
-}
-
-/// A port in digits alone.
-fn port(text: &str) -> Option<u16> {
-    text.bytes().all(|octet| octet.is_ascii_digit()).then(|| text.parse().ok())?
-}
-
-/// Parses `HOST:PORT`.
-///
-/// # Errors
-/// A message.
-pub fn parse_target(text: &str) -> Result<Target, String> {
-    let bad = || format!("'{text}' is not HOST:PORT");
-    let [name, number] = parts(text)[..] else { return Err(bad()) };
-    let target = host(name).zip(port(number).filter(|port| *port != 0));
-    target.map(|(host, port)| Target { host, port }).ok_or_else(bad)
 }
 
 impl FromStr for Place {
@@ -243,7 +199,6 @@ mod tests {
         ) {
             for text in [text, other] {
                 let _ = text.parse::<Place>();
-                let _ = parse_target(&text);
                 if let Ok(Forward { place, target }) = text.parse() {
                     let again = format!("{place}:{target}");
                     prop_assert_eq!(again.parse(), Ok(Forward { place, target }));

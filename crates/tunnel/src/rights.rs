@@ -1,7 +1,8 @@
 //! The rights of peers that a tunnel reads.
 
 use peer::rights::spell_but_default;
-use peer::{ListenRights, Peer, Reach, RightsKey};
+use peer::{Peer, RightsKey};
+use reach::{ListenRights, Reach};
 
 /// The rights' words of this crate: what a peer may reach, and where it may have this host listen.
 pub static RIGHTS: [RightsKey; 2] = [

@@ -1,7 +1,7 @@
 //! `doctor`: diagnoses what limits the paths, and prints the commands that fix it.
 
-use peer::dial::PathProbe;
-use peer::doctor::{Connection, Examination, Finding, Scope, Severity, examine};
+use diagnose::PathProbe;
+use diagnose::doctor::{Connection, Examination, Finding, Scope, Severity, examine};
 use peer::{PathSpec, Remote};
 use report::{Align, Table};
 use serde::Serialize;

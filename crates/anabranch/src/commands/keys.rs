@@ -4,7 +4,8 @@ use std::path::PathBuf;
 
 use clap::Subcommand;
 use files::Error;
-use peer::{Fingerprint, ListenRights, May, Reach, Remote, Rights};
+use peer::{Fingerprint, May, Remote, Rights};
+use reach::{ListenRights, Reach};
 use units::Rate;
 
 use crate::complete;

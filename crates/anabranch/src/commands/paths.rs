@@ -5,11 +5,12 @@ use std::iter;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
+use diagnose::PathProbe;
 use files::Error;
 use net::interfaces::{
     Discovery, LocalPath, Reason, Unusable, connect_time, discover, discover_remote,
 };
-use peer::dial::{PathProbe, Terms, no_such_path, resolve};
+use peer::dial::{Terms, no_such_path, resolve};
 use peer::{Credential, DialOptions, PathClass, PathSpec, Remote};
 use report::{Align, Table};
 use units::Span;
@@ -86,7 +87,7 @@ fn measure(
     dirs: &Dirs,
 ) -> Result<(), Error> {
     let terms = probing(remote, credential, &args.paths, dirs)?;
-    let probes = runtime()?.block_on(peer::dial::probe(&terms))?;
+    let probes = runtime()?.block_on(diagnose::probe(&terms))?;
     let mut table = Table::new([
         ("path", Align::Left),
         ("from", Align::Left),

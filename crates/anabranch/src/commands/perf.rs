@@ -7,9 +7,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::ValueEnum;
+use diagnose::measure::{Direction, Over, Wish, measure};
 use files::Error;
 use peer::dial::{Plan, Terms, plan};
-use peer::measure::{Direction, Over, Wish, measure};
 use peer::{PathSpec, Remote};
 use stripe::{CONTROLLER, Qlog, SCHEDULER};
 use units::Span;

@@ -1,10 +1,12 @@
 //! `perf` between two processes on loopback.
 
+use std::fs;
 use std::process::Stdio;
 
 use serde_json::Value;
+use units::Rate;
 
-use crate::home::{Home, Running, announced, lines_of, text};
+use crate::home::{Home, Running, announced, lines_of, receiver, text};
 use crate::schema::Schema;
 
 /// A host that waits for others to measure with, its address and its token.
@@ -136,4 +138,20 @@ fn the_command_line_is_checked() {
         let (code, stdout, stderr) = home.run(arguments);
         assert!(code == 2 && stdout.is_empty(), "{arguments:?}: {code} {stderr}");
     }
+}
+
+#[test]
+fn a_probe_of_a_receiver_says_what_a_path_carries() {
+    let home = Home::new();
+    let inbox = home.0.join("inbox");
+    fs::create_dir(&inbox).unwrap();
+    let (_receiver, address, token) = receiver(&home, &inbox, &[]);
+    let mut command = home.command(&["paths", "--probe", &address]);
+    let (code, stdout, stderr) = text(&command.env("ANABRANCH_TOKEN", &token).output().unwrap());
+    assert_eq!(code, 0, "{stderr}");
+    let [title, row] = stdout.lines().collect::<Vec<_>>()[..] else { panic!("{stdout}") };
+    let end = title.find("carries").unwrap() + "carries".len();
+    let carries = row[..end].rsplit("  ").next().unwrap();
+    assert!(carries.parse::<Rate>().unwrap() > Rate::mbit(50), "{stdout}");
+    assert_eq!(fs::read_dir(&inbox).unwrap().count(), 0, "nothing is left of it");
 }

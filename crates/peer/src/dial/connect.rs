@@ -24,13 +24,13 @@ use crate::tls::{ClientTls, wrong_key};
 use crate::{Error, KeySource};
 
 /// An open connection of a path.
-pub(crate) struct Opened {
+pub struct Opened {
     /// The connection, past its handshake.
-    pub(crate) conn: Conn,
+    pub conn: Conn,
     /// The local end.
-    pub(crate) local: Option<SocketAddr>,
+    pub local: Option<SocketAddr>,
     /// The remote end.
-    pub(crate) remote: SocketAddr,
+    pub remote: SocketAddr,
 }
 
 /// The wait before the first attempt at another candidate (RFC 8305, 5: Connection Attempt Delay).
@@ -52,7 +52,7 @@ const AT_ONCE: usize = 8;
 
 /// Opens connections to one host.
 #[derive(Clone, Debug)]
-pub(crate) struct Connector {
+pub struct Connector {
     tls: ClientTls,
     /// The source of the key that the host must have.
     known_from: KeySource,
@@ -65,7 +65,7 @@ pub(crate) struct Connector {
 impl Connector {
     /// Connections to the host of that number over the carrier of `terms`, under `tls`.
     #[must_use]
-    pub(crate) fn new(terms: &Terms, host: usize, tls: ClientTls) -> Connector {
+    pub fn new(terms: &Terms, host: usize, tls: ClientTls) -> Connector {
         let known_from = terms.to[host].1.key_source();
         let congestion_control = terms.options.congestion_control.clone();
         Connector {
@@ -83,7 +83,7 @@ impl Connector {
     /// # Errors
     /// [`Error::WrongPeer`] when hosts with another key answer at all candidates; otherwise this
     /// goes on until it is dropped, or fails with the last failure after `most` of them.
-    pub(crate) async fn open(
+    pub async fn open(
         &self,
         plan: &Arc<Plan>,
         most: Option<usize>,
@@ -163,7 +163,7 @@ impl Connector {
     /// # Errors
     /// [`Error::WrongPeer`] when the peer at the named address holds another key,
     /// [`Error::NoPath`] for any other failure.
-    pub(crate) async fn open_once(
+    pub async fn open_once(
         &self,
         plan: &Plan,
         candidate: Candidate,

@@ -1,4 +1,4 @@
-//! The side that dials: plans of paths, attempts to connect, supervision, probes.
+//! The side that dials: plans of paths, attempts to connect, supervision.
 //!
 //! A [`Plan`] is a path before and between its connections. [`Dialer`] runs a supervisor for each
 //! plan: it opens a connection, brings it into the [`Session`], and replaces it when it fails. The
@@ -10,7 +10,6 @@ mod dialer;
 mod further;
 mod gate;
 mod plan;
-mod probe;
 mod resolve;
 mod supervisor;
 mod terms;
@@ -18,15 +17,13 @@ mod unreachable;
 
 pub use candidate::Candidate;
 pub(crate) use candidate::Survey;
-pub(crate) use connect::{Connector, Opened};
+pub use connect::{Connector, Opened};
 pub use dialer::{Dialer, Remaining};
 pub use further::{Further, Joined, MOST_CONNECTIONS, Place};
 pub use gate::{Gate, Turn};
 pub(crate) use plan::{MAX_PATHS, default_plans, guessed_plans, targets};
 pub use plan::{Plan, no_such_path, plan};
-pub(crate) use probe::probe_each_and_all;
-pub use probe::{Carries, PathProbe, probe};
 pub use resolve::resolve;
 pub use supervisor::{Parting, Path, Session};
 pub use terms::Terms;
-pub(crate) use unreachable::no_path;
+pub use unreachable::no_path;

@@ -38,7 +38,7 @@ pub struct Plan {
     /// Whether the caller fixed the remote address.
     fixed: bool,
     /// The reason why its interface reached no address of the host when the path was planned.
-    pub(super) unreached: Option<String>,
+    pub unreached: Option<String>,
     /// Its priority.
     pub class: PathClass,
     /// Upper bound of its rate.
@@ -139,7 +139,8 @@ impl Plan {
     }
 
     /// The reason why its interface may carry no more in this month; `None` if it may.
-    pub(crate) fn used_up(&self) -> Option<String> {
+    #[must_use]
+    pub fn used_up(&self) -> Option<String> {
         self.allowance.as_ref().and_then(|allowance| allowance.used_up())
     }
 
@@ -198,19 +199,20 @@ impl Plan {
     }
 
     /// The best guess at the addresses, if there is any.
-    pub(crate) fn best(&self) -> Option<Candidate> {
+    #[must_use]
+    pub fn best(&self) -> Option<Candidate> {
         self.pairs().candidates.first().copied()
     }
 
     /// A connection opened between these addresses: they are the first to try again.
-    pub(super) fn prefer(&self, opened: Candidate) {
+    pub fn prefer(&self, opened: Candidate) {
         let mut pairs = self.pairs();
         pairs.opened = Some(opened);
         pairs.put_opened_first();
     }
 
     /// Takes note of addresses that the host announced: some may be in reach of the interface.
-    pub(super) fn learn(&self, announced: &[SocketAddr]) {
+    pub fn learn(&self, announced: &[SocketAddr]) {
         let targets = targets(self.named().into_iter(), announced);
         // Without an answer of the kernel the candidates stay as they are.
         if let Ok(found) = Survey::of(&targets) {

@@ -16,10 +16,8 @@ pub(super) fn reasons<'a>(unusable: impl IntoIterator<Item = &'a Unusable>) -> S
 }
 
 /// The error if no interface reaches a host, with a remedy.
-pub(crate) fn no_path<'a>(
-    to: &Remote,
-    unusable: impl IntoIterator<Item = &'a Unusable> + Clone,
-) -> Error {
+#[must_use]
+pub fn no_path<'a>(to: &Remote, unusable: impl IntoIterator<Item = &'a Unusable> + Clone) -> Error {
     let why = match reasons(unusable.clone()) {
         why if why.is_empty() => "this host has no interface".into(),
         why => why,

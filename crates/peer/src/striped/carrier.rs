@@ -373,7 +373,7 @@ impl fmt::Debug for StripedCarrier {
 }
 
 /// A stream of a striped connection.
-pub(crate) struct StripedStream {
+pub struct StripedStream {
     stream: stripe::Stream,
     /// Rings when a service takes the whole connection, on the side that listens.
     claims: Option<Arc<Notify>>,
@@ -390,14 +390,17 @@ struct StreamRate {
 }
 
 impl StripedStream {
-    pub(crate) fn new(stream: stripe::Stream) -> StripedStream {
+    /// A stream of an authenticated connection.
+    #[must_use]
+    pub fn new(stream: stripe::Stream) -> StripedStream {
         let key = Fingerprint::of_spki(stream.connection().peer_key());
         let rate = StreamRate { since: Instant::now(), acknowledged: 0, rate: 0 };
         StripedStream { stream, claims: None, key, rate: Mutex::new(rate) }
     }
 
     /// The key that the peer has proven.
-    pub(crate) fn key(&self) -> Fingerprint {
+    #[must_use]
+    pub fn key(&self) -> Fingerprint {
         self.key
     }
 }

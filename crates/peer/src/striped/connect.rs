@@ -69,7 +69,7 @@ pub async fn connect(terms: &Terms, options: stripe::Options) -> Result<Striped,
 }
 
 /// Why there is no connection.
-pub(crate) struct NotConnected {
+pub struct NotConnected {
     pub(super) error: Error,
     /// Whether the system knows of each line that it is too narrow for the handshake.
     pub(super) is_narrow: bool,
@@ -87,8 +87,11 @@ impl From<Error> for NotConnected {
     }
 }
 
-/// The same over these plans.
-pub(crate) async fn connect_over(
+/// [`connect`] over these plans.
+///
+/// # Errors
+/// As [`connect`].
+pub async fn connect_over(
     terms: &Terms,
     plans: Vec<Arc<Plan>>,
     mut options: stripe::Options,

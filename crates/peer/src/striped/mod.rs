@@ -22,8 +22,7 @@ mod total_rate;
 const NARROW: &str = "does not carry packets of 1,200 octets: it is too narrow for UDP, and \
                       --carrier tcp passes it";
 
-pub(crate) use connect::connect_over;
-pub use connect::{Striped, connect};
+pub use connect::{NotConnected, Striped, connect, connect_over};
 pub use listen::{Admission, UdpListener};
 pub use service::open_service;
 pub use stripe::{Connection, Options};

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use reach::{DIAL_PATIENCE, code_of};
 use stripe::{Connection, Stream};
 use tokio::io::AsyncReadExt;
 use tokio::task::JoinSet;
@@ -10,8 +11,6 @@ use wire::tunnel::{Answer, Code, Request, Target};
 
 use super::Budget;
 use super::session::PeerRights;
-use crate::bounds::DIAL_PATIENCE;
-use crate::dial::code_of;
 use crate::event::Reports;
 use crate::local::{Door, Local};
 use crate::message::{write_answer, write_request};

@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, Weak};
 
 use peer::listen::{Asking, Entry, Service, SessionRequest, TokenRefusal};
 use peer::{Conn, Fingerprint, Peer};
+use reach::{AskerLookups, Lookups};
 use stripe::Connection;
 use tokio::sync::{Mutex as AsyncMutex, Semaphore};
 use wire::closing::CloseCode;
@@ -22,7 +23,6 @@ use crate::bounds::{
     CONNECTIONS_EACH, MOST_CONNECTIONS, MOST_LISTENERS, Pace, raise_descriptor_limit,
 };
 use crate::event::Reports;
-use crate::lookups::{AskerLookups, Lookups};
 use session::PeerRights;
 
 /// The service that dials targets, and listens, for peers of a host.
@@ -64,7 +64,7 @@ impl TunnelService {
         if let Some(budget) = peers.get(&key).and_then(Weak::upgrade) {
             return budget;
         }
-        let budget = Arc::new(Budget::new(self.lookups.of(key)));
+        let budget = Arc::new(Budget::new(self.lookups.of(*key.as_bytes())));
         peers.insert(key, Arc::downgrade(&budget));
         budget
     }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use peer::{Conn, Fingerprint};
+use reach::{For, dial};
 use stripe::{Connection, Stream};
 use tokio::task::JoinSet;
 use wire::tunnel::{Answer, Code, Request, Target};
@@ -12,8 +13,8 @@ use super::listen::listen;
 use super::{Budget, TunnelService};
 use crate::TunnelRights;
 use crate::bounds::PREAMBLE_PATIENCE;
-use crate::dial::{For, dial};
 use crate::event::Reports;
+use crate::local::Local;
 use crate::message::{read_request, write_answer};
 use crate::relay::{Begin, relay};
 
@@ -104,7 +105,7 @@ async fn connect(
     let dialed = match Arc::clone(&budget.places).try_acquire_owned() {
         Ok(place) => {
             let dialed = dial(target, For::Peer(&rights.rights.reach), &budget.lookups).await;
-            dialed.map(|local| (local, place))
+            dialed.map(|stream| (Local::tcp(stream), place))
         }
         Err(_) => Err(Answer::failed(Code::Busy, "this host has too many connections open")),
     };

@@ -8,6 +8,7 @@ mod serve;
 
 use std::sync::Arc;
 
+use reach::{AskerLookups, Lookups};
 use stripe::Connection;
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
@@ -18,7 +19,6 @@ use crate::bounds::{GREETINGS, MOST_CONNECTIONS, raise_descriptor_limit};
 use crate::event::Reports;
 use crate::greetings::Greetings;
 use crate::local::Door;
-use crate::lookups::{AskerLookups, Lookups};
 use crate::place::{Forward, Place};
 use crate::{Login, TunnelError};
 use crowds::Crowds;

@@ -3,15 +3,15 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use reach::{AskerLookups, For, dial};
 use stripe::{Connection, Stream};
 use tokio::task::JoinSet;
 use wire::tunnel::{Answer, Code, Request, Target};
 
 use super::NearShared;
 use crate::bounds::{ANSWER_PATIENCE, PREAMBLE_PATIENCE};
-use crate::dial::{For, dial};
 use crate::event::Reports;
-use crate::lookups::AskerLookups;
+use crate::local::Local;
 use crate::message::{read_answer, read_request, write_answer, write_request};
 use crate::place::Forward;
 use crate::relay::{Begin, relay};
@@ -72,7 +72,7 @@ async fn arrived(
     let request = read_request(stream.receiving_mut(), PREAMBLE_PATIENCE).await;
     let Ok(Request::Arrived { listener, from }) = request else { return };
     let Some(target) = targets.get(&listener) else { return };
-    let local = dial(target, For::Itself, lookups).await;
+    let local = dial(target, For::Itself, lookups).await.map(Local::tcp);
     let answer = local.as_ref().map_or_else(Clone::clone, |_| Answer::done(0));
     let told = write_answer(stream.sending_mut(), &answer).await;
     let end = match (local, told) {

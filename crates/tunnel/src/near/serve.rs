@@ -3,6 +3,7 @@
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::sync::Arc;
 
+use reach::DIAL_PATIENCE;
 use stripe::Stream;
 use tokio::io::AsyncWriteExt;
 use tokio::sync::OwnedSemaphorePermit;
@@ -10,7 +11,7 @@ use tokio::time::timeout;
 use wire::tunnel::{Answer, Code, Request, Target};
 
 use super::NearShared;
-use crate::bounds::{ANSWER_PATIENCE, DIAL_PATIENCE};
+use crate::bounds::ANSWER_PATIENCE;
 use crate::greetings::GreetingPlace;
 use crate::local::{Door, Local};
 use crate::message::{read_answer, write_request};

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
+use diagnose::measure::Measuring;
 use files::Error;
 use peer::listen::{Carriers, Host, Services, Tell};
-use peer::measure::Measuring;
 use peer::{DEFAULT_PORT, ListenOptions, Peer, Token};
 use serde_json::json;
 use tokio::sync::mpsc;

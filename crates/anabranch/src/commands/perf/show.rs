@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
+use diagnose::measure::{Direction, Over, PathCount, Results, Sample, Wish};
 use peer::dial::Plan;
-use peer::measure::{Direction, Over, PathCount, Results, Sample, Wish};
 use report::{Align, Table};
 use serde_json::{Value, json};
 use units::{Bytes, Rate, Span};

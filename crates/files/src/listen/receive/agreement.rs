@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use peer::budget::Share;
 use peer::listen::SessionRequest;
 use peer::listen::admission::{UNAUTHENTICATED_PATIENCE, refuse};
 use peer::{Conn, ConnError, Fingerprint};
@@ -20,6 +19,7 @@ use super::offered::Offered;
 use super::service::ReceiveService;
 use super::sessions::{Request, Room};
 use crate::blocking::{Wanted, run_wanted};
+use crate::budget::Share;
 use crate::dry_run::Verdict;
 use crate::protocol::code_of;
 use crate::sink::{Directory, Mirror, NOTHING_DELETED, SinkSession, Staging, Survey, finish_files};

@@ -1,6 +1,5 @@
 //! Reads what a sender offers.
 
-use peer::budget::{CONNECTION_BYTES, Share};
 use peer::conn::SIGN_OF_LIFE;
 use peer::listen::admission::UNAUTHENTICATED_PATIENCE;
 use peer::{Conn, ConnError};
@@ -12,6 +11,7 @@ use wire::session;
 use wire::session::AbortCode;
 
 use super::agreement::Declined;
+use crate::budget::{CONNECTION_BYTES, Share};
 use crate::left_out::LeftOuts;
 use crate::protocol::{MANIFEST_BYTES, MOST_MIRRORS, footprint};
 use crate::sink::Mirror;

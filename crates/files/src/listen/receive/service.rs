@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 
 use net::Clock;
-use peer::budget::Budget;
 use peer::limit::Limit;
 use peer::listen::admission::refuse;
 use peer::listen::{Asking, Entry, Service, TokenRefusal, display_address, too_many_connections};
@@ -17,6 +16,7 @@ use wire::session::{AbortCode, SessionId};
 
 use super::path::{self, PathMember};
 use super::sessions::Sessions;
+use crate::budget::Budget;
 use crate::listen::{cannot_open, place_of};
 use crate::protocol::MANIFEST_BYTES;
 use crate::rights::PeerDirectory;

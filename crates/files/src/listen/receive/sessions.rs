@@ -4,7 +4,6 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use peer::budget::Share;
 use peer::{Fingerprint, Peer};
 use rustix::fs::fstat;
 use tokio::sync::mpsc;
@@ -16,6 +15,7 @@ use wire::session::{RunId, SessionId};
 use super::service::Stalls;
 use crate::Error;
 use crate::beneath::Inode;
+use crate::budget::Share;
 use crate::sink::{Directory, SinkSession};
 
 /// The sessions in progress.

@@ -10,7 +10,6 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use net::Clock;
-use peer::budget::{Budget, CONNECTION_BYTES, Share, Short};
 use peer::limit::Limit;
 use peer::listen::admission::{UNAUTHENTICATED_PATIENCE, refuse};
 use peer::listen::{Asking, Entry, Service, SessionRequest, TokenRefusal};
@@ -30,6 +29,7 @@ use super::path;
 use super::session::{FetchSession, label};
 use crate::beneath;
 use crate::blocking::run_wanted;
+use crate::budget::{Budget, CONNECTION_BYTES, Share, Short};
 use crate::left_out::MOST_NAMED;
 use crate::listen::{cannot_open, place_of};
 use crate::protocol::{FILTERS_BYTES, MANIFEST_BYTES, MOST_FILTERS, Want, code_of};

@@ -6,12 +6,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use net::Clock;
 use peer::Fingerprint;
-use peer::budget::Share;
 use peer::listen::{MOST_CONNECTIONS, display_address};
 use units::{Bytes, Span, Time};
 use wire::session::SessionId;
 
 use super::service::PeerView;
+use crate::budget::Share;
 use crate::source::Supply;
 use crate::{Event, Summary};
 

@@ -2,13 +2,12 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use peer::conn::{Conn, ConnError};
 use tokio::task::yield_now;
 use tokio::time::{Instant, sleep_until};
 use wire::Emit;
 use wire::measure::{Frame, Measured};
 use wire::session;
-
-use crate::conn::{Conn, ConnError};
 
 /// The payload of one probe.
 const PROBE: usize = 64 << 10;

@@ -5,14 +5,15 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use peer::Reach;
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout, timeout_at};
 use wire::tunnel::{Answer, Code, Host, Target};
 
-use crate::bounds::DIAL_PATIENCE;
-use crate::local::Local;
 use crate::lookups::AskerLookups;
+use crate::permit::Reach;
+
+/// The time to find and reach a target.
+pub const DIAL_PATIENCE: Duration = Duration::from_secs(10);
 
 /// The least time for an address before the next one is tried.
 const EACH: Duration = Duration::from_secs(2);
@@ -21,7 +22,7 @@ const MOST_ADDRESSES: usize = 8;
 
 /// Whom this host dials for.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum For<'a> {
+pub enum For<'a> {
     /// Its own user, who named the target.
     Itself,
     /// A peer with these rights.
@@ -32,18 +33,22 @@ pub(crate) enum For<'a> {
 ///
 /// # Errors
 /// The answer that says why not.
-pub(crate) async fn dial(
+pub async fn dial(
     target: &Target,
     whom: For<'_>,
     lookups: &AskerLookups,
-) -> Result<Local, Answer> {
+) -> Result<TcpStream, Answer> {
     let dialing = reach(target, whom, lookups);
     timeout(DIAL_PATIENCE, dialing).await.unwrap_or_else(|_| {
         Err(Answer::failed(Code::TimedOut, &format!("{target} does not answer")))
     })
 }
 
-async fn reach(target: &Target, whom: For<'_>, lookups: &AskerLookups) -> Result<Local, Answer> {
+async fn reach(
+    target: &Target,
+    whom: For<'_>,
+    lookups: &AskerLookups,
+) -> Result<TcpStream, Answer> {
     let end = Instant::now() + DIAL_PATIENCE;
     let addresses = permitted(target, whom, lookups).await?;
     let mut why = None;
@@ -52,7 +57,7 @@ async fn reach(target: &Target, whom: For<'_>, lookups: &AskerLookups) -> Result
         let others = u32::try_from(addresses.len() - at).expect("a few");
         let until = (Instant::now() + EACH.max(left / others)).min(end);
         match timeout_at(until, TcpStream::connect(address)).await {
-            Ok(Ok(stream)) => return Ok(Local::tcp(stream)),
+            Ok(Ok(stream)) => return Ok(stream),
             Ok(Err(error)) => why = Some(error),
             Err(_) => why = Some(io::ErrorKind::TimedOut.into()),
         }
@@ -102,7 +107,8 @@ async fn permitted(
 }
 
 /// The code for a failure of the system.
-pub(crate) fn code_of(error: &io::Error) -> Code {
+#[must_use]
+pub fn code_of(error: &io::Error) -> Code {
     const NO_DESCRIPTORS: [i32; 2] =
         [rustix::io::Errno::MFILE.raw_os_error(), rustix::io::Errno::NFILE.raw_os_error()];
     if error.raw_os_error().is_some_and(|number| NO_DESCRIPTORS.contains(&number)) {
@@ -121,19 +127,18 @@ pub(crate) fn code_of(error: &io::Error) -> Code {
 
 #[cfg(test)]
 mod tests {
-    use peer::Fingerprint;
     use tokio::net::TcpListener;
 
     use super::*;
     use crate::lookups::Lookups;
 
     fn target(text: &str) -> Target {
-        crate::place::parse_target(text).expect(text)
+        crate::target::parse_target(text).expect(text)
     }
 
     async fn code(rights: &str, to: &str) -> Code {
         let rights: Reach = rights.parse().expect(rights);
-        let lookups = Lookups::new().of(Fingerprint::from([1; 32]));
+        let lookups = Lookups::new().of([1; 32]);
         match dial(&target(to), For::Peer(&rights), &lookups).await {
             Ok(_) => Code::Done,
             Err(answer) => answer.code,

@@ -4,6 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use peer::Error;
+use peer::caps::Account;
+use peer::conn::{Conn, ConnError};
+use peer::dial::{Connector, Opened, Plan, Terms};
+use peer::striped::carrier::StripedStream;
+use peer::striped::{Striped, connect_over};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};
 use units::{Bytes, Span};
@@ -12,11 +18,6 @@ use wire::session::{AbortCode, Frame, Hello};
 
 use super::flow::{Counts, Flow};
 use super::{Over, PathCount, Results, Sample, Wish, cpu};
-use crate::Error;
-use crate::caps::Account;
-use crate::conn::{Conn, ConnError};
-use crate::dial::{Connector, Opened, Plan, Terms};
-use crate::striped::{Striped, carrier::StripedStream, connect_over};
 
 /// The time that a path may take to open, and the other side to answer.
 const PATIENCE: Duration = Duration::from_secs(10);

@@ -8,15 +8,14 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
+use peer::Fingerprint;
+use peer::conn::{Conn, ConnError};
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
-use crate::Fingerprint;
-use crate::conn::{Conn, ConnError};
-
 /// Memory that a connection takes besides its list, until both sides agree: its receive and send
 /// buffers.
-pub const CONNECTION_BYTES: usize = 1 << 20;
+pub(crate) const CONNECTION_BYTES: usize = 1 << 20;
 /// Bytes of each bound that only small shares may take, so that they need not wait for large ones.
 const FOR_SMALL: usize = 64 << 20;
 const SMALL: usize = CONNECTION_BYTES + (1 << 20);
@@ -24,7 +23,7 @@ const SMALL: usize = CONNECTION_BYTES + (1 << 20);
 const ROOM_PATIENCE: Duration = Duration::from_secs(15);
 
 /// The memory that all lists may take together.
-pub struct Budget {
+pub(crate) struct Budget {
     most: usize,
     each: usize,
     taken: Mutex<Taken>,
@@ -43,12 +42,12 @@ impl Budget {
     /// for shares of up to 2 MiB: one peer's small shares may exceed `each` by that much, and large
     /// shares leave that much of `most`.
     #[must_use]
-    pub fn new(most: usize, each: usize) -> Arc<Budget> {
+    pub(crate) fn new(most: usize, each: usize) -> Arc<Budget> {
         Arc::new(Budget { most, each, taken: Mutex::default(), freed: Notify::new() })
     }
 
     /// An empty share for a list of `peer`.
-    pub fn share(self: &Arc<Self>, peer: Fingerprint) -> Share {
+    pub(crate) fn share(self: &Arc<Self>, peer: Fingerprint) -> Share {
         Share { budget: Arc::clone(self), peer, bytes: 0 }
     }
 
@@ -59,7 +58,7 @@ impl Budget {
 
 /// The bound that is used up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Short {
+pub(crate) enum Short {
     /// That of the peer.
     OfPeer,
     /// That of all peers together.
@@ -67,7 +66,7 @@ pub enum Short {
 }
 
 /// The memory of one list; dropping it gives the memory back.
-pub struct Share {
+pub(crate) struct Share {
     budget: Arc<Budget>,
     peer: Fingerprint,
     bytes: usize,
@@ -78,7 +77,7 @@ impl Share {
     ///
     /// # Errors
     /// The bound that they would exceed; nothing is taken then.
-    pub fn try_take(&mut self, bytes: usize) -> Result<(), Short> {
+    pub(crate) fn try_take(&mut self, bytes: usize) -> Result<(), Short> {
         let Budget { most, each, .. } = *self.budget;
         let is_small = self.bytes + bytes <= SMALL;
         let (most, each) =
@@ -103,7 +102,7 @@ impl Share {
     ///
     /// # Errors
     /// [`ConnError`], if the connection fails.
-    pub async fn take(&mut self, conn: &mut Conn, bytes: usize) -> Result<bool, ConnError> {
+    pub(crate) async fn take(&mut self, conn: &mut Conn, bytes: usize) -> Result<bool, ConnError> {
         if self.try_take(bytes).is_ok() {
             return Ok(true);
         }
@@ -124,7 +123,7 @@ impl Share {
 
     /// The message to the peer when [`Share::take`] fails: the bounds, and the remedy.
     #[must_use]
-    pub fn why_not(&self) -> String {
+    pub(crate) fn why_not(&self) -> String {
         let of_peer = self.budget.taken().by_peer.get(&self.peer).copied().unwrap_or(0);
         let mebibytes = |bytes: usize| bytes >> 20;
         format!(
@@ -155,8 +154,9 @@ impl Drop for Share {
 
 #[cfg(test)]
 mod tests {
+    use peer::Identity;
+
     use super::{Budget, FOR_SMALL, SMALL, Short};
-    use crate::Identity;
 
     #[test]
     fn one_peer_leaves_room_for_another_and_much_leaves_room_for_little() {

@@ -7,16 +7,16 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use net::Clock;
+use peer::conn::{Conn, ConnError};
+use peer::listen::admission::refuse;
+use peer::listen::{Asking, Entry, Service, Tell, TokenRefusal, display_address};
+use peer::{Fingerprint, Peer};
 use tokio::time::{Instant, timeout};
 use wire::measure::{self, Frame, Measure, Measured};
 use wire::session::{self, AbortCode, SessionId};
 
 use super::cpu;
 use super::flow::{Counts, Flow};
-use crate::conn::{Conn, ConnError};
-use crate::listen::admission::refuse;
-use crate::listen::{Asking, Entry, Service, Tell, TokenRefusal, display_address};
-use crate::{Fingerprint, Peer};
 
 /// The longest measurement.
 const LONGEST: Duration = Duration::from_secs(3_600);

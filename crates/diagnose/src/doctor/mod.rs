@@ -8,10 +8,11 @@ mod judge;
 
 use std::net::SocketAddr;
 
+use peer::dial::Terms;
+use peer::{Error, PathSpec, Remote};
 use units::Rate;
 
-use crate::dial::{PathProbe, Terms, probe_each_and_all};
-use crate::{Error, PathSpec, Remote};
+use crate::probe::{PathProbe, probe_each_and_all};
 
 /// The subject of an examination.
 #[derive(Clone, Debug)]

@@ -4,12 +4,13 @@ use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
-use super::{Connection, Scope};
-use crate::dial::{no_path, no_such_path, resolve};
-use crate::{Error, PathSpec};
 use net::interfaces::{
     Discovery, LocalPath, Reversal, connect_time, discover, discover_remote, reversal,
 };
+use peer::dial::{no_path, no_such_path, resolve};
+use peer::{Error, PathSpec};
+
+use super::{Connection, Scope};
 
 /// Settings of this host that concern every path; `None` for those that can't be read.
 #[derive(Clone, Debug, Default)]

@@ -11,25 +11,29 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread;
 
-use peer::Fingerprint;
 use tokio::sync::oneshot;
 
 use self::turns::Turns;
-use crate::bounds::{ALL_LOOKUPS, LOOKUPS};
 
-/// Who asks: a peer, or this host's own user.
-type Asker = Option<Fingerprint>;
+/// Names of a peer that are looked up at a time: each takes a thread until the resolver gives up,
+/// whether or not anybody waits for it.
+pub const LOOKUPS: usize = 16;
+/// Names of all peers that are looked up at a time.
+pub const ALL_LOOKUPS: usize = 128;
+
+/// Who asks: a peer, by the hash of its key, or this host's own user.
+pub type Asker = Option<[u8; 32]>;
 /// The addresses of a name.
 type Found = io::Result<Vec<SocketAddr>>;
 type Resolver = dyn Fn(&str, u16) -> Found + Send + Sync;
 
 /// Looks up names for everybody.
 #[derive(Clone)]
-pub(crate) struct Lookups(Arc<LookupThreads>);
+pub struct Lookups(Arc<LookupThreads>);
 
 /// Looks up names for one asker.
 #[derive(Clone)]
-pub(crate) struct AskerLookups {
+pub struct AskerLookups {
     all: Lookups,
     asker: Asker,
 }
@@ -51,8 +55,16 @@ struct Waiting<'a> {
     number: u64,
 }
 
+impl Default for Lookups {
+    fn default() -> Lookups {
+        Lookups::new()
+    }
+}
+
 impl Lookups {
-    pub(crate) fn new() -> Lookups {
+    /// By the resolver of the system.
+    #[must_use]
+    pub fn new() -> Lookups {
         Lookups::with(|name, port| (name, port).to_socket_addrs().map(Iterator::collect))
     }
 
@@ -61,7 +73,8 @@ impl Lookups {
         Lookups(Arc::new(LookupThreads { turns, resolver: Box::new(resolver) }))
     }
 
-    pub(crate) fn of(&self, asker: impl Into<Asker>) -> AskerLookups {
+    /// For one asker; clones, and others of the same asker, share its bound.
+    pub fn of(&self, asker: impl Into<Asker>) -> AskerLookups {
         AskerLookups { all: self.clone(), asker: asker.into() }
     }
 
@@ -177,8 +190,8 @@ mod tests {
         }
     }
 
-    fn key(number: usize) -> Fingerprint {
-        Fingerprint::from([u8::try_from(number).unwrap(); 32])
+    fn key(number: usize) -> [u8; 32] {
+        [u8::try_from(number).unwrap(); 32]
     }
 
     /// Asks for many names that never resolve, and leaves.

@@ -4,7 +4,7 @@ use units::{Bytes, Rate};
 
 use super::facts::{Host, LocalEnd};
 use super::{Connection, Finding, Mend, Severity};
-use crate::dial::{Carries, PathProbe};
+use crate::probe::{Carries, PathProbe};
 
 /// The share of its time for which a buffer holds a connection back that makes a finding.
 const HELD_BACK: f64 = 0.2;

@@ -5,18 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use net::CongestionControl;
+use peer::Error;
+use peer::caps::Account;
+use peer::conn::{Conn, ConnError};
+use peer::dial::{Candidate, Connector, Opened, Plan, Terms, plan};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 use units::{Bytes, Rate, Span};
 use wire::session::{Frame, Hello, PROBE};
-
-use super::candidate::Candidate;
-use super::connect::{Connector, Opened};
-use super::plan::{Plan, plan};
-use super::terms::Terms;
-use crate::Error;
-use crate::caps::Account;
-use crate::conn::{Conn, ConnError};
 
 /// The measurement of one path.
 #[derive(Clone, Debug)]
