@@ -6,11 +6,11 @@ use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-use peer::listen::{Acceptor, Entry, Service};
+use peer::listen::{Asking, Entry, Hosting, Service, Services, serve_at};
 use peer::tls::ClientTls;
-use peer::{Conn, Fingerprint, Identity};
+use peer::{Conn, Fingerprint, Identity, ListenOptions};
 use tokio::runtime::Runtime;
-use wire::frame::{Hello, SessionId};
+use wire::session::SessionId;
 
 /// The secret and the session in the seeds.
 const SECRET: [u8; 16] = [7; 16];
@@ -22,7 +22,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 struct Host {
     address: SocketAddr,
     tls: ClientTls,
-    _acceptor: Acceptor<Visits>,
+    _hosting: Hosting,
     _runtime: Runtime,
 }
 
@@ -33,12 +33,20 @@ impl Service for Visits {
     type Session = ();
     type Grant = ();
 
+    fn name(&self) -> &'static str {
+        "visits"
+    }
+
+    fn does(&self) -> &'static str {
+        "takes visits"
+    }
+
     fn find(&self, id: SessionId, _peer: Fingerprint) -> Option<()> {
         (id == SESSION).then_some(())
     }
 
-    fn authorize(&self, hello: &Hello, _peer: Fingerprint) -> Result<(), String> {
-        if hello.secret == Some(SECRET) { Ok(()) } else { Err("it knows no secret".into()) }
+    fn authorize(&self, asking: &Asking<'_>) -> Result<(), String> {
+        if asking.hello.secret == Some(SECRET) { Ok(()) } else { Err("it knows no secret".into()) }
     }
 
     async fn serve(self: Arc<Self>, mut conn: Conn, _entry: Entry<Self>, _from: SocketAddr) {
@@ -60,10 +68,12 @@ impl Host {
         let listeners = peer::listen::listen(&[local], 0).expect("it listens");
         let address = listeners[0].local_addr().expect("an address");
         let listeners = listeners.into_iter().map(|listener| Box::new(listener) as Box<_>);
-        let acceptor = Acceptor::start(Arc::new(Visits), &here, listeners.collect());
-        let acceptor = acceptor.expect("it accepts");
+        let services = Services::new().with(&Arc::new(Visits));
+        let options = ListenOptions::new(here);
+        let hosting = serve_at(listeners.collect(), services, options, Arc::new(|_| ()));
+        let hosting = hosting.expect("it accepts");
         drop(entered);
-        Host { address, tls, _acceptor: acceptor, _runtime: runtime }
+        Host { address, tls, _hosting: hosting, _runtime: runtime }
     }
 
     /// Says `data` after the handshake, and waits until the host closes the connection.

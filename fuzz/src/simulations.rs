@@ -9,13 +9,13 @@ use scenario::distribution::Distribution;
 use scenario::file::{FlowSpec, LinkSpec, Pace, SocketsSpec, TcpSpec, Transport};
 use scenario::{Document, RunOptions};
 use units::{Bytes, Rate, Seed, Span, Time};
-use wire::Frame;
 use wire::datagram::{self, Message, Outer, Parameters};
-use wire::frame::VERSION;
 use wire::harp::{PathReport, Report, Stamp};
 use wire::manifest::{self, Assembly, Part};
 use wire::ptcp::{self, Packet};
+use wire::session::VERSION;
 use wire::tcp::{Flags, Meta};
+use wire::{Emit, RawFrame};
 
 /// Larger scenarios are parsed, but not built.
 const SMALL: usize = 64;
@@ -112,37 +112,44 @@ pub fn trace(data: &[u8]) {
     }
 }
 
-/// Frames of the transfer protocol: a parsed frame is emitted as the same bytes, and its prefixes
+/// Frames of sessions and services: a parsed frame is emitted as the same bytes, and its prefixes
 /// are incomplete.
 pub fn wire_frame(data: &[u8]) {
     let mut rest = data;
-    while let Ok(Some((frame, length))) = Frame::parse(rest) {
-        assert_eq!(Frame::length(rest), Ok(Some(length)), "{frame:?}");
+    while let Ok(Some((frame, length))) = RawFrame::parse(rest) {
+        assert_eq!(RawFrame::length(rest), Ok(Some(length)), "{frame:?}");
         let read = &rest[..length];
         for cut in [0, 1, 4, length / 2, length - 1] {
-            assert_eq!(
-                Frame::parse(&read[..cut.min(length - 1)]),
-                Ok(None),
-                "{frame:?} cut at {cut}"
-            );
+            let incomplete = RawFrame::parse(&read[..cut.min(length - 1)]);
+            assert!(matches!(incomplete, Ok(None)), "{frame:?} cut at {cut}");
         }
-        let mut written = Vec::new();
-        frame.emit(&mut written);
-        let is_foreign = matches!(&frame, Frame::Hello(hello) if hello.version != VERSION);
-        if is_foreign {
-            // Its other fields are that version's.
-        } else if let Frame::Abort(..) = frame {
-            // Control characters are removed from a peer's text, so that only a second round trip
-            // is exact.
-            let (again, _) = Frame::parse(&written).expect("we wrote it").expect("it is whole");
-            let mut twice = Vec::new();
-            again.emit(&mut twice);
-            assert_eq!(twice, written, "{frame:?}");
-        } else {
-            assert_eq!(written, read, "{frame:?}");
+        if let Ok(frame) = wire::session::Frame::try_from(frame) {
+            use wire::session::Frame;
+            if matches!(&frame, Frame::Hello(hello) if hello.version != VERSION) {
+                // Its other fields are that version's.
+            } else if let Frame::Abort(..) = frame {
+                // Control characters are removed from a peer's text, so that only a second round
+                // trip is exact.
+                let written = emitted(&frame);
+                let (again, _) = RawFrame::parse(&written).expect("we wrote it").expect("whole");
+                let again = Frame::try_from(again).expect("we wrote it");
+                assert_eq!(emitted(&again), written, "{frame:?}");
+            } else {
+                assert_eq!(emitted(&frame), read, "{frame:?}");
+            }
+        } else if let Ok(frame) = wire::files::Frame::try_from(frame) {
+            assert_eq!(emitted(&frame), read, "{frame:?}");
+        } else if let Ok(frame) = wire::measure::Frame::try_from(frame) {
+            assert_eq!(emitted(&frame), read, "{frame:?}");
         }
         rest = &rest[length..];
     }
+}
+
+fn emitted(frame: &impl Emit) -> Vec<u8> {
+    let mut written = Vec::new();
+    frame.emit(&mut written);
+    written
 }
 
 /// A chunk of a manifest: paths stay below the folder, and entries survive a round trip.

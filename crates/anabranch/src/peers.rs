@@ -55,7 +55,7 @@ pub(crate) fn set_right(rights: &mut Rights, word: &str) -> Option<Result<(), St
 /// The words of rights, each behind a space.
 pub(crate) fn words(rights: &Rights) -> String {
     let words = rights_keys().filter_map(|key| Some((key.key, rights.word(key.key)?)));
-    words.map(|(key, value)| format!(" {key}={value}")).collect()
+    words.fold(String::new(), |text, (key, value)| format!("{text} {key}={value}"))
 }
 
 /// The forms of all words.

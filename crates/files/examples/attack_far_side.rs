@@ -22,8 +22,7 @@ use wire::Emit;
 use wire::files::Frame;
 use wire::files::{Data, Hashes, Range};
 use wire::manifest::{Entry, File, Kind, chunks};
-use wire::session;
-use wire::session::{VERSION, Welcome};
+use wire::session::{self, VERSION, Welcome};
 
 /// It takes no longer, whatever the other side does.
 const MOST: Duration = Duration::from_secs(60);
@@ -149,7 +148,7 @@ async fn answer(mut conn: Conn, offer: &Offer) -> Result<(), ConnError> {
     loop {
         let mut out = Vec::new();
         conn.receive(|frame| {
-            match frame {
+            match Frame::try_from(frame)? {
                 Frame::Session(session::Frame::Hello(_)) => {
                     let (version, session) = (VERSION, [1; 16]);
                     session::Frame::Welcome(Welcome { version, session, addresses: vec![] })
@@ -175,7 +174,7 @@ async fn answer(mut conn: Conn, offer: &Offer) -> Result<(), ConnError> {
                     }
                 }
                 Frame::Session(session::Frame::Ping(number)) => {
-                    session::Frame::Pong(number).emit(&mut out)
+                    session::Frame::Pong(number).emit(&mut out);
                 }
                 _ => {}
             }

@@ -27,8 +27,7 @@ use wire::files::Frame;
 use wire::files::{Ask, MAX_PAYLOAD, Range, Wishes};
 use wire::frame::HEADER;
 use wire::manifest::{Entry, File, Kind, chunks};
-use wire::session;
-use wire::session::{Hello, SessionId};
+use wire::session::{self, Hello, SessionId};
 
 /// Strangers at a time: as many as may be on their way in, so that each gets to the end of TLS.
 const AT_A_TIME: usize = 60;
@@ -214,7 +213,7 @@ async fn paths(target: &Target, seconds: u64, file: &str) -> Outcome {
                 Frame::Ask(Ask::default()),
                 Frame::Want(vec![Range { start: 0, len: 1 }]),
                 Frame::Ready,
-                session::Frame::Ping(0),
+                session::Frame::Ping(0).into(),
             ])
             .await?;
         let Ok(Some(session)) = ponged(&mut conn).await else { break };
@@ -258,7 +257,7 @@ async fn pings(target: &Target, seconds: u64) -> Outcome {
     let entry = Entry { path: b"never".to_vec(), kind: Kind::File(file) };
     let manifest = chunks(std::slice::from_ref(&entry)).next().ok_or("an entry is a chunk")?;
     let mut conn = target
-        .open(&[Frame::Entries(&manifest), Frame::ManifestEnd(1), session::Frame::Ping(0)])
+        .open(&[Frame::Entries(&manifest), Frame::ManifestEnd(1), session::Frame::Ping(0).into()])
         .await?;
     ponged(&mut conn).await?;
     println!(r#"{{"event": "open", "paths": 1}}"#);
@@ -282,5 +281,6 @@ async fn ping_all(conns: &mut [Conn], seconds: u64) -> usize {
 }
 
 fn hello() -> Frame<'static> {
-    session::Frame::Hello(Hello::new(None, Wishes::default(), [0; 16]))
+    let hello = Hello::new(wire::files::RECEIVE, None, [0; 16]).asking(Wishes::default().emit());
+    session::Frame::Hello(hello).into()
 }

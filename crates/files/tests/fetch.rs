@@ -12,7 +12,9 @@ use common::{
     serve_options, unheard,
 };
 use files::{Error, Event};
-use peer::{AuthorizedPeers, Credential, Identity, May, PathSpec, Peer, Remote, Timetable, Token};
+use peer::{
+    AuthorizedPeers, Credential, Identity, May, PathSpec, Peer, Remote, Rights, Timetable, Token,
+};
 use tokio::time::timeout;
 use units::{Rate, Span};
 
@@ -25,6 +27,12 @@ fn offered(scratch: &Scratch) -> std::path::PathBuf {
 
 fn same(a: &Path, b: &Path) -> bool {
     fs::read(a).expect("one file") == fs::read(b).expect("the other")
+}
+
+/// Rights with a folder and a rate of her own.
+fn of_anna(may: May) -> Rights {
+    let rights = Rights::from(may).with(&files::rights::RIGHTS[0], "anna").expect("a folder");
+    rights.with(&peer::rights::RIGHTS[1], "16mbit").expect("a rate")
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -170,15 +178,9 @@ async fn peers_see_what_is_theirs_at_their_rate() {
     let mut options = serve_options(&folder, &identity, &token);
     (options.listen.token, options.once) = (None, false);
     options.listen.authorized = AuthorizedPeers::new(vec![
-        Peer {
-            name: "anna".into(),
-            may: May::Get,
-            directory: Some("anna".into()),
-            max: Some(Rate::mbit(16)),
-            ..Peer::from(anna.fingerprint())
-        },
+        Peer { name: "anna".into(), rights: of_anna(May::Get), ..Peer::from(anna.fingerprint()) },
         Peer::from(bert.fingerprint()),
-        Peer { may: May::None, ..Peer::from(carl.fingerprint()) },
+        Peer { rights: May::None.into(), ..Peer::from(carl.fingerprint()) },
     ]);
     let serving = Host::serve(options).await;
     let mut options = fetch_options(&scratch, &["data"], serving.port, &token);
@@ -210,8 +212,7 @@ async fn a_receiver_keeps_peers_in_their_folders_too() {
     let mut receive = receive_options(&scratch, &identity, &token);
     (receive.listen.token, receive.keep) = (None, true);
     let anna = Peer {
-        directory: Some("anna".into()),
-        max: Some(Rate::mbit(16)),
+        rights: of_anna(May::Send),
         ..Peer::from(options.transfer.dial.identity.fingerprint())
     };
     for (may, why) in [
@@ -225,7 +226,8 @@ async fn a_receiver_keeps_peers_in_their_folders_too() {
              --may send",
         ),
     ] {
-        receive.listen.authorized = AuthorizedPeers::new(vec![Peer { may, ..anna.clone() }]);
+        receive.listen.authorized =
+            AuthorizedPeers::new(vec![Peer { rights: of_anna(may), ..anna.clone() }]);
         let receiving = Host::receive(receive.clone()).await;
         options.to.port = receiving.port;
         let error = send(options.clone()).await.expect_err("she may not send");

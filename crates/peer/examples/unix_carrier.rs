@@ -15,15 +15,14 @@ use std::task::{Context, Poll};
 
 use peer::carrier::{Attempt, BoxFuture, Carrier, Listener, Stream};
 use peer::dial::{self, Dialer, Further, Gate, Parting, Plan, Session, Terms, Turn};
-use peer::listen::{Acceptor, Entry, Service};
+use peer::listen::{Asking, Entry, Service, Services, serve_at};
 use peer::{Clock, Conn, ConnError, Credential, DialOptions, Event, Events, Fingerprint};
-use peer::{Identity, PathEvent, PathState};
+use peer::{Identity, ListenOptions, PathEvent, PathState};
 use socket2::SockRef;
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{Notify, Semaphore, mpsc};
 use tokio::time::{Duration, timeout};
-use wire::Frame;
-use wire::frame::{Hello, RunId, SessionId, Wishes};
+use wire::session::{Frame, Hello, RunId, SessionId};
 
 // 1. The carrier.
 
@@ -101,12 +100,20 @@ impl Service for Counter {
     type Session = ();
     type Grant = ();
 
+    fn name(&self) -> &'static str {
+        "count"
+    }
+
+    fn does(&self) -> &'static str {
+        "counts"
+    }
+
     fn find(&self, id: SessionId, peer: Fingerprint) -> Option<()> {
         (self.session.get() == Some(&id) && peer == self.peer).then_some(())
     }
 
-    fn authorize(&self, _hello: &Hello, peer: Fingerprint) -> Result<(), String> {
-        if peer == self.peer { Ok(()) } else { Err("the key is unknown".into()) }
+    fn authorize(&self, asking: &Asking<'_>) -> Result<(), String> {
+        if asking.peer == self.peer { Ok(()) } else { Err("the key is unknown".into()) }
     }
 
     async fn serve(self: Arc<Self>, mut conn: Conn, entry: Entry<Self>, _from: SocketAddr) {
@@ -125,9 +132,9 @@ impl Counter {
     async fn count(&self, conn: &mut Conn) -> Result<(), ConnError> {
         loop {
             conn.flush().await?;
-            let received = conn.receive(|frame| match frame {
+            let received = conn.receive(|frame| match Frame::try_from(frame)? {
                 Frame::Probe(bytes) => Ok(bytes.len() as u64),
-                other => Err(ConnError::Unexpected(String::from(&other))),
+                other => Err(ConnError::unexpected(&other)),
             });
             let bytes = received.await?;
             conn.push(&Frame::Pong(self.bytes.fetch_add(bytes, Relaxed) + bytes));
@@ -151,7 +158,7 @@ impl Session for Sending {
         match self.gate.enter().await {
             Turn::Join(session) => ask(conn, &Frame::Join(session)).await.map(drop),
             Turn::Ask => {
-                let hello = Hello::new(None, Wishes::default(), self.run);
+                let hello = Hello::new("count", None, self.run);
                 let asked = ask(conn, &Frame::Hello(hello)).await;
                 match asked {
                     Ok(Some(session)) => self.gate.open(session),
@@ -188,11 +195,11 @@ impl Session for Sending {
 async fn ask(conn: &mut Conn, frame: &Frame<'_>) -> Result<Option<SessionId>, ConnError> {
     conn.push(frame);
     conn.flush().await?;
-    let answer = conn.receive(|frame| match frame {
+    let answer = conn.receive(|frame| match Frame::try_from(frame)? {
         Frame::Welcome(welcome) => Ok(Some(welcome.session)),
         Frame::Joined | Frame::Pong(_) => Ok(None),
         Frame::Abort(_, text) => Err(ConnError::Refused(text)),
-        other => Err(ConnError::Unexpected(String::from(&other))),
+        other => Err(ConnError::unexpected(&other)),
     });
     answer.await
 }
@@ -210,7 +217,9 @@ pub(crate) async fn run(folder: &Path) -> Result<u64, Box<dyn Error>> {
     let (bytes, cut, goodbyes) = (AtomicU64::new(0), Notify::new(), Semaphore::new(0));
     let counter = Arc::new(Counter { peer, session, bytes, cut, goodbyes });
     let listeners = vec![carrier.listen(1)?, carrier.listen(2)?];
-    let _acceptor = Acceptor::start(Arc::clone(&counter), &theirs, listeners)?;
+    let services = Services::new().with(&counter);
+    let options = ListenOptions::new(theirs.clone());
+    let _hosting = serve_at(listeners, services, options, Arc::new(|text| println!("{text}")))?;
 
     let host = ("localhost".parse()?, Credential::Pinned(theirs.fingerprint()));
     let terms = Terms::new(vec![host], DialOptions::new(ours))?.over(carrier);

@@ -101,6 +101,14 @@ impl Rights {
     }
 }
 
+impl From<May> for Rights {
+    /// Nothing is said but this.
+    fn from(may: May) -> Rights {
+        let [key, _] = &RIGHTS;
+        Rights::default().with(key, &may.to_string()).expect("it is spelt as it is read")
+    }
+}
+
 /// In which directions bulk data of a peer may flow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum May {

@@ -12,15 +12,15 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use peer::carrier::{BoxFuture, Listener, Stream};
-use peer::listen::{Acceptor, Entry, Service};
+use peer::listen::{Asking, Entry, Hosting, Service, Services, serve_at};
 use peer::tls::ClientTls;
-use peer::{Conn, Fingerprint, Identity};
+use peer::{Conn, Fingerprint, Identity, ListenOptions};
 use rustls::Connection;
 use tokio::net::UnixStream;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until, timeout};
-use wire::Frame;
-use wire::frame::{Hello, SessionId, Wishes};
+use wire::session::{Frame, Hello, SessionId};
+use wire::{Emit, files};
 
 /// A stranger may send this much, and a buffer of this host's.
 const MOST_TAKEN: usize = 128 << 10;
@@ -39,12 +39,20 @@ impl Service for Door {
     type Session = ();
     type Grant = ();
 
+    fn name(&self) -> &'static str {
+        "door"
+    }
+
+    fn does(&self) -> &'static str {
+        "opens"
+    }
+
     fn find(&self, _id: SessionId, _peer: Fingerprint) -> Option<()> {
         None
     }
 
-    fn authorize(&self, _hello: &Hello, peer: Fingerprint) -> Result<(), String> {
-        if peer == self.known { Ok(()) } else { Err("the key is unknown".into()) }
+    fn authorize(&self, asking: &Asking<'_>) -> Result<(), String> {
+        if asking.peer == self.known { Ok(()) } else { Err("the key is unknown".into()) }
     }
 
     async fn serve(self: Arc<Self>, mut conn: Conn, _entry: Entry<Self>, _from: SocketAddr) {
@@ -181,7 +189,7 @@ struct Host {
     server: Fingerprint,
     known: Identity,
     stranger: Identity,
-    _acceptor: Acceptor<Door>,
+    _hosting: Hosting,
 }
 
 impl Host {
@@ -191,9 +199,10 @@ impl Host {
         let (opening, opened) = mpsc::unbounded_channel();
         let door = Arc::new(Door { known: known.fingerprint(), opened: opening });
         let listeners: Vec<Box<dyn Listener>> = vec![Box::new(Arrivals(arrivals))];
-        let acceptor = Acceptor::start(door, &identity, listeners).unwrap();
         let server = identity.fingerprint();
-        Host { arriving, opened, server, known, stranger, _acceptor: acceptor }
+        let (services, options) = (Services::new().with(&door), ListenOptions::new(identity));
+        let hosting = serve_at(listeners, services, options, Arc::new(|_| ())).unwrap();
+        Host { arriving, opened, server, known, stranger, _hosting: hosting }
     }
 
     fn tls(&self, identity: &Identity) -> Connection {
@@ -215,7 +224,7 @@ impl Host {
         let opening = async {
             conn.handshake().await.unwrap();
             conn.push(&hello());
-            conn.push(&Frame::ManifestEnd(0));
+            conn.push(&files::Frame::ManifestEnd(0));
             conn.flush().await.unwrap();
             self.opened.recv().await
         };
@@ -224,10 +233,10 @@ impl Host {
 }
 
 fn hello() -> Frame<'static> {
-    Frame::Hello(Hello::new(None, Wishes::default(), [0; 16]))
+    Frame::Hello(Hello::new("door", None, [0; 16]))
 }
 
-fn encoded(frame: &Frame<'_>) -> Vec<u8> {
+fn encoded(frame: &impl Emit) -> Vec<u8> {
     let mut out = Vec::new();
     frame.emit(&mut out);
     out
@@ -263,7 +272,7 @@ fn key_updates(tls: &mut Connection) {
 
 /// The beginning of a frame that holds a whole block.
 fn block() -> Vec<u8> {
-    let payload = vec![0; wire::frame::MAX_PAYLOAD];
+    let payload = vec![0; files::MAX_PAYLOAD];
     encoded(&Frame::Probe(&payload))[..wire::frame::HEADER].to_vec()
 }
 
@@ -315,8 +324,10 @@ fn a_stranger_that_never_stops_sending_is_cut_off_and_holds_nobody_up() {
 fn an_authorized_peer_that_never_pauses_leaves_others_their_turn() {
     within_a_minute(async {
         let mut host = Host::start();
-        let [waiting, open]: [Vec<u8>; 2] =
-            [encoded(&hello()), [encoded(&hello()), encoded(&Frame::ManifestEnd(0))].concat()];
+        let [waiting, open]: [Vec<u8>; 2] = [
+            encoded(&hello()),
+            [encoded(&hello()), encoded(&files::Frame::ManifestEnd(0))].concat(),
+        ];
         host.flood(&host.known, waiting.clone(), pings);
         let idle = host.flood(&host.known, waiting, key_updates);
         host.flood(&host.known, open, pings);

@@ -59,7 +59,8 @@ fn frames() {
             fs::read(root().join("fuzz/seeds/wire_frame").join(name)).expect("it can be read");
         let mut rest = bytes.as_slice();
         while !rest.is_empty() {
-            let (_, length) = wire::Frame::parse(rest).expect("a frame").expect("the whole of it");
+            let (_, length) =
+                wire::RawFrame::parse(rest).expect("a frame").expect("the whole of it");
             rest = &rest[length..];
         }
     }

@@ -34,9 +34,11 @@ use secure::testing::{Key, client_of_anybody};
 use secure::{DialEvent, Dialer, PacketNumber, Session, Settings};
 use serde_json::json;
 use units::{Bytes, Time};
+use wire::Emit;
 use wire::datagram::Outer;
 use wire::ptcp::{Ack, Body, Packet, PacketRange, Reply, StreamData};
-use wire::tunnel::Request;
+use wire::session::{self, Hello};
+use wire::tunnel::SERVICE;
 
 /// The protocol of the host under attack.
 const ALPN: &[u8] = b"anabranch/1";
@@ -167,7 +169,7 @@ impl Attack {
     /// What a peer of a tunnel says first.
     fn say_hello(&mut self, attacker: &mut Attacker) {
         let mut hello = Vec::new();
-        Request::Hello { secret: None }.emit(&mut hello);
+        session::Frame::Hello(Hello::new(SERVICE, None, [0; 16])).emit(&mut hello);
         let len = u16::try_from(hello.len()).expect("it is short");
         self.send(attacker, data(0, 0, len), &hello);
     }

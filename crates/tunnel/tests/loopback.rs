@@ -6,15 +6,14 @@ mod common;
 use std::io::ErrorKind;
 use std::time::Duration;
 
-use common::{Far, Told, entry, near, run, socks, target, through, with_tunnel};
+use common::{Far, FarOptions, Told, entry, near, run, socks, target, through, with_tunnel};
 use peer::{AuthorizedPeers, Identity, Token};
-use secure::testing::Key;
 use socket2::SockRef;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::{sleep, timeout};
 use tunnel::bounds::MOST_CONNECTIONS;
-use tunnel::{FarOptions, Forward, NearOptions, Place, TunnelError, parse_target};
+use tunnel::{Forward, NearOptions, Place, TunnelError, TunnelRights, parse_target};
 
 const LOCAL: (&str, &str) = ("127.0.0.1:*", "*");
 
@@ -22,6 +21,10 @@ const LOCAL: (&str, &str) = ("127.0.0.1:*", "*");
 fn reset(stream: TcpStream) {
     SockRef::from(&stream).set_linger(Some(Duration::ZERO)).unwrap();
     drop(stream);
+}
+
+fn identity() -> Identity {
+    Identity::generate().unwrap()
 }
 
 fn forward(port: u16, to: &str) -> Forward {
@@ -282,7 +285,7 @@ fn a_unix_socket_is_its_owners_and_goes_with_the_tunnel() {
 #[test]
 fn a_restarted_far_side_is_found_again() {
     run(async {
-        let (own, key) = (Key::generate(), Key::generate());
+        let (own, key) = (identity(), identity());
         let options =
             || FarOptions { authorized: entry(&own, "127.0.0.1:*", ""), ..FarOptions::default() };
         let far = Far::at(0, key.clone(), options());
@@ -332,18 +335,20 @@ fn a_restarted_far_side_is_found_again() {
 fn strangers_and_wrong_tokens_are_refused_and_a_token_has_one_holder() {
     run(async {
         let token = Token::generate(&Identity::generate().unwrap()).unwrap();
-        let known = Key::generate();
+        let known = identity();
         let options = FarOptions {
             // Known for something else.
             authorized: entry(&known, "", ""),
             token: Some(token.clone()),
-            reach: "127.0.0.1:*".parse().unwrap(),
-            ..FarOptions::default()
+            of_token: TunnelRights {
+                reach: "127.0.0.1:*".parse().unwrap(),
+                ..TunnelRights::default()
+            },
         };
-        let key = Key::generate();
+        let key = identity();
         let far = Far::at(0, key.clone(), options);
         let (address, told, far_told) = (far.address(), Told::default(), far.told.clone());
-        let at = |own: Key, secret: Option<[u8; 16]>| {
+        let at = |own: Identity, secret: Option<[u8; 16]>| {
             let (key, address) = (key.clone(), address);
             async move {
                 let options = NearOptions { secret, ..socks() };
@@ -353,12 +358,12 @@ fn strangers_and_wrong_tokens_are_refused_and_a_token_has_one_holder() {
                 }
             }
         };
-        let holder = Key::generate();
+        let holder = identity();
         let test = async {
             for (own, secret, why) in [
-                (Key::generate(), None, "may reach nothing"),
+                (identity(), None, "may reach nothing"),
                 (known.clone(), None, "may reach nothing"),
-                (Key::generate(), Some([7; 16]), "another one"),
+                (identity(), Some([7; 16]), "not the one"),
             ] {
                 let reason = at(own, secret).await;
                 assert!(reason.contains(why), "{reason}");
@@ -366,9 +371,9 @@ fn strangers_and_wrong_tokens_are_refused_and_a_token_has_one_holder() {
             let options = NearOptions { secret: Some(*token.secret()), ..socks() };
             let other = async {
                 told.notice("connected").await;
-                let reason = at(Key::generate(), Some(*token.secret())).await;
+                let reason = at(identity(), Some(*token.secret())).await;
                 assert!(reason.contains("another host"), "{reason}");
-                for why in ["it showed no token", "not the one that this", "is another host's"] {
+                for why in ["no token that opens", "not the one that this", "is another host's"] {
                     let told = far_told.notice(why).await;
                     assert!(
                         told.starts_with("127.0.0.1") && told.contains("was refused"),
@@ -377,7 +382,7 @@ fn strangers_and_wrong_tokens_are_refused_and_a_token_has_one_holder() {
                 }
                 // Four, and then one more before they are rationed.
                 for _ in 0..9 {
-                    at(Key::generate(), None).await;
+                    at(identity(), None).await;
                 }
                 assert_eq!(far_told.count("was refused"), 5);
                 let (server, port) = target().await;
@@ -397,7 +402,7 @@ fn strangers_and_wrong_tokens_are_refused_and_a_token_has_one_holder() {
 #[test]
 fn a_peer_whose_rights_change_loses_its_connections() {
     run(async {
-        let (own, key) = (Key::generate(), Key::generate());
+        let (own, key) = (identity(), identity());
         let authorized = entry(&own, "127.0.0.1:*", "");
         let far = Far::at(
             0,
@@ -431,7 +436,7 @@ fn a_peer_whose_rights_change_loses_its_connections() {
 #[test]
 fn a_peer_has_so_many_striped_connections_and_no_more() {
     run(async {
-        let (own, key) = (Key::generate(), Key::generate());
+        let (own, key) = (identity(), identity());
         let authorized = entry(&own, "127.0.0.1:*", "");
         let far = Far::at(0, key.clone(), FarOptions { authorized, ..FarOptions::default() });
         let address = far.address();

@@ -103,7 +103,10 @@ pub(crate) fn run(args: KeysArgs) -> Result<(), Error> {
         Action::List => {
             for (list, kind) in [(List::Receivers, "receiver"), (List::Senders, "sender")] {
                 for Peer { name, fingerprint, rights } in list.load(&dirs)? {
-                    println!("{}", format!("{kind:8}  {fingerprint}  {name}{}", words(&rights)).trim_end());
+                    println!(
+                        "{}",
+                        format!("{kind:8}  {fingerprint}  {name}{}", words(&rights)).trim_end()
+                    );
                 }
             }
         }

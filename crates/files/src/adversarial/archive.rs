@@ -5,8 +5,7 @@ use std::fs;
 use wire::files::Frame;
 use wire::files::Wishes;
 use wire::manifest::{Attributes, AttributesOf, Entry, Extended, chunks_with};
-use wire::session;
-use wire::session::{AbortCode, Hello};
+use wire::session::{self, AbortCode, Hello};
 
 use super::{Host, Scratch, answer, file};
 
@@ -20,7 +19,9 @@ async fn refusal(
     let host = Host::start(scratch).await;
     let mut conn = host.connect(&host.sender).await;
     let wishes = Wishes { archive, ..Wishes::default() };
-    conn.push(&session::Frame::Hello(Hello::new(Some(*host.token.secret()), wishes, [0; 16])));
+    conn.push(&session::Frame::Hello(
+        Hello::new(wire::files::RECEIVE, Some(*host.token.secret()), [0; 16]).asking(wishes.emit()),
+    ));
     for chunk in chunks {
         conn.push(&Frame::Entries(chunk));
     }

@@ -13,8 +13,7 @@ use tokio::time::{sleep, timeout};
 use wire::files::Frame;
 use wire::files::{Ask, Range, Wishes};
 use wire::manifest::{self, Kind};
-use wire::session;
-use wire::session::{AbortCode, Hello, SessionId};
+use wire::session::{self, AbortCode, Hello, SessionId};
 
 use super::crowd::memory;
 use super::{Host, NEVER, PATIENCE, Scratch, chunk};
@@ -35,7 +34,7 @@ impl Offer {
         let identity = Identity::generate().unwrap();
         let known = clients
             .iter()
-            .map(|client| Peer { may: May::Both, ..Peer::from(client.fingerprint()) });
+            .map(|client| Peer { rights: May::Both.into(), ..Peer::from(client.fingerprint()) });
         let listen = ListenOptions {
             addresses: vec!["127.0.0.1:0".parse().unwrap()],
             authorized: AuthorizedPeers::new(known.collect()),
@@ -62,8 +61,7 @@ impl Offer {
     /// A connection of a client that has asked.
     async fn ask(&self, client: &Identity, request: &[Frame<'_>], checksum: bool) -> Conn {
         let mut conn = self.connect(client).await;
-        let wishes = Wishes::default();
-        conn.push(&session::Frame::Hello(Hello::new(None, wishes, [0; 16])));
+        conn.push(&session::Frame::Hello(Hello::new(wire::files::SERVE, None, [0; 16])));
         for frame in request {
             conn.push(frame);
         }
@@ -83,6 +81,7 @@ impl Offer {
         let agreeing = async {
             while !conn
                 .receive(|frame| {
+                    let frame = Frame::try_from(frame)?;
                     if let Frame::Session(session::Frame::Welcome(welcome)) = &frame {
                         session = Some(welcome.session);
                     }
@@ -239,7 +238,9 @@ async fn a_sender_that_left_is_not_worked_for() {
         let mut conn = host.connect(&host.sender).await;
         let wishes = Wishes { dry_run: true, ..Wishes::default() };
         let secret = Some(*host.token.secret());
-        conn.push(&session::Frame::Hello(Hello::new(secret, wishes, [0; 16])));
+        conn.push(&session::Frame::Hello(
+            Hello::new(wire::files::RECEIVE, secret, [0; 16]).asking(wishes.emit()),
+        ));
         conn.push(&Frame::Entries(&chunk(std::slice::from_ref(&entry))));
         conn.push(&Frame::ManifestEnd(1));
         conn.flush().await.unwrap();

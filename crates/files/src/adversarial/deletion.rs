@@ -6,8 +6,7 @@ use std::os::unix::fs::symlink;
 use wire::files::Frame;
 use wire::files::Wishes;
 use wire::manifest::Kind;
-use wire::session;
-use wire::session::{AbortCode, Hello};
+use wire::session::{self, AbortCode, Hello};
 
 use super::{Host, Scratch, answer, chunk, entry};
 
@@ -22,7 +21,8 @@ async fn a_sender_has_nothing_deleted_outside_the_folder() {
     symlink(&outside, inside.join("folder/link")).unwrap();
     let host = Host::start(&scratch).await;
     let wishes = Wishes { delete: true, force_delete: true, ..Wishes::default() };
-    let hello = Hello::new(Some(*host.token.secret()), wishes, [0; 16]);
+    let hello =
+        Hello::new(wire::files::RECEIVE, Some(*host.token.secret()), [0; 16]).asking(wishes.emit());
     let folder = entry(b"mine", Kind::Directory { mtime: 0, mode: 0o755 });
     let manifest = chunk(std::slice::from_ref(&folder));
     for (mirror, is_plain) in [

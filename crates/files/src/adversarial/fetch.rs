@@ -10,10 +10,9 @@ use tokio::time::timeout;
 use transfer::digest::block_cv;
 use wire::Emit;
 use wire::files::Frame;
-use wire::files::{Ask, Data, Hashes, Range, Wishes};
+use wire::files::{Ask, Data, Hashes, Range};
 use wire::manifest::{Entry, Kind};
-use wire::session;
-use wire::session::{AbortCode, Hello, VERSION, Welcome};
+use wire::session::{self, AbortCode, Hello, VERSION, Welcome};
 
 use super::{Scratch, chunk, entry, file, on_loopback, short_of_patience};
 use crate::{Error, Event, FetchOptions, Selection, ServeOptions, Server, Summary};
@@ -43,7 +42,7 @@ async fn hello_to_server(scratch: &Scratch) -> Conn {
     let mut conn = Conn::new(Box::new(stream), tls.connection().unwrap());
     conn.handshake().await.unwrap();
     let secret = Some(*token.secret());
-    conn.push(&session::Frame::Hello(Hello::new(secret, Wishes::default(), [0; 16])));
+    conn.push(&session::Frame::Hello(Hello::new(wire::files::SERVE, secret, [0; 16])));
     conn
 }
 
@@ -233,7 +232,7 @@ async fn misbehave(mut conn: Conn, behaviour: &Misbehaviour) -> Result<(), ConnE
                     Frame::Data(Data { position, block_hash, payload: &payload }).emit(&mut out);
                 }
                 Frame::Session(session::Frame::Ping(number)) => {
-                    session::Frame::Pong(number).emit(&mut out)
+                    session::Frame::Pong(number).emit(&mut out);
                 }
                 _ => {}
             }
@@ -246,7 +245,8 @@ async fn misbehave(mut conn: Conn, behaviour: &Misbehaviour) -> Result<(), ConnE
 }
 
 fn welcome() -> Frame<'static> {
-    session::Frame::Welcome(Welcome { version: VERSION, session: [1; 16], addresses: Vec::new() })
+    let welcome = Welcome { version: VERSION, session: [1; 16], addresses: Vec::new() };
+    session::Frame::Welcome(welcome).into()
 }
 
 /// An honest answer: one file.

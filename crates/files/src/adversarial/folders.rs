@@ -7,8 +7,9 @@ use std::path::Path;
 use tokio::time::timeout;
 
 use super::{Host, PATIENCE, Scratch, on_loopback};
+use crate::rights::RIGHTS;
 use crate::{Error, ServeOptions, Summary};
-use peer::{AuthorizedPeers, Identity, May, Peer, Token};
+use peer::{AuthorizedPeers, Identity, May, Peer, Rights, Token};
 
 async fn send(host: &Host, me: &Identity, source: &Path) -> Result<Summary, Error> {
     let mut options = host.honest_options(vec![source.to_path_buf()]);
@@ -18,8 +19,8 @@ async fn send(host: &Host, me: &Identity, source: &Path) -> Result<Summary, Erro
 }
 
 fn with_folder(me: &Identity, directory: &Path) -> Peer {
-    let directory = Some(directory.to_path_buf());
-    Peer { directory, may: May::Both, ..Peer::from(me.fingerprint()) }
+    let rights = Rights::from(May::Both).with(&RIGHTS[0], &directory.display().to_string());
+    Peer { rights: rights.unwrap(), ..Peer::from(me.fingerprint()) }
 }
 
 /// Anna may send into the shared folder. She sends links in the places of the others' folders.

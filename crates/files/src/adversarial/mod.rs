@@ -24,11 +24,11 @@ use std::time::Duration;
 
 use tokio::net::TcpStream;
 use tokio::time::timeout;
+use wire::Emit;
 use wire::files::Frame;
 use wire::files::Wishes;
 use wire::manifest::{Entry, File, Kind, chunks};
-use wire::session;
-use wire::session::{AbortCode, Hello, SessionId};
+use wire::session::{self, AbortCode, Hello, SessionId};
 
 use crate::listen::{Stalls, receive_unless_stalled};
 use crate::{Event, Overwrite, ReceiveOptions, Selection, SendOptions, TransferOptions};
@@ -144,6 +144,7 @@ impl Host {
         let ready = timeout(PATIENCE, async {
             while !conn
                 .receive(|frame| {
+                    let frame = Frame::try_from(frame)?;
                     if let Frame::Session(session::Frame::Welcome(welcome)) = &frame {
                         session = Some(welcome.session);
                     }
@@ -188,7 +189,8 @@ const NEVER: Duration = Duration::from_secs(180);
 const PATIENCE: Duration = Duration::from_secs(30);
 
 fn greeting(secret: [u8; 16]) -> Frame<'static> {
-    session::Frame::Hello(Hello::new(Some(secret), Wishes::default(), [0; 16]))
+    let hello = Hello::new(wire::files::RECEIVE, Some(secret), [0; 16]);
+    session::Frame::Hello(hello.asking(Wishes::default().emit())).into()
 }
 
 fn send_options(sources: Vec<PathBuf>, port: u16, token: &Token) -> SendOptions {
@@ -244,17 +246,17 @@ async fn answer(conn: &mut Conn) -> Option<(String, Option<(AbortCode, String)>)
         let _ = conn.flush().await;
         loop {
             let told = conn.receive(|frame| match Frame::try_from(frame)? {
-                Frame::Session(session::Frame::Welcome(_))
+                Frame::Session(
+                    session::Frame::Welcome(_) | session::Frame::Ping(_) | session::Frame::Pong(0),
+                )
                 | Frame::Want(_)
                 | Frame::Have(_)
-                | Frame::Session(session::Frame::Ping(_))
                 | Frame::Ack(_)
-                | Frame::Session(session::Frame::Pong(0))
                 | Frame::Refused(_) => Ok(None),
                 Frame::Session(session::Frame::Abort(code, text)) => {
                     Ok(Some(("Abort".to_string(), Some((code, text)))))
                 }
-                other => Ok(Some((String::from(&other), None))),
+                other => Ok(Some((other.name().to_string(), None))),
             });
             match told.await {
                 Ok(None) => {}

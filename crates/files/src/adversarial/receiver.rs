@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use tokio::net::TcpListener;
 use tokio::time::timeout;
+use wire::RawFrame;
 use wire::files::Frame;
-use wire::files::{Range, Wishes};
-use wire::session;
-use wire::session::{AbortCode, Hello, VERSION, Welcome};
+use wire::files::Range;
+use wire::session::{self, AbortCode, Hello, VERSION, Welcome};
 
 use super::{Scratch, send_options};
 use crate::Error;
@@ -46,7 +46,7 @@ async fn answered(name: &str, pings: u32, frames: Vec<Frame<'static>>) -> Error 
                 let welcome = Welcome { version: VERSION, session: [1; 16], addresses: Vec::new() };
                 conn.push(&session::Frame::Welcome(welcome));
                 conn.flush().await?;
-                let end = |frame: Frame<'_>| match frame {
+                let end = |frame: RawFrame<'_>| match Frame::try_from(frame)? {
                     Frame::Session(session::Frame::Join(_)) => Err(ConnError::Closed),
                     frame => Ok(matches!(frame, Frame::ManifestEnd(_))),
                 };
@@ -116,7 +116,7 @@ async fn a_receiver_that_lies_gets_nothing_done() {
         ),
         (
             "is-no-receiver",
-            vec![session::Frame::Hello(Hello::new(None, Wishes::default(), [0; 16]))],
+            vec![session::Frame::Hello(Hello::new("receive", None, [0; 16])).into()],
         ),
         ("done-object", vec![want(), Frame::Ready, Frame::ObjectDone(9, [0; 32])]),
     ];
@@ -135,9 +135,12 @@ async fn a_receiver_that_lies_gets_nothing_done() {
 async fn a_receiver_that_says_it_is_reading_is_waited_for() {
     let began = std::time::Instant::now();
     // Longer than the sender's patience.
-    let error =
-        answered("reading", 8, vec![session::Frame::Abort(AbortCode::Disk, "done reading".into())])
-            .await;
+    let error = answered(
+        "reading",
+        8,
+        vec![session::Frame::Abort(AbortCode::Disk, "done reading".into()).into()],
+    )
+    .await;
     assert!(error.to_string().contains("done reading"), "{error}");
     assert!(began.elapsed() > Duration::from_secs(4));
 }

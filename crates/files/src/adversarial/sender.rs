@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use tokio::time::timeout;
 use transfer::digest::block_cv;
+use wire::Emit;
 use wire::files::Frame;
 use wire::files::{Data, Wishes};
 use wire::manifest::{Entry, File, Kind, Part, chunks};
-use wire::session;
-use wire::session::{AbortCode, Hello};
+use wire::session::{self, AbortCode, Hello};
 
 use super::{Host, NEVER, PATIENCE, Scratch, answer, chunk, entry, file, greeting, hello, hellos};
 use crate::listen::Stalls;
@@ -219,7 +219,9 @@ async fn many_manifests_of_a_known_sender_do_not_fill_the_memory() {
         let mut conn = host.connect(&known).await;
         let chunk = chunk.clone();
         lying.spawn(async move {
-            conn.push(&session::Frame::Hello(Hello::new(None, Wishes::default(), [0; 16])));
+            conn.push(&session::Frame::Hello(
+                Hello::new(wire::files::RECEIVE, None, [0; 16]).asking(Wishes::default().emit()),
+            ));
             for _ in 0..26 {
                 conn.push(&Frame::Entries(&chunk));
             }
@@ -480,7 +482,7 @@ async fn a_stranger_that_announces_much_is_not_waited_for() {
     ] {
         let mut conn = host.connect(&Identity::generate().unwrap()).await;
         conn.push(&frame);
-        assert!(answer(&mut conn).await.is_none(), "{}", String::from(&frame));
+        assert!(answer(&mut conn).await.is_none(), "{}", frame.name());
     }
     host.accepts_honest_sender(&scratch, "honest").await;
 }

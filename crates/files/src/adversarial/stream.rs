@@ -10,8 +10,7 @@ use units::Span;
 use wire::files::Frame;
 use wire::files::{Data, Grown};
 use wire::manifest::{Entry, File, Kind, MOST_STREAMED, UNKNOWN_SIZE};
-use wire::session;
-use wire::session::AbortCode;
+use wire::session::{self, AbortCode};
 
 use super::{Host, PATIENCE, Scratch, entry, file};
 use crate::listen::Stalls;

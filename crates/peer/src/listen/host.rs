@@ -22,7 +22,7 @@ use super::further_addresses;
 use super::opening::OpeningSessions;
 use super::probing;
 use super::refusals::{Refusals, refusal_text};
-use super::service::{Asking, Join, Open, Opened, Services};
+use super::service::{Asking, Hosted, Join, Open, Opened, Services};
 use super::waiting::{Waited, Waiting};
 use crate::carrier::{Listener, Stream};
 use crate::conn::{Conn, ConnError};
@@ -377,7 +377,7 @@ impl HostState {
         }
         let Some(service) = self.services.named(&hello.service) else {
             // A stranger is not told what this host does.
-            let any = |service: &dyn super::service::Hosted| service.authorize(&asking);
+            let any = |service: &dyn Hosted| service.authorize(&asking);
             let mut all = self.services.0.iter().map(|service| any(service.as_ref()));
             return Err(match all.find_map(Result::ok) {
                 Some(_) => (AbortCode::NoService, format!("this host {}", self.services.do_what())),
@@ -399,7 +399,7 @@ impl HostState {
         open: Option<Open>,
     ) -> Result<Entering, ConnError> {
         let session = random().map_err(std::io::Error::other)?;
-        let takes_whole = self.services.named(&hello.service).is_some_and(|s| s.takes_whole());
+        let takes_whole = self.services.named(&hello.service).is_some_and(Hosted::takes_whole);
         let whole = if takes_whole {
             let Some(whole) = conn.stream().claim() else {
                 let text = "this service runs over UDP alone";

@@ -62,7 +62,8 @@ fn open(target: &Target, rights: &PeerRights) -> Result<Vec<Door>, Answer> {
         Answer::failed(Code::Forbidden, &text)
     };
     let place = Place::of_target(target).ok_or_else(forbidden)?;
-    let may = |address: &std::net::SocketAddr| rights.rights.listen.permits(address.ip(), address.port());
+    let may =
+        |address: &std::net::SocketAddr| rights.rights.listen.permits(address.ip(), address.port());
     if !place.addresses().iter().all(may) {
         return Err(forbidden());
     }

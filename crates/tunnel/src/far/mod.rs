@@ -105,7 +105,8 @@ impl Service for TunnelService {
         let peer = asking.peer;
         Err(match held {
             Err(TokenRefusal::Wrong) => {
-                "the token is not the one that this host printed; each start prints a new one".into()
+                "the token is not the one that this host printed; each start prints a new one"
+                    .into()
             }
             Err(TokenRefusal::Taken) => "the token is another host's".into(),
             Err(TokenRefusal::NotShown) | Ok(()) => format!(

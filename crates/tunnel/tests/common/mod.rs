@@ -6,14 +6,17 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use peer::{AuthorizedPeers, Fingerprint, Peer};
-use secure::testing::{Key, client, server};
-use stripe::{Endpoint, Listening, Route};
+use peer::listen::{Carriers, Host, Services, Tell};
+use peer::tls::ClientTls;
+use peer::{AuthorizedPeers, Identity, ListenOptions, Peer, Token};
+use stripe::{Endpoint, Route};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
-use tunnel::bounds::{RECEIVE_BUFFER, stripe_options};
-use tunnel::{Dialed, FarOptions, Keeper, NearOptions, Place, Report, Reports, TunnelError};
+use tunnel::bounds::stripe_options;
+use tunnel::rights::RIGHTS;
+use tunnel::{Dialed, Keeper, NearOptions, Place, Report, Reports, TunnelError};
+use tunnel::{TunnelRights, TunnelService};
 
 /// A test that takes longer hangs.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -32,10 +35,12 @@ pub(crate) struct Told(Arc<Mutex<Vec<Report>>>, Arc<Notify>);
 impl Told {
     fn reports(&self) -> Reports {
         let told = self.clone();
-        Reports::new(move |report| {
-            told.0.lock().unwrap().push(report);
-            told.1.notify_waiters();
-        })
+        Reports::new(move |report| told.tell(report))
+    }
+
+    fn tell(&self, report: Report) {
+        self.0.lock().unwrap().push(report);
+        self.1.notify_waiters();
     }
 
     /// Waits for a report.
@@ -80,62 +85,73 @@ impl Told {
     }
 }
 
+/// Who is let in by the far side of a test.
+#[derive(Default)]
+pub(crate) struct FarOptions {
+    pub(crate) authorized: AuthorizedPeers,
+    pub(crate) token: Option<Token>,
+    pub(crate) of_token: TunnelRights,
+}
+
 /// The far side of a test.
 pub(crate) struct Far {
-    pub(crate) key: Key,
-    pub(crate) endpoint: Endpoint,
-    pub(crate) options: FarOptions,
+    host: Host,
+    of_token: TunnelRights,
+    pub(crate) key: Identity,
     pub(crate) told: Told,
 }
 
 impl Far {
     /// At a port; 0: a free one.
-    pub(crate) fn at(port: u16, key: Key, options: FarOptions) -> Far {
-        Far { endpoint: listen(port, &key).unwrap(), key, options, told: Told::default() }
+    pub(crate) fn at(port: u16, key: Identity, options: FarOptions) -> Far {
+        Far::try_at(port, key, options).unwrap()
+    }
+
+    fn try_at(port: u16, key: Identity, options: FarOptions) -> Result<Far, peer::Error> {
+        let FarOptions { authorized, token, of_token } = options;
+        let told = Told::default();
+        let reports = told.clone();
+        let tell: Tell = Arc::new(move |text| reports.tell(Report::Notice(text)));
+        let listen = ListenOptions {
+            addresses: vec![(Ipv4Addr::LOCALHOST, port).into()],
+            token,
+            authorized,
+            ..ListenOptions::new(key.clone())
+        };
+        let host = Host::bind(listen, Carriers::Udp, stripe_options(), tell)?;
+        Ok(Far { host, of_token, key, told })
     }
 
     /// At a port that another one is about to leave.
-    pub(crate) async fn soon_at(port: u16, key: Key, options: impl Fn() -> FarOptions) -> Far {
+    pub(crate) async fn soon_at(port: u16, key: Identity, options: impl Fn() -> FarOptions) -> Far {
         loop {
-            if let Ok(endpoint) = listen(port, &key) {
-                return Far { key, endpoint, options: options(), told: Told::default() };
+            if let Ok(far) = Far::try_at(port, key.clone(), options()) {
+                return far;
             }
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }
 
     pub(crate) fn address(&self) -> SocketAddr {
-        self.endpoint.local_addresses()[0]
+        self.host.addresses()[0]
     }
 
     pub(crate) async fn serve(self) {
-        let Far { endpoint, options, told, .. } = self;
-        let accept = async || {
-            let connection = endpoint.accept().await?;
-            let key = Fingerprint::of_spki(connection.peer_key());
-            Some((connection, key))
-        };
-        let admit = |connection: &stripe::Connection| connection.admit(RECEIVE_BUFFER);
-        tunnel::far::serve(accept, admit, options, told.reports()).await;
+        let service = TunnelService::new(self.of_token, self.told.reports());
+        let _hosting = self.host.serve(Services::new().with(&service)).unwrap();
+        std::future::pending::<()>().await;
     }
 }
 
-fn listen(port: u16, key: &Key) -> Result<Endpoint, stripe::EndpointError> {
-    let listening = Listening::at((Ipv4Addr::LOCALHOST, port).into());
-    Endpoint::listen(&listening, &Arc::new(server(key)), stripe_options())
-}
-
 /// A peer with these rights.
-pub(crate) fn entry(key: &Key, tunnel: &str, listen: &str) -> AuthorizedPeers {
-    let mut peer = Peer::from(fingerprint(key));
-    peer.tunnel = if tunnel.is_empty() { peer.tunnel } else { tunnel.parse().unwrap() };
-    peer.listen = if listen.is_empty() { peer.listen } else { listen.parse().unwrap() };
+pub(crate) fn entry(key: &Identity, tunnel: &str, listen: &str) -> AuthorizedPeers {
+    let mut peer = Peer::from(key.fingerprint());
+    for (key, value) in RIGHTS.iter().zip([tunnel, listen]) {
+        if !value.is_empty() {
+            peer.rights.set(key, value).unwrap();
+        }
+    }
     AuthorizedPeers::new(vec![peer])
-}
-
-/// The fingerprint of a key: as a peer shows it.
-pub(crate) fn fingerprint(key: &Key) -> Fingerprint {
-    Fingerprint::of_spki(key.public())
 }
 
 /// The endpoint of a test lasts longer than its connections.
@@ -149,16 +165,16 @@ impl Keeper for Nothing {
 
 /// The near side, until it ends.
 pub(crate) async fn near(
-    key: &Key,
-    far: (SocketAddr, &Key),
+    key: &Identity,
+    far: (SocketAddr, &Identity),
     options: NearOptions,
     told: &Told,
 ) -> Result<(), TunnelError> {
     let endpoint = Endpoint::new().unwrap();
-    let tls = Arc::new(client(key, far.1));
+    let tls = ClientTls::new(key, far.1.fingerprint()).unwrap();
     let dial = async || {
         let routes = vec![Route::to(far.0), Route::to(far.0)];
-        let connected = endpoint.connect(routes, &tls, stripe_options()).await;
+        let connected = endpoint.connect(routes, tls.config(), stripe_options()).await;
         let connection = connected.map_err(|error| peer::Error::NoPath {
             to: far.0.to_string(),
             why: error.to_string(),
@@ -175,9 +191,13 @@ pub(crate) async fn with_tunnel(
     options: NearOptions,
     test: impl AsyncFnOnce(&Told, &Told),
 ) {
-    let own = Key::generate();
+    let own = Identity::generate().unwrap();
     let authorized = entry(&own, reach, listen);
-    let far = Far::at(0, Key::generate(), FarOptions { authorized, ..FarOptions::default() });
+    let far = Far::at(
+        0,
+        Identity::generate().unwrap(),
+        FarOptions { authorized, ..FarOptions::default() },
+    );
     let (address, far_key, far_told) = (far.address(), far.key.clone(), far.told.clone());
     let told = Told::default();
     tokio::select! {

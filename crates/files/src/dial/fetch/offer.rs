@@ -2,8 +2,7 @@
 
 use transfer::digest::Merge;
 use transfer::{Cv, Packing, Tree};
-use wire::files::Ask;
-use wire::files::Frame;
+use wire::files::{Ask, Frame};
 use wire::manifest::Assembly;
 use wire::session;
 

@@ -16,8 +16,7 @@ use units::{Bytes, Time};
 use wire::files::Frame;
 use wire::files::{Range, Wishes};
 use wire::manifest::Kind;
-use wire::session;
-use wire::session::{Hello, SessionId};
+use wire::session::{self, Hello, SessionId};
 
 use super::arrival::Arrival;
 use super::offer::{self, Offer, Refusal};

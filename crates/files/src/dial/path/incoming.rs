@@ -12,8 +12,7 @@ use transfer::Extent;
 use units::{Bytes, Rate, Span, Time};
 use wire::files::Frame;
 use wire::files::Range;
-use wire::session;
-use wire::session::{AbortCode, SessionId};
+use wire::session::{self, AbortCode, SessionId};
 
 use super::{Direction, HeldTime, Moved, PathIo, SILENCE, acknowledge, beyond_pings, refuse};
 use crate::Error;
@@ -170,8 +169,7 @@ impl Direction for Incoming {
                         };
                     }
                     Frame::Session(session::Frame::Ping(number)) => pong = Some(number),
-                    Frame::Session(session::Frame::Joined)
-                    | Frame::Session(session::Frame::Pong(_)) => {}
+                    Frame::Session(session::Frame::Joined | session::Frame::Pong(_)) => {}
                     Frame::Session(session::Frame::Abort(AbortCode::NoSession, text)) => {
                         self.arrival.forget(self.server, self.joined);
                         return Err(ConnError::Refused(text));

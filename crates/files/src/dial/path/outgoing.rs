@@ -8,8 +8,7 @@ use transfer::{BLOCK, Extent};
 use units::{Bytes, Rate, Span, Time};
 use wire::files::Frame;
 use wire::files::{DataHeader, Grown, Range};
-use wire::session;
-use wire::session::AbortCode;
+use wire::session::{self, AbortCode};
 
 use super::{Direction, HeldTime, Moved, PathIo, acknowledge, beyond_pings, refuse};
 use crate::Error;

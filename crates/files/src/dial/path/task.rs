@@ -12,8 +12,7 @@ use tokio::sync::Notify;
 use tokio::time::sleep_until;
 use transfer::{Sample, Transmit};
 use units::{Bytes, Span, Time};
-use wire::session;
-use wire::session::AbortCode;
+use wire::session::{self, AbortCode};
 
 use super::connection::Connection;
 use super::count::{Change, ConnectionCount, Reading};

@@ -14,8 +14,7 @@ use transfer::{BLOCK, Cv, Extent, ExtentSet, Layout, Packing, Tree};
 use units::{Bytes, Time};
 use wire::files::Frame;
 use wire::files::{Archived, Grown, Range};
-use wire::session;
-use wire::session::{AbortCode, Hello, RunId, SessionId};
+use wire::session::{self, AbortCode, Hello, RunId, SessionId};
 
 use crate::attributes;
 use crate::dial::greeting::{hear_welcome, work_during};

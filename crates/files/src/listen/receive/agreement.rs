@@ -12,8 +12,7 @@ use transfer::Tree;
 use units::Span;
 use wire::files::Frame;
 use wire::files::Wishes;
-use wire::session;
-use wire::session::AbortCode;
+use wire::session::{self, AbortCode};
 
 use super::offered::Offered;
 use super::service::ReceiveService;

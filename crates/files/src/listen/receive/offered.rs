@@ -7,8 +7,7 @@ use tokio::time::{Instant, timeout};
 use transfer::Tree;
 use wire::files::Frame;
 use wire::manifest::{Assembly, is_plain};
-use wire::session;
-use wire::session::AbortCode;
+use wire::session::{self, AbortCode};
 
 use super::agreement::Declined;
 use crate::budget::{CONNECTION_BYTES, Share};

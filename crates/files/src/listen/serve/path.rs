@@ -14,8 +14,7 @@ use transfer::Extent;
 use units::{Bytes, Span, Time};
 use wire::files::Frame;
 use wire::files::{DataHeader, Held};
-use wire::session;
-use wire::session::AbortCode;
+use wire::session::{self, AbortCode};
 
 use super::session::FetchSession;
 use crate::blocking::run_in_place;

@@ -19,11 +19,9 @@ use rustix::fs::OFlags;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 use units::Rate;
-use wire::files::Ask;
-use wire::files::Frame;
+use wire::files::{Ask, Frame};
 use wire::manifest::{chunks_with, is_plain};
-use wire::session;
-use wire::session::{AbortCode, SessionId};
+use wire::session::{self, AbortCode, SessionId};
 
 use super::path;
 use super::session::{FetchSession, label};
@@ -475,7 +473,7 @@ async fn read_wants(conn: &mut Conn, entries: usize) -> Result<Result<Want, Stri
     loop {
         let heard = conn.receive(|frame| match Frame::try_from(frame)? {
             Frame::Want(ranges) => Ok(Some(ranges)),
-            Frame::Session(session::Frame::Ping(_)) | Frame::Session(session::Frame::Pong(_)) => {
+            Frame::Session(session::Frame::Ping(_) | session::Frame::Pong(_)) => {
                 Ok(Some(Vec::new()))
             }
             Frame::Ready => Ok(None),

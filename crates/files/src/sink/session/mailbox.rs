@@ -5,9 +5,9 @@ use std::sync::Mutex;
 use peer::ConnError;
 use tokio::sync::Notify;
 use transfer::Extent;
-use wire::{Emit, RawFrame};
 use wire::files::Frame;
 use wire::files::Range;
+use wire::{Emit, RawFrame};
 
 /// Frames for one path from other parts of the session.
 #[derive(Default)]

@@ -13,8 +13,8 @@ use transfer::digest::block_cv;
 use transfer::{BLOCK, Tree};
 use wire::files::Frame;
 use wire::files::{Data, Wishes};
-use wire::session;
-use wire::session::AbortCode;
+use wire::session::{self, AbortCode};
+use wire::{Emit, RawFrame};
 
 use super::{MOST_REFUSALS, MOST_UNSYNCED, Mailbox, SinkSession, finish_files};
 use crate::blocking::Wanted;
@@ -102,8 +102,9 @@ async fn small_is_named(scratch: &Scratch) {
 fn frames(mailbox: &Mailbox) -> Vec<String> {
     let bytes = mailbox.take();
     let (mut rest, mut names) = (&bytes[..], Vec::new());
-    while let Some((frame, used)) = Frame::parse(rest).unwrap() {
-        names.push(String::from(&frame));
+    while let Some((frame, used)) = RawFrame::parse(rest).unwrap() {
+        let frame = Frame::try_from(frame).unwrap();
+        names.push(frame.name().to_string());
         rest = &rest[used..];
     }
     names
@@ -281,10 +282,9 @@ fn allowed_refusals_postpone_the_failure() {
     assert!(matches!(session.failure_to_report(), Some(Error::Integrity { .. })));
     let (_, mailbox) = session.join();
     let frames = mailbox.take();
-    assert!(matches!(
-        Frame::parse(&frames).unwrap(),
-        Some((session::Frame::Abort(AbortCode::Integrity, _), _))
-    ));
+    let (told, _) = RawFrame::parse(&frames).unwrap().unwrap();
+    let told = session::Frame::try_from(told).unwrap();
+    assert!(matches!(told, session::Frame::Abort(AbortCode::Integrity, _)));
 }
 
 /// A goodbye before the end is one path's; after it, the sender's.
