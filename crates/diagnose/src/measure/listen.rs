@@ -12,9 +12,10 @@ use peer::conn::{Conn, ConnError};
 use peer::listen::admission::refuse;
 use peer::listen::{
     Acceptor, Admitted, Entry, Service, TokenCheck, TokenRefusal, display_address,
-    further_addresses, listen, reachable, refusal_text,
+    further_addresses, reachable, refusal_text,
 };
-use peer::striped::{self, carrier::StripedListener};
+use peer::sockets::Sockets;
+use peer::striped::carrier::StripedListener;
 use peer::{AuthorizedPeers, Error, Fingerprint, ListenOptions, Peer};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout};
@@ -54,19 +55,14 @@ impl MeasuredHost {
     /// # Errors
     /// [`Error::System`], with the address that the kernel refused.
     pub fn start(options: ListenOptions, events: Notices) -> Result<MeasuredHost, Error> {
-        let tcp = listen(&options.addresses, options.port)?;
-        let bound: Vec<SocketAddr> = tcp.iter().filter_map(|tcp| tcp.local_addr().ok()).collect();
-        let mut udp = options.clone();
-        // Port 0 became the port of the socket.
-        udp.port = bound.first().map_or(options.port, SocketAddr::port);
-        if !options.addresses.is_empty() {
-            udp.addresses = bound;
+        let Sockets { tcp, udp, notice } = Sockets::open(&options, &stripe::Options::default())?;
+        if let Some(text) = notice {
+            let _ = events.send(text);
         }
         let addresses = reachable(&tcp);
         let boxed = |listener| Box::new(listener) as Box<dyn Listener>;
         let mut listeners: Vec<_> = tcp.into_iter().map(boxed).collect();
         let admitted = Admitted::new(options.authorized.clone());
-        let udp = striped::UdpListener::bind(&udp, stripe::Options::default());
         let has_udp = udp.is_ok();
         match udp {
             Ok(udp) => listeners.push(Box::new(StripedListener::new(udp, admitted.clone()))),

@@ -12,7 +12,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use peer::carrier::Listener;
-use peer::listen::{Acceptor, Admitted, Service, listen, reachable, refusal_text};
+use peer::listen::{Acceptor, Admitted, Service, reachable, refusal_text};
+use peer::sockets::Sockets;
 use peer::striped::{self, carrier::StripedListener};
 use peer::{Identity, ListenOptions, Peer, PeerDirectory};
 use rustix::io::Errno;
@@ -71,15 +72,11 @@ impl Doors {
     /// # Errors
     /// [`peer::Error::System`], with the address that the kernel refused.
     pub(super) fn open(options: &ListenOptions, events: &Events) -> Result<Doors, Error> {
-        let tcp = listen(&options.addresses, options.port).map_err(peer::Error::from)?;
-        let bound: Vec<SocketAddr> = tcp.iter().filter_map(|tcp| tcp.local_addr().ok()).collect();
-        // Port 0 became the port of the socket.
-        let mut udp = options.clone();
-        udp.port = bound.first().map_or(options.port, SocketAddr::port);
-        if !options.addresses.is_empty() {
-            udp.addresses = bound;
+        let Sockets { tcp, udp, notice } = Sockets::open(options, &stripe::Options::default())?;
+        if let Some(text) = notice {
+            let _ = events.send(Event::Notice { text });
         }
-        let udp = match striped::UdpListener::bind(&udp, stripe::Options::default()) {
+        let udp = match udp {
             Ok(udp) => Some(udp),
             Err(error) => {
                 let text = format!("{error}: transfers use TCP alone");

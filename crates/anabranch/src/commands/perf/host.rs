@@ -12,7 +12,7 @@ use crate::commands::paths::runtime;
 use crate::dirs::Dirs;
 use crate::exit::Failure;
 use crate::host_key::HostKey;
-use crate::listen::socket_addresses;
+use crate::listen::{further_ports, socket_addresses};
 use crate::peers::Authorized;
 use crate::sanitize::clean_lines;
 
@@ -32,6 +32,7 @@ pub(super) fn run(args: &PerfArgs) -> Result<(), Failure> {
     let options = ListenOptions {
         addresses: socket_addresses(&args.address, port),
         port,
+        further_ports: further_ports(args.port, &args.address),
         token: token.clone(),
         authorized: authorized.peers.clone(),
         qlog: args.qlog.open(None)?,

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use files::{Error, Event};
 use net::interfaces::own_addresses;
+use peer::sockets::at_free_port;
 use peer::striped::{UdpListener, total_rate};
 use peer::{DEFAULT_PORT, ListenOptions, Timetable, Token};
 use reach::{ListenRights, Reach};
@@ -22,7 +23,7 @@ use crate::dirs::Dirs;
 use crate::examples;
 use crate::exit::Failure;
 use crate::host_key::HostKey;
-use crate::listen::{ListenAddress, socket_addresses};
+use crate::listen::{ListenAddress, further_ports, socket_addresses};
 use crate::peers::Authorized;
 use crate::qlog::QlogArgs;
 
@@ -36,7 +37,8 @@ pub(crate) struct ServeTunnelArgs {
     /// An address to listen on; may be repeated [default: every address]
     #[arg(long, value_name = "ADDR[:PORT]")]
     listen: Vec<ListenAddress>,
-    /// The port, of UDP; 0 takes a free one [default: 7707]
+    /// The port, of UDP; 0 takes a free one [default: 7707; with a token the next free one up to
+    /// 7716]
     #[arg(long)]
     port: Option<u16>,
     /// Print a token that lets one more host reach what --permit names
@@ -91,6 +93,8 @@ pub(crate) fn run(args: ServeTunnelArgs) -> Result<(), Failure> {
     let listen = ListenOptions {
         addresses: socket_addresses(&args.listen, port),
         port,
+        // Without a token, its peers know its port.
+        further_ports: if wants_token { further_ports(args.port, &args.listen) } else { 0 },
         qlog: args.qlog.open(None)?,
         ..ListenOptions::new(identity)
     };
@@ -105,7 +109,11 @@ pub(crate) fn run(args: ServeTunnelArgs) -> Result<(), Failure> {
     let stripe = stripe::Options { max_rate: total.clone(), ..stripe_options() };
     runtime()?.block_on(async {
         let signals = signals()?;
-        let listener = UdpListener::bind(&listen, stripe)?;
+        let (listener, notice) =
+            at_free_port(&listen, |listen| UdpListener::bind(listen, stripe.clone()))?;
+        if let Some(text) = notice {
+            display.notice(&text);
+        }
         display.listening(&reachable(&listener.addresses()), token.as_ref());
         let admission = listener.admission();
         let admit = move |connection: &stripe::Connection| admission.admit(connection);
