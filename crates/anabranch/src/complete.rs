@@ -9,19 +9,25 @@ use clap_complete::engine::{
 use net::interfaces::discover;
 
 use crate::dirs::Dirs;
-use crate::peers::List;
+use crate::peers::{List, ReceiverName};
 
 /// The variable of the environment in which a completion script asks for candidates.
 pub(crate) const VARIABLE: &str = "ANABRANCH_COMPLETE";
 
 /// The hosts with a known key.
 pub(crate) fn receivers() -> ArgValueCandidates {
-    ArgValueCandidates::new(|| names_in(List::Receivers).collect())
+    ArgValueCandidates::new(|| {
+        known_receivers().map(|name| CompletionCandidate::new(name.argument())).collect()
+    })
 }
 
 /// The names of the hosts that are admitted here.
 pub(crate) fn senders() -> ArgValueCandidates {
-    ArgValueCandidates::new(|| names_in(List::Senders).collect())
+    ArgValueCandidates::new(|| {
+        let names = names_in(List::Senders);
+        let names = names.filter(|name| !name.is_empty() && !name.contains(char::is_control));
+        names.map(CompletionCandidate::new).collect()
+    })
 }
 
 /// The interfaces of this host.
@@ -42,20 +48,19 @@ pub(crate) fn operands() -> ArgValueCompleter {
             let name = candidate.get_value().as_encoded_bytes();
             name.starts_with(current.as_encoded_bytes())
         };
-        let hosts = names_in(List::Receivers).map(|host| {
-            let mut name = host.get_value().to_os_string();
-            name.push(":");
-            CompletionCandidate::new(name)
-        });
+        // ssh has a port of its own.
+        let hosts = known_receivers().filter(|name| !name.is_at_port_alone());
+        let hosts = hosts.map(|name| CompletionCandidate::new(format!("{}:", name.argument())));
         PathCompleter::any().complete(current).into_iter().chain(hosts.filter(begins)).collect()
     })
 }
 
 /// The names in a list; none if it cannot be read.
-fn names_in(list: List) -> impl Iterator<Item = CompletionCandidate> {
-    let peers = list.load(&Dirs::from_env()).unwrap_or_default().into_iter();
-    let names = peers.map(|peer| peer.name);
-    names
-        .filter(|name| !name.is_empty() && !name.contains(char::is_control))
-        .map(CompletionCandidate::new)
+fn names_in(list: List) -> impl Iterator<Item = String> {
+    list.load(&Dirs::from_env()).unwrap_or_default().into_iter().map(|peer| peer.name)
+}
+
+/// The names of the hosts with a known key.
+fn known_receivers() -> impl Iterator<Item = ReceiverName> {
+    names_in(List::Receivers).filter_map(|name| name.parse().ok())
 }

@@ -3,6 +3,8 @@
 use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
 
+use peer::FURTHER_PORTS;
+
 /// An address to listen on; without a port, the port of `--port`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ListenAddress {
@@ -23,6 +25,12 @@ impl FromStr for ListenAddress {
             bare.parse().map_err(|_| format!("'{text}' is not ADDRESS or ADDRESS:PORT"))?;
         Ok(ListenAddress { address, port: None })
     }
+}
+
+/// How many ports behind the default one may take its place: none where somebody named the port or
+/// an address.
+pub(crate) fn further_ports(port: Option<u16>, addresses: &[ListenAddress]) -> u16 {
+    if port.is_none() && addresses.is_empty() { FURTHER_PORTS } else { 0 }
 }
 
 /// Socket addresses to listen on; `port` is for those without one.

@@ -1,8 +1,9 @@
 //! The two lists of trusted keys: known hosts to send to or get from, and peers that may send here,
 //! or get from here, without a token.
 //!
-//! Both are editable text files with a peer on each line, `NAME FINGERPRINT` or
-//! `FINGERPRINT [NAME] [KEY=VALUE]…` with words of the services, and `#` for comments.
+//! Both are editable text files with a peer on each line, `NAME FINGERPRINT` (with `[NAME]:PORT`
+//! for one port alone) or `FINGERPRINT [NAME] [KEY=VALUE]…` with words of the services, and `#` for
+//! comments.
 
 use std::convert::Infallible;
 use std::fs;
@@ -19,6 +20,10 @@ use tokio::time::sleep;
 use crate::dirs::{Dirs, is_absent};
 use crate::sanitize::clean;
 
+mod receiver;
+
+pub(crate) use receiver::ReceiverName;
+
 /// One of the two lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum List {
@@ -31,7 +36,7 @@ pub(crate) enum List {
 /// A peer on a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Peer {
-    /// A receiver's host, as in `--to`; a sender's label, which may be empty.
+    /// A [`ReceiverName`]; a sender's label, which may be empty.
     pub(crate) name: String,
     /// The peer's key.
     pub(crate) fingerprint: Fingerprint,
@@ -159,9 +164,9 @@ impl List {
                 if words.next().is_some() {
                     return Some(Err("unexpected text after the fingerprint".into()));
                 }
-                // As it is looked up: without a port that somebody wrote, in the usual spelling.
-                let host = first.parse::<Remote>().map(|host| host.name().into_owned());
-                (host.unwrap_or_else(|_| first.to_string()), fingerprint)
+                // As it is looked up: in the usual spelling.
+                let name = first.parse::<ReceiverName>().map(|name| name.to_string());
+                (name.unwrap_or_else(|_| first.to_string()), fingerprint)
             }
             List::Senders => {
                 let mut name = "";
@@ -202,12 +207,12 @@ impl List {
     fn store(self, dirs: &Dirs, peers: &[Peer]) -> Result<(), Error> {
         let path = self.path(dirs);
         let mut text = match self {
-            List::Receivers => {
-                String::from("# HOST FINGERPRINT, written by 'anabranch keys trust receiver'\n")
-            }
+            List::Receivers => String::from(
+                "# HOST FINGERPRINT or [HOST]:PORT FINGERPRINT, written by 'anabranch keys \
+                     trust receiver'\n",
+            ),
             List::Senders => format!(
-                "# FINGERPRINT [NAME] [{}], written by 'anabranch keys trust sender'
-",
+                "# FINGERPRINT [NAME] [{}], written by 'anabranch keys trust sender'\n",
                 forms().join("] [")
             ),
         };
@@ -223,6 +228,16 @@ impl List {
             .and_then(|mut file| file.write_all(text.as_bytes()).and_then(|()| file.sync_all()));
         written.and_then(|()| fs::rename(&temporary, &path)).map_err(|e| unwritable(&path, e))
     }
+}
+
+/// The key of a receiver on the list: that of its port, or else that of its host.
+pub(crate) fn key_of(receivers: &[Peer], to: &Remote) -> Option<Fingerprint> {
+    let find = |name: &ReceiverName| {
+        let name = name.to_string();
+        receivers.iter().find(|peer| peer.name == name)
+    };
+    let names = [ReceiverName::at_port(to), ReceiverName::of_host(to)];
+    names.iter().find_map(find).map(|peer| peer.fingerprint)
 }
 
 /// The authorized peers of a host that listens, as long as it does.

@@ -9,6 +9,7 @@ pub mod clock;
 pub mod congestion;
 pub mod counters;
 mod error;
+pub mod holder;
 pub mod interfaces;
 mod scope;
 pub mod socket;

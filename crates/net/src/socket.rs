@@ -8,6 +8,7 @@ use std::time::Duration;
 use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 
+use crate::holder::{Holder, Transport};
 use crate::interfaces::own_addresses;
 use crate::scope::{in_scope, scope};
 use crate::{CongestionControl, Error};
@@ -88,15 +89,18 @@ pub fn set_congestion_control(socket: &impl AsFd, name: &str) -> io::Result<()> 
 /// IPv6 and IPv4.
 ///
 /// # Errors
-/// [`Error`], with the address that the kernel refused.
+/// [`Error`], with the address that the kernel refused and, if it is taken, by whom.
 pub fn listen(addresses: &[SocketAddr], port: u16) -> Result<Vec<TcpListener>, Error> {
     if !addresses.is_empty() {
         return addresses.iter().map(|address| bind(*address, false)).collect();
     }
     // One socket for both families where the system has both, else IPv4 alone.
-    let both = bind(SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), port), true);
-    let listener =
-        both.or_else(|_| bind(SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), port), false))?;
+    let listener = match bind(SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), port), true) {
+        Err(error) if error.source.kind() != io::ErrorKind::AddrInUse => {
+            bind(SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), port), false)
+        }
+        both => both,
+    }?;
     Ok(vec![listener])
 }
 
@@ -112,7 +116,10 @@ fn bind(address: SocketAddr, both_families: bool) -> Result<TcpListener, Error> 
         socket.listen(BACKLOG)?;
         TcpListener::from_std(socket.into())
     };
-    open().map_err(|source| Error { action: format!("listen on {address}"), source })
+    open().map_err(|source| {
+        let source = Holder::explain(Transport::Tcp, address, source);
+        Error { action: format!("listen on {address}"), source }
+    })
 }
 
 /// The addresses at which listening sockets can be reached; for a socket at the unspecified

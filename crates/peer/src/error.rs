@@ -16,9 +16,11 @@ pub enum Error {
     #[error(
         "the host at {address} has another key than {known_from} ({found}); is the address \
          right? {remedy}nothing was sent",
-        remedy = remedy(*known_from)
+        remedy = remedy(*known_from, host)
     )]
     WrongPeer {
+        /// The host and its port, as this side was told to find it.
+        host: String,
         /// Its address.
         address: String,
         /// The key that answered.
@@ -95,13 +97,13 @@ impl Error {
 }
 
 /// What to do about a host with another key.
-fn remedy(known_from: KeySource) -> &'static str {
+fn remedy(known_from: KeySource, host: &str) -> String {
     match known_from {
-        KeySource::Token => "",
-        KeySource::Trusted => {
+        KeySource::Token => String::new(),
+        KeySource::Trusted => format!(
             "if the host was set up anew, 'anabranch keys' there shows its key, and 'anabranch \
-             keys trust receiver' here replaces the old one; "
-        }
+             keys trust receiver {host} FINGERPRINT' here replaces the old one; "
+        ),
     }
 }
 

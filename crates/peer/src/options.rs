@@ -112,6 +112,8 @@ pub struct ListenOptions {
     pub addresses: Vec<SocketAddr>,
     /// Port for the default addresses; 0 takes a free one.
     pub port: u16,
+    /// How many ports behind it may take its place, if it is taken and no address is named.
+    pub further_ports: u16,
     /// Our key.
     pub identity: Identity,
     /// A token whose secret lets its first holder in, to the whole directory.
@@ -131,6 +133,7 @@ impl ListenOptions {
         ListenOptions {
             addresses: Vec::new(),
             port: DEFAULT_PORT,
+            further_ports: 0,
             identity,
             token: None,
             holder: None,

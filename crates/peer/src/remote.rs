@@ -22,6 +22,8 @@ pub struct Remote {
 
 /// The port used where none is named.
 pub const DEFAULT_PORT: u16 = 7707;
+/// The ports behind it that a listening host may take where it is taken.
+pub const FURTHER_PORTS: u16 = 9;
 
 impl Remote {
     /// The host without its port, as in `--to`: with its zone, without brackets.

@@ -14,7 +14,7 @@ use crate::exit::Failure;
 use crate::flags::TransferFlags;
 use crate::host_key::HostKey;
 use crate::output::ToStdout;
-use crate::peers::List;
+use crate::peers::{List, key_of};
 use crate::token::TokenSource;
 use crate::transfer;
 
@@ -100,8 +100,7 @@ fn servers(remotes: Vec<Remote>, source: &TokenSource, dirs: &Dirs) -> Result<Ve
     let alone = remotes.len() == 1;
     let mut servers = Vec::new();
     for remote in remotes {
-        let pinned =
-            known.iter().find(|peer| peer.name == remote.name()).map(|peer| peer.fingerprint);
+        let pinned = key_of(&known, &remote);
         let credential = match (
             pinned,
             if alone || pinned.is_none() { tokens.next() } else { None },
@@ -112,8 +111,7 @@ fn servers(remotes: Vec<Remote>, source: &TokenSource, dirs: &Dirs) -> Result<Ve
             (None, None) => {
                 let text = format!(
                     "the key of {remote} is unknown, and it has no token: 'anabranch keys trust \
-                     receiver {host} FINGERPRINT' adds a key; tokens are read one on each line",
-                    host = remote.name()
+                     receiver {remote} FINGERPRINT' adds a key; tokens are read one on each line"
                 );
                 return Err(Error::usage(text));
             }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Subcommand;
 use files::Error;
-use peer::{Fingerprint, May, Remote, Rights};
+use peer::{Fingerprint, May, Rights};
 use reach::{ListenRights, Reach};
 use units::Rate;
 
@@ -12,7 +12,7 @@ use crate::complete;
 use crate::dirs::Dirs;
 use crate::examples;
 use crate::host_key::HostKey;
-use crate::peers::{List, Peer, set_right, words};
+use crate::peers::{List, Peer, ReceiverName, set_right, words};
 
 /// Arguments of `keys`.
 #[derive(Debug, clap::Args)]
@@ -43,9 +43,10 @@ enum Action {
 enum Trust {
     /// Allow sending to HOST, and getting from it, without a token
     Receiver {
-        /// The host as in 'send --to' or 'get --from'; its key is the same at each port
+        /// The host as in 'send --to' or 'get --from'; with a port, the key counts at that port
+        /// alone
         #[arg(value_name = "HOST[:PORT]", add = complete::receivers())]
-        host: Remote,
+        host: ReceiverName,
         /// The output of 'anabranch keys' on that host
         fingerprint: Fingerprint,
     },
@@ -79,8 +80,8 @@ enum Trust {
 enum Remove {
     /// Remove a receiver's key
     Receiver {
-        /// The host or the fingerprint
-        #[arg(add = complete::receivers())]
+        /// The host, with its port if the key counts at that port alone, or the fingerprint
+        #[arg(value_name = "HOST[:PORT]|FINGERPRINT", add = complete::receivers())]
         which: String,
     },
     /// Remove a sender's key
@@ -113,7 +114,7 @@ pub(crate) fn run(args: KeysArgs) -> Result<(), Error> {
         Action::Trust(Trust::Receiver { host, fingerprint }) => {
             List::Receivers.add(
                 &dirs,
-                Peer { name: one_word(&host.name())?, fingerprint, rights: Rights::default() },
+                Peer { name: one_word(&host.to_string())?, fingerprint, rights: Rights::default() },
             )?;
         }
         Action::Trust(Trust::Sender {
@@ -150,7 +151,7 @@ pub(crate) fn run(args: KeysArgs) -> Result<(), Error> {
         }
         Action::Remove(Remove::Receiver { which }) => {
             // As the list has it; a fingerprint is no host with a port either.
-            let name = which.parse::<Remote>().map(|host| host.name().into_owned());
+            let name = which.parse::<ReceiverName>().map(|name| name.to_string());
             removed(List::Receivers.remove(&dirs, name.as_ref().unwrap_or(&which))?, &which)?;
         }
         Action::Remove(Remove::Sender { which }) => {

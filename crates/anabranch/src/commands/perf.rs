@@ -47,7 +47,7 @@ pub(crate) struct PerfArgs {
     /// With --listen: an address to listen on; may be repeated [default: every address]
     #[arg(long, value_name = "ADDR[:PORT]", requires = "listening")]
     address: Vec<ListenAddress>,
-    /// With --listen: the port; 0 takes a free one [default: 7707]
+    /// With --listen: the port; 0 takes a free one [default: 7707, or the next free one up to 7716]
     #[arg(long, requires = "listening")]
     port: Option<u16>,
     /// With --listen: print no token, and measure only with senders that are trusted

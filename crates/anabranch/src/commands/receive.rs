@@ -14,7 +14,7 @@ use crate::dirs::Dirs;
 use crate::examples;
 use crate::exit::Failure;
 use crate::host_key::HostKey;
-use crate::listen::{ListenAddress, socket_addresses};
+use crate::listen::{ListenAddress, further_ports, socket_addresses};
 use crate::output::ToStdout;
 use crate::peers::Authorized;
 use crate::qlog::QlogArgs;
@@ -33,7 +33,7 @@ pub(crate) struct ReceiveArgs {
     /// An address to listen on; may be repeated [default: every address]
     #[arg(long, value_name = "ADDR[:PORT]")]
     listen: Vec<ListenAddress>,
-    /// The port; 0 takes a free one [default: 7707]
+    /// The port; 0 takes a free one [default: 7707; without --keep the next free one up to 7716]
     #[arg(long)]
     port: Option<u16>,
     /// Accept further transfers after the first instead of exiting
@@ -120,8 +120,11 @@ pub(crate) fn run(mut args: ReceiveArgs) -> Result<(), Failure> {
         let text = "--parallel is for --keep: without it, there is one transfer";
         return Err(Error::usage(text).into());
     }
-    let port = args.port.or(config.receive.port).unwrap_or(DEFAULT_PORT);
+    let named = args.port.or(config.receive.port);
+    let port = named.unwrap_or(DEFAULT_PORT);
     let listen = if args.listen.is_empty() { &config.receive.listen } else { &args.listen };
+    // Senders of one that goes on know its port.
+    let further_ports = if keep { 0 } else { further_ports(named, listen) };
     let options = ReceiveOptions {
         output: stdout.as_ref().map(ToStdout::output),
         directory: stdout
@@ -133,6 +136,7 @@ pub(crate) fn run(mut args: ReceiveArgs) -> Result<(), Failure> {
         listen: ListenOptions {
             addresses: socket_addresses(listen, port),
             port,
+            further_ports,
             token: token.clone(),
             authorized: authorized.peers.clone(),
             qlog: args.qlog.open(config.receive.qlog.as_deref())?,

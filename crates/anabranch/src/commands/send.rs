@@ -19,7 +19,7 @@ use crate::examples;
 use crate::exit::Failure;
 use crate::flags::TransferFlags;
 use crate::host_key::HostKey;
-use crate::peers::List;
+use crate::peers::{List, key_of};
 use crate::token::TokenSource;
 use crate::transfer;
 use crate::watch;
@@ -297,6 +297,6 @@ pub(super) fn known_credential(
     if let Some(token) = source.given()? {
         return Ok(Some(Credential::Token(token)));
     }
-    let known = List::Receivers.load(dirs)?.into_iter().find(|peer| peer.name == to.name());
-    Ok(known.map(|peer| Credential::Pinned(peer.fingerprint)))
+    let known = key_of(&List::Receivers.load(dirs)?, to);
+    Ok(known.map(Credential::Pinned))
 }

@@ -13,7 +13,7 @@ fn lines_round_trip() {
         Some(Ok(Peer { name: "nas.example".into(), fingerprint, rights: Rights::default() }))
     );
     let with_port = List::Receivers.parse(&format!("[2001:DB8::1]:80 {fingerprint}"));
-    assert_eq!(with_port.unwrap().unwrap().name, "2001:db8::1");
+    assert_eq!(with_port.unwrap().unwrap().name, "[2001:db8::1]:80");
     let sender = List::Senders.parse(&fingerprint.to_string());
     assert_eq!(
         sender,
@@ -22,6 +22,42 @@ fn lines_round_trip() {
     assert_eq!(List::Senders.parse("# nobody"), None);
     assert!(List::Receivers.parse("nas.example").unwrap().is_err());
     assert!(List::Receivers.parse(&format!("a b {fingerprint}")).unwrap().is_err());
+}
+
+#[test]
+fn the_key_of_a_port_wins_over_that_of_its_host() {
+    let key = |octet: u8| Fingerprint::from([octet; 32]);
+    // As it may stand in the file: in any order and spelling, and without ports as before.
+    let lines = [
+        ("nas", 1),
+        ("[nas]:80", 2),
+        ("nas:81", 3),
+        ("2001:DB8:0::1", 4),
+        ("[2001:db8::1]:80", 5),
+        ("[fe80::1%eth0]:80", 6),
+        ("[alone]:80", 7),
+    ];
+    let parse = |(name, octet): (&str, u8)| {
+        List::Receivers.parse(&format!("{name} {}", key(octet))).unwrap().unwrap()
+    };
+    let list: Vec<Peer> = lines.into_iter().map(parse).collect();
+    for (to, octet) in [
+        ("nas", Some(1)),
+        ("nas:7707", Some(1)),
+        ("nas:80", Some(2)),
+        ("nas:81", Some(3)),
+        ("2001:db8::1", Some(4)),
+        ("[2001:db8::1]:81", Some(4)),
+        ("[2001:db8::1]:80", Some(5)),
+        ("[fe80::1%eth0]:80", Some(6)),
+        ("fe80::1%eth0", None),
+        ("[fe80::1%eth1]:80", None),
+        ("alone:80", Some(7)),
+        ("alone", None),
+        ("other:80", None),
+    ] {
+        assert_eq!(key_of(&list, &to.parse().unwrap()), octet.map(key), "{to}");
+    }
 }
 
 #[test]

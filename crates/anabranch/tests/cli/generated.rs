@@ -98,6 +98,7 @@ fn completions_offer_hosts_interfaces_and_files_and_no_hidden_command() {
     for host in ["nas.example", "attic"] {
         assert_eq!(home.run(&["keys", "trust", "receiver", host, key.trim()]).0, 0);
     }
+    assert_eq!(home.run(&["keys", "trust", "receiver", "vault:80", key.trim()]).0, 0);
     assert_eq!(home.run(&["keys", "trust", "sender", key.trim(), "laptop"]).0, 0);
     home.file("disk.img", b"x");
     let commands = candidates(&home, &[""]);
@@ -117,6 +118,7 @@ fn completions_offer_hosts_interfaces_and_files_and_no_hidden_command() {
         );
     }
     assert_eq!(candidates(&home, &["send", "x", "--to", "at"]), ["attic"]);
+    assert_eq!(candidates(&home, &["send", "x", "--to", "va"]), ["vault:80"]);
     assert!(candidates(&home, &["keys", "remove", "sender", ""]).contains(&"laptop".into()));
     for words in [&["send", "disk.img", "--path", ""][..], &["get", "x", "--no-path", ""]] {
         assert!(candidates(&home, words).contains(&"lo".into()), "{words:?}");
@@ -124,4 +126,5 @@ fn completions_offer_hosts_interfaces_and_files_and_no_hidden_command() {
     assert_eq!(candidates(&home, &["send", "di"]), ["disk.img"]);
     assert_eq!(candidates(&home, &["cp", "di"]), ["disk.img"]);
     assert_eq!(candidates(&home, &["cp", "disk.img", "na"]), ["nas.example:"]);
+    assert_eq!(candidates(&home, &["cp", "disk.img", "va"]), [""; 0], "ssh has another port");
 }

@@ -8,8 +8,11 @@ mod interrupted;
 mod json;
 mod keyless;
 mod lines;
+#[path = "../needs/mod.rs"]
+mod needs;
 mod offers;
 mod perf;
+mod receivers;
 mod schema;
 mod secrets;
 mod streams;

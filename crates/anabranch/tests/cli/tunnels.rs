@@ -7,6 +7,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use super::home::{Home, Running, announced, lines_of};
+use super::needs::are_installed;
 use super::schema::Schema;
 
 /// A web server on loopback, which answers each request with this text; its port.
@@ -69,6 +70,9 @@ fn curl(arguments: &[&str]) -> (String, Option<i32>) {
 
 #[test]
 fn curl_goes_through_a_tunnel_by_each_way() {
+    if !are_installed(&["curl"]) {
+        return;
+    }
     let (near, far) = (Home::new(), Home::new());
     let port = web("from the far side");
     let page = format!("http://127.0.0.1:{port}/");

@@ -3,6 +3,8 @@
 
 mod host;
 mod install;
+#[path = "../needs/mod.rs"]
+mod needs;
 mod pull;
 
 use std::ffi::{OsStr, OsString};

@@ -3,8 +3,11 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod hosts;
+#[path = "../needs/mod.rs"]
+mod needs;
 #[path = "../../../net/tests/own_network/mod.rs"]
 mod own_network;
+mod ports;
 mod tunnels;
 
 use hosts::{Host, Scratch};

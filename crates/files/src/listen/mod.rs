@@ -36,7 +36,7 @@ pub fn notices(events: &Events) -> Tell {
 /// [`peer::Error::System`], with the address that the kernel refused.
 fn open(options: &ListenOptions, events: &Events) -> Result<Host, Error> {
     let stripe = stripe::Options::default();
-    Ok(Host::bind(options.clone(), Carriers::Both, stripe, notices(events))?)
+    Ok(Host::bind(options.clone(), Carriers::Both, &stripe, notices(events))?)
 }
 
 /// The place of a peer's directory.

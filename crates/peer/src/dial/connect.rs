@@ -54,6 +54,8 @@ const AT_ONCE: usize = 8;
 #[derive(Clone, Debug)]
 pub struct Connector {
     tls: ClientTls,
+    /// The host, as it was named.
+    host: String,
     /// The source of the key that the host must have.
     known_from: KeySource,
     carrier: Arc<dyn Carrier>,
@@ -70,6 +72,7 @@ impl Connector {
         let congestion_control = terms.options.congestion_control.clone();
         Connector {
             tls,
+            host: terms.to[host].0.to_string(),
             known_from,
             carrier: Arc::clone(&terms.carrier),
             striped: terms.striped.get(&host).cloned(),
@@ -185,7 +188,8 @@ impl Connector {
         let ConnError::Tls(tls) = error else { return None };
         let found = wrong_key(tls)?;
         let (address, known_from) = (candidate.remote.to_string(), self.known_from);
-        candidate.named.then_some(Error::WrongPeer { address, found, known_from })
+        let host = self.host.clone();
+        candidate.named.then_some(Error::WrongPeer { host, address, found, known_from })
     }
 
     async fn attempt(

@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use net::socket::{listen, reachable};
+use net::socket::reachable;
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
@@ -26,6 +26,7 @@ use super::service::{Asking, Hosted, Join, Open, Opened, Services};
 use super::waiting::{Waited, Waiting};
 use crate::carrier::{Listener, Stream};
 use crate::conn::{Conn, ConnError};
+use crate::sockets::{Sockets, at_free_port};
 use crate::striped::{UdpListener, carrier::StripedListener};
 use crate::tls::ServerTls;
 use crate::{AuthorizedPeers, Error, Fingerprint, ListenOptions, Peer, random};
@@ -63,24 +64,22 @@ impl Host {
     pub fn bind(
         options: ListenOptions,
         carriers: Carriers,
-        stripe: stripe::Options,
+        stripe: &stripe::Options,
         tell: Tell,
     ) -> Result<Host, Error> {
         if carriers == Carriers::Udp {
-            let udp = Some(UdpListener::bind(&options, stripe)?);
-            return Ok(Host { options, tell, tcp: Vec::new(), udp });
+            let bind = |options: &ListenOptions| UdpListener::bind(options, stripe.clone());
+            let (udp, notice) = at_free_port(&options, bind)?;
+            if let Some(text) = notice {
+                tell(text);
+            }
+            return Ok(Host { options, tell, tcp: Vec::new(), udp: Some(udp) });
         }
-        let tcp = listen(&options.addresses, options.port)?;
-        let bound: Vec<SocketAddr> = tcp.iter().filter_map(|tcp| tcp.local_addr().ok()).collect();
-        // Port 0 became the port of the socket.
-        let mut same = options.clone();
-        same.port = bound.first().map_or(options.port, SocketAddr::port);
-        if !options.addresses.is_empty() {
-            same.addresses = bound;
+        let Sockets { tcp, udp, notice } = Sockets::open(&options, stripe)?;
+        if let Some(text) = notice {
+            tell(text);
         }
-        let udp = UdpListener::bind(&same, stripe)
-            .map_err(|error| tell(format!("{error}: TCP alone is used")))
-            .ok();
+        let udp = udp.map_err(|error| tell(format!("{error}: TCP alone is used"))).ok();
         Ok(Host { options, tell, tcp, udp })
     }
 

@@ -114,7 +114,8 @@ pub async fn connect_over(
             && let Some(found) = tls_error(secure_error).and_then(wrong_key)
         {
             let address = named.first().map_or_else(String::new, ToString::to_string);
-            return Error::WrongPeer { address, found, known_from: credential.key_source() }.into();
+            let (host, known_from) = (remote.to_string(), credential.key_source());
+            return Error::WrongPeer { host, address, found, known_from }.into();
         }
         let is_narrow = matches!(error, ConnectError::Narrow { .. });
         let why = format!("over UDP: {error}");

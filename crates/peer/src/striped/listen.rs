@@ -3,6 +3,7 @@
 use std::net::{Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
+use net::holder::{Holder, Transport};
 use net::interfaces::own_addresses;
 use net::socket::unmapped;
 use stripe::{Connection, Endpoint, EndpointError, Listening};
@@ -28,7 +29,7 @@ impl UdpListener {
     /// Listens at the addresses of `options`, or at its port of all addresses.
     ///
     /// # Errors
-    /// [`Error::System`], with the address that the kernel refused.
+    /// [`Error::System`], with the address that the kernel refused and, if it is taken, by whom.
     pub fn bind(options: &ListenOptions, stripe: stripe::Options) -> Result<UdpListener, Error> {
         let tls = ServerTls::new(&options.identity)?;
         let mut listening = Listening::everywhere(options.port);
@@ -120,6 +121,7 @@ impl Admission {
 pub(super) fn system(error: EndpointError) -> Error {
     let source = match error {
         EndpointError::Listen { address, source } => {
+            let source = Holder::explain(Transport::Udp, address, source);
             return Error::System { action: format!("listen on {address} (UDP)"), source };
         }
         EndpointError::System { action, source } => {

@@ -118,7 +118,7 @@ impl Far {
             authorized,
             ..ListenOptions::new(key.clone())
         };
-        let host = Host::bind(listen, Carriers::Udp, stripe_options(), tell)?;
+        let host = Host::bind(listen, Carriers::Udp, &stripe_options(), tell)?;
         Ok(Far { host, of_token, key, told })
     }
 

@@ -15,7 +15,7 @@ use crate::commands::paths::runtime;
 use crate::dirs::Dirs;
 use crate::exit::Failure;
 use crate::host_key::HostKey;
-use crate::listen::socket_addresses;
+use crate::listen::{further_ports, socket_addresses};
 use crate::peers::Authorized;
 use crate::sanitize::clean_lines;
 
@@ -35,6 +35,7 @@ pub(super) fn run(args: &PerfArgs) -> Result<(), Failure> {
     let options = ListenOptions {
         addresses: socket_addresses(&args.address, port),
         port,
+        further_ports: further_ports(args.port, &args.address),
         token: token.clone(),
         authorized: authorized.peers.clone(),
         qlog: args.qlog.open(None)?,
@@ -45,7 +46,7 @@ pub(super) fn run(args: &PerfArgs) -> Result<(), Failure> {
         // The other end lasts as long as the host.
         let tell: Tell = Arc::new(move |text| drop(events.send(text)));
         let stripe = stripe::Options::default();
-        let host = Host::bind(options, Carriers::Both, stripe, Arc::clone(&tell))?;
+        let host = Host::bind(options, Carriers::Both, &stripe, Arc::clone(&tell))?;
         announce(args.json, &host, token.as_ref());
         let _hosting = host.serve(Services::new().with(&Measuring::new(tell)))?;
         let (changes, mut notices) = mpsc::unbounded_channel();

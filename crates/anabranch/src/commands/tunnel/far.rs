@@ -19,7 +19,7 @@ use crate::dirs::Dirs;
 use crate::examples;
 use crate::exit::Failure;
 use crate::host_key::HostKey;
-use crate::listen::{ListenAddress, socket_addresses};
+use crate::listen::{ListenAddress, further_ports, socket_addresses};
 use crate::peers::Authorized;
 use crate::qlog::QlogArgs;
 
@@ -30,7 +30,8 @@ pub(crate) struct ServeTunnelArgs {
     /// An address to listen on; may be repeated [default: every address]
     #[arg(long, value_name = "ADDR[:PORT]")]
     listen: Vec<ListenAddress>,
-    /// The port, of UDP; 0 takes a free one [default: 7707]
+    /// The port, of UDP; 0 takes a free one [default: 7707; with a token the next free one up to
+    /// 7716]
     #[arg(long)]
     port: Option<u16>,
     /// Print a token that lets one more host reach what --permit names
@@ -87,6 +88,8 @@ pub(crate) fn run(args: ServeTunnelArgs) -> Result<(), Failure> {
         port,
         token: token.clone(),
         authorized: authorized.peers.clone(),
+        // Without a token, its peers know its port.
+        further_ports: if wants_token { further_ports(args.port, &args.listen) } else { 0 },
         qlog: args.qlog.open(None)?,
         ..ListenOptions::new(identity)
     };
@@ -97,7 +100,7 @@ pub(crate) fn run(args: ServeTunnelArgs) -> Result<(), Failure> {
         let signals = signals()?;
         let (notices, mut told) = mpsc::unbounded_channel();
         let tell = files::notices(&notices);
-        let host = Host::bind(listen, Carriers::Udp, stripe, tell)?;
+        let host = Host::bind(listen, Carriers::Udp, &stripe, tell)?;
         let addresses: Vec<String> = host.addresses().iter().map(ToString::to_string).collect();
         display.listening(&addresses, token.as_ref());
         let of_token = TunnelRights { reach, listen: ports };
