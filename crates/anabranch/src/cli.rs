@@ -8,8 +8,8 @@ use scenario::Registry;
 use tracing_subscriber::filter::Targets;
 
 use crate::commands::{
-    cp, demo, doctor, emulate, far, generate, get, keys, paths, perf, plot, receive, reproduce,
-    send, serve, simulate, tunnel,
+    cp, demo, doctor, emulate, far, generate, get, host, keys, paths, perf, plot, receive,
+    reproduce, send, serve, simulate, tunnel,
 };
 use crate::exit::{EXIT_CODES, Failure};
 use crate::{log, name};
@@ -41,8 +41,8 @@ pub(crate) struct Cli {
 }
 
 /// The commands that write events as JSON with `--json`.
-const COMMANDS_WITH_EVENTS: [&str; 7] =
-    ["cp", "receive", "send", "serve", "get", "tunnel", "serve-tunnel"];
+const COMMANDS_WITH_EVENTS: [&str; 8] =
+    ["cp", "receive", "send", "serve", "get", "host", "tunnel", "serve-tunnel"];
 
 /// The commands.
 #[derive(Debug, Subcommand)]
@@ -66,6 +66,8 @@ pub(crate) enum Command {
     Tunnel(tunnel::near::TunnelArgs),
     /// Dial targets for a `tunnel` on another host that is allowed to reach them
     ServeTunnel(tunnel::far::ServeTunnelArgs),
+    /// Receive, serve, dial for tunnels and measure at one port, as the configuration file says
+    Host(host::HostArgs),
     /// Show the usable paths, and why the other devices have none
     Paths(paths::PathsArgs),
     /// Diagnose what limits the paths, and print the commands that fix it
@@ -105,6 +107,7 @@ impl Command {
             Command::Get(args) => args.is_json(),
             Command::Tunnel(args) => args.is_json(),
             Command::ServeTunnel(args) => args.is_json(),
+            Command::Host(args) => args.is_json(),
             _ => false,
         }
     }
@@ -150,6 +153,7 @@ impl Cli {
             Command::Get(args) => get::run(args),
             Command::Tunnel(args) => tunnel::near::run(args),
             Command::ServeTunnel(args) => tunnel::far::run(args),
+            Command::Host(args) => host::run(args),
             Command::Paths(args) => paths::run(&args).map_err(Failure::from),
             Command::Doctor(args) => doctor::run(&args),
             Command::Perf(args) => perf::run(&args),

@@ -1,6 +1,8 @@
 //! The configuration file: defaults for options of the command line.
 
+use std::collections::BTreeSet;
 use std::io::Read;
+use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -23,6 +25,10 @@ pub(crate) struct Config {
     pub(crate) progress: Option<Style>,
     pub(crate) send: Send,
     pub(crate) receive: Receive,
+    pub(crate) serve: Serve,
+    pub(crate) host: Host,
+    /// The tables that are there, also empty ones: those of services name what `host` does.
+    pub(crate) tables: BTreeSet<String>,
 }
 
 /// `[send]`.
@@ -56,6 +62,24 @@ pub(crate) struct Receive {
     pub(crate) archive: bool,
     pub(crate) qlog: Option<PathBuf>,
 }
+
+/// `[serve]`.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Serve {
+    pub(crate) directory: Option<PathBuf>,
+}
+
+/// `[host]`.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Host {
+    pub(crate) listen: Vec<ListenAddress>,
+    pub(crate) port: Option<u16>,
+    pub(crate) qlog: Option<PathBuf>,
+    pub(crate) metrics: Option<SocketAddr>,
+}
+
+/// Tables that may have no key.
+const TABLES: [&str; 6] = ["send", "receive", "serve", "tunnel", "measure", "host"];
 
 /// The numbers that `--parallel` takes.
 pub(crate) const PARALLEL: RangeInclusive<u16> = 1..=64;
@@ -92,6 +116,11 @@ const KEYS: &[(&str, &str, Setter)] = &[
     ("receive", "timeout", |c, v| set(&mut c.receive.timeout, parsed(v))),
     ("receive", "allow-delete", |c, v| flag(v).map(|on| c.receive.allow_delete = on)),
     ("receive", "qlog", |c, v| set(&mut c.receive.qlog, parsed(v))),
+    ("serve", "directory", |c, v| set(&mut c.serve.directory, parsed(v))),
+    ("host", "listen", |c, v| list(v).map(|addresses| c.host.listen = addresses)),
+    ("host", "port", |c, v| set(&mut c.host.port, port(v))),
+    ("host", "qlog", |c, v| set(&mut c.host.qlog, parsed(v))),
+    ("host", "metrics", |c, v| set(&mut c.host.metrics, parsed(v))),
     ("receive", "archive", |c, v| flag(v).map(|on| c.receive.archive = on)),
     ("receive", "overwrite", |c, v| {
         flag(v).map(|on| {
@@ -142,9 +171,8 @@ impl Config {
                     continue;
                 }
                 match value.get_ref() {
-                    DeValue::Table(inner)
-                        if table.is_empty() && KEYS.iter().any(|(of, ..)| *of == name) =>
-                    {
+                    DeValue::Table(inner) if table.is_empty() && TABLES.contains(&name) => {
+                        config.tables.insert(name.to_string());
                         pending.push((name.to_string(), inner));
                     }
                     _ => return Err(at(unknown(&table, name))),
@@ -158,7 +186,7 @@ impl Config {
 /// "unknown key 'schedular' in [send]; did you mean 'scheduler'?"
 fn unknown(table: &str, name: &str) -> String {
     let place = if table.is_empty() { String::new() } else { format!(" in [{table}]") };
-    let tables = KEYS.iter().map(|(of, ..)| *of).filter(|of| table.is_empty() && !of.is_empty());
+    let tables = TABLES.into_iter().filter(|_| table.is_empty());
     let here =
         KEYS.iter().filter(|(of, ..)| *of == table).map(|(_, known, _)| *known).chain(tables);
     let nearest = here.map(|known| (strsim::damerau_levenshtein(known, name), known)).min();

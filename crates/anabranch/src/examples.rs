@@ -73,6 +73,16 @@ const EXAMPLES: &[(&str, &[Example])] = &[
         ],
     ),
     (
+        "host",
+        &[
+            example("anabranch host", "Do what the configuration's tables say, at one port"),
+            example(
+                "anabranch host --config /etc/anabranch/host.toml --metrics 127.0.0.1:9707",
+                "With another configuration, and metrics for Prometheus",
+            ),
+        ],
+    ),
+    (
         "get",
         &[
             example("anabranch get disk.img --from nas", "Get a file from a known server"),

@@ -31,7 +31,7 @@ pub use dial::{fetch, send};
 pub use dry_run::{Action, Changed, DryRun, PlannedChange};
 pub use error::Error;
 pub use event::{Event, Events, Failed, PathProgress, Progress, Summary};
-pub use listen::{Receiving, Serving, notices, receive, serve};
+pub use listen::{Receiving, Serving, TransferNumbers, notices, receive, serve};
 pub use listing::Listed;
 pub use options::{
     CarrierChoice, FetchOptions, Output, Overwrite, ReceiveOptions, Selection, SendOptions,

@@ -58,8 +58,8 @@ pub trait Stream: Send + Sync + 'static {
         None
     }
 
-    /// Takes the whole striped connection of which this is a stream: no further stream of it becomes
-    /// a connection of its own. `None` for a stream of another kind.
+    /// Takes the whole striped connection of which this is a stream: no further stream of it
+    /// becomes a connection of its own. `None` for a stream of another kind.
     fn claim(&self) -> Option<stripe::Connection> {
         None
     }

@@ -308,6 +308,11 @@ impl Conn {
         Ok(length.saturating_sub(waiting).max(1))
     }
 
+    /// The bytes that were read and are no complete frame yet.
+    pub(crate) fn unread(&self) -> &[u8] {
+        &self.inbox[self.parsed..]
+    }
+
     /// Whether the stream has ended.
     #[must_use]
     pub fn is_closed(&self) -> bool {

@@ -126,7 +126,7 @@ fn a_greeting_of_another_version_says_which() {
         let bytes = [&[1][..], &length, &body].concat();
         let (frame, used) = parsed(&bytes).unwrap().unwrap();
         assert!(
-            matches!(&frame, Frame::Session(session::Frame::Hello(hello)) if hello.version == version),
+            matches!(&frame, Frame::Session(session::Frame::Hello(one)) if one.version == version),
             "{frame:?}"
         );
         assert_eq!(used, bytes.len());
@@ -236,7 +236,7 @@ proptest! {
             // What parses means one thing only: emitted again it gives the same bytes, text
             // clean-up and greetings of other versions aside.
             let is_foreign =
-                matches!(&frame, Frame::Session(session::Frame::Hello(hello)) if hello.version != VERSION);
+                matches!(&frame, Frame::Session(session::Frame::Hello(one)) if one.version != VERSION);
             if !is_foreign && !matches!(
                     frame,
                     Frame::Session(session::Frame::Abort(..) | session::Frame::Welcome(_))

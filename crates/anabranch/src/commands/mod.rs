@@ -7,6 +7,7 @@ pub(crate) mod emulate;
 pub(crate) mod far;
 pub(crate) mod generate;
 pub(crate) mod get;
+pub(crate) mod host;
 pub(crate) mod keys;
 pub(crate) mod paths;
 pub(crate) mod perf;

@@ -90,6 +90,8 @@ pub(crate) enum HostRole {
     },
     /// It serves: peers run `get`.
     Server,
+    /// It has several services.
+    Services,
 }
 
 impl HostRole {
@@ -99,7 +101,7 @@ impl HostRole {
     fn of_transfer(self, transfer: u32, line: &str) -> String {
         match self {
             HostRole::Receiver { keeps: false } => line.to_string(),
-            HostRole::Receiver { keeps: true } | HostRole::Server => {
+            HostRole::Receiver { keeps: true } | HostRole::Server | HostRole::Services => {
                 format!("transfer {transfer}: {line}")
             }
         }
@@ -143,6 +145,16 @@ impl WatchArgs {
     /// The display for `serve`, which prints its token if it has one.
     pub(crate) fn serving(self, default: Option<Style>, token: Option<Token>) -> Box<dyn Watcher> {
         self.build(default, token, HostRole::Server)
+    }
+
+    /// The display for `host`.
+    pub(crate) fn hosting(self, default: Option<Style>) -> Box<dyn Watcher> {
+        self.build(default, None, HostRole::Services)
+    }
+
+    /// Whether changes of paths and details are printed.
+    pub(crate) fn is_verbose(&self) -> bool {
+        self.verbose
     }
 
     /// How much is printed on standard error, with this display of progress.

@@ -49,6 +49,10 @@ impl Results {
         let (machine, prefix, preposition) = match self.role {
             HostRole::Receiver { .. } => ("sending", "anabranch send PATH… --to", "to"),
             HostRole::Server => ("other", "anabranch get PATH… --from", "from"),
+            HostRole::Services => {
+                let line = |address| format!("listening {address}");
+                return addresses.iter().map(line).collect::<Vec<_>>().join("\n");
+            }
         };
         let command = addresses.first().map(|first| format!("{prefix} {first}"));
         if self.terminal {
@@ -102,7 +106,8 @@ impl Watcher for Results {
             Event::Ended { transfer, result } => {
                 self.files.remove(transfer);
                 // A server says in a sentence who has what.
-                if let (Ok(summary), HostRole::Receiver { .. }) = (result, self.role)
+                if let Ok(summary) = result
+                    && self.role != HostRole::Server
                     && self.verbosity != Verbosity::Quiet
                 {
                     let line = self.role.of_transfer(*transfer, &text::summary(summary));

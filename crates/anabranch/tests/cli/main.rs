@@ -14,6 +14,7 @@ mod offers;
 mod perf;
 mod receivers;
 mod schema;
+mod services;
 mod secrets;
 mod streams;
 mod terminal;

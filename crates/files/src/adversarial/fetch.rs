@@ -118,7 +118,7 @@ async fn a_client_that_asks_for_what_is_not_offered_is_refused() {
             ],
             "",
         ),
-        ("wrong-way", vec![Frame::Entries(b""), ask()], "takes none"),
+        ("wrong-way", vec![Frame::Entries(b""), ask()], "Entries frame where none belongs"),
     ];
     for (name, frames, words) in cases {
         let scratch = offered(&format!("asks-{name}"));

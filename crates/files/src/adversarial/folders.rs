@@ -73,7 +73,6 @@ async fn a_served_folder_of_a_peer_is_not_reached_through_a_link() {
     for (directory, words) in [
         ("photos", "photos is a symbolic link"),
         ("photos/folder", "photos is a symbolic link"),
-        ("../outside", "'..'"),
         ("nothing", "nothing"),
     ] {
         let mut listen = on_loopback(&identity, &token);
@@ -86,19 +85,11 @@ async fn a_served_folder_of_a_peer_is_not_reached_through_a_link() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_relative_folder_of_a_peer_does_not_lead_up() {
-    let scratch = Scratch::new("up");
-    let data = scratch.0.join("data");
-    fs::write(&data, "data").unwrap();
-    let paths = ["../beside", "a/../../beside", "a/.anabranch-partial"];
-    let keys = paths.map(|_| Identity::generate().unwrap());
-    let peers = keys.iter().zip(paths).map(|(key, path)| with_folder(key, Path::new(path)));
-    let host = Host::start_knowing(&scratch, peers.collect()).await;
-    for (key, path) in keys.iter().zip(paths) {
-        let error = send(&host, key, &data).await.expect_err(path).to_string();
-        assert!(error.contains(&format!("dir={path}")), "{path}: {error}");
-        assert!(!scratch.0.join("beside").exists(), "{path}");
+/// No line of the list of peers has such a word.
+#[test]
+fn a_relative_folder_of_a_peer_does_not_lead_up() {
+    for path in ["..", "../beside", "a/../../beside", "a/.anabranch-partial"] {
+        let refused = Rights::default().with(&RIGHTS[0], path);
+        assert!(refused.is_err(), "{path}");
     }
-    assert_eq!(fs::read_dir(scratch.0.join("in")).unwrap().count(), 0);
 }

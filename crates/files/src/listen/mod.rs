@@ -8,6 +8,7 @@ mod serve;
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use peer::listen::{Carriers, Host, Tell};
 use peer::{ListenOptions, Peer};
@@ -20,6 +21,17 @@ pub use receive::{Receiving, receive};
 #[cfg(test)]
 pub(crate) use receive::{Stalls, receive_unless_stalled};
 pub use serve::{Serving, serve};
+
+/// Numbers of transfers, for services of one host whose events one observer reads.
+#[derive(Clone, Debug, Default)]
+pub struct TransferNumbers(Arc<AtomicU32>);
+
+impl TransferNumbers {
+    /// The next number, from 1 on.
+    pub(crate) fn next(&self) -> u32 {
+        self.0.fetch_add(1, Ordering::Relaxed) + 1
+    }
+}
 
 /// What a host says, as notices among these events.
 #[must_use]

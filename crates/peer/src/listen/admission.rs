@@ -10,6 +10,7 @@ use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::timeout;
 use wire::session::{AbortCode, Frame, Hello, SessionId};
 
+use super::predecessor;
 use crate::carrier::Stream;
 use crate::conn::{Conn, ConnError};
 use crate::tls::ServerTls;
@@ -129,14 +130,28 @@ pub(super) async fn greet(
     conn.set_allowance(UNAUTHENTICATED_INPUT);
     conn.handshake().await?;
     let peer = conn.peer().ok_or(ConnError::Closed)?;
+    let first = match timeout(predecessor::REST, first_frame(&mut conn)).await {
+        Ok(Ok(first)) => first,
+        Ok(Err(error)) if predecessor::is_greeting(&conn, Some(&error)) => {
+            return Err(predecessor::refuse(&mut conn).await);
+        }
+        Ok(Err(error)) => return Err(error),
+        Err(_) if predecessor::is_greeting(&conn, None) => {
+            return Err(predecessor::refuse(&mut conn).await);
+        }
+        Err(_) => first_frame(&mut conn).await?,
+    };
+    conn.set_allowance(usize::MAX);
+    Ok((conn, peer, first))
+}
+
+async fn first_frame(conn: &mut Conn) -> Result<First, ConnError> {
     let first = conn.receive_within(UNAUTHENTICATED_BYTES, |frame| match Frame::try_from(frame)? {
         Frame::Hello(hello) => Ok(First::Hello(hello)),
         Frame::Join(id) => Ok(First::Join(id)),
         other => Err(ConnError::unexpected(&other)),
     });
-    let first = first.await?;
-    conn.set_allowance(usize::MAX);
-    Ok((conn, peer, first))
+    first.await
 }
 
 /// Sends the peer the reason of a refusal, and closes the connection, within two seconds. Returns

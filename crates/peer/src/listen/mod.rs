@@ -1,9 +1,10 @@
 //! The side that listens: sessions over many paths.
 //!
-//! A [`Host`] takes connections in. Each is unauthenticated until TLS has proven its key and
-//! its first frame names a session of that key, or asks for a new one and is authorized; until then
-//! its time and memory are small ([`admission`]). An authorized connection is told the addresses of
-//! this host at once, and may wait until its session is open. Then the [`Service`] that its hello names serves it.
+//! A [`Host`] takes connections in. Each is unauthenticated until TLS has proven its key and its
+//! first frame names a session of that key, or asks for a new one and is authorized; until then its
+//! time and memory are small ([`admission`]). An authorized connection is told the addresses of
+//! this host at once, and may wait until its session is open. Then the [`Service`] that its hello
+//! names serves it.
 
 pub mod admission;
 mod admitted;
@@ -11,6 +12,7 @@ mod by_peer;
 mod connections;
 mod host;
 mod opening;
+mod predecessor;
 mod probing;
 mod refusals;
 mod service;

@@ -1,10 +1,10 @@
 //! The side that dials: routes from plans, the connection, and its upkeep.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
-use stripe::{Class, ConnectError, Connection, Endpoint, Route};
+use stripe::{Class, ConnectError, Connection, Endpoint, EndpointError, Route};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use wire::closing::CloseCode;
@@ -22,7 +22,8 @@ const CLOSING: Duration = Duration::from_secs(2);
 #[derive(Debug)]
 pub struct Striped {
     connection: Connection,
-    endpoint: Endpoint,
+    /// That of all connections which this process dials.
+    _endpoint: Arc<Endpoint>,
     routes: Arc<SharedRoutes>,
     following: JoinHandle<()>,
 }
@@ -48,13 +49,15 @@ impl Striped {
     /// Closes the connection in order, within two seconds.
     pub async fn close(&self) {
         self.connection.close(CloseCode::Done.number());
-        let _ = timeout(CLOSING, self.endpoint.wait_idle()).await;
+        let _ = timeout(CLOSING, self.connection.forgotten()).await;
     }
 }
 
 impl Drop for Striped {
     fn drop(&mut self) {
         self.following.abort();
+        // The endpoint may have others.
+        self.connection.close(CloseCode::Done.number());
     }
 }
 
@@ -99,7 +102,7 @@ pub async fn connect_over(
     let (remote, credential) = &terms.to[0];
     let tls = terms.tls()?.swap_remove(0);
     options.config.max_receive_buffer = options.config.max_receive_buffer.max(RECEIVE_BUFFER);
-    let endpoint = Endpoint::new().map_err(system)?;
+    let endpoint = endpoint().map_err(system)?;
     let usable: Vec<_> = plans.iter().filter(|plan| plan.used_up().is_none()).cloned().collect();
     let routes = first_routes(terms, &usable);
     if routes.is_empty() {
@@ -124,7 +127,20 @@ pub async fn connect_over(
     let routes = Arc::new(SharedRoutes::new(plans));
     let follower = Follower::new(connection.clone(), terms.clone(), Arc::clone(&routes));
     let following = tokio::spawn(follower.run());
-    Ok(Striped { connection, endpoint, routes, following })
+    Ok(Striped { connection, _endpoint: endpoint, routes, following })
+}
+
+/// The endpoint of all connections that this process dials, as long as there are any: one thread
+/// for any number of peers.
+fn endpoint() -> Result<Arc<Endpoint>, EndpointError> {
+    static SHARED: Mutex<Weak<Endpoint>> = Mutex::new(Weak::new());
+    let mut shared = SHARED.lock().expect("no panic while held");
+    if let Some(endpoint) = shared.upgrade() {
+        return Ok(endpoint);
+    }
+    let endpoint = Arc::new(Endpoint::new()?);
+    *shared = Arc::downgrade(&endpoint);
+    Ok(endpoint)
 }
 
 fn tls_error(error: &stripe::HandshakeError) -> Option<&rustls::Error> {

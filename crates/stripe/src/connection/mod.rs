@@ -284,6 +284,14 @@ impl Connection {
         }
     }
 
+    /// Waits until the endpoint has forgotten the connection, some time after its end: then the peer
+    /// has been told, as far as it can be.
+    pub async fn forgotten(&self) {
+        let mut streams = self.0.streams.clone();
+        // The other end of the channel goes with the state of the connection.
+        while streams.changed().await.is_ok() {}
+    }
+
     /// Whether the connection has ended.
     #[must_use]
     pub fn has_ended(&self) -> bool {

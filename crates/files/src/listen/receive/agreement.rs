@@ -1,7 +1,6 @@
 //! Agrees with a sender on a session.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use peer::listen::SessionRequest;
@@ -125,7 +124,7 @@ impl ReceiveService {
         let (session, share) = conn.ping_during(opening).await?;
         let mut session = session?;
         session.limit = limit;
-        session.transfer = self.transfers.fetch_add(1, Ordering::Relaxed) + 1;
+        session.transfer = self.transfers.next();
         let session = Arc::new(session);
         let _ = self.events.send(Event::Started {
             transfer: session.transfer,

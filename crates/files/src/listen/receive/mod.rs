@@ -19,6 +19,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};
 use units::{Bytes, Span, Time};
 
+use super::TransferNumbers;
 use crate::sink::{self, SinkEnd, SinkSession};
 use crate::{Error, Event, Events, Failed, ReceiveOptions, Summary};
 use rates::ReceiveRates;
@@ -48,7 +49,7 @@ pub(crate) async fn receive_unless_stalled(
 ) -> Result<Summary, Error> {
     let host = super::open(&options.listen, &events)?;
     let addresses = host.addresses();
-    let receiving = Receiving::new(options, events.clone(), stalls)?;
+    let receiving = Receiving::new(options, events.clone(), stalls, &TransferNumbers::default())?;
     let hosting = host.serve(receiving.joins(Services::new()))?;
     let _ = events.send(Event::Listening { addresses });
     let ended = receiving.attend().await;
@@ -67,13 +68,23 @@ impl Receiving {
     ///
     /// # Errors
     /// Errors of opening the directory.
-    pub fn of(options: ReceiveOptions, events: Events) -> Result<Receiving, Error> {
-        Receiving::new(options, events, Stalls::DEFAULT)
+    pub fn of(
+        options: ReceiveOptions,
+        events: Events,
+        numbers: &TransferNumbers,
+    ) -> Result<Receiving, Error> {
+        Receiving::new(options, events, Stalls::DEFAULT, numbers)
     }
 
-    fn new(options: ReceiveOptions, events: Events, stalls: Stalls) -> Result<Receiving, Error> {
+    fn new(
+        options: ReceiveOptions,
+        events: Events,
+        stalls: Stalls,
+        numbers: &TransferNumbers,
+    ) -> Result<Receiving, Error> {
         let (opened, opening) = mpsc::unbounded_channel();
-        let service = Arc::new(ReceiveService::new(options, events, stalls, opened)?);
+        let service =
+            Arc::new(ReceiveService::new(options, events, stalls, numbers.clone(), opened)?);
         Ok(Receiving { service, opening: tokio::sync::Mutex::new(opening) })
     }
 

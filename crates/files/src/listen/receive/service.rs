@@ -2,7 +2,6 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU32;
 
 use net::Clock;
 use peer::limit::Limit;
@@ -17,7 +16,7 @@ use wire::session::{AbortCode, SessionId};
 use super::path::{self, PathMember};
 use super::sessions::Sessions;
 use crate::budget::Budget;
-use crate::listen::{cannot_open, place_of};
+use crate::listen::{TransferNumbers, cannot_open, place_of};
 use crate::protocol::MANIFEST_BYTES;
 use crate::rights::PeerDirectory;
 use crate::sink::{Directory, SinkSession};
@@ -41,7 +40,7 @@ pub(super) struct ReceiveService {
     /// As in [`ReceiveOptions::timeout`].
     pub(super) timeout: Option<Span>,
     /// Number of transfers so far.
-    pub(super) transfers: AtomicU32,
+    pub(super) transfers: TransferNumbers,
 }
 
 /// The most memory of the manifests of all sessions; one peer may take half of it.
@@ -153,6 +152,7 @@ impl ReceiveService {
         options: ReceiveOptions,
         events: Events,
         stalls: Stalls,
+        transfers: TransferNumbers,
         opened: mpsc::UnboundedSender<Arc<SinkSession>>,
     ) -> Result<ReceiveService, Error> {
         let most = if options.keep { options.parallel } else { 1 };
@@ -166,7 +166,7 @@ impl ReceiveService {
             surveys: Places::new(SURVEYS, SURVEYS_EACH),
             stalls,
             timeout: options.timeout,
-            transfers: AtomicU32::new(0),
+            transfers,
             options,
         })
     }

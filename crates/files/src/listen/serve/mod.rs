@@ -12,6 +12,8 @@ use std::sync::Arc;
 
 use peer::listen::Services;
 
+use super::TransferNumbers;
+
 use crate::{Error, Event, Events, ServeOptions, Summary};
 use service::ServeService;
 
@@ -24,7 +26,7 @@ use service::ServeService;
 pub async fn serve(options: ServeOptions, events: Events) -> Result<Summary, Error> {
     let host = super::open(&options.listen, &events)?;
     let addresses = host.addresses();
-    let serving = Serving::of(options, events.clone())?;
+    let serving = Serving::of(options, events.clone(), &TransferNumbers::default())?;
     let hosting = host.serve(serving.joins(Services::new()))?;
     let _ = events.send(Event::Listening { addresses });
     let summary = serving.attend().await;
@@ -40,8 +42,12 @@ impl Serving {
     ///
     /// # Errors
     /// Errors of opening the directories.
-    pub fn of(options: ServeOptions, events: Events) -> Result<Serving, Error> {
-        Ok(Serving(Arc::new(ServeService::new(options, events)?)))
+    pub fn of(
+        options: ServeOptions,
+        events: Events,
+        numbers: &TransferNumbers,
+    ) -> Result<Serving, Error> {
+        Ok(Serving(Arc::new(ServeService::new(options, events, numbers.clone())?)))
     }
 
     /// Adds its service to those of a host.

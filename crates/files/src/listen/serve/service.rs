@@ -5,7 +5,6 @@ use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -29,7 +28,7 @@ use crate::beneath;
 use crate::blocking::run_wanted;
 use crate::budget::{Budget, CONNECTION_BYTES, Share, Short};
 use crate::left_out::MOST_NAMED;
-use crate::listen::{cannot_open, place_of};
+use crate::listen::{TransferNumbers, cannot_open, place_of};
 use crate::protocol::{FILTERS_BYTES, MANIFEST_BYTES, MOST_FILTERS, Want, code_of};
 use crate::rights::PeerDirectory;
 use crate::source::hashes::{self, HashCache};
@@ -52,7 +51,7 @@ pub(super) struct ServeService {
     walks: Arc<Places>,
     fetches: Mutex<BTreeMap<SessionId, Arc<FetchSession>>>,
     /// Number of fetches so far.
-    transfers: AtomicU32,
+    transfers: TransferNumbers,
     completing: mpsc::UnboundedSender<Summary>,
     completed: tokio::sync::Mutex<mpsc::UnboundedReceiver<Summary>>,
 }
@@ -154,6 +153,9 @@ impl Service for ServeService {
                 // A dry run ends without a fetch.
                 Err(ConnError::Closed) => return,
                 Err(error) => {
+                    if let ConnError::Wire(_) | ConnError::Unexpected(_) = error {
+                        let _ = refuse(&mut conn, AbortCode::Protocol, error.to_string()).await;
+                    }
                     let who = label(&request.grant.name, from);
                     return self.notice(&who, &error.to_string());
                 }
@@ -184,7 +186,11 @@ impl Service for ServeService {
 }
 
 impl ServeService {
-    pub(super) fn new(options: ServeOptions, events: Events) -> Result<ServeService, Error> {
+    pub(super) fn new(
+        options: ServeOptions,
+        events: Events,
+        transfers: TransferNumbers,
+    ) -> Result<ServeService, Error> {
         let (completing, completed) = mpsc::unbounded_channel();
         let service = ServeService {
             shared: open(&options.directory)?,
@@ -196,7 +202,7 @@ impl ServeService {
             memory: Budget::new(LISTS_BYTES, LISTS_BYTES / 2),
             walks: Places::new(WALKS, WALKS_EACH),
             fetches: Mutex::default(),
-            transfers: AtomicU32::new(0),
+            transfers,
             completing,
             completed: tokio::sync::Mutex::new(completed),
         };
@@ -323,7 +329,7 @@ impl ServeService {
         let packing = transfer::Packing::new(source.tree(), |index| want.has(index));
         let packing = packing.map_err(|error| ConnError::Unexpected(error.to_string()))?;
         let (supply, now) = (Supply::new(source, packing), self.clock.now());
-        let transfer = self.transfers.fetch_add(1, Ordering::Relaxed) + 1;
+        let transfer = self.transfers.next();
         let fetch = FetchSession::new(id, transfer, peer, view.clone(), supply, share, now);
         let fetch = Arc::new(fetch);
         if let Err(text) = self.register(&fetch) {

@@ -1,0 +1,195 @@
+//! `host`: the services that the configuration names, at one port.
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use diagnose::measure::Measuring;
+use files::{
+    Error, Event, Events, ReceiveOptions, Receiving, ServeOptions, Serving, Summary,
+    TransferNumbers,
+};
+use peer::listen::{Carriers, Host, Services, Tell};
+use peer::{DEFAULT_PORT, ListenOptions};
+use tunnel::bounds::stripe_options;
+use tunnel::{Report, Reports, TunnelRights, TunnelService};
+
+use crate::config::Config;
+use crate::dirs::Dirs;
+use crate::examples;
+use crate::exit::Failure;
+use crate::host_key::HostKey;
+use crate::listen::{ListenAddress, socket_addresses};
+use crate::peers::Authorized;
+use crate::qlog::QlogArgs;
+use crate::transfer;
+use crate::watch;
+
+/// Arguments of `host`.
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = examples::help("host"))]
+pub(crate) struct HostArgs {
+    /// The configuration, whose tables [receive], [serve], [tunnel] and [measure] name the services
+    /// [default: anabranch/config.toml in the user's configuration folder]
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// An address to listen on; may be repeated [default: every address]
+    #[arg(long, value_name = "ADDR[:PORT]")]
+    listen: Vec<ListenAddress>,
+    /// The port of TCP and UDP; 0 takes a free one [default: 7707]
+    #[arg(long)]
+    port: Option<u16>,
+    /// Serve metrics for Prometheus by HTTP at this address, which should be one of loopback:
+    /// whoever reaches it reads them
+    #[arg(long, value_name = "ADDR:PORT")]
+    metrics: Option<SocketAddr>,
+    #[command(flatten)]
+    qlog: QlogArgs,
+    #[command(flatten)]
+    watch: watch::WatchArgs,
+}
+
+impl HostArgs {
+    /// Whether events are written as JSON.
+    pub(crate) fn is_json(&self) -> bool {
+        self.watch.is_json()
+    }
+}
+
+/// The tables of services.
+const SERVICES: [&str; 4] = ["receive", "serve", "tunnel", "measure"];
+/// The transfers at a time, if the configuration does not say.
+const PARALLEL: usize = 4;
+
+/// `anabranch host`.
+///
+/// # Errors
+/// Errors of reading the configuration and the lists, and of listening.
+pub(crate) fn run(args: HostArgs) -> Result<(), Failure> {
+    let dirs = Dirs::from_env();
+    let config = Config::load(args.config.as_deref(), &dirs)?;
+    if !SERVICES.iter().any(|service| config.tables.contains(*service)) {
+        let file = args.config.unwrap_or_else(|| dirs.config_file());
+        return Err(Error::usage(format!(
+            "{} names no service: it has none of the tables [receive], [serve], [tunnel] and \
+             [measure]",
+            file.display()
+        ))
+        .into());
+    }
+    let authorized = Authorized::load(&dirs)?;
+    if authorized.peers.all().is_empty() {
+        let text = "no host is trusted, and this one has no token: 'anabranch keys trust sender \
+                    FINGERPRINT NAME' lets one in ('anabranch keys' prints its key there)";
+        return Err(Error::usage(text).into());
+    }
+    let port = args.port.or(config.host.port).unwrap_or(DEFAULT_PORT);
+    let listen = if args.listen.is_empty() { &config.host.listen } else { &args.listen };
+    let options = ListenOptions {
+        addresses: socket_addresses(listen, port),
+        port,
+        authorized: authorized.peers.clone(),
+        qlog: args.qlog.open(config.host.qlog.as_deref())?,
+        ..ListenOptions::new(HostKey::load(&dirs)?.lasting()?)
+    };
+    let metrics = args.metrics.or(config.host.metrics);
+    let is_verbose = args.watch.is_verbose();
+    let watcher = args.watch.hosting(config.progress);
+    let hosting = |events: Events| {
+        let serving = serve(config, options, metrics, is_verbose, events.clone());
+        authorized.follow(events, serving)
+    };
+    match transfer::run(watcher, hosting) {
+        Ok(Summary { .. }) => Ok(()),
+        Err(failure) => Err(failure),
+    }
+}
+
+/// Serves until it is dropped.
+async fn serve(
+    config: Config,
+    options: ListenOptions,
+    metrics: Option<SocketAddr>,
+    is_verbose: bool,
+    events: Events,
+) -> Result<Summary, Error> {
+    let has = |table: &str| config.tables.contains(table);
+    let stripe = if has("tunnel") { stripe_options() } else { stripe::Options::default() };
+    let tell = files::notices(&events);
+    let numbers = TransferNumbers::default();
+    // What is missing is said before anything listens.
+    let receiving = has("receive")
+        .then(|| Receiving::of(receive_options(&config, &options)?, events.clone(), &numbers))
+        .transpose()?;
+    let serving = has("serve")
+        .then(|| Serving::of(serve_options(&config, &options)?, events.clone(), &numbers))
+        .transpose()?;
+    let host = Host::bind(options, Carriers::Both, &stripe, Arc::clone(&tell))?;
+    if has("tunnel") && !host.has_udp() {
+        let action = "serve [tunnel], which needs UDP at the host's port".to_string();
+        return Err(Error::system(action, std::io::ErrorKind::AddrInUse.into()));
+    }
+    let addresses = host.addresses();
+    let mut services = Services::new();
+    if let Some(receiving) = &receiving {
+        services = receiving.joins(services);
+    }
+    if let Some(serving) = &serving {
+        services = serving.joins(services);
+    }
+    if has("tunnel") {
+        let reports = reports(is_verbose, Arc::clone(&tell));
+        services = services.with(&TunnelService::new(TunnelRights::default(), reports));
+    }
+    if has("measure") {
+        services = services.with(&Measuring::new(Arc::clone(&tell)));
+    }
+    let _hosting = host.serve(services)?;
+    let _ = events.send(Event::Listening { addresses });
+    let receiving = async {
+        match &receiving {
+            Some(receiving) => receiving.attend().await.map(drop),
+            None => std::future::pending().await,
+        }
+    };
+    receiving.await?;
+    std::future::pending::<Infallible>().await;
+    unreachable!("it never ends")
+}
+
+/// The folder of a service.
+fn directory(of: Option<&PathBuf>, service: &str) -> Result<PathBuf, Error> {
+    of.cloned().ok_or_else(|| {
+        Error::usage(format!("[{service}] names no folder: add directory = \"/srv/…\" there"))
+    })
+}
+
+fn receive_options(config: &Config, listen: &ListenOptions) -> Result<ReceiveOptions, Error> {
+    let receive = &config.receive;
+    Ok(ReceiveOptions {
+        directory: directory(receive.directory.as_ref(), "receive")?,
+        output: None,
+        listen: listen.clone(),
+        keep: true,
+        parallel: receive.parallel.map_or(PARALLEL, usize::from),
+        timeout: receive.timeout,
+        overwrite: receive.overwrite,
+        allow_delete: receive.allow_delete,
+        archive: receive.archive,
+    })
+}
+
+fn serve_options(config: &Config, listen: &ListenOptions) -> Result<ServeOptions, Error> {
+    let directory = directory(config.serve.directory.as_ref(), "serve")?;
+    Ok(ServeOptions { directory, listen: listen.clone(), once: false })
+}
+
+/// What the tunnel's service reports, as notices.
+fn reports(is_verbose: bool, tell: Tell) -> Reports {
+    Reports::new(move |report| match report {
+        Report::Notice(text) => tell(text),
+        Report::Detail(text) if is_verbose => tell(text),
+        Report::Detail(_) | Report::Path(_) | Report::Listening { .. } => {}
+    })
+}
