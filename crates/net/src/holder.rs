@@ -62,8 +62,7 @@ impl Holder {
             return refusal;
         }
         let holder = Holder::of(transport, address);
-        let text = format!("it is taken by {holder}; stop that program, or name another port");
-        io::Error::new(io::ErrorKind::AddrInUse, text)
+        io::Error::new(io::ErrorKind::AddrInUse, format!("it is taken by {holder}"))
     }
 }
 
@@ -189,7 +188,7 @@ mod tests {
         let refusal = TcpListener::bind(at).unwrap_err();
         let told = Holder::explain(Transport::Tcp, at, refusal);
         assert_eq!(told.kind(), io::ErrorKind::AddrInUse);
-        assert!(told.to_string().contains(&format!("taken by {own};")), "{told}");
+        assert_eq!(told.to_string(), format!("it is taken by {own}"));
         let other = Holder::explain(Transport::Tcp, at, io::ErrorKind::PermissionDenied.into());
         assert_eq!(other.kind(), io::ErrorKind::PermissionDenied);
     }

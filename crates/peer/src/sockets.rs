@@ -56,7 +56,7 @@ pub fn at_free_port<T>(
     open: impl Fn(&ListenOptions) -> Result<T, Error>,
 ) -> Result<(T, Option<String>), Error> {
     let first = match open(options) {
-        Err(error) if options.further_ports > 0 && is_taken(&error) => error,
+        Err(error) if is_taken(&error) => error,
         opened => return Ok((opened?, None)),
     };
     for more in 1..=options.further_ports {
@@ -69,9 +69,16 @@ pub fn at_free_port<T>(
             }
         }
     }
-    Err(first)
+    Err(advised(first))
 }
 
 fn is_taken(error: &Error) -> bool {
     matches!(error, Error::System { source, .. } if source.kind() == io::ErrorKind::AddrInUse)
+}
+
+/// The error for a port that is taken, with what to do.
+fn advised(error: Error) -> Error {
+    let Error::System { action, source } = error else { return error };
+    let text = format!("{source}; stop that program, or name another port");
+    Error::System { action, source: io::Error::new(source.kind(), text) }
 }

@@ -61,8 +61,11 @@ impl Listening {
     pub fn everywhere(port: u16) -> Listening {
         let both = UdpSocket::listening((Ipv6Addr::UNSPECIFIED, port).into(), true);
         let (any, both_families) = match both {
-            Ok(_) => (Ipv6Addr::UNSPECIFIED.into(), true),
-            Err(_) => (Ipv4Addr::UNSPECIFIED.into(), false),
+            // Where the port is taken, the caller has to hear of it.
+            Err(error) if error.kind() != io::ErrorKind::AddrInUse => {
+                (Ipv4Addr::UNSPECIFIED.into(), false)
+            }
+            _ => (Ipv6Addr::UNSPECIFIED.into(), true),
         };
         Listening { both_families, ..Listening::at(SocketAddr::new(any, port)) }
     }

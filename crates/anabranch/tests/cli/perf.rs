@@ -149,7 +149,7 @@ fn a_probe_of_a_receiver_says_what_a_path_carries() {
     let mut command = home.command(&["paths", "--probe", &address]);
     let (code, stdout, stderr) = text(&command.env("ANABRANCH_TOKEN", &token).output().unwrap());
     assert_eq!(code, 0, "{stderr}");
-    let [title, row] = stdout.lines().collect::<Vec<_>>()[..] else { panic!("{stdout}") };
+    let [title, _, row] = stdout.lines().collect::<Vec<_>>()[..] else { panic!("{stdout}") };
     let end = title.find("carries").unwrap() + "carries".len();
     let carries = row[..end].rsplit("  ").next().unwrap();
     assert!(carries.parse::<Rate>().unwrap() > Rate::mbit(50), "{stdout}");

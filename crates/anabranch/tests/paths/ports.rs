@@ -120,7 +120,7 @@ fn a_port_that_others_know_or_that_is_named_is_not_replaced() {
     fs::create_dir_all(scratch.at("inbox")).unwrap();
     let inbox = scratch.at("inbox").to_str().unwrap().to_string();
     let tcp = TcpListener::bind("0.0.0.0:7707").unwrap();
-    let _udp = UdpSocket::bind("0.0.0.0:7707").unwrap();
+    let udp = UdpSocket::bind("0.0.0.0:7707").unwrap();
     for arguments in [
         &["receive", &inbox, "--keep"][..],
         &["receive", &inbox, "--port", "7707"],
@@ -137,9 +137,16 @@ fn a_port_that_others_know_or_that_is_named_is_not_replaced() {
         assert!(said.contains(&expected) && said.contains(":7707"), "{arguments:?}: {said}");
     }
     // One that has IPv6 alone has it as well: IPv4 alone was what the next one took, silently.
-    drop(tcp);
+    drop((tcp, udp));
     fs::write("/proc/sys/net/ipv6/bindv6only", "1").unwrap();
-    let _v6 = TcpListener::bind("[::]:7707").unwrap();
-    let ended = anabranch(&scratch, &["receive", &inbox, "--keep"]).output().unwrap();
-    assert_eq!(ended.status.code(), Some(10), "{}", String::from_utf8_lossy(&ended.stderr));
+    let _tcp = TcpListener::bind("[::]:7707").unwrap();
+    let _udp = UdpSocket::bind("[::]:7707").unwrap();
+    for arguments in [
+        &["receive", &inbox, "--keep"][..],
+        &["serve-tunnel", "--token", "--permit", "*:443", "--port", "7707"],
+    ] {
+        let ended = anabranch(&scratch, arguments).output().unwrap();
+        let said = String::from_utf8_lossy(&ended.stderr);
+        assert_eq!(ended.status.code(), Some(10), "{arguments:?}: {said}");
+    }
 }
