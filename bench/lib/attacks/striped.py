@@ -1,5 +1,5 @@
 """Places and memory of striped connections, over UDP: crates/stripe/examples/attack_striped.rs
-against `receive` and `serve-tunnel`.
+against `receive` and `serve-tunnel`, and against `host` with all services.
 """
 
 import base64
@@ -90,6 +90,62 @@ def far_side(folder):
             yield victim.Victim(process), address, honest
 
 
+@contextlib.contextmanager
+def all_services(folder):
+    """`host` with every service at one port. An honest peer sends a file over UDP, fetches it over
+    TCP, measures, and uses a tunnel.
+    """
+    for name in ("inbox", "served"):
+        (folder / name).mkdir()
+    source = folder / "served" / "file"
+    source.write_bytes(os.urandom(FILE))
+    tables = f"[receive]\ndirectory = '{folder}/inbox'\n[serve]\ndirectory = '{folder}/served'\n"
+    (folder / "host.toml").write_text(tables + "[tunnel]\n[measure]\n")
+    with Echo() as echo:
+        target = f"127.0.0.1:{echo.server_address[1]}"
+        key = own_key(folder, "near")
+        keys(folder, "trust", "sender", key, "near", "--may", "both", "--tunnel", target)
+        command = [lib.anabranch(), "host", "--config", folder / "host.toml", "--json"]
+        command += ["--listen", f"{HONEST}:0"]
+        with lib.Process(None, folder, "host", command, home(folder, "far")) as process:
+            address = process.wait_for("listening")["addresses"][0]
+            trusted = ["trust", "receiver", address, own_key(folder, "far")]
+            keys(folder, *trusted, of="near")
+
+            def run(*words):
+                command = [lib.anabranch(), *words]
+                with lib.Process(None, folder, words[0], command, home(folder, "near")) as one:
+                    if one.wait(60) != 0:
+                        raise one.failed("an honest peer failed")
+
+            def honest():
+                run("send", source, "--to", address, "--path", "lo", "--carrier", "udp")
+                run("get", "file", "--from", address, "--path", "lo", "--into", folder / "got")
+                for arrived in (folder / "inbox" / "file", folder / "got" / "file"):
+                    if arrived.read_bytes() != source.read_bytes():
+                        raise lib.Failed("the file is not what was sent")
+                    arrived.unlink()
+                run("perf", address, "-t", "100 ms", "--together")
+                port = free_port()
+                command = [lib.anabranch(), "tunnel", address, "--json", "--path", "lo"]
+                command += ["-L", f"{port}:{target}"]
+                near = home(folder, "near")
+                with lib.Process(None, folder, "near-side", command, near) as tunnel:
+                    tunnel.wait_for("path", 30)
+                    exchange(port)
+
+            (folder / "got").mkdir()
+            yield victim.Victim(process), address, honest
+
+
+def own_key(folder, name):
+    """The fingerprint of a host."""
+    environment = dict(os.environ, **home(folder, name))
+    command = [lib.anabranch(), "keys"]
+    shown = subprocess.run(command, env=environment, check=True, capture_output=True, text=True)
+    return shown.stdout.strip()
+
+
 def free_port():
     with socket.create_server(("127.0.0.1", 0)) as one:
         return one.getsockname()[1]
@@ -106,9 +162,9 @@ def exchange(port):
         raise lib.Failed("the tunnel lost bytes")
 
 
-def keys(folder, *words):
-    """Changes whom the host under attack trusts."""
-    environment = dict(os.environ, **home(folder, "far"))
+def keys(folder, *words, of="far"):
+    """Changes whom the host under attack trusts, or another one."""
+    environment = dict(os.environ, **home(folder, of))
     command = [lib.anabranch(), "keys", *words]
     subprocess.run(command, env=environment, check=True, stdout=subprocess.DEVNULL)
 
@@ -151,11 +207,11 @@ def attack(folder, address, words, told, is_trusted=False, removed_after=None):
     lib.say(f"the attacker: {told}")
 
 
-def strangers(host, kind, count, most_mib, given_back):
+def strangers(host, kind, count, most_mib, given_back, subject="striped"):
     """An attack by strangers of one address."""
 
     def run(bars, folder, quick):
-        name, told = f"striped-{kind}", {}
+        name, told = f"{subject}-{kind}", {}
         seconds = QUICK_SECONDS if quick else SECONDS
         with host(folder) as (target, address, honest):
             begin = lambda: attack(folder, address, [kind, count, seconds], told)
@@ -180,16 +236,21 @@ def packets(host, kind, count, most_mib, given_back):
     return run
 
 
-def ranges(bars, folder, quick):
-    name, told = "striped-ranges", {}
-    words = ["ranges", 32, QUICK_SECONDS if quick else SECONDS]
-    with far_side(folder) as (target, address, honest):
-        begin = lambda: attack(folder, address, words, told, is_trusted=True)
-        victim.beside(
-            bars, name, target, honest, begin, most_mib=PEER_MIB + 64, most_descriptors=100,
-            given_back=64,
-        )
-    bars.at_least(f"{name}: packets sent", told["packets"], 1_000)
+def ranges(host, subject="striped"):
+    """An admitted peer whose data have gaps."""
+
+    def run(bars, folder, quick):
+        name, told = f"{subject}-ranges", {}
+        words = ["ranges", 32, QUICK_SECONDS if quick else SECONDS]
+        with host(folder) as (target, address, honest):
+            begin = lambda: attack(folder, address, words, told, is_trusted=True)
+            victim.beside(
+                bars, name, target, honest, begin, most_mib=PEER_MIB + 64, most_descriptors=100,
+                given_back=64,
+            )
+        bars.at_least(f"{name}: packets sent", told["packets"], 1_000)
+
+    return run
 
 
 def requests(bars, folder, quick):
@@ -201,23 +262,33 @@ def requests(bars, folder, quick):
     bars.at_least(f"{name}: packets sent", told["packets"], 1_000)
 
 
-def removed(bars, folder, quick):
-    name, told = "striped-removed", {}
-    words = ["stays", 4, QUICK_SECONDS if quick else SECONDS]
-    with far_side(folder) as (target, address, honest):
-        begin = lambda: attack(folder, address, words, told, is_trusted=True, removed_after=1)
-        victim.beside(bars, name, target, honest, begin, 16, most_descriptors=100, given_back=16)
-    bars.at_least(f"{name}: connections that were let in", told["opened"], 4)
-    bars.at_most(f"{name}: connections that stay", told["open"], 0)
+def removed(host, subject="striped"):
+    """A peer whose entry is removed while it is connected."""
+
+    def run(bars, folder, quick):
+        name, told = f"{subject}-removed", {}
+        words = ["stays", 4, QUICK_SECONDS if quick else SECONDS]
+        with host(folder) as (target, address, honest):
+            begin = lambda: attack(folder, address, words, told, is_trusted=True, removed_after=1)
+            victim.beside(
+                bars, name, target, honest, begin, 16, most_descriptors=100, given_back=16
+            )
+        bars.at_least(f"{name}: connections that were let in", told["opened"], 4)
+        bars.at_most(f"{name}: connections that stay", told["open"], 0)
+
+    return run
 
 
 ATTACKS = {
     "striped-places": strangers(receiver, "places", 320, 64, 32),
     "striped-places-tunnel": strangers(far_side, "places", 320, 64, 32),
     "striped-streams": strangers(far_side, "streams", 250, 64, 32),
-    "striped-ranges": ranges,
+    "striped-ranges": ranges(far_side),
     "striped-requests": requests,
-    "striped-removed": removed,
+    "striped-removed": removed(far_side),
     "striped-gaps": packets(far_side, "gaps", 4, 64, 32),
     "striped-acks": packets(far_side, "acks", 4, 64, 32),
+    "host-places": strangers(all_services, "places", 320, 64, 32, "host"),
+    "host-ranges": ranges(all_services, "host"),
+    "host-removed": removed(all_services, "host"),
 }

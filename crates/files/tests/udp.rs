@@ -157,7 +157,7 @@ async fn a_removed_key_is_a_stranger_over_udp() {
     assert_eq!(streams_of(&idle).await, 10);
     peers.replace(Vec::new());
     let ended = timeout(Duration::from_secs(5), idle.ended()).await.unwrap();
-    assert_eq!(ended, stripe::ConnectionError::ClosedByPeer { code: 0x120 });
+    assert_eq!(ended, stripe::ConnectionError::ClosedByPeer { code: 0x204 });
     let (_other, later) = connection_of(&me, &identity, host.port).await;
     assert_eq!(streams_of(&later).await, 4);
     assert!(!later.has_ended(), "a stranger may yet say why it is here");
@@ -226,7 +226,7 @@ async fn auto_needs_no_udp() {
     let host = tokio::spawn(files::receive(receiving, events));
     let told = heard.recv().await.unwrap();
     assert!(
-        matches!(&told, Event::Notice { text } if text.contains("transfers use TCP alone")),
+        matches!(&told, Event::Notice { text } if text.contains("TCP alone is used")),
         "{told:?}"
     );
     let port = busy.local_addr().unwrap().port();

@@ -79,7 +79,7 @@ impl Host {
         if let Some(text) = notice {
             tell(text);
         }
-        let udp = udp.map_err(|error| tell(format!("{error}: TCP alone is used"))).ok();
+        let udp = udp.map_err(|error| tell(format!("{error}; TCP alone is used until then"))).ok();
         Ok(Host { options, tell, tcp, udp })
     }
 
