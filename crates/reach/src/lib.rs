@@ -14,9 +14,9 @@
 mod dial;
 mod lookups;
 mod permit;
-mod target;
+pub mod target;
 
 pub use dial::{DIAL_PATIENCE, For, code_of, dial};
 pub use lookups::{ALL_LOOKUPS, Asker, AskerLookups, LOOKUPS, Lookups};
 pub use permit::{ListenRights, Reach};
-pub use target::{host, parse_target, parts, port};
+pub use target::parse_target;

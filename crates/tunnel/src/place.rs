@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use reach::{host, parts, port};
+use reach::target::{host, parts, port};
 use wire::tunnel::{Host, Target};
 
 /// Where to listen.
@@ -199,6 +199,7 @@ mod tests {
         ) {
             for text in [text, other] {
                 let _ = text.parse::<Place>();
+                let _ = reach::parse_target(&text);
                 if let Ok(Forward { place, target }) = text.parse() {
                     let again = format!("{place}:{target}");
                     prop_assert_eq!(again.parse(), Ok(Forward { place, target }));
