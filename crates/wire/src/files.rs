@@ -3,33 +3,34 @@
 //! Positions are offsets in the transfer's linear layout.
 //!
 //! A sender opens the session with the [manifest](crate::manifest) in chunks and
-//! [`Frame::ManifestEnd`]; a [`LeftOut`] before the end tells what is missing in it, and for
-//! [`Wishes::delete`] there are a [`Frame::Mirror`] for each folder and a [`Frame::Filter`] for
-//! each pattern. With [`Wishes::archive`] the entries have
-//! [attributes](crate::manifest::Attributes), and [`Frame::Archived`] tells what became of them.
-//! The receiver answers any number of [`Frame::Want`] and of [`Frame::Have`], and
-//! [`Frame::Ready`]. Both sides compute the same layout of the wanted files, and positions count in
-//! that layout. A receiver that passes its one file on in order [grants](Frame::Grant) positions
-//! as it goes on. A connection that joins may carry data right behind its `Join`. Data is
+//! [`FileFrame::ManifestEnd`]; a [`LeftOut`] before the end tells what is missing in it, and for
+//! [`Wishes::delete`] there are a [`FileFrame::Mirror`] for each folder and a [`FileFrame::Filter`]
+//! for each pattern. With [`Wishes::archive`] the entries have
+//! [attributes](crate::manifest::Attributes), and [`FileFrame::Archived`] tells what became of
+//! them. The receiver answers any number of [`FileFrame::Want`] and of [`FileFrame::Have`], and
+//! [`FileFrame::Ready`]. Both sides compute the same layout of the wanted files, and positions
+//! count in that layout. A receiver that passes its one file on in order [grants](FileFrame::Grant)
+//! positions as it goes on. A connection that joins may carry data right behind its `Join`. Data is
 //! acknowledged on the path on which it arrived. The size of a stream
-//! ([`UNKNOWN_SIZE`](crate::manifest::UNKNOWN_SIZE)) comes in [`Frame::Grown`], on each path ahead
-//! of the data that it makes room for. In a dry run ([`Wishes::dry_run`]) the receiver also answers
-//! what it would do ([`Frame::Creates`] and the like), and no session opens.
+//! ([`UNKNOWN_SIZE`](crate::manifest::UNKNOWN_SIZE)) comes in [`FileFrame::Grown`], on each path
+//! ahead of the data that it makes room for. In a dry run ([`Wishes::dry_run`]) the receiver also
+//! answers what it would do ([`FileFrame::Creates`] and the like), and no session opens.
 //!
-//! If the connecting side receives (`anabranch get`), it opens the session with a [`Frame::Name`]
-//! for each wanted path, a [`Frame::Filter`] for each pattern, and [`Frame::Ask`]. The server
-//! answers the manifest in chunks, a [`LeftOut`] for each entry that it could not read, and
-//! [`Frame::ManifestEnd`]; the client names the wanted entries with [`Frame::Want`] and
-//! [`Frame::Ready`]. If it asked for them, the hashes of all blocks of the layout follow
-//! ([`Frame::Hashes`], [`Frame::Ready`]). Every [`Frame::Request`] is answered, in order and on its
-//! path, by the one [`Data`] frame of that range. A [`Frame::Held`] between the answers tells what
-//! holds the server's kernel back. A [`Frame::Done`] ends the session.
+//! If the connecting side receives (`anabranch get`), it opens the session with a
+//! [`FileFrame::Name`] for each wanted path, a [`FileFrame::Filter`] for each pattern, and
+//! [`FileFrame::Ask`]. The server answers the manifest in chunks, a [`LeftOut`] for each entry that
+//! it could not read, and [`FileFrame::ManifestEnd`]; the client names the wanted entries with
+//! [`FileFrame::Want`] and [`FileFrame::Ready`]. If it asked for them, the hashes of all blocks of
+//! the layout follow ([`FileFrame::Hashes`], [`FileFrame::Ready`]). Every [`FileFrame::Request`] is
+//! answered, in order and on its path, by the one [`Data`] frame of that range. A
+//! [`FileFrame::Held`] between the answers tells what holds the server's kernel back. A
+//! [`FileFrame::Done`] ends the session.
 
 use alloc::vec::Vec;
 
 use crate::frame::{Emit, FrameKind};
 pub use crate::limits::{MAX_FILTER, MAX_HASHES, MAX_NAME, MAX_PAYLOAD, MAX_RANGES, MAX_REASON};
-use crate::session;
+use crate::session::SessionFrame;
 
 mod emit;
 mod parse;
@@ -60,7 +61,7 @@ pub struct Wishes {
     pub keep_existing: bool,
     /// Replace existing targets that are older than the source, and no others.
     pub update: bool,
-    /// Delete what the source does not have, in the folders that a [`Frame::Mirror`] names.
+    /// Delete what the source does not have, in the folders that a [`FileFrame::Mirror`] names.
     pub delete: bool,
     /// Delete any number of files.
     pub force_delete: bool,
@@ -79,8 +80,8 @@ pub struct Data<'a> {
     pub payload: &'a [u8],
 }
 
-/// A range of the layout; in [`Frame::Want`], [`Frame::Creates`], [`Frame::Replaces`],
-/// [`Frame::Keeps`] and [`Frame::Updates`], of the manifest's entries.
+/// A range of the layout; in [`FileFrame::Want`], [`FileFrame::Creates`], [`FileFrame::Replaces`],
+/// [`FileFrame::Keeps`] and [`FileFrame::Updates`], of the manifest's entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Range {
     /// The first position, or entry.
@@ -167,9 +168,9 @@ pub struct Archived {
 
 /// A frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Frame<'a> {
+pub enum FileFrame<'a> {
     /// One that every session has.
-    Session(session::Frame<'a>),
+    Session(SessionFrame<'a>),
     /// A chunk of the manifest, for [`entries`](crate::manifest::entries).
     Entries(&'a [u8]),
     /// The end of the manifest: its number of entries.
@@ -217,48 +218,49 @@ pub enum Frame<'a> {
     Grown(Grown),
     /// An entry that is not in the manifest because it could not be read.
     LeftOut(LeftOut<'a>),
-    /// The path of a folder of which the manifest has everything that its [filters](Frame::Filter)
-    /// let through: what is there besides may be deleted. Empty for the receiving folder itself.
+    /// The path of a folder of which the manifest has everything that its
+    /// [filters](FileFrame::Filter) let through: what is there besides may be deleted. Empty for
+    /// the receiving folder itself.
     Mirror(&'a [u8]),
     /// Positions before this one may be sent: the receiver writes its one file in order, and takes
-    /// no more. Without such a frame before [`Frame::Ready`], all of them may.
+    /// no more. Without such a frame before [`FileFrame::Ready`], all of them may.
     Grant(u64),
     /// In a dry run: entries that the receiver has, but for owner, mode or attributes.
     Updates(Vec<Range>),
-    /// With [`Wishes::archive`], before [`Frame::Done`], unless all numbers are zero.
+    /// With [`Wishes::archive`], before [`FileFrame::Done`], unless all numbers are zero.
     Archived(Archived),
 }
 
-impl Emit for Frame<'_> {
+impl Emit for FileFrame<'_> {
     fn kind(&self) -> FrameKind {
         match self {
-            Frame::Session(frame) => frame.kind(),
-            Frame::Entries(_) => FrameKind::Entries,
-            Frame::ManifestEnd(_) => FrameKind::ManifestEnd,
-            Frame::Want(_) => FrameKind::Want,
-            Frame::Have(_) => FrameKind::Have,
-            Frame::Ready => FrameKind::Ready,
-            Frame::Data(_) => FrameKind::Data,
-            Frame::Ack(_) => FrameKind::Ack,
-            Frame::Refused(_) => FrameKind::Refused,
-            Frame::ObjectDone(..) => FrameKind::ObjectDone,
-            Frame::Done(_) => FrameKind::Done,
-            Frame::Name(_) => FrameKind::Name,
-            Frame::Filter(..) => FrameKind::Filter,
-            Frame::Ask(_) => FrameKind::Ask,
-            Frame::Request(_) => FrameKind::Request,
-            Frame::Hashes(_) => FrameKind::Hashes,
-            Frame::Held(_) => FrameKind::Held,
-            Frame::Creates(_) => FrameKind::Creates,
-            Frame::Replaces(_) => FrameKind::Replaces,
-            Frame::Keeps(_) => FrameKind::Keeps,
-            Frame::Deletes(_) => FrameKind::Deletes,
-            Frame::Grown(_) => FrameKind::Grown,
-            Frame::LeftOut(_) => FrameKind::LeftOut,
-            Frame::Mirror(_) => FrameKind::Mirror,
-            Frame::Grant(_) => FrameKind::Grant,
-            Frame::Updates(_) => FrameKind::Updates,
-            Frame::Archived(_) => FrameKind::Archived,
+            FileFrame::Session(frame) => frame.kind(),
+            FileFrame::Entries(_) => FrameKind::Entries,
+            FileFrame::ManifestEnd(_) => FrameKind::ManifestEnd,
+            FileFrame::Want(_) => FrameKind::Want,
+            FileFrame::Have(_) => FrameKind::Have,
+            FileFrame::Ready => FrameKind::Ready,
+            FileFrame::Data(_) => FrameKind::Data,
+            FileFrame::Ack(_) => FrameKind::Ack,
+            FileFrame::Refused(_) => FrameKind::Refused,
+            FileFrame::ObjectDone(..) => FrameKind::ObjectDone,
+            FileFrame::Done(_) => FrameKind::Done,
+            FileFrame::Name(_) => FrameKind::Name,
+            FileFrame::Filter(..) => FrameKind::Filter,
+            FileFrame::Ask(_) => FrameKind::Ask,
+            FileFrame::Request(_) => FrameKind::Request,
+            FileFrame::Hashes(_) => FrameKind::Hashes,
+            FileFrame::Held(_) => FrameKind::Held,
+            FileFrame::Creates(_) => FrameKind::Creates,
+            FileFrame::Replaces(_) => FrameKind::Replaces,
+            FileFrame::Keeps(_) => FrameKind::Keeps,
+            FileFrame::Deletes(_) => FrameKind::Deletes,
+            FileFrame::Grown(_) => FrameKind::Grown,
+            FileFrame::LeftOut(_) => FrameKind::LeftOut,
+            FileFrame::Mirror(_) => FrameKind::Mirror,
+            FileFrame::Grant(_) => FrameKind::Grant,
+            FileFrame::Updates(_) => FrameKind::Updates,
+            FileFrame::Archived(_) => FrameKind::Archived,
         }
     }
 
@@ -267,8 +269,8 @@ impl Emit for Frame<'_> {
     }
 }
 
-impl<'a> From<session::Frame<'a>> for Frame<'a> {
-    fn from(frame: session::Frame<'a>) -> Frame<'a> {
-        Frame::Session(frame)
+impl<'a> From<SessionFrame<'a>> for FileFrame<'a> {
+    fn from(frame: SessionFrame<'a>) -> FileFrame<'a> {
+        FileFrame::Session(frame)
     }
 }

@@ -87,7 +87,10 @@ fn tunnels(client: &Home, address: &str, port: u16) -> Result<(), (i32, String)>
     stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
     let mut word = [0; 4];
     match stream.read_exact(&mut word) {
-        Ok(()) => Ok(assert_eq!(&word, b"word")),
+        Ok(()) => {
+            assert_eq!(&word, b"word");
+            Ok(())
+        }
         Err(error) => Err((0, error.to_string())),
     }
 }
@@ -118,7 +121,7 @@ fn each_line_permits_what_it_says_over_both_carriers() {
     std::thread::sleep(Duration::from_millis(1_500));
     for (number, ((words, may), client)) in lines.iter().zip(&clients).enumerate() {
         let [sends, gets, measures, opens] = *may;
-        let mut check = |what: &str, arguments: &[&str], is_permitted: bool| {
+        let check = |what: &str, arguments: &[&str], is_permitted: bool| {
             let (code, _, stderr) = client.run(arguments);
             assert_eq!(code, if is_permitted { 0 } else { 4 }, "'{words}' {what}: {stderr}");
         };
@@ -129,8 +132,7 @@ fn each_line_permits_what_it_says_over_both_carriers() {
             check(&format!("sends over {carrier}"), &send, sends);
             assert_eq!(home.0.join("incoming").join(&name).exists(), sends, "'{words}' {carrier}");
             let into = format!("got-{carrier}");
-            let get =
-                ["get", "offered", "--from", &address, "--carrier", carrier, "--as", &into];
+            let get = ["get", "offered", "--from", &address, "--carrier", carrier, "--as", &into];
             check(&format!("gets over {carrier}"), &get, gets);
             let perf = ["perf", &address, "-t", "200 ms", "--carrier", carrier, "--together"];
             check(&format!("measures over {carrier}"), &perf, measures);
@@ -145,8 +147,14 @@ fn each_line_permits_what_it_says_over_both_carriers() {
             Err((code, said)) => assert!(!opens && code == 4, "'{words}': {code} {said}"),
         }
     }
-    assert_eq!(fs::read_dir(home.0.join("incoming")).unwrap().flatten().filter(|entry|
-        entry.file_name().to_string_lossy().starts_with("from-")).count(), 6);
+    assert_eq!(
+        fs::read_dir(home.0.join("incoming"))
+            .unwrap()
+            .flatten()
+            .filter(|entry| entry.file_name().to_string_lossy().starts_with("from-"))
+            .count(),
+        6
+    );
 }
 
 /// The rights of one service are none at another one.

@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use tokio::sync::Notify;
 use transfer::{BLOCK, Extent, ExtentSet, Layout, Object, Packing, Receiver, Tree};
 use units::{Bytes, Time};
-use wire::files::Frame;
+use wire::files::FileFrame;
 use wire::files::{Archived, Range, Wishes};
 use wire::session::SessionId;
 
@@ -223,7 +223,7 @@ impl SinkSession {
         let Some(delivery) = &self.delivery else { return };
         let granted = delivery.granted_now();
         if self.members().granted.replace(granted) != Some(granted) {
-            self.broadcast(&Frame::Grant(granted), false);
+            self.broadcast(&FileFrame::Grant(granted), false);
         }
     }
 
@@ -274,14 +274,16 @@ impl SinkSession {
 
     /// The answer to a manifest: the wanted entries, and the extents of them that an earlier
     /// attempt verified.
-    pub(crate) fn answer_frames(&self) -> Vec<Frame<'static>> {
+    pub(crate) fn answer_frames(&self) -> Vec<FileFrame<'static>> {
         let core = self.core();
         let have: Vec<Range> =
             core.verified().iter().map(|e| Range { start: e.start, len: e.len }).collect();
         let want = want_frames(&self.want);
-        let granted = self.members().granted.map(Frame::Grant);
+        let granted = self.members().granted.map(FileFrame::Grant);
         want.chain(granted)
-            .chain(have.chunks(wire::files::MAX_RANGES).map(|ranges| Frame::Have(ranges.to_vec())))
+            .chain(
+                have.chunks(wire::files::MAX_RANGES).map(|ranges| FileFrame::Have(ranges.to_vec())),
+            )
             .collect()
     }
 
@@ -344,7 +346,7 @@ impl SinkSession {
         self.report_changes(deleted);
         let archived = self.archived();
         if archived != Archived::default() {
-            self.broadcast(&Frame::Archived(archived), true);
+            self.broadcast(&FileFrame::Archived(archived), true);
         }
         let sync = self.clock.now() - before;
         {
@@ -355,7 +357,7 @@ impl SinkSession {
             members.sync = sync;
             members.outcome = Outcome::Complete(before);
         }
-        self.broadcast(&Frame::Done(sync.as_micros()), true);
+        self.broadcast(&FileFrame::Done(sync.as_micros()), true);
         self.changed.notify_one();
         Ok(())
     }
@@ -464,7 +466,10 @@ impl SinkSession {
         }
         if let Some((object, root)) = completed.object() {
             self.broadcast(
-                &Frame::ObjectDone(u32::try_from(object).expect("a layout holds fewer"), root.0),
+                &FileFrame::ObjectDone(
+                    u32::try_from(object).expect("a layout holds fewer"),
+                    root.0,
+                ),
                 true,
             );
         }

@@ -12,7 +12,7 @@ use rustix::fs::{
 };
 use rustix::thread::CapabilitySet;
 use transfer::{BLOCK, Packing};
-use wire::files::Frame;
+use wire::files::FileFrame;
 use wire::manifest::Kind;
 
 use super::{Buffer, Source, SourceRoot, Supply, open_directory};
@@ -397,7 +397,7 @@ fn only_the_first_thousand_that_are_left_out_are_named() {
     assert_eq!(source.left_out().named().len(), MOST_NAMED);
     let mut heard = LeftOuts::default();
     for frame in source.left_out().frames(3) {
-        let Frame::LeftOut(one) = frame else { panic!("{frame:?}") };
+        let FileFrame::LeftOut(one) = frame else { panic!("{frame:?}") };
         heard.hear(&one, 3).unwrap();
     }
     assert_eq!((heard.count(), heard.named().len()), (MOST_NAMED + 1, 3));

@@ -42,7 +42,7 @@ impl Admitted {
     }
 
     /// The holder of a key is admitted, by this entry or without one.
-    pub(super) fn insert(&self, peer: Fingerprint, entry: Option<Peer>) {
+    pub(crate) fn insert(&self, peer: Fingerprint, entry: Option<Peer>) {
         self.peers.send_if_modified(|peers| {
             let is_new = peers.get(&peer) != Some(&entry);
             peers.insert(peer, entry);

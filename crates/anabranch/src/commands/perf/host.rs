@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use diagnose::measure::Measuring;
 use files::Error;
-use peer::listen::{Carriers, Host, Services, Tell};
+use peer::host::{Carriers, Host, Services, Tell};
 use peer::{DEFAULT_PORT, ListenOptions, Peer, Token};
 use serde_json::json;
 use tokio::sync::mpsc;

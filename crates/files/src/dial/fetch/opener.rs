@@ -13,10 +13,10 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 use transfer::{BLOCK, Cv, Layout, Tree};
 use units::{Bytes, Time};
-use wire::files::Frame;
+use wire::files::FileFrame;
 use wire::files::{Range, Wishes};
 use wire::manifest::Kind;
-use wire::session::{self, Hello, SessionId};
+use wire::session::{Hello, SessionFrame, SessionId};
 
 use super::arrival::Arrival;
 use super::offer::{self, Offer, Refusal};
@@ -83,7 +83,7 @@ impl SessionOpener for FetchOpener {
     async fn enter(&self, conn: &mut Conn, host: usize) -> Result<Member<Arrival>, ConnError> {
         let joined = match self.gates[host].joined() {
             Some(joined) => {
-                conn.push(&session::Frame::Join(joined.id));
+                conn.push(&SessionFrame::Join(joined.id));
                 joined
             }
             None => match self.open_or_wait(conn, host).await {
@@ -151,7 +151,7 @@ impl FetchOpener {
     async fn open_or_wait(&self, conn: &mut Conn, server: usize) -> Result<ServerSession, Refusal> {
         let secret = self.options.from[server].credential.secret();
         let hello = Hello::new(wire::files::SERVE, secret, self.terms.run);
-        conn.push(&session::Frame::Hello(hello));
+        conn.push(&SessionFrame::Hello(hello));
         let gate = &self.gates[server];
         if gate.try_ask() {
             return self.open_session(conn, server, None).await;
@@ -159,7 +159,7 @@ impl FetchOpener {
         let id = self.hear_welcome(conn, server).await?;
         match conn.ping_during(gate.enter()).await? {
             Turn::Join(joined) => {
-                conn.push(&session::Frame::Join(joined.id));
+                conn.push(&SessionFrame::Join(joined.id));
                 Ok(joined)
             }
             Turn::Ask => self.open_session(conn, server, Some(id)).await,
@@ -231,7 +231,7 @@ impl FetchOpener {
         };
         self.changed.notify_waiters();
         want_frames(&want).for_each(|frame| conn.push(&frame));
-        conn.push(&Frame::Ready);
+        conn.push(&FileFrame::Ready);
         conn.flush().await?;
         Ok(ServerSession { id, session, arrival })
     }

@@ -6,9 +6,9 @@ use net::counters::TcpInfo;
 use peer::ConnError;
 use transfer::{BLOCK, Extent};
 use units::{Bytes, Rate, Span, Time};
-use wire::files::Frame;
+use wire::files::FileFrame;
 use wire::files::{DataHeader, Grown, Range};
-use wire::session::{self, AbortCode};
+use wire::session::{AbortCode, SessionFrame};
 
 use super::{Direction, HeldTime, Moved, PathIo, acknowledge, beyond_pings, refuse};
 use crate::Error;
@@ -49,7 +49,7 @@ impl Outgoing {
         let size = stream.size();
         let room = self.told.map_or(0, |told| told.size);
         if self.told != Some(size) && (extent.end() > room || size.is_end) {
-            io.conn.push(&Frame::Grown(size));
+            io.conn.push(&FileFrame::Grown(size));
             self.told = Some(size);
         }
     }
@@ -92,12 +92,12 @@ impl Direction for Outgoing {
         let mut pong = None;
         while let Some(frame) = io.conn.next_frame()? {
             let session = io.session;
-            match Frame::try_from(frame)? {
-                Frame::Ack(ranges) => self.acknowledge(io, &ranges)?,
-                Frame::Refused(range) => self.refuse(io, range)?,
-                Frame::Grant(positions) => self.supply.grant(positions),
-                Frame::Session(session::Frame::Ping(number)) => pong = Some(number),
-                Frame::Session(session::Frame::Pong(number)) => {
+            match FileFrame::try_from(frame)? {
+                FileFrame::Ack(ranges) => self.acknowledge(io, &ranges)?,
+                FileFrame::Refused(range) => self.refuse(io, range)?,
+                FileFrame::Grant(positions) => self.supply.grant(positions),
+                FileFrame::Session(SessionFrame::Ping(number)) => pong = Some(number),
+                FileFrame::Session(SessionFrame::Pong(number)) => {
                     let now = session.clock.now();
                     session.core().handle_alive(now, io.facts.path.id);
                     // It answers no ping: a disk holds the receiver up.
@@ -105,14 +105,16 @@ impl Direction for Outgoing {
                         session.signs.note_moved(now);
                     }
                 }
-                Frame::Session(session::Frame::Joined) => {}
-                Frame::ObjectDone(object, root) => session.report(Report::ObjectDone(object, root)),
-                Frame::Archived(archived) => session.report(Report::Archived(archived)),
-                Frame::Done(micros) => session.report(Report::Done(micros)),
-                Frame::Session(session::Frame::Abort(AbortCode::Crowded, text)) => {
+                FileFrame::Session(SessionFrame::Joined) => {}
+                FileFrame::ObjectDone(object, root) => {
+                    session.report(Report::ObjectDone(object, root));
+                }
+                FileFrame::Archived(archived) => session.report(Report::Archived(archived)),
+                FileFrame::Done(micros) => session.report(Report::Done(micros)),
+                FileFrame::Session(SessionFrame::Abort(AbortCode::Crowded, text)) => {
                     return Err(ConnError::Refused(text));
                 }
-                Frame::Session(session::Frame::Abort(code, text)) => {
+                FileFrame::Session(SessionFrame::Abort(code, text)) => {
                     session.report(refusal(code, text));
                     return Err(ConnError::Closed);
                 }
@@ -120,7 +122,7 @@ impl Direction for Outgoing {
             }
         }
         if let Some(number) = pong {
-            io.conn.push(&session::Frame::Pong(number));
+            io.conn.push(&SessionFrame::Pong(number));
         }
         Ok(heard)
     }
@@ -149,7 +151,7 @@ impl Direction for Outgoing {
                     Error::SourceChanged { .. } => AbortCode::Integrity,
                     _ => AbortCode::Stopped,
                 };
-                io.conn.push(&session::Frame::Abort(
+                io.conn.push(&SessionFrame::Abort(
                     code,
                     "the sender cannot read its file any more".into(),
                 ));
@@ -187,7 +189,7 @@ fn blocks(range: Range) -> std::ops::Range<u64> {
     range.start / BLOCK..Extent::new(range.start, range.len).end().div_ceil(BLOCK)
 }
 
-/// The report to the driver for a receiver's [`session::Frame::Abort`].
+/// The report to the driver for a receiver's [`SessionFrame::Abort`].
 pub(in crate::dial) fn refusal(code: AbortCode, text: String) -> Report {
     match code {
         AbortCode::NoSession => Report::SessionGone,

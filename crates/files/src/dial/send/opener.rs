@@ -12,9 +12,9 @@ use tokio::task::JoinSet;
 use tokio::time::{Duration, sleep};
 use transfer::{BLOCK, Cv, Extent, ExtentSet, Layout, Packing, Tree};
 use units::{Bytes, Time};
-use wire::files::Frame;
+use wire::files::FileFrame;
 use wire::files::{Archived, Grown, Range};
-use wire::session::{self, AbortCode, Hello, RunId, SessionId};
+use wire::session::{AbortCode, Hello, RunId, SessionFrame, SessionId};
 
 use crate::attributes;
 use crate::dial::greeting::{hear_welcome, work_during};
@@ -68,7 +68,7 @@ impl SessionOpener for SendOpener {
     async fn enter(&self, conn: &mut Conn, _host: usize) -> Result<Member<Supply>, ConnError> {
         let OpenSession { session, load } = match self.gate.joined() {
             Some(joined) => {
-                conn.push(&session::Frame::Join(joined.session.id));
+                conn.push(&SessionFrame::Join(joined.session.id));
                 joined
             }
             None => match self.open_or_wait(conn).await {
@@ -213,7 +213,7 @@ impl SendOpener {
         let options = &self.options;
         let request = options.transfer.wishes(&options.selection).emit();
         let hello = Hello::new(wire::files::RECEIVE, options.credential.secret(), self.run);
-        conn.push(&session::Frame::Hello(hello.asking(request)));
+        conn.push(&SessionFrame::Hello(hello.asking(request)));
         if let Some(source) = self.source.get()
             && self.gate.try_ask()
         {
@@ -227,7 +227,7 @@ impl SendOpener {
         let source = Arc::clone(source);
         match conn.ping_during(self.gate.enter()).await? {
             Turn::Join(joined) => {
-                conn.push(&session::Frame::Join(joined.session.id));
+                conn.push(&SessionFrame::Join(joined.session.id));
                 Ok(joined)
             }
             Turn::Ask => self.open(conn, Some(id), &source).await,
@@ -272,25 +272,23 @@ impl SendOpener {
         let mut verdict = Verdict::new(tree.entries().len());
         let is_dry_run = self.options.transfer.dry_run;
         let mut granted = None;
-        // Whole blocks and the ends of files: the receiver cannot have more pieces than that.
-        let blocks = usize::try_from(tree.data().0 / BLOCK).unwrap_or(usize::MAX);
-        let streamed = source.as_stream().map_or(0, |stream| stream.size().size / BLOCK);
-        let streamed = usize::try_from(streamed).unwrap_or(usize::MAX);
-        let mut pieces = blocks.saturating_add(streamed).saturating_add(tree.entries().len());
+        let mut pieces = most_pieces(source);
         loop {
             let more = conn.receive(|frame| {
-                match Frame::try_from(frame)? {
-                    Frame::Want(ranges) => add(&mut verdict.wanted, ranges)?,
-                    Frame::Creates(ranges) if is_dry_run => add(&mut verdict.created, ranges)?,
-                    Frame::Replaces(ranges) if is_dry_run => add(&mut verdict.replaced, ranges)?,
-                    Frame::Keeps(ranges) if is_dry_run => add(&mut verdict.kept, ranges)?,
-                    Frame::Updates(ranges) if is_dry_run => add(&mut verdict.updated, ranges)?,
-                    Frame::Deletes(deletes) if is_dry_run => {
+                match FileFrame::try_from(frame)? {
+                    FileFrame::Want(ranges) => add(&mut verdict.wanted, ranges)?,
+                    FileFrame::Creates(ranges) if is_dry_run => add(&mut verdict.created, ranges)?,
+                    FileFrame::Replaces(ranges) if is_dry_run => {
+                        add(&mut verdict.replaced, ranges)?;
+                    }
+                    FileFrame::Keeps(ranges) if is_dry_run => add(&mut verdict.kept, ranges)?,
+                    FileFrame::Updates(ranges) if is_dry_run => add(&mut verdict.updated, ranges)?,
+                    FileFrame::Deletes(deletes) if is_dry_run => {
                         verdict.delete(&deletes).ok_or_else(|| {
                             ConnError::Unexpected("Deletes of more than there can be".into())
                         })?;
                     }
-                    Frame::Have(ranges) => {
+                    FileFrame::Have(ranges) => {
                         pieces = pieces.checked_sub(ranges.len()).ok_or_else(|| {
                             ConnError::Unexpected("Have of more pieces than there are".into())
                         })?;
@@ -298,11 +296,11 @@ impl SendOpener {
                             have.insert(Extent::new(range.start, range.len));
                         }
                     }
-                    Frame::Grant(positions) => granted = Some(positions),
-                    Frame::Ready => return Ok(false),
+                    FileFrame::Grant(positions) => granted = Some(positions),
+                    FileFrame::Ready => return Ok(false),
                     // The receiver is still reading the data of an earlier attempt.
-                    Frame::Session(session::Frame::Ping(_)) => self.gate.note_working(),
-                    Frame::Session(session::Frame::Abort(code, text)) => {
+                    FileFrame::Session(SessionFrame::Ping(_)) => self.gate.note_working(),
+                    FileFrame::Session(SessionFrame::Abort(code, text)) => {
                         return Err(self.refused(code, text));
                     }
                     other => return Err(ConnError::unexpected(&other)),
@@ -389,7 +387,7 @@ impl SendOpener {
         if !self.options.transfer.delete {
             return;
         }
-        source.folders().iter().for_each(|folder| conn.push(&Frame::Mirror(folder)));
+        source.folders().iter().for_each(|folder| conn.push(&FileFrame::Mirror(folder)));
         self.options.selection.push_filters(conn);
     }
 
@@ -407,7 +405,7 @@ impl SendOpener {
         let mut chunks = wire::manifest::chunks_with(entries, attributes).peekable();
         loop {
             if let Some(chunk) = chunks.next() {
-                conn.push(&Frame::Entries(&chunk));
+                conn.push(&FileFrame::Entries(&chunk));
             }
             let is_last = chunks.peek().is_none();
             if is_last {
@@ -415,7 +413,7 @@ impl SendOpener {
                 self.push_mirror(conn, source);
                 // The receiver needs to know that something is missing, and not all that is.
                 source.left_out().frames(1).for_each(|frame| conn.push(&frame));
-                conn.push(&Frame::ManifestEnd(count));
+                conn.push(&FileFrame::ManifestEnd(count));
             }
             conn.flush().await?;
             let known = match id {
@@ -429,6 +427,15 @@ impl SendOpener {
             }
         }
     }
+}
+
+/// Whole blocks and the ends of files: a receiver cannot have more pieces than that.
+fn most_pieces(source: &Source) -> usize {
+    let tree = source.tree();
+    let blocks = usize::try_from(tree.data().0 / BLOCK).unwrap_or(usize::MAX);
+    let streamed = source.as_stream().map_or(0, |stream| stream.size().size / BLOCK);
+    let streamed = usize::try_from(streamed).unwrap_or(usize::MAX);
+    blocks.saturating_add(streamed).saturating_add(tree.entries().len())
 }
 
 /// Adds the entries of a receiver's answer.

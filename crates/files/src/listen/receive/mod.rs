@@ -13,7 +13,7 @@ mod sessions;
 use std::sync::Arc;
 use std::time::Duration;
 
-use peer::listen::Services;
+use peer::host::Services;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};

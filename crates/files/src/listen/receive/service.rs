@@ -4,9 +4,10 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use net::Clock;
+use peer::host::{Asking, Entry, Service};
 use peer::limit::Limit;
 use peer::listen::admission::refuse;
-use peer::listen::{Asking, Entry, Service, TokenRefusal, display_address, too_many_connections};
+use peer::listen::{TokenRefusal, display_address, too_many_connections};
 use peer::places::Places;
 use peer::{Conn, ConnError, Fingerprint, May, PathEvent, PathState, Peer};
 use tokio::sync::mpsc;

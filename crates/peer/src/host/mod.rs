@@ -4,6 +4,10 @@
 //! connections, the token, the list of authorized peers and the reports of refusals are those of
 //! the host, whatever its services.
 
+mod probing;
+mod service;
+pub mod sockets;
+
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -12,24 +16,26 @@ use net::socket::reachable;
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
-use wire::session::{AbortCode, Frame, Hello, SessionId, VERSION, Welcome};
+use wire::session::{AbortCode, Hello, SessionFrame, SessionId, VERSION, Welcome};
 
-use super::admission::{First, TokenCheck, Unauthenticated, greet, refuse};
-use super::admitted::Admitted;
-use super::by_peer::PeerPlace;
-use super::connections::{Connections, no_place};
-use super::further_addresses;
-use super::opening::OpeningSessions;
-use super::probing;
-use super::refusals::{Refusals, refusal_text};
-use super::service::{Asking, Hosted, Join, Open, Opened, Services};
-use super::waiting::{Waited, Waiting};
 use crate::carrier::{Listener, Stream};
 use crate::conn::{Conn, ConnError};
-use crate::sockets::{Sockets, at_free_port};
+use crate::listen::Admitted;
+use crate::listen::admission::{First, TokenCheck, Unauthenticated, greet, refuse};
+use crate::listen::by_peer::PeerPlace;
+use crate::listen::connections::{Connections, no_place};
+use crate::listen::further_addresses;
+use crate::listen::opening::OpeningSessions;
+use crate::listen::predecessor::other_version;
+use crate::listen::waiting::{Waited, Waiting};
+use crate::listen::{Refusals, refusal_text};
 use crate::striped::{UdpListener, carrier::StripedListener};
 use crate::tls::ServerTls;
 use crate::{AuthorizedPeers, Error, Fingerprint, ListenOptions, Peer, random};
+use service::{Hosted, Join, Open, OpenRequest};
+use sockets::{Sockets, at_free_port};
+
+pub use service::{Asking, Entry, Service, Services, SessionRequest};
 
 /// Where a host tells people what happens, as sentences: a function that must not block.
 pub type Tell = Arc<dyn Fn(String) + Send + Sync>;
@@ -224,7 +230,7 @@ struct Entered {
 /// What an authenticated connection is for.
 enum Entering {
     Join(Join),
-    Open(Open, Opened),
+    Open(Open, OpenRequest),
     /// To measure its path.
     Probe,
 }
@@ -316,7 +322,7 @@ impl HostState {
             found = find();
         }
         if let Some(session) = found {
-            conn.push(&Frame::Joined);
+            conn.push(&SessionFrame::Joined);
             return Ok(session);
         }
         let text = "this host knows no such session";
@@ -409,10 +415,10 @@ impl HostState {
             None
         };
         let addresses = further_addresses(conn, &self.named);
-        conn.push(&Frame::Welcome(Welcome { version: VERSION, session, addresses }));
+        conn.push(&SessionFrame::Welcome(Welcome { version: VERSION, session, addresses }));
         let Some(open) = open else { return Ok(Entering::Probe) };
         let opening = self.opening.begin(session, peer);
-        Ok(Entering::Open(open, Opened { hello, peer, session, whole, opening }))
+        Ok(Entering::Open(open, OpenRequest { hello, peer, session, whole, opening }))
     }
 
     /// Refuses a peer, and reports it.
@@ -430,12 +436,4 @@ impl HostState {
         }
         refuse(conn, code, reason).await
     }
-}
-
-/// The refusal of a peer that speaks another version.
-pub(super) fn other_version(version: u16) -> String {
-    format!(
-        "it speaks protocol version {VERSION}, the other side {version}: install the same version \
-         of anabranch on both hosts"
-    )
 }

@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use wire::session::{Hello, SessionId};
 
-use super::admission::{TokenCheck, TokenRefusal};
-use super::opening::OpeningPlace;
 use crate::conn::Conn;
+use crate::listen::opening::OpeningPlace;
+use crate::listen::{TokenCheck, TokenRefusal};
 use crate::{Fingerprint, Peer};
 
 /// A service for peers that dial this host.
@@ -104,10 +104,10 @@ pub(super) type Serving = Pin<Box<dyn Future<Output = ()> + Send>>;
 /// What serves a connection that joins.
 pub(super) type Join = Box<dyn FnOnce(Conn, SocketAddr) -> Serving + Send>;
 /// What serves a connection that opens a session.
-pub(super) type Open = Box<dyn FnOnce(Conn, Opened, SocketAddr) -> Serving + Send>;
+pub(super) type Open = Box<dyn FnOnce(Conn, OpenRequest, SocketAddr) -> Serving + Send>;
 
 /// A [`SessionRequest`] without its permission.
-pub(super) struct Opened {
+pub(super) struct OpenRequest {
     pub(super) hello: Hello,
     pub(super) peer: Fingerprint,
     pub(super) session: SessionId,
@@ -145,7 +145,7 @@ impl<S: Service> Hosted for Arc<S> {
     fn authorize(&self, asking: &Asking<'_>) -> Result<Open, String> {
         let (service, grant) = (Arc::clone(self), S::authorize(self, asking)?);
         Ok(Box::new(|conn, opened, from| {
-            let Opened { hello, peer, session, whole, opening } = opened;
+            let OpenRequest { hello, peer, session, whole, opening } = opened;
             let request = SessionRequest { hello, grant, peer, session, whole, opening };
             Box::pin(service.serve(conn, Entry::Open(request), from))
         }))
