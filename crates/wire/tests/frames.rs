@@ -129,7 +129,10 @@ fn a_greeting_of_another_version_says_which() {
         let bytes = [&[1][..], &length, &body].concat();
         let (frame, used) = parsed(&bytes).unwrap().unwrap();
         assert!(
-            matches!(&frame, FileFrame::Session(SessionFrame::Hello(one)) if one.version == version),
+            matches!(
+                &frame,
+                FileFrame::Session(SessionFrame::Hello(one)) if one.version == version
+            ),
             "{frame:?}"
         );
         assert_eq!(used, bytes.len());
@@ -238,8 +241,10 @@ proptest! {
         if let Ok(Some((frame, used))) = parsed(&bytes) {
             // What parses means one thing only: emitted again it gives the same bytes, text
             // clean-up and greetings of other versions aside.
-            let is_foreign =
-                matches!(&frame, FileFrame::Session(SessionFrame::Hello(one)) if one.version != VERSION);
+            let is_foreign = matches!(
+                &frame,
+                FileFrame::Session(SessionFrame::Hello(one)) if one.version != VERSION
+            );
             if !is_foreign && !matches!(
                     frame,
                     FileFrame::Session(SessionFrame::Abort(..) | SessionFrame::Welcome(_))
