@@ -7,7 +7,7 @@ use std::time::Duration;
 use peer::Error;
 use peer::caps::Account;
 use peer::conn::{Conn, ConnError};
-use peer::dial::{Connector, Opened, Plan, Terms};
+use peer::dial::{Connector, Opened, Plan, Terms, with_remedy};
 use peer::striped::carrier::StripedStream;
 use peer::striped::{Striped, connect_over};
 use tokio::task::JoinSet;
@@ -309,7 +309,7 @@ async fn greet(mut conn: Conn, terms: &Terms) -> Result<Conn, Failed> {
                 SessionFrame::Welcome(_) => Ok(Ok(true)),
                 SessionFrame::Ping(_) => Ok(Ok(false)),
                 SessionFrame::Abort(AbortCode::Refused, reason) => {
-                    Ok(Err(Error::Refused { reason }))
+                    Ok(Err(Error::Refused { reason: with_remedy(reason) }))
                 }
                 SessionFrame::Abort(AbortCode::NoService, does) => Ok(Err(Error::Refused {
                     reason: format!("{does}; 'anabranch perf --listen' there measures"),

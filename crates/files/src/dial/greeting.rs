@@ -1,6 +1,6 @@
 //! The greeting of a connection that cannot join a session yet, for both directions of the data.
 
-use peer::dial::Gate;
+use peer::dial::{Gate, with_remedy};
 use peer::{Conn, ConnError, conn::SIGN_OF_LIFE};
 use tokio::time::sleep;
 use wire::session::{AbortCode, SessionFrame, Welcome};
@@ -20,7 +20,7 @@ pub(super) async fn hear_welcome(
         SessionFrame::Abort(AbortCode::NoService, does) => {
             Ok(Err((AbortCode::Refused, format!("{does}; {remedy}"))))
         }
-        SessionFrame::Abort(code, text) => Ok(Err((code, text))),
+        SessionFrame::Abort(code, text) => Ok(Err((code, with_remedy(text)))),
         other => Err(ConnError::unexpected(&other)),
     });
     answer.await

@@ -58,6 +58,8 @@ pub async fn open_service(
     match answer {
         Ok(Ok(())) => Ok(conn),
         Ok(Err(error)) => Err(error),
+        // A predecessor answers in a format of its own.
+        Err(ConnError::Wire(_)) => Err(Error::Refused { reason: OTHER_VERSION.into() }),
         // The reason may arrive behind the end of the stream.
         Err(error) => match timeout(Duration::from_secs(1), connection.ended()).await {
             Ok(error) => Err(ended(error)),
