@@ -108,7 +108,8 @@ pub struct Ask {
 /// An entry below what is sent that could not be read, and is not in the manifest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeftOut<'a> {
-    /// Its path as the side with the source shows it; at most [`MAX_PATH`] bytes of it are sent.
+    /// Its path as the side with the source shows it; at most
+    /// [`MAX_PATH`](crate::manifest::MAX_PATH) bytes of it are sent.
     pub path: &'a [u8],
     /// The reason, in words; at most [`MAX_REASON`] bytes of it are sent.
     pub reason: &'a str,
