@@ -11,15 +11,7 @@ use crate::fluid::{Fluid, Sharing};
 use crate::instance::Instance;
 use crate::maxmin::max_min;
 use crate::routes::Routes;
-
-/// The rates that sources begin with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Initial {
-    /// Zero.
-    Zero,
-    /// [`max_min`] rates.
-    MaxMin,
-}
+use crate::start::Initial;
 
 /// Sources, their relays, and the rates of the last control interval. All intervals are aligned.
 #[derive(Clone, Debug)]

@@ -59,13 +59,19 @@ mod optimum;
 mod random;
 mod routes;
 pub mod search;
+mod source;
+mod start;
 pub mod study;
 
 pub use choice::{Choice, Chooser, Reselect, Sample, reselect};
 pub use controller::{Config, Controller, Detect, ProbeResult};
-pub use fleet::{Fleet, Initial};
+pub use fleet::Fleet;
 pub use fluid::{Fluid, Sharing};
 pub use instance::{Instance, Selection};
 pub use maxmin::max_min;
 pub use optimum::{Optimum, optimum};
 pub use routes::Routes;
+pub use source::{
+    Demand, Output, Pace, PathReport, PathView, ReportError, SetupError, Source, SourceConfig,
+};
+pub use start::Initial;

@@ -6,12 +6,13 @@ use units::{Rate, Seed};
 
 use crate::choice::{Choice, Chooser};
 use crate::controller::Config;
-use crate::fleet::{Fleet, Initial};
+use crate::fleet::Fleet;
 use crate::fluid::Sharing;
 use crate::instance::{Instance, Selection};
 use crate::optimum::optimum;
 use crate::random::Draws;
 use crate::routes::Routes;
+use crate::start::Initial;
 
 /// The demands of the sources.
 #[derive(Clone, Debug, PartialEq, Eq)]
