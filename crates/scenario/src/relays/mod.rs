@@ -54,6 +54,8 @@ mod build;
 mod cases;
 mod hop;
 mod packet;
+mod peaks;
+mod producer;
 mod receiver;
 mod relay;
 mod run;
