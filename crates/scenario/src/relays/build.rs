@@ -98,9 +98,9 @@ impl Network {
         for (source, (hops, &demand)) in at_sources.into_iter().zip(&instance.demands).enumerate() {
             let setup = setup(setting, demand, hops.len(), source, seed);
             let route = report(&mut topology, source, Profile::new(AMPLE, setting.rtt / 2))?;
-            let at = setup.opens + setting.period();
-            let count = hops.len();
-            reports.push(Reports { at, route, first, count, interval: 1 });
+            let (period, count) = (setting.period(), hops.len());
+            let at = setup.opens + period;
+            reports.push(Reports { at, route, first, count, interval: 1, period });
             let number = u32::try_from(first).expect("fewer than connections");
             let wiring = Wiring { first: number, paths, connections };
             nodes.push(OverlayNode::Source(Source::new(setup, wiring, hops)));
@@ -109,10 +109,8 @@ impl Network {
         let ahead = Bytes(setting.ahead * setting.packet.0);
         let relay = |paths| OverlayNode::Relay(Relay::new(paths, connections, ahead));
         nodes.extend(at_relays.into_iter().map(relay));
-        let period = setting.period();
-        let receiver_node =
-            Receiver::new(at_receiver, reports, [connections, paths], period, None);
-        nodes.push(OverlayNode::Receiver(receiver_node));
+        let collector = Receiver::new(at_receiver, reports, [connections, paths], None);
+        nodes.push(OverlayNode::Receiver(collector));
         let mut nodes = nodes.into_iter();
         // Sites come in the order in which hosts were added.
         let sim = topology.build(seed, |_| nodes.next().expect("a node for each host"))?;

@@ -51,8 +51,12 @@
 
 mod bucket;
 mod build;
+mod build_feeds;
 mod cases;
+mod course;
+mod feeds;
 mod hop;
+mod line;
 mod packet;
 mod peaks;
 mod producer;
@@ -68,6 +72,8 @@ use units::{Bytes, Rate, Span, Time};
 
 pub use build::{Network, OverlayNode};
 pub use cases::{Case, cases};
+pub use course::{Course, FeedOutcome, follow};
+pub use feeds::{Feed, FeedRelay, Feeds};
 pub use packet::OverlayPacket;
 pub use receiver::Receiver;
 pub use relay::Relay;
@@ -138,23 +144,13 @@ impl OverlaySetting {
     /// The rate of a link that carries this rate of payload: packets have headers.
     #[must_use]
     pub fn wire(&self, payload: Rate) -> Rate {
-        let headers = self.tcp().headers;
-        Rate::from_bits_f64(
-            payload.as_f64() * (self.packet + headers).as_f64() / self.packet.as_f64(),
-        )
+        line::wire(self.packet, payload)
     }
 
     /// The configuration of the endpoints.
     #[must_use]
     pub fn tcp(&self) -> Tcp {
-        Tcp {
-            mss: self.packet,
-            initial_window: Bytes(10 * self.packet.0),
-            receive_buffer: Bytes(self.window * self.packet.0),
-            // The return direction is not limited.
-            delayed_ack: None,
-            ..Tcp::default()
-        }
+        line::tcp(self.packet, self.window)
     }
 
     /// The end of an interval, counted from 1.

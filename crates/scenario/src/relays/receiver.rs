@@ -21,7 +21,6 @@ pub struct Receiver {
     reports: Vec<Reports>,
     /// The deadlines of paths, then those of reports.
     deadlines: Deadlines,
-    period: Span,
     /// What relays were seen to carry, if sources are told.
     peaks: Option<Peaks>,
 }
@@ -47,6 +46,8 @@ pub(super) struct Reports {
     pub(super) count: usize,
     /// The number of the next one, counted from 1.
     pub(super) interval: u64,
+    /// The time between two.
+    pub(super) period: Span,
 }
 
 impl Receiver {
@@ -55,7 +56,6 @@ impl Receiver {
         paths: Vec<ReceiverPath>,
         reports: Vec<Reports>,
         [connections, numbers]: [Numbers; 2],
-        period: Span,
         peaks: Option<Peaks>,
     ) -> Receiver {
         let mut deadlines = Deadlines::new(paths.len() + reports.len());
@@ -65,7 +65,7 @@ impl Receiver {
         let mut hops: Vec<(u32, usize)> =
             paths.iter().map(|path| path.hop.connection()).zip(0..).collect();
         hops.sort_unstable();
-        Receiver { paths, hops, connections, numbers, reports, deadlines, period, peaks }
+        Receiver { paths, hops, connections, numbers, reports, deadlines, peaks }
     }
 
     /// Payload received over each path since it was last opened.
@@ -143,7 +143,7 @@ impl Receiver {
             });
         }
         let report = &mut self.reports[source];
-        report.at += self.period;
+        report.at += report.period;
         report.interval += 1;
         self.deadlines.set(self.paths.len() + source, Some(report.at));
     }
