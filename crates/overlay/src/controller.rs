@@ -124,8 +124,8 @@ struct Path {
 }
 
 impl Controller {
-    /// A source with this demand and the initial path rates `initial` in bit/s: zeros, or
-    /// [`max_min`](crate::max_min) rates.
+    /// A source with this demand and the initial path rates `initial` in bit/s: zeros, or max-min
+    /// rates.
     ///
     /// # Panics
     ///

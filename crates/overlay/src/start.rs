@@ -5,7 +5,7 @@
 pub enum Initial {
     /// Zero.
     Zero,
-    /// [`max_min`](crate::max_min) rates: each source hands out its data in turns to whichever of
+    /// Max-min rates (the paper's section 4): each source hands out its data in turns to whichever of
     /// its paths accepts it.
     MaxMin,
 }

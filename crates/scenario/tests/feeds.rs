@@ -122,8 +122,7 @@ fn capacities_are_learnt() {
     let draws = |learn: bool| {
         let mut feeds = Feeds::new(&[rate; 4], &capacities, Span::from_secs(900));
         feeds.learn = learn;
-        let choice =
-            if learn { Choice::Proportional { error: 0.0 } } else { Choice::Uniform };
+        let choice = if learn { Choice::Proportional { error: 0.0 } } else { Choice::Uniform };
         choosing(&mut feeds, choice, Reselect::Paths);
         let sum = |seed| {
             let outcome = run(&feeds, seed);
@@ -140,8 +139,11 @@ fn capacities_are_learnt() {
 fn a_quiet_source_keeps_its_paths() {
     let rate = Rate::mbit(3);
     let mut feeds = Feeds::new(&[rate; 3], &[Rate::mbit(5); 3], Span::from_secs(240));
-    feeds.sources[0].production =
-        vec![(Span::ZERO, rate), (Span::from_secs(90), rate_half(rate)), (Span::from_secs(150), rate)];
+    feeds.sources[0].production = vec![
+        (Span::ZERO, rate),
+        (Span::from_secs(90), rate_half(rate)),
+        (Span::from_secs(150), rate),
+    ];
     let outcome = run(&feeds, 1);
     let at = |secs: u64| outcome.samples[usize::try_from(secs * 5).unwrap() - 1][0];
     assert_eq!(at(80).satisfied, Some(true));

@@ -1,9 +1,8 @@
 //! Packet-level runs of the overlay: rates near the optimum, back-pressure of slow hops,
 //! conservation of payload, reproducibility.
 
-use overlay::study::Demands;
 use overlay::{Initial, Instance, Selection};
-use scenario::relays::{Network, Outcome, OverlaySetting, Source, cases, control};
+use scenario::relays::{Demands, Network, Outcome, OverlaySetting, Source, cases, control};
 use units::{Bytes, Rate, Seed, Span, Time};
 
 fn setting(demand: Rate, intervals: usize) -> OverlaySetting {

@@ -119,8 +119,7 @@ mod tests {
 
     #[test]
     fn failed_candidates_are_the_last_resort_for_a_while() {
-        let mut candidates =
-            Candidates::new(Choice::Uniform, &[Rate::ZERO; 3], MEMORY, Seed(1));
+        let mut candidates = Candidates::new(Choice::Uniform, &[Rate::ZERO; 3], MEMORY, Seed(1));
         candidates.handle_failure(at(0), 0);
         for _ in 0..50 {
             assert_ne!(candidates.draw(at(300), &[1]), Some(0));
@@ -132,8 +131,7 @@ mod tests {
 
     #[test]
     fn all_are_taken_in_order() {
-        let mut candidates =
-            Candidates::new(Choice::Uniform, &[Rate::ZERO; 3], MEMORY, Seed(1));
+        let mut candidates = Candidates::new(Choice::Uniform, &[Rate::ZERO; 3], MEMORY, Seed(1));
         assert_eq!(candidates.choose(at(0), 3), vec![0, 1, 2]);
         let two = candidates.choose(at(0), 2);
         assert!(two.len() == 2 && two[0] != two[1], "{two:?}");

@@ -169,7 +169,10 @@ pub struct Source {
 enum Phase {
     New,
     /// Data goes in turns; so many intervals are left.
-    Turns { left: u32, rate: Rate },
+    Turns {
+        left: u32,
+        rate: Rate,
+    },
     Rates,
     Stopped,
 }
@@ -559,8 +562,7 @@ impl Source {
         let offered = self.load.offered(now) - begin.offered;
         let received = (self.received - begin.received).as_f64();
         let backlog = self.load.backlog();
-        let is_bounded =
-            backlog.as_f64() <= self.load.bound(tolerance) || backlog < begin.backlog;
+        let is_bounded = backlog.as_f64() <= self.load.bound(tolerance) || backlog < begin.backlog;
         self.load.has_lacked(since)
             || received + self.config.packet.as_f64() >= (1.0 - tolerance) * offered && is_bounded
     }
@@ -600,10 +602,9 @@ impl Source {
         self.draws += 1;
         self.judgement = Judgement { from: now, counted: None, satisfied: None };
         self.phase = match self.config.initial {
-            Initial::MaxMin => Phase::Turns {
-                left: self.config.start,
-                rate: self.load.demand(now, self.interval),
-            },
+            Initial::MaxMin => {
+                Phase::Turns { left: self.config.start, rate: self.load.demand(now, self.interval) }
+            }
             Initial::Zero => {
                 if self.controller.probed().is_none() {
                     self.controller.handle_interval(None);
@@ -652,9 +653,8 @@ impl Source {
     /// Closes paths that have drained, and those that never will.
     fn close_drained(&mut self, now: Time) {
         let patience = self.interval * self.config.patience;
-        let is_over = |path: &SourcePath| {
-            path.under_way() == Bytes::ZERO || now - path.progress >= patience
-        };
+        let is_over =
+            |path: &SourcePath| path.under_way() == Bytes::ZERO || now - path.progress >= patience;
         while let Some(at) = self.draining.iter().position(is_over) {
             let path = self.draining.remove(at);
             self.close(path);

@@ -306,10 +306,11 @@ fn impossible_reports_are_refused_whole() {
     let entry = |path: PathView, received| PathReport { path: path.path, received };
     let more = two.written + Bytes(1);
     assert_eq!(
-        model.source.handle_report(model.now, model.now, &[
-            entry(one, one.written),
-            entry(two, more)
-        ]),
+        model.source.handle_report(
+            model.now,
+            model.now,
+            &[entry(one, one.written), entry(two, more)]
+        ),
         Err(ReportError::Beyond { path: two.path, written: two.written, received: more })
     );
     assert_eq!(
@@ -367,7 +368,10 @@ fn an_interval_is_ten_round_trips_of_the_longest_path() {
     let mut model = Model::new(live(), &[Rate::mbit(3), Rate::mbit(3)], 1);
     let [one, two] = [0, 1].map(|slot| model.source.paths().nth(slot).unwrap().path);
     model.source.handle_rtt(one, Span::from_millis(15));
-    assert_eq!((model.source.interval(), model.source.poll_output()), (Span::from_millis(200), None));
+    assert_eq!(
+        (model.source.interval(), model.source.poll_output()),
+        (Span::from_millis(200), None)
+    );
     model.source.handle_rtt(two, Span::from_millis(80));
     assert_eq!(model.source.interval(), Span::from_millis(800));
     assert_eq!(model.source.poll_output(), Some(Output::Interval));

@@ -148,7 +148,11 @@ impl Network {
 }
 
 /// Adds hosts named by a kind and a number.
-pub(super) fn named(topology: &mut Topology, kind: &str, count: usize) -> Result<Vec<HostId>, TopologyError> {
+pub(super) fn named(
+    topology: &mut Topology,
+    kind: &str,
+    count: usize,
+) -> Result<Vec<HostId>, TopologyError> {
     (0..count).map(|index| topology.add_host(format!("{kind}/{index}"))).collect()
 }
 

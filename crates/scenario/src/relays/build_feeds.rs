@@ -93,11 +93,9 @@ impl Builder<'_> {
         let mut links = Vec::with_capacity(self.feeds.relays.len());
         for (number, relay) in self.feeds.relays.iter().enumerate() {
             let (name, from) = (format!("second/{number}"), format!("relay/{number}"));
-            let change =
-                |&(at, rate): &(Span, Rate)| Change { at, rate: self.feeds.wire(rate) };
+            let change = |&(at, rate): &(Span, Rate)| Change { at, rate: self.feeds.wire(rate) };
             let changes = relay.changes.iter().map(change).collect();
-            let rate =
-                RatePlan { changes, ..RatePlan::constant(self.feeds.wire(relay.capacity)) };
+            let rate = RatePlan { changes, ..RatePlan::constant(self.feeds.wire(relay.capacity)) };
             let queue = Limit::Packets(self.feeds.queue);
             let up = Profile { rate, queue, ..Profile::new(AMPLE, delay) };
             links.push(self.topology.add_link(format!("{name}/up"), &from, end, up)?);
@@ -130,7 +128,12 @@ impl Builder<'_> {
             (Profile::new(AMPLE, delay), delay)
         };
         self.topology.add_link(format!("{name}/up"), &near, &first, up)?;
-        self.topology.add_link(format!("{name}/down"), &first, &near, Profile::new(AMPLE, delay))?;
+        self.topology.add_link(
+            format!("{name}/down"),
+            &first,
+            &near,
+            Profile::new(AMPLE, delay),
+        )?;
         let there = self.topology.route_via(&near, &[&format!("{name}/up")])?;
         let mut back = self.topology.route_via(&first, &[&format!("{name}/down")])?;
         let connection = self.ends.connections;

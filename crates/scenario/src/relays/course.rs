@@ -92,10 +92,5 @@ pub fn follow(
             break;
         }
     }
-    Ok(FeedOutcome {
-        step,
-        samples,
-        digest: network.sim.digest(),
-        totals: network.sim.totals(),
-    })
+    Ok(FeedOutcome { step, samples, digest: network.sim.digest(), totals: network.sim.totals() })
 }

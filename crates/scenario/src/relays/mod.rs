@@ -6,8 +6,8 @@
 //! received rates come from TCP.
 //!
 //! ```
-//! use scenario::relays::{OverlaySetting, control};
-//! use overlay::{Instance, Selection, study::Demands};
+//! use scenario::relays::{Demands, OverlaySetting, control};
+//! use overlay::{Instance, Selection};
 //! use units::{Rate, Seed};
 //!
 //! // Two sources on two relays; the second can use only the second relay.
@@ -60,12 +60,12 @@ mod line;
 mod packet;
 mod peaks;
 mod producer;
+mod rate_study;
 mod receiver;
 mod relay;
 mod run;
 mod source;
 
-use overlay::study::{self, Demands};
 use overlay::{Config, Detect};
 use tcp::Config as Tcp;
 use units::{Bytes, Rate, Span, Time};
@@ -75,6 +75,7 @@ pub use cases::{Case, cases};
 pub use course::{Course, FeedOutcome, follow};
 pub use feeds::{Feed, FeedRelay, Feeds};
 pub use packet::OverlayPacket;
+pub use rate_study::{Demands, RateStudy, Sharing, convergence};
 pub use receiver::Receiver;
 pub use relay::Relay;
 pub use run::{Outcome, control, run};
@@ -84,7 +85,7 @@ pub use source::Source;
 #[derive(Clone, Debug, PartialEq)]
 pub struct OverlaySetting {
     /// Sources, relays, rate control, and how long; only `sharing` has no meaning here.
-    pub study: study::Setting,
+    pub study: RateStudy,
     /// The RTT from a source over a relay to the receiver, without queues.
     pub rtt: Span,
     /// A control interval, in RTTs.
@@ -103,7 +104,7 @@ impl OverlaySetting {
     /// The paper's: packets of 500 B, control intervals of 10 round trips of 40 ms if no demand
     /// is above 1.2 Mbit/s and of 20 ms otherwise, AIAD from max-min rates with ε 0.01 and δ
     /// 0.03 with the allowance of a packet, 1,000 intervals of which the last 500 count, within 5
-    /// %. The rest is as in [`study::Setting`]; windows and queues are the defaults of ns-2.
+    /// %. The rest is as in [`RateStudy`]; windows and queues are the defaults of ns-2.
     ///
     /// # Panics
     ///
@@ -118,13 +119,13 @@ impl OverlaySetting {
         let (interval, packet) = (10, Bytes(500));
         let detect = Detect::Packets { delta: 0.03, allowance: packet / (rtt * interval) };
         let control = Config { detect, ..Config::aiad(0.01) };
-        let study = study::Setting {
+        let study = RateStudy {
             demands,
             control,
             intervals: 1_000,
             settled: 500,
             band: 0.05,
-            ..study::Setting::default()
+            ..RateStudy::default()
         };
         OverlaySetting { study, rtt, interval, packet, window: 20, queue: 50, ahead: 2 }
     }

@@ -67,7 +67,8 @@ mod tests {
     #[test]
     fn rates_change_at_their_times() {
         let at = |millis: u64| Time::ZERO + Span::from_millis(millis);
-        let rates = [(at(100), Rate::kbit(80)), (at(1_100), Rate::ZERO), (at(2_000), Rate::kbit(8))];
+        let rates =
+            [(at(100), Rate::kbit(80)), (at(1_100), Rate::ZERO), (at(2_000), Rate::kbit(8))];
         let mut producer = Producer::new(Bytes(1_000), rates);
         assert_eq!((producer.take(at(99)), producer.due()), (Bytes::ZERO, Some(at(100))));
         assert_eq!((producer.take(at(250)), producer.due()), (Bytes(1_000), Some(at(300))));

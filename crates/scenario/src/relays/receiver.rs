@@ -134,13 +134,16 @@ impl Receiver {
                 (Some(peaks), Some(relay)) => peaks.highest(now, relay),
                 _ => Rate::ZERO,
             };
-            out.send(route, OverlayPacket::Report {
-                path: self.numbers.join(u32::try_from(index).expect("few paths"), opened),
-                interval,
-                received: path.hop.received(),
-                of: u16::try_from(of).expect("a source has few candidates"),
-                capacity,
-            });
+            out.send(
+                route,
+                OverlayPacket::Report {
+                    path: self.numbers.join(u32::try_from(index).expect("few paths"), opened),
+                    interval,
+                    received: path.hop.received(),
+                    of: u16::try_from(of).expect("a source has few candidates"),
+                    capacity,
+                },
+            );
         }
         let report = &mut self.reports[source];
         report.at += report.period;

@@ -35,11 +35,7 @@ struct RelayPath {
 impl Relay {
     /// A relay of paths: number, end of the hop towards the source, end of that towards the
     /// receiver.
-    pub(super) fn new(
-        paths: Vec<(u32, Hop, Hop)>,
-        connections: Numbers,
-        ahead: Bytes,
-    ) -> Relay {
+    pub(super) fn new(paths: Vec<(u32, Hop, Hop)>, connections: Numbers, ahead: Bytes) -> Relay {
         let deadlines = Deadlines::new(2 * paths.len());
         let numbers = paths.iter().map(|(number, ..)| *number).collect();
         let ends = paths.iter().flat_map(|(_, near, far)| [near.connection(), far.connection()]);

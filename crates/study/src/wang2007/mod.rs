@@ -172,11 +172,12 @@ pub const PACKETS: Study = Study {
 
 #[cfg(test)]
 mod tests {
-    use overlay::{search, study};
+    use scenario::relays::RateStudy;
     use units::Seed;
 
     use super::settings::Settings;
     use super::{PACKETS, STUDY};
+    use crate::fluid::{control, search};
 
     #[test]
     fn every_file_is_read_and_runs() {
@@ -192,16 +193,17 @@ mod tests {
                     (5, 10, 20, 10);
                 case.search.cap = 3;
                 if let Some(mut packets) = case.packets {
-                    packets.study = overlay::study::Setting {
-                        control: packets.study.control,
-                        ..setting.clone()
-                    };
+                    packets.study = RateStudy { control: packets.study.control, ..setting.clone() };
                     let value = scenario::relays::run(&packets, Seed(1)).unwrap().value;
                     assert!(value > 0.0, "{}", file.name);
                 } else if case.searches {
                     assert!(search::run(&case.search, Seed(1)).first > 0.0, "{}", file.name);
                 } else {
-                    assert!(study::run(&case.search.setting, Seed(1)).value > 0.0, "{}", file.name);
+                    assert!(
+                        control::run(&case.search.setting, Seed(1)).value > 0.0,
+                        "{}",
+                        file.name
+                    );
                 }
             }
         }
