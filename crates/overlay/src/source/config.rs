@@ -22,6 +22,11 @@ pub enum Demand {
         margin: f64,
         /// The time in which a backlog is to be cleared.
         clearance: Span,
+        /// The most that is added for it, as a share of the production.
+        clearing: f64,
+        /// A satisfied source has no larger backlog than its production in this time, or one that
+        /// shrinks.
+        bound: Span,
     },
 }
 
@@ -52,6 +57,9 @@ pub struct SourceConfig {
     pub judged: u64,
     /// The number of last intervals of them that count.
     pub counted: u64,
+    /// Whether a source that was satisfied with its draw is judged once more before it draws anew:
+    /// others that draw push it aside for a while.
+    pub grace: bool,
     /// A source is satisfied if no more than this share of what it was offered is missing.
     pub tolerance: f64,
     /// Payload of a packet.
@@ -80,7 +88,13 @@ impl SourceConfig {
     pub fn live(first: Rate) -> SourceConfig {
         let control = Config { detect: Detect::Throughput(0.01), ..Config::aiad(0.01) };
         SourceConfig {
-            demand: Demand::Produced { first, margin: 1.03, clearance: Span::from_secs(30) },
+            demand: Demand::Produced {
+                first,
+                margin: 1.03,
+                clearance: Span::from_secs(30),
+                clearing: 0.05,
+                bound: Span::from_secs(5),
+            },
             paths: 2,
             control,
             initial: Initial::MaxMin,
@@ -91,9 +105,10 @@ impl SourceConfig {
             start: 2,
             judged: 60,
             counted: 30,
+            grace: true,
             tolerance: 0.03,
             packet: Bytes(1_448),
-            slack: 2,
+            slack: 1,
             slack_time: Span::from_millis(1),
             patience: 20,
             memory: Span::from_secs(300),

@@ -91,12 +91,10 @@ impl Load {
 
     /// The backlog that a source may keep up with its production at: the control clears more than
     /// the share `tolerance` of the production beside it.
-    pub(super) fn bound(&self, tolerance: f64) -> f64 {
+    pub(super) fn bound(&self) -> f64 {
         match self.demand {
             Demand::Fixed(_) => 0.0,
-            Demand::Produced { clearance, .. } => {
-                tolerance * self.rate() / 8.0 * clearance.as_secs_f64()
-            }
+            Demand::Produced { bound, .. } => self.rate() / 8.0 * bound.as_secs_f64(),
         }
     }
 
@@ -105,9 +103,11 @@ impl Load {
         self.roll(now);
         match self.demand {
             Demand::Fixed(rate) => rate,
-            Demand::Produced { margin, clearance, .. } => {
-                let clearing = self.backlog.as_f64() * 8.0 / clearance.as_secs_f64();
-                Rate::from_bits_f64(margin * self.rate() + clearing).max(self.packet / interval)
+            Demand::Produced { margin, clearance, clearing, .. } => {
+                let rate = self.rate();
+                let clear = self.backlog.as_f64() * 8.0 / clearance.as_secs_f64();
+                let demand = margin * rate + clear.min(clearing * rate);
+                Rate::from_bits_f64(demand).max(self.packet / interval)
             }
         }
     }
@@ -153,6 +153,8 @@ mod tests {
             first: Rate::kbit(800),
             margin: 1.03,
             clearance: Span::from_secs(30),
+            clearing: 0.1,
+            bound: Span::from_secs(1),
         };
         let mut load = Load::new(demand, Bytes(1_000), Span::from_secs(6), Span::from_secs(300));
         load.handle_start(at(0));
@@ -180,6 +182,10 @@ mod tests {
         assert!((demand - 1.03 * 400e3).abs() < 2e3, "{demand}");
         load.handle_produced(at(12_001), Bytes(30_000));
         assert!((load.demand(at(12_001), interval).as_f64() - demand - 8_000.0).abs() < 1.0);
+        // No more than a tenth, however much there is.
+        load.handle_produced(at(12_002), Bytes(9_000_000));
+        let most = 1.13 / 1.03 * demand;
+        assert!((load.demand(at(12_002), interval).as_f64() - most).abs() < 1.0);
     }
 
     #[test]

@@ -43,7 +43,7 @@
 //!   rates); control goes on from the rates received in the second.
 //! * An **interval** ends with a report. A lost report makes it longer, and so does one that comes
 //!   late by more than a quarter of an interval: part of what it counts was sent at other rates.
-//! * An interval in which the source **ran out of data** proves nothing. Rates and probe stay.
+//! * An interval in which the probed path **lacked data** proves nothing. Rates and probe stay.
 //! * A source is **satisfied** with a draw if what was received in its last half is what was
 //!   offered, within the tolerance, and a backlog shrinks or is small; or if it ran out of data
 //!   near the end. It is judged again and again.
@@ -54,6 +54,8 @@
 
 mod candidates;
 mod config;
+mod draws;
+mod intervals;
 mod load;
 mod path;
 mod report;
@@ -64,9 +66,7 @@ use alloc::vec::Vec;
 
 use units::{Bytes, PathId, Rate, Seed, Span, Time};
 
-use crate::choice::Reselect;
-use crate::controller::{Controller, ProbeResult};
-use crate::start::Initial;
+use crate::controller::Controller;
 use candidates::Candidates;
 use load::Load;
 use path::SourcePath;
@@ -383,17 +383,20 @@ impl Source {
 
     /// The paths that are written to.
     pub fn paths(&self) -> impl ExactSizeIterator<Item = PathView> {
-        self.paths.iter().zip(self.controller.rates()).map(|(path, rate)| {
-            path.view(match self.phase {
-                Phase::Rates => Rate::from_bits_f64(rate),
-                _ => Rate::ZERO,
-            })
+        let is_controlled = self.phase == Phase::Rates;
+        let rates = self.controller.rates().enumerate();
+        self.paths.iter().zip(rates).map(move |(path, (slot, rate))| {
+            if is_controlled {
+                path.view(Rate::from_bits_f64(rate), self.controller.probed() == Some(slot))
+            } else {
+                path.view(Rate::ZERO, false)
+            }
         })
     }
 
     /// The paths that drain.
     pub fn draining(&self) -> impl ExactSizeIterator<Item = PathView> {
-        self.draining.iter().map(|path| path.view(Rate::ZERO))
+        self.draining.iter().map(|path| path.view(Rate::ZERO, false))
     }
 
     /// The rates set by the control, y, in bit/s; `None` while there are none.
@@ -461,244 +464,6 @@ impl Source {
         } else {
             Ok(())
         }
-    }
-
-    /// A report ends the present interval.
-    fn handle_interval(&mut self, now: Time, stamp: Time) {
-        let elapsed = self.begin.map(|begin| (begin, stamp - begin.stamp));
-        match (self.phase, elapsed) {
-            (Phase::Turns { left, rate }, None) => {
-                self.phase = Phase::Turns { left: left.saturating_sub(1), rate };
-            }
-            (Phase::Turns { left, rate }, Some(_)) if left > 1 => {
-                self.phase = Phase::Turns { left: left - 1, rate };
-            }
-            (Phase::Turns { .. }, Some((begin, elapsed))) => self.end_turns(now, begin, elapsed),
-            (Phase::Rates, Some((begin, elapsed))) => self.control(now, begin, elapsed),
-            (Phase::Rates, None) | (Phase::New | Phase::Stopped, _) => {}
-        }
-        self.begin = Some(Begin { now, stamp });
-        self.paths.iter_mut().for_each(|path| path.at_interval = path.received);
-        self.judge(now);
-    }
-
-    /// The rates that were received in turns are the first ones of the control.
-    fn end_turns(&mut self, now: Time, begin: Begin, elapsed: Span) {
-        let demand = self.load.demand(now, self.interval);
-        let measured: Vec<f64> = self.paths.iter().map(|path| path.rate(elapsed)).collect();
-        let sum = measured.iter().sum::<f64>();
-        // More than the demand may arrive: packets of the interval before were queued.
-        let mut excess = (sum / demand.as_f64()).max(1.0);
-        if self.load.has_lacked(begin.now) && sum > 0.0 {
-            // Less arrives where there was no more to send.
-            excess = sum / demand.as_f64();
-        }
-        let initial: Vec<f64> = if sum > 0.0 || !self.load.has_lacked(begin.now) {
-            measured.iter().map(|rate| rate / excess).collect()
-        } else {
-            let count: f64 = measured.iter().map(|_| 1.0).sum();
-            measured.iter().map(|_| demand.as_f64() / count).collect()
-        };
-        self.controller.handle_start(demand, &initial);
-        self.controller.handle_interval(None);
-        self.phase = Phase::Rates;
-        self.outputs.push_back(Output::Pace);
-    }
-
-    fn control(&mut self, now: Time, begin: Begin, elapsed: Span) {
-        if self.load.has_lacked(begin.now) {
-            return;
-        }
-        let seconds = elapsed.as_secs_f64();
-        let packets = (self.config.packet.as_f64() * 8.0 / seconds)
-            * (0..self.config.slack).map(|_| 1.0).sum::<f64>();
-        let see = |probed: usize| {
-            let set = self.controller.rates().nth(probed).unwrap_or(0.0);
-            let slack = packets.max(set * self.config.slack_time.as_secs_f64() / seconds);
-            let received = self.paths[probed].rate(elapsed) + slack;
-            ProbeResult { received, overloaded: false, arrived: 1.0 }
-        };
-        let result = self.controller.probed().map(see);
-        self.controller.handle_interval(result);
-        if let Demand::Produced { .. } = self.config.demand {
-            self.controller.handle_demand(self.load.demand(now, self.interval));
-        }
-        self.outputs.push_back(Output::Pace);
-    }
-
-    /// Judges the draw if it is over.
-    fn judge(&mut self, now: Time) {
-        let SourceConfig { judged, counted, .. } = self.config;
-        // Reports come once in an interval, more or less.
-        let elapsed = now - self.judgement.from + self.interval / 2;
-        let Some(begin) = self.judgement.counted else {
-            if elapsed >= self.interval * judged.saturating_sub(counted) {
-                self.judgement.counted = Some(Counted {
-                    offered: self.load.offered(now),
-                    received: self.received,
-                    backlog: self.load.backlog(),
-                });
-                self.paths.iter_mut().for_each(|path| path.at_count = path.received);
-            }
-            return;
-        };
-        if elapsed < self.interval * judged {
-            return;
-        }
-        let satisfied = self.keeps_up(now, &begin);
-        self.judgement = Judgement { from: now, counted: None, satisfied: Some(satisfied) };
-        self.outputs.push_back(Output::Judged { satisfied });
-        match self.config.reselect {
-            Some(Reselect::Least) if !satisfied => self.draw_least(now),
-            Some(Reselect::Paths) if !satisfied => self.draw_all(now),
-            Some(Reselect::Everything) => self.draw_all(now),
-            _ => {}
-        }
-    }
-
-    fn keeps_up(&self, now: Time, begin: &Counted) -> bool {
-        let SourceConfig { counted, tolerance, .. } = self.config;
-        let since = now - self.interval * (counted / 4);
-        let offered = self.load.offered(now) - begin.offered;
-        let received = (self.received - begin.received).as_f64();
-        let backlog = self.load.backlog();
-        let is_bounded = backlog.as_f64() <= self.load.bound(tolerance) || backlog < begin.backlog;
-        self.load.has_lacked(since)
-            || received + self.config.packet.as_f64() >= (1.0 - tolerance) * offered && is_bounded
-    }
-
-    /// 1-reselection: replaces the path that brought least.
-    fn draw_least(&mut self, now: Time) {
-        let used: Vec<usize> = self.paths.iter().map(|path| path.candidate).collect();
-        let least = (0..self.paths.len())
-            .min_by_key(|&slot| self.paths[slot].received - self.paths[slot].at_count);
-        // A source that uses all candidates keeps them.
-        if let (Some(least), Some(other)) = (least, self.candidates.draw(now, &used)) {
-            self.replace(now, least, other);
-            self.begin_draw(now);
-        }
-    }
-
-    /// k-reselection. A candidate that is drawn again keeps its path.
-    fn draw_all(&mut self, now: Time) {
-        let mut drawn = self.candidates.choose(now, self.paths.len());
-        let mut left = Vec::new();
-        for slot in 0..self.paths.len() {
-            let own = self.paths[slot].candidate;
-            match drawn.iter().position(|&candidate| candidate == own) {
-                Some(at) => {
-                    drawn.remove(at);
-                }
-                None => left.push(slot),
-            }
-        }
-        for (slot, candidate) in left.into_iter().zip(drawn) {
-            self.replace(now, slot, candidate);
-        }
-        self.begin_draw(now);
-    }
-
-    fn begin_draw(&mut self, now: Time) {
-        self.draws += 1;
-        self.judgement = Judgement { from: now, counted: None, satisfied: None };
-        self.phase = match self.config.initial {
-            Initial::MaxMin => {
-                Phase::Turns { left: self.config.start, rate: self.load.demand(now, self.interval) }
-            }
-            Initial::Zero => {
-                if self.controller.probed().is_none() {
-                    self.controller.handle_interval(None);
-                }
-                Phase::Rates
-            }
-        };
-        self.outputs.push_back(Output::Pace);
-    }
-
-    fn open(&mut self, now: Time, candidate: usize) -> SourcePath {
-        if let Some(at) = self.draining.iter().position(|path| path.candidate == candidate) {
-            let mut path = self.draining.remove(at);
-            (path.at_interval, path.progress) = (path.received, now);
-            self.outputs.push_back(Output::Resume(path.id));
-            return path;
-        }
-        let id = PathId(self.next);
-        self.next += 1;
-        self.outputs.push_back(Output::Open { path: id, candidate });
-        SourcePath::new(id, candidate, now)
-    }
-
-    fn replace(&mut self, now: Time, slot: usize, candidate: usize) {
-        let path = self.open(now, candidate);
-        let old = core::mem::replace(&mut self.paths[slot], path);
-        self.drain(now, old);
-        self.controller.handle_path(slot);
-    }
-
-    fn drain(&mut self, now: Time, mut path: SourcePath) {
-        if path.under_way() == Bytes::ZERO {
-            self.close(path);
-        } else {
-            path.progress = path.progress.max(now);
-            self.outputs.push_back(Output::Drain(path.id));
-            self.draining.push(path);
-        }
-    }
-
-    fn close(&mut self, path: SourcePath) {
-        self.load.handle_returned(path.under_way());
-        self.outputs.push_back(Output::Close(path.id));
-    }
-
-    /// Closes paths that have drained, and those that never will.
-    fn close_drained(&mut self, now: Time) {
-        let patience = self.interval * self.config.patience;
-        let is_over =
-            |path: &SourcePath| path.under_way() == Bytes::ZERO || now - path.progress >= patience;
-        while let Some(at) = self.draining.iter().position(is_over) {
-            let path = self.draining.remove(at);
-            self.close(path);
-        }
-    }
-
-    /// Replaces a path of a source that reselects, if it delivers nothing though it should. Returns
-    /// whether there was one.
-    fn replace_stalled(&mut self, now: Time) -> bool {
-        if self.config.reselect.is_none() {
-            return false;
-        }
-        let patience = self.interval * self.config.patience;
-        let is_controlled = self.phase == Phase::Rates;
-        let least = self.config.packet.as_f64() * 8.0 * 2.0;
-        let mut stalled = None;
-        for (slot, (path, rate)) in self.paths.iter_mut().zip(self.controller.rates()).enumerate() {
-            let set = rate * (now - path.progress).as_secs_f64();
-            let is_excused = path.under_way() == Bytes::ZERO
-                && (self.load.has_lacked(path.progress) || is_controlled && set < least);
-            if is_excused {
-                path.progress = now;
-            } else if now - path.progress >= patience {
-                stalled = Some(slot);
-            }
-        }
-        if let Some(slot) = stalled {
-            self.fail(now, slot);
-            self.begin_draw(now);
-        }
-        stalled.is_some()
-    }
-
-    /// Replaces a path that has failed. If there is no other candidate, a new path over the same
-    /// one is tried.
-    fn fail(&mut self, now: Time, slot: usize) {
-        let failed = self.paths[slot].candidate;
-        self.candidates.handle_failure(now, failed);
-        let used: Vec<usize> = self.paths.iter().map(|path| path.candidate).collect();
-        let candidate = self.candidates.draw(now, &used).unwrap_or(failed);
-        let path = self.open(now, candidate);
-        let old = core::mem::replace(&mut self.paths[slot], path);
-        self.close(old);
-        self.controller.handle_path(slot);
     }
 }
 

@@ -4,7 +4,7 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use super::*;
-use crate::choice::Choice;
+use crate::choice::{Choice, Reselect};
 
 const STEP: Span = Span::from_millis(10);
 const DEMAND: Rate = Rate::mbit(5);
@@ -88,7 +88,9 @@ impl Model {
                 self.tokens = 0.0;
             }
             Pace::Rates => {
-                for path in &paths {
+                let (probed, others): (Vec<&PathView>, Vec<&PathView>) =
+                    paths.iter().partition(|path| path.is_probed);
+                for path in probed.into_iter().chain(others) {
                     let bytes = path.rate.as_f64() / 8.0 * seconds;
                     let most = self.room(path.path).min(self.source.backlog().as_f64());
                     self.write(path.path, bytes.min(most).max(0.0));
@@ -169,9 +171,15 @@ fn the_margin_bounds_the_backlog() {
     };
     // Its estimate of production is to be the true one.
     let memory = Span::from_secs(1);
-    let demand = Demand::Produced { first: DEMAND, margin: 1.0, clearance: Span::from_secs(9_999) };
+    let demand = Demand::Produced {
+        first: DEMAND,
+        margin: 1.0,
+        clearance: Span::from_secs(9_999),
+        clearing: 0.1,
+        bound: Span::from_secs(1),
+    };
     let [early, late] = run(SourceConfig { demand, reselect: None, memory, ..live() });
-    assert!(late >= early && early > 1.0, "{early} s and then {late} s");
+    assert!(late > 0.9 * early && early > 1.0, "{early} s and then {late} s");
     let [_, late] = run(SourceConfig { memory, ..live() });
     assert!(late < 0.1, "{late} s");
 }
@@ -219,6 +227,33 @@ fn bursts_are_no_lack_of_capacity() {
         model.run(5);
     }
     assert_eq!(model.source.draws(), 1);
+}
+
+/// A probe has enough data as long as the production is as much as its path's rate.
+#[test]
+fn a_source_that_runs_out_of_data_now_and_then_still_probes() {
+    let mut model = Model::new(live(), &[Rate::mbit(9), Rate::mbit(9)], 1);
+    model.run(10);
+    let before: Vec<f64> = model.source.rates().unwrap().collect();
+    model.run(20);
+    assert!(model.backlog() < 0.1, "it has run out of data: {}", model.backlog());
+    assert_ne!(model.source.rates().unwrap().collect::<Vec<_>>(), before);
+}
+
+/// Others push a satisfied source aside for one judgement.
+#[test]
+fn a_satisfied_source_is_judged_twice_before_it_draws_anew() {
+    for (grace, draws) in [(true, 1), (false, 2)] {
+        let config = SourceConfig { grace, ..live() };
+        let mut model = Model::new(config, &[Rate::mbit(3); 4], 1);
+        model.run(62);
+        assert_eq!(model.judged(), [true]);
+        model.capacities.fill(Rate::mbit(2));
+        model.run(60);
+        model.capacities.fill(Rate::mbit(4));
+        model.run(20);
+        assert_eq!((model.judged()[1], model.source.draws()), (false, draws));
+    }
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use link::{Change, Jitter, Limit, Loss, Profile, RatePlan, Spread};
 use netsim::{LinkId, Topology, TopologyError};
-use overlay::SourceConfig;
+use overlay::{Demand, SourceConfig};
 use units::{Bytes, Rate, Seed, Span, Time};
 
 use super::build::{AMPLE, named, phase, report};
@@ -232,7 +232,8 @@ impl Builder<'_> {
         SourceSetup {
             core,
             capacities: capacities.collect(),
-            producer: Some(Producer::new(self.feeds.packet, rates)),
+            producer: matches!(core.demand, Demand::Produced { .. })
+                .then(|| Producer::new(self.feeds.packet, rates)),
             period: core.interval,
             ahead: Bytes(self.feeds.ahead * self.feeds.packet.0),
             opens,

@@ -19,7 +19,8 @@ pub struct Source {
     places: Vec<Place>,
     /// The places with a path, ascending.
     live: Vec<usize>,
-    /// The places of the paths that are written to, in the order of the core.
+    /// The places of the paths that are written to, in the order of the core; where data may be
+    /// lacking, the one that is probed comes first.
     used: Vec<usize>,
     /// The bucket of all paths while data goes in turns.
     bucket: Bucket,
@@ -260,6 +261,11 @@ impl Source {
             Pace::Rates => {
                 for path in self.core.paths() {
                     self.places[path.candidate].bucket.set(now, path.rate);
+                }
+                if self.producer.is_some() {
+                    let mut paths: Vec<_> = self.core.paths().collect();
+                    paths.sort_by_key(|path| !path.is_probed);
+                    self.used = paths.into_iter().map(|path| path.candidate).collect();
                 }
             }
         }
