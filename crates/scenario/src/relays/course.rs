@@ -51,10 +51,20 @@ impl FeedOutcome {
     /// What a source received between two times, as a rate.
     #[must_use]
     pub fn rate(&self, source: usize, from: Span, to: Span) -> Rate {
+        self.over(from, to, |sample| sample[source].received)
+    }
+
+    /// What a source produced between two times, as a rate.
+    #[must_use]
+    pub fn produced(&self, source: usize, from: Span, to: Span) -> Rate {
+        self.over(from, to, |sample| sample[source].produced)
+    }
+
+    fn over(&self, from: Span, to: Span, of: impl Fn(&[Course]) -> Bytes) -> Rate {
         let at = |span: Span| {
             let number = usize::try_from(span.as_nanos() / self.step.as_nanos()).unwrap_or(0);
             let sample = number.checked_sub(1).and_then(|index| self.samples.get(index));
-            sample.map_or(Bytes::ZERO, |sample| sample[source].received)
+            sample.map_or(Bytes::ZERO, |sample| of(sample))
         };
         (at(to) - at(from)) / (to - from)
     }

@@ -105,12 +105,13 @@ impl Receiver {
     }
 
     pub(super) fn handle_deadline(&mut self, now: Time, out: &mut Out<OverlayPacket>) {
-        for (index, path) in self.paths.iter_mut().enumerate() {
-            if self.deadlines.is_due(index, now) {
-                path.hop.handle_deadline(now);
-                path.hop.send(now, out);
-                self.deadlines.set(index, path.hop.poll_deadline());
-            }
+        let mut part = 0;
+        while let Some(due) = self.deadlines.next_due(part, now) {
+            part = due + 1;
+            let Some(path) = self.paths.get_mut(due) else { break };
+            path.hop.handle_deadline(now);
+            path.hop.send(now, out);
+            self.deadlines.set(due, path.hop.poll_deadline());
         }
         for source in 0..self.reports.len() {
             if self.reports[source].at <= now {

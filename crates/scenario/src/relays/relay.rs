@@ -96,12 +96,13 @@ impl Relay {
     }
 
     pub(super) fn handle_deadline(&mut self, now: Time, out: &mut Out<OverlayPacket>) {
-        for path in 0..self.paths.len() {
-            if self.deadlines.is_due(2 * path, now) || self.deadlines.is_due(2 * path + 1, now) {
-                self.paths[path].near.handle_deadline(now);
-                self.paths[path].far.handle_deadline(now);
-                self.settle(now, path, out);
-            }
+        let mut part = 0;
+        while let Some(due) = self.deadlines.next_due(part, now) {
+            let path = due / 2;
+            part = 2 * (path + 1);
+            self.paths[path].near.handle_deadline(now);
+            self.paths[path].far.handle_deadline(now);
+            self.settle(now, path, out);
         }
     }
 
