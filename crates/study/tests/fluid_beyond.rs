@@ -182,10 +182,9 @@ fn two_choices_end_the_search_sooner() {
     }
 }
 
-#[cfg(feature = "lp")]
 mod several {
     use super::*;
-    use overlay::lp;
+    use study::fluid::lp;
     use study::fluid::mesh::{self, Mesh};
 
     fn mesh(destinations: usize, relays: usize, spread: f64) -> Mesh {

@@ -104,3 +104,21 @@ pub fn follow(
     }
     Ok(FeedOutcome { step, samples, digest: network.sim.digest(), totals: network.sim.totals() })
 }
+
+/// The draws until all sources are satisfied at once, if their draws are of one length and begin
+/// together; `None` if the run ends before.
+///
+/// # Errors
+///
+/// As [`follow`].
+pub fn draws(feeds: &Feeds, seed: Seed) -> Result<Option<u64>, TopologyError> {
+    let Some(core) = feeds.sources.first().map(|feed| feed.core) else { return Ok(None) };
+    let (step, draw) = (core.interval, core.interval * core.judged);
+    let are_satisfied =
+        |sample: &[Course]| sample.iter().all(|course| course.satisfied == Some(true));
+    let outcome = follow(feeds, seed, step, |_, sample| are_satisfied(sample))?;
+    let all: Vec<usize> = (0..feeds.sources.len()).collect();
+    // Draws begin within the first interval, and end at a report.
+    let number = |at: Span| ((at - step).as_nanos() / draw.as_nanos()).max(1);
+    Ok(outcome.satisfied_after(Span::ZERO, &all).map(number))
+}

@@ -73,7 +73,7 @@ use units::{Bytes, Rate, Span, Time};
 
 pub use build::{Network, OverlayNode};
 pub use cases::{Case, cases};
-pub use course::{Course, FeedOutcome, follow};
+pub use course::{Course, FeedOutcome, draws, follow};
 pub use feeds::{Feed, FeedRelay, Feeds};
 pub use file::FeedsFile;
 pub use packet::OverlayPacket;

@@ -6,9 +6,9 @@
 //! with optimal rates is the witness.
 
 use overlay::{Instance, Reselect};
-use scenario::relays::{Course, Demands, Feed, FeedOutcome, FeedRelay, Feeds, RateStudy, follow};
+use scenario::relays::{self, Course, Demands, Feed, FeedRelay, Feeds, RateStudy, follow};
 use study::fluid::search::{Search, search_in};
-use units::{Rate, Seed, Span};
+use units::{Bytes, Rate, Seed, Span};
 
 use crate::{Options, PROPORTIONAL, UNIFORM, parallel, print};
 
@@ -19,7 +19,7 @@ const RULES: [(&str, Reselect); 2] = [("k", Reselect::Paths), ("1", Reselect::Le
 /// A search is given up after so many draws.
 const CAP: u64 = 100;
 /// When something happens.
-const EVENT: Span = Span::from_secs(300);
+const EVENT: Span = Span::from_secs(180);
 /// Rates are taken over this time.
 const WINDOW: Span = Span::from_secs(6);
 
@@ -75,15 +75,6 @@ fn all_satisfied(sample: &[Course]) -> bool {
     sample.iter().all(|course| course.satisfied == Some(true))
 }
 
-/// The draws until all sources are satisfied; the cap if they never are.
-fn draws_of(feeds: &Feeds, seed: u64) -> u64 {
-    let outcome = follow(feeds, Seed(seed), STEP, |_, sample| all_satisfied(sample)).unwrap();
-    let all: Vec<usize> = (0..feeds.sources.len()).collect();
-    let after = outcome.satisfied_after(Span::ZERO, &all);
-    // Draws begin within the first interval, and end at a report.
-    after.map_or(CAP, |at| ((at - STEP).as_nanos() / DRAW.as_nanos()).max(1))
-}
-
 /// Draws until all are satisfied.
 pub(crate) fn draws(options: &Options) {
     for (name, setting) in settings() {
@@ -92,7 +83,8 @@ pub(crate) fn draws(options: &Options) {
             for learn in [false, true] {
                 let found = parallel(options, options.runs, |run| {
                     let seed = seeds[usize::try_from(run).unwrap()];
-                    draws_of(&feeds(&setting, seed, rule, learn, DRAW * (CAP + 1)), seed)
+                    let feeds = feeds(&setting, seed, rule, learn, DRAW * (CAP + 1));
+                    relays::draws(&feeds, Seed(seed)).unwrap().unwrap_or(CAP)
                 });
                 let known = if learn { "learnt" } else { "given" };
                 print(&format!("draws {name} {rule_name} {known}"), found);
@@ -204,7 +196,8 @@ pub(crate) fn events(options: &Options) {
             for (rule_name, rule) in RULES {
                 let found = parallel(options, options.runs, |run| {
                     let seed = seeds[usize::try_from(run).unwrap()];
-                    let mut feeds = feeds(&setting, seed, rule, false, EVENT * 3);
+                    let mut feeds =
+                        feeds(&setting, seed, rule, false, EVENT + Span::from_secs(600));
                     happen(&mut feeds, happening);
                     recovery(&feeds, seed)
                 });
@@ -233,28 +226,28 @@ fn happen(feeds: &mut Feeds, happening: Happening) {
 
 /// `None` if not all sources were satisfied before the event; without an end, the end of the run.
 fn recovery(feeds: &Feeds, seed: u64) -> Option<Span> {
-    let outcome = follow(feeds, Seed(seed), STEP, |_, _| false).unwrap();
-    let index = |span: Span| usize::try_from(span.as_nanos() / STEP.as_nanos()).unwrap() - 1;
-    let is_there = |source: &usize| feeds.sources[*source].arrives == Span::ZERO;
-    let before: Vec<usize> = (0..feeds.sources.len()).filter(is_there).collect();
-    let sample = &outcome.samples[index(EVENT)];
-    if !before.iter().all(|&source| sample[source].satisfied == Some(true)) {
-        return None;
-    }
-    let mut now = EVENT + WINDOW;
-    while now < feeds.duration && !is_well(feeds, &outcome, now) {
-        now += STEP;
-    }
-    Some(now - EVENT)
+    let (mut samples, mut were_satisfied, mut end) = (Vec::new(), true, None);
+    follow(feeds, Seed(seed), STEP, |now, sample| {
+        samples.push(sample.to_vec());
+        if now == EVENT {
+            let there = feeds.sources.iter().zip(sample).filter(|(feed, _)| feed.arrives < EVENT);
+            were_satisfied = there.map(|(_, course)| course.satisfied).all(|is| is == Some(true));
+        }
+        end = (now >= EVENT + WINDOW && is_well(feeds, &samples)).then_some(now);
+        !were_satisfied || end.is_some()
+    })
+    .unwrap();
+    were_satisfied.then(|| end.unwrap_or(feeds.duration) - EVENT)
 }
 
 /// Whether every source is satisfied, and got what it produced in the last seconds.
-fn is_well(feeds: &Feeds, outcome: &FeedOutcome, now: Span) -> bool {
-    let sample = &outcome.samples[usize::try_from(now.as_nanos() / STEP.as_nanos()).unwrap() - 1];
-    feeds.sources.iter().enumerate().all(|(source, feed)| {
-        let got = outcome.rate(source, now - WINDOW, now).as_f64();
-        let is_new = feed.arrives + WINDOW > now;
-        sample[source].satisfied == Some(true)
-            && (is_new || got >= 0.97 * feed.production[0].1.as_f64())
+fn is_well(feeds: &Feeds, samples: &[Vec<Course>]) -> bool {
+    let count = usize::try_from(WINDOW.as_nanos() / STEP.as_nanos()).unwrap();
+    let (now, before) = (&samples[samples.len() - 1], &samples[samples.len() - 1 - count]);
+    feeds.sources.iter().zip(now).zip(before).all(|((feed, now), before)| {
+        let got = (now.received - before.received) / WINDOW;
+        let is_new = before.produced == Bytes::ZERO;
+        now.satisfied == Some(true)
+            && (is_new || got.as_f64() >= 0.97 * feed.production[0].1.as_f64())
     })
 }

@@ -2,6 +2,7 @@
 //! transfer via TCP: Schemes and performance tradeoffs" (2007).
 
 mod control;
+mod iterations;
 mod packets;
 mod rates;
 mod runs;
@@ -166,6 +167,17 @@ pub const PACKETS: Study = Study {
             }],
             make: packets::figure,
         },
+        Figure {
+            name: "7",
+            title: "Iterations until every demand is met",
+            about: "Twenty sources and relays: sources with unmet demand draw other paths, over \
+                    TCP and relays; beside them the fluid study.",
+            files: &[File {
+                name: "7.toml",
+                text: include_str!("../../../../papers/wang2007-packets/7.toml"),
+            }],
+            make: iterations::figure,
+        },
     ],
     estimate: None,
 };
@@ -183,7 +195,7 @@ mod tests {
     fn every_file_is_read_and_runs() {
         let figures = STUDY.figures.iter().chain(PACKETS.figures);
         let files: Vec<_> = figures.flat_map(|figure| figure.files).collect();
-        assert_eq!(files.len(), 14);
+        assert_eq!(files.len(), 15);
         for file in files {
             let settings =
                 Settings::read(file.text, file.name).unwrap_or_else(|error| panic!("{error}"));

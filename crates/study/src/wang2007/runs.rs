@@ -72,6 +72,12 @@ const MEASURES: &[(&str, &str, &str)] = &[
          last",
     ),
     ("given_up", "", "1 if the search was given up"),
+    (
+        "fluid_iterations",
+        "",
+        "the iteration in which every demand was met where relays are fluids: same sources and \
+         relays",
+    ),
     ("first", "", "the rate over the first choice of paths, as a share of all demands"),
     (
         "fluid",
