@@ -5,7 +5,7 @@
 pub enum Initial {
     /// Zero.
     Zero,
-    /// Max-min rates (the paper's section 4): each source hands out its data in turns to whichever of
-    /// its paths accepts it.
+    /// Max-min rates (the paper's section 4): each source hands out its data in turns to whichever
+    /// of its paths accepts it.
     MaxMin,
 }

@@ -172,7 +172,8 @@ proptest! {
                     };
                     let shares = received.iter().cycle();
                     let report: Vec<_> = driver.open.iter_mut().zip(shares).map(tell).collect();
-                    source.handle_report(now, Time::from_nanos(stamp), &report).expect("it may be true");
+                    source.handle_report(now, Time::from_nanos(stamp), &report).expect("it may be \
+                        true");
                     // A report that was overtaken is ignored.
                     for view in source.paths().chain(source.draining()) {
                         let own = driver.open.iter_mut().find(|(path, ..)| *path == view.path);

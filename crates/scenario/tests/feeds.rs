@@ -2,7 +2,7 @@
 //! cannot.
 
 use overlay::{Choice, Reselect, SourceConfig};
-use scenario::relays::{Course, FeedOutcome, Feeds, follow};
+use scenario::relays::{Course, FeedOutcome, Feeds, FeedsFile, follow};
 use units::{Bytes, Rate, Seed, Span};
 
 const STEP: Span = Span::from_millis(200);
@@ -132,6 +132,21 @@ fn capacities_are_learnt() {
     };
     let (learnt, blind) = (draws(true), draws(false));
     assert!(learnt < blind, "{learnt} draws with what was learnt, {blind} without");
+}
+
+/// The file of `docs/scenarios.md`, which is a seed of the fuzz target too, for a minute.
+#[test]
+fn the_file_of_the_documentation_runs() {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let text = std::fs::read_to_string(root.join("fuzz/seeds/scenario/sources.toml")).unwrap();
+    let page = std::fs::read_to_string(root.join("docs/scenarios.md")).unwrap();
+    assert!(page.contains(&text), "the seed and the page differ");
+    let mut file = FeedsFile::read(&text, "sources.toml").unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!((file.sources.len(), file.runs), (6, 5));
+    file.feeds.duration = Span::from_secs(60);
+    let outcome = run(&file.feeds, 1);
+    assert!(last(&outcome)[..5].iter().all(|course| course.satisfied == Some(true)));
+    assert_eq!(last(&outcome)[5].produced, Bytes::ZERO);
 }
 
 /// Half of its production for a minute: the source keeps its paths.

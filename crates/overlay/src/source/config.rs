@@ -11,10 +11,10 @@ use crate::start::Initial;
 pub enum Demand {
     /// Data at this rate, at any time: the paper's sources.
     Fixed(Rate),
-    /// What [`Source::handle_produced`](super::Source::handle_produced) tells. The control works for
-    /// `margin` times the highest rate of production in the last [`SourceConfig::memory`], plus a
-    /// rate that clears the backlog in `clearance`: control ends an increment below the demand that
-    /// it is given, and a source without the margin would fall behind for ever.
+    /// What [`Source::handle_produced`](super::Source::handle_produced) tells. The control works
+    /// for `margin` times the highest rate of production in the last [`SourceConfig::memory`], plus
+    /// a rate that clears the backlog in `clearance`: control ends an increment below the demand
+    /// that it is given, and a source without the margin would fall behind for ever.
     Produced {
         /// The rate of production, until something is known of it.
         first: Rate,

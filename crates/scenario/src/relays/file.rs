@@ -178,7 +178,7 @@ fn feed(section: &Section<'_>, candidates: usize) -> Result<Feed> {
         control,
         choice: section.get("choice").map_or(Ok(base.choice), |value| value.word(&choices))?,
         reselect: section.get("reselect").map_or(Ok(base.reselect), |value| value.word(&rules))?,
-        interval: section.get("interval").map_or(Ok(base.interval), |value| positive(&value))?,
+        interval: section.get("interval").map_or(Ok(base.interval), |value| interval(&value))?,
         judged,
         counted: judged.div_ceil(2),
         tolerance: or("tolerance", base.tolerance, 1.0)?,
@@ -241,6 +241,14 @@ fn share(value: &Value<'_>, most: f64) -> Result<f64> {
     match value.number()? {
         number if (0.0..=most).contains(&number) => Ok(number),
         _ => Err(value.error(Problem::Sense("wants a number from 0 to 1"))),
+    }
+}
+
+/// At least a millisecond: the receiver sends a report in each.
+fn interval(value: &Value<'_>) -> Result<Span> {
+    match value.quantity()? {
+        span if span >= Span::from_millis(1) => Ok(span),
+        _ => Err(value.error(Problem::Sense("wants at least 1 ms"))),
     }
 }
 

@@ -5,7 +5,8 @@
 //! optimal.
 //!
 //! The solver works in floats and needs `std`, hence the feature `lp`.
-//! [`optimum`](overlay::optimum()) is exact, and sufficient where each path has one bottleneck link.
+//! [`optimum`](overlay::optimum()) is exact, and sufficient where each path has one bottleneck
+//! link.
 
 use microlp::{ComparisonOp, LinearExpr, OptimizationDirection, Problem, Variable};
 use overlay::Instance;

@@ -77,7 +77,8 @@ pub(super) fn figure(lab: &Lab<'_>) -> Result<Outcome, StudyError> {
         plot = plot.panel(panel);
     }
     let caption = format!(
-        "Means of {} with 95 % confidence intervals; a search that was given up counts as its cap.",
+        "Means of {} with 95 % confidence intervals; a search that was given up counts as its \
+         cap.",
         runs.seeds()
     );
     Ok(Outcome {
