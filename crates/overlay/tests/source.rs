@@ -119,7 +119,7 @@ fn check(source: &Source, paths: usize, peak: f64, backlog: u64) {
         Pace::Turns(rate) => rate.as_f64(),
         Pace::Rates => rates.iter().map(|rate| rate.as_f64()).sum(),
     };
-    let least = if source.rates().is_some() { source.rates().unwrap().sum() } else { sum };
+    let least: f64 = source.rates().map_or(sum, Iterator::sum);
     assert!(least > 0.0, "nothing may be sent");
     // Rates are rounded to bits.
     assert!(sum <= source.demand().as_f64() + 4.0, "{sum} of {}", source.demand());

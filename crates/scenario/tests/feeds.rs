@@ -82,7 +82,7 @@ fn sources_come_and_leave() {
 #[test]
 fn lost_and_late_reports_slow_the_control_and_break_nothing() {
     let rate = Rate::mbit(3);
-    let mut feeds = Feeds::new(&[rate; 4], &[Rate::mbit(5); 4], Span::from_secs(240));
+    let mut feeds = Feeds::new(&[rate; 4], &[Rate::mbit(5); 4], Span::from_secs(120));
     (feeds.lost, feeds.late) = (0.1, Span::from_millis(100));
     let outcome = run(&feeds, 1);
     for course in last(&outcome) {
@@ -120,7 +120,7 @@ fn capacities_are_learnt() {
     let mut capacities = vec![small; 8];
     (capacities[2], capacities[5]) = (Rate::mbit(6), Rate::mbit(6));
     let draws = |learn: bool| {
-        let mut feeds = Feeds::new(&[rate; 4], &capacities, Span::from_secs(900));
+        let mut feeds = Feeds::new(&[rate; 4], &capacities, Span::from_secs(300));
         feeds.learn = learn;
         let choice = if learn { Choice::Proportional { error: 0.0 } } else { Choice::Uniform };
         choosing(&mut feeds, choice, Reselect::Paths);

@@ -81,10 +81,10 @@ impl Source {
         if !self.load.has_lacked(begin.now) {
             return Some(result(received));
         }
-        let sent = path.written_rate(now - begin.now).min(set);
-        let counts = if sent > 0.0 { set / sent } else { 1.0 };
-        // What was received is held against what was sent.
-        (sent + slack >= set).then(|| result(received * counts))
+        let written = path.written_rate(now - begin.now).min(set);
+        let counts = if written > 0.0 { set / written } else { 1.0 };
+        // What was received is held against what was written.
+        (written + slack >= set).then(|| result(received * counts))
     }
 
     /// Judges the draw if it is over.
@@ -114,8 +114,7 @@ impl Source {
         match self.config.reselect {
             Some(Reselect::Least | Reselect::Paths) if satisfied || has_grace => {}
             Some(Reselect::Least) => self.draw_least(now),
-            Some(Reselect::Paths) => self.draw_all(now),
-            Some(Reselect::Everything) => self.draw_all(now),
+            Some(Reselect::Paths | Reselect::Everything) => self.draw_all(now),
             None => {}
         }
     }

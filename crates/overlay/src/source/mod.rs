@@ -382,6 +382,7 @@ impl Source {
     }
 
     /// The paths that are written to.
+    #[must_use]
     pub fn paths(&self) -> impl ExactSizeIterator<Item = PathView> {
         let is_controlled = self.phase == Phase::Rates;
         let rates = self.controller.rates().enumerate();
@@ -395,6 +396,7 @@ impl Source {
     }
 
     /// The paths that drain.
+    #[must_use]
     pub fn draining(&self) -> impl ExactSizeIterator<Item = PathView> {
         self.draining.iter().map(|path| path.view(Rate::ZERO, false))
     }

@@ -93,7 +93,7 @@ impl Arrivals {
         }
         let took = i128::from(now.as_nanos()) - i128::from(stamp.as_nanos());
         let least = self.least.into_iter().flatten().fold(took, i128::min);
-        self.least[0] = self.least[0].into_iter().fold(took, |a, b| a.min(b)).into();
+        self.least[0] = self.least[0].into_iter().fold(took, i128::min).into();
         Span::from_nanos(u64::try_from(took - least).unwrap_or(u64::MAX))
     }
 

@@ -21,6 +21,10 @@ pub(super) const AMPLE: Rate = Rate::mbit(1_000);
 
 /// A host.
 #[derive(Clone, Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "hosts are few, and a box would be one more step for each packet"
+)]
 pub enum OverlayNode {
     /// A source.
     Source(Source),

@@ -347,9 +347,7 @@ impl Source {
         let own = [self.opens, self.leaves, self.core.poll_deadline()];
         let mut next = hops.chain(own.into_iter().flatten()).min();
         let mut note = |at: Option<Time>| next = next.into_iter().chain(at).min();
-        if !self.has_data() {
-            note(self.producer.as_ref().and_then(Producer::due));
-        } else {
+        if self.has_data() {
             let mut open = self.used.iter().map(|&at| &self.places[at]);
             match self.core.pace() {
                 Pace::Nothing => {}
@@ -364,6 +362,8 @@ impl Source {
                     }
                 }
             }
+        } else {
+            note(self.producer.as_ref().and_then(Producer::due));
         }
         self.next = next;
     }
