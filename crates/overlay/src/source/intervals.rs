@@ -35,17 +35,16 @@ impl Source {
         let demand = self.load.demand(now, self.interval);
         let measured: Vec<f64> = self.paths.iter().map(|path| path.rate(elapsed)).collect();
         let sum = measured.iter().sum::<f64>();
-        // More than the demand may arrive: packets of the interval before were queued.
-        let mut excess = (sum / demand.as_f64()).max(1.0);
-        if self.load.has_lacked(begin.now) && sum > 0.0 {
-            // Less arrives where there was no more to send.
-            excess = sum / demand.as_f64();
-        }
-        let initial: Vec<f64> = if sum > 0.0 || !self.load.has_lacked(begin.now) {
-            measured.iter().map(|rate| rate / excess).collect()
-        } else {
+        let has_lacked = self.load.has_lacked(begin.now);
+        let initial: Vec<f64> = if has_lacked && sum <= 0.0 {
             let count: f64 = measured.iter().map(|_| 1.0).sum();
             measured.iter().map(|_| demand.as_f64() / count).collect()
+        } else {
+            // More than the demand may arrive: packets of the interval before were queued. Less
+            // arrives where there was no more to send.
+            let excess = sum / demand.as_f64();
+            let excess = if has_lacked { excess } else { excess.max(1.0) };
+            measured.iter().map(|rate| rate / excess).collect()
         };
         self.controller.handle_start(demand, &initial);
         self.controller.handle_interval(None);
