@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 
 use files::Error;
-use report::table::{Align, Table};
+use report::{Align, Table};
 use scenario::relays::{FeedOutcome, FeedsFile, follow};
 use units::{Seed, Span};
 
