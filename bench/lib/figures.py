@@ -1,12 +1,20 @@
 """Samples of simulated runs."""
 
+import os
 import subprocess
+
+from .emulation import example
 
 
 def quantile(samples, share):
     """The smallest sample that at least this share does not exceed."""
     samples = sorted(samples)
     return samples[max(0, -int(-share * len(samples) // 1) - 1)]
+
+
+def overlay_study():
+    """The binary of the overlay's studies: $OVERLAY_STUDY, or what cargo builds."""
+    return os.environ.get("OVERLAY_STUDY") or example("anabranch-study", "overlay")
 
 
 def samples(binary, part, runs, jobs):

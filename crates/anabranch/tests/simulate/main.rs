@@ -380,5 +380,5 @@ fn sources_have_a_row_each() {
     assert!(code == 2 && said.contains("--seeds, --jobs and --digests"), "{code}: {said}");
     fs::write(folder.join("feeds.toml"), text.replace("rate =", "rat =")).unwrap();
     let (code, _, said) = simulate(&folder, &["feeds.toml"]);
-    assert!(code == 2 && said.contains("feeds.toml:7: source.rat: no such key"), "{code}: {said}");
+    assert!(code == 2 && said.contains("feeds.toml:10: source.rat: no such key"), "{code}: {said}");
 }
