@@ -7,6 +7,7 @@ use link::config::Network;
 use link::{Link, Profile, Trace};
 use scenario::distribution::Distribution;
 use scenario::file::{FlowSpec, LinkSpec, Pace, SocketsSpec, TcpSpec, Transport};
+use scenario::relays::FeedsFile;
 use scenario::{Document, RunOptions};
 use units::{Bytes, Rate, Seed, Span, Time};
 use wire::datagram::{self, Message, Outer, Parameters};
@@ -30,6 +31,10 @@ pub fn scenario(data: &[u8]) {
     if has_large_number(text, "count") {
         // Large scenarios take memory and time in proportion, as they should.
         return;
+    }
+    if FeedsFile::is_one(text) {
+        // A message, or a network; the simulator has no other way to it.
+        drop(FeedsFile::read(text, "fuzz.toml"));
     }
     let Ok(document) = Document::new(text, "fuzz.toml") else { return };
     for point in document.points().iter().take(2) {

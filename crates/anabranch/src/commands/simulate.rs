@@ -1,5 +1,6 @@
 //! `simulate`: runs a scenario file with all its values and seeds, on all processors.
 
+mod feeds;
 mod list;
 
 use std::fmt::Display;
@@ -117,6 +118,9 @@ pub(super) fn setting(text: &str) -> Result<Setting, String> {
 pub(crate) fn run(args: &SimulateArgs, registry: &Registry) -> Result<(), Error> {
     if args.list {
         return show(list::names(registry));
+    }
+    if let Some(sources) = feeds::read(args)? {
+        return feeds::run(args, &sources);
     }
     let document = Document::load_with(args.file(), registry.clone())
         .map_err(|error| Error::usage(error.to_string()))?;

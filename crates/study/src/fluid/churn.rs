@@ -1,20 +1,15 @@
 //! Rate control and reselection while the network changes: sources come and go, capacities change.
 //! An extension: the network of the paper is static, and rates restart with each selection.
 
-use alloc::vec;
-use alloc::vec::Vec;
-
+use overlay::{Chooser, Draws, Instance, Reselect, Sample, Selection, optimum, reselect};
+use scenario::relays::RateStudy;
 use units::{Rate, Seed};
 
-use crate::choice::{Chooser, Reselect, Sample, reselect};
-use crate::fluid::offers;
-use crate::instance::{Instance, Selection};
-use crate::optimum::optimum;
-use crate::random::Draws;
-use crate::study::{Setting, mean};
+use super::control::{fleet, mean};
+use super::relays::offers;
 
 /// A demand counts as met if the rate is short of it by at most this share, as in
-/// [`search`](crate::search).
+/// [`search`](super::search).
 const TOLERANCE: f64 = 0.01;
 
 /// The kind of changes.
@@ -33,7 +28,7 @@ pub enum Change {
 pub struct Churn {
     /// Sources, relays, paths, control, and the number of intervals; `settled` and `band` are not
     /// used.
-    pub setting: Setting,
+    pub setting: RateStudy,
     /// The kind of changes.
     pub change: Change,
     /// Control intervals between two changes.
@@ -105,7 +100,7 @@ pub fn run(churn: &Churn, seed: Seed) -> Course {
     let demand = full.demand().as_f64();
     let mut chooser = setting.chooser(&full, seed);
     let mut selection = chooser.select(setting.sources, setting.paths);
-    let mut fleet = setting.fleet(&full, &selection, seed);
+    let mut fleet = fleet(setting, &full, &selection, seed);
     let mut draws = Draws::new(seed.stream("changes"));
     let mut current = full.clone();
     let mut course =

@@ -1,25 +1,12 @@
 //! All sources of an instance under rate control, over fluid relays.
 
-use alloc::format;
-use alloc::vec;
-use alloc::vec::Vec;
-
+use overlay::{Config, Controller, Initial, Instance, ProbeResult};
+use scenario::relays::Sharing;
 use units::{Rate, Seed};
 
-use crate::controller::{Config, Controller, ProbeResult};
-use crate::fluid::{Fluid, Sharing};
-use crate::instance::Instance;
-use crate::maxmin::max_min;
-use crate::routes::Routes;
-
-/// The rates that sources begin with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Initial {
-    /// Zero.
-    Zero,
-    /// [`max_min`] rates.
-    MaxMin,
-}
+use super::maxmin::max_min;
+use super::relays::Fluid;
+use super::routes::Routes;
 
 /// Sources, their relays, and the rates of the last control interval. All intervals are aligned.
 #[derive(Clone, Debug)]

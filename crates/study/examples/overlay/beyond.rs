@@ -1,11 +1,13 @@
 //! Extensions of the paper: the linear program, and each improvement compared with the paper's rule
 //! on the same figures.
 
-use overlay::churn::{self, Change, Churn, Reselection};
-use overlay::mesh::{self, Mesh};
-use overlay::search::{self, Search};
-use overlay::study::{Demands, Outcome, Setting};
-use overlay::{Config, Detect, Reselect, lp, optimum};
+use overlay::{Config, Detect, Reselect, optimum};
+use scenario::relays::{Demands, RateStudy};
+use study::fluid::churn::{self, Change, Churn, Reselection};
+use study::fluid::control::FluidOutcome;
+use study::fluid::lp;
+use study::fluid::mesh::{self, Mesh};
+use study::fluid::search::{self, Search};
 use units::{Rate, Seed};
 
 use crate::{MIXES, Options, parallel, print, spread_4};
@@ -29,14 +31,14 @@ fn variants(paper: Config) -> [(&'static str, Config); 4] {
 pub(crate) fn programme(options: &Options) {
     let apart = parallel(options, 1_000, |seed| {
         let (skew, choice) = MIXES[usize::try_from(seed % 6).unwrap()];
-        let setting = Setting {
+        let setting = RateStudy {
             sources: usize::try_from(1 + seed % 100).unwrap(),
             relays: u32::try_from(3 + seed / 7 % 98).unwrap(),
             paths: usize::try_from(1 + seed % 3).unwrap(),
             demands: Demands::OneOf(vec![Rate::mbit(1), Rate::mbit(10), Rate::mbit(100)]),
             skew,
             choice,
-            ..Setting::default()
+            ..RateStudy::default()
         };
         let instance = setting.instance(Seed(seed));
         let selection =
@@ -52,7 +54,7 @@ pub(crate) fn signal(options: &Options) {
     for (rule, paper) in [("AIAD", Config::aiad(0.01)), ("MIMD", Config::mimd(0.01))] {
         for (name, control) in variants(paper) {
             let setting =
-                Setting { control, intervals: 4_000, settled: 2_000, ..Setting::default() };
+                RateStudy { control, intervals: 4_000, settled: 2_000, ..RateStudy::default() };
             spread_4(options, &format!("signal {rule} {name}"), &setting);
         }
     }
@@ -61,7 +63,7 @@ pub(crate) fn signal(options: &Options) {
 /// The hard case of Fig. 7 (b = 1, uniform choice), with the better of two relays.
 pub(crate) fn choices(options: &Options) {
     for supply in [1.4, 1.6, 1.8, 2.0] {
-        let setting = Setting { skew: 1.0, supply, ..Setting::default() };
+        let setting = RateStudy { skew: 1.0, supply, ..RateStudy::default() };
         for (rule, name) in [(Reselect::Paths, "k"), (Reselect::Least, "1")] {
             for (kind, search) in [
                 ("optimal", Search::optimal(setting.clone(), rule)),
@@ -88,7 +90,7 @@ pub(crate) fn churn(options: &Options) {
     {
         for (rule, paper) in [("AIAD", Config::aiad(0.01)), ("MIMD", Config::mimd(0.01))] {
             for (name, control) in variants(paper) {
-                let setting = Setting { control, intervals: 4_000, ..Setting::default() };
+                let setting = RateStudy { control, intervals: 4_000, ..RateStudy::default() };
                 let churn = Churn { setting, change, every: 200, reselection: None };
                 let courses = parallel(options, options.runs, |seed| {
                     let course = churn::run(&churn, Seed(seed));
@@ -119,7 +121,7 @@ pub(crate) fn running(options: &Options) {
         {
             let serve = |name: &str, reselection: Option<Reselection>| {
                 let setting =
-                    Setting { control, skew, supply, intervals: 4_000, ..Setting::default() };
+                    RateStudy { control, skew, supply, intervals: 4_000, ..RateStudy::default() };
                 let churn =
                     Churn { setting, change: Change::Sources(0.1), every: 400, reselection };
                 let served =
@@ -153,7 +155,8 @@ pub(crate) fn mesh(options: &Options) {
         (4, 2, 2.0, 3.2),
         (4, 2, 2.0, 6.4),
     ] {
-        let setting = Setting { intervals: 2_000, settled: 1_000, supply, ..Setting::default() };
+        let setting =
+            RateStudy { intervals: 2_000, settled: 1_000, supply, ..RateStudy::default() };
         let name =
             format!("mesh destinations={destinations} hops={relays} spread={spread} f={supply}");
         let mesh = Mesh { setting, destinations, relays, spread };
@@ -162,14 +165,14 @@ pub(crate) fn mesh(options: &Options) {
             parallel(options, options.runs, |seed| starved(&mesh, Seed(seed))),
         );
         for (variant, control) in variants(Config::aiad(0.01)) {
-            let mesh = Mesh { setting: Setting { control, ..mesh.setting.clone() }, ..mesh };
+            let mesh = Mesh { setting: RateStudy { control, ..mesh.setting.clone() }, ..mesh };
             let outcomes =
                 parallel(options, options.runs, |seed| mesh::run(&mesh, Seed(seed)).unwrap());
             print(
                 &format!("{name} {variant} optimum"),
                 outcomes.iter().map(|outcome| outcome.optimum),
             );
-            print(&format!("{name} {variant} gap"), outcomes.iter().map(Outcome::gap));
+            print(&format!("{name} {variant} gap"), outcomes.iter().map(FluidOutcome::gap));
             print(
                 &format!("{name} {variant} time"),
                 outcomes.iter().map(|outcome| outcome.time.unwrap_or(2_000)),

@@ -1,16 +1,12 @@
 //! The paper's iterative heuristic (sections 2 and 5): control rates and reselect paths until every
 //! demand is met.
 
-use alloc::vec;
-use alloc::vec::Vec;
-
+use overlay::{Instance, Optimum, Reselect, Sample, Selection, optimum, reselect};
+use scenario::relays::RateStudy;
 use units::Seed;
 
-use crate::choice::{Reselect, Sample, reselect};
-use crate::fluid::offers;
-use crate::instance::{Instance, Selection};
-use crate::optimum::{Optimum, optimum};
-use crate::study::Setting;
+use super::control::fleet;
+use super::relays::offers;
 
 /// The source of the rates in an iteration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,7 +35,7 @@ pub enum Stop {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Search {
     /// Sources, relays, path choice and control. Its numbers of intervals are not used here.
-    pub setting: Setting,
+    pub setting: RateStudy,
     /// The paths that are drawn anew.
     pub rule: Reselect,
     /// Whether a source draws two relays, where the paper's draws one, and takes the one that would
@@ -59,7 +55,7 @@ pub struct Search {
 impl Search {
     /// A search with optimal rates and at most 1,000 iterations, as in the paper.
     #[must_use]
-    pub fn optimal(setting: Setting, rule: Reselect) -> Search {
+    pub fn optimal(setting: RateStudy, rule: Reselect) -> Search {
         Search {
             setting,
             rule,
@@ -74,7 +70,7 @@ impl Search {
     /// A search with the rate control of the setting: 100 intervals per iteration, of which the
     /// last 50 count.
     #[must_use]
-    pub fn controlled(setting: Setting, rule: Reselect) -> Search {
+    pub fn controlled(setting: RateStudy, rule: Reselect) -> Search {
         Search {
             rates: Rates::Controlled { intervals: 100, averaged: 50 },
             ..Search::optimal(setting, rule)
@@ -137,7 +133,7 @@ fn rates(
     match search.rates {
         Rates::Optimal => best.paths.iter().map(|rate| rate.as_f64()).collect(),
         Rates::Controlled { intervals, averaged } => {
-            let mut fleet = search.setting.fleet(instance, selection, seed);
+            let mut fleet = fleet(&search.setting, instance, selection, seed);
             let mut sums = vec![0.0; selection.relays().len()];
             let mut count = 0.0;
             for interval in 0..intervals {

@@ -1,13 +1,12 @@
 //! Progressive filling: the max-min initial rates (the paper's section 4, "Initial path rates"),
 //! and the max-min shares of several shared links.
 
-use alloc::collections::BinaryHeap;
-use alloc::vec;
-use alloc::vec::Vec;
-use core::cmp::Reverse;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 
-use crate::instance::Instance;
-use crate::routes::{Members, Routes};
+use overlay::Instance;
+
+use super::routes::{Members, Routes};
 
 /// Max-min rates in bit/s, by path: the result if sources hand out data round-robin to the paths
 /// that accept it.
@@ -31,7 +30,7 @@ pub fn max_min(instance: &Instance, paths: impl Into<Routes>) -> Vec<f64> {
 
 /// Lowers `rates` to the max-min rates below them under the limits of the links in `binding`. An
 /// infinite rate is a greedy path.
-pub(crate) fn fill(
+pub(super) fn fill(
     amounts: &[f64],
     routes: &Routes,
     members: &Members,

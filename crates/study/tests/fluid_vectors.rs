@@ -1,8 +1,10 @@
 //! The paper's Fig. 3, and Theorems 1 and 3.
 
-use overlay::search::{Search, Stop, search_in};
-use overlay::study::{Demands, Setting, control, run};
-use overlay::{Config, Detect, Initial, Instance, Reselect, Selection, Sharing, max_min, optimum};
+use overlay::{Config, Detect, Initial, Instance, Reselect, Selection, optimum};
+use scenario::relays::{Demands, RateStudy, Sharing};
+use study::fluid::control::{control, run};
+use study::fluid::max_min;
+use study::fluid::search::{self, Search, Stop, search_in};
 use units::{Rate, Seed};
 
 /// Four sources and four relays of 6 Mbit/s (Fig. 3): only if s3 and s4 leave r2 and r3 can all
@@ -24,7 +26,7 @@ fn figure_3_reaches_the_optimum() {
     let (instance, selection) = figure_3();
     let mut reached = Vec::new();
     for seed in 0..40 {
-        let outcome = control(&Setting::default(), &instance, &selection, Seed(seed));
+        let outcome = control(&RateStudy::default(), &instance, &selection, Seed(seed));
         assert!(outcome.value >= 0.995, "seed {seed}: {}", outcome.value);
         reached
             .push(outcome.rates.iter().position(|&rate| rate >= 0.99).expect("the mean is above"));
@@ -38,7 +40,7 @@ fn figure_3_reaches_the_optimum() {
 #[test]
 fn an_increment_of_1_mbit_costs_1_mbit() {
     let (instance, selection) = figure_3();
-    let setting = Setting { control: Config::aiad(1.0 / 6.0), ..Setting::default() };
+    let setting = RateStudy { control: Config::aiad(1.0 / 6.0), ..RateStudy::default() };
     for seed in 0..20 {
         let outcome = control(&setting, &instance, &selection, Seed(seed));
         assert!((outcome.value - 23.0 / 24.0).abs() < 0.01, "seed {seed}: {}", outcome.value);
@@ -53,7 +55,7 @@ fn perfect_detection_reaches_the_maximum_flow() {
     for (seed, (skew, supply)) in
         (0..).zip([(0.0, 0.6), (0.0, 1.0), (0.5, 1.0), (0.5, 1.6), (1.0, 1.0), (1.0, 2.0)])
     {
-        let setting = Setting { control, skew, supply, ..Setting::default() };
+        let setting = RateStudy { control, skew, supply, ..RateStudy::default() };
         let gap = run(&setting, Seed(seed)).gap();
         assert!((-1e-9..=0.001).contains(&gap), "b {skew}, f {supply}, seed {seed}: {gap}");
     }
@@ -65,7 +67,7 @@ fn k_reselection_finds_a_planted_selection() {
     let demand = Rate::mbit(6);
     for seed in 0..20 {
         // The capacities are the loads of a planted selection: they fit exactly.
-        let planted = Setting { sources: 6, relays: 4, ..Setting::default() };
+        let planted = RateStudy { sources: 6, relays: 4, ..RateStudy::default() };
         let even = Instance { demands: vec![demand; 6], capacities: vec![demand; 4] };
         let paths = planted.chooser(&even, Seed(1_000 + seed)).select(6, 2);
         let mut capacities = vec![Rate::ZERO; 4];
@@ -85,10 +87,10 @@ fn k_reselection_finds_a_planted_selection() {
 /// all does not.
 #[test]
 fn reselection_by_unsatisfied_sources_ends() {
-    let skewed = |supply| Setting { skew: 1.0, supply, ..Setting::default() };
+    let skewed = |supply| RateStudy { skew: 1.0, supply, ..RateStudy::default() };
     for seed in 0..5 {
         for rule in [Reselect::Paths, Reselect::Least] {
-            let found = overlay::search::run(&Search::optimal(skewed(1.6), rule), Seed(seed));
+            let found = search::run(&Search::optimal(skewed(1.6), rule), Seed(seed));
             assert!((0.6..0.85).contains(&found.first), "seed {seed}: {found:?}");
             assert!(
                 (3..100).contains(&found.iterations.unwrap_or(1_000)),
@@ -96,17 +98,17 @@ fn reselection_by_unsatisfied_sources_ends() {
             );
         }
         let baseline = Search { cap: 100, ..Search::optimal(skewed(1.8), Reselect::Everything) };
-        assert_eq!(overlay::search::run(&baseline, Seed(seed)).iterations, None, "seed {seed}");
+        assert_eq!(search::run(&baseline, Seed(seed)).iterations, None, "seed {seed}");
     }
 }
 
 /// A search ends when the sources find their demands met within the tolerance.
 #[test]
 fn controlled_sources_end_their_search() {
-    let setting = Setting { supply: 1.8, ..Setting::default() };
+    let setting = RateStudy { supply: 1.8, ..RateStudy::default() };
     for rule in [Reselect::Paths, Reselect::Least] {
         let search = Search { stop: Stop::Satisfied, ..Search::controlled(setting.clone(), rule) };
-        let found = overlay::search::run(&search, Seed(3));
+        let found = search::run(&search, Seed(3));
         assert!(found.iterations.is_some() && found.last >= 0.99, "{rule:?}: {found:?}");
     }
 }
@@ -118,7 +120,7 @@ fn additive_control_from_max_min_rates_is_near_the_optimum_soon() {
         let skew = [0.0, 0.5, 1.0][seed % 3];
         let supply = [0.6, 1.0, 1.6, 2.0][seed % 4];
         let setting =
-            Setting { skew, supply, intervals: 2_000, settled: 1_000, ..Setting::default() };
+            RateStudy { skew, supply, intervals: 2_000, settled: 1_000, ..RateStudy::default() };
         let outcome = run(&setting, Seed(seed as u64));
         assert!(
             (-1e-9..0.04).contains(&outcome.gap()),
@@ -134,7 +136,7 @@ fn additive_control_from_max_min_rates_is_near_the_optimum_soon() {
 #[test]
 fn demands_may_differ() {
     let demands = Demands::OneOf(vec![Rate::mbit(1), Rate::mbit(10), Rate::mbit(100)]);
-    let setting = Setting { demands, intervals: 2_000, settled: 1_000, ..Setting::default() };
+    let setting = RateStudy { demands, intervals: 2_000, settled: 1_000, ..RateStudy::default() };
     let instance = setting.instance(Seed(1));
     assert!(
         instance.demands.contains(&Rate::mbit(1)) && instance.demands.contains(&Rate::mbit(100))
@@ -145,12 +147,13 @@ fn demands_may_differ() {
 
 #[test]
 fn a_seed_gives_one_outcome() {
-    let setting = Setting { intervals: 200, settled: 100, ..Setting::default() };
+    let setting = RateStudy { intervals: 200, settled: 100, ..RateStudy::default() };
     assert_eq!(run(&setting, Seed(7)), run(&setting, Seed(7)));
     assert_ne!(run(&setting, Seed(7)).rates, run(&setting, Seed(8)).rates);
-    let search = Search::controlled(Setting { supply: 2.2, skew: 0.0, ..setting }, Reselect::Least);
-    let found = overlay::search::run(&search, Seed(7));
-    assert_eq!(found, overlay::search::run(&search, Seed(7)));
+    let search =
+        Search::controlled(RateStudy { supply: 2.2, skew: 0.0, ..setting }, Reselect::Least);
+    let found = search::run(&search, Seed(7));
+    assert_eq!(found, search::run(&search, Seed(7)));
     assert!(found.iterations.is_some());
 }
 
@@ -160,7 +163,7 @@ fn sources_without_supply_end_at_zero() {
     let selection = Selection::new(2, vec![0, 1, 1, 0, 0, 1]);
     for initial in [Initial::Zero, Initial::MaxMin] {
         for sharing in [Sharing::MaxMin, Sharing::Proportional] {
-            let setting = Setting { initial, sharing, intervals: 100, ..Setting::default() };
+            let setting = RateStudy { initial, sharing, intervals: 100, ..RateStudy::default() };
             assert!(control(&setting, &instance, &selection, Seed(1)).value.abs() < 1e-12);
         }
     }

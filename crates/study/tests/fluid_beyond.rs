@@ -1,10 +1,12 @@
 //! Extensions of the paper, compared with the rules that they improve on or must agree with.
 
-use overlay::churn::{self, Change, Churn, Course, Reselection};
-use overlay::search::{self, Search};
-use overlay::study::{self, Setting};
-use overlay::{Config, Detect, Fluid, Instance, Reselect, Routes, Selection, Sharing, optimum};
+use overlay::{Config, Detect, Instance, Reselect, Selection, optimum};
 use proptest::prelude::*;
+use scenario::relays::{RateStudy, Sharing};
+use study::fluid::churn::{self, Change, Churn, Course, Reselection};
+use study::fluid::control;
+use study::fluid::search::{self, Search};
+use study::fluid::{Fluid, Routes};
 use units::{Rate, Seed};
 
 proptest! {
@@ -70,7 +72,7 @@ proptest! {
     ) {
         let control = Config { pause, detect, ..Config::mimd(0.01) };
         let setting =
-            Setting { sources: 8, relays: 6, control, intervals: 60, ..Setting::default() };
+            RateStudy { sources: 8, relays: 6, control, intervals: 60, ..RateStudy::default() };
         let course = churn::run(&Churn { setting, change, every: 7, reselection }, Seed(seed));
         prop_assert_eq!((course.rates.len(), course.recoveries(0.9).count()), (60, 9));
         for ((rate, best), bound) in course.rates.iter().zip(&course.optima).zip(&course.bounds) {
@@ -82,8 +84,8 @@ proptest! {
 
 #[test]
 fn a_change_of_nothing_changes_nothing() {
-    let setting = Setting { intervals: 300, settled: 100, ..Setting::default() };
-    let still = study::run(&setting, Seed(5));
+    let setting = RateStudy { intervals: 300, settled: 100, ..RateStudy::default() };
+    let still = control::run(&setting, Seed(5));
     for change in [Change::Sources(0.0), Change::Capacities(0.0)] {
         let course = churn::run(
             &Churn { setting: setting.clone(), change, every: 50, reselection: None },
@@ -116,14 +118,14 @@ fn the_receivers_signal_beats_the_path_signal() {
             let (skew, supply) =
                 ([0.0, 0.5, 1.0][usize::try_from(seed % 3).expect("below 3")], 1.6);
             let control = Config { detect, ..Config::aiad(0.01) };
-            study::run(
-                &Setting {
+            control::run(
+                &RateStudy {
                     control,
                     skew,
                     supply,
                     intervals: 2_000,
                     settled: 1_000,
-                    ..Setting::default()
+                    ..RateStudy::default()
                 },
                 Seed(seed),
             )
@@ -140,8 +142,8 @@ fn the_receivers_signal_beats_the_path_signal() {
 fn pausing_paths_reduces_the_excess() {
     let outcome = |pause| {
         let control = Config { pause, detect: Detect::Receiver(0.0), ..Config::aiad(0.01) };
-        study::run(
-            &Setting { control, intervals: 2_000, settled: 1_000, ..Setting::default() },
+        control::run(
+            &RateStudy { control, intervals: 2_000, settled: 1_000, ..RateStudy::default() },
             Seed(2),
         )
     };
@@ -156,7 +158,7 @@ fn reselection_works_during_the_control() {
     let served = |reselection| {
         let control = Config { detect: Detect::Receiver(0.0), ..Config::mimd(0.01) };
         let setting =
-            Setting { control, skew: 1.0, supply: 1.6, intervals: 2_000, ..Setting::default() };
+            RateStudy { control, skew: 1.0, supply: 1.6, intervals: 2_000, ..RateStudy::default() };
         let churn = Churn { setting, change: Change::Sources(0.1), every: 400, reselection };
         (0..3).map(|seed| churn::run(&churn, Seed(seed)).served()).sum::<f64>() / 3.0
     };
@@ -167,7 +169,7 @@ fn reselection_works_during_the_control() {
 
 #[test]
 fn two_choices_end_the_search_sooner() {
-    let setting = Setting { skew: 1.0, supply: 1.6, ..Setting::default() };
+    let setting = RateStudy { skew: 1.0, supply: 1.6, ..RateStudy::default() };
     for rule in [Reselect::Paths, Reselect::Least] {
         let iterations = |two_choices| -> usize {
             let search = Search { two_choices, ..Search::optimal(setting.clone(), rule) };
@@ -180,20 +182,19 @@ fn two_choices_end_the_search_sooner() {
     }
 }
 
-#[cfg(feature = "lp")]
 mod several {
     use super::*;
-    use overlay::lp;
-    use overlay::mesh::{self, Mesh};
+    use study::fluid::lp;
+    use study::fluid::mesh::{self, Mesh};
 
     fn mesh(destinations: usize, relays: usize, spread: f64) -> Mesh {
-        let setting = Setting {
+        let setting = RateStudy {
             sources: 30,
             relays: 20,
             supply: 1.4,
             intervals: 600,
             settled: 300,
-            ..Setting::default()
+            ..RateStudy::default()
         };
         Mesh { setting, destinations, relays, spread }
     }

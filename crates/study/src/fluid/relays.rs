@@ -1,29 +1,15 @@
 //! The received rates as a function of the rates that sources set: a fluid model of relays. The
 //! paper does not state the model of its numerical study.
 
-use alloc::vec;
-use alloc::vec::Vec;
-
+use overlay::{Instance, Selection};
+use scenario::relays::Sharing;
 use units::Rate;
 
-use crate::instance::{Instance, Selection};
-use crate::maxmin::fill;
-use crate::routes::{Members, Routes};
+use super::maxmin::fill;
+use super::routes::{Members, Routes};
 
 /// The relative excess above which a relay counts as overloaded; less is rounding.
 const ROUNDING: f64 = 1e-9;
-
-/// The division of a relay's capacity among paths that need more than that.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sharing {
-    /// Max-min fair. TCP connections of equal RTT, one for each source, share like this, and only
-    /// this model reproduces the paper's figures for multiplicative control.
-    MaxMin,
-    /// In proportion to the set rates, so that every path of an overloaded relay sees the overload.
-    /// Over several links a path gets the smallest of its shares, and the other links keep the rest
-    /// unused.
-    Proportional,
-}
 
 /// The relays, or links.
 #[derive(Clone, Debug)]
@@ -61,13 +47,13 @@ impl Fluid {
     }
 
     /// Sets the paths from the next rates on; their number must not change.
-    pub(crate) fn handle_routes(&mut self, routes: Routes) {
+    pub(super) fn handle_routes(&mut self, routes: Routes) {
         self.members = routes.members(self.capacities.len());
         self.routes = routes;
     }
 
     /// The links of all paths.
-    pub(crate) fn routes(&self) -> &Routes {
+    pub(super) fn routes(&self) -> &Routes {
         &self.routes
     }
 
@@ -166,7 +152,7 @@ fn least(a: f64, b: f64) -> f64 {
 
 /// The rate that each relay would give to one more greedy path under max-min sharing, in bit/s: its
 /// spare capacity, or an equal share if that is more. `rates` are those of the other paths.
-pub(crate) fn offers(instance: &Instance, selection: &Selection, rates: &[f64]) -> Vec<f64> {
+pub(super) fn offers(instance: &Instance, selection: &Selection, rates: &[f64]) -> Vec<f64> {
     let members = Routes::from(selection).members(instance.capacities.len());
     let offer = |(relay, capacity): (usize, &Rate)| {
         let mut asked: Vec<f64> = members.of(relay).iter().map(|&path| rates[path]).collect();

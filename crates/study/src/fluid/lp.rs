@@ -5,14 +5,13 @@
 //! optimal.
 //!
 //! The solver works in floats and needs `std`, hence the feature `lp`.
-//! [`optimum`](crate::optimum()) is exact, and sufficient where each path has one bottleneck link.
-
-use alloc::vec::Vec;
+//! [`optimum`](overlay::optimum()) is exact, and sufficient where each path has one bottleneck
+//! link.
 
 use microlp::{ComparisonOp, LinearExpr, OptimizationDirection, Problem, Variable};
+use overlay::Instance;
 
-use crate::instance::Instance;
-use crate::routes::Routes;
+use super::routes::Routes;
 
 /// An optimal allocation; there may be others with the same sum.
 #[derive(Clone, Debug, PartialEq)]
@@ -27,13 +26,13 @@ pub struct Best {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Unsolved(pub microlp::Error);
 
-impl core::fmt::Display for Unsolved {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+impl std::fmt::Display for Unsolved {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "no optimum found: {}", self.0)
     }
 }
 
-impl core::error::Error for Unsolved {}
+impl std::error::Error for Unsolved {}
 
 /// An optimal allocation over these paths.
 ///

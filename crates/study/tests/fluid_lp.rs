@@ -1,10 +1,11 @@
 //! The linear program, compared with the maximum flow where each path has one link, and with its
 //! dual everywhere.
-#![cfg(feature = "lp")]
 
 use microlp::{ComparisonOp, OptimizationDirection, Problem};
-use overlay::{Config, Fleet, Initial, Instance, Routes, Selection, Sharing, lp, max_min, optimum};
+use overlay::{Config, Initial, Instance, Selection, optimum};
 use proptest::prelude::*;
+use scenario::relays::Sharing;
+use study::fluid::{Fleet, Routes, lp, max_min};
 use units::{Rate, Seed};
 
 fn rates(bits: Vec<u64>) -> Vec<Rate> {

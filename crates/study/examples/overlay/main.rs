@@ -1,9 +1,9 @@
-//! Extensions of the paper's numerical study, part by part:
-//! `study [--runs N] [--threads N] PART...`. The paper's own figures are
+//! Extensions of the paper's numerical study, and live sources packet by packet, part by part:
+//! `overlay [--runs N] [--threads N] PART...`. The paper's own figures are
 //! `anabranch reproduce wang2007`.
 //!
 //! Prints a line for each quantity: its name, a tab, and its value in each run.
-//! `bench/bars/overlay-numerics` summarises them.
+//! `bench/bars/overlay-numerics`, `overlay-draws` and `overlay-events` summarise them.
 #![expect(
     clippy::print_stdout,
     clippy::unwrap_used,
@@ -12,6 +12,7 @@
 )]
 
 mod beyond;
+mod feeds;
 
 use std::env;
 use std::fmt::Display;
@@ -21,7 +22,8 @@ use std::thread;
 use std::time::Instant;
 
 use overlay::Choice;
-use overlay::study::{self, Setting};
+use scenario::relays::RateStudy;
+use study::fluid::control;
 use units::Seed;
 
 const UNIFORM: Choice = Choice::Uniform;
@@ -62,10 +64,15 @@ fn main() {
             "churn" => beyond::churn(&options),
             "running" => beyond::running(&options),
             "mesh" => beyond::mesh(&options),
+            "draws" => feeds::draws(&options),
+            "rates" => feeds::rates(&options),
+            "quiet" => feeds::quiet(&options),
+            "events" => feeds::events(&options),
             "scale" => scale(),
             other => {
                 panic!(
-                    "no part {other}: there are lp, signal, choices, churn, running, mesh, scale"
+                    "no part {other}: there are lp, signal, choices, churn, running, mesh, scale, \
+                     draws, rates, quiet, events"
                 )
             }
         }
@@ -101,11 +108,12 @@ fn parallel<T: Send>(options: &Options, count: u64, task: impl Fn(u64) -> T + Sy
 }
 
 /// The twelve settings of Fig. 4(b) and (c), each with all runs.
-fn spread_4(options: &Options, name: &str, setting: &Setting) {
+fn spread_4(options: &Options, name: &str, setting: &RateStudy) {
     let outcomes = parallel(options, 12 * options.runs, |index| {
         let skew = [0.0, 0.5, 1.0][usize::try_from(index % 3).unwrap()];
         let supply = [0.6, 1.0, 1.6, 2.0][usize::try_from(index / 3 % 4).unwrap()];
-        let outcome = study::run(&Setting { skew, supply, ..setting.clone() }, Seed(index / 12));
+        let outcome =
+            control::run(&RateStudy { skew, supply, ..setting.clone() }, Seed(index / 12));
         // A run that does not settle counts with all its intervals.
         [outcome.gap(), outcome.time.unwrap_or(setting.intervals) as f64, outcome.excess]
     });
@@ -116,11 +124,11 @@ fn spread_4(options: &Options, name: &str, setting: &Setting) {
 
 /// 10,000 sources, 10,000 relays, 1,000 intervals.
 fn scale() {
-    let setting = Setting { sources: 10_000, relays: 10_000, ..Setting::default() };
+    let setting = RateStudy { sources: 10_000, relays: 10_000, ..RateStudy::default() };
     let instance = setting.instance(Seed(1));
     let selection = setting.chooser(&instance, Seed(1)).select(setting.sources, setting.paths);
     let start = Instant::now();
-    let mut fleet = setting.fleet(&instance, &selection, Seed(1));
+    let mut fleet = control::fleet(&setting, &instance, &selection, Seed(1));
     for _ in 0..1_000 {
         fleet.step();
     }

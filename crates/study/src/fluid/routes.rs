@@ -1,12 +1,9 @@
 //! Paths as lists of links: several hops, several destinations, shared links (the paper's section
 //! 2, `L_sj`).
 
-use alloc::vec;
-use alloc::vec::Vec;
+use overlay::Selection;
 
-use crate::instance::Selection;
-
-/// The links of each path. The capacities of an [`Instance`](crate::Instance) are those of the
+/// The links of each path. The capacities of an [`Instance`] are those of the
 /// links. With one relay per path and one receiver, a relay *is* a link: a [`Selection`] is the
 /// special case of one link per path.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -70,12 +67,12 @@ impl Routes {
     }
 
     /// Whether each path has exactly one link.
-    pub(crate) fn is_flat(&self) -> bool {
+    pub(super) fn is_flat(&self) -> bool {
         self.links.len() == self.count()
     }
 
     /// The paths over each of `links` links.
-    pub(crate) fn members(&self, links: usize) -> Members {
+    pub(super) fn members(&self, links: usize) -> Members {
         let mut starts = vec![0; links + 1];
         for &link in &self.links {
             starts[link + 1] += 1;
@@ -113,13 +110,13 @@ impl From<&Routes> for Routes {
 
 /// The paths over each link, in one block of memory.
 #[derive(Clone, Debug)]
-pub(crate) struct Members {
+pub(super) struct Members {
     starts: Vec<usize>,
     paths: Vec<usize>,
 }
 
 impl Members {
-    pub(crate) fn of(&self, link: usize) -> &[usize] {
+    pub(super) fn of(&self, link: usize) -> &[usize] {
         &self.paths[self.starts[link]..self.starts[link + 1]]
     }
 }

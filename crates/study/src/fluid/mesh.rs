@@ -5,20 +5,19 @@
 //! destination of its source. All traffic that leaves a relay shares the relay's capacity, so paths
 //! share links at different hops.
 
-use alloc::vec::Vec;
-
+use overlay::Instance;
+use scenario::relays::RateStudy;
 use units::{Rate, Seed};
 
-use crate::instance::Instance;
-use crate::lp::{self, Unsolved};
-use crate::routes::Routes;
-use crate::study::{Outcome, Setting, follow};
+use super::control::{FluidOutcome, fleet, follow};
+use super::lp::{self, Unsolved};
+use super::routes::Routes;
 
 /// A setting with several hops and destinations.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Mesh {
     /// Sources, relays, and the control. A source's k paths have no relay in common.
-    pub setting: Setting,
+    pub setting: RateStudy,
     /// The number of destinations; source s sends to destination s modulo this number.
     pub destinations: usize,
     /// The number of relays per path.
@@ -65,8 +64,8 @@ impl Mesh {
 /// # Errors
 ///
 /// If the solver of the linear program fails numerically.
-pub fn run(mesh: &Mesh, seed: Seed) -> Result<Outcome, Unsolved> {
+pub fn run(mesh: &Mesh, seed: Seed) -> Result<FluidOutcome, Unsolved> {
     let (instance, routes) = mesh.network(seed);
     let best = lp::optimum(&instance, &routes)?.rate;
-    Ok(follow(&mesh.setting, mesh.setting.fleet(&instance, &routes, seed), &instance, best))
+    Ok(follow(&mesh.setting, fleet(&mesh.setting, &instance, &routes, seed), &instance, best))
 }

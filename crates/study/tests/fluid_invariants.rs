@@ -1,7 +1,9 @@
 //! Invariants for any sources, relays and paths: feasibility, and the optimum as the minimum cut.
 
-use overlay::{Config, Detect, Fleet, Initial, Instance, Selection, Sharing, max_min, optimum};
+use overlay::{Config, Detect, Initial, Instance, Selection, optimum};
 use proptest::prelude::*;
+use scenario::relays::Sharing;
+use study::fluid::{Fleet, max_min};
 use units::{Rate, Seed};
 
 /// Rounding of sums of a few rates.
