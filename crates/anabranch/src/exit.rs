@@ -74,9 +74,15 @@ impl Failure {
             1 => missing.push("a file or folder of the source was left out".to_string()),
             count => missing.push(format!("{count} files or folders of the source were left out")),
         }
-        for (count, what) in
-            [(summary.lost_owners, "owner"), (summary.lost_attributes, "extended attributes")]
-        {
+        if summary.lost_entries > 0 {
+            let count = summary.lost_entries;
+            missing.push(format!("{count} cannot be in the receiving file system"));
+        }
+        for (count, what) in [
+            (summary.lost_owners, "owner"),
+            (summary.lost_attributes, "extended attributes"),
+            (summary.lost_modes, "mode, time or hard link"),
+        ] {
             if count > 0 {
                 missing.push(format!("the {what} of {count} could not be set"));
             }

@@ -19,7 +19,8 @@
 //! as it goes on. A connection that joins may carry data right behind its `Join`. Data is
 //! acknowledged on the path on which it arrived. The size of a stream
 //! ([`UNKNOWN_SIZE`](crate::manifest::UNKNOWN_SIZE)) comes in [`Frame::Grown`], on each path ahead
-//! of the data that it makes room for. In a dry run ([`Wishes::dry_run`]) the receiver also answers
+//! of the data that it makes room for. A file that [changes](Changed) meanwhile is left out, or
+//! arrives as far as both sides agreed on it. In a dry run ([`Wishes::dry_run`]) the receiver also answers
 //! what it would do ([`Frame::Creates`] and the like), and no session opens.
 //!
 //! Behind the `Hello` to a host that measures there is a [`Measure`], and no session opens either.
@@ -217,6 +218,18 @@ pub struct LeftOut<'a> {
     pub more: u32,
 }
 
+/// A file that changed at its source after both sides agreed on it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Changed<'a> {
+    /// Its entry in the manifest.
+    pub entry: u32,
+    /// Whether it is left out: no name, whatever came of it. Otherwise it only grew, and what was
+    /// agreed on is its beginning.
+    pub is_left_out: bool,
+    /// Why it is left out, in words; at most [`MAX_REASON`] bytes of it are sent.
+    pub reason: &'a str,
+}
+
 /// The hashes of consecutive blocks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hashes {
@@ -256,7 +269,8 @@ pub struct Deletes<'a> {
     pub is_folder: bool,
 }
 
-/// What became of owners and extended attributes at the receiver, in numbers of entries.
+/// What the receiver could not set or make, and what else became of owners and extended attributes
+/// there, in numbers of entries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Archived {
     /// Those whose contents were there, and whose owner, mode or attributes were set.
@@ -265,6 +279,10 @@ pub struct Archived {
     pub lost_owners: u32,
     /// Those of which an extended attribute could not be set.
     pub lost_attributes: u32,
+    /// Those whose mode or time could not be set, and copies in the place of hard links.
+    pub lost_modes: u32,
+    /// Those that the file system there cannot have.
+    pub lost_entries: u32,
 }
 
 /// A measurement of a connection, asked for by the side that dials.
@@ -407,12 +425,16 @@ pub enum Frame<'a> {
     Grant(u64),
     /// In a dry run: entries that the receiver has, but for owner, mode or attributes.
     Updates(Vec<Range>),
-    /// With [`Wishes::archive`], before [`Frame::Done`], unless all numbers are zero.
+    /// Before [`Frame::Done`], unless all numbers are zero.
     Archived(Archived),
     /// The first frame behind a [`Hello`] to a host that measures: both sides may send probes.
     Measure(Measure),
     /// The answer at the end of the time.
     Measured(Measured),
+    /// A file that changed while it was sent. It comes on each path, ahead of data that were read
+    /// after the change. Of a file that is an object of its own and is left out, nothing more is
+    /// sent; in a pack, octets of any value stand in its place.
+    Changed(Changed<'a>),
 }
 
 impl<'a> Frame<'a> {
@@ -493,6 +515,7 @@ impl<'a> Frame<'a> {
             Frame::Archived(_) => FrameKind::Archived,
             Frame::Measure(_) => FrameKind::Measure,
             Frame::Measured(_) => FrameKind::Measured,
+            Frame::Changed(_) => FrameKind::Changed,
         }
     }
 }
@@ -535,9 +558,10 @@ enum FrameKind {
     Archived,
     Measure,
     Measured,
+    Changed,
 }
 
-const KINDS: [(FrameKind, &str, usize); 36] = [
+const KINDS: [(FrameKind, &str, usize); 37] = [
     (FrameKind::Hello, "Hello", 64),
     (FrameKind::Join, "Join", 16),
     (FrameKind::Entries, "Entries", MAX_CHUNK),
@@ -571,9 +595,10 @@ const KINDS: [(FrameKind, &str, usize); 36] = [
     (FrameKind::Mirror, "Mirror", MAX_PATH),
     (FrameKind::Grant, "Grant", 8),
     (FrameKind::Updates, "Updates", MAX_RANGES * 16),
-    (FrameKind::Archived, "Archived", 12),
+    (FrameKind::Archived, "Archived", 20),
     (FrameKind::Measure, "Measure", 9),
     (FrameKind::Measured, "Measured", 24),
+    (FrameKind::Changed, "Changed", 5 + MAX_REASON),
 ];
 
 impl FrameKind {

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use wire::WireError;
 use wire::frame::{
-    AbortCode, Archived, Ask, Data, DataHeader, Deletes, Frame, Grown, Hashes, Held, Hello,
+    AbortCode, Archived, Ask, Changed, Data, DataHeader, Deletes, Frame, Grown, Hashes, Held, Hello,
     LeftOut, MAX_REASON, MAX_TEXT, Measure, Measured, Range, VERSION, Welcome, Wishes,
 };
 
@@ -65,10 +65,18 @@ fn every_kind_comes_back_as_it_went() {
         Frame::Updates(vec![Range { start: 2, len: 2 }]),
         Frame::Measure(Measure { micros: 10_000_000, sends: true }),
         Frame::Measured(Measured { received: 1 << 40, sent_again: 2, cpu_micros: u64::MAX }),
-        Frame::Archived(Archived { updated: 1, lost_owners: 2, lost_attributes: u32::MAX }),
+        Frame::Archived(Archived {
+            updated: 1,
+            lost_owners: 2,
+            lost_attributes: u32::MAX,
+            lost_modes: 4,
+            lost_entries: 5,
+        }),
         Frame::Mirror(b""),
         Frame::Mirror(b"photos/2026"),
         Frame::LeftOut(LeftOut { path: b"", reason: "", more: 0 }),
+        Frame::Changed(Changed { entry: 7, is_left_out: false, reason: "" }),
+        Frame::Changed(Changed { entry: u32::MAX, is_left_out: true, reason: "it vanished" }),
         Frame::LeftOut(LeftOut { path: b"photos/\xff", reason: "no permission", more: 7 }),
         Frame::Grant(268_435_456),
         Frame::Abort(AbortCode::Changed, "photos/a".into()),

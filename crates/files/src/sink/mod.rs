@@ -13,6 +13,7 @@ mod archive;
 mod attend;
 mod delivery;
 mod directory;
+mod lacking;
 mod large;
 mod mirror;
 mod own;
@@ -20,6 +21,7 @@ mod session;
 mod settle;
 mod staging;
 mod survey;
+mod times;
 #[cfg(test)]
 mod tests;
 

@@ -14,10 +14,11 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Mutex, MutexGuard, OnceLock};
 
 use rustix::fs::{
-    AtFlags, Dir, FileType, FlockOperation, Mode, OFlags, SeekFrom, fchmod, flock, fstat, futimens,
+    AtFlags, Dir, FileType, FlockOperation, Mode, OFlags, SeekFrom, fchmod, fstat, fstatfs, futimens,
+    linkat,
     mkdirat, statat, unlinkat,
 };
 use rustix::io::Errno;
@@ -26,9 +27,11 @@ use units::Bytes;
 use wire::manifest::{self, RESERVED};
 
 use super::directory::{Directory, timestamps};
+use super::lacking::{self, if_possible, lock};
 use super::own;
+use super::times::KeptTimes;
 use crate::Error;
-use crate::beneath::{self, Inode, mtime_of, permissions};
+use crate::beneath::{self, Inode, permissions};
 
 /// The open staging folder.
 pub(crate) struct Staging {
@@ -45,6 +48,11 @@ pub(crate) struct Staging {
     /// Whether a power loss may take away target names that were given from here.
     target_names_unsynced: AtomicBool,
     spool: Mutex<Spool>,
+    /// Whether the file system has hard links, and whether it tells large letters from small ones.
+    has_links: OnceLock<bool>,
+    is_caseless: OnceLock<bool>,
+    /// Whether a file keeps its inode number when it is closed.
+    keeps_numbers: bool,
 }
 
 /// Incomplete packs, each in a slot of its own.
@@ -74,7 +82,13 @@ pub(crate) struct Staged {
     pub(crate) hash: blake3::Hash,
     /// The file that has that data.
     pub(crate) inode: Inode,
+    /// Whether the file system kept its mode.
+    pub(crate) is_kept: bool,
 }
+
+/// The numbers of FAT, exFAT and FUSE: file systems that may make up an inode number for each time
+/// that they have a file in memory.
+const UNSTEADY: [rustix::fs::FsWord; 3] = [0x4d44, 0x2011_bab0, 0x6573_5546];
 
 /// The names in the folder, by [`name_prefix`].
 pub(crate) type Listing = BTreeMap<String, Vec<String>>;
@@ -94,9 +108,11 @@ impl Staging {
     /// Removes the folder if it is empty and no other session uses it. An existing folder tells the
     /// next attempt that target names may not be durable, so they are synced first.
     pub(crate) fn remove_if_empty(&self) {
-        if flock(&self.fd, FlockOperation::NonBlockingLockExclusive).is_ok() {
+        // Over NFS, what is open stays in the folder under another name.
+        self.lock_spool().file = None;
+        if lock(&self.fd, FlockOperation::NonBlockingLockExclusive).is_ok() {
             if self.target_names_unsynced.swap(false, Ordering::Relaxed)
-                && rustix::fs::syncfs(&self.fd).is_err()
+                && lacking::sync_all(&self.fd).is_err()
             {
                 return;
             }
@@ -147,9 +163,9 @@ impl Staging {
             return Ok(());
         }
         let failed = |errno| self.failed("sync the directory", "", errno);
-        rustix::fs::fsync(&self.fd).map_err(failed)?;
+        lacking::sync_folder(&self.fd).map_err(failed)?;
         let above = beneath::open(&self.above, b"", OFlags::RDONLY | OFlags::DIRECTORY);
-        above.and_then(rustix::fs::fsync).map_err(failed)
+        above.and_then(lacking::sync_folder).map_err(failed)
     }
 
     /// Opens the folder if it exists.
@@ -165,12 +181,18 @@ impl Staging {
         let owner = own::check(&fd).map_err(|source| directory.failed("use", RESERVED, source))?;
         // A session that ends removes the folder unless another session locks it, so it may be
         // removed before the lock is taken here.
-        flock(&fd, FlockOperation::LockShared).map_err(failed)?;
-        let is_gone = fstat(&fd).map_err(failed)?.st_nlink == 0;
+        lock(&fd, FlockOperation::LockShared).map_err(failed)?;
+        let above = directory.folder(b"").map_err(failed)?;
+        let named = statat(&above, OsStr::from_bytes(RESERVED), AtFlags::SYMLINK_NOFOLLOW);
+        let is_gone = match named {
+            Ok(named) => Inode::from(&named) != Inode::from(&fstat(&fd).map_err(failed)?),
+            Err(Errno::NOENT) => true,
+            Err(errno) => return Err(failed(errno)),
+        };
         if is_gone {
             return Ok(None);
         }
-        let above = directory.folder(b"").map_err(failed)?;
+        let keeps_numbers = !UNSTEADY.contains(&fstatfs(&fd).map_err(failed)?.f_type);
         Ok(Some(Staging {
             path: directory.shown(RESERVED),
             fd,
@@ -180,7 +202,52 @@ impl Staging {
             own_names_unsynced: AtomicBool::new(false),
             target_names_unsynced: AtomicBool::new(false),
             spool: Mutex::default(),
+            has_links: OnceLock::new(),
+            is_caseless: OnceLock::new(),
+            keeps_numbers,
         }))
+    }
+
+    /// Whether a file keeps its inode number when it is closed.
+    pub(super) fn keeps_numbers(&self) -> bool {
+        self.keeps_numbers
+    }
+
+    /// Whether the file system has hard links.
+    pub(super) fn has_links(&self) -> bool {
+        *self.has_links.get_or_init(|| {
+            self.with_probe(|name, _| {
+                let other = format!("{name}-link");
+                let linked = linkat(&self.fd, name, &self.fd, &other, AtFlags::empty());
+                self.remove(&other);
+                !matches!(linked, Err(errno) if lacking::lacks_links(errno))
+            })
+            .unwrap_or(true)
+        })
+    }
+
+    /// Whether the file system takes names that differ in large and small letters for one.
+    pub(super) fn is_caseless(&self) -> bool {
+        *self.is_caseless.get_or_init(|| {
+            self.with_probe(|name, _| {
+                statat(&self.fd, name.to_uppercase(), AtFlags::SYMLINK_NOFOLLOW).is_ok()
+            })
+            .unwrap_or(false)
+        })
+    }
+
+    /// The times that the file system keeps.
+    pub(super) fn times(&self) -> KeptTimes {
+        KeptTimes::new(self.with_probe(|_, file| file))
+    }
+
+    /// Calls `look` with a file that is there for that, and its name; `None` if there can be none.
+    fn with_probe<T>(&self, look: impl FnOnce(&str, File) -> T) -> Option<T> {
+        let name = format!("probe-{}", std::process::id());
+        let file = self.open_file(&name).ok()?;
+        let found = look(&name, file);
+        self.remove(&name);
+        Some(found)
     }
 
     /// The folder's descriptor, to rename from.
@@ -212,7 +279,7 @@ impl Staging {
         data: &[u8],
     ) -> Result<Staged, Error> {
         let hash = blake3::hash(data);
-        let name = format!("{}-{}", name_prefix(path), hash.to_hex());
+        let name = format!("{}-{}-{:016x}", name_prefix(path), hash.to_hex(), file.mtime);
         let failed =
             |source: io::Error| Error::Disk { action: "write", path: self.shown(path), source };
         let out = self.open_file(&name).map_err(failed)?;
@@ -229,13 +296,13 @@ impl Staging {
         if file.data.is_some() {
             out.set_len(file.size).map_err(failed)?;
         }
-        finish(&out, file).map_err(failed)?;
+        let is_kept = finish(&out, file).map_err(failed)?;
         let inode = inode_of(&out).map_err(failed)?;
-        Ok(Staged { entry, name, hash, inode })
+        Ok(Staged { entry, name, hash, inode, is_kept })
     }
 
-    /// The staged small file of an earlier attempt, if it has the expected size, mode and time, and
-    /// the contents whose hash is in its name. Every other staged file of this path is removed.
+    /// The staged small file of an earlier attempt, if it has the expected size, and the time and
+    /// the contents that are in its name: the file system may keep less of the time. Every other staged file of this path is removed.
     pub(crate) fn resume(
         &self,
         listing: &Listing,
@@ -245,10 +312,12 @@ impl Staging {
     ) -> Option<Staged> {
         let mut found = None;
         for name in listing.get(&name_prefix(path))? {
-            let hash = name.get(33..).and_then(|hash| blake3::Hash::from_hex(hash).ok());
+            let time = format!("-{:016x}", file.mtime);
+            let hash = name.get(33..).and_then(|rest| rest.strip_suffix(&time[..]));
+            let hash = hash.and_then(|hash| blake3::Hash::from_hex(hash).ok());
             let staged = hash.filter(|_| found.is_none()).and_then(|hash| {
-                let inode = self.whole(name, file, hash).ok()??;
-                Some(Staged { entry, name: name.clone(), hash, inode })
+                let (inode, is_kept) = self.whole(name, file, hash).ok()??;
+                Some(Staged { entry, name: name.clone(), hash, inode, is_kept })
             });
             match staged {
                 Some(staged) => found = Some(staged),
@@ -264,15 +333,18 @@ impl Staging {
         name: &str,
         file: &manifest::File,
         hash: blake3::Hash,
-    ) -> io::Result<Option<Inode>> {
+    ) -> io::Result<Option<(Inode, bool)>> {
         let input = self.open_to_read(name)?;
         let stat = fstat(&input)?;
         let is_whole = u64::try_from(stat.st_size) == Ok(file.size)
-            && mtime_of(&stat) == file.mtime
-            && permissions(&stat) == file.mode & 0o777
             && hash_data(&input, file)? == hash
             && has_empty_holes(&input, file)?;
-        Ok(is_whole.then(|| Inode::from(&stat)))
+        if !is_whole {
+            return Ok(None);
+        }
+        // A crash may have come before these.
+        let is_kept = finish(&input, file)?;
+        Ok(Some((Inode::from(&stat), is_kept)))
     }
 
     /// Hashes a small file's data, read from the disk and not from the page cache.
@@ -313,10 +385,10 @@ impl Staging {
     /// Syncs a staged file.
     pub(crate) fn sync(&self, name: &str) -> Result<(), Error> {
         match self.open_to_read(name) {
-            Ok(file) => file.sync_all(),
+            Ok(file) => lacking::sync_file(&file),
             // A file whose mode forbids reading.
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-                rustix::fs::syncfs(&self.fd).map_err(io::Error::from)
+                lacking::sync_all(&self.fd).map_err(io::Error::from)
             }
             Err(error) => Err(error),
         }
@@ -403,16 +475,17 @@ impl Staging {
 
 const SPOOL: &str = "spool";
 
-/// Sets mode and then time of a complete file.
-pub(crate) fn finish(file: &File, entry: &manifest::File) -> io::Result<()> {
-    set_mode(file, entry)?;
-    futimens(file, &timestamps(entry.mtime))?;
-    Ok(())
+/// Sets mode and then time of a complete file. Returns whether the file system has both.
+pub(crate) fn finish(file: &File, entry: &manifest::File) -> io::Result<bool> {
+    let has_mode = set_mode(file, entry)?;
+    Ok(if_possible(futimens(file, &timestamps(entry.mtime)))? && has_mode)
 }
 
-/// Sets the mode of a file.
-pub(super) fn set_mode(file: &File, entry: &manifest::File) -> io::Result<()> {
-    Ok(fchmod(file, Mode::from_raw_mode((entry.mode & 0o777).into()))?)
+/// Sets the mode of a file. Returns whether the file system kept it.
+pub(super) fn set_mode(file: &File, entry: &manifest::File) -> io::Result<bool> {
+    let mode = entry.mode & 0o777;
+    let is_set = if_possible(fchmod(file, Mode::from_raw_mode(mode.into())))?;
+    Ok(is_set && permissions(&fstat(file)?) == mode)
 }
 
 /// Hashes a small file's data.
@@ -441,7 +514,7 @@ fn has_empty_holes(input: &File, file: &manifest::File) -> io::Result<bool> {
                 // No data up to the end.
                 Err(Errno::NXIO) => break,
                 // A file system without holes: everything is read.
-                Err(Errno::INVAL) => {}
+                Err(errno) if lacking::lacks(errno) => {}
                 Err(errno) => return Err(errno.into()),
             }
             let length =

@@ -1,7 +1,7 @@
 //! Compares a tree with the receiving directory: the files that must be sent, and the entries that
 //! are in the way.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::ffi::OsStr;
 use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
@@ -17,8 +17,10 @@ use super::archive::{Comparison, Difference};
 use super::directory::{Directory, Parents, kind_of};
 use super::large::part_names;
 use super::mirror::Mirror;
+use super::lacking::is_no_name;
 use super::settle::AtEnd;
 use super::staging::{Listing, Staged, Staging, name_prefix};
+use super::times::KeptTimes;
 use crate::Error;
 use crate::beneath::{Inode, mtime_of, permissions, split};
 use crate::blocking::Wanted;
@@ -98,26 +100,48 @@ impl Survey {
             survey.listing = staging.listing()?;
         }
         let mut parents = Parents::new(directory);
-        let comparison = Comparison::new(directory, tree);
+        let times = staging.map_or_else(|| KeptTimes::new(None), Staging::times);
+        let comparison = Comparison::new(directory, tree, times);
+        let has_links = staging.is_none_or(Staging::has_links);
+        // Where large letters are small ones, two entries may be one file.
+        let is_caseless = staging.is_some_and(Staging::is_caseless);
+        let mut seen = HashSet::new();
         let (mut need, mut held) = (Bytes::ZERO, Bytes::ZERO);
         for (index, entry) in tree.entries().iter().enumerate() {
             wanted.check()?;
-            let found = parents
-                .stat(&entry.path)
-                .map_err(|errno| in_the_way(directory, &entry.path, errno))?;
+            let found = match parents.stat(&entry.path) {
+                // It gets no name here; that is said at the end.
+                Err(errno) if is_no_name(errno) => None,
+                found => found.map_err(|errno| in_the_way(directory, &entry.path, errno))?,
+            };
             survey.fates.push(Fate::Created);
+            if let Some(found) = &found
+                && is_caseless
+                && matches!(entry.kind, Kind::File(_))
+                && !seen.insert(Inode::from(found))
+            {
+                survey.fates[index] = Fate::Kept;
+                survey.at_end.kept.insert(index);
+                survey.at_end.nameless.insert(index);
+                continue;
+            }
             if let Some(found) = &found {
                 let is_there = match &entry.kind {
                     Kind::File(file) => {
-                        !wishes.restart && is_same(directory, &entry.path, file, found, wanted)?
+                        !wishes.restart
+                            && is_same(directory, &entry.path, file, found, &comparison, wanted)?
                     }
                     Kind::Directory { .. } => true,
                     Kind::Symlink { target, .. } => {
                         is_symlink_to(&mut parents, &entry.path, target)
                     }
                     Kind::HardLink { to } => {
-                        let file = parents.stat(&tree.entries()[*to as usize].path);
-                        file.ok().flatten().is_some_and(|file| Inode::from(&file) == found.into())
+                        let stat = parents.stat(&tree.entries()[*to as usize].path).ok().flatten();
+                        let is_copy = || {
+                            let file = tree.file(*to as usize).filter(|_| !has_links);
+                            file.is_some_and(|file| comparison.has_size_and_time(file, found))
+                        };
+                        stat.is_some_and(|file| Inode::from(&file) == found.into()) || is_copy()
                     }
                 };
                 check_kind(directory, &entry.path, &entry.kind, found)?;
@@ -150,7 +174,7 @@ impl Survey {
                         && (fate == Fate::Updated
                             || tree.attributes(index).is_none()
                                 && permissions(found) != file.mode & 0o777
-                            || mtime_of(found) != file.mtime)
+                            || !comparison.times.is_kept(file.mtime, mtime_of(found)))
                     {
                         survey.at_end.stale.push((index, found.into()));
                     }
@@ -182,7 +206,7 @@ impl Survey {
             }
         }
         let free = directory.free()?;
-        if need > free + held {
+        if need.0 > free.0.saturating_add(held.0) {
             return Err(Error::NoSpace { path: directory.shown(b""), need, free });
         }
         if let Some(mirror) = mirror {
@@ -252,6 +276,7 @@ fn is_same(
     path: &[u8],
     file: &manifest::File,
     found: &Stat,
+    comparison: &Comparison<'_>,
     wanted: &Wanted,
 ) -> Result<bool, Error> {
     if FileType::from_raw_mode(found.st_mode) != FileType::RegularFile
@@ -259,7 +284,7 @@ fn is_same(
     {
         return Ok(false);
     }
-    let Some(hash) = file.hash else { return Ok(mtime_of(found) == file.mtime) };
+    let Some(hash) = file.hash else { return Ok(comparison.has_size_and_time(file, found)) };
     let failed = |source| directory.failed("read", path, source);
     let Some(mut input) = directory.file(path).map_err(failed)? else { return Ok(false) };
     let mut hasher = blake3::Hasher::new();
@@ -309,11 +334,17 @@ pub(crate) fn may_replace(wishes: Wishes, tree: &Tree, entry: &Entry, found: &St
     mtime.is_none_or(|mtime| mtime_of(found) < mtime)
 }
 
-/// Checks that a folder is where a folder belongs, and only there.
+/// Checks that a folder is where a folder belongs, and only there, and nowhere a device, socket or
+/// pipe.
 fn check_kind(directory: &Directory, path: &[u8], kind: &Kind, found: &Stat) -> Result<(), Error> {
-    let is_folder = FileType::from_raw_mode(found.st_mode) == FileType::Directory;
+    let found_kind = FileType::from_raw_mode(found.st_mode);
+    let is_folder = found_kind == FileType::Directory;
     let wants_folder = matches!(kind, Kind::Directory { .. });
-    if is_folder != wants_folder {
+    let is_special = !matches!(
+        found_kind,
+        FileType::Directory | FileType::RegularFile | FileType::Symlink
+    );
+    if is_folder != wants_folder || is_special {
         let what = if wants_folder { "a folder" } else { "a file or link" };
         return Err(Error::InTheWay { path: directory.shown(path), what, found: kind_of(found) });
     }

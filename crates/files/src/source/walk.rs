@@ -4,6 +4,7 @@
 //! cannot be read is left out, unless the command or the request names it itself.
 
 mod entries;
+mod unsized_files;
 
 use std::collections::{BTreeSet, HashMap};
 use std::ffi::{OsStr, OsString};
@@ -48,6 +49,8 @@ pub(crate) struct Origin {
     pub(crate) place: SourcePath,
     pub(crate) inode: Inode,
     pub(crate) stamp: Stamp,
+    /// Its contents, if its size says nothing about them.
+    pub(crate) contents: Option<Vec<u8>>,
 }
 
 /// Reserves memory for a number of bytes, which may be zero; the error ends the walk. Called for
@@ -105,9 +108,15 @@ pub(crate) fn walk(
             let (path, source) = (path.clone(), io::Error::other(reason.clone()));
             return Err(Error::Source { path, source });
         }
-        return Err(Error::usage(
-            "there is nothing there: no file is left by --include, --exclude and --files-from",
-        ));
+        // The contents of an empty folder are nothing, and that is what it has.
+        let is_filtered = selection.files_from.is_some()
+            || !selection.include.is_empty()
+            || !selection.exclude.is_empty();
+        if is_filtered || walk.found.folders.is_empty() {
+            return Err(Error::usage(
+                "there is nothing there: no file is left by --include, --exclude and --files-from",
+            ));
+        }
     }
     Ok(walk.found)
 }
@@ -402,7 +411,9 @@ impl Walk<'_> {
         let (entry, attributes) = described;
         let path = origin.as_ref().map_or(0, |origin| origin.place.below().len());
         let of_attributes = attributes.as_ref().map_or(0, footprint_of_attributes);
-        (self.budget)(footprint_of(&entry) + of_attributes + size_of_val(&origin) + path)?;
+        let contents = origin.as_ref().and_then(|origin| origin.contents.as_ref()).map_or(0, Vec::len);
+        let bytes = of_attributes + size_of_val(&origin) + path + contents;
+        (self.budget)(footprint_of(&entry) + bytes)?;
         if let Some(attributes) = attributes {
             self.found.attributes.insert(self.found.entries.len(), attributes);
         }

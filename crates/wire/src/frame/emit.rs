@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 use core::net::IpAddr;
 
 use super::{
-    ABORT_CODES, Archived, Ask, Deletes, Frame, FrameKind, Grown, HEADER, Hashes, Held, Hello,
+    ABORT_CODES, Archived, Ask, Changed, Deletes, Frame, FrameKind, Grown, HEADER, Hashes, Held, Hello,
     LeftOut, MAX_PAYLOAD, MAX_REASON, MAX_TEXT, Measure, Measured, Range, WISHES, Wishes,
 };
 use crate::manifest::MAX_PATH;
@@ -84,10 +84,15 @@ impl Frame<'_> {
                 let bits = [checksum, hashes, strict, archive].into_iter().enumerate();
                 out.push(bits.fold(0, |bits, (n, on)| bits | u8::from(*on) << n));
             }
-            Frame::Archived(Archived { updated, lost_owners, lost_attributes }) => {
-                out.extend_from_slice(&updated.to_be_bytes());
-                out.extend_from_slice(&lost_owners.to_be_bytes());
-                out.extend_from_slice(&lost_attributes.to_be_bytes());
+            Frame::Archived(Archived {
+                updated,
+                lost_owners,
+                lost_attributes,
+                lost_modes,
+                lost_entries,
+            }) => {
+                let numbers = [updated, lost_owners, lost_attributes, lost_modes, lost_entries];
+                numbers.iter().for_each(|number| out.extend_from_slice(&number.to_be_bytes()));
             }
             Frame::Hashes(Hashes { first, hashes }) => {
                 out.extend_from_slice(&first.to_be_bytes());
@@ -110,6 +115,11 @@ impl Frame<'_> {
                 let length = u16::try_from(path.len()).expect("at most MAX_PATH");
                 out.extend_from_slice(&length.to_be_bytes());
                 out.extend_from_slice(path);
+                out.extend_from_slice(cut(reason, MAX_REASON));
+            }
+            Frame::Changed(Changed { entry, is_left_out, reason }) => {
+                out.extend_from_slice(&entry.to_be_bytes());
+                out.push(u8::from(*is_left_out));
                 out.extend_from_slice(cut(reason, MAX_REASON));
             }
             Frame::ObjectDone(index, root) => {

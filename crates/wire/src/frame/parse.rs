@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use super::{
-    ABORT_CODES, Archived, Ask, Data, Deletes, Frame, FrameKind, Grown, Hashes, Held, Hello,
+    ABORT_CODES, Archived, Ask, Changed, Data, Deletes, Frame, FrameKind, Grown, Hashes, Held, Hello,
     LeftOut, MAX_PAYLOAD, MAX_REASON, Measure, Measured, Range, RunId, VERSION, WISHES, Welcome,
     Wishes,
 };
@@ -56,6 +56,8 @@ pub(super) fn body(kind: FrameKind, body: &[u8]) -> Result<Frame<'_>, WireError>
             updated: reader.u32()?,
             lost_owners: reader.u32()?,
             lost_attributes: reader.u32()?,
+            lost_modes: reader.u32()?,
+            lost_entries: reader.u32()?,
         }),
         FrameKind::Measure => Frame::Measure(measure(&mut reader, frame)?),
         FrameKind::Measured => Frame::Measured(measured(&mut reader)?),
@@ -101,6 +103,12 @@ pub(super) fn body(kind: FrameKind, body: &[u8]) -> Result<Frame<'_>, WireError>
             Frame::Held(Held { by_send_buffer: reader.u64()?, by_receiver: reader.u64()? })
         }
         FrameKind::LeftOut => Frame::LeftOut(left_out(&mut reader)?),
+        FrameKind::Changed => {
+            let (entry, is_left_out) = (reader.u32()?, flag(&mut reader, frame)?);
+            let reason = core::str::from_utf8(reader.rest());
+            let reason = reason.map_err(|_| WireError::Field { frame, field: "reason" })?;
+            Frame::Changed(Changed { entry, is_left_out, reason })
+        }
         FrameKind::Ping => Frame::Ping(reader.u64()?),
         FrameKind::Pong => Frame::Pong(reader.u64()?),
         FrameKind::Abort => {

@@ -23,7 +23,7 @@ use super::replicas::Replicas;
 use crate::asked::AskedFor;
 use crate::blocking::{Wanted, run_blocking};
 use crate::dial::greeting::{hear_welcome, say_hello, work_during};
-use crate::dial::opener::{Member, SessionOpener};
+use crate::dial::opener::{Member, SessionOpener, once_more};
 use crate::dial::path::Incoming;
 use crate::dial::session::{Agreement, Report, Session, new_core};
 use crate::dry_run::Verdict;
@@ -56,6 +56,8 @@ pub(super) struct FetchOpener {
     /// Rings when `agreed` is set.
     changed: Notify,
     writing: Arc<Mutex<Weak<SinkSession>>>,
+    /// Whether files that change are fetched once more, in another session.
+    is_first: bool,
     /// Lets the core request as much as the output grants; ends with the opener.
     following: Mutex<JoinSet<()>>,
 }
@@ -108,6 +110,26 @@ impl SessionOpener for FetchOpener {
         writing.map_or((0, None), |session| (session.files_done(), session.current()))
     }
 
+    fn note_complete(&self) {
+        let writing = self.writing.lock().expect("no panic while held").upgrade();
+        for event in writing.iter().flat_map(|session| session.left_out_events()) {
+            let event = match &event {
+                Event::LeftOut { path, .. } if self.is_first => once_more(path),
+                _ => event,
+            };
+            let _ = self.events.send(event);
+        }
+    }
+
+    fn goes_on(&self) -> bool {
+        self.is_first && self.left_out() > 0
+    }
+
+    fn left_out(&self) -> usize {
+        let writing = self.writing.lock().expect("no panic while held").upgrade();
+        writing.map_or(0, |session| session.left_out())
+    }
+
     fn direction(arrival: &Arc<Arrival>, joined: SessionId, path: &Path, now: Time) -> Incoming {
         let name = path.plan.name.clone();
         Incoming::new(Arc::clone(arrival), path.plan.host, joined, name, now)
@@ -120,6 +142,7 @@ impl SessionOpener for FetchOpener {
 }
 
 impl FetchOpener {
+    #[expect(clippy::too_many_arguments, reason = "what is asked for, of whom, and how it is reported")]
     pub(super) fn new(
         options: Arc<FetchOptions>,
         asked: AskedFor,
@@ -128,6 +151,7 @@ impl FetchOpener {
         reports: mpsc::UnboundedSender<Report>,
         events: Events,
         writing: Arc<Mutex<Weak<SinkSession>>>,
+        is_first: bool,
     ) -> FetchOpener {
         let gates = Arc::new(options.from.iter().map(|_| Gate::new()).collect());
         let agreed = tokio::sync::Mutex::default();
@@ -142,6 +166,7 @@ impl FetchOpener {
             agreed,
             changed: Notify::new(),
             writing,
+            is_first,
             following: Mutex::default(),
         }
     }

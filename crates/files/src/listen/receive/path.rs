@@ -106,6 +106,11 @@ pub(super) async fn serve(
                         Err(_) if session.has_failed() => {}
                         handled => handled?,
                     },
+                    Frame::Changed(_) if session.has_failed() => {}
+                    Frame::Changed(changed) => match session.handle_changed(&changed) {
+                        Err(_) if session.has_failed() => {}
+                        handled => drop(handled?),
+                    },
                     Frame::Ping(number) => pong = Some(number),
                     Frame::Pong(_) => {}
                     Frame::Abort(_, text) => {

@@ -129,6 +129,8 @@ impl SinkSession {
             let bytes =
                 &payload[skip..skip + usize::try_from(piece.len).expect("within the payload")];
             match self.target.packing.object(object) {
+                // Of one that is left out there is no part any more.
+                Some(Object::Large(_)) if self.target.is_missing(object) => {}
                 Some(Object::Large(_)) => self.part(object)?.write(piece.start, bytes)?,
                 _ if is_whole => {}
                 _ => self.target.staging.spool(object, piece.start - object_extent.start, bytes)?,
