@@ -6,7 +6,10 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::sync::Arc;
 
 use rustix::io::Errno;
-use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, TargetArch, apply_filter};
+use seccompiler::{
+    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
+    SeccompRule, TargetArch, apply_filter,
+};
 use transfer::digest::{Merge, block_cv};
 use transfer::{BLOCK, Extent, Packing, Tree};
 use wire::frame::{Archived, Wishes};
@@ -55,7 +58,14 @@ fn tree() -> Tree {
 
 /// Forbids this thread these calls.
 fn forbid(calls: &[i64], errno: Errno) {
-    let rules = calls.iter().map(|call| (*call, Vec::new())).collect();
+    // Every file system has the other positions of `lseek`.
+    let holes = SeccompCondition::new(2, SeccompCmpArgLen::Dword, SeccompCmpOp::Ge, 3).unwrap();
+    let of_holes = SeccompRule::new(vec![holes]).unwrap();
+    let rules = calls.iter().map(|call| match call {
+        8 => (8, vec![of_holes.clone()]),
+        call => (*call, Vec::new()),
+    });
+    let rules = rules.collect();
     let action = SeccompAction::Errno(u32::try_from(errno.raw_os_error()).unwrap());
     let arch = TargetArch::try_from(std::env::consts::ARCH).unwrap();
     let filter = SeccompFilter::new(rules, SeccompAction::Allow, action, arch).unwrap();
