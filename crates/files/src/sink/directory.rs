@@ -23,6 +23,8 @@ use crate::beneath::{self, LastFolder, folder_permissions, mtime_of, split};
 pub(crate) struct Directory {
     path: PathBuf,
     fd: OwnedFd,
+    /// Whether data only pass through it.
+    is_passage: bool,
 }
 
 impl Directory {
@@ -46,7 +48,13 @@ impl Directory {
             Mode::empty(),
         );
         let fd = fd.map_err(|errno| failed(errno.into()))?;
-        Ok(Directory { path: path.to_path_buf(), fd })
+        Ok(Directory { path: path.to_path_buf(), fd, is_passage: false })
+    }
+
+    /// The same directory; if `is_passage`, data only pass through it, and it may be smaller than
+    /// they are.
+    pub(crate) fn passing(self, is_passage: bool) -> Directory {
+        Directory { is_passage, ..self }
     }
 
     /// Opens the directory at `path` below, or creates it and syncs its parents. It is reached
@@ -65,11 +73,16 @@ impl Directory {
             }
             opened => opened?,
         };
-        Ok(Directory { path: self.shown(path), fd })
+        Ok(Directory { path: self.shown(path), fd, is_passage: false })
     }
 
     /// Free bytes of the file system, as available to this process.
     pub(crate) fn free(&self) -> Result<Bytes, Error> {
+        if self.is_passage { Ok(Bytes(u64::MAX)) } else { self.room() }
+    }
+
+    /// The free space, also of a passage.
+    pub(super) fn room(&self) -> Result<Bytes, Error> {
         match rustix::fs::fstatvfs(&self.fd) {
             Ok(stat) if stat.f_blocks > 0 => {
                 Ok(Bytes(stat.f_bavail.saturating_mul(stat.f_frsize)))

@@ -17,6 +17,7 @@ use wire::frame::Deletes;
 use wire::manifest::{Kind, is_reserved};
 
 use super::directory::{Directory, Parents};
+use super::lacking::is_no_name;
 use super::survey::in_the_way;
 use crate::beneath::{self, Inode, ctime_of, split};
 use crate::blocking::Wanted;
@@ -219,8 +220,10 @@ impl Search<'_> {
                 continue;
             }
             let path = joined(above, name);
-            let stat = self.parents.stat(&path);
-            let stat = stat.map_err(|errno| in_the_way(self.directory, &path, errno))?;
+            let stat = match self.parents.stat(&path) {
+                Err(errno) if is_no_name(errno) => continue,
+                stat => stat.map_err(|errno| in_the_way(self.directory, &path, errno))?,
+            };
             found.extend(stat.as_ref().map(Inode::from));
         }
         Ok(found)

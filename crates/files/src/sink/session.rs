@@ -212,7 +212,7 @@ impl SinkSession {
         }
         // What is written is not on the disk any more.
         self.target.wishes.verify = false;
-        let delivery = Delivery::begin(output)?;
+        let delivery = Delivery::begin(output, &self.target.directory)?;
         self.members().granted = Some(delivery.granted_now());
         self.delivery = Some(delivery);
         Ok(self)
@@ -422,6 +422,10 @@ impl SinkSession {
 
     /// What became of owners and attributes.
     pub(crate) fn archived(&self) -> Archived {
+        if self.delivery.is_some() {
+            // What its temporary file lacks is no loss.
+            return Archived::default();
+        }
         self.target.archived()
     }
 

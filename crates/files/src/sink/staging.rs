@@ -15,6 +15,7 @@ use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock};
+use std::time::Duration;
 
 use rustix::fs::{
     AtFlags, Dir, FileType, FlockOperation, Mode, OFlags, SeekFrom, fchmod, fstat, fstatfs, futimens,
@@ -58,7 +59,8 @@ pub(crate) struct Staging {
 /// Incomplete packs, each in a slot of its own.
 #[derive(Default)]
 struct Spool {
-    /// An unlinked file, freed with its descriptor.
+    /// A file without a name, freed with its descriptor; where such a file cannot be written, one
+    /// with a name.
     file: Option<File>,
     slots: BTreeMap<usize, u64>,
     free: Vec<u64>,
@@ -90,6 +92,10 @@ pub(crate) struct Staged {
 /// that they have a file in memory.
 const UNSTEADY: [rustix::fs::FsWord; 3] = [0x4d44, 0x2011_bab0, 0x6573_5546];
 
+/// The wait for such files to go.
+const TRIES_TO_REMOVE: usize = 50;
+const BETWEEN_TRIES: Duration = Duration::from_millis(20);
+
 /// The names in the folder, by [`name_prefix`].
 pub(crate) type Listing = BTreeMap<String, Vec<String>>;
 
@@ -111,13 +117,34 @@ impl Staging {
         // Over NFS, what is open stays in the folder under another name.
         self.lock_spool().file = None;
         if lock(&self.fd, FlockOperation::NonBlockingLockExclusive).is_ok() {
+            self.remove(&spool_name());
             if self.target_names_unsynced.swap(false, Ordering::Relaxed)
                 && lacking::sync_all(&self.fd).is_err()
             {
                 return;
             }
-            let _ = unlinkat(&self.above, OsStr::from_bytes(RESERVED), AtFlags::REMOVEDIR);
+            for _ in 0..TRIES_TO_REMOVE {
+                let removed =
+                    unlinkat(&self.above, OsStr::from_bytes(RESERVED), AtFlags::REMOVEDIR);
+                if removed != Err(Errno::NOTEMPTY) || !self.has_only_ghosts() {
+                    break;
+                }
+                std::thread::sleep(BETWEEN_TRIES);
+            }
         }
+    }
+
+    /// Whether nothing is left in the folder but files that were removed while they were open, and
+    /// which NFS or FUSE will remove once it knows that they are closed.
+    fn has_only_ghosts(&self) -> bool {
+        let Ok(mut entries) = Dir::read_from(&self.fd) else { return false };
+        entries.all(|entry| {
+            entry.is_ok_and(|entry| {
+                let name = entry.file_name().to_bytes();
+                let is_ghost = name.starts_with(b".nfs") || name.starts_with(b".fuse_hidden");
+                is_ghost || name == b"." || name == b".."
+            })
+        })
     }
 
     /// Opens the folder, or creates it.
@@ -453,12 +480,13 @@ impl Staging {
 
     fn spool_file<'a>(&self, spool: &'a mut Spool) -> Result<&'a File, Error> {
         if spool.file.is_none() {
-            let name = format!("{SPOOL}-{}", std::process::id());
+            let name = spool_name();
             self.remove(&name);
-            let file =
-                self.open_file(&name).map_err(|source| self.failed("open", &name, source))?;
+            let open = || self.open_file(&name).map_err(|source| self.failed("open", &name, source));
+            let file = open()?;
             self.remove(&name);
-            spool.file = Some(file);
+            let is_alive = file.write_all_at(b"x", 0).and_then(|()| file.set_len(0)).is_ok();
+            spool.file = Some(if is_alive { file } else { open()? });
         }
         Ok(spool.file.as_ref().expect("it was just opened"))
     }
@@ -474,6 +502,11 @@ impl Staging {
 }
 
 const SPOOL: &str = "spool";
+
+/// The name of this process's spool, while it has one.
+fn spool_name() -> String {
+    format!("{SPOOL}-{}", std::process::id())
+}
 
 /// Sets mode and then time of a complete file. Returns whether the file system has both.
 pub(crate) fn finish(file: &File, entry: &manifest::File) -> io::Result<bool> {

@@ -109,22 +109,23 @@ impl Survey {
         let (mut need, mut held) = (Bytes::ZERO, Bytes::ZERO);
         for (index, entry) in tree.entries().iter().enumerate() {
             wanted.check()?;
-            let found = match parents.stat(&entry.path) {
-                // It gets no name here; that is said at the end.
-                Err(errno) if is_no_name(errno) => None,
-                found => found.map_err(|errno| in_the_way(directory, &entry.path, errno))?,
+            let found = parents.stat(&entry.path);
+            let is_nameless = match &found {
+                Ok(Some(found)) if is_caseless && matches!(entry.kind, Kind::File(_)) => {
+                    !seen.insert(Inode::from(found))
+                }
+                Ok(_) => false,
+                // Nothing can have that name here; it is said at the end.
+                Err(errno) => is_no_name(*errno),
             };
             survey.fates.push(Fate::Created);
-            if let Some(found) = &found
-                && is_caseless
-                && matches!(entry.kind, Kind::File(_))
-                && !seen.insert(Inode::from(found))
-            {
+            if is_nameless {
                 survey.fates[index] = Fate::Kept;
                 survey.at_end.kept.insert(index);
                 survey.at_end.nameless.insert(index);
                 continue;
             }
+            let found = found.map_err(|errno| in_the_way(directory, &entry.path, errno))?;
             if let Some(found) = &found {
                 let is_there = match &entry.kind {
                     Kind::File(file) => {

@@ -301,8 +301,9 @@ impl FetchOpener {
         if wishes.dry_run {
             return Err(self.dry_run(conn, peer, tree, wishes, mirror, left_out).await?);
         }
+        let is_passage = options.output.is_some();
         let opening = run_blocking(move || {
-            let directory = Arc::new(Directory::open(&into)?);
+            let directory = Arc::new(Directory::open(&into)?.passing(is_passage));
             let until = Instant::now() + LOCKED_WAIT;
             loop {
                 let directory = Arc::clone(&directory);
@@ -387,9 +388,10 @@ impl FetchOpener {
     ) -> Result<Refusal, ConnError> {
         let into = self.options.into.clone();
         let (files, total) = (tree.file_count(), tree.data());
+        let is_passage = self.options.output.is_some();
         let surveying = run_blocking(move || {
             let survey = if into.exists() {
-                let directory = Directory::open(&into)?;
+                let directory = Directory::open(&into)?.passing(is_passage);
                 let (staging, mirror) = (Staging::open_existing(&directory)?, mirror.as_ref());
                 let wanted = Wanted::always();
                 Survey::new(&directory, staging.as_ref(), &tree, wishes, mirror, &wanted)?

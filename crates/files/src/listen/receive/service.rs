@@ -176,7 +176,9 @@ impl ReceiveService {
     ) -> Result<ReceiveService, Error> {
         let most = if options.keep { options.parallel } else { 1 };
         Ok(ReceiveService {
-            directory: Arc::new(Directory::open(&options.directory)?),
+            directory: Arc::new(
+                Directory::open(&options.directory)?.passing(options.output.is_some()),
+            ),
             token: TokenCheck::new(options.listen.token.clone(), options.listen.holder),
             events,
             clock: Clock::start(),

@@ -155,7 +155,9 @@ impl SinkSession {
                 let ok = found == block.expected;
                 if ok {
                     // Journaled first: what the core counts as verified must outlive this process.
-                    part.record_block(offset / BLOCK, block.expected)?;
+                    if self.delivery.is_none() {
+                        part.record_block(offset / BLOCK, block.expected)?;
+                    }
                 }
                 let finished = self.handle_hashed(block, ok, file, offset / BLOCK)?;
                 self.deliver(&part);
