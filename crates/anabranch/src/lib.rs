@@ -39,6 +39,11 @@
     reason = "the descriptions of arguments are help texts, not Markdown"
 )]
 
+// `say` writes what is printed.
+#![warn(clippy::print_stdout, clippy::print_stderr)]
+
+#[macro_use]
+mod say;
 mod cli;
 mod commands;
 mod complete;
@@ -60,6 +65,7 @@ mod sanitize;
 mod schedulers;
 mod scratch;
 mod testbed;
+mod threads;
 mod token;
 mod transfer;
 mod watch;

@@ -111,7 +111,9 @@ pub(crate) fn apply(file: impl AsFd, wanted: &Attributes) -> io::Result<Applied>
     let had_extended = has_extended(file, wanted)?;
     if owner(&before) == (wanted.uid, wanted.gid) && had_extended {
         if mode(&before) != wanted.mode {
-            applied.has_owner = set_mode(file, wanted.mode)?;
+            // Some file systems take any mode, and keep none.
+            let is_set = set_mode(file, wanted.mode)?;
+            applied.has_owner = is_set && mode(&fstat(file)?) == wanted.mode;
             applied.is_changed = applied.has_owner;
         }
         return Ok(applied);

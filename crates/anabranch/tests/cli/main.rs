@@ -9,6 +9,7 @@ mod json;
 mod keyless;
 mod lines;
 mod offers;
+mod outputs;
 mod perf;
 mod schema;
 mod secrets;

@@ -91,7 +91,8 @@ pub(super) fn sync_all(fd: impl AsFd) -> Result<(), Errno> {
 
 /// Gives the file `from` the name `to` in another folder, unless that name is taken. Where no call
 /// does that in one step, it is linked and unlinked, or looked for and renamed while the lock of
-/// the folder `root` keeps other transfers out.
+/// the folder `root` keeps other transfers out. Not `by_link` over FUSE, which hides a file that is
+/// unlinked while it is open.
 ///
 /// # Errors
 /// `EEXIST` if the name is taken.
@@ -99,14 +100,17 @@ pub(super) fn rename_new(
     (above, from): (&OwnedFd, &str),
     (below, to): (&OwnedFd, &OsStr),
     root: &OwnedFd,
+    by_link: bool,
 ) -> Result<(), Errno> {
     if if_possible(renameat_with(above, from, below, to, RenameFlags::NOREPLACE))? {
         return Ok(());
     }
-    match linkat(above, from, below, to, AtFlags::empty()) {
-        Ok(()) => return unlinkat(above, from, AtFlags::empty()),
-        Err(errno) if lacks_links(errno) => {}
-        Err(errno) => return Err(errno),
+    if by_link {
+        match linkat(above, from, below, to, AtFlags::empty()) {
+            Ok(()) => return unlinkat(above, from, AtFlags::empty()),
+            Err(errno) if lacks_links(errno) => {}
+            Err(errno) => return Err(errno),
+        }
     }
     // The lock of one process does not keep its own threads out.
     static RENAMING: Mutex<()> = Mutex::new(());

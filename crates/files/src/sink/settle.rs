@@ -4,7 +4,7 @@
 //! One sync serves a batch. When all files have their names, links are made, symbolic ones last;
 //! then directories get their modes and times, and a last sync makes all names durable.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
@@ -39,8 +39,6 @@ pub(crate) struct Target {
     missing: Mutex<Missing>,
     /// Entries that the file system cannot have, or cannot have beside others.
     nameless: Mutex<BTreeSet<usize>>,
-    /// The files that have their names, where large letters are small ones.
-    named: Mutex<HashSet<Inode>>,
 }
 
 /// Complete files that wait for their names.
@@ -132,7 +130,6 @@ impl Target {
             archived: Mutex::default(),
             missing: Mutex::default(),
             nameless: Mutex::default(),
-            named: Mutex::default(),
         }
     }
 
@@ -147,7 +144,8 @@ impl Target {
                 && !self.is_missing(*object)
             {
                 let file = self.tree.file(self.large_file(*object)).expect("a file of the tree");
-                self.note_kept(part.finish(file)?);
+                let is_kept = part.finish(file)?;
+                self.note_kept(is_kept || self.is_archived(self.large_file(*object)));
                 if self.wishes.verify {
                     part.sync_all()?;
                     self.check(part.matches_root(*root)?, self.large_file(*object))?;
@@ -187,7 +185,7 @@ impl Target {
                         if !self.name(&mut parents, staged.entry, &staged.name)? {
                             continue;
                         }
-                        self.note_kept(staged.is_kept);
+                        self.note_kept(staged.is_kept || self.is_archived(staged.entry));
                         if let Some(file) = archived {
                             self.set_attributes(staged.entry, &file, false)?;
                         }
@@ -465,7 +463,9 @@ impl Target {
             };
             match made {
                 Ok(()) => changed = true,
-                Err(errno) if is_no_name(errno) => drop(self.nameless().insert(folders[path].0)),
+                Err(errno) if is_no_name(errno) || errno == Errno::NOENT => {
+                    self.nameless().insert(folders[path].0);
+                }
                 Err(errno) => return Err(failed(errno)),
             }
         }
@@ -530,15 +530,6 @@ impl Target {
         let to = OsStr::from_bytes(last);
         let entry = &self.tree.entries()[index];
         let found = parents.stat(path).ok().flatten();
-        // Another entry, whose name is the same one here.
-        if let Some(found) = &found
-            && self.staging.is_caseless()
-            && self.named().contains(&Inode::from(found))
-        {
-            self.staging.remove(from);
-            self.nameless().insert(index);
-            return Ok(false);
-        }
         let is_kept = |found: &Stat| !may_replace(self.wishes, &self.tree, entry, found);
         let rename = |above: &OwnedFd| {
             // It may have appeared, or become newer, since the survey.
@@ -548,7 +539,9 @@ impl Target {
             if self.wishes.overwrite || self.wishes.update && found.is_some() {
                 renameat(self.staging.fd(), from, above, to)
             } else {
-                lacking::rename_new((self.staging.fd(), from), (above, to), self.directory.fd())
+                let by_link = self.staging.keeps_numbers();
+                let (from, to) = ((self.staging.fd(), from), (above, to));
+                lacking::rename_new(from, to, self.directory.fd(), by_link)
             }
         };
         let renamed = match parents.folder(above, true).and_then(rename) {
@@ -558,15 +551,12 @@ impl Target {
             }),
             renamed => renamed,
         };
-        if renamed.is_err_and(is_no_name) {
+        // Some say that there is no such name where there can be none.
+        let is_nowhere = |errno| errno == Errno::NOENT && self.staging.has(from);
+        if renamed.is_err_and(|errno| is_no_name(errno) || is_nowhere(errno)) {
             self.staging.remove(from);
             self.nameless().insert(index);
             return Ok(false);
-        }
-        if self.staging.is_caseless()
-            && let Ok(Some(named)) = parents.stat(path)
-        {
-            self.named().insert(Inode::from(&named));
         }
         renamed.map(|()| true).map_err(|errno| match errno {
             Errno::EXIST => Error::Exists { path: self.directory.shown(path) },
@@ -612,13 +602,14 @@ impl Target {
         self.nameless.lock().expect("no panic while held")
     }
 
-    fn named(&self) -> MutexGuard<'_, HashSet<Inode>> {
-        self.named.lock().expect("no panic while held")
-    }
-
     /// Files that changed at the source meanwhile.
     pub(super) fn missing(&self) -> MutexGuard<'_, Missing> {
         self.missing.lock().expect("no panic while held")
+    }
+
+    /// Whether an entry gets its mode and time with its owner.
+    fn is_archived(&self, index: usize) -> bool {
+        self.tree.attributes(index).is_some()
     }
 
     /// Whether a complete file got its name.

@@ -13,7 +13,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
 
@@ -59,8 +59,7 @@ pub(crate) struct Staging {
 /// Incomplete packs, each in a slot of its own.
 #[derive(Default)]
 struct Spool {
-    /// A file without a name, freed with its descriptor; where such a file cannot be written, one
-    /// with a name.
+    /// A file without a name, freed with its descriptor; over FUSE, one with a name.
     file: Option<File>,
     slots: BTreeMap<usize, u64>,
     free: Vec<u64>,
@@ -70,6 +69,27 @@ impl Spool {
     fn slot(&mut self, object: usize) -> u64 {
         let (free, used) = (&mut self.free, self.slots.len() as u64);
         *self.slots.entry(object).or_insert_with(|| free.pop().unwrap_or(used))
+    }
+}
+
+/// A file that shows what the file system does with it; removed on drop.
+pub(super) struct Probe {
+    folder: OwnedFd,
+    name: String,
+    /// Closed before it is removed: FUSE and NFS keep what is open, under another name.
+    file: Option<File>,
+}
+
+impl Probe {
+    pub(super) fn file(&self) -> &File {
+        self.file.as_ref().expect("it is open until it is dropped")
+    }
+}
+
+impl Drop for Probe {
+    fn drop(&mut self) {
+        self.file = None;
+        let _ = unlinkat(&self.folder, &self.name, AtFlags::empty());
     }
 }
 
@@ -117,7 +137,7 @@ impl Staging {
         // Over NFS, what is open stays in the folder under another name.
         self.lock_spool().file = None;
         if lock(&self.fd, FlockOperation::NonBlockingLockExclusive).is_ok() {
-            self.remove(&spool_name());
+            self.remove_strays();
             if self.target_names_unsynced.swap(false, Ordering::Relaxed)
                 && lacking::sync_all(&self.fd).is_err()
             {
@@ -130,6 +150,16 @@ impl Staging {
                     break;
                 }
                 std::thread::sleep(BETWEEN_TRIES);
+            }
+        }
+    }
+
+    /// Removes what a process that was killed has left of its own needs; nobody else is in the folder.
+    fn remove_strays(&self) {
+        for entry in Dir::read_from(&self.fd).into_iter().flatten().flatten() {
+            let name = entry.file_name();
+            if [PROBE, SPOOL].iter().any(|own| name.to_bytes().starts_with(own.as_bytes())) {
+                let _ = unlinkat(&self.fd, name, AtFlags::empty());
             }
         }
     }
@@ -243,38 +273,59 @@ impl Staging {
     /// Whether the file system has hard links.
     pub(super) fn has_links(&self) -> bool {
         *self.has_links.get_or_init(|| {
-            self.with_probe(|name, _| {
-                let other = format!("{name}-link");
-                let linked = linkat(&self.fd, name, &self.fd, &other, AtFlags::empty());
+            self.probe().is_none_or(|probe| {
+                let other = format!("{}-link", probe.name);
+                let linked = linkat(&self.fd, &probe.name, &self.fd, &other, AtFlags::empty());
                 self.remove(&other);
                 !matches!(linked, Err(errno) if lacking::lacks_links(errno))
             })
-            .unwrap_or(true)
         })
     }
 
     /// Whether the file system takes names that differ in large and small letters for one.
     pub(super) fn is_caseless(&self) -> bool {
         *self.is_caseless.get_or_init(|| {
-            self.with_probe(|name, _| {
-                statat(&self.fd, name.to_uppercase(), AtFlags::SYMLINK_NOFOLLOW).is_ok()
+            self.probe().is_some_and(|probe| {
+                let name = probe.name.to_uppercase();
+                statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW).is_ok()
             })
-            .unwrap_or(false)
         })
+    }
+
+    /// Whether a file can have this name. Only names are tried that some file systems do not take.
+    pub(super) fn takes(&self, name: &[u8]) -> bool {
+        let is_odd = |byte: &u8| *byte < b' ' || b"\"*:<>?\\|".contains(byte);
+        let is_plain = !name.iter().any(is_odd)
+            && !matches!(name.last(), Some(b'.' | b' '))
+            && std::str::from_utf8(name).is_ok();
+        if is_plain {
+            return true;
+        }
+        let name = OsStr::from_bytes(name);
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+        match rustix::fs::openat(&self.fd, name, flags, Mode::RUSR | Mode::WUSR) {
+            Ok(file) => {
+                drop(file);
+                let _ = unlinkat(&self.fd, name, AtFlags::empty());
+                true
+            }
+            Err(errno) => !(lacking::is_no_name(errno) || errno == Errno::NOENT),
+        }
     }
 
     /// The times that the file system keeps.
     pub(super) fn times(&self) -> KeptTimes {
-        KeptTimes::new(self.with_probe(|_, file| file))
+        KeptTimes::new(self.probe())
     }
 
-    /// Calls `look` with a file that is there for that, and its name; `None` if there can be none.
-    fn with_probe<T>(&self, look: impl FnOnce(&str, File) -> T) -> Option<T> {
-        let name = format!("probe-{}", std::process::id());
-        let file = self.open_file(&name).ok()?;
-        let found = look(&name, file);
-        self.remove(&name);
-        Some(found)
+    /// A file of no contents; `None` if there can be none.
+    fn probe(&self) -> Option<Probe> {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("{PROBE}-{}-{number}", std::process::id());
+        let folder = self.fd.try_clone().ok()?;
+        let file = Some(self.open_file(&name).ok()?);
+        Some(Probe { folder, name, file })
     }
 
     /// The folder's descriptor, to rename from.
@@ -428,6 +479,11 @@ impl Staging {
         Bytes(stat.map_or(0, |stat| u64::try_from(stat.st_blocks).unwrap_or(0).saturating_mul(512)))
     }
 
+    /// Whether there is a staged file of this name.
+    pub(super) fn has(&self, name: &str) -> bool {
+        statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW).is_ok()
+    }
+
     /// Removes a staged file, if it exists.
     pub(crate) fn remove(&self, name: &str) {
         let _ = unlinkat(&self.fd, name, AtFlags::empty());
@@ -480,13 +536,15 @@ impl Staging {
 
     fn spool_file<'a>(&self, spool: &'a mut Spool) -> Result<&'a File, Error> {
         if spool.file.is_none() {
-            let name = spool_name();
+            let name = format!("{SPOOL}-{}", std::process::id());
             self.remove(&name);
-            let open = || self.open_file(&name).map_err(|source| self.failed("open", &name, source));
-            let file = open()?;
-            self.remove(&name);
-            let is_alive = file.write_all_at(b"x", 0).and_then(|()| file.set_len(0)).is_ok();
-            spool.file = Some(if is_alive { file } else { open()? });
+            let file =
+                self.open_file(&name).map_err(|source| self.failed("open", &name, source))?;
+            // FUSE keeps what is open under another name, and may forget about it.
+            if self.keeps_numbers {
+                self.remove(&name);
+            }
+            spool.file = Some(file);
         }
         Ok(spool.file.as_ref().expect("it was just opened"))
     }
@@ -502,11 +560,7 @@ impl Staging {
 }
 
 const SPOOL: &str = "spool";
-
-/// The name of this process's spool, while it has one.
-fn spool_name() -> String {
-    format!("{SPOOL}-{}", std::process::id())
-}
+const PROBE: &str = "probe";
 
 /// Sets mode and then time of a complete file. Returns whether the file system has both.
 pub(crate) fn finish(file: &File, entry: &manifest::File) -> io::Result<bool> {

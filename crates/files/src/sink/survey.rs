@@ -110,16 +110,16 @@ impl Survey {
         for (index, entry) in tree.entries().iter().enumerate() {
             wanted.check()?;
             let found = parents.stat(&entry.path);
-            let is_nameless = match &found {
-                Ok(Some(found)) if is_caseless && matches!(entry.kind, Kind::File(_)) => {
-                    !seen.insert(Inode::from(found))
-                }
-                Ok(_) => false,
-                // Nothing can have that name here; it is said at the end.
+            let is_folder = matches!(entry.kind, Kind::Directory { .. });
+            let is_taken = is_caseless && !is_folder && !seen.insert(in_small_letters(&entry.path));
+            survey.fates.push(Fate::Created);
+            // Nothing can have that name here, or another entry has it; it is said at the end.
+            let has_none = match &found {
+                Ok(None) => staging.is_some_and(|staging| !staging.takes(split(&entry.path).1)),
+                Ok(Some(_)) => false,
                 Err(errno) => is_no_name(*errno),
             };
-            survey.fates.push(Fate::Created);
-            if is_nameless {
+            if is_taken || has_none {
                 survey.fates[index] = Fate::Kept;
                 survey.at_end.kept.insert(index);
                 survey.at_end.nameless.insert(index);
@@ -297,6 +297,11 @@ fn is_same(
             length => hasher.update(&buffer[..length]),
         };
     }
+}
+
+/// A path as a file system sees it that does not tell large letters from small ones, or nearly so.
+fn in_small_letters(path: &[u8]) -> String {
+    String::from_utf8_lossy(path).to_lowercase()
 }
 
 /// Removes what a crash after the file at `path` got its name has left: it is of no use.

@@ -6,17 +6,18 @@ use std::fs::File;
 use rustix::fs::{fstat, futimens};
 
 use super::directory::timestamps;
+use super::staging::Probe;
 use crate::beneath::mtime_of;
 
 /// The times that a file system keeps, learnt from a file that is there for that.
-pub(super) struct KeptTimes(Option<File>);
+pub(super) struct KeptTimes(Option<Probe>);
 
 /// The coarsest times in use are FAT's, of two seconds.
 const COARSEST: i64 = 2_000_000_000;
 
 impl KeptTimes {
     /// Of the file system of `probe`, whose times may be set; without it, of one that is not known.
-    pub(super) fn new(probe: Option<File>) -> KeptTimes {
+    pub(super) fn new(probe: Option<Probe>) -> KeptTimes {
         KeptTimes(probe)
     }
 
@@ -26,7 +27,7 @@ impl KeptTimes {
             return true;
         }
         match &self.0 {
-            Some(probe) => kept(probe, wanted) == Some(found),
+            Some(probe) => kept(probe.file(), wanted) == Some(found),
             None => {
                 found % 1_000_000_000 == 0 && (0..COARSEST).contains(&wanted.saturating_sub(found))
             }
