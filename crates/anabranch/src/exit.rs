@@ -24,7 +24,10 @@ pub(crate) const EXIT_CODES: &[(u8, &str)] = &[
     (10, "the local system refused an operation on sockets, keys or configuration"),
     (11, "the monthly caps of all paths are reached; what arrived is kept"),
     (12, "cp: ssh failed, or the other host has no compatible version of anabranch"),
-    (13, "some files were left out, or lost owners or attributes; all else is at the receiver"),
+    (
+        13,
+        "some files were left out, or lost owners, modes or attributes; all else is at the receiver",
+    ),
     (130, "interrupted (SIGINT); what arrived is kept"),
     (143, "terminated (SIGTERM); what arrived is kept"),
 ];

@@ -38,7 +38,6 @@
     rustdoc::broken_intra_doc_links,
     reason = "the descriptions of arguments are help texts, not Markdown"
 )]
-
 // `say` writes what is printed.
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 

@@ -124,7 +124,8 @@ fn check_rest(scratch: &Scratch, root: &Path) {
         }
         count += 1;
         let there = fs::read(inbox.join(entry.file_name())).expect("it has its name");
-        assert!(there == fs::read(entry.path()).expect("the source"), "{:?}", entry.file_name());
+        let is_same = there == fs::read(entry.path()).expect("the source");
+        assert!(is_same, "{}", entry.path().display());
     }
     assert_eq!(count, 201);
     assert!(!scratch.inbox().join(".anabranch-partial").exists(), "nothing is left over");
@@ -139,6 +140,9 @@ fn overwrite(file: &Path, at: u64, bytes: &[u8]) {
     let mut file = OpenOptions::new().write(true).open(file).expect("the file");
     file.seek(SeekFrom::Start(at)).and_then(|_| file.write_all(bytes)).expect("it changes");
 }
+
+/// A change of a file.
+type Change = fn(&Path);
 
 /// Does something again and again until it is dropped.
 struct Repeatedly(Arc<AtomicBool>, Option<JoinHandle<()>>);
@@ -192,7 +196,7 @@ async fn a_tree_arrives_while_a_file_of_it_grows() {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_changes_otherwise_follows_at_the_end() {
     for by in [By::Send, By::Get] {
-        let changes: [(&str, fn(&Path)); 4] = [
+        let changes: [(&str, Change); 4] = [
             ("shrinks", |live| {
                 OpenOptions::new().write(true).open(live).unwrap().set_len(1_000_000).unwrap();
             }),

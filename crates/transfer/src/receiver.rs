@@ -151,9 +151,8 @@ impl Receiver {
         self.merges.remove(&object);
         let blocks = whole.start / BLOCK..whole.end().div_ceil(BLOCK);
         // Blocks that are being hashed will still be reported.
-        self.stages.retain(|block, stage| {
-            !blocks.contains(block) || matches!(stage, Stage::Hashing(_))
-        });
+        self.stages
+            .retain(|block, stage| !blocks.contains(block) || matches!(stage, Stage::Hashing(_)));
         true
     }
 

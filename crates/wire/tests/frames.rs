@@ -3,8 +3,8 @@
 use proptest::prelude::*;
 use wire::WireError;
 use wire::frame::{
-    AbortCode, Archived, Ask, Changed, Data, DataHeader, Deletes, Frame, Grown, Hashes, Held, Hello,
-    LeftOut, MAX_REASON, MAX_TEXT, Measure, Measured, Range, VERSION, Welcome, Wishes,
+    AbortCode, Archived, Ask, Changed, Data, DataHeader, Deletes, Frame, Grown, Hashes, Held,
+    Hello, LeftOut, MAX_REASON, MAX_TEXT, Measure, Measured, Range, VERSION, Welcome, Wishes,
 };
 
 fn emitted(frame: &Frame<'_>) -> Vec<u8> {

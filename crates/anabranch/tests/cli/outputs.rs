@@ -31,8 +31,7 @@ fn without_a_reader_the_exit_code_is_the_same() {
     for arguments in PRINTING {
         let (plain, ..) = home.run(arguments);
         let mut command = home.command(arguments);
-        let mut child =
-            command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         drop(child.stdout.take());
         let mut stderr = String::new();
         child.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();

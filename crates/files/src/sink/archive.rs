@@ -16,9 +16,9 @@ use wire::frame::Archived;
 use wire::manifest::{self, Kind};
 
 use super::directory::{Directory, Parents, timestamps};
-use super::settle::{AtEnd, Target};
 use super::lacking::if_possible;
-use super::staging::{self, Staged};
+use super::settle::{AtEnd, Target};
+use super::staging::{self, Staged, Staging};
 use super::times::KeptTimes;
 use crate::Error;
 use crate::attributes::{self, Applied};
@@ -37,19 +37,21 @@ pub(super) enum Difference {
 
 /// Compares attributes of existing entries with those of a tree.
 pub(super) struct Comparison<'a> {
-    directory: &'a Directory,
-    tree: &'a Tree,
+    pub(super) directory: &'a Directory,
+    pub(super) tree: &'a Tree,
     /// The further names of each file, by index.
     names: HashMap<usize, Vec<usize>>,
     /// Times as the directory's file system keeps them.
     pub(super) times: KeptTimes,
+    /// Whether that file system has hard links, as far as is known.
+    pub(super) has_links: bool,
 }
 
 impl<'a> Comparison<'a> {
     pub(super) fn new(
         directory: &'a Directory,
         tree: &'a Tree,
-        times: KeptTimes,
+        staging: Option<&Staging>,
     ) -> Comparison<'a> {
         let mut names: HashMap<usize, Vec<usize>> = HashMap::new();
         if !tree.attributes_of().is_empty() {
@@ -59,7 +61,9 @@ impl<'a> Comparison<'a> {
                 }
             }
         }
-        Comparison { directory, tree, names, times }
+        let times = staging.map_or_else(|| KeptTimes::new(None), Staging::times);
+        let has_links = staging.is_none_or(Staging::has_links);
+        Comparison { directory, tree, names, times, has_links }
     }
 
     /// Whether what is there has size and time of a file.

@@ -84,9 +84,7 @@ impl Directory {
     /// The free space, also of a passage.
     pub(super) fn room(&self) -> Result<Bytes, Error> {
         match rustix::fs::fstatvfs(&self.fd) {
-            Ok(stat) if stat.f_blocks > 0 => {
-                Ok(Bytes(stat.f_bavail.saturating_mul(stat.f_frsize)))
-            }
+            Ok(stat) if stat.f_blocks > 0 => Ok(Bytes(stat.f_bavail.saturating_mul(stat.f_frsize))),
             // It does not count its blocks.
             Ok(_) => Ok(Bytes(u64::MAX)),
             Err(errno) if lacking::lacks(errno) => Ok(Bytes(u64::MAX)),

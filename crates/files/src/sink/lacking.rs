@@ -89,6 +89,9 @@ pub(super) fn sync_all(fd: impl AsFd) -> Result<(), Errno> {
     Ok(())
 }
 
+/// Held with the lock of a folder, which does not keep threads of its own process out.
+static RENAMING: Mutex<()> = Mutex::new(());
+
 /// Gives the file `from` the name `to` in another folder, unless that name is taken. Where no call
 /// does that in one step, it is linked and unlinked, or looked for and renamed while the lock of
 /// the folder `root` keeps other transfers out. Not `by_link` over FUSE, which hides a file that is
@@ -112,8 +115,6 @@ pub(super) fn rename_new(
             Err(errno) => return Err(errno),
         }
     }
-    // The lock of one process does not keep its own threads out.
-    static RENAMING: Mutex<()> = Mutex::new(());
     let _turn = RENAMING.lock().expect("no panic while held");
     lock(root, FlockOperation::LockExclusive)?;
     let renamed = match statat(below, to, AtFlags::SYMLINK_NOFOLLOW) {

@@ -182,7 +182,9 @@ impl Part {
         }
         lacking::sync_data(&self.file).map_err(|source| self.failed("sync", source))?;
         let journal = self.journal.lock().expect("no panic while held").file.try_clone();
-        journal.and_then(|file| lacking::sync_data(&file)).map_err(|source| self.failed("sync", source))
+        journal
+            .and_then(|file| lacking::sync_data(&file))
+            .map_err(|source| self.failed("sync", source))
     }
 
     /// Sets length, holes, mode and time of the complete file. Returns whether the file system has

@@ -21,9 +21,9 @@ mod session;
 mod settle;
 mod staging;
 mod survey;
-mod times;
 #[cfg(test)]
 mod tests;
+mod times;
 
 pub(crate) use attend::{SinkEnd, attend};
 pub(crate) use directory::Directory;

@@ -315,8 +315,7 @@ impl SinkSession {
         // The path that verified the last block may not have queued its files yet.
         let mut members = self.members();
         let missing = self.target.packing.layout().objects() - members.named - members.naming;
-        let waiting =
-            self.unnamed().iter().filter(|completed| completed.is_object()).count();
+        let waiting = self.unnamed().iter().filter(|completed| completed.is_object()).count();
         missing == waiting
             && matches!(members.outcome, Outcome::Running)
             && !std::mem::replace(&mut members.finishing, true)

@@ -256,7 +256,8 @@ impl Target {
         }
         for entry in self.missing().entries() {
             let (part, journal) = part_names(&self.tree.entries()[entry].path);
-            [part, journal].iter().for_each(|name| self.staging.remove(name));
+            self.staging.remove(&part);
+            self.staging.remove(&journal);
         }
         self.staging.remove_if_empty();
         Ok(deleted)

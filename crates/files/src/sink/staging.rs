@@ -18,9 +18,8 @@ use std::sync::{Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
 
 use rustix::fs::{
-    AtFlags, Dir, FileType, FlockOperation, Mode, OFlags, SeekFrom, fchmod, fstat, fstatfs, futimens,
-    linkat,
-    mkdirat, statat, unlinkat,
+    AtFlags, Dir, FileType, FlockOperation, Mode, OFlags, SeekFrom, fchmod, fstat, fstatfs,
+    futimens, linkat, mkdirat, statat, unlinkat,
 };
 use rustix::io::Errno;
 use transfer::BLOCK;

@@ -15,12 +15,11 @@ use wire::manifest::{self, Entry, Kind};
 
 use super::archive::{Comparison, Difference};
 use super::directory::{Directory, Parents, kind_of};
+use super::lacking::is_no_name;
 use super::large::part_names;
 use super::mirror::Mirror;
-use super::lacking::is_no_name;
 use super::settle::AtEnd;
 use super::staging::{Listing, Staged, Staging, name_prefix};
-use super::times::KeptTimes;
 use crate::Error;
 use crate::beneath::{Inode, mtime_of, permissions, split};
 use crate::blocking::Wanted;
@@ -100,9 +99,7 @@ impl Survey {
             survey.listing = staging.listing()?;
         }
         let mut parents = Parents::new(directory);
-        let times = staging.map_or_else(|| KeptTimes::new(None), Staging::times);
-        let comparison = Comparison::new(directory, tree, times);
-        let has_links = staging.is_none_or(Staging::has_links);
+        let comparison = Comparison::new(directory, tree, staging);
         // Where large letters are small ones, two entries may be one file.
         let is_caseless = staging.is_some_and(Staging::is_caseless);
         let mut seen = HashSet::new();
@@ -127,24 +124,7 @@ impl Survey {
             }
             let found = found.map_err(|errno| in_the_way(directory, &entry.path, errno))?;
             if let Some(found) = &found {
-                let is_there = match &entry.kind {
-                    Kind::File(file) => {
-                        !wishes.restart
-                            && is_same(directory, &entry.path, file, found, &comparison, wanted)?
-                    }
-                    Kind::Directory { .. } => true,
-                    Kind::Symlink { target, .. } => {
-                        is_symlink_to(&mut parents, &entry.path, target)
-                    }
-                    Kind::HardLink { to } => {
-                        let stat = parents.stat(&tree.entries()[*to as usize].path).ok().flatten();
-                        let is_copy = || {
-                            let file = tree.file(*to as usize).filter(|_| !has_links);
-                            file.is_some_and(|file| comparison.has_size_and_time(file, found))
-                        };
-                        stat.is_some_and(|file| Inode::from(&file) == found.into()) || is_copy()
-                    }
-                };
+                let is_there = is_there(&comparison, &mut parents, entry, found, wishes, wanted)?;
                 check_kind(directory, &entry.path, &entry.kind, found)?;
                 let is_folder = matches!(entry.kind, Kind::Directory { .. });
                 let is_left = wishes.keep_existing && !is_folder;
@@ -270,10 +250,37 @@ impl Survey {
     }
 }
 
+/// Whether an entry is there already, so that nothing need be sent for it: what is found is the file
+/// or the link, or a folder.
+fn is_there(
+    comparison: &Comparison<'_>,
+    parents: &mut Parents<'_>,
+    entry: &Entry,
+    found: &Stat,
+    wishes: Wishes,
+    wanted: &Wanted,
+) -> Result<bool, Error> {
+    Ok(match &entry.kind {
+        Kind::File(file) => {
+            !wishes.restart && is_same(&entry.path, file, found, comparison, wanted)?
+        }
+        Kind::Directory { .. } => true,
+        Kind::Symlink { target, .. } => is_symlink_to(parents, &entry.path, target),
+        Kind::HardLink { to } => {
+            let to = *to as usize;
+            let file = parents.stat(&comparison.tree.entries()[to].path).ok().flatten();
+            let is_copy = || {
+                let file = comparison.tree.file(to).filter(|_| !comparison.has_links);
+                file.is_some_and(|file| comparison.has_size_and_time(file, found))
+            };
+            file.is_some_and(|file| Inode::from(&file) == found.into()) || is_copy()
+        }
+    })
+}
+
 /// Whether the file at `path` is the one to be sent: of the same size and time, or of the same
 /// contents if the sender gives a hash.
 fn is_same(
-    directory: &Directory,
     path: &[u8],
     file: &manifest::File,
     found: &Stat,
@@ -286,8 +293,10 @@ fn is_same(
         return Ok(false);
     }
     let Some(hash) = file.hash else { return Ok(comparison.has_size_and_time(file, found)) };
-    let failed = |source| directory.failed("read", path, source);
-    let Some(mut input) = directory.file(path).map_err(failed)? else { return Ok(false) };
+    let failed = |source| comparison.directory.failed("read", path, source);
+    let Some(mut input) = comparison.directory.file(path).map_err(failed)? else {
+        return Ok(false);
+    };
     let mut hasher = blake3::Hasher::new();
     let mut buffer = vec![0; 256 * 1024];
     loop {
@@ -346,10 +355,8 @@ fn check_kind(directory: &Directory, path: &[u8], kind: &Kind, found: &Stat) -> 
     let found_kind = FileType::from_raw_mode(found.st_mode);
     let is_folder = found_kind == FileType::Directory;
     let wants_folder = matches!(kind, Kind::Directory { .. });
-    let is_special = !matches!(
-        found_kind,
-        FileType::Directory | FileType::RegularFile | FileType::Symlink
-    );
+    let is_special =
+        !matches!(found_kind, FileType::Directory | FileType::RegularFile | FileType::Symlink);
     if is_folder != wants_folder || is_special {
         let what = if wants_folder { "a folder" } else { "a file or link" };
         return Err(Error::InTheWay { path: directory.shown(path), what, found: kind_of(found) });

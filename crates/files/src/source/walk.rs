@@ -411,7 +411,8 @@ impl Walk<'_> {
         let (entry, attributes) = described;
         let path = origin.as_ref().map_or(0, |origin| origin.place.below().len());
         let of_attributes = attributes.as_ref().map_or(0, footprint_of_attributes);
-        let contents = origin.as_ref().and_then(|origin| origin.contents.as_ref()).map_or(0, Vec::len);
+        let contents =
+            origin.as_ref().and_then(|origin| origin.contents.as_ref()).map_or(0, Vec::len);
         let bytes = of_attributes + size_of_val(&origin) + path + contents;
         (self.budget)(footprint_of(&entry) + bytes)?;
         if let Some(attributes) = attributes {

@@ -4,8 +4,9 @@ use alloc::vec::Vec;
 use core::net::IpAddr;
 
 use super::{
-    ABORT_CODES, Archived, Ask, Changed, Deletes, Frame, FrameKind, Grown, HEADER, Hashes, Held, Hello,
-    LeftOut, MAX_PAYLOAD, MAX_REASON, MAX_TEXT, Measure, Measured, Range, WISHES, Wishes,
+    ABORT_CODES, Archived, Ask, Changed, Deletes, Frame, FrameKind, Grown, HEADER, Hashes, Held,
+    Hello, LeftOut, MAX_PAYLOAD, MAX_REASON, MAX_TEXT, Measure, Measured, Range, WISHES, Welcome,
+    Wishes,
 };
 use crate::manifest::MAX_PATH;
 
@@ -33,18 +34,7 @@ impl Frame<'_> {
             Frame::Hello(hello) => emit_hello(hello, out),
             Frame::Join(session) => out.extend_from_slice(session),
             Frame::ManifestEnd(entries) => out.extend_from_slice(&entries.to_be_bytes()),
-            Frame::Welcome(welcome) => {
-                out.extend_from_slice(&welcome.version.to_be_bytes());
-                out.extend_from_slice(&welcome.session);
-                for address in &welcome.addresses {
-                    let ip = match address.ip() {
-                        IpAddr::V4(ip) => ip.to_ipv6_mapped(),
-                        IpAddr::V6(ip) => ip,
-                    };
-                    out.extend_from_slice(&ip.octets());
-                    out.extend_from_slice(&address.port().to_be_bytes());
-                }
-            }
+            Frame::Welcome(welcome) => emit_welcome(welcome, out),
             Frame::Want(ranges)
             | Frame::Have(ranges)
             | Frame::Ack(ranges)
@@ -84,16 +74,7 @@ impl Frame<'_> {
                 let bits = [checksum, hashes, strict, archive].into_iter().enumerate();
                 out.push(bits.fold(0, |bits, (n, on)| bits | u8::from(*on) << n));
             }
-            Frame::Archived(Archived {
-                updated,
-                lost_owners,
-                lost_attributes,
-                lost_modes,
-                lost_entries,
-            }) => {
-                let numbers = [updated, lost_owners, lost_attributes, lost_modes, lost_entries];
-                numbers.iter().for_each(|number| out.extend_from_slice(&number.to_be_bytes()));
-            }
+            Frame::Archived(archived) => emit_archived(*archived, out),
             Frame::Hashes(Hashes { first, hashes }) => {
                 out.extend_from_slice(&first.to_be_bytes());
                 out.extend_from_slice(hashes.as_flattened());
@@ -208,6 +189,26 @@ fn emit_hello(hello: &Hello, out: &mut Vec<u8>) {
     out.extend_from_slice(&hello.run);
     if let Some(secret) = &hello.secret {
         out.extend_from_slice(secret);
+    }
+}
+
+fn emit_welcome(welcome: &Welcome, out: &mut Vec<u8>) {
+    out.extend_from_slice(&welcome.version.to_be_bytes());
+    out.extend_from_slice(&welcome.session);
+    for address in &welcome.addresses {
+        let ip = match address.ip() {
+            IpAddr::V4(ip) => ip.to_ipv6_mapped(),
+            IpAddr::V6(ip) => ip,
+        };
+        out.extend_from_slice(&ip.octets());
+        out.extend_from_slice(&address.port().to_be_bytes());
+    }
+}
+
+fn emit_archived(archived: Archived, out: &mut Vec<u8>) {
+    let Archived { updated, lost_owners, lost_attributes, lost_modes, lost_entries } = archived;
+    for number in [updated, lost_owners, lost_attributes, lost_modes, lost_entries] {
+        out.extend_from_slice(&number.to_be_bytes());
     }
 }
 

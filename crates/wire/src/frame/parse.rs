@@ -6,9 +6,9 @@ use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use super::{
-    ABORT_CODES, Archived, Ask, Changed, Data, Deletes, Frame, FrameKind, Grown, Hashes, Held, Hello,
-    LeftOut, MAX_PAYLOAD, MAX_REASON, Measure, Measured, Range, RunId, VERSION, WISHES, Welcome,
-    Wishes,
+    ABORT_CODES, Archived, Ask, Changed, Data, Deletes, Frame, FrameKind, Grown, Hashes, Held,
+    Hello, LeftOut, MAX_PAYLOAD, MAX_REASON, Measure, Measured, Range, RunId, VERSION, WISHES,
+    Welcome, Wishes,
 };
 use crate::WireError;
 use crate::manifest::MAX_PATH;
@@ -52,13 +52,7 @@ pub(super) fn body(kind: FrameKind, body: &[u8]) -> Result<Frame<'_>, WireError>
         FrameKind::Replaces => Frame::Replaces(ranges(&mut reader)?),
         FrameKind::Keeps => Frame::Keeps(ranges(&mut reader)?),
         FrameKind::Updates => Frame::Updates(ranges(&mut reader)?),
-        FrameKind::Archived => Frame::Archived(Archived {
-            updated: reader.u32()?,
-            lost_owners: reader.u32()?,
-            lost_attributes: reader.u32()?,
-            lost_modes: reader.u32()?,
-            lost_entries: reader.u32()?,
-        }),
+        FrameKind::Archived => Frame::Archived(archived(&mut reader)?),
         FrameKind::Measure => Frame::Measure(measure(&mut reader, frame)?),
         FrameKind::Measured => Frame::Measured(measured(&mut reader)?),
         FrameKind::Deletes => {
@@ -103,12 +97,7 @@ pub(super) fn body(kind: FrameKind, body: &[u8]) -> Result<Frame<'_>, WireError>
             Frame::Held(Held { by_send_buffer: reader.u64()?, by_receiver: reader.u64()? })
         }
         FrameKind::LeftOut => Frame::LeftOut(left_out(&mut reader)?),
-        FrameKind::Changed => {
-            let (entry, is_left_out) = (reader.u32()?, flag(&mut reader, frame)?);
-            let reason = core::str::from_utf8(reader.rest());
-            let reason = reason.map_err(|_| WireError::Field { frame, field: "reason" })?;
-            Frame::Changed(Changed { entry, is_left_out, reason })
-        }
+        FrameKind::Changed => Frame::Changed(changed(&mut reader)?),
         FrameKind::Ping => Frame::Ping(reader.u64()?),
         FrameKind::Pong => Frame::Pong(reader.u64()?),
         FrameKind::Abort => {
@@ -123,6 +112,23 @@ pub(super) fn body(kind: FrameKind, body: &[u8]) -> Result<Frame<'_>, WireError>
         }
     };
     reader.finish(parsed)
+}
+
+fn archived(reader: &mut Reader<'_>) -> Result<Archived, WireError> {
+    Ok(Archived {
+        updated: reader.u32()?,
+        lost_owners: reader.u32()?,
+        lost_attributes: reader.u32()?,
+        lost_modes: reader.u32()?,
+        lost_entries: reader.u32()?,
+    })
+}
+
+fn changed<'a>(reader: &mut Reader<'a>) -> Result<Changed<'a>, WireError> {
+    let (entry, is_left_out) = (reader.u32()?, flag(reader, "Changed")?);
+    let reason = core::str::from_utf8(reader.rest());
+    let reason = reason.map_err(|_| WireError::Field { frame: "Changed", field: "reason" })?;
+    Ok(Changed { entry, is_left_out, reason })
 }
 
 fn left_out<'a>(reader: &mut Reader<'a>) -> Result<LeftOut<'a>, WireError> {

@@ -142,7 +142,10 @@ impl SessionOpener for FetchOpener {
 }
 
 impl FetchOpener {
-    #[expect(clippy::too_many_arguments, reason = "what is asked for, of whom, and how it is reported")]
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "what is asked for, of whom, and how it is reported"
+    )]
     pub(super) fn new(
         options: Arc<FetchOptions>,
         asked: AskedFor,

@@ -86,7 +86,12 @@ impl SessionOpener for SendOpener {
         Ok(Member { joined: session.id, session, load })
     }
 
-    fn direction(load: &Arc<Supply>, _joined: SessionId, _path: &dial::Path, _now: Time) -> Outgoing {
+    fn direction(
+        load: &Arc<Supply>,
+        _joined: SessionId,
+        _path: &dial::Path,
+        _now: Time,
+    ) -> Outgoing {
         Outgoing::new(Arc::clone(load))
     }
 
@@ -187,7 +192,6 @@ impl SessionOpener for SendOpener {
 }
 
 impl SendOpener {
-    #[expect(clippy::too_many_arguments, reason = "what is sent, where to, and how it is reported")]
     pub(super) fn new(
         options: Arc<SendOptions>,
         source: Arc<SetOnce<Arc<Source>>>,
@@ -377,9 +381,7 @@ impl SendOpener {
         let resumed = tree.data() - layout.total() + have.total();
         let transfer = &self.options.transfer;
         let core = new_core(&transfer.scheduler, &transfer.dial.paths, &layout, &have);
-        let tolerance = Tolerance::of(self.options.selection.strict, files);
-        let load = Supply::new(Arc::clone(source), packing).tolerating(tolerance, have);
-        let load = Arc::new(load);
+        let load = Arc::new(self.supply_of(source, packing, have));
         if let Some(positions) = granted {
             load.grant(positions);
         }
@@ -395,6 +397,12 @@ impl SendOpener {
             self.following.lock().expect("no panic while held").spawn(following);
         }
         Ok(OpenSession { session, load })
+    }
+
+    /// The files of `source` that are in `packing`, of which the receiver has `have`.
+    fn supply_of(&self, source: &Arc<Source>, packing: Packing, have: ExtentSet) -> Supply {
+        let tolerance = Tolerance::of(self.options.selection.strict, source.tree().file_count());
+        Supply::new(Arc::clone(source), packing).tolerating(tolerance, have)
     }
 
     /// Ends the transfer.

@@ -82,7 +82,8 @@ pub(super) async fn serve(
             while let Some(frame) = conn.next_frame()? {
                 match frame {
                     // A failed session takes no more; the mailbox holds the reason.
-                    Frame::Data(_) | Frame::Grown(_) if session.has_failed() => {}
+                    Frame::Data(_) | Frame::Grown(_) | Frame::Changed(_)
+                        if session.has_failed() => {}
                     Frame::Data(Data { position, block_hash, payload }) => {
                         copied.clear();
                         copied.extend_from_slice(payload);
@@ -106,7 +107,6 @@ pub(super) async fn serve(
                         Err(_) if session.has_failed() => {}
                         handled => handled?,
                     },
-                    Frame::Changed(_) if session.has_failed() => {}
                     Frame::Changed(changed) => match session.handle_changed(&changed) {
                         Err(_) if session.has_failed() => {}
                         handled => drop(handled?),

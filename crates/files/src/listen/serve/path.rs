@@ -165,7 +165,9 @@ async fn answer(
     };
     let changes = fetch.supply.changes().since(*told_changes);
     *told_changes += changes.len();
-    changes.iter().for_each(|change| conn.push(&change.frame()));
+    for change in &changes {
+        conn.push(&change.frame());
+    }
     header.clear();
     DataHeader::emit(extent.start, cv.as_ref().map(|cv| &cv.0), range.len(), header);
     conn.push_parts(header, &buffer.bytes()[range]);

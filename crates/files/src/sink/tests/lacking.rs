@@ -84,7 +84,8 @@ fn run(scratch: &Scratch) -> Result<(Vec<Fate>, Archived), Error> {
     let mut batch = Vec::new();
     let mut small = Vec::new();
     let whole = content(SIZE);
-    let file = |index: usize| (&target.tree.entries()[index].path, target.tree.file(index).unwrap());
+    let file =
+        |index: usize| (&target.tree.entries()[index].path, target.tree.file(index).unwrap());
     for index in [1, 3] {
         if survey.wanted.contains(&index) || survey.empty.contains(&index) {
             let (path, file) = file(index);
@@ -122,7 +123,9 @@ fn run(scratch: &Scratch) -> Result<(Vec<Fate>, Archived), Error> {
         fs::File::options()
             .write(true)
             .open(scratch.0.join(".anabranch-partial").join(&part.name))
-            .and_then(|file| std::os::unix::fs::FileExt::write_all_at(&file, b"stale", BLOCK + 50_000))
+            .and_then(|file| {
+                std::os::unix::fs::FileExt::write_all_at(&file, b"stale", BLOCK + 50_000)
+            })
             .unwrap();
         part.sync()?;
         batch.push(Completed::Large(object, merge.root().unwrap(), Arc::new(part)));

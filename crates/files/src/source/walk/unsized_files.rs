@@ -40,8 +40,7 @@ impl Walk<'_> {
         file: &File,
         stat: &Stat,
     ) -> Result<Option<Vec<u8>>, Error> {
-        let is_of_kernel =
-            || fstatfs(file).is_ok_and(|found| OF_KERNEL.contains(&found.f_type));
+        let is_of_kernel = || fstatfs(file).is_ok_and(|found| OF_KERNEL.contains(&found.f_type));
         if stat.st_blocks > 0 || (stat.st_size > 0 && !is_of_kernel()) {
             return Ok(None);
         }
