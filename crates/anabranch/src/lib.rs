@@ -39,7 +39,7 @@
     reason = "the descriptions of arguments are help texts, not Markdown"
 )]
 // `say` writes what is printed.
-#![warn(clippy::print_stdout, clippy::print_stderr)]
+#![cfg_attr(not(test), warn(clippy::print_stdout, clippy::print_stderr))]
 
 #[macro_use]
 mod say;

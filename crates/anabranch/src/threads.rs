@@ -30,20 +30,20 @@ pub(crate) fn spawn<T: Send + 'static>(
 
 /// Whether so many more threads can be there at a time.
 fn check(count: usize) -> io::Result<()> {
-    let mut held = Vec::new();
+    let mut waiting = Vec::new();
     let mut started = Ok(());
     for _ in 0..count {
-        let (hold, held_by) = channel::<()>();
-        match spawn(move || held_by.recv()) {
-            Ok(thread) => held.push((hold, thread)),
+        let (end, ended) = channel::<()>();
+        match spawn(move || ended.recv()) {
+            Ok(thread) => waiting.push((end, thread)),
             Err(error) => {
                 started = Err(error);
                 break;
             }
         }
     }
-    for (hold, thread) in held {
-        drop(hold);
+    for (end, thread) in waiting {
+        drop(end);
         let _ = thread.join();
     }
     started

@@ -4,27 +4,27 @@
 //! One sync serves a batch. When all files have their names, links are made, symbolic ones last;
 //! then directories get their modes and times, and a last sync makes all names durable.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use rustix::fs::{AtFlags, Stat, linkat, renameat, symlinkat, unlinkat, utimensat};
+use rustix::fs::{AtFlags, Stat, renameat, unlinkat};
 use rustix::io::Errno;
 use transfer::{Cv, Object, Packing, Tree};
 use wire::frame::{Archived, Wishes};
 use wire::manifest::{Kind, RESERVED};
 
-use super::directory::{Directory, Parents, timestamps};
-use super::lacking::{self, if_possible, is_no_name, lacks_links};
+use super::directory::{Directory, Parents};
+use super::lacking::{self, is_no_name};
 use super::large::{Part, part_names};
 use super::mirror::Doomed;
 use super::session::Missing;
-use super::staging::{self, Staged, Staging, name_prefix};
-use super::survey::{is_symlink_to, may_replace};
+use super::staging::{Staged, Staging};
+use super::survey::may_replace;
 use crate::Error;
-use crate::beneath::{FOLDER_BITS, Inode, mtime_of, permissions, split};
+use crate::beneath::{Inode, split};
 
 /// The destination of a tree.
 pub(crate) struct Target {
@@ -345,157 +345,6 @@ impl Target {
         lacking::sync_all(self.directory.fd()).map_err(failed)
     }
 
-    /// Makes a hard link to the file at `to`, unless it exists; a copy of it where there are no hard
-    /// links. Returns whether it did.
-    fn link(&self, parents: &mut Parents<'_>, index: usize, to: &[u8]) -> Result<bool, Error> {
-        let path = &self.tree.entries()[index].path;
-        let failed = |errno| self.directory.failed("make the hard link", path, errno);
-        let file = parents.stat(to).map_err(failed)?.ok_or_else(|| failed(Errno::NOENT))?;
-        let found = parents.stat(path).map_err(failed)?;
-        let is_there = |found: &Stat| {
-            let is_copy = || found.st_size == file.st_size && mtime_of(found) == mtime_of(&file);
-            Inode::from(found) == Inode::from(&file) || !self.staging.has_links() && is_copy()
-        };
-        if found.as_ref().is_some_and(is_there) {
-            return Ok(false);
-        }
-        let name = format!("{}.link", name_prefix(path));
-        self.staging.remove(&name);
-        let (above, last) = split(to);
-        let above = parents.folder(above, false).map_err(failed)?;
-        match linkat(above, OsStr::from_bytes(last), self.staging.fd(), &name, AtFlags::empty()) {
-            Ok(()) => self.check_still(index, &name, Inode::from(&file))?,
-            Err(errno) if lacks_links(errno) => self.copy(index, to, &name)?,
-            Err(errno) => return Err(failed(errno)),
-        }
-        self.name(parents, index, &name)?;
-        Ok(true)
-    }
-
-    /// Stages a copy of the file at `from`, for an entry that is a further name of it.
-    fn copy(&self, index: usize, from: &[u8], name: &str) -> Result<(), Error> {
-        let path = &self.tree.entries()[index].path;
-        let failed = |source| self.directory.failed("make a copy for", path, source);
-        let source = self.directory.file(from).map_err(failed)?;
-        let mut source = source.ok_or_else(|| failed(Errno::NOENT.into()))?;
-        let mut copy = self.staging.open_file(name).map_err(failed)?;
-        copy.set_len(0).and_then(|()| std::io::copy(&mut source, &mut copy)).map_err(failed)?;
-        let Kind::HardLink { to } = self.tree.entries()[index].kind else {
-            unreachable!("only further names are copied")
-        };
-        if let Some(entry) = self.tree.file(to as usize) {
-            staging::finish(&copy, entry).map_err(failed)?;
-        }
-        self.set_attributes(to as usize, &copy, false)?;
-        lacking::sync_file(&copy).map_err(failed)?;
-        self.note_kept(false);
-        Ok(())
-    }
-
-    /// Makes a symbolic link, unless it exists, and sets its time. Returns whether anything
-    /// changed.
-    fn symlink(
-        &self,
-        parents: &mut Parents<'_>,
-        index: usize,
-        target: &[u8],
-        mtime: i64,
-        was_there: bool,
-    ) -> Result<bool, Error> {
-        let path = &self.tree.entries()[index].path;
-        let failed = |errno| self.directory.failed("make the symbolic link", path, errno);
-        if is_symlink_to(parents, path, target) {
-            let found = parents.stat(path).map_err(failed)?;
-            let (above, name) = split(path);
-            let above = parents.folder(above, false).map_err(failed)?;
-            let has_changed = self.set_owner_of_link(index, above, name, was_there)?;
-            let times = self.staging.times();
-            if found.is_some_and(|found| times.is_kept(mtime, mtime_of(&found))) {
-                return Ok(has_changed);
-            }
-            let set = utimensat(
-                above,
-                OsStr::from_bytes(name),
-                &timestamps(mtime),
-                AtFlags::SYMLINK_NOFOLLOW,
-            );
-            let is_kept = if_possible(set).map_err(failed)?;
-            self.note_kept(is_kept);
-            return Ok(is_kept || has_changed);
-        }
-        let name = format!("{}.link", name_prefix(path));
-        self.staging.remove(&name);
-        match symlinkat(OsStr::from_bytes(target), self.staging.fd(), &name) {
-            Ok(()) => {}
-            Err(errno) if lacking::lacks(errno) || is_no_name(errno) => {
-                self.nameless().insert(index);
-                return Ok(false);
-            }
-            Err(errno) => return Err(failed(errno)),
-        }
-        let times = timestamps(mtime);
-        let set = utimensat(self.staging.fd(), &name, &times, AtFlags::SYMLINK_NOFOLLOW);
-        self.note_kept(if_possible(set).map_err(failed)?);
-        self.set_owner_of_link(index, self.staging.fd(), name.as_bytes(), false)?;
-        self.name(parents, index, &name)?;
-        Ok(true)
-    }
-
-    /// Creates missing directories and sets the modes and times of all. Returns whether anything
-    /// changed.
-    fn folders(&self, at_end: &AtEnd) -> Result<bool, Error> {
-        let mut folders = BTreeMap::new();
-        for (index, entry) in self.tree.entries().iter().enumerate() {
-            if let Kind::Directory { mtime, mode } = entry.kind {
-                folders.insert(&entry.path[..], (index, mtime, mode & FOLDER_BITS));
-            }
-        }
-        let mut changed = false;
-        let mut parents = Parents::new(&self.directory);
-        for path in folders.keys() {
-            let failed = |errno| self.directory.failed("make the folder", path, errno);
-            let made = match parents.stat(path) {
-                Ok(Some(_)) => continue,
-                Ok(None) => {
-                    let above = split(path).0;
-                    self.with_owner_write(above, || self.directory.make_folder(path)).map(drop)
-                }
-                Err(errno) => Err(errno),
-            };
-            match made {
-                Ok(()) => changed = true,
-                Err(errno) if is_no_name(errno) || errno == Errno::NOENT => {
-                    self.nameless().insert(folders[path].0);
-                }
-                Err(errno) => return Err(failed(errno)),
-            }
-        }
-        folders.retain(|_, (index, ..)| !self.nameless().contains(index));
-        let times = self.staging.times();
-        // Children before parents: each change in a directory changes its time, and its final mode
-        // may forbid access.
-        let mut parents = Parents::new(&self.directory);
-        for (path, (index, mtime, mode)) in folders.iter().rev() {
-            if self.tree.attributes(*index).is_some() {
-                let was_there = at_end.updated.contains(index);
-                changed |= self.set_folder_attributes(*index, *mtime, was_there)?;
-                continue;
-            }
-            let failed = |errno| self.directory.failed("set mode and time of", path, errno);
-            let found = parents.stat(path).map_err(failed)?;
-            let is_right = |found: Stat| {
-                permissions(&found) == *mode && times.is_kept(*mtime, mtime_of(&found))
-            };
-            if !found.is_some_and(is_right) {
-                let change = self.directory.set_folder(path, *mode, *mtime, &times);
-                let change = change.map_err(failed)?;
-                changed |= change.is_changed;
-                self.note_kept(change.is_kept);
-            }
-        }
-        Ok(changed)
-    }
-
     /// Checks that a staged file is still the one that was verified: the same one, or, where the
     /// file system gives a file another number once it is closed, one of the same contents.
     fn check_staged(&self, staged: &Staged) -> Result<(), Error> {
@@ -508,7 +357,7 @@ impl Target {
     }
 
     /// Checks that the staged file `from` is still the one that was verified.
-    fn check_still(&self, index: usize, from: &str, inode: Inode) -> Result<(), Error> {
+    pub(super) fn check_still(&self, index: usize, from: &str, inode: Inode) -> Result<(), Error> {
         let path = &self.tree.entries()[index].path;
         let is_still = self.staging.is_still(from, inode);
         if !is_still.map_err(|errno| self.directory.failed("look at the part of", path, errno))? {
@@ -525,7 +374,12 @@ impl Target {
 
     /// Renames the staged file `from` to the path of an entry. Returns whether it has that name: the
     /// file system may have none like it.
-    fn name(&self, parents: &mut Parents<'_>, index: usize, from: &str) -> Result<bool, Error> {
+    pub(super) fn name(
+        &self,
+        parents: &mut Parents<'_>,
+        index: usize,
+        from: &str,
+    ) -> Result<bool, Error> {
         let path = &self.tree.entries()[index].path;
         let (above, last) = split(path);
         let to = OsStr::from_bytes(last);
@@ -574,7 +428,7 @@ impl Target {
 
     /// Calls `act`, which works in the folder `path`; if access is denied, calls it again after
     /// giving the owner access. The final modes are set at the end.
-    fn with_owner_write<T>(
+    pub(super) fn with_owner_write<T>(
         &self,
         path: &[u8],
         mut act: impl FnMut() -> Result<T, Errno>,

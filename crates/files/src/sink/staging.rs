@@ -13,13 +13,13 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
 
 use rustix::fs::{
     AtFlags, Dir, FileType, FlockOperation, Mode, OFlags, SeekFrom, fchmod, fstat, fstatfs,
-    futimens, linkat, mkdirat, statat, unlinkat,
+    futimens, mkdirat, statat, unlinkat,
 };
 use rustix::io::Errno;
 use transfer::BLOCK;
@@ -29,7 +29,7 @@ use wire::manifest::{self, RESERVED};
 use super::directory::{Directory, timestamps};
 use super::lacking::{self, if_possible, lock};
 use super::own;
-use super::times::KeptTimes;
+use super::probe::PROBE;
 use crate::Error;
 use crate::beneath::{self, Inode, permissions};
 
@@ -49,8 +49,8 @@ pub(crate) struct Staging {
     target_names_unsynced: AtomicBool,
     spool: Mutex<Spool>,
     /// Whether the file system has hard links, and whether it tells large letters from small ones.
-    has_links: OnceLock<bool>,
-    is_caseless: OnceLock<bool>,
+    pub(super) has_links: OnceLock<bool>,
+    pub(super) is_caseless: OnceLock<bool>,
     /// Whether a file keeps its inode number when it is closed.
     keeps_numbers: bool,
 }
@@ -68,27 +68,6 @@ impl Spool {
     fn slot(&mut self, object: usize) -> u64 {
         let (free, used) = (&mut self.free, self.slots.len() as u64);
         *self.slots.entry(object).or_insert_with(|| free.pop().unwrap_or(used))
-    }
-}
-
-/// A file that shows what the file system does with it; removed on drop.
-pub(super) struct Probe {
-    folder: OwnedFd,
-    name: String,
-    /// Closed before it is removed: FUSE and NFS keep what is open, under another name.
-    file: Option<File>,
-}
-
-impl Probe {
-    pub(super) fn file(&self) -> &File {
-        self.file.as_ref().expect("it is open until it is dropped")
-    }
-}
-
-impl Drop for Probe {
-    fn drop(&mut self) {
-        self.file = None;
-        let _ = unlinkat(&self.folder, &self.name, AtFlags::empty());
     }
 }
 
@@ -111,6 +90,9 @@ pub(crate) struct Staged {
 /// that they have a file in memory.
 const UNSTEADY: [rustix::fs::FsWord; 3] = [0x4d44, 0x2011_bab0, 0x6573_5546];
 
+/// The beginnings of the names that FUSE and NFS give to files that were removed while they were
+/// open.
+const GHOSTS: [&[u8]; 2] = [b".fuse_hidden", b".nfs"];
 /// The wait for such files to go.
 const TRIES_TO_REMOVE: usize = 50;
 const BETWEEN_TRIES: Duration = Duration::from_millis(20);
@@ -136,16 +118,16 @@ impl Staging {
         // Over NFS, what is open stays in the folder under another name.
         self.lock_spool().file = None;
         if lock(&self.fd, FlockOperation::NonBlockingLockExclusive).is_ok() {
-            self.remove_strays();
             if self.target_names_unsynced.swap(false, Ordering::Relaxed)
                 && lacking::sync_all(&self.fd).is_err()
             {
                 return;
             }
+            self.remove_strays();
             for _ in 0..TRIES_TO_REMOVE {
                 let removed =
                     unlinkat(&self.above, OsStr::from_bytes(RESERVED), AtFlags::REMOVEDIR);
-                if removed != Err(Errno::NOTEMPTY) || !self.has_only_ghosts() {
+                if removed != Err(Errno::NOTEMPTY) || !self.remove_strays() {
                     break;
                 }
                 std::thread::sleep(BETWEEN_TRIES);
@@ -153,27 +135,20 @@ impl Staging {
         }
     }
 
-    /// Removes what a process that was killed has left of its own needs; nobody else is in the folder.
-    fn remove_strays(&self) {
+    /// Removes what a process that was killed has left of its own needs, and files that were removed
+    /// while they were open, which FUSE and NFS keep under another name until they know better;
+    /// nobody else is in the folder. Returns whether there were such files.
+    fn remove_strays(&self) -> bool {
+        let mut has_ghosts = false;
         for entry in Dir::read_from(&self.fd).into_iter().flatten().flatten() {
-            let name = entry.file_name();
-            if [PROBE, SPOOL].iter().any(|own| name.to_bytes().starts_with(own.as_bytes())) {
-                let _ = unlinkat(&self.fd, name, AtFlags::empty());
+            let name = entry.file_name().to_bytes();
+            let is_ghost = GHOSTS.iter().any(|ghost| name.starts_with(ghost));
+            has_ghosts |= is_ghost;
+            if is_ghost || [PROBE, SPOOL].iter().any(|own| name.starts_with(own.as_bytes())) {
+                let _ = unlinkat(&self.fd, entry.file_name(), AtFlags::empty());
             }
         }
-    }
-
-    /// Whether nothing is left in the folder but files that were removed while they were open, and
-    /// which NFS or FUSE will remove once it knows that they are closed.
-    fn has_only_ghosts(&self) -> bool {
-        let Ok(mut entries) = Dir::read_from(&self.fd) else { return false };
-        entries.all(|entry| {
-            entry.is_ok_and(|entry| {
-                let name = entry.file_name().to_bytes();
-                let is_ghost = name.starts_with(b".nfs") || name.starts_with(b".fuse_hidden");
-                is_ghost || name == b"." || name == b".."
-            })
-        })
+        has_ghosts
     }
 
     /// Opens the folder, or creates it.
@@ -267,64 +242,6 @@ impl Staging {
     /// Whether a file keeps its inode number when it is closed.
     pub(super) fn keeps_numbers(&self) -> bool {
         self.keeps_numbers
-    }
-
-    /// Whether the file system has hard links.
-    pub(super) fn has_links(&self) -> bool {
-        *self.has_links.get_or_init(|| {
-            self.probe().is_none_or(|probe| {
-                let other = format!("{}-link", probe.name);
-                let linked = linkat(&self.fd, &probe.name, &self.fd, &other, AtFlags::empty());
-                self.remove(&other);
-                !matches!(linked, Err(errno) if lacking::lacks_links(errno))
-            })
-        })
-    }
-
-    /// Whether the file system takes names that differ in large and small letters for one.
-    pub(super) fn is_caseless(&self) -> bool {
-        *self.is_caseless.get_or_init(|| {
-            self.probe().is_some_and(|probe| {
-                let name = probe.name.to_uppercase();
-                statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW).is_ok()
-            })
-        })
-    }
-
-    /// Whether a file can have this name. Only names are tried that some file systems do not take.
-    pub(super) fn takes(&self, name: &[u8]) -> bool {
-        let is_odd = |byte: &u8| *byte < b' ' || b"\"*:<>?\\|".contains(byte);
-        let is_plain = !name.iter().any(is_odd)
-            && !matches!(name.last(), Some(b'.' | b' '))
-            && std::str::from_utf8(name).is_ok();
-        if is_plain {
-            return true;
-        }
-        let name = OsStr::from_bytes(name);
-        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
-        match rustix::fs::openat(&self.fd, name, flags, Mode::RUSR | Mode::WUSR) {
-            Ok(file) => {
-                drop(file);
-                let _ = unlinkat(&self.fd, name, AtFlags::empty());
-                true
-            }
-            Err(errno) => !(lacking::is_no_name(errno) || errno == Errno::NOENT),
-        }
-    }
-
-    /// The times that the file system keeps.
-    pub(super) fn times(&self) -> KeptTimes {
-        KeptTimes::new(self.probe())
-    }
-
-    /// A file of no contents; `None` if there can be none.
-    fn probe(&self) -> Option<Probe> {
-        static NEXT: AtomicU64 = AtomicU64::new(0);
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let name = format!("{PROBE}-{}-{number}", std::process::id());
-        let folder = self.fd.try_clone().ok()?;
-        let file = Some(self.open_file(&name).ok()?);
-        Some(Probe { folder, name, file })
     }
 
     /// The folder's descriptor, to rename from.
@@ -559,7 +476,6 @@ impl Staging {
 }
 
 const SPOOL: &str = "spool";
-const PROBE: &str = "probe";
 
 /// Sets mode and then time of a complete file. Returns whether the file system has both.
 pub(crate) fn finish(file: &File, entry: &manifest::File) -> io::Result<bool> {

@@ -6,7 +6,7 @@ use std::fs::File;
 use rustix::fs::{fstat, futimens};
 
 use super::directory::timestamps;
-use super::staging::Probe;
+use super::probe::Probe;
 use crate::beneath::mtime_of;
 
 /// The times that a file system keeps, learnt from a file that is there for that.

@@ -43,14 +43,15 @@ pub async fn send(options: SendOptions, events: Events) -> Result<Summary, Error
     let sent = tokio::select! {
         biased;
         Err(error) = find(&options, &source, &events) => Err(error),
-        sent = conducting => sent,
+        sent = Box::pin(conducting) => sent,
     };
     let sent = match sent {
         Ok((dialing, sent)) => {
             let sent = match sent {
                 Sent::All(summary) => Ok(summary),
                 Sent::ButForChanges(first) => {
-                    send_again(&terms, &dialing, options.clone(), first, &events).await
+                    let again = send_again(&terms, &dialing, options.clone(), first, &events);
+                    Box::pin(again).await
                 }
             };
             dialing.close().await;
