@@ -122,6 +122,10 @@ def _tmpfs(_, place):
     _run("mount", "-t", "tmpfs", "-o", f"size={SIZE}", "tmpfs", place)
 
 
+def _little(_, place):
+    _run("mount", "-t", "tmpfs", "-o", f"size={8 * world.MIB}", "tmpfs", place)
+
+
 def _overlay(folder, place):
     below = folder / "below"
     below.mkdir()
@@ -204,3 +208,6 @@ KINDS = {
         },
     ),
 }
+
+# A temporary folder that is smaller than what goes through it.
+LITTLE = Kind(_little)

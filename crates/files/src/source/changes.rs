@@ -33,7 +33,7 @@ impl Tolerance {
 
 /// The changes that were seen.
 #[derive(Default)]
-pub(crate) struct Changes {
+pub(crate) struct FileChanges {
     seen: Mutex<Seen>,
     /// Held while a file that grew is compared with what was sent of it.
     judging: Mutex<BTreeSet<usize>>,
@@ -42,20 +42,20 @@ pub(crate) struct Changes {
 #[derive(Default)]
 struct Seen {
     /// In the order in which they were seen.
-    all: Vec<Change>,
+    all: Vec<FileChange>,
     grown: BTreeSet<usize>,
     left_out: BTreeSet<usize>,
 }
 
 /// A change of the file with this index.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Change {
+pub(crate) struct FileChange {
     pub(crate) entry: usize,
     /// Why it is left out; `None` if it only grew.
     pub(crate) left_out: Option<String>,
 }
 
-impl Change {
+impl FileChange {
     /// The frame that tells the sink of it.
     pub(crate) fn frame(&self) -> Frame<'_> {
         let entry = u32::try_from(self.entry).expect("a tree holds fewer");
@@ -64,12 +64,12 @@ impl Change {
     }
 }
 
-impl Changes {
+impl FileChanges {
     /// The file was longer than its size when it was read.
     pub(super) fn note_grown(&self, entry: usize) {
         let mut seen = self.seen();
         if seen.grown.insert(entry) {
-            seen.all.push(Change { entry, left_out: None });
+            seen.all.push(FileChange { entry, left_out: None });
         }
     }
 
@@ -77,7 +77,7 @@ impl Changes {
     pub(super) fn leave_out(&self, entry: usize, error: &Error) {
         let mut seen = self.seen();
         if seen.left_out.insert(entry) {
-            seen.all.push(Change { entry, left_out: Some(reason(error)) });
+            seen.all.push(FileChange { entry, left_out: Some(reason(error)) });
         }
     }
 
@@ -97,7 +97,7 @@ impl Changes {
     }
 
     /// The changes behind the first `known` ones.
-    pub(crate) fn since(&self, known: usize) -> Vec<Change> {
+    pub(crate) fn since(&self, known: usize) -> Vec<FileChange> {
         self.seen().all.get(known..).unwrap_or_default().to_vec()
     }
 

@@ -17,7 +17,7 @@ use transfer::{BLOCK, Cv, Extent, ExtentSet, Object, Packing, Piece, Tree};
 
 use wire::manifest::{Entry, Kind};
 
-use super::changes::{Changes, Tolerance};
+use super::changes::{FileChanges, Tolerance};
 use super::root::{NamedPaths, SourceRoot};
 use super::stream::Stream;
 use super::walk::{Found, MemoryBudget, Origin, walk};
@@ -53,7 +53,7 @@ pub(crate) struct Supply {
     /// The positions that the receiver takes so far.
     granted: watch::Sender<u64>,
     tolerance: Tolerance,
-    changes: Changes,
+    changes: FileChanges,
     /// What an earlier attempt sent.
     had: ExtentSet,
 }
@@ -266,7 +266,7 @@ impl Supply {
             last_position: AtomicU64::new(u64::MAX),
             granted: watch::Sender::new(u64::MAX),
             tolerance: Tolerance::None,
-            changes: Changes::default(),
+            changes: FileChanges::default(),
             had: ExtentSet::new(),
         }
     }
@@ -278,7 +278,7 @@ impl Supply {
     }
 
     /// The changes of files that were seen.
-    pub(crate) fn changes(&self) -> &Changes {
+    pub(crate) fn changes(&self) -> &FileChanges {
         &self.changes
     }
 

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, FileType, OFlags, Stat, statat};
 use rustix::io::Errno;
-use wire::manifest::{self, Attributes, AttributesOf, Entry, is_reserved};
+use wire::manifest::{self, Attributes, AttributesOf, Entry, Kind, is_reserved};
 
 use super::globs;
 use super::patterns::Patterns;
@@ -91,6 +91,7 @@ pub(crate) fn walk(
         checksum: selection.checksum,
         strict: selection.strict,
         is_archive: selection.archive,
+        clamped: 0,
     };
     match &selection.files_from {
         None => {
@@ -118,6 +119,14 @@ pub(crate) fn walk(
             ));
         }
     }
+    if walk.clamped > 0 {
+        let text = format!(
+            "{} files, folders or links have times before 1678 or after 2262, and are sent with \
+             the nearest time in between",
+            walk.clamped
+        );
+        walk.found.notices.push(text);
+    }
     Ok(walk.found)
 }
 
@@ -138,6 +147,8 @@ struct Walk<'a> {
     strict: bool,
     /// Whether owners and extended attributes are sent.
     is_archive: bool,
+    /// Entries whose time no manifest can have.
+    clamped: usize,
 }
 
 /// An entry, with its attributes if these are sent.
@@ -409,6 +420,12 @@ impl Walk<'_> {
 
     fn push(&mut self, described: Described, origin: Option<Origin>) -> Result<(), Error> {
         let (entry, attributes) = described;
+        self.clamped += usize::from(matches!(
+            entry.kind,
+            Kind::File(manifest::File { mtime: i64::MIN | i64::MAX, .. })
+                | Kind::Directory { mtime: i64::MIN | i64::MAX, .. }
+                | Kind::Symlink { mtime: i64::MIN | i64::MAX, .. }
+        ));
         let path = origin.as_ref().map_or(0, |origin| origin.place.below().len());
         let of_attributes = attributes.as_ref().map_or(0, footprint_of_attributes);
         let contents =
