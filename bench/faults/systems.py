@@ -50,14 +50,12 @@ class Kind:
             yield place
         finally:
             for _ in range(50 if place.is_mount() else 0):
-                if subprocess.run(["umount", place], capture_output=True, check=False).returncode == 0:
-                    break
-                time.sleep(0.1)
+                subprocess.run(["umount", place], capture_output=True, check=False)
                 if not place.is_mount():
                     break
-            else:
-                if place.is_mount():
-                    subprocess.run(["umount", "-l", place], check=False)
+                time.sleep(0.1)
+            if place.is_mount():
+                subprocess.run(["umount", "-l", place], check=False)
 
 
 def _run(*command):
@@ -174,12 +172,19 @@ KINDS = {
         needs=["mkfs.ntfs", "ntfs-3g"],
     ),
     "ext4-fuse": Kind(
-        by_program("fuse2fs", "-o", "fakeroot", make=EXT4), {"owners"}, needs=["mkfs.ext4", "fuse2fs"]
+        by_program("fuse2fs", "-o", "fakeroot", make=EXT4),
+        {"owners"},
+        needs=["mkfs.ext4", "fuse2fs"],
     ),
     "bindfs": Kind(_passed_through, needs=["bindfs"]),
     "like-nfs": Kind(
         _plain,
-        errors={"renameat2": "EINVAL", "fallocate": "EOPNOTSUPP", "flock": "ENOLCK", "lseek": "EINVAL"},
+        errors={
+            "renameat2": "EINVAL",
+            "fallocate": "EOPNOTSUPP",
+            "flock": "ENOLCK",
+            "lseek": "EINVAL",
+        },
     ),
     "like-9p": Kind(
         _plain,

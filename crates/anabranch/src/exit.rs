@@ -26,7 +26,8 @@ pub(crate) const EXIT_CODES: &[(u8, &str)] = &[
     (12, "cp: ssh failed, or the other host has no compatible version of anabranch"),
     (
         13,
-        "some files were left out, or lost owners, modes or attributes; all else is at the receiver",
+        "some files were left out, or lost owners, modes or attributes; all else is at the \
+         receiver",
     ),
     (130, "interrupted (SIGINT); what arrived is kept"),
     (143, "terminated (SIGTERM); what arrived is kept"),

@@ -1,6 +1,6 @@
-//! The one way to write lines to standard output and standard error: a reader that has left, as with
-//! `| head`, is no failure, a full disk is one, and neither ends the program in mid-work. The macros
-//! of the standard library panic instead.
+//! The one way to write lines to standard output and standard error: a reader that has left, as
+//! with `| head`, is no failure, a full disk is one, and neither ends the program in mid-work. The
+//! macros of the standard library panic instead.
 
 use std::fmt::Arguments;
 use std::io::{self, Write};

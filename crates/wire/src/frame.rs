@@ -13,15 +13,15 @@
 //! [`Wishes::delete`] there are a [`Frame::Mirror`] for each folder and a [`Frame::Filter`] for
 //! each pattern. With [`Wishes::archive`] the entries have
 //! [attributes](crate::manifest::Attributes), and [`Frame::Archived`] tells what became of them.
-//! The receiver answers any number of [`Frame::Want`] and of [`Frame::Have`], and
-//! [`Frame::Ready`]. Both sides compute the same layout of the wanted files, and positions count in
-//! that layout. A receiver that passes its one file on in order [grants](Frame::Grant) positions
-//! as it goes on. A connection that joins may carry data right behind its `Join`. Data is
-//! acknowledged on the path on which it arrived. The size of a stream
-//! ([`UNKNOWN_SIZE`](crate::manifest::UNKNOWN_SIZE)) comes in [`Frame::Grown`], on each path ahead
-//! of the data that it makes room for. A file that [changes](Changed) meanwhile is left out, or
-//! arrives as far as both sides agreed on it. In a dry run ([`Wishes::dry_run`]) the receiver also answers
-//! what it would do ([`Frame::Creates`] and the like), and no session opens.
+//! The receiver answers any number of [`Frame::Want`] and of [`Frame::Have`], and [`Frame::Ready`].
+//! Both sides compute the same layout of the wanted files, and positions count in that layout. A
+//! receiver that passes its one file on in order [grants](Frame::Grant) positions as it goes on. A
+//! connection that joins may carry data right behind its `Join`. Data is acknowledged on the path
+//! on which it arrived. The size of a stream ([`UNKNOWN_SIZE`](crate::manifest::UNKNOWN_SIZE))
+//! comes in [`Frame::Grown`], on each path ahead of the data that it makes room for. A file that
+//! [changes](Changed) meanwhile is left out, or arrives as far as both sides agreed on it. In a dry
+//! run ([`Wishes::dry_run`]) the receiver also answers what it would do ([`Frame::Creates`] and the
+//! like), and no session opens.
 //!
 //! Behind the `Hello` to a host that measures there is a [`Measure`], and no session opens either.
 //!

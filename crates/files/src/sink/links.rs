@@ -17,8 +17,8 @@ use crate::Error;
 use crate::beneath::{FOLDER_BITS, Inode, mtime_of, permissions, split};
 
 impl Target {
-    /// Makes a hard link to the file at `to`, unless it exists; a copy of it where there are no hard
-    /// links. Returns whether it did.
+    /// Makes a hard link to the file at `to`, unless it exists; a copy of it where there are no
+    /// hard links. Returns whether it did.
     pub(super) fn link(
         &self,
         parents: &mut Parents<'_>,

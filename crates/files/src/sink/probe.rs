@@ -1,4 +1,5 @@
-//! What a file system has and keeps, learnt from files in the staging folder that are there for that.
+//! What a file system has and keeps, learnt from files in the staging folder that are there for
+//! that.
 
 use std::ffi::OsStr;
 use std::fs::File;

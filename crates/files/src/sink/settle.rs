@@ -372,8 +372,8 @@ impl Target {
         Ok(())
     }
 
-    /// Renames the staged file `from` to the path of an entry. Returns whether it has that name: the
-    /// file system may have none like it.
+    /// Renames the staged file `from` to the path of an entry. Returns whether it has that name:
+    /// the file system may have none like it.
     pub(super) fn name(
         &self,
         parents: &mut Parents<'_>,

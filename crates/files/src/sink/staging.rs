@@ -135,9 +135,9 @@ impl Staging {
         }
     }
 
-    /// Removes what a process that was killed has left of its own needs, and files that were removed
-    /// while they were open, which FUSE and NFS keep under another name until they know better;
-    /// nobody else is in the folder. Returns whether there were such files.
+    /// Removes what a process that was killed has left of its own needs, and files that were
+    /// removed while they were open, which FUSE and NFS keep under another name until they know
+    /// better; nobody else is in the folder. Returns whether there were such files.
     fn remove_strays(&self) -> bool {
         let mut has_ghosts = false;
         for entry in Dir::read_from(&self.fd).into_iter().flatten().flatten() {
@@ -296,7 +296,8 @@ impl Staging {
     }
 
     /// The staged small file of an earlier attempt, if it has the expected size, and the time and
-    /// the contents that are in its name: the file system may keep less of the time. Every other staged file of this path is removed.
+    /// the contents that are in its name: the file system may keep less of the time. Every other
+    /// staged file of this path is removed.
     pub(crate) fn resume(
         &self,
         listing: &Listing,

@@ -250,8 +250,8 @@ impl Survey {
     }
 }
 
-/// Whether an entry is there already, so that nothing need be sent for it: what is found is the file
-/// or the link, or a folder.
+/// Whether an entry is there already, so that nothing need be sent for it: what is found is the
+/// file or the link, or a folder.
 fn is_there(
     comparison: &Comparison<'_>,
     parents: &mut Parents<'_>,

@@ -15,8 +15,8 @@ const MOST: usize = 16 << 20;
 /// Bytes that are read at once; the kernel makes up the contents of most of these files in a page.
 const AT_ONCE: usize = 64 << 10;
 
-/// The numbers of the kernel's own file systems: proc, sysfs, debugfs, tracefs, securityfs, configfs,
-/// cgroup, cgroup2, pstore, efivarfs, selinuxfs.
+/// The numbers of the kernel's own file systems: proc, sysfs, debugfs, tracefs, securityfs,
+/// configfs, cgroup, cgroup2, pstore, efivarfs, selinuxfs.
 const OF_KERNEL: [FsWord; 11] = [
     0x9fa0,
     0x6265_6572,
@@ -32,8 +32,8 @@ const OF_KERNEL: [FsWord; 11] = [
 ];
 
 impl Walk<'_> {
-    /// The contents of a file whose size says nothing about them; `None` if it does, and of an empty
-    /// file.
+    /// The contents of a file whose size says nothing about them; `None` if it does, and of an
+    /// empty file.
     pub(super) fn contents(
         &mut self,
         place: &SourcePath,
