@@ -67,6 +67,8 @@ pub(crate) struct SinkSession {
     resumed: Bytes,
     /// The positions that an earlier attempt left.
     journaled: ExtentSet,
+    /// Whether another session follows for files that change: a small one that grew comes whole then.
+    pub(crate) is_followed: bool,
     /// Number of files that are complete.
     files_done: AtomicUsize,
     /// The last position that data came for.
@@ -185,6 +187,7 @@ impl SinkSession {
             parts: Mutex::new(parts),
             resumed,
             journaled: core.verified().clone(),
+            is_followed: false,
             core: Mutex::new(core),
             files_done: AtomicUsize::new(files - to_come),
             last_position: AtomicU64::new(u64::MAX),

@@ -16,6 +16,9 @@ pub(crate) enum Tolerance {
     None,
     /// A file may grow; every other change ends the transfer.
     Growth,
+    /// A large file may grow; one that changes otherwise, or that cannot be read, is left out, and
+    /// so is a small one that grew: another session follows, which sends it whole.
+    Follow,
     /// A file may grow; one that changes otherwise, or that cannot be read, is left out.
     All,
 }
@@ -34,13 +37,13 @@ impl Tolerance {
 /// The changes that were seen.
 #[derive(Default)]
 pub(crate) struct FileChanges {
-    seen: Mutex<Seen>,
+    seen: Mutex<SeenChanges>,
     /// Held while a file that grew is compared with what was sent of it.
     judging: Mutex<BTreeSet<usize>>,
 }
 
 #[derive(Default)]
-struct Seen {
+struct SeenChanges {
     /// In the order in which they were seen.
     all: Vec<FileChange>,
     grown: BTreeSet<usize>,
@@ -109,7 +112,7 @@ impl FileChanges {
         }
     }
 
-    fn seen(&self) -> MutexGuard<'_, Seen> {
+    fn seen(&self) -> MutexGuard<'_, SeenChanges> {
         self.seen.lock().expect("no panic while held")
     }
 }

@@ -418,7 +418,7 @@ impl Supply {
     /// The error, if it is not.
     fn leave_out(&self, entry: usize, error: Error) -> Result<(), Error> {
         let is_of_file = matches!(error, Error::Source { .. } | Error::SourceChanged { .. });
-        if self.tolerance != Tolerance::All || !is_of_file {
+        if !matches!(self.tolerance, Tolerance::All | Tolerance::Follow) || !is_of_file {
             return Err(error);
         }
         self.changes.leave_out(entry, &error);
@@ -545,6 +545,9 @@ impl Supply {
             Look::Same => return Ok(()),
             // Nothing compares its holes.
             Look::Grown if self.tolerance == Tolerance::None || self.has_holes(entry) => {
+                return Err(self.source.changed(entry));
+            }
+            Look::Grown if self.tolerance == Tolerance::Follow && !is_large => {
                 return Err(self.source.changed(entry));
             }
             Look::Grown => self.changes.note_grown(entry),

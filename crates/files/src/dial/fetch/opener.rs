@@ -333,7 +333,10 @@ impl FetchOpener {
         });
         let opened = work_during(conn, &self.gates[server], opening).await?;
         let session = match opened.and_then(|session| session.deliver_to(options.output.clone())) {
-            Ok(session) => Arc::new(session),
+            Ok(mut session) => {
+                session.is_followed = self.is_first && !options.selection.strict;
+                Arc::new(session)
+            }
             Err(error) => return Err(self.fail(error)),
         };
         *self.writing.lock().expect("no panic while held") = Arc::downgrade(&session);

@@ -402,6 +402,8 @@ impl SendOpener {
     /// The files of `source` that are in `packing`, of which the receiver has `have`.
     fn supply_of(&self, source: &Arc<Source>, packing: Packing, have: ExtentSet) -> Supply {
         let tolerance = Tolerance::of(self.options.selection.strict, source.tree().file_count());
+        let follows = self.is_first && tolerance == Tolerance::All;
+        let tolerance = if follows { Tolerance::Follow } else { tolerance };
         Supply::new(Arc::clone(source), packing).tolerating(tolerance, have)
     }
 

@@ -60,7 +60,9 @@ impl SinkSession {
                 return Ok(None);
             }
             let whole = object.and_then(|object| self.layout().object_extent(object));
-            if !whole.is_some_and(|whole| self.journaled.intersects(whole)) {
+            let is_known = !whole.is_some_and(|whole| self.journaled.intersects(whole));
+            let is_followed = self.is_followed && object.is_none() && self.tree().file_count() > 1;
+            if is_known && !is_followed {
                 let path = shown.display();
                 let size = Bytes(size);
                 let text = format!("{path} grew while it was sent: its first {size} arrive");
@@ -68,7 +70,7 @@ impl SinkSession {
                 return Ok(None);
             }
             // The source cannot compare what an earlier attempt sent with what is there.
-            reason = "it changed between two attempts";
+            reason = if is_known { "" } else { "it changed between two attempts" };
         }
         if self.delivery.is_some() {
             drop(missing);
