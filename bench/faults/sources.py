@@ -26,9 +26,10 @@ def changed(folder, source, port, draw):
         with ends.sender(top, *ends.rate(source), "--patience", "2s") as sender:
             world.sleep_from(start, draw.uniform(0, world.SECONDS))
             change(victim, draw)
-            # Deleted before it was found, it is no part of what is sent. What changes while it is
-            # sent is sent once more, and nothing else changes then.
-            world.finish(sender, 0)
+            # Deleted before it was found, it is no part of what is sent; deleted or replaced while
+            # its folder is looked at, it is left out. What changes while it is sent is sent once
+            # more, and nothing else changes then.
+            world.finish(sender, 0, *([13] if change in (_delete, _replace) else []))
             world.finish(receiver, 0)
             before = world.acknowledged(sender)
         world.check_nothing_wrong(old.parent, ends.target, top.parent)
