@@ -502,7 +502,9 @@ fn nothing_of_what_is_left_out_is_sent() {
     let mut sender = Sender::new(&layout, &ExtentSet::new(), scheduler, SenderConfig::default());
     let [one, two] = [PathId(0), PathId(1)];
     let traits = PathTraits { class: Class::Primary, group: 0, rtt: None, known: None };
-    [one, two].iter().for_each(|path| sender.handle_path_open(now, *path, traits));
+    for path in [one, two] {
+        sender.handle_path_open(now, path, traits);
+    }
     let Transmit::Data(sent) = sender.poll_transmit(now, one, Bytes(BLOCK)) else {
         panic!("there is data");
     };

@@ -67,7 +67,8 @@ pub(crate) struct SinkSession {
     resumed: Bytes,
     /// The positions that an earlier attempt left.
     journaled: ExtentSet,
-    /// Whether another session follows for files that change: a small one that grew comes whole then.
+    /// Whether another session follows for files that change: a small one that grew comes whole
+    /// then.
     pub(crate) is_followed: bool,
     /// Number of files that are complete.
     files_done: AtomicUsize,
