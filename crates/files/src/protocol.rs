@@ -65,9 +65,10 @@ pub(crate) fn file_at(tree: &Tree, packing: &Packing, position: u64) -> Option<S
 /// The abort code for a local error.
 pub(crate) fn code_of(error: &Error) -> AbortCode {
     match error {
-        Error::Exists { .. } | Error::InTheWay { .. } | Error::TooMuchToDelete { .. } => {
-            AbortCode::Exists
-        }
+        Error::Exists { .. }
+        | Error::InTheWay { .. }
+        | Error::TooMuchToDelete { .. }
+        | Error::NothingLeft { .. } => AbortCode::Exists,
         Error::NoSpace { .. } => AbortCode::NoSpace,
         Error::Disk { .. } | Error::Output { .. } | Error::Peer(peer::Error::System { .. }) => {
             AbortCode::Disk

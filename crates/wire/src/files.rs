@@ -13,8 +13,9 @@
 //! positions as it goes on. A connection that joins may carry data right behind its `Join`. Data is
 //! acknowledged on the path on which it arrived. The size of a stream
 //! ([`UNKNOWN_SIZE`](crate::manifest::UNKNOWN_SIZE)) comes in [`FileFrame::Grown`], on each path
-//! ahead of the data that it makes room for. In a dry run ([`Wishes::dry_run`]) the receiver also
-//! answers what it would do ([`FileFrame::Creates`] and the like), and no session opens.
+//! ahead of the data that it makes room for. A file that [changes](Changed) meanwhile is left out,
+//! or arrives as far as both sides agreed on it. In a dry run ([`Wishes::dry_run`]) the receiver
+//! also answers what it would do ([`FileFrame::Creates`] and the like), and no session opens.
 //!
 //! If the connecting side receives (`anabranch get`), it opens the session with a
 //! [`FileFrame::Name`] for each wanted path, a [`FileFrame::Filter`] for each pattern, and
@@ -117,6 +118,18 @@ pub struct LeftOut<'a> {
     pub more: u32,
 }
 
+/// A file that changed at its source after both sides agreed on it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Changed<'a> {
+    /// Its entry in the manifest.
+    pub entry: u32,
+    /// Whether it is left out: no name, whatever came of it. Otherwise it only grew, and what was
+    /// agreed on is its beginning.
+    pub is_left_out: bool,
+    /// Why it is left out, in words; at most [`MAX_REASON`] bytes of it are sent.
+    pub reason: &'a str,
+}
+
 /// The hashes of consecutive blocks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hashes {
@@ -156,7 +169,8 @@ pub struct Deletes<'a> {
     pub is_folder: bool,
 }
 
-/// What became of owners and extended attributes at the receiver, in numbers of entries.
+/// What the receiver could not set or make, and what else became of owners and extended attributes
+/// there, in numbers of entries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Archived {
     /// Those whose contents were there, and whose owner, mode or attributes were set.
@@ -165,6 +179,10 @@ pub struct Archived {
     pub lost_owners: u32,
     /// Those of which an extended attribute could not be set.
     pub lost_attributes: u32,
+    /// Those whose mode or time could not be set, and copies in the place of hard links.
+    pub lost_modes: u32,
+    /// Those that the file system there cannot have.
+    pub lost_entries: u32,
 }
 
 /// A frame.
@@ -228,8 +246,12 @@ pub enum FileFrame<'a> {
     Grant(u64),
     /// In a dry run: entries that the receiver has, but for owner, mode or attributes.
     Updates(Vec<Range>),
-    /// With [`Wishes::archive`], before [`FileFrame::Done`], unless all numbers are zero.
+    /// Before [`FileFrame::Done`], unless all numbers are zero.
     Archived(Archived),
+    /// A file that changed while it was sent. It comes on each path, ahead of data that were read
+    /// after the change. Of a file that is an object of its own and is left out, nothing more is
+    /// sent; in a pack, octets of any value stand in its place.
+    Changed(Changed<'a>),
 }
 
 impl Emit for FileFrame<'_> {
@@ -262,6 +284,7 @@ impl Emit for FileFrame<'_> {
             FileFrame::Grant(_) => FrameKind::Grant,
             FileFrame::Updates(_) => FrameKind::Updates,
             FileFrame::Archived(_) => FrameKind::Archived,
+            FileFrame::Changed(_) => FrameKind::Changed,
         }
     }
 

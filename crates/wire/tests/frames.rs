@@ -2,8 +2,8 @@
 
 use proptest::prelude::*;
 use wire::files::{
-    Archived, Ask, Data, DataHeader, Deletes, FileFrame, Grown, Hashes, Held, LeftOut, MAX_REASON,
-    Range, Wishes,
+    Archived, Ask, Changed, Data, DataHeader, Deletes, FileFrame, Grown, Hashes, Held, LeftOut,
+    MAX_REASON, Range, Wishes,
 };
 use wire::measure::{Measure, MeasureFrame, Measured};
 use wire::session::{AbortCode, Hello, MAX_REQUEST, MAX_TEXT, SessionFrame, VERSION, Welcome};
@@ -70,7 +70,15 @@ fn every_kind_comes_back_as_it_went() {
         FileFrame::Keeps(vec![Range { start: 0, len: 1 }]),
         FileFrame::Deletes(Deletes { path: b"old", size: 7, is_folder: false }),
         FileFrame::Updates(vec![Range { start: 2, len: 2 }]),
-        FileFrame::Archived(Archived { updated: 1, lost_owners: 2, lost_attributes: u32::MAX }),
+        FileFrame::Archived(Archived {
+            updated: 1,
+            lost_owners: 2,
+            lost_attributes: u32::MAX,
+            lost_modes: 4,
+            lost_entries: 5,
+        }),
+        FileFrame::Changed(Changed { entry: 7, is_left_out: false, reason: "" }),
+        FileFrame::Changed(Changed { entry: u32::MAX, is_left_out: true, reason: "it vanished" }),
         FileFrame::Mirror(b""),
         FileFrame::Mirror(b"photos/2026"),
         FileFrame::LeftOut(LeftOut { path: b"", reason: "", more: 0 }),

@@ -11,6 +11,7 @@ mod lines;
 #[path = "../needs/mod.rs"]
 mod needs;
 mod offers;
+mod outputs;
 mod perf;
 mod receivers;
 mod schema;

@@ -92,7 +92,6 @@ async fn a_manifest_that_lies_is_refused_with_a_reason() {
     refused("staged", &[staged], 1, protocol, "path").await;
     refused("noise", &[vec![0xff; 100]], 1, protocol, "Entries").await;
     refused("cut", &[chunk(&[file(b"a", 1)])[..7].to_vec()], 1, protocol, "cut short").await;
-    refused("none", &[], 0, protocol, "add up").await;
     refused("count", &[chunk(&[file(b"a", 1)])], 2, protocol, "add up").await;
     refused("twice", &[chunk(&[file(b"a", 1), file(b"a", 1)])], 2, protocol, "two of the name")
         .await;

@@ -419,3 +419,23 @@ fn a_folder_that_cannot_be_listed_gives_what_is_named() {
     mode(0o700);
     assert_eq!(found.unwrap(), PUBLIC);
 }
+
+/// Found on disks whose clock had been wrong: such a time was sent as another one in silence.
+#[test]
+fn times_that_cannot_be_sent_are_said() {
+    let scratch = Scratch::new("times");
+    let file = scratch.0.join("late");
+    write(&file, b"x");
+    let late = std::time::UNIX_EPOCH + std::time::Duration::from_secs(12_000_000_000);
+    fs::File::options().write(true).open(&file).unwrap().set_modified(late).unwrap();
+    if fs::metadata(&file).unwrap().modified().unwrap() != late {
+        println!("skipped: this file system has no such time");
+        return;
+    }
+    let found =
+        Source::open(SourceRoot::Anywhere, &[file], &Selection::default(), true, None, &mut |_| {
+            Ok(())
+        });
+    let (_, notices) = found.unwrap();
+    assert!(notices.iter().any(|text| text.contains("after 2262")), "{notices:?}");
+}

@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 
 use super::{
-    Archived, Ask, Deletes, FileFrame, Grown, Hashes, Held, LeftOut, Range, WISHES, Wishes,
+    Archived, Ask, Changed, Deletes, FileFrame, Grown, Hashes, Held, LeftOut, Range, WISHES, Wishes,
 };
 use crate::frame::{Emit, FrameKind, HEADER};
 use crate::limits::{MAX_PAYLOAD, MAX_REASON};
@@ -51,11 +51,7 @@ impl FileFrame<'_> {
                 let bits = [checksum, hashes, strict, archive].into_iter().enumerate();
                 out.push(bits.fold(0, |bits, (n, on)| bits | u8::from(*on) << n));
             }
-            FileFrame::Archived(Archived { updated, lost_owners, lost_attributes }) => {
-                out.extend_from_slice(&updated.to_be_bytes());
-                out.extend_from_slice(&lost_owners.to_be_bytes());
-                out.extend_from_slice(&lost_attributes.to_be_bytes());
-            }
+            FileFrame::Archived(archived) => emit_archived(*archived, out),
             FileFrame::Hashes(Hashes { first, hashes }) => {
                 out.extend_from_slice(&first.to_be_bytes());
                 out.extend_from_slice(hashes.as_flattened());
@@ -73,6 +69,11 @@ impl FileFrame<'_> {
                 let length = u16::try_from(path.len()).expect("at most MAX_PATH");
                 out.extend_from_slice(&length.to_be_bytes());
                 out.extend_from_slice(path);
+                out.extend_from_slice(cut(reason, MAX_REASON));
+            }
+            FileFrame::Changed(Changed { entry, is_left_out, reason }) => {
+                out.extend_from_slice(&entry.to_be_bytes());
+                out.push(u8::from(*is_left_out));
                 out.extend_from_slice(cut(reason, MAX_REASON));
             }
             FileFrame::ObjectDone(index, root) => {
@@ -123,6 +124,13 @@ impl DataHeader {
         fields[0] = u8::from(block_hash.is_some());
         fields[1..].copy_from_slice(&position.to_be_bytes());
         fields
+    }
+}
+
+fn emit_archived(archived: Archived, out: &mut Vec<u8>) {
+    let Archived { updated, lost_owners, lost_attributes, lost_modes, lost_entries } = archived;
+    for number in [updated, lost_owners, lost_attributes, lost_modes, lost_entries] {
+        out.extend_from_slice(&number.to_be_bytes());
     }
 }
 

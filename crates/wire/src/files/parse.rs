@@ -4,7 +4,8 @@
 use alloc::vec::Vec;
 
 use super::{
-    Archived, Ask, Data, Deletes, FileFrame, Grown, Hashes, Held, LeftOut, Range, WISHES, Wishes,
+    Archived, Ask, Changed, Data, Deletes, FileFrame, Grown, Hashes, Held, LeftOut, Range, WISHES,
+    Wishes,
 };
 use crate::frame::{FrameKind, RawFrame, WireError};
 use crate::limits::{MAX_PAYLOAD, MAX_REASON};
@@ -40,11 +41,7 @@ impl<'a> TryFrom<RawFrame<'a>> for FileFrame<'a> {
             FrameKind::Replaces => FileFrame::Replaces(ranges(&mut reader)?),
             FrameKind::Keeps => FileFrame::Keeps(ranges(&mut reader)?),
             FrameKind::Updates => FileFrame::Updates(ranges(&mut reader)?),
-            FrameKind::Archived => FileFrame::Archived(Archived {
-                updated: reader.u32()?,
-                lost_owners: reader.u32()?,
-                lost_attributes: reader.u32()?,
-            }),
+            FrameKind::Archived => FileFrame::Archived(archived(&mut reader)?),
             FrameKind::Deletes => {
                 let (is_folder, size) = (reader.flag()?, reader.u64()?);
                 FileFrame::Deletes(Deletes { path: reader.rest(), size, is_folder })
@@ -89,10 +86,28 @@ impl<'a> TryFrom<RawFrame<'a>> for FileFrame<'a> {
                 FileFrame::Held(Held { by_send_buffer: reader.u64()?, by_receiver: reader.u64()? })
             }
             FrameKind::LeftOut => FileFrame::LeftOut(left_out(&mut reader)?),
+            FrameKind::Changed => FileFrame::Changed(changed(&mut reader)?),
             _ => return SessionFrame::try_from(raw).map(FileFrame::Session),
         };
         reader.finish(parsed)
     }
+}
+
+fn archived(reader: &mut Reader<'_>) -> Result<Archived, WireError> {
+    Ok(Archived {
+        updated: reader.u32()?,
+        lost_owners: reader.u32()?,
+        lost_attributes: reader.u32()?,
+        lost_modes: reader.u32()?,
+        lost_entries: reader.u32()?,
+    })
+}
+
+fn changed<'a>(reader: &mut Reader<'a>) -> Result<Changed<'a>, WireError> {
+    let (entry, is_left_out) = (reader.u32()?, reader.flag()?);
+    let reason = core::str::from_utf8(reader.rest());
+    let reason = reason.map_err(|_| WireError::Field { frame: "Changed", field: "reason" })?;
+    Ok(Changed { entry, is_left_out, reason })
 }
 
 fn left_out<'a>(reader: &mut Reader<'a>) -> Result<LeftOut<'a>, WireError> {

@@ -118,7 +118,8 @@ pub(super) async fn read_offer<T: Clone>(
         match heard {
             Ok(None) => {}
             Ok(Some(Ok(count)))
-                if count > 0 && usize::try_from(count) == Ok(entries.entries().len()) =>
+                if (count > 0 || asked.has_contents())
+                    && usize::try_from(count) == Ok(entries.entries().len()) =>
             {
                 break;
             }

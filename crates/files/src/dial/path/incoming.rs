@@ -135,7 +135,7 @@ impl Direction for Incoming {
 
     fn take_in(&mut self, io: &mut PathIo<'_>) -> Result<bool, ConnError> {
         let PathIo { session, facts, conn, in_flight, .. } = io;
-        let mut heard = false;
+        let (mut heard, mut is_changed) = (false, false);
         let mut pong = None;
         let mut arrived = Vec::new();
         // One frame at a time: bytes read beyond it would have to be copied.
@@ -168,6 +168,14 @@ impl Direction for Incoming {
                             by_receiver: Span::from_micros(held.by_receiver).min(age),
                         };
                     }
+                    FileFrame::Changed(changed) => {
+                        if let Some(object) = self.arrival.handle_changed(&changed)? {
+                            let mut core = session.core();
+                            core.handle_left_out(session.clock.now(), object);
+                            session.wake(&mut core);
+                        }
+                        is_changed = true;
+                    }
                     FileFrame::Session(SessionFrame::Ping(number)) => pong = Some(number),
                     FileFrame::Session(SessionFrame::Joined | SessionFrame::Pong(_)) => {}
                     FileFrame::Session(SessionFrame::Abort(AbortCode::NoSession, text)) => {
@@ -189,6 +197,8 @@ impl Direction for Incoming {
         // A refusal follows the acknowledgements of the same data.
         if !arrived.is_empty() {
             acknowledge(session, facts, in_flight, &arrived)?;
+        }
+        if is_changed || !arrived.is_empty() {
             self.arrival.finish_files();
         }
         for range in self.mailbox.refusals()? {

@@ -35,11 +35,14 @@ pub(in crate::dial) struct Outgoing {
     header: Vec<u8>,
     /// The size of the stream as it was told on this connection.
     told: Option<Grown>,
+    /// The number of changed files that were told of on this connection.
+    told_changes: usize,
 }
 
 impl Outgoing {
     pub(in crate::dial) fn new(supply: Arc<Supply>) -> Outgoing {
-        Outgoing { supply, buffer: Buffer::default(), header: Vec::new(), told: None }
+        let (buffer, header) = (Buffer::default(), Vec::new());
+        Outgoing { supply, buffer, header, told: None, told_changes: 0 }
     }
 
     /// Tells the receiver how far the stream has grown, if `extent` lies beyond what it knows, or
@@ -51,6 +54,21 @@ impl Outgoing {
         if self.told != Some(size) && (extent.end() > room || size.is_end) {
             io.conn.push(&FileFrame::Grown(size));
             self.told = Some(size);
+        }
+    }
+
+    /// Tells the receiver of files that changed; nothing more is sent of those that are left out.
+    fn tell_changes(&mut self, io: &mut PathIo<'_>) {
+        let changes = self.supply.changes().since(self.told_changes);
+        self.told_changes += changes.len();
+        for change in changes {
+            io.conn.push(&change.frame());
+            let object = self.supply.packing().object_of_large(change.entry);
+            if let Some(object) = object.filter(|_| change.left_out.is_some()) {
+                let mut core = io.session.core();
+                core.handle_left_out(io.session.clock.now(), object);
+                io.session.wake(&mut core);
+            }
         }
     }
 
@@ -88,6 +106,7 @@ impl Direction for Outgoing {
 
     fn take_in(&mut self, io: &mut PathIo<'_>) -> Result<bool, ConnError> {
         self.tell_growth(io, Extent::new(0, 0));
+        self.tell_changes(io);
         let heard = io.conn.try_fill(wire::frame::MAX_BODY)? > 0;
         let mut pong = None;
         while let Some(frame) = io.conn.next_frame()? {
@@ -160,6 +179,7 @@ impl Direction for Outgoing {
                 return Err(ConnError::Over);
             }
         };
+        self.tell_changes(io);
         self.header.clear();
         let hash = cv.as_ref().map(|cv| &cv.0);
         DataHeader::emit(extent.start, hash, range.len(), &mut self.header);

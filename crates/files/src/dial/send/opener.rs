@@ -1,11 +1,12 @@
 //! Opens a session with a receiver.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
 use net::Clock;
-use peer::dial::{Gate, Path, Turn};
+use peer::dial::{self, Gate, Turn};
 use peer::{Conn, ConnError};
 use tokio::sync::{SetOnce, mpsc};
 use tokio::task::JoinSet;
@@ -18,12 +19,12 @@ use wire::session::{AbortCode, Hello, RunId, SessionFrame, SessionId};
 
 use crate::attributes;
 use crate::dial::greeting::{hear_welcome, work_during};
-use crate::dial::opener::{Member, SessionOpener};
+use crate::dial::opener::{Member, SessionOpener, once_more};
 use crate::dial::path::{Outgoing, refusal};
 use crate::dial::session::{Agreement, Report, Session, new_core};
 use crate::dry_run::Verdict;
 use crate::protocol::Want;
-use crate::source::{Source, Stream, Supply};
+use crate::source::{Source, Stream, Supply, Tolerance};
 use crate::{Error, Event, Events, SendOptions};
 
 /// The time that the driver has to end a transfer that was refused.
@@ -36,6 +37,8 @@ pub(super) struct SendOpener {
     source: Arc<SetOnce<Arc<Source>>>,
     /// The run of this program.
     run: RunId,
+    /// Whether files that change are sent once more, in another session.
+    is_first: bool,
     clock: Clock,
     reports: mpsc::UnboundedSender<Report>,
     events: Events,
@@ -84,7 +87,12 @@ impl SessionOpener for SendOpener {
         Ok(Member { joined: session.id, session, load })
     }
 
-    fn direction(load: &Arc<Supply>, _joined: SessionId, _path: &Path, _now: Time) -> Outgoing {
+    fn direction(
+        load: &Arc<Supply>,
+        _joined: SessionId,
+        _path: &dial::Path,
+        _now: Time,
+    ) -> Outgoing {
         Outgoing::new(Arc::clone(load))
     }
 
@@ -138,7 +146,9 @@ impl SessionOpener for SendOpener {
             return Err(Error::Integrity { what: name(files[0].0), detail });
         }
         for (file, blake3) in files {
-            self.report_done(tree, file, blake3);
+            if !supply.changes().is_left_out(file) {
+                self.report_done(tree, file, blake3);
+            }
         }
         Ok(())
     }
@@ -151,12 +161,30 @@ impl SessionOpener for SendOpener {
 
     fn note_complete(&self) {
         let Some(supply) = self.supply() else { return };
+        for change in supply.changes().since(0) {
+            let path = supply.source().shown(change.entry);
+            let event = match change.left_out {
+                Some(_) if self.is_first => once_more(&path),
+                Some(reason) => Event::LeftOut { path, reason },
+                None if supply.changes().is_left_out(change.entry) => continue,
+                None => Event::Notice { text: grown(&path, supply.source().tree(), change.entry) },
+            };
+            let _ = self.events.send(event);
+        }
         let tree = supply.source().tree();
         for index in std::mem::take(&mut *self.empty.lock().expect("no panic while held")) {
             // A file that is one hole has another hash.
             let is_empty = tree.file(index).is_some_and(|file| file.size == 0);
             self.report_done(tree, index, is_empty.then(|| blake3::hash(b"").to_string()));
         }
+    }
+
+    fn goes_on(&self) -> bool {
+        self.is_first && self.left_out() > 0
+    }
+
+    fn left_out(&self) -> usize {
+        self.supply().map_or(0, |supply| supply.changes().left_out())
     }
 
     fn check_unchanged(&self) -> Result<(), Error> {
@@ -169,6 +197,7 @@ impl SendOpener {
         options: Arc<SendOptions>,
         source: Arc<SetOnce<Arc<Source>>>,
         run: RunId,
+        is_first: bool,
         clock: Clock,
         reports: mpsc::UnboundedSender<Report>,
         events: Events,
@@ -177,6 +206,7 @@ impl SendOpener {
             options,
             source,
             run,
+            is_first,
             clock,
             reports,
             events,
@@ -349,7 +379,7 @@ impl SendOpener {
         let resumed = tree.data() - layout.total() + have.total();
         let transfer = &self.options.transfer;
         let core = new_core(&transfer.scheduler, &transfer.dial.paths, &layout, &have);
-        let load = Arc::new(Supply::new(Arc::clone(source), packing));
+        let load = Arc::new(self.supply_of(source, packing, have));
         if let Some(positions) = granted {
             load.grant(positions);
         }
@@ -365,6 +395,14 @@ impl SendOpener {
             self.following.lock().expect("no panic while held").spawn(following);
         }
         Ok(OpenSession { session, load })
+    }
+
+    /// The files of `source` that are in `packing`, of which the receiver has `have`.
+    fn supply_of(&self, source: &Arc<Source>, packing: Packing, have: ExtentSet) -> Supply {
+        let tolerance = Tolerance::of(self.options.selection.strict, source.tree().file_count());
+        let follows = self.is_first && tolerance == Tolerance::All;
+        let tolerance = if follows { Tolerance::Follow } else { tolerance };
+        Supply::new(Arc::clone(source), packing).tolerating(tolerance, have)
     }
 
     /// Ends the transfer.
@@ -505,6 +543,12 @@ fn check_kept(stream: &Stream, layout: &Layout, have: &ExtentSet) -> Result<(), 
     let reason = "it has lost a part of the stream that it had acknowledged, and a stream cannot \
                   be read twice: send it again";
     Err(Error::Receiver { reason: reason.into() })
+}
+
+/// The message for a file that grew.
+fn grown(path: &Path, tree: &Tree, entry: usize) -> String {
+    let size = Bytes(tree.file(entry).expect("a file of the tree").size);
+    format!("{} grew while it was sent: its first {size} arrived", path.display())
 }
 
 /// A file's name as announced.

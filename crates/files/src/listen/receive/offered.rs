@@ -80,9 +80,8 @@ impl Offered {
                 .map_err(|_| ConnError::Silent(UNAUTHENTICATED_PATIENCE));
             match end.and_then(|end| end) {
                 Ok(None) => {}
-                Ok(Some(count))
-                    if count > 0 && usize::try_from(count) == Ok(entries.entries().len()) =>
-                {
+                // A folder whose contents are sent may be empty.
+                Ok(Some(count)) if usize::try_from(count) == Ok(entries.entries().len()) => {
                     let (entries, attributes) = entries.into_parts();
                     return match Tree::with_attributes(entries, attributes) {
                         Ok(tree) => Ok(Offered { tree, mirror, left_out }),

@@ -83,7 +83,8 @@ pub(super) async fn serve(
             while let Some(frame) = conn.next_frame()? {
                 match FileFrame::try_from(frame)? {
                     // A failed session takes no more; the mailbox holds the reason.
-                    FileFrame::Data(_) | FileFrame::Grown(_) if session.has_failed() => {}
+                    FileFrame::Data(_) | FileFrame::Grown(_) | FileFrame::Changed(_)
+                        if session.has_failed() => {}
                     FileFrame::Data(Data { position, block_hash, payload }) => {
                         copied.clear();
                         copied.extend_from_slice(payload);
@@ -106,6 +107,10 @@ pub(super) async fn serve(
                     FileFrame::Grown(grown) => match session.handle_grown(grown) {
                         Err(_) if session.has_failed() => {}
                         handled => handled?,
+                    },
+                    FileFrame::Changed(changed) => match session.handle_changed(&changed) {
+                        Err(_) if session.has_failed() => {}
+                        handled => drop(handled?),
                     },
                     FileFrame::Session(SessionFrame::Ping(number)) => pong = Some(number),
                     FileFrame::Session(SessionFrame::Pong(_)) => {}

@@ -158,7 +158,9 @@ impl ReceiveService {
     ) -> Result<ReceiveService, Error> {
         let most = if options.keep { options.parallel } else { 1 };
         Ok(ReceiveService {
-            directory: Arc::new(Directory::open(&options.directory)?),
+            directory: Arc::new(
+                Directory::open(&options.directory)?.passing(options.output.is_some()),
+            ),
             events,
             clock: Clock::start(),
             sessions: Sessions::new(most, stalls, opened),

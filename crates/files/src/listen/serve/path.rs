@@ -53,6 +53,7 @@ pub(super) async fn serve(
     let mut last_heard = Instant::now();
     let mut next_sample = clock.now() + SAMPLE_EVERY;
     let (mut is_sending, mut told, mut next_held) = (false, Held::default(), Time::ZERO);
+    let mut told_changes = 0;
     loop {
         if conn.try_fill(wire::frame::MAX_BODY)? > 0 {
             last_heard = Instant::now();
@@ -98,7 +99,7 @@ pub(super) async fn serve(
                 }
                 limit.spend(now, PathClass::Primary, Bytes(extent.len));
             }
-            answer(conn, fetch, extent, &mut buffer, &mut header).await?;
+            answer(conn, fetch, extent, &mut buffer, &mut header, &mut told_changes).await?;
             requests.pop_front();
             answered += 1;
         }
@@ -155,6 +156,7 @@ async fn answer(
     extent: Extent,
     buffer: &mut Buffer,
     header: &mut Vec<u8>,
+    told_changes: &mut usize,
 ) -> Result<(), ConnError> {
     let (range, cv) = match run_in_place(|| fetch.supply.read(extent, buffer)) {
         Ok(read) => read,
@@ -164,6 +166,11 @@ async fn answer(
             return Err(ConnError::Refused(error.to_string()));
         }
     };
+    let changes = fetch.supply.changes().since(*told_changes);
+    *told_changes += changes.len();
+    for change in &changes {
+        conn.push(&change.frame());
+    }
     header.clear();
     DataHeader::emit(extent.start, cv.as_ref().map(|cv| &cv.0), range.len(), header);
     conn.push_parts(header, &buffer.bytes()[range]);

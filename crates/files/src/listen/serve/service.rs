@@ -18,6 +18,7 @@ use peer::{Conn, ConnError, Fingerprint, May, Peer};
 use rustix::fs::OFlags;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
+use transfer::ExtentSet;
 use units::Rate;
 use wire::files::{Ask, FileFrame};
 use wire::manifest::{chunks_with, is_plain};
@@ -33,7 +34,7 @@ use crate::listen::{TransferNumbers, cannot_open, place_of};
 use crate::protocol::{FILTERS_BYTES, MANIFEST_BYTES, MOST_FILTERS, Want, code_of};
 use crate::rights::PeerDirectory;
 use crate::source::hashes::{self, HashCache};
-use crate::source::{PATTERNS_BYTES, Source, SourceRoot, Supply, open_directory};
+use crate::source::{PATTERNS_BYTES, Source, SourceRoot, Supply, Tolerance, open_directory};
 use crate::{Error, Event, Events, Failed, Selection, ServeOptions, Summary};
 
 /// The service that serves authorized clients.
@@ -276,7 +277,7 @@ impl ServeService {
         let Ok(place) = conn.ping_during(place).await? else {
             return Err(refuse(conn, AbortCode::Busy, busy_walking()).await);
         };
-        let (root, service) = (view.root.clone(), Arc::clone(self));
+        let (root, service, is_strict) = (view.root.clone(), Arc::clone(self), selection.strict);
         // What the walk takes moves with it: it may outlive its connection for a moment.
         let walking = run_wanted(move |wanted| {
             let mut budget = |bytes| {
@@ -331,7 +332,10 @@ impl ServeService {
         };
         let packing = transfer::Packing::new(source.tree(), |index| want.has(index));
         let packing = packing.map_err(|error| ConnError::Unexpected(error.to_string()))?;
-        let (supply, now) = (Supply::new(source, packing), self.clock.now());
+        // A client with several servers compares each block with its hash.
+        let tolerance = Tolerance::of(is_strict || ask.hashes, source.tree().file_count());
+        let supply = Supply::new(source, packing).tolerating(tolerance, ExtentSet::new());
+        let now = self.clock.now();
         let transfer = self.transfers.next();
         let fetch = FetchSession::new(id, transfer, peer, view.clone(), supply, share, now);
         let fetch = Arc::new(fetch);
