@@ -467,7 +467,7 @@ fn a_known_host_gets_files_from_its_folder_only() {
         ),
         (&["get", "album/one.jpg", "--from", &address, "--blake3", "77"], 2, "hexadecimal"),
         (&["get", "album", "--from", &address, "--from", &other], 2, "is unknown"),
-        (&["send", "in", "--to", &address], 4, "takes none"),
+        (&["send", "in", "--to", &address], 4, "there would take files"),
     ] {
         let (code, stdout, stderr) = near.run(arguments);
         assert_eq!(code, expected, "{arguments:?}: {stdout}{stderr}");
@@ -503,7 +503,7 @@ fn a_token_lets_one_host_get_files_once() {
     let (_receiving_too, address_too, _) = receiver(&far, &folder, &["--keep"]);
     drop(address);
     let (code, _, stderr) = near.run(&["get", "data", "--from", &address_too, "--overwrite"]);
-    assert!(code == 4 && stderr.contains("offers none"), "{code}: {stderr}");
+    assert!(code == 4 && stderr.contains("there would offer files"), "{code}: {stderr}");
 }
 
 #[test]

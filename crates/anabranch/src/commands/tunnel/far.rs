@@ -101,6 +101,10 @@ pub(crate) fn run(args: ServeTunnelArgs) -> Result<(), Failure> {
         let (notices, mut told) = mpsc::unbounded_channel();
         let tell = files::notices(&notices);
         let host = Host::bind(listen, Carriers::Udp, &stripe, tell)?;
+        // That another port was taken comes before the address.
+        while let Ok(Event::Notice { text }) = told.try_recv() {
+            display.notice(&text);
+        }
         let addresses: Vec<String> = host.addresses().iter().map(ToString::to_string).collect();
         display.listening(&addresses, token.as_ref());
         let of_token = TunnelRights { reach, listen: ports };
