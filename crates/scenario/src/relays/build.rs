@@ -10,7 +10,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use units::{Bytes, Rate, Seed, Span, Time};
 
 use super::hop::Hop;
-use super::packet::{Numbers, OverlayPacket};
+use super::packet::{Numbering, OverlayPacket};
 use super::receiver::{ReceiverPath, Reports};
 use super::source::{SourceSetup, Wiring};
 use super::{OverlaySetting, Receiver, Relay, Source};
@@ -95,7 +95,7 @@ impl Network {
             at_receiver.push(ReceiverPath { hop, relay: Some(relay), is_open: true });
         }
         let paths = u32::try_from(at_receiver.len()).expect("connections have 32-bit numbers");
-        let (paths, connections) = (Numbers(paths), Numbers(2 * paths));
+        let (paths, connections) = (Numbering(paths), Numbering(2 * paths));
         let mut nodes = Vec::with_capacity(sources.len() + relays.len() + 1);
         let mut reports = Vec::with_capacity(sources.len());
         let mut first = 0;

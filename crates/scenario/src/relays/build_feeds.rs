@@ -9,7 +9,7 @@ use units::{Bytes, Rate, Seed, Span, Time};
 
 use super::build::{AMPLE, named, phase, report};
 use super::hop::Hop;
-use super::packet::Numbers;
+use super::packet::Numbering;
 use super::peaks::Peaks;
 use super::producer::Producer;
 use super::receiver::{ReceiverPath, Reports};
@@ -17,7 +17,7 @@ use super::source::{SourceSetup, Wiring};
 use super::{Feed, Feeds, Network, OverlayNode, Receiver, Relay, Source, line};
 
 /// The ends of the hops of all candidates, by host.
-struct Ends {
+struct HopEnds {
     /// For each source, the first hop of each candidate.
     sources: Vec<Vec<Hop>>,
     relays: Vec<Vec<(u32, Hop, Hop)>>,
@@ -33,7 +33,7 @@ struct Builder<'a> {
     tcp: Arc<tcp::Config>,
     /// Whether relays reach each other, over a router between them and the receiver.
     has_chains: bool,
-    ends: Ends,
+    ends: HopEnds,
 }
 
 impl Network {
@@ -58,7 +58,7 @@ impl Network {
             topology,
             tcp: Arc::new(line::tcp(feeds.packet, feeds.window)),
             has_chains,
-            ends: Ends {
+            ends: HopEnds {
                 sources: vec![Vec::new(); sources.len()],
                 relays: vec![Vec::new(); relays.len()],
                 receiver: Vec::new(),
@@ -180,10 +180,15 @@ impl Builder<'_> {
     fn add_nodes(&mut self, seed: Seed) -> Result<Vec<OverlayNode>, TopologyError> {
         let ends = std::mem::replace(
             &mut self.ends,
-            Ends { sources: Vec::new(), relays: Vec::new(), receiver: Vec::new(), connections: 0 },
+            HopEnds {
+                sources: Vec::new(),
+                relays: Vec::new(),
+                receiver: Vec::new(),
+                connections: 0,
+            },
         );
-        let paths = Numbers(u32::try_from(ends.receiver.len()).expect("as before"));
-        let connections = Numbers(ends.connections);
+        let paths = Numbering(u32::try_from(ends.receiver.len()).expect("as before"));
+        let connections = Numbering(ends.connections);
         let ahead = Bytes(self.feeds.ahead * self.feeds.packet.0);
         let mut nodes = Vec::with_capacity(ends.sources.len() + ends.relays.len() + 1);
         let mut reports = Vec::with_capacity(ends.sources.len());

@@ -8,8 +8,6 @@ use units::{Bytes, Rate, Seed, Span};
 
 use super::feeds::{Feed, FeedRelay, Feeds};
 
-type Result<T, E = ConfigError> = std::result::Result<T, E>;
-
 const TOP_KEYS: &[&str] = &[
     "name", "about", "duration", "seed", "runs", "rtt", "packet", "window", "queue", "ahead",
     "learn", "lost", "late", "chains", "relay", "source",
@@ -63,7 +61,7 @@ impl FeedsFile {
     /// # Errors
     ///
     /// If it is not a scenario with sources. The message has the line and the key.
-    pub fn read(text: &str, file: &str) -> Result<FeedsFile> {
+    pub fn read(text: &str, file: &str) -> Result<FeedsFile, ConfigError> {
         let source = Text { file, text };
         let table = source.table()?;
         let root = Section::root(source, table.get_ref());
@@ -134,7 +132,7 @@ impl FeedsFile {
 }
 
 /// The names of an entry: one, or `count` of them with a number in place of `*`.
-fn names_of(section: &Section<'_>) -> Result<Vec<String>> {
+fn names_of(section: &Section<'_>) -> Result<Vec<String>, ConfigError> {
     let value = section.require("name")?;
     let name = value.text()?;
     let Some(count) = section.get("count") else { return Ok(vec![name.to_owned()]) };
@@ -146,7 +144,7 @@ fn names_of(section: &Section<'_>) -> Result<Vec<String>> {
 }
 
 /// A source; `candidates` are those of all sources.
-fn feed(section: &Section<'_>, candidates: usize) -> Result<Feed> {
+fn feed(section: &Section<'_>, candidates: usize) -> Result<Feed, ConfigError> {
     let rate: Rate = section.require("rate")?.quantity()?;
     let base = SourceConfig::live(rate);
     let or = |key: &str, default: f64, most: f64| {
@@ -197,7 +195,7 @@ fn feed(section: &Section<'_>, candidates: usize) -> Result<Feed> {
 }
 
 /// Later values, in order of time: `changes = [{ at = "60 s", KEY = "1 Mbit/s" }]`.
-fn changes(section: &Section<'_>, key: &'static str) -> Result<Vec<(Span, Rate)>> {
+fn changes(section: &Section<'_>, key: &'static str) -> Result<Vec<(Span, Rate)>, ConfigError> {
     let Some(list) = section.get("changes") else { return Ok(Vec::new()) };
     let mut changes: Vec<(Span, Rate)> = Vec::new();
     for value in list.list()? {
@@ -213,7 +211,7 @@ fn changes(section: &Section<'_>, key: &'static str) -> Result<Vec<(Span, Rate)>
 }
 
 /// The relays of a path over several, by name.
-fn chain(value: &Value<'_>, names: &[String]) -> Result<Vec<usize>> {
+fn chain(value: &Value<'_>, names: &[String]) -> Result<Vec<usize>, ConfigError> {
     let mut relays = Vec::new();
     for name in value.list()? {
         let found = name.text()?;
@@ -230,14 +228,14 @@ fn chain(value: &Value<'_>, names: &[String]) -> Result<Vec<usize>> {
     Ok(relays)
 }
 
-fn whole(value: &Value<'_>, most: u64) -> Result<u64> {
+fn whole(value: &Value<'_>, most: u64) -> Result<u64, ConfigError> {
     match value.integer()? {
         number if (1..=most).contains(&number) => Ok(number),
         _ => Err(value.error(Problem::Because(format!("wants a whole number from 1 to {most}")))),
     }
 }
 
-fn share(value: &Value<'_>, most: f64) -> Result<f64> {
+fn share(value: &Value<'_>, most: f64) -> Result<f64, ConfigError> {
     match value.number()? {
         number if (0.0..=most).contains(&number) => Ok(number),
         _ => Err(value.error(Problem::Sense("wants a number from 0 to 1"))),
@@ -245,14 +243,14 @@ fn share(value: &Value<'_>, most: f64) -> Result<f64> {
 }
 
 /// At least a millisecond: the receiver sends a report in each.
-fn interval(value: &Value<'_>) -> Result<Span> {
+fn interval(value: &Value<'_>) -> Result<Span, ConfigError> {
     match value.quantity()? {
         span if span >= Span::from_millis(1) => Ok(span),
         _ => Err(value.error(Problem::Sense("wants at least 1 ms"))),
     }
 }
 
-fn positive(value: &Value<'_>) -> Result<Span> {
+fn positive(value: &Value<'_>) -> Result<Span, ConfigError> {
     match value.quantity()? {
         span if span > Span::ZERO => Ok(span),
         _ => Err(value.error(Problem::Sense("wants more than nothing"))),

@@ -11,7 +11,7 @@ const REPORT: Bytes = Bytes(44);
 pub enum OverlayPacket {
     /// A TCP segment of one hop.
     Tcp {
-        /// The connection of one hop of a path; see `Numbers`.
+        /// The connection of one hop of a path; see `Numbering`.
         connection: u32,
         /// Its size on the wire.
         bytes: u16,
@@ -21,7 +21,7 @@ pub enum OverlayPacket {
     /// A report of the receiver to a source about one of its paths, at the end of a control
     /// interval.
     Report {
-        /// The path's number; see `Numbers`.
+        /// The path's number; see `Numbering`.
         path: u32,
         /// The number of intervals that have ended.
         interval: u64,
@@ -41,9 +41,9 @@ pub enum OverlayPacket {
 /// hops. When the path is opened anew, both grow by the number of all places or hops, so that what
 /// is under way from before is not taken for the new path's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Numbers(pub(super) u32);
+pub(super) struct Numbering(pub(super) u32);
 
-impl Numbers {
+impl Numbering {
     /// The place or hop, and how often it was opened before.
     #[inline]
     pub(super) fn split(self, number: u32) -> (u32, u32) {

@@ -4,7 +4,7 @@ use netsim::{Out, Route};
 use units::{Bytes, Rate, Span, Time};
 
 use super::hop::Hop;
-use super::packet::{Numbers, OverlayPacket};
+use super::packet::{Numbering, OverlayPacket};
 use super::peaks::Peaks;
 use crate::deadlines::Deadlines;
 
@@ -16,8 +16,8 @@ pub struct Receiver {
     paths: Vec<ReceiverPath>,
     /// The last hops of all paths, ascending, and the index of the path.
     hops: Vec<(u32, usize)>,
-    connections: Numbers,
-    numbers: Numbers,
+    connections: Numbering,
+    numbers: Numbering,
     reports: Vec<Reports>,
     /// The deadlines of paths, then those of reports.
     deadlines: Deadlines,
@@ -55,7 +55,7 @@ impl Receiver {
     pub(super) fn new(
         paths: Vec<ReceiverPath>,
         reports: Vec<Reports>,
-        [connections, numbers]: [Numbers; 2],
+        [connections, numbers]: [Numbering; 2],
         peaks: Option<Peaks>,
     ) -> Receiver {
         let mut deadlines = Deadlines::new(paths.len() + reports.len());

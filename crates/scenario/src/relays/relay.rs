@@ -4,7 +4,7 @@ use netsim::Out;
 use units::{Bytes, Time};
 
 use super::hop::Hop;
-use super::packet::{Numbers, OverlayPacket};
+use super::packet::{Numbering, OverlayPacket};
 use crate::deadlines::Deadlines;
 
 /// A relay. It reads from the first hop of a path only while little is unsent on the second. When
@@ -16,7 +16,7 @@ pub struct Relay {
     numbers: Vec<u32>,
     /// The hops of all paths, ascending, and their index in `deadlines`.
     hops: Vec<(u32, usize)>,
-    connections: Numbers,
+    connections: Numbering,
     paths: Vec<RelayPath>,
     /// Reading stops while this many bytes are unsent.
     ahead: Bytes,
@@ -35,7 +35,7 @@ struct RelayPath {
 impl Relay {
     /// A relay of paths: number, end of the hop towards the source, end of that towards the
     /// receiver.
-    pub(super) fn new(paths: Vec<(u32, Hop, Hop)>, connections: Numbers, ahead: Bytes) -> Relay {
+    pub(super) fn new(paths: Vec<(u32, Hop, Hop)>, connections: Numbering, ahead: Bytes) -> Relay {
         let deadlines = Deadlines::new(2 * paths.len());
         let numbers = paths.iter().map(|(number, ..)| *number).collect();
         let ends = paths.iter().flat_map(|(_, near, far)| [near.connection(), far.connection()]);
@@ -122,7 +122,7 @@ impl Relay {
 
 impl RelayPath {
     /// The path is opened anew.
-    fn renew(&mut self, connections: Numbers, opened: u32) {
+    fn renew(&mut self, connections: Numbering, opened: u32) {
         for hop in [&mut self.near, &mut self.far] {
             let (place, _) = connections.split(hop.connection());
             hop.renew(connections.join(place, opened));

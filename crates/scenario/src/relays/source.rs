@@ -7,7 +7,7 @@ use units::{Bytes, PathId, Rate, Seed, Span, Time};
 
 use super::bucket::Bucket;
 use super::hop::Hop;
-use super::packet::{Numbers, OverlayPacket};
+use super::packet::{Numbering, OverlayPacket};
 use super::producer::Producer;
 
 /// A source. It opens and closes paths as its core says, and writes to them at the rates that the
@@ -16,7 +16,7 @@ use super::producer::Producer;
 pub struct Source {
     core: overlay::Source,
     /// One for each candidate.
-    places: Vec<Place>,
+    places: Vec<CandidatePlace>,
     /// The places with a path, ascending.
     live: Vec<usize>,
     /// The places of the paths that are written to, in the order of the core; where data may be
@@ -44,7 +44,7 @@ pub struct Source {
 
 /// A candidate.
 #[derive(Clone, Debug)]
-struct Place {
+struct CandidatePlace {
     hop: Hop,
     bucket: Bucket,
     path: Option<PathId>,
@@ -65,8 +65,8 @@ struct Assembly {
 pub(super) struct Wiring {
     /// The number of its first place.
     pub(super) first: u32,
-    pub(super) paths: Numbers,
-    pub(super) connections: Numbers,
+    pub(super) paths: Numbering,
+    pub(super) connections: Numbering,
 }
 
 /// The configuration of a source, and its seed.
@@ -92,7 +92,8 @@ impl Source {
     pub(super) fn new(setup: SourceSetup, wiring: Wiring, hops: Vec<Hop>) -> Source {
         let SourceSetup { core, capacities, producer, period, ahead, opens, leaves, seed } = setup;
         let packet = core.packet;
-        let place = |hop| Place { hop, bucket: Bucket::new(packet), path: None, opened: 0 };
+        let place =
+            |hop| CandidatePlace { hop, bucket: Bucket::new(packet), path: None, opened: 0 };
         Source {
             core: overlay::Source::new(core, &capacities, seed)
                 .expect("a source has a candidate for each path"),
@@ -150,7 +151,7 @@ impl Source {
     ) {
         match *packet {
             OverlayPacket::Tcp { connection, ref segment, .. } => {
-                let is_it = |place: &&mut Place| place.hop.connection() == connection;
+                let is_it = |place: &&mut CandidatePlace| place.hop.connection() == connection;
                 // An acknowledgement may make room for packets that wait.
                 if let Some(place) = self.places.iter_mut().find(is_it) {
                     place.hop.handle_segment(now, segment);
@@ -369,7 +370,7 @@ impl Source {
     }
 }
 
-impl Place {
+impl CandidatePlace {
     #[inline]
     fn accepts(&self, ahead: Bytes) -> bool {
         self.hop.is_open() && self.hop.unsent() < ahead

@@ -132,3 +132,23 @@ fn feeds(case: &Case, seed: Seed) -> Option<Feeds> {
         ..base
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::settings::Settings;
+    use super::*;
+
+    #[test]
+    fn a_small_search_over_packets_ends() {
+        let text = include_str!("../../../../papers/wang2007-packets/7.toml");
+        let settings = Settings::read(text, "7.toml").unwrap();
+        let mut case = settings.cases[0].clone();
+        (case.search.setting.sources, case.search.setting.relays) = (4, 6);
+        (case.search.setting.supply, case.search.cap) = (2.0, 5);
+        let feeds = feeds(&case, Seed(1)).expect("the file is about packets");
+        assert_eq!((feeds.sources.len(), feeds.relays.len()), (4, 6));
+        assert_eq!(feeds.sources[0].core.interval, Span::from_millis(400));
+        let found = draws(&feeds, Seed(1)).unwrap();
+        assert!(found.is_some_and(|found| (1..=5).contains(&found)), "{found:?}");
+    }
+}
