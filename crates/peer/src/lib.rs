@@ -22,6 +22,7 @@ mod fingerprint;
 mod identity;
 pub mod limit;
 pub mod listen;
+pub mod metrics;
 mod options;
 pub mod places;
 pub mod private;

@@ -18,7 +18,7 @@ use crate::{Fingerprint, Token};
 
 /// The most unauthenticated connections; a further one displaces the oldest of the block of
 /// addresses that has the most.
-const UNAUTHENTICATED: usize = 64;
+pub(super) const UNAUTHENTICATED: usize = 64;
 /// The time that a connection may take to authenticate.
 pub const UNAUTHENTICATED_PATIENCE: Duration = Duration::from_secs(10);
 /// Bytes read at a time before a connection is authenticated.
@@ -100,6 +100,11 @@ impl Unauthenticated {
         }
     }
 
+    /// The number of unauthenticated connections.
+    pub(super) fn count(&self) -> usize {
+        self.pending().connections.len()
+    }
+
     /// Ends every connection.
     pub(super) fn close(&self) {
         self.pending().tasks.abort_all();
@@ -157,6 +162,7 @@ async fn first_frame(conn: &mut Conn) -> Result<First, ConnError> {
 /// Sends the peer the reason of a refusal, and closes the connection, within two seconds. Returns
 /// the reason as an error.
 pub async fn refuse(conn: &mut Conn, code: AbortCode, text: String) -> ConnError {
+    conn.note_refusal(code);
     conn.push(&Frame::Abort(code, text.clone()));
     let _ = timeout(Duration::from_secs(1), conn.flush()).await;
     conn.close();

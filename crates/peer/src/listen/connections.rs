@@ -37,6 +37,11 @@ impl Connections {
             Some(())
         })
     }
+
+    /// The number of all.
+    pub(super) fn count(&self) -> usize {
+        self.0.lists().values().map(VecDeque::len).sum()
+    }
 }
 
 /// The message to a peer whose connection has no place.

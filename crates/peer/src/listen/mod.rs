@@ -10,12 +10,15 @@ pub mod admission;
 mod admitted;
 mod by_peer;
 mod connections;
+mod counted;
 mod host;
+mod metrics;
 mod opening;
 mod predecessor;
 mod probing;
 mod refusals;
 mod service;
+mod traffic;
 mod waiting;
 
 use std::cmp::Reverse;
@@ -30,6 +33,7 @@ pub use net::socket::{listen, reachable};
 pub use opening::OpeningPlace;
 pub use refusals::{Refusals, refusal_text};
 pub use service::{Asking, Entry, Service, Services, SessionRequest};
+pub(crate) use traffic::{Following, Traffic};
 
 use crate::conn::Conn;
 

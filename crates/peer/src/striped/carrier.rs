@@ -12,14 +12,14 @@ use net::counters::TcpInfo;
 use net::socket::Attempt;
 use stripe::{RouteChange, RouteEvent, RouteState};
 use tokio::sync::{Notify, broadcast, watch};
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 use units::{Bytes, PathId, Rate, Span};
 use wire::closing::CloseCode;
 
 use super::connect::{Striped, connect_over};
 use crate::carrier::{BoxFuture, Carrier, Listener, RouteReport, Stream};
 use crate::dial::{Plan, Terms};
-use crate::listen::Admitted;
+use crate::listen::{Admitted, Following, Traffic};
 use crate::{Error, Event, Events, Fingerprint, PathClass, PathEvent, PathState};
 
 /// The rate of a stream is taken over so long a time.
@@ -507,6 +507,8 @@ type Accepted = (stripe::Stream, SocketAddr, Arc<Notify>);
 
 /// Streams that wait to be accepted, of all peers.
 const MOST_WAITING: usize = 64;
+/// How often the counters of a connection are read.
+const SAMPLES: Duration = Duration::from_secs(1);
 /// How long a connection may live without a stream that was admitted.
 const UNADMITTED: Duration = Duration::from_secs(15);
 
@@ -515,12 +517,22 @@ impl StripedListener {
     /// `admitted`, and ends if that takes too long, or when the peer is so no longer.
     #[must_use]
     pub fn new(listener: super::UdpListener, admitted: Admitted) -> StripedListener {
+        StripedListener::counting(listener, admitted, Traffic::default())
+    }
+
+    /// As [`StripedListener::new`]; what connections of admitted peers move is counted.
+    pub(crate) fn counting(
+        listener: super::UdpListener,
+        admitted: Admitted,
+        traffic: Traffic,
+    ) -> StripedListener {
         let (sender, streams) = tokio::sync::mpsc::channel(MOST_WAITING);
         let accepting = tokio::spawn(async move {
             let mut serving = tokio::task::JoinSet::new();
             while let Some((connection, peer)) = listener.accept().await {
                 while serving.try_join_next().is_some() {}
-                let (sender, admitted) = (sender.clone(), admitted.clone());
+                let (sender, admitted, traffic) =
+                    (sender.clone(), admitted.clone(), traffic.clone());
                 let admission = listener.admission();
                 serving.spawn(async move {
                     let accepting = accept_streams(&connection, &sender);
@@ -535,16 +547,28 @@ impl StripedListener {
                             admission.admit(&connection);
                         }
                     }
+                    let counting = traffic.follow(&connection, admitted.label(peer));
                     tokio::select! {
                         () = accepting => {}
+                        () = sample(&counting) => {}
                         () = admitted.removed(peer) => {
                             connection.close(CloseCode::Changed.number());
                         }
                     }
+                    // Counters are written down a last time after the end.
+                    let _ = timeout(UNADMITTED, connection.forgotten()).await;
                 });
             }
         });
         StripedListener { streams, accepting }
+    }
+}
+
+/// Counts what a connection moves, now and then: routes that end take their counters with them.
+async fn sample(counting: &Following) {
+    loop {
+        sleep(SAMPLES).await;
+        counting.sample();
     }
 }
 
