@@ -50,6 +50,7 @@ mod flags;
 mod host_key;
 mod listen;
 mod log;
+mod metrics;
 mod name;
 mod output;
 mod peers;

@@ -1,4 +1,4 @@
-//! What a host counts, for programs that watch it, in the text format of OpenMetrics.
+//! What a host counts, for programs that watch it, in the text format of `OpenMetrics`.
 //!
 //! The host has a registry ([`Hosting::metrics`](crate::listen::Hosting::metrics)), and each
 //! service adds its own figures ([`Service::register`](crate::listen::Service::register)). No label

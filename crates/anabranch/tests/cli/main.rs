@@ -8,14 +8,15 @@ mod interrupted;
 mod json;
 mod keyless;
 mod lines;
+mod metrics;
 #[path = "../needs/mod.rs"]
 mod needs;
 mod offers;
 mod perf;
 mod receivers;
 mod schema;
-mod services;
 mod secrets;
+mod services;
 mod streams;
 mod terminal;
 mod trees;

@@ -27,7 +27,7 @@ fn listening(mut child: Child) -> (Running, String) {
     (child, address.expect("it says where it listens"))
 }
 
-fn all_services(home: &Home) -> String {
+pub(super) fn all_services(home: &Home) -> String {
     format!(
         "[receive]\ndirectory = '{0}/incoming'\n[serve]\ndirectory = '{0}/served'\n[tunnel]\n\
          [measure]\n",
@@ -36,7 +36,7 @@ fn all_services(home: &Home) -> String {
 }
 
 /// A client that trusts the host, and whom the host knows by a line with these words.
-fn client(host: &Home, address: &str, words: &str) -> Home {
+pub(super) fn client(host: &Home, address: &str, words: &str) -> Home {
     let client = Home::new();
     let key = client.run(&["keys"]).1;
     let list = host.0.join("authorized_peers");
@@ -48,7 +48,7 @@ fn client(host: &Home, address: &str, words: &str) -> Home {
 }
 
 /// A server that answers each connection with a word; its port.
-fn server() -> u16 {
+pub(super) fn server() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     std::thread::spawn(move || {
@@ -60,7 +60,7 @@ fn server() -> u16 {
 }
 
 /// Whether a tunnel to the host reaches a port of it; otherwise its exit code and message.
-fn tunnels(client: &Home, address: &str, port: u16) -> Result<(), (i32, String)> {
+pub(super) fn tunnels(client: &Home, address: &str, port: u16) -> Result<(), (i32, String)> {
     let forward = format!("0:127.0.0.1:{port}");
     let mut command = client.command(&["tunnel", address, "-L", &forward, "--json"]);
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
@@ -87,7 +87,10 @@ fn tunnels(client: &Home, address: &str, port: u16) -> Result<(), (i32, String)>
     stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
     let mut word = [0; 4];
     match stream.read_exact(&mut word) {
-        Ok(()) => Ok(assert_eq!(&word, b"word")),
+        Ok(()) => {
+            assert_eq!(&word, b"word");
+            Ok(())
+        }
         Err(error) => Err((0, error.to_string())),
     }
 }
@@ -118,7 +121,7 @@ fn each_line_permits_what_it_says_over_both_carriers() {
     std::thread::sleep(Duration::from_millis(1_500));
     for (number, ((words, may), client)) in lines.iter().zip(&clients).enumerate() {
         let [sends, gets, measures, opens] = *may;
-        let mut check = |what: &str, arguments: &[&str], is_permitted: bool| {
+        let check = |what: &str, arguments: &[&str], is_permitted: bool| {
             let (code, _, stderr) = client.run(arguments);
             assert_eq!(code, if is_permitted { 0 } else { 4 }, "'{words}' {what}: {stderr}");
         };
@@ -129,8 +132,7 @@ fn each_line_permits_what_it_says_over_both_carriers() {
             check(&format!("sends over {carrier}"), &send, sends);
             assert_eq!(home.0.join("incoming").join(&name).exists(), sends, "'{words}' {carrier}");
             let into = format!("got-{carrier}");
-            let get =
-                ["get", "offered", "--from", &address, "--carrier", carrier, "--as", &into];
+            let get = ["get", "offered", "--from", &address, "--carrier", carrier, "--as", &into];
             check(&format!("gets over {carrier}"), &get, gets);
             let perf = ["perf", &address, "-t", "200 ms", "--carrier", carrier, "--together"];
             check(&format!("measures over {carrier}"), &perf, measures);
@@ -145,8 +147,14 @@ fn each_line_permits_what_it_says_over_both_carriers() {
             Err((code, said)) => assert!(!opens && code == 4, "'{words}': {code} {said}"),
         }
     }
-    assert_eq!(fs::read_dir(home.0.join("incoming")).unwrap().flatten().filter(|entry|
-        entry.file_name().to_string_lossy().starts_with("from-")).count(), 6);
+    assert_eq!(
+        fs::read_dir(home.0.join("incoming"))
+            .unwrap()
+            .flatten()
+            .filter(|entry| entry.file_name().to_string_lossy().starts_with("from-"))
+            .count(),
+        6
+    );
 }
 
 /// The rights of one service are none at another one.

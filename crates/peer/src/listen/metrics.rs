@@ -92,17 +92,21 @@ impl HostMetrics {
     /// watches sees the first of its kind as an increase.
     pub(super) fn new(services: impl Iterator<Item = &'static str>) -> HostMetrics {
         let metrics = HostMetrics::default();
-        for service in services.chain([PROBE]) {
+        for service in services.chain([PROBE, NO_SERVICE]) {
             let labels = of_service(service);
+            for kind in KINDS {
+                metrics.refused(service, kind);
+            }
+            if service == NO_SERVICE {
+                continue;
+            }
             drop(metrics.connections.get_or_create(&labels));
             drop(metrics.connections_opened.get_or_create(&labels));
             if service != PROBE {
                 drop(metrics.sessions.get_or_create(&labels));
                 drop(metrics.sessions_opened.get_or_create(&labels));
             }
-            KINDS.iter().for_each(|kind| drop(metrics.refused(service, *kind)));
         }
-        KINDS.iter().for_each(|kind| drop(metrics.refused(NO_SERVICE, *kind)));
         metrics
     }
 

@@ -166,7 +166,9 @@ impl Collector for Traffic {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let mut state = self.state();
         let followed: Vec<u64> = state.followed.keys().copied().collect();
-        followed.into_iter().for_each(|number| state.sample(number));
+        for number in followed {
+            state.sample(number);
+        }
         let help = "What connections with known peers moved, by peer and path, with protocol \
                     overhead";
         let mut metric =
