@@ -33,7 +33,7 @@ pub use net::socket::{listen, reachable};
 pub use opening::OpeningPlace;
 pub use refusals::{Refusals, refusal_text};
 pub use service::{Asking, Entry, Service, Services, SessionRequest};
-pub(crate) use traffic::{Following, Traffic};
+pub(crate) use traffic::Traffic;
 
 use crate::conn::Conn;
 

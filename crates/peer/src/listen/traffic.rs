@@ -9,13 +9,12 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use net::socket::unmapped;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::registry::Unit;
-use stripe::Connection;
+use stripe::{Carried, Connection};
 
 use super::display_address;
 use crate::carrier::Stream;
@@ -84,18 +83,19 @@ struct State {
 struct Followed {
     connection: Connection,
     peer: String,
-    /// What is counted already, by route: sent, received.
-    seen: BTreeMap<u32, (u64, u64)>,
+    /// What is counted already.
+    seen: Vec<Carried>,
 }
 
 impl State {
-    fn row(&mut self, peer: &str, path: IpAddr, carrier: CarrierKind) -> Arc<Moved> {
+    /// The row of a peer's path; of none: of its further ones.
+    fn row(&mut self, peer: &str, path: Option<IpAddr>, carrier: CarrierKind) -> Arc<Moved> {
         let is_full = self.peers.len() >= PEERS && !self.peers.contains_key(peer);
         let rows = self.peers.entry(if is_full { OTHER } else { peer }.to_string()).or_default();
-        let path = display_address(SocketAddr::new(path, 0));
-        let is_known = rows.contains_key(&(path.clone(), carrier));
+        let path = path.map(|path| display_address(SocketAddr::new(path, 0)));
         let paths = rows.keys().filter(|(_, of)| *of == carrier).count();
-        let path = if !is_known && paths >= PATHS { OTHER.to_string() } else { path };
+        let path = path.filter(|path| paths < PATHS || rows.contains_key(&(path.clone(), carrier)));
+        let path = path.unwrap_or_else(|| OTHER.to_string());
         Arc::clone(rows.entry((path, carrier)).or_default())
     }
 
@@ -103,16 +103,15 @@ impl State {
     fn sample(&mut self, number: u64) {
         let Some(mut followed) = self.followed.remove(&number) else { return };
         let stats = followed.connection.recent_stats();
-        for route in &stats.routes {
-            let (sent, received) = (route.sent.0, route.received.0);
-            let seen = followed.seen.insert(route.route, (sent, received)).unwrap_or_default();
-            if (sent, received) != seen {
-                let row = self.row(&followed.peer, unmapped(route.remote).ip(), CarrierKind::Udp);
-                row.add(sent.saturating_sub(seen.0), received.saturating_sub(seen.1));
+        for carried in &stats.carried {
+            let before = followed.seen.iter().find(|seen| seen.remote == carried.remote);
+            let before = before.map_or((0, 0), |seen| (seen.sent.0, seen.received.0));
+            let (sent, received) = (carried.sent.0 - before.0, carried.received.0 - before.1);
+            if (sent, received) != (0, 0) {
+                self.row(&followed.peer, carried.remote, CarrierKind::Udp).add(sent, received);
             }
         }
-        // The number of a route is never used again.
-        followed.seen.retain(|number, _| stats.routes.iter().any(|route| route.route == *number));
+        followed.seen.clone_from(&stats.carried);
         self.followed.insert(number, followed);
     }
 }
@@ -120,7 +119,7 @@ impl State {
 impl Traffic {
     /// The row of a peer's path.
     pub(super) fn row(&self, peer: &str, path: IpAddr, carrier: CarrierKind) -> Arc<Moved> {
-        self.state().row(peer, path, carrier)
+        self.state().row(peer, Some(path), carrier)
     }
 
     /// Counts what the routes of a striped connection move, until the result is dropped.
@@ -128,7 +127,7 @@ impl Traffic {
         let mut state = self.state();
         let number = state.next;
         state.next += 1;
-        let (connection, seen) = (connection.clone(), BTreeMap::new());
+        let (connection, seen) = (connection.clone(), Vec::new());
         state.followed.insert(number, Followed { connection, peer, seen });
         drop(state);
         Following { traffic: self.clone(), number }
@@ -143,13 +142,6 @@ impl Traffic {
 pub(crate) struct Following {
     traffic: Traffic,
     number: u64,
-}
-
-impl Following {
-    /// Counts what has been moved up to now. Routes that are removed take their counters with them.
-    pub(crate) fn sample(&self) {
-        self.traffic.state().sample(self.number);
-    }
 }
 
 impl Drop for Following {
@@ -209,7 +201,7 @@ mod tests {
     #[test]
     fn rows_are_bounded() {
         let traffic = Traffic::default();
-        for peer in 0..2 * PEERS as u32 {
+        for peer in 0..2 * PEERS {
             traffic.row(&format!("peer-{peer}"), address(1), CarrierKind::Tcp).add(1, 2);
         }
         for path in 0..1_000 {

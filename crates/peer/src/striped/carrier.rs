@@ -12,14 +12,14 @@ use net::counters::TcpInfo;
 use net::socket::Attempt;
 use stripe::{RouteChange, RouteEvent, RouteState};
 use tokio::sync::{Notify, broadcast, watch};
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 use units::{Bytes, PathId, Rate, Span};
 use wire::closing::CloseCode;
 
 use super::connect::{Striped, connect_over};
 use crate::carrier::{BoxFuture, Carrier, Listener, RouteReport, Stream};
 use crate::dial::{Plan, Terms};
-use crate::listen::{Admitted, Following, Traffic};
+use crate::listen::{Admitted, Traffic};
 use crate::{Error, Event, Events, Fingerprint, PathClass, PathEvent, PathState};
 
 /// The rate of a stream is taken over so long a time.
@@ -507,8 +507,6 @@ type Accepted = (stripe::Stream, SocketAddr, Arc<Notify>);
 
 /// Streams that wait to be accepted, of all peers.
 const MOST_WAITING: usize = 64;
-/// How often the counters of a connection are read.
-const SAMPLES: Duration = Duration::from_secs(1);
 /// How long a connection may live without a stream that was admitted.
 const UNADMITTED: Duration = Duration::from_secs(15);
 
@@ -547,10 +545,9 @@ impl StripedListener {
                             admission.admit(&connection);
                         }
                     }
-                    let counting = traffic.follow(&connection, admitted.label(peer));
+                    let _counting = traffic.follow(&connection, admitted.label(peer));
                     tokio::select! {
                         () = accepting => {}
-                        () = sample(&counting) => {}
                         () = admitted.removed(peer) => {
                             connection.close(CloseCode::Changed.number());
                         }
@@ -561,14 +558,6 @@ impl StripedListener {
             }
         });
         StripedListener { streams, accepting }
-    }
-}
-
-/// Counts what a connection moves, now and then: routes that end take their counters with them.
-async fn sample(counting: &Following) {
-    loop {
-        sleep(SAMPLES).await;
-        counting.sample();
     }
 }
 

@@ -284,8 +284,8 @@ impl Connection {
         }
     }
 
-    /// Waits until the endpoint has forgotten the connection, some time after its end: then the peer
-    /// has been told, as far as it can be.
+    /// Waits until the endpoint has forgotten the connection, some time after its end: then the
+    /// peer has been told, as far as it can be.
     pub async fn forgotten(&self) {
         let mut streams = self.0.streams.clone();
         // The other end of the channel goes with the state of the connection.
