@@ -155,9 +155,8 @@ fn metrics_count_what_was_moved_and_no_stranger() {
     // A tunnel: a target that the peer may reach, and one that it may not.
     tunnels(&peer, &host.address, word).unwrap();
     tunnels(&peer, &host.address, 1).unwrap_err();
-    let through = host.once(&got, "the tunnel ends", |now| {
-        total(now, "anabranch_tunnel_streams") == 0
-            && total(now, "anabranch_tunnel_refused_total{reason=\"forbidden\"}") == 1
+    let through = host.once(&got, "a target is refused", |now| {
+        total(now, "anabranch_tunnel_refused_total{reason=\"forbidden\"}") == 1
     });
     assert_eq!(total(&through, "anabranch_tunnel_dialed_total"), 1);
     assert_eq!(total(&through, "anabranch_sessions_opened_total{service=\"tunnel\"}"), 2);
@@ -181,15 +180,17 @@ fn metrics_count_what_was_moved_and_no_stranger() {
     let said = host.read("/metrics");
     assert!(!said.contains(stranger.run(&["keys"]).1.trim()), "{said}");
 
-    // A peer that is removed keeps its rows, and is a stranger.
+    // A peer that is removed keeps its rows, loses its tunnels, and is a stranger.
     fs::write(home.0.join("authorized_peers"), format!("{}\n", key.trim())).unwrap();
     std::thread::sleep(Duration::from_millis(1_500));
     assert_eq!(peer.run(&["send", "data", "--to", &host.address]).0, 4);
     let removed =
-        host.once(&visited, "it is refused", |now| total(now, refused) > total(&visited, refused));
-    for row in [moved("tcp", "received"), moved("udp", "sent")] {
-        assert_eq!(total(&removed, &row), total(&visited, &row), "{row}");
-    }
+        host.once(&visited, "it is refused", |now| {
+        total(now, refused) > total(&visited, refused)
+            && total(now, "anabranch_tunnel_streams") == 0
+            && total(now, "anabranch_connections{service=\"tunnel\"}") == 0
+    });
+    assert_eq!(total(&removed, &over_tcp), total(&visited, &over_tcp));
     assert_eq!(removed.len(), visited.len());
 }
 
