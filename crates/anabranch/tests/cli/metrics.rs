@@ -167,8 +167,8 @@ fn metrics_count_what_was_moved_and_no_stranger() {
     stranger.run(&["keys", "trust", "receiver", &host.address, key.trim()]);
     let file = stranger.file("data", b"x");
     for carrier in ["tcp", "udp"] {
-        let send = ["send", file.to_str().unwrap(), "--to", &host.address, "--carrier", carrier];
-        assert_eq!(stranger.run(&send).0, 4);
+        let sends = ["send", file.to_str().unwrap(), "--to", &host.address, "--carrier", carrier];
+        assert_eq!(stranger.run(&sends).0, 4);
     }
     drop(TcpStream::connect(&host.address).unwrap());
     let refused = "anabranch_refusals_total{service=\"receive\",kind=\"stranger\"}";
@@ -184,8 +184,7 @@ fn metrics_count_what_was_moved_and_no_stranger() {
     fs::write(home.0.join("authorized_peers"), format!("{}\n", key.trim())).unwrap();
     std::thread::sleep(Duration::from_millis(1_500));
     assert_eq!(peer.run(&["send", "data", "--to", &host.address]).0, 4);
-    let removed =
-        host.once(&visited, "it is refused", |now| {
+    let removed = host.once(&visited, "it is refused", |now| {
         total(now, refused) > total(&visited, refused)
             && total(now, "anabranch_tunnel_streams") == 0
             && total(now, "anabranch_connections{service=\"tunnel\"}") == 0

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, VecDeque};
 use std::net::IpAddr;
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use tokio::task::{AbortHandle, JoinSet};
@@ -13,12 +13,13 @@ use wire::session::{AbortCode, Frame, Hello, SessionId};
 use super::predecessor;
 use crate::carrier::Stream;
 use crate::conn::{Conn, ConnError};
+use crate::metrics::{Registry, register_budget};
 use crate::tls::ServerTls;
 use crate::{Fingerprint, Token};
 
 /// The most unauthenticated connections; a further one displaces the oldest of the block of
 /// addresses that has the most.
-pub(super) const UNAUTHENTICATED: usize = 64;
+const UNAUTHENTICATED: usize = 64;
 /// The time that a connection may take to authenticate.
 pub const UNAUTHENTICATED_PATIENCE: Duration = Duration::from_secs(10);
 /// Bytes read at a time before a connection is authenticated.
@@ -100,9 +101,11 @@ impl Unauthenticated {
         }
     }
 
-    /// The number of unauthenticated connections.
-    pub(super) fn count(&self) -> usize {
-        self.pending().connections.len()
+    pub(super) fn register(self: &Arc<Self>, registry: &mut Registry) {
+        let all = Arc::clone(self);
+        let (name, what) = ("unauthenticated_connections", "Connections that prove no key yet");
+        let count = move || all.pending().connections.len() as u64;
+        register_budget(registry, name, what, None, UNAUTHENTICATED as u64, count);
     }
 
     /// Ends every connection.

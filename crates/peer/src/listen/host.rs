@@ -14,14 +14,15 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 use wire::session::{AbortCode, Frame, Hello, PROBE, SessionId, VERSION, Welcome};
 
-use super::admission::{First, TokenCheck, UNAUTHENTICATED, Unauthenticated, greet, refuse};
+use super::admission::{First, TokenCheck, Unauthenticated, greet, refuse};
 use super::admitted::{Admitted, label_of};
 use super::by_peer::PeerPlace;
-use super::connections::{CONNECTIONS, Connections, no_place};
+use super::connections::{Connections, no_place};
 use super::counted::{CountedStream, Tally};
 use super::further_addresses;
 use super::metrics::{HostMetrics, NO_SERVICE, RefusalKind};
 use super::opening::OpeningSessions;
+use super::over_udp::OverUdp;
 use super::probing;
 use super::refusals::{Refusals, refusal_text};
 use super::service::{Asking, Hosted, Join, Open, Opened, Services};
@@ -29,7 +30,7 @@ use super::traffic::CarrierKind;
 use super::waiting::{Waited, Waiting};
 use crate::carrier::{Listener, Stream};
 use crate::conn::{Conn, ConnError};
-use crate::metrics::{Registry, Unit, register_budget, register_counter};
+use crate::metrics::Registry;
 use crate::sockets::{Sockets, at_free_port};
 use crate::striped::{UdpListener, carrier::StripedListener};
 use crate::tls::ServerTls;
@@ -115,7 +116,7 @@ impl Host {
         let metrics = HostMetrics::new(services.names());
         let mut over_udp = None;
         if let Some(udp) = udp {
-            over_udp = Some(OverUdp { endpoint: udp.endpoint(), memory: udp.memory() });
+            over_udp = Some(OverUdp::of(&udp));
             let traffic = metrics.traffic.clone();
             listeners.push(Box::new(StripedListener::counting(udp, admitted.clone(), traffic)));
         }
@@ -139,12 +140,6 @@ pub fn serve_at(
     accept((services, metrics), options, (listeners, None), admitted, tell)
 }
 
-/// The striped connections of a host.
-struct OverUdp {
-    endpoint: Arc<stripe::Endpoint>,
-    memory: stripe::Memory,
-}
-
 fn accept(
     (services, metrics): (Services, HostMetrics),
     options: ListenOptions,
@@ -159,7 +154,7 @@ fn accept(
         named: options.addresses,
         services,
         tell,
-        unauthenticated: Unauthenticated::default(),
+        unauthenticated: Arc::default(),
         connections: Connections::default(),
         waiting: Waiting::default(),
         opening: Arc::default(),
@@ -200,31 +195,10 @@ impl Hosting {
         let mut registry = Registry::with_prefix("anabranch");
         let shared = &self.shared;
         shared.metrics.register(&mut registry);
-        let (counted, what) = (Arc::downgrade(shared), "Connections that prove no key yet");
-        let strangers = move || counted.upgrade().map_or(0, |host| host.unauthenticated.count());
-        register_budget(
-            &mut registry,
-            "unauthenticated_connections",
-            what,
-            None,
-            UNAUTHENTICATED as u64,
-            move || strangers() as u64,
-        );
-        let (counted, what) = (Arc::downgrade(shared), "Authorized connections in all");
-        let places = move || counted.upgrade().map_or(0, |host| host.connections.count());
-        let (name, most) = ("connection_places", CONNECTIONS as u64);
-        register_budget(&mut registry, name, what, None, most, move || places() as u64);
-        if let Some(OverUdp { endpoint, memory }) = &self.over_udp {
-            let (what, most) = ("Memory of striped connections", memory.most().0);
-            let (memory, unit) = (memory.clone(), Some(Unit::Bytes));
-            register_budget(&mut registry, "udp_memory", what, unit, most, move || {
-                memory.taken().0
-            });
-            let endpoint = Arc::downgrade(endpoint);
-            let help = "Handshakes over UDP that failed";
-            register_counter(&mut registry, "udp_failed_handshakes", help, move || {
-                endpoint.upgrade().map_or(0, |endpoint| endpoint.failed_handshakes())
-            });
+        shared.unauthenticated.register(&mut registry);
+        shared.connections.register(&mut registry);
+        if let Some(over_udp) = &self.over_udp {
+            over_udp.register(&mut registry);
         }
         for service in &shared.services.0 {
             service.register(registry.sub_registry_with_prefix(service.name()));
@@ -236,8 +210,8 @@ impl Hosting {
     pub async fn close(mut self) {
         let over_udp = self.over_udp.take();
         drop(self);
-        if let Some(OverUdp { endpoint, .. }) = over_udp {
-            let _ = timeout(FAREWELL, endpoint.wait_idle()).await;
+        if let Some(over_udp) = over_udp {
+            let _ = timeout(FAREWELL, over_udp.wait_idle()).await;
         }
     }
 }
@@ -256,7 +230,7 @@ struct HostState {
     named: Vec<SocketAddr>,
     tell: Tell,
     tls: ServerTls,
-    unauthenticated: Unauthenticated,
+    unauthenticated: Arc<Unauthenticated>,
     connections: Connections,
     waiting: Waiting,
     opening: Arc<OpeningSessions>,
@@ -450,7 +424,7 @@ impl HostState {
                 let open = match self.authorize(&hello, peer, known.as_ref()) {
                     Ok(open) => open,
                     Err((code, reason)) => {
-                        let kind = kind_of(code, &hello, known.as_ref());
+                        let kind = RefusalKind::at_admission(code, &hello, known.as_ref());
                         self.metrics.refuse(service, kind);
                         return Err(self.turn_away(&mut conn, peer, from, code, reason).await);
                     }
@@ -555,21 +529,6 @@ impl HostState {
             (self.tell)(refusal_text(from, &reason, unreported));
         }
         refuse(conn, code, reason).await
-    }
-}
-
-/// The kind of a refusal by rights.
-fn kind_of(code: AbortCode, hello: &Hello, known: Option<&Peer>) -> RefusalKind {
-    if hello.version != VERSION {
-        RefusalKind::Version
-    } else if code == AbortCode::NoService {
-        RefusalKind::Service
-    } else if hello.secret.is_some() {
-        RefusalKind::Token
-    } else if known.is_some() {
-        RefusalKind::Rights
-    } else {
-        RefusalKind::Stranger
     }
 }
 

@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
-use wire::session::{AbortCode, PROBE, SessionId};
+use wire::session::{AbortCode, Hello, PROBE, SessionId, VERSION};
 
 use super::traffic::Traffic;
+use crate::Peer;
 use crate::conn::Conn;
 use crate::metrics::{Counted, Counter, Family, Gauge, Labels, Registry};
 
@@ -55,6 +56,25 @@ impl RefusalKind {
             RefusalKind::Session => "session",
             RefusalKind::Busy => "busy",
             RefusalKind::Other => "other",
+        }
+    }
+
+    /// The kind of a refusal of a peer that asks to be let in.
+    pub(super) fn at_admission(
+        code: AbortCode,
+        hello: &Hello,
+        known: Option<&Peer>,
+    ) -> RefusalKind {
+        if hello.version != VERSION {
+            RefusalKind::Version
+        } else if code == AbortCode::NoService {
+            RefusalKind::Service
+        } else if hello.secret.is_some() {
+            RefusalKind::Token
+        } else if known.is_some() {
+            RefusalKind::Rights
+        } else {
+            RefusalKind::Stranger
         }
     }
 
@@ -254,6 +274,28 @@ mod tests {
         drop((second, other));
         assert_eq!(open(), 0);
         assert!(metrics.members.lock().unwrap().is_empty());
+    }
+
+    #[test]
+    fn refusals_are_counted_by_why_and_not_by_what_a_peer_says() {
+        let known = Peer::from(crate::Fingerprint::from([1; 32]));
+        let kind = |code, hello: &Hello, known| RefusalKind::at_admission(code, hello, known);
+        let (plain, showing) =
+            (Hello::new("x", None, [0; 16]), Hello::new("x", Some([0; 16]), [0; 16]));
+        let refused = AbortCode::Refused;
+        assert_eq!(kind(refused, &plain, None), RefusalKind::Stranger);
+        assert_eq!(kind(refused, &plain, Some(&known)), RefusalKind::Rights);
+        assert_eq!(kind(refused, &showing, None), RefusalKind::Token);
+        assert_eq!(kind(AbortCode::NoService, &plain, Some(&known)), RefusalKind::Service);
+        let other = Hello { version: VERSION + 1, ..plain };
+        assert_eq!(kind(refused, &other, None), RefusalKind::Version);
+        for (code, kind) in [
+            (AbortCode::Busy, RefusalKind::Busy),
+            (AbortCode::Crowded, RefusalKind::Busy),
+            (AbortCode::Source, RefusalKind::Other),
+        ] {
+            assert_eq!(RefusalKind::of(code), kind);
+        }
     }
 
     #[test]

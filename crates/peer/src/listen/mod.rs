@@ -14,6 +14,7 @@ mod counted;
 mod host;
 mod metrics;
 mod opening;
+mod over_udp;
 mod predecessor;
 mod probing;
 mod refusals;
