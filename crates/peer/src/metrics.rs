@@ -108,18 +108,18 @@ impl<F> fmt::Debug for Read<F> {
 
 /// One more of what a gauge counts, until it is dropped.
 #[derive(Debug)]
-pub struct Counted(Gauge);
+pub struct Held(Gauge);
 
-impl Counted {
+impl Held {
     /// Adds one.
     #[must_use]
-    pub fn new(gauge: &Gauge) -> Counted {
+    pub fn new(gauge: &Gauge) -> Held {
         gauge.inc();
-        Counted(gauge.clone())
+        Held(gauge.clone())
     }
 }
 
-impl Drop for Counted {
+impl Drop for Held {
     fn drop(&mut self) {
         self.0.dec();
     }

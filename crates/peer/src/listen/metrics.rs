@@ -8,7 +8,7 @@ use wire::session::{AbortCode, Hello, PROBE, SessionId, VERSION};
 use super::traffic::Traffic;
 use crate::Peer;
 use crate::conn::Conn;
-use crate::metrics::{Counted, Counter, Family, Gauge, Labels, Registry};
+use crate::metrics::{Counter, Family, Gauge, Held, Labels, Registry};
 
 /// The service of refusals of a hello that names none of this host's.
 pub(super) const NO_SERVICE: &str = "none";
@@ -148,10 +148,10 @@ impl HostMetrics {
     }
 
     /// An authorized connection for a service, until the result is dropped.
-    pub(super) fn connection(&self, service: &'static str) -> Counted {
+    pub(super) fn connection(&self, service: &'static str) -> Held {
         let labels = of_service(service);
         self.connections_opened.get_or_create(&labels).inc();
-        Counted::new(&self.connections.get_or_create(&labels))
+        Held::new(&self.connections.get_or_create(&labels))
     }
 
     /// A connection of a session, until the result is dropped.

@@ -68,12 +68,12 @@ impl Moved {
 
 /// What each peer moved over each path. Clones share it.
 #[derive(Clone, Default)]
-pub(crate) struct Traffic(Arc<Mutex<State>>);
+pub(crate) struct Traffic(Arc<Mutex<TrafficState>>);
 
 type Rows = BTreeMap<(String, CarrierKind), Arc<Moved>>;
 
 #[derive(Default)]
-struct State {
+struct TrafficState {
     peers: BTreeMap<String, Rows>,
     followed: BTreeMap<u64, Followed>,
     next: u64,
@@ -87,7 +87,7 @@ struct Followed {
     seen: Vec<Carried>,
 }
 
-impl State {
+impl TrafficState {
     /// The row of a peer's path; of none: of its further ones.
     fn row(&mut self, peer: &str, path: Option<IpAddr>, carrier: CarrierKind) -> Arc<Moved> {
         let is_full = self.peers.len() >= PEERS && !self.peers.contains_key(peer);
@@ -133,7 +133,7 @@ impl Traffic {
         Following { traffic: self.clone(), number }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, TrafficState> {
         self.0.lock().expect("no panic while held")
     }
 }

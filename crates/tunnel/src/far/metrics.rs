@@ -1,6 +1,6 @@
 //! What the side that dials targets counts.
 
-use peer::metrics::{Counted, Counter, Family, Gauge, Labels, Registry};
+use peer::metrics::{Counter, Family, Gauge, Held, Labels, Registry};
 use wire::tunnel::Code;
 
 /// The figures of the service. Clones share them.
@@ -47,20 +47,20 @@ impl TunnelMetrics {
     }
 
     /// A target was dialed: a connection is carried until the result is dropped.
-    pub(super) fn dialed(&self) -> Counted {
+    pub(super) fn dialed(&self) -> Held {
         self.dialed.inc();
-        Counted::new(&self.streams)
+        Held::new(&self.streams)
     }
 
     /// A connection was accepted at a port of a peer: it is carried until the result is dropped.
-    pub(super) fn accepted(&self) -> Counted {
+    pub(super) fn accepted(&self) -> Held {
         self.accepted.inc();
-        Counted::new(&self.streams)
+        Held::new(&self.streams)
     }
 
     /// A peer has this host listen until the result is dropped.
-    pub(super) fn listening(&self) -> Counted {
-        Counted::new(&self.ports)
+    pub(super) fn listening(&self) -> Held {
+        Held::new(&self.ports)
     }
 
     pub(super) fn refused(&self, code: Code) {
