@@ -23,6 +23,7 @@ from .emulation import (
     network,
     our_fraction,
 )
+from .figures import overlay_study, quantile, samples
 from .files import memory_available, scratch, source_file, write_random
 from .hosts import Ends, Pairs, Process, Routed, need_root
 from .mesh import Mesh, link

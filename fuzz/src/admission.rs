@@ -6,7 +6,7 @@ use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-use peer::listen::{Asking, Entry, Hosting, Service, Services, serve_at};
+use peer::host::{Asking, Entry, Hosting, Service, Services, serve_at};
 use peer::tls::ClientTls;
 use peer::{Conn, Fingerprint, Identity, ListenOptions};
 use tokio::runtime::Runtime;

@@ -24,7 +24,11 @@ pub(crate) const EXIT_CODES: &[(u8, &str)] = &[
     (10, "the local system refused an operation on sockets, keys or configuration"),
     (11, "the monthly caps of all paths are reached; what arrived is kept"),
     (12, "cp: ssh failed, or the other host has no compatible version of anabranch"),
-    (13, "some files were left out, or lost owners or attributes; all else is at the receiver"),
+    (
+        13,
+        "some files were left out, or lost owners, modes or attributes; all else is at the \
+         receiver",
+    ),
     (130, "interrupted (SIGINT); what arrived is kept"),
     (143, "terminated (SIGTERM); what arrived is kept"),
 ];
@@ -74,9 +78,15 @@ impl Failure {
             1 => missing.push("a file or folder of the source was left out".to_string()),
             count => missing.push(format!("{count} files or folders of the source were left out")),
         }
-        for (count, what) in
-            [(summary.lost_owners, "owner"), (summary.lost_attributes, "extended attributes")]
-        {
+        if summary.lost_entries > 0 {
+            let count = summary.lost_entries;
+            missing.push(format!("{count} cannot be in the receiving file system"));
+        }
+        for (count, what) in [
+            (summary.lost_owners, "owner"),
+            (summary.lost_attributes, "extended attributes"),
+            (summary.lost_modes, "mode, time or hard link"),
+        ] {
             if count > 0 {
                 missing.push(format!("the {what} of {count} could not be set"));
             }

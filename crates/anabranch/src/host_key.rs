@@ -57,7 +57,7 @@ impl HostKey {
     pub(crate) fn or_temporary_with_notice(self) -> Result<Identity, Error> {
         if let HostKey::Unkept(peer::Error::NoKey { path, source }) = &self {
             let place = path.display().to_string();
-            eprintln!(
+            errln!(
                 "no key can be kept at {} ({}): this run uses a new one, and to other hosts the \
                  next run is another host",
                 clean(&place),

@@ -38,7 +38,11 @@
     rustdoc::broken_intra_doc_links,
     reason = "the descriptions of arguments are help texts, not Markdown"
 )]
+// `say` writes what is printed.
+#![cfg_attr(not(test), warn(clippy::print_stdout, clippy::print_stderr))]
 
+#[macro_use]
+mod say;
 mod cli;
 mod commands;
 mod complete;
@@ -61,6 +65,7 @@ mod sanitize;
 mod schedulers;
 mod scratch;
 mod testbed;
+mod threads;
 mod token;
 mod transfer;
 mod watch;

@@ -11,7 +11,7 @@ use policy::sched::packet::PacketScheduler;
 use scenario::Registry;
 
 use crate::cli::{self, Cli};
-use crate::{complete, exit, name, qlog, schedulers, token, watch};
+use crate::{complete, exit, name, qlog, say, schedulers, token, watch};
 
 /// The command line of `anabranch`, and what its scenario files, `--controller` and
 /// `--packet-scheduler` may name beside the controllers of [`policy::cc::NAMES`] and the schedulers
@@ -109,6 +109,7 @@ impl Program {
         };
         let writes_events = cli.command.writes_events();
         let ended = cli.run(&self.registry);
+        let ended = ended.and_then(|()| say::check());
         qlog::finish();
         match ended {
             Ok(()) => ExitCode::SUCCESS,
@@ -125,7 +126,7 @@ fn report(message: &str, code: u8, writes_events: bool) -> ExitCode {
     if writes_events {
         print_event(message, code);
     }
-    eprintln!("{}: {message}", name::of_program());
+    errln!("{}: {message}", name::of_program());
     ExitCode::from(code)
 }
 

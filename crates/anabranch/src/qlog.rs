@@ -41,7 +41,7 @@ impl QlogArgs {
         let Some(folder) = self.qlog.as_deref().or(configured) else { return Ok(None) };
         let qlog = Qlog::into_folder(folder, |warning| {
             // A closed standard error ends nothing.
-            eprintln!("{}: {}", name::of_program(), clean(warning));
+            errln!("{}: {}", name::of_program(), clean(warning));
         });
         let qlog = qlog.map_err(|error| match error.kind() {
             io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {

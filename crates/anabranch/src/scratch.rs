@@ -29,6 +29,11 @@ impl Scratch {
             path.push(format!("-{number}"));
             match Scratch::create(path.as_ref()) {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(error) => {
+                    let folder = std::env::temp_dir();
+                    let text = format!("{error}: {} (TMPDIR names another)", folder.display());
+                    return Err(io::Error::new(error.kind(), text));
+                }
                 made => return made,
             }
         }

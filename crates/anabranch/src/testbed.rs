@@ -137,7 +137,7 @@ impl Namespaces {
         let report = emulation.finish().map_err(failed)?;
         *why = report.why.join("; ");
         if !report.valid && self.counts_late {
-            eprintln!("counting a transfer with late links: {why}");
+            errln!("counting a transfer with late links: {why}");
         }
         Ok((report.valid || self.counts_late).then_some(measured))
     }

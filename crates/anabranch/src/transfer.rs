@@ -8,6 +8,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::timeout;
 
 use crate::exit::Failure;
+use crate::threads;
 use crate::watch::Watcher;
 
 /// The time that a transfer has to complete after a signal.
@@ -48,14 +49,14 @@ where
     Failure: From<E>,
 {
     let (events, mut received) = tokio::sync::mpsc::unbounded_channel::<Event>();
-    let display = std::thread::spawn(move || {
+    let display = threads::spawn(move || {
         while let Some(event) = received.blocking_recv() {
             watcher.event(&event);
         }
         watcher
     });
-    let runtime =
-        tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(system)?;
+    let display = display.map_err(system)?;
+    let runtime = threads::runtime().map_err(system)?;
     let result = runtime.block_on(async {
         // What is polled here may wait for a file system that does not answer, and so may the end
         // of the runtime: a thread of its own then ends the process.
@@ -95,10 +96,13 @@ where
 /// Ends the process if it has not ended [`LAST_RESORT`] after the signal of this number.
 async fn end_for_certain(mut asked: Signal, number: u8) {
     if asked.recv().await.is_some() {
-        std::thread::spawn(move || {
+        let ending = threads::spawn(move || {
             std::thread::sleep(LAST_RESORT);
             std::process::exit(128 + i32::from(number));
         });
+        if ending.is_err() {
+            std::process::exit(128 + i32::from(number));
+        }
     }
 }
 
@@ -130,7 +134,7 @@ mod tests {
     fn a_signal_ends_a_transfer_that_is_stuck() {
         if std::env::var_os(CHILD).is_some() {
             let _ = run(Box::new(Nothing), |_| async {
-                println!("stuck");
+                outln!("stuck");
                 std::thread::sleep(Duration::from_secs(600));
                 Err::<Summary, _>(Failure::Code(1))
             });

@@ -12,7 +12,7 @@ use peer::dial::{Candidate, Connector, Opened, Plan, Terms, plan};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 use units::{Bytes, Rate, Span};
-use wire::session::{Frame, Hello, PROBE};
+use wire::session::{Hello, PROBE, SessionFrame};
 
 /// The measurement of one path.
 #[derive(Clone, Debug)]
@@ -238,11 +238,11 @@ async fn flow(
     announced: &mut Vec<SocketAddr>,
 ) -> Result<Carries, ConnError> {
     let hello = Hello::new(PROBE, terms.to[0].1.secret(), terms.run);
-    conn.push(&Frame::Hello(hello));
+    conn.push(&SessionFrame::Hello(hello));
     conn.flush().await?;
-    let addresses = conn.receive(|frame| match Frame::try_from(frame)? {
-        Frame::Welcome(welcome) => Ok(welcome.addresses),
-        Frame::Abort(_, text) => Err(ConnError::Io(std::io::Error::other(text))),
+    let addresses = conn.receive(|frame| match SessionFrame::try_from(frame)? {
+        SessionFrame::Welcome(welcome) => Ok(welcome.addresses),
+        SessionFrame::Abort(_, text) => Err(ConnError::Io(std::io::Error::other(text))),
         other => Err(ConnError::unexpected(&other)),
     });
     *announced = addresses.await?;
@@ -252,7 +252,7 @@ async fn flow(
     let mut last = (start, 0);
     while start.elapsed() < LENGTH {
         if conn.try_flush()? && conn.unsent()? < UNSENT {
-            conn.push(&Frame::Probe(&payload));
+            conn.push(&SessionFrame::Probe(&payload));
             continue;
         }
         tokio::select! {
@@ -261,7 +261,7 @@ async fn flow(
         }
         conn.try_fill(CHUNK)?;
         while let Some(frame) = conn.next_frame()? {
-            if let Frame::Pong(bytes) = Frame::try_from(frame)? {
+            if let SessionFrame::Pong(bytes) = SessionFrame::try_from(frame)? {
                 last = (Instant::now(), bytes);
             }
         }

@@ -19,10 +19,10 @@ use tokio::time::timeout;
 use transfer::digest::block_cv;
 use transfer::{BLOCK, Packing, Tree};
 use wire::Emit;
-use wire::files::Frame;
+use wire::files::FileFrame;
 use wire::files::{Data, Hashes, Range};
 use wire::manifest::{Entry, File, Kind, chunks};
-use wire::session::{self, VERSION, Welcome};
+use wire::session::{SessionFrame, VERSION, Welcome};
 
 /// It takes no longer, whatever the other side does.
 const MOST: Duration = Duration::from_secs(60);
@@ -148,33 +148,33 @@ async fn answer(mut conn: Conn, offer: &Offer) -> Result<(), ConnError> {
     loop {
         let mut out = Vec::new();
         conn.receive(|frame| {
-            match Frame::try_from(frame)? {
-                Frame::Session(session::Frame::Hello(_)) => {
+            match FileFrame::try_from(frame)? {
+                FileFrame::Session(SessionFrame::Hello(_)) => {
                     let (version, session) = (VERSION, [1; 16]);
-                    session::Frame::Welcome(Welcome { version, session, addresses: vec![] })
+                    SessionFrame::Welcome(Welcome { version, session, addresses: vec![] })
                         .emit(&mut out);
                 }
-                Frame::Ask(ask) => {
-                    Frame::Entries(&offer.chunk()).emit(&mut out);
+                FileFrame::Ask(ask) => {
+                    FileFrame::Entries(&offer.chunk()).emit(&mut out);
                     let count = u32::try_from(offer.entries.len()).expect("few");
-                    Frame::ManifestEnd(count).emit(&mut out);
+                    FileFrame::ManifestEnd(count).emit(&mut out);
                     if ask.hashes {
                         let hashes = vec![block(SIZE).1];
-                        Frame::Hashes(Hashes { first: 0, hashes }).emit(&mut out);
-                        Frame::Ready.emit(&mut out);
+                        FileFrame::Hashes(Hashes { first: 0, hashes }).emit(&mut out);
+                        FileFrame::Ready.emit(&mut out);
                     }
                 }
-                Frame::Want(ranges) => wanted.extend(ranges),
-                Frame::Request(range) => {
+                FileFrame::Want(ranges) => wanted.extend(ranges),
+                FileFrame::Request(range) => {
                     if let Some((payload, hash)) = data(offer, &wanted, range) {
                         let block_hash = range.start.is_multiple_of(BLOCK).then_some(hash);
                         let position = range.start;
-                        Frame::Data(Data { position, block_hash, payload: &payload })
+                        FileFrame::Data(Data { position, block_hash, payload: &payload })
                             .emit(&mut out);
                     }
                 }
-                Frame::Session(session::Frame::Ping(number)) => {
-                    session::Frame::Pong(number).emit(&mut out);
+                FileFrame::Session(SessionFrame::Ping(number)) => {
+                    SessionFrame::Pong(number).emit(&mut out);
                 }
                 _ => {}
             }

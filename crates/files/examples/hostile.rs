@@ -23,11 +23,11 @@ use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 use wire::Emit;
-use wire::files::Frame;
+use wire::files::FileFrame;
 use wire::files::{Ask, MAX_PAYLOAD, Range, Wishes};
 use wire::frame::HEADER;
 use wire::manifest::{Entry, File, Kind, chunks};
-use wire::session::{self, Hello, SessionId};
+use wire::session::{Hello, SessionFrame, SessionId};
 
 /// Strangers at a time: as many as may be on their way in, so that each gets to the end of TLS.
 const AT_A_TIME: usize = 60;
@@ -53,7 +53,7 @@ impl Target {
     }
 
     /// A connection whose hello and further frames are sent.
-    async fn open(&self, frames: &[Frame<'_>]) -> Result<Conn, Box<dyn Error + Send + Sync>> {
+    async fn open(&self, frames: &[FileFrame<'_>]) -> Result<Conn, Box<dyn Error + Send + Sync>> {
         let mut conn = self.connect().await?;
         conn.push(&hello());
         for frame in frames {
@@ -132,13 +132,13 @@ async fn strangers(address: SocketAddr, server: Fingerprint, count: u64) -> Outc
 /// Sends until the connection breaks.
 async fn stream(conn: &mut Conn, number: u64, sent: &AtomicU64) -> Result<(), ConnError> {
     let mut ping = Vec::new();
-    session::Frame::Ping(7).emit(&mut ping);
+    SessionFrame::Ping(7).emit(&mut ping);
     let pings = ping.repeat(CHUNK / ping.len());
     let chunk = match number % 4 {
         0 => vec![0xff; CHUNK],
         1 => {
             let mut block = Vec::new();
-            session::Frame::Probe(&vec![0; MAX_PAYLOAD]).emit(&mut block);
+            SessionFrame::Probe(&vec![0; MAX_PAYLOAD]).emit(&mut block);
             conn.push_parts(&block[..HEADER], &[]);
             vec![0; CHUNK]
         }
@@ -163,9 +163,9 @@ async fn patterns(target: &Arc<Target>, count: usize) -> Outcome {
     for _ in 0..count {
         let (target, patterns) = (Arc::clone(target), patterns.clone());
         tasks.spawn(async move {
-            let mut frames = vec![Frame::Name(b"")];
-            frames.extend(patterns.iter().map(|pattern| Frame::Filter(false, pattern)));
-            frames.push(Frame::Ask(Ask::default()));
+            let mut frames = vec![FileFrame::Name(b"")];
+            frames.extend(patterns.iter().map(|pattern| FileFrame::Filter(false, pattern)));
+            frames.push(FileFrame::Ask(Ask::default()));
             let mut conn = target.open(&frames).await?;
             Ok::<_, Box<dyn Error + Send + Sync>>(listed(&mut conn).await?)
         });
@@ -181,9 +181,9 @@ async fn patterns(target: &Arc<Target>, count: usize) -> Outcome {
 async fn listed(conn: &mut Conn) -> Result<bool, ConnError> {
     loop {
         let told = conn.receive(|frame| {
-            Ok(match Frame::try_from(frame)? {
-                Frame::ManifestEnd(_) => Some(true),
-                Frame::Session(session::Frame::Abort(..)) => Some(false),
+            Ok(match FileFrame::try_from(frame)? {
+                FileFrame::ManifestEnd(_) => Some(true),
+                FileFrame::Session(SessionFrame::Abort(..)) => Some(false),
                 _ => None,
             })
         });
@@ -196,8 +196,8 @@ async fn listed(conn: &mut Conn) -> Result<bool, ConnError> {
 async fn leave(target: &Target, count: usize, file: &str) -> Outcome {
     let mut asked = Vec::new();
     for _ in 0..count {
-        let ask = Frame::Ask(Ask { checksum: true, ..Ask::default() });
-        asked.push(target.open(&[Frame::Name(file.as_bytes()), ask]).await?);
+        let ask = FileFrame::Ask(Ask { checksum: true, ..Ask::default() });
+        asked.push(target.open(&[FileFrame::Name(file.as_bytes()), ask]).await?);
     }
     sleep(Duration::from_secs(2)).await;
     Ok(format!(r#"{{"asked": {}}}"#, asked.len()))
@@ -209,19 +209,19 @@ async fn paths(target: &Target, seconds: u64, file: &str) -> Outcome {
     'fetches: for _ in 0..16 {
         let mut conn = target
             .open(&[
-                Frame::Name(file.as_bytes()),
-                Frame::Ask(Ask::default()),
-                Frame::Want(vec![Range { start: 0, len: 1 }]),
-                Frame::Ready,
-                session::Frame::Ping(0).into(),
+                FileFrame::Name(file.as_bytes()),
+                FileFrame::Ask(Ask::default()),
+                FileFrame::Want(vec![Range { start: 0, len: 1 }]),
+                FileFrame::Ready,
+                SessionFrame::Ping(0).into(),
             ])
             .await?;
         let Ok(Some(session)) = ponged(&mut conn).await else { break };
         open.push(conn);
         for _ in 0..100 {
             let mut conn = target.connect().await?;
-            conn.push(&session::Frame::Join(session));
-            conn.push(&session::Frame::Ping(0));
+            conn.push(&SessionFrame::Join(session));
+            conn.push(&SessionFrame::Ping(0));
             conn.flush().await?;
             if ponged(&mut conn).await.is_err() {
                 break 'fetches;
@@ -238,13 +238,13 @@ async fn paths(target: &Target, seconds: u64, file: &str) -> Outcome {
 async fn ponged(conn: &mut Conn) -> Result<Option<SessionId>, ConnError> {
     let mut session = None;
     loop {
-        let told = conn.receive(|frame| match Frame::try_from(frame)? {
-            Frame::Session(session::Frame::Welcome(welcome)) => {
+        let told = conn.receive(|frame| match FileFrame::try_from(frame)? {
+            FileFrame::Session(SessionFrame::Welcome(welcome)) => {
                 session = Some(welcome.session);
                 Ok(false)
             }
-            Frame::Session(session::Frame::Abort(_, text)) => Err(ConnError::Refused(text)),
-            other => Ok(matches!(other, Frame::Session(session::Frame::Pong(_)))),
+            FileFrame::Session(SessionFrame::Abort(_, text)) => Err(ConnError::Refused(text)),
+            other => Ok(matches!(other, FileFrame::Session(SessionFrame::Pong(_)))),
         });
         if told.await? {
             return Ok(session);
@@ -257,7 +257,11 @@ async fn pings(target: &Target, seconds: u64) -> Outcome {
     let entry = Entry { path: b"never".to_vec(), kind: Kind::File(file) };
     let manifest = chunks(std::slice::from_ref(&entry)).next().ok_or("an entry is a chunk")?;
     let mut conn = target
-        .open(&[Frame::Entries(&manifest), Frame::ManifestEnd(1), session::Frame::Ping(0).into()])
+        .open(&[
+            FileFrame::Entries(&manifest),
+            FileFrame::ManifestEnd(1),
+            SessionFrame::Ping(0).into(),
+        ])
         .await?;
     ponged(&mut conn).await?;
     println!(r#"{{"event": "open", "paths": 1}}"#);
@@ -271,7 +275,7 @@ async fn ping_all(conns: &mut [Conn], seconds: u64) -> usize {
     let mut lost = vec![false; conns.len()];
     while Instant::now() < until {
         for (conn, lost) in conns.iter_mut().zip(&mut lost) {
-            conn.push(&session::Frame::Ping(0));
+            conn.push(&SessionFrame::Ping(0));
             *lost |= conn.try_flush().is_err() || conn.try_fill(CHUNK).is_err() || conn.is_closed();
             while let Ok(Some(_)) = conn.next_frame() {}
         }
@@ -280,7 +284,7 @@ async fn ping_all(conns: &mut [Conn], seconds: u64) -> usize {
     lost.iter().filter(|lost| **lost).count()
 }
 
-fn hello() -> Frame<'static> {
+fn hello() -> FileFrame<'static> {
     let hello = Hello::new(wire::files::RECEIVE, None, [0; 16]).asking(Wishes::default().emit());
-    session::Frame::Hello(hello).into()
+    SessionFrame::Hello(hello).into()
 }

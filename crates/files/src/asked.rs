@@ -202,7 +202,7 @@ impl AskedFor {
     }
 
     /// Whether the contents of any folder were asked for: they have names of their own.
-    fn has_contents(&self) -> bool {
+    pub(crate) fn has_contents(&self) -> bool {
         self.names.iter().any(|name| asks_for_contents(name.as_os_str().as_bytes()))
     }
 

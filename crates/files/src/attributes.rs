@@ -111,7 +111,9 @@ pub(crate) fn apply(file: impl AsFd, wanted: &Attributes) -> io::Result<Applied>
     let had_extended = has_extended(file, wanted)?;
     if owner(&before) == (wanted.uid, wanted.gid) && had_extended {
         if mode(&before) != wanted.mode {
-            applied.has_owner = set_mode(file, wanted.mode)?;
+            // Some file systems take any mode, and keep none.
+            let is_set = set_mode(file, wanted.mode)?;
+            applied.has_owner = is_set && mode(&fstat(file)?) == wanted.mode;
             applied.is_changed = applied.has_owner;
         }
         return Ok(applied);
@@ -216,6 +218,7 @@ fn is_allowed(done: Result<(), Errno>) -> io::Result<bool> {
             Errno::PERM
             | Errno::ACCESS
             | Errno::INVAL
+            | Errno::NOSYS
             | Errno::OVERFLOW
             | Errno::OPNOTSUPP
             | Errno::NOSPC
@@ -233,7 +236,7 @@ fn names(file: impl AsFd) -> io::Result<Vec<Vec<u8>>> {
     let list = match list {
         Ok(list) => list,
         // A file system without them.
-        Err(Errno::OPNOTSUPP) => Vec::new(),
+        Err(Errno::OPNOTSUPP | Errno::NOSYS) => Vec::new(),
         Err(errno) => return Err(errno.into()),
     };
     let all = list.split(|&byte| byte == 0).filter(|name| is_kept(name));
@@ -246,7 +249,7 @@ fn names(file: impl AsFd) -> io::Result<Vec<Vec<u8>>> {
 fn value(file: impl AsFd, name: &[u8]) -> io::Result<Option<Vec<u8>>> {
     match grown(MAX_ATTRIBUTE_VALUE, |value| fgetxattr(&file, name, value)) {
         Ok(value) => Ok(Some(value)),
-        Err(Errno::NODATA | Errno::OPNOTSUPP) => Ok(None),
+        Err(Errno::NODATA | Errno::OPNOTSUPP | Errno::NOSYS) => Ok(None),
         Err(errno) => Err(errno.into()),
     }
 }
@@ -277,7 +280,7 @@ fn mode(stat: &Stat) -> u16 {
 
 /// What a person is told of owners and attributes; `side` says where, if it is not here.
 pub(crate) fn in_words(archived: Archived, side: &str) -> impl Iterator<Item = String> {
-    let Archived { updated, lost_owners, lost_attributes } = archived;
+    let Archived { updated, lost_owners, lost_attributes, lost_modes, lost_entries } = archived;
     let of = |count: u32| match count {
         1 => "a file, folder or link".to_string(),
         count => format!("{count} files, folders and links"),
@@ -304,6 +307,21 @@ pub(crate) fn in_words(archived: Archived, side: &str) -> impl Iterator<Item = S
                 "could not set all extended attributes of {}{side}: the file system does not take \
                  them, or only root may set them",
                 of(lost_attributes)
+            ),
+        ),
+        (
+            lost_modes,
+            format!(
+                "could not set mode or time of {}{side}, or made a copy of it in place of a hard \
+                 link: the file system has none of that",
+                of(lost_modes)
+            ),
+        ),
+        (
+            lost_entries,
+            format!(
+                "left out {}{side}: the file system has no symbolic links, or takes no such names",
+                of(lost_entries)
             ),
         ),
     ];

@@ -3,7 +3,7 @@
 use transfer::Tree;
 use units::Bytes;
 use wire::Emit;
-use wire::files::Frame;
+use wire::files::FileFrame;
 use wire::files::{Deletes, MAX_RANGES, Range};
 use wire::manifest::Kind;
 
@@ -115,19 +115,19 @@ impl Verdict {
             all.chunks(MAX_RANGES).map(<[Range]>::to_vec).collect::<Vec<_>>()
         };
         for part in parts(Fate::Created) {
-            Frame::Creates(part).emit(out);
+            FileFrame::Creates(part).emit(out);
         }
         for part in parts(Fate::Replaced) {
-            Frame::Replaces(part).emit(out);
+            FileFrame::Replaces(part).emit(out);
         }
         for part in parts(Fate::Kept) {
-            Frame::Keeps(part).emit(out);
+            FileFrame::Keeps(part).emit(out);
         }
         for part in parts(Fate::Updated) {
-            Frame::Updates(part).emit(out);
+            FileFrame::Updates(part).emit(out);
         }
         for doomed in &survey.at_end.doomed {
-            Frame::Deletes(doomed.deletes()).emit(out);
+            FileFrame::Deletes(doomed.deletes()).emit(out);
         }
     }
 

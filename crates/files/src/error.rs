@@ -169,6 +169,15 @@ pub enum Error {
         /// The number of files that were compared.
         all: usize,
     },
+    /// Everything in a folder would be deleted: its source is empty, as a disk that is not mounted.
+    #[error(
+        "--delete would remove everything in {path}, because its source is empty; if that is \
+         meant, --force-delete does it", path = path.display()
+    )]
+    NothingLeft {
+        /// Path on the receiving side.
+        path: PathBuf,
+    },
     /// An entry of another kind is at the target's path.
     #[error("there is {found} at {path}, where {what} belongs; nothing follows or replaces it: \
              move it away, or send to another folder", path = path.display())]
@@ -222,6 +231,7 @@ impl Error {
             | Error::NoSpace { .. }
             | Error::Exists { .. }
             | Error::TooMuchToDelete { .. }
+            | Error::NothingLeft { .. }
             | Error::InTheWay { .. } => 8,
             Error::UsedUp { .. } => 11,
         }

@@ -182,15 +182,47 @@ pub struct Summary {
     /// For each path that carried data: its name and the time of its last new byte since the start;
     /// for idle time.
     pub finished_at: Vec<(String, Span)>,
-    /// Entries of the source that could not be read and were left out; zero at a receiver.
+    /// Entries of the source that could not be read, or changed again and again, and were left out;
+    /// at a receiver only the latter.
     pub left_out: usize,
     /// Entries whose owner could not be set at the sink, with
     /// [`Selection::archive`](crate::Selection).
     pub lost_owners: usize,
     /// Entries of which an extended attribute could not be set at the sink.
     pub lost_attributes: usize,
+    /// Entries whose mode or time the sink's file system does not have, and copies in the place of
+    /// hard links.
+    pub lost_modes: usize,
+    /// Entries that the sink's file system cannot have.
+    pub lost_entries: usize,
     /// Paths at the end.
     pub paths: Vec<PathProgress>,
+}
+
+impl Summary {
+    /// The summary of this session and of one before it, if there was one.
+    pub(crate) fn after(mut self, first: Option<Summary>) -> Summary {
+        if let Some(first) = first {
+            self.moved += first.moved;
+            self.repeated += first.repeated;
+            self.elapsed += first.elapsed;
+            self.sync += first.sync;
+        }
+        self
+    }
+
+    /// This summary, although a session after it has failed.
+    ///
+    /// # Errors
+    /// The error of that session, if its caller has stopped it.
+    pub(crate) fn unless_stopped(self, error: Error, events: &Events) -> Result<Summary, Error> {
+        if matches!(error, Error::Stopped { .. }) {
+            return Err(error);
+        }
+        let text = format!("what changed while it was sent could not be sent once more: {error}");
+        let _ = events.send(Event::Notice { text });
+        Ok(self)
+    }
 }
 
 impl From<peer::Event> for Event {

@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
-use wire::files::Frame;
+use wire::files::FileFrame;
 use wire::files::LeftOut;
 
 use crate::Event;
@@ -60,12 +60,12 @@ impl LeftOuts {
     }
 
     /// Frames that name at most `most` entries, of which the last one counts all others.
-    pub(crate) fn frames(&self, most: usize) -> impl Iterator<Item = Frame<'_>> {
+    pub(crate) fn frames(&self, most: usize) -> impl Iterator<Item = FileFrame<'_>> {
         let named = &self.named[..self.named.len().min(most)];
         let others = u32::try_from(self.count - named.len()).unwrap_or(u32::MAX);
         named.iter().enumerate().map(move |(index, (path, reason))| {
             let more = if index + 1 == named.len() { others } else { 0 };
-            Frame::LeftOut(LeftOut { path: path.as_os_str().as_bytes(), reason, more })
+            FileFrame::LeftOut(LeftOut { path: path.as_os_str().as_bytes(), reason, more })
         })
     }
 

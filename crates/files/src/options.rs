@@ -95,6 +95,13 @@ impl TransferOptions {
         }
     }
 
+    /// The options of a second session, for files that changed during the first: what the target
+    /// has by now is not discarded, and another version of it stays unless it may be replaced.
+    pub(crate) fn once_more(&mut self) {
+        self.restart = false;
+        self.keep_existing |= !self.overwrite && !self.update;
+    }
+
     /// The options that the sink needs to know, for what is selected.
     pub(crate) fn wishes(&self, selection: &Selection) -> Wishes {
         Wishes {

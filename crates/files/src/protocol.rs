@@ -1,7 +1,7 @@
 //! Protocol details that both sides share: abort codes, lists of wanted entries, and limits.
 
 use transfer::{Extent, Packing, Tree};
-use wire::files::Frame;
+use wire::files::FileFrame;
 use wire::files::{MAX_FILTER, Range};
 use wire::manifest::{Attributes, Entry, Extended, Kind, Part};
 use wire::session::AbortCode;
@@ -65,9 +65,10 @@ pub(crate) fn file_at(tree: &Tree, packing: &Packing, position: u64) -> Option<S
 /// The abort code for a local error.
 pub(crate) fn code_of(error: &Error) -> AbortCode {
     match error {
-        Error::Exists { .. } | Error::InTheWay { .. } | Error::TooMuchToDelete { .. } => {
-            AbortCode::Exists
-        }
+        Error::Exists { .. }
+        | Error::InTheWay { .. }
+        | Error::TooMuchToDelete { .. }
+        | Error::NothingLeft { .. } => AbortCode::Exists,
         Error::NoSpace { .. } => AbortCode::NoSpace,
         Error::Disk { .. } | Error::Output { .. } | Error::Peer(peer::Error::System { .. }) => {
             AbortCode::Disk
@@ -134,7 +135,7 @@ impl Selection {
     pub(crate) fn push_filters(&self, conn: &mut Conn) {
         for (include, globs) in [(true, &self.include), (false, &self.exclude)] {
             for glob in globs {
-                conn.push(&Frame::Filter(include, glob));
+                conn.push(&FileFrame::Filter(include, glob));
             }
         }
     }
@@ -153,8 +154,8 @@ impl Selection {
 }
 
 /// The wanted entries, as frames.
-pub(crate) fn want_frames(want: &[Range]) -> impl Iterator<Item = Frame<'static>> {
-    want.chunks(wire::files::MAX_RANGES).map(|ranges| Frame::Want(ranges.to_vec()))
+pub(crate) fn want_frames(want: &[Range]) -> impl Iterator<Item = FileFrame<'static>> {
+    want.chunks(wire::files::MAX_RANGES).map(|ranges| FileFrame::Want(ranges.to_vec()))
 }
 
 /// Entries of a tree, such as those that the sink wants.

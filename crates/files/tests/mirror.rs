@@ -229,3 +229,39 @@ async fn most_of_a_folder_is_deleted_only_if_forced() {
         assert_eq!(contents(&scratch.inbox()), ["tree/", "tree/new=1"]);
     }
 }
+
+/// A disk that is not mounted is an empty folder, named with a slash or without.
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_left_at_the_source_deletes_nothing_unless_forced() {
+    for by_get in [false, true] {
+        for source in ["photos", "photos/"] {
+            let scratch = Scratch::new(&format!("emptied-{by_get}"));
+            let inbox = scratch.inbox();
+            let there = if source == "photos" { inbox.join("photos") } else { inbox };
+            write(&there.join("one"), "1", 1);
+            fs::create_dir_all(scratch.0.join("out/photos/void")).expect("a folder");
+            let run = |is_forced| {
+                transfer(&scratch, by_get, source, Selection::default(), move |how| {
+                    (how.delete, how.force_delete) = (true, is_forced);
+                })
+            };
+            let error = run(false).await.expect_err("everything would be deleted");
+            let is_said = error.to_string().contains("because its source is empty");
+            assert!(is_said && error.exit_code() == 8, "{error}");
+            assert!(there.join("one").exists());
+            run(true).await.expect("forced");
+            assert_eq!(contents(&there), ["void/"]);
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_contents_of_an_empty_folder_are_nothing() {
+    for by_get in [false, true] {
+        let scratch = Scratch::new(&format!("empty-{by_get}"));
+        fs::create_dir_all(scratch.0.join("out/void")).expect("a folder");
+        let moved = transfer(&scratch, by_get, "void/", Selection::default(), |_| {}).await;
+        assert_eq!(moved.expect("moved").files, 0);
+        assert_eq!(contents(&scratch.inbox()), [""; 0]);
+    }
+}

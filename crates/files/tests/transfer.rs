@@ -282,10 +282,10 @@ async fn a_source_that_changes_is_noticed() {
     let sending = tokio::spawn(files::send(options, events));
     tokio::time::sleep(Duration::from_millis(500)).await;
     fs::OpenOptions::new()
-        .append(true)
+        .write(true)
         .open(&file)
-        .and_then(|mut f| std::io::Write::write_all(&mut f, b"more"))
-        .expect("grown");
+        .and_then(|mut f| std::io::Write::write_all(&mut f, b"other"))
+        .expect("changed");
     let error = sending.await.expect("no panic").expect_err("it changed");
     assert!(matches!(error, Error::SourceChanged { .. }), "{error}");
     // Its connection ends because the transfer does.

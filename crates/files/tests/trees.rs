@@ -512,13 +512,14 @@ async fn a_receiver_that_starts_again_goes_on_with_a_tree() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_file_of_the_tree_that_changes_is_noticed_and_the_rest_is_kept() {
+async fn with_strict_a_file_of_the_tree_that_changes_is_noticed_and_the_rest_is_kept() {
     let scratch = Scratch::new("tree-changes");
     let (root, size) = much(&scratch);
     let (identity, token) = parties();
     let (receiving, apart) =
         Host::receive_apart(receive_options(&scratch, &identity, &token)).await;
     let mut options = send_options(&[&root], receiving.port, &token);
+    options.selection.strict = true;
     options.transfer.dial.max_rate = Some(Timetable::always(Rate::mbit(80)));
     let sending = tokio::spawn(send(options.clone()));
     tokio::time::sleep(Duration::from_millis(500)).await;
@@ -547,4 +548,24 @@ async fn what_the_disk_gives_back_is_checked() {
     });
     sent.await.expect("sent");
     assert_eq!(carried(picture(&root)), picture(&scratch.inbox().join("tree")));
+}
+
+/// Found with backups of `/proc` and `/sys`: empty files, or "changed" for ever.
+#[tokio::test(flavor = "multi_thread")]
+async fn files_whose_size_says_nothing_arrive_whole() {
+    let scratch = Scratch::new("unsized");
+    let candidates = ["/proc/version", "/proc/filesystems", "/sys/kernel/uevent_seqnum"];
+    let sources: Vec<&Path> =
+        candidates.iter().map(Path::new).filter(|path| path.exists()).collect();
+    assert!(sources.len() > 1, "this is Linux");
+    let sent = transfer(&scratch, |port, token| send_options(&sources, port, token)).await;
+    assert_eq!(sent.expect("sent").left_out, 0);
+    for source in sources {
+        let there = scratch.inbox().join(source.file_name().expect("a name"));
+        let content = fs::read(there).expect("it has its name");
+        // The last one counts on.
+        let is_whole = content == fs::read(source).expect("the source")
+            || source.starts_with("/sys") && content.ends_with(b"\n");
+        assert!(is_whole && !content.is_empty(), "{}", source.display());
+    }
 }

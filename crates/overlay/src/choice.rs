@@ -49,11 +49,7 @@ impl Chooser {
                 (capacities.iter().map(|rate| rate.as_f64()).collect(), error)
             }
         };
-        let running = |sum: &mut f64, weight: &f64| {
-            *sum += weight;
-            Some(*sum)
-        };
-        let cumulative: Vec<f64> = weights.iter().scan(0.0, running).collect();
+        let cumulative = sums(&weights);
         assert!(cumulative.last().is_some_and(|&sum| sum > 0.0), "no relay to choose");
         Chooser {
             weights,
@@ -62,6 +58,18 @@ impl Chooser {
             estimates: seed.stream("estimates"),
             draws: Draws::new(seed.stream("choices")),
         }
+    }
+
+    /// Sets the weights of all relays: what is learnt of their capacities; zero for a relay that is
+    /// not to be drawn. The errors of estimates stay.
+    ///
+    /// # Panics
+    ///
+    /// If there is not a weight for each relay.
+    pub fn set_weights(&mut self, weights: &[f64]) {
+        assert_eq!(weights.len(), self.weights.len(), "a weight for each relay");
+        self.weights.copy_from_slice(weights);
+        self.cumulative = sums(weights);
     }
 
     /// The initial choice of all sources: `paths` distinct relays each.
@@ -131,6 +139,15 @@ impl Chooser {
     fn bias(&self, source: usize, relay: usize) -> f64 {
         1.0 + self.error * (2.0 * unit_of(self.estimates, source, relay) - 1.0)
     }
+}
+
+/// The running sums of weights.
+fn sums(weights: &[f64]) -> Vec<f64> {
+    let running = |sum: &mut f64, weight: &f64| {
+        *sum += weight;
+        Some(*sum)
+    };
+    weights.iter().scan(0.0, running).collect()
 }
 
 /// The paths that are drawn anew while demands are not met.
@@ -219,6 +236,19 @@ mod tests {
         ]) {
             assert!((got - wanted).abs() < 0.015, "{pairs:?}");
         }
+    }
+
+    #[test]
+    fn weights_may_change_and_zero_is_never_drawn() {
+        let mut chooser = Chooser::new(Choice::Uniform, &[Rate::mbit(1); 3], Seed(1));
+        chooser.set_weights(&[0.0, 3.0, 1.0]);
+        let mut drawn = [0; 3];
+        for _ in 0..4_000 {
+            drawn[chooser.draw_other(0, &[]).expect("two have a weight")] += 1;
+        }
+        assert_eq!(drawn[0], 0);
+        assert!((2_900..3_100).contains(&drawn[1]), "{drawn:?}");
+        assert_eq!(chooser.draw_other(0, &[1, 2]), None);
     }
 
     #[test]

@@ -124,8 +124,8 @@ struct Path {
 }
 
 impl Controller {
-    /// A source with this demand and the initial path rates `initial` in bit/s: zeros, or
-    /// [`max_min`](crate::max_min) rates.
+    /// A source with this demand and the initial path rates `initial` in bit/s: zeros, or max-min
+    /// rates.
     ///
     /// # Panics
     ///
@@ -174,6 +174,23 @@ impl Controller {
         }
     }
 
+    /// Begins anew with these path rates, in bit/s: as a new one, but its random draws go on.
+    ///
+    /// # Panics
+    ///
+    /// If the number of paths changes.
+    pub fn handle_start(&mut self, demand: Rate, initial: &[f64]) {
+        assert_eq!(initial.len(), self.paths.len(), "as many paths as before");
+        self.probed = None;
+        self.handle_demand(demand);
+        for (path, &rate) in initial.iter().enumerate() {
+            self.handle_path(path);
+            self.paths[path].rate = rate;
+        }
+        self.paths.iter_mut().for_each(|path| path.probability = 1.0);
+        self.normalise();
+    }
+
     /// Sets the demand; zero for a source that leaves. Rates above the demand are scaled down. A
     /// source that comes back begins with zero rates and initial parameters.
     pub fn handle_demand(&mut self, demand: Rate) {
@@ -203,6 +220,12 @@ impl Controller {
     #[must_use]
     pub fn rates(&self) -> impl ExactSizeIterator<Item = f64> {
         self.paths.iter().map(|path| path.rate)
+    }
+
+    /// The demand, m: the bound of the sum of all rates.
+    #[must_use]
+    pub fn demand(&self) -> Rate {
+        Rate::from_bits_f64(self.demand)
     }
 
     /// The probability with which each path is probed.
@@ -490,6 +513,20 @@ mod tests {
         controller.handle_interval(None);
         let probed = controller.probed().unwrap();
         assert_eq!((rates(&controller)[probed], rates(&controller)[1 - probed]), (20.0, 0.0));
+    }
+
+    #[test]
+    fn a_new_start_is_a_new_controller() {
+        let (demand, initial) = (Rate::from_bits(200), [50.0, 20.0]);
+        let mut again =
+            Controller::new(Config::mimd(0.1), Rate::from_bits(100), &[40.0, 40.0], Seed(1));
+        again.handle_start(demand, &initial);
+        let mut new = Controller::new(Config::mimd(0.1), demand, &initial, Seed(1));
+        for result in [None, FAILED, FAILED] {
+            again.handle_interval(result);
+            new.handle_interval(result);
+            assert_eq!((rates(&again), again.probed()), (rates(&new), new.probed()));
+        }
     }
 
     #[test]

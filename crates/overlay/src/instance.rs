@@ -9,8 +9,8 @@ use units::Rate;
 pub struct Instance {
     /// The demand of each source, m.
     pub demands: Vec<Rate>,
-    /// The capacity of each relay's link to the receiver, a; with [`Routes`](crate::Routes) of
-    /// several links, that of each link.
+    /// The capacity of each relay's link to the receiver, a; where paths have several links, that
+    /// of each link.
     pub capacities: Vec<Rate>,
 }
 

@@ -4,23 +4,29 @@ use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use units::Seed;
 
-/// A random stream.
+/// A random stream: seeded, and the same on every machine.
 #[derive(Clone, Debug)]
-pub(crate) struct Draws(Xoshiro256PlusPlus);
+pub struct Draws(Xoshiro256PlusPlus);
 
 impl Draws {
-    pub(crate) fn new(seed: Seed) -> Draws {
+    /// The stream of this seed.
+    #[must_use]
+    pub fn new(seed: Seed) -> Draws {
         Draws(Xoshiro256PlusPlus::seed_from_u64(seed.0))
     }
 
     /// Uniform in [0, 1), with 53 random bits.
     #[expect(clippy::cast_precision_loss, reason = "53 bits are exact")]
-    pub(crate) fn unit(&mut self) -> f64 {
+    pub fn unit(&mut self) -> f64 {
         (self.0.next_u64() >> 11) as f64 / (1_u64 << 53) as f64
     }
 
     /// Uniform in 0..`n`. The bias of 2⁻⁶⁴·n is negligible for counts of items in memory.
-    pub(crate) fn below(&mut self, n: usize) -> usize {
+    ///
+    /// # Panics
+    ///
+    /// If `n` is zero.
+    pub fn below(&mut self, n: usize) -> usize {
         let wide = u128::from(self.0.next_u64()) * n as u128;
         usize::try_from(wide >> 64).expect("below n")
     }

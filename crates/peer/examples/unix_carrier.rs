@@ -15,14 +15,14 @@ use std::task::{Context, Poll};
 
 use peer::carrier::{Attempt, BoxFuture, Carrier, Listener, Stream};
 use peer::dial::{self, Dialer, Further, Gate, Parting, Plan, Session, Terms, Turn};
-use peer::listen::{Asking, Entry, Service, Services, serve_at};
+use peer::host::{Asking, Entry, Service, Services, serve_at};
 use peer::{Clock, Conn, ConnError, Credential, DialOptions, Event, Events, Fingerprint};
 use peer::{Identity, ListenOptions, PathEvent, PathState};
 use socket2::SockRef;
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{Notify, Semaphore, mpsc};
 use tokio::time::{Duration, timeout};
-use wire::session::{Frame, Hello, RunId, SessionId};
+use wire::session::{Hello, RunId, SessionFrame, SessionId};
 
 // 1. The carrier.
 
@@ -132,12 +132,12 @@ impl Counter {
     async fn count(&self, conn: &mut Conn) -> Result<(), ConnError> {
         loop {
             conn.flush().await?;
-            let received = conn.receive(|frame| match Frame::try_from(frame)? {
-                Frame::Probe(bytes) => Ok(bytes.len() as u64),
+            let received = conn.receive(|frame| match SessionFrame::try_from(frame)? {
+                SessionFrame::Probe(bytes) => Ok(bytes.len() as u64),
                 other => Err(ConnError::unexpected(&other)),
             });
             let bytes = received.await?;
-            conn.push(&Frame::Pong(self.bytes.fetch_add(bytes, Relaxed) + bytes));
+            conn.push(&SessionFrame::Pong(self.bytes.fetch_add(bytes, Relaxed) + bytes));
         }
     }
 }
@@ -156,10 +156,10 @@ impl Session for Sending {
 
     async fn join(&self, conn: &mut Conn, _host: usize) -> Result<(), ConnError> {
         match self.gate.enter().await {
-            Turn::Join(session) => ask(conn, &Frame::Join(session)).await.map(drop),
+            Turn::Join(session) => ask(conn, &SessionFrame::Join(session)).await.map(drop),
             Turn::Ask => {
                 let hello = Hello::new("count", None, self.run);
-                let asked = ask(conn, &Frame::Hello(hello)).await;
+                let asked = ask(conn, &SessionFrame::Hello(hello)).await;
                 match asked {
                     Ok(Some(session)) => self.gate.open(session),
                     _ => self.gate.release(),
@@ -177,10 +177,10 @@ impl Session for Sending {
         _further: Further<()>,
         stop: &Notify,
     ) -> Result<Parting, ConnError> {
-        ask(&mut conn, &Frame::Probe(&CHUNK)).await?;
+        ask(&mut conn, &SessionFrame::Probe(&CHUNK)).await?;
         self.events.send(path.event(PathState::Active, "its first bytes arrived"));
         while timeout(Duration::from_millis(5), stop.notified()).await.is_err() {
-            ask(&mut conn, &Frame::Probe(&CHUNK)).await?;
+            ask(&mut conn, &SessionFrame::Probe(&CHUNK)).await?;
         }
         conn.close();
         Ok(Parting::Stopped)
@@ -192,13 +192,13 @@ impl Session for Sending {
 }
 
 /// Sends a frame and waits for its answer. A Welcome frame names the session.
-async fn ask(conn: &mut Conn, frame: &Frame<'_>) -> Result<Option<SessionId>, ConnError> {
+async fn ask(conn: &mut Conn, frame: &SessionFrame<'_>) -> Result<Option<SessionId>, ConnError> {
     conn.push(frame);
     conn.flush().await?;
-    let answer = conn.receive(|frame| match Frame::try_from(frame)? {
-        Frame::Welcome(welcome) => Ok(Some(welcome.session)),
-        Frame::Joined | Frame::Pong(_) => Ok(None),
-        Frame::Abort(_, text) => Err(ConnError::Refused(text)),
+    let answer = conn.receive(|frame| match SessionFrame::try_from(frame)? {
+        SessionFrame::Welcome(welcome) => Ok(Some(welcome.session)),
+        SessionFrame::Joined | SessionFrame::Pong(_) => Ok(None),
+        SessionFrame::Abort(_, text) => Err(ConnError::Refused(text)),
         other => Err(ConnError::unexpected(&other)),
     });
     answer.await

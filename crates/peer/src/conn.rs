@@ -13,8 +13,8 @@ use net::counters::TcpInfo;
 use rustls::Connection;
 use tokio::time::timeout;
 use wire::frame::HEADER;
-use wire::session::AbortCode;
-use wire::{Emit, RawFrame, WireError, session};
+use wire::session::{AbortCode, SessionFrame};
+use wire::{Emit, RawFrame, WireError};
 
 use layer::Layer;
 use raw::{RAW_MOST, Raw, Socket};
@@ -522,7 +522,7 @@ impl Conn {
             tokio::select! {
                 done = &mut work => return Ok(done),
                 () = tokio::time::sleep(SIGN_OF_LIFE) => {
-                    self.push(&session::Frame::Ping(0));
+                    self.push(&SessionFrame::Ping(0));
                     self.flush_to_reader().await?;
                 }
             }

@@ -2,9 +2,9 @@
 //!
 //! A host has an [`Identity`]; it knows others by [`Fingerprint`], by [`Token`] or from a list of
 //! [`Peer`]s. One side dials ([`dial`]): it plans its paths, opens a connection over each and
-//! replaces those that fail. The other side listens ([`listen`]): it admits connections and hands
-//! each to its session. A [`conn::Conn`] is one such connection: TLS 1.3 over a stream of some
-//! [`carrier`], and frames over TLS. Nothing here knows of files.
+//! replaces those that fail. The other side is a [`host`] with services: it admits connections
+//! ([`listen`]) and hands each to its service. A [`conn::Conn`] is one such connection: TLS 1.3
+//! over a stream of some [`carrier`], and frames over TLS. Nothing here knows of files.
 
 #![allow(
     clippy::missing_panics_doc,
@@ -19,6 +19,7 @@ pub mod dial;
 mod error;
 mod event;
 mod fingerprint;
+pub mod host;
 mod identity;
 pub mod limit;
 pub mod listen;
@@ -28,7 +29,6 @@ pub mod places;
 pub mod private;
 mod remote;
 pub mod rights;
-pub mod sockets;
 mod spec;
 pub mod striped;
 pub mod tls;

@@ -1,7 +1,7 @@
 //! What a host counts, for programs that watch it, in the text format of `OpenMetrics`.
 //!
-//! The host has a registry ([`Hosting::metrics`](crate::listen::Hosting::metrics)), and each
-//! service adds its own figures ([`Service::register`](crate::listen::Service::register)). No label
+//! The host has a registry ([`Hosting::metrics`](crate::host::Hosting::metrics)), and each
+//! service adds its own figures ([`Service::register`](crate::host::Service::register)). No label
 //! has a value that an unknown peer chose.
 
 use std::fmt;

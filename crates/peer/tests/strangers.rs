@@ -12,14 +12,15 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use peer::carrier::{BoxFuture, Listener, Stream};
-use peer::listen::{Asking, Entry, Hosting, Service, Services, serve_at};
+use peer::host::{Asking, Entry, Hosting, Service, Services, serve_at};
 use peer::tls::ClientTls;
 use peer::{Conn, Fingerprint, Identity, ListenOptions};
 use rustls::Connection;
 use tokio::net::UnixStream;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until, timeout};
-use wire::session::{Frame, Hello, SessionId};
+use wire::files::FileFrame;
+use wire::session::{Hello, SessionFrame, SessionId};
 use wire::{Emit, files};
 
 /// A stranger may send this much, and a buffer of this host's.
@@ -224,7 +225,7 @@ impl Host {
         let opening = async {
             conn.handshake().await.unwrap();
             conn.push(&hello());
-            conn.push(&files::Frame::ManifestEnd(0));
+            conn.push(&FileFrame::ManifestEnd(0));
             conn.flush().await.unwrap();
             self.opened.recv().await
         };
@@ -232,8 +233,8 @@ impl Host {
     }
 }
 
-fn hello() -> Frame<'static> {
-    Frame::Hello(Hello::new("door", None, [0; 16]))
+fn hello() -> SessionFrame<'static> {
+    SessionFrame::Hello(Hello::new("door", None, [0; 16]))
 }
 
 fn encoded(frame: &impl Emit) -> Vec<u8> {
@@ -251,7 +252,7 @@ fn unknown_kind(tls: &mut Connection) {
 }
 
 fn pings(tls: &mut Connection) {
-    write(tls, &encoded(&Frame::Ping(7)).repeat(1_000));
+    write(tls, &encoded(&SessionFrame::Ping(7)).repeat(1_000));
 }
 
 fn zeros(tls: &mut Connection) {
@@ -273,7 +274,7 @@ fn key_updates(tls: &mut Connection) {
 /// The beginning of a frame that holds a whole block.
 fn block() -> Vec<u8> {
     let payload = vec![0; files::MAX_PAYLOAD];
-    encoded(&Frame::Probe(&payload))[..wire::frame::HEADER].to_vec()
+    encoded(&SessionFrame::Probe(&payload))[..wire::frame::HEADER].to_vec()
 }
 
 /// The beginning of a hello, which is a frame of an allowed kind.
@@ -324,10 +325,8 @@ fn a_stranger_that_never_stops_sending_is_cut_off_and_holds_nobody_up() {
 fn an_authorized_peer_that_never_pauses_leaves_others_their_turn() {
     within_a_minute(async {
         let mut host = Host::start();
-        let [waiting, open]: [Vec<u8>; 2] = [
-            encoded(&hello()),
-            [encoded(&hello()), encoded(&files::Frame::ManifestEnd(0))].concat(),
-        ];
+        let [waiting, open]: [Vec<u8>; 2] =
+            [encoded(&hello()), [encoded(&hello()), encoded(&FileFrame::ManifestEnd(0))].concat()];
         host.flood(&host.known, waiting.clone(), pings);
         let idle = host.flood(&host.known, waiting, key_updates);
         host.flood(&host.known, open, pings);

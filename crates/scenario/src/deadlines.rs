@@ -34,11 +34,6 @@ impl Deadlines {
         }
     }
 
-    #[inline]
-    pub(crate) fn is_due(&self, part: usize, now: Time) -> bool {
-        self.tree[self.tree.len() / 2 + part] <= now
-    }
-
     /// The first part from `part` on whose deadline has come.
     pub(crate) fn next_due(&self, part: usize, now: Time) -> Option<usize> {
         let leaves = self.tree.len() / 2;

@@ -1,9 +1,8 @@
 //! Packet-level runs of the overlay: rates near the optimum, back-pressure of slow hops,
 //! conservation of payload, reproducibility.
 
-use overlay::study::Demands;
 use overlay::{Initial, Instance, Selection};
-use scenario::relays::{Network, Outcome, OverlaySetting, Source, cases, control};
+use scenario::relays::{Demands, Network, Outcome, OverlaySetting, Source, cases, control};
 use units::{Bytes, Rate, Seed, Span, Time};
 
 fn setting(demand: Rate, intervals: usize) -> OverlaySetting {
@@ -40,6 +39,17 @@ fn the_same_seed_gives_the_same_run() {
     let (one, again, other) = (chain(20, 1), chain(20, 1), chain(20, 2));
     assert_eq!(one, again);
     assert_ne!(one.digest, other.digest);
+}
+
+/// Fixed paths, a given demand: the paper's simulations. Their figures hang on these runs.
+#[test]
+fn the_papers_runs_stay_as_they_are() {
+    let case = cases(6).into_iter().find(|case| case.name == "6 Mbit/s b=1 f=0.6").unwrap();
+    let mut setting = case.setting;
+    (setting.study.initial, setting.study.intervals) = (Initial::Zero, 60);
+    let zero = scenario::relays::run(&setting, Seed(3)).unwrap().digest;
+    let digests = [chain(60, 1).digest, chain(60, 2).digest, zero].map(|digest| digest.to_string());
+    assert_eq!(digests, ["e623e993a1cfef09", "820e70f1fd2bea0e", "b7e2a52daedaf0c4"]);
 }
 
 /// One source with a slow and a fast relay, still in its round-robin phase: only back-pressure

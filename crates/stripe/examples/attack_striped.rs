@@ -37,7 +37,7 @@ use units::{Bytes, Time};
 use wire::Emit;
 use wire::datagram::Outer;
 use wire::ptcp::{Ack, Body, Packet, PacketRange, Reply, StreamData};
-use wire::session::{self, Hello};
+use wire::session::{Hello, SessionFrame};
 use wire::tunnel::SERVICE;
 
 /// The protocol of the host under attack.
@@ -169,7 +169,7 @@ impl Attack {
     /// What a peer of a tunnel says first.
     fn say_hello(&mut self, attacker: &mut Attacker) {
         let mut hello = Vec::new();
-        session::Frame::Hello(Hello::new(SERVICE, None, [0; 16])).emit(&mut hello);
+        SessionFrame::Hello(Hello::new(SERVICE, None, [0; 16])).emit(&mut hello);
         let len = u16::try_from(hello.len()).expect("it is short");
         self.send(attacker, data(0, 0, len), &hello);
     }

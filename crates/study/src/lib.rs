@@ -17,6 +17,7 @@
 mod cache;
 mod error;
 mod figure;
+pub mod fluid;
 mod folder;
 pub mod harp;
 pub mod mpfast;

@@ -45,6 +45,8 @@ pub struct Packing {
     /// For each object, its range in `files`.
     objects: Vec<Range<usize>>,
     large: Vec<bool>,
+    /// The objects that are one large file; their files are in the same order.
+    of_large: Vec<usize>,
 }
 
 impl Packing {
@@ -93,7 +95,8 @@ impl Packing {
             }
             files.extend(members);
         }
-        Ok(Packing { layout, pieces, files, objects: ranges, large })
+        let of_large = (0..large.len()).filter(|&object| large[object]).collect();
+        Ok(Packing { layout, pieces, files, objects: ranges, large, of_large })
     }
 
     /// Where the objects lie. The object of a stream has the room that a stream may take; the
@@ -108,6 +111,14 @@ impl Packing {
     pub fn object(&self, object: usize) -> Option<Object<'_>> {
         let files = &self.files[self.objects.get(object)?.clone()];
         Some(if self.large[object] { Object::Large(files[0]) } else { Object::Pack(files) })
+    }
+
+    /// The object that is the large file of this index.
+    #[must_use]
+    pub fn object_of_large(&self, entry: usize) -> Option<usize> {
+        let file = |object: &usize| self.files[self.objects[*object].start];
+        let at = self.of_large.binary_search_by_key(&entry, file).ok()?;
+        Some(self.of_large[at])
     }
 
     /// The file whose bytes are exactly this object's, if there is one: the object's hash is then

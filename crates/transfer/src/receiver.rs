@@ -1,6 +1,6 @@
 //! The receiving side: claimed, written and verified positions.
 
-use alloc::collections::{BTreeMap, VecDeque};
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 
 use units::Bytes;
@@ -68,6 +68,8 @@ pub struct Receiver {
     ready: VecDeque<u64>,
     merges: BTreeMap<usize, Merge>,
     roots: BTreeMap<usize, Cv>,
+    /// Objects that their sender left out.
+    left_out: BTreeSet<usize>,
     had: Bytes,
     refused: u64,
 }
@@ -93,6 +95,7 @@ impl Receiver {
             ready: VecDeque::new(),
             merges: BTreeMap::new(),
             roots,
+            left_out: BTreeSet::new(),
             refused: 0,
         }
     }
@@ -130,6 +133,27 @@ impl Receiver {
             return Err(PeerError::UnknownBlock(block));
         }
         Ok(self.merge(block, extent, cv))
+    }
+
+    /// The sender leaves an object out: nothing of it is awaited any more, and what arrives of it
+    /// all the same is not written. Returns whether that is news; an object of which everything is
+    /// verified, or that does not exist, is not left out.
+    pub fn handle_left_out(&mut self, object: usize) -> bool {
+        let Some(whole) = self.layout.object_extent(object) else { return false };
+        if self.layout.is_growing()
+            || self.verified.contains(whole)
+            || !self.left_out.insert(object)
+        {
+            return false;
+        }
+        self.claimed.insert(whole);
+        self.verified.insert(whole);
+        self.merges.remove(&object);
+        let blocks = whole.start / BLOCK..whole.end().div_ceil(BLOCK);
+        // Blocks that are being hashed will still be reported.
+        self.stages
+            .retain(|block, stage| !blocks.contains(block) || matches!(stage, Stage::Hashing(_)));
+        true
     }
 
     /// Data arrived. The driver writes the pieces returned and calls [`Receiver::handle_written`]
@@ -210,6 +234,10 @@ impl Receiver {
             panic!("block {block} was not given out to be hashed");
         };
         let extent = self.layout.block_extent(block).expect("only blocks of the layout are queued");
+        if self.verified.contains(extent) {
+            // Its object was left out meanwhile.
+            return Verdict::Verified { finished: None };
+        }
         if ok {
             self.verified.insert(extent);
             return Verdict::Verified { finished: self.merge(block, extent, cv) };

@@ -495,6 +495,38 @@ fn what_a_path_does_not_have_in_flight_is_not_lost_with_it() {
 }
 
 #[test]
+fn nothing_of_what_is_left_out_is_sent() {
+    let layout = Layout::new([Bytes(4 * BLOCK), Bytes(BLOCK)]).expect("good");
+    let scheduler = by_name("self-adaptive", Options::default()).expect("a scheduler");
+    let now = Time::ZERO;
+    let mut sender = Sender::new(&layout, &ExtentSet::new(), scheduler, SenderConfig::default());
+    let [one, two] = [PathId(0), PathId(1)];
+    let traits = PathTraits { class: Class::Primary, group: 0, rtt: None, known: None };
+    for path in [one, two] {
+        sender.handle_path_open(now, path, traits);
+    }
+    let Transmit::Data(sent) = sender.poll_transmit(now, one, Bytes(BLOCK)) else {
+        panic!("there is data");
+    };
+    sender.handle_left_out(now, 0);
+    sender.handle_left_out(now, 0);
+    // What was in flight may be acknowledged, and even what was not.
+    assert_eq!(sender.handle_acked(now, one, sent), Ok(Bytes::ZERO));
+    let last = Extent::new(4 * BLOCK, BLOCK);
+    let mut left = last;
+    while !left.is_empty() {
+        let Transmit::Data(extent) = sender.poll_transmit(now, two, Bytes(BLOCK)) else {
+            panic!("{left} is left");
+        };
+        assert_eq!(extent.start, left.start);
+        sender.handle_acked(now, two, extent).expect("it was sent");
+        left = Extent::between(extent.end(), last.end());
+    }
+    assert!(sender.is_complete());
+    assert_eq!(sender.poll_transmit(now, one, Bytes(BLOCK)), Transmit::Complete);
+}
+
+#[test]
 fn an_empty_layout_is_complete_at_once() {
     let layout = Layout::new([]).expect("nothing");
     let scheduler = by_name(NAMES[0], Options::default()).expect("a known name");

@@ -218,3 +218,39 @@ fn abandoned_pieces_may_come_again() {
     receiver.handle_abandoned(extent);
     assert_eq!(receiver.handle_data(extent).expect("good").pieces, [Extent::new(4_096, 4_096)]);
 }
+
+#[test]
+fn nothing_of_what_is_left_out_is_awaited() {
+    let layout = Layout::new([Bytes(2 * BLOCK), Bytes(10)]).expect("good");
+    let mut receiver = Receiver::new(&layout, &ExtentSet::new());
+    let [first, second] = [Extent::new(0, BLOCK), Extent::new(BLOCK, BLOCK)];
+    for (block, extent) in [(0, first), (1, second)] {
+        receiver.handle_data(extent).expect("good");
+        receiver.handle_written(extent).expect("good");
+        receiver.handle_hash(block, Cv([1; 32])).expect("good");
+    }
+    // One is being hashed, the other one waits for that.
+    assert_eq!(receiver.poll_verify().map(|block| block.index), Some(0));
+    assert!(receiver.handle_left_out(0));
+    assert!(!receiver.handle_left_out(0), "that is no news");
+    assert!(!receiver.handle_left_out(2), "there is no such object");
+    for block in [0, 1] {
+        if block == 1 {
+            assert_eq!(receiver.poll_verify().map(|block| block.index), Some(1));
+        }
+        // Whatever comes of it, the object never completes, and is not asked for again.
+        let verdict = receiver.handle_verified(block, block == 0);
+        assert_eq!(verdict, Verdict::Verified { finished: None });
+    }
+    assert_eq!(receiver.handle_data(second).expect("good").pieces, []);
+    assert!(!receiver.is_complete());
+    let last = Extent::new(2 * BLOCK, 10);
+    receiver.handle_data(last).expect("good");
+    receiver.handle_written(last).expect("good");
+    receiver.handle_hash(2, Cv([2; 32])).expect("good");
+    assert_eq!(receiver.poll_verify().map(|block| block.index), Some(2));
+    let finished = Some((1, Cv([2; 32])));
+    assert_eq!(receiver.handle_verified(2, true), Verdict::Verified { finished });
+    assert!(receiver.is_complete());
+    assert!(!receiver.handle_left_out(1), "it is complete");
+}

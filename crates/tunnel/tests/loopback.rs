@@ -7,13 +7,15 @@ use std::io::ErrorKind;
 use std::time::Duration;
 
 use common::{Far, FarOptions, Told, entry, near, run, socks, target, through, with_tunnel};
+use peer::tls::ClientTls;
 use peer::{AuthorizedPeers, Identity, Token};
 use socket2::SockRef;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::{sleep, timeout};
-use tunnel::bounds::MOST_CONNECTIONS;
+use tunnel::bounds::{MOST_CONNECTIONS, stripe_options};
 use tunnel::{Forward, NearOptions, Place, TunnelError, TunnelRights, parse_target};
+use wire::tunnel::{Answer, Code};
 
 const LOCAL: (&str, &str) = ("127.0.0.1:*", "*");
 
@@ -478,5 +480,32 @@ fn a_peer_has_so_many_striped_connections_and_no_more() {
             _ = next() => panic!(),
             () = test => {}
         }
+    });
+}
+
+/// Up to version 6 a tunnel began with a message of its own, with a token's secret or without.
+#[test]
+fn a_near_side_of_the_version_before_is_told_so() {
+    run(async {
+        let (own, key) = (identity(), identity());
+        let far = Far::at(0, key.clone(), FarOptions::default());
+        let address = far.address();
+        let test = async {
+            for greeting in [vec![1, 0, 0, 0], [&[1, 0, 0, 16][..], &[7; 16]].concat()] {
+                let endpoint = stripe::Endpoint::new().unwrap();
+                let tls = ClientTls::new(&own, key.fingerprint()).unwrap();
+                let routes = vec![stripe::Route::to(address)];
+                let connected = endpoint.connect(routes, tls.config(), stripe_options()).await;
+                let mut stream = connected.unwrap().open_stream().await.unwrap();
+                stream.write_all(&greeting).await.unwrap();
+                let mut answer = Vec::new();
+                stream.read_to_end(&mut answer).await.unwrap();
+                let answer = Answer::parse(&answer).unwrap();
+                assert_eq!(answer.code, Code::Forbidden);
+                let told = "version 7, the one that dials version 6: install the same version";
+                assert!(answer.text.contains(told), "{}", answer.text);
+            }
+        };
+        tokio::select! { () = far.serve() => panic!(), () = test => {} }
     });
 }

@@ -3,33 +3,35 @@
 //! Positions are offsets in the transfer's linear layout.
 //!
 //! A sender opens the session with the [manifest](crate::manifest) in chunks and
-//! [`Frame::ManifestEnd`]; a [`LeftOut`] before the end tells what is missing in it, and for
-//! [`Wishes::delete`] there are a [`Frame::Mirror`] for each folder and a [`Frame::Filter`] for
-//! each pattern. With [`Wishes::archive`] the entries have
-//! [attributes](crate::manifest::Attributes), and [`Frame::Archived`] tells what became of them.
-//! The receiver answers any number of [`Frame::Want`] and of [`Frame::Have`], and
-//! [`Frame::Ready`]. Both sides compute the same layout of the wanted files, and positions count in
-//! that layout. A receiver that passes its one file on in order [grants](Frame::Grant) positions
-//! as it goes on. A connection that joins may carry data right behind its `Join`. Data is
+//! [`FileFrame::ManifestEnd`]; a [`LeftOut`] before the end tells what is missing in it, and for
+//! [`Wishes::delete`] there are a [`FileFrame::Mirror`] for each folder and a [`FileFrame::Filter`]
+//! for each pattern. With [`Wishes::archive`] the entries have
+//! [attributes](crate::manifest::Attributes), and [`FileFrame::Archived`] tells what became of
+//! them. The receiver answers any number of [`FileFrame::Want`] and of [`FileFrame::Have`], and
+//! [`FileFrame::Ready`]. Both sides compute the same layout of the wanted files, and positions
+//! count in that layout. A receiver that passes its one file on in order [grants](FileFrame::Grant)
+//! positions as it goes on. A connection that joins may carry data right behind its `Join`. Data is
 //! acknowledged on the path on which it arrived. The size of a stream
-//! ([`UNKNOWN_SIZE`](crate::manifest::UNKNOWN_SIZE)) comes in [`Frame::Grown`], on each path ahead
-//! of the data that it makes room for. In a dry run ([`Wishes::dry_run`]) the receiver also answers
-//! what it would do ([`Frame::Creates`] and the like), and no session opens.
+//! ([`UNKNOWN_SIZE`](crate::manifest::UNKNOWN_SIZE)) comes in [`FileFrame::Grown`], on each path
+//! ahead of the data that it makes room for. A file that [changes](Changed) meanwhile is left out,
+//! or arrives as far as both sides agreed on it. In a dry run ([`Wishes::dry_run`]) the receiver
+//! also answers what it would do ([`FileFrame::Creates`] and the like), and no session opens.
 //!
-//! If the connecting side receives (`anabranch get`), it opens the session with a [`Frame::Name`]
-//! for each wanted path, a [`Frame::Filter`] for each pattern, and [`Frame::Ask`]. The server
-//! answers the manifest in chunks, a [`LeftOut`] for each entry that it could not read, and
-//! [`Frame::ManifestEnd`]; the client names the wanted entries with [`Frame::Want`] and
-//! [`Frame::Ready`]. If it asked for them, the hashes of all blocks of the layout follow
-//! ([`Frame::Hashes`], [`Frame::Ready`]). Every [`Frame::Request`] is answered, in order and on its
-//! path, by the one [`Data`] frame of that range. A [`Frame::Held`] between the answers tells what
-//! holds the server's kernel back. A [`Frame::Done`] ends the session.
+//! If the connecting side receives (`anabranch get`), it opens the session with a
+//! [`FileFrame::Name`] for each wanted path, a [`FileFrame::Filter`] for each pattern, and
+//! [`FileFrame::Ask`]. The server answers the manifest in chunks, a [`LeftOut`] for each entry that
+//! it could not read, and [`FileFrame::ManifestEnd`]; the client names the wanted entries with
+//! [`FileFrame::Want`] and [`FileFrame::Ready`]. If it asked for them, the hashes of all blocks of
+//! the layout follow ([`FileFrame::Hashes`], [`FileFrame::Ready`]). Every [`FileFrame::Request`] is
+//! answered, in order and on its path, by the one [`Data`] frame of that range. A
+//! [`FileFrame::Held`] between the answers tells what holds the server's kernel back. A
+//! [`FileFrame::Done`] ends the session.
 
 use alloc::vec::Vec;
 
 use crate::frame::{Emit, FrameKind};
 pub use crate::limits::{MAX_FILTER, MAX_HASHES, MAX_NAME, MAX_PAYLOAD, MAX_RANGES, MAX_REASON};
-use crate::session;
+use crate::session::SessionFrame;
 
 mod emit;
 mod parse;
@@ -60,7 +62,7 @@ pub struct Wishes {
     pub keep_existing: bool,
     /// Replace existing targets that are older than the source, and no others.
     pub update: bool,
-    /// Delete what the source does not have, in the folders that a [`Frame::Mirror`] names.
+    /// Delete what the source does not have, in the folders that a [`FileFrame::Mirror`] names.
     pub delete: bool,
     /// Delete any number of files.
     pub force_delete: bool,
@@ -79,8 +81,8 @@ pub struct Data<'a> {
     pub payload: &'a [u8],
 }
 
-/// A range of the layout; in [`Frame::Want`], [`Frame::Creates`], [`Frame::Replaces`],
-/// [`Frame::Keeps`] and [`Frame::Updates`], of the manifest's entries.
+/// A range of the layout; in [`FileFrame::Want`], [`FileFrame::Creates`], [`FileFrame::Replaces`],
+/// [`FileFrame::Keeps`] and [`FileFrame::Updates`], of the manifest's entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Range {
     /// The first position, or entry.
@@ -107,12 +109,25 @@ pub struct Ask {
 /// An entry below what is sent that could not be read, and is not in the manifest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeftOut<'a> {
-    /// Its path as the side with the source shows it; at most [`MAX_PATH`] bytes of it are sent.
+    /// Its path as the side with the source shows it; at most
+    /// [`MAX_PATH`](crate::manifest::MAX_PATH) bytes of it are sent.
     pub path: &'a [u8],
     /// The reason, in words; at most [`MAX_REASON`] bytes of it are sent.
     pub reason: &'a str,
     /// The number of further entries that are left out and not named.
     pub more: u32,
+}
+
+/// A file that changed at its source after both sides agreed on it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Changed<'a> {
+    /// Its entry in the manifest.
+    pub entry: u32,
+    /// Whether it is left out: no name, whatever came of it. Otherwise it only grew, and what was
+    /// agreed on is its beginning.
+    pub is_left_out: bool,
+    /// Why it is left out, in words; at most [`MAX_REASON`] bytes of it are sent.
+    pub reason: &'a str,
 }
 
 /// The hashes of consecutive blocks.
@@ -154,7 +169,8 @@ pub struct Deletes<'a> {
     pub is_folder: bool,
 }
 
-/// What became of owners and extended attributes at the receiver, in numbers of entries.
+/// What the receiver could not set or make, and what else became of owners and extended attributes
+/// there, in numbers of entries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Archived {
     /// Those whose contents were there, and whose owner, mode or attributes were set.
@@ -163,13 +179,17 @@ pub struct Archived {
     pub lost_owners: u32,
     /// Those of which an extended attribute could not be set.
     pub lost_attributes: u32,
+    /// Those whose mode or time could not be set, and copies in the place of hard links.
+    pub lost_modes: u32,
+    /// Those that the file system there cannot have.
+    pub lost_entries: u32,
 }
 
 /// A frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Frame<'a> {
+pub enum FileFrame<'a> {
     /// One that every session has.
-    Session(session::Frame<'a>),
+    Session(SessionFrame<'a>),
     /// A chunk of the manifest, for [`entries`](crate::manifest::entries).
     Entries(&'a [u8]),
     /// The end of the manifest: its number of entries.
@@ -217,48 +237,54 @@ pub enum Frame<'a> {
     Grown(Grown),
     /// An entry that is not in the manifest because it could not be read.
     LeftOut(LeftOut<'a>),
-    /// The path of a folder of which the manifest has everything that its [filters](Frame::Filter)
-    /// let through: what is there besides may be deleted. Empty for the receiving folder itself.
+    /// The path of a folder of which the manifest has everything that its
+    /// [filters](FileFrame::Filter) let through: what is there besides may be deleted. Empty for
+    /// the receiving folder itself.
     Mirror(&'a [u8]),
     /// Positions before this one may be sent: the receiver writes its one file in order, and takes
-    /// no more. Without such a frame before [`Frame::Ready`], all of them may.
+    /// no more. Without such a frame before [`FileFrame::Ready`], all of them may.
     Grant(u64),
     /// In a dry run: entries that the receiver has, but for owner, mode or attributes.
     Updates(Vec<Range>),
-    /// With [`Wishes::archive`], before [`Frame::Done`], unless all numbers are zero.
+    /// Before [`FileFrame::Done`], unless all numbers are zero.
     Archived(Archived),
+    /// A file that changed while it was sent. It comes on each path, ahead of data that were read
+    /// after the change. Of a file that is an object of its own and is left out, nothing more is
+    /// sent; in a pack, octets of any value stand in its place.
+    Changed(Changed<'a>),
 }
 
-impl Emit for Frame<'_> {
+impl Emit for FileFrame<'_> {
     fn kind(&self) -> FrameKind {
         match self {
-            Frame::Session(frame) => frame.kind(),
-            Frame::Entries(_) => FrameKind::Entries,
-            Frame::ManifestEnd(_) => FrameKind::ManifestEnd,
-            Frame::Want(_) => FrameKind::Want,
-            Frame::Have(_) => FrameKind::Have,
-            Frame::Ready => FrameKind::Ready,
-            Frame::Data(_) => FrameKind::Data,
-            Frame::Ack(_) => FrameKind::Ack,
-            Frame::Refused(_) => FrameKind::Refused,
-            Frame::ObjectDone(..) => FrameKind::ObjectDone,
-            Frame::Done(_) => FrameKind::Done,
-            Frame::Name(_) => FrameKind::Name,
-            Frame::Filter(..) => FrameKind::Filter,
-            Frame::Ask(_) => FrameKind::Ask,
-            Frame::Request(_) => FrameKind::Request,
-            Frame::Hashes(_) => FrameKind::Hashes,
-            Frame::Held(_) => FrameKind::Held,
-            Frame::Creates(_) => FrameKind::Creates,
-            Frame::Replaces(_) => FrameKind::Replaces,
-            Frame::Keeps(_) => FrameKind::Keeps,
-            Frame::Deletes(_) => FrameKind::Deletes,
-            Frame::Grown(_) => FrameKind::Grown,
-            Frame::LeftOut(_) => FrameKind::LeftOut,
-            Frame::Mirror(_) => FrameKind::Mirror,
-            Frame::Grant(_) => FrameKind::Grant,
-            Frame::Updates(_) => FrameKind::Updates,
-            Frame::Archived(_) => FrameKind::Archived,
+            FileFrame::Session(frame) => frame.kind(),
+            FileFrame::Entries(_) => FrameKind::Entries,
+            FileFrame::ManifestEnd(_) => FrameKind::ManifestEnd,
+            FileFrame::Want(_) => FrameKind::Want,
+            FileFrame::Have(_) => FrameKind::Have,
+            FileFrame::Ready => FrameKind::Ready,
+            FileFrame::Data(_) => FrameKind::Data,
+            FileFrame::Ack(_) => FrameKind::Ack,
+            FileFrame::Refused(_) => FrameKind::Refused,
+            FileFrame::ObjectDone(..) => FrameKind::ObjectDone,
+            FileFrame::Done(_) => FrameKind::Done,
+            FileFrame::Name(_) => FrameKind::Name,
+            FileFrame::Filter(..) => FrameKind::Filter,
+            FileFrame::Ask(_) => FrameKind::Ask,
+            FileFrame::Request(_) => FrameKind::Request,
+            FileFrame::Hashes(_) => FrameKind::Hashes,
+            FileFrame::Held(_) => FrameKind::Held,
+            FileFrame::Creates(_) => FrameKind::Creates,
+            FileFrame::Replaces(_) => FrameKind::Replaces,
+            FileFrame::Keeps(_) => FrameKind::Keeps,
+            FileFrame::Deletes(_) => FrameKind::Deletes,
+            FileFrame::Grown(_) => FrameKind::Grown,
+            FileFrame::LeftOut(_) => FrameKind::LeftOut,
+            FileFrame::Mirror(_) => FrameKind::Mirror,
+            FileFrame::Grant(_) => FrameKind::Grant,
+            FileFrame::Updates(_) => FrameKind::Updates,
+            FileFrame::Archived(_) => FrameKind::Archived,
+            FileFrame::Changed(_) => FrameKind::Changed,
         }
     }
 
@@ -267,8 +293,8 @@ impl Emit for Frame<'_> {
     }
 }
 
-impl<'a> From<session::Frame<'a>> for Frame<'a> {
-    fn from(frame: session::Frame<'a>) -> Frame<'a> {
-        Frame::Session(frame)
+impl<'a> From<SessionFrame<'a>> for FileFrame<'a> {
+    fn from(frame: SessionFrame<'a>) -> FileFrame<'a> {
+        FileFrame::Session(frame)
     }
 }

@@ -187,10 +187,11 @@ pub enum FrameKind {
     Archived,
     Measure,
     Measured,
+    Changed,
 }
 
 /// Each kind with its name and the longest body.
-const KINDS: [(FrameKind, &str, usize); 36] = [
+const KINDS: [(FrameKind, &str, usize); 37] = [
     (FrameKind::Hello, "Hello", 2 + 16 + 1 + 16 + 1 + MAX_SERVICE + MAX_REQUEST),
     (FrameKind::Join, "Join", 16),
     (FrameKind::Entries, "Entries", MAX_CHUNK),
@@ -224,9 +225,10 @@ const KINDS: [(FrameKind, &str, usize); 36] = [
     (FrameKind::Mirror, "Mirror", MAX_PATH),
     (FrameKind::Grant, "Grant", 8),
     (FrameKind::Updates, "Updates", MAX_RANGES * 16),
-    (FrameKind::Archived, "Archived", 12),
+    (FrameKind::Archived, "Archived", 20),
     (FrameKind::Measure, "Measure", 9),
     (FrameKind::Measured, "Measured", 24),
+    (FrameKind::Changed, "Changed", 5 + MAX_REASON),
 ];
 
 impl FrameKind {

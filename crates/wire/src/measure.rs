@@ -1,12 +1,12 @@
 //! The frames of a measurement. Behind its hello the side that dials sends a [`Measure`]; both
-//! sides may then send [`Probe`](crate::session::Frame::Probe), and at the end of the time the
-//! other side answers [`Measured`]. No session opens.
+//! sides may then send [`Probe`](crate::session::SessionFrame::Probe), and at the end of the time
+//! the other side answers [`Measured`]. No session opens.
 
 use alloc::vec::Vec;
 
 use crate::frame::{Emit, FrameKind, RawFrame, WireError};
 use crate::reader::Reader;
-use crate::session;
+use crate::session::SessionFrame;
 
 /// The name of the service.
 pub const SERVICE: &str = "measure";
@@ -33,32 +33,32 @@ pub struct Measured {
 
 /// A frame of a connection that measures.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Frame<'a> {
+pub enum MeasureFrame<'a> {
     /// One that every session has.
-    Session(session::Frame<'a>),
+    Session(SessionFrame<'a>),
     /// The first frame behind the hello: both sides may send probes.
     Measure(Measure),
     /// The answer at the end of the time.
     Measured(Measured),
 }
 
-impl Emit for Frame<'_> {
+impl Emit for MeasureFrame<'_> {
     fn kind(&self) -> FrameKind {
         match self {
-            Frame::Session(frame) => frame.kind(),
-            Frame::Measure(_) => FrameKind::Measure,
-            Frame::Measured(_) => FrameKind::Measured,
+            MeasureFrame::Session(frame) => frame.kind(),
+            MeasureFrame::Measure(_) => FrameKind::Measure,
+            MeasureFrame::Measured(_) => FrameKind::Measured,
         }
     }
 
     fn emit_body(&self, out: &mut Vec<u8>) {
         match self {
-            Frame::Session(frame) => frame.emit_body(out),
-            Frame::Measure(Measure { micros, sends }) => {
+            MeasureFrame::Session(frame) => frame.emit_body(out),
+            MeasureFrame::Measure(Measure { micros, sends }) => {
                 out.push(u8::from(*sends));
                 out.extend_from_slice(&micros.to_be_bytes());
             }
-            Frame::Measured(Measured { received, sent_again, cpu_micros }) => {
+            MeasureFrame::Measured(Measured { received, sent_again, cpu_micros }) => {
                 for number in [received, sent_again, cpu_micros] {
                     out.extend_from_slice(&number.to_be_bytes());
                 }
@@ -67,21 +67,21 @@ impl Emit for Frame<'_> {
     }
 }
 
-impl<'a> TryFrom<RawFrame<'a>> for Frame<'a> {
+impl<'a> TryFrom<RawFrame<'a>> for MeasureFrame<'a> {
     type Error = WireError;
 
-    fn try_from(raw: RawFrame<'a>) -> Result<Frame<'a>, WireError> {
+    fn try_from(raw: RawFrame<'a>) -> Result<MeasureFrame<'a>, WireError> {
         let mut reader = Reader::new(raw.kind.name(), raw.body);
         let parsed = match raw.kind {
             FrameKind::Measure => {
                 let sends = reader.flag()?;
-                Frame::Measure(Measure { micros: reader.u64()?, sends })
+                MeasureFrame::Measure(Measure { micros: reader.u64()?, sends })
             }
             FrameKind::Measured => {
                 let (received, sent_again) = (reader.u64()?, reader.u64()?);
-                Frame::Measured(Measured { received, sent_again, cpu_micros: reader.u64()? })
+                MeasureFrame::Measured(Measured { received, sent_again, cpu_micros: reader.u64()? })
             }
-            _ => return session::Frame::try_from(raw).map(Frame::Session),
+            _ => return SessionFrame::try_from(raw).map(MeasureFrame::Session),
         };
         reader.finish(parsed)
     }

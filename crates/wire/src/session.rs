@@ -1,14 +1,15 @@
 //! What every session has, whatever its service: how a connection begins and ends. Version 7.
 //!
 //! A connection begins with a [`Hello`], which names the service that it is for and carries that
-//! service's own request. It is answered by [`Welcome`] at once, or by [`Frame::Abort`]. A
-//! connection that belongs to an open session begins with [`Frame::Join`] instead. After its
-//! `Hello` a connection may wait, with a [`Frame::Ping`] now and then; it leaves the wait with a
-//! `Join`, or by opening the session that its `Welcome` names. The frames that open the session
-//! need not wait for the `Welcome`.
+//! service's own request. It is answered by [`Welcome`] at once, or by [`SessionFrame::Abort`]. A
+//! connection that belongs to an open session begins with [`SessionFrame::Join`] instead. After its
+//! `Hello` a connection may wait, with a [`SessionFrame::Ping`] now and then; it leaves the wait
+//! with a `Join`, or by opening the session that its `Welcome` names. The frames that open the
+//! session need not wait for the `Welcome`.
 //!
-//! The kinds of [`Frame::Hello`], [`Frame::Welcome`] and [`Frame::Abort`], and the place of the
-//! version, never change, so that hosts of different versions understand each other's refusals.
+//! The kinds of [`SessionFrame::Hello`], [`SessionFrame::Welcome`] and [`SessionFrame::Abort`], and
+//! the place of the version, never change, so that hosts of different versions understand each
+//! other's refusals.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -21,7 +22,8 @@ use crate::reader::Reader;
 
 /// The protocol version that this code speaks.
 pub const VERSION: u16 = 7;
-/// The service of every host that answers [probes](Frame::Probe): to whoever may use another one.
+/// The service of every host that answers [probes](SessionFrame::Probe): to whoever may use another
+/// one.
 pub const PROBE: &str = "probe";
 
 /// A session's name, drawn by the host that is dialed.
@@ -155,7 +157,7 @@ impl core::fmt::Display for AbortCode {
 
 /// A frame of any session.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Frame<'a> {
+pub enum SessionFrame<'a> {
     /// First on a connection that does not join a session at once.
     Hello(Hello),
     /// The session that the connection joins: the first frame, or the first after [`Welcome`].
@@ -164,37 +166,37 @@ pub enum Frame<'a> {
     Welcome(Welcome),
     /// The answer to `Join`.
     Joined,
-    /// A request for a [`Frame::Pong`] with the same number.
+    /// A request for a [`SessionFrame::Pong`] with the same number.
     Ping(u64),
-    /// The answer to [`Frame::Ping`].
+    /// The answer to [`SessionFrame::Ping`].
     /// Unasked, with the number 0: the sender of the frame lives, and its disk holds it up.
     Pong(u64),
     /// The sending side gives up: the reason, and a text.
     Abort(AbortCode, String),
-    /// Bytes that measure a path, where a service allows it; answered by [`Frame::Pong`] with the
-    /// bytes received so far.
+    /// Bytes that measure a path, where a service allows it; answered by [`SessionFrame::Pong`]
+    /// with the bytes received so far.
     Probe(&'a [u8]),
 }
 
-impl Emit for Frame<'_> {
+impl Emit for SessionFrame<'_> {
     fn kind(&self) -> FrameKind {
         match self {
-            Frame::Hello(_) => FrameKind::Hello,
-            Frame::Join(_) => FrameKind::Join,
-            Frame::Welcome(_) => FrameKind::Welcome,
-            Frame::Joined => FrameKind::Joined,
-            Frame::Ping(_) => FrameKind::Ping,
-            Frame::Pong(_) => FrameKind::Pong,
-            Frame::Abort(..) => FrameKind::Abort,
-            Frame::Probe(_) => FrameKind::Probe,
+            SessionFrame::Hello(_) => FrameKind::Hello,
+            SessionFrame::Join(_) => FrameKind::Join,
+            SessionFrame::Welcome(_) => FrameKind::Welcome,
+            SessionFrame::Joined => FrameKind::Joined,
+            SessionFrame::Ping(_) => FrameKind::Ping,
+            SessionFrame::Pong(_) => FrameKind::Pong,
+            SessionFrame::Abort(..) => FrameKind::Abort,
+            SessionFrame::Probe(_) => FrameKind::Probe,
         }
     }
 
     fn emit_body(&self, out: &mut Vec<u8>) {
         match self {
-            Frame::Hello(hello) => emit_hello(hello, out),
-            Frame::Join(session) => out.extend_from_slice(session),
-            Frame::Welcome(welcome) => {
+            SessionFrame::Hello(hello) => emit_hello(hello, out),
+            SessionFrame::Join(session) => out.extend_from_slice(session),
+            SessionFrame::Welcome(welcome) => {
                 out.extend_from_slice(&welcome.version.to_be_bytes());
                 out.extend_from_slice(&welcome.session);
                 for address in &welcome.addresses {
@@ -206,17 +208,17 @@ impl Emit for Frame<'_> {
                     out.extend_from_slice(&address.port().to_be_bytes());
                 }
             }
-            Frame::Joined => {}
-            Frame::Ping(number) | Frame::Pong(number) => {
+            SessionFrame::Joined => {}
+            SessionFrame::Ping(number) | SessionFrame::Pong(number) => {
                 out.extend_from_slice(&number.to_be_bytes());
             }
-            Frame::Abort(code, text) => {
+            SessionFrame::Abort(code, text) => {
                 let code =
                     ABORT_CODES.iter().position(|c| c == code).expect("every code is listed");
                 out.push(u8::try_from(code).expect("few codes"));
                 emit_text(text, out);
             }
-            Frame::Probe(bytes) => out.extend_from_slice(bytes),
+            SessionFrame::Probe(bytes) => out.extend_from_slice(bytes),
         }
     }
 }
@@ -252,15 +254,15 @@ fn emit_text(text: &str, out: &mut Vec<u8>) {
     out.extend_from_slice(&text_bytes[tail..]);
 }
 
-impl<'a> TryFrom<RawFrame<'a>> for Frame<'a> {
+impl<'a> TryFrom<RawFrame<'a>> for SessionFrame<'a> {
     type Error = WireError;
 
-    fn try_from(raw: RawFrame<'a>) -> Result<Frame<'a>, WireError> {
+    fn try_from(raw: RawFrame<'a>) -> Result<SessionFrame<'a>, WireError> {
         let frame = raw.kind.name();
         let mut reader = Reader::new(frame, raw.body);
         let parsed = match raw.kind {
-            FrameKind::Hello => Frame::Hello(hello(&mut reader)?),
-            FrameKind::Join => Frame::Join(reader.array()?),
+            FrameKind::Hello => SessionFrame::Hello(hello(&mut reader)?),
+            FrameKind::Join => SessionFrame::Join(reader.array()?),
             FrameKind::Welcome => {
                 let (version, session) = (reader.u16()?, reader.array()?);
                 let mut addresses = Vec::new();
@@ -269,23 +271,23 @@ impl<'a> TryFrom<RawFrame<'a>> for Frame<'a> {
                     let ip = ip.to_ipv4_mapped().map_or(IpAddr::V6(ip), IpAddr::V4);
                     addresses.push(SocketAddr::new(ip, reader.u16()?));
                 }
-                Frame::Welcome(Welcome { version, session, addresses })
+                SessionFrame::Welcome(Welcome { version, session, addresses })
             }
-            FrameKind::Joined => Frame::Joined,
-            FrameKind::Ping => Frame::Ping(reader.u64()?),
-            FrameKind::Pong => Frame::Pong(reader.u64()?),
+            FrameKind::Joined => SessionFrame::Joined,
+            FrameKind::Ping => SessionFrame::Ping(reader.u64()?),
+            FrameKind::Pong => SessionFrame::Pong(reader.u64()?),
             FrameKind::Abort => {
                 let code = usize::from(reader.u8()?);
                 let code =
                     *ABORT_CODES.get(code).ok_or(WireError::Field { frame, field: "code" })?;
                 // A peer's text reaches a terminal: control characters are removed.
                 let text = String::from_utf8_lossy(reader.rest());
-                Frame::Abort(
+                SessionFrame::Abort(
                     code,
                     text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect::<String>(),
                 )
             }
-            FrameKind::Probe => Frame::Probe(reader.rest()),
+            FrameKind::Probe => SessionFrame::Probe(reader.rest()),
             _ => return Err(raw.foreign()),
         };
         reader.finish(parsed)

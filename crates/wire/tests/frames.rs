@@ -2,11 +2,11 @@
 
 use proptest::prelude::*;
 use wire::files::{
-    Archived, Ask, Data, DataHeader, Deletes, Frame, Grown, Hashes, Held, LeftOut, MAX_REASON,
-    Range, Wishes,
+    Archived, Ask, Changed, Data, DataHeader, Deletes, FileFrame, Grown, Hashes, Held, LeftOut,
+    MAX_REASON, Range, Wishes,
 };
-use wire::measure::{self, Measure, Measured};
-use wire::session::{self, AbortCode, Hello, MAX_REQUEST, MAX_TEXT, VERSION, Welcome};
+use wire::measure::{Measure, MeasureFrame, Measured};
+use wire::session::{AbortCode, Hello, MAX_REQUEST, MAX_TEXT, SessionFrame, VERSION, Welcome};
 use wire::{Emit, RawFrame, WireError};
 
 fn emitted(frame: &impl Emit) -> Vec<u8> {
@@ -16,23 +16,23 @@ fn emitted(frame: &impl Emit) -> Vec<u8> {
 }
 
 /// The frame at the front of `bytes`, and its length.
-fn parsed(bytes: &[u8]) -> Result<Option<(Frame<'_>, usize)>, WireError> {
+fn parsed(bytes: &[u8]) -> Result<Option<(FileFrame<'_>, usize)>, WireError> {
     let Some((raw, used)) = RawFrame::parse(bytes)? else { return Ok(None) };
-    Ok(Some((Frame::try_from(raw)?, used)))
+    Ok(Some((FileFrame::try_from(raw)?, used)))
 }
 
 #[test]
 fn every_kind_comes_back_as_it_went() {
     let frames = [
-        Frame::Session(session::Frame::Hello(
+        FileFrame::Session(SessionFrame::Hello(
             Hello::new("receive", Some([7; 16]), [8; 16])
                 .asking(Wishes { restart: true, archive: true, ..Wishes::default() }.emit()),
         )),
-        Frame::Session(session::Frame::Hello(Hello::new("serve", None, [9; 16]))),
-        Frame::Session(session::Frame::Join([1; 16])),
-        Frame::Entries(b"a chunk"),
-        Frame::ManifestEnd(3),
-        Frame::Session(session::Frame::Welcome(Welcome {
+        FileFrame::Session(SessionFrame::Hello(Hello::new("serve", None, [9; 16]))),
+        FileFrame::Session(SessionFrame::Join([1; 16])),
+        FileFrame::Entries(b"a chunk"),
+        FileFrame::ManifestEnd(3),
+        FileFrame::Session(SessionFrame::Welcome(Welcome {
             version: 1,
             session: [2; 16],
             addresses: vec![
@@ -40,45 +40,53 @@ fn every_kind_comes_back_as_it_went() {
                 "[2001:db8::1]:7707".parse().unwrap(),
             ],
         })),
-        Frame::Want(vec![Range { start: 0, len: 3 }]),
-        Frame::Have(vec![Range { start: 0, len: 262_144 }]),
-        Frame::Ready,
-        Frame::Session(session::Frame::Joined),
-        Frame::Data(Data { position: 9, block_hash: None, payload: b"abc" }),
-        Frame::Data(Data { position: 0, block_hash: Some([3; 32]), payload: b"abc" }),
-        Frame::Ack(vec![Range { start: 1, len: 2 }, Range { start: 5, len: 1 }]),
-        Frame::Refused(Range { start: 0, len: 4 }),
-        Frame::ObjectDone(1, [4; 32]),
-        Frame::Done(12),
-        Frame::Session(session::Frame::Ping(1)),
-        Frame::Session(session::Frame::Pong(1)),
-        Frame::Session(session::Frame::Abort(AbortCode::NoSpace, "too small".into())),
-        Frame::Session(session::Frame::Probe(b"anything")),
-        Frame::Name(b""),
-        Frame::Name(b"photos/"),
-        Frame::Filter(true, "*.jpg"),
-        Frame::Filter(false, "raw/"),
-        Frame::Ask(Ask { checksum: true, ..Ask::default() }),
-        Frame::Ask(Ask { checksum: false, hashes: true, strict: true, archive: true }),
-        Frame::Request(Range { start: 4_096, len: 4_096 }),
-        Frame::Hashes(Hashes { first: 7, hashes: vec![[1; 32], [2; 32]] }),
-        Frame::Held(Held { by_send_buffer: 1, by_receiver: 2 }),
-        Frame::Creates(vec![Range { start: 0, len: 3 }]),
-        Frame::Replaces(vec![Range { start: 5, len: 1 }]),
-        Frame::Grown(Grown { size: 524_288, is_end: false }),
-        Frame::Grown(Grown { size: 5, is_end: true }),
-        Frame::Keeps(vec![Range { start: 0, len: 1 }]),
-        Frame::Deletes(Deletes { path: b"old", size: 7, is_folder: false }),
-        Frame::Updates(vec![Range { start: 2, len: 2 }]),
-        Frame::Archived(Archived { updated: 1, lost_owners: 2, lost_attributes: u32::MAX }),
-        Frame::Mirror(b""),
-        Frame::Mirror(b"photos/2026"),
-        Frame::LeftOut(LeftOut { path: b"", reason: "", more: 0 }),
-        Frame::LeftOut(LeftOut { path: b"photos/\xff", reason: "no permission", more: 7 }),
-        Frame::Grant(268_435_456),
-        Frame::Session(session::Frame::Abort(AbortCode::Changed, "photos/a".into())),
-        Frame::Session(session::Frame::Abort(AbortCode::Crowded, "128 connections".into())),
-        Frame::Session(session::Frame::Abort(AbortCode::Busy, "later".into())),
+        FileFrame::Want(vec![Range { start: 0, len: 3 }]),
+        FileFrame::Have(vec![Range { start: 0, len: 262_144 }]),
+        FileFrame::Ready,
+        FileFrame::Session(SessionFrame::Joined),
+        FileFrame::Data(Data { position: 9, block_hash: None, payload: b"abc" }),
+        FileFrame::Data(Data { position: 0, block_hash: Some([3; 32]), payload: b"abc" }),
+        FileFrame::Ack(vec![Range { start: 1, len: 2 }, Range { start: 5, len: 1 }]),
+        FileFrame::Refused(Range { start: 0, len: 4 }),
+        FileFrame::ObjectDone(1, [4; 32]),
+        FileFrame::Done(12),
+        FileFrame::Session(SessionFrame::Ping(1)),
+        FileFrame::Session(SessionFrame::Pong(1)),
+        FileFrame::Session(SessionFrame::Abort(AbortCode::NoSpace, "too small".into())),
+        FileFrame::Session(SessionFrame::Probe(b"anything")),
+        FileFrame::Name(b""),
+        FileFrame::Name(b"photos/"),
+        FileFrame::Filter(true, "*.jpg"),
+        FileFrame::Filter(false, "raw/"),
+        FileFrame::Ask(Ask { checksum: true, ..Ask::default() }),
+        FileFrame::Ask(Ask { checksum: false, hashes: true, strict: true, archive: true }),
+        FileFrame::Request(Range { start: 4_096, len: 4_096 }),
+        FileFrame::Hashes(Hashes { first: 7, hashes: vec![[1; 32], [2; 32]] }),
+        FileFrame::Held(Held { by_send_buffer: 1, by_receiver: 2 }),
+        FileFrame::Creates(vec![Range { start: 0, len: 3 }]),
+        FileFrame::Replaces(vec![Range { start: 5, len: 1 }]),
+        FileFrame::Grown(Grown { size: 524_288, is_end: false }),
+        FileFrame::Grown(Grown { size: 5, is_end: true }),
+        FileFrame::Keeps(vec![Range { start: 0, len: 1 }]),
+        FileFrame::Deletes(Deletes { path: b"old", size: 7, is_folder: false }),
+        FileFrame::Updates(vec![Range { start: 2, len: 2 }]),
+        FileFrame::Archived(Archived {
+            updated: 1,
+            lost_owners: 2,
+            lost_attributes: u32::MAX,
+            lost_modes: 4,
+            lost_entries: 5,
+        }),
+        FileFrame::Changed(Changed { entry: 7, is_left_out: false, reason: "" }),
+        FileFrame::Changed(Changed { entry: u32::MAX, is_left_out: true, reason: "it vanished" }),
+        FileFrame::Mirror(b""),
+        FileFrame::Mirror(b"photos/2026"),
+        FileFrame::LeftOut(LeftOut { path: b"", reason: "", more: 0 }),
+        FileFrame::LeftOut(LeftOut { path: b"photos/\xff", reason: "no permission", more: 7 }),
+        FileFrame::Grant(268_435_456),
+        FileFrame::Session(SessionFrame::Abort(AbortCode::Changed, "photos/a".into())),
+        FileFrame::Session(SessionFrame::Abort(AbortCode::Crowded, "128 connections".into())),
+        FileFrame::Session(SessionFrame::Abort(AbortCode::Busy, "later".into())),
     ];
     for frame in &frames {
         let bytes = emitted(frame);
@@ -97,7 +105,10 @@ fn a_data_header_is_a_data_frame_without_its_payload() {
         let mut out = Vec::new();
         DataHeader::emit(77, block_hash.as_ref(), 3, &mut out);
         out.extend_from_slice(b"xyz");
-        assert_eq!(out, emitted(&Frame::Data(Data { position: 77, block_hash, payload: b"xyz" })));
+        assert_eq!(
+            out,
+            emitted(&FileFrame::Data(Data { position: 77, block_hash, payload: b"xyz" }))
+        );
     }
 }
 
@@ -113,7 +124,7 @@ fn an_announced_length_is_judged_before_it_is_waited_for() {
 
 #[test]
 fn a_range_past_the_end_of_numbers_is_refused() {
-    let mut bytes = emitted(&Frame::Refused(Range { start: 1, len: 1 }));
+    let mut bytes = emitted(&FileFrame::Refused(Range { start: 1, len: 1 }));
     bytes[5..].fill(0xff);
     assert!(matches!(parsed(&bytes), Err(WireError::Field { .. })));
 }
@@ -126,7 +137,10 @@ fn a_greeting_of_another_version_says_which() {
         let bytes = [&[1][..], &length, &body].concat();
         let (frame, used) = parsed(&bytes).unwrap().unwrap();
         assert!(
-            matches!(&frame, Frame::Session(session::Frame::Hello(one)) if one.version == version),
+            matches!(
+                &frame,
+                FileFrame::Session(SessionFrame::Hello(one)) if one.version == version
+            ),
             "{frame:?}"
         );
         assert_eq!(used, bytes.len());
@@ -135,29 +149,29 @@ fn a_greeting_of_another_version_says_which() {
 
 #[test]
 fn a_peers_words_lose_their_control_characters() {
-    let mut bytes = emitted(&session::Frame::Abort(AbortCode::Disk, "a.b".into()));
+    let mut bytes = emitted(&SessionFrame::Abort(AbortCode::Disk, "a.b".into()));
     *bytes.iter_mut().rev().nth(1).unwrap() = 0x1b;
     let (frame, _) = parsed(&bytes).unwrap().unwrap();
-    assert_eq!(frame, session::Frame::Abort(AbortCode::Disk, "a b".into()).into());
+    assert_eq!(frame, SessionFrame::Abort(AbortCode::Disk, "a b".into()).into());
 }
 
 #[test]
 fn of_long_words_the_advice_at_the_end_arrives() {
     for path in ["d/".repeat(2_000), "ü/".repeat(1_500), format!("x{}", "東/".repeat(1_000))] {
         let said = format!("cannot write {path}: no space; make room and run it again");
-        let sent = emitted(&session::Frame::Abort(AbortCode::Disk, said.clone()));
+        let sent = emitted(&SessionFrame::Abort(AbortCode::Disk, said.clone()));
         assert!(sent.len() <= 5 + 1 + MAX_TEXT, "{} bytes", sent.len());
         let (frame, _) = parsed(&sent).unwrap().unwrap();
-        let Frame::Session(session::Frame::Abort(_, heard)) = frame else { panic!("{frame:?}") };
+        let FileFrame::Session(SessionFrame::Abort(_, heard)) = frame else { panic!("{frame:?}") };
         let (start, end) = heard.split_once('…').expect("the middle is left out");
         assert!(start.len() > 400 && said.starts_with(start), "{start}");
         assert!(end.len() > 400 && said.ends_with(end), "{end}");
     }
     let fits = "x".repeat(MAX_TEXT);
-    let sent = emitted(&session::Frame::Abort(AbortCode::Disk, fits.clone()));
+    let sent = emitted(&SessionFrame::Abort(AbortCode::Disk, fits.clone()));
     assert_eq!(
         parsed(&sent).unwrap().unwrap().0,
-        session::Frame::Abort(AbortCode::Disk, fits).into()
+        SessionFrame::Abort(AbortCode::Disk, fits).into()
     );
 }
 
@@ -175,7 +189,7 @@ fn every_wish_has_a_bit_of_its_own() {
 
 #[test]
 fn a_hello_has_these_octets_and_only_names_a_service() {
-    let hello = session::Frame::Hello(Hello::new("serve", Some([7; 16]), [9; 16]).asking(vec![5]));
+    let hello = SessionFrame::Hello(Hello::new("serve", Some([7; 16]), [9; 16]).asking(vec![5]));
     let body = [&[0, 7][..], &[9; 16], &[1], &[7; 16], &[5], b"serve", &[5]].concat();
     let bytes = [&[1, 0, 0, 0, 42][..], &body].concat();
     assert_eq!(emitted(&hello), bytes);
@@ -190,35 +204,35 @@ fn a_hello_has_these_octets_and_only_names_a_service() {
         assert!(refused.is_err(), "{name:?} {request}: {refused:?}");
     }
     let most = Hello::new("measure", Some([0; 16]), [0; 16]).asking(vec![0; MAX_REQUEST]);
-    assert!(parsed(&emitted(&session::Frame::Hello(most))).unwrap().is_some());
+    assert!(parsed(&emitted(&SessionFrame::Hello(most))).unwrap().is_some());
     // The predecessor takes 64 octets, of which it reads the version and refuses with a sentence.
     let files = Hello::new("receive", Some([0; 16]), [0; 16]).asking(Wishes::default().emit());
-    assert!(emitted(&session::Frame::Hello(files)).len() <= 5 + 64);
+    assert!(emitted(&SessionFrame::Hello(files)).len() <= 5 + 64);
 }
 
 #[test]
 fn a_service_does_not_speak_the_frames_of_another() {
-    let measured = measure::Frame::Measured(Measured::default());
+    let measured = MeasureFrame::Measured(Measured::default());
     let bytes = emitted(&measured);
     assert_eq!(parsed(&bytes), Err(WireError::Foreign { frame: "Measured" }));
     let (raw, _) = RawFrame::parse(&bytes).unwrap().unwrap();
-    assert_eq!(measure::Frame::try_from(raw), Ok(measured));
-    let ready = emitted(&Frame::Ready);
+    assert_eq!(MeasureFrame::try_from(raw), Ok(measured));
+    let ready = emitted(&FileFrame::Ready);
     let (raw, _) = RawFrame::parse(&ready).unwrap().unwrap();
-    assert_eq!(measure::Frame::try_from(raw), Err(WireError::Foreign { frame: "Ready" }));
-    let wish = measure::Frame::Measure(Measure { micros: 10_000_000, sends: true });
+    assert_eq!(MeasureFrame::try_from(raw), Err(WireError::Foreign { frame: "Ready" }));
+    let wish = MeasureFrame::Measure(Measure { micros: 10_000_000, sends: true });
     let bytes = emitted(&wish);
     let (raw, used) = RawFrame::parse(&bytes).unwrap().unwrap();
-    assert_eq!((measure::Frame::try_from(raw), used), (Ok(wish), bytes.len()));
+    assert_eq!((MeasureFrame::try_from(raw), used), (Ok(wish), bytes.len()));
 }
 
 #[test]
 fn a_long_reason_is_cut_between_characters() {
     let reason = "\u{fc}".repeat(MAX_REASON);
-    let bytes = emitted(&Frame::LeftOut(LeftOut { path: b"a", reason: &reason, more: 0 }));
+    let bytes = emitted(&FileFrame::LeftOut(LeftOut { path: b"a", reason: &reason, more: 0 }));
     let (frame, _) = parsed(&bytes).unwrap().unwrap();
     let expected = LeftOut { path: b"a", reason: &reason[..MAX_REASON], more: 0 };
-    assert_eq!(frame, Frame::LeftOut(expected));
+    assert_eq!(frame, FileFrame::LeftOut(expected));
 }
 
 proptest! {
@@ -235,11 +249,13 @@ proptest! {
         if let Ok(Some((frame, used))) = parsed(&bytes) {
             // What parses means one thing only: emitted again it gives the same bytes, text
             // clean-up and greetings of other versions aside.
-            let is_foreign =
-                matches!(&frame, Frame::Session(session::Frame::Hello(one)) if one.version != VERSION);
+            let is_foreign = matches!(
+                &frame,
+                FileFrame::Session(SessionFrame::Hello(one)) if one.version != VERSION
+            );
             if !is_foreign && !matches!(
                     frame,
-                    Frame::Session(session::Frame::Abort(..) | session::Frame::Welcome(_))
+                    FileFrame::Session(SessionFrame::Abort(..) | SessionFrame::Welcome(_))
                 ) {
                 prop_assert_eq!(&emitted(&frame)[..], &bytes[..used]);
             }

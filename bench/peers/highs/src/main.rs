@@ -8,9 +8,10 @@
 use std::env;
 
 use highs::{RowProblem, Sense};
-use overlay::mesh::Mesh;
-use overlay::study::{Demands, Setting};
-use overlay::{Choice, Instance, Routes, lp, optimum};
+use study::fluid::mesh::Mesh;
+use overlay::{Choice, Instance, optimum};
+use scenario::relays::{Demands, RateStudy};
+use study::fluid::{Routes, lp};
 use units::{Rate, Seed};
 
 fn main() {
@@ -43,17 +44,17 @@ fn main() {
 }
 
 /// From a few sources to the paper's hundred.
-fn setting(seed: u64) -> Setting {
+fn setting(seed: u64) -> RateStudy {
     let choice =
         if seed.is_multiple_of(2) { Choice::Uniform } else { Choice::Proportional { error: 0.5 } };
-    Setting {
+    RateStudy {
         sources: (1 + seed % 100) as usize,
         relays: (6 + seed / 7 % 95) as u32,
         paths: (1 + seed % 3) as usize,
         demands: Demands::OneOf(vec![Rate::mbit(1), Rate::mbit(10), Rate::mbit(100)]),
         skew: [0.0, 0.5, 1.0][(seed % 3) as usize],
         choice,
-        ..Setting::default()
+        ..RateStudy::default()
     }
 }
 

@@ -65,15 +65,15 @@ pub(crate) fn run(args: &DemoArgs) -> Result<(), Failure> {
     let folder = Scratch::create(&path).map_err(disk("make", &path))?;
     let source = folder.path().join(NAME);
     write_source(&source, SIZE).map_err(disk("write", &source))?;
-    println!("{SIZE} over three emulated paths: one, two and three, of 8, 16 and 24 Mbit/s.");
-    println!("The third falls to 2 Mbit/s when 90 % would be done.");
+    outln!("{SIZE} over three emulated paths: one, two and three, of 8, 16 and 24 Mbit/s.");
+    outln!("The third falls to 2 Mbit/s when 90 % would be done.");
     let mut runs = Vec::new();
     for (name, scheduler) in [
         ("A", Scheduler::Static),
         ("B", Scheduler::AdjustableBlock),
         ("SAR", Scheduler::SelfAdaptive),
     ] {
-        println!("\n{name}: {}", scheduler.name());
+        outln!("\n{name}: {}", scheduler.name());
         let target = folder.path().join(scheduler.name());
         fs::create_dir(&target).map_err(disk("make", &target))?;
         let watcher = Relabelled(watch::progress(args.progress));
@@ -81,13 +81,13 @@ pub(crate) fn run(args: &DemoArgs) -> Result<(), Failure> {
             transfer_once(&network, scheduler, &source, &target, events)
         })?;
         verify(&source, &target.join(NAME))?;
-        println!("{}; the copy is identical", text::summary(&relabelled(&summary)));
+        outln!("{}; the copy is identical", text::summary(&relabelled(&summary)));
         runs.push((name, scheduler, summary));
     }
-    print!("\n{}\n", table(&runs, ideal));
-    println!("ideal: the time that the three links together need for the file");
-    println!("idle: the time from the first path's end to the last's");
-    println!("against A, B: the time compared with that scheduler's");
+    out!("\n{}\n", table(&runs, ideal));
+    outln!("ideal: the time that the three links together need for the file");
+    outln!("idle: the time from the first path's end to the last's");
+    outln!("against A, B: the time compared with that scheduler's");
     Ok(())
 }
 

@@ -67,11 +67,11 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<(), Failure> {
     };
     let found = runtime()?.block_on(examine(&scope))?;
     if args.json {
-        println!("{}", json(&found));
+        outln!("{}", json(&found));
     } else {
-        print!("{}", shown(&found));
+        out!("{}", shown(&found));
         if matches!(scope, Scope::Remote(..)) {
-            println!(
+            outln!(
                 "\nWith the receiver's token (--token-file, --token-stdin) the paths are also \
                  measured."
             );

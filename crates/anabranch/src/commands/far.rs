@@ -24,6 +24,7 @@ use crate::dirs::Dirs;
 use crate::exit::Failure;
 use crate::host_key::HostKey;
 use crate::listen::{ListenAddress, socket_addresses};
+use crate::threads;
 use messages::{Answer, Hello, MAX_REQUEST, Operation, PROTOCOL, Ready, Request, Status, Version};
 use sources::Offer;
 
@@ -42,7 +43,7 @@ pub(crate) struct FarArgs {
 pub(crate) fn run(args: &FarArgs) -> Result<(), Failure> {
     if args.hash {
         let hash = own_hash().map_err(|source| Error::system("read this program", source))?;
-        println!("{hash}");
+        outln!("{hash}");
         return Ok(());
     }
     if io::stdin().is_terminal() {
@@ -109,7 +110,8 @@ fn connection_lost() -> Failure {
 fn read_stdin() -> (oneshot::Receiver<Vec<u8>>, oneshot::Receiver<()>) {
     let (request, line) = oneshot::channel();
     let (end, gone) = oneshot::channel();
-    std::thread::spawn(move || {
+    // Without a thread, both ends are gone.
+    let _ = threads::spawn(move || {
         let _end: oneshot::Sender<()> = end;
         let mut stdin = io::stdin().lock();
         let mut line = Vec::new();

@@ -9,7 +9,7 @@ use files::{
     Error, Event, Events, ReceiveOptions, Receiving, ServeOptions, Serving, Summary,
     TransferNumbers,
 };
-use peer::listen::{Carriers, Host, Services, Tell};
+use peer::host::{Carriers, Host, Services, Tell};
 use peer::{DEFAULT_PORT, ListenOptions};
 use tunnel::bounds::stripe_options;
 use tunnel::{Report, Reports, TunnelRights, TunnelService};

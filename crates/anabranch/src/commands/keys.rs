@@ -100,14 +100,12 @@ enum Remove {
 pub(crate) fn run(args: KeysArgs) -> Result<(), Error> {
     let dirs = Dirs::from_env();
     match args.action.unwrap_or(Action::Show) {
-        Action::Show => println!("{}", HostKey::load(&dirs)?.lasting()?.fingerprint()),
+        Action::Show => outln!("{}", HostKey::load(&dirs)?.lasting()?.fingerprint()),
         Action::List => {
             for (list, kind) in [(List::Receivers, "receiver"), (List::Senders, "sender")] {
                 for Peer { name, fingerprint, rights } in list.load(&dirs)? {
-                    println!(
-                        "{}",
-                        format!("{kind:8}  {fingerprint}  {name}{}", words(&rights)).trim_end()
-                    );
+                    let line = format!("{kind:8}  {fingerprint}  {name}{}", words(&rights));
+                    outln!("{}", line.trim_end());
                 }
             }
         }

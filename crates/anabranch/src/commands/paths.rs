@@ -21,6 +21,7 @@ use crate::dirs::Dirs;
 use crate::examples;
 use crate::host_key::HostKey;
 use crate::sanitize::{clean, without_error_numbers};
+use crate::threads;
 use crate::token::TokenSource;
 
 /// Addresses that only a default route leads to: they are reserved for documentation (RFC 5737, RFC
@@ -111,7 +112,7 @@ fn measure(
         let to = probe.remote.map_or_else(String::new, |remote| remote.to_string());
         table.row([probe.name.clone(), from, to].into_iter().chain(found));
     }
-    print!("{table}");
+    out!("{table}");
     print_further(&probes);
     if probes.iter().any(|probe| probe.carries.is_ok()) {
         return Ok(());
@@ -135,7 +136,7 @@ fn print_further(probes: &[PathProbe]) {
         }
     }
     if !is_empty {
-        print!("\nFurther addresses, tried in this order if those above do not answer:\n{table}");
+        out!("\nFurther addresses, tried in this order if those above do not answer:\n{table}");
     }
 }
 
@@ -164,8 +165,7 @@ pub(super) fn probing(
 /// # Errors
 /// [`Error::System`] if no thread can be started.
 pub(super) fn runtime() -> Result<tokio::runtime::Runtime, Error> {
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
-    runtime.map_err(|source| Error::system("start the runtime", source))
+    threads::runtime().map_err(|source| Error::system("start the runtime", source))
 }
 
 /// Prints the paths with a default route, of both address families.
@@ -176,12 +176,12 @@ fn show(found: &[Discovery]) {
         table.row(cells(path));
     }
     if found.iter().all(|discovery| discovery.usable.is_empty()) {
-        println!(
+        outln!(
             "No interface has a default route; 'anabranch paths HOST' shows the paths to a host on \
              a local network."
         );
     } else {
-        print!("{table}");
+        out!("{table}");
     }
     print_unusable(found);
 }
@@ -212,9 +212,9 @@ fn probe(remote: &Remote, named: &[PathSpec]) -> Result<(), Error> {
             table.row([device.interface.clone()].into_iter().chain(none).chain(pair));
         }
     }
-    print!("{table}");
+    out!("{table}");
     if reached {
-        println!(
+        outln!(
             "\nA host tells its further addresses to hosts that it knows: with the receiver's \
              token (--token-file, --token-stdin) these are tried too, and rates are measured."
         );
@@ -307,13 +307,13 @@ fn print_unusable(found: &[Discovery]) {
         }
     }
     if !devices.is_empty() {
-        println!("\nNo path:");
+        outln!("\nNo path:");
     }
     for (name, reasons) in devices {
         let mut reasons: Vec<String> =
             Reason::that_matter(reasons).iter().map(by_default_route).collect();
         reasons.dedup();
-        println!("  {name} {}", reasons.join(", "));
+        outln!("  {name} {}", reasons.join(", "));
     }
 }
 

@@ -14,6 +14,7 @@ use units::Bytes;
 use super::simulate::{progress, show, threads};
 use crate::exit::Failure;
 use crate::testbed::{Namespaces, Stop};
+use crate::threads;
 
 /// The exit code if a row differs; see [`EXIT_CODES`](crate::exit::EXIT_CODES).
 const DIFFERS: u8 = 1;
@@ -192,7 +193,7 @@ fn stop_on_signals(stop: Arc<Stop>) -> Result<(), Error> {
         tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(signal_error)?;
     let listen = async { Ok((signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?)) };
     let (mut interrupt, mut terminate) = runtime.block_on(listen).map_err(signal_error)?;
-    std::thread::spawn(move || {
+    let waiting = threads::spawn(move || {
         runtime.block_on(async {
             tokio::select! {
                 _ = interrupt.recv() => stop.ask(2),
@@ -200,7 +201,7 @@ fn stop_on_signals(stop: Arc<Stop>) -> Result<(), Error> {
             }
         });
     });
-    Ok(())
+    waiting.map(drop).map_err(signal_error)
 }
 
 fn scale(text: &str) -> Result<f64, String> {

@@ -1,5 +1,6 @@
 //! `simulate`: runs a scenario file with all its values and seeds, on all processors.
 
+mod feeds;
 mod list;
 
 use std::fmt::Display;
@@ -118,12 +119,15 @@ pub(crate) fn run(args: &SimulateArgs, registry: &Registry) -> Result<(), Error>
     if args.list {
         return show(list::names(registry));
     }
+    if let Some(sources) = feeds::read(args)? {
+        return feeds::run(args, &sources);
+    }
     let document = Document::load_with(args.file(), registry.clone())
         .map_err(|error| Error::usage(error.to_string()))?;
     let plan = Plan::new(&document, &args.settings, args.seeds)
         .map_err(|error| scenario_error(args, &error))?;
     if let Some(late) = plan.jobs().iter().find_map(|job| plan.scenario(job).late.as_ref()) {
-        eprintln!("warning: {late}");
+        errln!("warning: {late}");
     }
     let first = plan.scenario(&plan.jobs()[0]);
     if args.show_network {
@@ -151,14 +155,14 @@ pub(crate) fn run(args: &SimulateArgs, registry: &Registry) -> Result<(), Error>
     show(summary(&plan, &results))?;
     if let Some(store) = &store {
         let path = store.write_table(&plan, &results, &args.format).map_err(results_error)?;
-        eprintln!(
+        errln!(
             "{} measures of {} runs: {}",
             results.iter().map(Measures::len).sum::<usize>(),
             results.len(),
             path.display()
         );
         for (path, rows) in store.write_tables(&plan, &args.format).map_err(results_error)? {
-            eprintln!("{rows} rows: {}", path.display());
+            errln!("{rows} rows: {}", path.display());
         }
     }
     let first = &plan.jobs()[0];
@@ -174,7 +178,7 @@ fn sweep(args: &SimulateArgs, plan: &Plan, store: Option<&Store>) -> Result<Vec<
     let known: Vec<bool> = results.iter().map(Option::is_some).collect();
     let done = known.iter().filter(|known| **known).count();
     if done > 0 {
-        eprintln!("{done} of {} runs are there already", jobs.len());
+        errln!("{done} of {} runs are there already", jobs.len());
     }
     let bar = progress(jobs.len());
     bar.set_position(done as u64);

@@ -106,6 +106,8 @@ enum Body<'a> {
         left_out: usize,
         lost_owners: usize,
         lost_attributes: usize,
+        lost_modes: usize,
+        lost_entries: usize,
         finished_at: Vec<Finish<'a>>,
         paths: Vec<PathLine<'a>>,
     },
@@ -292,6 +294,8 @@ fn summary(transfer: u32, summary: &Summary) -> Body<'_> {
         left_out: summary.left_out,
         lost_owners: summary.lost_owners,
         lost_attributes: summary.lost_attributes,
+        lost_modes: summary.lost_modes,
+        lost_entries: summary.lost_entries,
         finished_at: finishes.map(|(name, at)| Finish { name, at: at.as_secs_f64() }).collect(),
         paths: summary.paths.iter().map(path_line).collect(),
     }

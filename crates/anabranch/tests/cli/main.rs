@@ -12,6 +12,7 @@ mod metrics;
 #[path = "../needs/mod.rs"]
 mod needs;
 mod offers;
+mod outputs;
 mod perf;
 mod receivers;
 mod schema;

@@ -362,3 +362,23 @@ gateway = "site"
         assert!(samples.lines().filter(row).count() >= 18, "{measure}: {samples}");
     }
 }
+
+/// A file with sources has a table of its own, and no options for flows.
+#[test]
+fn sources_have_a_row_each() {
+    let folder = folder("simulate-sources");
+    let text = "name = \"feeds\"\nduration = \"20 s\"\n[[relay]]\nname = \"relay*\"\ncount = 3\n\
+                capacity = \"4 Mbit/s\"\n[[source]]\nname = \"camera*\"\ncount = 2\nrate = \
+                \"2 Mbit/s\"\n";
+    fs::write(folder.join("feeds.toml"), text).unwrap();
+    let (code, table, said) = simulate(&folder, &["feeds.toml", "--digests", "--seeds", "2"]);
+    assert_eq!(code, 0, "{said}");
+    assert!(table.contains("seed 2, ") && table.contains("feeds, 2 runs"), "{table}");
+    assert!(table.contains("\ncamera1") && table.contains("\ncamera2"), "{table}");
+    assert!(table.lines().all(|line| line.len() <= 80), "{table}");
+    let (code, _, said) = simulate(&folder, &["feeds.toml", "--plot", "x.svg"]);
+    assert!(code == 2 && said.contains("--seeds, --jobs and --digests"), "{code}: {said}");
+    fs::write(folder.join("feeds.toml"), text.replace("rate =", "rat =")).unwrap();
+    let (code, _, said) = simulate(&folder, &["feeds.toml"]);
+    assert!(code == 2 && said.contains("feeds.toml:10: source.rat: no such key"), "{code}: {said}");
+}

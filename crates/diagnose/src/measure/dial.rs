@@ -7,14 +7,14 @@ use std::time::Duration;
 use peer::Error;
 use peer::caps::Account;
 use peer::conn::{Conn, ConnError};
-use peer::dial::{Connector, Opened, Plan, Terms};
+use peer::dial::{Connector, Opened, Plan, Terms, with_remedy};
 use peer::striped::carrier::StripedStream;
 use peer::striped::{Striped, connect_over};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};
 use units::{Bytes, Span};
-use wire::measure::{self, Measure, Measured};
-use wire::session::{AbortCode, Frame, Hello};
+use wire::measure::{self, Measure, MeasureFrame, Measured};
+use wire::session::{AbortCode, Hello, SessionFrame};
 
 use super::flow::{Counts, Flow};
 use super::{Over, PathCount, Results, Sample, Wish, cpu};
@@ -191,7 +191,7 @@ impl Streams {
             self.counts.push((place, Arc::clone(&counts)));
             let plan = Arc::clone(&self.paths[place].0);
             running.spawn(async move {
-                conn.push(&measure::Frame::Measure(Measure { micros, sends: is_reverse }));
+                conn.push(&MeasureFrame::Measure(Measure { micros, sends: is_reverse }));
                 let ended = run(&mut conn, &counts, sends, end).await;
                 count_towards_cap(&plan, &conn);
                 conn.close();
@@ -301,18 +301,20 @@ enum Failed {
 /// Shows the credential, and waits until this host is welcome.
 async fn greet(mut conn: Conn, terms: &Terms) -> Result<Conn, Failed> {
     let hello = Hello::new(measure::SERVICE, terms.to[0].1.secret(), terms.run);
-    conn.push(&Frame::Hello(hello));
+    conn.push(&SessionFrame::Hello(hello));
     let welcome = async {
         conn.flush().await?;
         loop {
-            let is_welcome = conn.receive(|frame| match Frame::try_from(frame)? {
-                Frame::Welcome(_) => Ok(Ok(true)),
-                Frame::Ping(_) => Ok(Ok(false)),
-                Frame::Abort(AbortCode::Refused, reason) => Ok(Err(Error::Refused { reason })),
-                Frame::Abort(AbortCode::NoService, does) => Ok(Err(Error::Refused {
+            let is_welcome = conn.receive(|frame| match SessionFrame::try_from(frame)? {
+                SessionFrame::Welcome(_) => Ok(Ok(true)),
+                SessionFrame::Ping(_) => Ok(Ok(false)),
+                SessionFrame::Abort(AbortCode::Refused, reason) => {
+                    Ok(Err(Error::Refused { reason: with_remedy(reason) }))
+                }
+                SessionFrame::Abort(AbortCode::NoService, does) => Ok(Err(Error::Refused {
                     reason: format!("{does}; 'anabranch perf --listen' there measures"),
                 })),
-                Frame::Abort(_, reason) => Ok(Err(Error::Busy { reason })),
+                SessionFrame::Abort(_, reason) => Ok(Err(Error::Busy { reason })),
                 other => Err(ConnError::unexpected(&other)),
             });
             match is_welcome.await? {

@@ -6,8 +6,8 @@ use peer::conn::{Conn, ConnError};
 use tokio::task::yield_now;
 use tokio::time::{Instant, sleep_until};
 use wire::Emit;
-use wire::measure::{Frame, Measured};
-use wire::session;
+use wire::measure::{MeasureFrame, Measured};
+use wire::session::SessionFrame;
 
 /// The payload of one probe.
 const PROBE: usize = 64 << 10;
@@ -35,7 +35,7 @@ pub(super) struct Flow<'a> {
 impl<'a> Flow<'a> {
     pub(super) fn new(conn: &'a mut Conn, counts: &'a Counts) -> Flow<'a> {
         let mut probe = Vec::new();
-        session::Frame::Probe(&vec![0; PROBE]).emit(&mut probe);
+        SessionFrame::Probe(&vec![0; PROBE]).emit(&mut probe);
         Flow { conn, counts, probe }
     }
 
@@ -82,27 +82,27 @@ impl<'a> Flow<'a> {
     fn take_frames(&mut self) -> Result<Option<Measured>, ConnError> {
         let (mut answer, mut arrived) = (None, 0);
         while let Some(frame) = self.conn.next_frame()? {
-            let frame = match Frame::try_from(frame)? {
-                Frame::Session(frame) => frame,
-                Frame::Measured(measured) => {
+            let frame = match MeasureFrame::try_from(frame)? {
+                MeasureFrame::Session(frame) => frame,
+                MeasureFrame::Measured(measured) => {
                     answer = Some(measured);
                     continue;
                 }
-                other @ Frame::Measure(_) => return Err(ConnError::unexpected(&other)),
+                other @ MeasureFrame::Measure(_) => return Err(ConnError::unexpected(&other)),
             };
             match frame {
-                session::Frame::Probe(bytes) => arrived += bytes.len() as u64,
-                session::Frame::Pong(bytes) => {
+                SessionFrame::Probe(bytes) => arrived += bytes.len() as u64,
+                SessionFrame::Pong(bytes) => {
                     self.counts.acknowledged.store(bytes, Ordering::Relaxed);
                 }
-                session::Frame::Ping(_) => {}
-                session::Frame::Abort(_, text) => return Err(ConnError::Refused(text)),
+                SessionFrame::Ping(_) => {}
+                SessionFrame::Abort(_, text) => return Err(ConnError::Refused(text)),
                 other => return Err(ConnError::unexpected(&other)),
             }
         }
         if arrived > 0 {
             let before = self.counts.received.fetch_add(arrived, Ordering::Relaxed);
-            self.conn.push(&session::Frame::Pong(before + arrived));
+            self.conn.push(&SessionFrame::Pong(before + arrived));
         }
         Ok(answer)
     }

@@ -8,12 +8,13 @@ use std::time::Duration;
 
 use net::Clock;
 use peer::conn::{Conn, ConnError};
+use peer::host::{Asking, Entry, Service, Tell};
 use peer::listen::admission::refuse;
-use peer::listen::{Asking, Entry, Service, Tell, TokenRefusal, display_address};
+use peer::listen::{TokenRefusal, display_address};
 use peer::{Fingerprint, Peer};
 use tokio::time::{Instant, timeout};
-use wire::measure::{self, Frame, Measure, Measured};
-use wire::session::{self, AbortCode, SessionId};
+use wire::measure::{self, Measure, MeasureFrame, Measured};
+use wire::session::{AbortCode, SessionFrame, SessionId};
 
 use super::cpu;
 use super::flow::{Counts, Flow};
@@ -99,9 +100,9 @@ impl Service for Measuring {
 impl Measuring {
     async fn measure(&self, conn: &mut Conn, name: &str) -> Result<(), ConnError> {
         conn.flush_to_reader().await?;
-        let wish = conn.receive(|frame| match Frame::try_from(frame)? {
-            Frame::Measure(wish) => Ok(Some(wish)),
-            Frame::Session(session::Frame::Ping(_)) => Ok(None),
+        let wish = conn.receive(|frame| match MeasureFrame::try_from(frame)? {
+            MeasureFrame::Measure(wish) => Ok(Some(wish)),
+            MeasureFrame::Session(SessionFrame::Ping(_)) => Ok(None),
             other => Err(ConnError::unexpected(&other)),
         });
         let wish = timeout(PATIENCE, wish).await.map_err(|_| ConnError::Silent(PATIENCE))??;
@@ -121,7 +122,7 @@ impl Measuring {
             sent_again: counts.sent_again.load(Ordering::Relaxed),
             cpu_micros: (cpu() - cpu_before).as_nanos() / 1_000,
         };
-        conn.push(&Frame::Measured(measured));
+        conn.push(&MeasureFrame::Measured(measured));
         let seconds = (self.clock.now() - begin).as_secs_f64();
         (self.tell)(format!("{name}: measured for {seconds:.1} s"));
         // What is on its way here is taken in, so that the answer is not lost with a reset. However

@@ -2,10 +2,10 @@
 
 use std::fs;
 
-use wire::files::Frame;
+use wire::files::FileFrame;
 use wire::files::Wishes;
 use wire::manifest::{Attributes, AttributesOf, Entry, Extended, chunks_with};
-use wire::session::{self, AbortCode, Hello};
+use wire::session::{AbortCode, Hello, SessionFrame};
 
 use super::{Host, Scratch, answer, file};
 
@@ -19,13 +19,13 @@ async fn refusal(
     let host = Host::start(scratch).await;
     let mut conn = host.connect(&host.sender).await;
     let wishes = Wishes { archive, ..Wishes::default() };
-    conn.push(&session::Frame::Hello(
+    conn.push(&SessionFrame::Hello(
         Hello::new(wire::files::RECEIVE, Some(*host.token.secret()), [0; 16]).asking(wishes.emit()),
     ));
     for chunk in chunks {
-        conn.push(&Frame::Entries(chunk));
+        conn.push(&FileFrame::Entries(chunk));
     }
-    conn.push(&Frame::ManifestEnd(count));
+    conn.push(&FileFrame::ManifestEnd(count));
     let (_, abort) = answer(&mut conn).await.expect("it says why");
     assert_eq!(fs::read_dir(scratch.0.join("in")).unwrap().count(), 0, "nothing is left");
     abort.expect("an abort")

@@ -10,10 +10,10 @@ use peer::{AuthorizedPeers, Conn, Fingerprint, Identity, ListenOptions, May, Pee
 use tokio::net::TcpStream;
 use tokio::sync::mpsc::unbounded_channel;
 use tokio::time::{sleep, timeout};
-use wire::files::Frame;
+use wire::files::FileFrame;
 use wire::files::{Ask, Range, Wishes};
 use wire::manifest::{self, Kind};
-use wire::session::{self, AbortCode, Hello, SessionId};
+use wire::session::{AbortCode, Hello, SessionFrame, SessionId};
 
 use super::crowd::memory;
 use super::{Host, NEVER, PATIENCE, Scratch, chunk};
@@ -59,33 +59,33 @@ impl Offer {
     }
 
     /// A connection of a client that has asked.
-    async fn ask(&self, client: &Identity, request: &[Frame<'_>], checksum: bool) -> Conn {
+    async fn ask(&self, client: &Identity, request: &[FileFrame<'_>], checksum: bool) -> Conn {
         let mut conn = self.connect(client).await;
-        conn.push(&session::Frame::Hello(Hello::new(wire::files::SERVE, None, [0; 16])));
+        conn.push(&SessionFrame::Hello(Hello::new(wire::files::SERVE, None, [0; 16])));
         for frame in request {
             conn.push(frame);
         }
-        conn.push(&Frame::Ask(Ask { checksum, ..Ask::default() }));
+        conn.push(&FileFrame::Ask(Ask { checksum, ..Ask::default() }));
         conn.flush().await.unwrap();
         conn
     }
 
     /// A connection of a client that has agreed to get a file, and the session's id.
     async fn agree(&self, client: &Identity) -> (Conn, SessionId) {
-        let mut conn = self.ask(client, &[Frame::Name(b"small")], false).await;
-        conn.push(&Frame::Want(vec![Range { start: 0, len: 1 }]));
-        conn.push(&Frame::Ready);
-        conn.push(&session::Frame::Ping(0));
+        let mut conn = self.ask(client, &[FileFrame::Name(b"small")], false).await;
+        conn.push(&FileFrame::Want(vec![Range { start: 0, len: 1 }]));
+        conn.push(&FileFrame::Ready);
+        conn.push(&SessionFrame::Ping(0));
         conn.flush().await.unwrap();
         let mut session = None;
         let agreeing = async {
             while !conn
                 .receive(|frame| {
-                    let frame = Frame::try_from(frame)?;
-                    if let Frame::Session(session::Frame::Welcome(welcome)) = &frame {
+                    let frame = FileFrame::try_from(frame)?;
+                    if let FileFrame::Session(SessionFrame::Welcome(welcome)) = &frame {
                         session = Some(welcome.session);
                     }
-                    Ok(matches!(frame, Frame::Session(session::Frame::Pong(_))))
+                    Ok(matches!(frame, FileFrame::Session(SessionFrame::Pong(_))))
                 })
                 .await
                 .expect("it agrees")
@@ -102,20 +102,20 @@ async fn a_connection_may_join_before_the_server_knows_of_the_session() {
     let client = Identity::generate().unwrap();
     let offer = Offer::start("early", &[&client]).await;
     fs::write(offer.scratch.0.join("out/small"), "small").unwrap();
-    let mut conn = offer.ask(&client, &[Frame::Name(b"small")], false).await;
-    let welcome = conn.receive(|frame| match Frame::try_from(frame)? {
-        Frame::Session(session::Frame::Welcome(welcome)) => Ok(welcome.session),
+    let mut conn = offer.ask(&client, &[FileFrame::Name(b"small")], false).await;
+    let welcome = conn.receive(|frame| match FileFrame::try_from(frame)? {
+        FileFrame::Session(SessionFrame::Welcome(welcome)) => Ok(welcome.session),
         other => panic!("{other:?}"),
     });
     let id = timeout(NEVER, welcome).await.expect("it answers").unwrap();
     let mut early = offer.connect(&client).await;
-    early.push(&session::Frame::Join(id));
-    early.push(&session::Frame::Ping(0));
+    early.push(&SessionFrame::Join(id));
+    early.push(&SessionFrame::Ping(0));
     early.flush().await.unwrap();
     // The one overtakes the other.
     sleep(Duration::from_millis(300)).await;
-    conn.push(&Frame::Want(vec![Range { start: 0, len: 1 }]));
-    conn.push(&Frame::Ready);
+    conn.push(&FileFrame::Want(vec![Range { start: 0, len: 1 }]));
+    conn.push(&FileFrame::Ready);
     conn.flush().await.unwrap();
     assert_eq!(ponged(&mut early).await, Ok(()));
 }
@@ -172,9 +172,9 @@ impl Drop for Endless {
 async fn answer(conn: &mut Conn) -> Result<u32, (AbortCode, String)> {
     let hearing = async {
         loop {
-            let told = conn.receive(|frame| match Frame::try_from(frame)? {
-                Frame::Session(session::Frame::Abort(code, text)) => Ok(Some(Err((code, text)))),
-                Frame::ManifestEnd(count) => Ok(Some(Ok(count))),
+            let told = conn.receive(|frame| match FileFrame::try_from(frame)? {
+                FileFrame::Session(SessionFrame::Abort(code, text)) => Ok(Some(Err((code, text)))),
+                FileFrame::ManifestEnd(count) => Ok(Some(Ok(count))),
                 _ => Ok(None),
             });
             if let Some(answer) = told.await.expect("it answers") {
@@ -193,11 +193,11 @@ async fn a_client_that_left_is_not_worked_for() {
     fs::write(offer.scratch.0.join("out/small"), "small").unwrap();
     let mut asked = Vec::new();
     for _ in 0..50 {
-        asked.push(offer.ask(&hostile, &[Frame::Name(b"endless")], true).await);
+        asked.push(offer.ask(&hostile, &[FileFrame::Name(b"endless")], true).await);
     }
     endless.is_read().await;
     // Its further requests wait, and the other client's does not.
-    let mut other = offer.ask(&honest, &[Frame::Name(b"small")], true).await;
+    let mut other = offer.ask(&honest, &[FileFrame::Name(b"small")], true).await;
     assert_eq!(answer(&mut other).await, Ok(1));
     assert!(endless.times_open() <= 4, "{} threads hash", endless.times_open());
     drop(asked);
@@ -210,7 +210,7 @@ async fn a_file_that_loses_its_name_or_its_end_is_not_hashed_on() {
     let offer = Offer::start("loses", &[&client]).await;
     for is_removed in [true, false] {
         let endless = Endless::new(offer.scratch.0.join("out/endless"));
-        let mut conn = offer.ask(&client, &[Frame::Name(b"endless")], true).await;
+        let mut conn = offer.ask(&client, &[FileFrame::Name(b"endless")], true).await;
         endless.is_read().await;
         if is_removed {
             fs::remove_file(&endless.0).unwrap();
@@ -238,11 +238,11 @@ async fn a_sender_that_left_is_not_worked_for() {
         let mut conn = host.connect(&host.sender).await;
         let wishes = Wishes { dry_run: true, ..Wishes::default() };
         let secret = Some(*host.token.secret());
-        conn.push(&session::Frame::Hello(
+        conn.push(&SessionFrame::Hello(
             Hello::new(wire::files::RECEIVE, secret, [0; 16]).asking(wishes.emit()),
         ));
-        conn.push(&Frame::Entries(&chunk(std::slice::from_ref(&entry))));
-        conn.push(&Frame::ManifestEnd(1));
+        conn.push(&FileFrame::Entries(&chunk(std::slice::from_ref(&entry))));
+        conn.push(&FileFrame::ManifestEnd(1));
         conn.flush().await.unwrap();
         asked.push(conn);
     }
@@ -271,8 +271,8 @@ async fn patterns_that_almost_match_everything_take_little_memory() {
     let patterns: Vec<String> =
         (0..256).map(|number| format!("*a{}.txt", "?".repeat(20 + number % 16))).collect();
     let mut request: Vec<_> =
-        patterns.iter().map(|pattern| Frame::Filter(false, pattern)).collect();
-    request.insert(0, Frame::Name(b""));
+        patterns.iter().map(|pattern| FileFrame::Filter(false, pattern)).collect();
+    request.insert(0, FileFrame::Name(b""));
     let before = memory();
     let mut conn = offer.ask(&client, &request, false).await;
     let _ = answer(&mut conn).await;
@@ -281,8 +281,10 @@ async fn patterns_that_almost_match_everything_take_little_memory() {
     assert!(grown < 256, "{grown} MiB more");
     // Longer ones are refused before they are compiled.
     let long = "?*".repeat(400);
-    let request: Vec<_> =
-        [Frame::Name(b"")].into_iter().chain((0..64).map(|_| Frame::Filter(true, &long))).collect();
+    let request: Vec<_> = [FileFrame::Name(b"")]
+        .into_iter()
+        .chain((0..64).map(|_| FileFrame::Filter(true, &long)))
+        .collect();
     let mut conn = offer.ask(&client, &request, false).await;
     let (code, text) = answer(&mut conn).await.expect_err("it is too much");
     assert!(code == AbortCode::Refused && text.contains("16 KiB"), "{code:?}: {text}");
@@ -301,8 +303,8 @@ async fn paths_that_only_ping_leave_others_theirs() {
         pinging.push(tokio::spawn(ping(conn)));
         for _ in 1..100 {
             let mut conn = offer.connect(&hostile).await;
-            conn.push(&session::Frame::Join(id));
-            conn.push(&session::Frame::Ping(0));
+            conn.push(&SessionFrame::Join(id));
+            conn.push(&SessionFrame::Ping(0));
             conn.flush().await.unwrap();
             match ponged(&mut conn).await {
                 Ok(()) => pinging.push(tokio::spawn(ping(conn))),
@@ -316,7 +318,7 @@ async fn paths_that_only_ping_leave_others_theirs() {
     let (code, text) = why.expect("a host has so many connections and no more");
     assert!(code == AbortCode::Crowded && text.contains("256 of a host"), "{code:?}: {text}");
     assert_eq!(pinging.len(), 256);
-    let mut other = offer.ask(&honest, &[Frame::Name(b"small")], false).await;
+    let mut other = offer.ask(&honest, &[FileFrame::Name(b"small")], false).await;
     assert_eq!(answer(&mut other).await, Ok(1));
     pinging.iter().for_each(tokio::task::JoinHandle::abort);
 }
@@ -325,7 +327,7 @@ async fn paths_that_only_ping_leave_others_theirs() {
 async fn ping(mut conn: Conn) {
     loop {
         sleep(Duration::from_secs(5)).await;
-        conn.push(&session::Frame::Ping(0));
+        conn.push(&SessionFrame::Ping(0));
         if conn.flush().await.is_err() {
             return;
         }
@@ -336,9 +338,9 @@ async fn ping(mut conn: Conn) {
 async fn ponged(conn: &mut Conn) -> Result<(), (AbortCode, String)> {
     let hearing = async {
         loop {
-            let told = conn.receive(|frame| match Frame::try_from(frame)? {
-                Frame::Session(session::Frame::Abort(code, text)) => Ok(Some(Err((code, text)))),
-                Frame::Session(session::Frame::Pong(_)) => Ok(Some(Ok(()))),
+            let told = conn.receive(|frame| match FileFrame::try_from(frame)? {
+                FileFrame::Session(SessionFrame::Abort(code, text)) => Ok(Some(Err((code, text)))),
+                FileFrame::Session(SessionFrame::Pong(_)) => Ok(Some(Ok(()))),
                 _ => Ok(None),
             });
             if let Some(answer) = told.await.expect("it answers") {

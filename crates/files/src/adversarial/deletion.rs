@@ -3,10 +3,10 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 
-use wire::files::Frame;
+use wire::files::FileFrame;
 use wire::files::Wishes;
 use wire::manifest::Kind;
-use wire::session::{self, AbortCode, Hello};
+use wire::session::{AbortCode, Hello, SessionFrame};
 
 use super::{Host, Scratch, answer, chunk, entry};
 
@@ -39,10 +39,10 @@ async fn a_sender_has_nothing_deleted_outside_the_folder() {
         (b"", true),
     ] {
         let mut conn = host.connect(&host.sender).await;
-        conn.push(&session::Frame::Hello(hello.clone()));
-        conn.push(&Frame::Entries(&manifest));
-        conn.push(&Frame::Mirror(mirror));
-        conn.push(&Frame::ManifestEnd(1));
+        conn.push(&SessionFrame::Hello(hello.clone()));
+        conn.push(&FileFrame::Entries(&manifest));
+        conn.push(&FileFrame::Mirror(mirror));
+        conn.push(&FileFrame::ManifestEnd(1));
         let (_, abort) = answer(&mut conn).await.expect("it answers");
         let is_refused = matches!(&abort, Some((AbortCode::Protocol, _)));
         assert!(is_refused != is_plain, "{}: {abort:?}", mirror.escape_ascii());

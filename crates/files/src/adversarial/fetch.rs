@@ -9,10 +9,10 @@ use tokio::sync::mpsc::unbounded_channel;
 use tokio::time::timeout;
 use transfer::digest::block_cv;
 use wire::Emit;
-use wire::files::Frame;
+use wire::files::FileFrame;
 use wire::files::{Ask, Data, Hashes, Range};
 use wire::manifest::{Entry, Kind};
-use wire::session::{self, AbortCode, Hello, VERSION, Welcome};
+use wire::session::{AbortCode, Hello, SessionFrame, VERSION, Welcome};
 
 use super::{Scratch, chunk, entry, file, on_loopback, short_of_patience};
 use crate::{Error, Event, FetchOptions, Selection, ServeOptions, Server, Summary};
@@ -42,7 +42,7 @@ async fn hello_to_server(scratch: &Scratch) -> Conn {
     let mut conn = Conn::new(Box::new(stream), tls.connection().unwrap());
     conn.handshake().await.unwrap();
     let secret = Some(*token.secret());
-    conn.push(&session::Frame::Hello(Hello::new(wire::files::SERVE, secret, [0; 16])));
+    conn.push(&SessionFrame::Hello(Hello::new(wire::files::SERVE, secret, [0; 16])));
     conn
 }
 
@@ -59,7 +59,7 @@ pub(super) async fn serve(scratch: &Scratch, identity: &Identity, token: &Token)
     addresses[0].port()
 }
 
-fn push_all(conn: &mut Conn, frames: &[Frame<'_>]) {
+fn push_all(conn: &mut Conn, frames: &[FileFrame<'_>]) {
     for frame in frames {
         conn.push(frame);
     }
@@ -70,8 +70,8 @@ async fn verdict(conn: &mut Conn) -> Option<(AbortCode, String)> {
     let waiting = async {
         let _ = conn.flush().await;
         loop {
-            let told = conn.receive(|frame| match Frame::try_from(frame)? {
-                Frame::Session(session::Frame::Abort(code, text)) => Ok(Some((code, text))),
+            let told = conn.receive(|frame| match FileFrame::try_from(frame)? {
+                FileFrame::Session(SessionFrame::Abort(code, text)) => Ok(Some((code, text))),
                 _ => Ok(None),
             });
             match told.await {
@@ -94,31 +94,31 @@ fn offered(name: &str) -> Scratch {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_that_asks_for_what_is_not_offered_is_refused() {
-    let ask = || Frame::Ask(Ask::default());
+    let ask = || FileFrame::Ask(Ask::default());
     let long = [b"a/".repeat(2_040), b"b".to_vec()].concat();
-    let many: Vec<Frame<'_>> = (0..5_000).map(|_| Frame::Name(b"data")).collect();
-    let patterns: Vec<Frame<'_>> = (0..300).map(|_| Frame::Filter(true, "*")).collect();
-    let cases: Vec<(&str, Vec<Frame<'_>>, &str)> = vec![
-        ("up", vec![Frame::Name(b"../secret"), ask()], "no plain name"),
-        ("up-inside", vec![Frame::Name(b"data/../../secret"), ask()], "no plain name"),
-        ("dots", vec![Frame::Name(b".."), ask()], "no plain name"),
-        ("nul", vec![Frame::Name(b"da\0ta"), ask()], "no plain name"),
-        ("absolute", vec![Frame::Name(b"/etc/passwd"), ask()], "no plain name"),
-        ("long", vec![Frame::Name(&long), ask()], ""),
+    let many: Vec<FileFrame<'_>> = (0..5_000).map(|_| FileFrame::Name(b"data")).collect();
+    let patterns: Vec<FileFrame<'_>> = (0..300).map(|_| FileFrame::Filter(true, "*")).collect();
+    let cases: Vec<(&str, Vec<FileFrame<'_>>, &str)> = vec![
+        ("up", vec![FileFrame::Name(b"../secret"), ask()], "no plain name"),
+        ("up-inside", vec![FileFrame::Name(b"data/../../secret"), ask()], "no plain name"),
+        ("dots", vec![FileFrame::Name(b".."), ask()], "no plain name"),
+        ("nul", vec![FileFrame::Name(b"da\0ta"), ask()], "no plain name"),
+        ("absolute", vec![FileFrame::Name(b"/etc/passwd"), ask()], "no plain name"),
+        ("long", vec![FileFrame::Name(&long), ask()], ""),
         ("nothing", vec![ask()], "nothing was asked for"),
         ("many", many, "more than"),
         ("patterns", patterns, "more than"),
-        ("missing", vec![Frame::Name(b"nothing"), ask()], "nothing"),
+        ("missing", vec![FileFrame::Name(b"nothing"), ask()], "nothing"),
         (
             "hashes-of-all",
             vec![
-                Frame::Name(b""),
-                Frame::Name(b"data"),
-                Frame::Ask(Ask { hashes: true, ..Ask::default() }),
+                FileFrame::Name(b""),
+                FileFrame::Name(b"data"),
+                FileFrame::Ask(Ask { hashes: true, ..Ask::default() }),
             ],
             "",
         ),
-        ("wrong-way", vec![Frame::Entries(b""), ask()], "Entries frame where none belongs"),
+        ("wrong-way", vec![FileFrame::Entries(b""), ask()], "Entries frame where none belongs"),
     ];
     for (name, frames, words) in cases {
         let scratch = offered(&format!("asks-{name}"));
@@ -136,20 +136,20 @@ async fn a_client_that_asks_for_what_is_not_offered_is_refused() {
 async fn a_client_that_requests_what_there_is_not_is_refused() {
     let want = || {
         vec![
-            Frame::Name(b"data"),
-            Frame::Ask(Ask::default()),
-            Frame::Want(vec![Range { start: 0, len: 1 }]),
-            Frame::Ready,
+            FileFrame::Name(b"data"),
+            FileFrame::Ask(Ask::default()),
+            FileFrame::Want(vec![Range { start: 0, len: 1 }]),
+            FileFrame::Ready,
         ]
     };
-    let request = |start, len| Frame::Request(Range { start, len });
-    let cases: Vec<(&str, Vec<Frame<'_>>)> = vec![
+    let request = |start, len| FileFrame::Request(Range { start, len });
+    let cases: Vec<(&str, Vec<FileFrame<'_>>)> = vec![
         ("beyond", vec![request(1 << 40, 4_096)]),
         ("end", vec![request(999_424, 4_096)]),
         ("crooked", vec![request(1, 4_096)]),
         ("two-blocks", vec![request(258_048, 8_192)]),
         ("flood", (0..200_000).map(|_| request(0, 262_144)).collect()),
-        ("data", vec![Frame::Data(Data { position: 0, block_hash: None, payload: b"x" })]),
+        ("data", vec![FileFrame::Data(Data { position: 0, block_hash: None, payload: b"x" })]),
     ];
     for (name, frames) in cases {
         let scratch = offered(&format!("requests-{name}"));
@@ -170,9 +170,9 @@ async fn a_client_that_requests_what_there_is_not_is_refused() {
     let scratch = offered("wants-more");
     let mut conn = hello_to_server(&scratch).await;
     let frames = [
-        Frame::Name(b"data"),
-        Frame::Ask(Ask::default()),
-        Frame::Want(vec![Range { start: 0, len: 2 }]),
+        FileFrame::Name(b"data"),
+        FileFrame::Ask(Ask::default()),
+        FileFrame::Want(vec![Range { start: 0, len: 2 }]),
     ];
     push_all(&mut conn, &frames);
     let (code, text) = verdict(&mut conn).await.expect("it says why");
@@ -183,7 +183,7 @@ async fn a_client_that_requests_what_there_is_not_is_refused() {
 #[derive(Clone)]
 struct Misbehaviour {
     /// Its answer to a request for files.
-    answer: Vec<Frame<'static>>,
+    answer: Vec<FileFrame<'static>>,
     /// The contents that it claims to have.
     bytes: Vec<u8>,
     /// The range of the contents that it sends wrong.
@@ -214,10 +214,10 @@ async fn misbehave(mut conn: Conn, behaviour: &Misbehaviour) -> Result<(), ConnE
     loop {
         let mut out = Vec::new();
         conn.receive(|frame| {
-            match Frame::try_from(frame)? {
-                Frame::Session(session::Frame::Hello(_)) => welcome().emit(&mut out),
-                Frame::Ask(_) => behaviour.answer.iter().for_each(|frame| frame.emit(&mut out)),
-                Frame::Request(range) => {
+            match FileFrame::try_from(frame)? {
+                FileFrame::Session(SessionFrame::Hello(_)) => welcome().emit(&mut out),
+                FileFrame::Ask(_) => behaviour.answer.iter().for_each(|frame| frame.emit(&mut out)),
+                FileFrame::Request(range) => {
                     let Some(shift) = behaviour.shift else { return Ok(()) };
                     let place = |position: u64| usize::try_from(position).unwrap();
                     let mut payload = behaviour.bytes
@@ -229,10 +229,11 @@ async fn misbehave(mut conn: Conn, behaviour: &Misbehaviour) -> Result<(), ConnE
                     let begins = range.start % 262_144 == 0;
                     let block_hash = begins.then(|| known[place(range.start / 262_144)]);
                     let position = range.start + shift;
-                    Frame::Data(Data { position, block_hash, payload: &payload }).emit(&mut out);
+                    FileFrame::Data(Data { position, block_hash, payload: &payload })
+                        .emit(&mut out);
                 }
-                Frame::Session(session::Frame::Ping(number)) => {
-                    session::Frame::Pong(number).emit(&mut out);
+                FileFrame::Session(SessionFrame::Ping(number)) => {
+                    SessionFrame::Pong(number).emit(&mut out);
                 }
                 _ => {}
             }
@@ -244,17 +245,20 @@ async fn misbehave(mut conn: Conn, behaviour: &Misbehaviour) -> Result<(), ConnE
     }
 }
 
-fn welcome() -> Frame<'static> {
+fn welcome() -> FileFrame<'static> {
     let welcome = Welcome { version: VERSION, session: [1; 16], addresses: Vec::new() };
-    session::Frame::Welcome(welcome).into()
+    SessionFrame::Welcome(welcome).into()
 }
 
 /// An honest answer: one file.
-fn answer(bytes: &[u8], with_hashes: bool) -> Vec<Frame<'static>> {
+fn answer(bytes: &[u8], with_hashes: bool) -> Vec<FileFrame<'static>> {
     let entries = Vec::leak(chunk(&[file(b"data", bytes.len() as u64)]));
-    let mut frames = vec![Frame::Entries(entries), Frame::ManifestEnd(1)];
+    let mut frames = vec![FileFrame::Entries(entries), FileFrame::ManifestEnd(1)];
     if with_hashes {
-        frames.extend([Frame::Hashes(Hashes { first: 0, hashes: hashes(bytes) }), Frame::Ready]);
+        frames.extend([
+            FileFrame::Hashes(Hashes { first: 0, hashes: hashes(bytes) }),
+            FileFrame::Ready,
+        ]);
     }
     frames
 }
@@ -301,29 +305,40 @@ async fn a_server_that_lies_gets_nothing_accepted() {
         shift: Some(0),
     };
     let saying = |frames| Misbehaviour { answer: frames, ..honest.clone() };
-    let entries = |entries: &[Entry]| Frame::Entries(Vec::leak(chunk(entries)));
+    let entries = |entries: &[Entry]| FileFrame::Entries(Vec::leak(chunk(entries)));
     let mut up = chunk(&[file(b"aa/b", 1)]);
     let place = up.windows(2).position(|part| part == b"aa").unwrap();
     up[place..place + 2].copy_from_slice(b"..");
     let link = entry(b"data", Kind::Symlink { mtime: 0, target: b"/etc".to_vec() });
     let cases: Vec<(&str, Misbehaviour, &[u8])> = vec![
-        ("up", saying(vec![Frame::Entries(Vec::leak(up)), Frame::ManifestEnd(1)]), &[9]),
-        ("unasked", saying(vec![entries(&[file(b".profile", 10)]), Frame::ManifestEnd(1)]), &[9]),
+        ("up", saying(vec![FileFrame::Entries(Vec::leak(up)), FileFrame::ManifestEnd(1)]), &[9]),
+        (
+            "unasked",
+            saying(vec![entries(&[file(b".profile", 10)]), FileFrame::ManifestEnd(1)]),
+            &[9],
+        ),
         (
             "beside",
-            saying(vec![entries(&[file(b"data", 10), file(b"dat", 10)]), Frame::ManifestEnd(2)]),
+            saying(vec![
+                entries(&[file(b"data", 10), file(b"dat", 10)]),
+                FileFrame::ManifestEnd(2),
+            ]),
             &[9],
         ),
-        ("link", saying(vec![entries(std::slice::from_ref(&link)), Frame::ManifestEnd(1)]), &[9]),
+        (
+            "link",
+            saying(vec![entries(std::slice::from_ref(&link)), FileFrame::ManifestEnd(1)]),
+            &[9],
+        ),
         (
             "through",
-            saying(vec![entries(&[link, file(b"data/passwd", 1)]), Frame::ManifestEnd(2)]),
+            saying(vec![entries(&[link, file(b"data/passwd", 1)]), FileFrame::ManifestEnd(2)]),
             &[9],
         ),
-        ("none", saying(vec![Frame::ManifestEnd(0)]), &[9]),
-        ("noise", saying(vec![Frame::Entries(&[0xff; 100]), Frame::ManifestEnd(1)]), &[9]),
-        ("count", saying(vec![entries(&[file(b"data", 10)]), Frame::ManifestEnd(2)]), &[9]),
-        ("done", saying(vec![Frame::Done(1)]), &[5, 9]),
+        ("none", saying(vec![FileFrame::ManifestEnd(0)]), &[9]),
+        ("noise", saying(vec![FileFrame::Entries(&[0xff; 100]), FileFrame::ManifestEnd(1)]), &[9]),
+        ("count", saying(vec![entries(&[file(b"data", 10)]), FileFrame::ManifestEnd(2)]), &[9]),
+        ("done", saying(vec![FileFrame::Done(1)]), &[5, 9]),
         ("shifted", Misbehaviour { shift: Some(4_096), ..honest.clone() }, &[5, 6, 9]),
         ("mute", Misbehaviour { shift: None, ..honest.clone() }, &[6]),
         ("wrong", Misbehaviour { wrong: 300_000..300_001, ..honest.clone() }, &[7]),
@@ -350,8 +365,8 @@ async fn a_list_of_hashes_that_lies_is_of_no_use() {
     let bytes = content(1_000_000);
     let right = hashes(&bytes);
     let listed = |first, hashes: &[[u8; 32]]| {
-        let part = Frame::Hashes(Hashes { first, hashes: hashes.to_vec() });
-        [answer(&bytes, false), vec![part, Frame::Ready]].concat()
+        let part = FileFrame::Hashes(Hashes { first, hashes: hashes.to_vec() });
+        [answer(&bytes, false), vec![part, FileFrame::Ready]].concat()
     };
     let mut swapped = right.clone();
     swapped.swap(0, 1);
@@ -430,8 +445,8 @@ async fn a_server_that_agrees_and_says_nothing_is_left() {
                 while !conn
                     .receive(|frame| {
                         Ok(matches!(
-                            Frame::try_from(frame)?,
-                            Frame::Ask(_) | Frame::Session(session::Frame::Join(_))
+                            FileFrame::try_from(frame)?,
+                            FileFrame::Ask(_) | FileFrame::Session(SessionFrame::Join(_))
                         ))
                     })
                     .await?

@@ -25,10 +25,10 @@ use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 use wire::Emit;
-use wire::files::Frame;
+use wire::files::FileFrame;
 use wire::files::Wishes;
 use wire::manifest::{Entry, File, Kind, chunks};
-use wire::session::{self, AbortCode, Hello, SessionId};
+use wire::session::{AbortCode, Hello, SessionFrame, SessionId};
 
 use crate::listen::{Stalls, receive_unless_stalled};
 use crate::{Event, Overwrite, ReceiveOptions, Selection, SendOptions, TransferOptions};
@@ -136,23 +136,23 @@ impl Host {
     async fn agree(&self, entries: &[Entry]) -> (Conn, SessionId) {
         let mut conn = self.hello(&self.sender).await;
         for chunk in chunks(entries) {
-            conn.push(&Frame::Entries(&chunk));
+            conn.push(&FileFrame::Entries(&chunk));
         }
-        conn.push(&Frame::ManifestEnd(u32::try_from(entries.len()).unwrap()));
+        conn.push(&FileFrame::ManifestEnd(u32::try_from(entries.len()).unwrap()));
         conn.flush().await.unwrap();
         let mut session = None;
         let ready = timeout(PATIENCE, async {
             while !conn
                 .receive(|frame| {
-                    let frame = Frame::try_from(frame)?;
-                    if let Frame::Session(session::Frame::Welcome(welcome)) = &frame {
+                    let frame = FileFrame::try_from(frame)?;
+                    if let FileFrame::Session(SessionFrame::Welcome(welcome)) = &frame {
                         session = Some(welcome.session);
                     }
                     assert!(
-                        !matches!(frame, Frame::Session(session::Frame::Abort(..))),
+                        !matches!(frame, FileFrame::Session(SessionFrame::Abort(..))),
                         "{frame:?}"
                     );
-                    Ok(matches!(frame, Frame::Ready))
+                    Ok(matches!(frame, FileFrame::Ready))
                 })
                 .await
                 .unwrap()
@@ -188,9 +188,9 @@ const NEVER: Duration = Duration::from_secs(180);
 /// Time limit of each step.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-fn greeting(secret: [u8; 16]) -> Frame<'static> {
+fn greeting(secret: [u8; 16]) -> FileFrame<'static> {
     let hello = Hello::new(wire::files::RECEIVE, Some(secret), [0; 16]);
-    session::Frame::Hello(hello.asking(Wishes::default().emit())).into()
+    SessionFrame::Hello(hello.asking(Wishes::default().emit())).into()
 }
 
 fn send_options(sources: Vec<PathBuf>, port: u16, token: &Token) -> SendOptions {
@@ -245,15 +245,15 @@ async fn answer(conn: &mut Conn) -> Option<(String, Option<(AbortCode, String)>)
         // Data sent after the receiver has closed are not read.
         let _ = conn.flush().await;
         loop {
-            let told = conn.receive(|frame| match Frame::try_from(frame)? {
-                Frame::Session(
-                    session::Frame::Welcome(_) | session::Frame::Ping(_) | session::Frame::Pong(0),
+            let told = conn.receive(|frame| match FileFrame::try_from(frame)? {
+                FileFrame::Session(
+                    SessionFrame::Welcome(_) | SessionFrame::Ping(_) | SessionFrame::Pong(0),
                 )
-                | Frame::Want(_)
-                | Frame::Have(_)
-                | Frame::Ack(_)
-                | Frame::Refused(_) => Ok(None),
-                Frame::Session(session::Frame::Abort(code, text)) => {
+                | FileFrame::Want(_)
+                | FileFrame::Have(_)
+                | FileFrame::Ack(_)
+                | FileFrame::Refused(_) => Ok(None),
+                FileFrame::Session(SessionFrame::Abort(code, text)) => {
                     Ok(Some(("Abort".to_string(), Some((code, text)))))
                 }
                 other => Ok(Some((other.name().to_string(), None))),

@@ -6,9 +6,9 @@ use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::time::timeout;
 use wire::RawFrame;
-use wire::files::Frame;
+use wire::files::FileFrame;
 use wire::files::Range;
-use wire::session::{self, AbortCode, Hello, VERSION, Welcome};
+use wire::session::{AbortCode, Hello, SessionFrame, VERSION, Welcome};
 
 use super::{Scratch, send_options};
 use crate::Error;
@@ -17,7 +17,7 @@ use peer::{Conn, ConnError};
 use peer::{Identity, Token};
 
 /// The sender's error for a receiver that answers its manifest with these frames.
-async fn answered(name: &str, pings: u32, frames: Vec<Frame<'static>>) -> Error {
+async fn answered(name: &str, pings: u32, frames: Vec<FileFrame<'static>>) -> Error {
     let scratch = Scratch::new(name);
     fs::write(scratch.0.join("data"), vec![7; 10_000]).unwrap();
     let identity = Identity::generate().unwrap();
@@ -35,8 +35,8 @@ async fn answered(name: &str, pings: u32, frames: Vec<Frame<'static>>) -> Error 
                 let hello = conn
                     .receive(|frame| {
                         Ok(matches!(
-                            Frame::try_from(frame)?,
-                            Frame::Session(session::Frame::Hello(_))
+                            FileFrame::try_from(frame)?,
+                            FileFrame::Session(SessionFrame::Hello(_))
                         ))
                     })
                     .await?;
@@ -44,15 +44,15 @@ async fn answered(name: &str, pings: u32, frames: Vec<Frame<'static>>) -> Error 
                     return Err(ConnError::Closed);
                 }
                 let welcome = Welcome { version: VERSION, session: [1; 16], addresses: Vec::new() };
-                conn.push(&session::Frame::Welcome(welcome));
+                conn.push(&SessionFrame::Welcome(welcome));
                 conn.flush().await?;
-                let end = |frame: RawFrame<'_>| match Frame::try_from(frame)? {
-                    Frame::Session(session::Frame::Join(_)) => Err(ConnError::Closed),
-                    frame => Ok(matches!(frame, Frame::ManifestEnd(_))),
+                let end = |frame: RawFrame<'_>| match FileFrame::try_from(frame)? {
+                    FileFrame::Session(SessionFrame::Join(_)) => Err(ConnError::Closed),
+                    frame => Ok(matches!(frame, FileFrame::ManifestEnd(_))),
                 };
                 while !conn.receive(end).await? {}
                 for _ in 0..pings {
-                    conn.push(&session::Frame::Ping(0));
+                    conn.push(&SessionFrame::Ping(0));
                     conn.flush().await?;
                     tokio::time::sleep(Duration::from_millis(500)).await;
                 }
@@ -77,30 +77,37 @@ async fn answered(name: &str, pings: u32, frames: Vec<Frame<'static>>) -> Error 
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_receiver_that_lies_gets_nothing_done() {
-    let want = || Frame::Want(vec![Range { start: 0, len: 1 }]);
-    let cases: Vec<(&str, Vec<Frame<'static>>)> = vec![
-        ("wants-more", vec![Frame::Want(vec![Range { start: 0, len: 2 }]), Frame::Ready]),
-        ("wants-far", vec![Frame::Want(vec![Range { start: 1 << 60, len: 1 }]), Frame::Ready]),
+    let want = || FileFrame::Want(vec![Range { start: 0, len: 1 }]);
+    let cases: Vec<(&str, Vec<FileFrame<'static>>)> = vec![
+        ("wants-more", vec![FileFrame::Want(vec![Range { start: 0, len: 2 }]), FileFrame::Ready]),
+        (
+            "wants-far",
+            vec![FileFrame::Want(vec![Range { start: 1 << 60, len: 1 }]), FileFrame::Ready],
+        ),
         (
             "acks-early",
-            vec![want(), Frame::Ready, Frame::Ack(vec![Range { start: 1 << 30, len: 4_096 }])],
+            vec![
+                want(),
+                FileFrame::Ready,
+                FileFrame::Ack(vec![Range { start: 1 << 30, len: 4_096 }]),
+            ],
         ),
         (
             "grants-nothing",
             vec![
                 want(),
-                Frame::Grant(0),
-                Frame::Ready,
-                Frame::Grant(4_097),
-                Frame::Ack(vec![Range { start: 0, len: 4_096 }]),
+                FileFrame::Grant(0),
+                FileFrame::Ready,
+                FileFrame::Grant(4_097),
+                FileFrame::Ack(vec![Range { start: 0, len: 4_096 }]),
             ],
         ),
         (
             "acks-what-overlaps",
             vec![
                 want(),
-                Frame::Ready,
-                Frame::Ack(vec![
+                FileFrame::Ready,
+                FileFrame::Ack(vec![
                     Range { start: 0, len: 8_192 },
                     Range { start: 4_096, len: 1 << 40 },
                 ]),
@@ -108,17 +115,22 @@ async fn a_receiver_that_lies_gets_nothing_done() {
         ),
         (
             "refuses-far",
-            vec![want(), Frame::Ready, Frame::Refused(Range { start: 1 << 50, len: 262_144 })],
+            vec![
+                want(),
+                FileFrame::Ready,
+                FileFrame::Refused(Range { start: 1 << 50, len: 262_144 }),
+            ],
         ),
         (
             "has-far",
-            vec![want(), Frame::Have(vec![Range { start: u64::MAX, len: u64::MAX }]), Frame::Ready],
+            vec![
+                want(),
+                FileFrame::Have(vec![Range { start: u64::MAX, len: u64::MAX }]),
+                FileFrame::Ready,
+            ],
         ),
-        (
-            "is-no-receiver",
-            vec![session::Frame::Hello(Hello::new("receive", None, [0; 16])).into()],
-        ),
-        ("done-object", vec![want(), Frame::Ready, Frame::ObjectDone(9, [0; 32])]),
+        ("is-no-receiver", vec![SessionFrame::Hello(Hello::new("receive", None, [0; 16])).into()]),
+        ("done-object", vec![want(), FileFrame::Ready, FileFrame::ObjectDone(9, [0; 32])]),
     ];
     for (name, frames) in cases {
         let error = answered(name, 0, frames).await;
@@ -138,7 +150,7 @@ async fn a_receiver_that_says_it_is_reading_is_waited_for() {
     let error = answered(
         "reading",
         8,
-        vec![session::Frame::Abort(AbortCode::Disk, "done reading".into()).into()],
+        vec![SessionFrame::Abort(AbortCode::Disk, "done reading".into()).into()],
     )
     .await;
     assert!(error.to_string().contains("done reading"), "{error}");
@@ -147,8 +159,8 @@ async fn a_receiver_that_says_it_is_reading_is_waited_for() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_receiver_that_agrees_and_says_nothing_is_left() {
-    let want = Frame::Want(vec![Range { start: 0, len: 1 }]);
-    let error = answered("silent", 0, vec![want, Frame::Ready]).await;
+    let want = FileFrame::Want(vec![Range { start: 0, len: 1 }]);
+    let error = answered("silent", 0, vec![want, FileFrame::Ready]).await;
     assert_eq!(error.exit_code(), 6, "{error}");
 }
 
@@ -156,12 +168,12 @@ async fn a_receiver_that_agrees_and_says_nothing_is_left() {
 /// begins.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_receiver_that_has_endless_pieces_is_left() {
-    let mut frames = vec![Frame::Want(vec![Range { start: 0, len: 1 }])];
+    let mut frames = vec![FileFrame::Want(vec![Range { start: 0, len: 1 }])];
     for chunk in 0..64u64 {
         let range = |number: u64| Range { start: (chunk * 4_096 + number) * 2, len: 1 };
-        frames.push(Frame::Have((0..4_096).map(range).collect()));
+        frames.push(FileFrame::Have((0..4_096).map(range).collect()));
     }
-    frames.push(Frame::Ready);
+    frames.push(FileFrame::Ready);
     let error = answered("endless-have", 0, frames).await;
     assert!(error.to_string().contains("pieces"), "{error}");
 }

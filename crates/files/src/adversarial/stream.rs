@@ -7,10 +7,10 @@ use tokio::time::timeout;
 use transfer::BLOCK;
 use transfer::digest::block_cv;
 use units::Span;
-use wire::files::Frame;
+use wire::files::FileFrame;
 use wire::files::{Data, Grown};
 use wire::manifest::{Entry, File, Kind, MOST_STREAMED, UNKNOWN_SIZE};
-use wire::session::{self, AbortCode};
+use wire::session::{AbortCode, SessionFrame};
 
 use super::{Host, PATIENCE, Scratch, entry, file};
 use crate::listen::Stalls;
@@ -26,8 +26,8 @@ fn stream_of(mtime: i64) -> Entry {
     entry(b"db.sql", Kind::File(file))
 }
 
-fn grown(size: u64, is_end: bool) -> Frame<'static> {
-    Frame::Grown(Grown { size, is_end })
+fn grown(size: u64, is_end: bool) -> FileFrame<'static> {
+    FileFrame::Grown(Grown { size, is_end })
 }
 
 /// Sends block `index` of a stream of more than one block.
@@ -35,7 +35,7 @@ fn push_block(conn: &mut Conn, index: u64) {
     let bytes = vec![u8::try_from(index % 251).unwrap(); 256 * 1024];
     let hash = block_cv(u64::MAX, index * BLOCK, &bytes).0;
     let position = index * BLOCK;
-    conn.push(&Frame::Data(Data { position, block_hash: Some(hash), payload: &bytes }));
+    conn.push(&FileFrame::Data(Data { position, block_hash: Some(hash), payload: &bytes }));
 }
 
 /// The first abort, or `None` if the connection closes without one.
@@ -43,8 +43,8 @@ async fn aborted(conn: &mut Conn) -> Option<(AbortCode, String)> {
     let told = async {
         loop {
             let heard = conn.receive(|frame| {
-                Ok(match Frame::try_from(frame)? {
-                    Frame::Session(session::Frame::Abort(code, text)) => Some((code, text)),
+                Ok(match FileFrame::try_from(frame)? {
+                    FileFrame::Session(SessionFrame::Abort(code, text)) => Some((code, text)),
                     _ => None,
                 })
             });
@@ -62,7 +62,7 @@ async fn aborted(conn: &mut Conn) -> Option<(AbortCode, String)> {
 async fn acknowledged(conn: &mut Conn) {
     let acked = async {
         while !conn
-            .receive(|frame| Ok(matches!(Frame::try_from(frame)?, Frame::Ack(_))))
+            .receive(|frame| Ok(matches!(FileFrame::try_from(frame)?, FileFrame::Ack(_))))
             .await
             .unwrap()
         {}
@@ -143,7 +143,7 @@ async fn a_stream_without_an_end_gets_no_name() {
     conn.flush().await.unwrap();
     let done = async {
         while !conn
-            .receive(|frame| Ok(matches!(Frame::try_from(frame)?, Frame::Done(_))))
+            .receive(|frame| Ok(matches!(FileFrame::try_from(frame)?, FileFrame::Done(_))))
             .await
             .unwrap()
         {}

@@ -34,6 +34,8 @@ use crate::{CarrierChoice, Error, Event, Events, Stop, Summary, TransferOptions}
 pub(super) enum DialEnd {
     /// Everything is complete.
     Complete(Summary),
+    /// Everything is complete but for files that changed meanwhile, which are to be sent once more.
+    ButForChanges(Summary),
     /// The other side was busy, for a while: both sides must agree again.
     Busy,
     /// The other side no longer knows the session: both sides must agree again.
@@ -276,6 +278,9 @@ impl<O: SessionOpener> SessionDriver<O> {
                 self.joining.opener.note_complete();
                 let summary = self.summary(Span::from_micros(micros));
                 self.reported.close();
+                if self.joining.opener.goes_on() {
+                    return Ok(Some(DialEnd::ButForChanges(summary)));
+                }
                 // The receiver waits for the goodbye, even if the source has changed.
                 self.dialer.say_goodbye(GOODBYE).await;
                 self.joining.opener.check_unchanged()?;

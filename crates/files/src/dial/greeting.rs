@@ -1,9 +1,9 @@
 //! The greeting of a connection that cannot join a session yet, for both directions of the data.
 
-use peer::dial::Gate;
+use peer::dial::{Gate, with_remedy};
 use peer::{Conn, ConnError, conn::SIGN_OF_LIFE};
 use tokio::time::sleep;
-use wire::session::{AbortCode, Frame, Welcome};
+use wire::session::{AbortCode, SessionFrame, Welcome};
 
 /// Waits for the answer to the hello, which the other side gives at once. The inner error is its
 /// refusal, with the remedy if it has no such service.
@@ -15,12 +15,12 @@ pub(super) async fn hear_welcome(
     remedy: &str,
 ) -> Result<Result<Welcome, (AbortCode, String)>, ConnError> {
     conn.flush().await?;
-    let answer = conn.receive(|frame| match Frame::try_from(frame)? {
-        Frame::Welcome(welcome) => Ok(Ok(welcome)),
-        Frame::Abort(AbortCode::NoService, does) => {
+    let answer = conn.receive(|frame| match SessionFrame::try_from(frame)? {
+        SessionFrame::Welcome(welcome) => Ok(Ok(welcome)),
+        SessionFrame::Abort(AbortCode::NoService, does) => {
             Ok(Err((AbortCode::Refused, format!("{does}; {remedy}"))))
         }
-        Frame::Abort(code, text) => Ok(Err((code, text))),
+        SessionFrame::Abort(code, text) => Ok(Err((code, with_remedy(text)))),
         other => Err(ConnError::unexpected(&other)),
     });
     answer.await

@@ -1,8 +1,9 @@
 //! How a connection joins a session, for both directions of the data.
 
+use std::path::Path;
 use std::sync::Arc;
 
-use peer::dial::{Further, Parting, Path};
+use peer::dial::{self, Further, Parting};
 use peer::{Conn, ConnError};
 use tokio::sync::{Notify, mpsc};
 use units::{Bytes, Time};
@@ -11,7 +12,7 @@ use wire::session::SessionId;
 
 use super::path::{Direction, PathTask};
 use super::session::{Registered, Report, Session};
-use crate::Error;
+use crate::{Error, Event};
 
 /// The session that a connection joined.
 pub(super) struct Member<L> {
@@ -40,7 +41,7 @@ pub(super) trait SessionOpener: Send + Sync + 'static {
     fn direction(
         load: &Arc<Self::Load>,
         joined: SessionId,
-        path: &Path,
+        path: &dial::Path,
         now: Time,
     ) -> Self::Direction;
 
@@ -73,6 +74,12 @@ pub(super) trait SessionOpener: Send + Sync + 'static {
     /// sink has told it.
     fn note_archived(&self, _archived: Archived) {}
 
+    /// The number of files that are left out because they changed after the agreement.
+    fn left_out(&self) -> usize;
+
+    /// Whether another session follows, for the files that are left out.
+    fn goes_on(&self) -> bool;
+
     /// The sink has everything. The default is for a fetch, whose own sink reports its files.
     fn note_complete(&self) {}
 
@@ -84,6 +91,13 @@ pub(super) trait SessionOpener: Send + Sync + 'static {
     fn check_unchanged(&self) -> Result<(), Error> {
         Ok(())
     }
+}
+
+/// The message for a file that is left out, and follows in another session.
+pub(super) fn once_more(path: &Path) -> Event {
+    let text =
+        format!("{} changed while it was sent: it follows once more, at the end", path.display());
+    Event::Notice { text }
 }
 
 /// The session in which a dialer's paths carry data.
@@ -103,7 +117,7 @@ impl<O: SessionOpener> peer::dial::Session for Joining<O> {
     async fn carry(
         &self,
         member: Self::Member,
-        path: Arc<Path>,
+        path: Arc<dial::Path>,
         conn: Conn,
         further: Further<Self::Member>,
         stop: &Notify,

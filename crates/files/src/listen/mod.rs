@@ -1,6 +1,6 @@
 //! The listening side, for both directions of the data.
 //!
-//! [`receive`] has a sink, [`serve`] a source. Both are services of a [`peer::listen::Host`], alone
+//! [`receive`] has a sink, [`serve`] a source. Both are services of a [`peer::host::Host`], alone
 //! or beside others.
 
 mod receive;
@@ -10,7 +10,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use peer::listen::{Carriers, Host, Tell};
+use peer::host::{Carriers, Host, Tell};
 use peer::metrics::{Registry, register_budget};
 use peer::places::Places;
 use peer::{ListenOptions, Peer};

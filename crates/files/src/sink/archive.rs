@@ -13,11 +13,13 @@ use rustix::io::Errno;
 use rustix::process::geteuid;
 use transfer::Tree;
 use wire::files::Archived;
-use wire::manifest::Kind;
+use wire::manifest::{self, Kind};
 
 use super::directory::{Directory, Parents, timestamps};
+use super::lacking::if_possible;
 use super::settle::{AtEnd, Target};
-use super::staging::{self, Staged};
+use super::staging::{self, Staged, Staging};
+use super::times::KeptTimes;
 use crate::Error;
 use crate::attributes::{self, Applied};
 use crate::beneath::{self, Inode, mtime_of};
@@ -35,14 +37,22 @@ pub(super) enum Difference {
 
 /// Compares attributes of existing entries with those of a tree.
 pub(super) struct Comparison<'a> {
-    directory: &'a Directory,
-    tree: &'a Tree,
+    pub(super) directory: &'a Directory,
+    pub(super) tree: &'a Tree,
     /// The further names of each file, by index.
     names: HashMap<usize, Vec<usize>>,
+    /// Times as the directory's file system keeps them.
+    pub(super) times: KeptTimes,
+    /// Whether that file system has hard links, as far as is known.
+    pub(super) has_links: bool,
 }
 
 impl<'a> Comparison<'a> {
-    pub(super) fn new(directory: &'a Directory, tree: &'a Tree) -> Comparison<'a> {
+    pub(super) fn new(
+        directory: &'a Directory,
+        tree: &'a Tree,
+        staging: Option<&Staging>,
+    ) -> Comparison<'a> {
         let mut names: HashMap<usize, Vec<usize>> = HashMap::new();
         if !tree.attributes_of().is_empty() {
             for (index, entry) in tree.entries().iter().enumerate() {
@@ -51,7 +61,15 @@ impl<'a> Comparison<'a> {
                 }
             }
         }
-        Comparison { directory, tree, names }
+        let times = staging.map_or_else(|| KeptTimes::new(None), Staging::times);
+        let has_links = staging.is_none_or(Staging::has_links);
+        Comparison { directory, tree, names, times, has_links }
+    }
+
+    /// Whether what is there has size and time of a file.
+    pub(super) fn has_size_and_time(&self, file: &manifest::File, found: &Stat) -> bool {
+        u64::try_from(found.st_size) == Ok(file.size)
+            && self.times.is_kept(file.mtime, mtime_of(found))
     }
 
     /// Compares an entry with what is there, whose contents are the same.
@@ -120,7 +138,14 @@ impl Target {
 
     /// What became of the attributes so far.
     pub(crate) fn archived(&self) -> Archived {
-        *self.archived.lock().expect("no panic while held")
+        let archived = *self.archived.lock().expect("no panic while held");
+        let lost_entries = u32::try_from(self.nameless().len()).unwrap_or(u32::MAX);
+        Archived { lost_entries, ..archived }
+    }
+
+    /// Counts an entry, unless the file system kept its mode and time.
+    pub(super) fn note_kept(&self, is_kept: bool) {
+        self.archived.lock().expect("no panic while held").lost_modes += u32::from(!is_kept);
     }
 
     /// Opens a staged file that gets attributes when it has its name; `None` if it gets none.
@@ -166,14 +191,15 @@ impl Target {
                 return Err(self.swapped(index));
             }
             if self.tree.attributes(index).is_none() {
-                staging::finish(&file, entry).map_err(failed)?;
+                let is_kept = staging::finish(&file, entry).map_err(failed)?;
+                self.note_kept(is_kept);
                 continue;
             }
             // While it is still this user's.
             let found = fstat(&file).map_err(|errno| failed(errno.into()))?;
             if mtime_of(&found) != entry.mtime {
-                let set = futimens(&file, &timestamps(entry.mtime));
-                set.map_err(|errno| failed(errno.into()))?;
+                let set = if_possible(futimens(&file, &timestamps(entry.mtime)));
+                self.note_kept(set.map_err(|errno| failed(errno.into()))?);
             }
             self.set_attributes(index, &file, at_end.updated.contains(&index))?;
         }
@@ -221,7 +247,8 @@ impl Target {
         let has_mtime = mtime_of(&fstat(&folder).map_err(failed)?) == mtime;
         if !has_mtime {
             // While it is still this user's.
-            futimens(&folder, &timestamps(mtime)).map_err(failed)?;
+            let set = if_possible(futimens(&folder, &timestamps(mtime)));
+            self.note_kept(set.map_err(failed)?);
         }
         Ok(self.set_attributes(index, &folder, was_there)? || !has_mtime)
     }

@@ -1,9 +1,9 @@
 //! The one file of a session, written to an [`Output`] in order, while it arrives.
 //!
 //! Verified data wait in the part of the file until all before them are written; then they are
-//! written, and freed in the part. Positions are granted to the sender [`WINDOW`] ahead of what is
-//! written, so that a slow reader of the output, or a slow path, holds the others back instead of
-//! filling the disk.
+//! written, and freed in the part. Positions are granted to the sender a window ahead of what is
+//! written, [`MOST_GRANTED`] or half of the room that the folder has, so that a slow reader of the
+//! output, or a slow path, holds the others back instead of filling the disk.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -11,12 +11,16 @@ use std::os::unix::fs::FileExt;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
 use tokio::sync::watch;
+use units::Bytes;
 
+use super::directory::Directory;
 use super::large::Part;
 use crate::{Error, Output};
 
 /// The most that is granted beyond what is written.
-const WINDOW: u64 = 256 << 20;
+const MOST_GRANTED: u64 = 256 << 20;
+/// The least: a stream begins with two blocks.
+const LEAST_GRANTED: u64 = 1 << 20;
 /// Bytes that are written at once.
 const AT_ONCE: usize = 1 << 20;
 
@@ -27,6 +31,8 @@ pub(crate) struct Delivery {
     /// Rings when the state changes.
     changed: Condvar,
     granted: watch::Sender<u64>,
+    /// What is granted beyond what is written.
+    window: u64,
 }
 
 #[derive(Default)]
@@ -45,20 +51,26 @@ struct DeliveryState {
 }
 
 impl Delivery {
-    /// Begins to deliver.
+    /// Begins to deliver; data wait in `folder`.
     ///
     /// # Errors
-    /// If the output has a part of another file already.
-    pub(crate) fn begin(output: Output) -> Result<Arc<Delivery>, Error> {
+    /// If the output has a part of another file already, or the folder has no room at all.
+    pub(crate) fn begin(output: Output, folder: &Directory) -> Result<Arc<Delivery>, Error> {
         if output.is_begun() {
             let text = "a part of it was written to the output already, and cannot be taken back";
             return Err(Error::refused(text));
         }
+        let free = folder.room()?;
+        let Some(window) = window(free.0) else {
+            let need = Bytes(2 * LEAST_GRANTED);
+            return Err(Error::NoSpace { path: folder.shown(b""), need, free });
+        };
         let delivery = Arc::new(Delivery {
             output,
             state: Mutex::default(),
             changed: Condvar::new(),
-            granted: watch::Sender::new(WINDOW),
+            granted: watch::Sender::new(window),
+            window,
         });
         let delivering = Arc::clone(&delivery);
         let thread = std::thread::Builder::new().name("output".into());
@@ -149,7 +161,7 @@ impl Delivery {
                 let before = std::mem::replace(&mut self.state().written, at);
                 part.free(before, at);
                 // Holes take no positions.
-                self.granted.send_replace(at.min(positions) + WINDOW);
+                self.granted.send_replace(at.min(positions) + self.window);
             });
             if let Err(error) = written {
                 let mut state = self.state();
@@ -178,5 +190,27 @@ impl Delivery {
 
     fn state(&self) -> MutexGuard<'_, DeliveryState> {
         self.state.lock().expect("no panic while held")
+    }
+}
+
+/// What is granted beyond what is written to a folder with this free space; `None` if it is too
+/// small. The other half of the space is for what is written and not yet freed.
+fn window(free: u64) -> Option<u64> {
+    let window = (free / 2 / transfer::BLOCK * transfer::BLOCK).min(MOST_GRANTED);
+    (window >= LEAST_GRANTED).then_some(window)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn little_room_is_a_short_window() {
+        const MIB: u64 = 1 << 20;
+        let windows = [(u64::MAX, 256), (600 * MIB, 256), (16 * MIB, 8), (2 * MIB, 1)];
+        for (free, granted) in windows {
+            assert_eq!(window(free), Some(granted * MIB), "{free}");
+        }
+        assert_eq!((window(2 * MIB - 1), window(0)), (None, None));
     }
 }

@@ -13,6 +13,8 @@ use rustix::fs::{
 use rustix::io::Errno;
 use units::Bytes;
 
+use super::lacking::{self, if_possible};
+use super::times::KeptTimes;
 use crate::Error;
 use crate::beneath::{self, LastFolder, folder_permissions, mtime_of, split};
 
@@ -21,6 +23,8 @@ use crate::beneath::{self, LastFolder, folder_permissions, mtime_of, split};
 pub(crate) struct Directory {
     path: PathBuf,
     fd: OwnedFd,
+    /// Whether data only pass through it.
+    is_passage: bool,
 }
 
 impl Directory {
@@ -35,7 +39,8 @@ impl Directory {
                 .parent()
                 .filter(|above| !above.as_os_str().is_empty())
                 .unwrap_or(Path::new("."));
-            File::open(above).and_then(|above| above.sync_all()).map_err(failed)?;
+            let synced = File::open(above).and_then(|above| Ok(lacking::sync_folder(above)?));
+            synced.map_err(failed)?;
         }
         let fd = rustix::fs::open(
             path,
@@ -43,7 +48,13 @@ impl Directory {
             Mode::empty(),
         );
         let fd = fd.map_err(|errno| failed(errno.into()))?;
-        Ok(Directory { path: path.to_path_buf(), fd })
+        Ok(Directory { path: path.to_path_buf(), fd, is_passage: false })
+    }
+
+    /// The same directory; if `is_passage`, data only pass through it, and it may be smaller than
+    /// they are.
+    pub(crate) fn passing(self, is_passage: bool) -> Directory {
+        Directory { is_passage, ..self }
     }
 
     /// Opens the directory at `path` below, or creates it and syncs its parents. It is reached
@@ -62,14 +73,23 @@ impl Directory {
             }
             opened => opened?,
         };
-        Ok(Directory { path: self.shown(path), fd })
+        Ok(Directory { path: self.shown(path), fd, is_passage: false })
     }
 
     /// Free bytes of the file system, as available to this process.
     pub(crate) fn free(&self) -> Result<Bytes, Error> {
-        let stat = rustix::fs::fstatvfs(&self.fd)
-            .map_err(|errno| self.failed("ask for free space in", b"", errno))?;
-        Ok(Bytes(stat.f_bavail.saturating_mul(stat.f_frsize)))
+        if self.is_passage { Ok(Bytes(u64::MAX)) } else { self.room() }
+    }
+
+    /// The free space, also of a passage.
+    pub(super) fn room(&self) -> Result<Bytes, Error> {
+        match rustix::fs::fstatvfs(&self.fd) {
+            Ok(stat) if stat.f_blocks > 0 => Ok(Bytes(stat.f_bavail.saturating_mul(stat.f_frsize))),
+            // It does not count its blocks.
+            Ok(_) => Ok(Bytes(u64::MAX)),
+            Err(errno) if lacking::lacks(errno) => Ok(Bytes(u64::MAX)),
+            Err(errno) => Err(self.failed("ask for free space in", b"", errno)),
+        }
     }
 
     /// The directory's descriptor.
@@ -119,27 +139,35 @@ impl Directory {
         Ok(fd)
     }
 
-    /// Sets mode and time of the directory at `path` below where they differ. Returns whether
-    /// anything changed.
-    pub(crate) fn set_folder(&self, path: &[u8], mode: u16, mtime: i64) -> Result<bool, Errno> {
+    /// Sets mode and time of the directory at `path` below where they differ.
+    pub(super) fn set_folder(
+        &self,
+        path: &[u8],
+        mode: u16,
+        mtime: i64,
+        times: &KeptTimes,
+    ) -> Result<FolderChange, Errno> {
         let fd = self.open_folder(path, OFlags::RDONLY)?;
         let stat = rustix::fs::fstat(&fd)?;
-        let (has_mode, has_mtime) = (folder_permissions(&stat) == mode, mtime_of(&stat) == mtime);
+        let has_mode = folder_permissions(&stat) == mode;
+        let has_mtime = times.is_kept(mtime, mtime_of(&stat));
+        let mut change = FolderChange { is_changed: false, is_kept: true };
         if !has_mtime {
-            futimens(&fd, &timestamps(mtime))?;
+            change.note(if_possible(futimens(&fd, &timestamps(mtime)))?);
         }
         if !has_mode {
-            fchmod(&fd, Mode::from_raw_mode(mode.into()))?;
+            change.note(if_possible(fchmod(&fd, Mode::from_raw_mode(mode.into())))?);
+            change.is_kept &= folder_permissions(&rustix::fs::fstat(&fd)?) == mode;
         }
-        Ok(!(has_mode && has_mtime))
+        Ok(change)
     }
 
     /// Syncs the names in the directory at `path` below.
     pub(crate) fn sync_folder(&self, path: &[u8]) -> Result<(), Errno> {
         match self.open_folder(path, OFlags::RDONLY) {
-            Ok(folder) => rustix::fs::fsync(folder),
+            Ok(folder) => lacking::sync_folder(folder),
             // A directory that its owner may not read.
-            Err(Errno::ACCESS) => rustix::fs::syncfs(&self.fd),
+            Err(Errno::ACCESS) => lacking::sync_all(&self.fd),
             Err(errno) => Err(errno),
         }
     }
@@ -149,7 +177,8 @@ impl Directory {
     pub(crate) fn add_owner_write(&self, path: &[u8]) -> Result<(), Errno> {
         let fd = self.open_folder(path, OFlags::RDONLY)?;
         let mode = Mode::from_raw_mode(rustix::fs::fstat(&fd)?.st_mode);
-        fchmod(&fd, Mode::from_raw_mode(mode.bits() & 0o7777) | Mode::RWXU)
+        let mode = Mode::from_raw_mode(mode.bits() & 0o7777) | Mode::RWXU;
+        if_possible(fchmod(&fd, mode)).map(drop)
     }
 
     fn open_folder(&self, path: &[u8], access: OFlags) -> Result<OwnedFd, Errno> {
@@ -164,6 +193,21 @@ impl Directory {
         source: impl Into<io::Error>,
     ) -> Error {
         Error::Disk { action, path: self.shown(path), source: source.into() }
+    }
+}
+
+/// What [`Directory::set_folder`] did.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct FolderChange {
+    pub(super) is_changed: bool,
+    /// Whether the file system kept all of it.
+    pub(super) is_kept: bool,
+}
+
+impl FolderChange {
+    fn note(&mut self, is_done: bool) {
+        self.is_changed |= is_done;
+        self.is_kept &= is_done;
     }
 }
 

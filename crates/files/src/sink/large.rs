@@ -8,13 +8,14 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
-use rustix::fs::{FallocateFlags, FlockOperation, fallocate, flock};
+use rustix::fs::{FallocateFlags, FlockOperation, fallocate};
 use rustix::io::Errno;
 use transfer::digest::{Merge, block_cv};
 use transfer::journal::{Header, Journal, MAX_HEADER_LEN, RECORD_LEN, Record};
 use transfer::{BLOCK, Cv, Extent, Packing};
 use wire::manifest;
 
+use super::lacking::{self, if_possible, lacks, lock};
 use super::staging::{self, Staging, name_prefix};
 use crate::Error;
 use crate::beneath::Inode;
@@ -80,7 +81,7 @@ impl Part {
             move |source: io::Error| Error::Disk { action, path: path.clone(), source }
         };
         let journal_file = staging.open_durable(&journal_name).map_err(failed("begin"))?;
-        flock(&journal_file, FlockOperation::NonBlockingLockExclusive)
+        lock(&journal_file, FlockOperation::NonBlockingLockExclusive)
             .map_err(|_| {
                 io::Error::new(io::ErrorKind::ResourceBusy, "another transfer is writing it")
             })
@@ -179,13 +180,16 @@ impl Part {
         if !self.dirty.swap(false, Ordering::Relaxed) {
             return Ok(());
         }
-        self.file.sync_data().map_err(|source| self.failed("sync", source))?;
+        lacking::sync_data(&self.file).map_err(|source| self.failed("sync", source))?;
         let journal = self.journal.lock().expect("no panic while held").file.try_clone();
-        journal.and_then(|file| file.sync_data()).map_err(|source| self.failed("sync", source))
+        journal
+            .and_then(|file| lacking::sync_data(&file))
+            .map_err(|source| self.failed("sync", source))
     }
 
-    /// Sets length, holes, mode and time of the complete file.
-    pub(crate) fn finish(&self, entry: &manifest::File) -> Result<(), Error> {
+    /// Sets length, holes, mode and time of the complete file. Returns whether the file system has
+    /// mode and time.
+    pub(crate) fn finish(&self, entry: &manifest::File) -> Result<bool, Error> {
         let size = self.end.get().copied().unwrap_or(entry.size);
         self.file.set_len(size).map_err(|source| self.failed("set the length of", source))?;
         if entry.is_stream() {
@@ -205,10 +209,8 @@ impl Part {
         for (offset, len) in entry.extents().chain([(entry.size, 0)]) {
             if offset > at && !is_hole(&self.file, at, offset)? {
                 let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-                match fallocate(&self.file, flags, at, offset - at) {
-                    // A file system without holes.
-                    Ok(()) | Err(Errno::OPNOTSUPP) => {}
-                    Err(errno) => return Err(errno.into()),
+                if !if_possible(fallocate(&self.file, flags, at, offset - at))? {
+                    clear(&self.file, at, offset)?;
                 }
             }
             at = offset + len;
@@ -218,7 +220,7 @@ impl Part {
 
     /// Syncs the file's data and metadata.
     pub(crate) fn sync_all(&self) -> Result<(), Error> {
-        self.file.sync_all().map_err(|source| self.failed("sync", source))
+        lacking::sync_file(&self.file).map_err(|source| self.failed("sync", source))
     }
 
     /// Reads the whole file back from the disk and compares it with its hash.
@@ -263,9 +265,26 @@ fn is_hole(file: &File, start: u64, end: u64) -> io::Result<bool> {
         // No data up to the end of the file.
         Err(Errno::NXIO) => Ok(true),
         // A file system without holes.
-        Err(Errno::INVAL) => Ok(false),
+        Err(errno) if lacks(errno) => Ok(false),
         Err(errno) => Err(errno.into()),
     }
+}
+
+/// Makes everything from `start` to `end` zero, where no hole can be made.
+fn clear(file: &File, start: u64, end: u64) -> io::Result<()> {
+    let mut buffer = vec![0; 64 * 1_024];
+    let mut at = start;
+    while at < end {
+        let length = usize::try_from(end - at).map_or(buffer.len(), |left| left.min(buffer.len()));
+        let piece = &mut buffer[..length];
+        file.read_exact_at(piece, at)?;
+        if piece.iter().any(|byte| *byte != 0) {
+            piece.fill(0);
+            file.write_all_at(piece, at)?;
+        }
+        at += length as u64;
+    }
+    Ok(())
 }
 
 /// Reads the journal of an earlier attempt, if it is of the same source.

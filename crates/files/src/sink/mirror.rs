@@ -14,9 +14,10 @@ use rustix::io::Errno;
 use transfer::Tree;
 use units::Bytes;
 use wire::files::Deletes;
-use wire::manifest::is_reserved;
+use wire::manifest::{Kind, is_reserved};
 
 use super::directory::{Directory, Parents};
+use super::lacking::is_no_name;
 use super::survey::in_the_way;
 use crate::beneath::{self, Inode, ctime_of, split};
 use crate::blocking::Wanted;
@@ -92,8 +93,8 @@ impl Mirror {
     /// come before the folder.
     ///
     /// # Errors
-    /// If more than a few files, and more than half of all, are found, unless this is forced; if a
-    /// folder cannot be listed.
+    /// If everything in a folder is found, or more than a few files and more than half of all,
+    /// unless this is forced; if a folder cannot be listed.
     pub(crate) fn find(
         &self,
         directory: &Directory,
@@ -122,7 +123,11 @@ impl Mirror {
             files: (0, 0),
         };
         for folder in search.folders.clone() {
+            let before = search.doomed.len();
             search.below(folder, wanted)?;
+            if search.doomed.len() > before && !self.is_forced && !has_files(tree, folder) {
+                return Err(Error::NothingLeft { path: directory.shown(folder) });
+            }
         }
         let (all, doomed) = search.files;
         if doomed > FEW && doomed > all / 2 && !self.is_forced {
@@ -215,8 +220,10 @@ impl Search<'_> {
                 continue;
             }
             let path = joined(above, name);
-            let stat = self.parents.stat(&path);
-            let stat = stat.map_err(|errno| in_the_way(self.directory, &path, errno))?;
+            let stat = match self.parents.stat(&path) {
+                Err(errno) if is_no_name(errno) => continue,
+                stat => stat.map_err(|errno| in_the_way(self.directory, &path, errno))?,
+            };
             found.extend(stat.as_ref().map(Inode::from));
         }
         Ok(found)
@@ -259,6 +266,15 @@ impl Search<'_> {
         self.doomed.push(doomed);
         Ok(())
     }
+}
+
+/// Whether a tree has anything but folders below the folder at `root`.
+fn has_files(tree: &Tree, root: &[u8]) -> bool {
+    let is_below = |path: &[u8]| {
+        root.is_empty() || path.strip_prefix(root).is_some_and(|rest| rest.first() == Some(&b'/'))
+    };
+    let is_folder = |kind: &Kind| matches!(kind, Kind::Directory { .. });
+    tree.entries().iter().any(|entry| !is_folder(&entry.kind) && is_below(&entry.path))
 }
 
 /// The path of an entry of the folder at `above`.

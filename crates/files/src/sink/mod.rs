@@ -13,15 +13,19 @@ mod archive;
 mod attend;
 mod delivery;
 mod directory;
+mod lacking;
 mod large;
+mod links;
 mod mirror;
 mod own;
+mod probe;
 mod session;
 mod settle;
 mod staging;
 mod survey;
 #[cfg(test)]
 mod tests;
+mod times;
 
 pub(crate) use attend::{SinkEnd, attend};
 pub(crate) use directory::Directory;

@@ -1,5 +1,6 @@
 //! A session of the sink: the core, the files, and the paths that carry for it.
 
+mod changed;
 mod data;
 mod mailbox;
 mod members;
@@ -14,10 +15,11 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use tokio::sync::Notify;
 use transfer::{BLOCK, Extent, ExtentSet, Layout, Object, Packing, Receiver, Tree};
 use units::{Bytes, Time};
-use wire::files::Frame;
+use wire::files::FileFrame;
 use wire::files::{Archived, Range, Wishes};
 use wire::session::SessionId;
 
+pub(crate) use changed::Missing;
 pub(crate) use mailbox::Mailbox;
 use mailbox::refusal;
 pub(crate) use members::Carrier;
@@ -27,7 +29,7 @@ use writes::Writes;
 use super::delivery::Delivery;
 use super::directory::Directory;
 use super::large::{Part, part_names};
-use super::mirror::Mirror;
+use super::mirror::{Mirror, NOTHING_DELETED};
 use super::settle::{AtEnd, Completed, PendingSync, Target};
 use super::staging::{Staging, name_prefix};
 use super::survey::{Changes, Survey};
@@ -64,6 +66,11 @@ pub(crate) struct SinkSession {
     parts: Mutex<BTreeMap<usize, Arc<Part>>>,
     core: Mutex<Receiver>,
     resumed: Bytes,
+    /// The positions that an earlier attempt left.
+    journaled: ExtentSet,
+    /// Whether another session follows for files that change: a small one that grew comes whole
+    /// then.
+    pub(crate) is_followed: bool,
     /// Number of files that are complete.
     files_done: AtomicUsize,
     /// The last position that data came for.
@@ -164,6 +171,9 @@ impl SinkSession {
         }
         let resumed = tree.data() - layout.total() + core.verified().total();
         let to_come = survey.wanted.len() + to_stage;
+        let (want, files) = (survey.ranges(&tree), tree.file_count());
+        let target = Target::new(directory, Arc::clone(&staging), tree, packing, wishes);
+        target.nameless().clone_from(&survey.at_end.nameless);
         Ok(SinkSession {
             id,
             transfer: 0,
@@ -173,13 +183,15 @@ impl SinkSession {
             events,
             limit: None,
             delivery: None,
-            want: survey.ranges(&tree),
+            want,
             at_end: survey.at_end,
             changes,
             parts: Mutex::new(parts),
-            core: Mutex::new(core),
             resumed,
-            files_done: AtomicUsize::new(tree.file_count() - to_come),
+            journaled: core.verified().clone(),
+            is_followed: false,
+            core: Mutex::new(core),
+            files_done: AtomicUsize::new(files - to_come),
             last_position: AtomicU64::new(u64::MAX),
             members: Mutex::default(),
             unnamed: Mutex::new(unnamed),
@@ -189,14 +201,7 @@ impl SinkSession {
             heard: AtomicU64::new(clock.now().as_nanos()),
             changed: Notify::new(),
             closing: Notify::new(),
-            target: Target {
-                directory,
-                staging,
-                tree,
-                packing,
-                wishes,
-                archived: Mutex::default(),
-            },
+            target,
         })
     }
 
@@ -212,7 +217,7 @@ impl SinkSession {
         }
         // What is written is not on the disk any more.
         self.target.wishes.verify = false;
-        let delivery = Delivery::begin(output)?;
+        let delivery = Delivery::begin(output, &self.target.directory)?;
         self.members().granted = Some(delivery.granted_now());
         self.delivery = Some(delivery);
         Ok(self)
@@ -223,7 +228,7 @@ impl SinkSession {
         let Some(delivery) = &self.delivery else { return };
         let granted = delivery.granted_now();
         if self.members().granted.replace(granted) != Some(granted) {
-            self.broadcast(&Frame::Grant(granted), false);
+            self.broadcast(&FileFrame::Grant(granted), false);
         }
     }
 
@@ -274,14 +279,16 @@ impl SinkSession {
 
     /// The answer to a manifest: the wanted entries, and the extents of them that an earlier
     /// attempt verified.
-    pub(crate) fn answer_frames(&self) -> Vec<Frame<'static>> {
+    pub(crate) fn answer_frames(&self) -> Vec<FileFrame<'static>> {
         let core = self.core();
         let have: Vec<Range> =
             core.verified().iter().map(|e| Range { start: e.start, len: e.len }).collect();
         let want = want_frames(&self.want);
-        let granted = self.members().granted.map(Frame::Grant);
+        let granted = self.members().granted.map(FileFrame::Grant);
         want.chain(granted)
-            .chain(have.chunks(wire::files::MAX_RANGES).map(|ranges| Frame::Have(ranges.to_vec())))
+            .chain(
+                have.chunks(wire::files::MAX_RANGES).map(|ranges| FileFrame::Have(ranges.to_vec())),
+            )
             .collect()
     }
 
@@ -315,8 +322,7 @@ impl SinkSession {
         // The path that verified the last block may not have queued its files yet.
         let mut members = self.members();
         let missing = self.target.packing.layout().objects() - members.named - members.naming;
-        let waiting =
-            self.unnamed().iter().filter(|completed| completed.object().is_some()).count();
+        let waiting = self.unnamed().iter().filter(|completed| completed.is_object()).count();
         missing == waiting
             && matches!(members.outcome, Outcome::Running)
             && !std::mem::replace(&mut members.finishing, true)
@@ -342,9 +348,12 @@ impl SinkSession {
             delivery.write_rest(&file)?;
         }
         self.report_changes(deleted);
+        if !self.missing().is_empty() && !self.at_end.doomed.is_empty() {
+            let _ = self.events.send(Event::Notice { text: NOTHING_DELETED.into() });
+        }
         let archived = self.archived();
         if archived != Archived::default() {
-            self.broadcast(&Frame::Archived(archived), true);
+            self.broadcast(&FileFrame::Archived(archived), true);
         }
         let sync = self.clock.now() - before;
         {
@@ -355,7 +364,7 @@ impl SinkSession {
             members.sync = sync;
             members.outcome = Outcome::Complete(before);
         }
-        self.broadcast(&Frame::Done(sync.as_micros()), true);
+        self.broadcast(&FileFrame::Done(sync.as_micros()), true);
         self.changed.notify_one();
         Ok(())
     }
@@ -380,8 +389,9 @@ impl SinkSession {
             "a file or folder that the source does not have was deleted",
             "files and folders that the source does not have were deleted",
         );
+        let is_kept_whole = !self.missing().is_empty();
         tell(
-            self.changes.deleted.entries - deleted,
+            if is_kept_whole { 0 } else { self.changes.deleted.entries - deleted },
             "a file or folder changed meanwhile, and was not deleted",
             "files and folders changed meanwhile, and were not deleted",
         );
@@ -397,7 +407,7 @@ impl SinkSession {
         let batch = {
             let mut members = self.members();
             let batch = std::mem::take(&mut *self.unnamed());
-            members.naming = batch.iter().filter(|completed| completed.object().is_some()).count();
+            members.naming = batch.iter().filter(|completed| completed.is_object()).count();
             batch
         };
         self.target.settle(&batch, &mut pending)?;
@@ -418,6 +428,10 @@ impl SinkSession {
 
     /// What became of owners and attributes.
     pub(crate) fn archived(&self) -> Archived {
+        if self.delivery.is_some() {
+            // What its temporary file lacks is no loss.
+            return Archived::default();
+        }
         self.target.archived()
     }
 
@@ -448,7 +462,7 @@ impl SinkSession {
         };
         match completed {
             Completed::Small(_, files) => {
-                for staged in files {
+                for staged in files.iter().filter(|staged| self.target.has_name(staged.entry)) {
                     // The hash of a file with holes covers its data only.
                     let file = self.tree().file(staged.entry).expect("a file of the tree");
                     let is_all = file.data.is_none();
@@ -458,13 +472,20 @@ impl SinkSession {
             Completed::Large(object, root, _) => {
                 self.parts().remove(object);
                 let Some(Object::Large(file)) = self.target.packing.object(*object) else { return };
+                if !self.target.has_name(file) {
+                    return;
+                }
                 let is_all = self.target.packing.whole_file(self.tree(), *object).is_some();
                 tell(file, is_all.then(|| root.to_string()));
             }
+            Completed::LeftOut(object) => drop(self.parts().remove(object)),
         }
         if let Some((object, root)) = completed.object() {
             self.broadcast(
-                &Frame::ObjectDone(u32::try_from(object).expect("a layout holds fewer"), root.0),
+                &FileFrame::ObjectDone(
+                    u32::try_from(object).expect("a layout holds fewer"),
+                    root.0,
+                ),
                 true,
             );
         }

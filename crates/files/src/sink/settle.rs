@@ -4,28 +4,27 @@
 //! One sync serves a batch. When all files have their names, links are made, symbolic ones last;
 //! then directories get their modes and times, and a last sync makes all names durable.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 
-use rustix::fs::{
-    AtFlags, RenameFlags, Stat, fsync, linkat, renameat, renameat_with, symlinkat, syncfs,
-    unlinkat, utimensat,
-};
+use rustix::fs::{AtFlags, Stat, renameat, unlinkat};
 use rustix::io::Errno;
 use transfer::{Cv, Object, Packing, Tree};
 use wire::files::{Archived, Wishes};
 use wire::manifest::{Kind, RESERVED};
 
-use super::directory::{Directory, Parents, timestamps};
-use super::large::Part;
+use super::directory::{Directory, Parents};
+use super::lacking::{self, is_no_name};
+use super::large::{Part, part_names};
 use super::mirror::Doomed;
-use super::staging::{Staged, Staging, name_prefix};
-use super::survey::{is_symlink_to, may_replace};
+use super::session::Missing;
+use super::staging::{Staged, Staging};
+use super::survey::may_replace;
 use crate::Error;
-use crate::beneath::{FOLDER_BITS, Inode, mtime_of, permissions, split};
+use crate::beneath::{Inode, split};
 
 /// The destination of a tree.
 pub(crate) struct Target {
@@ -35,7 +34,11 @@ pub(crate) struct Target {
     pub(crate) packing: Arc<Packing>,
     pub(crate) wishes: Wishes,
     /// What became of owners and attributes so far.
-    pub(crate) archived: Mutex<Archived>,
+    pub(super) archived: Mutex<Archived>,
+    /// Files that changed at the source meanwhile.
+    missing: Mutex<Missing>,
+    /// Entries that the file system cannot have, or cannot have beside others.
+    nameless: Mutex<BTreeSet<usize>>,
 }
 
 /// Complete files that wait for their names.
@@ -44,6 +47,8 @@ pub(crate) enum Completed {
     Small(Option<(usize, Cv)>, Vec<Staged>),
     /// A large file: its object, the object's hash, and its part.
     Large(usize, Cv, Arc<Part>),
+    /// The object of a large file that gets no name.
+    LeftOut(usize),
 }
 
 impl Completed {
@@ -52,7 +57,13 @@ impl Completed {
         match self {
             Completed::Small(object, _) => *object,
             Completed::Large(object, root, _) => Some((*object, *root)),
+            Completed::LeftOut(_) => None,
         }
+    }
+
+    /// Whether an object of the layout is over with it.
+    pub(crate) fn is_object(&self) -> bool {
+        self.object().is_some() || matches!(self, Completed::LeftOut(_))
     }
 }
 
@@ -66,6 +77,8 @@ pub(crate) struct AtEnd {
     pub(crate) updated: BTreeSet<usize>,
     /// Entries in whose place something else stays.
     pub(crate) kept: BTreeSet<usize>,
+    /// Those of them whose place another entry has, as the file system sees it.
+    pub(crate) nameless: BTreeSet<usize>,
     /// What the source does not have; the contents of a folder before the folder.
     pub(crate) doomed: Vec<Doomed>,
 }
@@ -100,6 +113,26 @@ impl PendingSync {
 const FEW: usize = 4;
 
 impl Target {
+    /// A tree that goes into a directory.
+    pub(crate) fn new(
+        directory: Arc<Directory>,
+        staging: Arc<Staging>,
+        tree: Tree,
+        packing: Arc<Packing>,
+        wishes: Wishes,
+    ) -> Target {
+        Target {
+            directory,
+            staging,
+            tree,
+            packing,
+            wishes,
+            archived: Mutex::default(),
+            missing: Mutex::default(),
+            nameless: Mutex::default(),
+        }
+    }
+
     /// Syncs the files of a batch and gives them their names.
     pub(crate) fn settle(
         &self,
@@ -107,8 +140,12 @@ impl Target {
         pending: &mut PendingSync,
     ) -> Result<(), Error> {
         for completed in batch {
-            if let Completed::Large(object, root, part) = completed {
-                part.finish(self.tree.file(self.large_file(*object)).expect("a file of the tree"))?;
+            if let Completed::Large(object, root, part) = completed
+                && !self.is_missing(*object)
+            {
+                let file = self.tree.file(self.large_file(*object)).expect("a file of the tree");
+                let is_kept = part.finish(file)?;
+                self.note_kept(is_kept || self.is_archived(self.large_file(*object)));
                 if self.wishes.verify {
                     part.sync_all()?;
                     self.check(part.matches_root(*root)?, self.large_file(*object))?;
@@ -131,6 +168,10 @@ impl Target {
             match completed {
                 Completed::Small(_, files) => {
                     for staged in files {
+                        if self.missing().has(staged.entry) {
+                            self.staging.remove(&staged.name);
+                            continue;
+                        }
                         if self.wishes.verify {
                             let file = self.tree.file(staged.entry).expect("a file of the tree");
                             let found = self.staging.hash_cold(&staged.name, file);
@@ -140,18 +181,26 @@ impl Target {
                             )?;
                         }
                         let archived = self.open_archived(staged)?;
-                        self.name_file(&mut parents, staged.entry, &staged.name, staged.inode)?;
+                        self.check_staged(staged)?;
+                        if !self.name(&mut parents, staged.entry, &staged.name)? {
+                            continue;
+                        }
+                        self.note_kept(staged.is_kept || self.is_archived(staged.entry));
                         if let Some(file) = archived {
                             self.set_attributes(staged.entry, &file, false)?;
                         }
                         self.note_folders(staged.entry, pending);
                     }
                 }
+                Completed::Large(object, ..) if self.is_missing(*object) => {}
+                Completed::LeftOut(_) => {}
                 Completed::Large(object, _, part) => {
                     let file = self.large_file(*object);
-                    self.name_file(&mut parents, file, &part.name, part.inode)?;
-                    self.set_attributes(file, part.data(), false)?;
-                    self.note_folders(self.large_file(*object), pending);
+                    self.check_still(file, &part.name, part.inode)?;
+                    if self.name(&mut parents, file, &part.name)? {
+                        self.set_attributes(file, part.data(), false)?;
+                        self.note_folders(file, pending);
+                    }
                     pending.journals.push(part.journal_name.clone());
                 }
             }
@@ -173,7 +222,12 @@ impl Target {
         for (index, entry) in self.tree.entries().iter().enumerate() {
             if let Kind::HardLink { to } = entry.kind
                 && !at_end.kept.contains(&index)
+                && !self.missing().has(to as usize)
             {
+                if self.nameless().contains(&(to as usize)) {
+                    self.nameless().insert(index);
+                    continue;
+                }
                 pending.changed |=
                     self.link(&mut parents, index, &self.tree.entries()[to as usize].path)?;
             }
@@ -186,7 +240,9 @@ impl Target {
                 pending.changed |= self.symlink(&mut parents, index, target, *mtime, was_there)?;
             }
         }
-        let deleted = self.delete(&at_end.doomed)?;
+        // What is missing may have taken another name.
+        let is_whole = self.missing().is_empty();
+        let deleted = if is_whole { self.delete(&at_end.doomed)? } else { 0 };
         pending.changed |= deleted > 0;
         pending.changed |= self.folders(at_end)?;
         if pending.changed {
@@ -196,6 +252,11 @@ impl Target {
             pending.folders.clear();
         }
         for journal in pending.journals.drain(..) {
+            self.staging.remove(&journal);
+        }
+        for entry in self.missing().entries() {
+            let (part, journal) = part_names(&self.tree.entries()[entry].path);
+            self.staging.remove(&part);
             self.staging.remove(&journal);
         }
         self.staging.remove_if_empty();
@@ -223,10 +284,12 @@ impl Target {
             .map(|completed| match completed {
                 Completed::Small(_, files) => files.len(),
                 Completed::Large(..) => 1,
+                Completed::LeftOut(_) => 0,
             })
             .sum();
         if files > FEW {
-            syncfs(self.staging.fd()).map_err(|errno| self.directory.failed("sync", b"", errno))?;
+            lacking::sync_all(self.staging.fd())
+                .map_err(|errno| self.directory.failed("sync", b"", errno))?;
             return Ok(true);
         }
         for completed in batch {
@@ -236,6 +299,7 @@ impl Target {
                 }
                 // The journal too: until the name is durable, the next attempt may need all of it.
                 Completed::Large(_, _, part) => part.sync_all().and_then(|()| part.sync())?,
+                Completed::LeftOut(_) => {}
             }
         }
         Ok(false)
@@ -256,7 +320,7 @@ impl Target {
     /// Syncs the names in these folders.
     fn sync_folders(&self, folders: &BTreeSet<Vec<u8>>) -> Result<(), Error> {
         if folders.len() > FEW {
-            return syncfs(self.directory.fd())
+            return lacking::sync_all(self.directory.fd())
                 .map_err(|errno| self.directory.failed("sync", b"", errno));
         }
         for path in folders {
@@ -276,116 +340,24 @@ impl Target {
             && is_flat
             && self.tree.file_count() == self.tree.entries().len()
         {
-            return fsync(self.directory.fd()).map_err(failed);
+            return lacking::sync_folder(self.directory.fd()).map_err(failed);
         }
-        syncfs(self.directory.fd()).map_err(failed)
+        lacking::sync_all(self.directory.fd()).map_err(failed)
     }
 
-    /// Makes a hard link to the file at `to`, unless it exists. Returns whether it did.
-    fn link(&self, parents: &mut Parents<'_>, index: usize, to: &[u8]) -> Result<bool, Error> {
-        let path = &self.tree.entries()[index].path;
-        let failed = |errno| self.directory.failed("make the hard link", path, errno);
-        let file = parents.stat(to).map_err(failed)?.ok_or_else(|| failed(Errno::NOENT))?;
-        let found = parents.stat(path).map_err(failed)?;
-        if found.is_some_and(|found| Inode::from(&found) == Inode::from(&file)) {
-            return Ok(false);
+    /// Checks that a staged file is still the one that was verified: the same one, or, where the
+    /// file system gives a file another number once it is closed, one of the same contents.
+    fn check_staged(&self, staged: &Staged) -> Result<(), Error> {
+        let file = self.tree.file(staged.entry).expect("a file of the tree");
+        let is_like = || self.staging.hash_cold(&staged.name, file).is_ok_and(|f| f == staged.hash);
+        match self.check_still(staged.entry, &staged.name, staged.inode) {
+            Err(Error::Integrity { .. }) if !self.staging.keeps_numbers() && is_like() => Ok(()),
+            checked => checked,
         }
-        let name = format!("{}.link", name_prefix(path));
-        self.staging.remove(&name);
-        let (above, last) = split(to);
-        let above = parents.folder(above, false).map_err(failed)?;
-        linkat(above, OsStr::from_bytes(last), self.staging.fd(), &name, AtFlags::empty())
-            .map_err(failed)?;
-        self.name_file(parents, index, &name, Inode::from(&file))?;
-        Ok(true)
     }
 
-    /// Makes a symbolic link, unless it exists, and sets its time. Returns whether anything
-    /// changed.
-    fn symlink(
-        &self,
-        parents: &mut Parents<'_>,
-        index: usize,
-        target: &[u8],
-        mtime: i64,
-        was_there: bool,
-    ) -> Result<bool, Error> {
-        let path = &self.tree.entries()[index].path;
-        let failed = |errno| self.directory.failed("make the symbolic link", path, errno);
-        if is_symlink_to(parents, path, target) {
-            let found = parents.stat(path).map_err(failed)?;
-            let (above, name) = split(path);
-            let above = parents.folder(above, false).map_err(failed)?;
-            let has_changed = self.set_owner_of_link(index, above, name, was_there)?;
-            if found.is_some_and(|found| mtime_of(&found) == mtime) {
-                return Ok(has_changed);
-            }
-            let set = utimensat(
-                above,
-                OsStr::from_bytes(name),
-                &timestamps(mtime),
-                AtFlags::SYMLINK_NOFOLLOW,
-            );
-            return set.map(|()| true).map_err(failed);
-        }
-        let name = format!("{}.link", name_prefix(path));
-        self.staging.remove(&name);
-        symlinkat(OsStr::from_bytes(target), self.staging.fd(), &name).map_err(failed)?;
-        utimensat(self.staging.fd(), &name, &timestamps(mtime), AtFlags::SYMLINK_NOFOLLOW)
-            .map_err(failed)?;
-        self.set_owner_of_link(index, self.staging.fd(), name.as_bytes(), false)?;
-        self.name(parents, index, &name)?;
-        Ok(true)
-    }
-
-    /// Creates missing directories and sets the modes and times of all. Returns whether anything
-    /// changed.
-    fn folders(&self, at_end: &AtEnd) -> Result<bool, Error> {
-        let mut folders = BTreeMap::new();
-        for (index, entry) in self.tree.entries().iter().enumerate() {
-            if let Kind::Directory { mtime, mode } = entry.kind {
-                folders.insert(&entry.path[..], (index, mtime, mode & FOLDER_BITS));
-            }
-        }
-        let mut changed = false;
-        let mut parents = Parents::new(&self.directory);
-        for path in folders.keys() {
-            let failed = |errno| self.directory.failed("make the folder", path, errno);
-            if parents.stat(path).map_err(failed)?.is_none() {
-                changed = true;
-                let above = split(path).0;
-                self.with_owner_write(above, || self.directory.make_folder(path))
-                    .map_err(failed)?;
-            }
-        }
-        // Children before parents: each change in a directory changes its time, and its final mode
-        // may forbid access.
-        let mut parents = Parents::new(&self.directory);
-        for (path, (index, mtime, mode)) in folders.iter().rev() {
-            if self.tree.attributes(*index).is_some() {
-                let was_there = at_end.updated.contains(index);
-                changed |= self.set_folder_attributes(*index, *mtime, was_there)?;
-                continue;
-            }
-            let failed = |errno| self.directory.failed("set mode and time of", path, errno);
-            let found = parents.stat(path).map_err(failed)?;
-            if !found
-                .is_some_and(|found| permissions(&found) == *mode && mtime_of(&found) == *mtime)
-            {
-                changed |= self.directory.set_folder(path, *mode, *mtime).map_err(failed)?;
-            }
-        }
-        Ok(changed)
-    }
-
-    /// As [`Target::name`], if `from` is still the file that was verified.
-    fn name_file(
-        &self,
-        parents: &mut Parents<'_>,
-        index: usize,
-        from: &str,
-        inode: Inode,
-    ) -> Result<(), Error> {
+    /// Checks that the staged file `from` is still the one that was verified.
+    pub(super) fn check_still(&self, index: usize, from: &str, inode: Inode) -> Result<(), Error> {
         let path = &self.tree.entries()[index].path;
         let is_still = self.staging.is_still(from, inode);
         if !is_still.map_err(|errno| self.directory.failed("look at the part of", path, errno))? {
@@ -397,11 +369,17 @@ impl Target {
                 ),
             });
         }
-        self.name(parents, index, from)
+        Ok(())
     }
 
-    /// Renames the staged file `from` to the path of an entry.
-    fn name(&self, parents: &mut Parents<'_>, index: usize, from: &str) -> Result<(), Error> {
+    /// Renames the staged file `from` to the path of an entry. Returns whether it has that name:
+    /// the file system may have none like it.
+    pub(super) fn name(
+        &self,
+        parents: &mut Parents<'_>,
+        index: usize,
+        from: &str,
+    ) -> Result<bool, Error> {
         let path = &self.tree.entries()[index].path;
         let (above, last) = split(path);
         let to = OsStr::from_bytes(last);
@@ -416,7 +394,9 @@ impl Target {
             if self.wishes.overwrite || self.wishes.update && found.is_some() {
                 renameat(self.staging.fd(), from, above, to)
             } else {
-                renameat_with(self.staging.fd(), from, above, to, RenameFlags::NOREPLACE)
+                let by_link = self.staging.keeps_numbers();
+                let (from, to) = ((self.staging.fd(), from), (above, to));
+                lacking::rename_new(from, to, self.directory.fd(), by_link)
             }
         };
         let renamed = match parents.folder(above, true).and_then(rename) {
@@ -426,7 +406,14 @@ impl Target {
             }),
             renamed => renamed,
         };
-        renamed.map_err(|errno| match errno {
+        // Some say that there is no such name where there can be none.
+        let is_nowhere = |errno| errno == Errno::NOENT && self.staging.has(from);
+        if renamed.is_err_and(|errno| is_no_name(errno) || is_nowhere(errno)) {
+            self.staging.remove(from);
+            self.nameless().insert(index);
+            return Ok(false);
+        }
+        renamed.map(|()| true).map_err(|errno| match errno {
             Errno::EXIST => Error::Exists { path: self.directory.shown(path) },
             Errno::XDEV => self.directory.failed("move to another file system, of", path, errno),
             Errno::ISDIR | Errno::NOTEMPTY => Error::InTheWay {
@@ -441,7 +428,7 @@ impl Target {
 
     /// Calls `act`, which works in the folder `path`; if access is denied, calls it again after
     /// giving the owner access. The final modes are set at the end.
-    fn with_owner_write<T>(
+    pub(super) fn with_owner_write<T>(
         &self,
         path: &[u8],
         mut act: impl FnMut() -> Result<T, Errno>,
@@ -463,6 +450,34 @@ impl Target {
             what: self.directory.shown(&self.tree.entries()[entry].path).display().to_string(),
             detail: "what the disk gives back differs from what was written to it".into(),
         })
+    }
+
+    /// Entries that the file system cannot have.
+    pub(super) fn nameless(&self) -> MutexGuard<'_, BTreeSet<usize>> {
+        self.nameless.lock().expect("no panic while held")
+    }
+
+    /// Files that changed at the source meanwhile.
+    pub(super) fn missing(&self) -> MutexGuard<'_, Missing> {
+        self.missing.lock().expect("no panic while held")
+    }
+
+    /// Whether an entry gets its mode and time with its owner.
+    fn is_archived(&self, index: usize) -> bool {
+        self.tree.attributes(index).is_some()
+    }
+
+    /// Whether a complete file got its name.
+    pub(super) fn has_name(&self, file: usize) -> bool {
+        !self.missing().has(file) && !self.nameless().contains(&file)
+    }
+
+    /// Whether an object is a large file that gets no name.
+    pub(super) fn is_missing(&self, object: usize) -> bool {
+        match self.packing.object(object) {
+            Some(Object::Large(file)) => self.missing().has(file),
+            _ => false,
+        }
     }
 
     fn large_file(&self, object: usize) -> usize {

@@ -14,11 +14,12 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Mutex, MutexGuard, OnceLock};
+use std::time::Duration;
 
 use rustix::fs::{
-    AtFlags, Dir, FileType, FlockOperation, Mode, OFlags, SeekFrom, fchmod, flock, fstat, futimens,
-    mkdirat, statat, unlinkat,
+    AtFlags, Dir, FileType, FlockOperation, Mode, OFlags, SeekFrom, fchmod, fstat, fstatfs,
+    futimens, mkdirat, statat, unlinkat,
 };
 use rustix::io::Errno;
 use transfer::BLOCK;
@@ -26,9 +27,11 @@ use units::Bytes;
 use wire::manifest::{self, RESERVED};
 
 use super::directory::{Directory, timestamps};
+use super::lacking::{self, if_possible, lock};
 use super::own;
+use super::probe::PROBE;
 use crate::Error;
-use crate::beneath::{self, Inode, mtime_of, permissions};
+use crate::beneath::{self, Inode, permissions};
 
 /// The open staging folder.
 pub(crate) struct Staging {
@@ -45,12 +48,17 @@ pub(crate) struct Staging {
     /// Whether a power loss may take away target names that were given from here.
     target_names_unsynced: AtomicBool,
     spool: Mutex<Spool>,
+    /// Whether the file system has hard links, and whether it tells large letters from small ones.
+    pub(super) has_links: OnceLock<bool>,
+    pub(super) is_caseless: OnceLock<bool>,
+    /// Whether a file keeps its inode number when it is closed.
+    keeps_numbers: bool,
 }
 
 /// Incomplete packs, each in a slot of its own.
 #[derive(Default)]
 struct Spool {
-    /// An unlinked file, freed with its descriptor.
+    /// A file without a name, freed with its descriptor; over FUSE, one with a name.
     file: Option<File>,
     slots: BTreeMap<usize, u64>,
     free: Vec<u64>,
@@ -74,7 +82,20 @@ pub(crate) struct Staged {
     pub(crate) hash: blake3::Hash,
     /// The file that has that data.
     pub(crate) inode: Inode,
+    /// Whether the file system kept its mode.
+    pub(crate) is_kept: bool,
 }
+
+/// The numbers of FAT, exFAT and FUSE: file systems that may make up an inode number for each time
+/// that they have a file in memory.
+const UNSTEADY: [rustix::fs::FsWord; 3] = [0x4d44, 0x2011_bab0, 0x6573_5546];
+
+/// The beginnings of the names that FUSE and NFS give to files that were removed while they were
+/// open.
+const GHOSTS: [&[u8]; 2] = [b".fuse_hidden", b".nfs"];
+/// The wait for such files to go.
+const TRIES_TO_REMOVE: usize = 50;
+const BETWEEN_TRIES: Duration = Duration::from_millis(20);
 
 /// The names in the folder, by [`name_prefix`].
 pub(crate) type Listing = BTreeMap<String, Vec<String>>;
@@ -94,14 +115,40 @@ impl Staging {
     /// Removes the folder if it is empty and no other session uses it. An existing folder tells the
     /// next attempt that target names may not be durable, so they are synced first.
     pub(crate) fn remove_if_empty(&self) {
-        if flock(&self.fd, FlockOperation::NonBlockingLockExclusive).is_ok() {
+        // Over NFS, what is open stays in the folder under another name.
+        self.lock_spool().file = None;
+        if lock(&self.fd, FlockOperation::NonBlockingLockExclusive).is_ok() {
             if self.target_names_unsynced.swap(false, Ordering::Relaxed)
-                && rustix::fs::syncfs(&self.fd).is_err()
+                && lacking::sync_all(&self.fd).is_err()
             {
                 return;
             }
-            let _ = unlinkat(&self.above, OsStr::from_bytes(RESERVED), AtFlags::REMOVEDIR);
+            self.remove_strays();
+            for _ in 0..TRIES_TO_REMOVE {
+                let removed =
+                    unlinkat(&self.above, OsStr::from_bytes(RESERVED), AtFlags::REMOVEDIR);
+                if removed != Err(Errno::NOTEMPTY) || !self.remove_strays() {
+                    break;
+                }
+                std::thread::sleep(BETWEEN_TRIES);
+            }
         }
+    }
+
+    /// Removes what a process that was killed has left of its own needs, and files that were
+    /// removed while they were open, which FUSE and NFS keep under another name until they know
+    /// better; nobody else is in the folder. Returns whether there were such files.
+    fn remove_strays(&self) -> bool {
+        let mut has_ghosts = false;
+        for entry in Dir::read_from(&self.fd).into_iter().flatten().flatten() {
+            let name = entry.file_name().to_bytes();
+            let is_ghost = GHOSTS.iter().any(|ghost| name.starts_with(ghost));
+            has_ghosts |= is_ghost;
+            if is_ghost || [PROBE, SPOOL].iter().any(|own| name.starts_with(own.as_bytes())) {
+                let _ = unlinkat(&self.fd, entry.file_name(), AtFlags::empty());
+            }
+        }
+        has_ghosts
     }
 
     /// Opens the folder, or creates it.
@@ -147,9 +194,9 @@ impl Staging {
             return Ok(());
         }
         let failed = |errno| self.failed("sync the directory", "", errno);
-        rustix::fs::fsync(&self.fd).map_err(failed)?;
+        lacking::sync_folder(&self.fd).map_err(failed)?;
         let above = beneath::open(&self.above, b"", OFlags::RDONLY | OFlags::DIRECTORY);
-        above.and_then(rustix::fs::fsync).map_err(failed)
+        above.and_then(lacking::sync_folder).map_err(failed)
     }
 
     /// Opens the folder if it exists.
@@ -165,12 +212,18 @@ impl Staging {
         let owner = own::check(&fd).map_err(|source| directory.failed("use", RESERVED, source))?;
         // A session that ends removes the folder unless another session locks it, so it may be
         // removed before the lock is taken here.
-        flock(&fd, FlockOperation::LockShared).map_err(failed)?;
-        let is_gone = fstat(&fd).map_err(failed)?.st_nlink == 0;
+        lock(&fd, FlockOperation::LockShared).map_err(failed)?;
+        let above = directory.folder(b"").map_err(failed)?;
+        let named = statat(&above, OsStr::from_bytes(RESERVED), AtFlags::SYMLINK_NOFOLLOW);
+        let is_gone = match named {
+            Ok(named) => Inode::from(&named) != Inode::from(&fstat(&fd).map_err(failed)?),
+            Err(Errno::NOENT) => true,
+            Err(errno) => return Err(failed(errno)),
+        };
         if is_gone {
             return Ok(None);
         }
-        let above = directory.folder(b"").map_err(failed)?;
+        let keeps_numbers = !UNSTEADY.contains(&fstatfs(&fd).map_err(failed)?.f_type);
         Ok(Some(Staging {
             path: directory.shown(RESERVED),
             fd,
@@ -180,7 +233,15 @@ impl Staging {
             own_names_unsynced: AtomicBool::new(false),
             target_names_unsynced: AtomicBool::new(false),
             spool: Mutex::default(),
+            has_links: OnceLock::new(),
+            is_caseless: OnceLock::new(),
+            keeps_numbers,
         }))
+    }
+
+    /// Whether a file keeps its inode number when it is closed.
+    pub(super) fn keeps_numbers(&self) -> bool {
+        self.keeps_numbers
     }
 
     /// The folder's descriptor, to rename from.
@@ -212,7 +273,7 @@ impl Staging {
         data: &[u8],
     ) -> Result<Staged, Error> {
         let hash = blake3::hash(data);
-        let name = format!("{}-{}", name_prefix(path), hash.to_hex());
+        let name = format!("{}-{}-{:016x}", name_prefix(path), hash.to_hex(), file.mtime);
         let failed =
             |source: io::Error| Error::Disk { action: "write", path: self.shown(path), source };
         let out = self.open_file(&name).map_err(failed)?;
@@ -229,13 +290,14 @@ impl Staging {
         if file.data.is_some() {
             out.set_len(file.size).map_err(failed)?;
         }
-        finish(&out, file).map_err(failed)?;
+        let is_kept = finish(&out, file).map_err(failed)?;
         let inode = inode_of(&out).map_err(failed)?;
-        Ok(Staged { entry, name, hash, inode })
+        Ok(Staged { entry, name, hash, inode, is_kept })
     }
 
-    /// The staged small file of an earlier attempt, if it has the expected size, mode and time, and
-    /// the contents whose hash is in its name. Every other staged file of this path is removed.
+    /// The staged small file of an earlier attempt, if it has the expected size, and the time and
+    /// the contents that are in its name: the file system may keep less of the time. Every other
+    /// staged file of this path is removed.
     pub(crate) fn resume(
         &self,
         listing: &Listing,
@@ -245,10 +307,12 @@ impl Staging {
     ) -> Option<Staged> {
         let mut found = None;
         for name in listing.get(&name_prefix(path))? {
-            let hash = name.get(33..).and_then(|hash| blake3::Hash::from_hex(hash).ok());
+            let time = format!("-{:016x}", file.mtime);
+            let hash = name.get(33..).and_then(|rest| rest.strip_suffix(&time[..]));
+            let hash = hash.and_then(|hash| blake3::Hash::from_hex(hash).ok());
             let staged = hash.filter(|_| found.is_none()).and_then(|hash| {
-                let inode = self.whole(name, file, hash).ok()??;
-                Some(Staged { entry, name: name.clone(), hash, inode })
+                let (inode, is_kept) = self.whole(name, file, hash).ok()??;
+                Some(Staged { entry, name: name.clone(), hash, inode, is_kept })
             });
             match staged {
                 Some(staged) => found = Some(staged),
@@ -264,15 +328,18 @@ impl Staging {
         name: &str,
         file: &manifest::File,
         hash: blake3::Hash,
-    ) -> io::Result<Option<Inode>> {
+    ) -> io::Result<Option<(Inode, bool)>> {
         let input = self.open_to_read(name)?;
         let stat = fstat(&input)?;
         let is_whole = u64::try_from(stat.st_size) == Ok(file.size)
-            && mtime_of(&stat) == file.mtime
-            && permissions(&stat) == file.mode & 0o777
             && hash_data(&input, file)? == hash
             && has_empty_holes(&input, file)?;
-        Ok(is_whole.then(|| Inode::from(&stat)))
+        if !is_whole {
+            return Ok(None);
+        }
+        // A crash may have come before these.
+        let is_kept = finish(&input, file)?;
+        Ok(Some((Inode::from(&stat), is_kept)))
     }
 
     /// Hashes a small file's data, read from the disk and not from the page cache.
@@ -313,10 +380,10 @@ impl Staging {
     /// Syncs a staged file.
     pub(crate) fn sync(&self, name: &str) -> Result<(), Error> {
         match self.open_to_read(name) {
-            Ok(file) => file.sync_all(),
+            Ok(file) => lacking::sync_file(&file),
             // A file whose mode forbids reading.
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-                rustix::fs::syncfs(&self.fd).map_err(io::Error::from)
+                lacking::sync_all(&self.fd).map_err(io::Error::from)
             }
             Err(error) => Err(error),
         }
@@ -327,6 +394,11 @@ impl Staging {
     pub(crate) fn allocated_bytes(&self, name: &str) -> Bytes {
         let stat = statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW);
         Bytes(stat.map_or(0, |stat| u64::try_from(stat.st_blocks).unwrap_or(0).saturating_mul(512)))
+    }
+
+    /// Whether there is a staged file of this name.
+    pub(super) fn has(&self, name: &str) -> bool {
+        statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW).is_ok()
     }
 
     /// Removes a staged file, if it exists.
@@ -385,7 +457,10 @@ impl Staging {
             self.remove(&name);
             let file =
                 self.open_file(&name).map_err(|source| self.failed("open", &name, source))?;
-            self.remove(&name);
+            // FUSE keeps what is open under another name, and may forget about it.
+            if self.keeps_numbers {
+                self.remove(&name);
+            }
             spool.file = Some(file);
         }
         Ok(spool.file.as_ref().expect("it was just opened"))
@@ -403,16 +478,17 @@ impl Staging {
 
 const SPOOL: &str = "spool";
 
-/// Sets mode and then time of a complete file.
-pub(crate) fn finish(file: &File, entry: &manifest::File) -> io::Result<()> {
-    set_mode(file, entry)?;
-    futimens(file, &timestamps(entry.mtime))?;
-    Ok(())
+/// Sets mode and then time of a complete file. Returns whether the file system has both.
+pub(crate) fn finish(file: &File, entry: &manifest::File) -> io::Result<bool> {
+    let has_mode = set_mode(file, entry)?;
+    Ok(if_possible(futimens(file, &timestamps(entry.mtime)))? && has_mode)
 }
 
-/// Sets the mode of a file.
-pub(super) fn set_mode(file: &File, entry: &manifest::File) -> io::Result<()> {
-    Ok(fchmod(file, Mode::from_raw_mode((entry.mode & 0o777).into()))?)
+/// Sets the mode of a file. Returns whether the file system kept it.
+pub(super) fn set_mode(file: &File, entry: &manifest::File) -> io::Result<bool> {
+    let mode = entry.mode & 0o777;
+    let is_set = if_possible(fchmod(file, Mode::from_raw_mode(mode.into())))?;
+    Ok(is_set && permissions(&fstat(file)?) == mode)
 }
 
 /// Hashes a small file's data.
@@ -441,7 +517,7 @@ fn has_empty_holes(input: &File, file: &manifest::File) -> io::Result<bool> {
                 // No data up to the end.
                 Err(Errno::NXIO) => break,
                 // A file system without holes: everything is read.
-                Err(Errno::INVAL) => {}
+                Err(errno) if lacking::lacks(errno) => {}
                 Err(errno) => return Err(errno.into()),
             }
             let length =

@@ -1,7 +1,7 @@
 //! Compares a tree with the receiving directory: the files that must be sent, and the entries that
 //! are in the way.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::ffi::OsStr;
 use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
@@ -15,6 +15,7 @@ use wire::manifest::{self, Entry, Kind};
 
 use super::archive::{Comparison, Difference};
 use super::directory::{Directory, Parents, kind_of};
+use super::lacking::is_no_name;
 use super::large::part_names;
 use super::mirror::Mirror;
 use super::settle::AtEnd;
@@ -98,28 +99,32 @@ impl Survey {
             survey.listing = staging.listing()?;
         }
         let mut parents = Parents::new(directory);
-        let comparison = Comparison::new(directory, tree);
+        let comparison = Comparison::new(directory, tree, staging);
+        // Where large letters are small ones, two entries may be one file.
+        let is_caseless = staging.is_some_and(Staging::is_caseless);
+        let mut seen = HashSet::new();
         let (mut need, mut held) = (Bytes::ZERO, Bytes::ZERO);
         for (index, entry) in tree.entries().iter().enumerate() {
             wanted.check()?;
-            let found = parents
-                .stat(&entry.path)
-                .map_err(|errno| in_the_way(directory, &entry.path, errno))?;
+            let found = parents.stat(&entry.path);
+            let is_folder = matches!(entry.kind, Kind::Directory { .. });
+            let is_taken = is_caseless && !is_folder && !seen.insert(in_small_letters(&entry.path));
             survey.fates.push(Fate::Created);
+            // Nothing can have that name here, or another entry has it; it is said at the end.
+            let has_none = match &found {
+                Ok(None) => staging.is_some_and(|staging| !staging.takes(split(&entry.path).1)),
+                Ok(Some(_)) => false,
+                Err(errno) => is_no_name(*errno),
+            };
+            if is_taken || has_none {
+                survey.fates[index] = Fate::Kept;
+                survey.at_end.kept.insert(index);
+                survey.at_end.nameless.insert(index);
+                continue;
+            }
+            let found = found.map_err(|errno| in_the_way(directory, &entry.path, errno))?;
             if let Some(found) = &found {
-                let is_there = match &entry.kind {
-                    Kind::File(file) => {
-                        !wishes.restart && is_same(directory, &entry.path, file, found, wanted)?
-                    }
-                    Kind::Directory { .. } => true,
-                    Kind::Symlink { target, .. } => {
-                        is_symlink_to(&mut parents, &entry.path, target)
-                    }
-                    Kind::HardLink { to } => {
-                        let file = parents.stat(&tree.entries()[*to as usize].path);
-                        file.ok().flatten().is_some_and(|file| Inode::from(&file) == found.into())
-                    }
-                };
+                let is_there = is_there(&comparison, &mut parents, entry, found, wishes, wanted)?;
                 check_kind(directory, &entry.path, &entry.kind, found)?;
                 let is_folder = matches!(entry.kind, Kind::Directory { .. });
                 let is_left = wishes.keep_existing && !is_folder;
@@ -150,7 +155,7 @@ impl Survey {
                         && (fate == Fate::Updated
                             || tree.attributes(index).is_none()
                                 && permissions(found) != file.mode & 0o777
-                            || mtime_of(found) != file.mtime)
+                            || !comparison.times.is_kept(file.mtime, mtime_of(found)))
                     {
                         survey.at_end.stale.push((index, found.into()));
                     }
@@ -182,7 +187,7 @@ impl Survey {
             }
         }
         let free = directory.free()?;
-        if need > free + held {
+        if need.0 > free.0.saturating_add(held.0) {
             return Err(Error::NoSpace { path: directory.shown(b""), need, free });
         }
         if let Some(mirror) = mirror {
@@ -245,13 +250,41 @@ impl Survey {
     }
 }
 
+/// Whether an entry is there already, so that nothing need be sent for it: what is found is the
+/// file or the link, or a folder.
+fn is_there(
+    comparison: &Comparison<'_>,
+    parents: &mut Parents<'_>,
+    entry: &Entry,
+    found: &Stat,
+    wishes: Wishes,
+    wanted: &Wanted,
+) -> Result<bool, Error> {
+    Ok(match &entry.kind {
+        Kind::File(file) => {
+            !wishes.restart && is_same(&entry.path, file, found, comparison, wanted)?
+        }
+        Kind::Directory { .. } => true,
+        Kind::Symlink { target, .. } => is_symlink_to(parents, &entry.path, target),
+        Kind::HardLink { to } => {
+            let to = *to as usize;
+            let file = parents.stat(&comparison.tree.entries()[to].path).ok().flatten();
+            let is_copy = || {
+                let file = comparison.tree.file(to).filter(|_| !comparison.has_links);
+                file.is_some_and(|file| comparison.has_size_and_time(file, found))
+            };
+            file.is_some_and(|file| Inode::from(&file) == found.into()) || is_copy()
+        }
+    })
+}
+
 /// Whether the file at `path` is the one to be sent: of the same size and time, or of the same
 /// contents if the sender gives a hash.
 fn is_same(
-    directory: &Directory,
     path: &[u8],
     file: &manifest::File,
     found: &Stat,
+    comparison: &Comparison<'_>,
     wanted: &Wanted,
 ) -> Result<bool, Error> {
     if FileType::from_raw_mode(found.st_mode) != FileType::RegularFile
@@ -259,9 +292,11 @@ fn is_same(
     {
         return Ok(false);
     }
-    let Some(hash) = file.hash else { return Ok(mtime_of(found) == file.mtime) };
-    let failed = |source| directory.failed("read", path, source);
-    let Some(mut input) = directory.file(path).map_err(failed)? else { return Ok(false) };
+    let Some(hash) = file.hash else { return Ok(comparison.has_size_and_time(file, found)) };
+    let failed = |source| comparison.directory.failed("read", path, source);
+    let Some(mut input) = comparison.directory.file(path).map_err(failed)? else {
+        return Ok(false);
+    };
     let mut hasher = blake3::Hasher::new();
     let mut buffer = vec![0; 256 * 1024];
     loop {
@@ -271,6 +306,11 @@ fn is_same(
             length => hasher.update(&buffer[..length]),
         };
     }
+}
+
+/// A path as a file system sees it that does not tell large letters from small ones, or nearly so.
+fn in_small_letters(path: &[u8]) -> String {
+    String::from_utf8_lossy(path).to_lowercase()
 }
 
 /// Removes what a crash after the file at `path` got its name has left: it is of no use.
@@ -309,11 +349,15 @@ pub(crate) fn may_replace(wishes: Wishes, tree: &Tree, entry: &Entry, found: &St
     mtime.is_none_or(|mtime| mtime_of(found) < mtime)
 }
 
-/// Checks that a folder is where a folder belongs, and only there.
+/// Checks that a folder is where a folder belongs, and only there, and nowhere a device, socket or
+/// pipe.
 fn check_kind(directory: &Directory, path: &[u8], kind: &Kind, found: &Stat) -> Result<(), Error> {
-    let is_folder = FileType::from_raw_mode(found.st_mode) == FileType::Directory;
+    let found_kind = FileType::from_raw_mode(found.st_mode);
+    let is_folder = found_kind == FileType::Directory;
     let wants_folder = matches!(kind, Kind::Directory { .. });
-    if is_folder != wants_folder {
+    let is_special =
+        !matches!(found_kind, FileType::Directory | FileType::RegularFile | FileType::Symlink);
+    if is_folder != wants_folder || is_special {
         let what = if wants_folder { "a folder" } else { "a file or link" };
         return Err(Error::InTheWay { path: directory.shown(path), what, found: kind_of(found) });
     }

@@ -1,12 +1,13 @@
 //! What a crash, a rotten disk or somebody else in the directory leaves.
 
 mod archive;
+mod lacking;
 mod mirror;
 mod shared;
 
 use std::fs;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use transfer::digest::block_cv;
 use transfer::{BLOCK, Cv, Packing, Tree};
@@ -63,14 +64,10 @@ pub(super) fn tree(files: &[(&str, File)]) -> Tree {
 
 fn target(scratch: &Scratch, tree: &Tree, overwrite: bool) -> Target {
     let directory = Arc::new(Directory::open(&scratch.0).unwrap());
-    Target {
-        staging: Arc::new(Staging::open(&directory).unwrap()),
-        directory,
-        tree: tree.clone(),
-        packing: Arc::new(Packing::new(tree, |_| true).unwrap()),
-        wishes: Wishes { overwrite, verify: true, ..Wishes::default() },
-        archived: Mutex::default(),
-    }
+    let staging = Arc::new(Staging::open(&directory).unwrap());
+    let packing = Arc::new(Packing::new(tree, |_| true).unwrap());
+    let wishes = Wishes { overwrite, verify: true, ..Wishes::default() };
+    Target::new(directory, staging, tree.clone(), packing, wishes)
 }
 
 fn part(target: &Target, sender: u8) -> Result<(Part, Vec<JournaledBlock>), Error> {

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use tokio::sync::mpsc;
 use transfer::Packing;
-use wire::files::Frame;
+use wire::files::FileFrame;
 use wire::files::Hashes;
 
 use super::read::{FileId, Source, Supply};
@@ -59,7 +59,7 @@ pub(crate) async fn send(
         match part {
             Ok(hashes) => {
                 let next = first + hashes.len() as u64;
-                conn.push(&Frame::Hashes(Hashes { first, hashes }));
+                conn.push(&FileFrame::Hashes(Hashes { first, hashes }));
                 conn.flush_to_reader().await?;
                 first = next;
             }
@@ -69,7 +69,7 @@ pub(crate) async fn send(
             }
         }
     }
-    conn.push(&Frame::Ready);
+    conn.push(&FileFrame::Ready);
     conn.flush_to_reader().await
 }
 

@@ -18,11 +18,14 @@ pub(super) fn data(file: &File, size: u64) -> io::Result<Option<Vec<(u64, u64)>>
             Ok(start) => start,
             // No more data.
             Err(Errno::NXIO) => break,
-            // A file system without holes.
-            Err(Errno::INVAL) => return Ok(None),
+            Err(errno) if has_none(errno) => return Ok(None),
             Err(errno) => return Err(errno.into()),
         };
-        let end = seek(file.as_fd(), SeekFrom::Hole(start))?.min(size);
+        let end = match seek(file.as_fd(), SeekFrom::Hole(start)) {
+            Ok(end) => end.min(size),
+            Err(errno) if has_none(errno) => return Ok(None),
+            Err(errno) => return Err(errno.into()),
+        };
         if end <= start {
             break;
         }
@@ -40,6 +43,11 @@ pub(super) fn data(file: &File, size: u64) -> io::Result<Option<Vec<(u64, u64)>>
         join(&mut extents);
     }
     Ok(Some(extents))
+}
+
+/// Whether an error says that the file system has no holes, or does not tell of them.
+fn has_none(errno: Errno) -> bool {
+    matches!(errno, Errno::INVAL | Errno::OPNOTSUPP | Errno::NOSYS | Errno::PERM | Errno::NOTTY)
 }
 
 /// Fills the smallest holes, so that only [`MAX_EXTENTS`] extents are left.

@@ -1,8 +1,10 @@
 //! The sending side of files: named by a command or a request ([`root`]), with wildcards
-//! ([`globs`]), found ([`walk`]), filtered ([`patterns`]), and read by blocks ([`read`]).
+//! ([`globs`]), found ([`walk`]), filtered ([`patterns`]), and read by blocks ([`read`]); those
+//! that change meanwhile are left out, or sent as they were ([`changes`]).
 //! [`hashes`] sends a fetching side the hashes of all blocks. Standard input and pipes are read by
 //! [`stream`].
 
+mod changes;
 mod globs;
 pub(crate) mod hashes;
 mod holes;
@@ -15,6 +17,7 @@ mod stream;
 mod tests;
 mod walk;
 
+pub(crate) use changes::Tolerance;
 pub(crate) use globs::is_glob;
 pub use globs::matches_glob;
 pub(crate) use patterns::{PATTERNS_BYTES, Patterns};

@@ -117,6 +117,7 @@ fn parse(line: &str) -> Option<(Sense, String)> {
         // The slash may have been escaped.
         glob = glob.strip_suffix('\\').unwrap_or(glob);
     }
+    let glob = &literal_braces(glob);
     let is_of_a_name = !is_absolute && !glob.contains('/') && glob != "**";
     let before = if is_of_a_name { "**/" } else { "" };
     let mut glob = format!("{before}{glob}");
@@ -125,6 +126,27 @@ fn parse(line: &str) -> Option<(Sense, String)> {
         glob.push_str("/*");
     }
     Some((Sense { is_negated, is_only_folder }, glob))
+}
+
+/// The same glob for a library to which braces mean alternatives: in `.gitignore` they mean
+/// themselves.
+fn literal_braces(glob: &str) -> String {
+    let mut literal = String::new();
+    let (mut is_escaped, mut in_class) = (false, 0);
+    for letter in glob.chars() {
+        // A bracket right behind the one that opens a class is a letter of it.
+        match letter {
+            '[' if !is_escaped && in_class == 0 => in_class = 1,
+            '!' | '^' if in_class == 1 => {}
+            ']' if in_class > 1 => in_class = 0,
+            '{' | '}' if !is_escaped && in_class == 0 => literal.push('\\'),
+            _ if in_class > 0 => in_class = 2,
+            _ => {}
+        }
+        is_escaped = letter == '\\' && !is_escaped && in_class == 0;
+        literal.push(letter);
+    }
+    literal
 }
 
 fn compile(expressions: &[String]) -> Result<DFA, Error> {
@@ -152,7 +174,8 @@ mod tests {
     proptest! {
         #[test]
         fn patterns_mean_what_they_mean_in_gitignore(
-            lines in prop::collection::vec(r"[!#/\\ ]?[/ab*?\[\]{},.!\\-]{0,8}[/ *]{0,2}", 1..4),
+            // Without braces, which the other implementation takes for alternatives.
+            lines in prop::collection::vec(r"[!#/\\ ]?[/ab*?\[\],.!\\-]{0,8}[/ *]{0,2}", 1..4),
             path in "[ab][ab.]{0,2}(/[ab-][ab.-]{0,2}){0,3}",
             is_folder in any::<bool>(),
         ) {
@@ -173,6 +196,19 @@ mod tests {
                 );
             }
         }
+    }
+
+    #[test]
+    fn braces_mean_themselves() {
+        let matches = |pattern: &str, path: &str| {
+            let patterns = Patterns::new(&[pattern.to_string()]).unwrap().unwrap();
+            patterns.match_path(path.as_ref(), false)
+        };
+        for pattern in ["a{b,c}", r"a\{b,c}", "[a]{b,c[}]", "a{b,?}"] {
+            assert!(matches(pattern, "a{b,c}"), "{pattern}");
+            assert!(!matches(pattern, "ab") && !matches(pattern, "ac"), "{pattern}");
+        }
+        assert!(matches("{", "{") && matches("x}", "y/x}") && matches("[{]", "{"));
     }
 
     #[test]

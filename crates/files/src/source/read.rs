@@ -13,10 +13,11 @@ use std::sync::{Arc, Mutex};
 use rustix::fs::{Stat, fstat};
 use tokio::sync::watch;
 use transfer::digest::{Merge, block_cv};
-use transfer::{BLOCK, Cv, Extent, Object, Packing, Tree};
+use transfer::{BLOCK, Cv, Extent, ExtentSet, Object, Packing, Piece, Tree};
 
 use wire::manifest::{Entry, Kind};
 
+use super::changes::{FileChanges, Tolerance};
 use super::root::{NamedPaths, SourceRoot};
 use super::stream::Stream;
 use super::walk::{Found, MemoryBudget, Origin, walk};
@@ -51,6 +52,18 @@ pub(crate) struct Supply {
     last_position: AtomicU64,
     /// The positions that the receiver takes so far.
     granted: watch::Sender<u64>,
+    tolerance: Tolerance,
+    changes: FileChanges,
+    /// What an earlier attempt sent.
+    had: ExtentSet,
+}
+
+/// How a file that was read compares with the one that the walk found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Look {
+    Same,
+    /// It is longer.
+    Grown,
 }
 
 /// The identity of a file's contents: its inode, and the attributes that change with the contents.
@@ -146,18 +159,26 @@ impl Source {
 
     /// Fills `buffer` from `offset` of a file. A small file is opened for it, a large one is kept
     /// open.
+    ///
+    /// # Errors
+    /// [`Error::SourceChanged`] if it is another file, or a changed one that did not only grow.
     fn fill(
         &self,
         entry: usize,
         offset: u64,
         buffer: &mut [u8],
         is_large: bool,
-    ) -> Result<(), Error> {
+    ) -> Result<Look, Error> {
+        if let Some(contents) = &self.origin(entry).contents {
+            let start = usize::try_from(offset).expect("contents are in memory");
+            buffer.copy_from_slice(&contents[start..start + buffer.len()]);
+            return Ok(Look::Same);
+        }
         let file =
             if is_large { self.open_cached(entry)? } else { Arc::new(self.open_file(entry)?) };
         let place = &self.origin(entry).place;
         match file.read_exact_at(buffer, offset) {
-            Ok(()) => self.check_unchanged(entry, &file),
+            Ok(()) => self.look(entry, &file),
             // The file was longer during the walk.
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
                 Err(self.named.changed(place))
@@ -184,10 +205,32 @@ impl Source {
         self.named.open_file(place, *inode)
     }
 
-    fn check_unchanged(&self, entry: usize, file: &File) -> Result<(), Error> {
+    /// Compares an open file with the one that the walk found.
+    fn look(&self, entry: usize, file: &File) -> Result<Look, Error> {
         let Origin { place, stamp, .. } = self.origin(entry);
         let stat = fstat(file).map_err(|errno| self.named.failed(place, errno))?;
-        if Stamp::of(&stat) == *stamp { Ok(()) } else { Err(self.named.changed(place)) }
+        match Stamp::of(&stat) {
+            now if now == *stamp => Ok(Look::Same),
+            now if now.size > stamp.size => Ok(Look::Grown),
+            _ => Err(self.named.changed(place)),
+        }
+    }
+
+    fn check_unchanged(&self, entry: usize, file: &File) -> Result<(), Error> {
+        match self.look(entry, file)? {
+            Look::Same => Ok(()),
+            Look::Grown => Err(self.changed(entry)),
+        }
+    }
+
+    /// The error for a file that changed.
+    fn changed(&self, entry: usize) -> Error {
+        self.named.changed(&self.origin(entry).place)
+    }
+
+    /// The path of a file, for messages.
+    pub(crate) fn shown(&self, entry: usize) -> PathBuf {
+        self.named.shown(&self.origin(entry).place)
     }
 
     /// The identity of a file that has not changed since the walk.
@@ -222,7 +265,21 @@ impl Supply {
             hashes: Mutex::default(),
             last_position: AtomicU64::new(u64::MAX),
             granted: watch::Sender::new(u64::MAX),
+            tolerance: Tolerance::None,
+            changes: FileChanges::default(),
+            had: ExtentSet::new(),
         }
+    }
+
+    /// Goes on if files change, as far as `tolerance` says. `had` are the positions that an earlier
+    /// attempt sent, as far as this side knows of them.
+    pub(crate) fn tolerating(self, tolerance: Tolerance, had: ExtentSet) -> Supply {
+        Supply { tolerance, had, ..self }
+    }
+
+    /// The changes of files that were seen.
+    pub(crate) fn changes(&self) -> &FileChanges {
+        &self.changes
     }
 
     /// All files, also those that are not sent.
@@ -275,14 +332,18 @@ impl Supply {
         let block = layout
             .block_extent(extent.start / BLOCK)
             .expect("the core sends extents of its layout");
+        let object = layout.locate(block.start).expect("a block lies in an object").object;
         if extent.start == block.start {
             self.fill(block, buffer)?;
-            let object = layout.locate(block.start).expect("a block lies in an object").object;
-            return Ok((0..length(extent.len), Some(self.note(object, block, &buffer.bytes))));
+            let cv = self.note(object, block, &buffer.bytes);
+            self.judge(object)?;
+            // What stands in the place of a file that is left out is no block of it.
+            return Ok((0..length(extent.len), (!self.is_void(object)).then_some(cv)));
         }
         // The rest of a block mostly follows its first extent on the same path.
         if buffer.extent.is_none_or(|has| has.intersection(extent) != extent) {
             self.fill(extent, buffer)?;
+            self.judge(object)?;
         }
         let start = length(extent.start - buffer.extent.expect("it was filled").start);
         Ok((start..start + length(extent.len), None))
@@ -315,6 +376,53 @@ impl Supply {
         self.fill(extent, buffer)?;
         let whole = layout.object_extent(place.object).expect("an object of the layout");
         Ok(block_cv(whole.len, place.offset, &buffer.bytes))
+    }
+
+    fn has_holes(&self, entry: usize) -> bool {
+        self.source.tree.file(entry).is_some_and(|file| file.data.is_some())
+    }
+
+    /// Whether an object is one large file, which is left out.
+    fn is_void(&self, object: usize) -> bool {
+        let object = self.packing.object(object);
+        matches!(object, Some(Object::Large(entry)) if self.changes.is_left_out(entry))
+    }
+
+    /// Compares a large file that grew with what was sent of it, once all of that was read: if its
+    /// beginning is another one, it is left out.
+    fn judge(&self, object: usize) -> Result<(), Error> {
+        let Some(Object::Large(entry)) = self.packing.object(object) else { return Ok(()) };
+        if !self.changes.has_grown(entry) || self.changes.is_left_out(entry) {
+            return Ok(());
+        }
+        let whole = self.packing.layout().object_extent(object).expect("an object of the layout");
+        let sent = self.root(object);
+        let is_known = !self.had.intersects(whole);
+        if is_known && sent.is_none() {
+            return Ok(());
+        }
+        let mut judged = Ok(());
+        self.changes.judge_once(entry, || {
+            // Of what an earlier attempt sent, no hash is known.
+            let is_same = is_known && self.hash(object).is_ok_and(|found| Some(found) == sent);
+            if !is_same {
+                judged = self.leave_out(entry, self.source.changed(entry));
+            }
+        });
+        judged
+    }
+
+    /// Leaves a file out because of `error`, if that is tolerated.
+    ///
+    /// # Errors
+    /// The error, if it is not.
+    fn leave_out(&self, entry: usize, error: Error) -> Result<(), Error> {
+        let is_of_file = matches!(error, Error::Source { .. } | Error::SourceChanged { .. });
+        if !matches!(self.tolerance, Tolerance::All | Tolerance::Follow) || !is_of_file {
+            return Err(error);
+        }
+        self.changes.leave_out(entry, &error);
+        Ok(())
     }
 
     /// Hashes a block that was read, and merges the hash into its object's.
@@ -387,10 +495,10 @@ impl Supply {
         Ok(merge.root().expect("every block was merged"))
     }
 
-    /// Checks that no large file changed since the walk. A small file needs no check: it is read in
-    /// one go.
+    /// Checks that no large file changed since the walk, unless changes are tolerated: each block
+    /// was then read before the file changed. A small file needs no check: it is read in one go.
     pub(crate) fn check_unchanged(&self) -> Result<(), Error> {
-        if self.source.stream.is_some() {
+        if self.source.stream.is_some() || self.tolerance != Tolerance::None {
             return Ok(());
         }
         let objects =
@@ -413,9 +521,45 @@ impl Supply {
         for piece in self.packing.pieces(extent) {
             let start = length(piece.extent.start - extent.start);
             let into = &mut buffer.bytes[start..start + length(piece.extent.len)];
-            self.source.fill(piece.entry, piece.offset, into, is_large)?;
+            if self.changes.is_left_out(piece.entry) {
+                into.fill(0);
+                continue;
+            }
+            if let Err(error) = self.fill_piece(piece, into, is_large) {
+                self.leave_out(piece.entry, error)?;
+                into.fill(0);
+            }
         }
         buffer.extent = Some(extent);
+        Ok(())
+    }
+
+    /// Reads a piece of a file.
+    ///
+    /// # Errors
+    /// If the file changed otherwise than by growth, grew where that is not tolerated, or cannot be
+    /// read.
+    fn fill_piece(&self, piece: Piece, into: &mut [u8], is_large: bool) -> Result<(), Error> {
+        let Piece { entry, offset, .. } = piece;
+        match self.source.fill(entry, offset, into, is_large)? {
+            Look::Same => return Ok(()),
+            // Nothing compares its holes.
+            Look::Grown if self.tolerance == Tolerance::None || self.has_holes(entry) => {
+                return Err(self.source.changed(entry));
+            }
+            Look::Grown if self.tolerance == Tolerance::Follow && !is_large => {
+                return Err(self.source.changed(entry));
+            }
+            Look::Grown => self.changes.note_grown(entry),
+        }
+        if !is_large {
+            // Read twice alike, it was not written to meanwhile, but at its end.
+            let mut again = vec![0; into.len()];
+            self.source.fill(entry, offset, &mut again, is_large)?;
+            if again != into {
+                return Err(self.source.changed(entry));
+            }
+        }
         Ok(())
     }
 }

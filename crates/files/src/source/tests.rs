@@ -12,7 +12,7 @@ use rustix::fs::{
 };
 use rustix::thread::CapabilitySet;
 use transfer::{BLOCK, Packing};
-use wire::files::Frame;
+use wire::files::FileFrame;
 use wire::manifest::Kind;
 
 use super::{Buffer, Source, SourceRoot, Supply, open_directory};
@@ -397,7 +397,7 @@ fn only_the_first_thousand_that_are_left_out_are_named() {
     assert_eq!(source.left_out().named().len(), MOST_NAMED);
     let mut heard = LeftOuts::default();
     for frame in source.left_out().frames(3) {
-        let Frame::LeftOut(one) = frame else { panic!("{frame:?}") };
+        let FileFrame::LeftOut(one) = frame else { panic!("{frame:?}") };
         heard.hear(&one, 3).unwrap();
     }
     assert_eq!((heard.count(), heard.named().len()), (MOST_NAMED + 1, 3));
@@ -418,4 +418,24 @@ fn a_folder_that_cannot_be_listed_gives_what_is_named() {
     let found = open(&SourceRoot::Anywhere, top, &selection).and_then(read);
     mode(0o700);
     assert_eq!(found.unwrap(), PUBLIC);
+}
+
+/// Found on disks whose clock had been wrong: such a time was sent as another one in silence.
+#[test]
+fn times_that_cannot_be_sent_are_said() {
+    let scratch = Scratch::new("times");
+    let file = scratch.0.join("late");
+    write(&file, b"x");
+    let late = std::time::UNIX_EPOCH + std::time::Duration::from_secs(12_000_000_000);
+    fs::File::options().write(true).open(&file).unwrap().set_modified(late).unwrap();
+    if fs::metadata(&file).unwrap().modified().unwrap() != late {
+        println!("skipped: this file system has no such time");
+        return;
+    }
+    let found =
+        Source::open(SourceRoot::Anywhere, &[file], &Selection::default(), true, None, &mut |_| {
+            Ok(())
+        });
+    let (_, notices) = found.unwrap();
+    assert!(notices.iter().any(|text| text.contains("after 2262")), "{notices:?}");
 }

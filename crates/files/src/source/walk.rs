@@ -4,6 +4,7 @@
 //! cannot be read is left out, unless the command or the request names it itself.
 
 mod entries;
+mod unsized_files;
 
 use std::collections::{BTreeSet, HashMap};
 use std::ffi::{OsStr, OsString};
@@ -14,7 +15,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, FileType, OFlags, Stat, statat};
 use rustix::io::Errno;
-use wire::manifest::{self, Attributes, AttributesOf, Entry, is_reserved};
+use wire::manifest::{self, Attributes, AttributesOf, Entry, Kind, is_reserved};
 
 use super::globs;
 use super::patterns::Patterns;
@@ -48,6 +49,8 @@ pub(crate) struct Origin {
     pub(crate) place: SourcePath,
     pub(crate) inode: Inode,
     pub(crate) stamp: Stamp,
+    /// Its contents, if its size says nothing about them.
+    pub(crate) contents: Option<Vec<u8>>,
 }
 
 /// Reserves memory for a number of bytes, which may be zero; the error ends the walk. Called for
@@ -88,6 +91,7 @@ pub(crate) fn walk(
         checksum: selection.checksum,
         strict: selection.strict,
         is_archive: selection.archive,
+        clamped: 0,
     };
     match &selection.files_from {
         None => {
@@ -105,9 +109,23 @@ pub(crate) fn walk(
             let (path, source) = (path.clone(), io::Error::other(reason.clone()));
             return Err(Error::Source { path, source });
         }
-        return Err(Error::usage(
-            "there is nothing there: no file is left by --include, --exclude and --files-from",
-        ));
+        // The contents of an empty folder are nothing, and that is what it has.
+        let is_filtered = selection.files_from.is_some()
+            || !selection.include.is_empty()
+            || !selection.exclude.is_empty();
+        if is_filtered || walk.found.folders.is_empty() {
+            return Err(Error::usage(
+                "there is nothing there: no file is left by --include, --exclude and --files-from",
+            ));
+        }
+    }
+    if walk.clamped > 0 {
+        let text = format!(
+            "{} files, folders or links have times before 1678 or after 2262, and are sent with \
+             the nearest time in between",
+            walk.clamped
+        );
+        walk.found.notices.push(text);
     }
     Ok(walk.found)
 }
@@ -129,6 +147,8 @@ struct Walk<'a> {
     strict: bool,
     /// Whether owners and extended attributes are sent.
     is_archive: bool,
+    /// Entries whose time no manifest can have.
+    clamped: usize,
 }
 
 /// An entry, with its attributes if these are sent.
@@ -400,9 +420,18 @@ impl Walk<'_> {
 
     fn push(&mut self, described: Described, origin: Option<Origin>) -> Result<(), Error> {
         let (entry, attributes) = described;
+        self.clamped += usize::from(matches!(
+            entry.kind,
+            Kind::File(manifest::File { mtime: i64::MIN | i64::MAX, .. })
+                | Kind::Directory { mtime: i64::MIN | i64::MAX, .. }
+                | Kind::Symlink { mtime: i64::MIN | i64::MAX, .. }
+        ));
         let path = origin.as_ref().map_or(0, |origin| origin.place.below().len());
         let of_attributes = attributes.as_ref().map_or(0, footprint_of_attributes);
-        (self.budget)(footprint_of(&entry) + of_attributes + size_of_val(&origin) + path)?;
+        let contents =
+            origin.as_ref().and_then(|origin| origin.contents.as_ref()).map_or(0, Vec::len);
+        let bytes = of_attributes + size_of_val(&origin) + path + contents;
+        (self.budget)(footprint_of(&entry) + bytes)?;
         if let Some(attributes) = attributes {
             self.found.attributes.insert(self.found.entries.len(), attributes);
         }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::timeout;
-use wire::session::{AbortCode, Frame, Hello, SessionId};
+use wire::session::{AbortCode, Hello, SessionFrame, SessionId};
 
 use super::predecessor;
 use crate::carrier::Stream;
@@ -32,7 +32,7 @@ const LINGER: Duration = Duration::from_secs(1);
 
 /// The tasks of all connections, and the order of the unauthenticated ones.
 #[derive(Default)]
-pub(super) struct Unauthenticated(Mutex<Pending>);
+pub(crate) struct Unauthenticated(Mutex<Pending>);
 
 #[derive(Default)]
 struct Pending {
@@ -66,7 +66,7 @@ impl Pending {
 
 impl Unauthenticated {
     /// Spawns the task of a connection; `serve` gets the connection's number.
-    pub(super) fn admit<F>(&self, from: IpAddr, serve: impl FnOnce(u64) -> F)
+    pub(crate) fn admit<F>(&self, from: IpAddr, serve: impl FnOnce(u64) -> F)
     where
         F: Future<Output = ()> + Send + 'static,
     {
@@ -84,7 +84,7 @@ impl Unauthenticated {
 
     /// Waits for a connection to authenticate; `None` if it fails, or takes longer than
     /// [`UNAUTHENTICATED_PATIENCE`].
-    pub(super) async fn authenticated<T>(
+    pub(crate) async fn authenticated<T>(
         &self,
         number: u64,
         entering: impl Future<Output = Result<T, ConnError>>,
@@ -101,7 +101,7 @@ impl Unauthenticated {
         }
     }
 
-    pub(super) fn register(self: &Arc<Self>, registry: &mut Registry) {
+    pub(crate) fn register(self: &Arc<Self>, registry: &mut Registry) {
         let all = Arc::clone(self);
         let (name, what) = ("unauthenticated_connections", "Connections that prove no key yet");
         let count = move || all.pending().connections.len() as u64;
@@ -109,7 +109,7 @@ impl Unauthenticated {
     }
 
     /// Ends every connection.
-    pub(super) fn close(&self) {
+    pub(crate) fn close(&self) {
         self.pending().tasks.abort_all();
     }
 
@@ -119,13 +119,13 @@ impl Unauthenticated {
 }
 
 /// The first frame of a connection.
-pub(super) enum First {
+pub(crate) enum First {
     Hello(Hello),
     Join(SessionId),
 }
 
 /// Runs the handshake and reads the first frame.
-pub(super) async fn greet(
+pub(crate) async fn greet(
     tls: &ServerTls,
     stream: Box<dyn Stream>,
 ) -> Result<(Conn, Fingerprint, First), ConnError> {
@@ -154,11 +154,12 @@ pub(super) async fn greet(
 }
 
 async fn first_frame(conn: &mut Conn) -> Result<First, ConnError> {
-    let first = conn.receive_within(UNAUTHENTICATED_BYTES, |frame| match Frame::try_from(frame)? {
-        Frame::Hello(hello) => Ok(First::Hello(hello)),
-        Frame::Join(id) => Ok(First::Join(id)),
-        other => Err(ConnError::unexpected(&other)),
-    });
+    let first =
+        conn.receive_within(UNAUTHENTICATED_BYTES, |frame| match SessionFrame::try_from(frame)? {
+            SessionFrame::Hello(hello) => Ok(First::Hello(hello)),
+            SessionFrame::Join(id) => Ok(First::Join(id)),
+            other => Err(ConnError::unexpected(&other)),
+        });
     first.await
 }
 
@@ -166,7 +167,7 @@ async fn first_frame(conn: &mut Conn) -> Result<First, ConnError> {
 /// the reason as an error.
 pub async fn refuse(conn: &mut Conn, code: AbortCode, text: String) -> ConnError {
     conn.note_refusal(code);
-    conn.push(&Frame::Abort(code, text.clone()));
+    conn.push(&SessionFrame::Abort(code, text.clone()));
     let _ = timeout(Duration::from_secs(1), conn.flush()).await;
     conn.close();
     let _ = timeout(LINGER, conn.linger()).await;

@@ -48,7 +48,7 @@ impl Admitted {
     }
 
     /// The holder of a key is admitted, by this entry or without one.
-    pub(super) fn insert(&self, peer: Fingerprint, entry: Option<Peer>) {
+    pub(crate) fn insert(&self, peer: Fingerprint, entry: Option<Peer>) {
         self.peers.send_if_modified(|peers| {
             let is_new = peers.get(&peer) != Some(&entry);
             peers.insert(peer, entry);
@@ -58,6 +58,6 @@ impl Admitted {
 }
 
 /// The name of a peer for people, known or not.
-pub(super) fn label_of(peer: Fingerprint, known: Option<&Peer>) -> String {
+pub(crate) fn label_of(peer: Fingerprint, known: Option<&Peer>) -> String {
     known.map_or_else(|| peer.to_string(), Peer::label)
 }

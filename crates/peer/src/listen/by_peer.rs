@@ -8,23 +8,23 @@ use tokio::sync::Notify;
 use crate::Fingerprint;
 
 /// The connections of each peer, the newest last; each by what rings when it is displaced.
-pub(super) type Lists = BTreeMap<Fingerprint, VecDeque<Arc<Notify>>>;
+pub(crate) type Lists = BTreeMap<Fingerprint, VecDeque<Arc<Notify>>>;
 
 /// Connections by peer.
 #[derive(Default)]
-pub(super) struct ByPeer(Mutex<Lists>);
+pub(crate) struct ByPeer(Mutex<Lists>);
 
 /// The place of a connection, until dropped.
-pub(super) struct PeerPlace {
+pub(crate) struct PeerPlace {
     all: Arc<ByPeer>,
     peer: Fingerprint,
     /// Rings when another connection takes the place.
-    pub(super) displaced: Arc<Notify>,
+    pub(crate) displaced: Arc<Notify>,
 }
 
 impl ByPeer {
     /// Adds a connection of `peer`, if `make_room` finds room for it, which may displace others.
-    pub(super) fn enter(
+    pub(crate) fn enter(
         self: &Arc<Self>,
         peer: Fingerprint,
         make_room: impl FnOnce(&mut Lists) -> Option<()>,
@@ -37,7 +37,7 @@ impl ByPeer {
         Some(PeerPlace { all: Arc::clone(self), peer, displaced })
     }
 
-    pub(super) fn lists(&self) -> MutexGuard<'_, Lists> {
+    pub(crate) fn lists(&self) -> MutexGuard<'_, Lists> {
         self.0.lock().expect("no panic while held")
     }
 }

@@ -10,19 +10,19 @@ use crate::metrics::{Registry, register_budget};
 
 /// The most authorized connections of one peer, in all its sessions: twice those of a session that
 /// has as many as it may.
-pub(super) const CONNECTIONS_EACH: usize = 2 * super::MOST_CONNECTIONS;
+pub(crate) const CONNECTIONS_EACH: usize = 2 * super::MOST_CONNECTIONS;
 /// The most authorized connections of all peers. A further one takes the place of the newest of the
 /// peer that has the most.
-pub(super) const CONNECTIONS: usize = 512;
+pub(crate) const CONNECTIONS: usize = 512;
 
 /// All authorized connections.
 #[derive(Default)]
-pub(super) struct Connections(Arc<ByPeer>);
+pub(crate) struct Connections(Arc<ByPeer>);
 
 impl Connections {
     /// Counts a connection of `peer` until the returned value is dropped. `None` if the peer has as
     /// many as it may, or there are as many in all and no peer has more than this one.
-    pub(super) fn enter(&self, peer: Fingerprint) -> Option<PeerPlace> {
+    pub(crate) fn enter(&self, peer: Fingerprint) -> Option<PeerPlace> {
         self.0.enter(peer, |lists| {
             let of_peer = lists.get(&peer).map_or(0, VecDeque::len);
             if of_peer >= CONNECTIONS_EACH {
@@ -39,7 +39,7 @@ impl Connections {
         })
     }
 
-    pub(super) fn register(&self, registry: &mut Registry) {
+    pub(crate) fn register(&self, registry: &mut Registry) {
         let (all, what) = (Arc::clone(&self.0), "Authorized connections in all");
         let count = move || all.lists().values().map(VecDeque::len).sum::<usize>() as u64;
         register_budget(registry, "connection_places", what, None, CONNECTIONS as u64, count);
@@ -47,7 +47,7 @@ impl Connections {
 }
 
 /// The message to a peer whose connection has no place.
-pub(super) fn no_place() -> String {
+pub(crate) fn no_place() -> String {
     format!(
         "it has as many connections as it takes ({CONNECTIONS_EACH} of a host, {CONNECTIONS} in \
          all): try again when fewer transfers are under way"

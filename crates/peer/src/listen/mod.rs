@@ -1,39 +1,31 @@
 //! The side that listens: sessions over many paths.
 //!
-//! A [`Host`] takes connections in. Each is unauthenticated until TLS has proven its key and its
-//! first frame names a session of that key, or asks for a new one and is authorized; until then its
-//! time and memory are small ([`admission`]). An authorized connection is told the addresses of
-//! this host at once, and may wait until its session is open. Then the [`Service`] that its hello
-//! names serves it.
+//! A [`Host`](crate::host::Host) takes connections in. Each is unauthenticated until TLS has proven
+//! its key and its first frame names a session of that key, or asks for a new one and is
+//! authorized; until then its time and memory are small ([`admission`]). An authorized connection
+//! is told the addresses of this host at once, and may wait until its session is open. Then the
+//! [`Service`](crate::host::Service) that its hello names serves it.
 
 pub mod admission;
-mod admitted;
-mod by_peer;
-mod connections;
-mod counted;
-mod host;
-mod metrics;
-mod opening;
-mod over_udp;
-mod predecessor;
-mod probing;
+pub(crate) mod admitted;
+pub(crate) mod by_peer;
+pub(crate) mod connections;
+pub(crate) mod opening;
+pub(crate) mod predecessor;
 mod refusals;
-mod service;
-mod traffic;
-mod waiting;
+pub(crate) mod traffic;
+pub(crate) mod waiting;
 
 use std::cmp::Reverse;
 use std::net::{IpAddr, SocketAddr};
 
 pub use admission::{TokenCheck, TokenRefusal};
 pub use admitted::Admitted;
-pub use host::{Carriers, Host, Hosting, Tell, serve_at};
 use net::interfaces::{common_prefix, own_addresses};
 use net::socket::unmapped;
 pub use net::socket::{listen, reachable};
 pub use opening::OpeningPlace;
 pub use refusals::{Refusals, refusal_text};
-pub use service::{Asking, Entry, Service, Services, SessionRequest};
 pub(crate) use traffic::Traffic;
 
 use crate::conn::Conn;

@@ -13,7 +13,7 @@ use crate::Fingerprint;
 
 /// The sessions that are being opened. A request opens one, so there are no more than connections.
 #[derive(Default)]
-pub(super) struct OpeningSessions(Mutex<Sessions>);
+pub(crate) struct OpeningSessions(Mutex<Sessions>);
 
 /// Each session with its peer, and what closes when it is open, or never will be.
 type Sessions = BTreeMap<SessionId, (Fingerprint, watch::Receiver<()>)>;
@@ -31,14 +31,14 @@ const JOIN_PATIENCE: Duration = Duration::from_secs(5);
 
 impl OpeningSessions {
     /// The session `id` of `peer` is being opened.
-    pub(super) fn begin(self: &Arc<Self>, id: SessionId, peer: Fingerprint) -> OpeningPlace {
+    pub(crate) fn begin(self: &Arc<Self>, id: SessionId, peer: Fingerprint) -> OpeningPlace {
         let (settling, settled) = watch::channel(());
         self.sessions().insert(id, (peer, settled));
         OpeningPlace { all: Arc::clone(self), id, _settling: settling }
     }
 
     /// Waits until the session `id` of `peer` is no longer being opened.
-    pub(super) async fn settled(&self, id: SessionId, peer: Fingerprint) {
+    pub(crate) async fn settled(&self, id: SessionId, peer: Fingerprint) {
         self.settled_within(JOIN_PATIENCE, id, peer).await;
     }
 

@@ -36,11 +36,11 @@ pub(crate) enum CarrierKind {
 }
 
 impl CarrierKind {
-    pub(super) fn of(stream: &dyn Stream) -> CarrierKind {
+    pub(crate) fn of(stream: &dyn Stream) -> CarrierKind {
         if stream.peer_key().is_some() { CarrierKind::Udp } else { CarrierKind::Tcp }
     }
 
-    pub(super) fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             CarrierKind::Tcp => "tcp",
             CarrierKind::Udp => "udp",
@@ -50,18 +50,18 @@ impl CarrierKind {
 
 /// Bytes of both directions.
 #[derive(Debug, Default)]
-pub(super) struct Moved {
+pub(crate) struct Moved {
     sent: AtomicU64,
     received: AtomicU64,
 }
 
 impl Moved {
-    pub(super) fn add(&self, sent: u64, received: u64) {
+    pub(crate) fn add(&self, sent: u64, received: u64) {
         self.sent.fetch_add(sent, Ordering::Relaxed);
         self.received.fetch_add(received, Ordering::Relaxed);
     }
 
-    pub(super) fn get(&self) -> (u64, u64) {
+    pub(crate) fn get(&self) -> (u64, u64) {
         (self.sent.load(Ordering::Relaxed), self.received.load(Ordering::Relaxed))
     }
 }
@@ -118,7 +118,7 @@ impl TrafficState {
 
 impl Traffic {
     /// The row of a peer's path.
-    pub(super) fn row(&self, peer: &str, path: IpAddr, carrier: CarrierKind) -> Arc<Moved> {
+    pub(crate) fn row(&self, peer: &str, path: IpAddr, carrier: CarrierKind) -> Arc<Moved> {
         self.state().row(peer, Some(path), carrier)
     }
 

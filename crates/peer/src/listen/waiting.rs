@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::time::timeout;
 use wire::frame::HEADER;
-use wire::session::{Frame, SessionId};
+use wire::session::{SessionFrame, SessionId};
 
 use super::by_peer::{ByPeer, PeerPlace};
 use crate::Fingerprint;
@@ -24,11 +24,11 @@ const LONGEST: usize = HEADER + size_of::<SessionId>();
 
 /// All waiting connections.
 #[derive(Default)]
-pub(super) struct Waiting(Arc<ByPeer>);
+pub(crate) struct Waiting(Arc<ByPeer>);
 
 /// The end of a wait.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Waited {
+pub(crate) enum Waited {
     /// The connection joins this session.
     Join(SessionId),
     /// The connection opens its session; the frame that does so is still to be read.
@@ -42,7 +42,7 @@ impl Waiting {
     /// Those of the connection; [`ConnError::Silent`] for a dialer that has gone, and for one that
     /// waits for a day; [`ConnError::Refused`] if further connections of the same peer displace
     /// this one.
-    pub(super) async fn wait(
+    pub(crate) async fn wait(
         &self,
         conn: &mut Conn,
         peer: Fingerprint,
@@ -54,9 +54,9 @@ impl Waiting {
 
     async fn hear(conn: &mut Conn, place: &PeerPlace) -> Result<Waited, ConnError> {
         loop {
-            let told = conn.receive_if(LONGEST, |frame| match Frame::try_from(frame) {
-                Ok(Frame::Join(id)) => Some(Some(Waited::Join(id))),
-                Ok(Frame::Ping(_)) => Some(None),
+            let told = conn.receive_if(LONGEST, |frame| match SessionFrame::try_from(frame) {
+                Ok(SessionFrame::Join(id)) => Some(Some(Waited::Join(id))),
+                Ok(SessionFrame::Ping(_)) => Some(None),
                 _ => None,
             });
             let told = tokio::select! {

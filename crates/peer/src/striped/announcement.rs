@@ -4,7 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use wire::session::{Frame, VERSION, Welcome};
+use wire::session::{SessionFrame, VERSION, Welcome};
 use wire::{Emit, RawFrame};
 
 /// The most bytes of an announcement.
@@ -16,7 +16,8 @@ pub(super) async fn announce(
     addresses: Vec<SocketAddr>,
 ) -> io::Result<()> {
     let mut bytes = Vec::new();
-    Frame::Welcome(Welcome { version: VERSION, session: [0; 16], addresses }).emit(&mut bytes);
+    SessionFrame::Welcome(Welcome { version: VERSION, session: [0; 16], addresses })
+        .emit(&mut bytes);
     let mut stream = connection.open_stream().await.map_err(io::Error::other)?;
     stream.write_all(&bytes).await?;
     stream.shutdown().await?;
@@ -32,9 +33,10 @@ pub(super) async fn read(stream: stripe::Stream) -> io::Result<Vec<SocketAddr>> 
     let _ = sending.finish();
     let mut bytes = Vec::new();
     receiving.take(MOST).read_to_end(&mut bytes).await?;
-    let frame = RawFrame::parse(&bytes).ok().flatten().map(|(frame, _)| Frame::try_from(frame));
+    let frame =
+        RawFrame::parse(&bytes).ok().flatten().map(|(frame, _)| SessionFrame::try_from(frame));
     match frame {
-        Some(Ok(Frame::Welcome(welcome))) => Ok(welcome.addresses),
+        Some(Ok(SessionFrame::Welcome(welcome))) => Ok(welcome.addresses),
         _ => Err(io::ErrorKind::InvalidData.into()),
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use stripe::{Connection, ConnectionError};
 use tokio::time::timeout;
 use wire::closing::CloseCode;
-use wire::session::{AbortCode, Frame, Hello};
+use wire::session::{AbortCode, Hello, SessionFrame};
 
 use super::carrier::StripedStream;
 use crate::conn::{Conn, ConnError};
@@ -35,17 +35,17 @@ pub async fn open_service(
     let key = Fingerprint::of_spki(connection.peer_key());
     let mut conn = Conn::over_carrier(Box::new(StripedStream::new(stream)), key);
     let greeting = async {
-        conn.push(&Frame::Hello(hello));
+        conn.push(&SessionFrame::Hello(hello));
         conn.flush().await?;
-        conn.receive(|frame| match Frame::try_from(frame)? {
-            Frame::Welcome(_) => Ok(Ok(())),
-            Frame::Abort(AbortCode::NoService, does) => {
+        conn.receive(|frame| match SessionFrame::try_from(frame)? {
+            SessionFrame::Welcome(_) => Ok(Ok(())),
+            SessionFrame::Abort(AbortCode::NoService, does) => {
                 Ok(Err(Error::Refused { reason: format!("{does}; {remedy}") }))
             }
-            Frame::Abort(AbortCode::Busy | AbortCode::Crowded, reason) => {
+            SessionFrame::Abort(AbortCode::Busy | AbortCode::Crowded, reason) => {
                 Ok(Err(Error::Busy { reason }))
             }
-            Frame::Abort(_, reason) => Ok(Err(Error::Refused { reason })),
+            SessionFrame::Abort(_, reason) => Ok(Err(Error::Refused { reason })),
             other => Err(ConnError::unexpected(&other)),
         })
         .await
@@ -58,6 +58,8 @@ pub async fn open_service(
     match answer {
         Ok(Ok(())) => Ok(conn),
         Ok(Err(error)) => Err(error),
+        // A predecessor answers in a format of its own.
+        Err(ConnError::Wire(_)) => Err(Error::Refused { reason: OTHER_VERSION.into() }),
         // The reason may arrive behind the end of the stream.
         Err(error) => match timeout(Duration::from_secs(1), connection.ended()).await {
             Ok(error) => Err(ended(error)),

@@ -1,23 +1,30 @@
 //! Builds a simulation from sources, relays and paths.
 
+use std::sync::Arc;
+
 use link::{Limit, Profile};
 use netsim::{HostId, LinkId, Out, Route, Sim, Topology, TopologyError};
-use overlay::{Initial, Instance, Selection};
+use overlay::{Instance, Selection, SourceConfig};
 use rand_core::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use units::{Bytes, Rate, Seed, Span, Time};
 
 use super::hop::Hop;
-use super::packet::OverlayPacket;
-use super::source::SourceConfig;
+use super::packet::{Numbers, OverlayPacket};
+use super::receiver::{ReceiverPath, Reports};
+use super::source::{SourceSetup, Wiring};
 use super::{OverlaySetting, Receiver, Relay, Source};
 use crate::draw;
 
 /// The rate of links that are never a bottleneck.
-const AMPLE: Rate = Rate::mbit(1_000);
+pub(super) const AMPLE: Rate = Rate::mbit(1_000);
 
 /// A host.
 #[derive(Clone, Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "hosts are few, and a box would be one more step for each packet"
+)]
 pub enum OverlayNode {
     /// A source.
     Source(Source),
@@ -65,7 +72,7 @@ impl Network {
         for (relay, &capacity) in instance.capacities.iter().enumerate() {
             links.push(second(&mut topology, setting, relay, setting.wire(capacity))?);
         }
-        let tcp = setting.tcp();
+        let tcp = Arc::new(setting.tcp());
         let (mut at_sources, mut at_receiver) = (vec![Vec::new(); sources.len()], Vec::new());
         let mut at_relays = vec![Vec::new(); relays.len()];
         for (number, &relay) in (0..).zip(selection.relays()) {
@@ -84,20 +91,30 @@ impl Network {
                 Hop::client(&tcp, on, 2 * number + 1),
             );
             at_relays[relay].push(hops);
-            at_receiver.push(Hop::server(&tcp, home, 2 * number + 1));
+            let hop = Hop::server(&tcp, home, 2 * number + 1);
+            at_receiver.push(ReceiverPath { hop, relay: Some(relay), is_open: true });
         }
+        let paths = u32::try_from(at_receiver.len()).expect("connections have 32-bit numbers");
+        let (paths, connections) = (Numbers(paths), Numbers(2 * paths));
         let mut nodes = Vec::with_capacity(sources.len() + relays.len() + 1);
         let mut reports = Vec::with_capacity(sources.len());
+        let mut first = 0;
         for (source, (hops, &demand)) in at_sources.into_iter().zip(&instance.demands).enumerate() {
-            let config = config(setting, demand, source, seed);
-            nodes.push(OverlayNode::Source(Source::new(&config, hops)));
-            reports.push((config.opens, report(&mut topology, setting, source)?));
+            let setup = setup(setting, demand, hops.len(), source, seed);
+            let route = report(&mut topology, source, Profile::new(AMPLE, setting.rtt / 2))?;
+            let (period, count) = (setting.period(), hops.len());
+            let at = setup.opens + period;
+            reports.push(Reports { at, route, first, count, interval: 1, period });
+            let number = u32::try_from(first).expect("fewer than connections");
+            let wiring = Wiring { first: number, paths, connections };
+            nodes.push(OverlayNode::Source(Source::new(setup, wiring, hops)));
+            first += count;
         }
         let ahead = Bytes(setting.ahead * setting.packet.0);
-        nodes.extend(
-            at_relays.into_iter().map(|paths| OverlayNode::Relay(Relay::new(paths, ahead))),
-        );
-        nodes.push(OverlayNode::Receiver(Receiver::new(at_receiver, &reports, setting.period())));
+        let relay = |paths| OverlayNode::Relay(Relay::new(paths, connections, ahead));
+        nodes.extend(at_relays.into_iter().map(relay));
+        let collector = Receiver::new(at_receiver, reports, [connections, paths], None);
+        nodes.push(OverlayNode::Receiver(collector));
         let mut nodes = nodes.into_iter();
         // Sites come in the order in which hosts were added.
         let sim = topology.build(seed, |_| nodes.next().expect("a node for each host"))?;
@@ -135,7 +152,11 @@ impl Network {
 }
 
 /// Adds hosts named by a kind and a number.
-fn named(topology: &mut Topology, kind: &str, count: usize) -> Result<Vec<HostId>, TopologyError> {
+pub(super) fn named(
+    topology: &mut Topology,
+    kind: &str,
+    count: usize,
+) -> Result<Vec<HostId>, TopologyError> {
     (0..count).map(|index| topology.add_host(format!("{kind}/{index}"))).collect()
 }
 
@@ -158,31 +179,42 @@ fn second(
 }
 
 /// Adds the link and the route of the reports to a source.
-fn report(
+pub(super) fn report(
     topology: &mut Topology,
-    setting: &OverlaySetting,
     source: usize,
+    profile: Profile,
 ) -> Result<Route, TopologyError> {
     let name = format!("report/{source}");
-    topology.add_link(
-        name.as_str(),
-        "receiver",
-        &format!("source/{source}"),
-        Profile::new(AMPLE, setting.rtt / 2),
-    )?;
+    topology.add_link(name.as_str(), "receiver", &format!("source/{source}"), profile)?;
     topology.route_via("receiver", &[&name])
 }
 
-fn config(setting: &OverlaySetting, demand: Rate, source: usize, seed: Seed) -> SourceConfig {
+/// A random time within the first interval, after which intervals of a source begin.
+pub(super) fn phase(source: usize, period: Span, seed: Seed) -> Time {
     let mut phase = Xoshiro256PlusPlus::seed_from_u64(seed.stream(&format!("phase/{source}")).0);
-    SourceConfig {
-        demand,
-        control: setting.study.control,
-        is_max_min: setting.study.initial == Initial::MaxMin,
-        period: setting.period(),
+    draw::within(&mut phase, Span::ZERO, period)
+}
+
+fn setup(
+    setting: &OverlaySetting,
+    demand: Rate,
+    paths: usize,
+    source: usize,
+    seed: Seed,
+) -> SourceSetup {
+    let core = SourceConfig {
+        initial: setting.study.initial,
         packet: setting.packet,
+        ..SourceConfig::fixed(demand, paths, setting.study.control, setting.period())
+    };
+    SourceSetup {
+        core,
+        capacities: vec![Rate::ZERO; paths],
+        producer: None,
+        period: setting.period(),
         ahead: Bytes(setting.ahead * setting.packet.0),
-        opens: draw::within(&mut phase, Span::ZERO, setting.period()),
+        opens: phase(source, setting.period(), seed),
+        leaves: None,
         seed: seed.stream(&format!("source/{source}")),
     }
 }
@@ -190,14 +222,10 @@ fn config(setting: &OverlaySetting, demand: Rate, source: usize, seed: Seed) -> 
 impl netsim::Host<OverlayPacket> for OverlayNode {
     #[inline]
     fn handle_packet(&mut self, now: Time, packet: OverlayPacket, out: &mut Out<OverlayPacket>) {
-        let (path, is_far) = match packet {
-            OverlayPacket::Tcp { connection, .. } => (connection / 2, connection % 2 == 1),
-            OverlayPacket::Report { path, .. } => (path, false),
-        };
         match self {
-            OverlayNode::Source(source) => source.handle_packet(now, path, &packet, out),
-            OverlayNode::Relay(relay) => relay.handle_packet(now, path, is_far, &packet, out),
-            OverlayNode::Receiver(receiver) => receiver.handle_packet(now, path, &packet, out),
+            OverlayNode::Source(source) => source.handle_packet(now, &packet, out),
+            OverlayNode::Relay(relay) => relay.handle_packet(now, &packet, out),
+            OverlayNode::Receiver(receiver) => receiver.handle_packet(now, &packet, out),
         }
     }
 

@@ -1,9 +1,8 @@
 //! The cases of the paper.
 
-use overlay::study::{self, Demands};
 use units::Rate;
 
-use super::OverlaySetting;
+use super::{Demands, OverlaySetting, RateStudy};
 
 /// A case of the paper.
 #[derive(Clone, Debug, PartialEq)]
@@ -30,13 +29,8 @@ pub fn cases(size: u32) -> Vec<Case> {
         for skew in [0.0, 0.5, 1.0] {
             for supply in [0.6, 1.0, 1.6, 2.0] {
                 let plain = OverlaySetting::new(demands.clone());
-                let study = study::Setting {
-                    sources: size as usize,
-                    relays: size,
-                    skew,
-                    supply,
-                    ..plain.study
-                };
+                let study =
+                    RateStudy { sources: size as usize, relays: size, skew, supply, ..plain.study };
                 cases.push(Case {
                     name: format!("{name} b={skew} f={supply}"),
                     setting: OverlaySetting { study, ..plain },

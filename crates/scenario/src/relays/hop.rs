@@ -1,5 +1,7 @@
 //! One end of a hop: a TCP endpoint and the amount that its application has written.
 
+use std::sync::Arc;
+
 use netsim::{Out, Route};
 use policy::cc::{Reno, Uncoupled};
 use tcp::{Config, Endpoint, Stats};
@@ -15,6 +17,9 @@ const ID: SubflowId = SubflowId(0);
 #[derive(Clone, Debug)]
 pub(super) struct Hop {
     endpoint: Endpoint,
+    /// For further connections over the same hop.
+    config: Arc<Config>,
+    is_client: bool,
     controller: Uncoupled<Reno>,
     /// The route to the other end.
     route: Route,
@@ -26,18 +31,36 @@ pub(super) struct Hop {
 
 impl Hop {
     /// The end that opens the connection.
-    pub(super) fn client(config: &Config, route: Route, connection: u32) -> Hop {
-        Hop::new(Endpoint::client(config.clone(), ID), route, connection)
+    pub(super) fn client(config: &Arc<Config>, route: Route, connection: u32) -> Hop {
+        Hop::new(Arc::clone(config), true, route, connection)
     }
 
     /// The end that waits for it.
-    pub(super) fn server(config: &Config, route: Route, connection: u32) -> Hop {
-        Hop::new(Endpoint::server(config.clone(), ID), route, connection)
+    pub(super) fn server(config: &Arc<Config>, route: Route, connection: u32) -> Hop {
+        Hop::new(Arc::clone(config), false, route, connection)
     }
 
-    fn new(endpoint: Endpoint, route: Route, connection: u32) -> Hop {
-        let controller = Uncoupled::new(Reno::default());
-        Hop { endpoint, controller, route, connection, written: Bytes::ZERO, sent: Bytes::ZERO }
+    fn new(config: Arc<Config>, is_client: bool, route: Route, connection: u32) -> Hop {
+        let end = if is_client { Endpoint::client } else { Endpoint::server };
+        Hop {
+            endpoint: end(Arc::clone(&config), ID),
+            config,
+            is_client,
+            controller: Uncoupled::new(Reno::default()),
+            route,
+            connection,
+            written: Bytes::ZERO,
+            sent: Bytes::ZERO,
+        }
+    }
+
+    /// The same end of a new connection.
+    pub(super) fn renew(&mut self, connection: u32) {
+        *self = Hop::new(Arc::clone(&self.config), self.is_client, self.route, connection);
+    }
+
+    pub(super) fn connection(&self) -> u32 {
+        self.connection
     }
 
     pub(super) fn open(&mut self, now: Time) {

@@ -6,8 +6,8 @@
 //! received rates come from TCP.
 //!
 //! ```
-//! use scenario::relays::{OverlaySetting, control};
-//! use overlay::{Instance, Selection, study::Demands};
+//! use scenario::relays::{Demands, OverlaySetting, control};
+//! use overlay::{Instance, Selection};
 //! use units::{Rate, Seed};
 //!
 //! // Two sources on two relays; the second can use only the second relay.
@@ -51,22 +51,33 @@
 
 mod bucket;
 mod build;
+mod build_feeds;
 mod cases;
+mod course;
+mod feeds;
+mod file;
 mod hop;
+mod line;
 mod packet;
+mod peaks;
+mod producer;
+mod rate_study;
 mod receiver;
 mod relay;
 mod run;
 mod source;
 
-use overlay::study::{self, Demands};
 use overlay::{Config, Detect};
 use tcp::Config as Tcp;
 use units::{Bytes, Rate, Span, Time};
 
 pub use build::{Network, OverlayNode};
 pub use cases::{Case, cases};
+pub use course::{Course, FeedOutcome, draws, follow};
+pub use feeds::{Feed, FeedRelay, Feeds};
+pub use file::FeedsFile;
 pub use packet::OverlayPacket;
+pub use rate_study::{Demands, RateStudy, Sharing, convergence};
 pub use receiver::Receiver;
 pub use relay::Relay;
 pub use run::{Outcome, control, run};
@@ -76,7 +87,7 @@ pub use source::Source;
 #[derive(Clone, Debug, PartialEq)]
 pub struct OverlaySetting {
     /// Sources, relays, rate control, and how long; only `sharing` has no meaning here.
-    pub study: study::Setting,
+    pub study: RateStudy,
     /// The RTT from a source over a relay to the receiver, without queues.
     pub rtt: Span,
     /// A control interval, in RTTs.
@@ -95,7 +106,7 @@ impl OverlaySetting {
     /// The paper's: packets of 500 B, control intervals of 10 round trips of 40 ms if no demand
     /// is above 1.2 Mbit/s and of 20 ms otherwise, AIAD from max-min rates with ε 0.01 and δ
     /// 0.03 with the allowance of a packet, 1,000 intervals of which the last 500 count, within 5
-    /// %. The rest is as in [`study::Setting`]; windows and queues are the defaults of ns-2.
+    /// %. The rest is as in [`RateStudy`]; windows and queues are the defaults of ns-2.
     ///
     /// # Panics
     ///
@@ -110,13 +121,13 @@ impl OverlaySetting {
         let (interval, packet) = (10, Bytes(500));
         let detect = Detect::Packets { delta: 0.03, allowance: packet / (rtt * interval) };
         let control = Config { detect, ..Config::aiad(0.01) };
-        let study = study::Setting {
+        let study = RateStudy {
             demands,
             control,
             intervals: 1_000,
             settled: 500,
             band: 0.05,
-            ..study::Setting::default()
+            ..RateStudy::default()
         };
         OverlaySetting { study, rtt, interval, packet, window: 20, queue: 50, ahead: 2 }
     }
@@ -136,23 +147,13 @@ impl OverlaySetting {
     /// The rate of a link that carries this rate of payload: packets have headers.
     #[must_use]
     pub fn wire(&self, payload: Rate) -> Rate {
-        let headers = self.tcp().headers;
-        Rate::from_bits_f64(
-            payload.as_f64() * (self.packet + headers).as_f64() / self.packet.as_f64(),
-        )
+        line::wire(self.packet, payload)
     }
 
     /// The configuration of the endpoints.
     #[must_use]
     pub fn tcp(&self) -> Tcp {
-        Tcp {
-            mss: self.packet,
-            initial_window: Bytes(10 * self.packet.0),
-            receive_buffer: Bytes(self.window * self.packet.0),
-            // The return direction is not limited.
-            delayed_ack: None,
-            ..Tcp::default()
-        }
+        line::tcp(self.packet, self.window)
     }
 
     /// The end of an interval, counted from 1.

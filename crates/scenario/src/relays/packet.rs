@@ -1,6 +1,6 @@
 //! The packets between sources, relays and the receiver.
 
-use units::Bytes;
+use units::{Bytes, Rate};
 use wire::tcp::Segment;
 
 /// The size of a report on the wire: two counts, and the headers of a UDP datagram.
@@ -11,7 +11,7 @@ const REPORT: Bytes = Bytes(44);
 pub enum OverlayPacket {
     /// A TCP segment of one hop.
     Tcp {
-        /// Twice the number of the path, plus one on the second hop.
+        /// The connection of one hop of a path; see `Numbers`.
         connection: u32,
         /// Its size on the wire.
         bytes: u16,
@@ -21,13 +21,40 @@ pub enum OverlayPacket {
     /// A report of the receiver to a source about one of its paths, at the end of a control
     /// interval.
     Report {
-        /// The path's number.
+        /// The path's number; see `Numbers`.
         path: u32,
         /// The number of intervals that have ended.
         interval: u64,
-        /// Payload received over the path since the start.
+        /// Payload received over the path since it was opened.
         received: Bytes,
+        /// The number of packets of the whole report.
+        of: u16,
+        /// The capacity of the path's last relay, as far as the receiver knows it; zero if it tells
+        /// none.
+        capacity: Rate,
     },
+}
+
+/// How paths and connections are numbered.
+///
+/// Each place of a path (a source and one of its candidates) has a number, and so has each of its
+/// hops. When the path is opened anew, both grow by the number of all places or hops, so that what
+/// is under way from before is not taken for the new path's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Numbers(pub(super) u32);
+
+impl Numbers {
+    /// The place or hop, and how often it was opened before.
+    #[inline]
+    pub(super) fn split(self, number: u32) -> (u32, u32) {
+        // Most paths are opened once.
+        if number < self.0 { (number, 0) } else { (number % self.0, number / self.0) }
+    }
+
+    /// The number of a place or hop that was opened this often before.
+    pub(super) fn join(self, place: u32, opened: u32) -> u32 {
+        place + opened * self.0
+    }
 }
 
 impl netsim::Packet for OverlayPacket {
@@ -49,8 +76,11 @@ impl netsim::Packet for OverlayPacket {
                     ^ u64::from(*connection).rotate_left(42)
                     ^ flags << 48
             }
-            OverlayPacket::Report { path, interval, received } => {
-                received.0 ^ interval.rotate_left(42) ^ u64::from(*path).rotate_left(21)
+            OverlayPacket::Report { path, interval, received, capacity, .. } => {
+                received.0
+                    ^ interval.rotate_left(42)
+                    ^ u64::from(*path).rotate_left(21)
+                    ^ capacity.as_bits().rotate_left(11)
             }
         }
     }

@@ -4,7 +4,7 @@ use netsim::Out;
 use units::{Bytes, Time};
 
 use super::hop::Hop;
-use super::packet::OverlayPacket;
+use super::packet::{Numbers, OverlayPacket};
 use crate::deadlines::Deadlines;
 
 /// A relay. It reads from the first hop of a path only while little is unsent on the second. When
@@ -12,8 +12,11 @@ use crate::deadlines::Deadlines;
 /// the second hop.
 #[derive(Clone, Debug)]
 pub struct Relay {
-    /// The paths' numbers, ascending.
+    /// The paths' numbers, in the order of `paths`.
     numbers: Vec<u32>,
+    /// The hops of all paths, ascending, and their index in `deadlines`.
+    hops: Vec<(u32, usize)>,
+    connections: Numbers,
     paths: Vec<RelayPath>,
     /// Reading stops while this many bytes are unsent.
     ahead: Bytes,
@@ -30,15 +33,20 @@ struct RelayPath {
 }
 
 impl Relay {
-    /// A relay of paths: number (ascending), end of the first hop, end of the second.
-    pub(super) fn new(paths: Vec<(u32, Hop, Hop)>, ahead: Bytes) -> Relay {
+    /// A relay of paths: number, end of the hop towards the source, end of that towards the
+    /// receiver.
+    pub(super) fn new(paths: Vec<(u32, Hop, Hop)>, connections: Numbers, ahead: Bytes) -> Relay {
         let deadlines = Deadlines::new(2 * paths.len());
         let numbers = paths.iter().map(|(number, ..)| *number).collect();
+        let ends = paths.iter().flat_map(|(_, near, far)| [near.connection(), far.connection()]);
+        let mut hops: Vec<(u32, usize)> = ends.zip(0..).collect();
+        hops.sort_unstable();
         let path = |(_, near, far)| RelayPath { near, far, has_opened: false, most: Bytes::ZERO };
-        Relay { numbers, paths: paths.into_iter().map(path).collect(), ahead, deadlines }
+        let paths = paths.into_iter().map(path).collect();
+        Relay { numbers, hops, connections, paths, ahead, deadlines }
     }
 
-    /// The numbers of its paths, ascending. Other methods return values in the same order.
+    /// The numbers of its paths. Other methods return values in the same order.
     #[must_use]
     pub fn paths(&self) -> &[u32] {
         &self.numbers
@@ -59,33 +67,42 @@ impl Relay {
         self.paths.iter().map(|path| path.far.stats())
     }
 
-    /// A segment has arrived over the first or the second hop of a path.
+    /// A segment of a connection has arrived.
     #[inline]
     pub(super) fn handle_packet(
         &mut self,
         now: Time,
-        number: u32,
-        is_far: bool,
         packet: &OverlayPacket,
         out: &mut Out<OverlayPacket>,
     ) {
-        let OverlayPacket::Tcp { segment, .. } = packet else {
+        let OverlayPacket::Tcp { connection, segment, .. } = packet else {
             unreachable!("reports go to sources")
         };
-        let path =
-            self.numbers.binary_search(&number).expect("routes lead to the relays of their paths");
+        let (hop, opened) = self.connections.split(*connection);
+        let at = self.hops.binary_search_by_key(&hop, |(hop, _)| *hop);
+        let part = self.hops[at.expect("routes lead to the relays of their paths")].1;
+        let (path, is_far) = (part / 2, part % 2 == 1);
         let ends = &mut self.paths[path];
+        let (_, current) = self.connections.split(ends.near.connection());
+        if opened != current {
+            // Only the source opens a path anew; all else is of a connection that is no more.
+            if is_far || opened < current {
+                return;
+            }
+            ends.renew(self.connections, opened);
+        }
         if is_far { &mut ends.far } else { &mut ends.near }.handle_segment(now, segment);
         self.settle(now, path, out);
     }
 
     pub(super) fn handle_deadline(&mut self, now: Time, out: &mut Out<OverlayPacket>) {
-        for path in 0..self.paths.len() {
-            if self.deadlines.is_due(2 * path, now) || self.deadlines.is_due(2 * path + 1, now) {
-                self.paths[path].near.handle_deadline(now);
-                self.paths[path].far.handle_deadline(now);
-                self.settle(now, path, out);
-            }
+        let mut part = 0;
+        while let Some(due) = self.deadlines.next_due(part, now) {
+            let path = due / 2;
+            part = 2 * (path + 1);
+            self.paths[path].near.handle_deadline(now);
+            self.paths[path].far.handle_deadline(now);
+            self.settle(now, path, out);
         }
     }
 
@@ -104,6 +121,15 @@ impl Relay {
 }
 
 impl RelayPath {
+    /// The path is opened anew.
+    fn renew(&mut self, connections: Numbers, opened: u32) {
+        for hop in [&mut self.near, &mut self.far] {
+            let (place, _) = connections.split(hop.connection());
+            hop.renew(connections.join(place, opened));
+        }
+        self.has_opened = false;
+    }
+
     /// Forwards and sends as much as possible.
     #[inline]
     fn settle(&mut self, now: Time, ahead: Bytes, out: &mut Out<OverlayPacket>) {

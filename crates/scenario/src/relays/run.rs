@@ -1,11 +1,10 @@
 //! One run of the study.
 
 use netsim::{Digest, TopologyError, Totals};
-use overlay::study::convergence;
 use overlay::{Instance, Selection, optimum};
 use units::{Bytes, Seed};
 
-use super::{Network, OverlaySetting, Relay, Source};
+use super::{Network, OverlaySetting, Relay, Source, convergence};
 
 /// The results of a run. Rates without a unit are relative to the sum of all demands: the paper's
 /// normalised aggregate source rate.

@@ -1,24 +1,35 @@
-//! A source: a demand, a few paths, and the rate control over them.
+//! A source: the driver of an [`overlay::Source`], which has the demand, the draws, and the rate
+//! control.
 
 use netsim::Out;
-use overlay::{Config, Controller, ProbeResult};
-use units::{Bytes, Rate, Seed, Span, Time};
+use overlay::{Output, Pace, PathReport, SourceConfig};
+use units::{Bytes, PathId, Rate, Seed, Span, Time};
 
 use super::bucket::Bucket;
 use super::hop::Hop;
-use super::packet::OverlayPacket;
+use super::packet::{Numbers, OverlayPacket};
+use super::producer::Producer;
 
-/// The first report that counts: the one before covers the opening of the connections.
-const FIRST: u64 = 2;
-
-/// A source. Until its first rates are known, it writes packets round-robin to the paths that
-/// accept them. From then on each path has a rate, which is set anew when the reports of an
-/// interval have arrived.
+/// A source. It opens and closes paths as its core says, and writes to them at the rates that the
+/// core sets, or in turns to those that accept a packet.
 #[derive(Clone, Debug)]
 pub struct Source {
-    demand: Rate,
-    paths: Vec<SourcePath>,
-    control: Control,
+    core: overlay::Source,
+    /// One for each candidate.
+    places: Vec<Place>,
+    /// The places with a path, ascending.
+    live: Vec<usize>,
+    /// The places of the paths that are written to, in the order of the core; where data may be
+    /// lacking, the one that is probed comes first.
+    used: Vec<usize>,
+    /// The bucket of all paths while data goes in turns.
+    bucket: Bucket,
+    /// The index in `used` of the path whose turn is next.
+    turn: usize,
+    /// What it produces; `None` if it has data at any time.
+    producer: Option<Producer>,
+    report: Assembly,
+    wiring: Wiring,
     /// A control interval.
     period: Span,
     /// Payload of a packet.
@@ -26,111 +37,141 @@ pub struct Source {
     /// A path with this many bytes unsent is not written to.
     ahead: Bytes,
     opens: Option<Time>,
+    leaves: Option<Time>,
     /// The next deadline.
     next: Option<Time>,
 }
 
+/// A candidate.
 #[derive(Clone, Debug)]
-struct SourcePath {
+struct Place {
     hop: Hop,
     bucket: Bucket,
-    /// Payload received at the ends of the last two reported intervals.
-    received: [Bytes; 2],
+    path: Option<PathId>,
+    /// How often it was opened.
+    opened: u32,
 }
 
-/// The state of the rate control.
-#[derive(Clone, Debug)]
-enum Control {
-    /// Round-robin over the paths with one bucket; `turn` is the next path.
-    RoundRobin {
-        bucket: Bucket,
-        turn: usize,
-        config: Config,
-        seed: Seed,
-    },
-    Rates(Controller),
+/// The packets of a report that have arrived.
+#[derive(Clone, Debug, Default)]
+struct Assembly {
+    interval: u64,
+    arrived: u16,
+    entries: Vec<PathReport>,
+}
+
+/// The numbers of a source's paths and connections.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Wiring {
+    /// The number of its first place.
+    pub(super) first: u32,
+    pub(super) paths: Numbers,
+    pub(super) connections: Numbers,
 }
 
 /// The configuration of a source, and its seed.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct SourceConfig {
-    pub(super) demand: Rate,
-    pub(super) control: Config,
-    /// Whether it begins with max-min rates; otherwise with zero.
-    pub(super) is_max_min: bool,
+#[derive(Clone, Debug)]
+pub(super) struct SourceSetup {
+    pub(super) core: SourceConfig,
+    /// What it knows of its candidates.
+    pub(super) capacities: Vec<Rate>,
+    pub(super) producer: Option<Producer>,
     pub(super) period: Span,
-    pub(super) packet: Bytes,
     pub(super) ahead: Bytes,
     pub(super) opens: Time,
+    pub(super) leaves: Option<Time>,
     pub(super) seed: Seed,
 }
 
 impl Source {
-    pub(super) fn new(config: &SourceConfig, hops: Vec<Hop>) -> Source {
-        let &SourceConfig { demand, control, is_max_min, period, packet, ahead, opens, seed } =
-            config;
-        let path =
-            |hop| SourcePath { hop, bucket: Bucket::new(packet), received: [Bytes::ZERO; 2] };
-        let mut paths: Vec<SourcePath> = hops.into_iter().map(path).collect();
-        let control = if is_max_min {
-            let mut bucket = Bucket::new(packet);
-            bucket.set(opens, demand);
-            Control::RoundRobin { bucket, turn: 0, config: control, seed }
-        } else {
-            let mut controller = Controller::new(control, demand, &vec![0.0; paths.len()], seed);
-            controller.handle_interval(None);
-            set(opens, &mut paths, &controller);
-            Control::Rates(controller)
-        };
+    /// A source whose candidates begin with these hops.
+    ///
+    /// # Panics
+    ///
+    /// If it has fewer candidates than paths, or none.
+    pub(super) fn new(setup: SourceSetup, wiring: Wiring, hops: Vec<Hop>) -> Source {
+        let SourceSetup { core, capacities, producer, period, ahead, opens, leaves, seed } = setup;
+        let packet = core.packet;
+        let place = |hop| Place { hop, bucket: Bucket::new(packet), path: None, opened: 0 };
         Source {
-            demand,
-            paths,
-            control,
+            core: overlay::Source::new(core, &capacities, seed)
+                .expect("a source has a candidate for each path"),
+            places: hops.into_iter().map(place).collect(),
+            live: Vec::new(),
+            used: Vec::new(),
+            bucket: Bucket::new(packet),
+            turn: 0,
+            producer,
+            report: Assembly::default(),
+            wiring,
             period,
             packet,
             ahead,
             opens: Some(opens),
+            leaves,
             next: Some(opens),
         }
     }
 
-    /// Payload written to each path's first hop.
-    pub fn written(&self) -> impl Iterator<Item = Bytes> {
-        self.paths.iter().map(|path| path.hop.written())
+    /// The rate control, the draws, and all that the source knows.
+    #[must_use]
+    pub fn core(&self) -> &overlay::Source {
+        &self.core
     }
 
-    /// Payload that each path's relay has acknowledged.
+    /// All that it has produced; nothing for a source that has data at any time.
+    #[must_use]
+    pub fn produced(&self) -> Bytes {
+        self.producer.as_ref().map_or(Bytes::ZERO, Producer::produced)
+    }
+
+    /// Payload written to the first hop of each candidate since its path was last opened.
+    pub fn written(&self) -> impl Iterator<Item = Bytes> {
+        self.places.iter().map(|place| place.hop.written())
+    }
+
+    /// Payload of these that has been acknowledged.
     pub fn acked(&self) -> impl Iterator<Item = Bytes> {
-        self.paths.iter().map(|path| path.hop.acked())
+        self.places.iter().map(|place| place.hop.acked())
     }
 
     /// The rate set on each path, y, in bit/s; nothing before the first rates.
     #[must_use]
     pub fn rates(&self) -> Vec<f64> {
-        match &self.control {
-            Control::RoundRobin { .. } => Vec::new(),
-            Control::Rates(controller) => controller.rates().collect(),
-        }
+        self.core.rates().map_or(Vec::new(), Iterator::collect)
     }
 
-    /// A packet has arrived: a segment of the first hop of the path with this number, or a report
-    /// about the path.
+    /// A packet has arrived: a segment of a first hop, or a part of a report.
     pub(super) fn handle_packet(
         &mut self,
         now: Time,
-        number: u32,
         packet: &OverlayPacket,
         out: &mut Out<OverlayPacket>,
     ) {
-        let path = number as usize % self.paths.len();
-        match packet {
-            // An acknowledgement may make room for packets that wait.
-            OverlayPacket::Tcp { segment, .. } => self.paths[path].hop.handle_segment(now, segment),
-            OverlayPacket::Report { interval, received, .. } => {
-                self.paths[path].received = [self.paths[path].received[1], *received];
-                // Reports of one interval travel together; the last path's completes them.
-                if path + 1 == self.paths.len() && *interval >= FIRST {
-                    self.handle_interval(now);
+        match *packet {
+            OverlayPacket::Tcp { connection, ref segment, .. } => {
+                let is_it = |place: &&mut Place| place.hop.connection() == connection;
+                // An acknowledgement may make room for packets that wait.
+                if let Some(place) = self.places.iter_mut().find(is_it) {
+                    place.hop.handle_segment(now, segment);
+                }
+            }
+            OverlayPacket::Report { path, interval, received, of, capacity } => {
+                let (number, opened) = self.wiring.paths.split(path);
+                let candidate = (number - self.wiring.first) as usize;
+                let place = &self.places[candidate];
+                if capacity > Rate::ZERO {
+                    self.core.handle_capacity(now, candidate, capacity);
+                }
+                if self.report.interval != interval {
+                    self.report = Assembly { interval, ..Assembly::default() };
+                }
+                self.report.arrived += 1;
+                if let Some(path) = place.path.filter(|_| opened + 1 == place.opened) {
+                    self.report.entries.push(PathReport { path, received });
+                }
+                if self.report.arrived == of {
+                    self.handle_report(now);
                 }
             }
         }
@@ -140,12 +181,19 @@ impl Source {
     pub(super) fn handle_deadline(&mut self, now: Time, out: &mut Out<OverlayPacket>) {
         if self.opens.is_some_and(|at| at <= now) {
             self.opens = None;
-            for path in &mut self.paths {
-                path.hop.open(now);
-            }
+            self.core.handle_start(now);
+            self.obey(now);
         }
-        for path in &mut self.paths {
-            path.hop.handle_deadline(now);
+        if self.leaves.is_some_and(|at| at <= now) {
+            self.leaves = None;
+            self.produce(now);
+            self.producer = None;
+            self.core.handle_stop(now);
+            self.obey(now);
+        }
+        self.core.handle_deadline(now);
+        for &at in &self.live {
+            self.places[at].hop.handle_deadline(now);
         }
         self.go_on(now, out);
     }
@@ -155,73 +203,139 @@ impl Source {
         self.next
     }
 
+    /// A report is complete.
+    fn handle_report(&mut self, now: Time) {
+        self.produce(now);
+        let stamp = Time::ZERO + self.period * self.report.interval;
+        self.core
+            .handle_report(now, stamp, &self.report.entries)
+            .expect("the receiver counts what was written");
+        self.obey(now);
+    }
+
+    /// Does what the core wants.
+    fn obey(&mut self, now: Time) {
+        let mut is_new = false;
+        while let Some(output) = self.core.poll_output() {
+            is_new |= !matches!(output, Output::Pace);
+            match output {
+                Output::Open { path, candidate } => {
+                    let connections = self.wiring.connections;
+                    let place = &mut self.places[candidate];
+                    if place.opened > 0 {
+                        let (hop, _) = connections.split(place.hop.connection());
+                        place.hop.renew(connections.join(hop, place.opened));
+                    }
+                    place.opened += 1;
+                    place.path = Some(path);
+                    place.hop.open(now);
+                }
+                Output::Close(path) => {
+                    if let Some(place) =
+                        self.places.iter_mut().find(|place| place.path == Some(path))
+                    {
+                        place.path = None;
+                    }
+                }
+                Output::Pace => self.set_rates(now),
+                // The intervals of a run are all of one length.
+                Output::Drain(_)
+                | Output::Resume(_)
+                | Output::Interval
+                | Output::Judged { .. }
+                | Output::Silent => {}
+            }
+        }
+        if is_new {
+            self.live =
+                (0..self.places.len()).filter(|&at| self.places[at].path.is_some()).collect();
+            self.used = self.core.paths().map(|path| path.candidate).collect();
+        }
+    }
+
+    /// Sets the rates of a new interval; unused tokens expire.
+    fn set_rates(&mut self, now: Time) {
+        match self.core.pace() {
+            Pace::Nothing => {}
+            Pace::Turns(rate) => self.bucket.set(now, rate),
+            Pace::Rates => {
+                for path in self.core.paths() {
+                    self.places[path.candidate].bucket.set(now, path.rate);
+                }
+                if self.producer.is_some() {
+                    let mut paths: Vec<_> = self.core.paths().collect();
+                    paths.sort_by_key(|path| !path.is_probed);
+                    self.used = paths.into_iter().map(|path| path.candidate).collect();
+                }
+            }
+        }
+    }
+
+    fn produce(&mut self, now: Time) {
+        if let Some(producer) = &mut self.producer {
+            let new = producer.take(now);
+            if new > Bytes::ZERO {
+                self.core.handle_produced(now, new);
+            }
+        }
+    }
+
     /// Writes and sends as much as possible.
     #[inline]
     fn go_on(&mut self, now: Time, out: &mut Out<OverlayPacket>) {
+        self.produce(now);
         self.write(now);
-        for path in &mut self.paths {
-            path.hop.send(now, out);
+        for &at in &self.live {
+            self.places[at].hop.send(now, out);
         }
         self.rearm();
     }
 
-    /// The reports of an interval are complete.
-    fn handle_interval(&mut self, now: Time) {
-        let rate = |path: &SourcePath| {
-            (path.received[1] - path.received[0]).as_f64() * 8.0 / self.period.as_secs_f64()
-        };
-        match &mut self.control {
-            Control::RoundRobin { config, seed, .. } => {
-                let measured: Vec<f64> = self.paths.iter().map(rate).collect();
-                // More than the demand may arrive: packets of the interval before were queued.
-                let excess = (measured.iter().sum::<f64>() / self.demand.as_f64()).max(1.0);
-                let initial: Vec<f64> = measured.iter().map(|rate| rate / excess).collect();
-                let mut controller = Controller::new(*config, self.demand, &initial, *seed);
-                controller.handle_interval(None);
-                set(now, &mut self.paths, &controller);
-                self.control = Control::Rates(controller);
-            }
-            Control::Rates(controller) => {
-                let see = |probed: usize| ProbeResult {
-                    received: rate(&self.paths[probed]),
-                    overloaded: false,
-                    arrived: 1.0,
-                };
-                let seen = controller.probed().map(see);
-                controller.handle_interval(seen);
-                set(now, &mut self.paths, controller);
-            }
-        }
+    #[inline]
+    fn has_data(&self) -> bool {
+        self.producer.is_none() || self.core.backlog() >= self.packet
     }
 
     /// Writes as many packets as buckets and paths allow.
     #[inline]
     fn write(&mut self, now: Time) {
-        let (packet, ahead) = (self.packet, self.ahead);
-        match &mut self.control {
-            Control::RoundRobin { bucket, turn, .. } => {
-                bucket.fill(now);
-                while bucket.has_packet() {
-                    let count = self.paths.len();
-                    let accepts = |at: &usize| self.paths[*at].accepts(ahead);
-                    let Some(at) = (0..count).map(|step| (*turn + step) % count).find(accepts)
-                    else {
-                        break;
-                    };
-                    self.paths[at].hop.write(packet);
-                    bucket.take();
-                    *turn = (at + 1) % count;
+        match self.core.pace() {
+            Pace::Nothing => {}
+            Pace::Turns(_) => {
+                self.bucket.fill(now);
+                let count = self.used.len();
+                while self.bucket.has_packet() && self.has_data() {
+                    let turn = self.turn;
+                    let mut turns = (0..count).map(|step| (turn + step) % count);
+                    let accepts = |at: &usize| self.places[self.used[*at]].accepts(self.ahead);
+                    let Some(at) = turns.find(accepts) else { break };
+                    self.write_to(now, self.used[at]);
+                    self.bucket.take();
+                    self.turn = (at + 1) % count;
                 }
             }
-            Control::Rates(_) => {
-                for path in &mut self.paths {
-                    path.bucket.fill(now);
-                    while path.bucket.has_packet() && path.accepts(ahead) {
-                        path.hop.write(packet);
-                        path.bucket.take();
+            Pace::Rates => {
+                for index in 0..self.used.len() {
+                    let at = self.used[index];
+                    self.places[at].bucket.fill(now);
+                    while self.places[at].bucket.has_packet()
+                        && self.places[at].accepts(self.ahead)
+                        && self.has_data()
+                    {
+                        self.write_to(now, at);
+                        self.places[at].bucket.take();
                     }
                 }
             }
+        }
+    }
+
+    #[inline]
+    fn write_to(&mut self, now: Time, at: usize) {
+        let place = &mut self.places[at];
+        place.hop.write(self.packet);
+        if let Some(path) = place.path {
+            self.core.handle_written(now, path, self.packet);
         }
     }
 
@@ -229,35 +343,35 @@ impl Source {
     /// come.
     #[inline]
     fn rearm(&mut self) {
-        let hops = self.paths.iter().filter_map(|path| path.hop.poll_deadline());
-        let mut next = hops.chain(self.opens).min();
+        let hops = self.live.iter().filter_map(|&at| self.places[at].hop.poll_deadline());
+        let own = [self.opens, self.leaves, self.core.poll_deadline()];
+        let mut next = hops.chain(own.into_iter().flatten()).min();
         let mut note = |at: Option<Time>| next = next.into_iter().chain(at).min();
-        match &self.control {
-            Control::RoundRobin { bucket, .. } => {
-                if self.paths.iter().any(|path| path.accepts(self.ahead)) {
-                    note(bucket.due());
+        if self.has_data() {
+            let mut open = self.used.iter().map(|&at| &self.places[at]);
+            match self.core.pace() {
+                Pace::Nothing => {}
+                Pace::Turns(_) => {
+                    if open.any(|place| place.accepts(self.ahead)) {
+                        note(self.bucket.due());
+                    }
+                }
+                Pace::Rates => {
+                    for place in open.filter(|place| place.accepts(self.ahead)) {
+                        note(place.bucket.due());
+                    }
                 }
             }
-            Control::Rates(_) => {
-                for path in self.paths.iter().filter(|path| path.accepts(self.ahead)) {
-                    note(path.bucket.due());
-                }
-            }
+        } else {
+            note(self.producer.as_ref().and_then(Producer::due));
         }
         self.next = next;
     }
 }
 
-impl SourcePath {
+impl Place {
     #[inline]
     fn accepts(&self, ahead: Bytes) -> bool {
         self.hop.is_open() && self.hop.unsent() < ahead
-    }
-}
-
-/// Sets the rates of a new interval; unused tokens expire.
-fn set(now: Time, paths: &mut [SourcePath], controller: &Controller) {
-    for (path, rate) in paths.iter_mut().zip(controller.rates()) {
-        path.bucket.set(now, Rate::from_bits_f64(rate));
     }
 }

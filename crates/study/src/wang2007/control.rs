@@ -1,7 +1,6 @@
 //! Figures 3 and 4: rate control over the initially chosen paths.
 
-use overlay::study;
-use overlay::{Config, Detect, max_min};
+use overlay::{Config, Detect};
 use report::plot::{self, Axis, Panel, Series};
 use report::verdict::{Expected, Row, Tolerance, Verdict};
 use report::{Mean, mean};
@@ -10,6 +9,7 @@ use super::runs::{Runs, data, float, measures};
 use super::settings::Case;
 use crate::error::StudyError;
 use crate::figure::Lab;
+use crate::fluid;
 use crate::outcome::{Outcome, Picture};
 
 /// Figure 3: the max-min rates of s1 to s4 over both their paths, in Mbit/s.
@@ -53,7 +53,7 @@ fn picture(title: &str, panel: Panel, caption: String) -> Vec<Picture> {
 pub(super) fn figure_3(lab: &Lab<'_>) -> Result<Outcome, StudyError> {
     let runs = Runs::of(lab, 0, |settings, case, seed| {
         let Some((instance, selection)) = &settings.instance else { return Vec::new() };
-        let course = study::control(&case.search.setting, instance, selection, seed);
+        let course = fluid::control::control(&case.search.setting, instance, selection, seed);
         let mut values = measures(&case.search.setting, &course);
         let reached = course
             .rates
@@ -62,7 +62,7 @@ pub(super) fn figure_3(lab: &Lab<'_>) -> Result<Outcome, StudyError> {
             .map(|at| ("reached", None, float(at + 1)));
         values.extend(reached);
         if seed.0 == settings.seed {
-            let initial = max_min(instance, selection).into_iter().enumerate();
+            let initial = fluid::max_min(instance, selection).into_iter().enumerate();
             values.extend(initial.map(|(path, rate)| ("initial", Some(path + 1), rate / 1e6)));
             values.extend(
                 course
@@ -136,7 +136,7 @@ pub(super) fn figure_3(lab: &Lab<'_>) -> Result<Outcome, StudyError> {
 pub(super) fn figure_4a(lab: &Lab<'_>) -> Result<Outcome, StudyError> {
     let runs = Runs::of(lab, 0, |_, case, seed| {
         let setting = &case.search.setting;
-        let course = study::run(setting, seed);
+        let course = fluid::control::run(setting, seed);
         let mut values = measures(setting, &course);
         values.push(("noise", None, noise(&course.rates, course.value, setting.settled)));
         let every = course.rates.iter().enumerate().step_by(100);

@@ -2,6 +2,7 @@
 //! transfer via TCP: Schemes and performance tradeoffs" (2007).
 
 mod control;
+mod iterations;
 mod packets;
 mod rates;
 mod runs;
@@ -166,23 +167,35 @@ pub const PACKETS: Study = Study {
             }],
             make: packets::figure,
         },
+        Figure {
+            name: "7",
+            title: "Iterations until every demand is met",
+            about: "Twenty sources and relays: sources with unmet demand draw other paths, over \
+                    TCP and relays; beside them the fluid study.",
+            files: &[File {
+                name: "7.toml",
+                text: include_str!("../../../../papers/wang2007-packets/7.toml"),
+            }],
+            make: iterations::figure,
+        },
     ],
     estimate: None,
 };
 
 #[cfg(test)]
 mod tests {
-    use overlay::{search, study};
+    use scenario::relays::RateStudy;
     use units::Seed;
 
     use super::settings::Settings;
     use super::{PACKETS, STUDY};
+    use crate::fluid::{control, search};
 
     #[test]
     fn every_file_is_read_and_runs() {
         let figures = STUDY.figures.iter().chain(PACKETS.figures);
         let files: Vec<_> = figures.flat_map(|figure| figure.files).collect();
-        assert_eq!(files.len(), 14);
+        assert_eq!(files.len(), 15);
         for file in files {
             let settings =
                 Settings::read(file.text, file.name).unwrap_or_else(|error| panic!("{error}"));
@@ -192,16 +205,17 @@ mod tests {
                     (5, 10, 20, 10);
                 case.search.cap = 3;
                 if let Some(mut packets) = case.packets {
-                    packets.study = overlay::study::Setting {
-                        control: packets.study.control,
-                        ..setting.clone()
-                    };
+                    packets.study = RateStudy { control: packets.study.control, ..setting.clone() };
                     let value = scenario::relays::run(&packets, Seed(1)).unwrap().value;
                     assert!(value > 0.0, "{}", file.name);
                 } else if case.searches {
                     assert!(search::run(&case.search, Seed(1)).first > 0.0, "{}", file.name);
                 } else {
-                    assert!(study::run(&case.search.setting, Seed(1)).value > 0.0, "{}", file.name);
+                    assert!(
+                        control::run(&case.search.setting, Seed(1)).value > 0.0,
+                        "{}",
+                        file.name
+                    );
                 }
             }
         }

@@ -1,6 +1,5 @@
 //! The paper's ns-2 simulations: packet-level rate control over TCP and relays.
 
-use overlay::study;
 use report::plot::{self, Axis, Panel, Series};
 use report::verdict::{Expected, Row, Tolerance, Verdict};
 use scenario::relays;
@@ -10,6 +9,7 @@ use super::runs::{Runs, data, float};
 use super::settings::Case;
 use crate::error::StudyError;
 use crate::figure::Lab;
+use crate::fluid;
 use crate::outcome::{Outcome, Picture};
 
 const PAPER: &str = "the paper";
@@ -32,7 +32,7 @@ pub(super) fn figure(lab: &Lab<'_>) -> Result<Outcome, StudyError> {
             ("time", None, float(time)),
             ("noise", None, noise(&outcome.rates, outcome.value, study.settled)),
             ("excess", None, outcome.excess),
-            ("fluid", None, study::run(&case.search.setting, seed).value),
+            ("fluid", None, fluid::control::run(&case.search.setting, seed).value),
             ("utilisation", None, outcome.utilisation),
             ("retransmitted", None, outcome.retransmitted),
             ("timeouts", None, whole(outcome.timeouts)),

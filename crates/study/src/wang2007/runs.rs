@@ -1,15 +1,17 @@
 //! The runs of a file: every case with every seed.
 
-use overlay::search::{self, SearchResult};
-use overlay::study::{self, Outcome as Course, Setting};
 use overlay::{Choice, Detect, Initial, Reselect};
 use report::tidy::{Key, Kind, Measure, Schema, Value};
 use report::{Mean, mean};
+use scenario::relays::RateStudy;
 use units::Seed;
 
 use super::settings::{Case, Settings};
 use crate::error::StudyError;
 use crate::figure::Lab;
+use crate::fluid;
+use crate::fluid::control::FluidOutcome;
+use crate::fluid::search::{self, SearchResult};
 use crate::outcome::Data;
 use crate::parallel::parallel;
 
@@ -70,6 +72,12 @@ const MEASURES: &[(&str, &str, &str)] = &[
          last",
     ),
     ("given_up", "", "1 if the search was given up"),
+    (
+        "fluid_iterations",
+        "",
+        "the iteration in which every demand was met where relays are fluids: same sources and \
+         relays",
+    ),
     ("first", "", "the rate over the first choice of paths, as a share of all demands"),
     (
         "fluid",
@@ -108,7 +116,7 @@ impl Runs {
     /// Runs rate control over the initially chosen paths.
     pub(super) fn controlled(lab: &Lab<'_>, number: usize) -> Result<Runs, StudyError> {
         Runs::of(lab, number, |_, case, seed| {
-            measures(&case.search.setting, &study::run(&case.search.setting, seed))
+            measures(&case.search.setting, &fluid::control::run(&case.search.setting, seed))
         })
     }
 
@@ -178,8 +186,8 @@ impl Runs {
 
 /// The measures of a run of rate control.
 pub(super) fn measures(
-    setting: &Setting,
-    course: &Course,
+    setting: &RateStudy,
+    course: &FluidOutcome,
 ) -> Vec<(&'static str, Option<usize>, f64)> {
     // A run that does not settle counts with all its intervals.
     let time = course.time.unwrap_or(setting.intervals);
@@ -229,7 +237,7 @@ pub(super) fn data(files: &[&Runs]) -> Data {
 }
 
 fn columns(case: &Case) -> Vec<Value> {
-    let Setting { skew, supply, paths, choice, control, initial, .. } = &case.search.setting;
+    let RateStudy { skew, supply, paths, choice, control, initial, .. } = &case.search.setting;
     let choice = match choice {
         Choice::Uniform => "uniform",
         Choice::Proportional { .. } => "proportional",

@@ -3,12 +3,12 @@
 use link::config::ConfigError;
 use link::config::Problem;
 use link::config::reader::{Section, Source, Value};
-use overlay::search::Search;
-use overlay::study::{Demands, Setting};
-use overlay::{Choice, Config, Detect, Initial, Instance, Reselect, Selection, Sharing};
-use scenario::relays;
+use overlay::{Choice, Config, Detect, Initial, Instance, Reselect, Selection};
+use scenario::relays::{self, Demands, RateStudy, Sharing};
 use toml::de::DeTable;
 use units::{Bytes, Rate, Span};
+
+use crate::fluid::search::Search;
 
 type Result<T, E = ConfigError> = std::result::Result<T, E>;
 
@@ -185,8 +185,8 @@ fn search(layers: &Layers<'_>) -> Result<Search> {
     })
 }
 
-fn setting(layers: &Layers<'_>) -> Result<Setting> {
-    let base = Setting::default();
+fn setting(layers: &Layers<'_>) -> Result<RateStudy> {
+    let base = RateStudy::default();
     let relays = layers.or("relays", 100, |value| whole(value, 1_000_000))?;
     let paths = layers.or("k", base.paths, |value| whole(value, 1_000))?;
     if paths > relays
@@ -204,7 +204,7 @@ fn setting(layers: &Layers<'_>) -> Result<Setting> {
     let error = layers.or("error", 0.5, Value::probability)?;
     let initial = [("zero", Initial::Zero), ("max-min", Initial::MaxMin)];
     let sharing = [("max-min", Sharing::MaxMin), ("proportional", Sharing::Proportional)];
-    Ok(Setting {
+    Ok(RateStudy {
         sources: layers.or("sources", base.sources, |value| whole(value, 1_000_000))?,
         relays: u32::try_from(relays).expect("checked"),
         skew: layers.or("b", base.skew, |value| {
@@ -229,7 +229,7 @@ fn setting(layers: &Layers<'_>) -> Result<Setting> {
     })
 }
 
-fn packets(layers: &Layers<'_>, study: &Setting) -> Result<Option<relays::OverlaySetting>> {
+fn packets(layers: &Layers<'_>, study: &RateStudy) -> Result<Option<relays::OverlaySetting>> {
     let Some(packet) = layers.get("packet") else {
         let stray = PACKET_KEYS.iter().find_map(|key| layers.get(key));
         return stray.map_or(Ok(None), |value| {
@@ -383,7 +383,7 @@ mod tests {
     fn defaults_are_those_of_the_study() {
         let settings = Settings::read(HEAD, "x.toml").unwrap();
         assert_eq!((settings.seed, settings.runs, settings.cases.len()), (0, 30, 1));
-        assert_eq!(settings.cases[0].search.setting, Setting::default());
+        assert_eq!(settings.cases[0].search.setting, RateStudy::default());
         assert!(!settings.cases[0].searches);
     }
 

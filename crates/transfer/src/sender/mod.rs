@@ -250,6 +250,20 @@ impl Sender {
         Ok(())
     }
 
+    /// An object is left out: nothing of it is sent any more. What is in flight of it may still be
+    /// acknowledged. Repeating it is harmless.
+    pub fn handle_left_out(&mut self, now: Time, object: usize) {
+        let Some(whole) = self.layout.object_extent(object) else { return };
+        self.sent.insert(whole);
+        for piece in self.acked.insert(whole) {
+            self.withdraw(piece, 0);
+        }
+        if !self.check_complete() {
+            self.adjust(now);
+            self.wake_all();
+        }
+    }
+
     /// The next bytes for a path to send: at most `max`, rounded down to a multiple of 4 KiB, and
     /// at least 4 KiB. An unknown path waits forever.
     pub fn poll_transmit(&mut self, now: Time, path: PathId, max: Bytes) -> Transmit {
@@ -409,6 +423,11 @@ impl Sender {
             path.acked += piece.len;
             found += path.owned.remove(piece).iter().map(|part| part.len).sum::<u64>();
         }
+        self.withdraw(piece, found);
+    }
+
+    /// Removes a piece, of which `found` bytes are removed already, from wherever it is.
+    fn withdraw(&mut self, piece: Extent, mut found: u64) {
         for path in self.paths.values_mut() {
             if found == piece.len {
                 return;

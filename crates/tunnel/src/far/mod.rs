@@ -10,7 +10,8 @@ use std::net::SocketAddr;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, Weak};
 
-use peer::listen::{Asking, Entry, Service, SessionRequest, TokenRefusal};
+use peer::host::{Asking, Entry, Service, SessionRequest};
+use peer::listen::TokenRefusal;
 use peer::metrics::Registry;
 use peer::{Conn, Fingerprint, Peer};
 use reach::{AskerLookups, Lookups};

@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use peer::listen::{Carriers, Host, Services, Tell};
+use peer::host::{Carriers, Host, Services, Tell};
 use peer::tls::ClientTls;
 use peer::{AuthorizedPeers, Identity, ListenOptions, Peer, Token};
 use stripe::{Endpoint, Route};

@@ -2,70 +2,68 @@
 
 use alloc::vec::Vec;
 
-use super::{Archived, Ask, Deletes, Frame, Grown, Hashes, Held, LeftOut, Range, WISHES, Wishes};
+use super::{
+    Archived, Ask, Changed, Deletes, FileFrame, Grown, Hashes, Held, LeftOut, Range, WISHES, Wishes,
+};
 use crate::frame::{Emit, FrameKind, HEADER};
 use crate::limits::{MAX_PAYLOAD, MAX_REASON};
 use crate::manifest::MAX_PATH;
 
-impl Frame<'_> {
+impl FileFrame<'_> {
     /// Appends the body.
     pub(super) fn emit_fields(&self, out: &mut Vec<u8>) {
         match self {
-            Frame::ManifestEnd(entries) => out.extend_from_slice(&entries.to_be_bytes()),
-            Frame::Want(ranges)
-            | Frame::Have(ranges)
-            | Frame::Ack(ranges)
-            | Frame::Creates(ranges)
-            | Frame::Replaces(ranges)
-            | Frame::Keeps(ranges)
-            | Frame::Updates(ranges) => {
+            FileFrame::ManifestEnd(entries) => out.extend_from_slice(&entries.to_be_bytes()),
+            FileFrame::Want(ranges)
+            | FileFrame::Have(ranges)
+            | FileFrame::Ack(ranges)
+            | FileFrame::Creates(ranges)
+            | FileFrame::Replaces(ranges)
+            | FileFrame::Keeps(ranges)
+            | FileFrame::Updates(ranges) => {
                 for range in ranges {
                     emit_range(*range, out);
                 }
             }
-            Frame::Deletes(Deletes { path, size, is_folder }) => {
+            FileFrame::Deletes(Deletes { path, size, is_folder }) => {
                 out.push(u8::from(*is_folder));
                 out.extend_from_slice(&size.to_be_bytes());
                 out.extend_from_slice(path);
             }
-            Frame::Ready => {}
-            Frame::Data(data) => {
+            FileFrame::Ready => {}
+            FileFrame::Data(data) => {
                 out.extend_from_slice(&DataHeader::fields(data.position, data.block_hash.as_ref()));
                 if let Some(hash) = &data.block_hash {
                     out.extend_from_slice(hash);
                 }
                 out.extend_from_slice(data.payload);
             }
-            Frame::Session(frame) => frame.emit_body(out),
-            Frame::Entries(bytes) | Frame::Name(bytes) | Frame::Mirror(bytes) => {
+            FileFrame::Session(frame) => frame.emit_body(out),
+            FileFrame::Entries(bytes) | FileFrame::Name(bytes) | FileFrame::Mirror(bytes) => {
                 out.extend_from_slice(bytes);
             }
-            Frame::Refused(range) | Frame::Request(range) => emit_range(*range, out),
-            Frame::Filter(include, glob) => {
+            FileFrame::Refused(range) | FileFrame::Request(range) => emit_range(*range, out),
+            FileFrame::Filter(include, glob) => {
                 out.push(u8::from(*include));
                 out.extend_from_slice(glob.as_bytes());
             }
-            Frame::Ask(Ask { checksum, hashes, strict, archive }) => {
+            FileFrame::Ask(Ask { checksum, hashes, strict, archive }) => {
                 let bits = [checksum, hashes, strict, archive].into_iter().enumerate();
                 out.push(bits.fold(0, |bits, (n, on)| bits | u8::from(*on) << n));
             }
-            Frame::Archived(Archived { updated, lost_owners, lost_attributes }) => {
-                out.extend_from_slice(&updated.to_be_bytes());
-                out.extend_from_slice(&lost_owners.to_be_bytes());
-                out.extend_from_slice(&lost_attributes.to_be_bytes());
-            }
-            Frame::Hashes(Hashes { first, hashes }) => {
+            FileFrame::Archived(archived) => emit_archived(*archived, out),
+            FileFrame::Hashes(Hashes { first, hashes }) => {
                 out.extend_from_slice(&first.to_be_bytes());
                 out.extend_from_slice(hashes.as_flattened());
             }
-            Frame::Grown(Grown { size, is_end }) => {
+            FileFrame::Grown(Grown { size, is_end }) => {
                 out.push(u8::from(*is_end));
                 emit_numbers(&[*size], out);
             }
-            Frame::Held(Held { by_send_buffer, by_receiver }) => {
+            FileFrame::Held(Held { by_send_buffer, by_receiver }) => {
                 emit_numbers(&[*by_send_buffer, *by_receiver], out);
             }
-            Frame::LeftOut(LeftOut { path, reason, more }) => {
+            FileFrame::LeftOut(LeftOut { path, reason, more }) => {
                 out.extend_from_slice(&more.to_be_bytes());
                 let path = &path[..path.len().min(MAX_PATH)];
                 let length = u16::try_from(path.len()).expect("at most MAX_PATH");
@@ -73,11 +71,16 @@ impl Frame<'_> {
                 out.extend_from_slice(path);
                 out.extend_from_slice(cut(reason, MAX_REASON));
             }
-            Frame::ObjectDone(index, root) => {
+            FileFrame::Changed(Changed { entry, is_left_out, reason }) => {
+                out.extend_from_slice(&entry.to_be_bytes());
+                out.push(u8::from(*is_left_out));
+                out.extend_from_slice(cut(reason, MAX_REASON));
+            }
+            FileFrame::ObjectDone(index, root) => {
                 out.extend_from_slice(&index.to_be_bytes());
                 out.extend_from_slice(root);
             }
-            Frame::Done(number) | Frame::Grant(number) => emit_numbers(&[*number], out),
+            FileFrame::Done(number) | FileFrame::Grant(number) => emit_numbers(&[*number], out),
         }
     }
 }
@@ -121,6 +124,13 @@ impl DataHeader {
         fields[0] = u8::from(block_hash.is_some());
         fields[1..].copy_from_slice(&position.to_be_bytes());
         fields
+    }
+}
+
+fn emit_archived(archived: Archived, out: &mut Vec<u8>) {
+    let Archived { updated, lost_owners, lost_attributes, lost_modes, lost_entries } = archived;
+    for number in [updated, lost_owners, lost_attributes, lost_modes, lost_entries] {
+        out.extend_from_slice(&number.to_be_bytes());
     }
 }
 

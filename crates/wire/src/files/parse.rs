@@ -4,27 +4,28 @@
 use alloc::vec::Vec;
 
 use super::{
-    Archived, Ask, Data, Deletes, Frame, Grown, Hashes, Held, LeftOut, Range, WISHES, Wishes,
+    Archived, Ask, Changed, Data, Deletes, FileFrame, Grown, Hashes, Held, LeftOut, Range, WISHES,
+    Wishes,
 };
 use crate::frame::{FrameKind, RawFrame, WireError};
 use crate::limits::{MAX_PAYLOAD, MAX_REASON};
 use crate::manifest::MAX_PATH;
 use crate::reader::Reader;
-use crate::session;
+use crate::session::SessionFrame;
 
-impl<'a> TryFrom<RawFrame<'a>> for Frame<'a> {
+impl<'a> TryFrom<RawFrame<'a>> for FileFrame<'a> {
     type Error = WireError;
 
-    fn try_from(raw: RawFrame<'a>) -> Result<Frame<'a>, WireError> {
+    fn try_from(raw: RawFrame<'a>) -> Result<FileFrame<'a>, WireError> {
         let RawFrame { kind, body } = raw;
         let frame = kind.name();
         let mut reader = Reader::new(frame, body);
         let parsed = match kind {
-            FrameKind::Entries => Frame::Entries(reader.rest()),
-            FrameKind::ManifestEnd => Frame::ManifestEnd(reader.u32()?),
-            FrameKind::Want => Frame::Want(ranges(&mut reader)?),
-            FrameKind::Have => Frame::Have(ranges(&mut reader)?),
-            FrameKind::Ready => Frame::Ready,
+            FrameKind::Entries => FileFrame::Entries(reader.rest()),
+            FrameKind::ManifestEnd => FileFrame::ManifestEnd(reader.u32()?),
+            FrameKind::Want => FileFrame::Want(ranges(&mut reader)?),
+            FrameKind::Have => FileFrame::Have(ranges(&mut reader)?),
+            FrameKind::Ready => FileFrame::Ready,
             FrameKind::Data => {
                 let has_hash = reader.flag()?;
                 let position = reader.u64()?;
@@ -33,42 +34,38 @@ impl<'a> TryFrom<RawFrame<'a>> for Frame<'a> {
                 if payload.is_empty() || payload.len() > MAX_PAYLOAD {
                     return Err(WireError::Field { frame, field: "payload length" });
                 }
-                Frame::Data(Data { position, block_hash, payload })
+                FileFrame::Data(Data { position, block_hash, payload })
             }
-            FrameKind::Ack => Frame::Ack(ranges(&mut reader)?),
-            FrameKind::Creates => Frame::Creates(ranges(&mut reader)?),
-            FrameKind::Replaces => Frame::Replaces(ranges(&mut reader)?),
-            FrameKind::Keeps => Frame::Keeps(ranges(&mut reader)?),
-            FrameKind::Updates => Frame::Updates(ranges(&mut reader)?),
-            FrameKind::Archived => Frame::Archived(Archived {
-                updated: reader.u32()?,
-                lost_owners: reader.u32()?,
-                lost_attributes: reader.u32()?,
-            }),
+            FrameKind::Ack => FileFrame::Ack(ranges(&mut reader)?),
+            FrameKind::Creates => FileFrame::Creates(ranges(&mut reader)?),
+            FrameKind::Replaces => FileFrame::Replaces(ranges(&mut reader)?),
+            FrameKind::Keeps => FileFrame::Keeps(ranges(&mut reader)?),
+            FrameKind::Updates => FileFrame::Updates(ranges(&mut reader)?),
+            FrameKind::Archived => FileFrame::Archived(archived(&mut reader)?),
             FrameKind::Deletes => {
                 let (is_folder, size) = (reader.flag()?, reader.u64()?);
-                Frame::Deletes(Deletes { path: reader.rest(), size, is_folder })
+                FileFrame::Deletes(Deletes { path: reader.rest(), size, is_folder })
             }
-            FrameKind::Refused => Frame::Refused(range(&mut reader)?),
-            FrameKind::ObjectDone => Frame::ObjectDone(reader.u32()?, reader.array()?),
-            FrameKind::Done => Frame::Done(reader.u64()?),
-            FrameKind::Name => Frame::Name(reader.rest()),
-            FrameKind::Mirror => Frame::Mirror(reader.rest()),
+            FrameKind::Refused => FileFrame::Refused(range(&mut reader)?),
+            FrameKind::ObjectDone => FileFrame::ObjectDone(reader.u32()?, reader.array()?),
+            FrameKind::Done => FileFrame::Done(reader.u64()?),
+            FrameKind::Name => FileFrame::Name(reader.rest()),
+            FrameKind::Mirror => FileFrame::Mirror(reader.rest()),
             FrameKind::Filter => {
                 let include = reader.flag()?;
                 let glob = core::str::from_utf8(reader.rest());
-                Frame::Filter(
+                FileFrame::Filter(
                     include,
                     glob.map_err(|_| WireError::Field { frame, field: "pattern" })?,
                 )
             }
             FrameKind::Grown => {
                 let is_end = reader.flag()?;
-                Frame::Grown(Grown { size: reader.u64()?, is_end })
+                FileFrame::Grown(Grown { size: reader.u64()?, is_end })
             }
-            FrameKind::Grant => Frame::Grant(reader.u64()?),
+            FrameKind::Grant => FileFrame::Grant(reader.u64()?),
             FrameKind::Ask => match reader.u8()? {
-                bits @ 0..=15 => Frame::Ask(Ask {
+                bits @ 0..=15 => FileFrame::Ask(Ask {
                     checksum: bits & 1 != 0,
                     hashes: bits & 2 != 0,
                     strict: bits & 4 != 0,
@@ -76,23 +73,41 @@ impl<'a> TryFrom<RawFrame<'a>> for Frame<'a> {
                 }),
                 _ => return Err(WireError::Field { frame, field: "wishes" }),
             },
-            FrameKind::Request => Frame::Request(range(&mut reader)?),
+            FrameKind::Request => FileFrame::Request(range(&mut reader)?),
             FrameKind::Hashes => {
                 let first = reader.u64()?;
                 let mut hashes = Vec::with_capacity(body.len() / 32);
                 while !reader.is_empty() {
                     hashes.push(reader.array()?);
                 }
-                Frame::Hashes(Hashes { first, hashes })
+                FileFrame::Hashes(Hashes { first, hashes })
             }
             FrameKind::Held => {
-                Frame::Held(Held { by_send_buffer: reader.u64()?, by_receiver: reader.u64()? })
+                FileFrame::Held(Held { by_send_buffer: reader.u64()?, by_receiver: reader.u64()? })
             }
-            FrameKind::LeftOut => Frame::LeftOut(left_out(&mut reader)?),
-            _ => return session::Frame::try_from(raw).map(Frame::Session),
+            FrameKind::LeftOut => FileFrame::LeftOut(left_out(&mut reader)?),
+            FrameKind::Changed => FileFrame::Changed(changed(&mut reader)?),
+            _ => return SessionFrame::try_from(raw).map(FileFrame::Session),
         };
         reader.finish(parsed)
     }
+}
+
+fn archived(reader: &mut Reader<'_>) -> Result<Archived, WireError> {
+    Ok(Archived {
+        updated: reader.u32()?,
+        lost_owners: reader.u32()?,
+        lost_attributes: reader.u32()?,
+        lost_modes: reader.u32()?,
+        lost_entries: reader.u32()?,
+    })
+}
+
+fn changed<'a>(reader: &mut Reader<'a>) -> Result<Changed<'a>, WireError> {
+    let (entry, is_left_out) = (reader.u32()?, reader.flag()?);
+    let reason = core::str::from_utf8(reader.rest());
+    let reason = reason.map_err(|_| WireError::Field { frame: "Changed", field: "reason" })?;
+    Ok(Changed { entry, is_left_out, reason })
 }
 
 fn left_out<'a>(reader: &mut Reader<'a>) -> Result<LeftOut<'a>, WireError> {

@@ -38,7 +38,7 @@ pub(super) fn run(args: &EmulateCommandArgs, registry: &Registry) -> Result<(), 
         .and_then(|document| document.scenario(&args.settings))
         .map_err(|error| Error::usage(error.to_string()))?;
     if let Some(late) = &scenario.late {
-        eprintln!("warning: {late}");
+        errln!("warning: {late}");
     }
     let seed = args.seed.map_or(scenario.seed, Seed);
     let real = emulated(&scenario, seed).map_err(|error| match error {
@@ -68,7 +68,7 @@ pub(super) fn run(args: &EmulateCommandArgs, registry: &Registry) -> Result<(), 
         show(comparison.table_of_real())?;
     }
     for why in &real.report.why {
-        eprintln!("emulate: this run does not count: {why}");
+        errln!("emulate: this run does not count: {why}");
     }
     if args.network.strict && !real.report.valid {
         return Err(Failure::Code(EXIT_INVALID));

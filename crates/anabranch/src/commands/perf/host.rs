@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use diagnose::measure::Measuring;
 use files::Error;
-use peer::listen::{Carriers, Host, Services, Tell};
+use peer::host::{Carriers, Host, Services, Tell};
 use peer::{DEFAULT_PORT, ListenOptions, Peer, Token};
 use serde_json::json;
 use tokio::sync::mpsc;
@@ -72,25 +72,25 @@ fn announce(is_json: bool, host: &Host, token: Option<&Token>) {
     let addresses: Vec<String> = host.addresses().iter().map(ToString::to_string).collect();
     if is_json {
         if let Some(token) = token {
-            println!("{}", json!({ "v": VERSION, "event": "token", "token": token.reveal() }));
+            outln!("{}", json!({ "v": VERSION, "event": "token", "token": token.reveal() }));
         }
         let listening = json!({ "v": VERSION, "event": "listening", "addresses": addresses });
-        println!("{listening}");
+        outln!("{listening}");
         return;
     }
     for address in addresses {
-        println!("listening {address}");
+        outln!("listening {address}");
     }
     if let Some(token) = token {
-        println!("\non the other host, 'anabranch perf HOST' asks for this token:\n");
-        println!("{}", token.reveal());
+        outln!("\non the other host, 'anabranch perf HOST' asks for this token:\n");
+        outln!("{}", token.reveal());
     }
 }
 
 fn say(is_json: bool, text: &str) {
     if is_json {
-        println!("{}", json!({ "v": VERSION, "event": "notice", "text": text }));
+        outln!("{}", json!({ "v": VERSION, "event": "notice", "text": text }));
     } else {
-        println!("{}", clean_lines(text));
+        outln!("{}", clean_lines(text));
     }
 }

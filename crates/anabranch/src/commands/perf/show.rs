@@ -107,7 +107,7 @@ impl Show {
                 Direction::Receive => "receiving",
                 Direction::Both => "in both directions",
             };
-            println!("{carrier}, {}, {direction}", clean(&now.what()));
+            outln!("{carrier}, {}, {direction}", clean(&now.what()));
         }
         self.now = Some(now);
     }
@@ -164,7 +164,7 @@ impl Show {
                 line.push_str(&each.join("; "));
                 line.push(')');
             }
-            println!("{line}");
+            outln!("{line}");
         }
         now.before = sample.clone();
     }
@@ -220,10 +220,10 @@ impl Show {
         }
         for path in &last.paths {
             if let Some(why) = &path.failure {
-                println!("  {}: {}", clean(&path.name), without_error_numbers(&clean(why)));
+                outln!("  {}: {}", clean(&path.name), without_error_numbers(&clean(why)));
             }
         }
-        println!();
+        outln!();
         let round_trip = last.paths.iter().filter_map(|path| path.round_trip).min();
         let seconds = |span: Option<Span>| {
             span.map_or_else(|| "-".into(), |span| format!("{:.2} s", span.as_secs_f64()))
@@ -247,7 +247,7 @@ impl Show {
             self.push(now, json!({ "error": why }));
             return;
         }
-        println!("  {}\n", without_error_numbers(&clean_lines(why)));
+        outln!("  {}\n", without_error_numbers(&clean_lines(why)));
         let none = || "-".to_string();
         let what = clean(&now.what()).into_owned();
         self.table.row([
@@ -284,9 +284,9 @@ impl Show {
                 "host": self.host,
                 "measurements": self.measurements,
             });
-            println!("{all}");
+            outln!("{all}");
         } else {
-            print!("{}", self.table);
+            out!("{}", self.table);
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use files::{Error, Event};
-use peer::listen::{Carriers, Host, Services};
+use peer::host::{Carriers, Host, Services};
 use peer::striped::total_rate;
 use peer::{DEFAULT_PORT, ListenOptions, Timetable, Token};
 use reach::{ListenRights, Reach};

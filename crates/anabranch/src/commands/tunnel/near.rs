@@ -132,7 +132,7 @@ pub(crate) fn run(args: TunnelArgs) -> Result<(), Failure> {
         _ => None,
     };
     if let Some((RulesChoice::Print, rules)) = &rules {
-        print!("{}", rules.script());
+        out!("{}", rules.script());
         return Ok(());
     }
     let Some(to) = args.to else {

@@ -64,6 +64,8 @@ fn summary() -> Summary {
         left_out: 0,
         lost_owners: 0,
         lost_attributes: 0,
+        lost_modes: 0,
+        lost_entries: 0,
         finished_at: vec![("wlan0".into(), Span::from_secs(4))],
         paths: vec![
             path(0, "wlan0", PathState::Active, 24, 0.5),

@@ -183,17 +183,20 @@ impl<O: SessionOpener> SessionDriver<O> {
         let now = self.clock.now();
         let progress = self.progress(now);
         let total = self.total();
+        let changed = self.joining.opener.left_out();
         Summary {
-            files: self.agreement.as_ref().map_or(0, |agreement| agreement.files),
+            files: self.agreement.as_ref().map_or(0, |agreement| agreement.files) - changed,
             total,
             moved: total - self.resumed(),
             repeated: progress.repeated,
             elapsed: (now - self.began) - sync,
             sync,
             finished_at: self.finished_at(),
-            left_out: self.agreement.as_ref().map_or(0, |agreement| agreement.left_out),
+            left_out: self.agreement.as_ref().map_or(0, |agreement| agreement.left_out) + changed,
             lost_owners: self.archived.map_or(0, |archived| archived.lost_owners as usize),
             lost_attributes: self.archived.map_or(0, |archived| archived.lost_attributes as usize),
+            lost_modes: self.archived.map_or(0, |archived| archived.lost_modes as usize),
+            lost_entries: self.archived.map_or(0, |archived| archived.lost_entries as usize),
             paths: progress.paths,
         }
     }

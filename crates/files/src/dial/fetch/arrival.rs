@@ -8,7 +8,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use transfer::Extent;
 use units::{Bytes, Span, Time};
-use wire::files::{Data, Range};
+use wire::files::{Changed, Data, Range};
 use wire::session::SessionId;
 
 use super::opener::ServerSession;
@@ -83,6 +83,18 @@ impl Arrival {
             replicas.forget(extent);
         }
         Ok(range)
+    }
+
+    /// Handles the news of a file that changed at its server. Returns the object that is left out
+    /// with it, if there is one.
+    pub(in crate::dial) fn handle_changed(
+        &self,
+        changed: &Changed<'_>,
+    ) -> Result<Option<usize>, ConnError> {
+        if self.replicas.is_some() {
+            return Err(ConnError::Unexpected("Changed of a file with hashes".into()));
+        }
+        self.session.handle_changed(changed)
     }
 
     /// The extent to request where the core transmits `extent`: the whole block if pieces of it

@@ -41,6 +41,7 @@ pub async fn fetch(options: FetchOptions, events: Events) -> Result<Summary, Err
     let dialing = Dialing::plan(terms.clone(), &options.transfer, events.clone()).await?;
     let mut options = options;
     let mut queue = Queue::new(options.transfer.dial.patience);
+    let mut first: Option<Summary> = None;
     loop {
         // The old session must be closed before a new one writes the same files.
         let writing = Arc::new(Mutex::new(Weak::new()));
@@ -55,13 +56,31 @@ pub async fn fetch(options: FetchOptions, events: Events) -> Result<Summary, Err
                 reports,
                 events.clone(),
                 writes,
+                first.is_none(),
             )
         };
-        match queue.unless_busy(dialing.conduct(opener).await, &events).await? {
+        let ended = queue.unless_busy(dialing.conduct(opener).await, &events).await;
+        let ended = match (ended, first.take()) {
+            // What there is of the second attempt does not matter to the first.
+            (Err(error), Some(before)) => {
+                dialing.close().await;
+                return before.unless_stopped(error, &events);
+            }
+            (ended, before) => {
+                first = before;
+                ended?
+            }
+        };
+        match ended {
             DialEnd::Busy => {}
             DialEnd::Complete(summary) => {
                 dialing.close().await;
-                return Ok(summary);
+                return Ok(summary.after(first));
+            }
+            DialEnd::ButForChanges(summary) => {
+                options.transfer.once_more();
+                first = Some(summary);
+                wait_until_closed(&writing).await?;
             }
             // The server's files changed: keep those that are still the same. Files that this run
             // restarted or replaced are not discarded again.

@@ -2,9 +2,9 @@
 
 use transfer::digest::Merge;
 use transfer::{Cv, Packing, Tree};
-use wire::files::{Ask, Frame};
+use wire::files::{Ask, FileFrame};
 use wire::manifest::Assembly;
-use wire::session;
+use wire::session::SessionFrame;
 
 use crate::asked::AskedFor;
 use crate::left_out::{LeftOuts, MOST_NAMED};
@@ -70,12 +70,12 @@ pub(super) fn wants_hashes(options: &FetchOptions) -> bool {
 /// Queues the request for a server's offer.
 pub(super) fn push_request(conn: &mut Conn, options: &FetchOptions, asked: &AskedFor) {
     for name in asked.wire_names() {
-        conn.push(&Frame::Name(name));
+        conn.push(&FileFrame::Name(name));
     }
     options.selection.push_filters(conn);
     let Selection { checksum, strict, archive, .. } = options.selection;
     let ask = Ask { checksum, hashes: wants_hashes(options), strict, archive };
-    conn.push(&Frame::Ask(ask));
+    conn.push(&FileFrame::Ask(ask));
 }
 
 /// Reads a server's offer.
@@ -89,8 +89,8 @@ pub(super) async fn read_offer<T: Clone>(
     let mut left_out = LeftOuts::default();
     loop {
         let heard = conn.receive(|frame| {
-            match Frame::try_from(frame)? {
-                Frame::Entries(chunk) => {
+            match FileFrame::try_from(frame)? {
+                FileFrame::Entries(chunk) => {
                     for part in wire::manifest::entries(chunk) {
                         let part = part?;
                         bytes += footprint(&part);
@@ -100,12 +100,12 @@ pub(super) async fn read_offer<T: Clone>(
                         entries.add(part)?;
                     }
                 }
-                Frame::LeftOut(one) => left_out.hear(&one, MOST_NAMED).ok_or_else(|| {
+                FileFrame::LeftOut(one) => left_out.hear(&one, MOST_NAMED).ok_or_else(|| {
                     ConnError::Unexpected("endless list of what is left out".into())
                 })?,
-                Frame::ManifestEnd(count) => return Ok(Some(Ok(count))),
-                Frame::Session(session::Frame::Ping(_)) => {}
-                Frame::Session(session::Frame::Abort(code, text)) => {
+                FileFrame::ManifestEnd(count) => return Ok(Some(Ok(count))),
+                FileFrame::Session(SessionFrame::Ping(_)) => {}
+                FileFrame::Session(SessionFrame::Abort(code, text)) => {
                     return Ok(Some(Err(error_of(code, text))));
                 }
                 other => return Err(ConnError::unexpected(&other)),
@@ -118,7 +118,8 @@ pub(super) async fn read_offer<T: Clone>(
         match heard {
             Ok(None) => {}
             Ok(Some(Ok(count)))
-                if count > 0 && usize::try_from(count) == Ok(entries.entries().len()) =>
+                if (count > 0 || asked.has_contents())
+                    && usize::try_from(count) == Ok(entries.entries().len()) =>
             {
                 break;
             }
@@ -153,11 +154,11 @@ async fn hashes<T: Clone>(
     let mut merge = Merge::new(packing.layout().total().0);
     let mut all: Vec<[u8; 32]> = Vec::new();
     loop {
-        let heard = conn.receive(|frame| match Frame::try_from(frame)? {
-            Frame::Hashes(hashes) => Ok(Some(Ok(Some(hashes)))),
-            Frame::Ready => Ok(Some(Ok(None))),
-            Frame::Session(session::Frame::Ping(_)) => Ok(None),
-            Frame::Session(session::Frame::Abort(code, text)) => {
+        let heard = conn.receive(|frame| match FileFrame::try_from(frame)? {
+            FileFrame::Hashes(hashes) => Ok(Some(Ok(Some(hashes)))),
+            FileFrame::Ready => Ok(Some(Ok(None))),
+            FileFrame::Session(SessionFrame::Ping(_)) => Ok(None),
+            FileFrame::Session(SessionFrame::Abort(code, text)) => {
                 Ok(Some(Err(error_of(code, text))))
             }
             other => Err(ConnError::unexpected(&other)),

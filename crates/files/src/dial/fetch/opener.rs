@@ -13,10 +13,10 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 use transfer::{BLOCK, Cv, Layout, Tree};
 use units::{Bytes, Time};
-use wire::files::Frame;
+use wire::files::FileFrame;
 use wire::files::{Range, Wishes};
 use wire::manifest::Kind;
-use wire::session::{self, Hello, SessionId};
+use wire::session::{Hello, SessionFrame, SessionId};
 
 use super::arrival::Arrival;
 use super::offer::{self, Offer, Refusal};
@@ -24,7 +24,7 @@ use super::replicas::Replicas;
 use crate::asked::AskedFor;
 use crate::blocking::{Wanted, run_blocking};
 use crate::dial::greeting::{hear_welcome, work_during};
-use crate::dial::opener::{Member, SessionOpener};
+use crate::dial::opener::{Member, SessionOpener, once_more};
 use crate::dial::path::Incoming;
 use crate::dial::session::{Agreement, Report, Session, new_core};
 use crate::dry_run::Verdict;
@@ -57,6 +57,8 @@ pub(super) struct FetchOpener {
     /// Rings when `agreed` is set.
     changed: Notify,
     writing: Arc<Mutex<Weak<SinkSession>>>,
+    /// Whether files that change are fetched once more, in another session.
+    is_first: bool,
     /// Lets the core request as much as the output grants; ends with the opener.
     following: Mutex<JoinSet<()>>,
 }
@@ -83,7 +85,7 @@ impl SessionOpener for FetchOpener {
     async fn enter(&self, conn: &mut Conn, host: usize) -> Result<Member<Arrival>, ConnError> {
         let joined = match self.gates[host].joined() {
             Some(joined) => {
-                conn.push(&session::Frame::Join(joined.id));
+                conn.push(&SessionFrame::Join(joined.id));
                 joined
             }
             None => match self.open_or_wait(conn, host).await {
@@ -109,6 +111,26 @@ impl SessionOpener for FetchOpener {
         writing.map_or((0, None), |session| (session.files_done(), session.current()))
     }
 
+    fn note_complete(&self) {
+        let writing = self.writing.lock().expect("no panic while held").upgrade();
+        for event in writing.iter().flat_map(|session| session.left_out_events()) {
+            let event = match &event {
+                Event::LeftOut { path, .. } if self.is_first => once_more(path),
+                _ => event,
+            };
+            let _ = self.events.send(event);
+        }
+    }
+
+    fn goes_on(&self) -> bool {
+        self.is_first && self.left_out() > 0
+    }
+
+    fn left_out(&self) -> usize {
+        let writing = self.writing.lock().expect("no panic while held").upgrade();
+        writing.map_or(0, |session| session.left_out())
+    }
+
     fn direction(arrival: &Arc<Arrival>, joined: SessionId, path: &Path, now: Time) -> Incoming {
         let name = path.plan.name.clone();
         Incoming::new(Arc::clone(arrival), path.plan.host, joined, name, now)
@@ -121,6 +143,10 @@ impl SessionOpener for FetchOpener {
 }
 
 impl FetchOpener {
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "what is asked for, of whom, and how it is reported"
+    )]
     pub(super) fn new(
         options: Arc<FetchOptions>,
         asked: AskedFor,
@@ -129,6 +155,7 @@ impl FetchOpener {
         reports: mpsc::UnboundedSender<Report>,
         events: Events,
         writing: Arc<Mutex<Weak<SinkSession>>>,
+        is_first: bool,
     ) -> FetchOpener {
         let gates = Arc::new(options.from.iter().map(|_| Gate::new()).collect());
         let agreed = tokio::sync::Mutex::default();
@@ -143,6 +170,7 @@ impl FetchOpener {
             agreed,
             changed: Notify::new(),
             writing,
+            is_first,
             following: Mutex::default(),
         }
     }
@@ -151,7 +179,7 @@ impl FetchOpener {
     async fn open_or_wait(&self, conn: &mut Conn, server: usize) -> Result<ServerSession, Refusal> {
         let secret = self.options.from[server].credential.secret();
         let hello = Hello::new(wire::files::SERVE, secret, self.terms.run);
-        conn.push(&session::Frame::Hello(hello));
+        conn.push(&SessionFrame::Hello(hello));
         let gate = &self.gates[server];
         if gate.try_ask() {
             return self.open_session(conn, server, None).await;
@@ -159,7 +187,7 @@ impl FetchOpener {
         let id = self.hear_welcome(conn, server).await?;
         match conn.ping_during(gate.enter()).await? {
             Turn::Join(joined) => {
-                conn.push(&session::Frame::Join(joined.id));
+                conn.push(&SessionFrame::Join(joined.id));
                 Ok(joined)
             }
             Turn::Ask => self.open_session(conn, server, Some(id)).await,
@@ -231,7 +259,7 @@ impl FetchOpener {
         };
         self.changed.notify_waiters();
         want_frames(&want).for_each(|frame| conn.push(&frame));
-        conn.push(&Frame::Ready);
+        conn.push(&FileFrame::Ready);
         conn.flush().await?;
         Ok(ServerSession { id, session, arrival })
     }
@@ -279,8 +307,9 @@ impl FetchOpener {
         if wishes.dry_run {
             return Err(self.dry_run(conn, peer, tree, wishes, mirror, left_out).await?);
         }
+        let is_passage = options.output.is_some();
         let opening = run_blocking(move || {
-            let directory = Arc::new(Directory::open(&into)?);
+            let directory = Arc::new(Directory::open(&into)?.passing(is_passage));
             let until = Instant::now() + LOCKED_WAIT;
             loop {
                 let directory = Arc::clone(&directory);
@@ -307,7 +336,10 @@ impl FetchOpener {
         });
         let opened = work_during(conn, &self.gates[server], opening).await?;
         let session = match opened.and_then(|session| session.deliver_to(options.output.clone())) {
-            Ok(session) => Arc::new(session),
+            Ok(mut session) => {
+                session.is_followed = self.is_first && !options.selection.strict;
+                Arc::new(session)
+            }
             Err(error) => return Err(self.fail(error)),
         };
         *self.writing.lock().expect("no panic while held") = Arc::downgrade(&session);
@@ -365,9 +397,10 @@ impl FetchOpener {
     ) -> Result<Refusal, ConnError> {
         let into = self.options.into.clone();
         let (files, total) = (tree.file_count(), tree.data());
+        let is_passage = self.options.output.is_some();
         let surveying = run_blocking(move || {
             let survey = if into.exists() {
-                let directory = Directory::open(&into)?;
+                let directory = Directory::open(&into)?.passing(is_passage);
                 let (staging, mirror) = (Staging::open_existing(&directory)?, mirror.as_ref());
                 let wanted = Wanted::always();
                 Survey::new(&directory, staging.as_ref(), &tree, wishes, mirror, &wanted)?

@@ -10,7 +10,7 @@ use peer::dial::Place;
 use peer::{Conn, ConnError};
 use transfer::{Extent, ExtentSet};
 use units::{Bytes, Rate, Span, Time};
-use wire::session;
+use wire::session::SessionFrame;
 
 use super::{Direction, Moved, PathFacts, PathIo};
 use crate::dial::session::Session;
@@ -144,7 +144,7 @@ impl<'a, F: Direction> Connection<'a, F> {
     pub(super) fn ping_if_due(&mut self, now: Time) -> Result<(), ConnError> {
         if now >= self.next_ping {
             self.next_ping = now + PING_EVERY;
-            self.conn.push(&session::Frame::Ping(now.as_nanos()));
+            self.conn.push(&SessionFrame::Ping(now.as_nanos()));
             self.conn.try_flush()?;
         }
         if now >= self.last_heard + SILENCE {

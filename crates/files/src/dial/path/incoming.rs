@@ -10,9 +10,9 @@ use net::counters::TcpInfo;
 use peer::{Conn, ConnError};
 use transfer::Extent;
 use units::{Bytes, Rate, Span, Time};
-use wire::files::Frame;
+use wire::files::FileFrame;
 use wire::files::Range;
-use wire::session::{self, AbortCode, SessionId};
+use wire::session::{AbortCode, SessionFrame, SessionId};
 
 use super::{Direction, HeldTime, Moved, PathIo, SILENCE, acknowledge, beyond_pings, refuse};
 use crate::Error;
@@ -135,7 +135,7 @@ impl Direction for Incoming {
 
     fn take_in(&mut self, io: &mut PathIo<'_>) -> Result<bool, ConnError> {
         let PathIo { session, facts, conn, in_flight, .. } = io;
-        let mut heard = false;
+        let (mut heard, mut is_changed) = (false, false);
         let mut pong = None;
         let mut arrived = Vec::new();
         // One frame at a time: bytes read beyond it would have to be copied.
@@ -145,8 +145,8 @@ impl Direction for Incoming {
             }
             heard |= self.requests.is_empty();
             while let Some(frame) = conn.next_frame()? {
-                match Frame::try_from(frame)? {
-                    Frame::Data(data) => {
+                match FileFrame::try_from(frame)? {
+                    FileFrame::Data(data) => {
                         self.take_request(Extent::new(data.position, data.payload.len() as u64))?;
                         heard = true;
                         match run_in_place(|| {
@@ -160,7 +160,7 @@ impl Direction for Incoming {
                             Err(error) => return Err(error),
                         }
                     }
-                    Frame::Held(held) => {
+                    FileFrame::Held(held) => {
                         // Whatever the server says, its connection is no older than this one.
                         let age = session.clock.now() - self.began;
                         self.held = HeldTime {
@@ -168,16 +168,24 @@ impl Direction for Incoming {
                             by_receiver: Span::from_micros(held.by_receiver).min(age),
                         };
                     }
-                    Frame::Session(session::Frame::Ping(number)) => pong = Some(number),
-                    Frame::Session(session::Frame::Joined | session::Frame::Pong(_)) => {}
-                    Frame::Session(session::Frame::Abort(AbortCode::NoSession, text)) => {
+                    FileFrame::Changed(changed) => {
+                        if let Some(object) = self.arrival.handle_changed(&changed)? {
+                            let mut core = session.core();
+                            core.handle_left_out(session.clock.now(), object);
+                            session.wake(&mut core);
+                        }
+                        is_changed = true;
+                    }
+                    FileFrame::Session(SessionFrame::Ping(number)) => pong = Some(number),
+                    FileFrame::Session(SessionFrame::Joined | SessionFrame::Pong(_)) => {}
+                    FileFrame::Session(SessionFrame::Abort(AbortCode::NoSession, text)) => {
                         self.arrival.forget(self.server, self.joined);
                         return Err(ConnError::Refused(text));
                     }
-                    Frame::Session(session::Frame::Abort(AbortCode::Crowded, text)) => {
+                    FileFrame::Session(SessionFrame::Abort(AbortCode::Crowded, text)) => {
                         return Err(ConnError::Refused(text));
                     }
-                    Frame::Session(session::Frame::Abort(code, text)) => {
+                    FileFrame::Session(SessionFrame::Abort(code, text)) => {
                         session
                             .report(Report::HostFailed(self.server, error_of(code, text.clone())));
                         return Err(ConnError::Refused(text));
@@ -189,6 +197,8 @@ impl Direction for Incoming {
         // A refusal follows the acknowledgements of the same data.
         if !arrived.is_empty() {
             acknowledge(session, facts, in_flight, &arrived)?;
+        }
+        if is_changed || !arrived.is_empty() {
             self.arrival.finish_files();
         }
         for range in self.mailbox.refusals()? {
@@ -196,7 +206,7 @@ impl Direction for Incoming {
             refuse(session, range)?;
         }
         if let Some(number) = pong {
-            conn.push(&session::Frame::Pong(number));
+            conn.push(&SessionFrame::Pong(number));
         }
         Ok(heard)
     }
@@ -215,7 +225,7 @@ impl Direction for Incoming {
 
     fn transmit(&mut self, io: &mut PathIo<'_>, extent: Extent) -> Result<Bytes, ConnError> {
         let extent = self.arrival.widened(extent);
-        io.conn.push(&Frame::Request(Range { start: extent.start, len: extent.len }));
+        io.conn.push(&FileFrame::Request(Range { start: extent.start, len: extent.len }));
         self.requests.push_back(extent);
         self.outstanding += Bytes(extent.len);
         Ok(Bytes(extent.len))
@@ -245,7 +255,7 @@ impl Direction for Incoming {
 
     fn say_goodbye(&self, conn: &mut Conn) {
         if self.arrival.session().completed().is_some() {
-            conn.push(&Frame::Done(0));
+            conn.push(&FileFrame::Done(0));
         }
     }
 

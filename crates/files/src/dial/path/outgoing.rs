@@ -6,9 +6,9 @@ use net::counters::TcpInfo;
 use peer::ConnError;
 use transfer::{BLOCK, Extent};
 use units::{Bytes, Rate, Span, Time};
-use wire::files::Frame;
+use wire::files::FileFrame;
 use wire::files::{DataHeader, Grown, Range};
-use wire::session::{self, AbortCode};
+use wire::session::{AbortCode, SessionFrame};
 
 use super::{Direction, HeldTime, Moved, PathIo, acknowledge, beyond_pings, refuse};
 use crate::Error;
@@ -35,11 +35,14 @@ pub(in crate::dial) struct Outgoing {
     header: Vec<u8>,
     /// The size of the stream as it was told on this connection.
     told: Option<Grown>,
+    /// The number of changed files that were told of on this connection.
+    told_changes: usize,
 }
 
 impl Outgoing {
     pub(in crate::dial) fn new(supply: Arc<Supply>) -> Outgoing {
-        Outgoing { supply, buffer: Buffer::default(), header: Vec::new(), told: None }
+        let (buffer, header) = (Buffer::default(), Vec::new());
+        Outgoing { supply, buffer, header, told: None, told_changes: 0 }
     }
 
     /// Tells the receiver how far the stream has grown, if `extent` lies beyond what it knows, or
@@ -49,8 +52,23 @@ impl Outgoing {
         let size = stream.size();
         let room = self.told.map_or(0, |told| told.size);
         if self.told != Some(size) && (extent.end() > room || size.is_end) {
-            io.conn.push(&Frame::Grown(size));
+            io.conn.push(&FileFrame::Grown(size));
             self.told = Some(size);
+        }
+    }
+
+    /// Tells the receiver of files that changed; nothing more is sent of those that are left out.
+    fn tell_changes(&mut self, io: &mut PathIo<'_>) {
+        let changes = self.supply.changes().since(self.told_changes);
+        self.told_changes += changes.len();
+        for change in changes {
+            io.conn.push(&change.frame());
+            let object = self.supply.packing().object_of_large(change.entry);
+            if let Some(object) = object.filter(|_| change.left_out.is_some()) {
+                let mut core = io.session.core();
+                core.handle_left_out(io.session.clock.now(), object);
+                io.session.wake(&mut core);
+            }
         }
     }
 
@@ -88,16 +106,17 @@ impl Direction for Outgoing {
 
     fn take_in(&mut self, io: &mut PathIo<'_>) -> Result<bool, ConnError> {
         self.tell_growth(io, Extent::new(0, 0));
+        self.tell_changes(io);
         let heard = io.conn.try_fill(wire::frame::MAX_BODY)? > 0;
         let mut pong = None;
         while let Some(frame) = io.conn.next_frame()? {
             let session = io.session;
-            match Frame::try_from(frame)? {
-                Frame::Ack(ranges) => self.acknowledge(io, &ranges)?,
-                Frame::Refused(range) => self.refuse(io, range)?,
-                Frame::Grant(positions) => self.supply.grant(positions),
-                Frame::Session(session::Frame::Ping(number)) => pong = Some(number),
-                Frame::Session(session::Frame::Pong(number)) => {
+            match FileFrame::try_from(frame)? {
+                FileFrame::Ack(ranges) => self.acknowledge(io, &ranges)?,
+                FileFrame::Refused(range) => self.refuse(io, range)?,
+                FileFrame::Grant(positions) => self.supply.grant(positions),
+                FileFrame::Session(SessionFrame::Ping(number)) => pong = Some(number),
+                FileFrame::Session(SessionFrame::Pong(number)) => {
                     let now = session.clock.now();
                     session.core().handle_alive(now, io.facts.path.id);
                     // It answers no ping: a disk holds the receiver up.
@@ -105,14 +124,16 @@ impl Direction for Outgoing {
                         session.signs.note_moved(now);
                     }
                 }
-                Frame::Session(session::Frame::Joined) => {}
-                Frame::ObjectDone(object, root) => session.report(Report::ObjectDone(object, root)),
-                Frame::Archived(archived) => session.report(Report::Archived(archived)),
-                Frame::Done(micros) => session.report(Report::Done(micros)),
-                Frame::Session(session::Frame::Abort(AbortCode::Crowded, text)) => {
+                FileFrame::Session(SessionFrame::Joined) => {}
+                FileFrame::ObjectDone(object, root) => {
+                    session.report(Report::ObjectDone(object, root));
+                }
+                FileFrame::Archived(archived) => session.report(Report::Archived(archived)),
+                FileFrame::Done(micros) => session.report(Report::Done(micros)),
+                FileFrame::Session(SessionFrame::Abort(AbortCode::Crowded, text)) => {
                     return Err(ConnError::Refused(text));
                 }
-                Frame::Session(session::Frame::Abort(code, text)) => {
+                FileFrame::Session(SessionFrame::Abort(code, text)) => {
                     session.report(refusal(code, text));
                     return Err(ConnError::Closed);
                 }
@@ -120,7 +141,7 @@ impl Direction for Outgoing {
             }
         }
         if let Some(number) = pong {
-            io.conn.push(&session::Frame::Pong(number));
+            io.conn.push(&SessionFrame::Pong(number));
         }
         Ok(heard)
     }
@@ -149,7 +170,7 @@ impl Direction for Outgoing {
                     Error::SourceChanged { .. } => AbortCode::Integrity,
                     _ => AbortCode::Stopped,
                 };
-                io.conn.push(&session::Frame::Abort(
+                io.conn.push(&SessionFrame::Abort(
                     code,
                     "the sender cannot read its file any more".into(),
                 ));
@@ -158,6 +179,7 @@ impl Direction for Outgoing {
                 return Err(ConnError::Over);
             }
         };
+        self.tell_changes(io);
         self.header.clear();
         let hash = cv.as_ref().map(|cv| &cv.0);
         DataHeader::emit(extent.start, hash, range.len(), &mut self.header);
@@ -187,7 +209,7 @@ fn blocks(range: Range) -> std::ops::Range<u64> {
     range.start / BLOCK..Extent::new(range.start, range.len).end().div_ceil(BLOCK)
 }
 
-/// The report to the driver for a receiver's [`session::Frame::Abort`].
+/// The report to the driver for a receiver's [`SessionFrame::Abort`].
 pub(in crate::dial) fn refusal(code: AbortCode, text: String) -> Report {
     match code {
         AbortCode::NoSession => Report::SessionGone,

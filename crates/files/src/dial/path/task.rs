@@ -12,7 +12,7 @@ use tokio::sync::Notify;
 use tokio::time::sleep_until;
 use transfer::{Sample, Transmit};
 use units::{Bytes, Span, Time};
-use wire::session::{self, AbortCode};
+use wire::session::{AbortCode, SessionFrame};
 
 use super::connection::Connection;
 use super::count::{Change, ConnectionCount, Reading};
@@ -143,7 +143,7 @@ impl<'a, F: Direction, M> PathTask<'a, F, M> {
                         connection.direction.say_goodbye(&mut connection.conn);
                         if F::SENDS && self.session.is_abandoned() {
                             let text = "it was interrupted".into();
-                            connection.conn.push(&session::Frame::Abort(AbortCode::Stopped, text));
+                            connection.conn.push(&SessionFrame::Abort(AbortCode::Stopped, text));
                             // What is left of it is bounded by the wait for all paths.
                             let _ = connection.conn.flush().await;
                         }

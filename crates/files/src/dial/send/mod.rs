@@ -15,6 +15,7 @@ use super::driver::{DialEnd, Dialing};
 use super::queue::Queue;
 use super::session::check_scheduler;
 use crate::protocol::{FILTERS_BYTES, MOST_FILTERS, MOST_MIRRORS};
+use crate::sink::NOTHING_DELETED;
 use crate::source::{Source, SourceRoot, Stream, StreamSpool, check_name};
 use crate::{Error, Event, Events, Selection, SendOptions, StreamInput, Summary};
 use opener::SendOpener;
@@ -33,11 +34,30 @@ pub async fn send(options: SendOptions, events: Events) -> Result<Summary, Error
     let to = vec![(options.to.clone(), options.credential.clone())];
     let terms = Terms::new(to, options.transfer.dial.clone())?;
     let source = Arc::new(SetOnce::new());
+    let conducting = async {
+        let dialing = Dialing::plan(terms.clone(), &options.transfer, events.clone()).await?;
+        let sent = conduct(&terms, &dialing, options.clone(), &source, &events, true).await?;
+        Ok((dialing, sent))
+    };
     // Connections open while the files are looked at.
     let sent = tokio::select! {
         biased;
         Err(error) = find(&options, &source, &events) => Err(error),
-        sent = conduct(terms, options.clone(), &source, &events) => sent,
+        sent = Box::pin(conducting) => sent,
+    };
+    let sent = match sent {
+        Ok((dialing, sent)) => {
+            let sent = match sent {
+                Sent::All(summary) => Ok(summary),
+                Sent::ButForChanges(first) => {
+                    let again = send_again(&terms, &dialing, options.clone(), first, &events);
+                    Box::pin(again).await
+                }
+            };
+            dialing.close().await;
+            sent
+        }
+        Err(error) => Err(error),
     };
     if let Some(stream) = source.get().and_then(|source| source.as_stream())
         && !options.transfer.dry_run
@@ -45,6 +65,37 @@ pub async fn send(options: SendOptions, events: Events) -> Result<Summary, Error
         settle_spool(stream, &sent, &events).await;
     }
     sent
+}
+
+/// What was sent.
+enum Sent {
+    All(Summary),
+    /// All but files that changed meanwhile.
+    ButForChanges(Summary),
+}
+
+/// Sends what changed meanwhile once more: the files are looked at again, and those that the
+/// receiver has are the same, or stay as they are.
+async fn send_again(
+    terms: &Terms,
+    dialing: &Dialing,
+    mut options: SendOptions,
+    first: Summary,
+    events: &Events,
+) -> Result<Summary, Error> {
+    options.transfer.once_more();
+    let source = Arc::new(SetOnce::new());
+    // What could not be read before has been named.
+    let (unheard, _) = tokio::sync::mpsc::unbounded_channel();
+    let sent = tokio::select! {
+        biased;
+        Err(error) = find(&options, &source, &unheard) => Err(error),
+        sent = conduct(terms, dialing, options.clone(), &source, events, false) => sent,
+    };
+    match sent {
+        Ok(Sent::All(summary) | Sent::ButForChanges(summary)) => Ok(summary.after(Some(first))),
+        Err(error) => first.unless_stopped(error, events),
+    }
 }
 
 /// Removes the spool of a stream that was sent. If the stream was not, what is left of it is still
@@ -133,6 +184,9 @@ async fn find(
     for event in source.left_out().events() {
         let _ = events.send(event);
     }
+    if options.transfer.delete && source.left_out().count() > 0 {
+        let _ = events.send(Event::Notice { text: NOTHING_DELETED.into() });
+    }
     assert!(found.set(Arc::new(source)).is_ok(), "the files are looked at once");
     Ok(())
 }
@@ -178,26 +232,27 @@ impl Drop for CancellationFlag {
     }
 }
 
-/// Plans the paths, and runs one session after another until everything is sent.
+/// Runs one session after another until everything is sent. If it `is_first`, files that change
+/// will be sent once more.
 async fn conduct(
-    terms: Terms,
+    terms: &Terms,
+    dialing: &Dialing,
     mut options: SendOptions,
     source: &Arc<SetOnce<Arc<Source>>>,
     events: &Events,
-) -> Result<Summary, Error> {
+    is_first: bool,
+) -> Result<Sent, Error> {
     let run = terms.run;
-    let dialing = Dialing::plan(terms, &options.transfer, events.clone()).await?;
     let mut queue = Queue::new(options.transfer.dial.patience);
     loop {
         let (asked, source) = (Arc::new(options.clone()), Arc::clone(source));
-        let opener =
-            |reports, clock| SendOpener::new(asked, source, run, clock, reports, events.clone());
+        let opener = |reports, clock| {
+            SendOpener::new(asked, source, run, is_first, clock, reports, events.clone())
+        };
         match queue.unless_busy(dialing.conduct(opener).await, events).await? {
             DialEnd::Busy => {}
-            DialEnd::Complete(summary) => {
-                dialing.close().await;
-                return Ok(summary);
-            }
+            DialEnd::Complete(summary) => return Ok(Sent::All(summary)),
+            DialEnd::ButForChanges(summary) => return Ok(Sent::ButForChanges(summary)),
             // The receiver was restarted: keep the files that it has. Files that this run restarted
             // or replaced are not discarded again.
             DialEnd::SessionGone => {

@@ -1,29 +1,30 @@
 //! Opens a session with a receiver.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
 use net::Clock;
-use peer::dial::{Gate, Path, Turn};
+use peer::dial::{self, Gate, Turn};
 use peer::{Conn, ConnError};
 use tokio::sync::{SetOnce, mpsc};
 use tokio::task::JoinSet;
 use tokio::time::{Duration, sleep};
 use transfer::{BLOCK, Cv, Extent, ExtentSet, Layout, Packing, Tree};
 use units::{Bytes, Time};
-use wire::files::Frame;
+use wire::files::FileFrame;
 use wire::files::{Archived, Grown, Range};
-use wire::session::{self, AbortCode, Hello, RunId, SessionId};
+use wire::session::{AbortCode, Hello, RunId, SessionFrame, SessionId};
 
 use crate::attributes;
 use crate::dial::greeting::{hear_welcome, work_during};
-use crate::dial::opener::{Member, SessionOpener};
+use crate::dial::opener::{Member, SessionOpener, once_more};
 use crate::dial::path::{Outgoing, refusal};
 use crate::dial::session::{Agreement, Report, Session, new_core};
 use crate::dry_run::Verdict;
 use crate::protocol::Want;
-use crate::source::{Source, Stream, Supply};
+use crate::source::{Source, Stream, Supply, Tolerance};
 use crate::{Error, Event, Events, SendOptions};
 
 /// The time that the driver has to end a transfer that was refused.
@@ -36,6 +37,8 @@ pub(super) struct SendOpener {
     source: Arc<SetOnce<Arc<Source>>>,
     /// The run of this program.
     run: RunId,
+    /// Whether files that change are sent once more, in another session.
+    is_first: bool,
     clock: Clock,
     reports: mpsc::UnboundedSender<Report>,
     events: Events,
@@ -68,7 +71,7 @@ impl SessionOpener for SendOpener {
     async fn enter(&self, conn: &mut Conn, _host: usize) -> Result<Member<Supply>, ConnError> {
         let OpenSession { session, load } = match self.gate.joined() {
             Some(joined) => {
-                conn.push(&session::Frame::Join(joined.session.id));
+                conn.push(&SessionFrame::Join(joined.session.id));
                 joined
             }
             None => match self.open_or_wait(conn).await {
@@ -84,7 +87,12 @@ impl SessionOpener for SendOpener {
         Ok(Member { joined: session.id, session, load })
     }
 
-    fn direction(load: &Arc<Supply>, _joined: SessionId, _path: &Path, _now: Time) -> Outgoing {
+    fn direction(
+        load: &Arc<Supply>,
+        _joined: SessionId,
+        _path: &dial::Path,
+        _now: Time,
+    ) -> Outgoing {
         Outgoing::new(Arc::clone(load))
     }
 
@@ -138,7 +146,9 @@ impl SessionOpener for SendOpener {
             return Err(Error::Integrity { what: name(files[0].0), detail });
         }
         for (file, blake3) in files {
-            self.report_done(tree, file, blake3);
+            if !supply.changes().is_left_out(file) {
+                self.report_done(tree, file, blake3);
+            }
         }
         Ok(())
     }
@@ -151,12 +161,30 @@ impl SessionOpener for SendOpener {
 
     fn note_complete(&self) {
         let Some(supply) = self.supply() else { return };
+        for change in supply.changes().since(0) {
+            let path = supply.source().shown(change.entry);
+            let event = match change.left_out {
+                Some(_) if self.is_first => once_more(&path),
+                Some(reason) => Event::LeftOut { path, reason },
+                None if supply.changes().is_left_out(change.entry) => continue,
+                None => Event::Notice { text: grown(&path, supply.source().tree(), change.entry) },
+            };
+            let _ = self.events.send(event);
+        }
         let tree = supply.source().tree();
         for index in std::mem::take(&mut *self.empty.lock().expect("no panic while held")) {
             // A file that is one hole has another hash.
             let is_empty = tree.file(index).is_some_and(|file| file.size == 0);
             self.report_done(tree, index, is_empty.then(|| blake3::hash(b"").to_string()));
         }
+    }
+
+    fn goes_on(&self) -> bool {
+        self.is_first && self.left_out() > 0
+    }
+
+    fn left_out(&self) -> usize {
+        self.supply().map_or(0, |supply| supply.changes().left_out())
     }
 
     fn check_unchanged(&self) -> Result<(), Error> {
@@ -169,6 +197,7 @@ impl SendOpener {
         options: Arc<SendOptions>,
         source: Arc<SetOnce<Arc<Source>>>,
         run: RunId,
+        is_first: bool,
         clock: Clock,
         reports: mpsc::UnboundedSender<Report>,
         events: Events,
@@ -177,6 +206,7 @@ impl SendOpener {
             options,
             source,
             run,
+            is_first,
             clock,
             reports,
             events,
@@ -213,7 +243,7 @@ impl SendOpener {
         let options = &self.options;
         let request = options.transfer.wishes(&options.selection).emit();
         let hello = Hello::new(wire::files::RECEIVE, options.credential.secret(), self.run);
-        conn.push(&session::Frame::Hello(hello.asking(request)));
+        conn.push(&SessionFrame::Hello(hello.asking(request)));
         if let Some(source) = self.source.get()
             && self.gate.try_ask()
         {
@@ -227,7 +257,7 @@ impl SendOpener {
         let source = Arc::clone(source);
         match conn.ping_during(self.gate.enter()).await? {
             Turn::Join(joined) => {
-                conn.push(&session::Frame::Join(joined.session.id));
+                conn.push(&SessionFrame::Join(joined.session.id));
                 Ok(joined)
             }
             Turn::Ask => self.open(conn, Some(id), &source).await,
@@ -272,25 +302,23 @@ impl SendOpener {
         let mut verdict = Verdict::new(tree.entries().len());
         let is_dry_run = self.options.transfer.dry_run;
         let mut granted = None;
-        // Whole blocks and the ends of files: the receiver cannot have more pieces than that.
-        let blocks = usize::try_from(tree.data().0 / BLOCK).unwrap_or(usize::MAX);
-        let streamed = source.as_stream().map_or(0, |stream| stream.size().size / BLOCK);
-        let streamed = usize::try_from(streamed).unwrap_or(usize::MAX);
-        let mut pieces = blocks.saturating_add(streamed).saturating_add(tree.entries().len());
+        let mut pieces = most_pieces(source);
         loop {
             let more = conn.receive(|frame| {
-                match Frame::try_from(frame)? {
-                    Frame::Want(ranges) => add(&mut verdict.wanted, ranges)?,
-                    Frame::Creates(ranges) if is_dry_run => add(&mut verdict.created, ranges)?,
-                    Frame::Replaces(ranges) if is_dry_run => add(&mut verdict.replaced, ranges)?,
-                    Frame::Keeps(ranges) if is_dry_run => add(&mut verdict.kept, ranges)?,
-                    Frame::Updates(ranges) if is_dry_run => add(&mut verdict.updated, ranges)?,
-                    Frame::Deletes(deletes) if is_dry_run => {
+                match FileFrame::try_from(frame)? {
+                    FileFrame::Want(ranges) => add(&mut verdict.wanted, ranges)?,
+                    FileFrame::Creates(ranges) if is_dry_run => add(&mut verdict.created, ranges)?,
+                    FileFrame::Replaces(ranges) if is_dry_run => {
+                        add(&mut verdict.replaced, ranges)?;
+                    }
+                    FileFrame::Keeps(ranges) if is_dry_run => add(&mut verdict.kept, ranges)?,
+                    FileFrame::Updates(ranges) if is_dry_run => add(&mut verdict.updated, ranges)?,
+                    FileFrame::Deletes(deletes) if is_dry_run => {
                         verdict.delete(&deletes).ok_or_else(|| {
                             ConnError::Unexpected("Deletes of more than there can be".into())
                         })?;
                     }
-                    Frame::Have(ranges) => {
+                    FileFrame::Have(ranges) => {
                         pieces = pieces.checked_sub(ranges.len()).ok_or_else(|| {
                             ConnError::Unexpected("Have of more pieces than there are".into())
                         })?;
@@ -298,11 +326,11 @@ impl SendOpener {
                             have.insert(Extent::new(range.start, range.len));
                         }
                     }
-                    Frame::Grant(positions) => granted = Some(positions),
-                    Frame::Ready => return Ok(false),
+                    FileFrame::Grant(positions) => granted = Some(positions),
+                    FileFrame::Ready => return Ok(false),
                     // The receiver is still reading the data of an earlier attempt.
-                    Frame::Session(session::Frame::Ping(_)) => self.gate.note_working(),
-                    Frame::Session(session::Frame::Abort(code, text)) => {
+                    FileFrame::Session(SessionFrame::Ping(_)) => self.gate.note_working(),
+                    FileFrame::Session(SessionFrame::Abort(code, text)) => {
                         return Err(self.refused(code, text));
                     }
                     other => return Err(ConnError::unexpected(&other)),
@@ -351,7 +379,7 @@ impl SendOpener {
         let resumed = tree.data() - layout.total() + have.total();
         let transfer = &self.options.transfer;
         let core = new_core(&transfer.scheduler, &transfer.dial.paths, &layout, &have);
-        let load = Arc::new(Supply::new(Arc::clone(source), packing));
+        let load = Arc::new(self.supply_of(source, packing, have));
         if let Some(positions) = granted {
             load.grant(positions);
         }
@@ -367,6 +395,14 @@ impl SendOpener {
             self.following.lock().expect("no panic while held").spawn(following);
         }
         Ok(OpenSession { session, load })
+    }
+
+    /// The files of `source` that are in `packing`, of which the receiver has `have`.
+    fn supply_of(&self, source: &Arc<Source>, packing: Packing, have: ExtentSet) -> Supply {
+        let tolerance = Tolerance::of(self.options.selection.strict, source.tree().file_count());
+        let follows = self.is_first && tolerance == Tolerance::All;
+        let tolerance = if follows { Tolerance::Follow } else { tolerance };
+        Supply::new(Arc::clone(source), packing).tolerating(tolerance, have)
     }
 
     /// Ends the transfer.
@@ -389,7 +425,7 @@ impl SendOpener {
         if !self.options.transfer.delete {
             return;
         }
-        source.folders().iter().for_each(|folder| conn.push(&Frame::Mirror(folder)));
+        source.folders().iter().for_each(|folder| conn.push(&FileFrame::Mirror(folder)));
         self.options.selection.push_filters(conn);
     }
 
@@ -407,7 +443,7 @@ impl SendOpener {
         let mut chunks = wire::manifest::chunks_with(entries, attributes).peekable();
         loop {
             if let Some(chunk) = chunks.next() {
-                conn.push(&Frame::Entries(&chunk));
+                conn.push(&FileFrame::Entries(&chunk));
             }
             let is_last = chunks.peek().is_none();
             if is_last {
@@ -415,7 +451,7 @@ impl SendOpener {
                 self.push_mirror(conn, source);
                 // The receiver needs to know that something is missing, and not all that is.
                 source.left_out().frames(1).for_each(|frame| conn.push(&frame));
-                conn.push(&Frame::ManifestEnd(count));
+                conn.push(&FileFrame::ManifestEnd(count));
             }
             conn.flush().await?;
             let known = match id {
@@ -429,6 +465,15 @@ impl SendOpener {
             }
         }
     }
+}
+
+/// Whole blocks and the ends of files: a receiver cannot have more pieces than that.
+fn most_pieces(source: &Source) -> usize {
+    let tree = source.tree();
+    let blocks = usize::try_from(tree.data().0 / BLOCK).unwrap_or(usize::MAX);
+    let streamed = source.as_stream().map_or(0, |stream| stream.size().size / BLOCK);
+    let streamed = usize::try_from(streamed).unwrap_or(usize::MAX);
+    blocks.saturating_add(streamed).saturating_add(tree.entries().len())
 }
 
 /// Adds the entries of a receiver's answer.
@@ -498,6 +543,12 @@ fn check_kept(stream: &Stream, layout: &Layout, have: &ExtentSet) -> Result<(), 
     let reason = "it has lost a part of the stream that it had acknowledged, and a stream cannot \
                   be read twice: send it again";
     Err(Error::Receiver { reason: reason.into() })
+}
+
+/// The message for a file that grew.
+fn grown(path: &Path, tree: &Tree, entry: usize) -> String {
+    let size = Bytes(tree.file(entry).expect("a file of the tree").size);
+    format!("{} grew while it was sent: its first {size} arrived", path.display())
 }
 
 /// A file's name as announced.

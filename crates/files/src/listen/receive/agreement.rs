@@ -3,15 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use peer::listen::SessionRequest;
+use peer::host::SessionRequest;
 use peer::listen::admission::{UNAUTHENTICATED_PATIENCE, refuse};
 use peer::{Conn, ConnError, Fingerprint};
 use tokio::time::timeout;
 use transfer::Tree;
 use units::Span;
-use wire::files::Frame;
+use wire::files::FileFrame;
 use wire::files::Wishes;
-use wire::session::{self, AbortCode};
+use wire::session::{AbortCode, SessionFrame};
 
 use super::offered::Offered;
 use super::service::ReceiveService;
@@ -142,7 +142,7 @@ impl ReceiveService {
         }
         self.sessions.add(&session, request, share);
         session.answer_frames().iter().for_each(|frame| conn.push(frame));
-        conn.push(&Frame::Ready);
+        conn.push(&FileFrame::Ready);
         conn.flush_to_reader().await?;
         finish_files(&session);
         Ok(Some(session))
@@ -201,7 +201,7 @@ impl ReceiveService {
         let surveying = run_wanted(move |wanted| (survey(wanted), share, place));
         let (frames, share, place) = conn.ping_during(surveying).await?;
         conn.push_parts(&frames?, &[]);
-        conn.push(&Frame::Ready);
+        conn.push(&FileFrame::Ready);
         conn.flush_to_reader().await?;
         drop((share, place));
         wait_for_close(conn).await;
@@ -226,7 +226,7 @@ impl ReceiveService {
     /// Tells both sides that a session ends for want of data.
     async fn tell_stalled(&self, old: &SinkSession, silence: Span) {
         let text = Error::Stalled { silence }.to_string();
-        old.broadcast(&session::Frame::Abort(AbortCode::Refused, text.clone()).into(), true);
+        old.broadcast(&SessionFrame::Abort(AbortCode::Refused, text.clone()).into(), true);
         let text = format!("{text} (another sender takes its turn)");
         let _ = self.events.send(Event::Notice { text });
         // The sender closes its connections when it has read the reason.

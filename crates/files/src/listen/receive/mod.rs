@@ -13,7 +13,7 @@ mod sessions;
 use std::sync::Arc;
 use std::time::Duration;
 
-use peer::listen::Services;
+use peer::host::Services;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};
@@ -31,6 +31,8 @@ const ABORT_DELIVERY: Duration = Duration::from_secs(1);
 /// The wait for the sender's goodbye after completion. It comes at once unless every path was lost
 /// just then: the sender then opens another.
 const GOODBYE: Duration = Duration::from_secs(10);
+/// The wait for the further session of a sender whose files changed: it looks at all of them again.
+const ONCE_MORE: Duration = Duration::from_secs(120);
 
 /// Receives one transfer, or with `keep` one after another, into the directory of `options`, and
 /// reports to `events`.
@@ -133,7 +135,7 @@ impl Receiving {
     }
 }
 
-/// Waits for the end of a session. `None` if another one has taken its place.
+/// Waits for the end of a session. `None` if another one has taken its place, or continues it.
 async fn attend(
     service: Arc<ReceiveService>,
     session: Arc<SinkSession>,
@@ -151,6 +153,7 @@ async fn attend(
             let _ = session.fail(Error::SenderGone { waited });
         }
     };
+    let mut goes_on = false;
     let outcome = match sink::attend(&session, report).await {
         SinkEnd::Superseded => {
             if service.keeps() {
@@ -167,13 +170,22 @@ async fn attend(
             Err(error)
         }
         SinkEnd::Complete(at, sync) => {
-            let _ = timeout(GOODBYE, sender_left(&session)).await;
+            // A sender whose files changed sends these once more.
+            let has_changes = session.left_out() > 0;
+            let wait = if has_changes { ONCE_MORE } else { GOODBYE };
+            let left = timeout(wait, sender_left(&session)).await;
+            goes_on = has_changes && left == Ok(Left::Anew);
+            if !goes_on {
+                session.left_out_events().into_iter().for_each(|event| {
+                    let _ = service.events.send(event);
+                });
+            }
             Ok(summary(&session, &mut rates, at, sync))
         }
     };
     service.sessions.forget(&session);
     report_end(&service, &session, &outcome);
-    Some(outcome)
+    (!goes_on).then_some(outcome)
 }
 
 /// Reports the end of a transfer, if the host goes on listening.
@@ -194,14 +206,24 @@ async fn paths_closed(session: &SinkSession) {
     }
 }
 
+/// How a sender left a complete session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Left {
+    /// It knows of the completion.
+    Knowing,
+    /// It has opened another session.
+    Anew,
+}
+
 /// Waits until the sender knows of the completion, or has opened another session.
-async fn sender_left(session: &SinkSession) {
+async fn sender_left(session: &SinkSession) -> Left {
     while !session.sender_has_left() {
         tokio::select! {
             () = session.changed.notified() => {}
-            () = session.closing.notified() => return,
+            () = session.closing.notified() => return Left::Anew,
         }
     }
+    Left::Knowing
 }
 
 fn summary(session: &SinkSession, rates: &mut ReceiveRates, at: Time, sync: Span) -> Summary {
@@ -209,16 +231,18 @@ fn summary(session: &SinkSession, rates: &mut ReceiveRates, at: Time, sync: Span
     let began = session.began;
     let carried = session.paths().into_iter().filter(|(_, path)| path.bytes > Bytes::ZERO);
     Summary {
-        files: session.tree().file_count(),
+        files: session.tree().file_count() - session.left_out(),
         total: session.total(),
         moved: session.received(),
         repeated: Bytes::ZERO,
         elapsed: at - began,
         sync,
         finished_at: carried.map(|(name, path)| (name, (Time::ZERO + path.last) - began)).collect(),
-        left_out: 0,
+        left_out: session.left_out(),
         lost_owners: session.archived().lost_owners as usize,
         lost_attributes: session.archived().lost_attributes as usize,
+        lost_modes: session.archived().lost_modes as usize,
+        lost_entries: session.archived().lost_entries as usize,
         paths: progress.paths,
     }
 }

@@ -5,9 +5,9 @@ use peer::listen::admission::UNAUTHENTICATED_PATIENCE;
 use peer::{Conn, ConnError};
 use tokio::time::{Instant, timeout};
 use transfer::Tree;
-use wire::files::Frame;
+use wire::files::FileFrame;
 use wire::manifest::{Assembly, is_plain};
-use wire::session::{self, AbortCode};
+use wire::session::{AbortCode, SessionFrame};
 
 use super::agreement::Declined;
 use crate::budget::{CONNECTION_BYTES, Share};
@@ -43,23 +43,23 @@ impl Offered {
         loop {
             if told.elapsed() >= SIGN_OF_LIFE {
                 told = Instant::now();
-                conn.push(&session::Frame::Ping(0));
+                conn.push(&SessionFrame::Ping(0));
                 conn.try_flush()?;
             }
-            let end = conn.receive(|frame| match Frame::try_from(frame)? {
-                Frame::Entries(part) => {
+            let end = conn.receive(|frame| match FileFrame::try_from(frame)? {
+                FileFrame::Entries(part) => {
                     // Paths are compressed: the entries are parsed only as memory for them is
                     // reserved.
                     chunk.clear();
                     chunk.extend_from_slice(part);
                     Ok(None)
                 }
-                Frame::LeftOut(one) => {
+                FileFrame::LeftOut(one) => {
                     chunk.clear();
                     let heard = left_out.hear(&one, 1).map(|()| None);
                     heard.ok_or_else(|| ConnError::Unexpected("a second LeftOut".into()))
                 }
-                Frame::Mirror(folder) if mirror.folders.len() < MOST_MIRRORS => {
+                FileFrame::Mirror(folder) if mirror.folders.len() < MOST_MIRRORS => {
                     chunk.clear();
                     if !folder.is_empty() && !is_plain(folder) {
                         return Err(ConnError::Unexpected("Mirror of no plain path".into()));
@@ -67,12 +67,12 @@ impl Offered {
                     mirror.folders.push(folder.to_vec());
                     Ok(None)
                 }
-                Frame::Filter(include, glob) if !mirror.folders.is_empty() => {
+                FileFrame::Filter(include, glob) if !mirror.folders.is_empty() => {
                     chunk.clear();
                     let heard = mirror.selection.hear_filter(include, glob).map(|()| None);
                     heard.ok_or_else(|| ConnError::Unexpected("too many patterns".into()))
                 }
-                Frame::ManifestEnd(count) => Ok(Some(count)),
+                FileFrame::ManifestEnd(count) => Ok(Some(count)),
                 other => Err(ConnError::unexpected(&other)),
             });
             let end = timeout(UNAUTHENTICATED_PATIENCE, end)
@@ -80,9 +80,8 @@ impl Offered {
                 .map_err(|_| ConnError::Silent(UNAUTHENTICATED_PATIENCE));
             match end.and_then(|end| end) {
                 Ok(None) => {}
-                Ok(Some(count))
-                    if count > 0 && usize::try_from(count) == Ok(entries.entries().len()) =>
-                {
+                // A folder whose contents are sent may be empty.
+                Ok(Some(count)) if usize::try_from(count) == Ok(entries.entries().len()) => {
                     let (entries, attributes) = entries.into_parts();
                     return match Tree::with_attributes(entries, attributes) {
                         Ok(tree) => Ok(Offered { tree, mirror, left_out }),

@@ -9,9 +9,9 @@ use peer::listen::MOST_CONNECTIONS;
 use peer::{Conn, ConnError, PathClass};
 use tokio::time::{Instant, interval_at, sleep_until};
 use units::Bytes;
-use wire::files::Frame;
+use wire::files::FileFrame;
 use wire::files::{Data, Range};
-use wire::session;
+use wire::session::SessionFrame;
 
 use crate::Error;
 use crate::blocking::run_blocking;
@@ -81,10 +81,11 @@ pub(super) async fn serve(
             }
             // Frames right behind a Join may have arrived with it.
             while let Some(frame) = conn.next_frame()? {
-                match Frame::try_from(frame)? {
+                match FileFrame::try_from(frame)? {
                     // A failed session takes no more; the mailbox holds the reason.
-                    Frame::Data(_) | Frame::Grown(_) if session.has_failed() => {}
-                    Frame::Data(Data { position, block_hash, payload }) => {
+                    FileFrame::Data(_) | FileFrame::Grown(_) | FileFrame::Changed(_)
+                        if session.has_failed() => {}
+                    FileFrame::Data(Data { position, block_hash, payload }) => {
                         copied.clear();
                         copied.extend_from_slice(payload);
                         let written = write(conn, session, name, position, block_hash, &mut copied);
@@ -103,13 +104,17 @@ pub(super) async fn serve(
                             Err(error) => return Err(error),
                         }
                     }
-                    Frame::Grown(grown) => match session.handle_grown(grown) {
+                    FileFrame::Grown(grown) => match session.handle_grown(grown) {
                         Err(_) if session.has_failed() => {}
                         handled => handled?,
                     },
-                    Frame::Session(session::Frame::Ping(number)) => pong = Some(number),
-                    Frame::Session(session::Frame::Pong(_)) => {}
-                    Frame::Session(session::Frame::Abort(_, text)) => {
+                    FileFrame::Changed(changed) => match session.handle_changed(&changed) {
+                        Err(_) if session.has_failed() => {}
+                        handled => drop(handled?),
+                    },
+                    FileFrame::Session(SessionFrame::Ping(number)) => pong = Some(number),
+                    FileFrame::Session(SessionFrame::Pong(_)) => {}
+                    FileFrame::Session(SessionFrame::Abort(_, text)) => {
                         let error = Error::Stopped { reason: text };
                         return Err(session.fail(error));
                     }
@@ -125,11 +130,11 @@ pub(super) async fn serve(
             session.note_goodbye();
         }
         for ranges in acks.chunks(wire::files::MAX_RANGES) {
-            conn.push(&Frame::Ack(ranges.to_vec()));
+            conn.push(&FileFrame::Ack(ranges.to_vec()));
         }
         acks.clear();
         if let Some(number) = pong {
-            conn.push(&session::Frame::Pong(number));
+            conn.push(&SessionFrame::Pong(number));
         }
         let frames = mailbox.take();
         if !frames.is_empty() {
@@ -183,7 +188,7 @@ async fn meanwhile_alive<T>(conn: &mut Conn, work: impl Future<Output = T>, tick
             done = &mut work => return done,
             _ = ticks.tick() => {
                 tick();
-                conn.push(&session::Frame::Pong(0));
+                conn.push(&SessionFrame::Pong(0));
                 // A broken connection fails again at the next write.
                 let _ = conn.try_flush();
             }
@@ -224,8 +229,8 @@ mod tests {
                 let is_alive = conn
                     .receive(|frame| {
                         Ok(matches!(
-                            Frame::try_from(frame)?,
-                            Frame::Session(session::Frame::Pong(0))
+                            FileFrame::try_from(frame)?,
+                            FileFrame::Session(SessionFrame::Pong(0))
                         ))
                     })
                     .await;

@@ -4,9 +4,10 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use net::Clock;
+use peer::host::{Asking, Entry, Service};
 use peer::limit::Limit;
 use peer::listen::admission::refuse;
-use peer::listen::{Asking, Entry, Service, TokenRefusal, display_address, too_many_connections};
+use peer::listen::{TokenRefusal, display_address, too_many_connections};
 use peer::metrics::Registry;
 use peer::places::Places;
 use peer::{Conn, ConnError, Fingerprint, May, PathEvent, PathState, Peer};
@@ -163,7 +164,9 @@ impl ReceiveService {
     ) -> Result<ReceiveService, Error> {
         let most = if options.keep { options.parallel } else { 1 };
         Ok(ReceiveService {
-            directory: Arc::new(Directory::open(&options.directory)?),
+            directory: Arc::new(
+                Directory::open(&options.directory)?.passing(options.output.is_some()),
+            ),
             events,
             clock: Clock::start(),
             sessions: Sessions::new(most, stalls, opened),

@@ -10,7 +10,7 @@ mod session;
 
 use std::sync::Arc;
 
-use peer::listen::Services;
+use peer::host::Services;
 
 use super::TransferNumbers;
 

@@ -12,9 +12,9 @@ use peer::{Conn, ConnError, PathClass};
 use tokio::time::{Instant, sleep_until};
 use transfer::Extent;
 use units::{Bytes, Span, Time};
-use wire::files::Frame;
+use wire::files::FileFrame;
 use wire::files::{DataHeader, Held};
-use wire::session::{self, AbortCode};
+use wire::session::{AbortCode, SessionFrame};
 
 use super::session::FetchSession;
 use crate::blocking::run_in_place;
@@ -28,7 +28,7 @@ pub(super) const SILENCE: Duration = Duration::from_secs(30);
 const MOST_REQUESTS: usize = 2 * protocol::MOST_REQUESTS;
 /// Answers sent before requests are read.
 const ANSWERS_A_TURN: usize = 8;
-/// The interval of [`Frame::Held`], while its times grow.
+/// The interval of [`FileFrame::Held`], while its times grow.
 const HELD_EVERY: Span = Span::from_millis(100);
 
 /// Serves one path of a fetch until it closes.
@@ -53,14 +53,15 @@ pub(super) async fn serve(
     let mut last_heard = Instant::now();
     let mut next_sample = clock.now() + SAMPLE_EVERY;
     let (mut is_sending, mut told, mut next_held) = (false, Held::default(), Time::ZERO);
+    let mut told_changes = 0;
     loop {
         if conn.try_fill(wire::frame::MAX_BODY)? > 0 {
             last_heard = Instant::now();
         }
         let mut pong = None;
         while let Some(frame) = conn.next_frame()? {
-            match Frame::try_from(frame)? {
-                Frame::Request(range) => {
+            match FileFrame::try_from(frame)? {
+                FileFrame::Request(range) => {
                     let extent = Extent::new(range.start, range.len);
                     let checked = fetch.supply.packing().layout().check_data(extent);
                     checked.map_err(|error| ConnError::Unexpected(format!("Request ({error})")))?;
@@ -71,20 +72,20 @@ pub(super) async fn serve(
                     }
                     requests.push_back(extent);
                 }
-                Frame::Session(session::Frame::Ping(number)) => pong = Some(number),
-                Frame::Session(session::Frame::Pong(_)) => {}
-                Frame::Done(_) => {
+                FileFrame::Session(SessionFrame::Ping(number)) => pong = Some(number),
+                FileFrame::Session(SessionFrame::Pong(_)) => {}
+                FileFrame::Done(_) => {
                     fetch.finish();
                     return Ok(());
                 }
-                Frame::Session(session::Frame::Abort(_, text)) => {
+                FileFrame::Session(SessionFrame::Abort(_, text)) => {
                     return Err(ConnError::Refused(text));
                 }
                 other => return Err(ConnError::unexpected(&other)),
             }
         }
         if let Some(number) = pong {
-            conn.push(&session::Frame::Pong(number));
+            conn.push(&SessionFrame::Pong(number));
         }
         let mut wait = None;
         let mut answered = 0;
@@ -98,7 +99,7 @@ pub(super) async fn serve(
                 }
                 limit.spend(now, PathClass::Primary, Bytes(extent.len));
             }
-            answer(conn, fetch, extent, &mut buffer, &mut header).await?;
+            answer(conn, fetch, extent, &mut buffer, &mut header, &mut told_changes).await?;
             requests.pop_front();
             answered += 1;
         }
@@ -116,7 +117,7 @@ pub(super) async fn serve(
             }
             let held = held(&info);
             if held != told && now >= next_held {
-                conn.push(&Frame::Held(held));
+                conn.push(&FileFrame::Held(held));
                 conn.try_flush()?;
                 (told, next_held) = (held, now + HELD_EVERY);
             }
@@ -155,6 +156,7 @@ async fn answer(
     extent: Extent,
     buffer: &mut Buffer,
     header: &mut Vec<u8>,
+    told_changes: &mut usize,
 ) -> Result<(), ConnError> {
     let (range, cv) = match run_in_place(|| fetch.supply.read(extent, buffer)) {
         Ok(read) => read,
@@ -164,6 +166,11 @@ async fn answer(
             return Err(ConnError::Refused(error.to_string()));
         }
     };
+    let changes = fetch.supply.changes().since(*told_changes);
+    *told_changes += changes.len();
+    for change in &changes {
+        conn.push(&change.frame());
+    }
     header.clear();
     DataHeader::emit(extent.start, cv.as_ref().map(|cv| &cv.0), range.len(), header);
     conn.push_parts(header, &buffer.bytes()[range]);

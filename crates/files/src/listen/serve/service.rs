@@ -9,19 +9,21 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use net::Clock;
+use peer::host::{Asking, Entry, Service, SessionRequest};
 use peer::limit::Limit;
+use peer::listen::TokenRefusal;
 use peer::listen::admission::{UNAUTHENTICATED_PATIENCE, refuse};
-use peer::listen::{Asking, Entry, Service, SessionRequest, TokenRefusal};
 use peer::metrics::Registry;
 use peer::places::Places;
 use peer::{Conn, ConnError, Fingerprint, May, Peer};
 use rustix::fs::OFlags;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
+use transfer::ExtentSet;
 use units::Rate;
-use wire::files::{Ask, Frame};
+use wire::files::{Ask, FileFrame};
 use wire::manifest::{chunks_with, is_plain};
-use wire::session::{self, AbortCode, SessionId};
+use wire::session::{AbortCode, SessionFrame, SessionId};
 
 use super::path;
 use super::session::{FetchSession, label};
@@ -33,7 +35,7 @@ use crate::listen::{TransferNumbers, cannot_open, place_of, register_places};
 use crate::protocol::{FILTERS_BYTES, MANIFEST_BYTES, MOST_FILTERS, Want, code_of};
 use crate::rights::PeerDirectory;
 use crate::source::hashes::{self, HashCache};
-use crate::source::{PATTERNS_BYTES, Source, SourceRoot, Supply, open_directory};
+use crate::source::{PATTERNS_BYTES, Source, SourceRoot, Supply, Tolerance, open_directory};
 use crate::{Error, Event, Events, Failed, Selection, ServeOptions, Summary};
 
 /// The service that serves authorized clients.
@@ -286,7 +288,7 @@ impl ServeService {
         let Ok(place) = conn.ping_during(place).await? else {
             return Err(refuse(conn, AbortCode::Busy, busy_walking()).await);
         };
-        let (root, service) = (view.root.clone(), Arc::clone(self));
+        let (root, service, is_strict) = (view.root.clone(), Arc::clone(self), selection.strict);
         // What the walk takes moves with it: it may outlive its connection for a moment.
         let walking = run_wanted(move |wanted| {
             let mut budget = |bytes| {
@@ -315,7 +317,7 @@ impl ServeService {
         let source = Arc::new(source);
         let entries = source.tree().entries();
         for chunk in chunks_with(entries, source.tree().attributes_of()) {
-            conn.push(&Frame::Entries(&chunk));
+            conn.push(&FileFrame::Entries(&chunk));
             conn.flush_to_reader().await?;
         }
         if let Some(text) = source.left_out().in_short() {
@@ -326,7 +328,9 @@ impl ServeService {
             conn.push(&frame);
             conn.flush_to_reader().await?;
         }
-        conn.push(&Frame::ManifestEnd(u32::try_from(entries.len()).expect("a tree holds fewer")));
+        conn.push(&FileFrame::ManifestEnd(
+            u32::try_from(entries.len()).expect("a tree holds fewer"),
+        ));
         conn.flush_to_reader().await?;
         if ask.hashes {
             hashes::send(conn, &self.hashes, &source).await?;
@@ -339,7 +343,10 @@ impl ServeService {
         };
         let packing = transfer::Packing::new(source.tree(), |index| want.has(index));
         let packing = packing.map_err(|error| ConnError::Unexpected(error.to_string()))?;
-        let (supply, now) = (Supply::new(source, packing), self.clock.now());
+        // A client with several servers compares each block with its hash.
+        let tolerance = Tolerance::of(is_strict || ask.hashes, source.tree().file_count());
+        let supply = Supply::new(source, packing).tolerating(tolerance, ExtentSet::new());
+        let now = self.clock.now();
         let transfer = self.transfers.next();
         let fetch = FetchSession::new(id, transfer, peer, view.clone(), supply, share, now);
         let fetch = Arc::new(fetch);
@@ -435,8 +442,8 @@ async fn read_request(
     let (mut names, mut selection) = (Vec::new(), Selection::default());
     loop {
         let heard = conn.receive(|frame| {
-            Ok(match Frame::try_from(frame)? {
-                Frame::Name(name) if names.len() < MOST_NAMES => {
+            Ok(match FileFrame::try_from(frame)? {
+                FileFrame::Name(name) if names.len() < MOST_NAMES => {
                     let plain = name.strip_suffix(b"/").unwrap_or(name);
                     if !name.is_empty() && !is_plain(plain) {
                         let shown = String::from_utf8_lossy(name);
@@ -454,15 +461,17 @@ async fn read_request(
                     names.push(name);
                     None
                 }
-                Frame::Filter(include, glob) if selection.hear_filter(include, glob).is_some() => {
+                FileFrame::Filter(include, glob)
+                    if selection.hear_filter(include, glob).is_some() =>
+                {
                     None
                 }
-                Frame::Name(_) | Frame::Filter(..) => Some(Err(refusal(format!(
+                FileFrame::Name(_) | FileFrame::Filter(..) => Some(Err(refusal(format!(
                     "it asks with more than {MOST_NAMES} names or {MOST_FILTERS} patterns, or with \
                      patterns of more than {} KiB together: use fewer, or get a folder at a time",
                     FILTERS_BYTES >> 10
                 )))),
-                Frame::Ask(ask) => Some(Ok(ask)),
+                FileFrame::Ask(ask) => Some(Ok(ask)),
                 other => return Err(ConnError::unexpected(&other)),
             })
         });
@@ -488,12 +497,12 @@ async fn read_request(
 async fn read_wants(conn: &mut Conn, entries: usize) -> Result<Result<Want, String>, ConnError> {
     let mut want = Want::new(entries);
     loop {
-        let heard = conn.receive(|frame| match Frame::try_from(frame)? {
-            Frame::Want(ranges) => Ok(Some(ranges)),
-            Frame::Session(session::Frame::Ping(_) | session::Frame::Pong(_)) => {
+        let heard = conn.receive(|frame| match FileFrame::try_from(frame)? {
+            FileFrame::Want(ranges) => Ok(Some(ranges)),
+            FileFrame::Session(SessionFrame::Ping(_) | SessionFrame::Pong(_)) => {
                 Ok(Some(Vec::new()))
             }
-            Frame::Ready => Ok(None),
+            FileFrame::Ready => Ok(None),
             other => Err(ConnError::unexpected(&other)),
         });
         match timeout(path::SILENCE, heard)

@@ -129,6 +129,8 @@ impl SinkSession {
             let bytes =
                 &payload[skip..skip + usize::try_from(piece.len).expect("within the payload")];
             match self.target.packing.object(object) {
+                // Of one that is left out there is no part any more.
+                Some(Object::Large(_)) if self.target.is_missing(object) => {}
                 Some(Object::Large(_)) => self.part(object)?.write(piece.start, bytes)?,
                 _ if is_whole => {}
                 _ => self.target.staging.spool(object, piece.start - object_extent.start, bytes)?,
@@ -153,7 +155,9 @@ impl SinkSession {
                 let ok = found == block.expected;
                 if ok {
                     // Journaled first: what the core counts as verified must outlive this process.
-                    part.record_block(offset / BLOCK, block.expected)?;
+                    if self.delivery.is_none() {
+                        part.record_block(offset / BLOCK, block.expected)?;
+                    }
                 }
                 let finished = self.handle_hashed(block, ok, file, offset / BLOCK)?;
                 self.deliver(&part);

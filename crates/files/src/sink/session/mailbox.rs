@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use peer::ConnError;
 use tokio::sync::Notify;
 use transfer::Extent;
-use wire::files::Frame;
+use wire::files::FileFrame;
 use wire::files::Range;
 use wire::{Emit, RawFrame};
 
@@ -24,7 +24,7 @@ impl Mailbox {
         }
     }
 
-    pub(super) fn put_frame(&self, frame: &Frame<'_>) {
+    pub(super) fn put_frame(&self, frame: &FileFrame<'_>) {
         let mut bytes = Vec::new();
         frame.emit(&mut bytes);
         self.put(&bytes);
@@ -35,7 +35,7 @@ impl Mailbox {
         let frames = self.take();
         let (mut rest, mut ranges) = (&frames[..], Vec::new());
         while let Some((frame, used)) = RawFrame::parse(rest)? {
-            if let Frame::Refused(range) = Frame::try_from(frame)? {
+            if let FileFrame::Refused(range) = FileFrame::try_from(frame)? {
                 ranges.push(range);
             }
             rest = &rest[used..];
@@ -50,6 +50,6 @@ impl Mailbox {
 }
 
 /// The frame that refuses an extent.
-pub(super) fn refusal(extent: Extent) -> Frame<'static> {
-    Frame::Refused(Range { start: extent.start, len: extent.len })
+pub(super) fn refusal(extent: Extent) -> FileFrame<'static> {
+    FileFrame::Refused(Range { start: extent.start, len: extent.len })
 }

@@ -8,8 +8,8 @@ use peer::ConnError;
 use transfer::ExtentSet;
 use units::{Bytes, PathId, Span, Time};
 use wire::Emit;
-use wire::files::Frame;
-use wire::session;
+use wire::files::FileFrame;
+use wire::session::SessionFrame;
 
 use super::SinkSession;
 use super::mailbox::{Mailbox, refusal};
@@ -96,7 +96,7 @@ impl SinkSession {
     /// it.
     pub(crate) fn fail(&self, error: Error) -> ConnError {
         let text = error.to_string();
-        self.broadcast(&session::Frame::Abort(code_of(&error), text.clone()).into(), true);
+        self.broadcast(&SessionFrame::Abort(code_of(&error), text.clone()).into(), true);
         let mut members = self.members();
         if matches!(members.outcome, Outcome::Running) {
             members.outcome = Outcome::Failed(Some(error));
@@ -226,7 +226,7 @@ impl SinkSession {
     }
 
     /// Sends a frame on every path; with `keep`, on those that join later too.
-    pub(crate) fn broadcast(&self, frame: &Frame<'_>, keep: bool) {
+    pub(crate) fn broadcast(&self, frame: &FileFrame<'_>, keep: bool) {
         let mut bytes = Vec::new();
         frame.emit(&mut bytes);
         let mut members = self.members();
@@ -262,7 +262,7 @@ impl Members {
         let mailbox = Arc::new(Mailbox::default());
         mailbox.put(&self.announcements);
         if let Some(granted) = self.granted {
-            mailbox.put_frame(&Frame::Grant(granted));
+            mailbox.put_frame(&FileFrame::Grant(granted));
         }
         for extent in self.refused.iter() {
             mailbox.put_frame(&refusal(extent));

@@ -11,9 +11,9 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use transfer::digest::block_cv;
 use transfer::{BLOCK, Tree};
-use wire::files::Frame;
+use wire::files::FileFrame;
 use wire::files::{Data, Wishes};
-use wire::session::{self, AbortCode};
+use wire::session::{AbortCode, SessionFrame};
 use wire::{Emit, RawFrame};
 
 use super::{MOST_REFUSALS, MOST_UNSYNCED, Mailbox, SinkSession, finish_files};
@@ -103,7 +103,7 @@ fn frames(mailbox: &Mailbox) -> Vec<String> {
     let bytes = mailbox.take();
     let (mut rest, mut names) = (&bytes[..], Vec::new());
     while let Some((frame, used)) = RawFrame::parse(rest).unwrap() {
-        let frame = Frame::try_from(frame).unwrap();
+        let frame = FileFrame::try_from(frame).unwrap();
         names.push(frame.name().to_string());
         rest = &rest[used..];
     }
@@ -283,8 +283,8 @@ fn allowed_refusals_postpone_the_failure() {
     let (_, mailbox) = session.join();
     let frames = mailbox.take();
     let (told, _) = RawFrame::parse(&frames).unwrap().unwrap();
-    let told = session::Frame::try_from(told).unwrap();
-    assert!(matches!(told, session::Frame::Abort(AbortCode::Integrity, _)));
+    let told = SessionFrame::try_from(told).unwrap();
+    assert!(matches!(told, SessionFrame::Abort(AbortCode::Integrity, _)));
 }
 
 /// A goodbye before the end is one path's; after it, the sender's.

@@ -4,7 +4,7 @@
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use transfer::{Packing, Tree};
 use wire::files::Wishes;
@@ -43,14 +43,10 @@ fn survey(scratch: &Scratch) -> Result<Survey, Error> {
 /// Ends a transfer whose files are there.
 fn finish(scratch: &Scratch, at_end: &AtEnd) -> Result<usize, Error> {
     let directory = Arc::new(Directory::open(&scratch.0).unwrap());
-    let target = Target {
-        staging: Arc::new(Staging::open(&directory).unwrap()),
-        directory,
-        tree: tree(),
-        packing: Arc::new(Packing::new(&tree(), |_| false).unwrap()),
-        wishes: Wishes::default(),
-        archived: Mutex::default(),
-    };
+    let staging = Arc::new(Staging::open(&directory).unwrap());
+    let packing = Arc::new(Packing::new(&tree(), |_| false).unwrap());
+    let wishes = Wishes::default();
+    let target = Target::new(directory, staging, tree(), packing, wishes);
     target.finish(at_end, &mut PendingSync::default())
 }
 

@@ -6,7 +6,6 @@ use std::path::Path;
 use std::sync::Arc;
 
 use transfer::{BLOCK, Cv};
-use wire::files::Wishes;
 
 use super::{Scratch, content, cv, file, part, survey, target, tree};
 use crate::Error;
@@ -85,8 +84,10 @@ fn settle(target: &Target, completed: Completed) -> Result<(), Error> {
 #[test]
 fn a_staged_file_that_is_swapped_gets_no_name() {
     let scratch = Scratch::new("swapped");
-    let verified =
-        |target: Target, verify| Target { wishes: Wishes { verify, ..target.wishes }, ..target };
+    let verified = |mut target: Target, verify| {
+        target.wishes.verify = verify;
+        target
+    };
     for verify in [false, true] {
         // A small file, and the same one taken up by the next attempt.
         let small = tree(&[("name", file(5))]);

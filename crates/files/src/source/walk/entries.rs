@@ -36,8 +36,16 @@ impl Walk<'_> {
                 // Opened now, so that a file that cannot be read is known before both sides agree.
                 let (mut input, stat) = self.open(&place, stat)?;
                 let mut file = self.file(&place, &mut input, &stat)?;
+                let contents = self.contents(&place, &input, &stat)?;
+                if let Some(contents) = &contents {
+                    file.size = contents.len() as u64;
+                    file.data = None;
+                }
                 if self.checksum {
-                    file.hash = Some(self.hash(&place, &mut input, file.size)?);
+                    file.hash = Some(match &contents {
+                        Some(contents) => *blake3::hash(contents).as_bytes(),
+                        None => self.hash(&place, &mut input, file.size)?,
+                    });
                 }
                 let attributes = self.attributes(&place, &input)?;
                 if attributes.is_some() {
@@ -48,7 +56,7 @@ impl Walk<'_> {
                     let index = u32::try_from(self.found.entries.len()).unwrap_or(u32::MAX);
                     self.seen.insert(inode, index);
                 }
-                let origin = Origin { place, inode, stamp: Stamp::of(&stat) };
+                let origin = Origin { place, inode, stamp: Stamp::of(&stat), contents };
                 self.push((Entry { path, kind: Kind::File(file) }, attributes), Some(origin))
             }
             other => {

@@ -1,0 +1,544 @@
+//! A host: the TCP and the UDP socket of one port, and the services behind them.
+//!
+//! The host admits connections and hands each to the service that its hello names. Bounds of
+//! connections, the token, the list of authorized peers and the reports of refusals are those of
+//! the host, whatever its services.
+
+mod counted;
+mod metrics;
+mod over_udp;
+mod probing;
+mod service;
+pub mod sockets;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use net::socket::reachable;
+use tokio::net::TcpListener;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+use wire::session::{AbortCode, Hello, PROBE, SessionFrame, SessionId, VERSION, Welcome};
+
+use counted::{CountedStream, Tally};
+use metrics::{HostMetrics, NO_SERVICE, RefusalKind};
+use over_udp::OverUdp;
+
+use crate::carrier::{Listener, Stream};
+use crate::conn::{Conn, ConnError};
+use crate::listen::Admitted;
+use crate::listen::admission::{First, TokenCheck, Unauthenticated, greet, refuse};
+use crate::listen::admitted::label_of;
+use crate::listen::by_peer::PeerPlace;
+use crate::listen::connections::{Connections, no_place};
+use crate::listen::further_addresses;
+use crate::listen::opening::OpeningSessions;
+use crate::listen::predecessor::other_version;
+use crate::listen::traffic::CarrierKind;
+use crate::listen::waiting::{Waited, Waiting};
+use crate::listen::{Refusals, refusal_text};
+use crate::metrics::Registry;
+use crate::striped::{UdpListener, carrier::StripedListener};
+use crate::tls::ServerTls;
+use crate::{AuthorizedPeers, Error, Fingerprint, ListenOptions, Peer, random};
+use service::{Hosted, Join, Open, OpenRequest};
+use sockets::{Sockets, at_free_port};
+
+pub use service::{Asking, Entry, Service, Services, SessionRequest};
+
+/// Where a host tells people what happens, as sentences: a function that must not block.
+pub type Tell = Arc<dyn Fn(String) + Send + Sync>;
+
+/// The carriers at which a host listens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Carriers {
+    /// TCP, and UDP at the same ports. Without UDP, whose ports may be taken, at TCP alone.
+    Both,
+    /// UDP alone.
+    Udp,
+}
+
+/// A host whose sockets are open.
+pub struct Host {
+    options: ListenOptions,
+    tell: Tell,
+    tcp: Vec<TcpListener>,
+    udp: Option<UdpListener>,
+}
+
+/// How long the last words over UDP may take.
+const FAREWELL: Duration = Duration::from_millis(500);
+/// The pause after accept(2) failed, most likely for lack of descriptors.
+const PAUSE: Duration = Duration::from_millis(50);
+
+impl Host {
+    /// Opens the sockets; needs a Tokio runtime.
+    ///
+    /// # Errors
+    /// [`Error::System`], with the address that the kernel refused.
+    pub fn bind(
+        options: ListenOptions,
+        carriers: Carriers,
+        stripe: &stripe::Options,
+        tell: Tell,
+    ) -> Result<Host, Error> {
+        if carriers == Carriers::Udp {
+            let bind = |options: &ListenOptions| UdpListener::bind(options, stripe.clone());
+            let (udp, notice) = at_free_port(&options, bind)?;
+            if let Some(text) = notice {
+                tell(text);
+            }
+            return Ok(Host { options, tell, tcp: Vec::new(), udp: Some(udp) });
+        }
+        let Sockets { tcp, udp, notice } = Sockets::open(&options, stripe)?;
+        if let Some(text) = notice {
+            tell(text);
+        }
+        let udp = udp.map_err(|error| tell(format!("{error}; TCP alone is used until then"))).ok();
+        Ok(Host { options, tell, tcp, udp })
+    }
+
+    /// The addresses at which it can be reached.
+    #[must_use]
+    pub fn addresses(&self) -> Vec<SocketAddr> {
+        if !self.tcp.is_empty() {
+            return reachable(&self.tcp);
+        }
+        self.udp.as_ref().map(UdpListener::reachable).unwrap_or_default()
+    }
+
+    /// Whether it listens with UDP, whose ports may be taken.
+    #[must_use]
+    pub fn has_udp(&self) -> bool {
+        self.udp.is_some()
+    }
+
+    /// Accepts connections for these services until the result is dropped, which ends every
+    /// connection.
+    ///
+    /// # Errors
+    /// [`Error::System`] if the library refuses the host's key.
+    pub fn serve(self, services: Services) -> Result<Hosting, Error> {
+        let Host { options, tell, tcp, udp } = self;
+        let admitted = Admitted::new(options.authorized.clone());
+        let boxed = |listener| Box::new(listener) as Box<dyn Listener>;
+        let mut listeners: Vec<_> = tcp.into_iter().map(boxed).collect();
+        let metrics = HostMetrics::new(services.names());
+        let mut over_udp = None;
+        if let Some(udp) = udp {
+            over_udp = Some(OverUdp::of(&udp));
+            let traffic = metrics.traffic.clone();
+            listeners.push(Box::new(StripedListener::counting(udp, admitted.clone(), traffic)));
+        }
+        accept((services, metrics), options, (listeners, over_udp), admitted, tell)
+    }
+}
+
+/// Accepts connections at listeners of any carrier, for these services; the addresses of `options`
+/// are not listened at. Needs a Tokio runtime.
+///
+/// # Errors
+/// [`Error::System`] if the library refuses the host's key.
+pub fn serve_at(
+    listeners: Vec<Box<dyn Listener>>,
+    services: Services,
+    options: ListenOptions,
+    tell: Tell,
+) -> Result<Hosting, Error> {
+    let admitted = Admitted::new(options.authorized.clone());
+    let metrics = HostMetrics::new(services.names());
+    accept((services, metrics), options, (listeners, None), admitted, tell)
+}
+
+fn accept(
+    (services, metrics): (Services, HostMetrics),
+    options: ListenOptions,
+    (listeners, over_udp): (Vec<Box<dyn Listener>>, Option<OverUdp>),
+    admitted: Admitted,
+    tell: Tell,
+) -> Result<Hosting, Error> {
+    let shared = Arc::new(HostState {
+        tls: ServerTls::new(&options.identity)?,
+        token: TokenCheck::new(options.token.clone(), options.holder),
+        authorized: options.authorized,
+        named: options.addresses,
+        services,
+        tell,
+        unauthenticated: Arc::default(),
+        connections: Connections::default(),
+        waiting: Waiting::default(),
+        opening: Arc::default(),
+        refusals: Refusals::default(),
+        metrics,
+        admitted,
+    });
+    let mut accepting = JoinSet::new();
+    for mut listener in listeners {
+        let shared = Arc::clone(&shared);
+        accepting.spawn(async move {
+            loop {
+                match listener.accept().await {
+                    Ok((stream, from)) => shared.admit(stream, from),
+                    Err(error) => {
+                        tracing::warn!(%error, "no connection could be taken in");
+                        tokio::time::sleep(PAUSE).await;
+                    }
+                }
+            }
+        });
+    }
+    Ok(Hosting { shared, over_udp, _accepting: accepting })
+}
+
+/// A host that accepts connections, until it is dropped.
+pub struct Hosting {
+    shared: Arc<HostState>,
+    over_udp: Option<OverUdp>,
+    _accepting: JoinSet<()>,
+}
+
+impl Hosting {
+    /// The figures of this host and of its services, read whenever they are written down. Their
+    /// names begin with `anabranch`; docs/host.md lists them.
+    #[must_use]
+    pub fn metrics(&self) -> Registry {
+        let mut registry = Registry::with_prefix("anabranch");
+        let shared = &self.shared;
+        shared.metrics.register(&mut registry);
+        shared.unauthenticated.register(&mut registry);
+        shared.connections.register(&mut registry);
+        if let Some(over_udp) = &self.over_udp {
+            over_udp.register(&mut registry);
+        }
+        for service in &shared.services.0 {
+            service.register(registry.sub_registry_with_prefix(service.name()));
+        }
+        registry
+    }
+
+    /// Ends all connections. Peers over UDP are told, within half a second.
+    pub async fn close(mut self) {
+        let over_udp = self.over_udp.take();
+        drop(self);
+        if let Some(over_udp) = over_udp {
+            let _ = timeout(FAREWELL, over_udp.wait_idle()).await;
+        }
+    }
+}
+
+impl Drop for Hosting {
+    fn drop(&mut self) {
+        self.shared.unauthenticated.close();
+    }
+}
+
+struct HostState {
+    services: Services,
+    token: TokenCheck,
+    authorized: AuthorizedPeers,
+    /// The addresses that were named to listen at; none: all.
+    named: Vec<SocketAddr>,
+    tell: Tell,
+    tls: ServerTls,
+    unauthenticated: Arc<Unauthenticated>,
+    connections: Connections,
+    waiting: Waiting,
+    opening: Arc<OpeningSessions>,
+    refusals: Refusals,
+    metrics: HostMetrics,
+    admitted: Admitted,
+}
+
+/// An authenticated connection.
+struct Entered {
+    conn: Conn,
+    entry: Entering,
+    service: &'static str,
+    peer: Fingerprint,
+    /// The entry of its peer among the authorized ones.
+    known: Option<Peer>,
+    place: PeerPlace,
+}
+
+/// What an authenticated connection is for.
+enum Entering {
+    Join(Joining),
+    Open(Open, OpenRequest),
+    /// To measure its path.
+    Probe,
+}
+
+/// A connection that joins a session.
+struct Joining {
+    join: Join,
+    service: &'static str,
+    session: SessionId,
+}
+
+impl HostState {
+    fn admit(self: &Arc<Self>, stream: Box<dyn Stream>, from: SocketAddr) {
+        let shared = Arc::clone(self);
+        tracing::debug!(%from, "connection accepted");
+        self.unauthenticated.admit(from.ip(), |number| async move {
+            let entering = shared.enter(stream, from);
+            let Some(entered) = shared.unauthenticated.authenticated(number, entering).await else {
+                return;
+            };
+            let Entered { mut conn, entry, service, peer, known, place } = entered;
+            let _counted = shared.metrics.connection(service);
+            shared.metrics.watch(&mut conn, service);
+            tokio::select! {
+                () = shared.serve(conn, entry, service, from) => {}
+                () = place.displaced.notified() => {
+                    tracing::info!(%from, "closed for a connection of another peer");
+                }
+                () = shared.authorized.changed(peer, known.as_ref()) => {
+                    tracing::info!(%from, %peer, "its entry among the authorized peers changed");
+                }
+            }
+        });
+    }
+
+    /// Serves an authorized connection, after its wait if it waits.
+    async fn serve(
+        &self,
+        mut conn: Conn,
+        entry: Entering,
+        service: &'static str,
+        from: SocketAddr,
+    ) {
+        let ended = match entry {
+            Entering::Join(joining) => {
+                self.serve_member(conn, joining, from).await;
+                return;
+            }
+            Entering::Probe => probing::answer(&mut conn).await,
+            Entering::Open(open, opened) if opened.whole.is_some() => {
+                let welcomed = conn.flush_to_reader().await;
+                if welcomed.is_ok() {
+                    self.serve_opener(conn, (open, opened), service, from).await;
+                }
+                welcomed
+            }
+            Entering::Open(open, opened) => match self.wait(&mut conn, opened.peer).await {
+                Ok(None) => {
+                    self.serve_opener(conn, (open, opened), service, from).await;
+                    return;
+                }
+                Ok(Some(joining)) => {
+                    drop(opened);
+                    self.serve_member(conn, joining, from).await;
+                    return;
+                }
+                Err(error) => Err(error),
+            },
+        };
+        if let Err(error) = ended {
+            tracing::debug!(%from, %error, "connection ended while it waited");
+        }
+    }
+
+    async fn serve_opener(
+        &self,
+        conn: Conn,
+        (open, opened): (Open, OpenRequest),
+        service: &'static str,
+        from: SocketAddr,
+    ) {
+        self.metrics.session_opened(service);
+        let _member = self.metrics.member(service, opened.session);
+        open(conn, opened, from).await;
+    }
+
+    async fn serve_member(&self, conn: Conn, joining: Joining, from: SocketAddr) {
+        let Joining { join, service, session } = joining;
+        let _member = self.metrics.member(service, session);
+        join(conn, from).await;
+    }
+
+    /// The place of a connection of `peer` among all.
+    async fn place(
+        &self,
+        conn: &mut Conn,
+        peer: Fingerprint,
+        service: &'static str,
+    ) -> Result<PeerPlace, ConnError> {
+        if let Some(place) = self.connections.enter(peer) {
+            return Ok(place);
+        }
+        self.metrics.refuse(service, RefusalKind::Busy);
+        Err(refuse(conn, AbortCode::Crowded, no_place()).await)
+    }
+
+    /// Waits until an authorized connection joins a session, or is about to open one (`None`).
+    async fn wait(&self, conn: &mut Conn, peer: Fingerprint) -> Result<Option<Joining>, ConnError> {
+        conn.flush_to_reader().await?;
+        match self.waiting.wait(conn, peer).await? {
+            Waited::Open => Ok(None),
+            Waited::Join(id) => self.join(conn, id, peer).await.map(Some),
+        }
+    }
+
+    /// The session of that id for a connection that joins it. Its peer may know of the session
+    /// before this host has opened it.
+    async fn join(
+        &self,
+        conn: &mut Conn,
+        id: SessionId,
+        peer: Fingerprint,
+    ) -> Result<Joining, ConnError> {
+        let find = || {
+            self.services.0.iter().find_map(|service| {
+                let join = service.find(id, peer)?;
+                Some(Joining { join, service: service.name(), session: id })
+            })
+        };
+        let mut found = find();
+        if found.is_none() {
+            self.opening.settled(id, peer).await;
+            found = find();
+        }
+        if let Some(joining) = found {
+            conn.push(&SessionFrame::Joined);
+            return Ok(joining);
+        }
+        self.metrics.refuse(NO_SERVICE, RefusalKind::Session);
+        let text = "this host knows no such session";
+        Err(refuse(conn, AbortCode::NoSession, text.into()).await)
+    }
+
+    /// Runs the handshake, reads the first frame, and checks the peer's permission. The addresses
+    /// of this host are the answer to a hello: no stranger learns them.
+    async fn enter(&self, stream: Box<dyn Stream>, from: SocketAddr) -> Result<Entered, ConnError> {
+        let handshake = self.metrics.handshake();
+        let tally = Arc::<Tally>::default();
+        let is_counted_apart = CarrierKind::of(&*stream) == CarrierKind::Udp;
+        let stream = if is_counted_apart {
+            stream
+        } else {
+            Box::new(CountedStream { stream, tally: Arc::clone(&tally) })
+        };
+        let (mut conn, peer, first) = greet(&self.tls, stream).await?;
+        handshake.complete();
+        // Before it decides anything: a later change ends the connection.
+        let known = self.authorized.find(peer);
+        let (entry, service, place) = match first {
+            First::Join(id) => {
+                let joining = self.join(&mut conn, id, peer).await?;
+                let service = joining.service;
+                let place = self.place(&mut conn, peer, service).await?;
+                (Entering::Join(joining), service, place)
+            }
+            First::Hello(hello) => {
+                let service = self.service_of(&hello);
+                let open = match self.authorize(&hello, peer, known.as_ref()) {
+                    Ok(open) => open,
+                    Err((code, reason)) => {
+                        let kind = RefusalKind::at_admission(code, &hello, known.as_ref());
+                        self.metrics.refuse(service, kind);
+                        return Err(self.turn_away(&mut conn, peer, from, code, reason).await);
+                    }
+                };
+                let place = self.place(&mut conn, peer, service).await?;
+                let entry = self.welcome(&mut conn, peer, hello, open).await?;
+                (entry, service, place)
+            }
+        };
+        self.admitted.insert(peer, known.clone());
+        if !is_counted_apart {
+            let label = label_of(peer, known.as_ref());
+            tally.belongs_to(self.metrics.traffic.row(&label, from.ip(), CarrierKind::Tcp));
+        }
+        Ok(Entered { conn, entry, service, peer, known, place })
+    }
+
+    /// The service of a hello, of those that this host has: peers name what they like.
+    fn service_of(&self, hello: &Hello) -> &'static str {
+        if hello.service == PROBE {
+            return PROBE;
+        }
+        self.services.named(&hello.service).map_or(NO_SERVICE, Hosted::name)
+    }
+
+    /// Who may open what its hello names; `None` for a measurement of a path.
+    fn authorize(
+        &self,
+        hello: &Hello,
+        peer: Fingerprint,
+        known: Option<&Peer>,
+    ) -> Result<Option<Open>, (AbortCode, String)> {
+        if hello.version != VERSION {
+            return Err((AbortCode::Refused, other_version(hello.version)));
+        }
+        let asking = Asking { hello, peer, known, token: &self.token };
+        let refused = |reason| (AbortCode::Refused, reason);
+        if hello.service == PROBE {
+            // Whoever may anything here may know how fast.
+            let mut reason = "this host has no services".to_string();
+            for service in &self.services.0 {
+                match service.authorize(&asking) {
+                    Ok(_) => return Ok(None),
+                    Err(why) => reason = why,
+                }
+            }
+            return Err(refused(reason));
+        }
+        let Some(service) = self.services.named(&hello.service) else {
+            // A stranger is not told what this host does.
+            let any = |service: &dyn Hosted| service.authorize(&asking);
+            let mut all = self.services.0.iter().map(|service| any(service.as_ref()));
+            return Err(match all.find_map(Result::ok) {
+                Some(_) => (AbortCode::NoService, format!("this host {}", self.services.do_what())),
+                None => refused(
+                    "its key may not do that on this host, and it showed no token that lets it"
+                        .into(),
+                ),
+            });
+        };
+        service.authorize(&asking).map(Some).map_err(refused)
+    }
+
+    /// Answers the hello of a peer that is let in.
+    async fn welcome(
+        &self,
+        conn: &mut Conn,
+        peer: Fingerprint,
+        hello: Hello,
+        open: Option<Open>,
+    ) -> Result<Entering, ConnError> {
+        let session = random().map_err(std::io::Error::other)?;
+        let takes_whole = self.services.named(&hello.service).is_some_and(Hosted::takes_whole);
+        let whole = if takes_whole {
+            let Some(whole) = conn.stream().claim() else {
+                self.metrics.refuse(self.service_of(&hello), RefusalKind::Other);
+                let text = "this service runs over UDP alone";
+                return Err(refuse(conn, AbortCode::Refused, text.into()).await);
+            };
+            Some(whole)
+        } else {
+            None
+        };
+        let addresses = further_addresses(conn, &self.named);
+        conn.push(&SessionFrame::Welcome(Welcome { version: VERSION, session, addresses }));
+        let Some(open) = open else { return Ok(Entering::Probe) };
+        let opening = self.opening.begin(session, peer);
+        Ok(Entering::Open(open, OpenRequest { hello, peer, session, whole, opening }))
+    }
+
+    /// Refuses a peer, and reports it.
+    async fn turn_away(
+        &self,
+        conn: &mut Conn,
+        peer: Fingerprint,
+        from: SocketAddr,
+        code: AbortCode,
+        reason: String,
+    ) -> ConnError {
+        tracing::info!(%peer, reason, "refused");
+        if let Some(unreported) = self.refusals.note(Instant::now()) {
+            (self.tell)(refusal_text(from, &reason, unreported));
+        }
+        refuse(conn, code, reason).await
+    }
+}

@@ -1,0 +1,200 @@
+//! What a service of a host is: it lets peers in by its own rights, and serves their sessions.
+
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use wire::session::{Hello, SessionId};
+
+use crate::conn::Conn;
+use crate::listen::opening::OpeningPlace;
+use crate::listen::{TokenCheck, TokenRefusal};
+use crate::metrics::Registry;
+use crate::{Fingerprint, Peer};
+
+/// A service for peers that dial this host.
+pub trait Service: Send + Sync + 'static {
+    /// An open session, which further connections join.
+    type Session: Send + 'static;
+    /// The permission of a peer that opens a session.
+    type Grant: Send + 'static;
+
+    /// Its name in hellos.
+    fn name(&self) -> &'static str;
+
+    /// What it does, behind "this host", for peers that ask for another service.
+    fn does(&self) -> &'static str;
+
+    /// Whether it takes a whole striped connection with all its streams, instead of connections of
+    /// sessions: see [`SessionRequest::whole`].
+    fn takes_whole(&self) -> bool {
+        false
+    }
+
+    /// The session of that id, if it is one of `peer` and its rights are those with which it was
+    /// let in.
+    fn find(&self, id: SessionId, peer: Fingerprint) -> Option<Self::Session>;
+
+    /// The permission of a peer to open a session.
+    ///
+    /// # Errors
+    /// The reason of a refusal, which is sent to the peer.
+    fn authorize(&self, asking: &Asking<'_>) -> Result<Self::Grant, String>;
+
+    /// Registers the figures of this service. Their names get the host's prefix and this service's
+    /// [name](Service::name); the values of their labels are few, and no peer's choice.
+    fn register(&self, _registry: &mut Registry) {}
+
+    /// Serves an authenticated connection to its end. The next flush sends a pending answer to a
+    /// connection that joins. The future is dropped with the host, and when the peer's entry among
+    /// the authorized ones changes.
+    fn serve(
+        self: Arc<Self>,
+        conn: Conn,
+        entry: Entry<Self>,
+        from: SocketAddr,
+    ) -> impl Future<Output = ()> + Send;
+}
+
+/// A peer that asks to be let in. It has proven its key.
+pub struct Asking<'a> {
+    /// What it said.
+    pub hello: &'a Hello,
+    /// Its key.
+    pub peer: Fingerprint,
+    /// Its entry among the authorized peers.
+    pub known: Option<&'a Peer>,
+    pub(super) token: &'a TokenCheck,
+}
+
+impl Asking<'_> {
+    /// Whether it holds the host's token, which is its own from then on.
+    ///
+    /// # Errors
+    /// The reason why the token does not let it in.
+    pub fn holds_token(&self) -> Result<(), TokenRefusal> {
+        self.token.admit(self.hello, self.peer)
+    }
+}
+
+/// The request of an authenticated connection.
+pub enum Entry<S: Service + ?Sized> {
+    /// To join a session.
+    Join(S::Session),
+    /// To open a session.
+    Open(SessionRequest<S>),
+}
+
+/// The request of an authorized connection to open a session. The frames behind its hello are still
+/// to be read.
+pub struct SessionRequest<S: Service + ?Sized> {
+    /// The first frame of the connection.
+    pub hello: Hello,
+    /// The permission of its peer.
+    pub grant: S::Grant,
+    /// The key of its peer.
+    pub peer: Fingerprint,
+    /// The id of the session, of which the peer knows.
+    pub session: SessionId,
+    /// The striped connection whose first stream this connection is; `None` but for a service that
+    /// [`takes_whole`](Service::takes_whole) ones.
+    pub whole: Option<stripe::Connection>,
+    /// Held until [`Service::find`] finds the session, or until it is clear that there will be
+    /// none: connections that join wait for that.
+    pub opening: OpeningPlace,
+}
+
+/// What serves a connection to its end.
+pub(super) type Serving = Pin<Box<dyn Future<Output = ()> + Send>>;
+/// What serves a connection that joins.
+pub(super) type Join = Box<dyn FnOnce(Conn, SocketAddr) -> Serving + Send>;
+/// What serves a connection that opens a session.
+pub(super) type Open = Box<dyn FnOnce(Conn, OpenRequest, SocketAddr) -> Serving + Send>;
+
+/// A [`SessionRequest`] without its permission.
+pub(super) struct OpenRequest {
+    pub(super) hello: Hello,
+    pub(super) peer: Fingerprint,
+    pub(super) session: SessionId,
+    pub(super) whole: Option<stripe::Connection>,
+    pub(super) opening: OpeningPlace,
+}
+
+/// A service beside others of other types.
+pub(super) trait Hosted: Send + Sync {
+    fn name(&self) -> &'static str;
+    fn does(&self) -> &'static str;
+    fn takes_whole(&self) -> bool;
+    fn register(&self, registry: &mut Registry);
+    fn find(&self, id: SessionId, peer: Fingerprint) -> Option<Join>;
+    fn authorize(&self, asking: &Asking<'_>) -> Result<Open, String>;
+}
+
+impl<S: Service> Hosted for Arc<S> {
+    fn name(&self) -> &'static str {
+        S::name(self)
+    }
+
+    fn does(&self) -> &'static str {
+        S::does(self)
+    }
+
+    fn takes_whole(&self) -> bool {
+        S::takes_whole(self)
+    }
+
+    fn register(&self, registry: &mut Registry) {
+        S::register(self, registry);
+    }
+
+    fn find(&self, id: SessionId, peer: Fingerprint) -> Option<Join> {
+        let (service, session) = (Arc::clone(self), S::find(self, id, peer)?);
+        Some(Box::new(|conn, from| Box::pin(service.serve(conn, Entry::Join(session), from))))
+    }
+
+    fn authorize(&self, asking: &Asking<'_>) -> Result<Open, String> {
+        let (service, grant) = (Arc::clone(self), S::authorize(self, asking)?);
+        Ok(Box::new(|conn, opened, from| {
+            let OpenRequest { hello, peer, session, whole, opening } = opened;
+            let request = SessionRequest { hello, grant, peer, session, whole, opening };
+            Box::pin(service.serve(conn, Entry::Open(request), from))
+        }))
+    }
+}
+
+/// The services of a host.
+#[derive(Default)]
+pub struct Services(pub(super) Vec<Box<dyn Hosted>>);
+
+impl Services {
+    /// None yet.
+    #[must_use]
+    pub fn new() -> Services {
+        Services::default()
+    }
+
+    /// One more, with a name of its own.
+    #[must_use]
+    pub fn with<S: Service>(mut self, service: &Arc<S>) -> Services {
+        self.0.push(Box::new(Arc::clone(service)));
+        self
+    }
+
+    pub(super) fn names(&self) -> impl Iterator<Item = &'static str> {
+        self.0.iter().map(|service| service.name())
+    }
+
+    pub(super) fn named(&self, name: &str) -> Option<&dyn Hosted> {
+        self.0.iter().find(|service| service.name() == name).map(AsRef::as_ref)
+    }
+
+    /// What the host does, as a clause.
+    pub(super) fn do_what(&self) -> String {
+        let all: Vec<&str> = self.0.iter().map(|service| service.does()).collect();
+        match all.split_last() {
+            None => "does nothing".into(),
+            Some((last, [])) => (*last).into(),
+            Some((last, others)) => format!("{} and {last}", others.join(", ")),
+        }
+    }
+}
