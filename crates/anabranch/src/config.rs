@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 use std::io::Read;
-use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -16,6 +15,7 @@ use units::Span;
 
 use crate::dirs::{Dirs, is_absent};
 use crate::listen::ListenAddress;
+use crate::metrics::MetricsAddress;
 use crate::schedulers::{Carrier, Scheduler, congestion_control, controller, packet_scheduler};
 use crate::watch::Style;
 
@@ -75,7 +75,7 @@ pub(crate) struct Host {
     pub(crate) listen: Vec<ListenAddress>,
     pub(crate) port: Option<u16>,
     pub(crate) qlog: Option<PathBuf>,
-    pub(crate) metrics: Option<SocketAddr>,
+    pub(crate) metrics: Option<MetricsAddress>,
 }
 
 /// Tables that may have no key.
@@ -120,7 +120,7 @@ const KEYS: &[(&str, &str, Setter)] = &[
     ("host", "listen", |c, v| list(v).map(|addresses| c.host.listen = addresses)),
     ("host", "port", |c, v| set(&mut c.host.port, port(v))),
     ("host", "qlog", |c, v| set(&mut c.host.qlog, parsed(v))),
-    ("host", "metrics", |c, v| set(&mut c.host.metrics, parsed(v))),
+    ("host", "metrics", |c, v| set(&mut c.host.metrics, metrics(v))),
     ("receive", "archive", |c, v| flag(v).map(|on| c.receive.archive = on)),
     ("receive", "overwrite", |c, v| {
         flag(v).map(|on| {
@@ -240,6 +240,11 @@ fn port(value: &DeValue<'_>) -> Result<u16, String> {
         .as_integer()
         .and_then(|number| u16::from_str_radix(number.as_str(), number.radix()).ok());
     number.ok_or_else(|| "expected a port from 0 to 65535".to_string())
+}
+
+/// An address in quotes, or a port of loopback.
+fn metrics(value: &DeValue<'_>) -> Result<MetricsAddress, String> {
+    if value.as_integer().is_some() { port(value).map(MetricsAddress::from) } else { parsed(value) }
 }
 
 /// A number of a range.

@@ -77,7 +77,7 @@ const EXAMPLES: &[(&str, &[Example])] = &[
         &[
             example("anabranch host", "Do what the configuration's tables say, at one port"),
             example(
-                "anabranch host --config /etc/anabranch/host.toml --metrics 127.0.0.1:9707",
+                "anabranch host --config /etc/anabranch/host.toml --metrics 9707",
                 "With another configuration, and metrics for Prometheus",
             ),
         ],

@@ -54,6 +54,7 @@ mod flags;
 mod host_key;
 mod listen;
 mod log;
+mod metrics;
 mod name;
 mod output;
 mod peers;

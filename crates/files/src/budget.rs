@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use peer::Fingerprint;
 use peer::conn::{Conn, ConnError};
+use peer::metrics::{Registry, Unit, register_budget};
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
@@ -49,6 +50,13 @@ impl Budget {
     /// An empty share for a list of `peer`.
     pub(crate) fn share(self: &Arc<Self>, peer: Fingerprint) -> Share {
         Share { budget: Arc::clone(self), peer, bytes: 0 }
+    }
+
+    /// Registers what is taken, and the bound. `what` is the subject.
+    pub(crate) fn register(self: &Arc<Self>, registry: &mut Registry, what: &str) {
+        let (budget, most) = (Arc::clone(self), self.most as u64);
+        let taken = move || budget.taken().all as u64;
+        register_budget(registry, "memory", what, Some(Unit::Bytes), most, taken);
     }
 
     fn taken(&self) -> MutexGuard<'_, Taken> {

@@ -13,7 +13,7 @@ use net::counters::TcpInfo;
 use rustls::Connection;
 use tokio::time::timeout;
 use wire::frame::HEADER;
-use wire::session::SessionFrame;
+use wire::session::{AbortCode, SessionFrame};
 use wire::{Emit, RawFrame, WireError};
 
 use layer::Layer;
@@ -42,6 +42,8 @@ pub struct Conn {
     said_goodbye: bool,
     /// Bytes of frames pushed since the last complete flush.
     backlog: usize,
+    /// Hears of refusals of the peer.
+    refusals: Option<Box<dyn Fn(AbortCode) + Send + Sync>>,
 }
 
 /// The failure that ended a connection.
@@ -118,6 +120,7 @@ impl Conn {
             closed: false,
             said_goodbye: false,
             backlog: 0,
+            refusals: None,
         }
     }
 
@@ -152,6 +155,18 @@ impl Conn {
     /// Bounds the bytes that are still read from the stream; more are [`ConnError::TooMuch`].
     pub(crate) fn set_allowance(&mut self, bytes: usize) {
         self.raw.allowance = bytes;
+    }
+
+    /// Has `hear` told of each refusal of the peer from here on.
+    pub(crate) fn on_refusal(&mut self, hear: impl Fn(AbortCode) + Send + Sync + 'static) {
+        self.refusals = Some(Box::new(hear));
+    }
+
+    /// The peer is refused.
+    pub(crate) fn note_refusal(&self, code: AbortCode) {
+        if let Some(hear) = &self.refusals {
+            hear(code);
+        }
     }
 
     /// Runs the TLS handshake to its end.

@@ -23,6 +23,7 @@ pub mod host;
 mod identity;
 pub mod limit;
 pub mod listen;
+pub mod metrics;
 mod options;
 pub mod places;
 pub mod private;

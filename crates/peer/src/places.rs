@@ -36,6 +36,18 @@ impl Places {
         }
     }
 
+    /// The number of places in all.
+    #[must_use]
+    pub fn most(&self) -> usize {
+        self.most
+    }
+
+    /// The number of places that are taken.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.taken().values().sum()
+    }
+
     fn try_take(self: &Arc<Self>, peer: Fingerprint) -> Option<WorkPlace> {
         let mut taken = self.taken();
         let of_peer = taken.get(&peer).copied().unwrap_or(0);

@@ -3,6 +3,7 @@
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustls::{ClientConfig, ServerConfig};
 use tokio::sync::{Mutex, mpsc, oneshot, watch};
@@ -106,6 +107,7 @@ pub struct Endpoint {
     addresses: Vec<SocketAddr>,
     accepted: Mutex<mpsc::Receiver<Connection>>,
     connections: watch::Receiver<usize>,
+    failed: Arc<AtomicU64>,
 }
 
 impl Endpoint {
@@ -146,16 +148,17 @@ impl Endpoint {
         accepted: mpsc::Receiver<Connection>,
         listener: Option<Listener>,
     ) -> Result<Endpoint, EndpointError> {
-        let failed = |action| move |source: io::Error| EndpointError::System { action, source };
-        let inbox = Arc::new(Inbox::new().map_err(failed("open a descriptor"))?);
+        let system = |action| move |source: io::Error| EndpointError::System { action, source };
+        let inbox = Arc::new(Inbox::new().map_err(system("open a descriptor"))?);
         let (count, connections) = watch::channel(0);
+        let failed = listener.as_ref().map(Listener::failed).unwrap_or_default();
         let driver = Driver::new(Arc::clone(&inbox), listener, count)
-            .map_err(failed("wait for descriptors"))?;
+            .map_err(system("wait for descriptors"))?;
         std::thread::Builder::new()
             .name("stripe".into())
             .spawn(move || driver.run())
-            .map_err(failed("start a thread"))?;
-        Ok(Endpoint { inbox, addresses, accepted: Mutex::new(accepted), connections })
+            .map_err(system("start a thread"))?;
+        Ok(Endpoint { inbox, addresses, accepted: Mutex::new(accepted), connections, failed })
     }
 
     /// Connects to the peer that `tls` verifies, over all of these routes. The handshake takes the
@@ -185,6 +188,12 @@ impl Endpoint {
     #[must_use]
     pub fn local_addresses(&self) -> &[SocketAddr] {
         &self.addresses
+    }
+
+    /// The number of handshakes of peers that have failed.
+    #[must_use]
+    pub fn failed_handshakes(&self) -> u64 {
+        self.failed.load(Ordering::Relaxed)
     }
 
     /// Waits until all connections have ended and their peers were told, some round trips after

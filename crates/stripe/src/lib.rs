@@ -87,5 +87,5 @@ pub use ptcp::{Class, SlowStreams};
 pub use qlog::{Qlog, Sink};
 pub use rations::Rations;
 pub use secure::{HandshakeError, address_block};
-pub use stats::{RouteChange, RouteEvent, RouteState, RouteStats, Stats};
+pub use stats::{Carried, RouteChange, RouteEvent, RouteState, RouteStats, Stats};
 pub use total_rate::TotalRate;

@@ -63,6 +63,12 @@ impl Memory {
         Bytes(self.state().all)
     }
 
+    /// What there is in all.
+    #[must_use]
+    pub fn most(&self) -> Bytes {
+        Bytes(self.0.most)
+    }
+
     /// The peer that has the most, if more is taken than there is.
     pub(crate) fn to_give_way(&self) -> Option<PeerKey> {
         let taken = self.state();

@@ -1,6 +1,6 @@
 //! What a connection tells of its routes: events and counters.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use units::{Bytes, Span};
 
@@ -117,6 +117,17 @@ pub struct RouteStats {
     pub dropped_here: u64,
 }
 
+/// What a connection has moved between this host and an address of its peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Carried {
+    /// The address; `None`: all further ones of a peer that came from many.
+    pub remote: Option<IpAddr>,
+    /// Bytes of UDP payloads sent there.
+    pub sent: Bytes,
+    /// Bytes of UDP payloads that came from there, and were the peer's.
+    pub received: Bytes,
+}
+
 /// Counters of a connection.
 ///
 /// ```
@@ -154,6 +165,9 @@ pub struct RouteStats {
 pub struct Stats {
     /// Each route.
     pub routes: Vec<RouteStats>,
+    /// What was moved in the connection's whole life, by addresses of the peer: these counts never
+    /// go back, also where routes end.
+    pub carried: Vec<Carried>,
     /// Streams that are open.
     pub streams: usize,
     /// How often the keys were updated.

@@ -271,6 +271,25 @@ fn routes_come_and_go() {
     });
 }
 
+/// Routes that a peer opened go with the connection, and others before; what they carried counts.
+#[test]
+fn what_routes_carried_is_known_after_their_end() {
+    run(async {
+        let pair = pair(2, Options::default()).await;
+        carry(&pair.near, &pair.far, 2_000_000).await;
+        pair.near.remove_route(0);
+        carry(&pair.near, &pair.far, 1_000_000).await;
+        pair.near.close(0);
+        for (connection, is_sender) in [(&pair.near, true), (&pair.far, false)] {
+            connection.forgotten().await;
+            let stats = connection.recent_stats();
+            let bytes = |one: &stripe::Carried| if is_sender { one.sent.0 } else { one.received.0 };
+            let carried: u64 = stats.carried.iter().map(bytes).sum();
+            assert!((3_000_000..4_500_000).contains(&carried), "{stats:?}");
+        }
+    });
+}
+
 #[test]
 fn a_route_in_reserve_carries_little() {
     run(async {

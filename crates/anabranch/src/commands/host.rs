@@ -1,7 +1,6 @@
 //! `host`: the services that the configuration names, at one port.
 
 use std::convert::Infallible;
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -21,6 +20,7 @@ use crate::examples;
 use crate::exit::Failure;
 use crate::host_key::HostKey;
 use crate::listen::{ListenAddress, socket_addresses};
+use crate::metrics::{MetricsAddress, MetricsServer};
 use crate::peers::Authorized;
 use crate::qlog::QlogArgs;
 use crate::transfer;
@@ -40,10 +40,10 @@ pub(crate) struct HostArgs {
     /// The port of TCP and UDP; 0 takes a free one [default: 7707]
     #[arg(long)]
     port: Option<u16>,
-    /// Serve metrics for Prometheus by HTTP at this address, which should be one of loopback:
-    /// whoever reaches it reads them
-    #[arg(long, value_name = "ADDR:PORT")]
-    metrics: Option<SocketAddr>,
+    /// Serve metrics for Prometheus by HTTP at this port of loopback, or at this address: whoever
+    /// reaches it reads them
+    #[arg(long, value_name = "[ADDR:]PORT")]
+    metrics: Option<MetricsAddress>,
     #[command(flatten)]
     qlog: QlogArgs,
     #[command(flatten)]
@@ -110,7 +110,7 @@ pub(crate) fn run(args: HostArgs) -> Result<(), Failure> {
 async fn serve(
     config: Config,
     options: ListenOptions,
-    metrics: Option<SocketAddr>,
+    metrics: Option<MetricsAddress>,
     is_verbose: bool,
     events: Events,
 ) -> Result<Summary, Error> {
@@ -125,6 +125,7 @@ async fn serve(
     let serving = has("serve")
         .then(|| Serving::of(serve_options(&config, &options)?, events.clone(), &numbers))
         .transpose()?;
+    let metrics = metrics.map(MetricsServer::bind).transpose()?;
     let host = Host::bind(options, Carriers::Both, &stripe, Arc::clone(&tell))?;
     if has("tunnel") && !host.has_udp() {
         let action = "serve [tunnel], which needs UDP at the host's port".to_string();
@@ -145,7 +146,16 @@ async fn serve(
     if has("measure") {
         services = services.with(&Measuring::new(Arc::clone(&tell)));
     }
-    let _hosting = host.serve(services)?;
+    let hosting = host.serve(services)?;
+    let watched = async {
+        match metrics {
+            Some(server) => {
+                tell(format!("metrics are at {}", server.url()));
+                server.serve(hosting.metrics()).await
+            }
+            None => std::future::pending().await,
+        }
+    };
     let _ = events.send(Event::Listening { addresses });
     let receiving = async {
         match &receiving {
@@ -153,9 +163,15 @@ async fn serve(
             None => std::future::pending().await,
         }
     };
-    receiving.await?;
-    std::future::pending::<Infallible>().await;
-    unreachable!("it never ends")
+    let receiving = async {
+        receiving.await?;
+        std::future::pending::<Result<Infallible, Error>>().await
+    };
+    let never = tokio::select! {
+        ended = receiving => ended?,
+        never = watched => never,
+    };
+    match never {}
 }
 
 /// The folder of a service.

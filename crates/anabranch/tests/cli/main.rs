@@ -8,6 +8,7 @@ mod interrupted;
 mod json;
 mod keyless;
 mod lines;
+mod metrics;
 #[path = "../needs/mod.rs"]
 mod needs;
 mod offers;

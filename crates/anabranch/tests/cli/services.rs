@@ -27,7 +27,7 @@ fn listening(mut child: Child) -> (Running, String) {
     (child, address.expect("it says where it listens"))
 }
 
-fn all_services(home: &Home) -> String {
+pub(super) fn all_services(home: &Home) -> String {
     format!(
         "[receive]\ndirectory = '{0}/incoming'\n[serve]\ndirectory = '{0}/served'\n[tunnel]\n\
          [measure]\n",
@@ -36,7 +36,7 @@ fn all_services(home: &Home) -> String {
 }
 
 /// A client that trusts the host, and whom the host knows by a line with these words.
-fn client(host: &Home, address: &str, words: &str) -> Home {
+pub(super) fn client(host: &Home, address: &str, words: &str) -> Home {
     let client = Home::new();
     let key = client.run(&["keys"]).1;
     let list = host.0.join("authorized_peers");
@@ -48,7 +48,7 @@ fn client(host: &Home, address: &str, words: &str) -> Home {
 }
 
 /// A server that answers each connection with a word; its port.
-fn server() -> u16 {
+pub(super) fn server() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     std::thread::spawn(move || {
@@ -60,7 +60,7 @@ fn server() -> u16 {
 }
 
 /// Whether a tunnel to the host reaches a port of it; otherwise its exit code and message.
-fn tunnels(client: &Home, address: &str, port: u16) -> Result<(), (i32, String)> {
+pub(super) fn tunnels(client: &Home, address: &str, port: u16) -> Result<(), (i32, String)> {
     let forward = format!("0:127.0.0.1:{port}");
     let mut command = client.command(&["tunnel", address, "-L", &forward, "--json"]);
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();

@@ -11,6 +11,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use peer::host::{Carriers, Host, Tell};
+use peer::metrics::{Registry, register_budget};
+use peer::places::Places;
 use peer::{ListenOptions, Peer};
 use rustix::io::Errno;
 
@@ -49,6 +51,12 @@ pub fn notices(events: &Events) -> Tell {
 fn open(options: &ListenOptions, events: &Events) -> Result<Host, Error> {
     let stripe = stripe::Options::default();
     Ok(Host::bind(options.clone(), Carriers::Both, &stripe, notices(events))?)
+}
+
+/// Registers places of work on behalf of peers. `what` is the subject.
+fn register_places(registry: &mut Registry, name: &str, what: &str, places: &Arc<Places>) {
+    let (places, most) = (Arc::clone(places), places.most() as u64);
+    register_budget(registry, name, what, None, most, move || places.count() as u64);
 }
 
 /// The place of a peer's directory.

@@ -4,6 +4,9 @@
 //! connections, the token, the list of authorized peers and the reports of refusals are those of
 //! the host, whatever its services.
 
+mod counted;
+mod metrics;
+mod over_udp;
 mod probing;
 mod service;
 pub mod sockets;
@@ -16,19 +19,26 @@ use net::socket::reachable;
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
-use wire::session::{AbortCode, Hello, SessionFrame, SessionId, VERSION, Welcome};
+use wire::session::{AbortCode, Hello, PROBE, SessionFrame, SessionId, VERSION, Welcome};
+
+use counted::{CountedStream, Tally};
+use metrics::{HostMetrics, NO_SERVICE, RefusalKind};
+use over_udp::OverUdp;
 
 use crate::carrier::{Listener, Stream};
 use crate::conn::{Conn, ConnError};
 use crate::listen::Admitted;
 use crate::listen::admission::{First, TokenCheck, Unauthenticated, greet, refuse};
+use crate::listen::admitted::label_of;
 use crate::listen::by_peer::PeerPlace;
 use crate::listen::connections::{Connections, no_place};
 use crate::listen::further_addresses;
 use crate::listen::opening::OpeningSessions;
 use crate::listen::predecessor::other_version;
+use crate::listen::traffic::CarrierKind;
 use crate::listen::waiting::{Waited, Waiting};
 use crate::listen::{Refusals, refusal_text};
+use crate::metrics::Registry;
 use crate::striped::{UdpListener, carrier::StripedListener};
 use crate::tls::ServerTls;
 use crate::{AuthorizedPeers, Error, Fingerprint, ListenOptions, Peer, random};
@@ -114,12 +124,14 @@ impl Host {
         let admitted = Admitted::new(options.authorized.clone());
         let boxed = |listener| Box::new(listener) as Box<dyn Listener>;
         let mut listeners: Vec<_> = tcp.into_iter().map(boxed).collect();
-        let mut endpoint = None;
+        let metrics = HostMetrics::new(services.names());
+        let mut over_udp = None;
         if let Some(udp) = udp {
-            endpoint = Some(udp.endpoint());
-            listeners.push(Box::new(StripedListener::new(udp, admitted.clone())));
+            over_udp = Some(OverUdp::of(&udp));
+            let traffic = metrics.traffic.clone();
+            listeners.push(Box::new(StripedListener::counting(udp, admitted.clone(), traffic)));
         }
-        accept(services, options, (listeners, endpoint), admitted, tell)
+        accept((services, metrics), options, (listeners, over_udp), admitted, tell)
     }
 }
 
@@ -135,13 +147,14 @@ pub fn serve_at(
     tell: Tell,
 ) -> Result<Hosting, Error> {
     let admitted = Admitted::new(options.authorized.clone());
-    accept(services, options, (listeners, None), admitted, tell)
+    let metrics = HostMetrics::new(services.names());
+    accept((services, metrics), options, (listeners, None), admitted, tell)
 }
 
 fn accept(
-    services: Services,
+    (services, metrics): (Services, HostMetrics),
     options: ListenOptions,
-    (listeners, endpoint): (Vec<Box<dyn Listener>>, Option<Arc<stripe::Endpoint>>),
+    (listeners, over_udp): (Vec<Box<dyn Listener>>, Option<OverUdp>),
     admitted: Admitted,
     tell: Tell,
 ) -> Result<Hosting, Error> {
@@ -152,11 +165,12 @@ fn accept(
         named: options.addresses,
         services,
         tell,
-        unauthenticated: Unauthenticated::default(),
+        unauthenticated: Arc::default(),
         connections: Connections::default(),
         waiting: Waiting::default(),
         opening: Arc::default(),
         refusals: Refusals::default(),
+        metrics,
         admitted,
     });
     let mut accepting = JoinSet::new();
@@ -174,23 +188,41 @@ fn accept(
             }
         });
     }
-    Ok(Hosting { shared, endpoint, _accepting: accepting })
+    Ok(Hosting { shared, over_udp, _accepting: accepting })
 }
 
 /// A host that accepts connections, until it is dropped.
 pub struct Hosting {
     shared: Arc<HostState>,
-    endpoint: Option<Arc<stripe::Endpoint>>,
+    over_udp: Option<OverUdp>,
     _accepting: JoinSet<()>,
 }
 
 impl Hosting {
+    /// The figures of this host and of its services, read whenever they are written down. Their
+    /// names begin with `anabranch`; docs/host.md lists them.
+    #[must_use]
+    pub fn metrics(&self) -> Registry {
+        let mut registry = Registry::with_prefix("anabranch");
+        let shared = &self.shared;
+        shared.metrics.register(&mut registry);
+        shared.unauthenticated.register(&mut registry);
+        shared.connections.register(&mut registry);
+        if let Some(over_udp) = &self.over_udp {
+            over_udp.register(&mut registry);
+        }
+        for service in &shared.services.0 {
+            service.register(registry.sub_registry_with_prefix(service.name()));
+        }
+        registry
+    }
+
     /// Ends all connections. Peers over UDP are told, within half a second.
     pub async fn close(mut self) {
-        let endpoint = self.endpoint.take();
+        let over_udp = self.over_udp.take();
         drop(self);
-        if let Some(endpoint) = endpoint {
-            let _ = timeout(FAREWELL, endpoint.wait_idle()).await;
+        if let Some(over_udp) = over_udp {
+            let _ = timeout(FAREWELL, over_udp.wait_idle()).await;
         }
     }
 }
@@ -209,11 +241,12 @@ struct HostState {
     named: Vec<SocketAddr>,
     tell: Tell,
     tls: ServerTls,
-    unauthenticated: Unauthenticated,
+    unauthenticated: Arc<Unauthenticated>,
     connections: Connections,
     waiting: Waiting,
     opening: Arc<OpeningSessions>,
     refusals: Refusals,
+    metrics: HostMetrics,
     admitted: Admitted,
 }
 
@@ -221,6 +254,7 @@ struct HostState {
 struct Entered {
     conn: Conn,
     entry: Entering,
+    service: &'static str,
     peer: Fingerprint,
     /// The entry of its peer among the authorized ones.
     known: Option<Peer>,
@@ -229,10 +263,17 @@ struct Entered {
 
 /// What an authenticated connection is for.
 enum Entering {
-    Join(Join),
+    Join(Joining),
     Open(Open, OpenRequest),
     /// To measure its path.
     Probe,
+}
+
+/// A connection that joins a session.
+struct Joining {
+    join: Join,
+    service: &'static str,
+    session: SessionId,
 }
 
 impl HostState {
@@ -244,9 +285,11 @@ impl HostState {
             let Some(entered) = shared.unauthenticated.authenticated(number, entering).await else {
                 return;
             };
-            let Entered { conn, entry, peer, known, place } = entered;
+            let Entered { mut conn, entry, service, peer, known, place } = entered;
+            let _counted = shared.metrics.connection(service);
+            shared.metrics.watch(&mut conn, service);
             tokio::select! {
-                () = shared.serve(conn, entry, from) => {}
+                () = shared.serve(conn, entry, service, from) => {}
                 () = place.displaced.notified() => {
                     tracing::info!(%from, "closed for a connection of another peer");
                 }
@@ -258,28 +301,34 @@ impl HostState {
     }
 
     /// Serves an authorized connection, after its wait if it waits.
-    async fn serve(&self, mut conn: Conn, entry: Entering, from: SocketAddr) {
+    async fn serve(
+        &self,
+        mut conn: Conn,
+        entry: Entering,
+        service: &'static str,
+        from: SocketAddr,
+    ) {
         let ended = match entry {
-            Entering::Join(join) => {
-                join(conn, from).await;
+            Entering::Join(joining) => {
+                self.serve_member(conn, joining, from).await;
                 return;
             }
             Entering::Probe => probing::answer(&mut conn).await,
             Entering::Open(open, opened) if opened.whole.is_some() => {
                 let welcomed = conn.flush_to_reader().await;
                 if welcomed.is_ok() {
-                    open(conn, opened, from).await;
+                    self.serve_opener(conn, (open, opened), service, from).await;
                 }
                 welcomed
             }
             Entering::Open(open, opened) => match self.wait(&mut conn, opened.peer).await {
                 Ok(None) => {
-                    open(conn, opened, from).await;
+                    self.serve_opener(conn, (open, opened), service, from).await;
                     return;
                 }
-                Ok(Some(join)) => {
+                Ok(Some(joining)) => {
                     drop(opened);
-                    join(conn, from).await;
+                    self.serve_member(conn, joining, from).await;
                     return;
                 }
                 Err(error) => Err(error),
@@ -290,16 +339,40 @@ impl HostState {
         }
     }
 
+    async fn serve_opener(
+        &self,
+        conn: Conn,
+        (open, opened): (Open, OpenRequest),
+        service: &'static str,
+        from: SocketAddr,
+    ) {
+        self.metrics.session_opened(service);
+        let _member = self.metrics.member(service, opened.session);
+        open(conn, opened, from).await;
+    }
+
+    async fn serve_member(&self, conn: Conn, joining: Joining, from: SocketAddr) {
+        let Joining { join, service, session } = joining;
+        let _member = self.metrics.member(service, session);
+        join(conn, from).await;
+    }
+
     /// The place of a connection of `peer` among all.
-    async fn place(&self, conn: &mut Conn, peer: Fingerprint) -> Result<PeerPlace, ConnError> {
-        match self.connections.enter(peer) {
-            Some(place) => Ok(place),
-            None => Err(refuse(conn, AbortCode::Crowded, no_place()).await),
+    async fn place(
+        &self,
+        conn: &mut Conn,
+        peer: Fingerprint,
+        service: &'static str,
+    ) -> Result<PeerPlace, ConnError> {
+        if let Some(place) = self.connections.enter(peer) {
+            return Ok(place);
         }
+        self.metrics.refuse(service, RefusalKind::Busy);
+        Err(refuse(conn, AbortCode::Crowded, no_place()).await)
     }
 
     /// Waits until an authorized connection joins a session, or is about to open one (`None`).
-    async fn wait(&self, conn: &mut Conn, peer: Fingerprint) -> Result<Option<Join>, ConnError> {
+    async fn wait(&self, conn: &mut Conn, peer: Fingerprint) -> Result<Option<Joining>, ConnError> {
         conn.flush_to_reader().await?;
         match self.waiting.wait(conn, peer).await? {
             Waited::Open => Ok(None),
@@ -314,17 +387,23 @@ impl HostState {
         conn: &mut Conn,
         id: SessionId,
         peer: Fingerprint,
-    ) -> Result<Join, ConnError> {
-        let find = || self.services.0.iter().find_map(|service| service.find(id, peer));
+    ) -> Result<Joining, ConnError> {
+        let find = || {
+            self.services.0.iter().find_map(|service| {
+                let join = service.find(id, peer)?;
+                Some(Joining { join, service: service.name(), session: id })
+            })
+        };
         let mut found = find();
         if found.is_none() {
             self.opening.settled(id, peer).await;
             found = find();
         }
-        if let Some(session) = found {
+        if let Some(joining) = found {
             conn.push(&SessionFrame::Joined);
-            return Ok(session);
+            return Ok(joining);
         }
+        self.metrics.refuse(NO_SERVICE, RefusalKind::Session);
         let text = "this host knows no such session";
         Err(refuse(conn, AbortCode::NoSession, text.into()).await)
     }
@@ -332,29 +411,54 @@ impl HostState {
     /// Runs the handshake, reads the first frame, and checks the peer's permission. The addresses
     /// of this host are the answer to a hello: no stranger learns them.
     async fn enter(&self, stream: Box<dyn Stream>, from: SocketAddr) -> Result<Entered, ConnError> {
+        let handshake = self.metrics.handshake();
+        let tally = Arc::<Tally>::default();
+        let is_counted_apart = CarrierKind::of(&*stream) == CarrierKind::Udp;
+        let stream = if is_counted_apart {
+            stream
+        } else {
+            Box::new(CountedStream { stream, tally: Arc::clone(&tally) })
+        };
         let (mut conn, peer, first) = greet(&self.tls, stream).await?;
+        handshake.complete();
         // Before it decides anything: a later change ends the connection.
         let known = self.authorized.find(peer);
-        let (entry, place) = match first {
+        let (entry, service, place) = match first {
             First::Join(id) => {
-                let session = self.join(&mut conn, id, peer).await?;
-                let place = self.place(&mut conn, peer).await?;
-                (Entering::Join(session), place)
+                let joining = self.join(&mut conn, id, peer).await?;
+                let service = joining.service;
+                let place = self.place(&mut conn, peer, service).await?;
+                (Entering::Join(joining), service, place)
             }
             First::Hello(hello) => {
+                let service = self.service_of(&hello);
                 let open = match self.authorize(&hello, peer, known.as_ref()) {
                     Ok(open) => open,
                     Err((code, reason)) => {
+                        let kind = RefusalKind::at_admission(code, &hello, known.as_ref());
+                        self.metrics.refuse(service, kind);
                         return Err(self.turn_away(&mut conn, peer, from, code, reason).await);
                     }
                 };
-                let place = self.place(&mut conn, peer).await?;
+                let place = self.place(&mut conn, peer, service).await?;
                 let entry = self.welcome(&mut conn, peer, hello, open).await?;
-                (entry, place)
+                (entry, service, place)
             }
         };
         self.admitted.insert(peer, known.clone());
-        Ok(Entered { conn, entry, peer, known, place })
+        if !is_counted_apart {
+            let label = label_of(peer, known.as_ref());
+            tally.belongs_to(self.metrics.traffic.row(&label, from.ip(), CarrierKind::Tcp));
+        }
+        Ok(Entered { conn, entry, service, peer, known, place })
+    }
+
+    /// The service of a hello, of those that this host has: peers name what they like.
+    fn service_of(&self, hello: &Hello) -> &'static str {
+        if hello.service == PROBE {
+            return PROBE;
+        }
+        self.services.named(&hello.service).map_or(NO_SERVICE, Hosted::name)
     }
 
     /// Who may open what its hello names; `None` for a measurement of a path.
@@ -369,7 +473,7 @@ impl HostState {
         }
         let asking = Asking { hello, peer, known, token: &self.token };
         let refused = |reason| (AbortCode::Refused, reason);
-        if hello.service == wire::session::PROBE {
+        if hello.service == PROBE {
             // Whoever may anything here may know how fast.
             let mut reason = "this host has no services".to_string();
             for service in &self.services.0 {
@@ -407,6 +511,7 @@ impl HostState {
         let takes_whole = self.services.named(&hello.service).is_some_and(Hosted::takes_whole);
         let whole = if takes_whole {
             let Some(whole) = conn.stream().claim() else {
+                self.metrics.refuse(self.service_of(&hello), RefusalKind::Other);
                 let text = "this service runs over UDP alone";
                 return Err(refuse(conn, AbortCode::Refused, text.into()).await);
             };

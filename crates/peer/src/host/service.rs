@@ -9,6 +9,7 @@ use wire::session::{Hello, SessionId};
 use crate::conn::Conn;
 use crate::listen::opening::OpeningPlace;
 use crate::listen::{TokenCheck, TokenRefusal};
+use crate::metrics::Registry;
 use crate::{Fingerprint, Peer};
 
 /// A service for peers that dial this host.
@@ -39,6 +40,10 @@ pub trait Service: Send + Sync + 'static {
     /// # Errors
     /// The reason of a refusal, which is sent to the peer.
     fn authorize(&self, asking: &Asking<'_>) -> Result<Self::Grant, String>;
+
+    /// Registers the figures of this service. Their names get the host's prefix and this service's
+    /// [name](Service::name); the values of their labels are few, and no peer's choice.
+    fn register(&self, _registry: &mut Registry) {}
 
     /// Serves an authenticated connection to its end. The next flush sends a pending answer to a
     /// connection that joins. The future is dropped with the host, and when the peer's entry among
@@ -120,6 +125,7 @@ pub(super) trait Hosted: Send + Sync {
     fn name(&self) -> &'static str;
     fn does(&self) -> &'static str;
     fn takes_whole(&self) -> bool;
+    fn register(&self, registry: &mut Registry);
     fn find(&self, id: SessionId, peer: Fingerprint) -> Option<Join>;
     fn authorize(&self, asking: &Asking<'_>) -> Result<Open, String>;
 }
@@ -135,6 +141,10 @@ impl<S: Service> Hosted for Arc<S> {
 
     fn takes_whole(&self) -> bool {
         S::takes_whole(self)
+    }
+
+    fn register(&self, registry: &mut Registry) {
+        S::register(self, registry);
     }
 
     fn find(&self, id: SessionId, peer: Fingerprint) -> Option<Join> {
@@ -168,6 +178,10 @@ impl Services {
     pub fn with<S: Service>(mut self, service: &Arc<S>) -> Services {
         self.0.push(Box::new(Arc::clone(service)));
         self
+    }
+
+    pub(super) fn names(&self) -> impl Iterator<Item = &'static str> {
+        self.0.iter().map(|service| service.name())
     }
 
     pub(super) fn named(&self, name: &str) -> Option<&dyn Hosted> {

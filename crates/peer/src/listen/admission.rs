@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, VecDeque};
 use std::net::IpAddr;
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use tokio::task::{AbortHandle, JoinSet};
@@ -13,6 +13,7 @@ use wire::session::{AbortCode, Hello, SessionFrame, SessionId};
 use super::predecessor;
 use crate::carrier::Stream;
 use crate::conn::{Conn, ConnError};
+use crate::metrics::{Registry, register_budget};
 use crate::tls::ServerTls;
 use crate::{Fingerprint, Token};
 
@@ -100,6 +101,13 @@ impl Unauthenticated {
         }
     }
 
+    pub(crate) fn register(self: &Arc<Self>, registry: &mut Registry) {
+        let all = Arc::clone(self);
+        let (name, what) = ("unauthenticated_connections", "Connections that prove no key yet");
+        let count = move || all.pending().connections.len() as u64;
+        register_budget(registry, name, what, None, UNAUTHENTICATED as u64, count);
+    }
+
     /// Ends every connection.
     pub(crate) fn close(&self) {
         self.pending().tasks.abort_all();
@@ -158,6 +166,7 @@ async fn first_frame(conn: &mut Conn) -> Result<First, ConnError> {
 /// Sends the peer the reason of a refusal, and closes the connection, within two seconds. Returns
 /// the reason as an error.
 pub async fn refuse(conn: &mut Conn, code: AbortCode, text: String) -> ConnError {
+    conn.note_refusal(code);
     conn.push(&SessionFrame::Abort(code, text.clone()));
     let _ = timeout(Duration::from_secs(1), conn.flush()).await;
     conn.close();

@@ -23,6 +23,12 @@ impl Admitted {
         Admitted { authorized, peers: Arc::default() }
     }
 
+    /// The name of the holder of a key, which was admitted, for people.
+    pub(crate) fn label(&self, peer: Fingerprint) -> String {
+        let entry = self.peers.borrow().get(&peer).cloned().flatten();
+        label_of(peer, entry.as_ref())
+    }
+
     /// Waits until the holder of a key is admitted.
     pub async fn admitted(&self, peer: Fingerprint) {
         let mut peers = self.peers.subscribe();
@@ -49,4 +55,9 @@ impl Admitted {
             is_new
         });
     }
+}
+
+/// The name of a peer for people, known or not.
+pub(crate) fn label_of(peer: Fingerprint, known: Option<&Peer>) -> String {
+    known.map_or_else(|| peer.to_string(), Peer::label)
 }

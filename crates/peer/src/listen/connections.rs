@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use super::by_peer::{ByPeer, PeerPlace};
 use crate::Fingerprint;
+use crate::metrics::{Registry, register_budget};
 
 /// The most authorized connections of one peer, in all its sessions: twice those of a session that
 /// has as many as it may.
@@ -36,6 +37,12 @@ impl Connections {
             }
             Some(())
         })
+    }
+
+    pub(crate) fn register(&self, registry: &mut Registry) {
+        let (all, what) = (Arc::clone(&self.0), "Authorized connections in all");
+        let count = move || all.lists().values().map(VecDeque::len).sum::<usize>() as u64;
+        register_budget(registry, "connection_places", what, None, CONNECTIONS as u64, count);
     }
 }
 

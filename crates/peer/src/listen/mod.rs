@@ -7,12 +7,13 @@
 //! [`Service`](crate::host::Service) that its hello names serves it.
 
 pub mod admission;
-mod admitted;
+pub(crate) mod admitted;
 pub(crate) mod by_peer;
 pub(crate) mod connections;
 pub(crate) mod opening;
 pub(crate) mod predecessor;
 mod refusals;
+pub(crate) mod traffic;
 pub(crate) mod waiting;
 
 use std::cmp::Reverse;
@@ -25,6 +26,7 @@ use net::socket::unmapped;
 pub use net::socket::{listen, reachable};
 pub use opening::OpeningPlace;
 pub use refusals::{Refusals, refusal_text};
+pub(crate) use traffic::Traffic;
 
 use crate::conn::Conn;
 

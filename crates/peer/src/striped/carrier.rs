@@ -19,7 +19,7 @@ use wire::closing::CloseCode;
 use super::connect::{Striped, connect_over};
 use crate::carrier::{BoxFuture, Carrier, Listener, RouteReport, Stream};
 use crate::dial::{Plan, Terms};
-use crate::listen::Admitted;
+use crate::listen::{Admitted, Traffic};
 use crate::{Error, Event, Events, Fingerprint, PathClass, PathEvent, PathState};
 
 /// The rate of a stream is taken over so long a time.
@@ -515,12 +515,22 @@ impl StripedListener {
     /// `admitted`, and ends if that takes too long, or when the peer is so no longer.
     #[must_use]
     pub fn new(listener: super::UdpListener, admitted: Admitted) -> StripedListener {
+        StripedListener::counting(listener, admitted, Traffic::default())
+    }
+
+    /// As [`StripedListener::new`]; what connections of admitted peers move is counted.
+    pub(crate) fn counting(
+        listener: super::UdpListener,
+        admitted: Admitted,
+        traffic: Traffic,
+    ) -> StripedListener {
         let (sender, streams) = tokio::sync::mpsc::channel(MOST_WAITING);
         let accepting = tokio::spawn(async move {
             let mut serving = tokio::task::JoinSet::new();
             while let Some((connection, peer)) = listener.accept().await {
                 while serving.try_join_next().is_some() {}
-                let (sender, admitted) = (sender.clone(), admitted.clone());
+                let (sender, admitted, traffic) =
+                    (sender.clone(), admitted.clone(), traffic.clone());
                 let admission = listener.admission();
                 serving.spawn(async move {
                     let accepting = accept_streams(&connection, &sender);
@@ -535,12 +545,15 @@ impl StripedListener {
                             admission.admit(&connection);
                         }
                     }
+                    let _counting = traffic.follow(&connection, admitted.label(peer));
                     tokio::select! {
                         () = accepting => {}
                         () = admitted.removed(peer) => {
                             connection.close(CloseCode::Changed.number());
                         }
                     }
+                    // Counters are written down a last time after the end.
+                    let _ = timeout(UNADMITTED, connection.forgotten()).await;
                 });
             }
         });

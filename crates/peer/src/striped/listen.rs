@@ -6,7 +6,7 @@ use std::sync::Arc;
 use net::holder::{Holder, Transport};
 use net::interfaces::own_addresses;
 use net::socket::unmapped;
-use stripe::{Connection, Endpoint, EndpointError, Listening};
+use stripe::{Connection, Endpoint, EndpointError, Listening, Memory};
 use units::Bytes;
 
 use super::announcement::announce;
@@ -21,6 +21,7 @@ pub(super) const RECEIVE_BUFFER: Bytes = Bytes::mib(128);
 #[derive(Debug)]
 pub struct UdpListener {
     endpoint: Arc<Endpoint>,
+    memory: Memory,
     /// The addresses that the caller named; none: all.
     named: Vec<SocketAddr>,
 }
@@ -40,7 +41,8 @@ impl UdpListener {
         listening.secret = Some(options.identity.udp_secret());
         let stripe = stripe::Options { qlog: options.qlog.clone(), ..stripe };
         let endpoint = Endpoint::listen(&listening, tls.config(), stripe).map_err(system)?;
-        Ok(UdpListener { endpoint: Arc::new(endpoint), named: options.addresses.clone() })
+        let (endpoint, named) = (Arc::new(endpoint), options.addresses.clone());
+        Ok(UdpListener { endpoint, memory: listening.rations.memory, named })
     }
 
     /// The next connection, and the key that its peer has proven. It may be anybody's: the caller
@@ -67,6 +69,11 @@ impl UdpListener {
     #[must_use]
     pub fn endpoint(&self) -> Arc<Endpoint> {
         Arc::clone(&self.endpoint)
+    }
+
+    /// The memory of all its connections.
+    pub(crate) fn memory(&self) -> Memory {
+        self.memory.clone()
     }
 
     /// The addresses at which peers of other hosts reach it.

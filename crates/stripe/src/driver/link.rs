@@ -12,6 +12,7 @@ use wire::closing::CloseCode;
 use wire::datagram::Outer;
 use wire::ptcp::{ConnectionParameters, Packet};
 
+use super::carried::CarriedBytes;
 use super::holdings::{Holdings, early_streams};
 use super::listening::Listener;
 use super::routes::RouteEnd;
@@ -85,6 +86,7 @@ pub(super) struct Link {
     is_refused: bool,
     /// When the counters are written down for the program.
     recent_at: Option<Time>,
+    pub(super) carried: CarriedBytes,
     /// The connection's log, if it has one.
     pub(super) log: Option<Log>,
     pub(super) due: Option<Time>,
@@ -180,6 +182,7 @@ impl Link {
             error: None,
             is_refused: false,
             recent_at: None,
+            carried: CarriedBytes::default(),
             log: qlog.map(|qlog| Log::begin(&qlog, now, is_client)),
             due: None,
         };
@@ -274,6 +277,7 @@ impl Link {
         if !self.is_client && !self.route_of.contains_key(&path) && !self.may_add_path() {
             return;
         }
+        let length = bytes.len();
         let opened = match self.session.open(now, path, bytes) {
             Ok(opened) => opened,
             Err(error) if error.is_fatal() => {
@@ -287,6 +291,7 @@ impl Link {
         // can send.
         let Ok(parsed) = Packet::parse(opened.number, opened.payload) else { return };
         (self.latest, self.heard_at, self.reset_at) = (now, now, None);
+        self.carried.add_received(from.ip(), length);
         if let Some(dialer) = &mut self.dialer {
             dialer.handle_data();
         }
@@ -543,6 +548,7 @@ impl Link {
     pub(super) fn stats(&self, sockets: &Sockets) -> Stats {
         Stats {
             routes: self.route_stats(sockets),
+            carried: self.carried.all().to_vec(),
             streams: self.streams.len(),
             key_updates: self.session.generation(),
             receive_buffer: self.core.receive_buffer(),
@@ -552,14 +558,16 @@ impl Link {
     /// Writes the counters down now and then, and a last time after the last change.
     fn write_stats(&mut self, now: Time, sockets: &Sockets) {
         match self.recent_at {
-            Some(at) if at <= now => {
-                let stats = Arc::new(self.stats(sockets));
-                *self.ends.recent.lock().expect("no panic while held") = stats;
-                self.recent_at = None;
-            }
+            Some(at) if at <= now => self.write_stats_now(sockets),
             Some(_) => {}
             None => self.recent_at = Some(now + RECENT),
         }
+    }
+
+    fn write_stats_now(&mut self, sockets: &Sockets) {
+        let stats = Arc::new(self.stats(sockets));
+        *self.ends.recent.lock().expect("no panic while held") = stats;
+        self.recent_at = None;
     }
 
     pub(super) fn is_blocked(&self) -> bool {
@@ -602,6 +610,9 @@ impl Link {
     /// Gives back what it had.
     pub(super) fn end(&mut self, sockets: &mut Sockets) {
         self.end_streams(&self.error.clone().unwrap_or(ConnectionError::Ended));
+        if self.recent_at.is_some() {
+            self.write_stats_now(sockets);
+        }
         for route in self.routes.values().filter(|route| route.wish.is_some()) {
             sockets.remove(route.socket);
         }

@@ -4,6 +4,7 @@ use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustls::ServerConfig;
 use secure::{ConnectionId, Established, ListenEvent, Secret};
@@ -33,6 +34,8 @@ pub(crate) struct Listener {
     /// The socket, and the local address, that the latest packets of strangers came to.
     origins: HashMap<SocketAddr, (SocketKey, Option<IpAddr>)>,
     accepted: VecDeque<Accepted>,
+    /// Handshakes that have failed.
+    failed: Arc<AtomicU64>,
     /// `None`: nobody accepts connections any more.
     accept: Option<mpsc::Sender<Connection>>,
 }
@@ -73,6 +76,7 @@ impl Listener {
             keys: HashMap::new(),
             origins: HashMap::new(),
             accepted: VecDeque::new(),
+            failed: Arc::default(),
             accept: Some(accept),
         })
     }
@@ -89,6 +93,11 @@ impl Listener {
     /// Nobody accepts connections any more; those that there are live on.
     pub(super) fn stop(&mut self) {
         self.accept = None;
+    }
+
+    /// The number of handshakes that have failed.
+    pub(crate) fn failed(&self) -> Arc<AtomicU64> {
+        Arc::clone(&self.failed)
     }
 
     pub(super) fn rations(&self) -> &Rations {
@@ -126,6 +135,7 @@ impl Listener {
                     self.accepted.push_back(Accepted { connection, from, established });
                 }
                 ListenEvent::Failed { from, error } => {
+                    self.failed.fetch_add(1, Ordering::Relaxed);
                     tracing::debug!(%from, %error, "a handshake has failed");
                 }
             }

@@ -94,6 +94,7 @@ impl Link {
         }
         if sealed.is_ok() && is_whole {
             route.note(len, is_ecn_capable);
+            self.carried.add_sent(route.remote.ip(), len);
         } else {
             // It counts as lost.
             route.batch.bytes.truncate(start);

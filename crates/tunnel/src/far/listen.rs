@@ -10,6 +10,7 @@ use tokio::time::timeout;
 use wire::tunnel::{Answer, Code, Request, Target};
 
 use super::Budget;
+use super::metrics::TunnelMetrics;
 use super::session::PeerRights;
 use crate::event::Reports;
 use crate::local::{Door, Local};
@@ -27,12 +28,14 @@ pub(super) async fn listen(
 ) {
     let Ok(_place) = Arc::clone(&budget.listeners).try_acquire_owned() else {
         let busy = Answer::failed(Code::Busy, "this host listens at too many ports already");
+        budget.metrics.refused(busy.code);
         refuse(stream, &busy).await;
         return;
     };
     let doors = match open(target, rights) {
         Ok(doors) => doors,
         Err(answer) => {
+            budget.metrics.refused(answer.code);
             reports.detail(|| format!("{}: {}", rights.name, answer.text));
             refuse(stream, &answer).await;
             return;
@@ -42,13 +45,16 @@ pub(super) async fn listen(
     if write_answer(stream.sending_mut(), &Answer::done(port)).await.is_err() {
         return;
     }
+    let _listening = budget.metrics.listening();
     for door in &doors {
         reports.detail(|| format!("{}: listening at {door}", rights.name));
     }
     let (listener, connection) = (stream.id(), stream.connection().clone());
     let mut accepting = JoinSet::new();
     for door in doors {
-        accepting.spawn(accept(door, listener, connection.clone(), Arc::clone(&budget.places)));
+        let (connection, places) = (connection.clone(), Arc::clone(&budget.places));
+        let metrics = budget.metrics.clone();
+        accepting.spawn(accept(door, listener, connection, (places, metrics)));
     }
     // The peer says nothing there; that it ends the stream ends the ports.
     let mut octet = [0];
@@ -82,7 +88,7 @@ async fn accept(
     door: Door,
     listener: u32,
     connection: Connection,
-    places: Arc<tokio::sync::Semaphore>,
+    (places, metrics): (Arc<tokio::sync::Semaphore>, TunnelMetrics),
 ) {
     let mut tasks = JoinSet::new();
     loop {
@@ -90,8 +96,9 @@ async fn accept(
         let local = door.accept().await;
         while tasks.try_join_next().is_some() {}
         let connection = connection.clone();
+        let counted = metrics.accepted();
         tasks.spawn(async move {
-            let _place = place;
+            let (_place, _counted) = (place, counted);
             hand_over(local, listener, &connection).await;
         });
     }

@@ -1,6 +1,7 @@
 //! The side that dials targets: it lets peers in, and serves their streams.
 
 mod listen;
+mod metrics;
 mod session;
 
 use std::collections::{HashMap, VecDeque};
@@ -11,6 +12,7 @@ use std::sync::{Arc, Mutex, Weak};
 
 use peer::host::{Asking, Entry, Service, SessionRequest};
 use peer::listen::TokenRefusal;
+use peer::metrics::Registry;
 use peer::{Conn, Fingerprint, Peer};
 use reach::{AskerLookups, Lookups};
 use stripe::Connection;
@@ -24,6 +26,7 @@ use crate::bounds::{
     CONNECTIONS_EACH, MOST_CONNECTIONS, MOST_LISTENERS, Pace, raise_descriptor_limit,
 };
 use crate::event::Reports;
+use metrics::TunnelMetrics;
 use session::PeerRights;
 
 /// The service that dials targets, and listens, for peers of a host.
@@ -34,6 +37,7 @@ pub struct TunnelService {
     lookups: Lookups,
     peers: Mutex<HashMap<Fingerprint, Weak<Budget>>>,
     next: AtomicU64,
+    metrics: TunnelMetrics,
 }
 
 /// What a peer takes of this host, over all its connections.
@@ -46,6 +50,8 @@ struct Budget {
     lookups: AskerLookups,
     /// Its striped connections, oldest first.
     connections: Mutex<VecDeque<(u64, Connection)>>,
+    /// Those of the service.
+    metrics: TunnelMetrics,
 }
 
 impl TunnelService {
@@ -55,7 +61,8 @@ impl TunnelService {
     pub fn new(of_token: TunnelRights, reports: Reports) -> Arc<TunnelService> {
         raise_descriptor_limit();
         let (lookups, peers) = (Lookups::new(), Mutex::default());
-        Arc::new(TunnelService { of_token, reports, lookups, peers, next: AtomicU64::new(0) })
+        let (next, metrics) = (AtomicU64::new(0), TunnelMetrics::new());
+        Arc::new(TunnelService { of_token, reports, lookups, peers, next, metrics })
     }
 
     /// The budget of a peer, which lasts as long as one of its sessions.
@@ -65,7 +72,7 @@ impl TunnelService {
         if let Some(budget) = peers.get(&key).and_then(Weak::upgrade) {
             return budget;
         }
-        let budget = Arc::new(Budget::new(self.lookups.of(*key.as_bytes())));
+        let budget = Arc::new(Budget::new(self.lookups.of(*key.as_bytes()), self.metrics.clone()));
         peers.insert(key, Arc::downgrade(&budget));
         budget
     }
@@ -118,6 +125,10 @@ impl Service for TunnelService {
         })
     }
 
+    fn register(&self, registry: &mut Registry) {
+        self.metrics.register(registry);
+    }
+
     async fn serve(self: Arc<Self>, conn: Conn, entry: Entry<Self>, _: SocketAddr) {
         let request = match entry {
             Entry::Join(session) => match session {},
@@ -130,13 +141,14 @@ impl Service for TunnelService {
 }
 
 impl Budget {
-    fn new(lookups: AskerLookups) -> Budget {
+    fn new(lookups: AskerLookups, metrics: TunnelMetrics) -> Budget {
         Budget {
             places: Arc::new(Semaphore::new(MOST_CONNECTIONS)),
             listeners: Arc::new(Semaphore::new(MOST_LISTENERS)),
             pace: AsyncMutex::new(Pace::new()),
             lookups,
             connections: Mutex::default(),
+            metrics,
         }
     }
 

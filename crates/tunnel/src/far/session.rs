@@ -105,18 +105,19 @@ async fn connect(
     let dialed = match Arc::clone(&budget.places).try_acquire_owned() {
         Ok(place) => {
             let dialed = dial(target, For::Peer(&rights.rights.reach), &budget.lookups).await;
-            dialed.map(|stream| (Local::tcp(stream), place))
+            dialed.map(|stream| (Local::tcp(stream), place, budget.metrics.dialed()))
         }
         Err(_) => Err(Answer::failed(Code::Busy, "this host has too many connections open")),
     };
     let answer = dialed.as_ref().map_or_else(Clone::clone, |_| Answer::done(0));
     let told = write_answer(stream.sending_mut(), &answer).await;
     let end = match (dialed, told) {
-        (Ok((local, _place)), Ok(())) => {
+        (Ok((local, _place, _counted)), Ok(())) => {
             relay(local, stream, Begin::Bytes, Vec::new()).await.to_string()
         }
         (Ok(_), Err(error)) => error.to_string(),
         (Err(answer), _) => {
+            budget.metrics.refused(answer.code);
             let _ = stream.sending().finish();
             answer.text
         }

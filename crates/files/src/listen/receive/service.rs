@@ -8,6 +8,7 @@ use peer::host::{Asking, Entry, Service};
 use peer::limit::Limit;
 use peer::listen::admission::refuse;
 use peer::listen::{TokenRefusal, display_address, too_many_connections};
+use peer::metrics::Registry;
 use peer::places::Places;
 use peer::{Conn, ConnError, Fingerprint, May, PathEvent, PathState, Peer};
 use tokio::sync::mpsc;
@@ -17,7 +18,7 @@ use wire::session::{AbortCode, SessionId};
 use super::path::{self, PathMember};
 use super::sessions::Sessions;
 use crate::budget::Budget;
-use crate::listen::{TransferNumbers, cannot_open, place_of};
+use crate::listen::{TransferNumbers, cannot_open, place_of, register_places};
 use crate::protocol::MANIFEST_BYTES;
 use crate::rights::PeerDirectory;
 use crate::sink::{Directory, SinkSession};
@@ -112,6 +113,11 @@ impl Service for ReceiveService {
             };
             text.into()
         })
+    }
+
+    fn register(&self, registry: &mut Registry) {
+        self.memory.register(registry, "Memory of the lists of files of senders");
+        register_places(registry, "dry_runs", "Dry runs that compare files now", &self.surveys);
     }
 
     async fn serve(self: Arc<Self>, mut conn: Conn, entry: Entry<Self>, from: SocketAddr) {

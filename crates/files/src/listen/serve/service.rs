@@ -13,6 +13,7 @@ use peer::host::{Asking, Entry, Service, SessionRequest};
 use peer::limit::Limit;
 use peer::listen::TokenRefusal;
 use peer::listen::admission::{UNAUTHENTICATED_PATIENCE, refuse};
+use peer::metrics::Registry;
 use peer::places::Places;
 use peer::{Conn, ConnError, Fingerprint, May, Peer};
 use rustix::fs::OFlags;
@@ -30,7 +31,7 @@ use crate::beneath;
 use crate::blocking::run_wanted;
 use crate::budget::{Budget, CONNECTION_BYTES, Share, Short};
 use crate::left_out::MOST_NAMED;
-use crate::listen::{TransferNumbers, cannot_open, place_of};
+use crate::listen::{TransferNumbers, cannot_open, place_of, register_places};
 use crate::protocol::{FILTERS_BYTES, MANIFEST_BYTES, MOST_FILTERS, Want, code_of};
 use crate::rights::PeerDirectory;
 use crate::source::hashes::{self, HashCache};
@@ -144,6 +145,16 @@ impl Service for ServeService {
             }
             Err(TokenRefusal::Taken) => Err("the token is another host's".into()),
         }
+    }
+
+    fn register(&self, registry: &mut Registry) {
+        self.memory.register(registry, "Memory of the lists of files of clients");
+        register_places(
+            registry,
+            "walks",
+            "Requests whose files are being looked for now",
+            &self.walks,
+        );
     }
 
     async fn serve(self: Arc<Self>, mut conn: Conn, entry: Entry<Self>, from: SocketAddr) {

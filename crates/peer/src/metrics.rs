@@ -1,0 +1,126 @@
+//! What a host counts, for programs that watch it, in the text format of `OpenMetrics`.
+//!
+//! The host has a registry ([`Hosting::metrics`](crate::host::Hosting::metrics)), and each
+//! service adds its own figures ([`Service::register`](crate::host::Service::register)). No label
+//! has a value that an unknown peer chose.
+
+use std::fmt;
+
+use prometheus_client::encoding::text::encode;
+use prometheus_client::encoding::{EncodeMetric, MetricEncoder};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::counter::ConstCounter;
+
+pub use prometheus_client::metrics::counter::Counter;
+pub use prometheus_client::metrics::family::Family;
+pub use prometheus_client::metrics::gauge::Gauge;
+pub use prometheus_client::registry::{Registry, Unit};
+
+/// The media type of [`text`].
+pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// Names and values of labels.
+pub type Labels<const N: usize> = [(&'static str, &'static str); N];
+
+/// All figures of a registry at this moment.
+#[must_use]
+pub fn text(registry: &Registry) -> String {
+    let mut text = String::new();
+    encode(&mut text, registry).expect("a string takes everything");
+    text
+}
+
+/// Registers a figure that goes up and down, and is read whenever somebody asks.
+pub fn register_gauge(
+    registry: &mut Registry,
+    name: &str,
+    help: &str,
+    unit: Option<Unit>,
+    read: impl Fn() -> u64 + Send + Sync + 'static,
+) {
+    register(registry, name, help, unit, Read { metric_type: MetricType::Gauge, read });
+}
+
+/// Registers a figure that only grows, and is read whenever somebody asks.
+pub fn register_counter(
+    registry: &mut Registry,
+    name: &str,
+    help: &str,
+    read: impl Fn() -> u64 + Send + Sync + 'static,
+) {
+    register(registry, name, help, None, Read { metric_type: MetricType::Counter, read });
+}
+
+/// Registers what is taken of a budget as `name`, and its bound as `name` with `_limit`. `what` is
+/// the subject of both.
+pub fn register_budget(
+    registry: &mut Registry,
+    name: &str,
+    what: &str,
+    unit: Option<Unit>,
+    most: u64,
+    taken: impl Fn() -> u64 + Send + Sync + 'static,
+) {
+    register_gauge(registry, name, what, unit.clone(), taken);
+    register_gauge(
+        registry,
+        &format!("{name}_limit"),
+        &format!("Bound: {what}"),
+        unit,
+        move || most,
+    );
+}
+
+fn register<F>(registry: &mut Registry, name: &str, help: &str, unit: Option<Unit>, read: Read<F>)
+where
+    F: Fn() -> u64 + Send + Sync + 'static,
+{
+    match unit {
+        Some(unit) => registry.register_with_unit(name, help, unit, read),
+        None => registry.register(name, help, read),
+    }
+}
+
+/// A figure that has a function.
+struct Read<F> {
+    metric_type: MetricType,
+    read: F,
+}
+
+impl<F: Fn() -> u64> EncodeMetric for Read<F> {
+    fn encode(&self, mut encoder: MetricEncoder<'_>) -> fmt::Result {
+        match self.metric_type {
+            MetricType::Counter => ConstCounter::new((self.read)()).encode(encoder),
+            _ => encoder.encode_gauge(&(self.read)()),
+        }
+    }
+
+    fn metric_type(&self) -> MetricType {
+        self.metric_type
+    }
+}
+
+impl<F> fmt::Debug for Read<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Read").finish_non_exhaustive()
+    }
+}
+
+/// One more of what a gauge counts, until it is dropped.
+#[derive(Debug)]
+pub struct Held(Gauge);
+
+impl Held {
+    /// Adds one.
+    #[must_use]
+    pub fn new(gauge: &Gauge) -> Held {
+        gauge.inc();
+        Held(gauge.clone())
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.0.dec();
+    }
+}
