@@ -98,6 +98,17 @@ impl Failure {
         Err(Failure::Message { code: PARTIAL, text })
     }
 
+    /// The same for a host that has no transfer of its own, to which a user would come back.
+    #[must_use]
+    pub(crate) fn of_server(self) -> Failure {
+        match self {
+            Failure::Signal(number) => {
+                Failure::Message { code: 128 + number, text: "stopped".into() }
+            }
+            other => other,
+        }
+    }
+
     /// The message for the user; `None` if it has been printed already.
     pub(crate) fn message(&self) -> Option<String> {
         match self {

@@ -102,7 +102,7 @@ pub(crate) fn run(args: HostArgs) -> Result<(), Failure> {
     };
     match transfer::run(watcher, hosting) {
         Ok(Summary { .. }) => Ok(()),
-        Err(failure) => Err(failure),
+        Err(failure) => Err(failure.of_server()),
     }
 }
 

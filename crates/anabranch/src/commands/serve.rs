@@ -92,5 +92,5 @@ pub(crate) fn run(args: ServeArgs) -> Result<(), Failure> {
     let watcher = args.watch.serving(config.progress, token);
     let listening =
         |events: Events| authorized.follow(events.clone(), files::serve(options, events));
-    transfer::run(watcher, listening).map(drop)
+    transfer::run(watcher, listening).map(drop).map_err(Failure::of_server)
 }

@@ -3,7 +3,7 @@
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use super::home::{Home, Running, lines_of, text};
@@ -233,4 +233,21 @@ fn a_host_whose_port_is_taken_says_by_whom() {
     let mut command = home.command(&["host", "--listen", "127.0.0.1", "--port", &port]);
     let (code, _, stderr) = text(&command.output().unwrap());
     assert!(code == 10 && stderr.contains(&port), "{code} {stderr}");
+}
+
+/// It has no transfer of its own to which somebody would come back.
+#[test]
+fn a_host_that_is_stopped_says_no_more_than_that() {
+    let home = Home::new();
+    home.run(&["keys", "trust", "sender", home.run(&["keys"]).1.trim()]);
+    home.file("config.toml", b"[measure]\n");
+    let mut command = home.command(&["host", "--listen", "127.0.0.1", "--port", "0"]);
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let (mut host, _) = listening(child);
+    let pid = host.0.id().to_string();
+    assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
+    assert_eq!(host.0.wait().unwrap().code(), Some(128 + 15));
+    let mut said = String::new();
+    host.0.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+    assert!(said.ends_with(": stopped\n"), "{said}");
 }
