@@ -3,7 +3,7 @@
 
 use overlay::Selection;
 
-/// The links of each path. The capacities of an [`Instance`] are those of the
+/// The links of each path. The capacities of an [`Instance`](overlay::Instance) are those of the
 /// links. With one relay per path and one receiver, a relay *is* a link: a [`Selection`] is the
 /// special case of one link per path.
 #[derive(Clone, Debug, PartialEq, Eq)]
