@@ -30,6 +30,8 @@ def changed(folder, source, port, draw):
             # its folder is looked at, it is left out. What changes while it is sent is sent once
             # more, and nothing else changes then.
             world.finish(sender, 0, *([13] if change in (_delete, _replace) else []))
+            if sender.code == 13:
+                world.says(sender, "left out", "everything else is at the receiver")
             world.finish(receiver, 0)
             before = world.acknowledged(sender)
         world.check_nothing_wrong(old.parent, ends.target, top.parent)
