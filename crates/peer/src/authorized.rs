@@ -89,7 +89,9 @@ impl Peer {
     /// In which directions its data may flow.
     #[must_use]
     pub fn may(&self) -> May {
-        self.rights.value(MAY).unwrap_or_default()
+        // What nobody can read lets nobody in.
+        let read = |word: &str| word.parse().unwrap_or(May::None);
+        self.rights.word(MAY).map_or_else(May::default, read)
     }
 
     /// The upper bound of its total rate, in each direction.
