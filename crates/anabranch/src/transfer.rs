@@ -32,7 +32,7 @@ where
     F: Future<Output = Result<Summary, E>>,
     Failure: From<E>,
 {
-    run_until(watcher, &Stop::default(), start)
+    run_watched(watcher, None, start)
 }
 
 /// As [`run`]; a signal calls `stop`, so that the other side is told.
@@ -40,8 +40,20 @@ where
 /// # Errors
 /// The transfer's error, or [`Failure::Signal`].
 pub(crate) fn run_until<F, E>(
-    mut watcher: Box<dyn Watcher>,
+    watcher: Box<dyn Watcher>,
     stop: &Stop,
+    start: impl FnOnce(Events) -> F,
+) -> Result<Summary, Failure>
+where
+    F: Future<Output = Result<Summary, E>>,
+    Failure: From<E>,
+{
+    run_watched(watcher, Some(stop), start)
+}
+
+fn run_watched<F, E>(
+    mut watcher: Box<dyn Watcher>,
+    stop: Option<&Stop>,
     start: impl FnOnce(Events) -> F,
 ) -> Result<Summary, Failure>
 where
@@ -80,6 +92,7 @@ where
                 if let Ok(result) = timeout(GRACE, &mut transfer).await {
                     return result.map_err(Failure::from);
                 }
+                let Some(stop) = stop else { return Err(Failure::Signal(number)) };
                 stop.now();
                 let told = timeout(LAST_WORDS, transfer).await;
                 told.ok().and_then(Result::ok).ok_or(Failure::Signal(number))

@@ -10,7 +10,7 @@ use tokio::sync::{Mutex, mpsc, oneshot, watch};
 
 use crate::connection::Connection;
 use crate::connection::inbox::{Command, Connect, Inbox};
-use crate::driver::{Driver, Listener};
+use crate::driver::{Driver, Listener, Remaining};
 use crate::socket::UdpSocket;
 use crate::{ConnectError, EndpointError, Options, Rations, Route};
 
@@ -106,7 +106,7 @@ pub struct Endpoint {
     inbox: Arc<Inbox>,
     addresses: Vec<SocketAddr>,
     accepted: Mutex<mpsc::Receiver<Connection>>,
-    connections: watch::Receiver<usize>,
+    connections: watch::Receiver<Remaining>,
     failed: Arc<AtomicU64>,
 }
 
@@ -150,7 +150,7 @@ impl Endpoint {
     ) -> Result<Endpoint, EndpointError> {
         let system = |action| move |source: io::Error| EndpointError::System { action, source };
         let inbox = Arc::new(Inbox::new().map_err(system("open a descriptor"))?);
-        let (count, connections) = watch::channel(0);
+        let (count, connections) = watch::channel(Remaining::default());
         let failed = listener.as_ref().map(Listener::failed).unwrap_or_default();
         let driver = Driver::new(Arc::clone(&inbox), listener, count)
             .map_err(system("wait for descriptors"))?;
@@ -201,7 +201,14 @@ impl Endpoint {
     pub async fn wait_idle(&self) {
         let mut connections = self.connections.clone();
         // An error: the thread has ended, and the connections with it.
-        let _ = connections.wait_for(|count| *count == 0).await;
+        let _ = connections.wait_for(|remaining| remaining.all == 0).await;
+    }
+
+    /// Waits until the peers of all connections know that these have ended: a round trip after they
+    /// were closed, where [`Endpoint::wait_idle`] waits for packets that are late.
+    pub async fn wait_parted(&self) {
+        let mut connections = self.connections.clone();
+        let _ = connections.wait_for(|remaining| !remaining.has_peers).await;
     }
 }
 

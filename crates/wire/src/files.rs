@@ -14,7 +14,9 @@
 //! acknowledged on the path on which it arrived. The size of a stream
 //! ([`UNKNOWN_SIZE`](crate::manifest::UNKNOWN_SIZE)) comes in [`FileFrame::Grown`], on each path
 //! ahead of the data that it makes room for. A file that [changes](Changed) meanwhile is left out,
-//! or arrives as far as both sides agreed on it. In a dry run ([`Wishes::dry_run`]) the receiver
+//! or arrives as far as both sides agreed on it. The receiver ends the session with
+//! [`FileFrame::Done`], and the sender answers it with another: then neither waits for a path that
+//! has died. In a dry run ([`Wishes::dry_run`]) the receiver
 //! also answers what it would do ([`FileFrame::Creates`] and the like), and no session opens.
 //!
 //! If the connecting side receives (`anabranch get`), it opens the session with a
@@ -209,7 +211,8 @@ pub enum FileFrame<'a> {
     /// An object of the layout is complete, and its files have their final names: its index and its
     /// BLAKE3 root.
     ObjectDone(u32, [u8; 32]),
-    /// Everything is complete, synced and renamed: the duration of syncing in microseconds.
+    /// Everything is complete, synced and renamed: the duration of syncing in microseconds. From
+    /// the side that does not write the files, which knows of it and leaves, zero.
     Done(u64),
     /// A wanted path below the offered folder: `folder/` for the contents of a folder, empty for
     /// everything.

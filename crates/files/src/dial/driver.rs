@@ -282,6 +282,9 @@ impl<O: SessionOpener> SessionDriver<O> {
                     return Ok(Some(DialEnd::ButForChanges(summary)));
                 }
                 // The receiver waits for the goodbye, even if the source has changed.
+                if let Some(session) = &self.session {
+                    session.note_complete();
+                }
                 self.dialer.say_goodbye(GOODBYE).await;
                 self.joining.opener.check_unchanged()?;
                 return Ok(Some(DialEnd::Complete(summary)));

@@ -31,6 +31,7 @@ pub(super) struct Session {
     core: Mutex<Sender>,
     paths: Mutex<BTreeMap<PathId, Arc<PathFacts>>>,
     abandoned: AtomicBool,
+    complete: AtomicBool,
     /// Signs of progress.
     pub(super) signs: Signs,
 }
@@ -130,6 +131,7 @@ impl Session {
             core: Mutex::new(core),
             paths: Mutex::default(),
             abandoned: AtomicBool::new(false),
+            complete: AtomicBool::new(false),
             signs: Signs::default(),
         }
     }
@@ -151,6 +153,15 @@ impl Session {
 
     pub(super) fn is_abandoned(&self) -> bool {
         self.abandoned.load(Ordering::Relaxed)
+    }
+
+    /// The receiver has everything, and this side leaves: paths that close say so.
+    pub(super) fn note_complete(&self) {
+        self.complete.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn is_complete(&self) -> bool {
+        self.complete.load(Ordering::Relaxed)
     }
 
     /// Reports to the driver; if the driver has gone, the session is over anyway.

@@ -222,7 +222,7 @@ impl Hosting {
         let over_udp = self.over_udp.take();
         drop(self);
         if let Some(over_udp) = over_udp {
-            let _ = timeout(FAREWELL, over_udp.wait_idle()).await;
+            let _ = timeout(FAREWELL, over_udp.wait_parted()).await;
         }
     }
 }

@@ -30,8 +30,8 @@ impl OverUdp {
         });
     }
 
-    /// Waits until all connections have ended and their peers were told.
-    pub(super) async fn wait_idle(&self) {
-        self.endpoint.wait_idle().await;
+    /// Waits until the peers of all connections know that these have ended.
+    pub(super) async fn wait_parted(&self) {
+        self.endpoint.wait_parted().await;
     }
 }

@@ -49,7 +49,7 @@ impl Striped {
     /// Closes the connection in order, within two seconds.
     pub async fn close(&self) {
         self.connection.close(CloseCode::Done.number());
-        let _ = timeout(CLOSING, self.connection.forgotten()).await;
+        let _ = timeout(CLOSING, self.connection.parted()).await;
     }
 }
 

@@ -164,6 +164,18 @@ impl Connection {
         }
     }
 
+    /// Whether both ends know of the end: the peer has answered, or was answered. What is left of
+    /// the connection only ignores packets that arrive late, for which a process that ends need not
+    /// stay.
+    #[must_use]
+    pub fn has_parted(&self) -> bool {
+        match &self.state {
+            ConnectionState::Opening | ConnectionState::Open | ConnectionState::Closing(_) => false,
+            ConnectionState::Draining(draining) => draining.answer.is_none(),
+            ConnectionState::Closed => true,
+        }
+    }
+
     /// The peer closed the connection.
     pub(super) fn handle_close(&mut self, now: Time, over: u16, code: u32) {
         self.events.push_back(Event::Closed { code });

@@ -81,6 +81,20 @@ fn both_ends_learn_of_a_close_and_end() {
     );
 }
 
+/// Found with `send --carrier udp`, which waited for the whole end: three probe timeouts.
+#[test]
+fn both_ends_have_parted_after_a_round_trip() {
+    let mut pair = opened();
+    assert!(!pair.client().has_parted());
+    let now = pair.now();
+    pair.client().close(now, 7);
+    assert!(!pair.client().has_parted(), "the peer does not know");
+    pair.run_for(ms(15));
+    assert!(pair.server().has_parted() && !pair.client().has_parted(), "its answer is on its way");
+    pair.run_for(ms(10));
+    assert!(pair.client().has_parted() && !pair.client().is_closed());
+}
+
 #[test]
 fn a_close_that_is_lost_is_repeated() {
     let mut pair = opened();

@@ -75,6 +75,7 @@ struct Inner {
     outgoing: Arc<DatagramCount>,
     recent: Arc<Recent>,
     streams: watch::Receiver<usize>,
+    parted: watch::Receiver<bool>,
 }
 
 /// The datagrams that the program has handed over, as it and the driver count them.
@@ -97,6 +98,8 @@ pub(crate) struct DriverEnds {
     pub(crate) recent: Arc<Recent>,
     /// How many streams are in use.
     pub(crate) streams: watch::Sender<usize>,
+    /// Whether the peer knows of the end.
+    pub(crate) parted: watch::Sender<bool>,
 }
 
 impl Connection {
@@ -108,6 +111,7 @@ impl Connection {
     ) -> (Connection, DriverEnds) {
         let (ended, is_ended) = watch::channel(None);
         let (streams, count) = watch::channel(0);
+        let (parted, has_parted) = watch::channel(false);
         let (incoming, arrived) = mpsc::unbounded_channel();
         let (datagrams, received) = mpsc::channel(DATAGRAMS);
         let (events, _) = broadcast::channel(EVENTS);
@@ -125,8 +129,10 @@ impl Connection {
             outgoing: Arc::clone(&outgoing),
             recent: Arc::clone(&recent),
             streams: count,
+            parted: has_parted,
         };
-        let ends = DriverEnds { ended, incoming, datagrams, events, outgoing, recent, streams };
+        let ends =
+            DriverEnds { ended, incoming, datagrams, events, outgoing, recent, streams, parted };
         (Connection(Arc::new(inner)), ends)
     }
 
@@ -284,12 +290,20 @@ impl Connection {
         }
     }
 
-    /// Waits until the endpoint has forgotten the connection, some time after its end: then the
-    /// peer has been told, as far as it can be.
+    /// Waits until the endpoint has forgotten the connection, some time after its end: its counters
+    /// are written down then.
     pub async fn forgotten(&self) {
         let mut streams = self.0.streams.clone();
         // The other end of the channel goes with the state of the connection.
         while streams.changed().await.is_ok() {}
+    }
+
+    /// Waits until both ends know that the connection has ended, a round trip after it was closed;
+    /// or until the peer could not be told, three probe timeouts after.
+    pub async fn parted(&self) {
+        let mut parted = self.0.parted.clone();
+        // An error: the state of the connection is gone.
+        let _ = parted.wait_for(|has_parted| *has_parted).await;
     }
 
     /// Whether the connection has ended.

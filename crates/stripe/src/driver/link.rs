@@ -519,6 +519,11 @@ impl Link {
             let before = std::mem::replace(count, self.streams.len());
             before != *count
         });
+        if self.has_parted() {
+            // Whoever hears of it may end the process: the log is complete before.
+            self.log = None;
+            self.ends.parted.send_if_modified(|parted| !std::mem::replace(parted, true));
+        }
         self.write_max_datagram();
     }
 
@@ -599,6 +604,11 @@ impl Link {
     /// Whether the program has been told of an end.
     pub(super) fn is_abandoned(&self) -> bool {
         self.error.is_some()
+    }
+
+    /// Whether both ends know of the end.
+    pub(super) fn has_parted(&self) -> bool {
+        self.is_over() || self.core.has_parted()
     }
 
     pub(super) fn is_over(&self) -> bool {

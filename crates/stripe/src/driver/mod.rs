@@ -63,17 +63,33 @@ pub(crate) struct Driver {
     touched: Vec<Key>,
     next_key: u64,
     tokens: SystemTokens,
-    count: watch::Sender<usize>,
+    count: watch::Sender<Remaining>,
     leavings: Leavings,
     /// Since when nobody uses the endpoint any more.
     ended_at: Option<Time>,
 }
 
+/// The connections of an endpoint that are left.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Remaining {
+    /// All of them.
+    pub(crate) all: usize,
+    /// Whether one of them is open, or its peer does not know yet of its end.
+    pub(crate) has_peers: bool,
+}
+
 impl Driver {
+    fn remaining(&self) -> Remaining {
+        let all = self.links.len() + self.dialing.len();
+        // One that is open, the usual case, is found at once.
+        let has_peers = !self.dialing.is_empty() || !self.links.values().all(Link::has_parted);
+        Remaining { all, has_peers }
+    }
+
     pub(crate) fn new(
         inbox: Arc<Inbox>,
         mut listener: Option<Listener>,
-        count: watch::Sender<usize>,
+        count: watch::Sender<Remaining>,
     ) -> io::Result<Driver> {
         let poller = Poller::new()?;
         poller.add(&*inbox, WAKER, Interest { readable: true, writable: false })?;
@@ -117,11 +133,8 @@ impl Driver {
             self.fire();
             self.serve_touched();
             self.keep_to_memory();
-            self.count.send_if_modified(|count| {
-                let is_new = *count != self.links.len() + self.dialing.len();
-                *count = self.links.len() + self.dialing.len();
-                is_new
-            });
+            let remaining = self.remaining();
+            self.count.send_if_modified(|count| std::mem::replace(count, remaining) != remaining);
             if self.is_over() {
                 return;
             }

@@ -253,7 +253,7 @@ impl Direction for Incoming {
         self.mailbox.filled.notified().await;
     }
 
-    fn say_goodbye(&self, conn: &mut Conn) {
+    fn say_goodbye(&self, _: &Session, conn: &mut Conn) {
         if self.arrival.session().completed().is_some() {
             conn.push(&FileFrame::Done(0));
         }

@@ -109,7 +109,7 @@ pub(super) trait Direction: Send + Sync {
     fn notified(&self) -> impl Future<Output = ()> + Send;
 
     /// Queues the last frames before the connection is closed in order.
-    fn say_goodbye(&self, _conn: &mut Conn) {}
+    fn say_goodbye(&self, session: &Session, conn: &mut Conn);
 
     /// Handles a violation of the protocol, which ended the connection.
     fn note_broken(&self, _session: &Session, _error: &ConnError) {}

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use net::counters::TcpInfo;
-use peer::ConnError;
+use peer::{Conn, ConnError};
 use transfer::{BLOCK, Extent};
 use units::{Bytes, Rate, Span, Time};
 use wire::files::FileFrame;
@@ -196,6 +196,12 @@ impl Direction for Outgoing {
         HeldTime {
             by_send_buffer: info.held_by_send_buffer.into(),
             by_receiver: info.held_by_receiver.into(),
+        }
+    }
+
+    fn say_goodbye(&self, session: &Session, conn: &mut Conn) {
+        if session.is_complete() {
+            conn.push(&FileFrame::Done(0));
         }
     }
 

@@ -140,7 +140,7 @@ impl<'a, F: Direction, M> PathTask<'a, F, M> {
                 () = sleep_until(self.session.clock.instant(until)) => {}
                 () = stop.notified() => {
                     for connection in &mut self.connections {
-                        connection.direction.say_goodbye(&mut connection.conn);
+                        connection.direction.say_goodbye(self.session, &mut connection.conn);
                         if F::SENDS && self.session.is_abandoned() {
                             let text = "it was interrupted".into();
                             connection.conn.push(&SessionFrame::Abort(AbortCode::Stopped, text));

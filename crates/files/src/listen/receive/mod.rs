@@ -105,13 +105,13 @@ impl Receiving {
         let (service, keep) = (&self.service, self.service.keeps());
         let mut opening = self.opening.lock().await;
         let mut sessions = JoinSet::new();
-        let began = Instant::now();
+        // Since when there is no sender.
+        let mut alone = Instant::now();
         loop {
-            // Until the first sender comes.
             let patience = service.timeout.filter(|_| !keep && sessions.is_empty());
             let given_up = async {
                 match patience {
-                    Some(patience) => sleep_until(began + patience.into()).await,
+                    Some(patience) => sleep_until(alone + patience.into()).await,
                     None => std::future::pending().await,
                 }
                 patience
@@ -124,6 +124,7 @@ impl Receiving {
                 Some(ended) = sessions.join_next() => ended,
                 Some(waited) = given_up => return Err(Error::NobodyCame { waited }),
             };
+            alone = Instant::now();
             let failed =
                 |error| Error::system("attend to a transfer", std::io::Error::other(error));
             match ended.unwrap_or_else(|error| Some(Err(failed(error)))) {

@@ -114,6 +114,7 @@ pub(super) async fn serve(
                     },
                     FileFrame::Session(SessionFrame::Ping(number)) => pong = Some(number),
                     FileFrame::Session(SessionFrame::Pong(_)) => {}
+                    FileFrame::Done(_) if session.completed().is_some() => session.note_left(),
                     FileFrame::Session(SessionFrame::Abort(_, text)) => {
                         let error = Error::Stopped { reason: text };
                         return Err(session.fail(error));

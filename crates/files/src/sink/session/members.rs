@@ -23,6 +23,8 @@ pub(super) struct Members {
     pub(super) mailboxes: BTreeMap<u32, Arc<Mailbox>>,
     /// Whether the sender closed a path in order after completion: then it knows of the completion.
     pub(super) goodbye: bool,
+    /// Whether the sender said that it knows of the completion, and leaves.
+    pub(super) knows: bool,
     /// Frames for every path, including later ones.
     pub(super) announcements: Vec<u8>,
     /// Refused blocks that have not arrived again yet: a sender that lost the path of the refusal
@@ -135,11 +137,17 @@ impl SinkSession {
         members.goodbye |= matches!(members.outcome, Outcome::Complete(_));
     }
 
-    /// Whether the sender knows of the completion and has closed all paths. If a path was lost with
-    /// the announcement, the sender opens another and gets it there.
+    /// The sender knows of the completion, and leaves: nothing is to come over any path.
+    pub(crate) fn note_left(&self) {
+        self.members().knows = true;
+        self.changed.notify_one();
+    }
+
+    /// Whether the sender knows of the completion: it says so, or has closed all paths. If a path
+    /// was lost with the announcement, the sender opens another and gets it there.
     pub(crate) fn sender_has_left(&self) -> bool {
         let members = self.members();
-        members.mailboxes.is_empty() && members.goodbye
+        members.knows || (members.mailboxes.is_empty() && members.goodbye)
     }
 
     /// The time for which there were paths and no new data came; `None` if there is no path, or no

@@ -304,3 +304,19 @@ fn the_sender_has_left_after_a_goodbye_that_follows_the_end() {
     session.leave(number);
     assert!(session.sender_has_left());
 }
+
+/// Found with a path that died just before the end: the receiver waited ten seconds for it.
+#[test]
+fn a_path_that_died_does_not_keep_a_receiver_whose_sender_said_that_it_leaves() {
+    let scratch = Scratch::new("leaves");
+    let (session, _heard) = open(&scratch, tree(&[("small", file(SMALL))]));
+    let (_dead, _mailbox) = session.join();
+    let (alive, _mailbox) = session.join();
+    deliver(&session, SMALL, SMALL);
+    session.finish().unwrap();
+    session.note_goodbye();
+    session.leave(alive);
+    assert!(!session.sender_has_left(), "one path that closes may be one that is dropped");
+    session.note_left();
+    assert!(session.sender_has_left());
+}
