@@ -1,6 +1,7 @@
 //! The configuration file: defaults for options of the command line.
 
 use std::collections::BTreeSet;
+use std::fs::File;
 use std::io::Read;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
@@ -8,12 +9,13 @@ use std::str::FromStr;
 
 use clap::ValueEnum;
 use files::{Error, Overwrite};
-use peer::private::open_input;
+use peer::private::{Guard, check_private, open_input};
 use peer::{CongestionControl, PathSpec, Timetable};
 use toml::de::{DeTable, DeValue};
 use units::Span;
 
 use crate::dirs::{Dirs, is_absent};
+use crate::hooks::Hooks;
 use crate::listen::ListenAddress;
 use crate::metrics::MetricsAddress;
 use crate::schedulers::{Carrier, Scheduler, congestion_control, controller, packet_scheduler};
@@ -46,6 +48,7 @@ pub(crate) struct Send {
     pub(crate) max_rate: Option<Timetable>,
     pub(crate) patience: Option<Span>,
     pub(crate) verify: bool,
+    pub(crate) hooks: Hooks,
 }
 
 /// `[receive]`.
@@ -61,6 +64,7 @@ pub(crate) struct Receive {
     pub(crate) allow_delete: bool,
     pub(crate) archive: bool,
     pub(crate) qlog: Option<PathBuf>,
+    pub(crate) hooks: Hooks,
 }
 
 /// `[serve]`.
@@ -76,6 +80,7 @@ pub(crate) struct Host {
     pub(crate) port: Option<u16>,
     pub(crate) qlog: Option<PathBuf>,
     pub(crate) metrics: Option<MetricsAddress>,
+    pub(crate) hooks: Hooks,
 }
 
 /// Tables that may have no key.
@@ -108,6 +113,8 @@ const KEYS: &[(&str, &str, Setter)] = &[
     ("send", "max-rate", |c, v| set(&mut c.send.max_rate, parsed(v))),
     ("send", "patience", |c, v| set(&mut c.send.patience, parsed(v))),
     ("send", "verify", |c, v| flag(v).map(|on| c.send.verify = on)),
+    ("send", "on-done", |c, v| set(&mut c.send.hooks.on_done, parsed(v))),
+    ("send", "on-error", |c, v| set(&mut c.send.hooks.on_error, parsed(v))),
     ("receive", "directory", |c, v| set(&mut c.receive.directory, parsed(v))),
     ("receive", "listen", |c, v| list(v).map(|addresses| c.receive.listen = addresses)),
     ("receive", "port", |c, v| set(&mut c.receive.port, port(v))),
@@ -116,11 +123,15 @@ const KEYS: &[(&str, &str, Setter)] = &[
     ("receive", "timeout", |c, v| set(&mut c.receive.timeout, parsed(v))),
     ("receive", "allow-delete", |c, v| flag(v).map(|on| c.receive.allow_delete = on)),
     ("receive", "qlog", |c, v| set(&mut c.receive.qlog, parsed(v))),
+    ("receive", "on-done", |c, v| set(&mut c.receive.hooks.on_done, parsed(v))),
+    ("receive", "on-error", |c, v| set(&mut c.receive.hooks.on_error, parsed(v))),
     ("serve", "directory", |c, v| set(&mut c.serve.directory, parsed(v))),
     ("host", "listen", |c, v| list(v).map(|addresses| c.host.listen = addresses)),
     ("host", "port", |c, v| set(&mut c.host.port, port(v))),
     ("host", "qlog", |c, v| set(&mut c.host.qlog, parsed(v))),
     ("host", "metrics", |c, v| set(&mut c.host.metrics, metrics(v))),
+    ("host", "on-done", |c, v| set(&mut c.host.hooks.on_done, parsed(v))),
+    ("host", "on-error", |c, v| set(&mut c.host.hooks.on_error, parsed(v))),
     ("receive", "archive", |c, v| flag(v).map(|on| c.receive.archive = on)),
     ("receive", "overwrite", |c, v| {
         flag(v).map(|on| {
@@ -142,13 +153,33 @@ impl Config {
         let default = dirs.config_file();
         let path = named.unwrap_or(&default);
         let mut text = String::new();
-        let read = open_input(path).and_then(|file| file.take(MOST_TEXT).read_to_string(&mut text));
+        let opened = open_input(path);
+        let read = opened.and_then(|file| {
+            (&file).take(MOST_TEXT).read_to_string(&mut text)?;
+            Ok(file)
+        });
         match read {
-            Ok(_) => Config::parse(&text)
-                .map_err(|why| Error::usage(format!("{}, {why}", path.display()))),
+            Ok(file) => {
+                let config = Config::parse(&text)
+                    .map_err(|why| Error::usage(format!("{}, {why}", path.display())))?;
+                config.check_commands(&file, path)?;
+                Ok(config)
+            }
             Err(error) if named.is_none() && is_absent(&error) => Ok(Config::default()),
             Err(source) => Err(Error::system(format!("read {}", path.display()), source)),
         }
+    }
+
+    /// Checks that nobody else may change a file that names commands; a pipe is this user's own.
+    fn check_commands(&self, file: &File, path: &Path) -> Result<(), Error> {
+        let all = [&self.send.hooks, &self.receive.hooks, &self.host.hooks];
+        let is_file = file.metadata().is_ok_and(|metadata| metadata.is_file());
+        if all.into_iter().all(Hooks::is_empty) || !is_file {
+            return Ok(());
+        }
+        check_private(file, path, Guard::Trusted).map_err(|source| {
+            Error::system(format!("run commands named in {}", path.display()), source)
+        })
     }
 
     /// Parses a file's text. The error begins with "line N: ".
@@ -278,6 +309,8 @@ mod tests {
             max-rate = "08:00,10mbit 18:00,off"
             patience = "10 min"
             verify = true
+            on-done = "sh -c true"
+            on-error = "sh -c 'exit 1'"
             [receive]
             directory = "/srv/in"
             listen = ["192.0.2.1", "[2001:db8::1]:9000"]
@@ -297,6 +330,8 @@ mod tests {
         assert_eq!(table.at(MomentOfWeek::new(3, 6, 0, 0)), None);
         assert_eq!(config.send.congestion_control, Some(CongestionControl::Named("bbr".into())));
         assert_eq!(config.send.patience, Some(Span::from_secs(600)));
+        assert_eq!(config.send.hooks.on_done, Some("sh -c true".parse().unwrap()));
+        assert_eq!(config.send.hooks.on_error, Some("sh -c 'exit 1'".parse().unwrap()));
         let listen = socket_addresses(&config.receive.listen, config.receive.port.unwrap());
         assert_eq!(
             listen,

@@ -1,12 +1,13 @@
 //! The flags of every command that connects to transfer files: selection, options, paths.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use files::{Error, Selection, Stop, TransferOptions};
 use peer::{DialOptions, Identity};
 
 use crate::config::Config;
 use crate::dirs::Dirs;
+use crate::hooks::HookArgs;
 use crate::routes::RouteArgs;
 use crate::watch;
 
@@ -65,6 +66,8 @@ pub(crate) struct TransferFlags {
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     #[command(flatten)]
+    hooks: HookArgs,
+    #[command(flatten)]
     watch: watch::WatchArgs,
 }
 
@@ -72,12 +75,20 @@ impl TransferFlags {
     /// The configuration file of `--config`, or the user's, after a check of the flags.
     ///
     /// # Errors
-    /// Those of [`RouteArgs::check`] and [`RouteArgs::check_log`], and of reading the file.
+    /// Those of [`RouteArgs::check`] and [`RouteArgs::check_carrier`], and of reading the file.
     pub(crate) fn config(&self, dirs: &Dirs) -> Result<Config, Error> {
         self.routes.check()?;
         let config = Config::load(self.config.as_deref(), dirs)?;
-        self.routes.check_log(&config)?;
+        self.routes.check_carrier(&config)?;
         Ok(config)
+    }
+
+    /// Checks what this host needs to send.
+    ///
+    /// # Errors
+    /// Those of [`RouteArgs::check_congestion_control`].
+    pub(crate) fn check_sending(&self, config: &Config) -> Result<(), Error> {
+        self.routes.check_congestion_control(config)
     }
 
     /// Whether a flag selects files.
@@ -112,9 +123,16 @@ impl TransferFlags {
         self.watch.leave_stdout()
     }
 
-    /// The display of the transfer.
-    pub(crate) fn watcher(&mut self, config: &Config) -> Box<dyn watch::Watcher> {
-        std::mem::take(&mut self.watch).watcher(config.progress)
+    /// The display of the transfer, and the commands at its end; `folder` is where files arrive
+    /// here.
+    pub(crate) fn watcher(
+        &mut self,
+        config: &Config,
+        folder: Option<&Path>,
+    ) -> Box<dyn watch::Watcher> {
+        let watcher = std::mem::take(&mut self.watch).watcher(config.progress);
+        let hooks = std::mem::take(&mut self.hooks).or_config(&config.send.hooks);
+        hooks.at_end(folder, watcher)
     }
 
     /// The selection of files, limited to `files_from` if given, and the options of a transfer with

@@ -51,6 +51,7 @@ mod dirs;
 mod examples;
 mod exit;
 mod flags;
+mod hooks;
 mod host_key;
 mod listen;
 mod log;

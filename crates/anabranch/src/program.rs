@@ -11,7 +11,7 @@ use policy::sched::packet::PacketScheduler;
 use scenario::Registry;
 
 use crate::cli::{self, Cli};
-use crate::{complete, exit, name, qlog, say, schedulers, token, watch};
+use crate::{complete, exit, hooks, name, qlog, say, schedulers, token, watch};
 
 /// The command line of `anabranch`, and what its scenario files, `--controller` and
 /// `--packet-scheduler` may name beside the controllers of [`policy::cc::NAMES`] and the schedulers
@@ -111,13 +111,15 @@ impl Program {
         let ended = cli.run(&self.registry);
         let ended = ended.and_then(|()| say::check());
         qlog::finish();
-        match ended {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(failure) => match failure.message() {
-                Some(message) => report(&message, failure.exit_code(), writes_events),
-                None => ExitCode::from(failure.exit_code()),
-            },
+        let (code, message) = match &ended {
+            Ok(()) => (0, None),
+            Err(failure) => (failure.exit_code(), failure.message()),
+        };
+        if let Some(message) = &message {
+            report(message, code, writes_events);
         }
+        hooks::at_end(code, message.as_deref());
+        ExitCode::from(code)
     }
 }
 

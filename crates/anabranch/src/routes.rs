@@ -12,7 +12,7 @@ use crate::complete;
 use crate::config::{Config, WEIGHT};
 use crate::qlog::QlogArgs;
 use crate::schedulers::{
-    Carrier, Scheduler, congestion_control, controller, packet_scheduler, striped,
+    self, Carrier, Scheduler, congestion_control, controller, packet_scheduler, striped,
 };
 
 /// The default of `--patience`.
@@ -101,31 +101,40 @@ impl RouteArgs {
     /// [`Error::usage`] if `--no-path` names no interface. The configuration may: a modem that is
     /// not plugged in, for example.
     pub(crate) fn check(&self) -> Result<(), Error> {
+        check_interfaces(&self.no_paths)
+    }
+
+    /// Checks that no flag is given that is for UDP alone where TCP carries all: without
+    /// `--carrier`, the configuration says what does.
+    ///
+    /// # Errors
+    /// [`Error::usage`] with the flag.
+    pub(crate) fn check_carrier(&self, config: &Config) -> Result<(), Error> {
         let of_udp = [
             ("--controller", self.controller.is_some()),
             ("--packet-scheduler", self.packet_scheduler.is_some()),
             ("--weight", self.weight.is_some()),
             ("--qlog", self.qlog.is_given()),
         ];
-        if self.carrier == Some(Carrier::Tcp)
-            && let Some((flag, _)) = of_udp.iter().find(|(_, is_given)| *is_given)
-        {
-            return Err(Error::usage(format!("{flag} is for --carrier udp")));
+        let carrier = self.carrier.or(config.send.carrier).unwrap_or_default();
+        match of_udp.iter().find(|(_, is_given)| *is_given) {
+            Some((flag, _)) if carrier == Carrier::Tcp => {
+                Err(Error::usage(format!("{flag} is for --carrier udp")))
+            }
+            _ => Ok(()),
         }
-        check_interfaces(&self.no_paths)
     }
 
-    /// Checks that a log that was asked for can have something to tell: without `--carrier`, the
-    /// configuration says whether UDP is used.
+    /// Checks that this kernel lets this user have the congestion control with which it is to send.
     ///
     /// # Errors
-    /// [`Error::usage`] if TCP carries all.
-    pub(crate) fn check_log(&self, config: &Config) -> Result<(), Error> {
-        let carrier = self.carrier.or(config.send.carrier).unwrap_or_default();
-        if carrier == Carrier::Tcp && self.qlog.is_given() {
-            return Err(Error::usage("--qlog is for --carrier udp"));
+    /// [`Error::usage`] with those that it has.
+    pub(crate) fn check_congestion_control(&self, config: &Config) -> Result<(), Error> {
+        let chosen = self.congestion_control.as_ref();
+        match chosen.or(config.send.congestion_control.as_ref()) {
+            Some(CongestionControl::Named(name)) => schedulers::check_congestion_control(name),
+            Some(CongestionControl::Auto) | None => Ok(()),
         }
-        Ok(())
     }
 
     /// Fills in what the command line leaves out from the configuration.

@@ -1,8 +1,11 @@
 //! Schedulers and congestion controls by name, for the command line and the configuration file.
 
+use std::net::{Ipv4Addr, TcpListener};
 use std::sync::OnceLock;
+use std::{fs, io};
 
 use clap::ValueEnum;
+use files::Error;
 use peer::CongestionControl;
 use scenario::Registry;
 
@@ -87,4 +90,31 @@ pub(crate) fn congestion_control(text: &str) -> Result<CongestionControl, String
         "auto" => CongestionControl::Auto,
         name => CongestionControl::Named(name.to_string()),
     })
+}
+
+/// Checks that this kernel lets this user have a congestion control.
+///
+/// # Errors
+/// [`Error::usage`] with those that it has.
+pub(crate) fn check_congestion_control(name: &str) -> Result<(), Error> {
+    let socket = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
+        .map_err(|source| Error::system("open a socket", source))?;
+    let Err(error) = net::socket::set_congestion_control(&socket, name) else { return Ok(()) };
+    let listed = |file: &str| {
+        let text = fs::read_to_string(format!("/proc/sys/net/ipv4/{file}")).unwrap_or_default();
+        text.split_whitespace().collect::<Vec<_>>().join(", ")
+    };
+    Err(Error::usage(if error.kind() == io::ErrorKind::PermissionDenied {
+        format!(
+            "--congestion-control {name}: only root may choose it; everybody may choose {} (sysctl \
+             net.ipv4.tcp_allowed_congestion_control)",
+            listed("tcp_allowed_congestion_control")
+        )
+    } else {
+        format!(
+            "--congestion-control {name}: this kernel has no such congestion control; it has {} \
+             (modprobe tcp_{name} may add it)",
+            listed("tcp_available_congestion_control")
+        )
+    }))
 }

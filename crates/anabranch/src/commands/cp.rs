@@ -103,7 +103,14 @@ pub(crate) fn run(args: CpArgs) -> Result<(), Failure> {
         Operands::Pull { from, sources, to } => (from, Vec::new(), Direction::Pull { sources, to }),
     };
     let mut prepared = args.flags.prepare(sources)?;
-    let watcher = prepared.watcher();
+    if matches!(direction, Direction::Push { .. }) {
+        prepared.check_sending()?;
+    }
+    let folder = match &direction {
+        Direction::Push { .. } => None,
+        Direction::Pull { to, .. } => Some(to.as_path()),
+    };
+    let watcher = prepared.watcher(folder);
     let ssh = args.ssh.to(destination)?;
     let (install, far_port, data_to) = (args.install, args.far_port, args.data_to);
     let copy = Copy { prepared, ssh, install, direction, far_port, data_to };
@@ -140,7 +147,7 @@ impl Copy {
             return Err(failure);
         }
         remote.close().await;
-        install::install(&self.ssh).await?;
+        install::install(&self.ssh, events).await?;
         let text = format!("anabranch was copied to {}:.local/bin/anabranch", self.ssh.host());
         let _ = events.send(Event::Notice { text });
         self.ssh.use_installed();

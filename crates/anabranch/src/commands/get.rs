@@ -71,7 +71,12 @@ pub(crate) fn run(mut args: GetArgs) -> Result<(), Failure> {
     let key = HostKey::load(&dirs)?;
     let from = servers(args.from, &args.token, &dirs)?;
     let identity = key.beside(from.iter().map(|server| &server.credential))?;
-    let watcher = args.flags.watcher(&config);
+    let into = match &stdout {
+        Some(stdout) => stdout.folder().to_path_buf(),
+        None => args.into.unwrap_or_else(|| PathBuf::from(".")),
+    };
+    let folder = stdout.is_none().then_some(into.as_path());
+    let watcher = args.flags.watcher(&config, folder);
     let (selection, transfer) = args.flags.options(None, identity, &config, &dirs)?;
     let options = FetchOptions {
         from,
@@ -79,10 +84,7 @@ pub(crate) fn run(mut args: GetArgs) -> Result<(), Failure> {
         served: None,
         list: args.list,
         selection,
-        into: match &stdout {
-            Some(stdout) => stdout.folder().to_path_buf(),
-            None => args.into.unwrap_or_else(|| PathBuf::from(".")),
-        },
+        into,
         rename: args.rename,
         output: stdout.as_ref().map(ToStdout::output),
         blake3: args.blake3,

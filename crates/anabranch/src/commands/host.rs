@@ -18,6 +18,7 @@ use crate::config::Config;
 use crate::dirs::Dirs;
 use crate::examples;
 use crate::exit::Failure;
+use crate::hooks::HookArgs;
 use crate::host_key::HostKey;
 use crate::listen::{ListenAddress, socket_addresses};
 use crate::metrics::{MetricsAddress, MetricsServer};
@@ -44,6 +45,8 @@ pub(crate) struct HostArgs {
     /// reaches it reads them
     #[arg(long, value_name = "[ADDR:]PORT")]
     metrics: Option<MetricsAddress>,
+    #[command(flatten)]
+    hooks: HookArgs,
     #[command(flatten)]
     qlog: QlogArgs,
     #[command(flatten)]
@@ -95,7 +98,9 @@ pub(crate) fn run(args: HostArgs) -> Result<(), Failure> {
     };
     let metrics = args.metrics.or(config.host.metrics);
     let is_verbose = args.watch.is_verbose();
-    let watcher = args.watch.hosting(config.progress);
+    let hooks = args.hooks.or_config(&config.host.hooks);
+    let folder = config.receive.directory.as_deref();
+    let watcher = hooks.for_each(folder, args.watch.hosting(config.progress));
     let hosting = |events: Events| {
         let serving = serve(config, options, metrics, is_verbose, events.clone());
         authorized.follow(events, serving)

@@ -13,6 +13,7 @@ use crate::config::{Config, PARALLEL};
 use crate::dirs::Dirs;
 use crate::examples;
 use crate::exit::Failure;
+use crate::hooks::HookArgs;
 use crate::host_key::HostKey;
 use crate::listen::{ListenAddress, further_ports, socket_addresses};
 use crate::output::ToStdout;
@@ -69,6 +70,8 @@ pub(crate) struct ReceiveArgs {
     /// Defaults from FILE [default: anabranch/config.toml in the user's configuration folder]
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
+    #[command(flatten)]
+    hooks: HookArgs,
     #[command(flatten)]
     qlog: QlogArgs,
     #[command(flatten)]
@@ -154,6 +157,10 @@ pub(crate) fn run(mut args: ReceiveArgs) -> Result<(), Failure> {
         archive: args.archive || config.receive.archive,
     };
     let watcher = args.watch.receiving(config.progress, token, options.keep);
+    let hooks = args.hooks.or_config(&config.receive.hooks);
+    let folder = stdout.is_none().then_some(options.directory.as_path());
+    let watcher =
+        if keep { hooks.for_each(folder, watcher) } else { hooks.at_end(folder, watcher) };
     let listening =
         |events: Events| authorized.follow(events.clone(), files::receive(options, events));
     Failure::unless_whole(&transfer::run(watcher, listening)?)

@@ -86,10 +86,11 @@ pub(crate) fn run(args: SendArgs) -> Result<(), Failure> {
         args.flags.check_stream()?;
     }
     let mut prepared = args.flags.prepare(sources)?;
+    prepared.check_sending()?;
     let key = HostKey::load(&prepared.dirs)?;
     let credential = credential(&args.token, &args.to, &prepared.dirs, stream.as_ref())?;
     let identity = key.beside(iter::once(&credential))?;
-    let watcher = prepared.watcher();
+    let watcher = prepared.watcher(None);
     let options = prepared.to(args.to, credential, identity)?;
     let options = SendOptions { stream, spool, rename, ..options };
     let stop = options.transfer.stop.clone();
@@ -162,9 +163,18 @@ impl SendFlags {
 }
 
 impl PreparedSend {
-    /// The display of the transfer.
-    pub(super) fn watcher(&mut self) -> Box<dyn watch::Watcher> {
-        self.flags.transfer.watcher(&self.config)
+    /// Checks what this host needs to send.
+    ///
+    /// # Errors
+    /// Those of [`TransferFlags::check_sending`].
+    pub(super) fn check_sending(&self) -> Result<(), Error> {
+        self.flags.transfer.check_sending(&self.config)
+    }
+
+    /// The display of the transfer, and the commands at its end; `folder` is where files arrive
+    /// here.
+    pub(super) fn watcher(&mut self, folder: Option<&Path>) -> Box<dyn watch::Watcher> {
+        self.flags.transfer.watcher(&self.config, folder)
     }
 
     /// The options of a transfer to `to`.

@@ -182,7 +182,7 @@ pub(crate) fn of_token(token: &Token) -> String {
 }
 
 /// The line of an event.
-pub(super) fn of_event(event: &Event) -> String {
+pub(crate) fn of_event(event: &Event) -> String {
     line(body(event))
 }
 
@@ -199,7 +199,7 @@ pub(super) fn of_listed(listed: &Listed) -> String {
 }
 
 /// The line of the end of a transfer.
-pub(super) fn of_summary(transfer: u32, result: &Summary) -> String {
+pub(crate) fn of_summary(transfer: u32, result: &Summary) -> String {
     line(summary(transfer, result))
 }
 

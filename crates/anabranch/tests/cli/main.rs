@@ -4,6 +4,7 @@
 mod archive;
 mod generated;
 mod home;
+mod hooks;
 mod interrupted;
 mod json;
 mod keyless;

@@ -39,6 +39,10 @@ fn flags_of_udp_are_checked() {
         (&["--weight", "0"], "1..=64"),
         (&["--carrier", "sctp"], "udp"),
         (&["--carrier", "tcp", "--weight", "2"], "--carrier udp"),
+        // Ignored before.
+        (&["--controller", "cubic"], "--carrier udp"),
+        // 15 s and "does anabranch listen there?" before.
+        (&["--congestion-control", "none-such"], "no such congestion control; it has "),
         (&["--qlog", "."], "--carrier udp"),
         (&["--carrier", "udp", "--qlog", "./missing"], "./missing"),
         (&["--carrier", "udp", "--qlog", "data"], "no folder"),

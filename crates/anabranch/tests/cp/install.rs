@@ -56,12 +56,12 @@ fn the_program_is_checked_before_it_gets_its_name() {
     refused("it is Plan9 mips, and this program is for Linux");
     fs::remove_file(host.scratch.at("bin/uname")).unwrap();
     // A file that changes on its way, and a system on which it does not start.
-    stub("cat", "head -c 100000");
+    stub("gzip", "head -c 100000");
     refused("the copy is damaged");
-    stub("cat", "printf '#!/bin/sh\\nexit 1\\n'; /bin/cat >/dev/null");
+    stub("gzip", "printf '#!/bin/sh\\nexit 1\\n'; /bin/cat >/dev/null");
     stub("sha256sum", "/bin/cat >/dev/null; echo 0000 -");
     refused("the copy is damaged");
-    fs::remove_file(host.scratch.at("bin/cat")).unwrap();
+    fs::remove_file(host.scratch.at("bin/gzip")).unwrap();
     fs::remove_file(host.scratch.at("bin/sha256sum")).unwrap();
     fs::create_dir_all(host.scratch.at("home/.local/bin")).unwrap();
     stub("chmod", "exec /bin/chmod 644 \"$2\"");
