@@ -7,7 +7,9 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use rustix::fs::{AtFlags, Mode, OFlags, linkat, openat, statat, unlinkat};
+use rustix::fs::{
+    AtFlags, Mode, OFlags, StatFs, fstatfs, ftruncate, linkat, openat, statat, unlinkat,
+};
 use rustix::io::Errno;
 
 use super::lacking;
@@ -80,6 +82,21 @@ impl Staging {
             }
             Err(errno) => !(lacking::is_no_name(errno) || errno == Errno::NOENT),
         }
+    }
+
+    /// Whether a file can have this size. Only sizes are tried that FAT does not take; file systems
+    /// that would write so many zeros, and take any size, are not tried.
+    pub(super) fn takes_size(&self, size: u64) -> bool {
+        const LARGEST_OF_FAT: u64 = u32::MAX as u64;
+        const EXFAT: i64 = 0x2011_bab0;
+        const FUSE: i64 = 0x6573_5546;
+        #[expect(clippy::unnecessary_cast, reason = "it differs by architecture")]
+        let is_tried = |of: StatFs| ![EXFAT, FUSE].contains(&(of.f_type as i64));
+        if size <= LARGEST_OF_FAT || !fstatfs(self.fd()).is_ok_and(is_tried) {
+            return true;
+        }
+        let Some(probe) = self.probe() else { return true };
+        ftruncate(probe.file(), size) != Err(Errno::FBIG)
     }
 
     /// The times that the file system keeps.

@@ -24,6 +24,15 @@ use crate::Error;
 use crate::beneath::{Inode, mtime_of, permissions, split};
 use crate::blocking::Wanted;
 
+/// Whether the file system can have an entry.
+fn can_have(staging: &Staging, entry: &Entry) -> bool {
+    let is_too_large = match &entry.kind {
+        Kind::File(file) if !file.is_stream() => !staging.takes_size(file.size),
+        _ => false,
+    };
+    !is_too_large && staging.takes(split(&entry.path).1)
+}
+
 /// What a transfer makes of an entry of its tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
@@ -110,9 +119,10 @@ impl Survey {
             let is_folder = matches!(entry.kind, Kind::Directory { .. });
             let is_taken = is_caseless && !is_folder && !seen.insert(in_small_letters(&entry.path));
             survey.fates.push(Fate::Created);
-            // Nothing can have that name here, or another entry has it; it is said at the end.
+            // Nothing can have that name or that size here, or another entry has the name; it is
+            // said at the end.
             let has_none = match &found {
-                Ok(None) => staging.is_some_and(|staging| !staging.takes(split(&entry.path).1)),
+                Ok(None) => staging.is_some_and(|staging| !can_have(staging, entry)),
                 Ok(Some(_)) => false,
                 Err(errno) => is_no_name(*errno),
             };

@@ -16,6 +16,10 @@ use super::{Acked, Allowance, Congestion, DelayRange, SinglePath, Start};
 
 /// The weight of a sample in the smoothed delay.
 const WEIGHT: f64 = 1.0 / 8.0;
+/// The least distance of the threshold from the least delay, seconds: without it a range that has
+/// seen no queue makes an indication of each packet's own time on the line, and an idle path stays
+/// at one packet.
+const LEAST_DISTANCE: f64 = 0.002;
 /// The inference phase, in round trips.
 const INFERENCE: u64 = 3;
 
@@ -99,7 +103,8 @@ impl Lp {
         range.least = range.least.min(delay);
         range.most = range.most.max(delay);
         range.smoothed += WEIGHT * (delay - range.smoothed);
-        range.smoothed > range.least + self.options.threshold * (range.most - range.least)
+        let distance = self.options.threshold * (range.most - range.least);
+        range.smoothed > range.least + distance.max(LEAST_DISTANCE)
     }
 
     /// An indication of congestion, before a loss.
@@ -183,5 +188,22 @@ impl SinglePath for Lp {
 
     fn wants_snapshots(&self) -> bool {
         false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Found in the simulator: a line that nobody uses had .6 of 40 Mbit/s. Delays differ by no
+    /// more than a packet's time on it, a third of a millisecond.
+    #[test]
+    fn the_time_of_a_packet_is_no_congestion() {
+        let mut lp = Lp::default();
+        let congested =
+            (0..1_000_u32).filter(|n| lp.is_congested(0.025 + f64::from(n % 7) * 5e-5)).count();
+        assert_eq!(congested, 0);
+        // A queue of more than the least distance is, where no larger one was seen.
+        assert!((0..100).any(|_| lp.is_congested(0.028)));
     }
 }

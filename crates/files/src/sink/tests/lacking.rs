@@ -195,3 +195,28 @@ fn check(scratch: &Scratch, name: &str, what: &str, lost: Archived) {
     assert!(mode & 0o777 == 0o640 || name == "fchmod", "{what}");
     assert!(mtime == 1 || name == "utimensat", "{what}");
 }
+
+/// Found on FAT: one file beyond 4 GiB ended the whole transfer.
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn a_file_that_the_file_system_cannot_have_for_its_size_is_counted() {
+    let scratch = Scratch::new("too-large");
+    let file = |size| File { size, mtime: 1, mode: 0o640, hash: None, data: None };
+    let entry =
+        |path: &str, size| Entry { path: path.as_bytes().to_vec(), kind: Kind::File(file(size)) };
+    let tree = Tree::new(vec![entry("large", 5 << 30), entry("limit", u32::MAX.into())]).unwrap();
+    let survey = std::thread::scope(|scope| {
+        let survey = scope.spawn(|| {
+            // ftruncate.
+            forbid(&[77], Errno::FBIG);
+            let directory = Arc::new(Directory::open(&scratch.0).unwrap());
+            let staging = Staging::open(&directory).unwrap();
+            let wanted = Wanted::always();
+            Survey::new(&directory, Some(&staging), &tree, Wishes::default(), None, &wanted)
+        });
+        survey.join().unwrap()
+    });
+    let survey = survey.unwrap();
+    assert_eq!(survey.fates, [Fate::Kept, Fate::Created]);
+    assert_eq!(survey.at_end.nameless.iter().copied().collect::<Vec<_>>(), [0]);
+}
