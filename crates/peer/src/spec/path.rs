@@ -68,6 +68,8 @@ impl fmt::Display for Cap {
 pub struct PathSpec {
     /// Interface name, or a local address.
     pub interface: String,
+    /// Whether it is a name, even if it looks like an address.
+    pub by_name: bool,
     /// Its priority.
     pub class: PathClass,
     /// Upper bound of its rate.
@@ -86,6 +88,7 @@ impl PathSpec {
     pub fn over(interface: &str) -> PathSpec {
         PathSpec {
             interface: interface.to_string(),
+            by_name: false,
             class: PathClass::Primary,
             max: None,
             rate: None,
@@ -97,8 +100,29 @@ impl PathSpec {
     /// Whether it names the interface or the address of `local`.
     #[must_use]
     pub fn is_over(&self, local: &LocalPath) -> bool {
-        local.interface == self.interface || self.interface.parse() == Ok(local.address)
+        local.interface == self.interface
+            || (!self.by_name && self.interface.parse() == Ok(local.address))
     }
+}
+
+/// What stands before a name that is one whatever is in it. No interface has a colon in its name.
+const NAMED: &str = "dev:";
+
+/// The name behind [`NAMED`], in which a backslash takes the meaning of the next character, and
+/// where the options behind it begin, if there are any.
+fn named(text: &str) -> Option<(String, Option<usize>)> {
+    let start = text.len() - text.trim_start().len() + NAMED.len();
+    let quoted = text.trim_start().strip_prefix(NAMED)?;
+    let mut name = String::new();
+    let mut characters = quoted.char_indices();
+    while let Some((at, character)) = characters.next() {
+        match character {
+            ',' => return Some((name, Some(start + at + 1))),
+            '\\' => name.extend(characters.next().map(|(_, escaped)| escaped)),
+            _ => name.push(character),
+        }
+    }
+    Some((name, None))
 }
 
 const EXAMPLE: &str = "wlan0,backup or usb0,max=5mbit,cap=10GB/month";
@@ -108,17 +132,21 @@ impl FromStr for PathSpec {
 
     fn from_str(text: &str) -> Result<PathSpec, SpecError> {
         let wrong = |offset, why| SpecError::new(text, offset, why, EXAMPLE);
-        let mut parts = parts(text, |c| c == ',');
-        let (_, interface) = parts.next().unwrap_or_default();
-        if interface.is_empty()
-            || interface.contains('=')
-            || PathClass::by_name(interface).is_some()
-        {
+        let (interface, by_name, rest) = match named(text) {
+            Some((name, rest)) => (name, true, rest),
+            None => match text.split_once(',') {
+                Some((name, _)) => (name.trim().to_string(), false, Some(name.len() + 1)),
+                None => (text.trim().to_string(), false, None),
+            },
+        };
+        let is_option = interface.contains('=') || PathClass::by_name(&interface).is_some();
+        if interface.is_empty() || (is_option && !by_name) {
             return Err(wrong(0, "it begins with the interface or local address".into()));
         }
-        let mut spec = PathSpec::over(interface);
+        let mut spec = PathSpec { by_name, ..PathSpec::over(&interface) };
         let mut class = None;
-        for (offset, part) in parts {
+        let rest = rest.map(|at| parts(&text[at..], |c| c == ',').map(move |(o, p)| (at + o, p)));
+        for (offset, part) in rest.into_iter().flatten() {
             let (key, value) = part
                 .split_once('=')
                 .map_or((part, None), |(key, value)| (key.trim_end(), Some(value)));
@@ -173,7 +201,12 @@ impl FromStr for PathSpec {
 
 impl fmt::Display for PathSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{},{}", self.interface, self.class.name())?;
+        if self.by_name {
+            let escaped = self.interface.replace('\\', r"\\").replace(',', r"\,");
+            write!(f, "{NAMED}{escaped},{}", self.class.name())?;
+        } else {
+            write!(f, "{},{}", self.interface, self.class.name())?;
+        }
         if let Some(max) = self.max {
             write!(f, ",max={} bit/s", max.as_bits())?;
         }
@@ -220,6 +253,29 @@ mod tests {
 
     fn read(text: &str) -> PathSpec {
         text.parse().unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    /// Linux takes all of these as names.
+    #[test]
+    fn a_name_may_look_like_anything() {
+        let named = |name: &str| PathSpec { by_name: true, ..PathSpec::over(name) };
+        for (text, name) in [
+            (r"dev:a\,b", "a,b"),
+            ("dev:a=b", "a=b"),
+            ("dev:backup", "backup"),
+            ("dev:10.0.0.9", "10.0.0.9"),
+            (r"dev:a\\b", r"a\b"),
+            (r"dev:trailing\,", "trailing,"),
+        ] {
+            assert_eq!(read(text), named(name), "{text}");
+            let with = read(&format!("{text},backup,max=5mbit"));
+            assert_eq!((with.interface.as_str(), with.class), (name, PathClass::Backup), "{text}");
+            assert_eq!(with.max, Some(Rate::mbit(5)), "{text}");
+            assert_eq!(read(&with.to_string()), with, "{text}");
+        }
+        let error = r"dev:a\,b,bakup".parse::<PathSpec>().unwrap_err().to_string();
+        assert!(error.contains("character 10"), "{error}");
+        assert!("dev:".parse::<PathSpec>().is_err());
     }
 
     #[test]
