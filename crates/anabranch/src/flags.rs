@@ -1,7 +1,9 @@
 //! The flags of every command that connects to transfer files: selection, options, paths.
 
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use clap::builder::{OsStringValueParser, TypedValueParser};
 use files::{Error, Selection, Stop, TransferOptions};
 use peer::{DialOptions, Identity};
 
@@ -10,6 +12,11 @@ use crate::dirs::Dirs;
 use crate::hooks::HookArgs;
 use crate::routes::RouteArgs;
 use crate::watch;
+
+/// The parser of a pattern, which has any bytes as names do.
+fn pattern() -> impl TypedValueParser<Value = String> {
+    OsStringValueParser::new().map(|text| files::pattern(text.as_bytes()))
+}
 
 /// Selection of files, options of the transfer, paths.
 #[derive(Debug, clap::Args)]
@@ -20,11 +27,11 @@ pub(crate) struct TransferFlags {
     routes: RouteArgs,
     /// Only files that match GLOB (the syntax of .gitignore), or lie in a folder that matches; may
     /// be repeated
-    #[arg(long, value_name = "GLOB", help_heading = "Selection")]
+    #[arg(long, value_name = "GLOB", value_parser = pattern(), help_heading = "Selection")]
     include: Vec<String>,
     /// No files that match GLOB (the syntax of .gitignore), or lie in a folder that matches; may be
     /// repeated
-    #[arg(long, value_name = "GLOB", help_heading = "Selection")]
+    #[arg(long, value_name = "GLOB", value_parser = pattern(), help_heading = "Selection")]
     exclude: Vec<String>,
     /// Compare existing files by contents instead of size and time
     #[arg(long, help_heading = "Selection")]

@@ -37,5 +37,5 @@ pub use options::{
     CarrierChoice, FetchOptions, Output, Overwrite, ReceiveOptions, Selection, SendOptions,
     ServeOptions, Server, StreamInput, TransferOptions,
 };
-pub use source::matches_glob;
+pub use source::{matches_glob, pattern};
 pub use stop::Stop;

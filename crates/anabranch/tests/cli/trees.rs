@@ -1,6 +1,8 @@
 //! Folders from outside: what is left out, replaced and deleted, and what is said about it.
 
+use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixListener;
 
 use super::home::{Home, receiver, text};
@@ -74,4 +76,23 @@ fn a_folder_becomes_what_the_source_is() {
     assert_eq!(code, 0, "{stderr}");
     assert_eq!(fs::read(target.join("folder/file")).unwrap(), b"new");
     assert!(!target.join("folder/gone").exists() && target.join("beside").exists());
+}
+
+/// A name in Latin-1, as old archives have them.
+#[test]
+fn a_pattern_may_have_bytes_that_are_no_utf8() {
+    let home = Home::new();
+    let old = OsStr::from_bytes(b"caf\xe9.txt");
+    fs::create_dir(home.0.join("tree")).unwrap();
+    for name in [old, OsStr::new("café.txt")] {
+        fs::write(home.0.join("tree").join(name), b"x").unwrap();
+    }
+    let (mut receiver, address, token) = receiver(&home, &home.0.join("in"), &[]);
+    let mut send = home.command(&["send", "tree", "--to", &address, "--exclude"]);
+    send.arg(OsStr::from_bytes(b"caf\xe9*")).env("ANABRANCH_TOKEN", token);
+    let (code, _, stderr) = text(&send.output().unwrap());
+    assert_eq!(code, 0, "{stderr}");
+    assert!(receiver.0.wait().unwrap().success());
+    assert!(home.0.join("in/tree/café.txt").exists());
+    assert!(!home.0.join("in/tree").join(old).exists());
 }

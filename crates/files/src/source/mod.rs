@@ -20,6 +20,7 @@ mod walk;
 pub(crate) use changes::Tolerance;
 pub(crate) use globs::is_glob;
 pub use globs::matches_glob;
+pub use patterns::pattern;
 pub(crate) use patterns::{PATTERNS_BYTES, Patterns};
 pub(crate) use read::{Buffer, Source, Supply};
 pub(crate) use root::{SourceRoot, open_directory};

@@ -5,6 +5,7 @@
 //! of the path and of the patterns, and with nothing else.
 
 use std::cell::RefCell;
+use std::fmt::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
@@ -40,6 +41,43 @@ const STATES_BYTES: usize = 4 << 20;
 /// exclusion.
 pub(crate) const PATTERNS_BYTES: usize = 2 * (AUTOMATON_BYTES + STATES_BYTES);
 
+/// The first character that stands for a byte of 0x80 or more which is no UTF-8, the last of all
+/// planes, for private use: patterns are strings, in the library and on the wire, and names are
+/// bytes.
+const FIRST_BYTE: u32 = 0x10_ff80;
+
+fn stands_for(byte: u8) -> char {
+    char::from_u32(FIRST_BYTE + u32::from(byte & 0x7f)).unwrap_or(char::REPLACEMENT_CHARACTER)
+}
+
+/// A pattern of any bytes, as [`Selection`](crate::Selection) has it.
+#[must_use]
+pub fn pattern(bytes: &[u8]) -> String {
+    let mut text = String::new();
+    for chunk in bytes.utf8_chunks() {
+        text.push_str(chunk.valid());
+        text.extend(chunk.invalid().iter().copied().map(stands_for));
+    }
+    text
+}
+
+/// The regular expression of a pattern with the bytes for which characters stand. The library
+/// writes each byte of a character as `\xNN`, outside of classes.
+fn with_bytes(expression: &str) -> String {
+    let mut bytes = expression.to_string();
+    if !bytes.contains(r"\xf4\x8f\xb") {
+        return bytes;
+    }
+    for byte in 0x80..=u8::MAX {
+        let mut written = String::new();
+        for part in stands_for(byte).encode_utf8(&mut [0; 4]).bytes() {
+            let _ = write!(written, r"\x{part:02x}");
+        }
+        bytes = bytes.replace(&written, &format!(r"\x{byte:02x}"));
+    }
+    bytes
+}
+
 impl Patterns {
     /// Compiles patterns; `None` if there are none.
     ///
@@ -58,7 +96,7 @@ impl Patterns {
                 Error::usage(format!("'{pattern}' is no pattern: {}", error.kind()))
             })?;
             globs.push(sense);
-            expressions.push(glob.regex().to_string());
+            expressions.push(with_bytes(glob.regex()));
         }
         let automaton = compile(&expressions)?;
         let states = RefCell::new(automaton.create_cache());
@@ -166,6 +204,8 @@ fn compile(expressions: &[String]) -> Result<DFA, Error> {
 
 #[cfg(test)]
 mod tests {
+    use std::ffi::OsStr;
+
     use ignore::gitignore::GitignoreBuilder;
     use proptest::prelude::*;
 
@@ -209,6 +249,28 @@ mod tests {
             assert!(!matches(pattern, "ab") && !matches(pattern, "ac"), "{pattern}");
         }
         assert!(matches("{", "{") && matches("x}", "y/x}") && matches("[{]", "{"));
+    }
+
+    /// Names have any bytes: Latin-1, or half of a character.
+    #[test]
+    fn patterns_have_bytes_that_are_no_utf8() {
+        let matches = |bytes: &[u8], path: &[u8]| {
+            let patterns = Patterns::new(&[pattern(bytes)]).unwrap().unwrap();
+            patterns.match_path(Path::new(OsStr::from_bytes(path)), false)
+        };
+        for byte in 0x80..=0xff_u8 {
+            let name = [b'a', byte, b'b'];
+            assert!(matches(&name, &name), "{byte:x}");
+            assert!(matches(&[b"a", &[byte][..], b"*"].concat(), &name), "{byte:x}");
+            assert!(!matches(&name, b"a\x7fb") && !matches(&name, "aéb".as_bytes()), "{byte:x}");
+        }
+        assert!(matches(b"\xff\xfe*.txt", b"\xff\xfe\x80.txt"));
+        assert!(!matches(b"\xff\xfe*.txt", b"\xfe\xff\x80.txt"));
+        // UTF-8 is left as it is, and so are the neighbours of the characters that stand for bytes.
+        for name in ["é", "\u{10ff7f}", "\u{10fb80}", "\u{ff80}"] {
+            assert_eq!(pattern(name.as_bytes()), name);
+            assert!(matches(name.as_bytes(), name.as_bytes()), "{name:?}");
+        }
     }
 
     #[test]

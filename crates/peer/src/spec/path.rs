@@ -348,11 +348,15 @@ mod tests {
             prop_oneof![Just("192.0.2.1:80"), Just("[2001:db8::1]:7707"), Just("host.example:1")];
         let rate = || prop::option::of(1u64..);
         let (max, cap) = ((rate(), rate()), prop::option::of(1u64..));
-        ("[a-z][a-z0-9.]{0,14}", class, max, cap, prop::option::of(to)).prop_filter_map(
+        let plain = "[a-z][a-z0-9.]{0,14}".prop_map(|name| (name, false));
+        let odd = r"[a-c,=\\ .0-9]{1,15}".prop_map(|name| (name, true));
+        let name = prop_oneof![plain, odd];
+        (name, class, max, cap, prop::option::of(to)).prop_filter_map(
             "an interface that is called like a class",
-            |(interface, class, (max, rate), cap, to)| {
-                PathClass::by_name(&interface).is_none().then(|| PathSpec {
+            |((interface, by_name), class, (max, rate), cap, to)| {
+                (by_name || PathClass::by_name(&interface).is_none()).then(|| PathSpec {
                     interface,
+                    by_name,
                     class,
                     max: max.map(Rate::from_bits),
                     rate: rate.map(Rate::from_bits),
