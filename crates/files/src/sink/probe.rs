@@ -40,6 +40,9 @@ impl Drop for Probe {
     }
 }
 
+/// The largest file that FAT takes, in bytes.
+pub(super) const LARGEST_OF_FAT: u64 = u32::MAX as u64;
+
 impl Staging {
     /// Whether the file system has hard links.
     pub(super) fn has_links(&self) -> bool {
@@ -87,7 +90,6 @@ impl Staging {
     /// Whether a file can have this size. Only sizes are tried that FAT does not take; file systems
     /// that would write so many zeros, and take any size, are not tried.
     pub(super) fn takes_size(&self, size: u64) -> bool {
-        const LARGEST_OF_FAT: u64 = u32::MAX as u64;
         const EXFAT: i64 = 0x2011_bab0;
         const FUSE: i64 = 0x6573_5546;
         #[expect(clippy::unnecessary_cast, reason = "it differs by architecture")]

@@ -18,6 +18,7 @@ use super::directory::{Directory, Parents, kind_of};
 use super::lacking::is_no_name;
 use super::large::part_names;
 use super::mirror::Mirror;
+use super::probe::LARGEST_OF_FAT;
 use super::settle::AtEnd;
 use super::staging::{Listing, Staged, Staging, name_prefix};
 use crate::Error;
@@ -25,9 +26,14 @@ use crate::beneath::{Inode, mtime_of, permissions, split};
 use crate::blocking::Wanted;
 
 /// Whether the file system can have an entry.
-fn can_have(staging: &Staging, entry: &Entry) -> bool {
+fn can_have(directory: &Directory, staging: &Staging, entry: &Entry) -> bool {
     let is_too_large = match &entry.kind {
-        Kind::File(file) if !file.is_stream() => !staging.takes_size(file.size),
+        Kind::File(file) if !file.is_stream() && file.size > LARGEST_OF_FAT => {
+            let data = file.extents().fold(0_u64, |sum, (_, length)| sum.saturating_add(length));
+            // Without room for its data, that is what is said.
+            let has_room = directory.free().is_ok_and(|free| Bytes(data) <= free);
+            has_room && !staging.takes_size(file.size)
+        }
         _ => false,
     };
     !is_too_large && staging.takes(split(&entry.path).1)
@@ -122,7 +128,7 @@ impl Survey {
             // Nothing can have that name or that size here, or another entry has the name; it is
             // said at the end.
             let has_none = match &found {
-                Ok(None) => staging.is_some_and(|staging| !can_have(staging, entry)),
+                Ok(None) => staging.is_some_and(|staging| !can_have(directory, staging, entry)),
                 Ok(Some(_)) => false,
                 Err(errno) => is_no_name(*errno),
             };
