@@ -29,9 +29,8 @@ use crate::blocking::Wanted;
 fn can_have(directory: &Directory, staging: &Staging, entry: &Entry) -> bool {
     let is_too_large = match &entry.kind {
         Kind::File(file) if !file.is_stream() && file.size > LARGEST_OF_FAT => {
-            let data = file.extents().fold(0_u64, |sum, (_, length)| sum.saturating_add(length));
             // Without room for its data, that is what is said.
-            let has_room = directory.free().is_ok_and(|free| Bytes(data) <= free);
+            let has_room = directory.free().is_ok_and(|free| Bytes(file.data_len()) <= free);
             has_room && !staging.takes_size(file.size)
         }
         _ => false,
