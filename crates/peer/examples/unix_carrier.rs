@@ -14,7 +14,9 @@ use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 
 use peer::carrier::{Attempt, BoxFuture, Carrier, Listener, Stream};
-use peer::dial::{self, Dialer, Further, Gate, Parting, Plan, Session, Terms, Turn};
+use peer::dial::{
+    self, Dialer, Further, Gate, Keeper, Parting, Plan, PlanKind, Session, Terms, Turn,
+};
 use peer::host::{Asking, Entry, Service, Services, serve_at};
 use peer::{Clock, Conn, ConnError, Credential, DialOptions, Event, Events, Fingerprint};
 use peer::{Identity, ListenOptions, PathEvent, PathState};
@@ -223,13 +225,14 @@ pub(crate) async fn run(folder: &Path) -> Result<u64, Box<dyn Error>> {
 
     let host = ("localhost".parse()?, Credential::Pinned(theirs.fingerprint()));
     let terms = Terms::new(vec![host], DialOptions::new(ours))?.over(carrier);
-    let path = |name, port| Arc::new(Plan::new(name, LOCAL, (LOCAL, port).into()));
+    let path = |name, port| Plan::new(name, LOCAL, (LOCAL, port).into());
     let (observer, mut seen) = mpsc::unbounded_channel();
     let events = Events::new(move |event| observer.send(event).unwrap_or_default());
     let (gate, run) = (Gate::new(), terms.run);
     let sending = Arc::new(Sending { gate, run, events: events.clone() });
     let (tls, plans) = (terms.tls()?, vec![path("left", 1), path("right", 2)]);
-    let mut dialer = Dialer::start(terms, tls, plans, sending, Clock::start(), events);
+    let keeper = Keeper::of(&terms, plans, &[PlanKind::Tcp], events.clone());
+    let mut dialer = Dialer::start(terms, tls, keeper, sending, Clock::start(), events);
 
     wait(&mut seen, PathState::Active).await;
     wait(&mut seen, PathState::Active).await;

@@ -13,7 +13,7 @@ use net::counters::TcpInfo;
 use rustls::Connection;
 use tokio::time::timeout;
 use wire::frame::HEADER;
-use wire::session::{AbortCode, SessionFrame};
+use wire::session::{AbortCode, SessionFrame, SessionId, VERSION, Welcome};
 use wire::{Emit, RawFrame, WireError};
 
 use layer::Layer;
@@ -21,6 +21,7 @@ use raw::{RAW_MOST, Raw, Socket};
 
 use crate::Fingerprint;
 use crate::carrier::Stream;
+use crate::listen::own::Announcer;
 use crate::tls::{WrongKey, wrong_key};
 
 /// A connection that carries frames, under TLS or the protection of its carrier. Reading and
@@ -44,6 +45,8 @@ pub struct Conn {
     backlog: usize,
     /// Hears of refusals of the peer.
     refusals: Option<Box<dyn Fn(AbortCode) + Send + Sync>>,
+    /// What tells the peer of changes of this host's addresses.
+    announcer: Option<Announcer>,
 }
 
 /// The failure that ended a connection.
@@ -121,6 +124,7 @@ impl Conn {
             said_goodbye: false,
             backlog: 0,
             refusals: None,
+            announcer: None,
         }
     }
 
@@ -160,6 +164,21 @@ impl Conn {
     /// Has `hear` told of each refusal of the peer from here on.
     pub(crate) fn on_refusal(&mut self, hear: impl Fn(AbortCode) + Send + Sync + 'static) {
         self.refusals = Some(Box::new(hear));
+    }
+
+    /// Tells the peer of later changes of this host's addresses.
+    pub(crate) fn announce(&mut self, announcer: Announcer) {
+        self.announcer = Some(announcer);
+    }
+
+    /// Answers a Ping, with the addresses of this host behind it if those have changed.
+    pub fn answer_ping(&mut self, number: u64) {
+        self.push(&SessionFrame::Pong(number));
+        let changed = self.announcer.as_mut().and_then(|one| one.changed(&*self.stream));
+        if let Some(addresses) = changed {
+            let (version, session) = (VERSION, SessionId::default());
+            self.push(&SessionFrame::Welcome(Welcome { version, session, addresses }));
+        }
     }
 
     /// The peer is refused.

@@ -8,7 +8,7 @@ use policy::named::NameError;
 use policy::sched::packet::PacketScheduler;
 use policy::{cc, sched};
 use ptcp::{Class, Config};
-use units::{Bytes, Rate, Span};
+use units::{Bytes, PathId, Rate, Span};
 
 use crate::{Qlog, TotalRate};
 
@@ -142,6 +142,9 @@ impl<T: ?Sized> Clone for Prototype<T> {
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Route {
+    /// The number of the path that it belongs to, by the caller's count: events and counters have
+    /// it. Routes between other addresses may belong to the same path.
+    pub path: PathId,
     /// Its name for people: the interface, say.
     pub name: String,
     /// The device to bind to; `None`: any.
@@ -163,6 +166,7 @@ impl Route {
     #[must_use]
     pub fn to(remote: SocketAddr) -> Route {
         Route {
+            path: PathId(0),
             name: remote.ip().to_string(),
             device: None,
             local: None,

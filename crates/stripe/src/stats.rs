@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use units::{Bytes, Span};
+use units::{Bytes, PathId, Span};
 
 /// A change of a route.
 ///
@@ -38,6 +38,9 @@ use units::{Bytes, Span};
 pub struct RouteEvent {
     /// The route's number in the connection, in the order of being given or accepted.
     pub route: u32,
+    /// The number of its path, by the count of the side that dialed; at the side that accepted it,
+    /// as [`RouteEvent::route`].
+    pub path: PathId,
     /// Its name.
     pub name: String,
     /// What has happened.
@@ -85,6 +88,8 @@ pub enum RouteState {
 pub struct RouteStats {
     /// The route's number.
     pub route: u32,
+    /// As [`RouteEvent::path`].
+    pub path: PathId,
     /// Its name.
     pub name: String,
     /// The local address, as far as it is known.

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use stripe::RouteEvent;
+use peer::PathEvent;
 
 /// A report.
 #[derive(Clone, Debug)]
@@ -18,7 +18,7 @@ pub enum Report {
     /// A message for a person; nothing ends.
     Notice(String),
     /// A path of the striped connection changed.
-    Path(RouteEvent),
+    Path(PathEvent),
     /// A connection began or ended, for those who ask for each.
     Detail(String),
 }
@@ -37,7 +37,8 @@ impl Reports {
         (self.0)(report);
     }
 
-    pub(crate) fn notice(&self, text: impl Into<String>) {
+    /// Reports a message for a person.
+    pub fn notice(&self, text: impl Into<String>) {
         self.send(Report::Notice(text.into()));
     }
 

@@ -1,4 +1,4 @@
-//! What every session has, whatever its service: how a connection begins and ends. Version 7.
+//! What every session has, whatever its service: how a connection begins and ends. Version 8.
 //!
 //! A connection begins with a [`Hello`], which names the service that it is for and carries that
 //! service's own request. It is answered by [`Welcome`] at once, or by [`SessionFrame::Abort`]. A
@@ -21,7 +21,7 @@ pub use crate::limits::{MAX_ADDRESSES, MAX_REQUEST, MAX_SERVICE, MAX_TEXT};
 use crate::reader::Reader;
 
 /// The protocol version that this code speaks.
-pub const VERSION: u16 = 7;
+pub const VERSION: u16 = 8;
 /// The service of every host that answers [probes](SessionFrame::Probe): to whoever may use another
 /// one.
 pub const PROBE: &str = "probe";
@@ -69,7 +69,8 @@ impl Hello {
     }
 }
 
-/// The answer to [`Hello`], sent as soon as its peer is authorized.
+/// The answer to [`Hello`], sent as soon as its peer is authorized. In an open session it may come
+/// again, without a session's name: the addresses of the host have changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Welcome {
     /// [`VERSION`].
@@ -162,7 +163,7 @@ pub enum SessionFrame<'a> {
     Hello(Hello),
     /// The session that the connection joins: the first frame, or the first after [`Welcome`].
     Join(SessionId),
-    /// The answer to [`Hello`].
+    /// The answer to [`Hello`]; or other addresses of the host.
     Welcome(Welcome),
     /// The answer to `Join`.
     Joined,

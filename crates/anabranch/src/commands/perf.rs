@@ -3,16 +3,15 @@
 mod host;
 mod show;
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use clap::ValueEnum;
-use diagnose::measure::{Direction, Over, Wish, measure};
+use diagnose::measure::{Direction, Over, Wish, measure, plan_paths};
 use files::Error;
-use peer::dial::{Plan, Terms, plan};
+use peer::dial::Terms;
 use peer::{PathSpec, Remote};
 use stripe::{CONTROLLER, Qlog, SCHEDULER};
-use units::Span;
+use units::{PathId, Span};
 
 use super::paths::{probing, runtime};
 use super::send::credential;
@@ -165,12 +164,13 @@ async fn measure_all(
     terms: &Terms,
     show: &mut show::Show,
 ) -> Result<(), peer::Error> {
-    let plans: Vec<Arc<Plan>> = plan(terms).await?.into_iter().map(Arc::new).collect();
-    let mut sets: Vec<(Terms, Vec<Arc<Plan>>)> = Vec::new();
-    if !args.together && plans.len() > 1 {
-        sets.extend(plans.iter().map(|plan| (alone(terms, plan), vec![Arc::clone(plan)])));
+    let keeper = plan_paths(terms).await?;
+    let all: Vec<PathId> = keeper.plans().iter().map(|plan| plan.id).collect();
+    let mut sets: Vec<&[PathId]> = Vec::new();
+    if !args.together && all.len() > 1 {
+        sets.extend(all.chunks(1));
     }
-    sets.push((terms.clone(), plans));
+    sets.push(&all);
     let mut options = striped(&args.controller, &args.packet_scheduler);
     options.qlog = qlog;
     let overs: &[Over] = &match args.carrier {
@@ -192,9 +192,10 @@ async fn measure_all(
             time: duration(args.time),
             interval: duration(args.interval),
         };
-        for (terms, plans) in &sets {
-            show.begin(&wish, plans);
-            match measure(terms, plans, &wish, |sample| show.sample(sample)).await {
+        for paths in &sets {
+            let keeper = keeper.of_some(paths, over.kind());
+            show.begin(&wish, &keeper.plans());
+            match measure(&keeper, &wish, |sample| show.sample(sample)).await {
                 Ok(results) => {
                     show.end(Ok(&results));
                     any = true;
@@ -211,15 +212,6 @@ async fn measure_all(
         Some(error) if !any => Err(error),
         _ => Ok(()),
     }
-}
-
-/// The conditions of one path alone: no other one joins it.
-fn alone(terms: &Terms, plan: &Plan) -> Terms {
-    let mut terms = terms.clone();
-    if let Ok(spec) = plan.interface.parse() {
-        terms.options.paths = vec![spec];
-    }
-    terms
 }
 
 fn duration(span: Span) -> Duration {

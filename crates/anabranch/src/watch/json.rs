@@ -4,6 +4,7 @@
 use files::{Changed, Event, Listed, PathProgress, PlannedChange, Summary};
 use peer::Token;
 use serde::Serialize;
+use units::PathId;
 
 use super::screen::Printer;
 use super::{Watcher, dry_run, text};
@@ -219,8 +220,8 @@ pub(crate) fn of_notice(text: &str) -> String {
 }
 
 /// The line of a path of a command without transfers.
-pub(crate) fn of_path(path: u32, name: &str, state: &'static str, why: &str) -> String {
-    line(Body::Path { transfer: 0, path, name, state, why })
+pub(crate) fn of_path(path: PathId, name: &str, state: &'static str, why: &str) -> String {
+    line(Body::Path { transfer: 0, path: path.0, name, state, why })
 }
 
 fn line(body: Body<'_>) -> String {

@@ -1,15 +1,16 @@
 //! The side that dials: it opens the streams, starts them together, and samples their counts.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use peer::Error;
 use peer::caps::Account;
 use peer::conn::{Conn, ConnError};
-use peer::dial::{Connector, Opened, Plan, Terms, with_remedy};
+use peer::dial::{Connector, Keeper, Opened, Plan, PlanKind, Terms, with_remedy};
 use peer::striped::carrier::StripedStream;
 use peer::striped::{Striped, connect_over};
+use peer::{Error, Events};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};
 use units::{Bytes, Span};
@@ -22,22 +23,46 @@ use super::{Over, PathCount, Results, Sample, Wish, cpu};
 /// The time that a path may take to open, and the other side to answer.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Measures what the paths of `plans` to the first host of `terms` carry together. `observe` is
-/// told the counts of each interval.
+/// Plans the paths to the first host of `terms` that a transfer would have: the addresses that the
+/// host announces are asked for first, over any path that opens.
+///
+/// # Errors
+/// Those of planning paths. That no path opens is none yet.
+pub async fn plan_paths(terms: &Terms) -> Result<Arc<Keeper>, Error> {
+    let keeper = Keeper::plan(terms, &[PlanKind::Tcp], Events::new(drop)).await?;
+    let connector = Connector::new(terms, 0, terms.tls()?.swap_remove(0));
+    for plan in keeper.plans() {
+        if plan.used_up().is_some() || plan.best().is_none() {
+            continue;
+        }
+        let opening = timeout(PATIENCE, connector.open(&plan, Some(2), |_| {}));
+        let Ok(Ok(Opened { conn, .. })) = opening.await else { continue };
+        let Ok((mut conn, addresses)) = greet(conn, terms).await else { break };
+        count_towards_cap(&plan, &conn);
+        conn.close();
+        keeper.learn(0, addresses);
+        keeper.look().await;
+        break;
+    }
+    Ok(keeper)
+}
+
+/// Measures what the paths of `keeper` to the first host carry together. `observe` is told the
+/// counts of each interval.
 ///
 /// # Errors
 /// [`Error::Refused`] and [`Error::WrongPeer`]; [`Error::NoPath`] if no path carries data. The
 /// failure of one path over TCP is in its [`PathCount`].
 pub async fn measure(
-    terms: &Terms,
-    plans: &[Arc<Plan>],
+    keeper: &Arc<Keeper>,
     wish: &Wish,
     mut observe: impl FnMut(&Sample),
 ) -> Result<Results, Error> {
+    let (terms, plans) = (keeper.terms(), keeper.plans());
     let mut streams = match &wish.over {
-        Over::Tcp => Streams::over_tcp(terms, plans, wish.streams).await?,
+        Over::Tcp => Streams::over_tcp(terms, &plans, wish.streams).await?,
         Over::Udp(options) => {
-            Streams::over_udp(terms, plans, wish.streams, (**options).clone()).await?
+            Streams::over_udp(keeper, &plans, wish.streams, (**options).clone()).await?
         }
     };
     let (begin, before) = (Instant::now(), cpu());
@@ -119,7 +144,7 @@ impl Streams {
                 let mut why = format!("no answer within {PATIENCE:?}");
                 let opening = connector.open(plan, Some(2), |error| why = error.to_string());
                 let opened = match timeout(PATIENCE, opening).await {
-                    Ok(Ok(Opened { conn, .. })) => greet(conn, terms).await,
+                    Ok(Ok(Opened { conn, .. })) => greet(conn, terms).await.map(|met| met.0),
                     Ok(Err(Error::NoPath { why, .. })) => Err(Failed::Path(why)),
                     Ok(Err(error)) => return Err(error),
                     Err(_) => Err(Failed::Path(why)),
@@ -145,20 +170,21 @@ impl Streams {
     }
 
     async fn over_udp(
-        terms: &Terms,
+        keeper: &Arc<Keeper>,
         plans: &[Arc<Plan>],
         all: u16,
         options: stripe::Options,
     ) -> Result<Streams, Error> {
         let mut streams = Streams::of(plans);
-        let striped = connect_over(terms, plans.to_vec(), options).await?;
+        let terms = keeper.terms();
+        let striped = connect_over(Arc::clone(keeper), 0, options).await?;
         for _ in 0..all {
             let opened = striped.connection().open_stream().await;
             let stream = StripedStream::new(opened.map_err(|error| lost(terms, &error))?);
             let key = stream.key();
             let conn = Conn::over_carrier(Box::new(stream), key);
             match greet(conn, terms).await {
-                Ok(conn) => streams.ready.push((0, conn)),
+                Ok((conn, _)) => streams.ready.push((0, conn)),
                 Err(Failed::All(error)) => return Err(error),
                 Err(Failed::Path(why)) => return Err(lost(terms, &why)),
             }
@@ -298,16 +324,17 @@ enum Failed {
     Path(String),
 }
 
-/// Shows the credential, and waits until this host is welcome.
-async fn greet(mut conn: Conn, terms: &Terms) -> Result<Conn, Failed> {
+/// Shows the credential, and waits until this host is welcome; returns what the other one announces
+/// of its addresses as well.
+async fn greet(mut conn: Conn, terms: &Terms) -> Result<(Conn, Vec<SocketAddr>), Failed> {
     let hello = Hello::new(measure::SERVICE, terms.to[0].1.secret(), terms.run);
     conn.push(&SessionFrame::Hello(hello));
     let welcome = async {
         conn.flush().await?;
         loop {
             let is_welcome = conn.receive(|frame| match SessionFrame::try_from(frame)? {
-                SessionFrame::Welcome(_) => Ok(Ok(true)),
-                SessionFrame::Ping(_) => Ok(Ok(false)),
+                SessionFrame::Welcome(welcome) => Ok(Ok(Some(welcome.addresses))),
+                SessionFrame::Ping(_) => Ok(Ok(None)),
                 SessionFrame::Abort(AbortCode::Refused, reason) => {
                     Ok(Err(Error::Refused { reason: with_remedy(reason) }))
                 }
@@ -318,16 +345,16 @@ async fn greet(mut conn: Conn, terms: &Terms) -> Result<Conn, Failed> {
                 other => Err(ConnError::unexpected(&other)),
             });
             match is_welcome.await? {
-                Ok(true) => return Ok(Ok(())),
-                Ok(false) => {}
+                Ok(Some(addresses)) => return Ok(Ok(addresses)),
+                Ok(None) => {}
                 Err(error) => return Ok(Err(error)),
             }
         }
     };
-    let welcome: Result<Result<(), Error>, ConnError> =
+    let welcome: Result<Result<Vec<SocketAddr>, Error>, ConnError> =
         timeout(PATIENCE, welcome).await.unwrap_or(Err(ConnError::Silent(PATIENCE)));
     match welcome {
-        Ok(Ok(())) => Ok(conn),
+        Ok(Ok(addresses)) => Ok((conn, addresses)),
         Ok(Err(error)) => Err(Failed::All(error)),
         Err(error) => Err(Failed::Path(error.to_string())),
     }

@@ -11,10 +11,11 @@ mod listen;
 
 use std::time::Duration;
 
+use peer::dial::PlanKind;
 use rustix::time::{ClockId, clock_gettime};
 use units::{Bytes, Span};
 
-pub use dial::measure;
+pub use dial::{measure, plan_paths};
 pub use listen::Measuring;
 
 /// What is to be measured.
@@ -50,6 +51,17 @@ pub enum Direction {
     Receive,
     /// Both at the same time.
     Both,
+}
+
+impl Over {
+    /// The kind of its paths.
+    #[must_use]
+    pub fn kind(&self) -> PlanKind {
+        match self {
+            Over::Tcp => PlanKind::Tcp,
+            Over::Udp(_) => PlanKind::Udp,
+        }
+    }
 }
 
 impl Direction {

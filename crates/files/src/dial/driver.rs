@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 
 use net::Clock;
 use peer::carrier::RouteReport;
-use peer::dial::{Dialer, Plan, Remaining, Terms, plan};
+use peer::dial::{Dialer, Keeper, PlanKind, Remaining, Terms};
 use peer::striped::carrier::StripedCarrier;
 use peer::tls::ClientTls;
 use peer::{PathEvent, PathState};
@@ -74,14 +74,12 @@ const LAST_WORDS: Duration = Duration::from_millis(500);
 /// What to know where nothing arrives over UDP: full packets may be too large for a line.
 const NARROW: &str = "over UDP a line needs an MTU of 1,228 octets, or 1,248 with IPv6: --carrier \
                       tcp passes smaller ones";
-/// The interval of scans for new interfaces.
-const INTERFACE_SCAN: Span = Span::from_secs(2);
 
 /// The paths of all sessions of a transfer, one session after the other.
 pub(super) struct Dialing {
     terms: Terms,
     tls: Vec<ClientTls>,
-    plans: Vec<Arc<Plan>>,
+    keeper: Arc<Keeper>,
     /// The striped connections to the hosts.
     striped: Vec<StripedCarrier>,
     clock: Clock,
@@ -100,21 +98,30 @@ impl Dialing {
         events: Events,
     ) -> Result<Dialing, Error> {
         let tls = terms.tls()?;
-        let mut plans: Vec<_> = plan(&terms).await?.into_iter().map(Arc::new).collect();
+        let (kinds, choice): (&[PlanKind], _) = match &options.carrier {
+            CarrierChoice::Tcp => (&[PlanKind::Tcp], None),
+            CarrierChoice::Udp(choice) => (&[PlanKind::Udp], Some(choice)),
+            CarrierChoice::Auto(choice) => (&[PlanKind::Tcp, PlanKind::Udp], Some(choice)),
+        };
+        let observer = {
+            let events = events.clone();
+            peer::Events::new(move |event| {
+                let _ = events.send(Event::from(event));
+            })
+        };
+        let keeper = Keeper::plan(&terms, kinds, observer.clone()).await?;
         let mut striped = Vec::new();
-        match &options.carrier {
-            CarrierChoice::Tcp => {}
-            CarrierChoice::Udp(choice) => {
-                (plans, striped) = over_udp(&mut terms, &plans, choice, "", &events);
-            }
-            CarrierChoice::Auto(choice) => {
-                let (over_udp, carriers) = over_udp(&mut terms, &plans, choice, " (udp)", &events);
-                plans.extend(over_udp);
-                striped = carriers;
+        if let Some(choice) = choice {
+            for host in (0..terms.to.len()).filter(|host| !keeper.routes(*host).is_empty()) {
+                keeper.add_striped(host);
+                let (keeper, observer) = (Arc::clone(&keeper), observer.clone());
+                let carrier = StripedCarrier::new(keeper, host, choice.clone(), observer);
+                terms.striped.insert(host, Arc::new(carrier.clone()));
+                striped.push(carrier);
             }
         }
         let (clock, stop) = (Clock::start(), options.stop.clone());
-        Ok(Dialing { terms, tls, plans, striped, clock, events, stop })
+        Ok(Dialing { terms, tls, keeper, striped, clock, events, stop })
     }
 
     /// Ends what outlives a session: the last words over UDP are delivered.
@@ -144,7 +151,7 @@ impl Dialing {
         let dialer = Dialer::start(
             self.terms.clone(),
             self.tls.clone(),
-            self.plans.clone(),
+            Arc::clone(&self.keeper),
             Arc::clone(&joining),
             self.clock,
             observer,
@@ -169,42 +176,6 @@ impl Dialing {
     }
 }
 
-/// The plans of a transfer over UDP: for each host one path, with a striped connection whose routes
-/// are `plans`, named with a suffix where the same paths carry TCP as well.
-fn over_udp(
-    terms: &mut Terms,
-    plans: &[Arc<Plan>],
-    options: &stripe::Options,
-    suffix: &'static str,
-    events: &Events,
-) -> (Vec<Arc<Plan>>, Vec<StripedCarrier>) {
-    let mut paths = Vec::new();
-    let mut carriers = Vec::new();
-    // Numbers of paths that observers see begin behind those of the hosts.
-    let mut first = u32::try_from(terms.to.len() + plans.len()).expect("a handful of paths");
-    for host in 0..terms.to.len() {
-        let of_host: Vec<_> = plans.iter().filter(|plan| plan.host == host).cloned().collect();
-        if of_host.is_empty() {
-            continue;
-        }
-        let count = u32::try_from(of_host.len()).expect("a handful of paths");
-        let observer = {
-            let events = events.clone();
-            peer::Events::new(move |event| {
-                let _ = events.send(crate::Event::from(event));
-            })
-        };
-        let one = terms.to_one(host);
-        let carrier = StripedCarrier::new(one, of_host, options.clone(), (first, suffix), observer);
-        terms.striped.insert(host, Arc::new(carrier.clone()));
-        carriers.push(carrier);
-        let name = if terms.to.len() > 1 { terms.label(host) } else { "udp".into() };
-        paths.push(Arc::new(Plan::of_routes(&name, host)));
-        first += count;
-    }
-    (paths, carriers)
-}
-
 impl<O: SessionOpener> SessionDriver<O> {
     /// Drives the session to its end.
     ///
@@ -219,7 +190,6 @@ impl<O: SessionOpener> SessionDriver<O> {
 
     async fn conduct(&mut self) -> Result<DialEnd, Error> {
         let mut next_tick = Instant::now();
-        let mut next_look = self.clock.now() + INTERFACE_SCAN;
         loop {
             let deadline = self
                 .session
@@ -248,13 +218,6 @@ impl<O: SessionOpener> SessionDriver<O> {
             if Instant::now() >= next_tick {
                 next_tick = Instant::now() + TICK;
                 self.tick(now)?;
-            }
-            if now >= next_look {
-                next_look = now + INTERFACE_SCAN;
-                // A carrier with routes follows them itself.
-                if self.has_tcp() {
-                    self.dialer.look_for_interfaces().await;
-                }
             }
         }
     }
@@ -289,11 +252,7 @@ impl<O: SessionOpener> SessionDriver<O> {
                 self.joining.opener.check_unchanged()?;
                 return Ok(Some(DialEnd::Complete(summary)));
             }
-            Report::Announced(host, addresses) => {
-                if self.has_tcp() {
-                    self.dialer.learn(host, addresses);
-                }
-            }
+            Report::Announced(host, addresses) => self.dialer.keeper().learn(host, addresses),
             Report::DryRun(agreement, dry_run) => {
                 return Ok(Some(self.end_without_data(&agreement, Event::DryRun(dry_run))));
             }
@@ -419,12 +378,13 @@ impl<O: SessionOpener> SessionDriver<O> {
         if state == transfer::PathState::Stalled {
             self.dialer.note_stalled(&facts.path.plan);
         }
-        if facts.path.plan.guessed_beside.is_some() || facts.path.plan.is_of_routes {
+        let plan = &facts.path.plan;
+        if plan.guessed_beside.is_some() || plan.kind == PlanKind::Striped {
             return;
         }
         let event = PathEvent {
-            path: self.dialer.number(&facts.path.plan),
-            name: facts.path.plan.name.clone(),
+            path: plan.id,
+            name: plan.name.clone(),
             state: shown(state),
             why: Self::in_words(session, why),
         };
@@ -448,6 +408,7 @@ impl<O: SessionOpener> SessionDriver<O> {
     }
 
     fn tick(&mut self, now: Time) -> Result<(), Error> {
+        self.dialer.follow_plans();
         self.choose_carrier(now);
         self.tell_rest(now);
         let mut progress = self.progress(now);
@@ -515,23 +476,24 @@ impl<O: SessionOpener> SessionDriver<O> {
 
     /// Whether a path is one of TCP.
     fn has_tcp(&self) -> bool {
-        self.dialer.plans().any(|plan| !plan.is_of_routes)
+        self.dialer.plans().any(|plan| plan.kind == PlanKind::Tcp)
     }
 
     /// Chooses between TCP and UDP where both are possible, and holds the other one back.
     fn choose_carrier(&mut self, now: Time) {
-        let has_both = self.has_tcp() && self.dialer.plans().any(|plan| plan.is_of_routes);
+        let has_both = self.has_tcp() && self.dialer.plans().any(|plan| plan.kind == PlanKind::Striped);
         let Some(session) = self.session.clone().filter(|_| has_both) else { return };
         let open = session.paths().clone();
         let mut standings = [Standing::default(); 2];
         for plan in self.dialer.plans() {
-            let standing = &mut standings[usize::from(plan.is_of_routes)];
+            let standing = &mut standings[usize::from(plan.kind == PlanKind::Striped)];
             standing.acked += Bytes(plan.carried.load(Ordering::Relaxed));
         }
         let mut core = session.core();
         for report in core.paths(now) {
             let Some(facts) = open.get(&report.id) else { continue };
-            let standing = &mut standings[usize::from(facts.path.plan.is_of_routes)];
+            let is_striped = facts.path.plan.kind == PlanKind::Striped;
+            let standing = &mut standings[usize::from(is_striped)];
             standing.acked += report.acked;
             standing.is_open |= report.state != transfer::PathState::Stalled;
         }
@@ -540,7 +502,8 @@ impl<O: SessionOpener> SessionDriver<O> {
         let change = choice.update(now, standings[0], standings[1], rest);
         for (id, facts) in &open {
             let plan = &facts.path.plan;
-            let is_in_use = plan.is_of_routes == (choice.in_use() == Kind::Udp);
+            let is_striped = plan.kind == PlanKind::Striped;
+            let is_in_use = is_striped == (choice.in_use() == Kind::Udp);
             let class = if is_in_use { class_of(plan.class) } else { transfer::Class::Backup };
             core.set_class(now, *id, class);
         }

@@ -199,7 +199,7 @@ impl<'a> Registered<'a> {
         let facts = Arc::new(PathFacts::new(Arc::clone(path)));
         session.paths().insert(path.id, Arc::clone(&facts));
         let mut core = session.core();
-        let traits = PathTraits { class, group: path.group, rtt, known: path.plan.known };
+        let traits = PathTraits { class, group: path.plan.id.0, rtt, known: path.plan.known };
         core.handle_path_open(session.clock.now(), path.id, traits);
         session.wake(&mut core);
         session.kick.notify_one();

@@ -16,7 +16,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::candidate::Candidate;
-use super::plan::Plan;
+use super::plan::{Plan, PlanKind};
 use super::terms::Terms;
 use crate::carrier::{Attempt, Carrier};
 use crate::conn::{Conn, ConnError};
@@ -155,7 +155,9 @@ impl Connector {
     /// The same with the carrier of this plan.
     fn of(&self, plan: &Plan) -> Connector {
         let mut connector = self.clone();
-        if let Some(striped) = self.striped.as_ref().filter(|_| plan.is_of_routes) {
+        if plan.kind == PlanKind::Striped
+            && let Some(striped) = &self.striped
+        {
             connector.carrier = Arc::clone(striped);
         }
         connector

@@ -1,19 +1,16 @@
 //! All paths of one session, each with a supervisor.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use net::Clock;
 use tokio::sync::Notify;
-use tokio::task::{JoinSet, spawn_blocking};
+use tokio::task::JoinSet;
 use tokio::time::{Duration, timeout};
-use units::{PathId, Rate, Time};
+use units::{Rate, Time};
 
-use super::candidate::{Survey, Target};
 use super::connect::Connector;
-use super::plan::{MAX_PATHS, Plan, default_plans, guessed_plans, targets};
-use super::resolve::resolve;
+use super::keeper::Keeper;
+use super::plan::{Plan, PlanKind};
 use super::supervisor::{PathSupervisor, Session, Shared};
 use super::terms::Terms;
 use crate::tls::ClientTls;
@@ -22,12 +19,11 @@ use crate::{Events, wall};
 /// Runs the paths of one session.
 pub struct Dialer<S: Session> {
     shared: Arc<Shared<S>>,
+    keeper: Arc<Keeper>,
+    /// The plans of the keeper that were looked at.
+    seen: usize,
     supervisors: JoinSet<()>,
     paths: Vec<Supervised>,
-    /// The addresses that each host announced, by the host's number.
-    announced: BTreeMap<usize, Vec<SocketAddr>>,
-    /// Hosts that the session has dropped.
-    dropped: BTreeSet<usize>,
 }
 
 /// A path with a supervisor.
@@ -51,12 +47,13 @@ pub enum Remaining {
 }
 
 impl<S: Session> Dialer<S> {
-    /// Starts a supervisor for each of `plans`; `tls` has an entry for each host of `terms`.
+    /// Starts a supervisor for each path of `keeper`, but for the routes of striped connections,
+    /// which these supervise; `tls` has an entry for each host of `terms`.
     #[must_use]
     pub fn start(
         terms: Terms,
         tls: Vec<ClientTls>,
-        plans: Vec<Arc<Plan>>,
+        keeper: Arc<Keeper>,
         session: Arc<S>,
         clock: Clock,
         events: Events,
@@ -65,14 +62,12 @@ impl<S: Session> Dialer<S> {
         let connectors = hosts.map(|(host, tls)| Connector::new(&terms, host, tls)).collect();
         let mut dialer = Dialer {
             shared: Arc::new(Shared::new(terms, connectors, session, clock, events)),
+            keeper,
+            seen: 0,
             supervisors: JoinSet::new(),
             paths: Vec::new(),
-            announced: BTreeMap::new(),
-            dropped: BTreeSet::new(),
         };
-        for plan in plans {
-            dialer.spawn_path(plan);
-        }
+        dialer.follow_plans();
         dialer
     }
 
@@ -82,72 +77,46 @@ impl<S: Session> Dialer<S> {
         &self.shared.terms
     }
 
-    /// The plans of all paths, past ones included.
+    /// The keeper of its plans.
+    #[must_use]
+    pub fn keeper(&self) -> &Arc<Keeper> {
+        &self.keeper
+    }
+
+    /// The plans of all paths with a supervisor, past ones included.
     pub fn plans(&self) -> impl Iterator<Item = &Arc<Plan>> {
         self.paths.iter().map(|path| &path.plan)
     }
 
-    /// The number under which observers know a path.
-    ///
-    /// # Panics
-    /// If it is no path of this session.
-    #[must_use]
-    pub fn number(&self, plan: &Arc<Plan>) -> PathId {
-        let place = self.plans().position(|known| Arc::ptr_eq(known, plan.shown()));
-        let place = place.expect("a path of this session");
-        PathId(u32::try_from(place).expect("a handful of paths"))
+    /// Starts a supervisor for each path that was planned since the last call.
+    pub fn follow_plans(&mut self) {
+        let plans = self.keeper.plans();
+        for plan in &plans[self.seen..] {
+            if plan.kind != PlanKind::Udp {
+                self.spawn_path(Arc::clone(plan));
+            }
+        }
+        self.seen = plans.len();
     }
 
     fn spawn_path(&mut self, plan: Arc<Plan>) {
-        if plan.metered {
-            self.shared.events.notice(format!(
-                "{name} looks metered (a modem, or a telephone on USB) and is a backup; --path \
-                 {name} makes it a primary, --no-path {name} leaves it out",
-                name = plan.name
-            ));
-        }
-        let group = u32::try_from(self.paths.len()).expect("a handful of paths");
         let (stalled, stop) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
         let supervisor = PathSupervisor {
             shared: Arc::clone(&self.shared),
             plan: Arc::clone(&plan),
-            group,
             stalled: Arc::clone(&stalled),
             stop: Arc::clone(&stop),
         };
-        tracing::debug!(path = plan.name, candidates = ?plan.candidates(), "path planned");
         self.supervisors.spawn(supervisor.run());
         self.paths.push(Supervised { plan, stalled, stop });
     }
 
-    /// Takes note of the addresses that a host announced: paths that are not open try them, and
-    /// new paths are opened to some, also over interfaces that reach no other address of the host.
-    pub fn learn(&mut self, host: usize, addresses: Vec<SocketAddr>) {
-        if self.dropped.contains(&host) || self.announced.get(&host) == Some(&addresses) {
-            return;
-        }
-        tracing::debug!(host, ?addresses, "addresses announced");
-        let mut named: Vec<SocketAddr> = Vec::new();
-        for address in self.plans().filter(|plan| plan.host == host).flat_map(|plan| plan.named()) {
-            if !named.contains(&address) {
-                named.push(address);
-            }
-        }
-        self.announced.insert(host, addresses);
-        let Ok(survey) = Survey::of(&self.targets(host, &named)) else { return };
-        self.follow(host, &survey);
-        let known: Vec<Arc<Plan>> = self.plans().cloned().collect();
-        for guess in guessed_plans(&known, host, &self.announced[&host], &survey) {
-            self.spawn_path(Arc::new(guess));
-        }
-    }
-
     /// Ends the paths to a host; if it is the last one, the caller ends the session.
     pub fn drop_host(&mut self, host: usize) -> Remaining {
-        if !self.dropped.insert(host) {
+        if !self.keeper.drop_host(host) {
             return Remaining::Unchanged;
         }
-        if self.dropped.len() == self.shared.terms.to.len() {
+        if self.keeper.is_empty() {
             return Remaining::None;
         }
         let paths = self.paths.iter().filter(|path| path.plan.host == host);
@@ -159,49 +128,6 @@ impl<S: Session> Dialer<S> {
     pub fn note_stalled(&self, plan: &Arc<Plan>) {
         if let Some(path) = self.paths.iter().find(|path| Arc::ptr_eq(&path.plan, plan)) {
             path.stalled.notify_one();
-        }
-    }
-
-    /// Notices new interfaces and addresses: paths that are not open try the addresses, and paths
-    /// are opened over the interfaces, unless the caller named the paths.
-    pub async fn look_for_interfaces(&mut self) {
-        for host in 0..self.shared.terms.to.len() {
-            if self.dropped.contains(&host) {
-                continue;
-            }
-            let remote = self.shared.terms.to[host].0.clone();
-            let Ok(named) = resolve(&remote).await else { continue };
-            let targets = self.targets(host, &named);
-            // The kernel is asked for each address of each interface, of which a host may have
-            // hundreds. Without an answer everything stays as it is.
-            let asked = spawn_blocking(move || Survey::of(&targets)).await;
-            if let Ok(Ok(survey)) = asked {
-                self.follow(host, &survey);
-            }
-        }
-    }
-
-    /// The addresses of a host: those that its name has, and those that it announced.
-    fn targets(&self, host: usize, named: &[SocketAddr]) -> Vec<Target> {
-        let announced = self.announced.get(&host).map_or(&[][..], Vec::as_slice);
-        targets(named.iter().copied(), announced)
-    }
-
-    /// Brings the paths to a host up to date with the interfaces of this host.
-    fn follow(&mut self, host: usize, survey: &Survey) {
-        self.plans().filter(|plan| plan.host == host).for_each(|plan| plan.follow(survey));
-        let terms = self.shared.terms.clone();
-        let names_paths = !terms.options.paths.is_empty();
-        let found = if names_paths { Vec::new() } else { default_plans(&terms, host, survey) };
-        for plan in found {
-            let is_new = |known: &Arc<Plan>| known.name != plan.name;
-            if self.paths.len() < MAX_PATHS && self.plans().all(is_new) {
-                let siblings: Vec<&Plan> = self.plans().map(|plan| &**plan).collect();
-                let usage = terms.options.usage.as_deref();
-                // Where its count cannot be kept, an interface is not used.
-                let Ok(plan) = plan.beside(siblings, None, usage) else { continue };
-                self.spawn_path(Arc::new(plan));
-            }
         }
     }
 
@@ -270,6 +196,7 @@ impl<S: Session> Dialer<S> {
 #[cfg(test)]
 mod tests {
     use std::io;
+    use std::net::SocketAddr;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use super::*;
@@ -322,10 +249,11 @@ mod tests {
             let remote = SocketAddr::from(([192, 0, 2, 1], 7707));
             let mut plan = Plan::new(&format!("path{host}"), [192, 0, 2, 2].into(), remote);
             plan.host = host;
-            Arc::new(plan)
+            plan
         });
-        let (tls, plans) = (terms.tls().unwrap(), plans.collect());
-        Dialer::start(terms, tls, plans, Arc::new(NoSession), Clock::start(), Events::new(drop))
+        let tls = terms.tls().unwrap();
+        let keeper = Keeper::of(&terms, plans.collect(), &[PlanKind::Tcp], Events::new(drop));
+        Dialer::start(terms, tls, keeper, Arc::new(NoSession), Clock::start(), Events::new(drop))
     }
 
     #[tokio::test]

@@ -1,14 +1,15 @@
 //! The side that dials: plans of paths, attempts to connect, supervision.
 //!
-//! A [`Plan`] is a path before and between its connections. [`Dialer`] runs a supervisor for each
-//! plan: it opens a connection, brings it into the [`Session`], and replaces it when it fails. The
-//! session decides what the connections carry.
+//! A [`Plan`] is a path before and between its connections; [`Keeper`] has those of a transfer, of
+//! both carriers. [`Dialer`] runs a supervisor for each plan: it opens a connection, brings it into
+//! the [`Session`], and replaces it when it fails. The session decides what the connections carry.
 
 mod candidate;
 mod connect;
 mod dialer;
 mod further;
 mod gate;
+mod keeper;
 mod plan;
 mod refusal;
 mod resolve;
@@ -17,13 +18,12 @@ mod terms;
 mod unreachable;
 
 pub use candidate::Candidate;
-pub(crate) use candidate::Survey;
 pub use connect::{Connector, Opened};
 pub use dialer::{Dialer, Remaining};
 pub use further::{Further, Joined, MOST_CONNECTIONS, Place};
 pub use gate::{Gate, Turn};
-pub(crate) use plan::{MAX_PATHS, default_plans, guessed_plans, targets};
-pub use plan::{Plan, no_such_path, plan};
+pub use keeper::Keeper;
+pub use plan::{Plan, PlanKind, no_such_path, plan};
 pub use refusal::with_remedy;
 pub use resolve::resolve;
 pub use supervisor::{Parting, Path, Session};

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use net::interfaces::{LocalPath, Unusable, common_prefix};
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
-use units::Rate;
+use units::{PathId, Rate};
 
 use super::candidate::{Candidate, Survey, Target};
 use super::resolve::resolve;
@@ -18,9 +18,25 @@ use crate::caps::{Allowance, Ledger};
 use crate::limit::Limit;
 use crate::{Cap, Error, PathClass, PathSpec};
 
+/// What carries the data of a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PlanKind {
+    /// Connections of the session's own carrier: kernel TCP, unless the caller has another.
+    Tcp,
+    /// A route of a striped connection over UDP.
+    Udp,
+    /// No path for people: it stands for a striped connection, whose routes are the paths.
+    Striped,
+}
+
 /// A path before and between its connections.
 #[derive(Debug)]
 pub struct Plan {
+    /// Its number in the transfer, which no other path has, and which people and programs see. The
+    /// [keeper](super::Keeper) of the plans gives it.
+    pub id: PathId,
+    /// What carries its data.
+    pub kind: PlanKind,
     /// Its name for people.
     pub name: String,
     /// The number of its host among those of the session.
@@ -52,8 +68,6 @@ pub struct Plan {
     /// The path over the same interface beside which it is a guess: one more path, to an address
     /// that the host announced. It is given up if that never answers. People see both as one.
     pub guessed_beside: Option<Arc<Plan>>,
-    /// Whether it stands for several routes of its carrier, which people see in its place.
-    pub is_of_routes: bool,
     /// Bytes that its past connections carried; kept by the session.
     pub carried: AtomicU64,
     /// The last time that it carried new data, in nanoseconds of the session's clock; zero if
@@ -70,8 +84,8 @@ struct Pairs {
     opened: Option<Candidate>,
 }
 
-/// The most paths of a session.
-pub(crate) const MAX_PATHS: usize = 16;
+/// The most paths of a session, of each kind.
+pub(super) const MAX_PATHS: usize = 16;
 
 impl Plan {
     /// A primary path from `local` to `remote`, at the session's first host, that binds to no
@@ -91,17 +105,40 @@ impl Plan {
         }
     }
 
-    /// The path of a carrier to the host of that number that has several routes to it.
-    #[must_use]
-    pub fn of_routes(name: &str, host: usize) -> Plan {
+    /// What stands for the striped connection to the host of that number.
+    pub(super) fn striped(name: &str, host: usize) -> Plan {
         let nowhere = IpAddr::from([0; 4]);
         let plan = Plan::new(name, nowhere, SocketAddr::new(nowhere, 0));
-        Plan { host, is_of_routes: true, ..plan }
+        Plan { host, kind: PlanKind::Striped, ..plan }
+    }
+
+    /// The same path by the carrier of that kind; over UDP with `suffix` behind its name. All
+    /// share the bound and the allowance of their interface.
+    pub(super) fn by(&self, kind: PlanKind, suffix: &str) -> Plan {
+        let suffix = if kind == PlanKind::Udp { suffix } else { "" };
+        Plan {
+            kind,
+            name: format!("{}{suffix}", self.name),
+            host: self.host,
+            device: self.device.clone(),
+            pairs: Mutex::new(Pairs::of(self.candidates())),
+            only_from: self.only_from,
+            fixed: self.fixed,
+            unreached: self.unreached.clone(),
+            class: self.class,
+            max: self.max.clone(),
+            known: self.known,
+            allowance: self.allowance.clone(),
+            metered: self.metered,
+            ..Plan::over(&self.interface)
+        }
     }
 
     /// A path over an interface that has no candidates yet.
     fn over(interface: &str) -> Plan {
         Plan {
+            id: PathId(0),
+            kind: PlanKind::Tcp,
             name: interface.to_string(),
             host: 0,
             interface: interface.to_string(),
@@ -117,7 +154,6 @@ impl Plan {
             allowance: None,
             metered: false,
             guessed_beside: None,
-            is_of_routes: false,
             carried: AtomicU64::new(0),
             last_new: AtomicU64::new(0),
         }
@@ -172,7 +208,7 @@ impl Plan {
     /// # Errors
     /// [`Error::Usage`] for a cap without a folder to keep count in, [`Error::System`] if the count
     /// cannot be kept.
-    pub(crate) fn beside<'a>(
+    pub(super) fn beside<'a>(
         mut self,
         before: impl IntoIterator<Item = &'a Plan>,
         cap: Option<Cap>,
@@ -227,19 +263,21 @@ impl Plan {
     }
 
     /// Takes over the candidates of a survey, if it found any. A path whose remote address the
-    /// caller fixed, or that leads to an announced one, keeps its own.
-    pub(crate) fn follow(&self, found: &Survey) {
+    /// caller fixed, or that leads to an announced one, keeps its own. Whether they are others.
+    pub(super) fn follow(&self, found: &Survey) -> bool {
         let fresh = self.chosen_from(found);
         if self.fixed || self.guessed_beside.is_some() || fresh.is_empty() {
-            return;
+            return false;
         }
         let mut pairs = self.pairs();
         let before = std::mem::replace(&mut pairs.candidates, fresh);
         pairs.put_opened_first();
-        if pairs.candidates != before {
-            drop(pairs);
+        let is_changed = pairs.candidates != before;
+        drop(pairs);
+        if is_changed {
             self.changed.notify_waiters();
         }
+        is_changed
     }
 
     /// The candidates of a survey that the caller's choice of interface or address allows.
@@ -348,7 +386,7 @@ async fn plan_to(terms: &Terms, host: usize, before: &[Plan]) -> Result<Vec<Plan
 }
 
 /// A path over each interface of a survey that is not excluded; metered ones are backups.
-pub(crate) fn default_plans(terms: &Terms, host: usize, survey: &Survey) -> Vec<Plan> {
+pub(super) fn default_plans(terms: &Terms, host: usize, survey: &Survey) -> Vec<Plan> {
     let is_allowed = |local: &&LocalPath| !terms.options.no_paths.contains(&local.interface);
     let over = survey.interfaces.iter().filter(is_allowed).take(MAX_PATHS);
     over.map(|local| {
@@ -361,16 +399,15 @@ pub(crate) fn default_plans(terms: &Terms, host: usize, survey: &Survey) -> Vec<
     .collect()
 }
 
-/// Further paths to announced addresses, if there are more of these than paths: from the interface
-/// whose address is nearest to each.
-pub(crate) fn guessed_plans(
-    all: &[Arc<Plan>],
-    host: usize,
+/// Further paths to announced addresses of one host, if there are more of these than `plans`, the
+/// paths of one kind to it: from the interface whose address is nearest to each. `room` is the most
+/// that there may be.
+pub(super) fn guessed_plans(
+    plans: &[Arc<Plan>],
+    room: usize,
     announced: &[SocketAddr],
     survey: &Survey,
 ) -> Vec<Plan> {
-    let of_host = |plan: &&Arc<Plan>| plan.host == host && !plan.is_of_routes;
-    let plans: Vec<&Arc<Plan>> = all.iter().filter(of_host).collect();
     let mut guesses: Vec<Plan> = Vec::new();
     if plans.iter().any(|plan| plan.fixed) {
         return guesses;
@@ -380,7 +417,7 @@ pub(crate) fn guessed_plans(
         let of_family = announced.iter().filter(|a| a.is_ipv4() == address.is_ipv4()).count();
         if plans.iter().any(|plan| aimed_at(plan))
             || plans.len() + guesses.len() >= of_family
-            || all.len() + guesses.len() >= MAX_PATHS
+            || guesses.len() >= room
             || address.ip().is_loopback()
         {
             continue;
@@ -389,14 +426,15 @@ pub(crate) fn guessed_plans(
             plans.iter().filter(|plan| plan.guessed_beside.is_none()).filter_map(|plan| {
                 let over = survey.over(&plan.interface);
                 let candidate = over.into_iter().find(|candidate| candidate.remote == *address)?;
-                Some((*plan, candidate))
+                Some((plan, candidate))
             });
         let nearest = nearest.max_by_key(|(_, pair)| common_prefix(pair.local, pair.remote.ip()));
         let Some((sibling, candidate)) = nearest else { continue };
         // Both paths share the interface's bound and allowance.
         guesses.push(Plan {
+            kind: sibling.kind,
             name: format!("{}>{}", sibling.name, address.ip()),
-            host,
+            host: sibling.host,
             device: sibling.device.clone(),
             pairs: Mutex::new(Pairs::of(vec![candidate])),
             class: sibling.class,
@@ -410,7 +448,7 @@ pub(crate) fn guessed_plans(
 }
 
 /// The addresses that the caller named, then those that the host announced.
-pub(crate) fn targets(
+pub(super) fn targets(
     named: impl Iterator<Item = SocketAddr>,
     announced: &[SocketAddr],
 ) -> Vec<Target> {

@@ -15,7 +15,7 @@ use units::{PathId, Span};
 use super::candidate::Candidate;
 use super::connect::{Connector, Opened};
 use super::further::{Further, MOST_FURTHER, further};
-use super::plan::Plan;
+use super::plan::{Plan, PlanKind};
 use super::terms::Terms;
 use crate::conn::{Conn, ConnError};
 use crate::limit::Limit;
@@ -56,10 +56,7 @@ pub trait Session: Send + Sync + 'static {
 pub struct Path {
     /// Its number in the session; a new connection of the same plan is a new path.
     pub id: PathId,
-    /// The number of its plan, which all connections of the plan share, and by which observers know
-    /// it.
-    pub group: u32,
-    /// Its plan.
+    /// Its plan, whose number all its connections share.
     pub plan: Arc<Plan>,
     /// The local address, if the carrier has any.
     pub local: Option<SocketAddr>,
@@ -76,7 +73,7 @@ impl Path {
     #[must_use]
     pub fn event(&self, state: PathState, why: &str) -> Event {
         let (name, why) = (self.plan.name.clone(), why.to_string());
-        Event::Path(PathEvent { path: PathId(self.group), name, state, why })
+        Event::Path(PathEvent { path: self.plan.id, name, state, why })
     }
 }
 
@@ -101,8 +98,8 @@ pub(super) struct Shared<S> {
     next_path: AtomicU32,
     /// Places for further connections of the paths.
     further: Arc<Semaphore>,
-    /// The paths that wait for the next month because of a cap: the reason, by group.
-    pub(super) used_up: Mutex<BTreeMap<u32, String>>,
+    /// The paths that wait for the next month because of a cap, and the reason.
+    pub(super) used_up: Mutex<BTreeMap<PathId, String>>,
     /// The most recent failure of a path, for the error when no path is left.
     pub(super) last_failure: Mutex<String>,
     /// The hosts that have answered with their key.
@@ -164,8 +161,6 @@ async fn open_further<S: Session>(
 pub(super) struct PathSupervisor<S> {
     pub(super) shared: Arc<Shared<S>>,
     pub(super) plan: Arc<Plan>,
-    /// The number of the plan, by which the session keeps its rate across connections.
-    pub(super) group: u32,
     /// Rings when the session calls the present connection stalled.
     pub(super) stalled: Arc<Notify>,
     /// Rings when the session is over.
@@ -192,7 +187,7 @@ impl<S: Session> PathSupervisor<S> {
                     () = self.next_month() => true,
                     () = self.stop.notified() => false,
                 };
-                self.shared.used_up.lock().expect("no panic while held").remove(&self.group);
+                self.shared.used_up.lock().expect("no panic while held").remove(&self.plan.id);
                 if !reopens {
                     return;
                 }
@@ -230,7 +225,6 @@ impl<S: Session> PathSupervisor<S> {
             let id = PathId(self.shared.next_path.fetch_add(1, Ordering::Relaxed));
             let path = Arc::new(Path {
                 id,
-                group: self.group,
                 plan: Arc::clone(&self.plan),
                 local,
                 remote,
@@ -313,7 +307,7 @@ impl<S: Session> PathSupervisor<S> {
     /// Drops the path for this month because the cap of its interface is reached.
     fn close(&self, why: &str) {
         let text = format!("{}: {why}", self.plan.name);
-        self.shared.used_up.lock().expect("no panic while held").insert(self.group, text);
+        self.shared.used_up.lock().expect("no panic while held").insert(self.plan.id, text);
         self.report(PathState::Dropped, why);
     }
 
@@ -362,12 +356,12 @@ impl<S: Session> PathSupervisor<S> {
                 format!("{}: {why}", self.plan.name);
         }
         // The routes of the carrier report themselves.
-        if self.plan.is_of_routes && state != PathState::Dropped {
+        if self.plan.kind == PlanKind::Striped && state != PathState::Dropped {
             tracing::debug!(path = self.plan.name, ?state, why, "path of several routes");
             return;
         }
         let (name, why) = (self.plan.name.clone(), why.to_string());
-        let event = PathEvent { path: PathId(self.group), name, state, why };
+        let event = PathEvent { path: self.plan.id, name, state, why };
         self.shared.events.send(Event::Path(event));
     }
 }

@@ -33,6 +33,7 @@ use crate::listen::admitted::label_of;
 use crate::listen::by_peer::PeerPlace;
 use crate::listen::connections::{Connections, no_place};
 use crate::listen::further_addresses;
+use crate::listen::own::{Announcer, OwnAddresses};
 use crate::listen::opening::OpeningSessions;
 use crate::listen::predecessor::other_version;
 use crate::listen::traffic::CarrierKind;
@@ -125,13 +126,15 @@ impl Host {
         let boxed = |listener| Box::new(listener) as Box<dyn Listener>;
         let mut listeners: Vec<_> = tcp.into_iter().map(boxed).collect();
         let metrics = HostMetrics::new(services.names());
-        let mut over_udp = None;
+        let (mut over_udp, mut own) = (None, None);
         if let Some(udp) = udp {
             over_udp = Some(OverUdp::of(&udp));
+            own = Some(udp.own());
             let traffic = metrics.traffic.clone();
             listeners.push(Box::new(StripedListener::counting(udp, admitted.clone(), traffic)));
         }
-        accept((services, metrics), options, (listeners, over_udp), admitted, tell)
+        let own = own.unwrap_or_else(OwnAddresses::follow);
+        accept((services, metrics), options, (listeners, over_udp), admitted, (own, tell))
     }
 }
 
@@ -148,7 +151,8 @@ pub fn serve_at(
 ) -> Result<Hosting, Error> {
     let admitted = Admitted::new(options.authorized.clone());
     let metrics = HostMetrics::new(services.names());
-    accept((services, metrics), options, (listeners, None), admitted, tell)
+    let own = OwnAddresses::follow();
+    accept((services, metrics), options, (listeners, None), admitted, (own, tell))
 }
 
 fn accept(
@@ -156,13 +160,14 @@ fn accept(
     options: ListenOptions,
     (listeners, over_udp): (Vec<Box<dyn Listener>>, Option<OverUdp>),
     admitted: Admitted,
-    tell: Tell,
+    (own, tell): (OwnAddresses, Tell),
 ) -> Result<Hosting, Error> {
     let shared = Arc::new(HostState {
         tls: ServerTls::new(&options.identity)?,
         token: TokenCheck::new(options.token.clone(), options.holder),
         authorized: options.authorized,
         named: options.addresses,
+        own,
         services,
         tell,
         unauthenticated: Arc::default(),
@@ -239,6 +244,8 @@ struct HostState {
     authorized: AuthorizedPeers,
     /// The addresses that were named to listen at; none: all.
     named: Vec<SocketAddr>,
+    /// Those of this host.
+    own: OwnAddresses,
     tell: Tell,
     tls: ServerTls,
     unauthenticated: Arc<Unauthenticated>,
@@ -288,6 +295,7 @@ impl HostState {
             let Entered { mut conn, entry, service, peer, known, place } = entered;
             let _counted = shared.metrics.connection(service);
             shared.metrics.watch(&mut conn, service);
+            conn.announce(Announcer::new(&shared.own, &shared.named));
             tokio::select! {
                 () = shared.serve(conn, entry, service, from) => {}
                 () = place.displaced.notified() => {
@@ -519,7 +527,7 @@ impl HostState {
         } else {
             None
         };
-        let addresses = further_addresses(conn, &self.named);
+        let addresses = further_addresses(conn.stream(), &self.named);
         conn.push(&SessionFrame::Welcome(Welcome { version: VERSION, session, addresses }));
         let Some(open) = open else { return Ok(Entering::Probe) };
         let opening = self.opening.begin(session, peer);

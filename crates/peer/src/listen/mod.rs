@@ -11,6 +11,7 @@ pub(crate) mod admitted;
 pub(crate) mod by_peer;
 pub(crate) mod connections;
 pub(crate) mod opening;
+pub(crate) mod own;
 pub(crate) mod predecessor;
 mod refusals;
 pub(crate) mod traffic;
@@ -28,7 +29,7 @@ pub use opening::OpeningPlace;
 pub use refusals::{Refusals, refusal_text};
 pub(crate) use traffic::Traffic;
 
-use crate::conn::Conn;
+use crate::carrier::Stream;
 
 /// The most connections of one session, on all its paths together: 16 paths, 48 further connections
 /// of them, and connections that the dialing host has replaced and this one has not yet given up.
@@ -40,7 +41,7 @@ pub fn too_many_connections() -> String {
     format!("the session has {MOST_CONNECTIONS} connections, and takes no more")
 }
 
-/// Addresses at which the peer of `conn` may reach this host: the one that it used, and if `listen`
+/// Addresses at which the peer of `stream` may reach this host: the one that it used, and if `listen`
 /// is empty or names all addresses of a family, those of every interface that is up (see
 /// [`own_addresses`]), as many as a frame holds. Those that share the most leading bits with the
 /// peer's address come first: they are probably in a network that it is in.
@@ -48,9 +49,9 @@ pub fn too_many_connections() -> String {
 /// Link-local IPv6 addresses are left out, even the used one, because their zones have other names
 /// at the peer. A peer on this host has no use for another address than the one that it used.
 #[must_use]
-pub fn further_addresses(conn: &Conn, listen: &[SocketAddr]) -> Vec<SocketAddr> {
-    let Some(used) = conn.stream().local_addr().map(unmapped) else { return Vec::new() };
-    let peer = conn.stream().peer_addr().map(|peer| unmapped(peer).ip());
+pub fn further_addresses(stream: &dyn Stream, listen: &[SocketAddr]) -> Vec<SocketAddr> {
+    let Some(used) = stream.local_addr().map(unmapped) else { return Vec::new() };
+    let peer = stream.peer_addr().map(|peer| unmapped(peer).ip());
     announced(used, peer, listen, &own_addresses())
 }
 

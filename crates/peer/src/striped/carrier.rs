@@ -17,8 +17,9 @@ use units::{Bytes, PathId, Rate, Span};
 use wire::closing::CloseCode;
 
 use super::connect::{Striped, connect_over};
+use super::path_state;
 use crate::carrier::{BoxFuture, Carrier, Listener, RouteReport, Stream};
-use crate::dial::{Plan, Terms};
+use crate::dial::{Keeper, Plan};
 use crate::listen::{Admitted, Traffic};
 use crate::{Error, Event, Events, Fingerprint, PathClass, PathEvent, PathState};
 
@@ -38,13 +39,10 @@ const FAREWELL: Duration = Duration::from_secs(1);
 pub struct StripedCarrier(Arc<CarrierShared>);
 
 struct CarrierShared {
-    terms: Terms,
+    keeper: Arc<Keeper>,
+    /// The number of the host.
+    host: usize,
     options: stripe::Options,
-    plans: Vec<Arc<Plan>>,
-    /// The number of the first plan for observers.
-    first: u32,
-    /// Stands behind the names of plans for observers.
-    suffix: &'static str,
     events: Events,
     state: Mutex<Attempts>,
 }
@@ -53,11 +51,11 @@ struct CarrierShared {
 #[derive(Default)]
 struct Attempts {
     current: Option<watch::Receiver<Attempted>>,
-    /// Bytes that past connections moved, by the name of the route: sent, received.
-    before: Vec<(String, Bytes, Bytes)>,
+    /// Bytes that past connections moved over each path: sent, received.
+    before: BTreeMap<PathId, (Bytes, Bytes)>,
     overflow: Overflow,
-    /// The state of each plan as observers know it.
-    told: BTreeMap<usize, PathState>,
+    /// The state of each path as observers know it.
+    told: BTreeMap<PathId, PathState>,
 }
 
 impl Attempts {
@@ -66,13 +64,9 @@ impl Attempts {
         let Some(current) = self.current.take() else { return };
         if let Some(Ok(striped)) = &*current.borrow() {
             for route in &striped.connection().recent_stats().routes {
-                match self.before.iter_mut().find(|(name, ..)| *name == route.name) {
-                    Some((_, sent, received)) => {
-                        *sent += route.sent;
-                        *received += route.received;
-                    }
-                    None => self.before.push((route.name.clone(), route.sent, route.received)),
-                }
+                let (sent, received) = self.before.entry(route.path).or_default();
+                *sent += route.sent;
+                *received += route.received;
             }
         }
     }
@@ -112,27 +106,17 @@ impl Overflow {
 type Attempted = Option<Result<Arc<Striped>, Arc<Error>>>;
 
 impl StripedCarrier {
-    /// A carrier to the first host of `terms`, with a route for each of `plans`. Changes of routes
-    /// are told to `events` as changes of paths, numbered as `plans` are from `first` on, and named
-    /// with `suffix`.
+    /// A carrier to the host of that number, with a route for each path over UDP that `keeper` has
+    /// planned. Changes of routes are told to `events` as changes of these paths.
     #[must_use]
     pub fn new(
-        terms: Terms,
-        plans: Vec<Arc<Plan>>,
+        keeper: Arc<Keeper>,
+        host: usize,
         options: stripe::Options,
-        (first, suffix): (u32, &'static str),
         events: Events,
     ) -> StripedCarrier {
         let state = Mutex::default();
-        StripedCarrier(Arc::new(CarrierShared {
-            terms,
-            options,
-            plans,
-            first,
-            suffix,
-            events,
-            state,
-        }))
+        StripedCarrier(Arc::new(CarrierShared { keeper, host, options, events, state }))
     }
 
     /// Closes the connection in order: what was written and ended is delivered first, within a
@@ -182,11 +166,13 @@ impl CarrierShared {
     }
 
     async fn attempt(self: Arc<Self>, done: watch::Sender<Attempted>) {
-        let made = connect_over(&self.terms, self.plans.clone(), self.options.clone()).await;
+        let keeper = Arc::clone(&self.keeper);
+        let made = connect_over(keeper, self.host, self.options.clone()).await;
         let made = made.map(Arc::new).map_err(|none| {
             if none.is_narrow {
                 // Nobody need wait for the end of all attempts to hear of it.
-                self.plans.iter().for_each(|plan| self.tell(&plan.name, RouteChange::Narrow));
+                let plans = self.keeper.routes(self.host);
+                plans.iter().for_each(|plan| self.tell(plan.id, RouteChange::Narrow));
             }
             Arc::new(none.error)
         });
@@ -194,7 +180,7 @@ impl CarrierShared {
             let events = striped.connection().events();
             for route in striped.connection().stats().await.routes {
                 if route.state == RouteState::Open {
-                    self.tell(&route.name, RouteChange::Opened);
+                    self.tell(route.path, RouteChange::Opened);
                 }
             }
             tokio::spawn(Arc::clone(&self).pass_on(events));
@@ -206,53 +192,48 @@ impl CarrierShared {
     async fn pass_on(self: Arc<Self>, mut events: broadcast::Receiver<RouteEvent>) {
         loop {
             match events.recv().await {
-                Ok(RouteEvent { name, change, .. }) => self.tell(&name, change),
+                Ok(RouteEvent { path, change, .. }) => self.tell(path, change),
                 Err(broadcast::error::RecvError::Lagged(_)) => {}
                 Err(broadcast::error::RecvError::Closed) => return,
             }
         }
     }
 
-    fn tell(&self, name: &str, change: RouteChange) {
-        let plans = self.all_plans(&self.state());
-        let of_route = plans.iter().position(|plan| plan.name == name);
-        let Some(place) = of_route.filter(|place| plans[*place].guessed_beside.is_none()) else {
+    fn tell(&self, path: PathId, change: RouteChange) {
+        let plans = self.keeper.routes(self.host);
+        let of_route = plans.iter().find(|plan| plan.id == path);
+        let Some(plan) = of_route.filter(|plan| plan.guessed_beside.is_none()) else {
             // To people a guess is a part of another path.
             return;
         };
-        let (state, why) = match change {
-            RouteChange::Opened | RouteChange::Back => (PathState::Active, String::new()),
-            RouteChange::Silent => {
-                (PathState::Stalled, "acknowledgements are overdue; its data goes elsewhere".into())
-            }
-            RouteChange::Failing { reason } => (PathState::Lost, reason),
-            RouteChange::Narrow => (PathState::Dropped, format!("its line {}", super::NARROW)),
-            RouteChange::Removed => match plans[place].used_up() {
-                Some(why) => (PathState::Dropped, why),
+        let (state, why) = match (change, plan.used_up()) {
+            (RouteChange::Removed, None) => return,
+            (RouteChange::Removed, Some(why)) => (PathState::Dropped, why),
+            (change, _) => match path_state(change) {
+                Some(told) => told,
                 None => return,
             },
-            RouteChange::Moved { .. } => return,
         };
-        if self.state().told.insert(place, state) == Some(state) {
+        if self.state().told.insert(path, state) == Some(state) {
             return;
         }
-        tracing::debug!(route = name, ?state, why, "the route changes");
-        let path = self.number(place);
-        self.events.send(Event::Path(PathEvent { path, name: self.shown(name), state, why }));
+        tracing::debug!(route = plan.name, ?state, why, "the route changes");
+        let name = plan.name.clone();
+        self.events.send(Event::Path(PathEvent { path, name, state, why }));
     }
 
     /// Uses overflow routes while the primary ones alone would need too long, and are not held back
     /// by the bound.
     fn choose_overflow(&self, rest: Bytes, bound: Option<Rate>) {
+        let plans = self.keeper.routes(self.host);
         let of_class = |class: PathClass| {
-            let plans = self.plans.iter().filter(move |plan| plan.class == class);
-            plans.map(|plan| plan.name.clone()).collect::<Vec<_>>()
+            plans.iter().filter(move |plan| plan.class == class).map(|plan| plan.id)
         };
-        let overflow = of_class(PathClass::Overflow);
+        let overflow: Vec<PathId> = of_class(PathClass::Overflow).collect();
         if overflow.is_empty() {
             return;
         }
-        let primary = of_class(PathClass::Primary);
+        let primary: Vec<PathId> = of_class(PathClass::Primary).collect();
         let mut state = self.state();
         let Some(Ok(striped)) = state.current.as_ref().and_then(|current| current.borrow().clone())
         else {
@@ -260,73 +241,44 @@ impl CarrierShared {
             return;
         };
         let counted = striped.connection().recent_stats();
-        let moved = |names: &[String]| {
-            let of_names = counted.routes.iter().filter(|route| names.contains(&route.name));
-            of_names.map(|route| route.sent.max(route.received)).sum::<Bytes>()
-        };
-        let is_needed = state.overflow.update(Instant::now(), moved(&primary), rest, bound);
+        let of_primary = counted.routes.iter().filter(|route| primary.contains(&route.path));
+        let moved = of_primary.map(|route| route.sent.max(route.received)).sum::<Bytes>();
+        let is_needed = state.overflow.update(Instant::now(), moved, rest, bound);
         drop(state);
         let class = if is_needed { stripe::Class::Overflow } else { stripe::Class::Reserve };
-        for route in counted.routes.iter().filter(|route| overflow.contains(&route.name)) {
+        for route in counted.routes.iter().filter(|route| overflow.contains(&route.path)) {
             striped.connection().set_class(route.route, class);
         }
     }
 
-    /// The number of a plan for observers.
-    fn number(&self, place: usize) -> PathId {
-        PathId(self.first + u32::try_from(place).expect("a handful of paths"))
-    }
-
-    /// The plans, and behind them those of interfaces and addresses that came later.
-    fn all_plans(&self, state: &Attempts) -> Vec<Arc<Plan>> {
-        let mut plans = self.plans.clone();
-        if let Some(current) = &state.current
-            && let Some(Ok(striped)) = &*current.borrow()
-        {
-            let is_new = |plan: &Arc<Plan>| plans.iter().all(|known| known.name != plan.name);
-            let new: Vec<_> = striped.plans().into_iter().filter(is_new).collect();
-            plans.extend(new);
-        }
-        plans
-    }
-
-    fn shown(&self, name: &str) -> String {
-        format!("{name}{}", self.suffix)
-    }
-
     fn reports(&self) -> Vec<RouteReport> {
         let state = self.state();
-        let plans = self.all_plans(&state);
+        let plans = self.keeper.routes(self.host);
         let counted = state.current.as_ref().and_then(|current| match &*current.borrow() {
             Some(Ok(striped)) => Some(striped.connection().recent_stats()),
             _ => None,
         });
-        let report = |(place, plan): (usize, &Arc<Plan>)| {
+        let report = |plan: &Arc<Plan>| {
+            let of_plan = |path: &PathId| {
+                plans.iter().any(|known| known.id == *path && known.shown().id == plan.id)
+            };
+            let before = || state.before.iter().filter(|(path, _)| of_plan(path));
             let mut report = RouteReport {
-                path: self.number(place),
-                name: self.shown(&plan.name),
+                path: plan.id,
+                name: plan.name.clone(),
                 state: PathState::Connecting,
                 local: None,
                 remote: plan.candidates().first().map(|best| best.remote),
                 rtt: None,
-                sent: Bytes::ZERO,
-                received: Bytes::ZERO,
+                sent: before().map(|(_, moved)| moved.0).sum(),
+                received: before().map(|(_, moved)| moved.1).sum(),
                 lost: 0,
                 key_updates: counted.as_ref().map_or(0, |stats| stats.key_updates),
                 controller: self.options.controller.copy().name(),
                 used_up: plan.used_up(),
             };
-            for (name, sent, received) in &state.before {
-                if *name == plan.name {
-                    report.sent += *sent;
-                    report.received += *received;
-                }
-            }
-            let is_of_plan = |name: &String| {
-                plans.iter().any(|known| known.name == *name && Arc::ptr_eq(known.shown(), plan))
-            };
             for route in counted.iter().flat_map(|stats| &stats.routes) {
-                if !is_of_plan(&route.name) {
+                if !of_plan(&route.path) {
                     continue;
                 }
                 report.state = match route.state {
@@ -342,7 +294,7 @@ impl CarrierShared {
             }
             report
         };
-        let seen = plans.iter().enumerate().filter(|(_, plan)| plan.guessed_beside.is_none());
+        let seen = plans.iter().filter(|plan| plan.guessed_beside.is_none());
         seen.map(report).collect()
     }
 }
@@ -368,7 +320,7 @@ impl Carrier for StripedCarrier {
 
 impl fmt::Debug for StripedCarrier {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("StripedCarrier").field("plans", &self.0.plans).finish_non_exhaustive()
+        f.debug_struct("StripedCarrier").field("host", &self.0.host).finish_non_exhaustive()
     }
 }
 

@@ -9,11 +9,11 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use wire::closing::CloseCode;
 
-use super::follow::{Follower, SharedRoutes};
+use super::follow::Follower;
 use super::listen::{RECEIVE_BUFFER, system};
-use crate::dial::{Candidate, Plan, Terms, plan};
+use crate::dial::{Candidate, Keeper, Plan, PlanKind, Terms};
 use crate::tls::wrong_key;
-use crate::{Error, PathClass};
+use crate::{Error, Events, PathClass};
 
 /// How long the end of a connection may take.
 const CLOSING: Duration = Duration::from_secs(2);
@@ -24,7 +24,7 @@ pub struct Striped {
     connection: Connection,
     /// That of all connections which this process dials.
     _endpoint: Arc<Endpoint>,
-    routes: Arc<SharedRoutes>,
+    keeper: Arc<Keeper>,
     following: JoinHandle<()>,
 }
 
@@ -35,15 +35,10 @@ impl Striped {
         &self.connection
     }
 
-    /// The plans of its routes, by the names that events and counters have.
+    /// The keeper of the plans of its routes; events and counters have their numbers.
     #[must_use]
-    pub fn plans(&self) -> Vec<Arc<Plan>> {
-        self.routes.plans()
-    }
-
-    /// The host announced these addresses otherwise: routes to them are tried.
-    pub fn learn(&self, addresses: Vec<SocketAddr>) {
-        self.routes.learn(addresses);
+    pub fn keeper(&self) -> &Arc<Keeper> {
+        &self.keeper
     }
 
     /// Closes the connection in order, within two seconds.
@@ -61,14 +56,19 @@ impl Drop for Striped {
     }
 }
 
-/// Connects to the first host of `terms`, over all interfaces that its options allow.
+/// Connects to the first host of `terms`, over all interfaces that its options allow. Notices are
+/// told to `events`.
 ///
 /// # Errors
 /// [`Error::NoPath`] if no route leads to an answer, [`Error::WrongPeer`] if another key answers,
 /// and those of planning paths.
-pub async fn connect(terms: &Terms, options: stripe::Options) -> Result<Striped, Error> {
-    let plans: Vec<Arc<Plan>> = plan(terms).await?.into_iter().map(Arc::new).collect();
-    Ok(connect_over(terms, plans, options).await?)
+pub async fn connect(
+    terms: &Terms,
+    options: stripe::Options,
+    events: Events,
+) -> Result<Striped, Error> {
+    let keeper = Keeper::plan(terms, &[PlanKind::Udp], events).await?;
+    Ok(connect_over(keeper, 0, options).await?)
 }
 
 /// Why there is no connection.
@@ -90,19 +90,21 @@ impl From<Error> for NotConnected {
     }
 }
 
-/// [`connect`] over these plans.
+/// Connects to the host of that number over the paths over UDP that `keeper` has planned.
 ///
 /// # Errors
 /// As [`connect`].
 pub async fn connect_over(
-    terms: &Terms,
-    plans: Vec<Arc<Plan>>,
+    keeper: Arc<Keeper>,
+    host: usize,
     mut options: stripe::Options,
 ) -> Result<Striped, NotConnected> {
-    let (remote, credential) = &terms.to[0];
-    let tls = terms.tls()?.swap_remove(0);
+    let terms = keeper.terms();
+    let (remote, credential) = &terms.to[host];
+    let tls = terms.tls()?.swap_remove(host);
     options.config.max_receive_buffer = options.config.max_receive_buffer.max(RECEIVE_BUFFER);
     let endpoint = endpoint().map_err(system)?;
+    let plans = keeper.routes(host);
     let usable: Vec<_> = plans.iter().filter(|plan| plan.used_up().is_none()).cloned().collect();
     let routes = first_routes(terms, &usable);
     if routes.is_empty() {
@@ -124,10 +126,9 @@ pub async fn connect_over(
         let why = format!("over UDP: {error}");
         NotConnected { error: Error::NoPath { to: remote.to_string(), why }, is_narrow }
     })?;
-    let routes = Arc::new(SharedRoutes::new(plans));
-    let follower = Follower::new(connection.clone(), terms.clone(), Arc::clone(&routes));
+    let follower = Follower::new(connection.clone(), Arc::clone(&keeper), host);
     let following = tokio::spawn(follower.run());
-    Ok(Striped { connection, _endpoint: endpoint, routes, following })
+    Ok(Striped { connection, _endpoint: endpoint, keeper, following })
 }
 
 /// The endpoint of all connections that this process dials, as long as there are any: one thread
@@ -164,6 +165,7 @@ fn first_routes(terms: &Terms, plans: &[Arc<Plan>]) -> Vec<Route> {
 /// The route of a plan between two addresses.
 pub(super) fn route(terms: &Terms, plan: &Plan, candidate: Candidate) -> Route {
     Route {
+        path: plan.id,
         name: plan.name.clone(),
         device: plan.device.clone(),
         local: Some(candidate.local),

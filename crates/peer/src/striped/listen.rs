@@ -1,5 +1,6 @@
 //! The side that listens for striped connections.
 
+use std::io;
 use std::net::{Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
@@ -9,8 +10,9 @@ use net::socket::unmapped;
 use stripe::{Connection, Endpoint, EndpointError, Listening, Memory};
 use units::Bytes;
 
-use super::announcement::announce;
+use super::announcement::Announcing;
 use crate::listen::announced;
+use crate::listen::own::OwnAddresses;
 use crate::tls::ServerTls;
 use crate::{Error, Fingerprint, ListenOptions};
 
@@ -24,10 +26,12 @@ pub struct UdpListener {
     memory: Memory,
     /// The addresses that the caller named; none: all.
     named: Vec<SocketAddr>,
+    own: OwnAddresses,
 }
 
 impl UdpListener {
-    /// Listens at the addresses of `options`, or at its port of all addresses.
+    /// Listens at the addresses of `options`, or at its port of all addresses; needs a Tokio
+    /// runtime.
     ///
     /// # Errors
     /// [`Error::System`], with the address that the kernel refused and, if it is taken, by whom.
@@ -42,7 +46,8 @@ impl UdpListener {
         let stripe = stripe::Options { qlog: options.qlog.clone(), ..stripe };
         let endpoint = Endpoint::listen(&listening, tls.config(), stripe).map_err(system)?;
         let (endpoint, named) = (Arc::new(endpoint), options.addresses.clone());
-        Ok(UdpListener { endpoint, memory: listening.rations.memory, named })
+        let (memory, own) = (listening.rations.memory, OwnAddresses::follow());
+        Ok(UdpListener { endpoint, memory, named, own })
     }
 
     /// The next connection, and the key that its peer has proven. It may be anybody's: the caller
@@ -62,7 +67,12 @@ impl UdpListener {
     #[must_use]
     pub fn admission(&self) -> Admission {
         let port = self.endpoint.local_addresses().first().map_or(0, SocketAddr::port);
-        Admission { port, named: self.named.clone() }
+        Admission { port, named: self.named.clone(), own: self.own.clone() }
+    }
+
+    /// The addresses of this host.
+    pub(crate) fn own(&self) -> OwnAddresses {
+        self.own.clone()
     }
 
     /// What waits for the end of all connections.
@@ -103,24 +113,41 @@ impl UdpListener {
 pub struct Admission {
     port: u16,
     named: Vec<SocketAddr>,
+    own: OwnAddresses,
 }
 
 impl Admission {
     /// As [`UdpListener::admit`].
     pub fn admit(&self, connection: &Connection) {
         connection.admit(RECEIVE_BUFFER);
+        let (admission, connection) = (self.clone(), connection.clone());
+        tokio::spawn(async move {
+            tokio::select! {
+                // A peer that does not take it is gone, or wants no more addresses.
+                told = admission.announce(&connection) => if let Err(error) = told {
+                    tracing::debug!(%error, "no announcement");
+                },
+                _ = connection.ended() => {}
+            }
+        });
+    }
+
+    /// Tells the peer of a connection the addresses of this host, and again when they change.
+    async fn announce(&self, connection: &Connection) -> io::Result<()> {
         // The address that the peer used is among them, unless it is translated on its way.
         let used = SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), self.port);
         let peer = unmapped(connection.remote()).ip();
-        let mut addresses = announced(used, Some(peer), &self.named, &own_addresses());
-        addresses.retain(|address| !address.ip().is_unspecified());
-        let connection = connection.clone();
-        tokio::spawn(async move {
-            // A peer that does not take it is gone, or wants no more addresses.
-            if let Err(error) = announce(&connection, addresses).await {
-                tracing::debug!(%error, "no announcement");
+        let mut changes = self.own.changes();
+        let mut announcing = Announcing::open(connection).await?;
+        loop {
+            let mut addresses = announced(used, Some(peer), &self.named, &own_addresses());
+            addresses.retain(|address| !address.ip().is_unspecified());
+            announcing.tell(addresses).await?;
+            if changes.changed().await.is_err() {
+                // The host is closed.
+                return Ok(());
             }
-        });
+        }
     }
 }
 
@@ -134,7 +161,7 @@ pub(super) fn system(error: EndpointError) -> Error {
         EndpointError::System { action, source } => {
             return Error::System { action: action.into(), source };
         }
-        error @ EndpointError::Settings(_) => std::io::Error::other(error),
+        error @ EndpointError::Settings(_) => io::Error::other(error),
     };
     Error::System { action: "set up TLS".into(), source }
 }

@@ -18,6 +18,26 @@ mod listen;
 mod service;
 mod total_rate;
 
+use stripe::RouteChange;
+
+use crate::PathState;
+
+/// The state of a path after a change of its route, with the reason as a clause; `None` if people
+/// know it in the same state.
+#[must_use]
+pub fn path_state(change: RouteChange) -> Option<(PathState, String)> {
+    Some(match change {
+        RouteChange::Opened | RouteChange::Back => (PathState::Active, String::new()),
+        RouteChange::Silent => {
+            (PathState::Stalled, "acknowledgements are overdue; its data goes elsewhere".into())
+        }
+        RouteChange::Failing { reason } => (PathState::Lost, reason),
+        RouteChange::Narrow => (PathState::Dropped, format!("its line {NARROW}")),
+        RouteChange::Removed => (PathState::Dropped, String::new()),
+        RouteChange::Moved { .. } => return None,
+    })
+}
+
 /// What a line does whose MTU is below that of the least datagrams, and the remedy for sessions.
 const NARROW: &str = "does not carry packets of 1,200 octets: it is too narrow for UDP, and \
                       --carrier tcp passes it";

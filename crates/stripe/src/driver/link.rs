@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 
 use ptcp::{Arrived, Config, Event};
 use secure::{ConnectionId, DialEvent, Dialer, Established, ResetTokens, Session};
-use units::{Bytes, Span, Time};
+use units::{Bytes, PathId, Span, Time};
 use wire::closing::CloseCode;
 use wire::datagram::Outer;
 use wire::ptcp::{ConnectionParameters, Packet};
@@ -15,7 +15,7 @@ use wire::ptcp::{ConnectionParameters, Packet};
 use super::carried::CarriedBytes;
 use super::holdings::{Holdings, early_streams};
 use super::listening::Listener;
-use super::routes::RouteEnd;
+use super::routes::{RouteEnd, RouteName};
 use super::sockets::{Datagram, SocketKey, Sockets};
 use super::streams::{StreamEntry, WaitingForStream};
 use crate::clock::Clock;
@@ -234,10 +234,11 @@ impl Link {
 
     /// A path that the peer opened.
     fn add_accepted(&mut self, path: u16, mut route: RouteEnd) {
-        route.number = self.next_route;
+        let number = self.next_route;
+        (route.name.number, route.name.path) = (number, PathId(number));
         route.paths = vec![path];
-        self.route_of.insert(path, route.number);
-        self.routes.insert(route.number, route);
+        self.route_of.insert(path, number);
+        self.routes.insert(number, route);
         self.next_route += 1;
     }
 
@@ -297,7 +298,7 @@ impl Link {
         }
         if !self.is_client {
             if !self.route_of.contains_key(&path) {
-                let mut route = RouteEnd::new(0, from.to_string(), socket, from);
+                let mut route = RouteEnd::new(RouteName::of(from), socket, from);
                 route.source = to;
                 self.add_accepted(path, route);
                 self.opened_paths.push(path);
@@ -356,13 +357,13 @@ impl Link {
             return;
         }
         (route.remote, route.source, route.socket) = (from, to, socket);
-        route.name = from.to_string();
-        let (number, name) = (route.number, route.name.clone());
+        route.name.text = from.to_string();
+        let name = route.name.clone();
         self.core.rebind_path(now, path);
         if let Some(log) = &mut self.log {
             log.path_moved(now, path, None, from);
         }
-        self.tell_route(number, name, RouteChange::Moved { remote: from });
+        self.tell_route(&name, RouteChange::Moved { remote: from });
     }
 
     /// Takes what the state machine tells.
@@ -406,8 +407,8 @@ impl Link {
                 Event::Closed { code } => {
                     if code == NARROW {
                         let open = self.routes.values().filter(|route| route.has_opened());
-                        for RouteEnd { number, name, .. } in open {
-                            self.tell_route(*number, name.clone(), RouteChange::Narrow);
+                        for RouteEnd { name, .. } in open {
+                            self.tell_route(name, RouteChange::Narrow);
                         }
                     }
                     self.fail(self.closed_by_peer(code));
@@ -443,7 +444,7 @@ impl Link {
             && !self.is_client
             && let Some(route) = self.routes.remove(&number)
         {
-            self.tell_route(number, route.name, RouteChange::Removed);
+            self.tell_route(&route.name, RouteChange::Removed);
         }
     }
 

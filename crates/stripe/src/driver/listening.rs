@@ -13,7 +13,7 @@ use units::Time;
 
 use super::dialing::settings;
 use super::link::{Link, Start, early};
-use super::routes::RouteEnd;
+use super::routes::{RouteEnd, RouteName};
 use super::sockets::{Datagram, Owner, SocketKey, Sockets};
 use crate::connection::Connection;
 use crate::connection::inbox::{Inbox, Key};
@@ -163,7 +163,7 @@ impl Listener {
     ) -> Option<Link> {
         let Accepted { connection: listed, from, established } = accepted;
         let (socket, source) = self.origin(from)?;
-        let mut route = RouteEnd::new(0, from.to_string(), socket, from);
+        let mut route = RouteEnd::new(RouteName::of(from), socket, from);
         route.source = source;
         let share = Some(self.rations.memory.share());
         let start = Start { now, key, options: self.options.clone(), remote: from, inbox, share };

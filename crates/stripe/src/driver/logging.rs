@@ -66,7 +66,7 @@ impl Link {
 
     fn path_ends(&self, path: u16, sockets: &Sockets) -> Option<PathEnds> {
         let route = self.routes.get(self.route_of.get(&path)?)?;
-        let (name, local) = (route.name.clone(), route.local(sockets));
-        Some(PathEnds { route: route.number, name, local, remote: route.remote })
+        let (name, local) = (route.name.text.clone(), route.local(sockets));
+        Some(PathEnds { route: route.name.number, name, local, remote: route.remote })
     }
 }

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 
-use units::{Span, Time};
+use units::{PathId, Span, Time};
 
 use super::link::Link;
 use super::signs::Signs;
@@ -19,10 +19,24 @@ const MOST_BLOCKED: usize = 256 << 10;
 /// The wait before a failing socket is opened again.
 const REOPEN: Span = Span::from_secs(1);
 
+/// What observers know a route by.
+#[derive(Clone)]
+pub(super) struct RouteName {
+    pub(super) number: u32,
+    pub(super) path: PathId,
+    pub(super) text: String,
+}
+
+impl RouteName {
+    /// A route that the peer has opened, before it has a number.
+    pub(super) fn of(from: SocketAddr) -> RouteName {
+        RouteName { number: 0, path: PathId(0), text: from.to_string() }
+    }
+}
+
 /// A route of a connection.
 pub(super) struct RouteEnd {
-    pub(super) number: u32,
-    pub(super) name: String,
+    pub(super) name: RouteName,
     /// What the program asked for; `None` on the side that listens.
     pub(super) wish: Option<Route>,
     pub(super) socket: SocketKey,
@@ -81,14 +95,8 @@ impl Batch {
 }
 
 impl RouteEnd {
-    pub(super) fn new(
-        number: u32,
-        name: String,
-        socket: SocketKey,
-        remote: SocketAddr,
-    ) -> RouteEnd {
+    pub(super) fn new(name: RouteName, socket: SocketKey, remote: SocketAddr) -> RouteEnd {
         RouteEnd {
-            number,
             name,
             wish: None,
             socket,
@@ -248,7 +256,8 @@ impl Link {
         socket: SocketKey,
         first: Option<u16>,
     ) {
-        let mut end = RouteEnd::new(number, route.name.clone(), socket, route.remote);
+        let name = RouteName { number, path: route.path, text: route.name.clone() };
+        let mut end = RouteEnd::new(name, socket, route.remote);
         let weight = usize::from(route.weight.max(1));
         end.paths.extend(first);
         while end.paths.len() < weight {
@@ -295,7 +304,7 @@ impl Link {
     /// Forgets a route whose paths are retired.
     pub(super) fn drop_route(&mut self, number: u32, sockets: &mut Sockets) {
         if let Some(route) = self.routes.remove(&number) {
-            self.tell_route(number, route.name, RouteChange::Removed);
+            self.tell_route(&route.name, RouteChange::Removed);
             if route.wish.is_some() {
                 sockets.remove(route.socket);
             }
@@ -318,9 +327,10 @@ impl Link {
         }
     }
 
-    pub(super) fn tell_route(&self, route: u32, name: String, change: RouteChange) {
+    pub(super) fn tell_route(&self, name: &RouteName, change: RouteChange) {
+        let RouteName { number, path, text } = name.clone();
         // Nobody may listen.
-        let _ = self.ends.events.send(RouteEvent { route, name, change });
+        let _ = self.ends.events.send(RouteEvent { route: number, path, name: text, change });
     }
 
     /// The state of the route of a path changed.
@@ -335,7 +345,7 @@ impl Link {
             _ => return,
         };
         let name = route.name.clone();
-        self.tell_route(number, name, change);
+        self.tell_route(&name, change);
     }
 
     /// A receive at a route's socket failed: the error of an earlier send, or of the device.
@@ -359,12 +369,12 @@ impl Link {
                 continue;
             }
             route.reopen_at = Some(now + REOPEN);
-            failures.push((route.number, route.name.clone(), route.failure.clone()));
+            failures.push((route.name.clone(), route.failure.clone()));
         }
-        for (number, name, reason) in failures {
-            tracing::debug!(route = name, reason, "the socket fails");
-            self.log_failure(now, number, &reason);
-            self.tell_route(number, name, RouteChange::Failing { reason });
+        for (name, reason) in failures {
+            tracing::debug!(route = name.text, reason, "the socket fails");
+            self.log_failure(now, name.number, &reason);
+            self.tell_route(&name, RouteChange::Failing { reason });
         }
     }
 
@@ -385,23 +395,23 @@ impl Link {
             // The address may have been renewed with the device.
             let wishes = [wish.clone(), Route { local: None, ..wish.clone() }];
             let opened = wishes.iter().find_map(|wish| UdpSocket::for_route(wish).ok());
-            let owner = Owner::Link { key, route: route.number };
+            let owner = Owner::Link { key, route: route.name.number };
             match opened.and_then(|socket| sockets.add(socket, owner).ok()) {
                 Some(socket) => {
                     sockets.remove(std::mem::replace(&mut route.socket, socket));
                     route.drop_blocked();
                     route.failure.clear();
-                    moved.push((route.number, route.name.clone(), route.remote));
+                    moved.push((route.name.clone(), route.remote));
                 }
                 None => route.reopen_at = Some(now + REOPEN),
             }
         }
-        for (number, name, remote) in moved {
-            for path in self.routes[&number].paths.clone() {
+        for (name, remote) in moved {
+            for path in self.routes[&name.number].paths.clone() {
                 self.core.rebind_path(now, path);
                 self.log_move(now, path, sockets);
             }
-            self.tell_route(number, name, RouteChange::Moved { remote });
+            self.tell_route(&name, RouteChange::Moved { remote });
         }
     }
 
@@ -413,8 +423,9 @@ impl Link {
     fn one_route(&self, route: &RouteEnd, sockets: &Sockets) -> RouteStats {
         let core = &self.core;
         let mut stats = RouteStats {
-            route: route.number,
-            name: route.name.clone(),
+            route: route.name.number,
+            path: route.name.path,
+            name: route.name.text.clone(),
             local: route.local(sockets),
             remote: route.remote,
             state: route.state,

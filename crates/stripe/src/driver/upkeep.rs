@@ -66,8 +66,8 @@ impl Link {
         for path in std::mem::take(&mut self.narrow_paths) {
             let Some(number) = self.route_of.get(&path).copied() else { continue };
             let Some(route) = self.routes.get(&number) else { continue };
-            self.tell_route(number, route.name.clone(), RouteChange::Narrow);
-            let others = self.routes.values().filter(|other| other.number != number);
+            self.tell_route(&route.name, RouteChange::Narrow);
+            let others = self.routes.values().filter(|other| other.name.number != number);
             if others.into_iter().any(RouteEnd::has_opened) {
                 self.leave_route(now, number, sockets);
             } else if self.error.is_none() {

@@ -4,9 +4,9 @@ use std::fmt;
 use std::pin::{Pin, pin};
 use std::time::Duration;
 
-use peer::Conn;
-use peer::striped::open_service;
-use stripe::{Connection, ConnectionError, RouteChange, RouteEvent, RouteState, RouteStats};
+use peer::{Conn, PathEvent};
+use peer::striped::{open_service, path_state};
+use stripe::{Connection, ConnectionError, RouteChange, RouteEvent, RouteState};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 use wire::closing::CloseCode;
@@ -16,7 +16,7 @@ use wire::tunnel::SERVICE;
 use super::{NearShared, reverse};
 use crate::TunnelError;
 use crate::bounds::{ANSWER_PATIENCE, RECEIVE_BUFFER};
-use crate::event::Report;
+use crate::event::{Report, Reports};
 use crate::place::Forward;
 
 /// The pause before the first attempt to connect again; it doubles.
@@ -115,6 +115,13 @@ async fn connect(
     Ok((dialed, control))
 }
 
+/// Reports what a change of a route is to its path.
+fn tell(reports: &Reports, RouteEvent { path, name, change, .. }: RouteEvent) {
+    if let Some((state, why)) = path_state(change) {
+        reports.send(Report::Path(PathEvent { path, name, state, why }));
+    }
+}
+
 /// Offers the connection to programs until it ends.
 async fn hold(
     connection: &Connection,
@@ -128,19 +135,14 @@ async fn hold(
         // What was open before anybody listened.
         for route in connection.stats().await.routes {
             if route.state == RouteState::Open {
-                let RouteStats { route, name, .. } = route;
+                let (route, path, name) = (route.route, route.path, route.name);
                 let change = RouteChange::Opened;
-                shared.reports.send(Report::Path(RouteEvent { route, name, change }));
+                tell(&shared.reports, RouteEvent { route, path, name, change });
             }
         }
         loop {
             match routes.recv().await {
-                Ok(event) => {
-                    // Addresses of the far side that move are of no interest to people.
-                    if !matches!(event.change, RouteChange::Moved { .. }) {
-                        shared.reports.send(Report::Path(event));
-                    }
-                }
+                Ok(event) => tell(&shared.reports, event),
                 Err(tokio::sync::broadcast::error::RecvError::Lagged(_)) => {}
                 Err(tokio::sync::broadcast::error::RecvError::Closed) => {
                     std::future::pending::<()>().await;

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::io::{self, IsTerminal, Write};
 use std::sync::Mutex;
 
-use peer::Token;
-use stripe::{RouteChange, RouteEvent};
+use peer::{PathEvent, PathState, Token};
 use tunnel::{Report, Reports};
+use units::PathId;
 
 use crate::sanitize::{clean, without_error_numbers};
-use crate::watch::json;
+use crate::watch::{json, text};
 
 /// How much is printed, and how.
 #[derive(Debug, Default, clap::Args)]
@@ -94,7 +94,7 @@ struct Printed {
     is_quiet: bool,
     is_verbose: bool,
     /// The names of paths that carry data.
-    open: Mutex<BTreeMap<u32, String>>,
+    open: Mutex<BTreeMap<PathId, String>>,
 }
 
 impl Printed {
@@ -120,36 +120,29 @@ impl Printed {
         }
     }
 
-    fn path(&self, event: &RouteEvent) {
-        let RouteEvent { route, name, change } = event;
+    fn path(&self, event: &PathEvent) {
+        let PathEvent { path, name, state, why } = event;
         let mut open = self.open.lock().expect("no panic while held");
-        let (state, why) = match change {
-            RouteChange::Opened | RouteChange::Back => ("active", String::new()),
-            RouteChange::Silent => ("stalled", "it does not answer".into()),
-            RouteChange::Failing { reason } => ("lost", reason.clone()),
-            RouteChange::Narrow => {
-                ("dropped", "it carries no packets of 1,200 octets, which a tunnel needs".into())
-            }
-            RouteChange::Removed => ("dropped", String::new()),
-            RouteChange::Moved { .. } => return,
+        let is_open = *state == PathState::Active;
+        let was_open = if is_open {
+            open.insert(*path, name.clone()).is_some()
+        } else {
+            open.remove(path).is_some()
         };
-        let was_open = match state {
-            "active" => open.insert(*route, name.clone()).is_some(),
-            _ => open.remove(route).is_some(),
-        };
+        let state = text::state(*state);
         if self.is_json {
-            result(&json::of_path(*route, name, state, &why));
+            result(&json::of_path(*path, name, state, why));
             return;
         }
         // People hear of the paths that carry data; of attempts only if they ask.
-        let is_change = was_open != (state == "active");
+        let is_change = was_open != is_open;
         if self.is_verbose || is_change && !self.is_quiet {
             let others: Vec<&str> = open.values().map(String::as_str).collect();
             let carrying = match &others[..] {
                 [] => "no path carries data".to_string(),
                 others => format!("carrying data: {}", others.join(", ")),
             };
-            let why = if why.is_empty() { why } else { format!(", {why}") };
+            let why = if why.is_empty() { String::new() } else { format!(", {why}") };
             message(&format!("path {name}: {state}{why}; {carrying}"));
         }
     }

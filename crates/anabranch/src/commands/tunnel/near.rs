@@ -192,11 +192,20 @@ async fn carry(
     let mut signal = None;
     let signals = signals()?;
     let stop = async { signal = Some(signals.await) };
+    let reports = display.reports();
+    let events = {
+        let reports = reports.clone();
+        peer::Events::new(move |event| {
+            if let peer::Event::Notice { text } = event {
+                reports.notice(text);
+            }
+        })
+    };
     let dial = async || {
-        let striped = peer::striped::connect(terms, stripe.clone()).await?;
+        let striped = peer::striped::connect(terms, stripe.clone(), events.clone()).await?;
         Ok(Dialed { connection: striped.connection().clone(), keeper: Box::new(striped) })
     };
-    let carried = tunnel::near::run(dial, options, display.reports(), stop);
+    let carried = tunnel::near::run(dial, options, reports, stop);
     let ended = bounded(table.as_ref(), stripe.max_rate.as_ref(), display, carried).await;
     match signal {
         Some(number) => Err(stopped(number)),

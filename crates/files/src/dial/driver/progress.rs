@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 
 use peer::PathState;
 use peer::carrier::RouteReport;
-use peer::dial::Plan;
+use peer::dial::{Plan, PlanKind};
 use transfer::PathReport;
 use units::{Bytes, PathId, Rate, Span, Time};
 
@@ -35,17 +35,16 @@ impl<O: SessionOpener> SessionDriver<O> {
         let mut open: BTreeMap<PathId, Vec<Open>> = BTreeMap::new();
         for report in reports {
             if let Some(facts) = known.get(&report.id).cloned() {
-                let number = self.dialer.number(&facts.path.plan);
+                let number = facts.path.plan.shown().id;
                 open.entry(number).or_default().push(Open { report, facts });
             }
         }
         let seen = self.dialer.plans().filter(|plan| plan.guessed_beside.is_none());
         let paths = seen.flat_map(|plan| {
-            let number = self.dialer.number(plan);
-            let open = open.remove(&number).unwrap_or_default();
-            let path = self.path(plan, number, &open, totals.acked);
+            let open = open.remove(&plan.id).unwrap_or_default();
+            let path = self.path(plan, &open, totals.acked);
             let striped = self.dialer.terms().striped.get(&plan.host);
-            let routes = striped.filter(|_| plan.is_of_routes).and_then(|one| one.routes());
+            let routes = striped.filter(|_| plan.kind == PlanKind::Striped).and_then(|one| one.routes());
             match (path, routes) {
                 (path, None) => path.into_iter().collect(),
                 (path, Some(routes)) => Self::routes(path.as_ref(), &routes, totals.acked),
@@ -77,7 +76,6 @@ impl<O: SessionOpener> SessionDriver<O> {
     fn path(
         &self,
         plan: &Arc<Plan>,
-        number: PathId,
         open: &[Open],
         moved: Bytes,
     ) -> Option<PathProgress> {
@@ -91,7 +89,7 @@ impl<O: SessionOpener> SessionDriver<O> {
         let state =
             open.iter().map(|path| shown(path.report.state)).min_by_key(|state| usefulness(*state));
         let state = state
-            .or_else(|| self.reported.state(number))
+            .or_else(|| self.reported.state(plan.id))
             // It was active before the end of the session.
             .unwrap_or(if done > Bytes::ZERO { PathState::Active } else { PathState::Connecting });
         if state == PathState::Dropped && done == Bytes::ZERO {
@@ -103,7 +101,7 @@ impl<O: SessionOpener> SessionDriver<O> {
         let of_first = first.map(kernel);
         let sampled: Vec<_> = open.iter().map(kernel).filter(KernelFacts::is_known).collect();
         Some(PathProgress {
-            path: number,
+            path: plan.id,
             name: plan.name.clone(),
             state,
             local: first.and_then(|path| path.facts.path.local),

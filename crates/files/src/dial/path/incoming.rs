@@ -12,7 +12,7 @@ use transfer::Extent;
 use units::{Bytes, Rate, Span, Time};
 use wire::files::FileFrame;
 use wire::files::Range;
-use wire::session::{AbortCode, SessionFrame, SessionId};
+use wire::session::{AbortCode, SessionFrame, SessionId, Welcome};
 
 use super::{Direction, HeldTime, Moved, PathIo, SILENCE, acknowledge, beyond_pings, refuse};
 use crate::Error;
@@ -178,6 +178,9 @@ impl Direction for Incoming {
                     }
                     FileFrame::Session(SessionFrame::Ping(number)) => pong = Some(number),
                     FileFrame::Session(SessionFrame::Joined | SessionFrame::Pong(_)) => {}
+                    FileFrame::Session(SessionFrame::Welcome(Welcome { addresses, .. })) => {
+                        session.report(Report::Announced(self.server, addresses));
+                    }
                     FileFrame::Session(SessionFrame::Abort(AbortCode::NoSession, text)) => {
                         self.arrival.forget(self.server, self.joined);
                         return Err(ConnError::Refused(text));

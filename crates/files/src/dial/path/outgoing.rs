@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use net::counters::TcpInfo;
+use peer::dial::PlanKind;
 use peer::{Conn, ConnError};
 use transfer::{BLOCK, Extent};
 use units::{Bytes, Rate, Span, Time};
 use wire::files::FileFrame;
 use wire::files::{DataHeader, Grown, Range};
-use wire::session::{AbortCode, SessionFrame};
+use wire::session::{AbortCode, SessionFrame, Welcome};
 
 use super::{Direction, HeldTime, Moved, PathIo, acknowledge, beyond_pings, refuse};
 use crate::Error;
@@ -125,6 +126,9 @@ impl Direction for Outgoing {
                     }
                 }
                 FileFrame::Session(SessionFrame::Joined) => {}
+                FileFrame::Session(SessionFrame::Welcome(Welcome { addresses, .. })) => {
+                    session.report(Report::Announced(io.facts.path.plan.host, addresses));
+                }
                 FileFrame::ObjectDone(object, root) => {
                     session.report(Report::ObjectDone(object, root));
                 }
@@ -147,8 +151,7 @@ impl Direction for Outgoing {
     }
 
     fn room(&self, io: &PathIo<'_>, now: Time) -> Result<Result<Bytes, Option<Time>>, ConnError> {
-        let is_of_routes = io.facts.path.plan.is_of_routes;
-        let (room, longest) = if is_of_routes {
+        let (room, longest) = if io.facts.path.plan.kind == PlanKind::Striped {
             (UNSENT_OF_ROUTES, Span::from_millis(5))
         } else {
             ((io.rate * UNSENT).clamp(UNSENT_LEAST, UNSENT_MOST), Span::from_millis(40))

@@ -6,7 +6,7 @@ use std::task::Poll;
 use net::CongestionControl;
 use net::congestion::SAMPLE_EVERY;
 use peer::caps::Room;
-use peer::dial::{Further, Joined, Parting};
+use peer::dial::{Further, Joined, Parting, PlanKind};
 use peer::{Conn, ConnError};
 use tokio::sync::Notify;
 use tokio::time::sleep_until;
@@ -352,7 +352,7 @@ impl<'a, F: Direction, M> PathTask<'a, F, M> {
 
     /// Opens or closes further connections as the counters say.
     fn choose_count(&mut self, now: Time) {
-        if self.facts.path.plan.is_of_routes {
+        if self.facts.path.plan.kind == PlanKind::Striped {
             // The carrier's buffers hold as much as its routes do.
             if !std::mem::replace(&mut self.is_spread, true) {
                 (1..STREAMS).for_each(|_| self.further.ask());

@@ -135,7 +135,7 @@ pub(super) async fn serve(
         }
         acks.clear();
         if let Some(number) = pong {
-            conn.push(&SessionFrame::Pong(number));
+            conn.answer_ping(number);
         }
         let frames = mailbox.take();
         if !frames.is_empty() {

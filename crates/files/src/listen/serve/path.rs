@@ -85,7 +85,7 @@ pub(super) async fn serve(
             }
         }
         if let Some(number) = pong {
-            conn.push(&SessionFrame::Pong(number));
+            conn.answer_ping(number);
         }
         let mut wait = None;
         let mut answered = 0;

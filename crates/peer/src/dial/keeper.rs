@@ -1,0 +1,335 @@
+//! The plans of all paths of one transfer, over both carriers: one list, kept up to date with the
+//! interfaces of this host and with the addresses that the other hosts announce.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use std::time::Duration;
+
+use tokio::sync::{Notify, watch};
+use tokio::task::{JoinHandle, spawn_blocking};
+use tokio::time::{sleep, timeout};
+use units::PathId;
+
+use super::candidate::{Survey, Target};
+use super::plan::{MAX_PATHS, Plan, PlanKind, default_plans, guessed_plans, plan, targets};
+use super::resolve::resolve;
+use super::terms::Terms;
+use crate::{Error, Events};
+
+/// The interval of looks at the interfaces of this host.
+const LOOK: Duration = Duration::from_secs(2);
+/// The least time between two of them: hosts may announce addresses as often as they like.
+const PAUSE: Duration = Duration::from_millis(200);
+
+/// Keeps the plans of all paths of one transfer. A path that was planned once stays in the list,
+/// and its number is never given to another one. Every two seconds, and when a host announces
+/// addresses, it asks the kernel which interfaces reach which addresses.
+#[derive(Debug)]
+pub struct Keeper {
+    terms: Terms,
+    /// Each path is planned once of each of these kinds.
+    kinds: Vec<PlanKind>,
+    /// Whether it plans no paths but those that it began with.
+    is_closed: bool,
+    events: Events,
+    kept: Mutex<Kept>,
+    /// The number of changes of the list, or of what it was made from.
+    changes: watch::Sender<u64>,
+    /// Rings when addresses were announced.
+    learnt: Arc<Notify>,
+    looking: Mutex<Option<JoinHandle<()>>>,
+}
+
+#[derive(Debug, Default)]
+struct Kept {
+    /// In the order of their numbers.
+    plans: Vec<Arc<Plan>>,
+    /// The addresses that each host announced, by the host's number.
+    announced: BTreeMap<usize, Vec<SocketAddr>>,
+    /// Hosts that are of no more use.
+    dropped: BTreeSet<usize>,
+}
+
+impl Kept {
+    /// Adds a path under the next number.
+    fn add(&mut self, mut plan: Plan) -> Arc<Plan> {
+        let id = PathId(u32::try_from(self.plans.len()).expect("a handful of paths"));
+        tracing::debug!(path = plan.name, %id, candidates = ?plan.candidates(), "path planned");
+        plan.id = id;
+        let plan = Arc::new(plan);
+        self.plans.push(Arc::clone(&plan));
+        plan
+    }
+
+    /// The paths of a kind to a host.
+    fn of(&self, host: usize, kind: PlanKind) -> Vec<Arc<Plan>> {
+        let is_asked_for = |plan: &&Arc<Plan>| plan.host == host && plan.kind == kind;
+        self.plans.iter().filter(is_asked_for).cloned().collect()
+    }
+
+    /// How many more paths of a kind there may be.
+    fn room(&self, kind: PlanKind) -> usize {
+        MAX_PATHS.saturating_sub(self.plans.iter().filter(|plan| plan.kind == kind).count())
+    }
+}
+
+impl Keeper {
+    /// Plans the paths that `terms` ask for, once of each of `kinds`, and follows the interfaces of
+    /// this host as long as it lives. Of several kinds, the names of paths over UDP say so. Notices
+    /// are told to `events`.
+    ///
+    /// # Errors
+    /// Those of [`plan`].
+    pub async fn plan(
+        terms: &Terms,
+        kinds: &[PlanKind],
+        events: Events,
+    ) -> Result<Arc<Keeper>, Error> {
+        let plans = plan(terms).await?;
+        Ok(Keeper::of(terms, plans, kinds, events))
+    }
+
+    /// Keeps these plans of paths to the hosts of `terms`, once of each of `kinds`.
+    ///
+    /// # Panics
+    /// Outside of a runtime of tokio.
+    #[must_use]
+    pub fn of(terms: &Terms, plans: Vec<Plan>, kinds: &[PlanKind], events: Events) -> Arc<Keeper> {
+        Keeper::start(terms, &plans, kinds, false, events)
+    }
+
+    /// Keeps some of these paths alone, by the carrier of `kind`, and plans no others.
+    ///
+    /// # Panics
+    /// Outside of a runtime of tokio.
+    #[must_use]
+    pub fn of_some(&self, paths: &[PathId], kind: PlanKind) -> Arc<Keeper> {
+        let kept = self.plans();
+        let some = kept.iter().filter(|plan| paths.contains(&plan.id));
+        let some: Vec<Plan> = some.map(|plan| plan.by(kind, "")).collect();
+        Keeper::start(&self.terms, &some, &[kind], true, Events::new(drop))
+    }
+
+    fn start(
+        terms: &Terms,
+        plans: &[Plan],
+        kinds: &[PlanKind],
+        is_closed: bool,
+        events: Events,
+    ) -> Arc<Keeper> {
+        let keeper = Arc::new(Keeper {
+            terms: terms.clone(),
+            kinds: kinds.to_vec(),
+            is_closed,
+            events,
+            kept: Mutex::default(),
+            changes: watch::Sender::new(0),
+            learnt: Arc::default(),
+            looking: Mutex::default(),
+        });
+        keeper.add(plans);
+        let looking = tokio::spawn(look_on(Arc::downgrade(&keeper), Arc::clone(&keeper.learnt)));
+        *keeper.looking.lock().expect("no panic while held") = Some(looking);
+        keeper
+    }
+
+    /// The hosts and options of the transfer.
+    #[must_use]
+    pub fn terms(&self) -> &Terms {
+        &self.terms
+    }
+
+    /// All plans, past ones included, in the order of their numbers.
+    #[must_use]
+    pub fn plans(&self) -> Vec<Arc<Plan>> {
+        self.kept().plans.clone()
+    }
+
+    /// The paths over UDP to the host of that number.
+    #[must_use]
+    pub fn routes(&self, host: usize) -> Vec<Arc<Plan>> {
+        self.kept().of(host, PlanKind::Udp)
+    }
+
+    /// Adds what stands for the striped connection to the host of that number; its routes are the
+    /// paths over UDP.
+    pub fn add_striped(&self, host: usize) {
+        let name = if self.terms.to.len() > 1 { self.terms.label(host) } else { "udp".into() };
+        self.kept().add(Plan::striped(&name, host));
+        self.note_change();
+    }
+
+    /// Takes note of the addresses that a host announced: paths that are not open try them, and
+    /// new paths are planned to some, also over interfaces that reach no other address of the host.
+    pub fn learn(&self, host: usize, addresses: Vec<SocketAddr>) {
+        {
+            let mut kept = self.kept();
+            if kept.dropped.contains(&host) || kept.announced.get(&host) == Some(&addresses) {
+                return;
+            }
+            tracing::debug!(host, ?addresses, "addresses announced");
+            kept.announced.insert(host, addresses);
+        }
+        self.learnt.notify_one();
+    }
+
+    /// Plans no further paths to a host. Whether it was followed until now.
+    pub fn drop_host(&self, host: usize) -> bool {
+        self.kept().dropped.insert(host)
+    }
+
+    /// Whether no host is left.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.kept().dropped.len() == self.terms.to.len()
+    }
+
+    /// Tells of changes: of further paths, and of other candidates of known ones.
+    #[must_use]
+    pub fn changes(&self) -> watch::Receiver<u64> {
+        self.changes.subscribe()
+    }
+
+    /// Adds paths, each once of every kind.
+    fn add(&self, plans: &[Plan]) {
+        let suffix = if self.kinds.len() > 1 { " (udp)" } else { "" };
+        for &kind in &self.kinds {
+            for plan in plans {
+                let mut kept = self.kept();
+                if kept.room(kind) == 0 {
+                    break;
+                }
+                kept.add(plan.by(kind, suffix));
+            }
+        }
+        plans.iter().filter(|plan| plan.metered).for_each(|plan| self.events.notice(metered(plan)));
+        self.note_change();
+    }
+
+    /// Asks the kernel which interfaces reach the hosts, and brings the plans up to date.
+    pub async fn look(&self) {
+        for host in 0..self.terms.to.len() {
+            if self.kept().dropped.contains(&host) {
+                continue;
+            }
+            // Where a name has no answer at present, the addresses that were reached stay.
+            let named = match resolve(&self.terms.to[host].0).await {
+                Ok(named) => named,
+                Err(_) => self.named(host),
+            };
+            let targets = self.targets(host, &named);
+            // The kernel is asked for each address of each interface, of which a host may have
+            // hundreds. Without an answer everything stays as it is.
+            let asked = spawn_blocking(move || Survey::of(&targets)).await;
+            if let Ok(Ok(survey)) = asked {
+                self.follow(host, &survey);
+            }
+        }
+    }
+
+    /// The remote addresses of a host that the caller named, as far as paths reach them.
+    fn named(&self, host: usize) -> Vec<SocketAddr> {
+        let mut named: Vec<SocketAddr> = Vec::new();
+        for plan in self.kept().plans.iter().filter(|plan| plan.host == host) {
+            for address in plan.named() {
+                if !named.contains(&address) {
+                    named.push(address);
+                }
+            }
+        }
+        named
+    }
+
+    /// The addresses of a host: those that its name has, and those that it announced.
+    fn targets(&self, host: usize, named: &[SocketAddr]) -> Vec<Target> {
+        let kept = self.kept();
+        let announced = kept.announced.get(&host).map_or(&[][..], Vec::as_slice);
+        targets(named.iter().copied(), announced)
+    }
+
+    /// Brings the paths to a host up to date with a survey.
+    fn follow(&self, host: usize, survey: &Survey) {
+        let plans = self.plans();
+        let mut is_changed = false;
+        for plan in plans.iter().filter(|plan| plan.host == host) {
+            is_changed |= plan.follow(survey);
+        }
+        if self.is_closed {
+            if is_changed {
+                self.note_change();
+            }
+            return;
+        }
+        let is_new = |plan: &Plan| {
+            let same = |known: &Arc<Plan>| {
+                known.host == host
+                    && known.guessed_beside.is_none()
+                    && known.interface == plan.interface
+            };
+            !plans.iter().any(same)
+        };
+        let names_paths = !self.terms.options.paths.is_empty();
+        let found =
+            if names_paths { Vec::new() } else { default_plans(&self.terms, host, survey) };
+        let usage = self.terms.options.usage.as_deref();
+        let siblings = || plans.iter().map(|plan| &**plan);
+        // Where its count cannot be kept, an interface is not used.
+        let found = found.into_iter().filter(is_new);
+        let found: Vec<Plan> =
+            found.filter_map(|plan| plan.beside(siblings(), None, usage).ok()).collect();
+        if !found.is_empty() {
+            self.add(&found);
+        }
+        let mut kept = self.kept();
+        let announced = kept.announced.get(&host).cloned().unwrap_or_default();
+        for &kind in &self.kinds {
+            let (of_kind, room) = (kept.of(host, kind), kept.room(kind));
+            for guess in guessed_plans(&of_kind, room, &announced, survey) {
+                kept.add(guess);
+                is_changed = true;
+            }
+        }
+        drop(kept);
+        if is_changed {
+            self.note_change();
+        }
+    }
+
+    fn note_change(&self) {
+        self.changes.send_modify(|changes| *changes += 1);
+    }
+
+    fn kept(&self) -> MutexGuard<'_, Kept> {
+        self.kept.lock().expect("no panic while held")
+    }
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        if let Some(looking) = self.looking.lock().expect("no panic while held").take() {
+            looking.abort();
+        }
+    }
+}
+
+/// Looks at the interfaces until the keeper is gone.
+async fn look_on(keeper: Weak<Keeper>, learnt: Arc<Notify>) {
+    loop {
+        let _ = timeout(LOOK, learnt.notified()).await;
+        let Some(keeper) = keeper.upgrade() else { return };
+        keeper.look().await;
+        drop(keeper);
+        sleep(PAUSE).await;
+    }
+}
+
+/// The notice of a path that is a backup because its interface looks metered.
+fn metered(plan: &Plan) -> String {
+    format!(
+        "{} looks metered (a modem, or a telephone on USB) and is a backup; --path {interface} \
+         makes it a primary, --no-path {interface} leaves it out",
+        plan.name,
+        interface = plan.interface
+    )
+}
