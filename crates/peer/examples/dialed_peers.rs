@@ -12,9 +12,7 @@ use std::sync::Arc;
 
 use peer::dial::Terms;
 use peer::host::{Asking, Carriers, Entry, Host, Service, Services, Tell};
-use peer::{
-    Conn, Credential, DialOptions, Events, Fingerprint, Identity, ListenOptions, striped,
-};
+use peer::{Conn, Credential, DialOptions, Events, Fingerprint, Identity, ListenOptions, striped};
 use wire::session::{Hello, SessionFrame, SessionId};
 
 /// Connections that one listening host has, of its 256.
@@ -104,7 +102,8 @@ async fn dial(number: usize, hosts: Arc<Vec<(String, Fingerprint)>>) -> (striped
     options.paths = vec!["lo".parse().unwrap()];
     let to = vec![(address.parse().unwrap(), Credential::Pinned(*key))];
     let terms = Terms::new(to, options).unwrap();
-    let striped = striped::connect(&terms, stripe::Options::default(), Events::new(drop)).await.unwrap();
+    let striped =
+        striped::connect(&terms, stripe::Options::default(), Events::new(drop)).await.unwrap();
     let hello = Hello::new(SERVICE, None, terms.run);
     let patience = std::time::Duration::from_secs(30);
     let mut conn = striped::open_service(striped.connection(), hello, patience, "").await.unwrap();

@@ -171,9 +171,9 @@ impl Conn {
         self.announcer = Some(announcer);
     }
 
-    /// Answers a Ping, with the addresses of this host behind it if those have changed.
-    pub fn answer_ping(&mut self, number: u64) {
-        self.push(&SessionFrame::Pong(number));
+    /// Tells the peer the addresses of this host if those have changed, in a connection that was
+    /// accepted; to be called whenever something has happened to it.
+    pub fn announce_changes(&mut self) {
         let changed = self.announcer.as_mut().and_then(|one| one.changed(&*self.stream));
         if let Some(addresses) = changed {
             let (version, session) = (VERSION, SessionId::default());

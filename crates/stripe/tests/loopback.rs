@@ -126,8 +126,13 @@ fn a_reader_that_does_not_read_holds_its_writer_up_and_no_other() {
         second.read_to_string(&mut text).await.expect("it is whole");
         assert_eq!(text, "passes");
         drop(first);
-        // The reader is gone: so is the writer's purpose.
-        let stopped = slow.write_all(&vec![1; 1 << 20]).await.expect_err("nobody reads");
+        // The reader is gone, and so is the writer's purpose once it hears of that.
+        let chunk = vec![1; 1 << 20];
+        let stopped = loop {
+            if let Err(stopped) = slow.write_all(&chunk).await {
+                break stopped;
+            }
+        };
         assert_eq!(stopped.kind(), std::io::ErrorKind::BrokenPipe);
     });
 }

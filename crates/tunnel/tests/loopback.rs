@@ -15,6 +15,7 @@ use tokio::net::TcpStream;
 use tokio::time::{sleep, timeout};
 use tunnel::bounds::{MOST_CONNECTIONS, stripe_options};
 use tunnel::{Forward, NearOptions, Place, TunnelError, TunnelRights, parse_target};
+use wire::session::VERSION;
 use wire::tunnel::{Answer, Code};
 
 const LOCAL: (&str, &str) = ("127.0.0.1:*", "*");
@@ -502,8 +503,9 @@ fn a_near_side_of_the_version_before_is_told_so() {
                 stream.read_to_end(&mut answer).await.unwrap();
                 let answer = Answer::parse(&answer).unwrap();
                 assert_eq!(answer.code, Code::Forbidden);
-                let told = "version 7, the one that dials version 6: install the same version";
-                assert!(answer.text.contains(told), "{}", answer.text);
+                let told =
+                    format!("version {VERSION}, the one that dials version 6: install the same");
+                assert!(answer.text.contains(&told), "{}", answer.text);
             }
         };
         tokio::select! { () = far.serve() => panic!(), () = test => {} }

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod hosts;
+mod later;
 #[path = "../needs/mod.rs"]
 mod needs;
 #[path = "../../../net/tests/own_network/mod.rs"]

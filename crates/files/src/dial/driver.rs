@@ -481,7 +481,8 @@ impl<O: SessionOpener> SessionDriver<O> {
 
     /// Chooses between TCP and UDP where both are possible, and holds the other one back.
     fn choose_carrier(&mut self, now: Time) {
-        let has_both = self.has_tcp() && self.dialer.plans().any(|plan| plan.kind == PlanKind::Striped);
+        let has_both =
+            self.has_tcp() && self.dialer.plans().any(|plan| plan.kind == PlanKind::Striped);
         let Some(session) = self.session.clone().filter(|_| has_both) else { return };
         let open = session.paths().clone();
         let mut standings = [Standing::default(); 2];

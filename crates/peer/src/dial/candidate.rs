@@ -53,17 +53,24 @@ impl Survey {
     /// # Errors
     /// [`Error::System`] if the kernel cannot be asked.
     pub(crate) fn of(targets: &[Target]) -> Result<Survey, Error> {
-        let mut over: BTreeMap<String, Vec<(LocalPath, Target)>> = BTreeMap::new();
-        let mut survey = Survey::default();
+        let (mut found, mut unusable) = (Vec::new(), Vec::new());
         for target in targets.iter().take(TARGETS) {
-            let found = discover_remote(target.address)?;
-            survey.unusable.extend(found.unusable);
-            for local in found.usable {
-                if !over.contains_key(&local.interface) {
-                    survey.interfaces.push(local.clone());
-                }
-                over.entry(local.interface.clone()).or_default().push((local, *target));
+            let discovery = discover_remote(target.address)?;
+            unusable.extend(discovery.unusable);
+            found.extend(discovery.usable.into_iter().map(|local| (local, *target)));
+        }
+        Ok(Survey::made_of(found, unusable))
+    }
+
+    /// What was found: interfaces with targets that they reach.
+    pub(super) fn made_of(found: Vec<(LocalPath, Target)>, unusable: Vec<Unusable>) -> Survey {
+        let mut over: BTreeMap<String, Vec<(LocalPath, Target)>> = BTreeMap::new();
+        let mut survey = Survey { unusable, ..Survey::default() };
+        for (local, target) in found {
+            if !over.contains_key(&local.interface) {
+                survey.interfaces.push(local.clone());
             }
+            over.entry(local.interface.clone()).or_default().push((local, target));
         }
         survey.unusable.retain(|unusable| !over.contains_key(&unusable.interface));
         for (interface, pairs) in over {
@@ -73,7 +80,7 @@ impl Survey {
             }
             survey.candidates.insert(interface, candidates);
         }
-        Ok(survey)
+        survey
     }
 
     /// The candidates over an interface, best guess first; empty if it reaches no address.

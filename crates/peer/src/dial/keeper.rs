@@ -191,18 +191,18 @@ impl Keeper {
         self.changes.subscribe()
     }
 
-    /// Adds paths, each once of every kind.
+    /// Adds paths, each once of every kind, as far as there may be more.
     fn add(&self, plans: &[Plan]) {
         let suffix = if self.kinds.len() > 1 { " (udp)" } else { "" };
+        let mut kept = self.kept();
+        let room = self.kinds.iter().map(|kind| kept.room(*kind)).min().unwrap_or(0);
+        let plans = &plans[..plans.len().min(room)];
         for &kind in &self.kinds {
             for plan in plans {
-                let mut kept = self.kept();
-                if kept.room(kind) == 0 {
-                    break;
-                }
                 kept.add(plan.by(kind, suffix));
             }
         }
+        drop(kept);
         plans.iter().filter(|plan| plan.metered).for_each(|plan| self.events.notice(metered(plan)));
         self.note_change();
     }
@@ -270,8 +270,7 @@ impl Keeper {
             !plans.iter().any(same)
         };
         let names_paths = !self.terms.options.paths.is_empty();
-        let found =
-            if names_paths { Vec::new() } else { default_plans(&self.terms, host, survey) };
+        let found = if names_paths { Vec::new() } else { default_plans(&self.terms, host, survey) };
         let usage = self.terms.options.usage.as_deref();
         let siblings = || plans.iter().map(|plan| &**plan);
         // Where its count cannot be kept, an interface is not used.
@@ -332,4 +331,135 @@ fn metered(plan: &Plan) -> String {
         plan.name,
         interface = plan.interface
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use net::interfaces::LocalPath;
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::{Credential, DialOptions, Identity};
+
+    /// Whatever may happen to the paths of a transfer.
+    #[derive(Clone, Debug)]
+    enum Op {
+        /// A look finds these interfaces (bits), each reaching the named address.
+        Look { host: usize, interfaces: u8 },
+        /// A host announces so many addresses.
+        Announce { host: usize, addresses: u8 },
+        /// A host is dropped.
+        Drop { host: usize },
+    }
+
+    fn op() -> impl Strategy<Value = Op> {
+        prop_oneof![
+            6 => (0..2usize, any::<u8>()).prop_map(|(host, interfaces)| Op::Look { host, interfaces }),
+            3 => (0..2usize, 0..20u8).prop_map(|(host, addresses)| Op::Announce { host, addresses }),
+            1 => (0..2usize).prop_map(|host| Op::Drop { host }),
+        ]
+    }
+
+    fn local(number: u8) -> LocalPath {
+        LocalPath {
+            interface: format!("eth{number}"),
+            index: u32::from(number) + 1,
+            address: [10, number, 0, 1].into(),
+            prefix: 24,
+            metered: number == 3,
+            speed: None,
+        }
+    }
+
+    fn remote(host: usize, number: u8) -> SocketAddr {
+        let host = u8::try_from(host).unwrap();
+        SocketAddr::from(([10, number, host, 2], 7707))
+    }
+
+    /// What the kernel would answer: each interface reaches the named address and, of those that
+    /// were announced, the one in its network.
+    fn survey(keeper: &Keeper, host: usize, interfaces: u8) -> Survey {
+        let mut found = Vec::new();
+        for number in (0..8).filter(|bit| interfaces >> bit & 1 == 1) {
+            for target in keeper.targets(host, &[remote(host, 200)]) {
+                if target.named || target.address == remote(host, number) {
+                    found.push((local(number), target));
+                }
+            }
+        }
+        Survey::made_of(found, Vec::new())
+    }
+
+    fn keeper(kinds: &[PlanKind], notices: Events) -> Arc<Keeper> {
+        let identity = Identity::generate().unwrap();
+        let known = Credential::Pinned(identity.fingerprint());
+        let hosts =
+            ["one.example", "two.example"].map(|host| (host.parse().unwrap(), known.clone()));
+        let terms = Terms::new(hosts.to_vec(), DialOptions::new(identity)).unwrap();
+        Keeper::of(&terms, Vec::new(), kinds, notices)
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        /// A number is never given twice, a path is planned once, and there are no more than a
+        /// session may have.
+        #[test]
+        fn numbers_are_unique_whatever_comes_and_goes(ops in proptest::collection::vec(op(), 1..40)) {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            let _guard = runtime.enter();
+            let kinds = [PlanKind::Tcp, PlanKind::Udp];
+            let notices = Arc::new(Mutex::new(Vec::new()));
+            let told = Arc::clone(&notices);
+            let keeper = keeper(&kinds, Events::new(move |event| {
+                told.lock().unwrap().push(format!("{event:?}"));
+            }));
+            keeper.add_striped(0);
+            let mut known: Vec<(PathId, String)> = Vec::new();
+            for op in ops {
+                match op {
+                    Op::Look { host, interfaces } => {
+                        if !keeper.kept().dropped.contains(&host) {
+                            keeper.follow(host, &survey(&keeper, host, interfaces));
+                        }
+                    }
+                    Op::Announce { host, addresses } => {
+                        keeper.learn(host, (0..addresses).map(|n| remote(host, n)).collect());
+                    }
+                    Op::Drop { host } => {
+                        keeper.drop_host(host);
+                    }
+                }
+                let plans = keeper.plans();
+                // What was planned keeps its number and its name.
+                let named: Vec<_> = plans.iter().map(|p| (p.id, p.name.clone())).collect();
+                prop_assert_eq!(&named[..known.len()], &known[..]);
+                let numbers: BTreeSet<PathId> = plans.iter().map(|plan| plan.id).collect();
+                let names: BTreeSet<&str> = plans.iter().map(|plan| &*plan.name).collect();
+                prop_assert_eq!(numbers.len(), plans.len());
+                prop_assert_eq!(names.len(), plans.len());
+                for kind in kinds {
+                    prop_assert!(plans.iter().filter(|plan| plan.kind == kind).count() <= MAX_PATHS);
+                }
+                known = named;
+            }
+            // A notice for each metered interface and host, not one for each carrier.
+            let metered = keeper.plans().iter().filter(|plan| plan.metered).count();
+            prop_assert_eq!(notices.lock().unwrap().len() * kinds.len(), metered);
+        }
+    }
+
+    #[tokio::test]
+    async fn both_carriers_have_the_same_paths() {
+        let keeper = keeper(&[PlanKind::Tcp, PlanKind::Udp], Events::new(drop));
+        keeper.follow(0, &survey(&keeper, 0, 0b11));
+        let names: Vec<String> = keeper.plans().iter().map(|plan| plan.name.clone()).collect();
+        let [a, b] = ["eth0>one.example", "eth1>one.example"];
+        let over_udp = |name: &str| format!("{name} (udp)");
+        assert_eq!(names, [a.to_string(), b.to_string(), over_udp(a), over_udp(b)]);
+        assert_eq!(keeper.routes(0).len(), 2);
+        assert!(keeper.routes(1).is_empty());
+    }
 }

@@ -453,7 +453,10 @@ pub(super) fn targets(
     announced: &[SocketAddr],
 ) -> Vec<Target> {
     let named = named.map(|address| Target { address, named: true });
-    let announced = announced.iter().filter(|address| !address.ip().is_loopback());
+    // What the host has for itself, and what is no address to dial.
+    let is_of_others =
+        |address: &&SocketAddr| !address.ip().is_loopback() && !address.ip().is_unspecified();
+    let announced = announced.iter().filter(is_of_others);
     named.chain(announced.map(|&address| Target { address, named: false })).collect()
 }
 

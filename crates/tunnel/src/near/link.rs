@@ -4,8 +4,8 @@ use std::fmt;
 use std::pin::{Pin, pin};
 use std::time::Duration;
 
-use peer::{Conn, PathEvent};
 use peer::striped::{open_service, path_state};
+use peer::{Conn, PathEvent};
 use stripe::{Connection, ConnectionError, RouteChange, RouteEvent, RouteState};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};

@@ -44,7 +44,8 @@ impl<O: SessionOpener> SessionDriver<O> {
             let open = open.remove(&plan.id).unwrap_or_default();
             let path = self.path(plan, &open, totals.acked);
             let striped = self.dialer.terms().striped.get(&plan.host);
-            let routes = striped.filter(|_| plan.kind == PlanKind::Striped).and_then(|one| one.routes());
+            let routes =
+                striped.filter(|_| plan.kind == PlanKind::Striped).and_then(|one| one.routes());
             match (path, routes) {
                 (path, None) => path.into_iter().collect(),
                 (path, Some(routes)) => Self::routes(path.as_ref(), &routes, totals.acked),
@@ -73,12 +74,7 @@ impl<O: SessionOpener> SessionDriver<O> {
 
     /// The path of a plan, with the guesses beside it; `open` are those with a connection. `None`
     /// if it was given up before it carried anything.
-    fn path(
-        &self,
-        plan: &Arc<Plan>,
-        open: &[Open],
-        moved: Bytes,
-    ) -> Option<PathProgress> {
+    fn path(&self, plan: &Arc<Plan>, open: &[Open], moved: Bytes) -> Option<PathProgress> {
         let before: u64 = self
             .dialer
             .plans()

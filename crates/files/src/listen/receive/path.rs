@@ -135,8 +135,9 @@ pub(super) async fn serve(
         }
         acks.clear();
         if let Some(number) = pong {
-            conn.answer_ping(number);
+            conn.push(&SessionFrame::Pong(number));
         }
+        conn.announce_changes();
         let frames = mailbox.take();
         if !frames.is_empty() {
             conn.push_parts(&frames, &[]);

@@ -85,8 +85,9 @@ pub(super) async fn serve(
             }
         }
         if let Some(number) = pong {
-            conn.answer_ping(number);
+            conn.push(&SessionFrame::Pong(number));
         }
+        conn.announce_changes();
         let mut wait = None;
         let mut answered = 0;
         while conn.try_flush()? && answered < ANSWERS_A_TURN {
