@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use net::CongestionControl;
-use peer::Error;
 use peer::caps::Account;
 use peer::conn::{Conn, ConnError};
-use peer::dial::{Candidate, Connector, Opened, Plan, Terms, plan};
+use peer::dial::{Candidate, Connector, Keeper, Opened, Plan, PlanKind, Terms};
+use peer::{Error, Events};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 use units::{Bytes, Rate, Span};
@@ -71,10 +71,14 @@ const UNSENT: u64 = 128 * 1024;
 /// path is in its [`PathProbe`].
 pub async fn probe(terms: &Terms) -> Result<Vec<PathProbe>, Error> {
     let connector = connector(terms)?;
-    let plans: Vec<_> = plan(terms).await?.into_iter().map(Arc::new).collect();
+    let keeper = Keeper::plan(terms, &[PlanKind::Tcp], Events::new(drop)).await?;
     let mut announced = Vec::new();
     let mut probes = Vec::new();
-    for plan in &plans {
+    for plan in &keeper.plans() {
+        probes.push(probe_path(plan, &connector, terms, &mut announced).await?);
+    }
+    let plans = with_announced(&keeper, &announced).await;
+    for plan in &plans[probes.len()..] {
         probes.push(probe_path(plan, &connector, terms, &mut announced).await?);
     }
     // Some paths reach other addresses of the host only, which it announces over a path that works.
@@ -86,6 +90,15 @@ pub async fn probe(terms: &Terms) -> Result<Vec<PathProbe>, Error> {
         found.candidates = plan.candidates();
     }
     Ok(probes)
+}
+
+/// The paths of a transfer to a host that has announced these addresses: those that were planned
+/// first, and behind them those over interfaces that reach other addresses of the host only.
+async fn with_announced(keeper: &Keeper, announced: &[SocketAddr]) -> Vec<Arc<Plan>> {
+    keeper.learn(0, announced.to_vec());
+    keeper.look().await;
+    // To people a guess is a part of another path.
+    keeper.plans().into_iter().filter(|plan| plan.guessed_beside.is_none()).collect()
 }
 
 /// Connections to the first host, with the default congestion control.
@@ -147,10 +160,14 @@ pub(crate) async fn probe_each_and_all(
     terms: &Terms,
 ) -> Result<(Vec<PathProbe>, Vec<Rate>), Error> {
     let connector = connector(terms)?;
-    let plans = plan(terms).await?;
+    let keeper = Keeper::plan(terms, &[PlanKind::Tcp], Events::new(drop)).await?;
     let mut announced = Vec::new();
     let mut probes = Vec::new();
-    for plan in &plans {
+    for plan in &keeper.plans() {
+        probes.push(probe_segments(plan, &connector, terms, &mut announced).await?);
+    }
+    let plans = with_announced(&keeper, &announced).await;
+    for plan in &plans[probes.len()..] {
         probes.push(probe_segments(plan, &connector, terms, &mut announced).await?);
     }
     for (plan, found) in plans.iter().zip(&mut probes) {

@@ -123,6 +123,9 @@ pub struct Progress {
     pub rate: Rate,
     /// Expected time to the end.
     pub eta: Option<Span>,
+    /// For how long nothing has arrived at the receiver, once that is so long that rates mean
+    /// nothing. [`TransferOptions`](crate::TransferOptions) say how long the transfer waits.
+    pub standstill: Option<Standstill>,
     /// Bytes sent more than once so far.
     pub repeated: Bytes,
     /// Rate of all paths over the best rate that any single path would have given, where both are
@@ -130,6 +133,15 @@ pub struct Progress {
     pub gain: Option<f64>,
     /// A snapshot of each path.
     pub paths: Vec<PathProgress>,
+}
+
+/// A transfer of which nothing arrives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Standstill {
+    /// For how long.
+    pub since: Span,
+    /// For how long it waits in all.
+    pub patience: Span,
 }
 
 /// A snapshot of a path.

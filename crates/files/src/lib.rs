@@ -30,7 +30,7 @@ pub use asked::{AskedFor, ServedNames};
 pub use dial::{fetch, send};
 pub use dry_run::{Action, Changed, DryRun, PlannedChange};
 pub use error::Error;
-pub use event::{Event, Events, Failed, PathProgress, Progress, Summary};
+pub use event::{Event, Events, Failed, PathProgress, Progress, Standstill, Summary};
 pub use listen::{Receiving, Serving, TransferNumbers, notices, receive, serve};
 pub use listing::Listed;
 pub use options::{

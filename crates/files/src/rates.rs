@@ -33,6 +33,10 @@ impl Rates {
     /// Sets rates, remaining time and gain of `progress`, a snapshot at `now`.
     pub(crate) fn apply(&mut self, now: Time, progress: &mut Progress) {
         let span = now - self.last.replace(now).unwrap_or(now);
+        if progress.standstill.is_some() {
+            self.stand_still(progress);
+            return;
+        }
         for path in &mut progress.paths {
             let (before, rate) =
                 self.paths.entry(path.path).or_insert((path.done, Smooth::default()));
@@ -61,6 +65,21 @@ impl Rates {
     }
 }
 
+impl Rates {
+    /// Nothing moves, whatever averages and states say.
+    fn stand_still(&mut self, progress: &mut Progress) {
+        self.first_moved = None;
+        for path in &mut progress.paths {
+            self.paths.insert(path.path, (path.done, Smooth::default()));
+            path.rate = Rate::ZERO;
+            if path.state == PathState::Active {
+                path.state = PathState::Stalled;
+            }
+        }
+        progress.rate = Rate::ZERO;
+    }
+}
+
 impl Smooth {
     fn update(&mut self, value: f64, span: Span) {
         let weight = (span.as_secs_f64() / MEMORY.as_secs_f64()).min(1.0);
@@ -75,7 +94,7 @@ impl Smooth {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::PathProgress;
+    use crate::{PathProgress, Standstill};
 
     fn progress(done: u64) -> Progress {
         let path = PathProgress {
@@ -148,6 +167,32 @@ mod tests {
             rates.apply(now, &mut young);
         }
         assert_eq!(young.eta, None, "at {}", young.rate);
+    }
+
+    /// Six silent seconds once meant 37 hours more.
+    #[test]
+    fn a_standstill_has_no_rate_and_no_end() {
+        let mut rates = Rates::default();
+        let mut now = Time::ZERO;
+        for step in 0..50 {
+            rates.apply(now, &mut progress(step * 100_000));
+            now += Span::from_millis(100);
+        }
+        let (since, patience) = (Span::from_secs(3), Span::from_secs(120));
+        let mut still = progress(4_900_000);
+        still.standstill = Some(Standstill { since, patience });
+        rates.apply(now, &mut still);
+        assert_eq!((still.rate, still.eta), (Rate::ZERO, None));
+        assert_eq!(still.paths[0].rate, Rate::ZERO);
+        assert_eq!(still.paths[0].state, PathState::Stalled);
+        // The time of the standstill is no part of the rates behind it.
+        for step in 0..30 {
+            now += Span::from_millis(100);
+            still = progress(4_900_000 + step * 100_000);
+            rates.apply(now, &mut still);
+        }
+        assert_eq!(still.rate, Rate::mbit(8));
+        assert!(still.eta.is_some());
     }
 
     #[test]

@@ -64,6 +64,11 @@ pub trait Stream: Send + Sync + 'static {
         None
     }
 
+    /// The striped connection of which this is a stream.
+    fn striped(&self) -> Option<&stripe::Connection> {
+        None
+    }
+
     /// The local address, if the carrier has any.
     fn local_addr(&self) -> Option<SocketAddr> {
         None

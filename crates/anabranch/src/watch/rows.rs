@@ -128,7 +128,7 @@ fn total_row(progress: &Progress, columns: usize) -> String {
         (3, Some(format!("{done} of {total}"))),
         (1, Some(rate.to_string())),
         (5, gain),
-        (2, text::eta(progress).map(|eta| format!("ETA {eta}"))),
+        (2, text::end(progress)),
         (6, again),
     ];
     let mut room = columns;

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use files::{Event, PathProgress, Progress, Summary};
+use files::{Event, PathProgress, Progress, Standstill, Summary};
 use peer::{PathEvent, PathState};
 use units::{Bytes, Span};
 
@@ -89,8 +89,18 @@ pub(crate) fn clock(span: Span) -> String {
 /// Later ends are no expectation.
 const FARTHEST_END: Span = Span::from_secs(99 * 3_600);
 
+/// "ETA 0:07", or "nothing for 0:12 of 2:00" while nothing arrives.
+pub(crate) fn end(progress: &Progress) -> Option<String> {
+    match progress.standstill {
+        Some(Standstill { since, patience }) => {
+            Some(format!("nothing for {} of {}", clock(since), clock(patience)))
+        }
+        None => eta(progress).map(|eta| format!("ETA {eta}")),
+    }
+}
+
 /// The expected time to the end, unless it is over or too far away to mean anything.
-pub(crate) fn eta(progress: &Progress) -> Option<String> {
+fn eta(progress: &Progress) -> Option<String> {
     let is_meant = |eta: &Span| *eta <= FARTHEST_END && progress.done < progress.total;
     progress.eta.filter(is_meant).map(clock)
 }
@@ -116,8 +126,8 @@ pub(crate) fn total(progress: &Progress) -> String {
     if let Some(gain) = progress.gain {
         line.push_str(&format!("  {gain:.1} x the best path"));
     }
-    if let Some(eta) = eta(progress) {
-        line.push_str(&format!("  ETA {eta}"));
+    if let Some(end) = end(progress) {
+        line.push_str(&format!("  {end}"));
     }
     if progress.repeated > Bytes::ZERO {
         line.push_str(&format!("  {} repeated", progress.repeated));

@@ -28,7 +28,7 @@ use reported::Reported;
 use super::opener::{Joining, SessionOpener};
 use super::session::{Agreement, Report, Session, class_of};
 use crate::rates::Rates;
-use crate::{CarrierChoice, Error, Event, Events, Stop, Summary, TransferOptions};
+use crate::{CarrierChoice, Error, Event, Events, Standstill, Stop, Summary, TransferOptions};
 
 /// How a session ended without an error.
 pub(super) enum DialEnd {
@@ -60,10 +60,14 @@ struct SessionDriver<O: SessionOpener> {
     /// The choice between the carriers, if there are two.
     choice: Option<Choice>,
     activity: Activity,
+    /// Whether people know that nothing arrives.
+    is_still: bool,
 }
 
 /// The interval of reports.
 const TICK: Duration = Duration::from_millis(100);
+/// After this time without anything that arrives, people are told.
+const STANDSTILL: Span = Span::from_secs(3);
 /// The patience with the first connection; later ones have the caller's.
 const FIRST_CONTACT: Span = Span::from_secs(15);
 /// The time for closing all connections after completion: the summary must not wait for a path
@@ -171,6 +175,7 @@ impl Dialing {
             rates: Rates::default(),
             choice: None,
             activity: Activity::new(now),
+            is_still: false,
         };
         driver.run().await
     }
@@ -411,9 +416,10 @@ impl<O: SessionOpener> SessionDriver<O> {
         self.dialer.follow_plans();
         self.choose_carrier(now);
         self.tell_rest(now);
-        let mut progress = self.progress(now);
-        self.rates.apply(now, &mut progress);
         self.look_for_progress(now);
+        let mut progress = self.progress(now);
+        progress.standstill = self.standstill(now);
+        self.rates.apply(now, &mut progress);
         let _ = self.events.send(Event::Progress(progress));
         self.dialer.follow_timetable(now);
         // Without another path there is no point in waiting for a new month.
@@ -432,6 +438,26 @@ impl<O: SessionOpener> SessionDriver<O> {
             return Err(self.interrupted(now));
         }
         Ok(())
+    }
+
+    /// Says once that nothing arrives, and that data arrive again.
+    fn standstill(&mut self, now: Time) -> Option<Standstill> {
+        let patience = self.dialer.terms().options.patience;
+        let since = now - self.activity.at();
+        let is_still = self.session.is_some() && since > STANDSTILL;
+        if is_still != std::mem::replace(&mut self.is_still, is_still) {
+            let text = if is_still {
+                format!(
+                    "nothing has arrived for {} s; the transfer waits up to {} s (--patience)",
+                    STANDSTILL.as_secs_f64(),
+                    patience.as_secs_f64()
+                )
+            } else {
+                "data arrive again".into()
+            };
+            let _ = self.events.send(Event::Notice { text });
+        }
+        is_still.then_some(Standstill { since, patience })
     }
 
     fn look_for_progress(&mut self, now: Time) {

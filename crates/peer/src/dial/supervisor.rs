@@ -293,12 +293,12 @@ impl<S: Session> PathSupervisor<S> {
     async fn open(&self) -> Result<Opened, Error> {
         self.report(PathState::Connecting, "");
         let most = self.plan.guessed_beside.is_some().then_some(GUESSES);
-        let mut reported = String::new();
+        // Of several addresses each has a reason of its own, again and again.
+        let mut reported = BTreeSet::new();
         let failed = |error: &ConnError| {
             let why = error.to_string();
-            if why != reported {
+            if reported.insert(why.clone()) {
                 self.report(PathState::Lost, &why);
-                reported = why;
             }
         };
         self.shared.connectors[self.plan.host].open(&self.plan, most, failed).await

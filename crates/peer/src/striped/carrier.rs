@@ -405,6 +405,10 @@ impl Stream for StripedStream {
         Some(self.stream.connection().clone())
     }
 
+    fn striped(&self) -> Option<&stripe::Connection> {
+        Some(self.stream.connection())
+    }
+
     fn peer_key(&self) -> Option<Fingerprint> {
         Some(self.key)
     }

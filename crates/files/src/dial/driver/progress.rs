@@ -66,6 +66,7 @@ impl<O: SessionOpener> SessionDriver<O> {
                 && self.agreement.as_ref().is_some_and(|a| a.total == Bytes::ZERO),
             rate: Rate::ZERO,
             eta: None,
+            standstill: None,
             repeated: totals.duplicates,
             gain: None,
             paths,

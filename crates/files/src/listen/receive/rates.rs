@@ -1,11 +1,11 @@
 //! Progress of a transfer at the receiver.
 
 use peer::PathState;
-use units::{Bytes, Rate};
+use units::{Bytes, PathId, Rate};
 use wire::session::SessionId;
 
 use crate::rates::Rates;
-use crate::sink::{Carrier, SinkSession};
+use crate::sink::{Share, SinkSession};
 use crate::{PathProgress, Progress};
 
 /// Derives rates from byte counts.
@@ -21,10 +21,10 @@ impl ReceiveRates {
             *self = ReceiveRates { session: Some(session.id), ..ReceiveRates::default() };
         }
         let (now, received) = (session.clock.now(), session.received());
-        let of_path = |(name, path): (String, Carrier)| PathProgress {
-            path: path.number,
+        let row = |path: PathId, name: String, bytes: Bytes, is_open: bool| PathProgress {
+            path,
             name,
-            state: if path.connections > 0 || !session.is_running() {
+            state: if is_open || !session.is_running() {
                 PathState::Active
             } else {
                 PathState::Lost
@@ -33,14 +33,24 @@ impl ReceiveRates {
             remote: None,
             rate: Rate::ZERO,
             rtt: None,
-            done: path.bytes,
-            share: path.bytes.as_f64() / Bytes(received.0.max(1)).as_f64(),
+            done: bytes,
+            share: bytes.as_f64() / Bytes(received.0.max(1)).as_f64(),
             congestion_control: None,
             retransmits: None,
             key_updates: None,
             connections: None,
         };
-        let mut paths: Vec<PathProgress> = session.paths().into_iter().map(of_path).collect();
+        let mut paths: Vec<PathProgress> = Vec::new();
+        for (name, path) in session.paths() {
+            let is_open = path.connections > 0;
+            let shares = session.shares(&path);
+            if shares.is_empty() {
+                paths.push(row(path.number, name, path.bytes, is_open));
+            }
+            for Share { number, name, is_open: carries, bytes } in shares {
+                paths.push(row(number, name, bytes, is_open && carries));
+            }
+        }
         paths.sort_by_key(|path| path.path);
         let mut progress = Progress {
             transfer: session.transfer,

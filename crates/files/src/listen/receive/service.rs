@@ -138,7 +138,7 @@ impl Service for ReceiveService {
             let _ = refuse(&mut conn, AbortCode::Crowded, too_many_connections()).await;
             return;
         };
-        self.note_opened(&session, &name);
+        self.note_opened(&session, &name, conn.stream().striped());
         let served = path::serve(&mut conn, &session, &member, &name).await;
         drop(member);
         let why = match served {
@@ -207,8 +207,8 @@ impl ReceiveService {
     }
 
     /// A connection from this address opened. All of them are one path to people.
-    fn note_opened(&self, session: &SinkSession, name: &str) {
-        if let Some(path) = session.note_opened(name) {
+    fn note_opened(&self, session: &SinkSession, name: &str, striped: Option<&stripe::Connection>) {
+        if let Some(path) = session.note_opened(name, striped) {
             self.report(session, path, name, PathState::Active, "");
         }
     }

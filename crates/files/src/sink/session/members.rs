@@ -1,6 +1,7 @@
 //! The paths of a session, what all of them must send, and how the session ends.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard};
 
@@ -15,6 +16,9 @@ use super::SinkSession;
 use super::mailbox::{Mailbox, refusal};
 use crate::Error;
 use crate::protocol::code_of;
+
+/// The most addresses of striped connections that have a number of their own.
+const MOST_SHARES: usize = 64;
 
 /// The paths, and the frames that all of them must send.
 #[derive(Default)]
@@ -43,6 +47,8 @@ pub(super) struct Members {
     pub(super) outcome: Outcome,
     /// The paths that are open or have carried data, by name, and the number of the next.
     pub(super) paths: BTreeMap<String, Carrier>,
+    /// The numbers of the paths of striped connections that are not among `paths`, by address.
+    pub(super) shares: BTreeMap<String, PathId>,
     pub(super) next_path: u32,
     /// The time without a path since the last new data; and since when there is none.
     pub(super) away: Span,
@@ -59,7 +65,7 @@ pub(super) enum Outcome {
 }
 
 /// A path of the session, for the display.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Carrier {
     /// Its number in the session.
     pub(crate) number: PathId,
@@ -68,6 +74,23 @@ pub(crate) struct Carrier {
     /// The data that it carried, and the time of the last.
     pub(crate) bytes: Bytes,
     pub(crate) last: Span,
+    /// The striped connection whose streams all its connections are, which has paths of its own.
+    pub(crate) striped: Option<stripe::Connection>,
+    /// Whether a connection was one of TCP.
+    pub(crate) has_tcp: bool,
+}
+
+/// The part of a striped connection that came over one path.
+#[derive(Clone, Debug)]
+pub(crate) struct Share {
+    /// Its number in the session.
+    pub(crate) number: PathId,
+    /// The address of the sender.
+    pub(crate) name: String,
+    /// Whether it is open.
+    pub(crate) is_open: bool,
+    /// The data that it carried.
+    pub(crate) bytes: Bytes,
 }
 
 impl SinkSession {
@@ -193,10 +216,51 @@ impl SinkSession {
         self.members().left.map(|left| self.clock.now() - left)
     }
 
-    /// Counts a connection of the path called `name`. Returns the path's number if it is the first.
-    pub(crate) fn note_opened(&self, name: &str) -> Option<PathId> {
+    /// The parts of a path that is a striped connection, by the addresses that its packets came
+    /// from: each has the part of the data that the counts of bytes say. Empty where there is one
+    /// address.
+    pub(crate) fn shares(&self, path: &Carrier) -> Vec<Share> {
+        let Some(connection) = &path.striped else { return Vec::new() };
+        let stats = connection.recent_stats();
+        let received: Vec<(IpAddr, Bytes)> = stats
+            .carried
+            .iter()
+            .filter_map(|carried| Some((carried.remote?.to_canonical(), carried.received)))
+            .filter(|(_, received)| *received > Bytes::ZERO)
+            .collect();
+        let all: Bytes = received.iter().map(|(_, received)| *received).sum();
+        if received.len() < 2 {
+            return Vec::new();
+        }
+        let mut members = self.members();
+        let share = |(from, received): (IpAddr, Bytes)| {
+            let from_there = |route: &&stripe::RouteStats| {
+                route.remote.ip().to_canonical() == from && route.state == stripe::RouteState::Open
+            };
+            let part = u128::from(path.bytes.0) * u128::from(received.0) / u128::from(all.0);
+            let own = from.to_string();
+            let number = members.share_number(&own, path.number);
+            Share {
+                number,
+                name: own,
+                is_open: stats.routes.iter().any(|route| from_there(&route)),
+                bytes: Bytes(u64::try_from(part).expect("a part of it")),
+            }
+        };
+        received.into_iter().map(share).collect()
+    }
+
+    /// Counts a connection of the path called `name`, a stream of `striped` or one of TCP. Returns
+    /// the path's number if it is the first.
+    pub(crate) fn note_opened(
+        &self,
+        name: &str,
+        striped: Option<&stripe::Connection>,
+    ) -> Option<PathId> {
         let mut members = self.members();
         let path = members.path(name);
+        path.has_tcp |= striped.is_none();
+        path.striped = striped.filter(|_| !path.has_tcp).cloned();
         path.connections += 1;
         (path.connections == 1).then_some(path.number)
     }
@@ -207,7 +271,7 @@ impl SinkSession {
         let mut members = self.members();
         let path = members.path(name);
         path.connections -= 1;
-        let closed = *path;
+        let closed = path.clone();
         if closed.connections > 0 {
             return None;
         }
@@ -252,13 +316,37 @@ impl SinkSession {
 impl Members {
     pub(super) fn path(&mut self, name: &str) -> &mut Carrier {
         if !self.paths.contains_key(name) {
-            let number = PathId(self.next_path);
-            self.next_path += 1;
+            let known = self.shares.get(name).copied();
+            let number = known.unwrap_or_else(|| self.next_number());
             let (bytes, last) = (Bytes::ZERO, Span::ZERO);
-            let fresh = Carrier { number, connections: 0, bytes, last };
+            let (connections, striped, has_tcp) = (0, None, false);
+            let fresh = Carrier { number, connections, bytes, last, striped, has_tcp };
             self.paths.insert(name.to_string(), fresh);
         }
         self.paths.get_mut(name).expect("it was inserted")
+    }
+
+    /// The number of a part of `whole` that came from the address `name`. Of a sender with very
+    /// many addresses the later ones have that of the whole.
+    fn share_number(&mut self, name: &str, whole: PathId) -> PathId {
+        if let Some(path) = self.paths.get(name) {
+            return path.number;
+        }
+        if let Some(number) = self.shares.get(name) {
+            return *number;
+        }
+        if self.shares.len() >= MOST_SHARES {
+            return whole;
+        }
+        let number = self.next_number();
+        self.shares.insert(name.to_string(), number);
+        number
+    }
+
+    fn next_number(&mut self) -> PathId {
+        let number = PathId(self.next_path);
+        self.next_path += 1;
+        number
     }
 
     fn join(&mut self, now: Time) -> (u32, Arc<Mailbox>) {
