@@ -74,8 +74,9 @@ fn events_that_find_no_room_are_an_error_of_a_transfer_that_is_complete() {
 #[test]
 fn a_limit_on_threads_is_no_panic() {
     let scenario = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/one-flow.toml");
-    let simulate = ["simulate", scenario.to_str().unwrap(), "--set", "duration=\"0.1 s\""];
-    let jobs = [&simulate[..], &["--seeds", "4", "--jobs", "4"]].concat();
+    let simulate = ["simulate", scenario.to_str().unwrap()];
+    let short = ["--set", "duration=\"0.2 s\"", "--set", "warmup=\"0.1 s\""];
+    let jobs = [&simulate[..], &short, &["--seeds", "4", "--jobs", "4"]].concat();
     for (arguments, expected, words) in [(&["doctor"][..], 10, "are limited"), (&jobs, 0, "")] {
         for limit in [1, 2, 3] {
             let mut command = Command::new("prlimit");
