@@ -17,6 +17,9 @@ use tokio::runtime::Runtime;
 const KEPT: usize = 2;
 /// The thread that starts a runtime.
 const STARTER: usize = 1;
+/// Threads that others need besides: a driver of connections, a reader of a stream, a writer of an
+/// output.
+const OTHERS: usize = 3;
 /// The longest time in which the threads of a runtime begin to run, and in which threads that have
 /// ended are gone.
 const LONGEST: Duration = Duration::from_secs(5);
@@ -32,12 +35,11 @@ thread_local! {
 /// # Errors
 /// If the system has no threads for it.
 pub(crate) fn runtime() -> io::Result<Runtime> {
-    let all = thread::available_parallelism().map_or(1, NonZero::get) + KEPT + STARTER;
+    let all = thread::available_parallelism().map_or(1, NonZero::get) + KEPT + STARTER + OTHERS;
     let (free, refused) = count(all);
     let workers = match refused {
         None => None,
         Some(error) if free <= KEPT + STARTER => return Err(error),
-        // The others are for readers of streams, drivers of connections and such.
         Some(_) => Some(((free - KEPT - STARTER) / 2).max(1)),
     };
     hear_of_panics();
