@@ -125,13 +125,12 @@ def read_only(folder, source, port, draw):
         device = subprocess.run(
             ["findmnt", "-no", "SOURCE", disk], capture_output=True, text=True, check=True
         ).stdout.strip()
+        control = pathlib.Path("/sys/fs/ext4") / pathlib.Path(device).name
         with ends.receiver() as receiver:
             start = time.monotonic()
             with ends.sender(source, *ends.rate(source)) as sender:
                 world.sleep_from(start, draw.uniform(0, world.SECONDS))
-                pathlib.Path(
-                    f"/sys/fs/ext4/{pathlib.Path(device).name}/trigger_fs_error"
-                ).write_text("test")
+                (control / "trigger_fs_error").write_text("test")
                 world.finish(sender, 0, 8)
                 before = world.acknowledged(sender)
                 if sender.code == 8:
@@ -147,6 +146,14 @@ def read_only(folder, source, port, draw):
                         world.finish(receiver, 8)
                         world.says(receiver, *words, "and run the same command")
         world.check_nothing_wrong(source.parent, ends.target)
+    # Mount namespaces that other programs made meanwhile have it mounted as well, read-only, and a
+    # second mount would be the same.
+    for _ in range(600):
+        if not control.exists():
+            break
+        time.sleep(0.1)
+    else:
+        raise lib.Failed(f"another mount namespace keeps {device} mounted")
     checked = subprocess.run(["e2fsck", "-fy", image], capture_output=True, text=True)
     if checked.returncode > 1:
         raise lib.Failed(f"the file system was damaged beyond this trial: {checked.stdout}")

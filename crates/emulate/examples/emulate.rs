@@ -11,7 +11,15 @@ struct Arguments {
 }
 
 fn main() -> ExitCode {
-    match emulate::cli::run(&Arguments::parse().emulate) {
+    let arguments = Arguments::parse().emulate;
+    let ended = match arguments.ideal {
+        Some(payload) => emulate::cli::ideal(&arguments, payload).map(|ideal| {
+            println!("{:.6}", ideal.as_secs_f64());
+            0
+        }),
+        None => emulate::cli::run(&arguments),
+    };
+    match ended {
         Ok(code) => ExitCode::from(code),
         Err(error) => {
             eprintln!("emulate: {error}");

@@ -1,10 +1,11 @@
 //! `anabranch emulate`: the command line.
 
-use std::io;
+use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus};
+use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -16,7 +17,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::{Handle, Signals};
 use sys::netns;
 use thiserror::Error;
-use units::Bytes;
+use units::{Bytes, Span};
 
 use crate::loopback::{Loopback, LoopbackError, Protocol};
 use crate::namespaces::{Emulation, EmulationError, gain_privilege};
@@ -121,14 +122,9 @@ fn doing(doing: impl Into<String>) -> impl FnOnce(io::Error) -> CliError {
 /// If there was no run; the caller prints it and exits with a code of its own.
 ///
 /// # Panics
-/// If there is neither a command nor `ideal`.
+/// If there is no command.
 pub fn run(args: &EmulateArgs) -> Result<u8, CliError> {
     let network = Network::read(&args.network, args.bytes)?;
-    if let Some(bytes) = args.ideal {
-        let ideal = network.ideal(bytes, TCP_PAYLOAD_SHARE).ok_or(CliError::Never(bytes))?;
-        println!("{:.6}", ideal.as_secs_f64());
-        return Ok(0);
-    }
     if let Some(forward) = args.forward {
         return run_on_loopback(args, &network, forward);
     }
@@ -149,6 +145,15 @@ pub fn run(args: &EmulateArgs) -> Result<u8, CliError> {
     let report = emulation.finish()?;
     let code = conclude(args, &report, &report.why)?;
     Ok(code.unwrap_or_else(|| exit_code(status)))
+}
+
+/// The time that all links together need for so much TCP payload.
+///
+/// # Errors
+/// If the file is wrong, or the links never carry that much.
+pub fn ideal(args: &EmulateArgs, payload: Bytes) -> Result<Span, CliError> {
+    let network = Network::read(&args.network, args.bytes)?;
+    network.ideal(payload, TCP_PAYLOAD_SHARE).ok_or(CliError::Never(payload))
 }
 
 /// Runs a mesh until standard input ends: says on standard output when it is ready, and carries out
@@ -181,7 +186,8 @@ fn conclude(
         std::fs::write(path, text + "\n").map_err(doing(format!("writing {}", path.display())))?;
     }
     for why in why {
-        eprintln!("emulate: this run does not count: {why}");
+        // The exit code says it too, with `strict`.
+        let _ = writeln!(io::stderr(), "emulate: this run does not count: {why}");
     }
     Ok((!why.is_empty() && args.strict).then_some(EXIT_INVALID))
 }
@@ -220,9 +226,17 @@ fn run_command(mut command: Command) -> Result<ExitStatus, CliError> {
     // Installed before the child starts, so that no signal is lost.
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).map_err(doing("handling signals"))?;
     let handle = signals.handle();
+    let (say, started) = mpsc::channel();
+    // It too, since the command could not be left alone where there is no thread.
+    let forwarding = thread::Builder::new().spawn(move || {
+        if let Ok(pid) = started.recv() {
+            forward(&mut signals, pid);
+        }
+    });
+    let forward = forwarding.map_err(doing("starting a thread for signals"))?;
     let mut child = command.spawn().map_err(doing(format!("running {program}")))?;
-    let pid = pid(&child);
-    let forward = thread::spawn(move || forward(&mut signals, pid));
+    // The thread waits for it.
+    let _ = say.send(pid(&child));
     let status = child.wait().map_err(doing(format!("waiting for {program}")));
     stop_forwarding(&handle, forward);
     status

@@ -207,11 +207,12 @@ impl Hosts {
                 }
                 let _ = say.send((index, None));
             };
-            let told = tell(&mut input, description);
-            let error = at_host("telling");
+            let told = tell(&mut input, description).map_err(at_host("telling"));
+            let listening = thread::Builder::new().spawn(listen);
+            let listening = listening.map_err(at_host("listening to"));
             hosts.children.push((child, input));
-            told.map_err(error)?;
-            thread::spawn(listen);
+            told?;
+            listening?;
         }
         Ok(hosts)
     }

@@ -50,6 +50,7 @@ mod run;
 mod samples;
 mod series;
 pub mod sweep;
+pub mod threads;
 pub mod watch;
 
 pub use build::{Built, Ends, FlowLayout, GatewayEnds, RunLayout};

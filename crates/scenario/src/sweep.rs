@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use units::Seed;
 
-use crate::ScenarioError;
 use crate::file::{Document, Problem, Scenario, Setting};
 use crate::run::{Run, RunOptions};
+use crate::{ScenarioError, threads};
 
 /// All runs of a plan are in memory at once.
 const MOST_RUNS: usize = 1_000_000;
@@ -131,17 +131,7 @@ impl Plan {
                 }
             }
         };
-        match threads.min(self.jobs.len()) {
-            // In this thread, the memory that reading the file took is reused.
-            0 | 1 => work(),
-            // Each thread has a heap arena of its own. Where simulations shared this thread's
-            // arena, false sharing of cache lines made both up to 1.7 times as slow.
-            threads => std::thread::scope(|scope| {
-                for _ in 0..threads {
-                    scope.spawn(work);
-                }
-            }),
-        }
+        threads::share(threads.min(self.jobs.len()), work);
         failure.into_inner().expect("all threads have ended").map_or(Ok(()), Err)
     }
 }

@@ -3,6 +3,8 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use scenario::threads::share;
+
 /// Called with the number of finished runs, and the number of all.
 pub type Progress<'a> = &'a (dyn Fn(usize, usize) + Sync);
 
@@ -15,20 +17,16 @@ pub(crate) fn parallel<T: Send>(
 ) -> Vec<T> {
     let (next, done) = (AtomicUsize::new(0), Mutex::new(Vec::with_capacity(count)));
     progress(0, count);
-    std::thread::scope(|scope| {
-        for _ in 0..threads.clamp(1, count.max(1)) {
-            scope.spawn(|| {
-                loop {
-                    let index = next.fetch_add(1, Ordering::Relaxed);
-                    if index >= count {
-                        return;
-                    }
-                    let result = task(index);
-                    let mut done = done.lock().expect("no thread panics while it holds the lock");
-                    done.push((index, result));
-                    progress(done.len(), count);
-                }
-            });
+    share(threads.min(count), || {
+        loop {
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            if index >= count {
+                return;
+            }
+            let result = task(index);
+            let mut done = done.lock().expect("no thread panics while it holds the lock");
+            done.push((index, result));
+            progress(done.len(), count);
         }
     });
     let mut done = done.into_inner().expect("all threads have ended");

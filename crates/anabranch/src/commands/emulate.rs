@@ -99,7 +99,12 @@ pub(crate) fn run(args: &EmulateCommandArgs, registry: &Registry) -> Result<(), 
         }
         return conclude(emulate::cli::run_mesh(&args.network));
     }
-    if args.network.command.is_empty() && args.network.ideal.is_none() {
+    if let Some(payload) = args.network.ideal {
+        let ideal = emulate::cli::ideal(&args.network, payload).map_err(cannot)?;
+        outln!("{:.6}", ideal.as_secs_f64());
+        return Ok(());
+    }
+    if args.network.command.is_empty() {
         let text = format!(
             "{}: a network file wants a command to run over it: add -- COMMAND",
             show(file)
@@ -113,8 +118,12 @@ fn conclude(result: Result<u8, CliError>) -> Result<(), Failure> {
     match result {
         Ok(0) => Ok(()),
         Ok(code) => Err(Failure::Code(code)),
-        Err(error) => Err(Error::system("emulate the network", io::Error::other(error)).into()),
+        Err(error) => Err(cannot(error)),
     }
+}
+
+fn cannot(error: CliError) -> Failure {
+    Error::system("emulate the network", io::Error::other(error)).into()
 }
 
 /// Whether the file has this table: the flows of a scenario, the hosts of a mesh. What cannot be

@@ -54,9 +54,11 @@ pub(crate) fn run(args: &FarArgs) -> Result<(), Failure> {
     // The messages begin on a new line, even if a shell's start-up files left one unfinished.
     let _ = writeln!(io::stdout());
     write_message(&Hello { anabranch: env!("CARGO_PKG_VERSION").into(), speaks: PROTOCOL });
-    let runtime = runtime()?;
-    let outcome = runtime.block_on(serve());
-    runtime.shutdown_background();
+    let outcome = runtime().map_err(Failure::from).and_then(|runtime| {
+        let outcome = runtime.block_on(serve());
+        runtime.shutdown_background();
+        outcome
+    });
     let Err(failure) = outcome else {
         write_message(&Answer { anabranch: Status::Done });
         return Ok(());
@@ -77,7 +79,8 @@ fn write_message(message: &impl Serialize) {
 }
 
 async fn serve() -> Result<(), Failure> {
-    let (request, gone) = read_stdin();
+    let (request, gone) =
+        read_stdin().map_err(|source| Error::system("read standard input", source))?;
     let Ok(line) = request.await else { return Err(connection_lost()) };
     let request = parse_request(&line)?;
     // A shell's start-up files may have changed the folder.
@@ -107,11 +110,10 @@ fn connection_lost() -> Failure {
 }
 
 /// Reads standard input in a thread: gives the request's line, and the end of the input.
-fn read_stdin() -> (oneshot::Receiver<Vec<u8>>, oneshot::Receiver<()>) {
+fn read_stdin() -> io::Result<(oneshot::Receiver<Vec<u8>>, oneshot::Receiver<()>)> {
     let (request, line) = oneshot::channel();
     let (end, gone) = oneshot::channel();
-    // Without a thread, both ends are gone.
-    let _ = threads::spawn(move || {
+    threads::spawn(move || {
         let _end: oneshot::Sender<()> = end;
         let mut stdin = io::stdin().lock();
         let mut line = Vec::new();
@@ -120,8 +122,8 @@ fn read_stdin() -> (oneshot::Receiver<Vec<u8>>, oneshot::Receiver<()>) {
             let _ = request.send(line);
             let _ = io::copy(&mut stdin, &mut io::sink());
         }
-    });
-    (line, gone)
+    })?;
+    Ok((line, gone))
 }
 
 /// Parses a request; the version first, since other versions may have other fields.

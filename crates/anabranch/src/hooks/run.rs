@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::process::Stdio;
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -110,10 +110,16 @@ impl Queue {
             }
             jobs
         });
-        if let Err(refused) = jobs.try_send(job) {
-            let (std::sync::mpsc::TrySendError::Full(job)
-            | std::sync::mpsc::TrySendError::Disconnected(job)) = refused;
-            report(&job, Err(format!("did not run: {MOST_WAITING} wait before it")));
+        match jobs.try_send(job) {
+            Ok(()) => {}
+            Err(TrySendError::Full(job)) => {
+                report(&job, Err(format!("did not run: {MOST_WAITING} wait before it")));
+            }
+            Err(TrySendError::Disconnected(job)) => {
+                // The next one may find threads.
+                self.0 = None;
+                report(&job, Err("did not run: there is no thread for it".into()));
+            }
         }
     }
 }

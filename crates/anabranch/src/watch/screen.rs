@@ -100,18 +100,14 @@ impl Printer {
         if let Outputs { screen: Some(screen), is_shared: true, .. } = &mut *outputs {
             return screen.above(line);
         }
-        // A closed pipe does not end a transfer.
-        let mut out = io::stdout().lock();
-        let _ = writeln!(out, "{line}").and_then(|()| out.flush());
+        outln!("{line}");
     }
 
     /// Prints a line for people on standard error.
     pub(super) fn note(&self, line: &str) {
         match &mut self.outputs().screen {
             Some(screen) => screen.above(line),
-            None => {
-                let _ = writeln!(io::stderr().lock(), "{line}");
-            }
+            None => errln!("{line}"),
         }
     }
 

@@ -100,7 +100,7 @@ pub(crate) fn end(progress: &Progress) -> Option<String> {
 }
 
 /// The expected time to the end, unless it is over or too far away to mean anything.
-fn eta(progress: &Progress) -> Option<String> {
+pub(crate) fn eta(progress: &Progress) -> Option<String> {
     let is_meant = |eta: &Span| *eta <= FARTHEST_END && progress.done < progress.total;
     progress.eta.filter(is_meant).map(clock)
 }

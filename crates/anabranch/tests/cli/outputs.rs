@@ -3,9 +3,10 @@
 use std::fs::File;
 use std::io::Read;
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Command, Stdio};
 
-use crate::home::{Home, text};
+use crate::home::{Home, receiver, text};
 
 /// Commands that print and dial nobody.
 const PRINTING: [&[&str]; 6] =
@@ -52,25 +53,48 @@ fn messages_that_nobody_can_read_do_not_change_the_exit_code() {
     }
 }
 
-/// As in a container with a limit of processes: a panic before.
+/// A program that reads the events later would miss some: that was code 0.
 #[test]
-fn a_limit_on_threads_is_an_error_with_a_message() {
+fn events_that_find_no_room_are_an_error_of_a_transfer_that_is_complete() {
     let home = Home::new();
-    let file = home.file("data", b"x");
-    let program = env!("CARGO_BIN_EXE_anabranch");
-    let to = "127.0.0.1:1";
-    let arguments = ["--nproc=1", program, "send", file.to_str().unwrap(), "--to", to];
-    let mut command = Command::new("prlimit");
-    // Root has no such limit, so that another user takes its place.
-    command.args(arguments).env("ANABRANCH_HOME", "/nonexistent").uid(54_321).gid(54_321);
-    let Ok(output) = command.output() else {
-        println!("skipped: only root runs programs as other users, and prlimit is needed");
-        return;
-    };
-    let (code, _, stderr) = text(&output);
-    if code == 126 || code == 127 || stderr.contains("failed to execute") {
-        println!("skipped: other users cannot run the program where it is");
-        return;
+    let inbox = home.0.join("inbox");
+    std::fs::create_dir(&inbox).unwrap();
+    home.file("data", b"x");
+    let (_receiver, address, token) = receiver(&home, &inbox, &[]);
+    let full = File::options().write(true).open("/dev/full").unwrap();
+    let mut command = home.command(&["send", "data", "--to", &address, "--json"]);
+    let (code, _, stderr) =
+        text(&command.env("ANABRANCH_TOKEN", token).stdout(full).output().unwrap());
+    assert!(code == 10 && stderr.contains("No space left"), "{code}: {stderr}");
+    assert_eq!(std::fs::read(inbox.join("data")).unwrap(), b"x");
+}
+
+/// As in a container with a limit of processes: a panic before, of `simulate` where there are too
+/// few threads for all its jobs.
+#[test]
+fn a_limit_on_threads_is_no_panic() {
+    let scenario = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/one-flow.toml");
+    let simulate = ["simulate", scenario.to_str().unwrap()];
+    let short = ["--set", "duration=\"0.2 s\"", "--set", "warmup=\"0.1 s\""];
+    let jobs = [&simulate[..], &short, &["--seeds", "4", "--jobs", "4"]].concat();
+    for (arguments, expected, words) in [(&["doctor"][..], 10, "are limited"), (&jobs, 0, "")] {
+        for limit in [1, 2, 3] {
+            let mut command = Command::new("prlimit");
+            let limit = format!("--nproc={limit}");
+            command.arg(limit).arg(env!("CARGO_BIN_EXE_anabranch")).args(arguments);
+            // Root has no such limit, so that another user takes its place.
+            command.env("ANABRANCH_HOME", "/nonexistent").uid(54_321).gid(54_321);
+            let Ok(output) = command.output() else {
+                println!("skipped: only root runs programs as other users, and prlimit is needed");
+                return;
+            };
+            let (code, _, stderr) = text(&output);
+            if code == 126 || code == 127 || stderr.contains("failed to execute") {
+                println!("skipped: other users cannot run the program where it is");
+                return;
+            }
+            assert!(!stderr.contains("panicked") && stderr.contains(words), "{stderr}");
+            assert_eq!(code, expected, "{stderr}");
+        }
     }
-    assert!(!stderr.contains("panicked") && code != 101, "{code}: {stderr}");
 }

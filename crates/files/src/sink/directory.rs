@@ -81,6 +81,23 @@ impl Directory {
         if self.is_passage { Ok(Bytes(u64::MAX)) } else { self.room() }
     }
 
+    /// Refuses what there is no room for.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`]; the system's, if it cannot be asked.
+    pub(super) fn need(&self, need: Bytes) -> Result<(), Error> {
+        if need <= self.free()? {
+            return Ok(());
+        }
+        // What was deleted a moment ago is free on btrfs once the file system has been synced.
+        let _ = lacking::sync_all(&self.fd);
+        let free = self.free()?;
+        if need <= free {
+            return Ok(());
+        }
+        Err(Error::NoSpace { path: self.shown(b""), need, free })
+    }
+
     /// The free space, also of a passage.
     pub(super) fn room(&self) -> Result<Bytes, Error> {
         match rustix::fs::fstatvfs(&self.fd) {

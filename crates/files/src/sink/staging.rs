@@ -97,6 +97,15 @@ const GHOSTS: [&[u8]; 2] = [b".fuse_hidden", b".nfs"];
 const TRIES_TO_REMOVE: usize = 50;
 const BETWEEN_TRIES: Duration = Duration::from_millis(20);
 
+/// Whether `fd` is what has the folder's name in `above`.
+fn has_name(above: &OwnedFd, fd: &OwnedFd) -> Result<bool, Errno> {
+    match statat(above, OsStr::from_bytes(RESERVED), AtFlags::SYMLINK_NOFOLLOW) {
+        Ok(named) => Ok(Inode::from(&named) == Inode::from(&fstat(fd)?)),
+        Err(Errno::NOENT) => Ok(false),
+        Err(errno) => Err(errno),
+    }
+}
+
 /// The names in the folder, by [`name_prefix`].
 pub(crate) type Listing = BTreeMap<String, Vec<String>>;
 
@@ -117,7 +126,10 @@ impl Staging {
     pub(crate) fn remove_if_empty(&self) {
         // Over NFS, what is open stays in the folder under another name.
         self.lock_spool().file = None;
-        if lock(&self.fd, FlockOperation::NonBlockingLockExclusive).is_ok() {
+        // If this was done before, another session may have made a folder of the same name.
+        if lock(&self.fd, FlockOperation::NonBlockingLockExclusive).is_ok()
+            && has_name(&self.above, &self.fd) == Ok(true)
+        {
             if self.target_names_unsynced.swap(false, Ordering::Relaxed)
                 && lacking::sync_all(&self.fd).is_err()
             {
@@ -214,13 +226,7 @@ impl Staging {
         // removed before the lock is taken here.
         lock(&fd, FlockOperation::LockShared).map_err(failed)?;
         let above = directory.folder(b"").map_err(failed)?;
-        let named = statat(&above, OsStr::from_bytes(RESERVED), AtFlags::SYMLINK_NOFOLLOW);
-        let is_gone = match named {
-            Ok(named) => Inode::from(&named) != Inode::from(&fstat(&fd).map_err(failed)?),
-            Err(Errno::NOENT) => true,
-            Err(errno) => return Err(failed(errno)),
-        };
-        if is_gone {
+        if !has_name(&above, &fd).map_err(failed)? {
             return Ok(None);
         }
         let keeps_numbers = !UNSTEADY.contains(&fstatfs(&fd).map_err(failed)?.f_type);

@@ -201,10 +201,7 @@ impl Survey {
                 held += staging.allocated_bytes(&part_names(&entry.path).0);
             }
         }
-        let free = directory.free()?;
-        if need.0 > free.0.saturating_add(held.0) {
-            return Err(Error::NoSpace { path: directory.shown(b""), need, free });
-        }
+        directory.need(Bytes(need.0.saturating_sub(held.0)))?;
         if let Some(mirror) = mirror {
             survey.at_end.doomed = mirror.find(directory, tree, wanted)?;
         }

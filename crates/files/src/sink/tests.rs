@@ -253,6 +253,21 @@ fn the_folder_of_an_earlier_attempt_says_that_names_may_not_be_synced() {
     assert!(Staging::open(&directory).unwrap().existed());
 }
 
+/// Several transfers into one folder: one that had ended took the folder of one that had begun, and
+/// that ended with "No such file or directory".
+#[test]
+fn a_session_that_ends_leaves_the_folder_of_the_next_one() {
+    let scratch = Scratch::new("next");
+    let directory = Directory::open(&scratch.0).unwrap();
+    let ending = Staging::open(&directory).unwrap();
+    ending.remove_if_empty();
+    let next = Staging::open(&directory).unwrap();
+    drop(ending);
+    assert!(scratch.0.join(".anabranch-partial").exists());
+    drop(next);
+    assert!(!scratch.0.join(".anabranch-partial").exists());
+}
+
 /// The comparison of a target's tree with what is there.
 fn survey(target: &Target, tree: &Tree) -> Survey {
     let (directory, staging) = (&target.directory, &*target.staging);

@@ -120,10 +120,12 @@ pub(crate) fn walk(
         }
     }
     if walk.clamped > 0 {
+        let subject = match walk.clamped {
+            1 => "a file, folder or link has a time".into(),
+            count => format!("{count} files, folders or links have times"),
+        };
         let text = format!(
-            "{} files, folders or links have times before 1678 or after 2262, and are sent with \
-             the nearest time in between",
-            walk.clamped
+            "{subject} before 1678 or after 2262, and the nearest one in between is sent instead",
         );
         walk.found.notices.push(text);
     }

@@ -1,6 +1,5 @@
 //! What ssh, and the remote side through it, say on standard error.
 
-use std::io::{self, Write};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt};
@@ -26,8 +25,7 @@ impl Saying {
     pub(super) fn of(child: &mut Child) -> Saying {
         let stderr = child.stderr.take().expect("it is piped");
         Saying(tokio::spawn(pass_on(stderr, |line| {
-            // A closed standard error ends nothing.
-            let _ = writeln!(io::stderr().lock(), "{line}");
+            errln!("{line}");
         })))
     }
 

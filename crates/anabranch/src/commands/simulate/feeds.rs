@@ -3,11 +3,11 @@
 use std::fs;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::thread;
 
 use files::Error;
 use report::{Align, Table};
 use scenario::relays::{FeedOutcome, FeedsFile, follow};
+use scenario::threads::share;
 use units::{Seed, Span};
 
 use super::{SimulateArgs, progress, show, threads};
@@ -37,20 +37,16 @@ pub(super) fn run(args: &SimulateArgs, file: &FeedsFile) -> Result<(), Error> {
     let runs = args.seeds.unwrap_or(file.runs);
     let bar = progress(usize::try_from(runs).unwrap_or(usize::MAX));
     let (next, done) = (AtomicU32::new(0), Mutex::new(Vec::new()));
-    thread::scope(|scope| {
-        for _ in 0..threads(args.jobs) {
-            scope.spawn(|| {
-                loop {
-                    let number = next.fetch_add(1, Ordering::Relaxed);
-                    if number >= runs {
-                        break;
-                    }
-                    let seed = Seed(file.seed.0.wrapping_add(u64::from(number)));
-                    let outcome = follow(&file.feeds, seed, STEP, |_, _| false);
-                    bar.inc(1);
-                    done.lock().expect("nobody panics while holding this").push((seed, outcome));
-                }
-            });
+    share(threads(args.jobs), || {
+        loop {
+            let number = next.fetch_add(1, Ordering::Relaxed);
+            if number >= runs {
+                break;
+            }
+            let seed = Seed(file.seed.0.wrapping_add(u64::from(number)));
+            let outcome = follow(&file.feeds, seed, STEP, |_, _| false);
+            bar.inc(1);
+            done.lock().expect("nobody panics while holding this").push((seed, outcome));
         }
     });
     bar.finish_and_clear();

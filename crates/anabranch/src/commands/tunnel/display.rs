@@ -1,7 +1,7 @@
 //! What both sides of a tunnel print.
 
 use std::collections::BTreeMap;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, IsTerminal};
 use std::sync::Mutex;
 
 use peer::{PathEvent, PathState, Token};
@@ -46,7 +46,7 @@ impl DisplayArgs {
     /// Prints a message for a person.
     pub(super) fn notice(&self, text: &str) {
         if self.json {
-            result(&json::of_notice(text));
+            outln!("{}", json::of_notice(text));
         } else {
             message(text);
         }
@@ -56,35 +56,35 @@ impl DisplayArgs {
     pub(super) fn listening(&self, addresses: &[String], token: Option<&Token>) {
         if self.json {
             if let Some(token) = token {
-                result(&json::of_token(token));
+                outln!("{}", json::of_token(token));
             }
-            result(&json::of_listening(addresses.to_vec()));
+            outln!("{}", json::of_listening(addresses.to_vec()));
             return;
         }
         let command =
             addresses.first().map(|first| format!("anabranch tunnel {first} --socks 1080"));
         if io::stdout().is_terminal() {
             if let Some(command) = command {
-                result(&format!("On the other machine run\n\n    {command}\n"));
+                outln!("On the other machine run\n\n    {command}\n");
             }
             if let [_, more @ ..] = addresses
                 && !more.is_empty()
             {
-                result(&format!("(or to {})", more.join(", ")));
+                outln!("(or to {})", more.join(", "));
             }
             if token.is_some() {
-                result("and paste this token, good for one host:\n");
+                outln!("and paste this token, good for one host:\n");
             }
         } else {
             for address in addresses {
-                result(&format!("listening {address}"));
+                outln!("listening {address}");
             }
             if let Some(command) = command {
-                result(&format!("command {command}"));
+                outln!("command {command}");
             }
         }
         if let Some(token) = token {
-            result(&token.reveal());
+            outln!("{}", token.reveal());
         }
     }
 }
@@ -101,16 +101,16 @@ impl Printed {
     fn print(&self, report: Report) {
         match report {
             Report::Listening { address, .. } if self.is_json => {
-                result(&json::of_listening(vec![address]));
+                outln!("{}", json::of_listening(vec![address]));
             }
             Report::Listening { what, address } => {
-                result(&format!("{what}: listening at {address}"));
+                outln!("{what}: listening at {address}");
             }
-            Report::Notice(text) if self.is_json => result(&json::of_notice(&text)),
+            Report::Notice(text) if self.is_json => outln!("{}", json::of_notice(&text)),
             Report::Notice(text) if !self.is_quiet => message(&text),
             Report::Detail(text) if self.is_verbose => {
                 if self.is_json {
-                    result(&json::of_notice(&text));
+                    outln!("{}", json::of_notice(&text));
                 } else {
                     message(&text);
                 }
@@ -131,7 +131,7 @@ impl Printed {
         };
         let state = text::state(*state);
         if self.is_json {
-            result(&json::of_path(*path, name, state, why));
+            outln!("{}", json::of_path(*path, name, state, why));
             return;
         }
         // People hear of the paths that carry data; of attempts only if they ask.
@@ -148,14 +148,8 @@ impl Printed {
     }
 }
 
-/// A line on standard output, whose reader may have gone.
-fn result(line: &str) {
-    let mut out = io::stdout().lock();
-    let _ = writeln!(out, "{line}").and_then(|()| out.flush());
-}
-
 /// A message on standard error. Parts of it may be the other side's.
 fn message(text: &str) {
     let text = without_error_numbers(text);
-    let _ = writeln!(io::stderr(), "{}", clean(&text));
+    errln!("{}", clean(&text));
 }

@@ -44,6 +44,7 @@ fn progress() -> Progress {
         is_growing: false,
         rate: Rate::mbit(46),
         eta: Some(Span::from_secs(62)),
+        standstill: None,
         repeated: Bytes(1_500),
         gain: Some(1.94),
         paths: vec![
@@ -113,6 +114,14 @@ fn an_end_too_far_away_is_withheld() {
     assert_eq!(text::eta(&far), None);
     assert_eq!(text::eta(&progress()), Some("1:02".into()));
     assert!(!text::plain(&far).contains("ETA"));
+}
+
+#[test]
+fn a_standstill_stands_in_the_place_of_the_end() {
+    let (since, patience) = (Span::from_secs(12), Span::from_secs(120));
+    let still = Progress { standstill: Some(Standstill { since, patience }), ..progress() };
+    let line = text::total(&still);
+    assert!(line.contains("nothing for 0:12 of 2:00") && !line.contains("ETA"), "{line}");
 }
 
 #[test]

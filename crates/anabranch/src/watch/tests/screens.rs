@@ -175,6 +175,7 @@ fn progress(count: u32, step: u64) -> Progress {
         current: Some(current),
         rate: Rate::kbit(997 * step * u64::from(count)),
         eta: Some(Span::from_secs(3_600_000 / (step + 1))),
+        standstill: None,
         repeated: Bytes(1_500 * step),
         gain: (step > 2).then_some(1.9),
         paths: paths(count, step),

@@ -44,19 +44,10 @@ impl SinkSession {
             self.unnamed().push(Completed::Large(object, root, part));
         }
         if more > 0 {
-            self.check_room(missing).map_err(|error| self.fail(error))?;
+            // For the part of the stream that is known by now.
+            self.target.directory.need(missing).map_err(|error| self.fail(error))?;
         }
         Ok(())
-    }
-
-    /// Checks that the disk has room for the part of a stream that is to come.
-    fn check_room(&self, need: Bytes) -> Result<(), Error> {
-        let directory = &self.target.directory;
-        let free = directory.free()?;
-        if need <= free {
-            return Ok(());
-        }
-        Err(Error::NoSpace { path: directory.shown(b""), need, free })
     }
 
     /// Handles data from the path called `path`: writes the new bytes and verifies the blocks that
