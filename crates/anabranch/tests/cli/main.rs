@@ -218,7 +218,7 @@ fn a_log_tells_what_the_paths_do() {
     let (code, stdout, stderr) = text(&command.output().unwrap());
     assert_eq!(code, 0, "{stderr}");
     assert!(receiver.0.wait().unwrap().success());
-    for event in ["DEBUG peer::dial::dialer: path planned", "INFO files::dial::driver: session"] {
+    for event in ["DEBUG peer::dial::keeper: path planned", "INFO files::dial::driver: session"] {
         assert!(stderr.contains(event), "{event}: {stderr}");
     }
     assert!(!stdout.contains("DEBUG") && !stderr.contains(&token));

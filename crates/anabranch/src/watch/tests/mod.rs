@@ -5,7 +5,8 @@ mod screens;
 use std::collections::{BTreeMap, BTreeSet};
 
 use files::{
-    Action, Changed, DryRun, Event, Failed, Listed, PathProgress, PlannedChange, Progress, Summary,
+    Action, Changed, DryRun, Event, Failed, Listed, PathProgress, PlannedChange, Progress,
+    Standstill, Summary,
 };
 use peer::{PathEvent, PathState};
 use serde_json::Value;
