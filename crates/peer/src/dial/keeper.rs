@@ -39,6 +39,8 @@ pub struct Keeper {
     /// Rings when addresses were announced.
     learnt: Arc<Notify>,
     looking: Mutex<Option<JoinHandle<()>>>,
+    #[cfg(test)]
+    looks: std::sync::atomic::AtomicUsize,
 }
 
 #[derive(Debug, Default)]
@@ -127,6 +129,8 @@ impl Keeper {
             changes: watch::Sender::new(0),
             learnt: Arc::default(),
             looking: Mutex::default(),
+            #[cfg(test)]
+            looks: std::sync::atomic::AtomicUsize::default(),
         });
         keeper.add(plans);
         let looking = tokio::spawn(look_on(Arc::downgrade(&keeper), Arc::clone(&keeper.learnt)));
@@ -209,6 +213,8 @@ impl Keeper {
 
     /// Asks the kernel which interfaces reach the hosts, and brings the plans up to date.
     pub async fn look(&self) {
+        #[cfg(test)]
+        self.looks.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         for host in 0..self.terms.to.len() {
             if self.kept().dropped.contains(&host) {
                 continue;
@@ -449,6 +455,26 @@ mod tests {
             let metered = keeper.plans().iter().filter(|plan| plan.metered).count();
             prop_assert_eq!(notices.lock().unwrap().len() * kinds.len(), metered);
         }
+    }
+
+    #[tokio::test]
+    async fn a_host_that_announces_without_end_costs_few_looks() {
+        let identity = Identity::generate().unwrap();
+        let known = Credential::Pinned(identity.fingerprint());
+        let host = ("127.0.0.1".parse().unwrap(), known);
+        let terms = Terms::new(vec![host], DialOptions::new(identity)).unwrap();
+        let keeper = Keeper::of(&terms, Vec::new(), &[PlanKind::Tcp], Events::new(drop));
+        let began = std::time::Instant::now();
+        let mut announced = 0u32;
+        while began.elapsed() < Duration::from_secs(1) {
+            announced += 1;
+            let [a, b, c, d] = announced.to_be_bytes();
+            keeper.learn(0, vec![SocketAddr::from(([10, b | a, c, d], 7707))]);
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        let looks = keeper.looks.load(std::sync::atomic::Ordering::Relaxed);
+        let most = began.elapsed().as_millis() / PAUSE.as_millis() + 1;
+        assert!((1..=most).contains(&(looks as u128)), "{looks} looks of {announced}");
     }
 
     #[tokio::test]
