@@ -3,7 +3,8 @@
 //! Every frame is one octet of kind, four of body length (big-endian, at most [`MAX_BODY`]), and
 //! the body. All integers are big-endian. Here is the one list of kinds. What they mean stands with
 //! those who speak them: [`session`](crate::session) begins and ends every connection, and a
-//! service has kinds of its own, as [`files`](crate::files) and [`measure`](crate::measure).
+//! service has kinds of its own, as [`files`](crate::files), [`measure`](crate::measure) and
+//! [`relay`](crate::relay).
 
 use alloc::vec::Vec;
 
@@ -12,6 +13,7 @@ use crate::limits::{
     MAX_REQUEST, MAX_SERVICE, MAX_TEXT,
 };
 use crate::manifest::{MAX_CHUNK, MAX_PATH};
+use crate::relay::{MOST_DENIED, MOST_FAILED, MOST_ISSUED, MOST_WISH};
 
 /// Octets before a frame's body.
 pub const HEADER: usize = 5;
@@ -188,10 +190,15 @@ pub enum FrameKind {
     Measure,
     Measured,
     Changed,
+    Wish,
+    Tickets,
+    Denied,
+    Failed,
+    Parting,
 }
 
 /// Each kind with its name and the longest body.
-const KINDS: [(FrameKind, &str, usize); 37] = [
+const KINDS: [(FrameKind, &str, usize); 42] = [
     (FrameKind::Hello, "Hello", 2 + 16 + 1 + 16 + 1 + MAX_SERVICE + MAX_REQUEST),
     (FrameKind::Join, "Join", 16),
     (FrameKind::Entries, "Entries", MAX_CHUNK),
@@ -229,6 +236,11 @@ const KINDS: [(FrameKind, &str, usize); 37] = [
     (FrameKind::Measure, "Measure", 9),
     (FrameKind::Measured, "Measured", 24),
     (FrameKind::Changed, "Changed", 5 + MAX_REASON),
+    (FrameKind::Wish, "Wish", MOST_WISH),
+    (FrameKind::Tickets, "Tickets", MOST_ISSUED),
+    (FrameKind::Denied, "Denied", MOST_DENIED),
+    (FrameKind::Failed, "Failed", MOST_FAILED),
+    (FrameKind::Parting, "Parting", 2),
 ];
 
 impl FrameKind {
