@@ -1,10 +1,18 @@
 //! A relay: it carries connections between hosts that cannot, or should not, reach each other
 //! another way, and reads nothing of them.
 //!
+//! A host opens a control connection, and is issued tickets for the destinations that it may reach.
+//! A data connection shows a ticket, and is spliced with one to the destination: TLS goes from end
+//! to end, and the relay sees sealed bytes.
+//!
 //! | subject | module |
 //! |---|---|
+//! | the service: who may have tickets, what a ticket opens; control connections | `service`; `control` |
+//! | what peers may do: words of the list of authorized peers | `rights` |
 //! | tickets that were issued and not yet shown | `tickets` |
-//! | how much of a path waits here | `hop` |
+//! | a path; its bytes, through a pipe; how much of them waits here | `path`; `splice`; `hop` |
+//! | bytes of keys; the division of a rate among keys | `keys`; `meter`, `shares` |
+//! | the side that uses a relay: connections; the control connection; tickets | `client`; `client/keeper.rs`; `client/shelf.rs` |
 //! | bounds | `bounds` |
 
 #![allow(
@@ -13,5 +21,19 @@
 )]
 
 pub mod bounds;
+pub mod client;
+mod control;
 pub mod hop;
+mod keys;
+mod meter;
+mod path;
+pub mod rights;
+mod service;
+pub mod shares;
+mod splice;
 pub mod tickets;
+
+pub use client::{Client, ClientOptions, ClientState, RelayCarrier};
+pub use keys::KeyFigures;
+pub use rights::RelayRights;
+pub use service::{RelayGrant, RelayOptions, RelayService};

@@ -1,0 +1,160 @@
+//! The keys that use the relay, and what was done for each: for metrics and for `relay status`.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use peer::Fingerprint;
+use peer::metrics::{Registry, Unit, register_counter_of_peers, register_gauge_of_peers};
+
+/// Keys of which something is remembered while they have no path.
+const MOST_REMEMBERED: usize = 1_024;
+
+/// All keys. Clones share them.
+#[derive(Clone, Default)]
+pub(crate) struct Keys(Arc<Mutex<BTreeMap<Fingerprint, Arc<KeyState>>>>);
+
+/// One key.
+pub(crate) struct KeyState {
+    fingerprint: Fingerprint,
+    label: String,
+    /// Bytes to destinations, and from there.
+    up: AtomicU64,
+    down: AtomicU64,
+    paths: AtomicU64,
+    opened: AtomicU64,
+    refused: AtomicU64,
+}
+
+/// What was done for a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyFigures {
+    /// The key.
+    pub fingerprint: Fingerprint,
+    /// Its name for people.
+    pub label: String,
+    /// Bytes that were moved to destinations.
+    pub up: u64,
+    /// Bytes that came from there.
+    pub down: u64,
+    /// Paths that are open.
+    pub paths: u64,
+    /// Paths so far.
+    pub opened: u64,
+    /// Wishes and connections that were refused, or came to nothing.
+    pub refused: u64,
+}
+
+impl Keys {
+    /// The state of a key, which has that name.
+    pub(crate) fn of(&self, fingerprint: Fingerprint, label: &str) -> Arc<KeyState> {
+        let mut keys = self.keys();
+        if let Some(known) = keys.get(&fingerprint).filter(|known| known.label == label) {
+            return Arc::clone(known);
+        }
+        if keys.len() >= MOST_REMEMBERED {
+            keys.retain(|_, state| Arc::strong_count(state) > 1);
+        }
+        let state = Arc::new(KeyState {
+            fingerprint,
+            label: label.to_string(),
+            up: AtomicU64::new(0),
+            down: AtomicU64::new(0),
+            paths: AtomicU64::new(0),
+            opened: AtomicU64::new(0),
+            refused: AtomicU64::new(0),
+        });
+        keys.insert(fingerprint, Arc::clone(&state));
+        state
+    }
+
+    /// What was done for each.
+    pub(crate) fn figures(&self) -> Vec<KeyFigures> {
+        self.keys().values().map(|state| state.figures()).collect()
+    }
+
+    pub(crate) fn register(&self, registry: &mut Registry) {
+        let of_each = |read: fn(&KeyFigures) -> Vec<(&'static str, u64)>| {
+            let keys = self.clone();
+            move || {
+                let mut rows = Vec::new();
+                for own in keys.figures() {
+                    for (direction, value) in read(&own) {
+                        rows.push((own.label.clone(), direction, value));
+                    }
+                }
+                rows
+            }
+        };
+        let bytes = of_each(|own| vec![("up", own.up), ("down", own.down)]);
+        let help = "Bytes moved for a key: up to destinations, down from there";
+        register_counter_of_peers(registry, "bytes_moved", help, Some(Unit::Bytes), bytes);
+        let opened = of_each(|own| vec![("", own.opened)]);
+        register_counter_of_peers(registry, "paths_opened", "Paths of a key so far", None, opened);
+        let refused = of_each(|own| vec![("", own.refused)]);
+        let help = "Wishes and data connections of a key that came to nothing";
+        register_counter_of_peers(registry, "refused", help, None, refused);
+        let paths = of_each(|own| vec![("", own.paths)]);
+        register_gauge_of_peers(registry, "paths", "Open paths of a key", paths);
+    }
+
+    fn keys(&self) -> MutexGuard<'_, BTreeMap<Fingerprint, Arc<KeyState>>> {
+        self.0.lock().expect("no panic while held")
+    }
+}
+
+impl KeyState {
+    pub(crate) fn fingerprint(&self) -> Fingerprint {
+        self.fingerprint
+    }
+
+    pub(crate) fn label(&self) -> &str {
+        &self.label
+    }
+
+    /// Bytes were moved to a destination, or from there.
+    pub(crate) fn count(&self, is_up: bool, bytes: usize) {
+        let counter = if is_up { &self.up } else { &self.down };
+        counter.fetch_add(bytes as u64, Relaxed);
+    }
+
+    /// Something was refused, or came to nothing.
+    pub(crate) fn refuse(&self) {
+        self.refused.fetch_add(1, Relaxed);
+    }
+
+    /// A path is open until the result is dropped.
+    pub(crate) fn open(self: &Arc<Self>) -> OpenPath {
+        self.paths.fetch_add(1, Relaxed);
+        self.opened.fetch_add(1, Relaxed);
+        OpenPath(Arc::clone(self))
+    }
+
+    fn figures(&self) -> KeyFigures {
+        KeyFigures {
+            fingerprint: self.fingerprint,
+            label: self.label.clone(),
+            up: self.up.load(Relaxed),
+            down: self.down.load(Relaxed),
+            paths: self.paths.load(Relaxed),
+            opened: self.opened.load(Relaxed),
+            refused: self.refused.load(Relaxed),
+        }
+    }
+}
+
+/// A path that is counted.
+pub(crate) struct OpenPath(Arc<KeyState>);
+
+impl Drop for OpenPath {
+    fn drop(&mut self) {
+        self.0.paths.fetch_sub(1, Relaxed);
+    }
+}
+
+impl fmt::Debug for KeyState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.figures().fmt(f)
+    }
+}
