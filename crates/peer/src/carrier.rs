@@ -70,6 +70,7 @@ pub trait Stream: Send + Sync + 'static {
     }
 
     /// The same, taken out. `None` where [`Stream::tcp`] has none.
+    #[must_use]
     fn into_tcp(self: Box<Self>) -> Option<TcpStream> {
         None
     }

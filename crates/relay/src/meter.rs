@@ -45,12 +45,6 @@ impl Divider {
         Arc::new(Divider { clock, state, asked, next: AtomicU64::new(0) })
     }
 
-    /// Changes the rate.
-    pub(crate) fn set_rate(&self, rate: Option<Rate>) {
-        self.state().shares.set_rate(self.clock.now(), rate);
-        self.asked.notify_one();
-    }
-
     /// Gives out grants as they become due, for ever.
     pub(crate) async fn run(&self) {
         loop {

@@ -112,11 +112,6 @@ impl RelayService {
         self.divider.run().await;
     }
 
-    /// Changes the bound of what all paths move together.
-    pub fn set_max_rate(&self, rate: Option<Rate>) {
-        self.divider.set_rate(rate);
-    }
-
     /// What was done for each key.
     #[must_use]
     pub fn figures(&self) -> Vec<KeyFigures> {

@@ -84,11 +84,6 @@ impl<K: Ord + Copy> Shares<K> {
         Shares { all: Account::new(rate), keys: BTreeMap::new(), turns: VecDeque::new() }
     }
 
-    /// Changes the rate of all.
-    pub fn set_rate(&mut self, now: Time, rate: Option<Rate>) {
-        self.all = Account { rate, level: self.all.level.min(now + BURST) };
-    }
-
     /// A key has connections, and this bound of its own.
     pub fn insert(&mut self, key: K, bound: Option<Rate>) {
         let share = self.keys.entry(key).or_insert_with(|| KeyShare {

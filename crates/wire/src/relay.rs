@@ -187,7 +187,9 @@ impl Emit for RelayFrame<'_> {
             RelayFrame::Tickets(Issued { number, seconds, tickets }) => {
                 out.extend_from_slice(&number.to_be_bytes());
                 out.extend_from_slice(&seconds.to_be_bytes());
-                tickets.iter().for_each(|ticket| out.extend_from_slice(ticket.octets()));
+                for ticket in tickets {
+                    out.extend_from_slice(ticket.octets());
+                }
             }
             RelayFrame::Denied(number, reason) => {
                 out.extend_from_slice(&number.to_be_bytes());

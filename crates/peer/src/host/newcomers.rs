@@ -52,7 +52,9 @@ impl Newcomers {
 
     /// Ends every connection.
     pub(super) fn close(&self) {
-        [&self.strangers, &self.of_relays, &self.bare].into_iter().for_each(|all| all.close());
+        for all in [&self.strangers, &self.of_relays, &self.bare] {
+            all.close();
+        }
     }
 }
 
