@@ -13,6 +13,7 @@ use wire::session::{AbortCode, SessionFrame};
 use wire::tunnel::Code;
 
 use crate::bounds::{DRAIN, WISHES_A_SECOND};
+use crate::keys::KeyState;
 use crate::service::{Permit, RelayGrant, RelayService, Told};
 use crate::tickets::LIFETIME;
 
@@ -23,8 +24,17 @@ pub(crate) async fn serve(
     key: Fingerprint,
     grant: RelayGrant,
 ) {
+    let state = match relay.prepare(key, &grant).await {
+        Ok(state) => state,
+        Err(why) => {
+            tracing::warn!(label = grant.label, why, "a key with a cap is refused");
+            let text = "it cannot count what it moves for this host";
+            let _ = refuse(&mut conn, AbortCode::Refused, text.into()).await;
+            return;
+        }
+    };
     let (tell, told) = relay.enter(key);
-    if let Err(error) = answer(relay, &mut conn, key, &grant, (&tell, told)).await {
+    if let Err(error) = answer(relay, &mut conn, (key, state), &grant, (&tell, told)).await {
         if let ConnError::Wire(_) | ConnError::Unexpected(_) = error {
             let _ = refuse(&mut conn, AbortCode::Protocol, error.to_string()).await;
         }
@@ -45,7 +55,7 @@ enum Event {
 async fn answer(
     relay: &RelayService,
     conn: &mut Conn,
-    key: Fingerprint,
+    (key, state): (Fingerprint, Arc<KeyState>),
     grant: &RelayGrant,
     (tell, mut told): (&mpsc::Sender<Told>, mpsc::Receiver<Told>),
 ) -> Result<(), ConnError> {
@@ -73,10 +83,10 @@ async fn answer(
                 sleep_until(turn).await;
                 turn = turn.max(Instant::now()) + Duration::from_secs(1) / WISHES_A_SECOND;
                 let number = wish.number;
-                match issue(relay, key, grant, (wish, tell), is_draining)? {
+                match issue(relay, &state, grant, (wish, tell), is_draining)? {
                     Ok(issued) => conn.push(&RelayFrame::Tickets(issued)),
                     Err(reason) => {
-                        relay.key(key, &grant.label).refuse();
+                        state.refuse();
                         conn.push(&RelayFrame::Denied(number, reason));
                     }
                 }
@@ -98,7 +108,7 @@ async fn answer(
 /// Tickets for a wish, or why there are none.
 fn issue(
     relay: &RelayService,
-    key: Fingerprint,
+    state: &Arc<KeyState>,
     grant: &RelayGrant,
     (wish, tell): (Wish, &mpsc::Sender<Told>),
     is_draining: bool,
@@ -108,6 +118,9 @@ fn issue(
     if is_draining {
         return denied(Code::Busy, "the relay is being stopped");
     }
+    if let Some(why) = state.used_up() {
+        return denied(Code::Forbidden, &why);
+    }
     if !grant.rights.may_permit(&target) {
         return denied(Code::Forbidden, &format!("{target} is not permitted there"));
     }
@@ -115,12 +128,12 @@ fn issue(
         target,
         rights: grant.rights.clone(),
         known: grant.known.clone(),
-        key: relay.key(key, &grant.label),
+        key: Arc::clone(state),
         control: tell.clone(),
     });
     let draw = || random().map_err(std::io::Error::other);
     let now = relay.clock.now();
-    let tickets = relay.tickets().issue(now, key, &permit, count.into(), draw)?;
+    let tickets = relay.tickets().issue(now, state.fingerprint(), &permit, count.into(), draw)?;
     if tickets.is_empty() {
         return denied(Code::Busy, "too many tickets of this host are not used yet");
     }

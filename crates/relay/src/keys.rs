@@ -2,11 +2,16 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Instant;
 
-use peer::Fingerprint;
+use peer::caps::Allowance;
 use peer::metrics::{Registry, Unit, register_counter_of_peers, register_gauge_of_peers};
+use peer::{Cap, Fingerprint};
+use tokio::sync::watch;
+use units::{Bytes, Rate, Span};
 
 /// Keys of which something is remembered while they have no path.
 const MOST_REMEMBERED: usize = 1_024;
@@ -25,6 +30,18 @@ pub(crate) struct KeyState {
     paths: AtomicU64,
     opened: AtomicU64,
     refused: AtomicU64,
+    cap: Mutex<Option<KeyCap>>,
+    /// Why nothing more is moved in this month.
+    used_up: watch::Sender<Option<String>>,
+}
+
+/// What is counted against a monthly cap.
+struct KeyCap {
+    cap: Cap,
+    allowance: Allowance,
+    /// Bytes of both directions that are counted, and when they last were.
+    counted: u64,
+    at: Instant,
 }
 
 /// What was done for a key.
@@ -64,9 +81,19 @@ impl Keys {
             paths: AtomicU64::new(0),
             opened: AtomicU64::new(0),
             refused: AtomicU64::new(0),
+            cap: Mutex::default(),
+            used_up: watch::Sender::new(None),
         });
         keys.insert(fingerprint, Arc::clone(&state));
         state
+    }
+
+    /// Counts what was moved against monthly caps. Blocks for syncs of a disk.
+    pub(crate) fn charge(&self) {
+        let all: Vec<Arc<KeyState>> = self.keys().values().cloned().collect();
+        for own in all {
+            own.charge();
+        }
     }
 
     /// What was done for each.
@@ -113,6 +140,63 @@ impl KeyState {
         &self.label
     }
 
+    /// Has what is moved counted against a monthly cap, or no longer. Blocks for the sync of a disk.
+    ///
+    /// # Errors
+    /// That the count cannot be kept.
+    pub(crate) fn set_cap(&self, usage: &Path, cap: Option<Cap>) -> Result<(), peer::Error> {
+        let mut own = self.cap();
+        if own.as_ref().map(|own| own.cap) == cap {
+            return Ok(());
+        }
+        // The last one gives back what it has booked first.
+        *own = None;
+        let Some(cap) = cap else {
+            self.used_up.send_replace(None);
+            return Ok(());
+        };
+        let allowance = Allowance::of_key(usage, self.fingerprint, cap)?;
+        self.used_up.send_replace(used_up(&allowance, cap, Bytes::ZERO, Rate::ZERO));
+        *own = Some(KeyCap { cap, allowance, counted: self.moved(), at: Instant::now() });
+        Ok(())
+    }
+
+    /// Counts what was moved since the last time. Blocks for the sync of a disk.
+    fn charge(&self) {
+        let mut own = self.cap();
+        let Some(own) = own.as_mut() else { return };
+        let (moved, now) = (self.moved(), Instant::now());
+        let (bytes, span) = (Bytes(moved - own.counted), Span::from(now - own.at));
+        (own.counted, own.at) = (moved, now);
+        let rate = bytes / span.max(Span::from_millis(1));
+        let why = used_up(&own.allowance, own.cap, bytes, rate);
+        self.used_up.send_if_modified(|known| {
+            let is_other = *known != why;
+            *known = why;
+            is_other
+        });
+    }
+
+    /// Why nothing more is moved in this month.
+    pub(crate) fn used_up(&self) -> Option<String> {
+        self.used_up.borrow().clone()
+    }
+
+    /// Waits until nothing more is moved in this month.
+    pub(crate) async fn until_used_up(&self) -> String {
+        let mut used_up = self.used_up.subscribe();
+        let why = used_up.wait_for(Option::is_some).await.expect("this holds the sender");
+        why.clone().expect("it was waited for")
+    }
+
+    fn moved(&self) -> u64 {
+        self.up.load(Relaxed) + self.down.load(Relaxed)
+    }
+
+    fn cap(&self) -> MutexGuard<'_, Option<KeyCap>> {
+        self.cap.lock().expect("no panic while held")
+    }
+
     /// Bytes were moved to a destination, or from there.
     pub(crate) fn count(&self, is_up: bool, bytes: usize) {
         let counter = if is_up { &self.up } else { &self.down };
@@ -142,6 +226,14 @@ impl KeyState {
             refused: self.refused.load(Relaxed),
         }
     }
+}
+
+/// Counts bytes that were moved at a rate. Why nothing more is moved in this month, as the key is
+/// told: where this host keeps its counts is none of its business.
+fn used_up(allowance: &Allowance, cap: Cap, bytes: Bytes, rate: Rate) -> Option<String> {
+    let why = allowance.carry(bytes, rate)?;
+    tracing::debug!(why, "a key may move nothing more");
+    Some(format!("the relay's cap of {cap} for this host is used up in this month"))
 }
 
 /// A path that is counted.

@@ -1,19 +1,31 @@
 //! The rights of peers that a relay reads.
 
 use peer::rights::spell_but_default;
-use peer::{May, Peer, RightsKey};
+use peer::{Cap, May, Peer, RightsKey};
 use reach::Reach;
 use units::Rate;
 use wire::tunnel::{Host, Target};
 
-/// The rights' word of this crate: where a peer's connections may go.
-pub static RIGHTS: [RightsKey; 1] = [RightsKey {
-    key: RELAY,
-    form: "TARGETS",
-    spell: |text| spell_but_default(text, &Reach::default()),
-}];
+/// The rights' words of this crate: where a peer's connections may go, and how much they may move in
+/// a month.
+pub static RIGHTS: [RightsKey; 2] = [
+    RightsKey {
+        key: RELAY,
+        form: "TARGETS",
+        spell: |text| spell_but_default(text, &Reach::default()),
+    },
+    RightsKey {
+        key: RELAY_CAP,
+        form: "SIZE/month",
+        spell: |text| {
+            let cap: Cap = text.parse()?;
+            Ok(Some(format!("{}B/month", cap.bytes.0)))
+        },
+    },
+];
 
 const RELAY: &str = "relay";
+const RELAY_CAP: &str = "relay-cap";
 /// Where a peer's connections may go that has `may=relay` and no targets: to the ports at which
 /// hosts listen if nobody names another one.
 const PORTS_OF_HOSTS: &str = "*:7707-7716";
@@ -25,6 +37,8 @@ pub struct RelayRights {
     pub reach: Reach,
     /// The bound of what they move, in both directions together.
     pub max: Option<Rate>,
+    /// The bound of what they move in a month.
+    pub cap: Option<Cap>,
 }
 
 impl RelayRights {
@@ -37,13 +51,13 @@ impl RelayRights {
             None if peer.may() == May::Relay => Self::ports_of_hosts(),
             None => Reach::default(),
         };
-        RelayRights { reach, max: peer.max() }
+        RelayRights { reach, max: peer.max(), cap: peer.rights.value(RELAY_CAP) }
     }
 
     /// Those of a token's holder, if nothing is said: to the ports at which hosts listen.
     #[must_use]
     pub fn of_token() -> RelayRights {
-        RelayRights { reach: Self::ports_of_hosts(), max: None }
+        RelayRights { reach: Self::ports_of_hosts(), ..RelayRights::default() }
     }
 
     /// Whether there are none.

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -16,7 +17,8 @@ use peer::{AuthorizedPeers, Conn, Fingerprint, Peer};
 use reach::{For, Lookups, dial};
 use tokio::net::TcpStream;
 use tokio::sync::{mpsc, watch};
-use tokio::time::timeout;
+use tokio::task::spawn_blocking;
+use tokio::time::{interval, timeout};
 use units::Rate;
 use wire::relay::{Reason, SERVICE, Ticket};
 use wire::session::SessionId;
@@ -41,6 +43,9 @@ pub struct RelayOptions {
     pub of_token: RelayRights,
     /// The bound of what all paths move together, in both directions; `None`: there is none.
     pub max_rate: Option<Rate>,
+    /// The folder with the monthly counts of keys that have a cap; without one, such keys are
+    /// refused.
+    pub usage: Option<PathBuf>,
     /// Where people are told what happens, if they want to know of each path.
     pub detail: Option<Tell>,
 }
@@ -84,6 +89,8 @@ pub(crate) enum Told {
     Failed(Ticket, Reason),
 }
 
+/// The time between counts against monthly caps.
+const CHARGE_EVERY: Duration = Duration::from_secs(1);
 /// Failures that a control connection remembers until they are sent; further ones are not told.
 const MOST_TOLD: usize = 64;
 
@@ -107,9 +114,41 @@ impl RelayService {
         })
     }
 
-    /// Divides the rate among paths, as long as it is polled: it never ends.
+    /// Divides the rate among paths and counts against monthly caps, as long as it is polled: it
+    /// never ends.
     pub async fn attend(&self) {
-        self.divider.run().await;
+        let counting = async {
+            let mut ticks = interval(CHARGE_EVERY);
+            loop {
+                ticks.tick().await;
+                let keys = self.keys.clone();
+                spawn_blocking(move || keys.charge()).await.expect("counting does not panic");
+            }
+        };
+        tokio::select! {
+            () = self.divider.run() => {}
+            () = counting => {}
+        }
+    }
+
+    /// Begins to count against the cap of a key, if it has one.
+    ///
+    /// # Errors
+    /// Why it may move nothing.
+    pub(crate) async fn prepare(
+        &self,
+        key: Fingerprint,
+        grant: &RelayGrant,
+    ) -> Result<Arc<KeyState>, String> {
+        let state = self.keys.of(key, &grant.label);
+        let cap = grant.rights.cap;
+        let Some(usage) = self.options.usage.clone() else {
+            return if cap.is_none() { Ok(state) } else { Err("it keeps no count".into()) };
+        };
+        let own = Arc::clone(&state);
+        let set = spawn_blocking(move || own.set_cap(&usage, cap)).await;
+        set.expect("counting does not panic").map_err(|error| error.to_string())?;
+        Ok(state)
     }
 
     /// What was done for each key.
@@ -137,10 +176,6 @@ impl RelayService {
 
     pub(crate) fn tickets(&self) -> MutexGuard<'_, Tickets<Fingerprint, Arc<Permit>>> {
         self.tickets.lock().expect("no panic while held")
-    }
-
-    pub(crate) fn key(&self, fingerprint: Fingerprint, label: &str) -> Arc<KeyState> {
-        self.keys.of(fingerprint, label)
     }
 
     /// A further control connection of a key, and what it is to tell: the oldest of too many ends.
@@ -172,10 +207,13 @@ impl RelayService {
             return;
         };
         let ended = tokio::select! {
-            ended = self.connect(stream, key, &permit) => ended,
+            // Rights are looked at before anybody is dialed.
+            biased;
             () = self.options.authorized.changed(key, permit.known.as_ref()) => {
                 Err(Reason::new(Code::Forbidden, "the rights of this host have changed there"))
             }
+            why = permit.key.until_used_up() => Err(Reason::new(Code::Forbidden, &why)),
+            ended = self.connect(stream, key, &permit) => ended,
         };
         let how = match ended {
             Ok(how) => how,

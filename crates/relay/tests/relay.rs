@@ -7,14 +7,16 @@ use std::io::ErrorKind;
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::{Relay, attempt, destination, entry, greet, identity, open};
+use common::{Relay, attempt, bounded, destination, entry, greet, identity, open};
 use peer::tls::{ClientTls, ServerTls};
 use peer::{Conn, Credential, Identity, Token};
+use relay::bounds::HALF_OPEN_EACH;
 use relay::{Client, ClientOptions, ClientState};
 use socket2::SockRef;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
+use units::Rate;
 use wire::relay::{RelayFrame, SERVICE, Ticket, Wish};
 use wire::session::{Hello, SessionFrame};
 use wire::tunnel::{Code, Target};
@@ -179,13 +181,36 @@ fn without_a_ticket_nothing_is_said_and_nobody_is_dialed() {
         for octet in [0x80, 0x9a, 0xff] {
             assert_eq!(said_to(&relay, &[octet; 64]).await, b"", "a guess");
         }
-        assert_eq!(said_to(&relay, &[0x80; 7]).await, b"", "half a guess, for ten seconds");
         let client = relay.client(&stranger);
         let refused = client.open(&relay.attempt(), &target).await.err().unwrap();
         assert!(refused.to_string().contains("may not use this relay"), "{refused}");
         assert!(matches!(client.state(), ClientState::Refused(_)));
         let nobody = timeout(Duration::from_millis(100), listener.accept()).await;
         assert!(nobody.is_err());
+    });
+}
+
+/// More begin a ticket than there are places for, all from one address, and stay silent.
+#[test]
+fn half_a_ticket_keeps_nobody_out() {
+    run(async {
+        let own = identity();
+        let relay = Relay::start(vec![entry(&own, LOOPBACK, &[])]).await;
+        let client = relay.client(&own);
+        let (listener, target) = destination().await;
+        let mut silent = Vec::new();
+        for _ in 0..200 {
+            let mut stream = TcpStream::connect(relay.address).await.unwrap();
+            stream.write_all(&[0x80; 7]).await.unwrap();
+            silent.push(stream);
+        }
+        let (mut near, mut far) = open(&client, &relay, (&listener, &target)).await;
+        greet(&mut near, &mut far).await;
+        // The oldest gave way, and the newest are given up after ten seconds.
+        for stream in [&mut silent[0], &mut silent[199]] {
+            let ended = timeout(PATIENCE, stream.read(&mut [0])).await.expect("it is given up");
+            assert!(!matches!(ended, Ok(1..)));
+        }
     });
 }
 
@@ -326,8 +351,8 @@ fn a_relay_may_be_the_destination_of_another_one() {
     run(async {
         let (own, first_key, second_key) = (identity(), identity(), identity());
         let peers = || vec![entry(&own, LOOPBACK, &[])];
-        let first = Relay::with(first_key, 0, peers(), None, None).await;
-        let second = Relay::with(second_key, 0, peers(), None, None).await;
+        let first = Relay::with(first_key, 0, peers(), None, (None, None)).await;
+        let second = Relay::with(second_key, 0, peers(), None, (None, None)).await;
         let (listener, target) = destination().await;
         let to_first = first.client(&own);
         let credential = Credential::Pinned(second.key.fingerprint());
@@ -354,7 +379,7 @@ fn a_relay_that_is_started_again_is_used_again() {
         let (key, address) = (relay.key.clone(), relay.address);
         drop(relay);
         assert!(!matches!(near.read(&mut [0]).await, Ok(1..)), "its paths end with it");
-        let relay = Relay::with(key, address.port(), peers(), None, None).await;
+        let relay = Relay::with(key, address.port(), peers(), None, (None, None)).await;
         let mut near = loop {
             // Tickets of before open nothing, and the relay may not be back yet.
             match client.open(&attempt(address), &target).await {
@@ -403,7 +428,7 @@ fn a_tokens_holder_is_let_in_and_no_other() {
     run(async {
         let (key, own, other) = (identity(), identity(), identity());
         let token = Token::generate(&key).unwrap();
-        let relay = Relay::with(key, 0, Vec::new(), Some(token.clone()), None).await;
+        let relay = Relay::with(key, 0, Vec::new(), Some(token.clone()), (None, None)).await;
         let (listener, target) = destination().await;
         let start = |own: &Identity| {
             let credential = Credential::Token(token.clone());
@@ -415,5 +440,127 @@ fn a_tokens_holder_is_let_in_and_no_other() {
         greet(&mut near, &mut far).await;
         let late = start(&other).open(&relay.attempt(), &target).await.err().unwrap();
         assert!(late.to_string().contains("another host's"), "{late}");
+    });
+}
+
+/// Two keys, one with eight connections: each has a half, and one that was idle has its first byte
+/// soon.
+#[test]
+fn a_rate_is_divided_among_keys_and_not_among_connections() {
+    run(async {
+        let keys = [identity(), identity(), identity()];
+        let peers = keys.iter().map(|own| entry(own, LOOPBACK, &[])).collect();
+        let rate = (Some(Rate::mbit(40)), None);
+        let relay = Relay::with(identity(), 0, peers, None, rate).await;
+        let (listener, target) = destination().await;
+        let mut sinks = tokio::task::JoinSet::new();
+        for (own, connections) in keys[..2].iter().zip([1, 8]) {
+            let client = relay.client(own);
+            for _ in 0..connections {
+                let (mut near, mut far) = open(&client, &relay, (&listener, &target)).await;
+                greet(&mut near, &mut far).await;
+                sinks.spawn(async move {
+                    let writing = async { while near.write_all(&[1; 65_536]).await.is_ok() {} };
+                    let mut buffer = vec![0; 65_536];
+                    let reading =
+                        async { while far.read(&mut buffer).await.is_ok_and(|n| n > 0) {} };
+                    tokio::join!(writing, reading);
+                });
+            }
+        }
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        let moved = || -> Vec<u64> {
+            let all = relay.service.figures();
+            let of = |own: &Identity| all.iter().find(|one| one.fingerprint == own.fingerprint());
+            keys[..2].iter().map(|own| of(own).unwrap().up).collect()
+        };
+        let (before, begin) = (moved(), tokio::time::Instant::now());
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        let rates: Vec<f64> = moved()
+            .iter()
+            .zip(before)
+            .map(|(now, before)| (now - before) as f64 * 8e-6 / begin.elapsed().as_secs_f64())
+            .collect();
+        let [one, eight] = rates[..] else { panic!("{rates:?}") };
+        assert!((one / eight - 1.0).abs() < 0.1, "{rates:?} Mbit/s");
+        assert!((20.0..42.0).contains(&(one + eight)), "{rates:?} Mbit/s");
+        let idle = relay.client(&keys[2]);
+        let (mut near, mut far) = open(&idle, &relay, (&listener, &target)).await;
+        let asked = tokio::time::Instant::now();
+        greet(&mut near, &mut far).await;
+        let waited = asked.elapsed();
+        assert!(waited < Duration::from_millis(200), "{waited:?}");
+    });
+}
+
+#[test]
+fn a_key_has_a_bound_and_a_monthly_cap_of_its_own() {
+    run(async {
+        let (own, other) = (identity(), identity());
+        let cap = [(&relay::rights::RIGHTS[1], "8MB/month")];
+        let peers = vec![entry(&own, LOOPBACK, &cap), bounded(&other, "8mbit")];
+        let usage = tempfile::tempdir().unwrap();
+        let relay = Relay::with(identity(), 0, peers, None, (None, Some(usage.path()))).await;
+        let (listener, target) = destination().await;
+        let (client, slow) = (relay.client(&own), relay.client(&other));
+        let (mut near, mut far) = open(&slow, &relay, (&listener, &target)).await;
+        let begin = tokio::time::Instant::now();
+        let writing = async { near.write_all(&vec![1; 1_000_000]).await.unwrap() };
+        let reading = async { far.read_exact(&mut vec![0; 1_000_000]).await.unwrap() };
+        // The destination says nothing: within the patience for its first octet.
+        tokio::join!(writing, reading);
+        let took = begin.elapsed();
+        assert!((900..1_500).contains(&took.as_millis()), "{took:?} for a second's worth");
+        // What was moved is counted once a second.
+        let (mut near, mut far) = open(&client, &relay, (&listener, &target)).await;
+        greet(&mut near, &mut far).await;
+        let writing = async { while near.write_all(&[1; 65_536]).await.is_ok() {} };
+        let mut buffer = vec![0; 65_536];
+        let reading = async {
+            while far.read(&mut buffer).await.is_ok_and(|n| n > 0) {}
+            far.shutdown().await
+        };
+        let _ = tokio::join!(writing, reading);
+        let refused = loop {
+            if let Err(refused) = client.open(&relay.attempt(), &target).await {
+                break refused;
+            }
+        };
+        assert!(refused.to_string().contains("cap of 8.0 MB a month for this host"), "{refused}");
+        let file = usage.path().join(own.fingerprint().to_string());
+        assert!(std::fs::read_to_string(file).unwrap().contains("20"), "a line of this month");
+    });
+}
+
+/// A destination that accepts and says nothing is given up, and holds nobody else up.
+#[test]
+fn half_open_connections_of_one_key_leave_others_theirs() {
+    run(async {
+        let (own, other) = (identity(), identity());
+        let peers = vec![entry(&own, LOOPBACK, &[]), entry(&other, LOOPBACK, &[])];
+        let relay = Relay::start(peers).await;
+        let (listener, target) = destination().await;
+        let client = relay.client(&own);
+        let mut held = Vec::new();
+        for _ in 0..HALF_OPEN_EACH {
+            held.push(open(&client, &relay, (&listener, &target)).await);
+        }
+        // One more waits for a place, and nobody is dialed for it.
+        let waiting = client.open(&relay.attempt(), &target).await.unwrap().into_tcp().unwrap();
+        let nobody = timeout(Duration::from_millis(300), listener.accept()).await;
+        assert!(nobody.is_err());
+        let others = relay.client(&other);
+        let (mut near, mut far) = open(&others, &relay, (&listener, &target)).await;
+        greet(&mut near, &mut far).await;
+        // One that is answered makes room.
+        let (near, far) = &mut held[0];
+        greet(near, far).await;
+        let (mut far, _) = timeout(PATIENCE, listener.accept()).await.unwrap().unwrap();
+        let mut waiting = waiting;
+        greet(&mut waiting, &mut far).await;
+        // The others are given up after ten seconds.
+        let (near, _) = &mut held[1];
+        let ended = timeout(PATIENCE, near.read(&mut [0])).await.expect("it is given up");
+        assert!(!matches!(ended, Ok(1..)));
     });
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Subcommand;
 use files::Error;
 use peer::rights::RelayAddresses;
-use peer::{Fingerprint, May, Rights};
+use peer::{Cap, Fingerprint, May, Rights};
 use reach::{ListenRights, Reach};
 use units::Rate;
 
@@ -83,6 +83,9 @@ enum Trust {
         /// relay: *:7707-7716]
         #[arg(long, value_name = "HOST:PORTS")]
         relay: Option<Reach>,
+        /// How much 'relay' may move for the host in a month
+        #[arg(long, value_name = "SIZE/month")]
+        relay_cap: Option<Cap>,
         /// The host is a relay: the addresses from which connections of others come through it
         #[arg(long, value_name = "ADDRESSES")]
         relay_at: Option<RelayAddresses>,
@@ -138,6 +141,7 @@ pub(crate) fn run(args: KeysArgs) -> Result<(), Error> {
             tunnel,
             tunnel_listen,
             relay,
+            relay_cap,
             relay_at,
         }) => {
             let name = name.as_deref().map(one_word).transpose()?.unwrap_or_default();
@@ -157,6 +161,7 @@ pub(crate) fn run(args: KeysArgs) -> Result<(), Error> {
                 tunnel.map(|reach| format!("tunnel={reach}")),
                 tunnel_listen.map(|ports| format!("listen={ports}")),
                 relay.map(|reach| format!("relay={reach}")),
+                relay_cap.map(|cap| format!("relay-cap={}B/month", cap.bytes.0)),
                 relay_at.map(|addresses| format!("relay-at={addresses}")),
             ];
             for word in given.into_iter().flatten() {

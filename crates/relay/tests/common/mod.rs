@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "each test uses a part of this")]
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::Path;
 use std::sync::Arc;
 
 use net::CongestionControl;
@@ -30,7 +31,7 @@ pub(crate) struct Relay {
 
 impl Relay {
     pub(crate) async fn start(peers: Vec<Peer>) -> Relay {
-        Relay::with(Identity::generate().unwrap(), 0, peers, None, None).await
+        Relay::with(Identity::generate().unwrap(), 0, peers, None, (None, None)).await
     }
 
     pub(crate) async fn with(
@@ -38,14 +39,16 @@ impl Relay {
         port: u16,
         peers: Vec<Peer>,
         token: Option<Token>,
-        max_rate: Option<Rate>,
+        (max_rate, usage): (Option<Rate>, Option<&Path>),
     ) -> Relay {
         let authorized = AuthorizedPeers::new(peers);
-        let of_token = RelayRights { reach: "127.0.0.1:*".parse().unwrap(), max: None };
+        let of_token =
+            RelayRights { reach: "127.0.0.1:*".parse().unwrap(), ..RelayRights::default() };
         let service = RelayService::new(RelayOptions {
             authorized: authorized.clone(),
             of_token,
             max_rate,
+            usage: usage.map(Path::to_path_buf),
             detail: None,
         });
         let listener = loop {

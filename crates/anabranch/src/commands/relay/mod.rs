@@ -115,7 +115,7 @@ pub(crate) fn run(args: RelayArgs) -> Result<(), Failure> {
         ..ListenOptions::new(identity)
     };
     let of_token = match args.permit.into_iter().reduce(Reach::and) {
-        Some(reach) => RelayRights { reach, max: None },
+        Some(reach) => RelayRights { reach, ..RelayRights::default() },
         None => RelayRights::of_token(),
     };
     let max_rate = args.max_rate.or(config.max_rate);
@@ -138,6 +138,7 @@ async fn serve(
         authorized: options.authorized.clone(),
         of_token,
         max_rate,
+        usage: Some(Dirs::from_env().usage()),
         detail: display.is_verbose().then(|| Arc::clone(&tell)),
     });
     let metrics = metrics.map(MetricsServer::bind).transpose()?;
@@ -208,7 +209,8 @@ pub(super) fn relay_service(
 ) -> Arc<RelayService> {
     raise_descriptor_limit();
     let of_token = RelayRights::default();
-    RelayService::new(RelayOptions { authorized, of_token, max_rate, detail })
+    let usage = Some(Dirs::from_env().usage());
+    RelayService::new(RelayOptions { authorized, of_token, max_rate, usage, detail })
 }
 
 /// Divides the rate, and answers `relay status`, for ever.
