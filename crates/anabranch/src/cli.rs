@@ -68,7 +68,7 @@ pub(crate) enum Command {
     ServeTunnel(tunnel::far::ServeTunnelArgs),
     /// Carry connections between hosts that are allowed to use this one as a relay
     Relay(relay::RelayArgs),
-    /// Receive, serve, dial for tunnels, relay and measure at one port, as the configuration file says
+    /// Receive, serve, dial for tunnels, relay and measure at one port, as the configuration says
     Host(host::HostArgs),
     /// Show the usable paths, and why the other devices have none
     Paths(paths::PathsArgs),

@@ -116,7 +116,7 @@ impl Keys {
         };
         let bytes = of_each(|own| vec![("up", own.up), ("down", own.down)]);
         let help = "Bytes moved for a key: up to destinations, down from there";
-        register_counter_of_peers(registry, "bytes_moved", help, Some(Unit::Bytes), bytes);
+        register_counter_of_peers(registry, "moved", help, Some(Unit::Bytes), bytes);
         let opened = of_each(|own| vec![("", own.opened)]);
         register_counter_of_peers(registry, "paths_opened", "Paths of a key so far", None, opened);
         let refused = of_each(|own| vec![("", own.refused)]);
@@ -140,7 +140,7 @@ impl KeyState {
         &self.label
     }
 
-    /// Has what is moved counted against a monthly cap, or no longer. Blocks for the sync of a disk.
+    /// Has what is moved counted against a monthly cap, or no longer. Blocks for a disk's sync.
     ///
     /// # Errors
     /// That the count cannot be kept.

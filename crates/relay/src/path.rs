@@ -13,8 +13,8 @@ use crate::bounds::HALF_OPEN_PATIENCE;
 use crate::meter::PathMeter;
 use crate::splice::{Direction, reset};
 
-/// Moves bytes until both directions have ended; a failure of one resets both sockets. `answered` is
-/// dropped once the destination has said something.
+/// Moves bytes until both directions have ended; a failure of one resets both sockets. `answered`
+/// is dropped once the destination has said something.
 ///
 /// # Errors
 /// That of the socket that failed; [`io::ErrorKind::TimedOut`] if the destination says nothing for

@@ -6,8 +6,8 @@ use reach::Reach;
 use units::Rate;
 use wire::tunnel::{Host, Target};
 
-/// The rights' words of this crate: where a peer's connections may go, and how much they may move in
-/// a month.
+/// The rights' words of this crate: where a peer's connections may go, and how much they may move
+/// in a month.
 pub static RIGHTS: [RightsKey; 2] = [
     RightsKey {
         key: RELAY,

@@ -1,9 +1,9 @@
 //! A rate that keys share: a core.
 //!
 //! Every key that wants to move bytes gets as much as every other one, however many connections
-//! each has, and whatever one leaves is the others' (start-time fair queueing: Goyal, Vin and Cheng,
-//! 1996). A key that is late by the time that a task takes to wake up makes up for it. A key may
-//! have a bound of its own. What is granted and not moved is given back.
+//! each has, and whatever one leaves is the others' (start-time fair queueing: Goyal, Vin and
+//! Cheng, 1996). A key that is late by the time that a task takes to wake up makes up for it. A key
+//! may have a bound of its own. What is granted and not moved is given back.
 
 use std::collections::{BTreeMap, VecDeque};
 

@@ -207,7 +207,8 @@ fn half_a_ticket_keeps_nobody_out() {
         let (mut near, mut far) = open(&client, &relay, (&listener, &target)).await;
         greet(&mut near, &mut far).await;
         // The oldest gave way, and the newest are given up after ten seconds.
-        for stream in [&mut silent[0], &mut silent[199]] {
+        for at in [0, 199] {
+            let stream = &mut silent[at];
             let ended = timeout(PATIENCE, stream.read(&mut [0])).await.expect("it is given up");
             assert!(!matches!(ended, Ok(1..)));
         }

@@ -58,7 +58,12 @@ fn what_makes_no_sense_is_refused() {
     let one = RelayFrame::Tickets(Issued { number: 1, seconds: 60, tickets: vec![ticket] });
     let wish = RelayFrame::Wish(Wish { number: 1, count: 1, target: name("a") });
     let failed = RelayFrame::Failed(ticket, Reason::new(Code::Busy, ""));
-    let field = |field| move |error: &WireError| matches!(error, WireError::Field { field: bad, .. } if *bad == field);
+    let field = |expected| {
+        move |error: &WireError| match error {
+            WireError::Field { field, .. } => *field == expected,
+            _ => false,
+        }
+    };
     for (frame, at, octet, why) in [
         (&one, 5 + 4 + 2, 0x16, "ticket"),
         (&wish, 5 + 4, 0, "count"),

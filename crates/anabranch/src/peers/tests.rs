@@ -128,7 +128,7 @@ proptest! {
         name in "(\\PC{0,8}|[a-z#= \t\n\r\u{85}\u{a0}\u{2028}\u{0}.:/@-]{0,6}|may=get|dir=x)",
         folder in "(\\PC{1,8}|[a-z#= \t\n\r\u{85}\u{a0}\u{2028}\u{0}./-]{1,6})",
         bits in 1u64..,
-        may in prop::sample::select(vec![May::Get, May::Send, May::Both, May::None]),
+        may in prop::sample::select(vec![May::Get, May::Send, May::Both, May::None, May::Relay]),
     ) {
         let home = std::env::temp_dir().join(format!("anabranch-lines-{}", std::process::id()));
         let dirs = Dirs::below(&home);

@@ -107,8 +107,8 @@ impl Allowance {
         Ok(Some(allowance))
     }
 
-    /// The booking for what is moved on behalf of the holder of a key, in the ledger of that folder.
-    /// Blocks for the sync of a disk.
+    /// The booking for what is moved on behalf of the holder of a key, in the ledger of that
+    /// folder. Blocks for the sync of a disk.
     ///
     /// # Errors
     /// [`Error::System`] if the ledger can't be read or written.
