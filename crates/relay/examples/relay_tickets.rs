@@ -24,7 +24,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         println!("{}", own.fingerprint());
         return Ok(());
     };
-    let target = parse_target(target).ok_or("no target")?;
+    let target = parse_target(target)?;
     let stream = TcpStream::connect(relay).await?;
     let tls = ClientTls::new(&own, fingerprint.parse()?)?;
     let mut conn = Conn::new(Box::new(stream), tls.connection()?);

@@ -14,16 +14,11 @@ use wire::tunnel::Code;
 
 use crate::bounds::{DRAIN, WISHES_A_SECOND};
 use crate::keys::KeyState;
-use crate::service::{Permit, RelayGrant, RelayService, Told};
+use crate::state::{Permit, RelayGrant, RelayState, Told};
 use crate::tickets::LIFETIME;
 
 /// Serves a control connection until it ends.
-pub(crate) async fn serve(
-    relay: &RelayService,
-    mut conn: Conn,
-    key: Fingerprint,
-    grant: RelayGrant,
-) {
+pub(crate) async fn serve(relay: &RelayState, mut conn: Conn, key: Fingerprint, grant: RelayGrant) {
     let state = match relay.prepare(key, &grant).await {
         Ok(state) => state,
         Err(why) => {
@@ -53,7 +48,7 @@ enum Event {
 }
 
 async fn answer(
-    relay: &RelayService,
+    relay: &RelayState,
     conn: &mut Conn,
     (key, state): (Fingerprint, Arc<KeyState>),
     grant: &RelayGrant,
@@ -107,7 +102,7 @@ async fn answer(
 
 /// Tickets for a wish, or why there are none.
 fn issue(
-    relay: &RelayService,
+    relay: &RelayState,
     state: &Arc<KeyState>,
     grant: &RelayGrant,
     (wish, tell): (Wish, &mpsc::Sender<Told>),

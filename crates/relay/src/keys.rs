@@ -105,13 +105,14 @@ impl Keys {
         let of_each = |read: fn(&KeyFigures) -> Vec<(&'static str, u64)>| {
             let keys = self.clone();
             move || {
-                let mut rows = Vec::new();
+                // Two keys may have one name.
+                let mut rows = BTreeMap::<(String, &'static str), u64>::new();
                 for own in keys.figures() {
                     for (direction, value) in read(&own) {
-                        rows.push((own.label.clone(), direction, value));
+                        *rows.entry((own.label.clone(), direction)).or_default() += value;
                     }
                 }
-                rows
+                rows.into_iter().map(|((label, direction), sum)| (label, direction, sum)).collect()
             }
         };
         let bytes = of_each(|own| vec![("up", own.up), ("down", own.down)]);

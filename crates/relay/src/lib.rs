@@ -7,12 +7,14 @@
 //!
 //! | subject | module |
 //! |---|---|
-//! | the service: who may have tickets, what a ticket opens; control connections | `service`; `control` |
+//! | the service: who may have tickets, what a ticket opens | `service` |
+//! | control connections; what is remembered of hosts | `control`; `state` |
 //! | what peers may do: words of the list of authorized peers | `rights` |
 //! | tickets that were issued and not yet shown | `tickets` |
 //! | a path; its bytes, through a pipe; how much of them waits here | `path`; `splice`; `hop` |
 //! | bytes of keys; the division of a rate among keys | `keys`; `meter`, `shares` |
-//! | the side that uses a relay: connections; the control connection; tickets | `client`; `client/keeper.rs`; `client/shelf.rs` |
+//! | the side that uses a relay: connections | `client` |
+//! | its control connection; its tickets | `client/keeper.rs`; `client/shelf.rs` |
 //! | bounds | `bounds` |
 
 #![allow(
@@ -31,9 +33,11 @@ pub mod rights;
 mod service;
 pub mod shares;
 mod splice;
+mod state;
 pub mod tickets;
 
 pub use client::{Client, ClientOptions, ClientState, RelayCarrier};
 pub use keys::KeyFigures;
 pub use rights::RelayRights;
-pub use service::{RelayGrant, RelayOptions, RelayService};
+pub use service::RelayService;
+pub use state::{RelayGrant, RelayOptions};

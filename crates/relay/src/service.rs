@@ -1,115 +1,58 @@
 //! The service of a host that relays: who may have tickets, and what a ticket opens.
 
-use std::collections::{BTreeMap, VecDeque};
 use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
-use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 use std::time::Duration;
 
-use net::Clock;
-use peer::host::{Asking, BARE, Entry, Service, SessionRequest, Tell};
+use peer::host::{Asking, BARE, Entry, Service, SessionRequest};
 use peer::listen::TokenRefusal;
 use peer::metrics::{Counter, Registry, register_budget};
 use peer::places::{Places, WorkPlace};
-use peer::{AuthorizedPeers, Conn, Fingerprint, Peer};
+use peer::{Conn, Fingerprint, Peer};
 use reach::{For, Lookups, dial};
 use tokio::net::TcpStream;
-use tokio::sync::{mpsc, watch};
 use tokio::task::spawn_blocking;
 use tokio::time::{interval, timeout};
-use units::Rate;
 use wire::relay::{Reason, SERVICE, Ticket};
 use wire::session::SessionId;
-use wire::tunnel::{Code, Target};
+use wire::tunnel::Code;
 
 use crate::bounds::{
-    CONTROLS_EACH, DRAIN, HALF_OPEN_EACH, HALF_OPEN_IN_ALL, HALF_OPEN_PATIENCE, PATHS_EACH,
-    PATHS_IN_ALL,
+    DRAIN, HALF_OPEN_EACH, HALF_OPEN_IN_ALL, HALF_OPEN_PATIENCE, PATHS_EACH, PATHS_IN_ALL,
 };
 use crate::control;
-use crate::keys::{KeyFigures, KeyState, Keys};
+use crate::keys::KeyFigures;
 use crate::meter::{Divider, PathMeter};
 use crate::path::carry;
 use crate::rights::RelayRights;
-use crate::tickets::Tickets;
-
-/// What a relay needs to know.
-pub struct RelayOptions {
-    /// The peers that its host knows by key: the same list as the host's.
-    pub authorized: AuthorizedPeers,
-    /// The rights of who holds the host's token.
-    pub of_token: RelayRights,
-    /// The bound of what all paths move together, in both directions; `None`: there is none.
-    pub max_rate: Option<Rate>,
-    /// The folder with the monthly counts of keys that have a cap; without one, such keys are
-    /// refused.
-    pub usage: Option<PathBuf>,
-    /// Where people are told what happens, if they want to know of each path.
-    pub detail: Option<Tell>,
-}
+use crate::state::{Permit, RelayGrant, RelayOptions, RelayState, Told};
 
 /// The service that carries connections for peers of a host.
 pub struct RelayService {
-    pub(crate) options: RelayOptions,
-    pub(crate) clock: Clock,
-    tickets: Mutex<Tickets<Fingerprint, Arc<Permit>>>,
+    state: RelayState,
     lookups: Lookups,
     half_open: Arc<Places>,
     paths: Arc<Places>,
-    keys: Keys,
     divider: Arc<Divider>,
-    controls: Mutex<BTreeMap<Fingerprint, VecDeque<mpsc::Sender<Told>>>>,
-    /// Whether the relay stops.
-    draining: watch::Sender<bool>,
     unknown: Counter,
-}
-
-/// What a host may do whose control connection is open.
-pub struct RelayGrant {
-    pub(crate) rights: RelayRights,
-    pub(crate) known: Option<Peer>,
-    pub(crate) label: String,
-}
-
-/// What a ticket stands for.
-pub(crate) struct Permit {
-    pub(crate) target: Target,
-    pub(crate) rights: RelayRights,
-    /// The entry of the key when the ticket was issued.
-    pub(crate) known: Option<Peer>,
-    pub(crate) key: Arc<KeyState>,
-    /// Where the host is told what became of the connection.
-    pub(crate) control: mpsc::Sender<Told>,
-}
-
-/// What a control connection has to tell its host.
-pub(crate) enum Told {
-    Failed(Ticket, Reason),
 }
 
 /// The time between counts against monthly caps.
 const CHARGE_EVERY: Duration = Duration::from_secs(1);
-/// Failures that a control connection remembers until they are sent; further ones are not told.
-const MOST_TOLD: usize = 64;
-
 impl RelayService {
     /// A relay that nobody uses yet.
     #[must_use]
     pub fn new(options: RelayOptions) -> Arc<RelayService> {
-        let clock = Clock::start();
+        let max_rate = options.max_rate;
+        let state = RelayState::new(options);
         Arc::new(RelayService {
-            divider: Divider::new(clock, options.max_rate),
-            options,
-            clock,
-            tickets: Mutex::default(),
+            divider: Divider::new(state.clock, max_rate),
+            state,
             lookups: Lookups::new(),
             half_open: Places::new(HALF_OPEN_IN_ALL, HALF_OPEN_EACH),
             paths: Places::new(PATHS_IN_ALL, PATHS_EACH),
-            keys: Keys::default(),
-            controls: Mutex::default(),
-            draining: watch::Sender::new(false),
             unknown: Counter::default(),
         })
     }
@@ -121,7 +64,7 @@ impl RelayService {
             let mut ticks = interval(CHARGE_EVERY);
             loop {
                 ticks.tick().await;
-                let keys = self.keys.clone();
+                let keys = self.state.keys.clone();
                 spawn_blocking(move || keys.charge()).await.expect("counting does not panic");
             }
         };
@@ -131,36 +74,16 @@ impl RelayService {
         }
     }
 
-    /// Begins to count against the cap of a key, if it has one.
-    ///
-    /// # Errors
-    /// Why it may move nothing.
-    pub(crate) async fn prepare(
-        &self,
-        key: Fingerprint,
-        grant: &RelayGrant,
-    ) -> Result<Arc<KeyState>, String> {
-        let state = self.keys.of(key, &grant.label);
-        let cap = grant.rights.cap;
-        let Some(usage) = self.options.usage.clone() else {
-            return if cap.is_none() { Ok(state) } else { Err("it keeps no count".into()) };
-        };
-        let own = Arc::clone(&state);
-        let set = spawn_blocking(move || own.set_cap(&usage, cap)).await;
-        set.expect("counting does not panic").map_err(|error| error.to_string())?;
-        Ok(state)
-    }
-
     /// What was done for each key.
     #[must_use]
     pub fn figures(&self) -> Vec<KeyFigures> {
-        self.keys.figures()
+        self.state.keys.figures()
     }
 
     /// Stops: issues no further tickets and tells the peers so, and waits until there are no paths,
     /// for 30 s at most. Whatever is left ends with the host.
     pub async fn drain(&self) {
-        self.draining.send_replace(true);
+        self.state.drain();
         let empty = async {
             while self.paths.count() > 0 {
                 tokio::time::sleep(Duration::from_millis(50)).await;
@@ -169,47 +92,16 @@ impl RelayService {
         let _ = timeout(DRAIN, empty).await;
     }
 
-    /// Learns when the relay stops.
-    pub(crate) fn draining(&self) -> watch::Receiver<bool> {
-        self.draining.subscribe()
-    }
-
-    pub(crate) fn tickets(&self) -> MutexGuard<'_, Tickets<Fingerprint, Arc<Permit>>> {
-        self.tickets.lock().expect("no panic while held")
-    }
-
-    /// A further control connection of a key, and what it is to tell: the oldest of too many ends.
-    pub(crate) fn enter(&self, key: Fingerprint) -> (mpsc::Sender<Told>, mpsc::Receiver<Told>) {
-        let (tell, told) = mpsc::channel(MOST_TOLD);
-        let mut controls = self.controls.lock().expect("no panic while held");
-        controls.retain(|_, own| {
-            own.retain(|other| !other.is_closed());
-            !own.is_empty()
-        });
-        let own = controls.entry(key).or_default();
-        if own.len() >= CONTROLS_EACH {
-            own.pop_front();
-        }
-        own.push_back(tell.clone());
-        (tell, told)
-    }
-
-    /// Whether a control connection is among those of its key that stay.
-    pub(crate) fn is_current(&self, key: Fingerprint, own: &mpsc::Sender<Told>) -> bool {
-        let controls = self.controls.lock().expect("no panic while held");
-        controls.get(&key).is_some_and(|all| all.iter().any(|other| other.same_channel(own)))
-    }
-
     /// Carries the connection that showed a ticket. Nobody is told anything on it.
     async fn relay(&self, stream: TcpStream, ticket: Ticket) {
-        let Some((key, permit)) = self.tickets().spend(self.clock.now(), &ticket) else {
+        let Some((key, permit)) = self.state.spend(&ticket) else {
             self.unknown.inc();
             return;
         };
         let ended = tokio::select! {
             // Rights are looked at before anybody is dialed.
             biased;
-            () = self.options.authorized.changed(key, permit.known.as_ref()) => {
+            () = self.state.options.authorized.changed(key, permit.known.as_ref()) => {
                 Err(Reason::new(Code::Forbidden, "the rights of this host have changed there"))
             }
             why = permit.key.until_used_up() => Err(Reason::new(Code::Forbidden, &why)),
@@ -225,7 +117,7 @@ impl RelayService {
                 text
             }
         };
-        if let Some(tell) = &self.options.detail {
+        if let Some(tell) = &self.state.options.detail {
             tell(format!("{} to {}: {how}", permit.key.label(), permit.target));
         }
     }
@@ -249,12 +141,12 @@ impl RelayService {
         let _open = permit.key.open();
         let meters = [true, false].map(|is_up| {
             let meter = PathMeter::new(&permit.key, is_up);
-            if self.options.max_rate.is_none() && permit.rights.max.is_none() {
+            if self.state.options.max_rate.is_none() && permit.rights.max.is_none() {
                 return meter;
             }
             meter.within(&self.divider, permit.rights.max)
         });
-        match carry([stream, dialed], meters, self.clock, half_open).await {
+        match carry([stream, dialed], meters, self.state.clock, half_open).await {
             Ok(()) => Ok("ended".into()),
             Err(error) if error.kind() == io::ErrorKind::TimedOut => {
                 let text = format!("{} has accepted, and says nothing", permit.target);
@@ -301,7 +193,7 @@ impl Service for RelayService {
             return Ok(RelayGrant { rights, known, label });
         }
         match asking.holds_token() {
-            Ok(()) => Ok(RelayGrant { rights: self.options.of_token.clone(), known, label }),
+            Ok(()) => Ok(RelayGrant { rights: self.state.options.of_token.clone(), known, label }),
             Err(TokenRefusal::Wrong) => {
                 Err("the token is not the one that this relay printed; each start prints a new one"
                     .into())
@@ -315,7 +207,7 @@ impl Service for RelayService {
     }
 
     fn register(&self, registry: &mut Registry) {
-        self.keys.register(registry);
+        self.state.keys.register(registry);
         let help = "Data connections whose ticket was not issued, had lapsed or was shown before";
         registry.register("unknown_tickets", help, self.unknown.clone());
         for (name, what, places) in [
@@ -335,7 +227,7 @@ impl Service for RelayService {
         let SessionRequest { grant, peer, opening, .. } = request;
         // No other connection joins: nobody waits for a session.
         drop(opening);
-        control::serve(&self, conn, peer, grant).await;
+        control::serve(&self.state, conn, peer, grant).await;
     }
 
     async fn serve_bare(self: Arc<Self>, stream: TcpStream, begin: [u8; BARE], _: SocketAddr) {

@@ -29,6 +29,9 @@ use crate::meter::PathMeter;
 /// of a network card take a page each, however short they are.
 const PIPE: usize = 1 << 20;
 
+/// The size that a pipe has otherwise.
+const DEFAULT_PIPE: usize = 64 << 10;
+
 thread_local! {
     static PIPE_OF_THREAD: RefCell<Option<Pipe>> = const { RefCell::new(None) };
 }
@@ -44,12 +47,10 @@ impl Pipe {
     fn new() -> io::Result<Pipe> {
         let (read, write) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
         // It works with the size that it has, too.
-        let size = fcntl_setpipe_size(&write, PIPE).unwrap_or(LEAST_HELD_BYTES);
+        let size = fcntl_setpipe_size(&write, PIPE).unwrap_or(DEFAULT_PIPE);
         Ok(Pipe { read, write, size })
     }
 }
-
-const LEAST_HELD_BYTES: usize = 64 << 10;
 
 /// What a step of a direction came to.
 enum Moved {
@@ -205,7 +206,13 @@ fn move_once(from: &TcpStream, to: &TcpStream, most: usize) -> io::Result<Moved>
 
 fn through(pipe: &Pipe, from: &TcpStream, to: &TcpStream, most: usize) -> io::Result<Moved> {
     let flags = SpliceFlags::MOVE | SpliceFlags::NONBLOCK;
-    let length = splice(from, None, &pipe.write, None, most.min(pipe.size), flags)?;
+    let most = most.min(pipe.size);
+    let length = loop {
+        match splice(from, None, &pipe.write, None, most, flags) {
+            Err(Errno::INTR) => {}
+            read => break read?,
+        }
+    };
     if length == 0 {
         return Ok(Moved::End);
     }

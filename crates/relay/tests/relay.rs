@@ -338,12 +338,33 @@ fn tls_goes_from_end_to_end() {
             far.handshake().await.unwrap();
             far
         };
-        let (ended, far) = tokio::join!(near.handshake(), accepting);
+        let (ended, mut far) = tokio::join!(near.handshake(), accepting);
         ended.unwrap();
         assert_eq!(
             (near.peer(), far.peer()),
             (Some(server.fingerprint()), Some(own.fingerprint()))
         );
+        // A file's worth of data arrives as it was sent.
+        let sent = content(16 << 20);
+        let sending = async {
+            for block in sent.chunks(256 << 10) {
+                near.push(&SessionFrame::Probe(block));
+                near.flush().await.unwrap();
+            }
+        };
+        let receiving = async {
+            let mut arrived = Vec::new();
+            while arrived.len() < 16 << 20 {
+                let block = far.receive(|frame| match SessionFrame::try_from(frame)? {
+                    SessionFrame::Probe(block) => Ok(block.to_vec()),
+                    other => panic!("{other:?}"),
+                });
+                arrived.extend(block.await.unwrap());
+            }
+            arrived
+        };
+        let ((), arrived) = tokio::join!(sending, receiving);
+        assert!(arrived == sent);
     });
 }
 

@@ -10,10 +10,9 @@ use alloc::vec::Vec;
 
 use crate::limits::{
     MAX_ADDRESSES, MAX_FILTER, MAX_HASHES, MAX_NAME, MAX_PAYLOAD, MAX_RANGES, MAX_REASON,
-    MAX_REQUEST, MAX_SERVICE, MAX_TEXT,
+    MAX_RELAY_REASON, MAX_REQUEST, MAX_SERVICE, MAX_TEXT, MAX_WISH_TARGET, MOST_TICKETS, TICKET,
 };
 use crate::manifest::{MAX_CHUNK, MAX_PATH};
-use crate::relay::{MOST_DENIED, MOST_FAILED, MOST_ISSUED, MOST_WISH};
 
 /// Octets before a frame's body.
 pub const HEADER: usize = 5;
@@ -236,10 +235,10 @@ const KINDS: [(FrameKind, &str, usize); 42] = [
     (FrameKind::Measure, "Measure", 9),
     (FrameKind::Measured, "Measured", 24),
     (FrameKind::Changed, "Changed", 5 + MAX_REASON),
-    (FrameKind::Wish, "Wish", MOST_WISH),
-    (FrameKind::Tickets, "Tickets", MOST_ISSUED),
-    (FrameKind::Denied, "Denied", MOST_DENIED),
-    (FrameKind::Failed, "Failed", MOST_FAILED),
+    (FrameKind::Wish, "Wish", 4 + 1 + MAX_WISH_TARGET),
+    (FrameKind::Tickets, "Tickets", 4 + 2 + MOST_TICKETS * TICKET),
+    (FrameKind::Denied, "Denied", 4 + 1 + MAX_RELAY_REASON),
+    (FrameKind::Failed, "Failed", TICKET + 1 + MAX_RELAY_REASON),
     (FrameKind::Parting, "Parting", 2),
 ];
 

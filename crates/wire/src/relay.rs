@@ -15,27 +15,16 @@ use alloc::vec::Vec;
 use core::fmt;
 
 use crate::frame::{Emit, FrameKind, RawFrame, WireError};
+use crate::limits::{MAX_RELAY_REASON, MAX_WISH_TARGET};
+pub use crate::limits::{MOST_TICKETS, TICKET};
 use crate::reader::Reader;
 use crate::session::SessionFrame;
 use crate::tunnel::{Answer, Code, MOST_NAME, MOST_TEXT, Target};
 
 /// The name of the service; it has no request.
 pub const SERVICE: &str = "relay";
-/// Octets of a ticket.
-pub const TICKET: usize = 16;
-/// The most tickets of one wish.
-pub const MOST_TICKETS: usize = 8;
-
-/// Octets of a target: its form, a name with its length, and the port.
-const MOST_TARGET: usize = 1 + 1 + MOST_NAME + 2;
-/// The longest body of a [`RelayFrame::Wish`].
-pub(crate) const MOST_WISH: usize = 4 + 1 + MOST_TARGET;
-/// The longest body of a [`RelayFrame::Tickets`].
-pub(crate) const MOST_ISSUED: usize = 4 + 2 + MOST_TICKETS * TICKET;
-/// The longest body of a [`RelayFrame::Denied`].
-pub(crate) const MOST_DENIED: usize = 4 + 1 + MOST_TEXT;
-/// The longest body of a [`RelayFrame::Failed`].
-pub(crate) const MOST_FAILED: usize = TICKET + 1 + MOST_TEXT;
+// The bounds of frames are those of what is in them.
+const _: () = assert!(MAX_WISH_TARGET == 1 + 1 + MOST_NAME + 2 && MAX_RELAY_REASON == MOST_TEXT);
 
 /// The right to one connection to one destination: a secret of 127 random bits.
 ///

@@ -77,7 +77,7 @@ fn rights_round_trip_and_mistakes_are_reported() {
     assert_eq!(parse("anna may=send").unwrap().rights, Rights::default());
     assert_eq!(parse("may=get").unwrap().name, "");
     for (line, why) in [
-        ("anna may=all", "may=: 'all' is not get, send, both or none"),
+        ("anna may=all", "may=: 'all' is not get, send, both, none or relay"),
         ("anna max=fast", "max=: "),
         ("anna tunnel=*", "tunnel=: '*' is not HOST:PORT"),
         ("anna listen=a:1", "listen=: "),

@@ -36,7 +36,7 @@ use status::StatusServer;
 #[command(after_long_help = examples::help("relay"), args_conflicts_with_subcommands = true)]
 pub(crate) struct RelayArgs {
     #[command(subcommand)]
-    action: Option<Action>,
+    action: Option<RelayAction>,
     /// The configuration, with a table [relay] [default: anabranch/config.toml in the user's
     /// configuration folder]
     #[arg(long, value_name = "FILE")]
@@ -72,7 +72,7 @@ pub(crate) struct RelayArgs {
 
 /// What to do with a relay that runs.
 #[derive(Debug, Subcommand)]
-enum Action {
+enum RelayAction {
     /// Show what a relay that this user runs does for each host
     Status(status::StatusArgs),
 }
@@ -90,7 +90,7 @@ impl RelayArgs {
 /// Errors of reading the lists and of listening; that nobody may use the relay.
 pub(crate) fn run(args: RelayArgs) -> Result<(), Failure> {
     let dirs = Dirs::from_env();
-    if let Some(Action::Status(args)) = args.action {
+    if let Some(RelayAction::Status(args)) = args.action {
         return status::show(&args, &dirs).map_err(Failure::from);
     }
     let config = Config::load(args.config.as_deref(), &dirs)?.relay;

@@ -17,7 +17,7 @@ use tokio::time::{sleep, timeout};
 use units::Bytes;
 
 use crate::dirs::Dirs;
-use crate::sanitize::clean;
+use crate::sanitize::{clean, clean_json};
 
 /// Arguments of `relay status`.
 #[derive(Debug, clap::Args)]
@@ -118,7 +118,7 @@ pub(super) fn show(args: &StatusArgs, dirs: &Dirs) -> Result<(), Error> {
         Error::system(format!("ask a relay of this user at {}", path.display()), source)
     })?;
     if args.json {
-        out!("{text}");
+        text.lines().for_each(|line| outln!("{}", clean_json(line)));
         return Ok(());
     }
     outln!(
