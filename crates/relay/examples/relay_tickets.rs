@@ -37,19 +37,21 @@ async fn main() -> Result<(), Box<dyn Error>> {
             let count = u8::try_from(wanted.min(MOST_TICKETS))?;
             conn.push(&RelayFrame::Wish(Wish { number: 1, count, target: target.clone() }));
             conn.flush().await?;
-            let told = conn.receive(|frame| match RelayFrame::try_from(frame)? {
-                RelayFrame::Tickets(issued) => Ok(Some(Ok(issued.tickets))),
-                RelayFrame::Denied(_, reason) => Ok(Some(Err(reason.text))),
-                RelayFrame::Session(SessionFrame::Abort(_, why)) => Ok(Some(Err(why))),
-                _ => Ok(None),
-            });
-            if let Some(issued) = told.await? {
-                for ticket in issued? {
-                    let text: String =
-                        ticket.octets().iter().map(|octet| format!("{octet:02x}")).collect();
-                    println!("{text}");
-                    wanted -= 1;
+            let issued = loop {
+                let told = conn.receive(|frame| match RelayFrame::try_from(frame)? {
+                    RelayFrame::Tickets(issued) => Ok(Some(Ok(issued.tickets))),
+                    RelayFrame::Denied(_, reason) => Ok(Some(Err(reason.text))),
+                    RelayFrame::Session(SessionFrame::Abort(_, why)) => Ok(Some(Err(why))),
+                    _ => Ok(None),
+                });
+                if let Some(issued) = told.await? {
+                    break issued?;
                 }
+            };
+            for ticket in issued {
+                let octets = ticket.octets().iter();
+                println!("{}", octets.map(|octet| format!("{octet:02x}")).collect::<String>());
+                wanted -= 1;
             }
         }
     }
