@@ -49,8 +49,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
                 }
             };
             for ticket in issued {
-                let octets = ticket.octets().iter();
-                println!("{}", octets.map(|octet| format!("{octet:02x}")).collect::<String>());
+                println!("{:032x}", u128::from_be_bytes(*ticket.octets()));
                 wanted -= 1;
             }
         }

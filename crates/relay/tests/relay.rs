@@ -16,7 +16,7 @@ use socket2::SockRef;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
-use units::Rate;
+use units::{Bytes, Rate};
 use wire::relay::{RelayFrame, SERVICE, Ticket, Wish};
 use wire::session::{Hello, SessionFrame};
 use wire::tunnel::{Code, Target};
@@ -482,7 +482,7 @@ fn a_rate_is_divided_among_keys_and_not_among_connections() {
                 let (mut near, mut far) = open(&client, &relay, (&listener, &target)).await;
                 greet(&mut near, &mut far).await;
                 sinks.spawn(async move {
-                    let writing = async { while near.write_all(&[1; 65_536]).await.is_ok() {} };
+                    let writing = async { while near.write_all(&[1; 16_000]).await.is_ok() {} };
                     let mut buffer = vec![0; 65_536];
                     let reading =
                         async { while far.read(&mut buffer).await.is_ok_and(|n| n > 0) {} };
@@ -501,7 +501,9 @@ fn a_rate_is_divided_among_keys_and_not_among_connections() {
         let rates: Vec<f64> = moved()
             .iter()
             .zip(before)
-            .map(|(now, before)| (now - before) as f64 * 8e-6 / begin.elapsed().as_secs_f64())
+            .map(|(now, before)| {
+                Bytes(now - before).as_f64() * 8e-6 / begin.elapsed().as_secs_f64()
+            })
             .collect();
         let [one, eight] = rates[..] else { panic!("{rates:?}") };
         assert!((one / eight - 1.0).abs() < 0.1, "{rates:?} Mbit/s");
@@ -536,7 +538,7 @@ fn a_key_has_a_bound_and_a_monthly_cap_of_its_own() {
         // What was moved is counted once a second.
         let (mut near, mut far) = open(&client, &relay, (&listener, &target)).await;
         greet(&mut near, &mut far).await;
-        let writing = async { while near.write_all(&[1; 65_536]).await.is_ok() {} };
+        let writing = async { while near.write_all(&[1; 16_000]).await.is_ok() {} };
         let mut buffer = vec![0; 65_536];
         let reading = async {
             while far.read(&mut buffer).await.is_ok_and(|n| n > 0) {}

@@ -6,7 +6,8 @@
 //! [`ptcp`] the packets of the striped connection; [`datagram`] what surrounds them on UDP paths,
 //! and [`number`] how packet numbers are shortened; [`harp`] the messages of background gateways;
 //! [`tunnel`] those that begin the streams of a tunnel; [`tcp`] simulated TCP segments. Nothing
-//! here keeps state, or allocates by lengths that a peer merely announces. o_std]
+//! here keeps state, or allocates by lengths that a peer merely announces.
+#![no_std]
 
 extern crate alloc;
 

@@ -36,8 +36,8 @@ struct Ended {
 }
 
 impl Ended {
-    fn lost(why: impl ToString) -> Ended {
-        Ended { why: why.to_string(), is_refusal: false }
+    fn lost(why: String) -> Ended {
+        Ended { why, is_refusal: false }
     }
 }
 
@@ -60,16 +60,22 @@ impl ClientShared {
     }
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "the function of `map_err`")]
+fn lost(error: impl ToString) -> Ended {
+    Ended::lost(error.to_string())
+}
+
 /// Keeps a control connection for ever.
 pub(super) async fn keep(shared: Arc<ClientShared>) {
     let (mut pause, mut number) = (FIRST_PAUSE, 0);
     loop {
         let begin = Instant::now();
         let connected = timeout(PATIENCE, connect(&shared, number)).await;
-        let ended = match connected.unwrap_or_else(|_| Err(Ended::lost("it does not answer"))) {
-            Ok(conn) => hold(&shared, conn).await,
-            Err(ended) => ended,
-        };
+        let ended =
+            match connected.unwrap_or_else(|_| Err(Ended::lost("it does not answer".into()))) {
+                Ok(conn) => hold(&shared, conn).await,
+                Err(ended) => ended,
+            };
         number += 1;
         tracing::debug!(relay = %shared.options.dial, why = ended.why, "no control connection");
         shared.handle_ended(ended);
@@ -83,25 +89,25 @@ pub(super) async fn keep(shared: Arc<ClientShared>) {
 
 /// Connects, and is let in.
 async fn connect(shared: &ClientShared, number: usize) -> Result<Conn, Ended> {
-    let addresses = resolve(&shared.options.dial).await.map_err(Ended::lost)?;
+    let addresses = resolve(&shared.options.dial).await.map_err(lost)?;
     let attempts = attempts(&addresses);
     let attempt = &attempts[number % attempts.len()];
-    let stream = shared.options.carrier.connect(attempt).await.map_err(Ended::lost)?;
-    let mut conn = Conn::new(stream, shared.tls.connection().map_err(Ended::lost)?);
-    conn.handshake().await.map_err(Ended::lost)?;
-    let run = random().map_err(Ended::lost)?;
+    let stream = shared.options.carrier.connect(attempt).await.map_err(lost)?;
+    let mut conn = Conn::new(stream, shared.tls.connection().map_err(lost)?);
+    conn.handshake().await.map_err(lost)?;
+    let run = random().map_err(lost)?;
     let hello = Hello::new(SERVICE, shared.options.credential.secret(), run);
     conn.push(&SessionFrame::Hello(hello));
     // The first frame behind the hello opens the session.
     conn.push(&SessionFrame::Pong(0));
-    conn.flush().await.map_err(Ended::lost)?;
+    conn.flush().await.map_err(lost)?;
     let answer = conn.receive(|frame| match SessionFrame::try_from(frame)? {
         SessionFrame::Welcome(_) => Ok(Ok(())),
         SessionFrame::Abort(AbortCode::Busy | AbortCode::Crowded, why) => Ok(Err(Ended::lost(why))),
         SessionFrame::Abort(_, why) => Ok(Err(Ended { why: with_remedy(why), is_refusal: true })),
         other => Err(ConnError::unexpected(&other)),
     });
-    answer.await.map_err(Ended::lost)??;
+    answer.await.map_err(lost)??;
     Ok(conn)
 }
 
@@ -136,7 +142,7 @@ async fn hold(shared: &ClientShared, mut conn: Conn) -> Ended {
     shared.handle_connected();
     match serve(shared, &mut conn).await {
         Ok(ended) => ended,
-        Err(error) => Ended::lost(error),
+        Err(error) => lost(error),
     }
 }
 
@@ -146,7 +152,9 @@ async fn serve(shared: &ClientShared, conn: &mut Conn) -> Result<Ended, ConnErro
     loop {
         let now = shared.clock.now();
         let wishes: Vec<_> = std::iter::from_fn(|| shared.state().shelves.poll_wish(now)).collect();
-        wishes.into_iter().for_each(|wish| conn.push(&RelayFrame::Wish(wish)));
+        for wish in wishes {
+            conn.push(&RelayFrame::Wish(wish));
+        }
         conn.flush_to_reader().await?;
         let heard = conn.receive(|frame| {
             let now = shared.clock.now();
@@ -182,7 +190,7 @@ async fn serve(shared: &ClientShared, conn: &mut Conn) -> Result<Ended, ConnErro
             () = shared.asked.notified() => {}
             _ = pings.tick() => {
                 if heard_at.elapsed() > SILENCE {
-                    return Ok(Ended::lost("it does not answer"));
+                    return Ok(Ended::lost("it does not answer".into()));
                 }
                 conn.push(&SessionFrame::Ping(0));
             }

@@ -42,68 +42,68 @@ impl Shelves {
     /// Somebody asks for a ticket to a destination.
     pub(crate) fn take(&mut self, now: Time, target: &Target) -> Option<Ticket> {
         if !self.of.contains_key(target) && self.of.len() >= MOST_TARGETS {
-            let oldest = self.of.iter().min_by_key(|(_, shelf)| shelf.used);
+            let oldest = self.of.iter().min_by_key(|(_, own)| own.used);
             if let Some(oldest) = oldest.map(|(target, _)| target.clone()) {
                 self.of.remove(&oldest);
             }
         }
-        let shelf = self.of.entry(target.clone()).or_default();
-        shelf.used = now;
-        shelf.drop_old(now);
-        let (ticket, _) = shelf.tickets.pop_front()?;
-        shelf.taken.push_back(ticket);
-        if shelf.taken.len() > 4 * MOST_TICKETS {
-            shelf.taken.pop_front();
+        let own = self.of.entry(target.clone()).or_default();
+        own.used = now;
+        own.drop_old(now);
+        let (ticket, _) = own.tickets.pop_front()?;
+        own.taken.push_back(ticket);
+        if own.taken.len() > 4 * MOST_TICKETS {
+            own.taken.pop_front();
         }
         Some(ticket)
     }
 
     /// The next wish, if one is due.
     pub(crate) fn poll_wish(&mut self, now: Time) -> Option<Wish> {
-        let is_due = |shelf: &mut Shelf| {
-            shelf.drop_old(now);
-            shelf.wished.is_none() && shelf.used + IN_USE > now && shelf.tickets.len() <= FEW
+        let is_due = |own: &mut Shelf| {
+            own.drop_old(now);
+            own.wished.is_none() && own.used + IN_USE > now && own.tickets.len() <= FEW
         };
-        let (target, shelf) = self.of.iter_mut().find_map(|(target, shelf)| {
+        let (target, own) = self.of.iter_mut().find_map(|(target, own)| {
             // What was just denied is denied again, until somebody asks for it anew.
-            let is_denied = shelf.failed.as_ref().is_some_and(|(at, _)| *at > shelf.used);
-            (!is_denied && is_due(shelf)).then_some((target, shelf))
+            let is_denied = own.failed.as_ref().is_some_and(|(at, _)| *at > own.used);
+            (!is_denied && is_due(own)).then_some((target, own))
         })?;
         self.wishes = self.wishes.wrapping_add(1);
-        shelf.wished = Some(self.wishes);
-        let count = u8::try_from(MOST_TICKETS - shelf.tickets.len()).expect("a few");
+        own.wished = Some(self.wishes);
+        let count = u8::try_from(MOST_TICKETS - own.tickets.len()).expect("a few");
         Some(Wish { number: self.wishes, count, target: target.clone() })
     }
 
     /// Tickets have come.
     pub(crate) fn handle_tickets(&mut self, now: Time, issued: Issued) {
-        let Some(shelf) = self.wished(issued.number) else { return };
+        let Some(own) = self.wished(issued.number) else { return };
         let end = now + Span::from_secs(issued.seconds.into()) - SPARE;
-        shelf.tickets.extend(issued.tickets.into_iter().map(|ticket| (ticket, end)));
+        own.tickets.extend(issued.tickets.into_iter().map(|ticket| (ticket, end)));
     }
 
     /// There are no tickets for a wish.
     pub(crate) fn handle_denied(&mut self, now: Time, number: u32, reason: Reason) {
-        if let Some(shelf) = self.wished(number) {
-            shelf.failed = Some((now, reason));
+        if let Some(own) = self.wished(number) {
+            own.failed = Some((now, reason));
         }
     }
 
     /// A ticket opened no connection.
     pub(crate) fn handle_failed(&mut self, now: Time, ticket: Ticket, reason: Reason) {
-        let of_ticket = self.of.values_mut().find(|shelf| shelf.taken.contains(&ticket));
-        if let Some(shelf) = of_ticket {
-            shelf.taken.retain(|taken| *taken != ticket);
-            shelf.failed = Some((now, reason));
+        let of_ticket = self.of.values_mut().find(|own| own.taken.contains(&ticket));
+        if let Some(own) = of_ticket {
+            own.taken.retain(|taken| *taken != ticket);
+            own.failed = Some((now, reason));
         }
     }
 
     /// There is another control connection, and perhaps another relay: older tickets may be of no
     /// use there, and wishes were lost.
     pub(crate) fn handle_connected(&mut self) {
-        for shelf in self.of.values_mut() {
-            shelf.tickets.clear();
-            shelf.wished = None;
+        for own in self.of.values_mut() {
+            own.tickets.clear();
+            own.wished = None;
         }
     }
 
@@ -114,9 +114,9 @@ impl Shelves {
     }
 
     fn wished(&mut self, number: u32) -> Option<&mut Shelf> {
-        let shelf = self.of.values_mut().find(|shelf| shelf.wished == Some(number))?;
-        shelf.wished = None;
-        Some(shelf)
+        let own = self.of.values_mut().find(|own| own.wished == Some(number))?;
+        own.wished = None;
+        Some(own)
     }
 }
 

@@ -15,7 +15,9 @@ struct Bed {
 impl Bed {
     fn new(rate: Option<Rate>, connections: Vec<(u8, Option<Rate>)>) -> Bed {
         let mut shares = Shares::new(rate);
-        connections.iter().for_each(|(key, _)| shares.insert(*key, None));
+        for (key, _) in &connections {
+            shares.insert(*key, None);
+        }
         let none = vec![Bytes::ZERO; connections.len()];
         let asks = vec![false; connections.len()];
         Bed { shares, now: Time::ZERO, connections, ready: none.clone(), moved: none, asks }
@@ -98,7 +100,9 @@ fn a_key_that_comes_is_next() {
     bed.run(Span::from_secs(1));
     bed.shares.insert(10, None);
     bed.connections.push((10, None));
-    (bed.ready.push(Bytes::ZERO), bed.moved.push(Bytes::ZERO), bed.asks.push(false));
+    bed.ready.push(Bytes::ZERO);
+    bed.moved.push(Bytes::ZERO);
+    bed.asks.push(false);
     bed.run(Span::from_millis(8));
     assert!(bed.of(10) > Bytes::ZERO);
     // It makes up for nothing that it did not want.
@@ -114,7 +118,8 @@ fn a_key_that_comes_is_next() {
 fn a_key_whose_only_connection_asks_late_has_its_share() {
     let mut shares = Shares::new(Some(Rate::mbit(40)));
     let (mut moved, mut asks_at) = ([0; 2], Time::ZERO);
-    (shares.insert(0, None), shares.insert(1, None));
+    shares.insert(0, None);
+    shares.insert(1, None);
     for connection in 1..9 {
         shares.handle_ask(1, connection, Bytes::kib(64));
     }

@@ -130,9 +130,11 @@ proptest! {
                 }
                 Op::Clear => {
                     tickets.clear();
-                    all.iter_mut().for_each(|one| one.is_good = false);
+                    for one in &mut all {
+                        one.is_good = false;
+                    }
                 }
-                Op::Wait(secs) => now = now + Span::from_secs(secs),
+                Op::Wait(secs) => now += Span::from_secs(secs),
             }
             let counted: usize = (0..3).map(|key| tickets.count_of(&key)).sum();
             prop_assert_eq!(counted, tickets.count());
