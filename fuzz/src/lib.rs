@@ -1,6 +1,7 @@
 //! The checks of the fuzz targets.
 
 mod admission;
+mod relay;
 mod simulations;
 mod ssh_lines;
 mod striped;
@@ -8,6 +9,7 @@ mod transfers;
 mod tunnel;
 
 pub use admission::*;
+pub use relay::*;
 pub use simulations::*;
 pub use ssh_lines::*;
 pub use striped::*;

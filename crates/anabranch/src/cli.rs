@@ -8,7 +8,7 @@ use scenario::Registry;
 use tracing_subscriber::filter::Targets;
 
 use crate::commands::{
-    cp, demo, doctor, emulate, far, generate, get, host, keys, paths, perf, plot, receive,
+    cp, demo, doctor, emulate, far, generate, get, host, keys, paths, perf, plot, receive, relay,
     reproduce, send, serve, simulate, tunnel,
 };
 use crate::exit::{EXIT_CODES, Failure};
@@ -41,8 +41,8 @@ pub(crate) struct Cli {
 }
 
 /// The commands that write events as JSON with `--json`.
-const COMMANDS_WITH_EVENTS: [&str; 8] =
-    ["cp", "receive", "send", "serve", "get", "host", "tunnel", "serve-tunnel"];
+const COMMANDS_WITH_EVENTS: [&str; 9] =
+    ["cp", "receive", "send", "serve", "get", "host", "tunnel", "serve-tunnel", "relay"];
 
 /// The commands.
 #[derive(Debug, Subcommand)]
@@ -66,7 +66,9 @@ pub(crate) enum Command {
     Tunnel(tunnel::near::TunnelArgs),
     /// Dial targets for a `tunnel` on another host that is allowed to reach them
     ServeTunnel(tunnel::far::ServeTunnelArgs),
-    /// Receive, serve, dial for tunnels and measure at one port, as the configuration file says
+    /// Carry connections between hosts that are allowed to use this one as a relay
+    Relay(relay::RelayArgs),
+    /// Receive, serve, dial for tunnels, relay and measure at one port, as the configuration says
     Host(host::HostArgs),
     /// Show the usable paths, and why the other devices have none
     Paths(paths::PathsArgs),
@@ -107,6 +109,7 @@ impl Command {
             Command::Get(args) => args.is_json(),
             Command::Tunnel(args) => args.is_json(),
             Command::ServeTunnel(args) => args.is_json(),
+            Command::Relay(args) => args.is_json(),
             Command::Host(args) => args.is_json(),
             _ => false,
         }
@@ -153,6 +156,7 @@ impl Cli {
             Command::Get(args) => get::run(args),
             Command::Tunnel(args) => tunnel::near::run(args),
             Command::ServeTunnel(args) => tunnel::far::run(args),
+            Command::Relay(args) => relay::run(args),
             Command::Host(args) => host::run(args),
             Command::Paths(args) => paths::run(&args).map_err(Failure::from),
             Command::Doctor(args) => doctor::run(&args),

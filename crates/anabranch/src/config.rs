@@ -12,7 +12,7 @@ use files::{Error, Overwrite};
 use peer::private::{Guard, check_private, open_input};
 use peer::{CongestionControl, PathSpec, Timetable};
 use toml::de::{DeTable, DeValue};
-use units::Span;
+use units::{Rate, Span};
 
 use crate::dirs::{Dirs, is_absent};
 use crate::hooks::Hooks;
@@ -29,6 +29,7 @@ pub(crate) struct Config {
     pub(crate) receive: Receive,
     pub(crate) serve: Serve,
     pub(crate) host: Host,
+    pub(crate) relay: Relay,
     /// The tables that are there, also empty ones: those of services name what `host` does.
     pub(crate) tables: BTreeSet<String>,
 }
@@ -83,8 +84,17 @@ pub(crate) struct Host {
     pub(crate) hooks: Hooks,
 }
 
+/// `[relay]`.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Relay {
+    pub(crate) listen: Vec<ListenAddress>,
+    pub(crate) port: Option<u16>,
+    pub(crate) max_rate: Option<Rate>,
+    pub(crate) metrics: Option<MetricsAddress>,
+}
+
 /// Tables that may have no key.
-const TABLES: [&str; 6] = ["send", "receive", "serve", "tunnel", "measure", "host"];
+const TABLES: [&str; 7] = ["send", "receive", "serve", "tunnel", "measure", "relay", "host"];
 
 /// The numbers that `--parallel` takes.
 pub(crate) const PARALLEL: RangeInclusive<u16> = 1..=64;
@@ -132,6 +142,10 @@ const KEYS: &[(&str, &str, Setter)] = &[
     ("host", "metrics", |c, v| set(&mut c.host.metrics, metrics(v))),
     ("host", "on-done", |c, v| set(&mut c.host.hooks.on_done, parsed(v))),
     ("host", "on-error", |c, v| set(&mut c.host.hooks.on_error, parsed(v))),
+    ("relay", "listen", |c, v| list(v).map(|addresses| c.relay.listen = addresses)),
+    ("relay", "port", |c, v| set(&mut c.relay.port, port(v))),
+    ("relay", "max-rate", |c, v| set(&mut c.relay.max_rate, parsed(v))),
+    ("relay", "metrics", |c, v| set(&mut c.relay.metrics, metrics(v))),
     ("receive", "archive", |c, v| flag(v).map(|on| c.receive.archive = on)),
     ("receive", "overwrite", |c, v| {
         flag(v).map(|on| {
@@ -291,7 +305,6 @@ fn number(value: &DeValue<'_>, range: &RangeInclusive<u16>) -> Result<u16, Strin
 #[cfg(test)]
 mod tests {
     use peer::MomentOfWeek;
-    use units::Rate;
 
     use super::*;
     use crate::listen::socket_addresses;

@@ -57,6 +57,11 @@ impl Dirs {
         self.state.join("usage")
     }
 
+    /// The socket at which a relay of this user says what it does.
+    pub(crate) fn relay_status(&self) -> PathBuf {
+        self.state.join("relay-status")
+    }
+
     /// The folder of notes about incomplete copies under a new name.
     pub(crate) fn copies(&self) -> PathBuf {
         self.state.join("copies")

@@ -129,6 +129,21 @@ const EXAMPLES: &[(&str, &[Example])] = &[
         ],
     ),
     (
+        "relay",
+        &[
+            example("anabranch relay", "Relay for the hosts with --may relay or --relay"),
+            example(
+                "anabranch relay --max-rate 200mbit --metrics 9707",
+                "No faster, in equal shares, with metrics for Prometheus",
+            ),
+            example("anabranch relay status", "Show what a relay on this host does, by key"),
+            example(
+                "anabranch relay --token --permit 'nas.example:7707'",
+                "Let one more host reach nas, by token",
+            ),
+        ],
+    ),
+    (
         "paths",
         &[
             example("anabranch paths", "List the interfaces with a default route"),

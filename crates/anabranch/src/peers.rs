@@ -46,8 +46,10 @@ pub(crate) struct Peer {
 
 /// The words of rights that services read, in the order in which they are written.
 pub(crate) fn rights_keys() -> impl Iterator<Item = &'static RightsKey> {
-    let [may, max] = &peer::rights::RIGHTS;
-    [may].into_iter().chain(&files::rights::RIGHTS).chain([max]).chain(&tunnel::rights::RIGHTS)
+    let [may, max, relay_at] = &peer::rights::RIGHTS;
+    let (files, tunnel) = (&files::rights::RIGHTS, &tunnel::rights::RIGHTS);
+    let services = tunnel.iter().chain(&relay::rights::RIGHTS);
+    [may].into_iter().chain(files).chain([max]).chain(services).chain([relay_at])
 }
 
 /// Sets a right from `key=value`; `None` if there is no such key.

@@ -1,11 +1,12 @@
 //! The peers that a host knows by key, and their permissions.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use tokio::sync::watch;
 use units::Rate;
 
-use crate::rights::{MAX, MAY};
+use crate::rights::{MAX, MAY, RELAY_AT, RelayAddresses};
 use crate::{Fingerprint, May, Rights};
 
 /// A host that needs no token here, and its rights.
@@ -98,6 +99,13 @@ impl Peer {
     #[must_use]
     pub fn max(&self) -> Option<Rate> {
         self.rights.value(MAX)
+    }
+
+    /// Whether it is a relay, and connections of others come here through it from this address.
+    #[must_use]
+    pub fn is_relay_at(&self, from: IpAddr) -> bool {
+        let addresses = self.rights.value::<RelayAddresses>(RELAY_AT);
+        addresses.is_some_and(|addresses| addresses.has(from))
     }
 
     /// Its name for people: its key, if it has none.

@@ -69,6 +69,17 @@ pub trait Stream: Send + Sync + 'static {
         None
     }
 
+    /// The socket, if this is a connection of TCP as the kernel has it.
+    fn tcp(&self) -> Option<&TcpStream> {
+        None
+    }
+
+    /// The same, taken out. `None` where [`Stream::tcp`] has none.
+    #[must_use]
+    fn into_tcp(self: Box<Self>) -> Option<TcpStream> {
+        None
+    }
+
     /// The local address, if the carrier has any.
     fn local_addr(&self) -> Option<SocketAddr> {
         None
@@ -200,6 +211,14 @@ impl Stream for TcpStream {
 
     fn shutdown_write(&self) -> io::Result<()> {
         socket::shutdown_write(self)
+    }
+
+    fn tcp(&self) -> Option<&TcpStream> {
+        Some(self)
+    }
+
+    fn into_tcp(self: Box<Self>) -> Option<TcpStream> {
+        Some(*self)
     }
 
     fn local_addr(&self) -> Option<SocketAddr> {

@@ -6,8 +6,9 @@
 
 use std::fmt;
 
+use prometheus_client::collector::Collector;
 use prometheus_client::encoding::text::encode;
-use prometheus_client::encoding::{EncodeMetric, MetricEncoder};
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, MetricEncoder};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 
@@ -78,6 +79,66 @@ where
     match unit {
         Some(unit) => registry.register_with_unit(name, help, unit, read),
         None => registry.register(name, help, read),
+    }
+}
+
+/// Rows of a figure: the name of a peer, which is no stranger's, a direction, which may be empty,
+/// and the value.
+pub type PeerRows = Vec<(String, &'static str, u64)>;
+
+/// Registers a figure of each peer that goes up and down. There may be a thousand peers or so.
+pub fn register_gauge_of_peers(
+    registry: &mut Registry,
+    name: &'static str,
+    help: &'static str,
+    read: impl Fn() -> PeerRows + Send + Sync + 'static,
+) {
+    let metric_type = MetricType::Gauge;
+    let rows = ReadRows { name, help, unit: None, metric_type, read };
+    registry.register_collector(Box::new(rows));
+}
+
+/// Registers a figure of each peer that only grows. There may be a thousand peers or so.
+pub fn register_counter_of_peers(
+    registry: &mut Registry,
+    name: &'static str,
+    help: &'static str,
+    unit: Option<Unit>,
+    read: impl Fn() -> PeerRows + Send + Sync + 'static,
+) {
+    let metric_type = MetricType::Counter;
+    registry.register_collector(Box::new(ReadRows { name, help, unit, metric_type, read }));
+}
+
+/// A figure of each peer that has a function.
+struct ReadRows<F> {
+    name: &'static str,
+    help: &'static str,
+    unit: Option<Unit>,
+    metric_type: MetricType,
+    read: F,
+}
+
+impl<F: Fn() -> PeerRows + Send + Sync + 'static> Collector for ReadRows<F> {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let (unit, metric_type) = (self.unit.as_ref(), self.metric_type);
+        let mut metric = encoder.encode_descriptor(self.name, self.help, unit, metric_type)?;
+        for (peer, direction, value) in (self.read)() {
+            let labels = [("peer", peer.as_str()), ("direction", direction)];
+            let labels = if direction.is_empty() { &labels[..1] } else { &labels[..] };
+            let mut row = metric.encode_family(&labels)?;
+            match metric_type {
+                MetricType::Counter => ConstCounter::new(value).encode(row)?,
+                _ => row.encode_gauge(&value)?,
+            }
+        }
+        Ok(())
+    }
+}
+
+impl<F> fmt::Debug for ReadRows<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ReadRows").field("name", &self.name).finish_non_exhaustive()
     }
 }
 

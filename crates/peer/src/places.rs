@@ -48,7 +48,9 @@ impl Places {
         self.taken().values().sum()
     }
 
-    fn try_take(self: &Arc<Self>, peer: Fingerprint) -> Option<WorkPlace> {
+    /// A place for `peer`, if there is one.
+    #[must_use]
+    pub fn try_take(self: &Arc<Self>, peer: Fingerprint) -> Option<WorkPlace> {
         let mut taken = self.taken();
         let of_peer = taken.get(&peer).copied().unwrap_or(0);
         if of_peer >= self.each || taken.values().sum::<usize>() >= self.most {

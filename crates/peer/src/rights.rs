@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::net::IpAddr;
 use std::str::FromStr;
 
 use units::Rate;
@@ -23,11 +24,12 @@ pub struct RightsKey {
     pub spell: fn(&str) -> Result<Option<String>, String>,
 }
 
-/// The rights that are of no service: in which direction bulk data may flow, and how fast.
-pub static RIGHTS: [RightsKey; 2] = [
+/// The rights that are of no service: in which direction bulk data may flow, how fast, and whether
+/// connections of other hosts come through this one.
+pub static RIGHTS: [RightsKey; 3] = [
     RightsKey {
         key: MAY,
-        form: "get|send|both|none",
+        form: "get|send|both|none|relay",
         spell: |text| spell_but_default(text, &May::default()),
     },
     RightsKey {
@@ -41,12 +43,51 @@ pub static RIGHTS: [RightsKey; 2] = [
             }))
         },
     },
+    RightsKey {
+        key: RELAY_AT,
+        form: "ADDRESSES",
+        spell: |text| text.parse::<RelayAddresses>().map(|read| Some(read.to_string())),
+    },
 ];
 
 /// The key of [`May`].
 pub const MAY: &str = "may";
 /// The key of the upper bound of a peer's total rate, in each direction.
 pub const MAX: &str = "max";
+
+/// The key of [`RelayAddresses`].
+pub const RELAY_AT: &str = "relay-at";
+
+/// The addresses from which the connections come that a relay carries: a list with commas.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RelayAddresses(Vec<IpAddr>);
+
+impl RelayAddresses {
+    /// Whether this is one of them; an address of IPv4 in any of its forms.
+    #[must_use]
+    pub fn has(&self, address: IpAddr) -> bool {
+        self.0.contains(&address.to_canonical())
+    }
+}
+
+impl FromStr for RelayAddresses {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<RelayAddresses, String> {
+        let read = |part: &str| match part.parse::<IpAddr>() {
+            Ok(address) => Ok(address.to_canonical()),
+            Err(_) => Err(format!("'{part}' is not an address")),
+        };
+        text.split(',').map(read).collect::<Result<_, _>>().map(RelayAddresses)
+    }
+}
+
+impl fmt::Display for RelayAddresses {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let all: Vec<String> = self.0.iter().map(IpAddr::to_string).collect();
+        f.write_str(&all.join(","))
+    }
+}
 
 /// The usual spelling of a value that is not the default.
 ///
@@ -104,7 +145,7 @@ impl Rights {
 impl From<May> for Rights {
     /// Nothing is said but this.
     fn from(may: May) -> Rights {
-        let [key, _] = &RIGHTS;
+        let [key, ..] = &RIGHTS;
         Rights::default().with(key, &may.to_string()).expect("it is spelt as it is read")
     }
 }
@@ -121,19 +162,22 @@ pub enum May {
     Both,
     /// Neither.
     None,
+    /// Neither, and through here if this host is a relay: to the ports of hosts that listen.
+    Relay,
 }
 
 impl FromStr for May {
     type Err = String;
 
-    /// `get`, `send`, `both` or `none`.
+    /// `get`, `send`, `both`, `none` or `relay`.
     fn from_str(text: &str) -> Result<May, String> {
         match text {
             "get" => Ok(May::Get),
             "send" => Ok(May::Send),
             "both" => Ok(May::Both),
             "none" => Ok(May::None),
-            _ => Err(format!("'{text}' is not get, send, both or none")),
+            "relay" => Ok(May::Relay),
+            _ => Err(format!("'{text}' is not get, send, both, none or relay")),
         }
     }
 }
@@ -145,6 +189,7 @@ impl std::fmt::Display for May {
             May::Send => "send",
             May::Both => "both",
             May::None => "none",
+            May::Relay => "relay",
         })
     }
 }

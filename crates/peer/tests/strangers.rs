@@ -14,7 +14,9 @@ use std::time::Duration;
 use peer::carrier::{BoxFuture, Listener, Stream};
 use peer::host::{Asking, Entry, Hosting, Service, Services, serve_at};
 use peer::tls::ClientTls;
-use peer::{Conn, Fingerprint, Identity, ListenOptions};
+use peer::{
+    AuthorizedPeers, Conn, ConnError, Fingerprint, Identity, ListenOptions, May, Peer, Rights,
+};
 use rustls::Connection;
 use tokio::net::UnixStream;
 use tokio::sync::mpsc;
@@ -63,18 +65,24 @@ impl Service for Door {
 }
 
 /// Listens to a channel.
-struct Arrivals(mpsc::UnboundedReceiver<Box<dyn Stream>>);
+struct Arrivals(mpsc::UnboundedReceiver<Arrival>);
+
+/// A connection, and where it comes from.
+type Arrival = (Box<dyn Stream>, SocketAddr);
 
 impl Listener for Arrivals {
     fn accept(&mut self) -> BoxFuture<'_, io::Result<(Box<dyn Stream>, SocketAddr)>> {
         Box::pin(async move {
             match self.0.recv().await {
-                Some(stream) => Ok((stream, ([127, 0, 0, 1], 1).into())),
+                Some(arrival) => Ok(arrival),
                 None => std::future::pending().await,
             }
         })
     }
 }
+
+/// The address of whoever comes from nowhere in particular.
+const LOCAL: ([u8; 4], u16) = ([127, 0, 0, 1], 1);
 
 /// The bytes that a flood sends once TLS is complete.
 type First = fn() -> Vec<u8>;
@@ -185,7 +193,7 @@ impl Stream for Socket {
 
 /// A listening host, a key that it knows, and one that it does not.
 struct Host {
-    arriving: mpsc::UnboundedSender<Box<dyn Stream>>,
+    arriving: mpsc::UnboundedSender<Arrival>,
     opened: mpsc::UnboundedReceiver<()>,
     server: Fingerprint,
     known: Identity,
@@ -195,13 +203,20 @@ struct Host {
 
 impl Host {
     fn start() -> Host {
+        Host::beside(Vec::new())
+    }
+
+    /// The same, which has these entries of other hosts.
+    fn beside(others: Vec<Peer>) -> Host {
         let [identity, known, stranger] = [(); 3].map(|()| Identity::generate().unwrap());
         let (arriving, arrivals) = mpsc::unbounded_channel();
         let (opening, opened) = mpsc::unbounded_channel();
         let door = Arc::new(Door { known: known.fingerprint(), opened: opening });
         let listeners: Vec<Box<dyn Listener>> = vec![Box::new(Arrivals(arrivals))];
         let server = identity.fingerprint();
-        let (services, options) = (Services::new().with(&door), ListenOptions::new(identity));
+        let authorized = AuthorizedPeers::new(others);
+        let options = ListenOptions { authorized, ..ListenOptions::new(identity) };
+        let services = Services::new().with(&door);
         let hosting = serve_at(listeners, services, options, Arc::new(|_| ())).unwrap();
         Host { arriving, opened, server, known, stranger, _hosting: hosting }
     }
@@ -213,23 +228,34 @@ impl Host {
     /// A flood by the holder of a key arrives; returns the number of bytes taken of it.
     fn flood(&self, identity: &Identity, first: Vec<u8>, refill: Refill) -> Arc<AtomicUsize> {
         let (stream, taken) = Flood::boxed(self.tls(identity), first, refill);
-        self.arriving.send(stream).unwrap();
+        self.arriving.send((stream, LOCAL.into())).unwrap();
         taken
     }
 
     /// An authorized peer that opens a session gets in.
     async fn lets_in_the_known(&mut self) {
+        let ours = self.arrive(LOCAL.into());
+        assert!(self.lets_in(ours).await, "it gets in");
+    }
+
+    /// A connection from there arrives, and says nothing yet.
+    fn arrive(&self, from: SocketAddr) -> UnixStream {
         let (ours, theirs) = UnixStream::pair().unwrap();
-        self.arriving.send(Box::new(Socket(theirs))).unwrap();
+        self.arriving.send((Box::new(Socket(theirs)), from)).unwrap();
+        ours
+    }
+
+    /// Whether an authorized peer opens a session by a connection.
+    async fn lets_in(&mut self, ours: UnixStream) -> bool {
         let mut conn = Conn::new(Box::new(Socket(ours)), self.tls(&self.known));
         let opening = async {
-            conn.handshake().await.unwrap();
+            conn.handshake().await?;
             conn.push(&hello());
             conn.push(&FileFrame::ManifestEnd(0));
-            conn.flush().await.unwrap();
-            self.opened.recv().await
+            conn.flush().await?;
+            self.opened.recv().await.ok_or(ConnError::Closed)
         };
-        timeout(PATIENCE, opening).await.expect("it gets in").unwrap();
+        timeout(PATIENCE, opening).await.expect("it gets in, or not").is_ok()
     }
 }
 
@@ -339,4 +365,32 @@ fn an_authorized_peer_that_never_pauses_leaves_others_their_turn() {
         assert!(late < Duration::from_secs(5), "{late:?}");
         assert!(idle.load(Relaxed) > 0);
     });
+}
+
+/// Strangers come from everywhere, each from an address of its own, until the oldest handshake has
+/// to give way: not that of a host behind a relay that this one knows.
+#[test]
+fn handshakes_through_a_relay_have_places_of_their_own() {
+    for is_known in [false, true] {
+        within_a_minute(async move {
+            let relay = Identity::generate().unwrap();
+            let at = &peer::rights::RIGHTS[2];
+            let rights = Rights::from(May::None).with(at, "2001:db8::7,192.0.2.7").unwrap();
+            let entry = Peer { rights, ..Peer::from(relay.fingerprint()) };
+            let mut host = Host::beside(if is_known { vec![entry] } else { Vec::new() });
+            let slow = host.arrive("[::ffff:192.0.2.7]:7707".parse().unwrap());
+            let silent: Vec<UnixStream> =
+                (0..200).map(|octet| host.arrive(([10, octet, 0, 1], 1).into())).collect();
+            while is_open(&silent[0]) {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+            assert_eq!(host.lets_in(slow).await, is_known);
+            drop(silent);
+        });
+    }
+}
+
+/// Whether a socket's other end, which says nothing, is open.
+fn is_open(socket: &UnixStream) -> bool {
+    matches!(socket.try_read(&mut [0]), Err(error) if error.kind() == io::ErrorKind::WouldBlock)
 }

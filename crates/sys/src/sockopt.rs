@@ -134,15 +134,43 @@ pub fn path_mtu(socket: &impl AsFd, is_ipv6: bool) -> io::Result<u32> {
     } else {
         (libc::IPPROTO_IP, libc::IP_MTU)
     };
-    let mut mtu: libc::c_int = 0;
+    number_option(socket, level, name)
+}
+
+/// Bounds the bytes that the socket has for its reader to about `bytes` (`SO_RCVBUF`). Where the
+/// system allows no bound as large as that (`net.core.rmem_max`), the kernel sets it, as it does
+/// for other sockets (`net.ipv4.tcp_rmem`).
+///
+/// # Errors
+/// The error of setsockopt.
+pub fn set_receive_bound(socket: &impl AsFd, bytes: u32) -> io::Result<()> {
+    set_option(socket, libc::SOL_SOCKET, libc::SO_RCVBUF, bytes)?;
+    // Before Linux 6.9 the window stays within the buffer that was there first.
+    set_option(socket, libc::IPPROTO_TCP, libc::TCP_WINDOW_CLAMP, bytes)?;
+    // The kernel doubles what it takes, for its own overhead.
+    let taken = number_option(socket, libc::SOL_SOCKET, libc::SO_RCVBUF)? / 2;
+    if taken < bytes {
+        // Before Linux 5.14 the largest allowed bound stays.
+        let _ = set_option(socket, libc::SOL_SOCKET, libc::SO_BUF_LOCK, 0);
+    }
+    Ok(())
+}
+
+/// A socket option that is a number; zero if it is negative.
+fn number_option(socket: &impl AsFd, level: libc::c_int, name: libc::c_int) -> io::Result<u32> {
+    let mut value: libc::c_int = 0;
     #[expect(clippy::cast_possible_truncation, reason = "a few bytes")]
     let mut length = size_of::<libc::c_int>() as libc::socklen_t;
-    // SAFETY: the kernel writes at most `length` bytes into `mtu`, which is that large.
+    // SAFETY: the kernel writes at most `length` bytes into `value`, which is that large.
     let result = unsafe {
         let fd = socket.as_fd().as_raw_fd();
-        libc::getsockopt(fd, level, name, (&raw mut mtu).cast(), &raw mut length)
+        libc::getsockopt(fd, level, name, (&raw mut value).cast(), &raw mut length)
     };
-    if result == 0 { Ok(u32::try_from(mtu).unwrap_or(0)) } else { Err(io::Error::last_os_error()) }
+    if result == 0 {
+        Ok(u32::try_from(value).unwrap_or(0))
+    } else {
+        Err(io::Error::last_os_error())
+    }
 }
 
 /// Lets the socket count as writable only while less than `bytes` are not yet sent

@@ -3,13 +3,14 @@
 //! Every frame is one octet of kind, four of body length (big-endian, at most [`MAX_BODY`]), and
 //! the body. All integers are big-endian. Here is the one list of kinds. What they mean stands with
 //! those who speak them: [`session`](crate::session) begins and ends every connection, and a
-//! service has kinds of its own, as [`files`](crate::files) and [`measure`](crate::measure).
+//! service has kinds of its own, as [`files`](crate::files), [`measure`](crate::measure) and
+//! [`relay`](crate::relay).
 
 use alloc::vec::Vec;
 
 use crate::limits::{
     MAX_ADDRESSES, MAX_FILTER, MAX_HASHES, MAX_NAME, MAX_PAYLOAD, MAX_RANGES, MAX_REASON,
-    MAX_REQUEST, MAX_SERVICE, MAX_TEXT,
+    MAX_RELAY_REASON, MAX_REQUEST, MAX_SERVICE, MAX_TEXT, MAX_WISH_TARGET, MOST_TICKETS, TICKET,
 };
 use crate::manifest::{MAX_CHUNK, MAX_PATH};
 
@@ -188,10 +189,15 @@ pub enum FrameKind {
     Measure,
     Measured,
     Changed,
+    Wish,
+    Tickets,
+    Denied,
+    Failed,
+    Parting,
 }
 
 /// Each kind with its name and the longest body.
-const KINDS: [(FrameKind, &str, usize); 37] = [
+const KINDS: [(FrameKind, &str, usize); 42] = [
     (FrameKind::Hello, "Hello", 2 + 16 + 1 + 16 + 1 + MAX_SERVICE + MAX_REQUEST),
     (FrameKind::Join, "Join", 16),
     (FrameKind::Entries, "Entries", MAX_CHUNK),
@@ -229,6 +235,11 @@ const KINDS: [(FrameKind, &str, usize); 37] = [
     (FrameKind::Measure, "Measure", 9),
     (FrameKind::Measured, "Measured", 24),
     (FrameKind::Changed, "Changed", 5 + MAX_REASON),
+    (FrameKind::Wish, "Wish", 4 + 1 + MAX_WISH_TARGET),
+    (FrameKind::Tickets, "Tickets", 4 + 2 + MOST_TICKETS * TICKET),
+    (FrameKind::Denied, "Denied", 4 + 1 + MAX_RELAY_REASON),
+    (FrameKind::Failed, "Failed", TICKET + 1 + MAX_RELAY_REASON),
+    (FrameKind::Parting, "Parting", 2),
 ];
 
 impl FrameKind {

@@ -1,12 +1,12 @@
 //! Formats: parse and emit, nothing else.
 //!
 //! [`frame`] has what all frames have in common, which run over each path's TLS connection;
-//! [`session`] those of every session, [`files`] and [`measure`] those of services; [`manifest`]
-//! the description of files; [`closing`] the codes with which a side ends anything; [`ptcp`] the
-//! packets of the striped connection; [`datagram`] what surrounds them on UDP paths, and [`number`]
-//! how packet numbers are shortened; [`harp`] the messages of background gateways; [`tunnel`] those
-//! that begin the streams of a tunnel; [`tcp`] simulated TCP segments. Nothing here keeps state, or
-//! allocates by lengths that a peer merely announces.
+//! [`session`] those of every session, [`files`], [`measure`] and [`relay`] those of services;
+//! [`manifest`] the description of files; [`closing`] the codes with which a side ends anything;
+//! [`ptcp`] the packets of the striped connection; [`datagram`] what surrounds them on UDP paths,
+//! and [`number`] how packet numbers are shortened; [`harp`] the messages of background gateways;
+//! [`tunnel`] those that begin the streams of a tunnel; [`tcp`] simulated TCP segments. Nothing
+//! here keeps state, or allocates by lengths that a peer merely announces.
 #![no_std]
 
 extern crate alloc;
@@ -22,6 +22,7 @@ pub mod measure;
 pub mod number;
 pub mod ptcp;
 mod reader;
+pub mod relay;
 pub mod session;
 pub mod tcp;
 pub mod tunnel;

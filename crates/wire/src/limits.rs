@@ -18,6 +18,14 @@ pub const MAX_REASON: usize = 256;
 pub const MAX_FILTER: usize = 1024;
 /// The most hashes in one frame.
 pub const MAX_HASHES: usize = 4096;
+/// Octets of a relay's ticket.
+pub const TICKET: usize = 16;
+/// The most tickets of one wish.
+pub const MOST_TICKETS: usize = 8;
+/// The longest target of a wish for tickets: its form, the length and the name, and the port.
+pub(crate) const MAX_WISH_TARGET: usize = 1 + 1 + 253 + 2;
+/// The longest reason of a relay.
+pub(crate) const MAX_RELAY_REASON: usize = 256;
 /// The longest name of a service.
 pub const MAX_SERVICE: usize = 32;
 /// The longest request of a service in a hello.

@@ -215,7 +215,7 @@ impl Answer {
     /// If it is truncated, has an invalid field, or octets behind its end.
     pub fn parse(message: &[u8]) -> Result<Answer, WireError> {
         let (code, mut reader) = open(ANSWER, message)?;
-        let code = CODES.get(usize::from(code)).copied();
+        let code = Code::of_octet(code);
         let code = code.ok_or(WireError::Field { frame: ANSWER, field: "code" })?;
         let port = reader.u16()?;
         let text = core::str::from_utf8(reader.rest()).ok().filter(|text| text.len() <= MOST_TEXT);
@@ -229,15 +229,27 @@ impl Answer {
     /// If the text is longer than [`MOST_TEXT`].
     pub fn emit(&self, into: &mut Vec<u8>) {
         assert!(self.text.len() <= MOST_TEXT, "a text of {} octets", self.text.len());
-        let code = CODES.iter().position(|code| *code == self.code).expect("all are listed");
         let mut body = Vec::from(self.port.to_be_bytes());
         body.extend(self.text.bytes());
-        close(u8::try_from(code).expect("there are few"), &body, into);
+        close(self.code.octet(), &body, into);
+    }
+}
+
+impl Code {
+    /// The code of an octet.
+    pub(crate) fn of_octet(octet: u8) -> Option<Code> {
+        CODES.get(usize::from(octet)).copied()
+    }
+
+    /// Its octet.
+    pub(crate) fn octet(self) -> u8 {
+        let place = CODES.iter().position(|code| *code == self).expect("all are listed");
+        u8::try_from(place).expect("there are few")
     }
 }
 
 impl Target {
-    fn read(reader: &mut Reader<'_>) -> Result<Target, WireError> {
+    pub(crate) fn read(reader: &mut Reader<'_>) -> Result<Target, WireError> {
         let host = match reader.u8()? {
             4 => Host::Address(reader.array::<4>()?.into()),
             6 => Host::Address(reader.array::<16>()?.into()),
@@ -252,7 +264,7 @@ impl Target {
         Ok(Target { host, port: reader.u16()? })
     }
 
-    fn write(&self, body: &mut Vec<u8>) {
+    pub(crate) fn write(&self, body: &mut Vec<u8>) {
         match &self.host {
             Host::Address(IpAddr::V4(address)) => {
                 body.push(4);

@@ -14,6 +14,7 @@ use peer::{DEFAULT_PORT, ListenOptions};
 use tunnel::bounds::stripe_options;
 use tunnel::{Report, Reports, TunnelRights, TunnelService};
 
+use crate::commands::relay::{attend, relay_service};
 use crate::config::Config;
 use crate::dirs::Dirs;
 use crate::examples;
@@ -31,8 +32,8 @@ use crate::watch;
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = examples::help("host"))]
 pub(crate) struct HostArgs {
-    /// The configuration, whose tables [receive], [serve], [tunnel] and [measure] name the services
-    /// [default: anabranch/config.toml in the user's configuration folder]
+    /// The configuration, whose tables [receive], [serve], [tunnel], [relay] and [measure] name the
+    /// services [default: anabranch/config.toml in the user's configuration folder]
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// An address to listen on; may be repeated [default: every address]
@@ -61,7 +62,7 @@ impl HostArgs {
 }
 
 /// The tables of services.
-const SERVICES: [&str; 4] = ["receive", "serve", "tunnel", "measure"];
+const SERVICES: [&str; 5] = ["receive", "serve", "tunnel", "relay", "measure"];
 /// The transfers at a time, if the configuration does not say.
 const PARALLEL: usize = 4;
 
@@ -75,8 +76,8 @@ pub(crate) fn run(args: HostArgs) -> Result<(), Failure> {
     if !SERVICES.iter().any(|service| config.tables.contains(*service)) {
         let file = args.config.unwrap_or_else(|| dirs.config_file());
         return Err(Error::usage(format!(
-            "{} names no service: it has none of the tables [receive], [serve], [tunnel] and \
-             [measure]",
+            "{} names no service: it has none of the tables [receive], [serve], [tunnel], \
+             [relay] and [measure]",
             file.display()
         ))
         .into());
@@ -123,6 +124,10 @@ async fn serve(
     let stripe = if has("tunnel") { stripe_options() } else { stripe::Options::default() };
     let tell = files::notices(&events);
     let numbers = TransferNumbers::default();
+    let relay = has("relay").then(|| {
+        let max_rate = config.relay.max_rate;
+        relay_service(options.authorized.clone(), max_rate, is_verbose.then(|| Arc::clone(&tell)))
+    });
     // What is missing is said before anything listens.
     let receiving = has("receive")
         .then(|| Receiving::of(receive_options(&config, &options)?, events.clone(), &numbers))
@@ -148,6 +153,9 @@ async fn serve(
         let reports = reports(is_verbose, Arc::clone(&tell));
         services = services.with(&TunnelService::new(TunnelRights::default(), reports));
     }
+    if let Some(relay) = &relay {
+        services = services.with(relay);
+    }
     if has("measure") {
         services = services.with(&Measuring::new(Arc::clone(&tell)));
     }
@@ -172,8 +180,15 @@ async fn serve(
         receiving.await?;
         std::future::pending::<Result<Infallible, Error>>().await
     };
+    let relaying = async {
+        match &relay {
+            Some(relay) => attend(relay, &tell).await,
+            None => std::future::pending().await,
+        }
+    };
     let never = tokio::select! {
         ended = receiving => ended?,
+        never = relaying => never,
         never = watched => never,
     };
     match never {}

@@ -4,7 +4,8 @@ use std::path::PathBuf;
 
 use clap::Subcommand;
 use files::Error;
-use peer::{Fingerprint, May, Rights};
+use peer::rights::RelayAddresses;
+use peer::{Cap, Fingerprint, May, Rights};
 use reach::{ListenRights, Reach};
 use units::Rate;
 
@@ -57,8 +58,14 @@ enum Trust {
         fingerprint: Fingerprint,
         /// A name for the host
         name: Option<String>,
-        /// Permission: to get files from 'serve', to send files to 'receive', both, or none
-        #[arg(long, value_name = "get|send|both|none", default_value_t, hide_default_value = true)]
+        /// Permission: to get files from 'serve', to send files to 'receive', both, none, or to use
+        /// 'relay' alone
+        #[arg(
+            long,
+            value_name = "get|send|both|none|relay",
+            default_value_t,
+            hide_default_value = true
+        )]
         may: May,
         /// The host's folder instead of that of 'serve' or 'receive'; a relative one is below that
         #[arg(long, value_name = "DIR")]
@@ -72,6 +79,16 @@ enum Trust {
         /// The ports of this host at which it may have 'serve-tunnel' listen, with commas
         #[arg(long, value_name = "[ADDR:]PORTS")]
         tunnel_listen: Option<ListenRights>,
+        /// Where the host's connections may go through 'relay', with commas [default with --may
+        /// relay: *:7707-7716]
+        #[arg(long, value_name = "HOST:PORTS")]
+        relay: Option<Reach>,
+        /// How much 'relay' may move for the host in a month
+        #[arg(long, value_name = "SIZE/month")]
+        relay_cap: Option<Cap>,
+        /// The host is a relay: the addresses from which connections of others come through it
+        #[arg(long, value_name = "ADDRESSES")]
+        relay_at: Option<RelayAddresses>,
     },
 }
 
@@ -123,6 +140,9 @@ pub(crate) fn run(args: KeysArgs) -> Result<(), Error> {
             max,
             tunnel,
             tunnel_listen,
+            relay,
+            relay_cap,
+            relay_at,
         }) => {
             let name = name.as_deref().map(one_word).transpose()?.unwrap_or_default();
             if let Some(dir) = &dir {
@@ -140,6 +160,9 @@ pub(crate) fn run(args: KeysArgs) -> Result<(), Error> {
                 max.map(|max| format!("max={}bit/s", max.as_bits())),
                 tunnel.map(|reach| format!("tunnel={reach}")),
                 tunnel_listen.map(|ports| format!("listen={ports}")),
+                relay.map(|reach| format!("relay={reach}")),
+                relay_cap.map(|cap| format!("relay-cap={}B/month", cap.bytes.0)),
+                relay_at.map(|addresses| format!("relay-at={addresses}")),
             ];
             for word in given.into_iter().flatten() {
                 let set = set_right(&mut rights, &word).expect("these are words of rights");

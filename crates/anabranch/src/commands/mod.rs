@@ -13,6 +13,7 @@ pub(crate) mod paths;
 pub(crate) mod perf;
 pub(crate) mod plot;
 pub(crate) mod receive;
+pub(crate) mod relay;
 pub(crate) mod reproduce;
 pub(crate) mod send;
 pub(crate) mod serve;

@@ -30,7 +30,7 @@ fn listening(mut child: Child) -> (Running, String) {
 pub(super) fn all_services(home: &Home) -> String {
     format!(
         "[receive]\ndirectory = '{0}/incoming'\n[serve]\ndirectory = '{0}/served'\n[tunnel]\n\
-         [measure]\n",
+         [relay]\n[measure]\n",
         home.0.display()
     )
 }
@@ -250,4 +250,49 @@ fn a_host_that_is_stopped_says_no_more_than_that() {
     let mut said = String::new();
     host.0.stderr.take().unwrap().read_to_string(&mut said).unwrap();
     assert!(said.ends_with(": stopped\n"), "{said}");
+}
+
+/// A relay's two ways to start, who may use it, and what it says of itself.
+#[test]
+fn a_relay_says_who_may_use_it_and_what_it_does() {
+    let home = Home::new();
+    let (code, _, said) = home.run(&["relay", "--port", "0"]);
+    assert_eq!(code, 2, "{said}");
+    assert!(said.contains("--may relay"), "{said}");
+    let (code, _, said) = home.run(&["relay", "--permit", "*:22"]);
+    assert_eq!((code, said.contains("add --token")), (2, true), "{said}");
+    let (code, _, said) = home.run(&["relay", "status"]);
+    assert_eq!((code, said.contains("relay-status")), (10, true), "{said}");
+    let other = Home::new();
+    let key = other.run(&["keys"]).1;
+    let more = ["--relay", "127.0.0.1:*", "--relay-cap", "1GB/month"];
+    let trusted = [&["keys", "trust", "sender", key.trim(), "laptop", "--may", "relay"], &more[..]];
+    assert_eq!(home.run(&trusted.concat()).0, 0);
+    let line = home.run(&["keys", "list"]).1;
+    assert!(line.contains("may=relay relay=127.0.0.1:* relay-cap=1000000000B/month"), "{line}");
+    for by_host in [false, true] {
+        home.file("config.toml", b"[relay]\nmax-rate = \"50mbit\"\n");
+        let command = if by_host { "host" } else { "relay" };
+        let mut command = home.command(&[command, "--listen", "127.0.0.1", "--port", "0"]);
+        let (mut running, _) =
+            listening(command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap());
+        let (code, rows) = loop {
+            let (code, rows, _) = home.run(&["relay", "status", "--json"]);
+            if code == 0 {
+                break (code, rows);
+            }
+        };
+        assert_eq!((code, rows.as_str()), (0, ""), "nobody was there yet");
+        let (code, table, _) = home.run(&["relay", "status"]);
+        assert_eq!((code, table.lines().count()), (0, 1), "{table}");
+        if !by_host {
+            // No path is open: it ends at once.
+            let signal = rustix::process::Signal::TERM;
+            let id = i32::try_from(running.0.id()).unwrap();
+            let id = rustix::process::Pid::from_raw(id).unwrap();
+            rustix::process::kill_process(id, signal).unwrap();
+            assert_eq!(running.0.wait().unwrap().code(), Some(143));
+            assert_eq!(home.run(&["relay", "status"]).0, 10, "its socket is gone");
+        }
+    }
 }

@@ -2,14 +2,15 @@
 
 use std::cmp::Ordering;
 use std::io;
+use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use net::counters::TcpInfo;
 use units::{Bytes, Rate, Span};
 
 use super::{Booking, Ledger};
-use crate::wall::Month;
-use crate::{Cap, Error};
+use crate::wall::{Month, month};
+use crate::{Cap, Error, Fingerprint};
 
 /// Bytes that may cross an interface before more have to be booked. Unused bytes are given back
 /// when this is dropped; after a crash all booked bytes count as carried.
@@ -104,6 +105,31 @@ impl Allowance {
             }
         })?;
         Ok(Some(allowance))
+    }
+
+    /// The booking for what is moved on behalf of the holder of a key, in the ledger of that
+    /// folder. Blocks for the sync of a disk.
+    ///
+    /// # Errors
+    /// [`Error::System`] if the ledger can't be read or written.
+    pub fn of_key(folder: &Path, key: Fingerprint, cap: Cap) -> Result<Allowance, Error> {
+        let name = key.to_string();
+        let opened = Allowance::open(Ledger::new(folder), &name, Some(cap), month())?;
+        Ok(opened.expect("it has a cap"))
+    }
+
+    /// Counts bytes that were moved, at a rate, and books more if there is need. Returns the reason
+    /// why no more may be moved in this month. May block for the sync of a disk.
+    pub fn carry(&self, bytes: Bytes, rate: Rate) -> Option<String> {
+        let month = month();
+        if self.month() != month {
+            self.book(rate, month);
+        }
+        self.state().used += bytes;
+        if self.wants(rate) {
+            self.book(rate, month);
+        }
+        self.used_up()
     }
 
     fn state(&self) -> MutexGuard<'_, AllowanceState> {

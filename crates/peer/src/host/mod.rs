@@ -6,6 +6,7 @@
 
 mod counted;
 mod metrics;
+mod newcomers;
 mod over_udp;
 mod probing;
 mod service;
@@ -23,12 +24,13 @@ use wire::session::{AbortCode, Hello, PROBE, SessionFrame, SessionId, VERSION, W
 
 use counted::{CountedStream, Tally};
 use metrics::{HostMetrics, NO_SERVICE, RefusalKind};
+use newcomers::Newcomers;
 use over_udp::OverUdp;
 
 use crate::carrier::{Listener, Stream};
 use crate::conn::{Conn, ConnError};
 use crate::listen::Admitted;
-use crate::listen::admission::{First, TokenCheck, Unauthenticated, greet, refuse};
+use crate::listen::admission::{First, TokenCheck, greet, refuse};
 use crate::listen::admitted::label_of;
 use crate::listen::by_peer::PeerPlace;
 use crate::listen::connections::{Connections, no_place};
@@ -46,7 +48,7 @@ use crate::{AuthorizedPeers, Error, Fingerprint, ListenOptions, Peer, random};
 use service::{Hosted, Join, Open, OpenRequest};
 use sockets::{Sockets, at_free_port};
 
-pub use service::{Asking, Entry, Service, Services, SessionRequest};
+pub use service::{Asking, BARE, Entry, Service, Services, SessionRequest};
 
 /// Where a host tells people what happens, as sentences: a function that must not block.
 pub type Tell = Arc<dyn Fn(String) + Send + Sync>;
@@ -168,9 +170,10 @@ fn accept(
         authorized: options.authorized,
         named: options.addresses,
         own,
+        has_bare: services.any_takes_bare(),
         services,
         tell,
-        unauthenticated: Arc::default(),
+        newcomers: Newcomers::default(),
         connections: Connections::default(),
         waiting: Waiting::default(),
         opening: Arc::default(),
@@ -211,7 +214,7 @@ impl Hosting {
         let mut registry = Registry::with_prefix("anabranch");
         let shared = &self.shared;
         shared.metrics.register(&mut registry);
-        shared.unauthenticated.register(&mut registry);
+        shared.newcomers.register(&mut registry, shared.has_bare);
         shared.connections.register(&mut registry);
         if let Some(over_udp) = &self.over_udp {
             over_udp.register(&mut registry);
@@ -234,7 +237,7 @@ impl Hosting {
 
 impl Drop for Hosting {
     fn drop(&mut self) {
-        self.shared.unauthenticated.close();
+        self.shared.newcomers.close();
     }
 }
 
@@ -248,7 +251,9 @@ struct HostState {
     own: OwnAddresses,
     tell: Tell,
     tls: ServerTls,
-    unauthenticated: Arc<Unauthenticated>,
+    /// Whether a service takes connections bare.
+    has_bare: bool,
+    newcomers: Newcomers,
     connections: Connections,
     waiting: Waiting,
     opening: Arc<OpeningSessions>,
@@ -284,28 +289,21 @@ struct Joining {
 }
 
 impl HostState {
-    fn admit(self: &Arc<Self>, stream: Box<dyn Stream>, from: SocketAddr) {
-        let shared = Arc::clone(self);
-        tracing::debug!(%from, "connection accepted");
-        self.unauthenticated.admit(from.ip(), |number| async move {
-            let entering = shared.enter(stream, from);
-            let Some(entered) = shared.unauthenticated.authenticated(number, entering).await else {
-                return;
-            };
-            let Entered { mut conn, entry, service, peer, known, place } = entered;
-            let _counted = shared.metrics.connection(service);
-            shared.metrics.watch(&mut conn, service);
-            conn.announce(Announcer::new(&shared.own, &shared.named));
-            tokio::select! {
-                () = shared.serve(conn, entry, service, from) => {}
-                () = place.displaced.notified() => {
-                    tracing::info!(%from, "closed for a connection of another peer");
-                }
-                () = shared.authorized.changed(peer, known.as_ref()) => {
-                    tracing::info!(%from, %peer, "its entry among the authorized peers changed");
-                }
+    /// Serves an authorized connection as long as it has a place and its peer its rights.
+    async fn serve_entered(&self, entered: Entered, from: SocketAddr) {
+        let Entered { mut conn, entry, service, peer, known, place } = entered;
+        let _counted = self.metrics.connection(service);
+        self.metrics.watch(&mut conn, service);
+        conn.announce(Announcer::new(&self.own, &self.named));
+        tokio::select! {
+            () = self.serve(conn, entry, service, from) => {}
+            () = place.displaced.notified() => {
+                tracing::info!(%from, "closed for a connection of another peer");
             }
-        });
+            () = self.authorized.changed(peer, known.as_ref()) => {
+                tracing::info!(%from, %peer, "its entry among the authorized peers changed");
+            }
+        }
     }
 
     /// Serves an authorized connection, after its wait if it waits.

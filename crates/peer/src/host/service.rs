@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 
+use tokio::net::TcpStream;
 use wire::session::{Hello, SessionId};
 
 use crate::conn::Conn;
@@ -31,6 +32,12 @@ pub trait Service: Send + Sync + 'static {
         false
     }
 
+    /// Whether it takes connections of TCP that begin with this octet in place of a TLS record: see
+    /// [`Service::serve_bare`].
+    fn takes_bare(&self, _first: u8) -> bool {
+        false
+    }
+
     /// The session of that id, if it is one of `peer` and its rights are those with which it was
     /// let in.
     fn find(&self, id: SessionId, peer: Fingerprint) -> Option<Self::Session>;
@@ -54,7 +61,21 @@ pub trait Service: Send + Sync + 'static {
         entry: Entry<Self>,
         from: SocketAddr,
     ) -> impl Future<Output = ()> + Send;
+
+    /// Serves a connection without TLS, of which `begin` was read and whose peer is unknown. The
+    /// future is dropped with the host.
+    fn serve_bare(
+        self: Arc<Self>,
+        _stream: TcpStream,
+        _begin: [u8; BARE],
+        _from: SocketAddr,
+    ) -> impl Future<Output = ()> + Send {
+        async {}
+    }
 }
+
+/// The octets that are read of a connection before a service [takes](Service::serve_bare) it bare.
+pub const BARE: usize = 16;
 
 /// A peer that asks to be let in. It has proven its key.
 pub struct Asking<'a> {
@@ -125,6 +146,8 @@ pub(super) trait Hosted: Send + Sync {
     fn name(&self) -> &'static str;
     fn does(&self) -> &'static str;
     fn takes_whole(&self) -> bool;
+    fn takes_bare(&self, first: u8) -> bool;
+    fn serve_bare(&self, stream: TcpStream, begin: [u8; BARE], from: SocketAddr) -> Serving;
     fn register(&self, registry: &mut Registry);
     fn find(&self, id: SessionId, peer: Fingerprint) -> Option<Join>;
     fn authorize(&self, asking: &Asking<'_>) -> Result<Open, String>;
@@ -141,6 +164,14 @@ impl<S: Service> Hosted for Arc<S> {
 
     fn takes_whole(&self) -> bool {
         S::takes_whole(self)
+    }
+
+    fn takes_bare(&self, first: u8) -> bool {
+        S::takes_bare(self, first)
+    }
+
+    fn serve_bare(&self, stream: TcpStream, begin: [u8; BARE], from: SocketAddr) -> Serving {
+        Box::pin(S::serve_bare(Arc::clone(self), stream, begin, from))
     }
 
     fn register(&self, registry: &mut Registry) {
@@ -186,6 +217,16 @@ impl Services {
 
     pub(super) fn named(&self, name: &str) -> Option<&dyn Hosted> {
         self.0.iter().find(|service| service.name() == name).map(AsRef::as_ref)
+    }
+
+    /// The place of the service that takes connections beginning with this octet bare.
+    pub(super) fn taking_bare(&self, first: u8) -> Option<usize> {
+        self.0.iter().position(|service| service.takes_bare(first))
+    }
+
+    /// Whether any service takes connections bare.
+    pub(super) fn any_takes_bare(&self) -> bool {
+        (0..=u8::MAX).any(|first| self.taking_bare(first).is_some())
     }
 
     /// What the host does, as a clause.

@@ -101,9 +101,9 @@ impl Unauthenticated {
         }
     }
 
-    pub(crate) fn register(self: &Arc<Self>, registry: &mut Registry) {
+    /// Registers the connections as a figure of that name; `what` says what they are.
+    pub(crate) fn register(self: &Arc<Self>, registry: &mut Registry, name: &str, what: &str) {
         let all = Arc::clone(self);
-        let (name, what) = ("unauthenticated_connections", "Connections that prove no key yet");
         let count = move || all.pending().connections.len() as u64;
         register_budget(registry, name, what, None, UNAUTHENTICATED as u64, count);
     }

@@ -56,6 +56,15 @@ pub struct Cap {
     pub bytes: Bytes,
 }
 
+impl FromStr for Cap {
+    type Err = String;
+
+    /// `10GB/month`.
+    fn from_str(text: &str) -> Result<Cap, String> {
+        parse_cap(text)
+    }
+}
+
 impl fmt::Display for Cap {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} a month", self.bytes)

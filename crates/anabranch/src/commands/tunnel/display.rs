@@ -14,7 +14,7 @@ use crate::watch::{json, text};
 /// How much is printed, and how.
 #[derive(Debug, Default, clap::Args)]
 #[group(skip)]
-pub(super) struct DisplayArgs {
+pub(in crate::commands) struct DisplayArgs {
     /// Print nothing but errors, and the addresses and the token of a host that listens
     #[arg(short, long, conflicts_with = "verbose")]
     quiet: bool,
@@ -28,7 +28,7 @@ pub(super) struct DisplayArgs {
 
 impl DisplayArgs {
     /// Whether events are written as JSON.
-    pub(super) fn is_json(&self) -> bool {
+    pub(in crate::commands) fn is_json(&self) -> bool {
         self.json
     }
 
@@ -44,7 +44,7 @@ impl DisplayArgs {
     }
 
     /// Prints a message for a person.
-    pub(super) fn notice(&self, text: &str) {
+    pub(in crate::commands) fn notice(&self, text: &str) {
         if self.json {
             outln!("{}", json::of_notice(text));
         } else {
@@ -52,8 +52,19 @@ impl DisplayArgs {
         }
     }
 
-    /// Prints the addresses and the token of a host that listens.
-    pub(super) fn listening(&self, addresses: &[String], token: Option<&Token>) {
+    /// Whether each connection is of interest.
+    pub(in crate::commands) fn is_verbose(&self) -> bool {
+        self.verbose
+    }
+
+    /// Prints the addresses and the token of a host that listens; `command` is what the other
+    /// machine runs, given the first address.
+    pub(in crate::commands) fn listening(
+        &self,
+        addresses: &[String],
+        token: Option<&Token>,
+        command: impl Fn(&str) -> String,
+    ) {
         if self.json {
             if let Some(token) = token {
                 outln!("{}", json::of_token(token));
@@ -61,8 +72,7 @@ impl DisplayArgs {
             outln!("{}", json::of_listening(addresses.to_vec()));
             return;
         }
-        let command =
-            addresses.first().map(|first| format!("anabranch tunnel {first} --socks 1080"));
+        let command = addresses.first().map(|first| command(first));
         if io::stdout().is_terminal() {
             if let Some(command) = command {
                 outln!("On the other machine run\n\n    {command}\n");

@@ -106,7 +106,9 @@ pub(crate) fn run(args: ServeTunnelArgs) -> Result<(), Failure> {
             display.notice(&text);
         }
         let addresses: Vec<String> = host.addresses().iter().map(ToString::to_string).collect();
-        display.listening(&addresses, token.as_ref());
+        display.listening(&addresses, token.as_ref(), |first| {
+            format!("anabranch tunnel {first} --socks 1080")
+        });
         let of_token = TunnelRights { reach, listen: ports };
         let service = TunnelService::new(of_token, display.reports());
         let hosting = host.serve(Services::new().with(&service))?;

@@ -1,6 +1,6 @@
 //! `tunnel` and `serve-tunnel`: TCP connections of other programs over every path.
 
-mod display;
+pub(super) mod display;
 pub(crate) mod far;
 pub(crate) mod near;
 
@@ -18,7 +18,7 @@ use files::Error;
 ///
 /// # Errors
 /// [`Error::System`] if signals cannot be awaited.
-fn signals() -> Result<impl Future<Output = u8>, Failure> {
+pub(super) fn signals() -> Result<impl Future<Output = u8>, Failure> {
     let system = |source| Error::system("wait for signals", source);
     let mut interrupt = signal(SignalKind::interrupt()).map_err(system)?;
     let mut terminate = signal(SignalKind::terminate()).map_err(system)?;
@@ -52,7 +52,7 @@ async fn bounded<T>(
 }
 
 /// The failure of a command that a signal stopped.
-fn stopped(signal: u8) -> Failure {
+pub(super) fn stopped(signal: u8) -> Failure {
     Failure::Message { code: 128 + signal, text: "stopped".into() }
 }
 

@@ -1,0 +1,249 @@
+//! `relay`: carries connections of hosts that are allowed to use this one as a relay.
+
+mod status;
+
+use std::convert::Infallible;
+use std::future::pending;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use ::relay::{RelayOptions, RelayRights, RelayService};
+use clap::Subcommand;
+use files::{Error, Event};
+use peer::host::{Carriers, Host, Services, Tell};
+use peer::{AuthorizedPeers, DEFAULT_PORT, ListenOptions, Token};
+use reach::Reach;
+use tokio::sync::mpsc;
+use tunnel::bounds::raise_descriptor_limit;
+use units::Rate;
+
+use super::paths::runtime;
+use super::receive::write_secret;
+use super::tunnel::display::DisplayArgs;
+use super::tunnel::{signals, stopped};
+use crate::config::Config;
+use crate::dirs::Dirs;
+use crate::examples;
+use crate::exit::Failure;
+use crate::host_key::HostKey;
+use crate::listen::{ListenAddress, further_ports, socket_addresses};
+use crate::metrics::{MetricsAddress, MetricsServer};
+use crate::peers::Authorized;
+use status::StatusServer;
+
+/// Arguments of `relay`.
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = examples::help("relay"), args_conflicts_with_subcommands = true)]
+pub(crate) struct RelayArgs {
+    #[command(subcommand)]
+    action: Option<RelayAction>,
+    /// The configuration, with a table [relay] [default: anabranch/config.toml in the user's
+    /// configuration folder]
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// An address to listen on; may be repeated [default: every address]
+    #[arg(long, value_name = "ADDR[:PORT]")]
+    listen: Vec<ListenAddress>,
+    /// The port, of TCP; 0 takes a free one [default: 7707; with a token the next free one up to
+    /// 7716]
+    #[arg(long)]
+    port: Option<u16>,
+    /// Print a token that lets one more host use the relay
+    #[arg(long)]
+    token: bool,
+    /// Print a token as --token does, and write it to FILE, readable by the owner only
+    #[arg(long, value_name = "FILE")]
+    token_out: Option<PathBuf>,
+    /// Where connections of the token's holder may go: HOST:PORTS with a name, *.DOMAIN, an
+    /// address, a network or *; may be repeated [default: *:7707-7716]
+    #[arg(long, value_name = "HOST:PORTS")]
+    permit: Vec<Reach>,
+    /// The maximum rate of all that is relayed, in both directions together; hosts have equal
+    /// shares of it
+    #[arg(long, value_name = "RATE")]
+    max_rate: Option<Rate>,
+    /// Serve metrics for Prometheus by HTTP at this port of loopback, or at this address: whoever
+    /// reaches it reads them
+    #[arg(long, value_name = "[ADDR:]PORT")]
+    metrics: Option<MetricsAddress>,
+    #[command(flatten)]
+    display: DisplayArgs,
+}
+
+/// What to do with a relay that runs.
+#[derive(Debug, Subcommand)]
+enum RelayAction {
+    /// Show what a relay that this user runs does for each host
+    Status(status::StatusArgs),
+}
+
+impl RelayArgs {
+    /// Whether events are written as JSON.
+    pub(crate) fn is_json(&self) -> bool {
+        self.display.is_json()
+    }
+}
+
+/// `anabranch relay`.
+///
+/// # Errors
+/// Errors of reading the lists and of listening; that nobody may use the relay.
+pub(crate) fn run(args: RelayArgs) -> Result<(), Failure> {
+    let dirs = Dirs::from_env();
+    if let Some(RelayAction::Status(args)) = args.action {
+        return status::show(&args, &dirs).map_err(Failure::from);
+    }
+    let config = Config::load(args.config.as_deref(), &dirs)?.relay;
+    let authorized = Authorized::load(&dirs)?;
+    let wants_token = args.token || args.token_out.is_some();
+    check(wants_token, !args.permit.is_empty(), &authorized)?;
+    let key = HostKey::load(&dirs)?;
+    let identity = if wants_token { key.or_temporary_with_notice() } else { key.lasting() }?;
+    let token = wants_token.then(|| Token::generate(&identity)).transpose()?;
+    if let (Some(path), Some(token)) = (&args.token_out, &token) {
+        write_secret(path, &token.reveal())?;
+    }
+    let port = args.port.or(config.port);
+    let listen = if args.listen.is_empty() { config.listen } else { args.listen };
+    let options = ListenOptions {
+        addresses: socket_addresses(&listen, port.unwrap_or(DEFAULT_PORT)),
+        port: port.unwrap_or(DEFAULT_PORT),
+        token: token.clone(),
+        authorized: authorized.peers.clone(),
+        // Without a token, its peers know its port.
+        further_ports: if wants_token { further_ports(port, &listen) } else { 0 },
+        ..ListenOptions::new(identity)
+    };
+    let of_token = match args.permit.into_iter().reduce(Reach::and) {
+        Some(reach) => RelayRights { reach, ..RelayRights::default() },
+        None => RelayRights::of_token(),
+    };
+    let max_rate = args.max_rate.or(config.max_rate);
+    let metrics = args.metrics.or(config.metrics);
+    let serving = serve(options, (of_token, max_rate, metrics), authorized, &args.display);
+    runtime()?.block_on(serving)
+}
+
+async fn serve(
+    options: ListenOptions,
+    (of_token, max_rate, metrics): (RelayRights, Option<Rate>, Option<MetricsAddress>),
+    authorized: Authorized,
+    display: &DisplayArgs,
+) -> Result<(), Failure> {
+    let signals = signals()?;
+    let (notices, mut told) = mpsc::unbounded_channel();
+    let tell = files::notices(&notices);
+    let token = options.token.clone();
+    let service = RelayService::new(RelayOptions {
+        authorized: options.authorized.clone(),
+        of_token,
+        max_rate,
+        usage: Some(Dirs::from_env().usage()),
+        detail: display.is_verbose().then(|| Arc::clone(&tell)),
+    });
+    let metrics = metrics.map(MetricsServer::bind).transpose()?;
+    let host = Host::bind(options, Carriers::Both, &stripe::Options::default(), Arc::clone(&tell))?;
+    raise_descriptor_limit();
+    while let Ok(Event::Notice { text }) = told.try_recv() {
+        display.notice(&text);
+    }
+    let addresses: Vec<String> = host.addresses().iter().map(ToString::to_string).collect();
+    display.listening(&addresses, token.as_ref(), |first| format!("anabranch paths {first}"));
+    let hosting = host.serve(Services::new().with(&service))?;
+    let registry = hosting.metrics();
+    let watched = async {
+        match metrics {
+            Some(server) => {
+                tell(format!("metrics are at {}", server.url()));
+                server.serve(registry).await
+            }
+            None => pending().await,
+        }
+    };
+    let telling = async {
+        while let Some(event) = told.recv().await {
+            if let Event::Notice { text } = event {
+                display.notice(&text);
+            }
+        }
+        pending().await
+    };
+    let following = authorized.follow(notices, pending::<Infallible>());
+    let serving = async {
+        let never: Infallible = tokio::select! {
+            never = attend(&service, &tell) => never,
+            never = watched => never,
+            never = telling => never,
+            never = following => never,
+        };
+        match never {}
+    };
+    let ending = async {
+        let signal = signals.await;
+        // A second signal ends it at once.
+        let again = self::signals()?;
+        if signal == TERMINATE {
+            tokio::select! {
+                () = service.drain() => {}
+                _ = again => {}
+            }
+        }
+        Ok::<u8, Failure>(signal)
+    };
+    let signal = tokio::select! {
+        signal = ending => signal?,
+        () = serving => unreachable!("it serves until it is dropped"),
+    };
+    hosting.close().await;
+    Err(stopped(signal))
+}
+
+/// The number of SIGTERM.
+const TERMINATE: u8 = 15;
+
+/// The service of a relay without a token of its own.
+pub(super) fn relay_service(
+    authorized: AuthorizedPeers,
+    max_rate: Option<Rate>,
+    detail: Option<Tell>,
+) -> Arc<RelayService> {
+    raise_descriptor_limit();
+    let of_token = RelayRights::default();
+    let usage = Some(Dirs::from_env().usage());
+    RelayService::new(RelayOptions { authorized, of_token, max_rate, usage, detail })
+}
+
+/// Divides the rate, and answers `relay status`, for ever.
+pub(super) async fn attend(service: &Arc<RelayService>, tell: &Tell) -> Infallible {
+    let status = StatusServer::bind(&Dirs::from_env());
+    let answering = async {
+        match status {
+            Ok(server) => server.serve(service).await,
+            Err(error) => {
+                tell(format!("'anabranch relay status' has no answer: {error}"));
+                pending().await
+            }
+        }
+    };
+    tokio::select! {
+        () = service.attend() => unreachable!("it never ends"),
+        never = answering => never,
+    }
+}
+
+/// Checks that somebody may use the relay.
+fn check(wants_token: bool, permits: bool, authorized: &Authorized) -> Result<(), Error> {
+    let has_rights = |peer: &peer::Peer| !RelayRights::of(peer).is_empty();
+    match (wants_token, permits) {
+        (false, true) => Err(Error::usage(
+            "--permit is for the holder of a token: add --token, or use 'anabranch keys trust \
+             sender' with --relay",
+        )),
+        (false, false) if !authorized.peers.any(has_rights) => Err(Error::usage(
+            "no host may use this relay: 'anabranch keys trust sender FINGERPRINT NAME --may \
+             relay' allows the host with that key ('anabranch keys' prints it there); or use \
+             --token",
+        )),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,199 @@
+//! The control connection of a host that uses a relay: opened, served, and opened again.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use net::CongestionControl;
+use net::interfaces::discover_remote;
+use peer::carrier::Attempt;
+use peer::conn::{Conn, ConnError};
+use peer::dial::{resolve, with_remedy};
+use peer::random;
+use tokio::time::{Instant, interval_at, sleep, timeout};
+use wire::relay::{RelayFrame, SERVICE};
+use wire::session::{AbortCode, Hello, SessionFrame};
+
+use super::{ClientShared, ClientState};
+
+/// The pause before the first attempt to connect again; it doubles.
+const FIRST_PAUSE: Duration = Duration::from_millis(250);
+/// The longest pause between attempts.
+const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+/// A connection that lasted so long makes the next pause short again.
+const LASTED: Duration = Duration::from_secs(30);
+/// The time that an attempt may take.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// The time between pings, and between looks at tickets that lapse.
+const PING: Duration = Duration::from_secs(2);
+/// A relay that says nothing for this long is tried another way.
+const SILENCE: Duration = Duration::from_secs(7);
+
+/// Why a control connection ended, or did not begin.
+struct Ended {
+    why: String,
+    is_refusal: bool,
+}
+
+impl Ended {
+    fn lost(why: String) -> Ended {
+        Ended { why, is_refusal: false }
+    }
+}
+
+impl ClientShared {
+    fn handle_ended(&self, Ended { why, is_refusal }: Ended) {
+        let mut state = self.state();
+        state.failed = self.clock.now();
+        state.link =
+            if is_refusal { ClientState::Refused(why) } else { ClientState::Connecting(Some(why)) };
+        drop(state);
+        self.told.notify_waiters();
+    }
+
+    fn handle_connected(&self) {
+        let mut state = self.state();
+        state.link = ClientState::Open;
+        state.shelves.handle_connected();
+        drop(state);
+        self.told.notify_waiters();
+    }
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "the function of `map_err`")]
+fn lost(error: impl ToString) -> Ended {
+    Ended::lost(error.to_string())
+}
+
+/// Keeps a control connection for ever.
+pub(super) async fn keep(shared: Arc<ClientShared>) {
+    let (mut pause, mut number) = (FIRST_PAUSE, 0);
+    loop {
+        let begin = Instant::now();
+        let connected = timeout(PATIENCE, connect(&shared, number)).await;
+        let ended =
+            match connected.unwrap_or_else(|_| Err(Ended::lost("it does not answer".into()))) {
+                Ok(conn) => hold(&shared, conn).await,
+                Err(ended) => ended,
+            };
+        number += 1;
+        tracing::debug!(relay = %shared.options.dial, why = ended.why, "no control connection");
+        shared.handle_ended(ended);
+        if begin.elapsed() > LASTED {
+            pause = FIRST_PAUSE;
+        }
+        sleep(pause).await;
+        pause = (pause * 2).min(LONGEST_PAUSE);
+    }
+}
+
+/// Connects, and is let in.
+async fn connect(shared: &ClientShared, number: usize) -> Result<Conn, Ended> {
+    let addresses = resolve(&shared.options.dial).await.map_err(lost)?;
+    let attempts = attempts(&addresses);
+    let attempt = &attempts[number % attempts.len()];
+    let stream = shared.options.carrier.connect(attempt).await.map_err(lost)?;
+    let mut conn = Conn::new(stream, shared.tls.connection().map_err(lost)?);
+    conn.handshake().await.map_err(lost)?;
+    let run = random().map_err(lost)?;
+    let hello = Hello::new(SERVICE, shared.options.credential.secret(), run);
+    conn.push(&SessionFrame::Hello(hello));
+    // The first frame behind the hello opens the session.
+    conn.push(&SessionFrame::Pong(0));
+    conn.flush().await.map_err(lost)?;
+    let answer = conn.receive(|frame| match SessionFrame::try_from(frame)? {
+        SessionFrame::Welcome(_) => Ok(Ok(())),
+        SessionFrame::Abort(AbortCode::Busy | AbortCode::Crowded, why) => Ok(Err(Ended::lost(why))),
+        SessionFrame::Abort(_, why) => Ok(Err(Ended { why: with_remedy(why), is_refusal: true })),
+        other => Err(ConnError::unexpected(&other)),
+    });
+    answer.await.map_err(lost)??;
+    Ok(conn)
+}
+
+/// The ways to connect: as the kernel chooses, and then over each interface.
+fn attempts(addresses: &[SocketAddr]) -> Vec<Attempt> {
+    let attempt = |device, local, remote| Attempt {
+        device,
+        local,
+        remote,
+        congestion_control: CongestionControl::Auto,
+        small_segments: false,
+    };
+    let mut all = Vec::new();
+    for remote in addresses {
+        let any = match remote {
+            SocketAddr::V4(_) => IpAddr::from(Ipv4Addr::UNSPECIFIED),
+            SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+        };
+        all.push(attempt(None, any, *remote));
+    }
+    for remote in addresses {
+        let found = discover_remote(*remote).unwrap_or_default();
+        for local in found.usable {
+            all.push(attempt(Some(local.interface), local.address, *remote));
+        }
+    }
+    all
+}
+
+/// Serves a control connection until it ends.
+async fn hold(shared: &ClientShared, mut conn: Conn) -> Ended {
+    shared.handle_connected();
+    match serve(shared, &mut conn).await {
+        Ok(ended) => ended,
+        Err(error) => lost(error),
+    }
+}
+
+async fn serve(shared: &ClientShared, conn: &mut Conn) -> Result<Ended, ConnError> {
+    let mut pings = interval_at(Instant::now() + PING, PING);
+    let mut heard_at = Instant::now();
+    loop {
+        let now = shared.clock.now();
+        let wishes: Vec<_> = std::iter::from_fn(|| shared.state().shelves.poll_wish(now)).collect();
+        for wish in wishes {
+            conn.push(&RelayFrame::Wish(wish));
+        }
+        conn.flush_to_reader().await?;
+        let heard = conn.receive(|frame| {
+            let now = shared.clock.now();
+            let mut state = shared.state();
+            match RelayFrame::try_from(frame)? {
+                RelayFrame::Tickets(issued) => state.shelves.handle_tickets(now, issued),
+                RelayFrame::Denied(number, reason) => {
+                    state.shelves.handle_denied(now, number, reason);
+                }
+                RelayFrame::Failed(ticket, reason) => {
+                    state.shelves.handle_failed(now, ticket, reason);
+                }
+                RelayFrame::Parting(_) => {
+                    state.link = ClientState::Parting;
+                    state.shelves.handle_connected();
+                }
+                RelayFrame::Session(SessionFrame::Pong(_)) => return Ok(None),
+                RelayFrame::Session(SessionFrame::Abort(_, why)) => {
+                    return Ok(Some(Ended::lost(why)));
+                }
+                other => return Err(ConnError::unexpected(&other)),
+            }
+            Ok(None)
+        });
+        tokio::select! {
+            heard = heard => {
+                heard_at = Instant::now();
+                if let Some(ended) = heard? {
+                    return Ok(ended);
+                }
+                shared.told.notify_waiters();
+            }
+            () = shared.asked.notified() => {}
+            _ = pings.tick() => {
+                if heard_at.elapsed() > SILENCE {
+                    return Ok(Ended::lost("it does not answer".into()));
+                }
+                conn.push(&SessionFrame::Ping(0));
+            }
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! The relay's end of a control connection: tickets for wishes, and news.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use peer::conn::{Conn, ConnError};
+use peer::listen::admission::refuse;
+use peer::{Fingerprint, random};
+use tokio::sync::mpsc;
+use tokio::time::{Instant, sleep_until};
+use wire::relay::{Issued, Reason, RelayFrame, Wish};
+use wire::session::{AbortCode, SessionFrame};
+use wire::tunnel::Code;
+
+use crate::bounds::{DRAIN, WISHES_A_SECOND};
+use crate::keys::KeyState;
+use crate::state::{Permit, RelayGrant, RelayState, Told};
+use crate::tickets::LIFETIME;
+
+/// Serves a control connection until it ends.
+pub(crate) async fn serve(relay: &RelayState, mut conn: Conn, key: Fingerprint, grant: RelayGrant) {
+    let state = match relay.prepare(key, &grant).await {
+        Ok(state) => state,
+        Err(why) => {
+            tracing::warn!(label = grant.label, why, "a key with a cap is refused");
+            let text = "it cannot count what it moves for this host";
+            let _ = refuse(&mut conn, AbortCode::Refused, text.into()).await;
+            return;
+        }
+    };
+    let (tell, told) = relay.enter(key);
+    if let Err(error) = answer(relay, &mut conn, (key, state), &grant, (&tell, told)).await {
+        if let ConnError::Wire(_) | ConnError::Unexpected(_) = error {
+            let _ = refuse(&mut conn, AbortCode::Protocol, error.to_string()).await;
+        }
+        tracing::debug!(label = grant.label, %error, "a control connection has ended");
+    }
+}
+
+/// What wakes a control connection up.
+enum Event {
+    Wish(Wish),
+    Ping(u64),
+    /// A sign of life that needs no answer.
+    Alive,
+    Told(Told),
+    Draining,
+}
+
+async fn answer(
+    relay: &RelayState,
+    conn: &mut Conn,
+    (key, state): (Fingerprint, Arc<KeyState>),
+    grant: &RelayGrant,
+    (tell, mut told): (&mpsc::Sender<Told>, mpsc::Receiver<Told>),
+) -> Result<(), ConnError> {
+    let (mut draining, mut is_draining) = (relay.draining(), false);
+    let mut turn = Instant::now();
+    loop {
+        conn.flush_to_reader().await?;
+        let heard = conn.receive(|frame| match RelayFrame::try_from(frame)? {
+            RelayFrame::Wish(wish) => Ok(Event::Wish(wish)),
+            RelayFrame::Session(SessionFrame::Ping(number)) => Ok(Event::Ping(number)),
+            RelayFrame::Session(SessionFrame::Pong(_)) => Ok(Event::Alive),
+            other => Err(ConnError::unexpected(&other)),
+        });
+        let event = tokio::select! {
+            heard = heard => heard?,
+            Some(told) = told.recv() => Event::Told(told),
+            _ = draining.wait_for(|stops| *stops), if !is_draining => Event::Draining,
+        };
+        if !relay.is_current(key, tell) {
+            let text = "this host has opened further control connections to the relay";
+            return Err(refuse(conn, AbortCode::Crowded, text.into()).await);
+        }
+        match event {
+            Event::Wish(wish) => {
+                sleep_until(turn).await;
+                turn = turn.max(Instant::now()) + Duration::from_secs(1) / WISHES_A_SECOND;
+                let number = wish.number;
+                match issue(relay, &state, grant, (wish, tell), is_draining)? {
+                    Ok(issued) => conn.push(&RelayFrame::Tickets(issued)),
+                    Err(reason) => {
+                        state.refuse();
+                        conn.push(&RelayFrame::Denied(number, reason));
+                    }
+                }
+            }
+            Event::Ping(number) => conn.push(&SessionFrame::Pong(number)),
+            Event::Alive => {}
+            Event::Told(Told::Failed(ticket, reason)) => {
+                conn.push(&RelayFrame::Failed(ticket, reason));
+            }
+            Event::Draining => {
+                is_draining = true;
+                let seconds = u16::try_from(DRAIN.as_secs()).expect("half a minute");
+                conn.push(&RelayFrame::Parting(seconds));
+            }
+        }
+    }
+}
+
+/// Tickets for a wish, or why there are none.
+fn issue(
+    relay: &RelayState,
+    state: &Arc<KeyState>,
+    grant: &RelayGrant,
+    (wish, tell): (Wish, &mpsc::Sender<Told>),
+    is_draining: bool,
+) -> Result<Result<Issued, Reason>, ConnError> {
+    let denied = |code, text: &str| Ok(Err(Reason::new(code, text)));
+    let Wish { number, count, target } = wish;
+    if is_draining {
+        return denied(Code::Busy, "the relay is being stopped");
+    }
+    if let Some(why) = state.used_up() {
+        return denied(Code::Forbidden, &why);
+    }
+    if !grant.rights.may_permit(&target) {
+        return denied(Code::Forbidden, &format!("{target} is not permitted there"));
+    }
+    let permit = Arc::new(Permit {
+        target,
+        rights: grant.rights.clone(),
+        known: grant.known.clone(),
+        key: Arc::clone(state),
+        control: tell.clone(),
+    });
+    let draw = || random().map_err(std::io::Error::other);
+    let now = relay.clock.now();
+    let tickets = relay.tickets().issue(now, state.fingerprint(), &permit, count.into(), draw)?;
+    if tickets.is_empty() {
+        return denied(Code::Busy, "too many tickets of this host are not used yet");
+    }
+    let seconds = u16::try_from(LIFETIME.as_millis() / 1_000).expect("a minute");
+    Ok(Ok(Issued { number, seconds, tickets }))
+}

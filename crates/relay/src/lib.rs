@@ -1,0 +1,43 @@
+//! A relay: it carries connections between hosts that cannot, or should not, reach each other
+//! another way, and reads nothing of them.
+//!
+//! A host opens a control connection, and is issued tickets for the destinations that it may reach.
+//! A data connection shows a ticket, and is spliced with one to the destination: TLS goes from end
+//! to end, and the relay sees sealed bytes.
+//!
+//! | subject | module |
+//! |---|---|
+//! | the service: who may have tickets, what a ticket opens | `service` |
+//! | control connections; what is remembered of hosts | `control`; `state` |
+//! | what peers may do: words of the list of authorized peers | `rights` |
+//! | tickets that were issued and not yet shown | `tickets` |
+//! | a path; its bytes, through a pipe; how much of them waits here | `path`; `splice`; `hop` |
+//! | bytes of keys; the division of a rate among keys | `keys`; `meter`, `shares` |
+//! | the side that uses a relay: connections | `client` |
+//! | its control connection; its tickets | `client/keeper.rs`; `client/shelf.rs` |
+//! | bounds | `bounds` |
+
+#![allow(
+    clippy::missing_panics_doc,
+    reason = "every panic is a broken invariant, stated at the place that relies on it"
+)]
+
+pub mod bounds;
+pub mod client;
+mod control;
+pub mod hop;
+mod keys;
+mod meter;
+mod path;
+pub mod rights;
+mod service;
+pub mod shares;
+mod splice;
+mod state;
+pub mod tickets;
+
+pub use client::{Client, ClientOptions, ClientState, RelayCarrier};
+pub use keys::KeyFigures;
+pub use rights::RelayRights;
+pub use service::RelayService;
+pub use state::{RelayGrant, RelayOptions};

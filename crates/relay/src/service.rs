@@ -1,0 +1,238 @@
+//! The service of a host that relays: who may have tickets, and what a ticket opens.
+
+use std::convert::Infallible;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use peer::host::{Asking, BARE, Entry, Service, SessionRequest};
+use peer::listen::TokenRefusal;
+use peer::metrics::{Counter, Registry, register_budget};
+use peer::places::{Places, WorkPlace};
+use peer::{Conn, Fingerprint, Peer};
+use reach::{For, Lookups, dial};
+use tokio::net::TcpStream;
+use tokio::task::spawn_blocking;
+use tokio::time::{interval, timeout};
+use wire::relay::{Reason, SERVICE, Ticket};
+use wire::session::SessionId;
+use wire::tunnel::Code;
+
+use crate::bounds::{
+    DRAIN, HALF_OPEN_EACH, HALF_OPEN_IN_ALL, HALF_OPEN_PATIENCE, PATHS_EACH, PATHS_IN_ALL,
+};
+use crate::control;
+use crate::keys::KeyFigures;
+use crate::meter::{Divider, PathMeter};
+use crate::path::carry;
+use crate::rights::RelayRights;
+use crate::state::{Permit, RelayGrant, RelayOptions, RelayState, Told};
+
+/// The service that carries connections for peers of a host.
+pub struct RelayService {
+    state: RelayState,
+    lookups: Lookups,
+    half_open: Arc<Places>,
+    paths: Arc<Places>,
+    divider: Arc<Divider>,
+    unknown: Counter,
+}
+
+/// The time between counts against monthly caps.
+const CHARGE_EVERY: Duration = Duration::from_secs(1);
+impl RelayService {
+    /// A relay that nobody uses yet.
+    #[must_use]
+    pub fn new(options: RelayOptions) -> Arc<RelayService> {
+        let max_rate = options.max_rate;
+        let state = RelayState::new(options);
+        Arc::new(RelayService {
+            divider: Divider::new(state.clock, max_rate),
+            state,
+            lookups: Lookups::new(),
+            half_open: Places::new(HALF_OPEN_IN_ALL, HALF_OPEN_EACH),
+            paths: Places::new(PATHS_IN_ALL, PATHS_EACH),
+            unknown: Counter::default(),
+        })
+    }
+
+    /// Divides the rate among paths and counts against monthly caps, as long as it is polled: it
+    /// never ends.
+    pub async fn attend(&self) {
+        let counting = async {
+            let mut ticks = interval(CHARGE_EVERY);
+            loop {
+                ticks.tick().await;
+                let keys = self.state.keys.clone();
+                spawn_blocking(move || keys.charge()).await.expect("counting does not panic");
+            }
+        };
+        tokio::select! {
+            () = self.divider.run() => {}
+            () = counting => {}
+        }
+    }
+
+    /// What was done for each key.
+    #[must_use]
+    pub fn figures(&self) -> Vec<KeyFigures> {
+        self.state.keys.figures()
+    }
+
+    /// Stops: issues no further tickets and tells the peers so, and waits until there are no paths,
+    /// for 30 s at most. Whatever is left ends with the host.
+    pub async fn drain(&self) {
+        self.state.drain();
+        let empty = async {
+            while self.paths.count() > 0 {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        };
+        let _ = timeout(DRAIN, empty).await;
+    }
+
+    /// Carries the connection that showed a ticket. Nobody is told anything on it.
+    async fn relay(&self, stream: TcpStream, ticket: Ticket) {
+        let Some((key, permit)) = self.state.spend(&ticket) else {
+            self.unknown.inc();
+            return;
+        };
+        let ended = tokio::select! {
+            // Rights are looked at before anybody is dialed.
+            biased;
+            () = self.state.options.authorized.changed(key, permit.known.as_ref()) => {
+                Err(Reason::new(Code::Forbidden, "the rights of this host have changed there"))
+            }
+            why = permit.key.until_used_up() => Err(Reason::new(Code::Forbidden, &why)),
+            ended = self.connect(stream, key, &permit) => ended,
+        };
+        let how = match ended {
+            Ok(how) => how,
+            Err(reason) => {
+                permit.key.refuse();
+                let text = reason.text.clone();
+                // A host that has gone, or reads nothing, is not waited for.
+                let _ = permit.control.try_send(Told::Failed(ticket, reason));
+                text
+            }
+        };
+        if let Some(tell) = &self.state.options.detail {
+            tell(format!("{} to {}: {how}", permit.key.label(), permit.target));
+        }
+    }
+
+    /// Dials the destination, and moves bytes until the path ends. Returns how it ended.
+    async fn connect(
+        &self,
+        stream: TcpStream,
+        key: Fingerprint,
+        permit: &Permit,
+    ) -> Result<String, Reason> {
+        let busy = |text| Reason::new(Code::Busy, text);
+        let place = self.paths.try_take(key);
+        let _path = place.ok_or_else(|| busy("the relay has as many paths as it takes"))?;
+        let half_open = self.half_open(key).await?;
+        let lookups = self.lookups.of(*key.as_bytes());
+        let dialed = dial(&permit.target, For::Peer(&permit.rights.reach), &lookups).await?;
+        let failed =
+            |error: &io::Error| Reason::new(Code::Failed, &format!("{}: {error}", permit.target));
+        net::socket::tune(&dialed).map_err(|error| failed(&error))?;
+        let _open = permit.key.open();
+        let meters = [true, false].map(|is_up| {
+            let meter = PathMeter::new(&permit.key, is_up);
+            if self.state.options.max_rate.is_none() && permit.rights.max.is_none() {
+                return meter;
+            }
+            meter.within(&self.divider, permit.rights.max)
+        });
+        match carry([stream, dialed], meters, self.state.clock, half_open).await {
+            Ok(()) => Ok("ended".into()),
+            Err(error) if error.kind() == io::ErrorKind::TimedOut => {
+                let text = format!("{} has accepted, and says nothing", permit.target);
+                Err(Reason::new(Code::TimedOut, &text))
+            }
+            Err(error) => Ok(format!("reset: {error}")),
+        }
+    }
+
+    /// A place for a connection whose destination has said nothing yet.
+    async fn half_open(&self, key: Fingerprint) -> Result<WorkPlace, Reason> {
+        let place = timeout(HALF_OPEN_PATIENCE, self.half_open.take(key)).await;
+        place.map_err(|_| {
+            Reason::new(Code::Busy, "too many connections of this host wait for an answer there")
+        })
+    }
+}
+
+impl Service for RelayService {
+    type Session = Infallible;
+    type Grant = RelayGrant;
+
+    fn name(&self) -> &'static str {
+        SERVICE
+    }
+
+    fn does(&self) -> &'static str {
+        "relays"
+    }
+
+    fn takes_bare(&self, first: u8) -> bool {
+        Ticket::may_begin_with(first)
+    }
+
+    fn find(&self, _: SessionId, _: Fingerprint) -> Option<Infallible> {
+        None
+    }
+
+    fn authorize(&self, asking: &Asking<'_>) -> Result<RelayGrant, String> {
+        let (known, peer) = (asking.known.cloned(), asking.peer);
+        let label = known.as_ref().map_or_else(|| peer.to_string(), Peer::label);
+        let own = known.as_ref().map(RelayRights::of).filter(|own| !own.is_empty());
+        if let Some(rights) = own {
+            return Ok(RelayGrant { rights, known, label });
+        }
+        match asking.holds_token() {
+            Ok(()) => Ok(RelayGrant { rights: self.state.options.of_token.clone(), known, label }),
+            Err(TokenRefusal::Wrong) => {
+                Err("the token is not the one that this relay printed; each start prints a new one"
+                    .into())
+            }
+            Err(TokenRefusal::Taken) => Err("the token is another host's".into()),
+            Err(TokenRefusal::NotShown) => Err(format!(
+                "the key {peer} may not use this relay: 'anabranch keys trust sender {peer} NAME \
+                 --may relay', there, lets it"
+            )),
+        }
+    }
+
+    fn register(&self, registry: &mut Registry) {
+        self.state.keys.register(registry);
+        let help = "Data connections whose ticket was not issued, had lapsed or was shown before";
+        registry.register("unknown_tickets", help, self.unknown.clone());
+        for (name, what, places) in [
+            ("path_places", "Paths in all", &self.paths),
+            ("half_open", "Paths whose destination has said nothing yet", &self.half_open),
+        ] {
+            let (most, places) = (places.most() as u64, Arc::clone(places));
+            register_budget(registry, name, what, None, most, move || places.count() as u64);
+        }
+    }
+
+    async fn serve(self: Arc<Self>, conn: Conn, entry: Entry<Self>, _: SocketAddr) {
+        let request = match entry {
+            Entry::Join(session) => match session {},
+            Entry::Open(request) => request,
+        };
+        let SessionRequest { grant, peer, opening, .. } = request;
+        // No other connection joins: nobody waits for a session.
+        drop(opening);
+        control::serve(&self.state, conn, peer, grant).await;
+    }
+
+    async fn serve_bare(self: Arc<Self>, stream: TcpStream, begin: [u8; BARE], _: SocketAddr) {
+        if let Some(ticket) = Ticket::of_octets(begin) {
+            self.relay(stream, ticket).await;
+        }
+    }
+}

@@ -1,0 +1,24 @@
+//! The checks of the fuzz target of relays. The test `fuzz_seeds` of the crate `relay` runs them on
+//! all seeds.
+
+use wire::relay::{MOST_TICKETS, RelayFrame, Ticket};
+use wire::{Emit, RawFrame};
+
+/// A frame of a relay's control connection, or the begin of a data connection: what is read means
+/// the same when it is written again.
+pub fn wire_relay(data: &[u8]) {
+    if let Some(ticket) = data.first_chunk().copied().and_then(Ticket::of_octets) {
+        assert_eq!(&data[..16], ticket.octets());
+        assert!(RawFrame::parse(data).is_err(), "no frame begins as a ticket does");
+    }
+    let Ok(Some((raw, length))) = RawFrame::parse(data) else { return };
+    assert!(length <= data.len());
+    let Ok(frame) = RelayFrame::try_from(raw) else { return };
+    let mut again = Vec::new();
+    frame.emit(&mut again);
+    let (raw, length) = RawFrame::parse(&again).expect("it was written").expect("all of it");
+    assert_eq!((RelayFrame::try_from(raw), length), (Ok(frame.clone()), again.len()));
+    if let RelayFrame::Tickets(issued) = frame {
+        assert!((1..=MOST_TICKETS).contains(&issued.tickets.len()));
+    }
+}
