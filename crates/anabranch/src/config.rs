@@ -10,7 +10,7 @@ use std::str::FromStr;
 use clap::ValueEnum;
 use files::{Error, Overwrite};
 use peer::private::{Guard, check_private, open_input};
-use peer::{CongestionControl, PathSpec, Timetable};
+use peer::{CongestionControl, PathSpec, RelaySpec, Timetable};
 use toml::de::{DeTable, DeValue};
 use units::{Rate, Span};
 
@@ -39,6 +39,7 @@ pub(crate) struct Config {
 pub(crate) struct Send {
     pub(crate) paths: Vec<PathSpec>,
     pub(crate) no_paths: Vec<String>,
+    pub(crate) relays: Vec<RelaySpec>,
     pub(crate) scheduler: Option<Scheduler>,
     pub(crate) carrier: Option<Carrier>,
     pub(crate) controller: Option<String>,
@@ -109,6 +110,7 @@ const KEYS: &[(&str, &str, Setter)] = &[
     ("", "progress", |c, v| set(&mut c.progress, choice(v))),
     ("send", "paths", |c, v| list(v).map(|paths| c.send.paths = paths)),
     ("send", "no-paths", |c, v| list(v).map(|paths| c.send.no_paths = paths)),
+    ("send", "relays", |c, v| list(v).map(|relays| c.send.relays = relays)),
     ("send", "scheduler", |c, v| set(&mut c.send.scheduler, choice(v))),
     ("send", "carrier", |c, v| set(&mut c.send.carrier, choice(v))),
     ("send", "controller", |c, v| set(&mut c.send.controller, text(v).and_then(controller))),

@@ -10,6 +10,7 @@ use peer::{DialOptions, Identity};
 use crate::config::Config;
 use crate::dirs::Dirs;
 use crate::hooks::HookArgs;
+use crate::relays::relays;
 use crate::routes::RouteArgs;
 use crate::watch;
 
@@ -146,7 +147,7 @@ impl TransferFlags {
     /// the key `identity`.
     ///
     /// # Errors
-    /// Those of [`RouteArgs::or_config`].
+    /// Those of [`RouteArgs::or_config`] and of [`relays`].
     pub(crate) fn options(
         self,
         files_from: Option<Vec<PathBuf>>,
@@ -172,10 +173,12 @@ impl TransferFlags {
             ..
         } = self;
         let routes = routes.or_config(config)?;
+        let relays = relays(&routes.relays, &identity, dirs)?;
         let dial = DialOptions {
             identity,
             paths: routes.paths,
             no_paths: routes.no_paths,
+            relays,
             congestion_control: routes.congestion_control,
             max_rate: routes.max_rate,
             usage: Some(dirs.usage()),

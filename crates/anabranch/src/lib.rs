@@ -61,6 +61,7 @@ mod output;
 mod peers;
 mod program;
 mod qlog;
+mod relays;
 mod routes;
 mod sanitize;
 mod schedulers;

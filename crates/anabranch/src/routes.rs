@@ -4,7 +4,7 @@ use std::io;
 
 use files::{CarrierChoice, Error};
 use net::interfaces::interface_index;
-use peer::{CongestionControl, PathSpec, Timetable};
+use peer::{CongestionControl, PathSpec, RelaySpec, Timetable};
 use stripe::{CONTROLLER, SCHEDULER};
 use units::Span;
 
@@ -41,6 +41,18 @@ pub(crate) struct RouteArgs {
     /// An interface to leave out, whoever names it as a path; may be repeated
     #[arg(long = "no-path", value_name = "IF", add = complete::interfaces())]
     no_paths: Vec<String>,
+    /// A relay to use: over each, every interface that reaches it is one more path, for TCP alone;
+    /// may be repeated
+    ///
+    /// It is a host that runs 'anabranch relay' and lets this one use it. Its key is known, or
+    /// `token-file=FILE` has a token for it. `max=RATE` limits all paths over it together. For
+    /// example: --relay r1.example.org --relay 192.0.2.7:7707,backup,max=20mbit
+    #[arg(
+        long = "relay",
+        value_name = "HOST[:PORT][,primary|overflow|backup][,max=RATE][,token-file=FILE]",
+        add = complete::receivers()
+    )]
+    relays: Vec<RelaySpec>,
     /// The division of the bytes among the paths [default: self-adaptive]
     #[arg(long, value_enum)]
     scheduler: Option<Scheduler>,
@@ -86,6 +98,7 @@ pub(crate) struct RouteArgs {
 pub(crate) struct Routes {
     pub(crate) paths: Vec<PathSpec>,
     pub(crate) no_paths: Vec<String>,
+    pub(crate) relays: Vec<RelaySpec>,
     pub(crate) scheduler: String,
     pub(crate) carrier: CarrierChoice,
     pub(crate) weight: u16,
@@ -117,6 +130,9 @@ impl RouteArgs {
             ("--qlog", self.qlog.is_given()),
         ];
         let carrier = self.carrier.or(config.send.carrier).unwrap_or_default();
+        if !self.relays.is_empty() && carrier == Carrier::Udp {
+            return Err(Error::usage("--relay is for --carrier tcp and auto"));
+        }
         match of_udp.iter().find(|(_, is_given)| *is_given) {
             Some((flag, _)) if carrier == Carrier::Tcp => {
                 Err(Error::usage(format!("{flag} is for --carrier udp")))
@@ -162,6 +178,7 @@ impl RouteArgs {
         Ok(Routes {
             paths: if self.paths.is_empty() { config.paths.clone() } else { self.paths },
             no_paths: [config.no_paths.clone(), self.no_paths].concat(),
+            relays: if self.relays.is_empty() { config.relays.clone() } else { self.relays },
             scheduler: self.scheduler.or(config.scheduler).unwrap_or_default().name().to_string(),
             carrier,
             weight: self.weight.or(config.weight).unwrap_or(1),

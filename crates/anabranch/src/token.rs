@@ -36,8 +36,7 @@ impl TokenSource {
     /// [`Error::usage`] if the text is no token, [`Error::System`] if it can't be read.
     pub(crate) fn given(&self) -> Result<Option<Token>, Error> {
         if let Some(path) = &self.token_file {
-            let action = format!("read the token from {}", path.display());
-            return parse(&read(path).map_err(|source| Error::system(action, source))?).map(Some);
+            return TokenSource::in_file(path).map(Some);
         }
         if self.token_stdin {
             return from_stdin().map(Some);
@@ -46,6 +45,15 @@ impl TokenSource {
             Ok(text) if !text.trim().is_empty() => parse(&Zeroizing::new(text)).map(Some),
             _ => Ok(None),
         }
+    }
+
+    /// The token in a file.
+    ///
+    /// # Errors
+    /// As [`TokenSource::given`].
+    pub(crate) fn in_file(path: &Path) -> Result<Token, Error> {
+        let action = format!("read the token from {}", path.display());
+        parse(&read(path).map_err(|source| Error::system(action, source))?)
     }
 
     /// The tokens from a flag or the environment, one on each line, for several hosts; empty if

@@ -1,12 +1,19 @@
 //! Options of the side that dials and of the side that listens.
 
+use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use net::CongestionControl;
 use units::Span;
 
-use crate::{AuthorizedPeers, DEFAULT_PORT, Fingerprint, Identity, PathSpec, Timetable, Token};
+use crate::carrier::Carrier;
+use crate::limit::Limit;
+use crate::{
+    AuthorizedPeers, DEFAULT_PORT, Error, Fingerprint, Identity, PathClass, PathSpec, Remote,
+    Timetable, Token,
+};
 
 /// The means by which the dialing and the listening side know each other.
 #[derive(Clone, Debug)]
@@ -26,9 +33,9 @@ pub enum KeySource {
     Trusted,
 }
 
-impl std::fmt::Display for KeySource {
+impl fmt::Display for KeySource {
     /// Completes "another key than".
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             KeySource::Token => "the token says",
             KeySource::Trusted => "the key that is trusted for it",
@@ -74,6 +81,8 @@ pub struct DialOptions {
     pub paths: Vec<PathSpec>,
     /// Interfaces to leave out.
     pub no_paths: Vec<String>,
+    /// Relays: over each, every interface that reaches it is one more path.
+    pub relays: Vec<RelayOptions>,
     /// Congestion control of the data sent from here.
     pub congestion_control: CongestionControl,
     /// Upper bound of the total rate, over the week.
@@ -96,6 +105,7 @@ impl DialOptions {
             identity,
             paths: Vec::new(),
             no_paths: Vec::new(),
+            relays: Vec::new(),
             congestion_control: CongestionControl::Auto,
             max_rate: None,
             usage: None,
@@ -103,6 +113,31 @@ impl DialOptions {
             weight: 1,
         }
     }
+}
+
+/// A relay between this host and those that it dials.
+#[derive(Clone, Debug)]
+pub struct RelayOptions {
+    /// Its name for people.
+    pub name: String,
+    /// Its address.
+    pub dial: Remote,
+    /// The priority of the paths over it; `None`: that of each interface.
+    pub class: Option<PathClass>,
+    /// Upper bound of the rate of all paths over it together.
+    pub max: Option<Arc<Limit>>,
+    /// What opens connections through it.
+    pub relaying: Arc<dyn Relaying>,
+}
+
+/// What opens connections through a relay.
+pub trait Relaying: fmt::Debug + Send + Sync {
+    /// The carrier of connections to a host; their attempts go to the relay's address. Needs a
+    /// Tokio runtime.
+    ///
+    /// # Errors
+    /// Those of setting up the connection to the relay, not of the relay itself.
+    fn carrier(&self, to: &Remote) -> Result<Arc<dyn Carrier>, Error>;
 }
 
 /// Addresses of the listening side, and the peers that it lets in.

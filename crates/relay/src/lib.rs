@@ -14,7 +14,7 @@
 //! | a path; its bytes, through a pipe; how much of them waits here | `path`; `splice`; `hop` |
 //! | bytes of keys; the division of a rate among keys | `keys`; `meter`, `shares` |
 //! | the side that uses a relay: connections | `client` |
-//! | its control connection; its tickets | `client/keeper.rs`; `client/shelf.rs` |
+//! | its control connection; its tickets; a relay for the paths of a session | `client/keeper.rs`; `client/shelf.rs`; `client/dialing.rs` |
 //! | bounds | `bounds` |
 
 #![allow(
@@ -36,7 +36,7 @@ mod splice;
 mod state;
 pub mod tickets;
 
-pub use client::{Client, ClientOptions, ClientState, RelayCarrier};
+pub use client::{Client, ClientOptions, ClientState, RelayCarrier, RelayDialing};
 pub use keys::KeyFigures;
 pub use rights::RelayRights;
 pub use service::RelayService;

@@ -9,6 +9,7 @@ mod needs;
 #[path = "../../../net/tests/own_network/mod.rs"]
 mod own_network;
 mod ports;
+mod relays;
 mod tunnels;
 
 use hosts::{Host, Scratch};

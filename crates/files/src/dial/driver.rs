@@ -102,6 +102,7 @@ impl Dialing {
         events: Events,
     ) -> Result<Dialing, Error> {
         let tls = terms.tls()?;
+        terms = terms.over_relays()?;
         let (kinds, choice): (&[PlanKind], _) = match &options.carrier {
             CarrierChoice::Tcp => (&[PlanKind::Tcp], None),
             CarrierChoice::Udp(choice) => (&[PlanKind::Udp], Some(choice)),

@@ -7,6 +7,7 @@
 //! attempt at a candidate announces a small segment size, for lines whose real MTU is smaller than
 //! the interface's.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +17,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::candidate::Candidate;
-use super::plan::{Plan, PlanKind};
+use super::plan::{Plan, PlanKind, Via};
 use super::terms::Terms;
 use crate::carrier::{Attempt, Carrier};
 use crate::conn::{Conn, ConnError};
@@ -61,6 +62,8 @@ pub struct Connector {
     carrier: Arc<dyn Carrier>,
     /// That of paths with several routes.
     striped: Option<Arc<dyn Carrier>>,
+    /// Those of paths over relays, by the number of the relay.
+    relayed: BTreeMap<usize, Arc<dyn Carrier>>,
     congestion_control: CongestionControl,
 }
 
@@ -70,12 +73,15 @@ impl Connector {
     pub fn new(terms: &Terms, host: usize, tls: ClientTls) -> Connector {
         let known_from = terms.to[host].1.key_source();
         let congestion_control = terms.options.congestion_control.clone();
+        let relayed = terms.relayed.iter().filter(|((of, _), _)| *of == host);
+        let relayed = relayed.map(|((_, relay), carrier)| (*relay, Arc::clone(carrier)));
         Connector {
             tls,
             host: terms.to[host].0.to_string(),
             known_from,
             carrier: Arc::clone(&terms.carrier),
             striped: terms.striped.get(&host).cloned(),
+            relayed: relayed.collect(),
             congestion_control,
         }
     }
@@ -159,6 +165,11 @@ impl Connector {
             && let Some(striped) = &self.striped
         {
             connector.carrier = Arc::clone(striped);
+        }
+        if let Via::Relay(relay) = plan.via
+            && let Some(over_relay) = self.relayed.get(&relay)
+        {
+            connector.carrier = Arc::clone(over_relay);
         }
         connector
     }

@@ -12,7 +12,10 @@ use tokio::time::{sleep, timeout};
 use units::PathId;
 
 use super::candidate::{Survey, Target};
-use super::plan::{MAX_PATHS, Plan, PlanKind, default_plans, guessed_plans, plan, targets};
+use super::plan::{
+    MAX_PATHS, Plan, PlanKind, Via, default_plans, guessed_plans, plan, relay_plans, relay_targets,
+    relays, targets,
+};
 use super::resolve::resolve;
 use super::terms::Terms;
 use crate::{Error, Events};
@@ -202,7 +205,9 @@ impl Keeper {
         let room = self.kinds.iter().map(|kind| kept.room(*kind)).min().unwrap_or(0);
         let plans = &plans[..plans.len().min(room)];
         for &kind in &self.kinds {
-            for plan in plans {
+            // Relays carry TCP.
+            let is_possible = |plan: &&Plan| kind == PlanKind::Tcp || plan.via == Via::Direct;
+            for plan in plans.iter().filter(is_possible) {
                 kept.add(plan.by(kind, suffix));
             }
         }
@@ -229,7 +234,14 @@ impl Keeper {
             // hundreds. Without an answer everything stays as it is.
             let asked = spawn_blocking(move || Survey::of(&targets)).await;
             if let Ok(Ok(survey)) = asked {
-                self.follow(host, &survey);
+                self.follow(host, Via::Direct, &survey);
+            }
+            for relay in relays(&self.terms, host) {
+                let Ok(targets) = relay_targets(&self.terms, relay).await else { continue };
+                let asked = spawn_blocking(move || Survey::of(&targets)).await;
+                if let Ok(Ok(survey)) = asked {
+                    self.follow(host, Via::Relay(relay), &survey);
+                }
             }
         }
     }
@@ -237,7 +249,9 @@ impl Keeper {
     /// The remote addresses of a host that the caller named, as far as paths reach them.
     fn named(&self, host: usize) -> Vec<SocketAddr> {
         let mut named: Vec<SocketAddr> = Vec::new();
-        for plan in self.kept().plans.iter().filter(|plan| plan.host == host) {
+        let kept = self.kept();
+        let is_direct = |plan: &&Arc<Plan>| plan.host == host && plan.via == Via::Direct;
+        for plan in kept.plans.iter().filter(is_direct) {
             for address in plan.named() {
                 if !named.contains(&address) {
                     named.push(address);
@@ -254,11 +268,12 @@ impl Keeper {
         targets(named.iter().copied(), announced)
     }
 
-    /// Brings the paths to a host up to date with a survey.
-    fn follow(&self, host: usize, survey: &Survey) {
+    /// Brings the paths to a host up to date with a survey: those that are direct, or those over a
+    /// relay with a survey of its addresses.
+    fn follow(&self, host: usize, via: Via, survey: &Survey) {
         let plans = self.plans();
         let mut is_changed = false;
-        for plan in plans.iter().filter(|plan| plan.host == host) {
+        for plan in plans.iter().filter(|plan| plan.host == host && plan.via == via) {
             is_changed |= plan.follow(survey);
         }
         if self.is_closed {
@@ -270,13 +285,18 @@ impl Keeper {
         let is_new = |plan: &Plan| {
             let same = |known: &Arc<Plan>| {
                 known.host == host
+                    && known.via == via
                     && known.guessed_beside.is_none()
                     && known.interface == plan.interface
             };
             !plans.iter().any(same)
         };
         let names_paths = !self.terms.options.paths.is_empty();
-        let found = if names_paths { Vec::new() } else { default_plans(&self.terms, host, survey) };
+        let found = match via {
+            Via::Direct if names_paths => Vec::new(),
+            Via::Direct => default_plans(&self.terms, host, survey),
+            Via::Relay(relay) => relay_plans(&self.terms, host, relay, survey),
+        };
         let usage = self.terms.options.usage.as_deref();
         let siblings = || plans.iter().map(|plan| &**plan);
         // Where its count cannot be kept, an interface is not used.
@@ -286,19 +306,27 @@ impl Keeper {
         if !found.is_empty() {
             self.add(&found);
         }
-        let mut kept = self.kept();
-        let announced = kept.announced.get(&host).cloned().unwrap_or_default();
-        for &kind in &self.kinds {
-            let (of_kind, room) = (kept.of(host, kind), kept.room(kind));
-            for guess in guessed_plans(&of_kind, room, &announced, survey) {
-                kept.add(guess);
-                is_changed = true;
-            }
+        if via == Via::Direct {
+            is_changed |= self.guess(host, survey);
         }
-        drop(kept);
         if is_changed {
             self.note_change();
         }
+    }
+
+    /// Plans further paths to addresses that a host announced. Whether there are any.
+    fn guess(&self, host: usize, survey: &Survey) -> bool {
+        let mut kept = self.kept();
+        let before = kept.plans.len();
+        let announced = kept.announced.get(&host).cloned().unwrap_or_default();
+        for &kind in &self.kinds {
+            let (mut of_kind, room) = (kept.of(host, kind), kept.room(kind));
+            of_kind.retain(|plan| plan.via == Via::Direct);
+            for guess in guessed_plans(&of_kind, room, &announced, survey) {
+                kept.add(guess);
+            }
+        }
+        kept.plans.len() > before
     }
 
     fn note_change(&self) {
@@ -428,7 +456,7 @@ mod tests {
                 match op {
                     Op::Look { host, interfaces } => {
                         if !keeper.kept().dropped.contains(&host) {
-                            keeper.follow(host, &survey(&keeper, host, interfaces));
+                            keeper.follow(host, Via::Direct, &survey(&keeper, host, interfaces));
                         }
                     }
                     Op::Announce { host, addresses } => {
@@ -480,7 +508,7 @@ mod tests {
     #[tokio::test]
     async fn both_carriers_have_the_same_paths() {
         let keeper = keeper(&[PlanKind::Tcp, PlanKind::Udp], Events::new(drop));
-        keeper.follow(0, &survey(&keeper, 0, 0b11));
+        keeper.follow(0, Via::Direct, &survey(&keeper, 0, 0b11));
         let names: Vec<String> = keeper.plans().iter().map(|plan| plan.name.clone()).collect();
         let [a, b] = ["eth0>one.example", "eth1>one.example"];
         let over_udp = |name: &str| format!("{name} (udp)");

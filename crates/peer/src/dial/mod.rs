@@ -23,7 +23,7 @@ pub use dialer::{Dialer, Remaining};
 pub use further::{Further, Joined, MOST_CONNECTIONS, Place};
 pub use gate::{Gate, Turn};
 pub use keeper::Keeper;
-pub use plan::{Plan, PlanKind, no_such_path, plan};
+pub use plan::{Plan, PlanKind, Via, no_such_path, plan};
 pub use refusal::with_remedy;
 pub use resolve::resolve;
 pub use supervisor::{Parting, Path, Session};

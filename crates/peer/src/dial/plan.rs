@@ -29,6 +29,15 @@ pub enum PlanKind {
     Striped,
 }
 
+/// What stands between a path's two ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Via {
+    /// Nothing but routers.
+    Direct,
+    /// The relay of that number among those of the options: connections go to its address.
+    Relay(usize),
+}
+
 /// A path before and between its connections.
 #[derive(Debug)]
 pub struct Plan {
@@ -37,6 +46,8 @@ pub struct Plan {
     pub id: PathId,
     /// What carries its data.
     pub kind: PlanKind,
+    /// Whether it leads over a relay.
+    pub via: Via,
     /// Its name for people.
     pub name: String,
     /// The number of its host among those of the session.
@@ -57,8 +68,10 @@ pub struct Plan {
     pub unreached: Option<String>,
     /// Its priority.
     pub class: PathClass,
-    /// Upper bound of its rate.
+    /// Upper bound of the rate of all paths over its interface.
     pub max: Option<Arc<Limit>>,
+    /// Upper bound of the rate of all paths over its relay.
+    pub relay_max: Option<Arc<Limit>>,
     /// Its rate, if the caller named it.
     pub known: Option<Rate>,
     /// The allowance of its interface, if that has a cap or had one.
@@ -118,6 +131,7 @@ impl Plan {
         let suffix = if kind == PlanKind::Udp { suffix } else { "" };
         Plan {
             kind,
+            via: self.via,
             name: format!("{}{suffix}", self.name),
             host: self.host,
             device: self.device.clone(),
@@ -127,6 +141,7 @@ impl Plan {
             unreached: self.unreached.clone(),
             class: self.class,
             max: self.max.clone(),
+            relay_max: self.relay_max.clone(),
             known: self.known,
             allowance: self.allowance.clone(),
             metered: self.metered,
@@ -139,6 +154,7 @@ impl Plan {
         Plan {
             id: PathId(0),
             kind: PlanKind::Tcp,
+            via: Via::Direct,
             name: interface.to_string(),
             host: 0,
             interface: interface.to_string(),
@@ -150,6 +166,7 @@ impl Plan {
             unreached: None,
             class: PathClass::Primary,
             max: None,
+            relay_max: None,
             known: None,
             allowance: None,
             metered: false,
@@ -315,16 +332,23 @@ impl Pairs {
 pub async fn plan(terms: &Terms) -> Result<Vec<Plan>, Error> {
     let mut plans: Vec<Plan> = Vec::new();
     let mut unreachable = None;
+    let is_relayed = !terms.relayed.is_empty();
     for host in 0..terms.to.len() {
         match plan_to(terms, host, &plans).await {
             Ok(more) => plans.extend(more),
-            // One of several hosts may be unreachable.
+            // One of several hosts may be unreachable, or reached over a relay alone.
             Err(error @ (Error::NoPath { .. } | Error::UnknownHost { .. }))
-                if terms.to.len() > 1 =>
+                if terms.to.len() > 1 || is_relayed =>
             {
                 unreachable = Some(error);
             }
             Err(error) => return Err(error),
+        }
+        for relay in relays(terms, host) {
+            let survey = Survey::of(&relay_targets(terms, relay).await?)?;
+            for plan in relay_plans(terms, host, relay, &survey) {
+                plans.push(plan.beside(&plans, None, terms.options.usage.as_deref())?);
+            }
         }
     }
     plans.truncate(MAX_PATHS);
@@ -394,6 +418,50 @@ pub(super) fn default_plans(terms: &Terms, host: usize, survey: &Survey) -> Vec<
         plan.class = PathClass::of(local);
         plan.metered = local.metered;
         plan.name_for(terms, host);
+        plan
+    })
+    .collect()
+}
+
+/// The relays over which paths lead to a host.
+pub(super) fn relays(terms: &Terms, host: usize) -> impl Iterator<Item = usize> {
+    let of_host = terms.relayed.keys().filter(move |(of, _)| *of == host);
+    of_host.map(|(_, relay)| *relay)
+}
+
+/// The addresses of a relay.
+///
+/// # Errors
+/// Those of [`resolve`], but for a name that does not resolve at present.
+pub(super) async fn relay_targets(terms: &Terms, relay: usize) -> Result<Vec<Target>, Error> {
+    match resolve(&terms.options.relays[relay].dial).await {
+        Ok(named) => Ok(targets(named.into_iter(), &[])),
+        // It may yet.
+        Err(Error::NoPath { .. }) => Ok(Vec::new()),
+        Err(error) => Err(error),
+    }
+}
+
+/// A path over each interface of a survey of a relay's addresses that is not excluded: where the
+/// caller names paths, over their interfaces alone.
+pub(super) fn relay_plans(terms: &Terms, host: usize, relay: usize, survey: &Survey) -> Vec<Plan> {
+    let options = &terms.options.relays[relay];
+    let specs = &terms.options.paths;
+    let is_allowed = |local: &&LocalPath| {
+        !terms.options.no_paths.contains(&local.interface)
+            && (specs.is_empty() || specs.iter().any(|spec| spec.is_over(local)))
+    };
+    let over = survey.interfaces.iter().filter(is_allowed).take(MAX_PATHS);
+    over.map(|local| {
+        let mut plan = Plan::between(local, survey.over(&local.interface));
+        let spec = specs.iter().find(|spec| spec.is_over(local));
+        let own = spec.map_or_else(|| PathClass::of(local), |spec| spec.class);
+        plan.class = options.class.unwrap_or(own);
+        plan.metered = local.metered && options.class.is_none() && spec.is_none();
+        plan.via = Via::Relay(relay);
+        plan.relay_max.clone_from(&options.max);
+        plan.name_for(terms, host);
+        plan.name = format!("{} via {}", plan.name, options.name);
         plan
     })
     .collect()

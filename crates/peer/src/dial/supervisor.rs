@@ -228,7 +228,7 @@ impl<S: Session> PathSupervisor<S> {
                 plan: Arc::clone(&self.plan),
                 local,
                 remote,
-                limits: self.plan.max.iter().chain(&self.shared.total_limit).cloned().collect(),
+                limits: self.limits(),
                 congestion_control: self.shared.terms.options.congestion_control.clone(),
             });
             tracing::debug!(path = self.plan.name, %id, %remote, "connection joined the session");
@@ -252,6 +252,12 @@ impl<S: Session> PathSupervisor<S> {
             }
             opened = replacement;
         }
+    }
+
+    /// The upper bounds of the path's rate.
+    fn limits(&self) -> Vec<Arc<Limit>> {
+        let (plan, total) = (&self.plan, &self.shared.total_limit);
+        plan.max.iter().chain(&plan.relay_max).chain(total).cloned().collect()
     }
 
     /// Carries data; while the connection is stalled, opens its replacement at the same time.

@@ -20,6 +20,8 @@ pub struct Terms {
     pub carrier: Arc<dyn Carrier>,
     /// The transport of paths that have several routes, by the number of their host.
     pub striped: BTreeMap<usize, Arc<dyn Carrier>>,
+    /// The transport of paths over relays, by the number of their host and that of the relay.
+    pub relayed: BTreeMap<(usize, usize), Arc<dyn Carrier>>,
     /// The name of this run, by which hosts tell its sessions from those of other runs.
     pub run: RunId,
 }
@@ -30,8 +32,22 @@ impl Terms {
     /// # Errors
     /// [`Error::System`] if the system has no random numbers.
     pub fn new(to: Vec<(Remote, Credential)>, options: DialOptions) -> Result<Terms, Error> {
-        let (carrier, striped) = (Arc::new(Tcp), BTreeMap::new());
-        Ok(Terms { to, options, carrier, striped, run: random()? })
+        let (carrier, striped, relayed) = (Arc::new(Tcp), BTreeMap::new(), BTreeMap::new());
+        Ok(Terms { to, options, carrier, striped, relayed, run: random()? })
+    }
+
+    /// The same with the relays of its options in use; without this they are not. Needs a Tokio
+    /// runtime.
+    ///
+    /// # Errors
+    /// Those of [`Relaying::carrier`](crate::Relaying::carrier).
+    pub fn over_relays(mut self) -> Result<Terms, Error> {
+        for (host, (to, _)) in self.to.iter().enumerate() {
+            for (number, relay) in self.options.relays.iter().enumerate() {
+                self.relayed.insert((host, number), relay.relaying.carrier(to)?);
+            }
+        }
+        Ok(self)
     }
 
     /// The same over another carrier.
@@ -43,7 +59,14 @@ impl Terms {
     /// The same for the host of that number alone.
     #[must_use]
     pub fn to_one(&self, host: usize) -> Terms {
-        Terms { to: vec![self.to[host].clone()], striped: BTreeMap::new(), ..self.clone() }
+        let relayed = self.relayed.iter().filter(|((of, _), _)| *of == host);
+        let relayed = relayed.map(|((_, relay), carrier)| ((0, *relay), Arc::clone(carrier)));
+        Terms {
+            to: vec![self.to[host].clone()],
+            striped: BTreeMap::new(),
+            relayed: relayed.collect(),
+            ..self.clone()
+        }
     }
 
     /// The name of the host of that number for people; with its port if another host differs in

@@ -2,9 +2,11 @@
 //! file.
 
 mod path;
+mod relay;
 mod timetable;
 
 pub use path::{Cap, PathClass, PathSpec};
+pub use relay::RelaySpec;
 pub use timetable::{MomentOfWeek, Timetable};
 
 /// The error of a malformed text: its place, the reason, and a correct example.

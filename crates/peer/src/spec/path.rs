@@ -22,7 +22,7 @@ pub enum PathClass {
 }
 
 impl PathClass {
-    fn by_name(name: &str) -> Option<PathClass> {
+    pub(super) fn by_name(name: &str) -> Option<PathClass> {
         match name {
             "primary" => Some(PathClass::Primary),
             "overflow" => Some(PathClass::Overflow),

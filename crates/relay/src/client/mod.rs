@@ -1,6 +1,7 @@
 //! The side that uses a relay: a control connection, which is opened again whenever it ends, and
 //! data connections to destinations.
 
+mod dialing;
 mod keeper;
 mod shelf;
 
@@ -19,6 +20,7 @@ use units::Time;
 use wire::relay::{Reason, Ticket};
 use wire::tunnel::Target;
 
+pub use dialing::RelayDialing;
 use shelf::Shelves;
 
 /// How a relay is reached.
