@@ -396,7 +396,7 @@ async fn plan_to(terms: &Terms, host: usize, before: &[Plan]) -> Result<Vec<Plan
             terms.options.no_paths.join(", ")
         )));
     }
-    if plans.iter().all(|plan| plan.best().is_none()) {
+    if terms.relayed.is_empty() && plans.iter().all(|plan| plan.best().is_none()) {
         let named = |device: &&Unusable| plans.iter().any(|p| p.interface == device.interface);
         let unusable = survey.unusable.iter().filter(named);
         return Err(Error::Usage(format!(
