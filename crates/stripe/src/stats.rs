@@ -168,6 +168,8 @@ pub struct Stats {
     /// What was moved in the connection's whole life, by addresses of the peer: these counts never
     /// go back, also where routes end.
     pub carried: Vec<Carried>,
+    /// Whether nothing gets through: acknowledgements are overdue on every route, or there is none.
+    pub is_silent: bool,
     /// Streams that are open.
     pub streams: usize,
     /// How often the keys were updated.

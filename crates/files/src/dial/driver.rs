@@ -416,7 +416,8 @@ impl<O: SessionOpener> SessionDriver<O> {
         why: Reason,
     ) {
         let Some(facts) = session.paths().get(&path).cloned() else { return };
-        if state == transfer::PathState::Stalled {
+        // Further streams of a striped connection would wait for the same routes.
+        if state == transfer::PathState::Stalled && !facts.path.plan.is_of_routes {
             self.dialer.note_stalled(&facts.path.plan);
         }
         if facts.path.plan.guessed_beside.is_some() || facts.path.plan.is_of_routes {

@@ -13,6 +13,7 @@ mod outbox;
 mod paths;
 mod peer;
 mod receive;
+mod repeating;
 mod send;
 mod streams;
 mod striping;
@@ -554,6 +555,13 @@ impl Connection {
     /// The numbers of all paths that are not retired.
     pub fn paths(&self) -> impl Iterator<Item = u16> + '_ {
         self.paths.iter().map(|path| path.id)
+    }
+
+    /// Whether nothing gets through: acknowledgements are overdue on every open path, or none is
+    /// open.
+    #[must_use]
+    pub fn is_silent(&self) -> bool {
+        !self.paths.iter().any(|path| path.is_live())
     }
 
     /// The present receive buffer.
