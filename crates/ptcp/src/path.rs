@@ -138,6 +138,8 @@ pub(crate) struct Path {
     pub(crate) copied: BTreeMap<u32, u64>,
     /// What it has carried copies of.
     pub(crate) repeated: Repeated,
+    /// What was sent before over it and is in flight is late: a reader waited for it.
+    pub(crate) late_before: Time,
     pub(crate) class: Class,
     pub(crate) limit: Option<RateLimit>,
     pub(crate) bytes: PathBytes,
@@ -209,6 +211,7 @@ impl Path {
             is_ecn_capable: config.ecn,
             copied: BTreeMap::new(),
             repeated: Repeated::default(),
+            late_before: Time::ZERO,
             class: Class::default(),
             limit: None,
             bytes: PathBytes::default(),

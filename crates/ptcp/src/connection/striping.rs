@@ -33,7 +33,7 @@ pub(super) struct Striping {
     window_probe_at: Option<Time>,
     /// The caller wants no data sent before.
     held_until: Time,
-    /// When to look for late packets beside new data.
+    /// When to look, beside new data, for what a reader waits for.
     look_at: Time,
 }
 
@@ -56,13 +56,13 @@ impl Striping {
         self.last_ack_path
     }
 
-    /// Whether late packets are to be looked for beside new data.
+    /// Whether to look, beside new data, for what a reader waits for.
     #[inline]
-    fn is_repetition_due(&self, now: Time) -> bool {
+    fn is_look_due(&self, now: Time) -> bool {
         self.look_at <= now
     }
 
-    /// Sets when to look for late packets again.
+    /// Sets when to look for that again.
     pub(super) fn set_look(&mut self, at: Time) {
         self.look_at = at;
     }
@@ -117,7 +117,8 @@ impl Connection {
             return Some(transmit);
         }
         if has_room
-            && self.striping.is_repetition_due(now)
+            && !self.striping.scheduler.is_redundant()
+            && self.striping.is_look_due(now)
             && let Some(transmit) = self.poll_late(now)
         {
             return Some(transmit);
