@@ -105,6 +105,8 @@ pub struct RouteStats {
     pub round_trip: Option<Span>,
     /// Packets sent that wanted an acknowledgement.
     pub packets: u64,
+    /// Of streams: copies over it of what was in flight on another route.
+    pub copies: Bytes,
     /// Packets declared lost.
     pub lost: u64,
     /// Packets that arrived marked with congestion (ECN), by the peer's count.
