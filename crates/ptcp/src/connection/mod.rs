@@ -41,7 +41,7 @@ use paths::{Paths, subflow_id};
 use streams::Streams;
 use striping::Striping;
 
-use crate::path::{Binding, Class, Control, PathBytes, RateLimit};
+use crate::path::{Binding, Class, Control, Path, PathBytes, RateLimit};
 use crate::stream::recv::RecvStream;
 use crate::stream::send::SendStream;
 use crate::subflow::{Stats, Subflow};
@@ -561,7 +561,7 @@ impl Connection {
     /// open.
     #[must_use]
     pub fn is_silent(&self) -> bool {
-        !self.paths.iter().any(|path| path.is_live())
+        !self.paths.iter().any(Path::is_live)
     }
 
     /// The present receive buffer.
