@@ -37,3 +37,39 @@ fn offsets(piece: Piece) -> (u64, u64) {
     let end = piece.offset + u64::from(piece.len);
     (piece.offset, end + u64::from(piece.is_last))
 }
+
+#[cfg(test)]
+mod tests {
+    use alloc::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        /// Whatever is asked for, in whatever order: a copy leaves only if nothing of it has left.
+        #[test]
+        fn no_range_is_copied_twice(
+            pieces in prop::collection::vec((0u32..3, 0u64..60, 0u16..12, any::<bool>()), 1..80),
+            delivered in 0u64..20,
+        ) {
+            let mut repeated = Repeated::default();
+            let mut carried = BTreeSet::new();
+            for (stream, offset, len, is_last) in pieces {
+                // An empty piece is a stream's end alone.
+                let len = len.max(u16::from(!is_last));
+                let piece = Piece { offset: offset + delivered, len, is_last };
+                let (from, to) = offsets(piece);
+                let has_some = (from..to).any(|at| carried.contains(&(stream, at)));
+                prop_assert_eq!(repeated.has_some_of(stream, piece), has_some);
+                if !has_some {
+                    repeated.insert(stream, piece, delivered);
+                    carried.extend((from..to).map(|at| (stream, at)));
+                }
+            }
+            repeated.remove(0);
+            let all = Piece { offset: 0, len: u16::MAX, is_last: true };
+            prop_assert!(!repeated.has_some_of(0, all));
+        }
+    }
+}
