@@ -9,6 +9,7 @@ A measurement is a script under bench/bars/. It imports this package:
 
 from .bars import Bars, TOLD, arguments, in_parallel, median, need_fuzzer, say
 from .emulation import (
+    TCP_SHARE,
     UDP_SHARE,
     Failed,
     NETWORKS,

@@ -107,6 +107,7 @@ def by_us(net, source, links=None, bulk=None, options=(), told=False):
             raise Failed(f"{net}: what arrived is not what was sent")
     details = {event["event"]: event for event in run.events()}
     details["notices"] = [event["text"] for event in run.events() if event["event"] == "notice"]
+    details["progress"] = [event for event in run.events() if event["event"] == "progress"]
     details["path_events"] = [event for event in run.events() if event["event"] == "path"]
     details["connections"] = most_connections(run)
     details["log"] = run.stderr

@@ -54,6 +54,22 @@ const UNEQUAL: &str = r#"
     queue = "64 KiB"
 "#;
 
+/// The first of two links falls from 25 to 1 Mbit/s, with 400 KiB in its queue.
+const ONE_TRICKLES: &str = r#"
+    name = "one-trickles"
+    [[link]]
+    name = "wifi"
+    rate = "25 Mbit/s"
+    delay = "15 ms"
+    queue = "400 KiB"
+    schedule = [{ at = "1.5 s", rate = "1 Mbit/s" }]
+    [[link]]
+    name = "lte"
+    rate = "10 Mbit/s"
+    delay = "25 ms"
+    queue = "400 KiB"
+"#;
+
 struct Scratch(PathBuf);
 
 impl Scratch {
@@ -213,6 +229,28 @@ fn a_failed_path_of_a_striped_connection_leaves_its_data_to_the_other() {
         assert!(told(name, state), "{name} {state}: {events}");
     }
     assert!(!told("\"wifi\"", "\"stalled\""), "{events}");
+}
+
+/// Over UDP: the first path becomes slow with its queue full, and all streams wait for it. The mover
+/// took them for dead, and sent what was in flight again over new ones: 63 MB for these 16.
+#[test]
+fn a_path_of_a_striped_connection_that_becomes_slow_makes_the_mover_repeat_nothing() {
+    if !privileged() {
+        return;
+    }
+    let scratch = Scratch::new("udp-trickles");
+    fs::write(scratch.at("data"), content(16_000_000)).expect("a file");
+    let near = format!(
+        "exec $ANABRANCH send {} --to $TO --token-file $TOKEN --carrier udp --controller \
+         cubic --json",
+        scratch.at("data").display()
+    );
+    let output = scratch.run(ONE_TRICKLES, &near);
+    let events = said(&output);
+    assert!(output.status.success(), "{events}");
+    assert!(same(&scratch.at("data"), &scratch.at("inbox/data")));
+    let summary = events.lines().find(|line| line.contains("\"summary\"")).expect("a summary");
+    assert!(summary.contains("\"repeated\":0,"), "{summary}");
 }
 
 #[test]

@@ -98,6 +98,13 @@ pub trait Stream: Send + Sync + 'static {
         Ok(TcpInfo::default())
     }
 
+    /// Of a carrier that repeats by itself what one of its routes loses: for how long nothing has
+    /// got through over any of them, zero while something does. `None`: the stream is one
+    /// connection over one line, and its counters show whether it moves.
+    fn silence(&self) -> Option<Span> {
+        None
+    }
+
     /// Bytes written that have not left this host.
     ///
     /// # Errors

@@ -12,6 +12,7 @@ use std::time::Duration;
 use net::counters::TcpInfo;
 use rustls::Connection;
 use tokio::time::timeout;
+use units::Span;
 use wire::frame::HEADER;
 use wire::session::{AbortCode, SessionFrame, SessionId, VERSION, Welcome};
 use wire::{Emit, RawFrame, WireError};
@@ -140,6 +141,13 @@ impl Conn {
     /// [`ConnError::Io`] if the connection is gone.
     pub fn counters(&self) -> Result<TcpInfo, ConnError> {
         Ok(self.stream.counters()?)
+    }
+
+    /// For how long nothing has got through, if the carrier itself repeats what is lost
+    /// ([`Stream::silence`]).
+    #[must_use]
+    pub fn silence(&self) -> Option<Span> {
+        self.stream.silence()
     }
 
     /// Bytes written to the stream that have not left this host.

@@ -72,6 +72,7 @@ mod config;
 mod connection;
 mod path;
 mod ranges;
+mod repeated;
 mod stream;
 mod subflow;
 mod tokens;

@@ -8,6 +8,7 @@ use wire::ptcp::{Body, Packet};
 
 use crate::Config;
 use crate::ack_tracker::AckTracker;
+use crate::repeated::Repeated;
 use crate::subflow::Subflow;
 
 /// The wait for the answer to an opening packet; doubled each time.
@@ -94,6 +95,8 @@ pub struct PathBytes {
     pub packets_sent: u64,
     /// Packets that arrived.
     pub packets_received: u64,
+    /// Of streams: copies of what was in flight on another path, without headers and tags.
+    pub copies: Bytes,
 }
 
 /// A limit of a path's rate.
@@ -133,6 +136,10 @@ pub(crate) struct Path {
     pub(crate) is_ecn_capable: bool,
     /// The offset up to which it has carried each stream, with a redundant scheduler.
     pub(crate) copied: BTreeMap<u32, u64>,
+    /// What it has carried copies of.
+    pub(crate) repeated: Repeated,
+    /// What was sent before over it and is in flight is late: a reader waited for it.
+    pub(crate) late_before: Time,
     pub(crate) class: Class,
     pub(crate) limit: Option<RateLimit>,
     pub(crate) bytes: PathBytes,
@@ -203,6 +210,8 @@ impl Path {
             allowed: if is_proven { None } else { Some(0) },
             is_ecn_capable: config.ecn,
             copied: BTreeMap::new(),
+            repeated: Repeated::default(),
+            late_before: Time::ZERO,
             class: Class::default(),
             limit: None,
             bytes: PathBytes::default(),

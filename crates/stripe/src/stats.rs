@@ -110,6 +110,8 @@ pub struct RouteStats {
     pub round_trip: Option<Span>,
     /// Packets sent that wanted an acknowledgement.
     pub packets: u64,
+    /// Of streams: copies over it of what was in flight on another route.
+    pub copies: Bytes,
     /// Packets declared lost.
     pub lost: u64,
     /// Packets that arrived marked with congestion (ECN), by the peer's count.
@@ -173,6 +175,8 @@ pub struct Stats {
     /// What was moved in the connection's whole life, by addresses of the peer: these counts never
     /// go back, also where routes end.
     pub carried: Vec<Carried>,
+    /// Whether nothing gets through: acknowledgements are overdue on every route, or there is none.
+    pub is_silent: bool,
     /// Streams that are open.
     pub streams: usize,
     /// How often the keys were updated.

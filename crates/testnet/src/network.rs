@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use link::Amendment;
 use units::{Bytes, Seed, Span, Time};
 
 use crate::links::DirectionState;
@@ -172,6 +173,11 @@ impl<E: Endpoint> Network<E> {
             Op::Act { end, action } => self.ends[end].act(self.now, action),
             Op::Cut { link, direction } => self.direction(link, direction).is_cut = true,
             Op::Restore { link, direction } => self.direction(link, direction).is_cut = false,
+            Op::Rate { link, rate } => {
+                for direction in &mut self.links[link].directions {
+                    direction.line.amend(self.now, Amendment::Rate(rate));
+                }
+            }
             Op::Delay { link, extra } => self.links[link].extra_delay = extra,
             Op::Deliver { link, direction, index } => {
                 if let Some(flight) = self.take(link, direction, index) {

@@ -1,6 +1,6 @@
 //! Operations on a network, as data.
 
-use units::Span;
+use units::{Rate, Span};
 
 use crate::Direction;
 
@@ -32,6 +32,14 @@ pub enum Op<A> {
         link: usize,
         /// One direction of it.
         direction: Direction,
+    },
+    /// The link has another rate, in both directions; at zero, packets wait. For a link that has a
+    /// rate.
+    Rate {
+        /// The link's index.
+        link: usize,
+        /// In place of the former one.
+        rate: Rate,
     },
     /// Packets sent from here on take longer by `extra`, in both directions.
     Delay {

@@ -3,7 +3,8 @@
 
 use policy::sched::{Options, by_name};
 use transfer::{
-    Extent, ExtentSet, Layout, PathState, PathTraits, Sender, SenderConfig, SenderEvent, Transmit,
+    Extent, ExtentSet, Layout, PathState, PathTraits, Sample, Sender, SenderConfig, SenderEvent,
+    Transmit,
 };
 use units::{Bytes, PathId, Span, Time};
 
@@ -75,6 +76,12 @@ impl World {
                 self.stalls.push((path, self.now));
             }
         }
+    }
+
+    /// The carrier of a path, which repeats what it loses, says for how long nothing got through.
+    fn say(&mut self, path: u32, silence: Span) {
+        let sample = Sample { silence: Some(silence), ..Sample::default() };
+        self.sender.handle_sample(self.now, PathId(path), sample);
     }
 
     fn repeated(&self) -> Bytes {
@@ -213,4 +220,39 @@ fn a_path_that_says_that_the_receiver_lives_does_not_stall() {
         world.sender.handle_alive(world.now, PathId(0));
     }
     assert_eq!(world.stalls.len(), 1, "the other path says nothing any more");
+}
+
+/// Over UDP a stream waits for what one slow route has, and the mover took it for dead: it sent all
+/// that was in flight once more over new streams.
+#[test]
+fn a_stream_that_waits_for_a_slow_route_is_not_dead() {
+    let mut world = World::new(Bytes::mib(16), Bytes::kib(512));
+    for _ in 0..100 {
+        world.pass(100);
+        world.say(1, Span::ZERO);
+        world.ack(0);
+        world.send(0);
+    }
+    assert_eq!(world.stalls, []);
+    assert_eq!(world.repeated(), Bytes::ZERO);
+}
+
+/// Another carrier, or another host, takes over while none of its routes carries.
+#[test]
+fn a_carrier_that_gets_nothing_through_is_stalled_until_it_does() {
+    let mut world = World::new(Bytes::mib(16), Bytes::kib(512));
+    let silent_since = world.now;
+    for _ in 0..20 {
+        world.pass(50);
+        let silence = world.now - silent_since;
+        world.say(1, silence);
+        world.pass(0);
+        world.ack(0);
+        world.send(0);
+    }
+    let [(path, at)] = world.stalls[..] else { panic!("{:?}", world.stalls) };
+    assert_eq!((path, at - silent_since), (PathId(1), Span::from_millis(600)));
+    world.say(1, Span::ZERO);
+    let state = |world: &World| world.sender.paths(world.now)[1].state;
+    assert_eq!(state(&world), PathState::Active);
 }

@@ -381,7 +381,8 @@ impl<O: SessionOpener> SessionDriver<O> {
         why: Reason,
     ) {
         let Some(facts) = session.paths().get(&path).cloned() else { return };
-        if state == transfer::PathState::Stalled {
+        // Further streams of a striped connection would wait for the same routes.
+        if state == transfer::PathState::Stalled && !facts.path.plan.is_of_routes {
             self.dialer.note_stalled(&facts.path.plan);
         }
         let plan = &facts.path.plan;

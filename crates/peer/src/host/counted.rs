@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 
 use net::counters::TcpInfo;
+use units::Span;
 
 use crate::Fingerprint;
 use crate::carrier::Stream;
@@ -81,6 +82,10 @@ impl Stream for CountedStream {
 
     fn counters(&self) -> io::Result<TcpInfo> {
         self.stream.counters()
+    }
+
+    fn silence(&self) -> Option<Span> {
+        self.stream.silence()
     }
 
     fn unsent(&self) -> io::Result<u64> {

@@ -331,6 +331,8 @@ pub struct StripedStream {
     claims: Option<Arc<Notify>>,
     key: Fingerprint,
     rate: Mutex<StreamRate>,
+    /// Since when nothing has got through over any route.
+    silent_since: Mutex<Option<Instant>>,
 }
 
 /// The rate at which the peer acknowledges a stream.
@@ -347,7 +349,8 @@ impl StripedStream {
     pub fn new(stream: stripe::Stream) -> StripedStream {
         let key = Fingerprint::of_spki(stream.connection().peer_key());
         let rate = StreamRate { since: Instant::now(), acknowledged: 0, rate: 0 };
-        StripedStream { stream, claims: None, key, rate: Mutex::new(rate) }
+        let (rate, silent_since) = (Mutex::new(rate), Mutex::default());
+        StripedStream { stream, claims: None, key, rate, silent_since }
     }
 
     /// The key that the peer has proven.
@@ -445,6 +448,16 @@ impl Stream for StripedStream {
             delivery_rate: rate.rate,
             ..TcpInfo::default()
         })
+    }
+
+    fn silence(&self) -> Option<Span> {
+        let mut since = self.silent_since.lock().expect("no panic while held");
+        if !self.stream.connection().recent_stats().is_silent {
+            *since = None;
+            return Some(Span::ZERO);
+        }
+        let now = Instant::now();
+        Some(Span::from(now - *since.get_or_insert(now)))
     }
 
     fn unsent(&self) -> io::Result<u64> {

@@ -13,6 +13,7 @@ mod outbox;
 mod paths;
 mod peer;
 mod receive;
+mod repeating;
 mod send;
 mod streams;
 mod striping;
@@ -40,7 +41,7 @@ use paths::{Paths, subflow_id};
 use streams::Streams;
 use striping::Striping;
 
-use crate::path::{Binding, Class, Control, PathBytes, RateLimit};
+use crate::path::{Binding, Class, Control, Path, PathBytes, RateLimit};
 use crate::stream::recv::RecvStream;
 use crate::stream::send::SendStream;
 use crate::subflow::{Stats, Subflow};
@@ -554,6 +555,13 @@ impl Connection {
     /// The numbers of all paths that are not retired.
     pub fn paths(&self) -> impl Iterator<Item = u16> + '_ {
         self.paths.iter().map(|path| path.id)
+    }
+
+    /// Whether nothing gets through: acknowledgements are overdue on every open path, or none is
+    /// open.
+    #[must_use]
+    pub fn is_silent(&self) -> bool {
+        !self.paths.iter().any(Path::is_live)
     }
 
     /// The present receive buffer.

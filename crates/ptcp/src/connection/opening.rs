@@ -188,7 +188,7 @@ impl Connection {
             PathPhase::Opening(opening) if opening.token == Some(token) => self.begin_path(now, id),
             PathPhase::Open(_) => {
                 if path.handle_response(token, &self.config) && self.paths.revive(now, id) {
-                    self.apply_outcomes();
+                    self.apply_outcomes(now);
                     self.handle_back(id);
                 }
             }

@@ -227,9 +227,12 @@ impl Connection {
         if acked.is_narrow {
             self.events.push_back(Event::PathNarrow { path: ack.path });
         }
-        self.apply_outcomes();
+        self.apply_outcomes(now);
         let Ack { stream, delivered, .. } = *ack;
-        match self.streams.update_sending(stream, |sending| sending.handle_delivered(delivered)) {
+        match self
+            .streams
+            .update_sending(stream, |sending| sending.handle_delivered(now, delivered))
+        {
             Some(false) => return Err(PeerError::Delivered { stream, offset: delivered }),
             Some(true) => self.note_delivered(stream),
             None => {}
@@ -249,13 +252,14 @@ impl Connection {
     }
 
     /// Applies the outcomes of packets to streams and control messages.
-    pub(super) fn apply_outcomes(&mut self) {
+    pub(super) fn apply_outcomes(&mut self, now: Time) {
         let outcomes = self.paths.take_outcomes();
         for &outcome in &outcomes {
             match outcome {
                 Outcome::Delivered(Binding::Data { stream, offset, len, is_last }) => {
                     let piece = Piece { offset, len, is_last };
-                    self.streams.update_sending(stream, |sending| sending.handle_arrived(piece));
+                    self.streams
+                        .update_sending(stream, |sending| sending.handle_arrived(now, piece));
                     self.note_delivered(stream);
                 }
                 Outcome::Lost(Binding::Data { stream, offset, len, is_last })
@@ -293,7 +297,7 @@ impl Connection {
     /// Removes a path; its data goes elsewhere. Returns whether it was in use.
     pub(super) fn drop_path(&mut self, now: Time, id: u16) -> bool {
         let was_in_use = self.paths.remove(now, id);
-        self.apply_outcomes();
+        self.apply_outcomes(now);
         was_in_use
     }
 }

@@ -1,4 +1,4 @@
-//! Which data goes over which path: the scheduler, copies, and opportunistic retransmission.
+//! Which data goes over which path: the scheduler, and the copies of a redundant one.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -7,19 +7,15 @@ use policy::sched::packet::{Backlog, PacketScheduler, SubflowView};
 use units::{Bytes, Span, Time};
 use wire::ptcp::{Body, Packet, Reply, StreamData};
 
+use super::repeating::Occasion;
 use super::{Connection, Transmit};
 use crate::ack_tracker::stamp_of;
-use crate::path::{Binding, Path, PathPhase};
+use crate::path::{Binding, Path};
 use crate::stream::send::{Piece, SendStream};
 use crate::subflow::Subflow;
 
-/// Packets of another path that are examined for reinjection, and those among them that may be.
-const REINJECT_LOOK: usize = 512;
-const REINJECT_SCAN: usize = 64;
 /// The interval of tries whether a path without acknowledgements carries them again.
 const ACK_PATH_RETRY: Span = Span::from_secs(1);
-/// The ratio of round-trip times above which the window of a path that blocks flow control is cut.
-const PENALTY_RTT_RATIO: u64 = 4;
 
 /// The scheduler, and what it looks at.
 #[derive(Clone, Debug)]
@@ -37,6 +33,8 @@ pub(super) struct Striping {
     window_probe_at: Option<Time>,
     /// The caller wants no data sent before.
     held_until: Time,
+    /// When to look, beside new data, for what a reader waits for.
+    look_at: Time,
 }
 
 impl Striping {
@@ -49,12 +47,29 @@ impl Striping {
             pacing_at: None,
             window_probe_at: None,
             held_until: Time::ZERO,
+            look_at: Time::ZERO,
         }
     }
 
     /// The path named last for acknowledgements.
     pub(super) fn last_ack_path(&self) -> Option<u16> {
         self.last_ack_path
+    }
+
+    /// Whether to look, beside new data, for what a reader waits for.
+    #[inline]
+    fn is_look_due(&self, now: Time) -> bool {
+        self.look_at <= now
+    }
+
+    /// Sets when to look for that again.
+    pub(super) fn set_look(&mut self, at: Time) {
+        self.look_at = at;
+    }
+
+    /// The paths as of the last look.
+    pub(super) fn views(&self) -> &[SubflowView] {
+        &self.views
     }
 
     /// Holds all data back.
@@ -98,6 +113,13 @@ impl Connection {
         if has_room
             && self.striping.scheduler.is_redundant()
             && let Some(transmit) = self.poll_copy(now)
+        {
+            return Some(transmit);
+        }
+        if has_room
+            && !self.striping.scheduler.is_redundant()
+            && self.striping.is_look_due(now)
+            && let Some(transmit) = self.poll_late(now)
         {
             return Some(transmit);
         }
@@ -165,6 +187,7 @@ impl Connection {
     pub(super) fn remove_sending(&mut self, stream: u32) -> Option<SendStream> {
         for path in self.paths.iter_mut() {
             path.copied.remove(&stream);
+            path.repeated.remove(stream);
         }
         self.streams.remove_sending(stream)
     }
@@ -208,19 +231,10 @@ impl Connection {
             self.striping.scheduler.handle_blocked(now);
             is_refused = self.handle_blocked(now);
         }
-        if self.config.reinject {
-            for index in 0..self.paths.len() {
-                let path = &self.paths[index];
-                let has_room = |view: &SubflowView| {
-                    view.has_room && Some(view.id) == path.subflow().map(Subflow::id)
-                };
-                if self.striping.views.iter().any(has_room)
-                    && let Some((stream, piece)) = self.reinjection(now, index, is_refused)
-                {
-                    let reply = self.reply(now, index);
-                    return Some(self.transmit_piece(now, index, stream, piece, reply));
-                }
-            }
+        if self.config.reinject
+            && let Some(transmit) = self.poll_repetition(now, Occasion::Idle, is_refused)
+        {
+            return Some(transmit);
         }
         // A window that the application or the peer's buffer leaves unused must not grow.
         for view in self.striping.views.iter().filter(|view| view.has_room) {
@@ -230,71 +244,6 @@ impl Connection {
             }
         }
         None
-    }
-
-    /// A piece in flight on another path that this one could deliver sooner (opportunistic
-    /// retransmission, Raiciu et al. 2012). If it blocks flow control and the peer grants no larger
-    /// buffer, the window of the other path is cut if that is much slower.
-    fn reinjection(&mut self, now: Time, index: usize, is_refused: bool) -> Option<(u32, Piece)> {
-        let subflow = self.paths[index].subflow()?;
-        let (own, own_latest) = (subflow.round_trip(), latest_round_trip(subflow));
-        let room = Packet::room_for_data(self.paths[index].datagram).0;
-        let mut best: Option<(usize, u64, u32, Piece)> = None;
-        for (other, path) in self.paths.iter_mut().enumerate().filter(|(other, _)| *other != index)
-        {
-            let PathPhase::Open(subflow) = &mut path.phase else { continue };
-            let theirs = latest_round_trip(subflow);
-            // Of two paths with growing queues, each would copy the other's copies.
-            let would_copy_back = and_half(subflow.round_trip()) < own_latest;
-            // Waiting longer than a repetition takes gains nothing.
-            let slack = (subflow.rtt().variation() + subflow.rtt().variation()).min(own);
-            let repeated = and_half(own);
-            // A packet cannot be sent later than now.
-            let may_be_sooner = !would_copy_back && repeated < theirs;
-            // Compares the arrival of the acknowledgement over this path and over the other; an
-            // overdue one may never arrive.
-            let is_overdue = |sent_at| now > sent_at + theirs + slack;
-            // Behind the first that is not overdue, none is.
-            let candidates =
-                subflow.oldest_bound(REINJECT_LOOK, |sent_at| may_be_sooner || is_overdue(sent_at));
-            for (sent_at, binding, is_unbound) in candidates.take(REINJECT_SCAN) {
-                let is_sooner =
-                    is_overdue(sent_at) || may_be_sooner && now + repeated < sent_at + theirs;
-                let Binding::Data { stream, offset, len, is_last } = binding else { continue };
-                if !is_sooner || u64::from(len) > room {
-                    continue;
-                }
-                let piece = Piece { offset, len, is_last };
-                let sending = self.streams.sending().get(stream);
-                let is_owed = sending.is_some_and(|sending| !sending.has_arrived(piece));
-                if is_owed {
-                    if best.is_none_or(|(_, lowest, ..)| offset < lowest) {
-                        best = Some((other, offset, stream, piece));
-                    }
-                    break;
-                }
-                // Its data has arrived otherwise: nobody needs to look at it again.
-                *is_unbound = true;
-            }
-        }
-        let (other, _, stream, piece) = best?;
-        let Piece { offset, len, is_last } = piece;
-        let bound = Binding::Data { stream, offset, len, is_last };
-        let piece = self.streams.sending().get(stream)?.owed(piece)?;
-        let subflow = self.paths[other].subflow_mut()?;
-        let theirs = subflow.round_trip();
-        for (_, binding, is_unbound) in subflow.bound_packets() {
-            // Several bindings may begin at this offset: the rest of a partly delivered piece is a
-            // binding of its own.
-            if binding == bound {
-                *is_unbound = true;
-                break;
-            }
-        }
-        if is_refused && theirs.as_nanos() > PENALTY_RTT_RATIO * own.as_nanos() {
-            self.paths.penalise(now, other);
-        }
-        Some((stream, piece))
     }
 
     /// Sends a packet with a piece of a stream.
@@ -358,14 +307,4 @@ impl Connection {
         self.striping.last_ack_path = Some(named);
         Reply::Path(named)
     }
-}
-
-/// The time within which a copy is acknowledged, by and large.
-fn and_half(round_trip: Span) -> Span {
-    round_trip + Span::from_nanos(round_trip.as_nanos() / 2)
-}
-
-/// The average lags behind a growing queue.
-fn latest_round_trip<B: Copy>(subflow: &Subflow<B>) -> Span {
-    subflow.round_trip().max(subflow.rtt().latest())
 }

@@ -57,7 +57,7 @@ impl Connection {
                 self.outbox.wake();
                 self.handle_missing_acks(now, index, count);
             }
-            self.apply_outcomes();
+            self.apply_outcomes(now);
         }
     }
 

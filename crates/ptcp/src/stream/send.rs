@@ -1,5 +1,7 @@
 //! The sending half of a stream: bytes written, bound to packets, and delivered.
 
+use units::Time;
+
 use crate::ranges::Ranges;
 
 /// A piece of a stream for a packet.
@@ -21,6 +23,8 @@ pub(crate) struct SendStream {
     /// Ranges that arrived beyond `delivered`.
     arrived: Ranges,
     delivered: u64,
+    /// When `delivered` grew last.
+    advanced_at: Time,
     /// Ranges that were sent and are bound to no packet; they are sent first.
     unbound: Ranges,
     end: End,
@@ -94,6 +98,11 @@ impl SendStream {
     /// The offset before which everything has arrived.
     pub(crate) fn delivered(&self) -> u64 {
         self.delivered
+    }
+
+    /// When it grew last.
+    pub(crate) fn advanced_at(&self) -> Time {
+        self.advanced_at
     }
 
     /// Whether everything has arrived, the end included.
@@ -190,15 +199,16 @@ impl SendStream {
     }
 
     /// A packet with this piece was acknowledged.
-    pub(crate) fn handle_arrived(&mut self, piece: Piece) {
+    pub(crate) fn handle_arrived(&mut self, now: Time, piece: Piece) {
         let to = piece.offset + u64::from(piece.len);
         self.unbound.remove(piece.offset, to);
         if to > self.delivered {
             if piece.offset <= self.delivered && self.arrived.is_empty() {
                 self.delivered = to;
+                self.advanced_at = now;
             } else {
                 self.arrived.insert(piece.offset.max(self.delivered), to);
-                self.advance(self.delivered);
+                self.advance(now, self.delivered);
             }
         }
         if piece.is_last {
@@ -207,24 +217,27 @@ impl SendStream {
     }
 
     /// The peer acknowledges everything before `offset`. Returns `false` if that was never sent.
-    pub(crate) fn handle_delivered(&mut self, offset: u64) -> bool {
+    pub(crate) fn handle_delivered(&mut self, now: Time, offset: u64) -> bool {
         if offset > self.next {
             return false;
         }
         if offset > self.delivered {
             self.unbound.remove(self.delivered, offset);
-            self.advance(offset);
+            self.advance(now, offset);
         }
         true
     }
 
-    fn advance(&mut self, offset: u64) {
-        self.delivered = offset;
+    fn advance(&mut self, now: Time, offset: u64) {
+        let before = core::mem::replace(&mut self.delivered, offset);
         while let Some((from, to)) = self.arrived.first()
             && from <= self.delivered
         {
             self.arrived.remove(from, to);
             self.delivered = self.delivered.max(to);
+        }
+        if self.delivered > before {
+            self.advanced_at = now;
         }
     }
 
@@ -283,7 +296,7 @@ mod tests {
         let mut sending = SendStream::new(1_000);
         sending.write(100);
         let (piece, _) = sending.take(1_000, 1_000, false).unwrap();
-        sending.handle_arrived(piece);
+        sending.handle_arrived(Time::ZERO, piece);
         sending.finish();
         sending
     }
@@ -294,7 +307,7 @@ mod tests {
         let (end, new) = sending.take(1_000, 1_000, false).unwrap();
         assert_eq!((end, new), (Piece { offset: 100, len: 0, is_last: true }, 0));
         assert!(!sending.has_arrived(end));
-        sending.handle_arrived(end);
+        sending.handle_arrived(Time::ZERO, end);
         assert!(sending.has_arrived(end) && sending.is_done());
     }
 
@@ -305,7 +318,7 @@ mod tests {
         let (piece, _) = sending.take(1_000, 1_000, false).unwrap();
         sending.finish();
         assert!(sending.copy(0, 1_000).is_some_and(|copy| copy.is_last));
-        sending.handle_arrived(piece);
+        sending.handle_arrived(Time::ZERO, piece);
         assert_eq!(sending.standing().owed, Owed::End, "nobody has sent it");
     }
 
@@ -323,11 +336,11 @@ mod tests {
         };
         let end = Piece { offset: 100, len: 0, is_last: true };
         let mut sending = sent();
-        assert!(sending.handle_delivered(100));
+        assert!(sending.handle_delivered(Time::ZERO, 100));
         assert!(sending.standing().has_unbound);
         assert_eq!(sending.take(1_000, 0, false), Some((end, 0)));
         let mut sending = sent();
-        sending.handle_arrived(Piece { offset: 60, len: 40, is_last: false });
+        sending.handle_arrived(Time::ZERO, Piece { offset: 60, len: 40, is_last: false });
         let (first, _) = sending.take(1_000, 0, false).unwrap();
         assert_eq!(first, Piece { offset: 0, len: 60, is_last: false });
         assert_eq!(sending.take(1_000, 0, false), Some((end, 0)));
@@ -345,11 +358,11 @@ mod tests {
         sending.finish();
         let (piece, _) = sending.take(1_000, 1_000, false).unwrap();
         assert_eq!(sending.owed(piece), Some(piece));
-        sending.handle_delivered(60);
+        sending.handle_delivered(Time::ZERO, 60);
         assert_eq!(sending.owed(piece), Some(Piece { offset: 60, len: 40, is_last: true }));
-        sending.handle_delivered(100);
+        sending.handle_delivered(Time::ZERO, 100);
         assert_eq!(sending.owed(piece), Some(Piece { offset: 100, len: 0, is_last: true }));
-        sending.handle_arrived(piece);
+        sending.handle_arrived(Time::ZERO, piece);
         assert_eq!(sending.owed(piece), None);
     }
 

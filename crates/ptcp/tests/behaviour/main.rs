@@ -12,5 +12,6 @@ mod pair;
 mod paths;
 mod rebinding;
 mod recovering;
+mod repeating;
 mod sizes;
 mod streams;

@@ -9,7 +9,7 @@ use ptcp::{Config, Connection, Event};
 use rand_core::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 pub(crate) use testnet::Fate;
-use testnet::{Direction, Link, Network};
+use testnet::{Direction, Link, Network, Op};
 use units::{Bytes, Rate, Span, Time};
 use wire::ptcp::{Body, Packet, StreamData};
 
@@ -134,6 +134,11 @@ impl Pair {
             log.borrow_mut().push(sent);
             fate
         });
+    }
+
+    /// Changes the rate of a path.
+    pub(crate) fn set_rate(&mut self, path: usize, rate: Rate) {
+        self.network.apply(Op::Rate { link: path, rate });
     }
 
     pub(crate) fn run_for(&mut self, span: Span) {

@@ -555,6 +555,7 @@ impl Link {
         Stats {
             routes: self.route_stats(sockets),
             carried: self.carried.all().to_vec(),
+            is_silent: self.core.is_silent(),
             streams: self.streams.len(),
             key_updates: self.session.generation(),
             receive_buffer: self.core.receive_buffer(),

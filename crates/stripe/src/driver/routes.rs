@@ -435,6 +435,7 @@ impl Link {
             window: units::Bytes::ZERO,
             round_trip: None,
             packets: 0,
+            copies: units::Bytes::ZERO,
             lost: 0,
             marked: 0,
             datagram: units::Bytes::ZERO,
@@ -445,6 +446,7 @@ impl Link {
             let bytes = core.path_bytes(path).unwrap_or_default();
             stats.sent += bytes.sent;
             stats.received += bytes.received;
+            stats.copies += bytes.copies;
             stats.datagrams += bytes.packets_sent + bytes.packets_received;
             stats.window += core.path_window(path);
             stats.round_trip = stats.round_trip.or(core.smoothed_rtt(path));

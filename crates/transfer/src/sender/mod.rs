@@ -206,12 +206,13 @@ impl Sender {
         Ok(fresh)
     }
 
-    /// Takes the kernel's view of a path, best every 20 to 100 ms. Ignored for an unknown path.
+    /// Takes the carrier's view of a path, best every 20 to 100 ms. Ignored for an unknown path.
     pub fn handle_sample(&mut self, now: Time, path: PathId, sample: Sample) {
         self.note_sample(now, path, sample);
         if let Some(path) = self.paths.get(&path).filter(|path| path.is_active())
             && self.config.bottlenecks
             && self.is_recallable()
+            && sample.silence.is_none()
         {
             let delay = (sample.rtt - sample.min_rtt).as_secs_f64();
             self.detector.handle_delay(now, path.id, delay, path.delivered);

@@ -96,6 +96,11 @@ impl Path {
         self.outstanding() > 0 || !self.owned.is_empty()
     }
 
+    /// For how long the carrier got nothing through, if it repeats what it loses.
+    pub(super) fn silence(&self) -> Option<Span> {
+        self.sample?.silence
+    }
+
     /// The delivery rate in bytes per second.
     pub(super) fn rate(&self, now: Time) -> f64 {
         self.meter.rate(now)

@@ -31,7 +31,8 @@ impl Sender {
     /// When this path counts as stalled unless it makes progress before. Acknowledgements on other
     /// paths can bring that time forward.
     pub(super) fn stall_time(&self, now: Time, path: &Path) -> Option<Time> {
-        let watched = path.state != PathState::Stalled && path.awaits_ack();
+        let watched =
+            path.state != PathState::Stalled && path.awaits_ack() && path.silence().is_none();
         let patience = self.patience(now, path);
         let answered = |other: &Path| {
             other.id != path.id && other.answers.after(path.last_progress) >= patience / 2
@@ -45,6 +46,12 @@ impl Sender {
     pub(super) fn check_stall(&mut self, now: Time, id: PathId) {
         let Some(path) = self.paths.get(&id) else { return };
         if path.state == PathState::Stalled || !path.awaits_ack() {
+            return;
+        }
+        if let Some(silence) = path.silence() {
+            if silence >= self.patience(now, path) {
+                self.stall(now, id, Reason::Silent(silence));
+            }
             return;
         }
         let timeouts = path.sample.map_or(0, |sample| sample.timeouts);
@@ -86,12 +93,16 @@ impl Sender {
         }
     }
 
-    /// Takes the kernel's view of a path.
+    /// Takes the carrier's view of a path.
     pub(super) fn note_sample(&mut self, now: Time, id: PathId, sample: Sample) {
         let Some(path) = self.paths.get_mut(&id) else { return };
         let before = path.sample.map_or(sample.kernel_acked, |before| before.kernel_acked);
         path.sample = Some(sample);
-        if sample.kernel_acked > before && sample.timeouts == 0 {
+        let gets_through = match sample.silence {
+            Some(silence) => silence == Span::ZERO,
+            None => sample.kernel_acked > before && sample.timeouts == 0,
+        };
+        if gets_through {
             self.handle_progress(now, id, false);
         }
         self.check_stall(now, id);

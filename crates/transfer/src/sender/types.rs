@@ -33,8 +33,8 @@ pub struct PathTraits {
     pub known: Option<Rate>,
 }
 
-/// The kernel's view of a connection (`TCP_INFO`). All of it is a hint: behind a relay it describes
-/// the first leg only.
+/// The carrier's view of a path's connections. That of a kernel (`TCP_INFO`) is a hint: behind a
+/// relay it describes the first leg only.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sample {
     /// The smoothed round-trip time.
@@ -51,6 +51,10 @@ pub struct Sample {
     /// Bytes in the socket buffer that were never sent. Not used for decisions, since the driver
     /// bounds them.
     pub unsent: Bytes,
+    /// Of a carrier that repeats by itself what one of its routes loses: for how long nothing has
+    /// got through over any of them, zero while something does. The path then stalls by this
+    /// alone. `None`: missing progress and timeouts tell of a stall.
+    pub silence: Option<Span>,
 }
 
 /// The next step of a path.
@@ -93,6 +97,8 @@ pub enum Reason {
     Recovered,
     /// It made no progress for this long although it had data outstanding.
     NoProgress(Span),
+    /// Its carrier, which repeats what it loses, got nothing through for this long.
+    Silent(Span),
     /// Its kernel had this many retransmission timeouts in a row.
     Timeouts(u32),
     /// Its delays correlate with another path's: it pauses, to test whether both share a
@@ -119,6 +125,7 @@ impl fmt::Display for Reason {
             Reason::Proven => write!(f, "the receiver has data from it"),
             Reason::Recovered => write!(f, "it makes progress again"),
             Reason::NoProgress(span) => write!(f, "no progress for {span}"),
+            Reason::Silent(span) => write!(f, "nothing got through for {span}"),
             Reason::Timeouts(n) => write!(f, "{n} retransmission timeouts in a row"),
             Reason::TestingBottleneck(other) => {
                 write!(f, "testing whether it shares a bottleneck with {other}")
@@ -232,7 +239,8 @@ pub struct SenderConfig {
     /// The most that a path in [`PathState::Proving`] may have outstanding.
     pub proving: Bytes,
     /// A path is stalled once it made no progress for this long, or for four round-trip times if
-    /// that is longer.
+    /// that is longer; one whose carrier repeats what it loses, once that got nothing through for
+    /// as long.
     pub stall_after: Span,
     /// ... or once its kernel had this many timeouts in a row.
     pub stall_timeouts: u32,

@@ -372,6 +372,7 @@ impl World {
             kernel_acked: Bytes(connection.acked()),
             timeouts: connection.timeouts,
             unsent: Bytes(connection.unsent()),
+            silence: None,
         };
         self.sender.handle_sample(self.now, PathId(id as u32), sample);
         self.admit(self.now + Span::from_millis(50), Event::Sample(id));

@@ -306,13 +306,21 @@ impl<'a, F: Direction, M> PathTask<'a, F, M> {
         self.lose_dead()?;
         let infos = || self.connections.iter().map(|connection| &connection.info);
         let moved = || self.connections.iter().map(|connection| connection.moved);
+        let shortest = infos().map(|info| Span::from(info.rtt)).min().unwrap_or_default();
+        let least = infos().map(|info| Span::from(info.min_rtt)).min().unwrap_or_default();
+        // All streams are of one connection, whose routes have a round trip each: the core goes by
+        // its own.
+        let silence = self.connections.iter().find_map(|connection| connection.conn.silence());
+        let (rtt, min_rtt) =
+            if silence.is_some() { (Span::ZERO, Span::ZERO) } else { (shortest, least) };
         let sample = Sample {
-            rtt: infos().map(|info| Span::from(info.rtt)).min().unwrap_or_default(),
-            min_rtt: infos().map(|info| Span::from(info.min_rtt)).min().unwrap_or_default(),
+            rtt,
+            min_rtt,
             delivery_rate: moved().map(|moved| moved.rate).sum(),
             kernel_acked: self.moved_before + moved().map(|moved| moved.bytes).sum(),
             timeouts: infos().map(|info| info.timeouts).min().unwrap_or_default(),
             unsent: moved().map(|moved| moved.unsent).sum(),
+            silence,
         };
         if sample.kernel_acked.0.saturating_sub(self.counted.0) >= PROGRESS.0 {
             self.counted = sample.kernel_acked;
@@ -325,7 +333,7 @@ impl<'a, F: Direction, M> PathTask<'a, F, M> {
         }
         let mut kernel = self.facts.kernel.lock().expect("no panic while held");
         kernel.retransmits = infos().map(|info| info.retransmits).sum();
-        kernel.rtt = sample.rtt;
+        kernel.rtt = shortest;
         kernel.connections = self.connections.len();
         let control = self.connections[0].control();
         if kernel.congestion_control != control {
