@@ -382,7 +382,7 @@ impl<O: SessionOpener> SessionDriver<O> {
     ) {
         let Some(facts) = session.paths().get(&path).cloned() else { return };
         // Further streams of a striped connection would wait for the same routes.
-        if state == transfer::PathState::Stalled && !facts.path.plan.is_of_routes {
+        if state == transfer::PathState::Stalled && facts.path.plan.kind != PlanKind::Striped {
             self.dialer.note_stalled(&facts.path.plan);
         }
         let plan = &facts.path.plan;
