@@ -148,7 +148,8 @@ async fn serve(
         display.notice(&text);
     }
     let addresses: Vec<String> = host.addresses().iter().map(ToString::to_string).collect();
-    display.listening(&addresses, token.as_ref(), |first| format!("anabranch paths {first}"));
+    let command = |first: &_| format!("anabranch send PATH… --to HOST --relay {first}");
+    display.listening(&addresses, token.as_ref(), command);
     let hosting = host.serve(Services::new().with(&service))?;
     let registry = hosting.metrics();
     let watched = async {
