@@ -231,8 +231,8 @@ fn a_failed_path_of_a_striped_connection_leaves_its_data_to_the_other() {
     assert!(!told("\"wifi\"", "\"stalled\""), "{events}");
 }
 
-/// Over UDP: the first path becomes slow with its queue full, and all streams wait for it. The mover
-/// took them for dead, and sent what was in flight again over new ones: 63 MB for these 16.
+/// Over UDP: the first path becomes slow with its queue full, and all streams wait for it. The
+/// mover took them for dead, and sent what was in flight again over new ones: 63 MB for these 16.
 #[test]
 fn a_path_of_a_striped_connection_that_becomes_slow_makes_the_mover_repeat_nothing() {
     if !privileged() {

@@ -195,8 +195,9 @@ impl Service for RelayService {
         match asking.holds_token() {
             Ok(()) => Ok(RelayGrant { rights: self.state.options.of_token.clone(), known, label }),
             Err(TokenRefusal::Wrong) => {
-                Err("the token is not the one that this relay printed; each start prints a new one"
-                    .into())
+                Err("the token is not the one that this relay printed; each start prints a new \
+                     one"
+                .into())
             }
             Err(TokenRefusal::Taken) => Err("the token is another host's".into()),
             Err(TokenRefusal::NotShown) => Err(format!(

@@ -390,8 +390,10 @@ mod tests {
 
     fn op() -> impl Strategy<Value = Op> {
         prop_oneof![
-            6 => (0..2usize, any::<u8>()).prop_map(|(host, interfaces)| Op::Look { host, interfaces }),
-            3 => (0..2usize, 0..20u8).prop_map(|(host, addresses)| Op::Announce { host, addresses }),
+            6 => (0..2usize, any::<u8>())
+                .prop_map(|(host, interfaces)| Op::Look { host, interfaces }),
+            3 => (0..2usize, 0..20u8)
+                .prop_map(|(host, addresses)| Op::Announce { host, addresses }),
             1 => (0..2usize).prop_map(|host| Op::Drop { host }),
         ]
     }
@@ -441,8 +443,11 @@ mod tests {
         /// A number is never given twice, a path is planned once, and there are no more than a
         /// session may have.
         #[test]
-        fn numbers_are_unique_whatever_comes_and_goes(ops in proptest::collection::vec(op(), 1..40)) {
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        fn numbers_are_unique_whatever_comes_and_goes(
+            ops in proptest::collection::vec(op(), 1..40),
+        ) {
+            let mut runtime = tokio::runtime::Builder::new_current_thread();
+            let runtime = runtime.enable_all().build().unwrap();
             let _guard = runtime.enter();
             let kinds = [PlanKind::Tcp, PlanKind::Udp];
             let notices = Arc::new(Mutex::new(Vec::new()));
@@ -475,7 +480,8 @@ mod tests {
                 prop_assert_eq!(numbers.len(), plans.len());
                 prop_assert_eq!(names.len(), plans.len());
                 for kind in kinds {
-                    prop_assert!(plans.iter().filter(|plan| plan.kind == kind).count() <= MAX_PATHS);
+                    let of_kind = plans.iter().filter(|plan| plan.kind == kind);
+                    prop_assert!(of_kind.count() <= MAX_PATHS);
                 }
                 known = named;
             }

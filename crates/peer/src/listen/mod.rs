@@ -41,8 +41,8 @@ pub fn too_many_connections() -> String {
     format!("the session has {MOST_CONNECTIONS} connections, and takes no more")
 }
 
-/// Addresses at which the peer of `stream` may reach this host: the one that it used, and if `listen`
-/// is empty or names all addresses of a family, those of every interface that is up (see
+/// Addresses at which the peer of `stream` may reach this host: the one that it used, and if
+/// `listen` is empty or names all addresses of a family, those of every interface that is up (see
 /// [`own_addresses`]), as many as a frame holds. Those that share the most leading bits with the
 /// peer's address come first: they are probably in a network that it is in.
 ///

@@ -84,9 +84,11 @@ mod tests {
     fn a_relay_has_an_address_and_options_in_any_order() {
         let spec: RelaySpec = "r1.example.org".parse().unwrap();
         assert_eq!((spec.dial.port, spec.class, spec.max), (7707, None, None));
-        for text in
-            ["[2001:db8::1]:7, backup ,max=20mbit,token-file=t", "2001:db8::1,max=20 Mbit/s,backup"]
-        {
+        for text in [
+            "[2001:db8::1]:7, backup ,max=20mbit,token-file=t",
+            "2001:db8::1,max=20 \
+                Mbit/s,backup",
+        ] {
             let spec: RelaySpec = text.parse().unwrap();
             assert_eq!(spec.class, Some(PathClass::Backup), "{text}");
             assert_eq!(spec.max, Some(Rate::mbit(20)), "{text}");
