@@ -231,7 +231,7 @@ pub(crate) async fn run(folder: &Path) -> Result<u64, Box<dyn Error>> {
     let (gate, run) = (Gate::new(), terms.run);
     let sending = Arc::new(Sending { gate, run, events: events.clone() });
     let (tls, plans) = (terms.tls()?, vec![path("left", 1), path("right", 2)]);
-    let keeper = Keeper::of(&terms, plans, &[PlanKind::Tcp], events.clone());
+    let keeper = Keeper::of(&terms, &plans, &[PlanKind::Tcp], events.clone());
     let mut dialer = Dialer::start(terms, tls, keeper, sending, Clock::start(), events);
 
     wait(&mut seen, PathState::Active).await;

@@ -42,18 +42,20 @@ fn send_while_an_address_comes(near: &Host, far: &Host, carrier: &str) -> Outcom
 fn assert_adds_up(sent: &Outcome) {
     let mut names: BTreeMap<u64, BTreeSet<String>> = BTreeMap::new();
     let mut numbers: BTreeMap<String, BTreeSet<u64>> = BTreeMap::new();
-    let mut note = |path: &Value, number: &str| {
-        let number = path[number].as_u64().expect("a number");
+    let mut note = |path: &Value| {
+        let number = path["path"].as_u64().expect("a number");
         let name = path["name"].as_str().expect("a name").to_string();
         numbers.entry(name.clone()).or_default().insert(number);
         names.entry(number).or_default().insert(name);
     };
     for event in sent.events() {
         match event["event"].as_str() {
-            Some("path") => note(&event, "path"),
+            Some("path") => note(&event),
             Some("progress" | "summary") => {
                 let paths = event["paths"].as_array().expect("a list");
-                paths.iter().for_each(|path| note(path, "path"));
+                for path in paths {
+                    note(path);
+                }
                 let rate = event["rate"].as_f64().unwrap_or(0.0);
                 assert!(rate < 10.0 * BOUND, "a rate beyond reason: {event}");
                 let done: u64 = paths.iter().filter_map(|path| path["done"].as_u64()).sum();
@@ -81,8 +83,8 @@ fn an_address_that_comes(test: &str, carrier: &str, names: &[&str]) {
     let summary = sent.events().find(is_summary).expect("a summary");
     let of_cable = |path: &&Value| names.contains(&path["name"].as_str().unwrap_or_default());
     let paths = summary["paths"].as_array().unwrap().iter().filter(of_cable);
-    let carried: u64 = paths.filter_map(|path| path["done"].as_u64()).sum();
-    assert!(carried > 0, "{}", sent.said());
+    let moved: u64 = paths.filter_map(|path| path["done"].as_u64()).sum();
+    assert!(moved > 0, "{}", sent.said());
     assert_adds_up(&sent);
 }
 
@@ -133,8 +135,8 @@ fn a_metered_interface_is_said_to_be_a_backup_over_each_carrier() {
         let sent = near.send(&far.receive(), "10.1.0.2", 1_000, &["--carrier", carrier]);
         assert_eq!(sent.code, Some(0), "{carrier}: {}", sent.said());
         let notice = |event: &Value| {
-            let text = event["text"].as_str().unwrap_or_default();
-            event["event"] == "notice" && text.starts_with("wwan0 looks metered")
+            let said = event["text"].as_str().unwrap_or_default();
+            event["event"] == "notice" && said.starts_with("wwan0 looks metered")
         };
         assert_eq!(sent.events().filter(notice).count(), 1, "{carrier}: {}", sent.said());
     }

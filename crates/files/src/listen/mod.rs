@@ -13,8 +13,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use peer::host::{Carriers, Host, Tell};
 use peer::metrics::{Registry, register_budget};
 use peer::places::Places;
-use peer::{ListenOptions, Peer};
+use peer::{Conn, ListenOptions, Peer};
 use rustix::io::Errno;
+use wire::session::SessionFrame;
 
 use crate::rights::{DIR, PeerDirectory, directory_of};
 use crate::{Error, Event, Events, beneath};
@@ -51,6 +52,14 @@ pub fn notices(events: &Events) -> Tell {
 fn open(options: &ListenOptions, events: &Events) -> Result<Host, Error> {
     let stripe = stripe::Options::default();
     Ok(Host::bind(options.clone(), Carriers::Both, &stripe, notices(events))?)
+}
+
+/// Answers the last ping of a connection, and tells its peer of addresses that this host got.
+fn answer_ping(conn: &mut Conn, pong: Option<u64>) {
+    if let Some(number) = pong {
+        conn.push(&SessionFrame::Pong(number));
+    }
+    conn.announce_changes();
 }
 
 /// Registers places of work on behalf of peers. `what` is the subject.

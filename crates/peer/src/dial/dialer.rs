@@ -252,7 +252,8 @@ mod tests {
             plan
         });
         let tls = terms.tls().unwrap();
-        let keeper = Keeper::of(&terms, plans.collect(), &[PlanKind::Tcp], Events::new(drop));
+        let keeper =
+            Keeper::of(&terms, &plans.collect::<Vec<_>>(), &[PlanKind::Tcp], Events::new(drop));
         Dialer::start(terms, tls, keeper, Arc::new(NoSession), Clock::start(), Events::new(drop))
     }
 

@@ -92,7 +92,7 @@ impl Keeper {
         events: Events,
     ) -> Result<Arc<Keeper>, Error> {
         let plans = plan(terms).await?;
-        Ok(Keeper::of(terms, plans, kinds, events))
+        Ok(Keeper::of(terms, &plans, kinds, events))
     }
 
     /// Keeps these plans of paths to the hosts of `terms`, once of each of `kinds`.
@@ -100,8 +100,8 @@ impl Keeper {
     /// # Panics
     /// Outside of a runtime of tokio.
     #[must_use]
-    pub fn of(terms: &Terms, plans: Vec<Plan>, kinds: &[PlanKind], events: Events) -> Arc<Keeper> {
-        Keeper::start(terms, &plans, kinds, false, events)
+    pub fn of(terms: &Terms, plans: &[Plan], kinds: &[PlanKind], events: Events) -> Arc<Keeper> {
+        Keeper::start(terms, plans, kinds, false, events)
     }
 
     /// Keeps some of these paths alone, by the carrier of `kind`, and plans no others.
@@ -434,7 +434,7 @@ mod tests {
         let hosts =
             ["one.example", "two.example"].map(|host| (host.parse().unwrap(), known.clone()));
         let terms = Terms::new(hosts.to_vec(), DialOptions::new(identity)).unwrap();
-        Keeper::of(&terms, Vec::new(), kinds, notices)
+        Keeper::of(&terms, &[], kinds, notices)
     }
 
     proptest! {
@@ -497,7 +497,7 @@ mod tests {
         let known = Credential::Pinned(identity.fingerprint());
         let host = ("127.0.0.1".parse().unwrap(), known);
         let terms = Terms::new(vec![host], DialOptions::new(identity)).unwrap();
-        let keeper = Keeper::of(&terms, Vec::new(), &[PlanKind::Tcp], Events::new(drop));
+        let keeper = Keeper::of(&terms, &[], &[PlanKind::Tcp], Events::new(drop));
         let began = std::time::Instant::now();
         let mut announced = 0u32;
         while began.elapsed() < Duration::from_secs(1) {

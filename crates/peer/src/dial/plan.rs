@@ -483,7 +483,7 @@ pub(super) fn guessed_plans(
     for address in announced {
         let aimed_at = |plan: &Arc<Plan>| plan.best().is_some_and(|best| best.remote == *address);
         let of_family = announced.iter().filter(|a| a.is_ipv4() == address.is_ipv4()).count();
-        if plans.iter().any(|plan| aimed_at(plan))
+        if plans.iter().any(aimed_at)
             || plans.len() + guesses.len() >= of_family
             || guesses.len() >= room
             || address.ip().is_loopback()

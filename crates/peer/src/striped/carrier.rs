@@ -171,8 +171,9 @@ impl CarrierShared {
         let made = made.map(Arc::new).map_err(|none| {
             if none.is_narrow {
                 // Nobody need wait for the end of all attempts to hear of it.
-                let plans = self.keeper.routes(self.host);
-                plans.iter().for_each(|plan| self.tell(plan.id, RouteChange::Narrow));
+                for plan in self.keeper.routes(self.host) {
+                    self.tell(plan.id, RouteChange::Narrow);
+                }
             }
             Arc::new(none.error)
         });

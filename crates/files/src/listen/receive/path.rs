@@ -15,6 +15,7 @@ use wire::session::SessionFrame;
 
 use crate::Error;
 use crate::blocking::run_blocking;
+use crate::listen::answer_ping;
 use crate::sink::{Mailbox, SinkSession, finish_files};
 
 /// A sender that is silent for this long is gone: it pings every second.
@@ -134,10 +135,7 @@ pub(super) async fn serve(
             conn.push(&FileFrame::Ack(ranges.to_vec()));
         }
         acks.clear();
-        if let Some(number) = pong {
-            conn.push(&SessionFrame::Pong(number));
-        }
-        conn.announce_changes();
+        answer_ping(conn, pong);
         let frames = mailbox.take();
         if !frames.is_empty() {
             conn.push_parts(&frames, &[]);

@@ -18,6 +18,7 @@ use wire::session::{AbortCode, SessionFrame};
 
 use super::session::FetchSession;
 use crate::blocking::run_in_place;
+use crate::listen::answer_ping;
 use crate::protocol::{self, source_abort};
 use crate::source::Buffer;
 use crate::{Event, Events};
@@ -84,10 +85,7 @@ pub(super) async fn serve(
                 other => return Err(ConnError::unexpected(&other)),
             }
         }
-        if let Some(number) = pong {
-            conn.push(&SessionFrame::Pong(number));
-        }
-        conn.announce_changes();
+        answer_ping(conn, pong);
         let mut wait = None;
         let mut answered = 0;
         while conn.try_flush()? && answered < ANSWERS_A_TURN {
