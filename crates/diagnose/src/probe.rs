@@ -67,8 +67,8 @@ const UNSENT: u64 = 128 * 1024;
 /// Measures each path of `terms` to its first host alone, one after the other, two seconds each.
 ///
 /// # Errors
-/// Those of planning paths; [`Error::WrongPeer`] if a host with another key answers. The failure of one
-/// path is in its [`PathProbe`].
+/// Those of planning paths; [`Error::WrongPeer`] if a host with another key answers. The failure of
+/// one path is in its [`PathProbe`].
 pub async fn probe(terms: &Terms) -> Result<Vec<PathProbe>, Error> {
     let connector = connector(terms)?;
     let keeper = Keeper::plan(terms, &[PlanKind::Tcp], Events::new(drop)).await?;
