@@ -5,6 +5,7 @@ mod raw;
 
 use std::future::poll_fn;
 use std::io::{self, BufRead, IoSlice};
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -22,7 +23,6 @@ use raw::{RAW_MOST, Raw, Socket};
 
 use crate::Fingerprint;
 use crate::carrier::Stream;
-use crate::listen::own::Announcer;
 use crate::tls::{WrongKey, wrong_key};
 
 /// A connection that carries frames, under TLS or the protection of its carrier. Reading and
@@ -47,8 +47,11 @@ pub struct Conn {
     /// Hears of refusals of the peer.
     refusals: Option<Box<dyn Fn(AbortCode) + Send + Sync>>,
     /// What tells the peer of changes of this host's addresses.
-    announcer: Option<Announcer>,
+    announcer: Option<Box<Announce>>,
 }
+
+/// What finds the addresses of this host for the peer of a stream, once they have changed.
+type Announce = dyn FnMut(&dyn Stream) -> Option<Vec<SocketAddr>> + Send + Sync;
 
 /// The failure that ended a connection.
 #[derive(Debug, thiserror::Error)]
@@ -174,15 +177,18 @@ impl Conn {
         self.refusals = Some(Box::new(hear));
     }
 
-    /// Tells the peer of later changes of this host's addresses.
-    pub(crate) fn announce(&mut self, announcer: Announcer) {
-        self.announcer = Some(announcer);
+    /// Tells the peer of later changes of this host's addresses, which `changed` finds.
+    pub(crate) fn announce(
+        &mut self,
+        changed: impl FnMut(&dyn Stream) -> Option<Vec<SocketAddr>> + Send + Sync + 'static,
+    ) {
+        self.announcer = Some(Box::new(changed));
     }
 
     /// Tells the peer the addresses of this host if those have changed, in a connection that was
     /// accepted; to be called whenever something has happened to it.
     pub fn announce_changes(&mut self) {
-        let changed = self.announcer.as_mut().and_then(|one| one.changed(&*self.stream));
+        let changed = self.announcer.as_mut().and_then(|changed| changed(&*self.stream));
         if let Some(addresses) = changed {
             let (version, session) = (VERSION, SessionId::default());
             self.push(&SessionFrame::Welcome(Welcome { version, session, addresses }));

@@ -30,6 +30,6 @@ mod times;
 pub(crate) use attend::{SinkEnd, attend};
 pub(crate) use directory::Directory;
 pub(crate) use mirror::{DOOMED_BYTES, Mirror, NOTHING_DELETED};
-pub(crate) use session::{Mailbox, Share, SinkSession, finish_files};
+pub(crate) use session::{Mailbox, PathShare, SinkSession, finish_files};
 pub(crate) use staging::Staging;
 pub(crate) use survey::{Fate, Survey};

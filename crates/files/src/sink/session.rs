@@ -22,7 +22,7 @@ use wire::session::SessionId;
 pub(crate) use changed::Missing;
 pub(crate) use mailbox::Mailbox;
 use mailbox::refusal;
-pub(crate) use members::Share;
+pub(crate) use members::PathShare;
 use members::{Members, Outcome};
 use writes::Writes;
 

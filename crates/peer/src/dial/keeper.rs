@@ -37,6 +37,8 @@ pub struct Keeper {
     is_closed: bool,
     events: Events,
     kept: Mutex<Kept>,
+    /// Held while a survey is followed: of two at a time each would plan what is new.
+    following: Mutex<()>,
     /// The number of changes of the list, or of what it was made from.
     changes: watch::Sender<u64>,
     /// Rings when addresses were announced.
@@ -129,6 +131,7 @@ impl Keeper {
             is_closed,
             events,
             kept: Mutex::default(),
+            following: Mutex::default(),
             changes: watch::Sender::new(0),
             learnt: Arc::default(),
             looking: Mutex::default(),
@@ -271,6 +274,7 @@ impl Keeper {
     /// Brings the paths to a host up to date with a survey: those that are direct, or those over a
     /// relay with a survey of its addresses.
     fn follow(&self, host: usize, via: Via, survey: &Survey) {
+        let _alone = self.following.lock().expect("no panic while held");
         let plans = self.plans();
         let mut is_changed = false;
         for plan in plans.iter().filter(|plan| plan.host == host && plan.via == via) {
@@ -488,6 +492,21 @@ mod tests {
             // A notice for each metered interface and host, not one for each carrier.
             let metered = keeper.plans().iter().filter(|plan| plan.metered).count();
             prop_assert_eq!(notices.lock().unwrap().len() * kinds.len(), metered);
+        }
+    }
+
+    /// `perf` looks at once, and so does the keeper itself when addresses are announced.
+    #[tokio::test]
+    async fn two_looks_at_a_time_plan_a_path_once() {
+        for _ in 0..200 {
+            let keeper = keeper(&[PlanKind::Tcp, PlanKind::Udp], Events::new(drop));
+            let found = survey(&keeper, 0, 0b111);
+            std::thread::scope(|scope| {
+                for _ in 0..2 {
+                    scope.spawn(|| keeper.follow(0, Via::Direct, &found));
+                }
+            });
+            assert_eq!(keeper.plans().len(), 6);
         }
     }
 

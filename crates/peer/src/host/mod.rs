@@ -294,7 +294,8 @@ impl HostState {
         let Entered { mut conn, entry, service, peer, known, place } = entered;
         let _counted = self.metrics.connection(service);
         self.metrics.watch(&mut conn, service);
-        conn.announce(Announcer::new(&self.own, &self.named));
+        let mut announcer = Announcer::new(&self.own, &self.named);
+        conn.announce(move |stream| announcer.changed(stream));
         tokio::select! {
             () = self.serve(conn, entry, service, from) => {}
             () = place.displaced.notified() => {

@@ -5,7 +5,7 @@ use units::{Bytes, PathId, Rate};
 use wire::session::SessionId;
 
 use crate::rates::Rates;
-use crate::sink::{Share, SinkSession};
+use crate::sink::{PathShare, SinkSession};
 use crate::{PathProgress, Progress};
 
 /// Derives rates from byte counts.
@@ -47,7 +47,7 @@ impl ReceiveRates {
             if shares.is_empty() {
                 paths.push(row(path.number, name, path.bytes, is_open));
             }
-            for Share { number, name, is_open: carries, bytes } in shares {
+            for PathShare { number, name, is_open: carries, bytes } in shares {
                 paths.push(row(number, name, bytes, is_open && carries));
             }
         }

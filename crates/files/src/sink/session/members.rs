@@ -82,7 +82,7 @@ pub(crate) struct Carrier {
 
 /// The part of a striped connection that came over one path.
 #[derive(Clone, Debug)]
-pub(crate) struct Share {
+pub(crate) struct PathShare {
     /// Its number in the session.
     pub(crate) number: PathId,
     /// The address of the sender.
@@ -219,7 +219,7 @@ impl SinkSession {
     /// The parts of a path that is a striped connection, by the addresses that its packets came
     /// from: each has the part of the data that the counts of bytes say. Empty where there is one
     /// address.
-    pub(crate) fn shares(&self, path: &Carrier) -> Vec<Share> {
+    pub(crate) fn shares(&self, path: &Carrier) -> Vec<PathShare> {
         let Some(connection) = &path.striped else { return Vec::new() };
         let stats = connection.recent_stats();
         let received: Vec<(IpAddr, Bytes)> = stats
@@ -240,7 +240,7 @@ impl SinkSession {
             let part = u128::from(path.bytes.0) * u128::from(received.0) / u128::from(all.0);
             let own = from.to_string();
             let number = members.share_number(&own, path.number);
-            Share {
+            PathShare {
                 number,
                 name: own,
                 is_open: stats.routes.iter().any(|route| from_there(&route)),
