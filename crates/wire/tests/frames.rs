@@ -190,14 +190,14 @@ fn every_wish_has_a_bit_of_its_own() {
 #[test]
 fn a_hello_has_these_octets_and_only_names_a_service() {
     let hello = SessionFrame::Hello(Hello::new("serve", Some([7; 16]), [9; 16]).asking(vec![5]));
-    let body = [&[0, 7][..], &[9; 16], &[1], &[7; 16], &[5], b"serve", &[5]].concat();
+    let body = [&[0, 8][..], &[9; 16], &[1], &[7; 16], &[5], b"serve", &[5]].concat();
     let bytes = [&[1, 0, 0, 0, 42][..], &body].concat();
     assert_eq!(emitted(&hello), bytes);
     for (name, request) in
         [(&b""[..], 0), (b"Serve", 0), (b"a b", 0), (&[b'x'; 33], 0), (b"x", 257)]
     {
         let length = u8::try_from(name.len()).unwrap();
-        let body = [&[0, 7][..], &[9; 16], &[0, length], name, &vec![0; request]].concat();
+        let body = [&[0, 8][..], &[9; 16], &[0, length], name, &vec![0; request]].concat();
         let length = u32::try_from(body.len()).unwrap().to_be_bytes();
         let bytes = [&[1][..], &length, &body].concat();
         let refused = parsed(&bytes);
