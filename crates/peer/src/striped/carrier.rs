@@ -505,16 +505,16 @@ impl StripedListener {
                 serving.spawn(async move {
                     let accepting = accept_streams(&connection, &sender);
                     tokio::pin!(accepting);
-                    tokio::select! {
+                    let announcement = tokio::select! {
                         () = &mut accepting => return,
                         welcome = timeout(UNADMITTED, admitted.admitted(peer)) => {
                             if welcome.is_err() {
                                 connection.close(CloseCode::Unwelcome.number());
                                 return;
                             }
-                            admission.admit(&connection);
+                            admission.admit(&connection)
                         }
-                    }
+                    };
                     let _counting = traffic.follow(&connection, admitted.label(peer));
                     tokio::select! {
                         () = accepting => {}
@@ -522,6 +522,7 @@ impl StripedListener {
                             connection.close(CloseCode::Changed.number());
                         }
                     }
+                    drop(announcement);
                     // Counters are written down a last time after the end.
                     let _ = timeout(UNADMITTED, connection.forgotten()).await;
                 });

@@ -8,6 +8,7 @@ use net::holder::{Holder, Transport};
 use net::interfaces::own_addresses;
 use net::socket::unmapped;
 use stripe::{Connection, Endpoint, EndpointError, Listening, Memory};
+use tokio::task::AbortHandle;
 use units::Bytes;
 
 use super::announcement::Announcing;
@@ -58,9 +59,10 @@ impl UdpListener {
         Some((connection, peer))
     }
 
-    /// Admits the peer of a connection: it may fill buffers, and learns the addresses of this host.
-    pub fn admit(&self, connection: &Connection) {
-        self.admission().admit(connection);
+    /// Admits the peer of a connection: it may fill buffers, and learns the addresses of this host
+    /// as long as the result lives.
+    pub fn admit(&self, connection: &Connection) -> Announcement {
+        self.admission().admit(connection)
     }
 
     /// What admits peers, for a task of its own.
@@ -108,6 +110,17 @@ impl UdpListener {
     }
 }
 
+/// Tells a peer the addresses of this host until it is dropped. A connection lasts as long as
+/// anybody has it, and so would a host that is closed.
+#[must_use]
+pub struct Announcement(AbortHandle);
+
+impl Drop for Announcement {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
 /// Admits peers.
 #[derive(Clone, Debug)]
 pub struct Admission {
@@ -118,10 +131,10 @@ pub struct Admission {
 
 impl Admission {
     /// As [`UdpListener::admit`].
-    pub fn admit(&self, connection: &Connection) {
+    pub fn admit(&self, connection: &Connection) -> Announcement {
         connection.admit(RECEIVE_BUFFER);
         let (admission, connection) = (self.clone(), connection.clone());
-        tokio::spawn(async move {
+        let announcing = tokio::spawn(async move {
             tokio::select! {
                 // A peer that does not take it is gone, or wants no more addresses.
                 told = admission.announce(&connection) => if let Err(error) = told {
@@ -130,6 +143,7 @@ impl Admission {
                 _ = connection.ended() => {}
             }
         });
+        Announcement(announcing.abort_handle())
     }
 
     /// Tells the peer of a connection the addresses of this host, and again when they change.

@@ -43,7 +43,7 @@ const NARROW: &str = "does not carry packets of 1,200 octets: it is too narrow f
                       --carrier tcp passes it";
 
 pub use connect::{NotConnected, Striped, connect, connect_over};
-pub use listen::{Admission, UdpListener};
+pub use listen::{Admission, Announcement, UdpListener};
 pub use service::open_service;
 pub use stripe::{Connection, Options};
 pub use total_rate::{follow_timetable, total_rate};
