@@ -4,10 +4,8 @@
 
 use std::collections::BTreeMap;
 
-use peer::PathState;
+use events::{PathState, Progress};
 use units::{Bytes, PathId, Rate, Span, Time};
-
-use crate::Progress;
 
 /// Rates smoothed over about a second.
 #[derive(Debug, Default)]
@@ -41,7 +39,10 @@ impl Rates {
             let (before, rate) =
                 self.paths.entry(path.path).or_insert((path.done, Smooth::default()));
             if span > Span::ZERO {
-                rate.update(((path.done - *before) / span).as_f64(), span);
+                // What a path has carried may be less than before: over UDP it is the part of the
+                // data that the counters of its packets say.
+                let (more, less) = (path.done - *before, *before - path.done);
+                rate.update((more / span).as_f64() - (less / span).as_f64(), span);
                 *before = path.done;
             }
             path.rate = rate.rate();
@@ -93,8 +94,10 @@ impl Smooth {
 
 #[cfg(test)]
 mod tests {
+    use events::{PathProgress, Standstill};
+    use proptest::prelude::*;
+
     use super::*;
-    use crate::{PathProgress, Standstill};
 
     fn progress(done: u64) -> Progress {
         let path = PathProgress {
@@ -193,6 +196,58 @@ mod tests {
         }
         assert_eq!(still.rate, Rate::mbit(8));
         assert!(still.eta.is_some());
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        /// Whatever comes and goes, and however the counters of packets divide the data among the
+        /// paths: over a minute the rates add up to what was delivered.
+        #[test]
+        fn rates_sum_to_what_was_delivered(
+            paths in proptest::collection::vec((0_u64..200, 300_u64..600, 1_u64..200_000), 1..5),
+            parts in proptest::collection::vec(0.8_f64..1.25, 600),
+            is_striped in any::<bool>(),
+        ) {
+            let mut rates = Rates::default();
+            let (mut carried, mut said) = (vec![0_u64; paths.len()], 0.0);
+            let all = |carried: &[u64]| carried.iter().sum::<u64>();
+            let at = |step: u64| Time::ZERO + Span::from_millis(100 * step);
+            let step_of = Span::from_millis(100).as_secs_f64();
+            for step in 0..650_u64 {
+                for (done, (from, to, each)) in carried.iter_mut().zip(&paths) {
+                    *done += if (*from..*to).contains(&step) { *each } else { 0 };
+                }
+                let mut shown = carried.clone();
+                let part = parts[usize::try_from(step).unwrap() % parts.len()];
+                if is_striped && shown.len() > 1 {
+                    // Packets that were sent again shift what the counters say.
+                    let moved = u64::try_from((shown[0] as f64 * (part - 1.0).abs()) as i64).unwrap();
+                    shown[0] -= moved.min(shown[0]);
+                    shown[1] += moved.min(carried[0]);
+                }
+                let of_path = |(number, (done, (from, ..))): (u32, (&u64, &(u64, u64, u64)))| {
+                    (step >= *from).then(|| PathProgress {
+                        path: PathId(number),
+                        done: Bytes(*done),
+                        ..progress(0).paths.remove(0)
+                    })
+                };
+                let seen = (0..).zip(shown.iter().zip(&paths)).filter_map(of_path).collect();
+                let mut snapshot = Progress {
+                    done: Bytes(all(&carried)),
+                    total: Bytes(1 << 40),
+                    paths: seen,
+                    ..Progress::default()
+                };
+                rates.apply(at(step), &mut snapshot);
+                let sum: Rate = snapshot.paths.iter().map(|path| path.rate).sum();
+                prop_assert_eq!(snapshot.rate, sum);
+                said += snapshot.rate.as_f64() / 8.0 * step_of;
+            }
+            let delivered = all(&carried) as f64;
+            prop_assert!((said / delivered - 1.0).abs() < 0.05, "{} of {}", said, delivered);
+        }
     }
 
     #[test]

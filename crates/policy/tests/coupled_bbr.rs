@@ -11,7 +11,7 @@ use units::{Rate, Span, SubflowId, Time};
 const RTT: Span = Span::from_millis(40);
 
 /// Tells the controller of a flow that its first `subflows` share a bottleneck, or none of them.
-fn regroup(model: &mut Model, flow: usize, subflows: u32, is_shared: bool) {
+fn regroup(model: &mut Model, flow: usize, subflows: u16, is_shared: bool) {
     for id in (0..subflows).map(SubflowId) {
         let bottleneck = is_shared.then_some(SubflowId(0));
         model.flows[flow].controller.handle_bottleneck(Time::ZERO + secs(10), id, bottleneck);
@@ -26,7 +26,7 @@ fn over_one(subflows: usize, drops: Drops, is_known: bool, apart: bool) -> f64 {
     let link = model.link(Link::new(Rate::mbit(50), 167.0, drops));
     model.flow("coupled-bbr", &vec![(link, RTT); subflows], Span::ZERO);
     model.flow("coupled-bbr(seed=2)", &[(link, RTT)], Span::from_millis(500));
-    let count = u32::try_from(subflows).expect("a few");
+    let count = u16::try_from(subflows).expect("a few");
     model.run(secs(10));
     regroup(&mut model, 0, count, is_known);
     model.run(secs(20));

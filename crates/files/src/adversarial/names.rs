@@ -1,6 +1,7 @@
 //! Whatever a hostile far side answers, nothing is made, changed or deleted here but what was asked
 //! for.
 
+use events::Events;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs;
@@ -15,7 +16,6 @@ use peer::Fingerprint;
 use proptest::prelude::*;
 use proptest::sample::select;
 use proptest::test_runner::{Config, TestRunner};
-use tokio::sync::mpsc::unbounded_channel;
 use tokio::time::timeout;
 use transfer::Tree;
 use transfer::digest::block_cv;
@@ -219,7 +219,7 @@ async fn receive(inbox: &Path, asked: &AskedFor, tree: Tree) -> bool {
     let mirror =
         Mirror { folders: asked.mirrored(&tree), selection: Selection::default(), is_forced: true };
     let Ok(directory) = Directory::open(inbox) else { return false };
-    let (events, _heard) = unbounded_channel();
+    let events = Events::new();
     let session = SinkSession::open(
         [2; 16],
         Fingerprint::from([1; 32]),

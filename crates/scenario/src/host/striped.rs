@@ -3,7 +3,7 @@
 
 use netsim::{Out, Route};
 use ptcp::{Connection, Event};
-use units::{Bytes, Span, Time};
+use units::{Bytes, Span, SubflowId, Time};
 use wire::ptcp::Body;
 
 use crate::host::{Application, Ended};
@@ -135,7 +135,7 @@ impl Striped {
         if let Some(closed) = &self.closed {
             return closed[path];
         }
-        let path = u16::try_from(path).expect("paths are numbered in 16 bits");
+        let path = SubflowId(u16::try_from(path).expect("paths are numbered in 16 bits"));
         let stats = self.connection.stats(path);
         PathState {
             window: self.connection.path_window(path),
@@ -147,7 +147,7 @@ impl Striped {
                 .connection
                 .paths()
                 .any(|open| open == path)
-                .then(|| self.connection.bottleneck(path).map_or(0, |number| number + 1)),
+                .then(|| self.connection.bottleneck(path).map_or(0, |first| first.0 + 1)),
         }
     }
 
@@ -200,7 +200,8 @@ impl Striped {
         if matches!(packet.body, Body::Close { .. }) {
             self.keep_paths();
         }
-        let outcome = self.connection.handle_packet(now, path, packet, ecn == Ecn::Marked);
+        let outcome =
+            self.connection.handle_packet(now, SubflowId(path), packet, ecn == Ecn::Marked);
         outcome.expect("both ends are ours");
         while let Some(event) = self.connection.poll_event() {
             if let Event::Readable { stream: STREAM, end, .. } = event {
@@ -274,9 +275,9 @@ impl Striped {
         }
         while let Some(transmit) = self.connection.poll_send(now) {
             let ecn = if transmit.is_ecn_capable { Ecn::Capable } else { Ecn::Incapable };
-            let connection = self.first + u32::from(transmit.path);
+            let connection = self.first + u32::from(transmit.path.0);
             out.send(
-                self.routes[usize::from(transmit.path)],
+                self.routes[usize::from(transmit.path.0)],
                 Packet::Ptcp { connection, ecn, packet: transmit.packet },
             );
         }

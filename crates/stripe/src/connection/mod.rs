@@ -18,7 +18,7 @@ use inbox::{Command, Inbox, Key};
 
 use crate::memory::PeerKey;
 use crate::stats::{RouteEvent, Stats};
-use crate::{Class, ConnectError, ConnectionError, DatagramError, Route};
+use crate::{Class, ConnectError, ConnectionError, DatagramError, Route, RouteId};
 
 /// Events of routes that are kept for a receiver that is late.
 pub(crate) const EVENTS: usize = 256;
@@ -217,24 +217,24 @@ impl Connection {
     ///
     /// # Errors
     /// [`ConnectError`], if its socket cannot be opened, or the connection has ended.
-    pub async fn add_route(&self, route: Route) -> Result<u32, ConnectError> {
+    pub async fn add_route(&self, route: Route) -> Result<RouteId, ConnectError> {
         let (reply, added) = oneshot::channel();
         self.push(Command::AddRoute { key: self.0.key, route, reply });
         added.await.unwrap_or(Err(ConnectError::Ended))
     }
 
     /// Removes a route: its data goes elsewhere, and the peer is told.
-    pub fn remove_route(&self, route: u32) {
+    pub fn remove_route(&self, route: RouteId) {
         self.push(Command::RemoveRoute { key: self.0.key, route });
     }
 
     /// Sets whether a route carries data only while no usual one does.
-    pub fn set_class(&self, route: u32, class: Class) {
+    pub fn set_class(&self, route: RouteId, class: Class) {
         self.push(Command::SetClass { key: self.0.key, route, class });
     }
 
     /// Limits what is sent over a route; `None`: not at all.
-    pub fn set_rate(&self, route: u32, rate: Option<Rate>) {
+    pub fn set_rate(&self, route: RouteId, rate: Option<Rate>) {
         self.push(Command::SetRate { key: self.0.key, route, rate });
     }
 

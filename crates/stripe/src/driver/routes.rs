@@ -4,14 +4,14 @@ use std::collections::VecDeque;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 
-use units::{PathId, Span, Time};
+use units::{PathId, Span, SubflowId, Time};
 
 use super::link::Link;
 use super::signs::Signs;
 use super::sockets::{Owner, SocketKey, Sockets};
 use crate::socket::{MOST_OFFLOADED, Outgoing, UdpSocket};
 use crate::stats::{RouteChange, RouteEvent, RouteState, RouteStats};
-use crate::{Class, ConnectError, Route};
+use crate::{Class, ConnectError, Route, RouteId};
 
 /// Bytes that wait for a socket to take them; what comes on top is dropped, as a network card
 /// would.
@@ -22,7 +22,7 @@ const REOPEN: Span = Span::from_secs(1);
 /// What observers know a route by.
 #[derive(Clone)]
 pub(super) struct RouteName {
-    pub(super) number: u32,
+    pub(super) number: RouteId,
     pub(super) path: PathId,
     pub(super) text: String,
 }
@@ -30,7 +30,7 @@ pub(super) struct RouteName {
 impl RouteName {
     /// A route that the peer has opened, before it has a number.
     pub(super) fn of(from: SocketAddr) -> RouteName {
-        RouteName { number: 0, path: PathId(0), text: from.to_string() }
+        RouteName { number: RouteId(0), path: PathId(0), text: from.to_string() }
     }
 }
 
@@ -44,7 +44,7 @@ pub(super) struct RouteEnd {
     /// The local address, where the socket has several.
     pub(super) source: Option<IpAddr>,
     /// Its subflows.
-    pub(super) paths: Vec<u16>,
+    pub(super) paths: Vec<SubflowId>,
     pub(super) batch: Batch,
     blocked: VecDeque<Batch>,
     blocked_bytes: usize,
@@ -235,8 +235,8 @@ impl Link {
         now: Time,
         route: Route,
         sockets: &mut Sockets,
-    ) -> Result<u32, ConnectError> {
-        let number = self.next_route;
+    ) -> Result<RouteId, ConnectError> {
+        let number = RouteId(self.next_route);
         let owner = Owner::Link { key: self.key, route: number };
         let socket = UdpSocket::for_route(&route);
         let socket = socket.and_then(|socket| sockets.add(socket, owner)).map_err(|error| {
@@ -251,10 +251,10 @@ impl Link {
     pub(super) fn begin_route(
         &mut self,
         now: Time,
-        number: u32,
+        number: RouteId,
         route: Route,
         socket: SocketKey,
-        first: Option<u16>,
+        first: Option<SubflowId>,
     ) {
         let name = RouteName { number, path: route.path, text: route.name.clone() };
         let mut end = RouteEnd::new(name, socket, route.remote);
@@ -280,7 +280,7 @@ impl Link {
     pub(in crate::driver) fn remove_route(
         &mut self,
         now: Time,
-        number: u32,
+        number: RouteId,
         sockets: &mut Sockets,
     ) {
         if self.routes.len() == 1 && self.routes.contains_key(&number) {
@@ -292,7 +292,7 @@ impl Link {
     }
 
     /// Retires the paths of a route that is not the last one.
-    pub(super) fn leave_route(&mut self, now: Time, number: u32, sockets: &mut Sockets) {
+    pub(super) fn leave_route(&mut self, now: Time, number: RouteId, sockets: &mut Sockets) {
         let Some(route) = self.routes.get(&number) else { return };
         for path in route.paths.clone() {
             self.core.retire_path(now, path);
@@ -302,7 +302,7 @@ impl Link {
     }
 
     /// Forgets a route whose paths are retired.
-    pub(super) fn drop_route(&mut self, number: u32, sockets: &mut Sockets) {
+    pub(super) fn drop_route(&mut self, number: RouteId, sockets: &mut Sockets) {
         if let Some(route) = self.routes.remove(&number) {
             self.tell_route(&route.name, RouteChange::Removed);
             if route.wish.is_some() {
@@ -311,14 +311,14 @@ impl Link {
         }
     }
 
-    pub(in crate::driver) fn set_class(&mut self, number: u32, class: Class) {
+    pub(in crate::driver) fn set_class(&mut self, number: RouteId, class: Class) {
         let Some(route) = self.routes.get(&number) else { return };
         for path in &route.paths {
             self.core.set_path_class(*path, class);
         }
     }
 
-    pub(in crate::driver) fn set_rate(&mut self, number: u32, rate: Option<units::Rate>) {
+    pub(in crate::driver) fn set_rate(&mut self, number: RouteId, rate: Option<units::Rate>) {
         let Some(route) = self.routes.get(&number) else { return };
         let share = route.paths.len().max(1) as u64;
         for path in &route.paths {
@@ -334,7 +334,7 @@ impl Link {
     }
 
     /// The state of the route of a path changed.
-    pub(super) fn set_route_state(&mut self, path: u16, state: RouteState) {
+    pub(super) fn set_route_state(&mut self, path: SubflowId, state: RouteState) {
         let Some(number) = self.route_of.get(&path).copied() else { return };
         let Some(route) = self.routes.get_mut(&number) else { return };
         let before = std::mem::replace(&mut route.state, state);
@@ -352,7 +352,7 @@ impl Link {
     pub(in crate::driver) fn handle_socket_error(
         &mut self,
         now: Time,
-        number: u32,
+        number: RouteId,
         error: &io::Error,
     ) {
         if let Some(route) = self.routes.get_mut(&number) {

@@ -12,11 +12,11 @@ use wire::tunnel::{Answer, Code, Request, Target};
 use super::Budget;
 use super::metrics::TunnelMetrics;
 use super::session::PeerRights;
-use crate::event::Reports;
 use crate::local::{Door, Local};
 use crate::message::{write_answer, write_request};
 use crate::place::Place;
 use crate::relay::{Begin, relay};
+use events::Events;
 
 /// Listens as long as the peer keeps the stream open.
 pub(super) async fn listen(
@@ -24,7 +24,7 @@ pub(super) async fn listen(
     target: &Target,
     rights: &PeerRights,
     budget: &Budget,
-    reports: &Reports,
+    events: &Events,
 ) {
     let Ok(_place) = Arc::clone(&budget.listeners).try_acquire_owned() else {
         let busy = Answer::failed(Code::Busy, "this host listens at too many ports already");
@@ -36,7 +36,7 @@ pub(super) async fn listen(
         Ok(doors) => doors,
         Err(answer) => {
             budget.metrics.refused(answer.code);
-            reports.detail(|| format!("{}: {}", rights.name, answer.text));
+            events.detail(format!("{}: {}", rights.name, answer.text));
             refuse(stream, &answer).await;
             return;
         }
@@ -47,7 +47,7 @@ pub(super) async fn listen(
     }
     let _listening = budget.metrics.listening();
     for door in &doors {
-        reports.detail(|| format!("{}: listening at {door}", rights.name));
+        events.detail(format!("{}: listening at {door}", rights.name));
     }
     let (listener, connection) = (stream.id(), stream.connection().clone());
     let mut accepting = JoinSet::new();

@@ -25,7 +25,7 @@ use crate::TunnelRights;
 use crate::bounds::{
     CONNECTIONS_EACH, MOST_CONNECTIONS, MOST_LISTENERS, Pace, raise_descriptor_limit,
 };
-use crate::event::Reports;
+use events::Events;
 use metrics::TunnelMetrics;
 use session::PeerRights;
 
@@ -33,7 +33,7 @@ use session::PeerRights;
 pub struct TunnelService {
     /// The rights of who holds the host's token.
     of_token: TunnelRights,
-    reports: Reports,
+    events: Events,
     lookups: Lookups,
     peers: Mutex<HashMap<Fingerprint, Weak<Budget>>>,
     next: AtomicU64,
@@ -58,11 +58,11 @@ impl TunnelService {
     /// A service that lets in who has rights, and who holds the host's token, with the rights
     /// `of_token`.
     #[must_use]
-    pub fn new(of_token: TunnelRights, reports: Reports) -> Arc<TunnelService> {
+    pub fn new(of_token: TunnelRights, events: Events) -> Arc<TunnelService> {
         raise_descriptor_limit();
         let (lookups, peers) = (Lookups::new(), Mutex::default());
         let (next, metrics) = (AtomicU64::new(0), TunnelMetrics::new());
-        Arc::new(TunnelService { of_token, reports, lookups, peers, next, metrics })
+        Arc::new(TunnelService { of_token, events, lookups, peers, next, metrics })
     }
 
     /// The budget of a peer, which lasts as long as one of its sessions.

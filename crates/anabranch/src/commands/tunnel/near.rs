@@ -5,6 +5,7 @@ use std::iter;
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
+use events::Events;
 use files::Error;
 use peer::dial::Terms;
 use peer::private::{Guard, check_private, open_input};
@@ -16,9 +17,7 @@ use tunnel::intercept::{Destination, Rules};
 use tunnel::{Dialed, Forward, Login, NearOptions, Place};
 use zeroize::Zeroizing;
 
-use super::display::DisplayArgs;
 use super::{bounded, failure, signals, stopped};
-use crate::commands::paths::runtime;
 use crate::commands::send::credential;
 use crate::complete;
 use crate::config::Config;
@@ -30,6 +29,8 @@ use crate::qlog::QlogArgs;
 use crate::routes::check_interfaces;
 use crate::schedulers::{controller, packet_scheduler, striped};
 use crate::token::TokenSource;
+use crate::transfer;
+use crate::watch::DisplayArgs;
 
 /// Arguments of `tunnel`.
 #[derive(Debug, clap::Args)]
@@ -178,7 +179,8 @@ pub(crate) fn run(args: TunnelArgs) -> Result<(), Failure> {
         ..stripe_options()
     };
     let installed = rules.map(|(_, rules)| rules.install()).transpose().map_err(failure)?;
-    let ended = runtime()?.block_on(carry(&terms, (stripe, table), options, &args.display));
+    let carrying = |events| async move { carry(&terms, (stripe, table), options, events).await };
+    let ended = transfer::serve(args.display.watcher(None, None), carrying);
     drop(installed);
     ended
 }
@@ -187,26 +189,17 @@ async fn carry(
     terms: &Terms,
     (stripe, table): (stripe::Options, Option<Timetable>),
     options: NearOptions,
-    display: &DisplayArgs,
+    events: Events,
 ) -> Result<(), Failure> {
     let mut signal = None;
     let signals = signals()?;
     let stop = async { signal = Some(signals.await) };
-    let reports = display.reports();
-    let events = {
-        let reports = reports.clone();
-        peer::Events::new(move |event| {
-            if let peer::Event::Notice { text } = event {
-                reports.notice(text);
-            }
-        })
-    };
     let dial = async || {
         let striped = peer::striped::connect(terms, stripe.clone(), events.clone()).await?;
         Ok(Dialed { connection: striped.connection().clone(), keeper: Box::new(striped) })
     };
-    let carried = tunnel::near::run(dial, options, reports, stop);
-    let ended = bounded(table.as_ref(), stripe.max_rate.as_ref(), display, carried).await;
+    let carried = tunnel::near::run(dial, options, events.clone(), stop);
+    let ended = bounded(table.as_ref(), stripe.max_rate.as_ref(), &events, carried).await;
     match signal {
         Some(number) => Err(stopped(number)),
         None => ended.map_err(failure),
