@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use sys::clock::Clock;
-use units::{Bytes, Rate, Span, Time};
+use units::{Bytes, Rate, Span, Time, TokenBucket};
 
 /// How far those with a bound may be behind it and catch up: real timers are late.
 const CATCH_UP: Span = Span::from_millis(2);
@@ -28,21 +28,24 @@ const LONGEST_PACKET: Span = Span::from_secs(3_600);
 /// assert_eq!(options.max_rate.expect("it has one").rate(), None);
 /// ```
 #[derive(Clone, Debug)]
-pub struct TotalRate(Arc<Mutex<Bucket>>);
+pub struct TotalRate(Arc<Mutex<Shared>>);
 
 #[derive(Debug)]
-struct Bucket {
+struct Shared {
     rate: Option<Rate>,
     clock: Clock,
-    /// When all that was sent would have left at the rate.
-    free_at: Time,
+    bucket: TokenBucket,
 }
 
 impl TotalRate {
     /// A bound; `None`: none yet.
     #[must_use]
     pub fn new(rate: Option<Rate>) -> TotalRate {
-        TotalRate(Arc::new(Mutex::new(Bucket { rate, clock: Clock::start(), free_at: Time::ZERO })))
+        TotalRate(Arc::new(Mutex::new(Shared {
+            rate,
+            clock: Clock::start(),
+            bucket: TokenBucket::default(),
+        })))
     }
 
     /// The bound at present.
@@ -54,12 +57,13 @@ impl TotalRate {
         self.0.lock().expect("no panic while held").rate
     }
 
-    /// Changes the bound, from the next packet on.
+    /// Changes the bound, from the next packet on. Returns whether it differs from the last one.
     ///
     /// # Panics
     /// If a call did before.
-    pub fn set(&self, rate: Option<Rate>) {
-        self.0.lock().expect("no panic while held").rate = rate;
+    pub fn set(&self, rate: Option<Rate>) -> bool {
+        let mut shared = self.0.lock().expect("no panic while held");
+        std::mem::replace(&mut shared.rate, rate) != rate
     }
 
     /// Something was sent. Returns when its sender may send again, on its clock: the others come
@@ -71,13 +75,11 @@ impl TotalRate {
     }
 }
 
-impl Bucket {
+impl Shared {
     /// The same on the bound's own clock.
     fn take(&mut self, now: Time, bytes: Bytes) -> Time {
         let Some(rate) = self.rate.filter(|rate| *rate > Rate::ZERO) else { return now };
-        let time = (bytes / rate).min(LONGEST_PACKET);
-        self.free_at = self.free_at.max(now - CATCH_UP) + time;
-        self.free_at
+        self.bucket.take(now, CATCH_UP, (bytes / rate).min(LONGEST_PACKET))
     }
 }
 
@@ -98,7 +100,8 @@ mod tests {
         let hour = Span::from_secs(3_600);
         let turn = take(start + hour + CATCH_UP, Bytes(1_000));
         assert_eq!(turn, start + hour + Span::from_millis(1));
-        total.set(None);
+        assert!(total.set(None));
+        assert!(!total.set(None));
         assert_eq!(take(start, Bytes(1_000)), start);
     }
 }
