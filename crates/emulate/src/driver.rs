@@ -4,11 +4,12 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use sys::clock::Clock;
 use sys::poll::{Interest, Poller, Ready, Waker, prefer_this_thread, thread_cpu_time};
 use sys::tun::Tun;
-use units::{Span, Time};
+use units::Time;
 
 use crate::report::Histogram;
 
@@ -72,12 +73,12 @@ pub(crate) struct Outcome<F> {
 const BATCH: usize = 16;
 const WAKER_KEY: u64 = u64::MAX;
 
-/// Runs the engine on the devices until told to stop. [`Time::ZERO`] is at `epoch`.
+/// Runs the engine on the devices until told to stop, by the clock.
 pub(crate) fn run<F: Forward>(
     engine: F,
     devices: &[Tun],
     control: &Arc<Control>,
-    epoch: Instant,
+    clock: Clock,
 ) -> io::Result<Outcome<F>> {
     let realtime = prefer_this_thread();
     let poller = Poller::new()?;
@@ -89,7 +90,7 @@ pub(crate) fn run<F: Forward>(
     let mut driver = Driver {
         engine,
         devices,
-        epoch,
+        clock,
         lateness: devices.iter().map(|_| Histogram::new()).collect(),
         tun_errors: 0,
         buffer: vec![0; 65_536],
@@ -121,7 +122,7 @@ pub(crate) fn run<F: Forward>(
     Ok(Outcome {
         ended: driver.now(),
         cpu: thread_cpu_time().saturating_sub(cpu),
-        wall: driver.epoch.elapsed(),
+        wall: (driver.now() - Time::ZERO).into(),
         engine: driver.engine,
         lateness: driver.lateness,
         busy,
@@ -133,7 +134,7 @@ pub(crate) fn run<F: Forward>(
 struct Driver<'a, F> {
     engine: F,
     devices: &'a [Tun],
-    epoch: Instant,
+    clock: Clock,
     lateness: Vec<Histogram>,
     tun_errors: u64,
     buffer: Vec<u8>,
@@ -141,7 +142,7 @@ struct Driver<'a, F> {
 
 impl<F: Forward> Driver<'_, F> {
     fn now(&self) -> Time {
-        Time::ZERO + Span::from(self.epoch.elapsed())
+        self.clock.now()
     }
 
     /// Reads some packets from a device; returns whether there may be more.

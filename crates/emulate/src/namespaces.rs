@@ -6,9 +6,9 @@ use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::thread;
-use std::time::Instant;
 
 use link::config::{LinkSpec, Network};
+use sys::clock::Clock;
 use sys::netlink::Netlink;
 use sys::netns::{self, NetNs};
 use sys::poll::Waker;
@@ -122,7 +122,7 @@ impl Emulation {
         let engine = Engine::new(network);
         let thread = thread::Builder::new().name("links".into()).spawn({
             let control = Arc::clone(&control);
-            move || driver::run(engine, &devices, &control, Instant::now())
+            move || driver::run(engine, &devices, &control, Clock::start())
         });
         let thread = thread.map_err(doing("starting a thread"))?;
         let mut emulation = Emulation {

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use policy::cc::{Delivered, Harp};
 use recovery::{DeliveryRate, RoundTrip, SendSnapshot};
-use units::{Bytes, Rate, Span, SubflowId, Time};
+use units::{Bytes, Rate, Span, SubflowId, Time, TokenBucket};
 use wire::harp::Stamp;
 
 use crate::Config;
@@ -53,7 +53,7 @@ struct PathState {
     /// When the last packet left.
     sent_at: Option<Time>,
     /// When the next packet may leave by the pace.
-    paced_at: Time,
+    pace: TokenBucket,
     probe_at: Time,
     /// When the first packet left after the last one that was heard to arrive.
     unheard_since: Option<Time>,
@@ -90,7 +90,7 @@ impl Paths {
             rtt: RoundTrip::new(Span::ZERO),
             rate: DeliveryRate::new(now),
             sent_at: None,
-            paced_at: now,
+            pace: TokenBucket::owing_until(now),
             probe_at: now,
             unheard_since: None,
         };
@@ -177,7 +177,7 @@ impl Paths {
     fn may_leave(&self, now: Time, path: usize, bytes: u64) -> Option<Time> {
         let (state, window) = (&self.states[path], self.control.window(id(path)));
         if count(state.in_flight + bytes) <= window {
-            return Some(state.paced_at.max(now));
+            return Some(state.pace.ready_at(now, Span::ZERO));
         }
         if state.in_flight > 0 || window <= 0.0 {
             return None;
@@ -192,7 +192,7 @@ impl Paths {
         let (window, srtt) = (self.control.window(id(path)).max(1.0), self.srtt(path));
         let gap = Span::from_secs_f64(count(bytes) * srtt.as_secs_f64() / (PACE * window));
         let state = &mut self.states[path];
-        state.paced_at = state.paced_at.max(now) + gap;
+        state.pace.take(now, Span::ZERO, gap);
         if state.in_flight == 0 {
             state.rate.restart(now);
         }

@@ -16,10 +16,12 @@ use std::time::Duration;
 
 use scenario::Registry;
 use serde::Serialize;
+use sys::clock::Clock;
 use thiserror::Error;
+use units::Time;
 
 use crate::describe::{Answer, Begin, Description, FlowEnd, Side, Traffic};
-pub(crate) use clock::{Clock, monotonic};
+use clock::sleep_until;
 use striped::Keys;
 
 /// Why a host's process ended early.
@@ -79,7 +81,7 @@ impl Tally {
     fn receive(&self, path: usize, bytes: u64, size: Option<u64>, clock: Clock) {
         self.received[path].fetch_add(bytes, Ordering::Relaxed);
         if size.is_some_and(|size| self.received() >= size) {
-            let now = clock.now().max(1);
+            let now = clock.now().as_nanos().max(1);
             // Only the first one counts.
             let _ = self.completed.compare_exchange(0, now, Ordering::Relaxed, Ordering::Relaxed);
         }
@@ -129,7 +131,7 @@ pub fn run(
     write(&mut output, &Answer::Ready { keys: keys.own() })?;
     let Begin { at, keys: all } = read(&mut input)?;
     keys.learn(all);
-    let clock = Clock::new(at);
+    let clock = Clock::beginning_at(Time::from_nanos(at));
     let (failed, failures) = mpsc::channel();
     for (flow, task) in tasks {
         let failed = failed.clone();
@@ -178,12 +180,12 @@ fn wait(
     failures: &mpsc::Receiver<(String, io::Error)>,
 ) -> Option<(String, io::Error)> {
     loop {
-        let left = Duration::from_nanos(until.saturating_sub(clock.now()));
+        let left = Duration::from_nanos(until.saturating_sub(clock.now().as_nanos()));
         match failures.recv_timeout(left) {
             Ok(failure) => return Some(failure),
-            Err(_) if clock.now() >= until => return None,
+            Err(_) if clock.now().as_nanos() >= until => return None,
             // All threads have ended.
-            Err(mpsc::RecvTimeoutError::Disconnected) => clock.sleep_until(until),
+            Err(mpsc::RecvTimeoutError::Disconnected) => sleep_until(clock, until),
             Err(mpsc::RecvTimeoutError::Timeout) => {}
         }
     }

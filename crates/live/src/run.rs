@@ -10,12 +10,12 @@ use emulate::EmulationError;
 use emulate::mesh::{Mesh, MeshReport, WindowSpan};
 use emulate::report::Quantiles;
 use serde::Serialize;
+use sys::clock::Clock;
 use thiserror::Error;
 use units::Seed;
 
 use crate::describe::{Answer, Begin, FlowKey};
 use crate::error::PlanError;
-use crate::flow_end::monotonic;
 use crate::plan::Plan;
 use crate::watch::{self, Watch};
 use scenario::Scenario;
@@ -109,7 +109,7 @@ pub fn run(
     let mut hosts = Hosts::launch(&plan, &mesh, launch)?;
     let keys = hosts.wait_until_ready()?;
     // Both clocks are the monotonic one.
-    let (begin, at) = (Instant::now() + LEAD, monotonic() + lead_nanos());
+    let (begin, at) = (Instant::now() + LEAD, Clock::SYSTEM.now().as_nanos() + lead_nanos());
     mesh.start(begin)?;
     hosts.tell_all(&Begin { at, keys })?;
     let duration = Duration::from_nanos(scenario.duration.as_nanos());

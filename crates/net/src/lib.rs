@@ -14,6 +14,6 @@ pub mod interfaces;
 mod scope;
 pub mod socket;
 
-pub use clock::Clock;
 pub use congestion::CongestionControl;
 pub use error::Error;
+pub use sys::clock::Clock;

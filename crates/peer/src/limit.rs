@@ -1,8 +1,8 @@
-//! An upper bound of a rate that several paths share: a token bucket.
+//! An upper bound of a rate that several paths share.
 
 use std::sync::Mutex;
 
-use units::{Bytes, Rate, Span, Time};
+use units::{Bytes, Rate, Span, Time, TokenBucket};
 
 use crate::PathClass;
 
@@ -12,17 +12,17 @@ use crate::PathClass;
 /// a while, and the others never wait for bytes of overflow paths.
 #[derive(Debug)]
 pub struct Limit {
-    state: Mutex<Bucket>,
+    state: Mutex<LimitState>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Bucket {
+struct LimitState {
     /// `None`: no bound.
     rate: Option<Rate>,
-    /// The time at which the bytes of all but overflow paths are paid off.
-    first: Time,
-    /// The time at which all bytes are paid off.
-    all: Time,
+    /// The bytes of all but overflow paths.
+    first: TokenBucket,
+    /// All bytes.
+    all: TokenBucket,
 }
 
 /// Lead that sends may have: the time that the runtime's timers oversleep.
@@ -37,7 +37,8 @@ impl Limit {
     /// A bound of `rate`; `None` is no bound.
     #[must_use]
     pub fn new(rate: Option<Rate>) -> Limit {
-        Limit { state: Mutex::new(Bucket { rate, first: Time::ZERO, all: Time::ZERO }) }
+        let (first, all) = (TokenBucket::default(), TokenBucket::default());
+        Limit { state: Mutex::new(LimitState { rate, first, all }) }
     }
 
     /// Changes the bound; overdrawn bytes remain so. Returns whether it differs from the last one.
@@ -46,11 +47,14 @@ impl Limit {
         if state.rate == rate {
             return false;
         }
-        let convert = |level: Time| match (state.rate, rate) {
-            (Some(old), Some(new)) if level > now => now + (old * (level - now)) / new,
-            _ => level.min(now),
+        let convert = |bucket: TokenBucket| {
+            let level = bucket.paid_at();
+            TokenBucket::owing_until(match (state.rate, rate) {
+                (Some(old), Some(new)) if level > now => now + (old * (level - now)) / new,
+                _ => level.min(now),
+            })
         };
-        *state = Bucket { rate, first: convert(state.first), all: convert(state.all) };
+        *state = LimitState { rate, first: convert(state.first), all: convert(state.all) };
         true
     }
 
@@ -62,12 +66,13 @@ impl Limit {
 
     /// The time at which a path of that class may send next; `None` if it may at once.
     pub fn until(&self, now: Time, class: PathClass) -> Option<Time> {
-        let Bucket { rate, first, all } = *self.state.lock().expect("no panic while held");
+        let LimitState { rate, first, all } = *self.state.lock().expect("no panic while held");
         rate?;
-        if class == PathClass::Overflow {
-            return (all + LEFT_OVER > now).then(|| all + LEFT_OVER);
-        }
-        (first > now + BURST).then(|| first - BURST)
+        let ready_at = match class {
+            PathClass::Overflow => all.paid_at() + LEFT_OVER,
+            PathClass::Primary | PathClass::Backup => first.ready_at(now, BURST),
+        };
+        Some(ready_at).filter(|at| *at > now)
     }
 
     /// Charges `bytes` that a path of that class sends.
@@ -76,9 +81,9 @@ impl Limit {
         let Some(rate) = state.rate else { return };
         let span = bytes / rate;
         if class != PathClass::Overflow {
-            state.first = state.first.max(now) + span;
+            state.first.take(now, Span::ZERO, span);
         }
-        state.all = state.all.max(now - MOST_LEFT_OVER) + span;
+        state.all.take(now, MOST_LEFT_OVER, span);
     }
 }
 

@@ -6,16 +6,12 @@
 
 use std::sync::Arc;
 
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::crypto::{
-    CryptoProvider, WebPkiSupportedAlgorithms, verify_tls13_signature_with_raw_key,
-};
-use rustls::pki_types::{CertificateDer, ServerName, SubjectPublicKeyInfoDer, UnixTime};
-use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
+use rustls::crypto::CryptoProvider;
+use rustls::pki_types::ServerName;
 use rustls::{
-    CertificateError, ClientConfig, ClientConnection, DigitallySignedStruct, DistinguishedName,
-    OtherError, ServerConfig, ServerConnection, SignatureScheme,
+    CertificateError, ClientConfig, ClientConnection, OtherError, ServerConfig, ServerConnection,
 };
+use secure::RawKeys;
 
 use crate::{Error, Fingerprint, Identity};
 
@@ -37,12 +33,19 @@ impl ClientTls {
     /// [`Error::System`] if the library refuses the key.
     pub fn new(identity: &Identity, pin: Fingerprint) -> Result<ClientTls, Error> {
         let provider = provider();
-        let algorithms = provider.signature_verification_algorithms;
+        let pinned = RawKeys::new(&provider, move |key| {
+            let found = Fingerprint::of_spki(key);
+            if found == pin {
+                Ok(())
+            } else {
+                Err(CertificateError::Other(OtherError(Arc::new(WrongKey { found }))).into())
+            }
+        });
         let mut config = ClientConfig::builder_with_provider(provider)
             .with_protocol_versions(&[&rustls::version::TLS13])
             .map_err(configuration)?
             .dangerous()
-            .with_custom_certificate_verifier(Arc::new(Pinned { pin, algorithms }))
+            .with_custom_certificate_verifier(Arc::new(pinned))
             .with_client_cert_resolver(Arc::new(
                 rustls::client::AlwaysResolvesClientRawPublicKeys::new(identity.certified()),
             ));
@@ -79,11 +82,12 @@ impl ServerTls {
     /// [`Error::System`] if the library refuses the key.
     pub fn new(identity: &Identity) -> Result<ServerTls, Error> {
         let provider = provider();
-        let algorithms = provider.signature_verification_algorithms;
+        // The permissions of a key are checked later.
+        let any = RawKeys::new(&provider, |_| Ok(()));
         let mut config = ServerConfig::builder_with_provider(provider)
             .with_protocol_versions(&[&rustls::version::TLS13])
             .map_err(configuration)?
-            .with_client_cert_verifier(Arc::new(AnyKey { algorithms }))
+            .with_client_cert_verifier(Arc::new(any))
             .with_cert_resolver(Arc::new(rustls::server::AlwaysResolvesServerRawPublicKeys::new(
                 identity.certified(),
             )));
@@ -165,118 +169,4 @@ fn has_aes() -> bool {
 
 fn configuration(error: rustls::Error) -> Error {
     Error::System { action: "set up TLS".into(), source: std::io::Error::other(error) }
-}
-
-/// Checks that the peer holds the key that it shows.
-fn verify_possession(
-    message: &[u8],
-    key: &CertificateDer<'_>,
-    signature: &DigitallySignedStruct,
-    algorithms: &WebPkiSupportedAlgorithms,
-) -> Result<HandshakeSignatureValid, rustls::Error> {
-    let key = SubjectPublicKeyInfoDer::from(key.as_ref());
-    verify_tls13_signature_with_raw_key(message, &key, signature, algorithms)
-}
-
-/// TLS 1.2 is not offered, so no handshake of it gets here.
-fn only_tls13() -> rustls::Error {
-    rustls::PeerIncompatible::ServerDoesNotSupportTls12Or13.into()
-}
-
-/// Accepts one key, and no other.
-#[derive(Debug)]
-struct Pinned {
-    pin: Fingerprint,
-    algorithms: WebPkiSupportedAlgorithms,
-}
-
-impl ServerCertVerifier for Pinned {
-    fn verify_server_cert(
-        &self,
-        key: &CertificateDer<'_>,
-        _intermediates: &[CertificateDer<'_>],
-        _name: &ServerName<'_>,
-        _ocsp: &[u8],
-        _now: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
-        let found = Fingerprint::of_spki(key);
-        if found == self.pin {
-            Ok(ServerCertVerified::assertion())
-        } else {
-            Err(CertificateError::Other(OtherError(Arc::new(WrongKey { found }))).into())
-        }
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        _message: &[u8],
-        _key: &CertificateDer<'_>,
-        _signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        Err(only_tls13())
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        key: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_possession(message, key, signature, &self.algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.algorithms.supported_schemes()
-    }
-
-    fn requires_raw_public_keys(&self) -> bool {
-        true
-    }
-}
-
-/// Accepts every key whose holder proves possession; its permissions are checked later.
-#[derive(Debug)]
-struct AnyKey {
-    algorithms: WebPkiSupportedAlgorithms,
-}
-
-impl ClientCertVerifier for AnyKey {
-    fn root_hint_subjects(&self) -> &[DistinguishedName] {
-        &[]
-    }
-
-    fn verify_client_cert(
-        &self,
-        _key: &CertificateDer<'_>,
-        _intermediates: &[CertificateDer<'_>],
-        _now: UnixTime,
-    ) -> Result<ClientCertVerified, rustls::Error> {
-        Ok(ClientCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        _message: &[u8],
-        _key: &CertificateDer<'_>,
-        _signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        Err(only_tls13())
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        key: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_possession(message, key, signature, &self.algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.algorithms.supported_schemes()
-    }
-
-    fn requires_raw_public_keys(&self) -> bool {
-        true
-    }
 }

@@ -4,7 +4,24 @@ use std::fmt;
 
 use jiff::Zoned;
 
-use crate::MomentOfWeek;
+use units::Rate;
+
+use crate::{MomentOfWeek, Timetable};
+
+/// Sets a bound to what the timetable has now. `set` returns whether that is another one, which is
+/// then told in a sentence.
+pub(crate) fn follow_timetable(
+    table: &Timetable,
+    set: impl FnOnce(Option<Rate>) -> bool,
+    tell: impl FnOnce(&str),
+) {
+    let rate = table.at(moment_of_week());
+    if set(rate) {
+        let bound =
+            rate.map_or_else(|| "there is no limit".into(), |rate| format!("the limit is {rate}"));
+        tell(&format!("from now on {bound}, as the timetable has it"));
+    }
+}
 
 /// The current second of the week.
 pub(crate) fn moment_of_week() -> MomentOfWeek {

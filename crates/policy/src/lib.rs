@@ -22,4 +22,5 @@ pub mod bottleneck;
 pub mod cc;
 pub mod line_loss;
 pub mod named;
+pub mod overflow;
 pub mod sched;

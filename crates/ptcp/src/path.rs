@@ -2,7 +2,7 @@
 
 use alloc::collections::BTreeMap;
 
-use units::{Bytes, Rate, Span, SubflowId, Time};
+use units::{Bytes, Rate, Span, SubflowId, Time, TokenBucket};
 
 use wire::ptcp::{Body, Packet};
 
@@ -103,8 +103,7 @@ pub struct PathBytes {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RateLimit {
     rate: Rate,
-    /// When all that was sent would have left at this rate.
-    free_at: Time,
+    bucket: TokenBucket,
 }
 
 /// A path.
@@ -438,7 +437,7 @@ impl Path {
 
 impl RateLimit {
     pub(crate) fn new(rate: Rate) -> RateLimit {
-        RateLimit { rate, free_at: Time::ZERO }
+        RateLimit { rate, bucket: TokenBucket::default() }
     }
 
     pub(crate) fn rate(&self) -> Rate {
@@ -447,12 +446,11 @@ impl RateLimit {
 
     /// When data may be sent again.
     pub(crate) fn allows_at(&self) -> Time {
-        self.free_at
+        self.bucket.paid_at()
     }
 
     fn handle_sent(&mut self, now: Time, bytes: Bytes) {
-        let earliest = Time::from_nanos(now.as_nanos().saturating_sub(CATCH_UP.as_nanos()));
-        self.free_at = self.free_at.max(earliest) + (bytes / self.rate).min(LONGEST_PACKET);
+        self.bucket.take(now, CATCH_UP, (bytes / self.rate).min(LONGEST_PACKET));
     }
 }
 

@@ -1,6 +1,6 @@
-//! Pacing: a token bucket.
+//! Pacing.
 
-use units::{Bytes, Rate, Span, Time};
+use units::{Bytes, Rate, Span, Time, TokenBucket};
 
 /// The least size of a burst, in packets.
 const LEAST_BURST: u64 = 2;
@@ -9,20 +9,19 @@ const BURST: Span = Span::from_millis(1);
 /// The largest burst: what one UDP segmentation offload holds.
 const MOST_BURST: Bytes = Bytes::kib(64);
 
-/// A token bucket: packets leave at a rate, with bursts of a limited size.
+/// Packets leave at a rate, with bursts of a limited size.
 #[derive(Clone, Copy, Debug)]
 pub struct Pacer {
     rate: Rate,
     burst: Bytes,
-    /// When the bucket will be (or was) full if nothing more is sent.
-    full_at: Time,
+    bucket: TokenBucket,
 }
 
 impl Pacer {
     /// A full bucket.
     #[must_use]
     pub fn new() -> Pacer {
-        Pacer { rate: Rate::ZERO, burst: Bytes::ZERO, full_at: Time::ZERO }
+        Pacer { rate: Rate::ZERO, burst: Bytes::ZERO, bucket: TokenBucket::default() }
     }
 
     /// Sets the rate and the size of bursts, in bytes.
@@ -34,20 +33,13 @@ impl Pacer {
     /// When a packet may leave: `now`, or later. A bucket that is not empty allows a whole packet.
     #[must_use]
     pub fn ready_at(&self, now: Time) -> Time {
-        let depth = self.burst / self.rate;
-        // The bucket is empty one depth before it is full.
-        let empty_until = if self.full_at - Time::ZERO > depth {
-            Time::ZERO + ((self.full_at - Time::ZERO) - depth)
-        } else {
-            Time::ZERO
-        };
-        empty_until.max(now)
+        self.bucket.ready_at(now, self.burst / self.rate)
     }
 
     /// A packet of `bytes` left. Without a rate nothing is counted.
     pub fn handle_sent(&mut self, now: Time, bytes: Bytes) {
         if self.rate > Rate::ZERO {
-            self.full_at = self.full_at.max(now) + bytes / self.rate;
+            self.bucket.take(now, Span::ZERO, bytes / self.rate);
         }
     }
 

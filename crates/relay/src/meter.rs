@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, Waker};
 
 use net::Clock;
+use net::clock::timer;
 use peer::Fingerprint;
 use tokio::sync::Notify;
 use tokio::time::sleep_until;
@@ -52,7 +53,7 @@ impl Divider {
             let deadline = self.give();
             let wait = async {
                 match deadline {
-                    Some(deadline) => sleep_until(self.clock.instant(deadline)).await,
+                    Some(deadline) => sleep_until(timer(self.clock, deadline)).await,
                     None => std::future::pending().await,
                 }
             };

@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use units::{Bytes, Rate, Span, Time};
+use units::{Bytes, Rate, Span, Time, TokenBucket};
 
 /// Lead that grants may have, and lag that they make up for: what the runtime's timers oversleep.
 const LEAD: Span = Span::from_millis(5);
@@ -35,8 +35,7 @@ pub struct Shares<K> {
 struct Account {
     /// `None`: no bound.
     rate: Option<Rate>,
-    /// The time at which all that was granted is paid off.
-    level: Time,
+    bucket: TokenBucket,
 }
 
 #[derive(Debug)]
@@ -59,24 +58,24 @@ pub struct Grant {
 
 impl Account {
     fn new(rate: Option<Rate>) -> Account {
-        Account { rate, level: Time::ZERO }
+        Account { rate, bucket: TokenBucket::default() }
     }
 
     /// The time of the next grant; `None`: at once.
     fn until(&self, now: Time) -> Option<Time> {
         self.rate?;
-        (self.level > now + LEAD).then(|| self.level - LEAD)
+        Some(self.bucket.ready_at(now, LEAD)).filter(|at| *at > now)
     }
 
     fn spend(&mut self, now: Time, bytes: Bytes) {
         if let Some(rate) = self.rate {
-            self.level = self.level.max(now - LAG) + bytes / rate;
+            self.bucket.take(now, LAG, bytes / rate);
         }
     }
 
     fn give_back(&mut self, bytes: Bytes) {
         if let Some(rate) = self.rate {
-            self.level = self.level - bytes / rate;
+            self.bucket.put_back(bytes / rate);
         }
     }
 }

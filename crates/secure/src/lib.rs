@@ -15,6 +15,7 @@
 //! | retry, version negotiation; stateless resets, on the side that dials | `dialer`, `reset` |
 //! | the same, the three-times limit, labels, on the side that listens | `listener` |
 //! | tokens | `secret` |
+//! | proofs of raw public keys | `raw_keys` |
 //! | numbers, labels and replays of each path | `path`, `labels`, `window` |
 //! | keys, their updates and limits | `session`, `sealer`, `opener` |
 
@@ -27,6 +28,7 @@ mod listener;
 mod opener;
 mod path;
 mod protect;
+mod raw_keys;
 mod reset;
 mod sealer;
 mod secret;
@@ -42,6 +44,7 @@ pub use dialer::{DialEvent, Dialer};
 pub use error::{HandshakeError, OpenError, PathError, SealError, SettingsError};
 pub use handshake::Established;
 pub use listener::{ConnectionId, ListenEvent, Listener, Route, Transmit, address_block};
+pub use raw_keys::RawKeys;
 pub use reset::ResetTokens;
 pub use secret::Secret;
 pub use session::{Opened, PacketNumber, Session};

@@ -8,23 +8,15 @@ use std::sync::Arc;
 use aws_lc_rs::encoding::AsDer;
 use aws_lc_rs::signature::{Ed25519KeyPair, KeyPair};
 use rustls::client::AlwaysResolvesClientRawPublicKeys;
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::CryptoProvider;
 use rustls::crypto::aws_lc_rs::{default_provider, kx_group, sign};
-use rustls::crypto::{CryptoProvider, verify_tls13_signature_with_raw_key};
-use rustls::pki_types::{
-    CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, ServerName, SubjectPublicKeyInfoDer,
-    UnixTime,
-};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use rustls::server::AlwaysResolvesServerRawPublicKeys;
-use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::sign::CertifiedKey;
-use rustls::{
-    CertificateError, ClientConfig, DigitallySignedStruct, DistinguishedName, Error, ServerConfig,
-    SignatureScheme,
-};
+use rustls::{CertificateError, ClientConfig, ServerConfig};
 use units::Time;
 
-use crate::{DialEvent, Dialer, Limits, ListenEvent, Listener, Secret, Session, Settings};
+use crate::{DialEvent, Dialer, Limits, ListenEvent, Listener, RawKeys, Secret, Session, Settings};
 
 const ALPN: &[u8] = b"anabranch-test";
 
@@ -70,7 +62,7 @@ fn client_that_trusts(key: &Key, pin: Option<CertificateDer<'static>>) -> Client
         .with_protocol_versions(&[&rustls::version::TLS13])
         .expect("the provider has TLS 1.3")
         .dangerous()
-        .with_custom_certificate_verifier(Arc::new(Trust(pin)))
+        .with_custom_certificate_verifier(trust(pin))
         .with_client_cert_resolver(resolver);
     config.alpn_protocols = vec![ALPN.to_vec()];
     config
@@ -83,7 +75,7 @@ pub fn client_without_key(pin: &Key) -> ClientConfig {
         .with_protocol_versions(&[&rustls::version::TLS13])
         .expect("the provider has TLS 1.3")
         .dangerous()
-        .with_custom_certificate_verifier(Arc::new(Trust(Some(pin.public().clone()))))
+        .with_custom_certificate_verifier(trust(Some(pin.public().clone())))
         .with_no_client_auth();
     config.alpn_protocols = vec![ALPN.to_vec()];
     config
@@ -201,7 +193,7 @@ fn server_with(key: &Key, provider: CryptoProvider) -> ServerConfig {
     let mut config = ServerConfig::builder_with_provider(Arc::new(provider))
         .with_protocol_versions(&[&rustls::version::TLS13])
         .expect("the provider has TLS 1.3")
-        .with_client_cert_verifier(Arc::new(Trust(None)))
+        .with_client_cert_verifier(trust(None))
         .with_cert_resolver(resolver);
     config.alpn_protocols = vec![ALPN.to_vec()];
     config.send_tls13_tickets = 0;
@@ -223,112 +215,9 @@ pub fn server_without_question(key: &Key) -> ServerConfig {
 }
 
 /// Accepts one key, or any.
-#[derive(Debug)]
-struct Trust(Option<CertificateDer<'static>>);
-
-impl Trust {
-    fn check(&self, key: &CertificateDer<'_>) -> Result<(), Error> {
-        match &self.0 {
-            Some(pin) if pin != key => Err(CertificateError::UnknownIssuer.into()),
-            _ => Ok(()),
-        }
-    }
-}
-
-fn verify(
-    message: &[u8],
-    key: &CertificateDer<'_>,
-    signature: &DigitallySignedStruct,
-) -> Result<HandshakeSignatureValid, Error> {
-    let algorithms = default_provider().signature_verification_algorithms;
-    let key = SubjectPublicKeyInfoDer::from(key.as_ref());
-    verify_tls13_signature_with_raw_key(message, &key, signature, &algorithms)
-}
-
-fn schemes() -> Vec<SignatureScheme> {
-    default_provider().signature_verification_algorithms.supported_schemes()
-}
-
-fn only_tls13() -> Error {
-    rustls::PeerIncompatible::ServerDoesNotSupportTls12Or13.into()
-}
-
-impl ServerCertVerifier for Trust {
-    fn verify_server_cert(
-        &self,
-        key: &CertificateDer<'_>,
-        _intermediates: &[CertificateDer<'_>],
-        _name: &ServerName<'_>,
-        _ocsp: &[u8],
-        _now: UnixTime,
-    ) -> Result<ServerCertVerified, Error> {
-        self.check(key).map(|()| ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        _message: &[u8],
-        _key: &CertificateDer<'_>,
-        _signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        Err(only_tls13())
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        key: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        verify(message, key, signature)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        schemes()
-    }
-
-    fn requires_raw_public_keys(&self) -> bool {
-        true
-    }
-}
-
-impl ClientCertVerifier for Trust {
-    fn root_hint_subjects(&self) -> &[DistinguishedName] {
-        &[]
-    }
-
-    fn verify_client_cert(
-        &self,
-        key: &CertificateDer<'_>,
-        _intermediates: &[CertificateDer<'_>],
-        _now: UnixTime,
-    ) -> Result<ClientCertVerified, Error> {
-        self.check(key).map(|()| ClientCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        _message: &[u8],
-        _key: &CertificateDer<'_>,
-        _signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        Err(only_tls13())
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        key: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        verify(message, key, signature)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        schemes()
-    }
-
-    fn requires_raw_public_keys(&self) -> bool {
-        true
-    }
+fn trust(pin: Option<CertificateDer<'static>>) -> Arc<RawKeys> {
+    Arc::new(RawKeys::new(&default_provider(), move |key| match &pin {
+        Some(pin) if pin != key => Err(CertificateError::UnknownIssuer.into()),
+        _ => Ok(()),
+    }))
 }

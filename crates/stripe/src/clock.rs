@@ -1,7 +1,8 @@
 //! The driver's clock, and the kernel's arrival times on it.
 
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use sys::clock::Clock;
 use units::{Span, Time};
 
 /// How long the distance of the two clocks is believed: the wall clock may be stepped.
@@ -11,25 +12,24 @@ const MOST_LATE: Span = Span::from_millis(200);
 
 /// Nanoseconds since the endpoint began.
 #[derive(Debug)]
-pub(crate) struct Clock {
-    began: Instant,
+pub(crate) struct StampedClock {
+    clock: Clock,
     /// What the wall clock shows less what this one does, and when that was found.
     wall: Option<(Duration, Time)>,
 }
 
-impl Clock {
-    pub(crate) fn new() -> Clock {
-        Clock { began: Instant::now(), wall: None }
+impl StampedClock {
+    pub(crate) fn new() -> StampedClock {
+        StampedClock { clock: Clock::start(), wall: None }
+    }
+
+    /// The clock, for whoever has no stamps.
+    pub(crate) fn clock(&self) -> Clock {
+        self.clock
     }
 
     pub(crate) fn now(&self) -> Time {
-        self.time(Instant::now())
-    }
-
-    /// A time of the system's clock on this one.
-    pub(crate) fn time(&self, instant: Instant) -> Time {
-        let since = instant.saturating_duration_since(self.began);
-        Time::from_nanos(u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
+        self.clock.now()
     }
 
     /// When a datagram arrived that the kernel stamped with the wall clock: `now` or some time
@@ -61,7 +61,7 @@ mod tests {
 
     #[test]
     fn stamps_of_the_wall_clock_become_times_of_this_one() {
-        let mut clock = Clock::new();
+        let mut clock = StampedClock::new();
         std::thread::sleep(Duration::from_millis(20));
         let stamp = wall();
         let sent = clock.now();
@@ -75,7 +75,7 @@ mod tests {
 
     #[test]
     fn stamps_of_a_clock_that_was_stepped_do_not_count() {
-        let mut clock = Clock::new();
+        let mut clock = StampedClock::new();
         std::thread::sleep(Duration::from_millis(1));
         let now = clock.now();
         for stamp in

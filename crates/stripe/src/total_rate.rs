@@ -1,14 +1,14 @@
 //! A bound of what several connections send together.
 
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
 
-use units::{Bytes, Rate};
+use sys::clock::Clock;
+use units::{Bytes, Rate, Span, Time, TokenBucket};
 
 /// How far those with a bound may be behind it and catch up: real timers are late.
-const CATCH_UP: Duration = Duration::from_millis(2);
+const CATCH_UP: Span = Span::from_millis(2);
 /// The longest time that a packet takes.
-const LONGEST_PACKET: Duration = Duration::from_secs(3_600);
+const LONGEST_PACKET: Span = Span::from_secs(3_600);
 
 /// A bound of what all connections with it in their
 /// [`Options::max_rate`](crate::Options::max_rate) send together. Copies are the same bound.
@@ -28,20 +28,24 @@ const LONGEST_PACKET: Duration = Duration::from_secs(3_600);
 /// assert_eq!(options.max_rate.expect("it has one").rate(), None);
 /// ```
 #[derive(Clone, Debug)]
-pub struct TotalRate(Arc<Mutex<Bucket>>);
+pub struct TotalRate(Arc<Mutex<Shared>>);
 
 #[derive(Debug)]
-struct Bucket {
+struct Shared {
     rate: Option<Rate>,
-    /// When all that was sent would have left at the rate.
-    free_at: Instant,
+    clock: Clock,
+    bucket: TokenBucket,
 }
 
 impl TotalRate {
     /// A bound; `None`: none yet.
     #[must_use]
     pub fn new(rate: Option<Rate>) -> TotalRate {
-        TotalRate(Arc::new(Mutex::new(Bucket { rate, free_at: Instant::now() })))
+        TotalRate(Arc::new(Mutex::new(Shared {
+            rate,
+            clock: Clock::start(),
+            bucket: TokenBucket::default(),
+        })))
     }
 
     /// The bound at present.
@@ -53,22 +57,29 @@ impl TotalRate {
         self.0.lock().expect("no panic while held").rate
     }
 
-    /// Changes the bound, from the next packet on.
+    /// Changes the bound, from the next packet on. Returns whether it differs from the last one.
     ///
     /// # Panics
     /// If a call did before.
-    pub fn set(&self, rate: Option<Rate>) {
-        self.0.lock().expect("no panic while held").rate = rate;
+    pub fn set(&self, rate: Option<Rate>) -> bool {
+        let mut shared = self.0.lock().expect("no panic while held");
+        std::mem::replace(&mut shared.rate, rate) != rate
     }
 
-    /// Something was sent. Returns when its sender may send again: the others come between.
-    pub(crate) fn take(&self, now: Instant, bytes: Bytes) -> Instant {
+    /// Something was sent. Returns when its sender may send again, on its clock: the others come
+    /// between.
+    pub(crate) fn take(&self, clock: Clock, bytes: Bytes) -> Time {
         let mut shared = self.0.lock().expect("no panic while held");
-        let Some(rate) = shared.rate.filter(|rate| *rate > Rate::ZERO) else { return now };
-        let time = Duration::from_nanos((bytes / rate).as_nanos()).min(LONGEST_PACKET);
-        let earliest = now.checked_sub(CATCH_UP).unwrap_or(now);
-        shared.free_at = shared.free_at.max(earliest) + time;
-        shared.free_at
+        let now = shared.clock.now();
+        clock.of(shared.clock, shared.take(now, bytes))
+    }
+}
+
+impl Shared {
+    /// The same on the bound's own clock.
+    fn take(&mut self, now: Time, bytes: Bytes) -> Time {
+        let Some(rate) = self.rate.filter(|rate| *rate > Rate::ZERO) else { return now };
+        self.bucket.take(now, CATCH_UP, (bytes / rate).min(LONGEST_PACKET))
     }
 }
 
@@ -78,18 +89,19 @@ mod tests {
 
     #[test]
     fn senders_take_turns() {
-        let start = Instant::now();
+        let start = Time::ZERO;
         let total = TotalRate::new(Some(Rate::from_bits(8_000_000)));
-        total.0.lock().unwrap().free_at = start;
+        let take = |now, bytes| total.0.lock().unwrap().take(now, bytes);
         // A thousand bytes take a millisecond.
-        let turns: Vec<Instant> = (0..4).map(|_| total.take(start, Bytes(1_000))).collect();
+        let turns: Vec<Time> = (0..4).map(|_| take(start, Bytes(1_000))).collect();
         let waits: Vec<_> = turns.iter().map(|at| (*at - start).as_micros()).collect();
         assert_eq!(waits, [1_000, 2_000, 3_000, 4_000]);
         // Who comes late may catch up with some, and not with an hour.
-        let hour = Duration::from_secs(3_600);
-        let turn = total.take(start + hour + CATCH_UP, Bytes(1_000));
-        assert_eq!(turn, start + hour + Duration::from_millis(1));
-        total.set(None);
-        assert_eq!(total.take(start, Bytes(1_000)), start);
+        let hour = Span::from_secs(3_600);
+        let turn = take(start + hour + CATCH_UP, Bytes(1_000));
+        assert_eq!(turn, start + hour + Span::from_millis(1));
+        assert!(total.set(None));
+        assert!(!total.set(None));
+        assert_eq!(take(start, Bytes(1_000)), start);
     }
 }

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use peer::Clock;
 use stripe::SlowStreams;
-use tokio::time::{Instant, sleep_until};
-use units::Bytes;
+use tokio::time::sleep;
+use units::{Bytes, Span, Time, TokenBucket};
 
 /// Connections at a time: of this host, or of each peer.
 pub const MOST_CONNECTIONS: usize = 4_096;
@@ -64,25 +65,26 @@ pub fn raise_descriptor_limit() {
 /// Limits how often something happens: [`OPENED_A_SECOND`], and [`OPENED_AT_ONCE`] after a pause.
 #[derive(Debug)]
 pub(crate) struct Pace {
-    /// When the allowance is whole again.
-    whole_at: Instant,
+    clock: Clock,
+    bucket: TokenBucket,
 }
 
 impl Pace {
     pub(crate) fn new() -> Pace {
-        Pace { whole_at: Instant::now() }
+        Pace { clock: Clock::start(), bucket: TokenBucket::default() }
     }
 
     /// Waits for its turn.
     pub(crate) async fn turn(&mut self) {
-        sleep_until(self.next(Instant::now())).await;
+        let now = self.clock.now();
+        sleep((self.next(now) - now).into()).await;
     }
 
     /// The time of the next turn, which is taken.
-    fn next(&mut self, now: Instant) -> Instant {
-        let one = Duration::from_secs(1) / OPENED_A_SECOND;
-        self.whole_at = self.whole_at.max(now) + one;
-        now.max(self.whole_at - one * OPENED_AT_ONCE)
+    fn next(&mut self, now: Time) -> Time {
+        let one = Span::from_secs(1) / u64::from(OPENED_A_SECOND);
+        self.bucket.take(now, Span::ZERO, one);
+        self.bucket.ready_at(now, one * u64::from(OPENED_AT_ONCE))
     }
 }
 
@@ -92,17 +94,17 @@ mod tests {
 
     #[test]
     fn a_burst_passes_and_then_a_rate() {
-        let now = Instant::now();
-        let mut pace = Pace { whole_at: now };
-        let turns: Vec<Instant> =
+        let now = Time::ZERO;
+        let mut pace = Pace::new();
+        let turns: Vec<Time> =
             (0..OPENED_AT_ONCE + OPENED_A_SECOND).map(|_| pace.next(now)).collect();
         let at_once = usize::try_from(OPENED_AT_ONCE).unwrap();
         assert!(turns[..at_once].iter().all(|turn| *turn == now));
         let last = *turns.last().unwrap() - now;
         assert_eq!(last.as_millis(), 1_000);
         // Whoever waits has the whole allowance again, and no more.
-        let later = now + Duration::from_secs(60);
-        let turns: Vec<Instant> = (0..=OPENED_AT_ONCE).map(|_| pace.next(later)).collect();
+        let later = now + Span::from_secs(60);
+        let turns: Vec<Time> = (0..=OPENED_AT_ONCE).map(|_| pace.next(later)).collect();
         assert!(turns[at_once - 1] == later && turns[at_once] > later);
     }
 }

@@ -15,6 +15,7 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+mod bucket;
 mod bytes;
 mod ids;
 mod parse;
@@ -22,6 +23,7 @@ mod rate;
 mod seed;
 mod time;
 
+pub use bucket::TokenBucket;
 pub use bytes::Bytes;
 pub use ids::{PathId, SubflowId};
 pub use parse::ParseError;

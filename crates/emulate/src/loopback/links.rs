@@ -1,12 +1,13 @@
 //! The links of a network between sockets, with their clock and their statistics.
 
 use std::io;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use link::config::Network;
 use link::{Link, Offer, Outcome, Profile, Tally};
+use sys::clock::Clock;
 use sys::poll::thread_cpu_time;
-use units::{Bytes, Span, Time};
+use units::{Bytes, Time};
 
 use crate::report::{DirectionReport, Drops, Histogram, LinkReport, Report, seconds};
 
@@ -27,7 +28,7 @@ impl LinkDirection {
 pub(super) struct Links<T> {
     network: Network,
     directions: Vec<DirectionState<T>>,
-    epoch: Instant,
+    clock: Clock,
     cpu: Duration,
     started: Option<Time>,
     busy: Histogram,
@@ -76,7 +77,7 @@ impl<T: Clone> Links<T> {
         Links {
             network: network.clone(),
             directions,
-            epoch: Instant::now(),
+            clock: Clock::start(),
             cpu: Duration::ZERO,
             started: None,
             busy: Histogram::new(),
@@ -89,7 +90,7 @@ impl<T: Clone> Links<T> {
     }
 
     pub(super) fn now(&self) -> Time {
-        Time::ZERO + Span::from(self.epoch.elapsed())
+        self.clock.now()
     }
 
     /// Starts the schedule, if it has not started.
@@ -186,7 +187,7 @@ impl<T: Clone> Links<T> {
                 self.started,
                 self.directions.iter().filter_map(|direction| direction.last).max(),
             ),
-            cpu_share: cpu.as_secs_f64() / self.epoch.elapsed().as_secs_f64().max(1e-9),
+            cpu_share: cpu.as_secs_f64() / self.now().as_secs_f64().max(1e-9),
             busy_us: self.busy.quantiles(),
             links: links.collect(),
             ..Report::default()

@@ -8,11 +8,12 @@ use std::thread;
 use std::time::Instant;
 
 use serde::Serialize;
+use sys::clock::Clock;
 use sys::netlink::Netlink;
 use sys::netns::{self, NetNs};
 use sys::poll::Waker;
 use sys::tun::Tun;
-use units::{Span, Time};
+use units::Time;
 
 use super::engine::MeshEngine;
 use super::{DevicePlan, LinkMeasures, Plan};
@@ -29,7 +30,7 @@ pub struct Mesh {
     plan: Plan,
     namespaces: Vec<NetNs>,
     control: Arc<Control>,
-    epoch: Instant,
+    clock: Clock,
     start: Arc<OnceLock<Time>>,
     thread: Option<Running<MeshEngine>>,
     /// Drops that devices counted before the first packet.
@@ -101,13 +102,13 @@ impl Mesh {
         }
         let waker = Waker::new().map_err(doing("making an eventfd"))?;
         let control = Arc::new(Control { waker, stop: AtomicBool::new(false) });
-        let epoch = Instant::now();
+        let clock = Clock::start();
         let thread = thread::Builder::new().name("links".into()).spawn({
             let control = Arc::clone(&control);
-            move || driver::run(engine, &devices, &control, epoch)
+            move || driver::run(engine, &devices, &control, clock)
         });
         let thread = Some(thread.map_err(doing("starting a thread"))?);
-        let mut mesh = Mesh { plan, namespaces, control, epoch, start, thread, drops_before: 0 };
+        let mut mesh = Mesh { plan, namespaces, control, clock, start, thread, drops_before: 0 };
         mesh.drops_before = mesh.drops()?;
         Ok(mesh)
     }
@@ -131,7 +132,7 @@ impl Mesh {
     /// # Errors
     /// If the thread cannot be woken.
     pub fn start(&self, at: Instant) -> Result<(), EmulationError> {
-        let _ = self.start.set(Time::ZERO + Span::from(at.saturating_duration_since(self.epoch)));
+        let _ = self.start.set(self.clock.time(at));
         self.control.waker.wake().map_err(doing("waking the links"))
     }
 

@@ -8,10 +8,11 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{self, Sender};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use link::{Amendment, Counters};
 use serde::Serialize;
+use sys::clock::Clock;
 use sys::netns::NetNs;
 use sys::poll::Waker;
 
@@ -142,10 +143,10 @@ impl RoutedMesh {
         let control = Arc::new(Control { waker, stop: AtomicBool::new(false) });
         let (orders, ordered) = mpsc::channel();
         let engine = RoutedEngine::new(Arc::clone(&mesh), routes, ordered);
-        let epoch = Instant::now();
+        let clock = Clock::start();
         let thread = thread::Builder::new().name("links".into()).spawn({
             let control = Arc::clone(&control);
-            move || driver::run(engine, &devices, &control, epoch)
+            move || driver::run(engine, &devices, &control, clock)
         });
         let thread = Some(thread.map_err(doing("starting a thread"))?);
         let mut mesh = RoutedMesh {

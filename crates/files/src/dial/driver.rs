@@ -9,6 +9,7 @@ use std::sync::atomic::Ordering;
 
 use events::{Event, Events, PathEvent, PathState, Reported, Standstill, Summary};
 use net::Clock;
+use net::clock::timer;
 use peer::carrier::RouteReport;
 use peer::dial::{Dialer, Keeper, PlanKind, Remaining, Terms};
 use peer::striped::carrier::StripedCarrier;
@@ -189,7 +190,7 @@ impl<O: SessionOpener> SessionDriver<O> {
                 .session
                 .as_ref()
                 .and_then(|session| session.core().poll_deadline(self.clock.now()));
-            let wake = deadline.map_or(next_tick, |time| next_tick.min(self.clock.instant(time)));
+            let wake = deadline.map_or(next_tick, |time| next_tick.min(timer(self.clock, time)));
             let kicked = async {
                 match &self.session {
                     Some(session) => session.kick.notified().await,

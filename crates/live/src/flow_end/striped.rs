@@ -11,11 +11,13 @@ use peer::tls::{ClientTls, ServerTls};
 use peer::{Fingerprint, Identity};
 use ptcp::{Config, Restripe};
 use stripe::{Connection, Endpoint, Listening, Options, Route, SendHalf};
+use sys::clock::Clock;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
 use units::Bytes;
 
-use super::{Clock, Tally, Task};
+use super::clock::sleep_until;
+use super::{Tally, Task};
 use crate::describe::{FlowEnd, FlowKey, Side, Source, StripedSettings};
 
 /// The bytes of one write.
@@ -77,7 +79,7 @@ pub(super) fn end(
     let (tally, keys) = (Arc::clone(tally), keys.clone());
     let task: Task = match end.side {
         Side::Sender => Box::new(move |clock| {
-            clock.sleep_until(end.start);
+            sleep_until(clock, end.start);
             let tls = ClientTls::new(&identity, keys.of_peer(&end)?).map_err(io::Error::other)?;
             block_on(async {
                 let endpoint = Endpoint::new().map_err(io::Error::other)?;
@@ -219,14 +221,14 @@ impl StripedSender<'_> {
     }
 
     async fn sleep_until(&self, at: u64) {
-        let left = at.saturating_sub(self.clock.now());
+        let left = at.saturating_sub(self.clock.now().as_nanos());
         tokio::time::sleep(Duration::from_nanos(left)).await;
     }
 
     /// Writes so many bytes; returns whether to go on.
     async fn write(&self, stream: &mut SendHalf, mut bytes: u64) -> io::Result<bool> {
         while bytes > 0 {
-            if self.end.stop.is_some_and(|stop| self.clock.now() >= stop) {
+            if self.end.stop.is_some_and(|stop| self.clock.now().as_nanos() >= stop) {
                 return Ok(false);
             }
             let most = usize::try_from(bytes.min(CHUNK)).unwrap_or(ZEROS.len());

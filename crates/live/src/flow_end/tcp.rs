@@ -7,8 +7,10 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use socket2::{Domain, Protocol, Socket, Type};
+use sys::clock::Clock;
 
-use super::{Clock, Tally, Task};
+use super::clock::sleep_until;
+use super::{Tally, Task};
 use crate::describe::{FlowEnd, PathEnd, Source};
 
 /// The bytes of one write. All writers of a flow share a finite source in pieces of this size.
@@ -127,7 +129,7 @@ struct Sender {
 
 impl Sender {
     fn run(self, socket: Socket, clock: Clock) -> io::Result<()> {
-        clock.sleep_until(self.start);
+        sleep_until(clock, self.start);
         socket.connect(&self.remote.into())?;
         let mut stream = TcpStream::from(socket);
         let shared = stream.try_clone()?;
@@ -150,7 +152,7 @@ impl Sender {
             Source::Stream(rate) => {
                 let mut written = 0;
                 for tick in 1u64.. {
-                    clock.sleep_until(self.start + tick * TICK);
+                    sleep_until(clock, self.start + tick * TICK);
                     let due = u128::from(*rate) * u128::from(tick * TICK) / 8_000_000_000;
                     let due = u64::try_from(due).unwrap_or(u64::MAX);
                     if !self.write(stream, due - written, clock)? {
@@ -161,7 +163,7 @@ impl Sender {
             }
             Source::Trace(writes) => {
                 for write in writes {
-                    clock.sleep_until(self.start + write.at);
+                    sleep_until(clock, self.start + write.at);
                     if !self.write(stream, write.bytes, clock)? {
                         return Ok(());
                     }
@@ -182,7 +184,7 @@ impl Sender {
     /// Writes so many bytes; returns whether to go on.
     fn write(&self, stream: &mut TcpStream, mut bytes: u64, clock: Clock) -> io::Result<bool> {
         while bytes > 0 {
-            if self.stop.is_some_and(|stop| clock.now() >= stop) {
+            if self.stop.is_some_and(|stop| clock.now().as_nanos() >= stop) {
                 return Ok(false);
             }
             let most = usize::try_from(bytes.min(CHUNK)).unwrap_or(ZEROS.len());

@@ -5,7 +5,9 @@ use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::clock::sleep_precisely;
+use sys::clock::Clock;
+
+use super::clock::{sleep_precisely, sleep_until};
 use super::{Tally, Task};
 use crate::describe::{FlowEnd, PathEnd};
 
@@ -28,7 +30,7 @@ pub(super) fn sender(
     let socket = UdpSocket::bind((path.local, 0))?;
     socket.connect(SocketAddr::from((path.remote, end.port)))?;
     let (start, stop, tally) = (end.start, end.stop.unwrap_or(u64::MAX), Arc::clone(tally));
-    let task = move |clock: super::Clock| {
+    let task = move |clock: Clock| {
         sleep_precisely();
         let payload = vec![0; usize::from(packet.saturating_sub(HEADERS))];
         let bits = u128::from(packet) * 8 * 1_000_000_000;
@@ -41,7 +43,7 @@ pub(super) fn sender(
             if due >= stop {
                 break;
             }
-            clock.sleep_until(due);
+            sleep_until(clock, due);
             if socket.send(&payload).is_err() {
                 tally.retransmitted.fetch_add(1, Ordering::Relaxed);
             }
@@ -59,7 +61,7 @@ pub(super) fn receiver(
 ) -> io::Result<Vec<Task>> {
     let socket = UdpSocket::bind((path(end)?.local, end.port))?;
     let tally = Arc::clone(tally);
-    let task = move |clock: super::Clock| {
+    let task = move |clock: Clock| {
         let mut buffer = [0; 2_048];
         loop {
             let payload = socket.recv(&mut buffer)?;

@@ -140,12 +140,11 @@ impl<S: Session> Dialer<S> {
         else {
             return;
         };
-        let rate = table.at(wall::moment_of_week());
-        if limit.set(now, rate) {
-            let bound = rate
-                .map_or_else(|| "there is no limit".into(), |rate| format!("the limit is {rate}"));
-            shared.events.notice(format!("from now on {bound}, as the timetable has it"));
-        }
+        wall::follow_timetable(
+            table,
+            |rate| limit.set(now, rate),
+            |text| shared.events.notice(text),
+        );
     }
 
     /// The bound of the total rate at present; `None` if there is none.

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use net::counters::TcpInfo;
 use net::socket::Attempt;
+use policy::overflow;
 use stripe::{RouteChange, RouteEvent, RouteState};
 use tokio::sync::{Notify, broadcast, watch};
 use tokio::time::timeout;
@@ -27,10 +28,6 @@ use events::{Events, PathEvent, PathState};
 /// The rate of a stream is taken over so long a time.
 const RATE_OVER: Duration = Duration::from_millis(200);
 
-/// Overflow routes are used while the primary ones would need longer for the rest, as over TCP.
-const OVERFLOW_AFTER: Span = Span::from_secs(10);
-/// The time over which the rate of the primary routes is measured.
-const SETTLED: Duration = Duration::from_millis(1_500);
 /// How long the last words of a connection may take.
 const FAREWELL: Duration = Duration::from_secs(1);
 
@@ -86,19 +83,17 @@ impl Overflow {
     /// needed from now on.
     fn update(&mut self, now: Instant, moved: Bytes, rest: Bytes, bound: Option<Rate>) -> bool {
         let (since, before) = *self.since.get_or_insert((now, moved));
-        let span = now - since;
-        if span < SETTLED {
+        let span = Span::from(now - since);
+        // The rate of the primary routes is measured over this time.
+        if span < overflow::SETTLED {
             return self.is_needed;
         }
         self.since = Some((now, moved));
-        let span = Span::from_nanos(u64::try_from(span.as_nanos()).unwrap_or(u64::MAX));
         let rate = moved.0.saturating_sub(before.0);
         let rate = (Bytes(rate) / span).max(Rate::kbit(1));
-        // What is in use is needed until the primary routes would take half of that.
-        let allowed =
-            if self.is_needed { OVERFLOW_AFTER.as_nanos() / 2 } else { OVERFLOW_AFTER.as_nanos() };
         let is_bound = bound.is_some_and(|bound| rate.as_bits() >= bound.as_bits() / 100 * 85);
-        self.is_needed = (rest / rate).as_nanos() > allowed && !is_bound;
+        let helps = overflow::are_needed(rest, rate, overflow::AFTER, self.is_needed);
+        self.is_needed = helps && !is_bound;
         self.is_needed
     }
 }

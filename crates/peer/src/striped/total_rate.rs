@@ -19,13 +19,7 @@ pub fn total_rate(table: &Timetable) -> TotalRate {
 /// Keeps a bound to the timetable as long as this is driven; each change is told in a sentence.
 pub async fn follow_timetable(table: &Timetable, total: &TotalRate, tell: impl Fn(&str)) {
     loop {
-        let rate = table.at(wall::moment_of_week());
-        if total.rate() != rate {
-            total.set(rate);
-            let bound = rate
-                .map_or_else(|| "there is no limit".into(), |rate| format!("the limit is {rate}"));
-            tell(&format!("from now on {bound}, as the timetable has it"));
-        }
+        wall::follow_timetable(table, |rate| total.set(rate), &tell);
         sleep(LOOK).await;
     }
 }

@@ -3,7 +3,7 @@
 //! The receive buffer follows (sum of rates) x (largest round-trip time), as in the paper (section
 //! 2). The sender knows both and requests a buffer; the receiver grants it within its bounds.
 
-use units::{Bytes, Span, Time};
+use units::{Bytes, Span, Time, TokenBucket};
 
 use super::{Connection, Event};
 use crate::config::{Config, SlowStreams};
@@ -38,8 +38,8 @@ pub(super) struct Flow {
     read: u64,
     /// Data in order that the application has not read.
     unread: u64,
-    /// When [`REQUESTS_AT_ONCE`] requests may be answered again.
-    requests_whole_at: Time,
+    /// The requests of the peer that may be answered.
+    requests: TokenBucket,
     buffer: u64,
     max_buffer: u64,
     /// What this end has memory for, whatever the buffer is.
@@ -63,7 +63,7 @@ impl Flow {
             arrived: 0,
             read: 0,
             unread: 0,
-            requests_whole_at: Time::ZERO,
+            requests: TokenBucket::default(),
             buffer: first,
             slow_streams: config.slow_streams,
             reserved: config.stream_window().0.saturating_mul(config.max_streams.into()),
@@ -134,10 +134,9 @@ impl Flow {
 
     /// Whether a request of the peer is answered; it then counts.
     fn may_answer_request(&mut self, now: Time) -> bool {
-        let whole_at = self.requests_whole_at.max(now) + REQUEST_EVERY;
-        let may = whole_at <= now + REQUEST_EVERY * REQUESTS_AT_ONCE;
+        let may = self.requests.ready_at(now, REQUEST_EVERY * (REQUESTS_AT_ONCE - 1)) == now;
         if may {
-            self.requests_whole_at = whole_at;
+            self.requests.take(now, Span::ZERO, REQUEST_EVERY);
         }
         may
     }

@@ -19,7 +19,7 @@ use super::listening::Listener;
 use super::routes::{RouteEnd, RouteName};
 use super::sockets::{Datagram, SocketKey, Sockets};
 use super::streams::{StreamEntry, WaitingForStream};
-use crate::clock::Clock;
+use crate::clock::StampedClock;
 use crate::connection::inbox::{Inbox, Key};
 use crate::connection::{Connection, DriverEnds};
 use crate::memory::{PeerKey, Share};
@@ -518,7 +518,7 @@ impl Link {
     }
 
     /// Sends what there is to send.
-    pub(super) fn serve(&mut self, clock: &Clock, sockets: &mut Sockets) {
+    pub(super) fn serve(&mut self, clock: &StampedClock, sockets: &mut Sockets) {
         let now = clock.now().max(self.latest);
         self.serve_dialer(now, sockets);
         self.take_events(now, sockets);

@@ -27,7 +27,7 @@ use tokio::sync::watch;
 use units::{Bytes, Span, Time};
 
 use crate::Rations;
-use crate::clock::Clock;
+use crate::clock::StampedClock;
 use crate::connection::inbox::{Command, Connect, Inbox, Key};
 use crate::tokens::SystemTokens;
 use dialing::Dialing;
@@ -50,7 +50,7 @@ const MOST_CLOSING: Span = Span::from_secs(5);
 /// Everything of one endpoint.
 pub(crate) struct Driver {
     inbox: Arc<Inbox>,
-    clock: Clock,
+    clock: StampedClock,
     sockets: Sockets,
     listener: Option<Listener>,
     /// The connections of the side that listens.
@@ -103,7 +103,7 @@ impl Driver {
         });
         Ok(Driver {
             inbox,
-            clock: Clock::new(),
+            clock: StampedClock::new(),
             sockets,
             listener,
             places,

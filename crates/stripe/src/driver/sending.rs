@@ -1,7 +1,6 @@
 //! What a connection sends: packets sealed into batches, a batch at a time to the kernel.
 
 use std::sync::atomic::Ordering;
-use std::time::Instant;
 
 use ptcp::Transmit;
 use secure::{PacketNumber, SealError};
@@ -10,14 +9,14 @@ use wire::ptcp::{Body, StreamData};
 
 use super::link::Link;
 use super::sockets::Sockets;
-use crate::clock::Clock;
+use crate::clock::StampedClock;
 
 /// Packets after which the clock is read again.
 const PACKETS: u32 = 32;
 
 impl Link {
     /// Sends what the windows, the pace and the sockets allow.
-    pub(super) fn send(&mut self, clock: &Clock, sockets: &Sockets) {
+    pub(super) fn send(&mut self, clock: &StampedClock, sockets: &Sockets) {
         for route in self.routes.values_mut().filter(|route| route.is_blocked()) {
             route.unblock(sockets);
         }
@@ -33,7 +32,7 @@ impl Link {
             }
             if let Some(total) = &self.max_rate {
                 let bytes = Bytes(transmit.packet.datagram_len() as u64);
-                self.core.hold_data(clock.time(total.take(Instant::now(), bytes)));
+                self.core.hold_data(total.take(clock.clock(), bytes));
             }
             packets += 1;
             if packets % PACKETS == 0 {

@@ -1,14 +1,12 @@
 //! Stalled paths, and paths on standby.
 
+use policy::overflow;
 use units::{PathId, Span, Time};
 
 use super::Sender;
+use super::meter::as_rate;
 use super::path::Path;
 use super::types::{Class, PathState, Reason, Sample, SenderEvent};
-
-/// A primary path's rate counts after it has sent for this long, or for ten round trips if that is
-/// longer.
-const SETTLED: Span = Span::from_millis(1_500);
 
 /// Silence of all paths may be the receiver's, whose disk pauses: a proven path is stalled after
 /// this many times its patience unless the receiver answers elsewhere.
@@ -178,9 +176,8 @@ impl Sender {
         }
     }
 
-    /// Whether the primaries alone would need too long for the rest. Overflow paths that help
-    /// already are needed until the primaries would take half of that limit. A primary's rate in
-    /// slow start is not counted: it is not yet the path's capacity.
+    /// Whether the primaries alone would need too long for the rest. A primary's rate counts after
+    /// ten round trips at least: in slow start it is not yet the path's capacity.
     fn needs_overflow(&self, now: Time) -> bool {
         let helping = self
             .paths
@@ -193,15 +190,15 @@ impl Sender {
             .map(|path| path.rate(now))
             .sum();
         let unsettled = |path: &Path| {
-            path.first_sent.is_none_or(|sent| now - sent < SETTLED.max(path.rtt() * 10))
+            path.first_sent.is_none_or(|sent| now - sent < overflow::SETTLED.max(path.rtt() * 10))
         };
         let mut primaries =
             self.paths.values().filter(|p| p.traits.class == Class::Primary && p.is_usable());
         if !helping && primaries.any(unsettled) {
             return false;
         }
-        let allowed = self.config.overflow_after.as_secs_f64() / if helping { 2.0 } else { 1.0 };
-        rate > 0.0 && self.remaining().as_f64() / rate > allowed
+        let after = self.config.overflow_after;
+        rate > 0.0 && overflow::are_needed(self.remaining(), as_rate(rate), after, helping)
     }
 }
 

@@ -260,7 +260,7 @@ impl Default for SenderConfig {
             stall_timeouts: 2,
             duplicate: true,
             bottlenecks: true,
-            overflow_after: Span::from_secs(10),
+            overflow_after: policy::overflow::AFTER,
         }
     }
 }

@@ -5,6 +5,7 @@ use std::future::poll_fn;
 use std::task::Poll;
 
 use net::CongestionControl;
+use net::clock::timer;
 use net::congestion::SAMPLE_EVERY;
 use peer::caps::Room;
 use peer::dial::{Further, Joined, Parting, PlanKind};
@@ -138,7 +139,7 @@ impl<'a, F: Direction, M> PathTask<'a, F, M> {
                 // What the session has for a path is in the mailbox of each connection.
                 () = first.notified() => {}
                 joined = self.further.next() => self.adopt(joined),
-                () = sleep_until(self.session.clock.instant(until)) => {}
+                () = sleep_until(timer(self.session.clock, until)) => {}
                 () = stop.notified() => {
                     for connection in &mut self.connections {
                         connection.direction.say_goodbye(self.session, &mut connection.conn);

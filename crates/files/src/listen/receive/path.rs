@@ -5,6 +5,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use net::clock::timer;
 use peer::listen::MOST_CONNECTIONS;
 use peer::{Conn, ConnError, PathClass};
 use tokio::time::{Instant, interval_at, sleep_until};
@@ -66,7 +67,7 @@ pub(super) async fn serve(
             && let Some(until) = limit.until(session.clock.now(), PathClass::Primary)
         {
             tokio::select! {
-                () = sleep_until(session.clock.instant(until)) => {}
+                () = sleep_until(timer(session.clock, until)) => {}
                 () = session.closing.notified() => {
                     conn.close();
                     return Ok(());

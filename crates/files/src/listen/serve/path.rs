@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use net::Clock;
+use net::clock::timer;
 use net::congestion::{CongestionControl, ControlChoice, SAMPLE_EVERY};
 use net::counters::TcpInfo;
 use peer::listen::admission::refuse;
@@ -132,7 +133,7 @@ pub(super) async fn serve(
         });
         tokio::select! {
             ready = conn.ready() => ready?,
-            () = sleep_until(clock.instant(until.max(now))), if wait != Some(Time::ZERO) => {}
+            () = sleep_until(timer(clock, until.max(now))), if wait != Some(Time::ZERO) => {}
             () = tokio::task::yield_now(), if wait == Some(Time::ZERO) => {}
             () = sleep_until(last_heard + SILENCE) => return Err(ConnError::Silent(SILENCE)),
         }
