@@ -12,7 +12,8 @@ use units::{Bytes, Span, Time};
 
 use super::forward_delay::ForwardDelay;
 use super::window::Window;
-use super::{Acked, Allowance, Congestion, DelayRange, SinglePath, Start};
+use super::windowed::Windowed;
+use super::{Acked, Congestion, DelayRange, Start};
 
 /// The weight of a sample in the smoothed delay.
 const WEIGHT: f64 = 1.0 / 8.0;
@@ -138,8 +139,16 @@ impl Default for Lp {
     }
 }
 
-impl SinglePath for Lp {
+impl Windowed for Lp {
     const NAME: &'static str = "lp";
+
+    fn window(&self) -> &Window {
+        &self.window
+    }
+
+    fn window_mut(&mut self) -> &mut Window {
+        &mut self.window
+    }
 
     fn handle_start(&mut self, _now: Time, start: &Start) {
         *self = Lp { window: Window::new(start, 1.0), ..Lp::new(self.options) };
@@ -164,30 +173,6 @@ impl SinglePath for Lp {
 
     fn handle_timeout(&mut self, _now: Time, in_flight: Bytes) {
         self.window.time_out(in_flight.as_f64() / 2.0);
-    }
-
-    fn handle_undo(&mut self, _now: Time) {
-        self.window.undo();
-    }
-
-    fn handle_idle_restart(&mut self, _now: Time) {
-        self.window.restart();
-    }
-
-    fn handle_slow_start_end(&mut self, _now: Time) {
-        self.window.end_slow_start();
-    }
-
-    fn allowance(&self) -> Allowance {
-        self.window.allowance()
-    }
-
-    fn threshold(&self) -> Option<Bytes> {
-        self.window.threshold()
-    }
-
-    fn wants_snapshots(&self) -> bool {
-        false
     }
 }
 

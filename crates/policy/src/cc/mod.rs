@@ -65,6 +65,7 @@ mod uncoupled;
 mod vegas;
 mod waimd;
 mod window;
+mod windowed;
 mod wvegas;
 
 use alloc::boxed::Box;
