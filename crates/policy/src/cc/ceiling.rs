@@ -120,3 +120,61 @@ impl Ceiling {
         self.cubic.as_ref().map_or(window, |cubic| window.min(cubic.allowance().window))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cc::Signal;
+
+    const MSS: Bytes = Bytes(1_000);
+    const WINDOW: Bytes = Bytes(100_000);
+
+    /// Rounds of cruising with this round trip, a hundred packets each.
+    fn cruise(ceiling: &mut Ceiling, round: &mut u64, rounds: u64, millis: u64) {
+        let rtt = Span::from_millis(millis);
+        for _ in 0..rounds {
+            *round += 1;
+            let now = Time::ZERO + Span::from_millis(100) * *round;
+            let acked = Acked {
+                bytes: MSS,
+                in_flight: Bytes(50_000),
+                sent_at: now - rtt,
+                window_at_sending: None,
+                rtt: Some(rtt),
+                smoothed_rtt: rtt,
+                min_rtt: Span::from_millis(40),
+                one_way_delay: None,
+                ack_delay: None,
+                delivery_rate: None,
+                round: *round,
+                ce_packets: 0,
+                ce_bytes: Bytes::ZERO,
+                is_app_limited: false,
+                in_recovery: false,
+                slow_start_divisor: 1,
+            };
+            let view = View { is_cruising: true, others_stand: false, share: 1.0, window: WINDOW };
+            ceiling.handle_acked(now, &acked, &view);
+        }
+    }
+
+    #[test]
+    fn a_queue_that_stands_while_cruising_is_of_others() {
+        let (mut ceiling, mut round) = (Ceiling::default(), 0);
+        cruise(&mut ceiling, &mut round, 10, 40);
+        assert!(!ceiling.stands());
+        cruise(&mut ceiling, &mut round, 10, 42);
+        assert!(!ceiling.stands(), "less than a sixteenth");
+        cruise(&mut ceiling, &mut round, 3, 60);
+        assert!(ceiling.stands());
+        assert_eq!(ceiling.bound(WINDOW), WINDOW, "nothing was lost yet");
+        let congestion = Congestion { signal: Signal::Loss, in_flight: Bytes(50_000) };
+        ceiling.handle_congestion(Time::ZERO, MSS, &congestion);
+        assert_eq!(ceiling.bound(WINDOW), Bytes(35_000));
+        // They leave, and the ceiling with them.
+        cruise(&mut ceiling, &mut round, u64::from(CLEAR_ROUNDS) / 2, 40);
+        assert!(ceiling.bound(WINDOW) < WINDOW);
+        cruise(&mut ceiling, &mut round, u64::from(CLEAR_ROUNDS), 40);
+        assert_eq!(ceiling.bound(WINDOW), WINDOW);
+    }
+}
