@@ -41,6 +41,7 @@
 
 mod balia;
 mod bbr;
+mod ceiling;
 mod clocks;
 mod coupled;
 mod coupled_bbr;
