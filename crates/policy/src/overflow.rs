@@ -23,7 +23,7 @@ mod tests {
     #[test]
     fn overflow_paths_come_late_and_stay() {
         let rate = Rate::from_bytes(1_000_000);
-        let needed = |megabytes, are_helping| {
+        let needed = |megabytes: u64, are_helping| {
             are_needed(Bytes(megabytes * 1_000_000), rate, AFTER, are_helping)
         };
         assert_eq!([10, 11].map(|rest| needed(rest, false)), [false, true]);
