@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use events::{PathState, Progress};
+use events::{PathProgress, PathState, Progress};
 use units::{Bytes, PathId, Rate, Span, Time};
 
 /// Rates smoothed over about a second.
@@ -45,8 +45,8 @@ impl Rates {
                 rate.update((more / span).as_f64() - (less / span).as_f64(), span);
                 *before = path.done;
             }
-            path.rate = rate.rate();
         }
+        self.divide(&mut progress.paths);
         progress.rate = progress.paths.iter().map(|path| path.rate).sum();
         if progress.rate > Rate::ZERO && self.first_moved.is_none() {
             self.first_moved = Some(now);
@@ -67,6 +67,18 @@ impl Rates {
 }
 
 impl Rates {
+    /// Gives each path its rate. One whose part of the data shrinks has none, and its data is with
+    /// the others: so that all together is what moved, they have as much less.
+    fn divide(&self, paths: &mut [PathProgress]) {
+        let average = |path: &PathProgress| self.paths[&path.path].1.0.unwrap_or(0.0);
+        let all: f64 = paths.iter().map(average).sum();
+        let rising: f64 = paths.iter().map(|path| average(path).max(0.0)).sum();
+        let factor = if rising > 0.0 { (all / rising).max(0.0) } else { 0.0 };
+        for path in paths {
+            path.rate = Rate::from_bits_f64(average(path).max(0.0) * factor);
+        }
+    }
+
     /// Nothing moves, whatever averages and states say.
     fn stand_still(&mut self, progress: &mut Progress) {
         self.first_moved = None;
@@ -86,15 +98,11 @@ impl Smooth {
         let weight = (span.as_secs_f64() / MEMORY.as_secs_f64()).min(1.0);
         self.0 = Some(self.0.map_or(value, |old| old + weight * (value - old)));
     }
-
-    fn rate(self) -> Rate {
-        Rate::from_bits_f64(self.0.unwrap_or(0.0))
-    }
 }
 
 #[cfg(test)]
 mod tests {
-    use events::{PathProgress, Standstill};
+    use events::Standstill;
     use proptest::prelude::*;
 
     use super::*;

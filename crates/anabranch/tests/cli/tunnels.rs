@@ -256,3 +256,19 @@ fn a_far_side_that_was_killed_is_noticed_in_seconds() {
     assert!(said.contains("refuses packets"), "{said}");
     assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
 }
+
+#[test]
+fn a_tunnel_has_so_many_subflows_over_each_path() {
+    let (near, far) = (Home::new(), Home::new());
+    let (_serving, to, token) = serve(&far, &["--permit", "127.0.0.1:*"]);
+    let logs = near.0.join("logs");
+    fs::create_dir(&logs).unwrap();
+    let more = ["--socks", "0", "--path", "lo", "--weight", "3", "--qlog", logs.to_str().unwrap()];
+    let (mut tunnel, _) = tunnel(&near, &to, &token, &more);
+    let pid = tunnel.0.id().to_string();
+    assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
+    tunnel.0.wait().unwrap();
+    let log = fs::read_dir(&logs).unwrap().next().unwrap().unwrap().path();
+    let log = fs::read_to_string(log).unwrap();
+    assert_eq!(log.matches("anabranch:path_opened").count(), 3, "{log}");
+}

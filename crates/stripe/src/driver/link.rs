@@ -299,7 +299,10 @@ impl Link {
         // can send.
         let Ok(parsed) = Packet::parse(opened.number, opened.payload) else { return };
         (self.latest, self.heard_at, self.reset_at) = (now, now, None);
-        self.asked.drain(..).for_each(|heard| drop(heard.send(())));
+        for asked in self.asked.drain(..) {
+            // Who asked may have lost patience.
+            let _ = asked.send(());
+        }
         if std::mem::take(&mut self.has_refused) {
             self.routes.values_mut().for_each(|route| route.is_refused = false);
         }
