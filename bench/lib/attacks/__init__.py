@@ -5,6 +5,6 @@ the bars, an empty folder, and whether this is a trial; it starts the victim as 
 it, and adds the bars.
 """
 
-from . import answers, far_side, striped, tunnel
+from . import answers, far_side, relay, striped, tunnel
 
-SUBJECTS = [far_side, striped, answers, tunnel]
+SUBJECTS = [far_side, striped, answers, tunnel, relay]

@@ -12,7 +12,7 @@ use files::{Error, Overwrite};
 use peer::private::{Guard, check_private, open_input};
 use peer::{CongestionControl, PathSpec, RelaySpec, Timetable};
 use toml::de::{DeTable, DeValue};
-use units::{Rate, Span};
+use units::Span;
 
 use crate::dirs::{Dirs, is_absent};
 use crate::hooks::Hooks;
@@ -90,7 +90,7 @@ pub(crate) struct Host {
 pub(crate) struct Relay {
     pub(crate) listen: Vec<ListenAddress>,
     pub(crate) port: Option<u16>,
-    pub(crate) max_rate: Option<Rate>,
+    pub(crate) max_rate: Option<Timetable>,
     pub(crate) metrics: Option<MetricsAddress>,
 }
 
@@ -312,6 +312,8 @@ fn number(value: &DeValue<'_>, range: &RangeInclusive<u16>) -> Result<u16, Strin
 #[cfg(test)]
 mod tests {
     use peer::MomentOfWeek;
+
+    use units::Rate;
 
     use super::*;
     use crate::listen::socket_addresses;

@@ -1,21 +1,55 @@
-//! The relays of a transfer: `--relay` and `[send] relays`.
+//! The relays of a transfer or a measurement: `--relay` and `[send] relays`.
 
 use std::sync::Arc;
 
 use files::Error;
+use peer::caps::Allowance;
 use peer::limit::Limit;
 use peer::{Credential, Identity, RelayOptions, RelaySpec};
 use relay::{ClientOptions, RelayDialing};
 
+use crate::complete;
 use crate::dirs::Dirs;
 use crate::peers::{List, key_of};
 use crate::token::TokenSource;
+
+/// The relays that a command names.
+#[derive(Debug, Default, clap::Args)]
+#[group(skip)]
+pub(crate) struct RelayFlags {
+    /// A relay to use: over each, every interface that reaches it is one more path, for TCP alone;
+    /// may be repeated
+    ///
+    /// It is a host that runs 'anabranch relay' and lets this one use it. Its key is known, or
+    /// `token-file=FILE` has a token for it. `max=RATE` limits the rate of all paths over it
+    /// together, `cap=SIZE/month` their volume in a calendar month over all transfers. For
+    /// example: --relay r1.example.org --relay 192.0.2.7:7707,backup,max=20mbit,cap=10GB/month
+    #[arg(
+        long = "relay",
+        value_name = "HOST[:PORT][,primary|overflow|backup][,max=RATE][,cap=SIZE/month]\
+                      [,token-file=FILE]",
+        add = complete::receivers()
+    )]
+    relays: Vec<RelaySpec>,
+}
+
+impl RelayFlags {
+    /// Whether any is named.
+    pub(crate) fn is_given(&self) -> bool {
+        !self.relays.is_empty()
+    }
+
+    /// Those that are named, or else those of the configuration.
+    pub(crate) fn or_config(&self, config: &[RelaySpec]) -> Vec<RelaySpec> {
+        if self.is_given() { self.relays.clone() } else { config.to_vec() }
+    }
+}
 
 /// The relays that `specs` name, for the holder of `identity`.
 ///
 /// # Errors
 /// [`Error::usage`] for a relay whose key is not known, or that is named twice; errors of reading
-/// a token or the list of known hosts.
+/// a token, the list of known hosts, or the count of a cap.
 pub(crate) fn relays(
     specs: &[RelaySpec],
     identity: &Identity,
@@ -38,6 +72,7 @@ pub(crate) fn relays(
             dial: spec.dial.clone(),
             class: spec.class,
             max: spec.max.map(|rate| Arc::new(Limit::new(Some(rate)))),
+            allowance: Allowance::of_relay(&dirs.usage(), &spec.dial, spec.cap)?,
             relaying: Arc::new(RelayDialing::new(dialing)),
         });
     }

@@ -11,6 +11,7 @@ use units::Span;
 use crate::complete;
 use crate::config::{Config, weight};
 use crate::qlog::QlogArgs;
+use crate::relays::RelayFlags;
 use crate::schedulers::{
     self, Carrier, Scheduler, congestion_control, controller, packet_scheduler, striped,
 };
@@ -41,18 +42,8 @@ pub(crate) struct RouteArgs {
     /// An interface to leave out, whoever names it as a path; may be repeated
     #[arg(long = "no-path", value_name = "IF", add = complete::interfaces())]
     no_paths: Vec<String>,
-    /// A relay to use: over each, every interface that reaches it is one more path, for TCP alone;
-    /// may be repeated
-    ///
-    /// It is a host that runs 'anabranch relay' and lets this one use it. Its key is known, or
-    /// `token-file=FILE` has a token for it. `max=RATE` limits all paths over it together. For
-    /// example: --relay r1.example.org --relay 192.0.2.7:7707,backup,max=20mbit
-    #[arg(
-        long = "relay",
-        value_name = "HOST[:PORT][,primary|overflow|backup][,max=RATE][,token-file=FILE]",
-        add = complete::receivers()
-    )]
-    relays: Vec<RelaySpec>,
+    #[command(flatten)]
+    relays: RelayFlags,
     /// The division of the bytes among the paths [default: self-adaptive]
     #[arg(long, value_enum)]
     scheduler: Option<Scheduler>,
@@ -129,7 +120,7 @@ impl RouteArgs {
             ("--qlog", self.qlog.is_given()),
         ];
         let carrier = self.carrier.or(config.send.carrier).unwrap_or_default();
-        if !self.relays.is_empty() && carrier == Carrier::Udp {
+        if self.relays.is_given() && carrier == Carrier::Udp {
             return Err(Error::usage("--relay is for --carrier tcp and auto"));
         }
         match of_udp.iter().find(|(_, is_given)| *is_given) {
@@ -177,7 +168,7 @@ impl RouteArgs {
         Ok(Routes {
             paths: if self.paths.is_empty() { config.paths.clone() } else { self.paths },
             no_paths: [config.no_paths.clone(), self.no_paths].concat(),
-            relays: if self.relays.is_empty() { config.relays.clone() } else { self.relays },
+            relays: self.relays.or_config(&config.relays),
             scheduler: self.scheduler.or(config.scheduler).unwrap_or_default().name().to_string(),
             carrier,
             weight: self.weight.or(config.weight).unwrap_or(1),

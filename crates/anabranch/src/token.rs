@@ -1,14 +1,15 @@
-//! Reads a token from the environment, standard input, a file or a prompt, never from an argument.
+//! Reads a token from the environment, standard input, a file or a prompt, never from an argument,
+//! and writes one to a file.
 
 use std::env;
 use std::ffi::{OsStr, OsString};
 use std::fs;
-use std::io::{self, BufRead, IsTerminal, Read};
+use std::io::{self, BufRead, IsTerminal, Read, Write};
 use std::path::{Path, PathBuf};
 
 use files::Error;
 use peer::Token;
-use peer::private::open_input;
+use peer::private::{create_fresh, open_input};
 use zeroize::Zeroizing;
 
 /// The environment variable that holds a token.
@@ -155,6 +156,18 @@ fn looks_like_token(argument: &OsStr) -> bool {
             body.len() >= 8 && body.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit())
         })
     })
+}
+
+/// Writes to a temporary file and renames it, so that a script that waits for the file never reads
+/// half a token, and wider permissions of an old file are not inherited.
+pub(crate) fn write_secret(path: &Path, secret: &str) -> Result<(), Error> {
+    let mut temporary = path.as_os_str().to_owned();
+    temporary.push(format!(".new-{}", std::process::id()));
+    let written = create_fresh(temporary.as_ref())
+        .and_then(|mut file| writeln!(file, "{secret}"))
+        .and_then(|()| fs::rename(&temporary, path));
+    written
+        .map_err(|source| Error::system(format!("write the token to {}", path.display()), source))
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ use std::time::Duration;
 use events::{Events, Summary};
 use files::{Error, Stop};
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::watch;
 use tokio::time::timeout;
 
 use crate::exit::Failure;
@@ -21,6 +22,29 @@ const LAST_WORDS: Duration = Duration::from_secs(1);
 /// The time after which a signal ends the process, whatever it waits for.
 const LAST_RESORT: Duration = Duration::from_secs(8);
 
+/// A wish to end once what is under way is over.
+#[derive(Debug, Default)]
+pub(crate) struct Drain(watch::Sender<bool>);
+
+impl Drain {
+    /// Waits for the wish.
+    pub(crate) async fn asked(&self) {
+        let mut asked = self.0.subscribe();
+        asked.wait_for(|is_asked| *is_asked).await.expect("this holds the sender");
+    }
+}
+
+/// What a signal does to what runs.
+#[derive(Clone, Copy)]
+enum AtSignal<'a> {
+    /// It ends.
+    End,
+    /// It has [`LAST_WORDS`].
+    Stop(&'a Stop),
+    /// SIGTERM asks it to end, for which it has that time; a further signal ends it.
+    Drain(&'a Drain, Duration),
+}
+
 /// Runs the transfer that `start` begins until it completes or a signal arrives. The display runs
 /// in a thread of its own, so that a blocked terminal does not delay the data.
 ///
@@ -34,7 +58,23 @@ where
     F: Future<Output = Result<Summary, E>>,
     Failure: From<E>,
 {
-    run_watched(watcher, None, start)
+    run_watched(watcher, AtSignal::End, start)
+}
+
+/// As [`run`]; SIGTERM asks `drain`, and what `start` began has that time to end.
+///
+/// # Errors
+/// The transfer's error, or [`Failure::Signal`].
+pub(crate) fn run_drained<F, E>(
+    watcher: Box<dyn Watcher>,
+    (drain, time): (&Drain, Duration),
+    start: impl FnOnce(Events) -> F,
+) -> Result<Summary, Failure>
+where
+    F: Future<Output = Result<Summary, E>>,
+    Failure: From<E>,
+{
+    run_watched(watcher, AtSignal::Drain(drain, time), start)
 }
 
 /// As [`run`]; a signal calls `stop`, so that the other side is told.
@@ -50,12 +90,12 @@ where
     F: Future<Output = Result<Summary, E>>,
     Failure: From<E>,
 {
-    run_watched(watcher, Some(stop), start)
+    run_watched(watcher, AtSignal::Stop(stop), start)
 }
 
 fn run_watched<F, E>(
     watcher: Box<dyn Watcher>,
-    stop: Option<&Stop>,
+    at_signal: AtSignal<'_>,
     start: impl FnOnce(Events) -> F,
 ) -> Result<Summary, Failure>
 where
@@ -67,31 +107,54 @@ where
     let result = runtime.block_on(async {
         // What is polled here may wait for a file system that does not answer, and so may the end
         // of the runtime: a thread of its own then ends the process.
-        tokio::spawn(end_for_certain(signal(SignalKind::interrupt()).map_err(system)?, 2));
-        tokio::spawn(end_for_certain(signal(SignalKind::terminate()).map_err(system)?, 15));
+        let drained = match at_signal {
+            AtSignal::Drain(_, time) => time,
+            AtSignal::End | AtSignal::Stop(_) => Duration::ZERO,
+        };
+        for (kind, number, time) in
+            [(SignalKind::interrupt(), 2, Duration::ZERO), (SignalKind::terminate(), 15, drained)]
+        {
+            tokio::spawn(end_for_certain(signal(kind).map_err(system)?, number, time));
+        }
         let mut interrupt = signal(SignalKind::interrupt()).map_err(system)?;
         let mut terminate = signal(SignalKind::terminate()).map_err(system)?;
         let transfer = start(events);
         tokio::pin!(transfer);
-        let signal = async {
+        let mut signal = async || {
             tokio::select! {
                 _ = interrupt.recv() => 2,
                 _ = terminate.recv() => 15,
             }
         };
-        tokio::select! {
-            result = &mut transfer => result.map_err(Failure::from),
+        let number = tokio::select! {
+            result = &mut transfer => return result.map_err(Failure::from),
+            number = signal() => number,
+        };
+        match at_signal {
+            AtSignal::Drain(drain, time) if number == 15 => {
+                drain.0.send_replace(true);
+                tokio::select! {
+                    result = timeout(time, transfer) => {
+                        result.unwrap_or(Ok(Summary::default())).map_err(Failure::from)?;
+                        Err(Failure::Signal(number))
+                    }
+                    again = signal() => Err(Failure::Signal(again)),
+                }
+            }
             // A script that stops the receiver after the sender's exit may be a moment too early:
             // the receiver may have everything, and be about to complete.
-            number = signal => {
+            AtSignal::End | AtSignal::Drain(..) => match timeout(GRACE, transfer).await {
+                Ok(result) => result.map_err(Failure::from),
+                Err(_) => Err(Failure::Signal(number)),
+            },
+            AtSignal::Stop(stop) => {
                 if let Ok(result) = timeout(GRACE, &mut transfer).await {
                     return result.map_err(Failure::from);
                 }
-                let Some(stop) = stop else { return Err(Failure::Signal(number)) };
                 stop.now();
                 let told = timeout(LAST_WORDS, transfer).await;
                 told.ok().and_then(Result::ok).ok_or(Failure::Signal(number))
-            },
+            }
         }
     });
     // Drops the transfer's tasks, and with them the last sender of events, which ends the display.
@@ -135,11 +198,13 @@ fn show(mut watcher: Box<dyn Watcher>) -> Result<(Events, Display), Failure> {
 /// The thread of a display, which it hands back.
 type Display = JoinHandle<Box<dyn Watcher>>;
 
-/// Ends the process if it has not ended [`LAST_RESORT`] after the signal of this number.
-async fn end_for_certain(mut asked: Signal, number: u8) {
-    if asked.recv().await.is_some() {
+/// Ends the process if it has not ended [`LAST_RESORT`] and that time after the first signal of
+/// this number, or [`LAST_RESORT`] after the second one.
+async fn end_for_certain(mut asked: Signal, number: u8, time: Duration) {
+    for patience in [time + LAST_RESORT, LAST_RESORT] {
+        asked.recv().await;
         let ending = threads::spawn(move || {
-            std::thread::sleep(LAST_RESORT);
+            std::thread::sleep(patience);
             std::process::exit(128 + i32::from(number));
         });
         if ending.is_err() {

@@ -7,13 +7,14 @@ use std::time::Duration;
 use events::Events;
 use net::CongestionControl;
 use peer::Error;
-use peer::caps::Account;
 use peer::conn::{Conn, ConnError};
 use peer::dial::{Candidate, Connector, Keeper, Opened, Plan, PlanKind, Terms};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 use units::{Bytes, Rate, Span};
 use wire::session::{Hello, PROBE, SessionFrame};
+
+use crate::measure::count_towards_cap;
 
 /// The measurement of one path.
 #[derive(Clone, Debug)]
@@ -232,7 +233,7 @@ async fn probe_segments(
     Ok(found)
 }
 
-/// Measures a path over `conn`, and counts the bytes towards the cap of its interface.
+/// Measures a path over `conn`, and counts the bytes towards its caps.
 async fn measure(
     plan: &Plan,
     conn: &mut Conn,
@@ -240,12 +241,7 @@ async fn measure(
     announced: &mut Vec<SocketAddr>,
 ) -> Result<Carries, String> {
     let measured = timeout(PATIENCE, flow(conn, terms, announced)).await;
-    if let Some(allowance) = &plan.allowance
-        && let Ok(info) = conn.counters()
-    {
-        let is_ipv6 = conn.stream().peer_addr().is_some_and(|peer| peer.is_ipv6());
-        Account::new(allowance, is_ipv6).count(&info, Bytes::ZERO);
-    }
+    count_towards_cap(plan, conn);
     measured.unwrap_or(Err(ConnError::Silent(PATIENCE))).map_err(|error| error.to_string())
 }
 

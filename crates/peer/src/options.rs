@@ -8,6 +8,7 @@ use std::sync::Arc;
 use net::CongestionControl;
 use units::Span;
 
+use crate::caps::Allowance;
 use crate::carrier::Carrier;
 use crate::limit::Limit;
 use crate::{
@@ -126,6 +127,8 @@ pub struct RelayOptions {
     pub class: Option<PathClass>,
     /// Upper bound of the rate of all paths over it together.
     pub max: Option<Arc<Limit>>,
+    /// Its allowance, if it has a cap or had one.
+    pub allowance: Option<Arc<Allowance>>,
     /// What opens connections through it.
     pub relaying: Arc<dyn Relaying>,
 }

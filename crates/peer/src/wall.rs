@@ -15,7 +15,7 @@ pub(crate) fn follow_timetable(
     set: impl FnOnce(Option<Rate>) -> bool,
     tell: impl FnOnce(&str),
 ) {
-    let rate = table.at(moment_of_week());
+    let rate = table.at_present();
     if set(rate) {
         let bound =
             rate.map_or_else(|| "there is no limit".into(), |rate| format!("the limit is {rate}"));

@@ -18,22 +18,19 @@ fn regroup(model: &mut Model, flow: usize, subflows: u16, is_shared: bool) {
     }
 }
 
-/// What `subflows` take of 50 Mbit/s over what a flow of one subflow takes beside them; all are
-/// told that they share a bottleneck at 10 s if `is_known`, and that they do not at 20 s if
-/// `apart`.
-fn over_one(subflows: usize, drops: Drops, is_known: bool, apart: bool) -> f64 {
+/// What `subflows` of a connection take of 50 Mbit/s over what a flow of one subflow takes beside
+/// them; all are told at 10 s that they share a bottleneck if `is_known`.
+fn over_one(controller: &str, subflows: usize, drops: Drops, is_known: bool) -> f64 {
     let mut model = Model::default();
     let link = model.link(Link::new(Rate::mbit(50), 167.0, drops));
-    model.flow("coupled-bbr", &vec![(link, RTT); subflows], Span::ZERO);
-    model.flow("coupled-bbr(seed=2)", &[(link, RTT)], Span::from_millis(500));
+    model.flow(&format!("{controller}(seed=1)"), &vec![(link, RTT); subflows], Span::ZERO);
+    model.flow(&format!("{controller}(seed=2)"), &[(link, RTT)], Span::from_millis(500));
     let count = u16::try_from(subflows).expect("a few");
     model.run(secs(10));
     regroup(&mut model, 0, count, is_known);
-    model.run(secs(20));
-    regroup(&mut model, 0, count, is_known && !apart);
     model.measure(secs(40), secs(110));
     let found = rates(&model);
-    println!("{subflows} subflows, {drops:?}, known {is_known}: {found:.1?} Mbit/s");
+    println!("{controller}, {subflows} subflows, {drops:?}, known {is_known}: {found:.1?} Mbit/s");
     found[0] / found[1]
 }
 
@@ -42,19 +39,13 @@ fn at_one_bottleneck_they_take_one_share() {
     let red = Drops::Red { from: 28.0, to: 167.0, most: 0.05 };
     for drops in [Drops::None, red] {
         for subflows in [2, 4] {
-            let coupled = over_one(subflows, drops, true, false);
+            let coupled = over_one("coupled-bbr", subflows, drops, true);
             assert!((0.6..1.5).contains(&coupled), "{coupled}");
             // The figure of BBR without coupling.
-            let apart = over_one(subflows, drops, false, false);
+            let apart = over_one("bbr", subflows, drops, false);
             assert!(apart > 1.5, "{apart}");
         }
     }
-}
-
-#[test]
-fn separated_again_they_are_independent() {
-    let found = over_one(4, Drops::None, true, true);
-    assert!(found > 1.5, "{found}");
 }
 
 /// A connection over two links, and two connections over one each: the same windows.
@@ -69,7 +60,9 @@ fn at_separate_bottlenecks_nothing_is_coupled() {
     let mut together = Model::default();
     let paths = links(&mut together);
     together.flow("coupled-bbr", &paths, Span::ZERO);
-    // Each path is known to have a bottleneck, which is its own.
+    together.run(Span::ZERO);
+    // They are taken to share one, and then each is known to have its own.
+    regroup(&mut together, 0, 2, true);
     for id in [0, 1].map(SubflowId) {
         together.flows[0].controller.handle_bottleneck(Time::ZERO, id, Some(id));
     }
@@ -99,4 +92,50 @@ fn a_round_trip_near_the_shortest_needs_no_probe() {
     }
     let [bbr, coupled] = found;
     assert!(bbr < 0.98 && coupled > 0.985, "{bbr} {coupled}");
+}
+
+/// Scenario C of the paper on OLIA, in small: five connections over a link of their own and one that
+/// they share with five flows of Reno, 1 Mbit/s for each. What Reno has of the shared link, and all
+/// of both.
+fn scenario_c(controller: &str) -> (f64, f64) {
+    let mut model = Model::default();
+    let red = Drops::Red { from: 12.0, to: 37.0, most: 0.1 };
+    let links = [(); 2].map(|()| model.link(Link::new(Rate::mbit(5), 125.0, red)));
+    let rtt = Span::from_millis(150);
+    for number in 0..5_u64 {
+        let start = Span::from_millis(130 * number);
+        let name = format!("{controller}(seed={})", number + 1);
+        model.flow(&name, &links.map(|link| (link, rtt)), start);
+        model.flow("reno", &[(links[1], rtt)], start + Span::from_millis(70));
+    }
+    model.measure(secs(60), secs(240));
+    let found = rates(&model);
+    let reno = found.iter().skip(1).step_by(2).sum::<f64>() / 5.0;
+    let all = found.iter().sum::<f64>() / 10.0;
+    println!("{controller}: Reno has {reno:.2} of the shared link, all have {all:.2} of both");
+    (reno, all)
+}
+
+#[test]
+fn flows_of_others_keep_what_is_theirs() {
+    let (reno, all) = scenario_c("coupled-bbr");
+    assert!(reno > 0.7 && all > 0.9, "{reno} {all}");
+    // Without a ceiling.
+    let (reno, _) = scenario_c("bbr");
+    assert!(reno < 0.6, "{reno}");
+}
+
+/// A loss that no queue explains is the line's own, and no ceiling comes of it.
+#[test]
+fn random_losses_are_no_flows_of_others() {
+    let alone = |controller: &str| {
+        let mut model = Model::default();
+        let link = model.link(Link::new(Rate::mbit(50), 167.0, Drops::Random(100)));
+        model.flow(controller, &[(link, RTT)], Span::ZERO);
+        model.measure(secs(10), secs(70));
+        rates(&model)[0]
+    };
+    let (coupled, single) = (alone("coupled-bbr"), alone("bbr(tolerance=0.02)"));
+    println!("{coupled:.1}, without a ceiling {single:.1} of 50 Mbit/s");
+    assert!(coupled > 0.97 * single, "{coupled} {single}");
 }

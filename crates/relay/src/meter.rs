@@ -19,7 +19,7 @@ use crate::shares::{Grant, Shares};
 pub(crate) struct Divider {
     clock: Clock,
     state: Mutex<DividerState>,
-    /// Rings when somebody begins to wait.
+    /// Rings when somebody begins to wait, and when there is another rate.
     asked: Notify,
     next: AtomicU64,
 }
@@ -44,6 +44,15 @@ impl Divider {
         let state = DividerState { shares, members: HashMap::new(), waiting: HashMap::new() };
         let (state, asked) = (Mutex::new(state), Notify::new());
         Arc::new(Divider { clock, state, asked, next: AtomicU64::new(0) })
+    }
+
+    /// Divides another rate from now on. Returns whether it differs from the last one.
+    pub(crate) fn set_rate(&self, rate: Option<Rate>) -> bool {
+        let is_other = self.state().shares.set_rate(self.clock.now(), rate);
+        if is_other {
+            self.asked.notify_one();
+        }
+        is_other
     }
 
     /// Gives out grants as they become due, for ever.

@@ -1,6 +1,7 @@
 //! The service of a host that relays: who may have tickets, and what a ticket opens.
 
 use std::convert::Infallible;
+use std::future::pending;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -10,7 +11,8 @@ use peer::host::{Asking, BARE, Entry, Service, SessionRequest};
 use peer::listen::TokenRefusal;
 use peer::metrics::{Counter, Registry, register_budget};
 use peer::places::{Places, WorkPlace};
-use peer::{Conn, Fingerprint, Peer};
+use peer::striped::follow_timetable;
+use peer::{Conn, Fingerprint, Peer, Timetable};
 use reach::{For, Lookups, dial};
 use tokio::net::TcpStream;
 use tokio::task::spawn_blocking;
@@ -45,10 +47,10 @@ impl RelayService {
     /// A relay that nobody uses yet.
     #[must_use]
     pub fn new(options: RelayOptions) -> Arc<RelayService> {
-        let max_rate = options.max_rate;
+        let rate = options.max_rate.as_ref().and_then(Timetable::at_present);
         let state = RelayState::new(options);
         Arc::new(RelayService {
-            divider: Divider::new(state.clock, max_rate),
+            divider: Divider::new(state.clock, rate),
             state,
             lookups: Lookups::new(),
             half_open: Places::new(HALF_OPEN_IN_ALL, HALF_OPEN_EACH),
@@ -57,8 +59,8 @@ impl RelayService {
         })
     }
 
-    /// Divides the rate among paths and counts against monthly caps, as long as it is polled: it
-    /// never ends.
+    /// Divides the rate, which follows its timetable, among paths and counts against monthly caps, as
+    /// long as it is polled: it never ends.
     pub async fn attend(&self) {
         let counting = async {
             let mut ticks = interval(CHARGE_EVERY);
@@ -68,9 +70,15 @@ impl RelayService {
                 spawn_blocking(move || keys.charge()).await.expect("counting does not panic");
             }
         };
+        let following = async {
+            let Some(table) = &self.state.options.max_rate else { return pending().await };
+            let tell = |text: &str| self.state.options.events.notice(text);
+            follow_timetable(table, |rate| self.divider.set_rate(rate), tell).await;
+        };
         tokio::select! {
             () = self.divider.run() => {}
             () = counting => {}
+            () = following => {}
         }
     }
 

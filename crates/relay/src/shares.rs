@@ -87,6 +87,18 @@ impl<K: Ord + Copy> Shares<K> {
         Shares { all: Account::new(rate), keys: BTreeMap::new(), begun: 0 }
     }
 
+    /// The rate is another one from now on; what was granted ahead of time remains so. Returns
+    /// whether it differs from the last one.
+    pub fn set_rate(&mut self, now: Time, rate: Option<Rate>) -> bool {
+        let Account { rate: old, level } = self.all;
+        let level = match (old, rate) {
+            (Some(old), Some(new)) if level > now => now + (old * (level - now)) / new,
+            _ => level.min(now),
+        };
+        self.all = Account { rate, level };
+        old != rate
+    }
+
     /// A key has connections, and this bound of its own.
     pub fn insert(&mut self, key: K, bound: Option<Rate>) {
         let share = self.keys.entry(key).or_insert_with(|| KeyShare {

@@ -7,10 +7,9 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use net::Clock;
-use peer::{AuthorizedPeers, Fingerprint, Peer};
+use peer::{AuthorizedPeers, Fingerprint, Peer, Timetable};
 use tokio::sync::{mpsc, watch};
 use tokio::task::spawn_blocking;
-use units::Rate;
 use wire::relay::{Reason, Ticket};
 use wire::tunnel::Target;
 
@@ -25,8 +24,9 @@ pub struct RelayOptions {
     pub authorized: AuthorizedPeers,
     /// The rights of who holds the host's token.
     pub of_token: RelayRights,
-    /// The bound of what all paths move together, in both directions; `None`: there is none.
-    pub max_rate: Option<Rate>,
+    /// The bound of what all paths move together, in both directions, over the week; `None`: there
+    /// is none.
+    pub max_rate: Option<Timetable>,
     /// The folder with the monthly counts of keys that have a cap; without one, such keys are
     /// refused.
     pub usage: Option<PathBuf>,

@@ -58,7 +58,7 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<(), Failure> {
         None => Scope::Host,
         Some(remote) => match known_credential(&args.token, remote, &dirs)? {
             Some(credential) => {
-                let mut terms = probing(remote, credential, &paths, &dirs)?;
+                let mut terms = probing(remote, credential, &paths, &[], &dirs)?;
                 terms.options.no_paths = config.send.no_paths;
                 Scope::Receiver(Box::new(terms))
             }

@@ -2,12 +2,14 @@
 
 use std::convert::Infallible;
 use std::path::PathBuf;
+use std::time::Duration;
 
+use ::relay::bounds::DRAIN;
 use diagnose::measure::Measuring;
 use events::{Event, Events, Summary};
 use files::{Error, ReceiveOptions, Receiving, ServeOptions, Serving, TransferNumbers};
+use peer::ListenOptions;
 use peer::host::{Carriers, Host, Services};
-use peer::{DEFAULT_PORT, ListenOptions};
 use tunnel::bounds::stripe_options;
 use tunnel::{TunnelRights, TunnelService};
 
@@ -18,11 +20,11 @@ use crate::examples;
 use crate::exit::Failure;
 use crate::hooks::HookArgs;
 use crate::host_key::HostKey;
-use crate::listen::{ListenAddress, socket_addresses};
+use crate::listen::ListenFlags;
 use crate::metrics::{MetricsAddress, MetricsServer};
 use crate::peers::Authorized;
 use crate::qlog::QlogArgs;
-use crate::transfer;
+use crate::transfer::{self, Drain};
 use crate::watch;
 
 /// Arguments of `host`.
@@ -33,12 +35,8 @@ pub(crate) struct HostArgs {
     /// services [default: anabranch/config.toml in the user's configuration folder]
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// An address to listen on; may be repeated [default: every address]
-    #[arg(long, value_name = "ADDR[:PORT]")]
-    listen: Vec<ListenAddress>,
-    /// The port of TCP and UDP; 0 takes a free one [default: 7707]
-    #[arg(long)]
-    port: Option<u16>,
+    #[command(flatten)]
+    listen: ListenFlags,
     /// Serve metrics for Prometheus by HTTP at this port of loopback, or at this address: whoever
     /// reaches it reads them
     #[arg(long, value_name = "[ADDR:]PORT")]
@@ -60,6 +58,8 @@ impl HostArgs {
 
 /// The tables of services.
 const SERVICES: [&str; 5] = ["receive", "serve", "tunnel", "relay", "measure"];
+/// The time to end in: a relay's for its paths, and a moment to tell of the end.
+const DRAINED: Duration = DRAIN.saturating_add(Duration::from_secs(1));
 /// The transfers at a time, if the configuration does not say.
 const PARALLEL: usize = 4;
 
@@ -85,41 +85,40 @@ pub(crate) fn run(args: HostArgs) -> Result<(), Failure> {
                     FINGERPRINT NAME' lets one in ('anabranch keys' prints its key there)";
         return Err(Error::usage(text).into());
     }
-    let port = args.port.or(config.host.port).unwrap_or(DEFAULT_PORT);
-    let listen = if args.listen.is_empty() { &config.host.listen } else { &args.listen };
+    let place = (&config.host.listen[..], config.host.port);
+    let identity = HostKey::load(&dirs)?.lasting()?;
     let options = ListenOptions {
-        addresses: socket_addresses(listen, port),
-        port,
         authorized: authorized.peers.clone(),
         qlog: args.qlog.open(config.host.qlog.as_deref())?,
-        ..ListenOptions::new(HostKey::load(&dirs)?.lasting()?)
+        ..args.listen.options(place, (identity, None))
     };
     let metrics = args.metrics.or(config.host.metrics);
     let hooks = args.hooks.or_config(&config.host.hooks);
     let folder = config.receive.directory.as_deref();
     let watcher = hooks.for_each(folder, args.watch.hosting(config.progress));
+    let drain = Drain::default();
     let hosting = |events: Events| {
-        let serving = serve(config, options, metrics, events.clone());
+        let serving = serve(config, options, metrics, (events.clone(), &drain));
         authorized.follow(events, serving)
     };
-    match transfer::run(watcher, hosting) {
+    match transfer::run_drained(watcher, (&drain, DRAINED), hosting) {
         Ok(Summary { .. }) => Ok(()),
         Err(failure) => Err(failure.of_server()),
     }
 }
 
-/// Serves until it is dropped.
+/// Serves until it is asked to end, and its relay has no paths.
 async fn serve(
     config: Config,
     options: ListenOptions,
     metrics: Option<MetricsAddress>,
-    events: Events,
+    (events, drain): (Events, &Drain),
 ) -> Result<Summary, Error> {
     let has = |table: &str| config.tables.contains(table);
     let stripe = if has("tunnel") { stripe_options() } else { stripe::Options::default() };
     let numbers = TransferNumbers::default();
     let relay = has("relay").then(|| {
-        let max_rate = config.relay.max_rate;
+        let max_rate = config.relay.max_rate.clone();
         relay_service(options.authorized.clone(), max_rate, events.clone())
     });
     // What is missing is said before anything listens.
@@ -180,10 +179,20 @@ async fn serve(
             None => std::future::pending().await,
         }
     };
+    let drained = async {
+        drain.asked().await;
+        if let Some(relay) = &relay {
+            relay.drain().await;
+        }
+    };
     let never = tokio::select! {
         ended = receiving => ended?,
         never = relaying => never,
         never = watched => never,
+        () = drained => {
+            hosting.close().await;
+            return Ok(Summary::default());
+        }
     };
     match never {}
 }

@@ -11,7 +11,7 @@ use net::interfaces::{
     Discovery, LocalPath, Reason, Unusable, connect_time, discover, discover_remote,
 };
 use peer::dial::{Terms, no_such_path, resolve};
-use peer::{Credential, DialOptions, PathClass, PathSpec, Remote};
+use peer::{Credential, DialOptions, PathClass, PathSpec, RelaySpec, Remote};
 use report::{Align, Table};
 use units::Span;
 
@@ -20,6 +20,7 @@ use crate::complete;
 use crate::dirs::Dirs;
 use crate::examples;
 use crate::host_key::HostKey;
+use crate::relays::{RelayFlags, relays};
 use crate::sanitize::{clean, without_error_numbers};
 use crate::threads;
 use crate::token::TokenSource;
@@ -52,6 +53,8 @@ pub(crate) struct PathsArgs {
     #[arg(long = "path", value_name = "IF[,to=ADDR]", add = complete::interfaces())]
     paths: Vec<PathSpec>,
     #[command(flatten)]
+    relays: RelayFlags,
+    #[command(flatten)]
     token: TokenSource,
 }
 
@@ -62,8 +65,10 @@ pub(crate) struct PathsArgs {
 /// there is no path to the host.
 pub(crate) fn run(args: &PathsArgs) -> Result<(), Error> {
     match args.host.as_ref().or(args.probe.as_ref()) {
-        None if !args.paths.is_empty() => {
-            return Err(Error::usage("--path is for the paths to a host: name the HOST as well"));
+        None if !args.paths.is_empty() || args.relays.is_given() => {
+            let flag = if args.relays.is_given() { "--relay" } else { "--path" };
+            let text = format!("{flag} is for the paths to a host: name the HOST as well");
+            return Err(Error::usage(text));
         }
         None => {
             let found = DEFAULT_ROUTE_TARGETS.iter().map(|target| discover(*target));
@@ -73,6 +78,14 @@ pub(crate) fn run(args: &PathsArgs) -> Result<(), Error> {
             let dirs = Dirs::from_env();
             match known_credential(&args.token, remote, &dirs)? {
                 Some(credential) => measure(args, remote, credential, &dirs)?,
+                None if args.relays.is_given() => {
+                    return Err(Error::usage(format!(
+                        "--relay: the paths over a relay are measured, with the host's token or \
+                         key; give --token-file, or 'anabranch keys trust receiver FINGERPRINT \
+                         {}'",
+                        remote.name()
+                    )));
+                }
                 None => probe(remote, &args.paths)?,
             }
         }
@@ -87,8 +100,9 @@ fn measure(
     credential: Credential,
     dirs: &Dirs,
 ) -> Result<(), Error> {
-    let terms = probing(remote, credential, &args.paths, dirs)?;
-    let probes = runtime()?.block_on(diagnose::probe(&terms))?;
+    let relays = args.relays.or_config(&[]);
+    let terms = probing(remote, credential, &args.paths, &relays, dirs)?;
+    let probes = runtime()?.block_on(async { diagnose::probe(&terms.over_relays()?).await })?;
     let mut table = Table::new([
         ("path", Align::Left),
         ("from", Align::Left),
@@ -143,16 +157,18 @@ fn print_further(probes: &[PathProbe]) {
 /// Terms of a session without files.
 ///
 /// # Errors
-/// [`Error::System`] if this host's key can't be read or generated.
+/// [`Error::System`] if this host's key can't be read or generated; those of [`relays`].
 pub(super) fn probing(
     remote: &Remote,
     credential: Credential,
     paths: &[PathSpec],
+    over: &[RelaySpec],
     dirs: &Dirs,
 ) -> Result<Terms, Error> {
     let identity = HostKey::load(dirs)?.beside(iter::once(&credential))?;
     let options = DialOptions {
         paths: paths.to_vec(),
+        relays: relays(over, &identity, dirs)?,
         usage: Some(dirs.usage()),
         patience: Span::ZERO,
         ..DialOptions::new(identity)

@@ -22,6 +22,7 @@ use crate::examples;
 use crate::exit::Failure;
 use crate::listen::ListenAddress;
 use crate::qlog::QlogArgs;
+use crate::relays::RelayFlags;
 use crate::schedulers::{controller, packet_scheduler, striped};
 use crate::token::TokenSource;
 
@@ -83,6 +84,8 @@ pub(crate) struct PerfArgs {
     /// An interface to leave out; may be repeated
     #[arg(long = "no-path", value_name = "IF", add = complete::interfaces())]
     no_paths: Vec<String>,
+    #[command(flatten)]
+    relays: RelayFlags,
     /// Each path alone, and then all of them together; the default
     #[arg(long, conflicts_with = "together")]
     each: bool,
@@ -146,8 +149,12 @@ fn dial(args: &PerfArgs, remote: &Remote) -> Result<(), Failure> {
     let dirs = Dirs::from_env();
     let config = Config::load(None, &dirs)?;
     let paths = if args.paths.is_empty() { config.send.paths } else { args.paths.clone() };
+    if args.relays.is_given() && args.carrier == Carriers::Udp {
+        return Err(Error::usage("--relay is for --carrier tcp and both").into());
+    }
+    let relays = args.relays.or_config(&config.send.relays);
     let known = credential(&args.token, remote, &dirs, None)?;
-    let mut terms = probing(remote, known, &paths, &dirs)?;
+    let mut terms = probing(remote, known, &paths, &relays, &dirs)?;
     terms.options.no_paths = [config.send.no_paths, args.no_paths.clone()].concat();
     terms.options.weight = args.weight;
     let mut show = show::Show::new(args.json, remote.to_string());
@@ -163,13 +170,8 @@ async fn measure_all(
     terms: &Terms,
     show: &mut show::Show,
 ) -> Result<(), peer::Error> {
-    let keeper = plan_paths(terms).await?;
-    let all: Vec<PathId> = keeper.plans().iter().map(|plan| plan.id).collect();
-    let mut sets: Vec<&[PathId]> = Vec::new();
-    if !args.together && all.len() > 1 {
-        sets.extend(all.chunks(1));
-    }
-    sets.push(&all);
+    let terms = terms.clone().over_relays()?;
+    let keeper = plan_paths(&terms).await?;
     let mut options = striped(&args.controller, &args.packet_scheduler);
     options.qlog = qlog;
     let overs: &[Over] = &match args.carrier {
@@ -191,7 +193,16 @@ async fn measure_all(
             time: duration(args.time),
             interval: duration(args.interval),
         };
-        for paths in &sets {
+        let plans = keeper.plans();
+        let possible = plans.iter().filter(|plan| plan.may_be(over.kind()));
+        let all: Vec<PathId> = possible.map(|plan| plan.id).collect();
+        let mut sets: Vec<&[PathId]> = Vec::new();
+        if !args.together && all.len() > 1 {
+            sets.extend(all.chunks(1));
+        }
+        // Over relays alone nothing leads by UDP.
+        sets.extend((!all.is_empty()).then_some(&all[..]));
+        for paths in sets {
             let keeper = keeper.of_some(paths, over.kind());
             show.begin(&wish, &keeper.plans());
             match measure(&keeper, &wish, |sample| show.sample(sample)).await {

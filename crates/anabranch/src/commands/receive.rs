@@ -1,12 +1,9 @@
 //! `receive`: waits for a transfer and writes its files.
 
-use std::fs;
-use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use events::Events;
 use files::{Error, Overwrite, ReceiveOptions};
-use peer::private::create_fresh;
 use peer::{DEFAULT_PORT, ListenOptions, Token};
 use units::Span;
 
@@ -20,6 +17,7 @@ use crate::listen::{ListenAddress, further_ports, socket_addresses};
 use crate::output::ToStdout;
 use crate::peers::Authorized;
 use crate::qlog::QlogArgs;
+use crate::token::write_secret;
 use crate::transfer;
 use crate::watch;
 
@@ -165,16 +163,4 @@ pub(crate) fn run(mut args: ReceiveArgs) -> Result<(), Failure> {
     let listening =
         |events: Events| authorized.follow(events.clone(), files::receive(options, events));
     Failure::unless_whole(&transfer::run(watcher, listening)?)
-}
-
-/// Writes to a temporary file and renames it, so that a script that waits for the file never reads
-/// half a token, and wider permissions of an old file are not inherited.
-pub(super) fn write_secret(path: &Path, secret: &str) -> Result<(), Error> {
-    let mut temporary = path.as_os_str().to_owned();
-    temporary.push(format!(".new-{}", std::process::id()));
-    let written = create_fresh(temporary.as_ref())
-        .and_then(|mut file| writeln!(file, "{secret}"))
-        .and_then(|()| fs::rename(&temporary, path));
-    written
-        .map_err(|source| Error::system(format!("write the token to {}", path.display()), source))
 }

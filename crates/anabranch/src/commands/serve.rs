@@ -6,7 +6,6 @@ use events::Events;
 use files::{Error, ServeOptions};
 use peer::{DEFAULT_PORT, ListenOptions, Token};
 
-use super::receive::write_secret;
 use crate::config::Config;
 use crate::dirs::Dirs;
 use crate::examples;
@@ -15,6 +14,7 @@ use crate::host_key::HostKey;
 use crate::listen::{ListenAddress, socket_addresses};
 use crate::peers::Authorized;
 use crate::qlog::QlogArgs;
+use crate::token::write_secret;
 use crate::transfer;
 use crate::watch;
 

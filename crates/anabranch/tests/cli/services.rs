@@ -271,7 +271,7 @@ fn a_relay_says_who_may_use_it_and_what_it_does() {
     let line = home.run(&["keys", "list"]).1;
     assert!(line.contains("may=relay relay=127.0.0.1:* relay-cap=1000000000B/month"), "{line}");
     for by_host in [false, true] {
-        home.file("config.toml", b"[relay]\nmax-rate = \"50mbit\"\n");
+        home.file("config.toml", b"[relay]\nmax-rate = \"08:00,50mbit 18:00,off\"\n");
         let command = if by_host { "host" } else { "relay" };
         let mut command = home.command(&[command, "--listen", "127.0.0.1", "--port", "0"]);
         let (mut running, _) =
@@ -285,14 +285,12 @@ fn a_relay_says_who_may_use_it_and_what_it_does() {
         assert_eq!((code, rows.as_str()), (0, ""), "nobody was there yet");
         let (code, table, _) = home.run(&["relay", "status"]);
         assert_eq!((code, table.lines().count()), (0, 1), "{table}");
-        if !by_host {
-            // No path is open: it ends at once.
-            let signal = rustix::process::Signal::TERM;
-            let id = i32::try_from(running.0.id()).unwrap();
-            let id = rustix::process::Pid::from_raw(id).unwrap();
-            rustix::process::kill_process(id, signal).unwrap();
-            assert_eq!(running.0.wait().unwrap().code(), Some(143));
-            assert_eq!(home.run(&["relay", "status"]).0, 10, "its socket is gone");
-        }
+        // No path is open: it ends at once.
+        let signal = rustix::process::Signal::TERM;
+        let id = i32::try_from(running.0.id()).unwrap();
+        let id = rustix::process::Pid::from_raw(id).unwrap();
+        rustix::process::kill_process(id, signal).unwrap();
+        assert_eq!(running.0.wait().unwrap().code(), Some(143));
+        assert_eq!(home.run(&["relay", "status"]).0, 10, "its socket is gone");
     }
 }

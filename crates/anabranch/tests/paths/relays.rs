@@ -1,9 +1,12 @@
 //! A relay as a path: beside the direct one, alone, and one that is not there.
 
 use std::fs::{self, File};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
-use super::hosts::{Host, Scratch, until};
+use serde_json::Value;
+
+use super::hosts::{Host, Receiver, Scratch, until};
 use super::{LONG, SHORT, SLOWLY, two_hosts, uplink};
 
 /// A relay, terminated on drop.
@@ -11,8 +14,10 @@ struct Relay(Child);
 
 impl Drop for Relay {
     fn drop(&mut self) {
-        let _ = Command::new("kill").arg(self.0.id().to_string()).status();
-        let _ = self.0.wait();
+        if let Ok(None) = self.0.try_wait() {
+            let _ = Command::new("kill").arg(self.0.id().to_string()).status();
+            let _ = self.0.wait();
+        }
     }
 }
 
@@ -31,13 +36,38 @@ fn between(scratch: &Scratch, near: &Host, far: &Host) -> Host {
 
 /// Starts the program there; returns it and the value of `--relay` for it.
 fn start(host: &Host, permit: &str) -> (Relay, String) {
-    let (log, token) = (host.home.join("relay.log"), host.home.join("relay-token"));
+    let token = host.home.join("relay-token");
+    let arguments = ["relay", "--permit", permit, "--token-out", token.to_str().unwrap()];
+    (listening(host, &arguments).0, format!("10.2.0.2,token-file={}", token.display()))
+}
+
+/// Starts a command that listens; returns it and the file of its output.
+fn listening(host: &Host, arguments: &[&str]) -> (Relay, PathBuf) {
+    let log = host.home.join(format!("{}.log", arguments[0]));
     let mut command = host.command(env!("CARGO_BIN_EXE_anabranch"));
-    command.args(["relay", "--permit", permit, "--token-out"]).arg(&token);
     let log_file = File::create(&log).unwrap();
-    let child = command.stdout(log_file).stderr(Stdio::null()).spawn().unwrap();
-    until("the relay listens", || fs::read_to_string(&log).unwrap().contains("listening"));
-    (Relay(child), format!("10.2.0.2,token-file={}", token.display()))
+    let child = command.args(arguments).stdout(log_file).stderr(Stdio::null()).spawn().unwrap();
+    until("it listens", || fs::read_to_string(&log).unwrap().contains("listening"));
+    (Relay(child), log)
+}
+
+/// Lets `near` use `relay`, with a key of each, to reach 10.1.0.2.
+fn trust(near: &Host, relay: &Host) {
+    let key = |host: &Host| host.anabranch(&["keys"]).stdout.trim().to_string();
+    let (own, theirs) = (key(near), key(relay));
+    let words = ["keys", "trust", "sender", &own, "near", "--may", "relay"];
+    let targets = ["--relay", "10.1.0.2:*"];
+    let trusted = relay.anabranch(&[&words[..], &targets].concat());
+    assert_eq!(trusted.code, Some(0), "{}", trusted.said());
+    let trusted = near.anabranch(&["keys", "trust", "receiver", "10.2.0.2", &theirs]);
+    assert_eq!(trusted.code, Some(0), "{}", trusted.said());
+}
+
+/// Far's address is one of a network that the near host cannot reach, but over `between`.
+fn behind_a_relay(near: &Host, far: &Host, scratch: &Scratch) -> (Host, Receiver) {
+    far.address("lo", &["10.1.0.2/32"]);
+    let between = between(scratch, near, far);
+    (between, far.receive())
 }
 
 #[test]
@@ -65,11 +95,8 @@ fn a_relay_carries_beside_the_direct_path() {
 fn a_relay_is_the_only_way() {
     let test = "relays::a_relay_is_the_only_way";
     let Some((scratch, near, far)) = two_hosts(test) else { return };
-    // The far host's address is one of a network that the near one cannot reach.
-    far.address("lo", &["10.1.0.2/32"]);
-    let between = between(&scratch, &near, &far);
+    let (between, receiver) = behind_a_relay(&near, &far, &scratch);
     let (_relay, spec) = start(&between, "10.1.0.2:*");
-    let receiver = far.receive();
     let sent = near.send(&receiver, "10.1.0.2", SHORT, &["--relay", &spec]);
     sent.assert_carried(&["10.2.0.1 > 10.2.0.2"]);
 }
@@ -104,4 +131,178 @@ fn a_relay_whose_key_is_not_known_is_a_mistake_of_the_command() {
         let sent = near.send(&receiver, "10.1.0.2", SHORT, more);
         assert!(sent.code == Some(2) && sent.said().contains(words), "{}", sent.said());
     }
+}
+
+#[test]
+fn a_relay_whose_key_is_known_needs_no_token() {
+    let test = "relays::a_relay_whose_key_is_known_needs_no_token";
+    let Some((scratch, near, far)) = two_hosts(test) else { return };
+    let (between, receiver) = behind_a_relay(&near, &far, &scratch);
+    trust(&near, &between);
+    let _relay = listening(&between, &["relay"]);
+    let sent = near.send(&receiver, "10.1.0.2", SHORT, &["--relay", "10.2.0.2"]);
+    sent.assert_carried(&["10.2.0.1 > 10.2.0.2"]);
+}
+
+/// The cap is a third of what the path would carry.
+#[test]
+fn a_relays_cap_ends_its_paths_alone() {
+    let test = "relays::a_relays_cap_ends_its_paths_alone";
+    let Some((scratch, near, far)) = two_hosts(test) else { return };
+    uplink(&near, &far);
+    let between = between(&scratch, &near, &far);
+    let (_relay, spec) = start(&between, "10.1.0.2:*");
+    let spec = format!("{spec},cap=1MB/month");
+    let receiver = far.receive();
+    let sent = near.send(&receiver, "10.1.0.2", LONG, &[SLOWLY, &["--relay", &spec]].concat());
+    assert!(sent.code == Some(0) && sent.arrived, "{}", sent.said());
+    let counted = fs::read_to_string(near.home.join("usage/relay:10.2.0.2:7707")).unwrap();
+    let counted = counted.lines().last().unwrap().split(' ').nth(1).unwrap().parse::<u64>();
+    assert!((500_000..=1_000_000).contains(&counted.unwrap()), "{}", sent.said());
+    // A lower one is used up from the beginning.
+    drop(receiver);
+    let (spec, receiver) = (spec.replace("1MB", "300kB"), far.receive());
+    let sent = near.send(&receiver, "10.1.0.2", SHORT, &["--relay", &spec]);
+    sent.assert_carried(&["10.1.0.1 > 10.1.0.2"]);
+    let said = sent.said();
+    assert!(said.contains("its cap of 300.0 kB a month is used up"), "{said}");
+}
+
+#[test]
+fn paths_are_measured_over_a_relay() {
+    let test = "relays::paths_are_measured_over_a_relay";
+    let Some((scratch, near, far)) = two_hosts(test) else { return };
+    uplink(&near, &far);
+    let between = between(&scratch, &near, &far);
+    let (_relay, spec) = start(&between, "10.1.0.2:*");
+    let _receiver = far.receive();
+    let token = far.home.join("token");
+    let shown = ["paths", "10.1.0.2", "--token-file", token.to_str().unwrap(), "--relay", &spec];
+    let found = near.anabranch(&shown);
+    assert_eq!(found.code, Some(0), "{}", found.said());
+    for (name, to) in [("wan0", "10.1.0.2:7707"), ("lan0 via 10.2.0.2", "10.2.0.2:7707")] {
+        let row = found.stdout.lines().find(|line| line.starts_with(&format!("{name}  ")));
+        let is_measured = row.is_some_and(|row| row.contains(to) && row.contains("bit/s"));
+        assert!(is_measured, "{name}: {}", found.said());
+    }
+    for (words, why) in [
+        (&["paths", "10.1.0.2", "--relay", &spec][..], "--token-file"),
+        (&["paths", "--relay", &spec], "--relay is for the paths to a host"),
+    ] {
+        let refused = near.anabranch(words);
+        assert!(refused.code == Some(2) && refused.said().contains(why), "{}", refused.said());
+    }
+}
+
+#[test]
+fn perf_measures_over_a_relay_beside_the_direct_path_and_alone() {
+    let test = "relays::perf_measures_over_a_relay_beside_the_direct_path_and_alone";
+    let Some((scratch, near, far)) = two_hosts(test) else { return };
+    uplink(&near, &far);
+    let between = between(&scratch, &near, &far);
+    let (_relay, spec) = start(&between, "10.1.0.2:*");
+    let words = ["perf", "--listen", "--address", "10.1.0.2", "--port", "7707", "--json"];
+    let (_host, log) = listening(&far, &words);
+    let said = fs::read_to_string(log).unwrap();
+    let mut events = said.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let token = events.find_map(|event| event["token"].as_str().map(String::from)).unwrap();
+    fs::write(near.home.join("token"), token).unwrap();
+    let measure = |more: &[&str]| {
+        let token = near.home.join("token");
+        let words = ["perf", "10.1.0.2", "-t", "500 ms", "--json", "--relay", &spec];
+        let known = ["--token-file", token.to_str().unwrap()];
+        near.anabranch(&[&words[..], &known, more].concat())
+    };
+    let sets = |more: &[&str]| -> Vec<(String, Vec<String>)> {
+        let found = measure(more);
+        assert_eq!(found.code, Some(0), "{}", found.said());
+        let all: Value = serde_json::from_str(&found.stdout).unwrap();
+        let of = |one: &Value| {
+            assert_eq!(one["error"], Value::Null, "{one}");
+            let carried = |path: &&Value| path["sent"].as_f64().unwrap() > 0.0;
+            let paths = one["paths"].as_array().unwrap().iter().filter(carried);
+            let names = paths.map(|path| path["name"].as_str().unwrap().to_string());
+            (one["carrier"].as_str().unwrap().to_string(), names.collect())
+        };
+        // Over wan0 the relay is not reached.
+        let is_reached = |one: &&Value| !one["error"].to_string().contains("wan0 via");
+        all["measurements"].as_array().unwrap().iter().filter(is_reached).map(of).collect()
+    };
+    let set = |carrier: &str, names: &[&str]| {
+        (carrier.to_string(), names.iter().map(ToString::to_string).collect::<Vec<_>>())
+    };
+    let over = "lan0 via 10.2.0.2";
+    let together = set("tcp", &["wan0", over]);
+    let expected = [set("tcp", &["wan0"]), set("tcp", &[over]), together, set("udp", &["wan0"])];
+    assert_eq!(sets(&[]), expected);
+    let refused = measure(&["--carrier", "udp"]);
+    let why = "--relay is for --carrier tcp and both";
+    assert!(refused.code == Some(2) && refused.said().contains(why), "{}", refused.said());
+    // Without the direct line the relay is the only way.
+    near.sh("ip link set wan0 down");
+    assert_eq!(sets(&["--together"]), [set("tcp", &[over])]);
+}
+
+/// In the relay's network the address is another host's, which answers first.
+#[test]
+fn a_relay_that_leads_to_another_host_does_not_end_the_transfer() {
+    let test = "relays::a_relay_that_leads_to_another_host_does_not_end_the_transfer";
+    let Some((scratch, near, far)) = two_hosts(test) else { return };
+    uplink(&near, &far);
+    let between = between(&scratch, &near, &far);
+    let other = Host::new(&scratch, "other");
+    between.cable(&other, "lan2");
+    between.address("lan2", &["10.4.0.1/24"]);
+    other.address("lan2", &["10.4.0.2/24"]);
+    other.address("lo", &["10.1.0.2/32"]);
+    between.sh("ip route replace 10.1.0.2/32 via 10.4.0.2");
+    let _other = other.receive();
+    let receiver = far.receive();
+    trust(&near, &between);
+    let _relay = listening(&between, &["relay"]);
+    far.sh("ip link set wan0 down");
+    let sent = std::thread::scope(|scope| {
+        let sending =
+            scope.spawn(|| near.send(&receiver, "10.1.0.2", SHORT, &["--relay", "10.2.0.2"]));
+        until("the other host was met", || {
+            let status = between.anabranch(&["relay", "status", "--json"]).stdout;
+            let row = status.lines().next().map(|row| serde_json::from_str::<Value>(row).unwrap());
+            row.is_some_and(|row| row["opened"].as_u64() > Some(0) && row["paths"] == 0)
+        });
+        far.sh("ip link set wan0 up; ip route replace default via 10.1.0.1");
+        sending.join().unwrap()
+    });
+    sent.assert_carried(&["10.1.0.1 > 10.1.0.2"]);
+    assert!(sent.said().contains("key"), "it is named: {}", sent.said());
+}
+
+/// Asked to end while it relays, a host ends after the transfer.
+#[test]
+fn a_host_that_relays_lets_paths_end() {
+    let test = "relays::a_host_that_relays_lets_paths_end";
+    let Some((scratch, near, far)) = two_hosts(test) else { return };
+    let (between, receiver) = behind_a_relay(&near, &far, &scratch);
+    trust(&near, &between);
+    fs::write(between.home.join("config.toml"), "[relay]\n").unwrap();
+    let (mut relay, _) = listening(&between, &["host"]);
+    let status = || between.anabranch(&["relay", "status", "--json"]).stdout;
+    let sent = std::thread::scope(|scope| {
+        let sending = scope.spawn(|| {
+            let more = [SLOWLY, &["--relay", "10.2.0.2"]].concat();
+            near.send(&receiver, "10.1.0.2", LONG, &more)
+        });
+        until("the relay carries", || {
+            let status = status();
+            let row = status.lines().next().map(|row| serde_json::from_str::<Value>(row).unwrap());
+            row.is_some_and(|row| row["up"].as_u64() > Some(100_000))
+        });
+        let asked = Command::new("kill").arg(relay.0.id().to_string()).status();
+        assert!(asked.unwrap().success());
+        sending.join().unwrap()
+    });
+    sent.assert_carried(&["10.2.0.1 > 10.2.0.2"]);
+    let lost = sent.events().filter(|event| event["state"] == "lost").count();
+    assert_eq!(lost, 0, "{}", sent.said());
+    assert_eq!(relay.0.wait().unwrap().code(), Some(128 + 15));
+    assert_eq!(status(), "", "it has ended");
 }

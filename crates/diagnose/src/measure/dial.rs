@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use events::Events;
 use peer::Error;
-use peer::caps::Account;
 use peer::conn::{Conn, ConnError};
 use peer::dial::{Connector, Keeper, Opened, Plan, PlanKind, Terms, with_remedy};
 use peer::striped::carrier::StripedStream;
@@ -306,14 +305,14 @@ async fn run(
     flow.run(false, end + PATIENCE).await
 }
 
-fn count_towards_cap(plan: &Plan, conn: &Conn) {
+pub(crate) fn count_towards_cap(plan: &Plan, conn: &Conn) {
     // Routes of striped connections are counted by their upkeep.
-    if let Some(allowance) = &plan.allowance
+    let is_ipv6 = conn.stream().peer_addr().is_some_and(|peer| peer.is_ipv6());
+    if let Some(mut account) = plan.account(is_ipv6)
         && conn.stream().peer_key().is_none()
         && let Ok(info) = conn.counters()
     {
-        let is_ipv6 = conn.stream().peer_addr().is_some_and(|peer| peer.is_ipv6());
-        Account::new(allowance, is_ipv6).count(&info, Bytes::ZERO);
+        account.count(&info, Bytes::ZERO);
     }
 }
 

@@ -15,6 +15,7 @@ use peer::dial::PlanKind;
 use rustix::time::{ClockId, clock_gettime};
 use units::{Bytes, Span};
 
+pub(crate) use dial::count_towards_cap;
 pub use dial::{measure, plan_paths};
 pub use listen::Measuring;
 

@@ -10,7 +10,7 @@ use units::{Bytes, Rate, Span};
 
 use super::{Booking, Ledger};
 use crate::wall::{Month, month};
-use crate::{Cap, Error, Fingerprint};
+use crate::{Cap, Error, Fingerprint, Remote};
 
 /// Bytes that may cross an interface before more have to be booked. Unused bytes are given back
 /// when this is dropped; after a crash all booked bytes count as carried.
@@ -46,8 +46,8 @@ impl AllowanceState {
     }
 }
 
-/// Whether more bytes may be sent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Whether more bytes may be sent, the most first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Room {
     /// They may be sent at once.
     Yes,
@@ -116,6 +116,22 @@ impl Allowance {
         let name = key.to_string();
         let opened = Allowance::open(Ledger::new(folder), &name, Some(cap), month())?;
         Ok(opened.expect("it has a cap"))
+    }
+
+    /// The booking for what is moved over the relay at that address, in the ledger of that folder.
+    /// `None` if it has no cap, and never had one. Blocks for the sync of a disk.
+    ///
+    /// # Errors
+    /// [`Error::System`] if the ledger can't be read or written.
+    pub fn of_relay(
+        folder: &Path,
+        relay: &Remote,
+        cap: Option<Cap>,
+    ) -> Result<Option<Arc<Allowance>>, Error> {
+        // No interface has a colon in its name.
+        let name = format!("relay:{relay}");
+        let opened = Allowance::open(Ledger::new(folder), &name, cap, month())?;
+        Ok(opened.map(Arc::new))
     }
 
     /// Counts bytes that were moved, at a rate, and books more if there is need. Returns the reason
@@ -276,18 +292,24 @@ fn on_the_wire(payload: Bytes) -> Bytes {
 /// Bytes of one connection, as IP packets of both directions.
 #[derive(Debug)]
 pub struct Account {
-    allowance: Arc<Allowance>,
+    /// What they count towards, at least one: the interface's, the relay's.
+    allowances: Vec<Arc<Allowance>>,
     /// Bytes of the IP and TCP headers of a packet, timestamps included.
     headers: u64,
     counted: Bytes,
 }
 
 impl Account {
-    /// An account of one connection over the interface of `allowance`, of IPv6 or IPv4 packets.
-    #[must_use]
-    pub fn new(allowance: &Arc<Allowance>, ipv6: bool) -> Account {
+    /// An account of one connection, of IPv6 or IPv4 packets, that counts towards these; `None` if
+    /// there are none.
+    pub(crate) fn of<'a>(
+        allowances: impl Iterator<Item = &'a Arc<Allowance>>,
+        ipv6: bool,
+    ) -> Option<Account> {
+        let allowances: Vec<_> = allowances.cloned().collect();
         let headers = if ipv6 { 40 + 32 } else { 20 + 32 };
-        Account { allowance: Arc::clone(allowance), headers, counted: Bytes::ZERO }
+        let is_any = !allowances.is_empty();
+        is_any.then_some(Account { allowances, headers, counted: Bytes::ZERO })
     }
 
     /// Counts the connection's bytes so far: those in the kernel's counters, those that it holds
@@ -298,20 +320,20 @@ impl Account {
         let total =
             Bytes(info.bytes_sent + info.unsent + info.bytes_received + self.headers * packets)
                 + on_the_wire(coming);
-        let mut state = self.allowance.state();
-        state.used = state.used + total - self.counted;
-        self.counted = total;
+        self.count_wire(total);
     }
 
-    /// The interface carries no more in this month, although some of the cap is left.
+    /// Nothing more is carried in this month, although some of the cap is left.
     pub(crate) fn close_for_now(&self) {
-        self.allowance.state().is_closed = true;
+        self.allowances.iter().for_each(|allowance| allowance.state().is_closed = true);
     }
 
-    /// Updates the count to these bytes on the wire, of UDP.
+    /// Updates the count to these bytes on the wire.
     pub(crate) fn count_wire(&mut self, total: Bytes) {
-        let mut state = self.allowance.state();
-        state.used = state.used + total - self.counted;
+        for allowance in &self.allowances {
+            let mut state = allowance.state();
+            state.used = state.used + total - self.counted;
+        }
         self.counted = total;
     }
 
@@ -319,20 +341,22 @@ impl Account {
     /// [`Account::count`].
     pub fn expect(&mut self, payload: Bytes) {
         let wire = on_the_wire(payload);
-        self.allowance.state().used += wire;
+        self.allowances.iter().for_each(|allowance| allowance.state().used += wire);
         self.counted += wire;
     }
 
     /// Whether `more` bytes of payload may be sent.
     #[must_use]
     pub fn room(&self, more: Bytes) -> Room {
-        self.allowance.room(on_the_wire(more))
+        let more = on_the_wire(more);
+        let rooms = self.allowances.iter().map(|allowance| allowance.room(more));
+        rooms.max().expect("there is at least one")
     }
 
     /// Books more if it is due, in the background.
     pub fn keep_ahead(&self, rate: Rate) {
-        if self.allowance.wants(rate) {
-            let allowance = Arc::clone(&self.allowance);
+        for allowance in self.allowances.iter().filter(|allowance| allowance.wants(rate)) {
+            let allowance = Arc::clone(allowance);
             tokio::task::spawn_blocking(move || allowance.book(rate, crate::wall::month()));
         }
     }
@@ -380,6 +404,10 @@ mod tests {
         }
     }
 
+    fn account(of: &[&Arc<Allowance>], ipv6: bool) -> Account {
+        Account::of(of.iter().copied(), ipv6).expect("there is something to count towards")
+    }
+
     fn moved(bytes: u64) -> TcpInfo {
         TcpInfo { bytes_sent: bytes, mss: 1_448, ..TcpInfo::default() }
     }
@@ -388,7 +416,7 @@ mod tests {
     fn what_was_not_used_is_given_back() {
         let scratch = Scratch::new("back");
         let allowance = scratch.capped(Bytes::mib(10));
-        let mut account = Account::new(&allowance, false);
+        let mut account = account(&[&allowance], false);
         account.expect(Bytes(50_000));
         account.count(&TcpInfo { segments_out: 40, segments_in: 20, ..moved(52_000) }, Bytes::ZERO);
         assert_eq!(scratch.lines(), [format!("2026-11 {}", AT_LEAST.0)], "booked ahead");
@@ -400,7 +428,7 @@ mod tests {
     fn what_is_asked_for_counts_until_it_is_here() {
         let scratch = Scratch::new("asked");
         let allowance = scratch.capped(Bytes::kib(512));
-        let mut account = Account::new(&allowance, false);
+        let mut account = account(&[&allowance], false);
         account.expect(Bytes::kib(160));
         // The kernel knows of nothing yet.
         account.count(&moved(1_000), Bytes::kib(160));
@@ -417,7 +445,7 @@ mod tests {
     fn closed_books_are_right_while_somebody_still_holds_them() {
         let scratch = Scratch::new("closed");
         let allowance = scratch.capped(Bytes::kib(600));
-        let mut account = Account::new(&allowance, false);
+        let mut account = account(&[&allowance], false);
         account.count(&moved(100_000), Bytes::ZERO);
         allowance.book(Rate::kbit(100), NOVEMBER);
         assert_eq!(scratch.lines(), [format!("2026-11 {}", 600 * 1_024)], "all of it is booked");
@@ -432,7 +460,7 @@ mod tests {
     fn what_is_given_back_at_the_close_can_be_booked_again() {
         let scratch = Scratch::new("again");
         let allowance = scratch.capped(Bytes::kib(600));
-        let mut account = Account::new(&allowance, false);
+        let mut account = account(&[&allowance], false);
         account.count(&moved(100_000), Bytes::ZERO);
         allowance.book(Rate::kbit(100), NOVEMBER);
         // The last of the cap is booked, not carried: the receiver was restarted.
@@ -450,7 +478,7 @@ mod tests {
     fn a_cap_ends_it() {
         let scratch = Scratch::new("ends");
         let allowance = scratch.capped(Bytes::kib(600));
-        let mut account = Account::new(&allowance, false);
+        let mut account = account(&[&allowance], false);
         account.count(&moved(400 * 1_024), Bytes::ZERO);
         assert_eq!(account.room(Bytes::kib(90)), Room::Later, "only what is booked");
         assert!(allowance.wants(Rate::kbit(100)) && !allowance.wants(Rate::kbit(100)), "once");
@@ -468,10 +496,32 @@ mod tests {
     }
 
     #[test]
+    fn what_counts_towards_two_caps_ends_with_the_first() {
+        let scratch = Scratch::new("two");
+        let interface = scratch.capped(Bytes::mib(600));
+        let relay: Remote = "r1.example.org".parse().expect("a name");
+        let of_relay = |cap| Allowance::of_relay(&scratch.0, &relay, cap).expect("a folder");
+        assert!(of_relay(None).is_none(), "no file of what has no cap");
+        let over_relay = of_relay(Some(Cap { bytes: Bytes::kib(600) })).expect("it has a cap");
+        let mut both = account(&[&interface, &over_relay], false);
+        both.count(&moved(540 * 1_024), Bytes::ZERO);
+        let month = over_relay.month();
+        over_relay.book(Rate::kbit(100), month);
+        assert_eq!(both.room(Bytes::kib(90)), Room::Never, "over the relay");
+        assert!(over_relay.used_up().is_some() && interface.used_up().is_none());
+        drop((both, interface, over_relay));
+        assert_eq!(scratch.lines(), [format!("2026-11 {}", 540 * 1_024)]);
+        let text = fs::read_to_string(scratch.0.join("relay:r1.example.org:7707"));
+        assert!(text.expect("a file").contains(&format!("{month} {}", 540 * 1_024)));
+        let lasting = of_relay(None).expect("counted since");
+        assert_eq!(account(&[&lasting], false).room(Bytes::mib(100)), Room::Yes);
+    }
+
+    #[test]
     fn a_new_month_begins_at_nothing() {
         let scratch = Scratch::new("month");
         let allowance = scratch.capped(Bytes::kib(512));
-        let mut account = Account::new(&allowance, true);
+        let mut account = account(&[&allowance], true);
         account.count(&moved(300_000), Bytes::ZERO);
         allowance.book(Rate::ZERO, DECEMBER);
         account.count(&moved(400_000), Bytes::ZERO);
@@ -483,7 +533,7 @@ mod tests {
     fn what_is_used_up_reopens_at_the_months_turn() {
         let scratch = Scratch::new("reopens");
         let allowance = scratch.capped(Bytes::kib(512));
-        let mut account = Account::new(&allowance, false);
+        let mut account = account(&[&allowance], false);
         account.count(&moved(500 * 1_024), Bytes::ZERO);
         allowance.book(Rate::ZERO, NOVEMBER);
         assert!(allowance.used_up().is_some());
@@ -511,7 +561,7 @@ mod tests {
         assert!(scratch.open(None).is_none());
         drop(scratch.capped(Bytes::mib(1)));
         let allowance = scratch.open(None).expect("counted since");
-        let mut account = Account::new(&allowance, false);
+        let mut account = account(&[&allowance], false);
         account.count(&moved(5_000_000), Bytes::ZERO);
         assert_eq!(account.room(Bytes::mib(100)), Room::Yes);
         drop((account, allowance));

@@ -1,4 +1,4 @@
-//! Files with the bytes that each interface carried, by month.
+//! Files with the bytes that each interface or relay carried, or that were moved for a key, by month.
 //!
 //! Each line is a month and its bytes of IP packets: `2026-11 123456789`. A process that changes a
 //! file locks the folder, writes a new file beside the old one, syncs it and renames it over the
@@ -36,8 +36,8 @@ const REMEMBERED: usize = 13;
 /// The rights of other users.
 const OTHERS: u32 = 0o077;
 /// The first line of a file.
-const HEAD: &str = "# Bytes that anabranch moved over this interface, a line a month. Correct it \
-                    if the provider counts otherwise.\n";
+const HEAD: &str = "# Bytes that anabranch moved over this interface or relay, or for this key, a \
+                    line a month. Correct it if the provider counts otherwise.\n";
 
 impl Ledger {
     /// The ledger in `folder`, which need not exist.
@@ -114,7 +114,7 @@ impl Ledger {
         for (month, carried) in &months[oldest..] {
             let _ = writeln!(text, "{month} {}", carried.0);
         }
-        // No interface has a name with a slash or of more than 15 letters.
+        // No interface, relay or key has a slash in its name.
         let fresh = self.folder.join(format!(".{interface}.new"));
         let mut file = create_fresh(&fresh)?;
         file.write_all(text.as_bytes())?;

@@ -137,7 +137,7 @@ impl Connector {
                         tracing::debug!(path = plan.name, %remote, %error, "attempt failed");
                         failed(&error);
                         failures += 1;
-                        if let Some(wrong) = self.wrong_peer(candidate, &error) {
+                        if let Some(wrong) = self.wrong_peer(plan, candidate, &error) {
                             tried.wrong.push(candidate);
                             if !tried.has_any(&plan.candidates()) {
                                 return Err(wrong);
@@ -189,20 +189,21 @@ impl Connector {
         let device = plan.device.clone();
         let opened = connector.attempt_at(device, candidate, SYN_PATIENCE, small).await;
         opened.map_err(|error| {
-            self.wrong_peer(candidate, &error)
+            self.wrong_peer(plan, candidate, &error)
                 .unwrap_or_else(|| failed_at(candidate.remote, &error))
         })
     }
 
     /// The error of a wrong key at an address that the caller named. An address that the peer
     /// announced may belong to another host in the local network, so a wrong key there is an
-    /// ordinary failure.
-    fn wrong_peer(&self, candidate: Candidate, error: &ConnError) -> Option<Error> {
+    /// ordinary failure; so is one behind a relay, whose word decides who answers.
+    fn wrong_peer(&self, plan: &Plan, candidate: Candidate, error: &ConnError) -> Option<Error> {
         let ConnError::Tls(tls) = error else { return None };
         let found = wrong_key(tls)?;
         let (address, known_from) = (candidate.remote.to_string(), self.known_from);
         let host = self.host.clone();
-        candidate.named.then_some(Error::WrongPeer { host, address, found, known_from })
+        let is_sure = candidate.named && plan.via == Via::Direct;
+        is_sure.then_some(Error::WrongPeer { host, address, found, known_from })
     }
 
     async fn attempt(

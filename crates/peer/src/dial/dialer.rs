@@ -14,7 +14,6 @@ use super::plan::{Plan, PlanKind};
 use super::supervisor::{PathSupervisor, Session, Shared};
 use super::terms::Terms;
 use crate::tls::ClientTls;
-use crate::wall;
 use events::Events;
 
 /// Runs the paths of one session.
@@ -183,7 +182,8 @@ impl<S: Session> Dialer<S> {
     /// Ends all paths, and settles the counts of capped interfaces.
     pub async fn close(mut self) {
         self.supervisors.shutdown().await;
-        let allowances: Vec<_> = self.plans().filter_map(|plan| plan.allowance.clone()).collect();
+        let allowances: Vec<_> =
+            self.plans().flat_map(|plan| plan.allowances().cloned().collect::<Vec<_>>()).collect();
         let closed = tokio::task::spawn_blocking(move || {
             for allowance in &allowances {
                 allowance.close();

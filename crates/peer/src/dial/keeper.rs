@@ -12,10 +12,8 @@ use tokio::time::{sleep, timeout};
 use units::PathId;
 
 use super::candidate::{Survey, Target};
-use super::plan::{
-    MAX_PATHS, Plan, PlanKind, Via, default_plans, guessed_plans, plan, relay_plans, relay_targets,
-    relays, targets,
-};
+use super::over_relays::{relay_plans, relay_targets, relays};
+use super::plan::{MAX_PATHS, Plan, PlanKind, Via, default_plans, guessed_plans, plan, targets};
 use super::resolve::resolve;
 use super::terms::Terms;
 use crate::Error;
@@ -209,9 +207,7 @@ impl Keeper {
         let room = self.kinds.iter().map(|kind| kept.room(*kind)).min().unwrap_or(0);
         let plans = &plans[..plans.len().min(room)];
         for &kind in &self.kinds {
-            // Relays carry TCP.
-            let is_possible = |plan: &&Plan| kind == PlanKind::Tcp || plan.via == Via::Direct;
-            for plan in plans.iter().filter(is_possible) {
+            for plan in plans.iter().filter(|plan| plan.may_be(kind)) {
                 kept.add(plan.by(kind, suffix));
             }
         }

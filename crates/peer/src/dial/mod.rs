@@ -10,6 +10,7 @@ mod dialer;
 mod further;
 mod gate;
 mod keeper;
+mod over_relays;
 mod plan;
 mod refusal;
 mod resolve;

@@ -11,10 +11,11 @@ use tokio::sync::futures::Notified;
 use units::{PathId, Rate};
 
 use super::candidate::{Candidate, Survey, Target};
+use super::over_relays::plans_over_relays;
 use super::resolve::resolve;
 use super::terms::Terms;
 use super::unreachable::{no_path, reasons};
-use crate::caps::{Allowance, Ledger};
+use crate::caps::{Account, Allowance, Ledger};
 use crate::limit::Limit;
 use crate::{Cap, Error, PathClass, PathSpec};
 
@@ -76,6 +77,8 @@ pub struct Plan {
     pub known: Option<Rate>,
     /// The allowance of its interface, if that has a cap or had one.
     pub allowance: Option<Arc<Allowance>>,
+    /// The allowance of its relay, likewise.
+    pub relay_allowance: Option<Arc<Allowance>>,
     /// Whether it is a backup because its interface looks metered.
     pub metered: bool,
     /// The path over the same interface beside which it is a guess: one more path, to an address
@@ -126,7 +129,7 @@ impl Plan {
     }
 
     /// The same path by the carrier of that kind; over UDP with `suffix` behind its name. All
-    /// share the bound and the allowance of their interface.
+    /// share the bounds and the allowances of their interface and relay.
     pub(super) fn by(&self, kind: PlanKind, suffix: &str) -> Plan {
         let suffix = if kind == PlanKind::Udp { suffix } else { "" };
         Plan {
@@ -144,9 +147,16 @@ impl Plan {
             relay_max: self.relay_max.clone(),
             known: self.known,
             allowance: self.allowance.clone(),
+            relay_allowance: self.relay_allowance.clone(),
             metered: self.metered,
             ..Plan::over(&self.interface)
         }
+    }
+
+    /// Whether a carrier of that kind can lead there: relays carry TCP.
+    #[must_use]
+    pub fn may_be(&self, kind: PlanKind) -> bool {
+        kind == PlanKind::Tcp || self.via == Via::Direct
     }
 
     /// A path over an interface that has no candidates yet.
@@ -169,6 +179,7 @@ impl Plan {
             relay_max: None,
             known: None,
             allowance: None,
+            relay_allowance: None,
             metered: false,
             guessed_beside: None,
             carried: AtomicU64::new(0),
@@ -177,7 +188,7 @@ impl Plan {
     }
 
     /// A path over the interface of `local` between any of `candidates`.
-    fn between(local: &LocalPath, candidates: Vec<Candidate>) -> Plan {
+    pub(super) fn between(local: &LocalPath, candidates: Vec<Candidate>) -> Plan {
         Plan {
             device: local.device().map(String::from),
             pairs: Mutex::new(Pairs::of(candidates)),
@@ -191,10 +202,23 @@ impl Plan {
         self.guessed_beside.as_ref().unwrap_or(self)
     }
 
-    /// The reason why its interface may carry no more in this month; `None` if it may.
+    /// The allowances that its bytes count towards.
+    pub(crate) fn allowances(&self) -> impl Iterator<Item = &Arc<Allowance>> {
+        self.allowance.iter().chain(&self.relay_allowance)
+    }
+
+    /// The account of one connection of the path, of IPv6 or IPv4 packets; `None` if nothing has to
+    /// be counted.
+    #[must_use]
+    pub fn account(&self, is_ipv6: bool) -> Option<Account> {
+        Account::of(self.allowances(), is_ipv6)
+    }
+
+    /// The reason why its interface or its relay may carry no more in this month; `None` if they
+    /// may.
     #[must_use]
     pub fn used_up(&self) -> Option<String> {
-        self.allowance.as_ref().and_then(|allowance| allowance.used_up())
+        self.allowances().find_map(|allowance| allowance.used_up())
     }
 
     /// The same plan with an allowance, if its interface has a cap or had one. `usage` is the
@@ -264,8 +288,12 @@ impl Plan {
         pairs.put_opened_first();
     }
 
-    /// Takes note of addresses that the host announced: some may be in reach of the interface.
+    /// Takes note of addresses that the host announced: some may be in reach of the interface. Those
+    /// of a path over a relay are the relay's.
     pub fn learn(&self, announced: &[SocketAddr]) {
+        if self.via != Via::Direct {
+            return;
+        }
         let targets = targets(self.named().into_iter(), announced);
         // Without an answer of the kernel the candidates stay as they are.
         if let Ok(found) = Survey::of(&targets) {
@@ -344,12 +372,9 @@ pub async fn plan(terms: &Terms) -> Result<Vec<Plan>, Error> {
             }
             Err(error) => return Err(error),
         }
-        for relay in relays(terms, host) {
-            let survey = Survey::of(&relay_targets(terms, relay).await?)?;
-            for plan in relay_plans(terms, host, relay, &survey) {
-                plans.push(plan.beside(&plans, None, terms.options.usage.as_deref())?);
-            }
-        }
+    }
+    for plan in plans_over_relays(terms).await? {
+        plans.push(plan.beside(&plans, None, terms.options.usage.as_deref())?);
     }
     plans.truncate(MAX_PATHS);
     match unreachable {
@@ -423,50 +448,6 @@ pub(super) fn default_plans(terms: &Terms, host: usize, survey: &Survey) -> Vec<
     .collect()
 }
 
-/// The relays over which paths lead to a host.
-pub(super) fn relays(terms: &Terms, host: usize) -> impl Iterator<Item = usize> {
-    let of_host = terms.relayed.keys().filter(move |(of, _)| *of == host);
-    of_host.map(|(_, relay)| *relay)
-}
-
-/// The addresses of a relay.
-///
-/// # Errors
-/// Those of [`resolve`], but for a name that does not resolve at present.
-pub(super) async fn relay_targets(terms: &Terms, relay: usize) -> Result<Vec<Target>, Error> {
-    match resolve(&terms.options.relays[relay].dial).await {
-        Ok(named) => Ok(targets(named.into_iter(), &[])),
-        // It may yet.
-        Err(Error::NoPath { .. }) => Ok(Vec::new()),
-        Err(error) => Err(error),
-    }
-}
-
-/// A path over each interface of a survey of a relay's addresses that is not excluded: where the
-/// caller names paths, over their interfaces alone.
-pub(super) fn relay_plans(terms: &Terms, host: usize, relay: usize, survey: &Survey) -> Vec<Plan> {
-    let options = &terms.options.relays[relay];
-    let specs = &terms.options.paths;
-    let is_allowed = |local: &&LocalPath| {
-        !terms.options.no_paths.contains(&local.interface)
-            && (specs.is_empty() || specs.iter().any(|spec| spec.is_over(local)))
-    };
-    let over = survey.interfaces.iter().filter(is_allowed).take(MAX_PATHS);
-    over.map(|local| {
-        let mut plan = Plan::between(local, survey.over(&local.interface));
-        let spec = specs.iter().find(|spec| spec.is_over(local));
-        let own = spec.map_or_else(|| PathClass::of(local), |spec| spec.class);
-        plan.class = options.class.unwrap_or(own);
-        plan.metered = local.metered && options.class.is_none() && spec.is_none();
-        plan.via = Via::Relay(relay);
-        plan.relay_max.clone_from(&options.max);
-        plan.name_for(terms, host);
-        plan.name = format!("{} via {}", plan.name, options.name);
-        plan
-    })
-    .collect()
-}
-
 /// Further paths to announced addresses of one host, if there are more of these than `plans`, the
 /// paths of one kind to it: from the interface whose address is nearest to each. `room` is the most
 /// that there may be.
@@ -530,7 +511,7 @@ pub(super) fn targets(
 
 impl Plan {
     /// Sets the number of its host, and names the host if there are several.
-    fn name_for(&mut self, terms: &Terms, host: usize) {
+    pub(super) fn name_for(&mut self, terms: &Terms, host: usize) {
         self.host = host;
         if terms.to.len() > 1 {
             self.name = format!("{}>{}", self.name, terms.label(host));
@@ -606,6 +587,18 @@ mod tests {
         };
         plan.prefer(pair(4));
         assert_eq!(plan.candidates(), [pair(4), pair(2), pair(3)]);
+    }
+
+    #[test]
+    fn the_addresses_of_a_path_over_a_relay_are_not_learnt_from_the_host() {
+        let loopback = SocketAddr::from(([127, 0, 0, 1], 7707));
+        for (via, learns) in [(Via::Direct, true), (Via::Relay(0), false)] {
+            let before = Candidate { remote: loopback, ..pair(2) };
+            let pairs = Mutex::new(Pairs::of(vec![before]));
+            let plan = Plan { via, pairs, ..Plan::over("lo") };
+            plan.learn(&[]);
+            assert_eq!(plan.best() != Some(before), learns, "{via:?}");
+        }
     }
 
     #[test]

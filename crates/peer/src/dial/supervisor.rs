@@ -115,7 +115,7 @@ impl<S> Shared<S> {
         clock: Clock,
         events: Events,
     ) -> Shared<S> {
-        let bound = terms.options.max_rate.as_ref().map(|table| table.at(wall::moment_of_week()));
+        let bound = terms.options.max_rate.as_ref().map(|table| table.at_present());
         Shared {
             terms,
             connectors,
@@ -311,27 +311,26 @@ impl<S: Session> PathSupervisor<S> {
         self.shared.connectors[self.plan.host].open(&self.plan, most, failed).await
     }
 
-    /// Drops the path for this month because the cap of its interface is reached.
+    /// Drops the path for this month because the cap of its interface or relay is reached.
     fn close(&self, why: &str) {
         let text = format!("{}: {why}", self.plan.name);
         self.shared.used_up.lock().expect("no panic while held").insert(self.plan.id, text);
         self.report(PathState::Dropped, why);
     }
 
-    /// Waits for a month in which the interface may carry data again.
+    /// Waits for a month in which the path may carry data again.
     async fn next_month(&self) {
-        let Some(allowance) = &self.plan.allowance else { return };
-        let closed = allowance.month();
+        let allowances: Vec<_> = self.plan.allowances().cloned().collect();
+        let Some(closed) = allowances.iter().map(|allowance| allowance.month()).min() else {
+            return;
+        };
         loop {
             sleep(CALENDAR).await;
             let month = wall::month();
-            let allowance = Arc::clone(allowance);
+            let all = allowances.clone();
+            let reopen = move || all.iter().all(|allowance| allowance.reopen(month));
             // The ledger is on a disk.
-            if month != closed
-                && tokio::task::spawn_blocking(move || allowance.reopen(month))
-                    .await
-                    .unwrap_or(false)
-            {
+            if month != closed && tokio::task::spawn_blocking(reopen).await.unwrap_or(false) {
                 return;
             }
         }

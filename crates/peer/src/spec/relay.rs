@@ -7,11 +7,11 @@ use std::str::FromStr;
 use units::Rate;
 
 use super::path::positive;
-use super::{PathClass, SpecError, parts};
+use super::{Cap, PathClass, SpecError, parts};
 use crate::Remote;
 
 /// A relay that the caller names:
-/// `HOST[:PORT][,primary|overflow|backup][,max=RATE][,token-file=FILE]`.
+/// `HOST[:PORT][,primary|overflow|backup][,max=RATE][,cap=SIZE/month][,token-file=FILE]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RelaySpec {
     /// Its address.
@@ -20,6 +20,8 @@ pub struct RelaySpec {
     pub class: Option<PathClass>,
     /// Upper bound of the rate of all paths over it together.
     pub max: Option<Rate>,
+    /// Upper bound of the bytes of all paths over it in a month, over all transfers.
+    pub cap: Option<Cap>,
     /// The file with a token for it; `None`: its key is known.
     pub token_file: Option<PathBuf>,
 }
@@ -34,13 +36,17 @@ impl FromStr for RelaySpec {
         let mut all = parts(text, |c| c == ',');
         let (offset, dial) = all.next().expect("a text has a first part");
         let dial = dial.parse::<Remote>().map_err(|why| wrong(offset, why))?;
-        let mut spec = RelaySpec { dial, class: None, max: None, token_file: None };
+        let mut spec = RelaySpec { dial, class: None, max: None, cap: None, token_file: None };
         for (offset, part) in all {
             let twice = || Err(wrong(offset, format!("'{part}' is said twice")));
             match part.split_once('=').map(|(key, value)| (key.trim_end(), value.trim_start())) {
                 Some(("max", _)) if spec.max.is_some() => return twice(),
                 Some(("max", rate)) => {
                     spec.max = Some(positive(rate).map_err(|why| wrong(offset, why))?);
+                }
+                Some(("cap", _)) if spec.cap.is_some() => return twice(),
+                Some(("cap", cap)) => {
+                    spec.cap = Some(cap.parse().map_err(|why| wrong(offset, why))?);
                 }
                 Some(("token-file", _)) if spec.token_file.is_some() => return twice(),
                 Some(("token-file", file)) if !file.is_empty() => {
@@ -53,7 +59,8 @@ impl FromStr for RelaySpec {
                     spec.class = PathClass::by_name(part);
                 }
                 _ => {
-                    let known = "primary, overflow, backup, max=RATE or token-file=FILE";
+                    let known =
+                        "primary, overflow, backup, max=RATE, cap=SIZE/month or token-file=FILE";
                     return Err(wrong(offset, format!("'{part}' is not {known}")));
                 }
             }
@@ -71,6 +78,9 @@ impl fmt::Display for RelaySpec {
         if let Some(max) = self.max {
             write!(f, ",max={} bit/s", max.as_bits())?;
         }
+        if let Some(cap) = self.cap {
+            write!(f, ",cap={} B/month", cap.bytes.0)?;
+        }
         let file = self.token_file.as_ref();
         file.map_or(Ok(()), |file| write!(f, ",token-file={}", file.display()))
     }
@@ -78,6 +88,8 @@ impl fmt::Display for RelaySpec {
 
 #[cfg(test)]
 mod tests {
+    use units::Bytes;
+
     use super::*;
 
     #[test]
@@ -85,13 +97,14 @@ mod tests {
         let spec: RelaySpec = "r1.example.org".parse().unwrap();
         assert_eq!((spec.dial.port, spec.class, spec.max), (7707, None, None));
         for text in [
-            "[2001:db8::1]:7, backup ,max=20mbit,token-file=t",
-            "2001:db8::1,max=20 \
+            "[2001:db8::1]:7, backup ,max=20mbit,cap=1GB/month,token-file=t",
+            "2001:db8::1,cap=1 GB/month,max=20 \
                 Mbit/s,backup",
         ] {
             let spec: RelaySpec = text.parse().unwrap();
             assert_eq!(spec.class, Some(PathClass::Backup), "{text}");
             assert_eq!(spec.max, Some(Rate::mbit(20)), "{text}");
+            assert_eq!(spec.cap, Some(Cap { bytes: Bytes(1_000_000_000) }), "{text}");
             assert_eq!(spec.to_string().parse(), Ok(spec), "{text}");
         }
     }
@@ -105,7 +118,8 @@ mod tests {
             ("r1,max=0", 4),
             ("r1,max=1mbit,max=2mbit", 14),
             ("r1,token-file=", 4),
-            ("r1,cap=1GB/month", 4),
+            ("r1,cap=1GB", 4),
+            ("r1,cap=1GB/month,cap=1GB/month", 18),
         ] {
             let error = text.parse::<RelaySpec>().unwrap_err();
             assert_eq!(error.at, at, "{text}: {error}");

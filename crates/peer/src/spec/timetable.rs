@@ -8,6 +8,7 @@ use units::Rate;
 
 use super::path::positive;
 use super::{SpecError, parts};
+use crate::wall;
 
 /// A local time of the week, in seconds since Monday 00:00.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -55,6 +56,12 @@ impl Timetable {
     pub fn at(&self, moment: MomentOfWeek) -> Option<Rate> {
         let begun = self.entries.iter().rev().find(|(from, _)| *from <= moment);
         begun.or(self.entries.last()).and_then(|(_, rate)| *rate)
+    }
+
+    /// The bound at present, by local time; `None` is no bound.
+    #[must_use]
+    pub fn at_present(&self) -> Option<Rate> {
+        self.at(wall::moment_of_week())
     }
 }
 

@@ -90,9 +90,8 @@ impl Follower {
         let stats = self.connection.recent_stats();
         let mut counted = self.counted.lock().expect("no panic while held");
         for plan in self.keeper.routes(self.host) {
-            let Some(allowance) = &plan.allowance else { continue };
             if counted.iter().all(|one| !Arc::ptr_eq(&one.plan, &plan)) {
-                let account = Account::new(allowance, false);
+                let Some(account) = plan.account(false) else { continue };
                 let (wire, at) = (Bytes::ZERO, Instant::now());
                 let (plan, routes) = (Arc::clone(&plan), BTreeMap::new());
                 counted.push(Counted { plan, account, routes, wire, at });

@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use stripe::TotalRate;
 use tokio::time::sleep;
+use units::Rate;
 
-use crate::{Timetable, wall};
+use crate::Timetable;
 
 /// The interval of looks at the timetable.
 const LOOK: Duration = Duration::from_secs(1);
@@ -13,13 +14,18 @@ const LOOK: Duration = Duration::from_secs(1);
 /// The bound that a timetable has at present, for [`stripe::Options::max_rate`].
 #[must_use]
 pub fn total_rate(table: &Timetable) -> TotalRate {
-    TotalRate::new(table.at(wall::moment_of_week()))
+    TotalRate::new(table.at_present())
 }
 
-/// Keeps a bound to the timetable as long as this is driven; each change is told in a sentence.
-pub async fn follow_timetable(table: &Timetable, total: &TotalRate, tell: impl Fn(&str)) {
+/// Keeps a bound to the timetable as long as this is driven: `set` has it be another one, and
+/// returns whether it is. Each change is told in a sentence.
+pub async fn follow_timetable(
+    table: &Timetable,
+    set: impl Fn(Option<Rate>) -> bool,
+    tell: impl Fn(&str),
+) {
     loop {
-        wall::follow_timetable(table, |rate| total.set(rate), &tell);
+        wall::follow_timetable(table, &set, &tell);
         sleep(LOOK).await;
     }
 }

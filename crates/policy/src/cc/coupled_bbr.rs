@@ -25,6 +25,7 @@ use alloc::vec::Vec;
 use units::{Bytes, SubflowId, Time};
 
 use super::bbr::Siblings;
+use super::ceiling::{Ceiling, View};
 use super::{Acked, Allowance, Bbr, Congestion, Controller, Lost, Sent, SinglePath, Start};
 
 /// The share of losses in a round trip that is taken for the path's own (see
@@ -44,6 +45,8 @@ pub struct CoupledBbr {
 struct CoupledModel {
     id: SubflowId,
     model: Bbr,
+    ceiling: Ceiling,
+    mss: Bytes,
     /// Equal for those that share one.
     bottleneck: Option<SubflowId>,
 }
@@ -53,6 +56,21 @@ impl CoupledBbr {
     #[must_use]
     pub fn new(fresh: Bbr) -> CoupledBbr {
         CoupledBbr { members: Vec::new(), fresh: fresh.with_renewal(RENEWAL) }
+    }
+
+    fn member(&mut self, id: SubflowId) -> Option<&mut CoupledModel> {
+        self.members.iter_mut().find(|member| member.id == id)
+    }
+
+    /// Whether a queue of other flows stands at the bottleneck of a subflow, by what those there
+    /// saw; with the subflow itself if `and_itself`.
+    fn stands(&self, id: SubflowId, and_itself: bool) -> bool {
+        let group = self.members.iter().find(|member| member.id == id);
+        let group = group.and_then(|member| member.bottleneck);
+        self.members.iter().any(|member| {
+            let is_there = group.is_some() && member.bottleneck == group && member.id != id;
+            member.ceiling.stands() && (is_there || and_itself && member.id == id)
+        })
     }
 
     /// Lets a subflow handle an event, and those at its bottleneck follow it.
@@ -90,7 +108,13 @@ impl Controller for CoupledBbr {
     fn handle_add(&mut self, now: Time, id: SubflowId, start: &Start) {
         let mut model = self.fresh.clone();
         model.handle_start(now, start);
-        self.members.push(CoupledModel { id, model, bottleneck: None });
+        self.members.push(CoupledModel {
+            id,
+            model,
+            ceiling: Ceiling::default(),
+            mss: start.mss,
+            bottleneck: None,
+        });
     }
 
     fn handle_remove(&mut self, _now: Time, id: SubflowId) {
@@ -103,6 +127,16 @@ impl Controller for CoupledBbr {
 
     fn handle_acked(&mut self, now: Time, id: SubflowId, acked: &Acked) {
         self.handle(now, id, |model| model.handle_acked(now, acked));
+        let others_stand = self.stands(id, false);
+        let sum: f64 = self.members.iter().map(|member| member.model.bandwidth().as_f64()).sum();
+        let Some(CoupledModel { model, ceiling, .. }) = self.member(id) else { return };
+        let view = View {
+            is_cruising: model.is_cruising(),
+            others_stand,
+            share: if sum > 0.0 { model.bandwidth().as_f64() / sum } else { 1.0 },
+            window: model.allowance().window,
+        };
+        ceiling.handle_acked(now, acked, &view);
     }
 
     fn handle_lost(&mut self, now: Time, id: SubflowId, lost: &Lost) {
@@ -111,25 +145,41 @@ impl Controller for CoupledBbr {
 
     fn handle_congestion(&mut self, now: Time, id: SubflowId, congestion: &Congestion) {
         self.handle(now, id, |model| model.handle_congestion(now, congestion));
+        if self.stands(id, true)
+            && let Some(member) = self.member(id)
+        {
+            member.ceiling.handle_congestion(now, member.mss, congestion);
+        }
     }
 
     fn handle_timeout(&mut self, now: Time, id: SubflowId, in_flight: Bytes) {
         self.handle(now, id, |model| model.handle_timeout(now, in_flight));
+        if self.stands(id, true)
+            && let Some(member) = self.member(id)
+        {
+            member.ceiling.handle_timeout(now, in_flight);
+        }
     }
 
     fn handle_undo(&mut self, now: Time, id: SubflowId) {
         self.handle(now, id, |model| model.handle_undo(now));
+        if let Some(member) = self.member(id) {
+            member.ceiling.handle_undo(now);
+        }
     }
 
     fn handle_bottleneck(&mut self, _now: Time, id: SubflowId, bottleneck: Option<SubflowId>) {
-        if let Some(member) = self.members.iter_mut().find(|member| member.id == id) {
+        if let Some(member) = self.member(id) {
             member.bottleneck = bottleneck;
         }
     }
 
     fn allowance(&self, id: SubflowId) -> Allowance {
-        let member = self.members.iter().find(|member| member.id == id);
-        member.map_or_else(|| Allowance::window(Bytes::ZERO), |member| member.model.allowance())
+        let Some(member) = self.members.iter().find(|member| member.id == id) else {
+            return Allowance::window(Bytes::ZERO);
+        };
+        let allowance = member.model.allowance();
+        Allowance { window: member.ceiling.bound(allowance.window), ..allowance }
     }
 
     fn threshold(&self, id: SubflowId) -> Option<Bytes> {

@@ -3,7 +3,8 @@
 use units::{Bytes, Time};
 
 use super::window::{Window, elapsed};
-use super::{Acked, Allowance, Congestion, SinglePath, Start};
+use super::windowed::Windowed;
+use super::{Acked, Congestion, Start};
 
 /// CUBIC's constants.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -146,8 +147,16 @@ impl Default for Cubic {
     }
 }
 
-impl SinglePath for Cubic {
+impl Windowed for Cubic {
     const NAME: &'static str = "cubic";
+
+    fn window(&self) -> &Window {
+        &self.window
+    }
+
+    fn window_mut(&mut self) -> &mut Window {
+        &mut self.window
+    }
 
     fn handle_start(&mut self, _now: Time, start: &Start) {
         let (window, share) = (Window::new(start, 1.0), self.share);
@@ -196,21 +205,5 @@ impl SinglePath for Cubic {
         self.window.restart();
         // A new stage: the old curve does not fit the window at the end of slow start.
         self.curve.epoch = None;
-    }
-
-    fn handle_slow_start_end(&mut self, _now: Time) {
-        self.window.end_slow_start();
-    }
-
-    fn allowance(&self) -> Allowance {
-        self.window.allowance()
-    }
-
-    fn threshold(&self) -> Option<Bytes> {
-        self.window.threshold()
-    }
-
-    fn wants_snapshots(&self) -> bool {
-        false
     }
 }

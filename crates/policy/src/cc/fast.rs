@@ -13,7 +13,8 @@ use units::{Bytes, Span, Time};
 
 use super::fast_path::{Average, Increment, Step, target};
 use super::window::{Rounds, Window, seconds};
-use super::{Acked, Allowance, Congestion, SinglePath, Start};
+use super::windowed::Windowed;
+use super::{Acked, Congestion, Start};
 
 /// FAST's parameters.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -96,8 +97,17 @@ impl Default for Fast {
     }
 }
 
-impl SinglePath for Fast {
+impl Windowed for Fast {
     const NAME: &'static str = "fast";
+    const WANTS_SNAPSHOTS: bool = true;
+
+    fn window(&self) -> &Window {
+        &self.window
+    }
+
+    fn window_mut(&mut self) -> &mut Window {
+        &mut self.window
+    }
 
     fn handle_start(&mut self, _now: Time, start: &Start) {
         let base = start.rtt.and_then(seconds).unwrap_or(f64::INFINITY);
@@ -141,21 +151,10 @@ impl SinglePath for Fast {
         self.forget_increment();
     }
 
-    fn handle_undo(&mut self, _now: Time) {
-        self.window.undo();
-    }
-
     fn handle_idle_restart(&mut self, _now: Time) {
         self.window.restart();
         self.forget_increment();
     }
 
-    fn allowance(&self) -> Allowance {
-        self.window.allowance()
-    }
-
-    /// The window after the last cut; FAST itself has no slow start.
-    fn threshold(&self) -> Option<Bytes> {
-        self.window.threshold()
-    }
+    fn handle_slow_start_end(&mut self, _now: Time) {}
 }

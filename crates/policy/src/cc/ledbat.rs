@@ -11,7 +11,8 @@ use units::{Bytes, Span, Time};
 use super::delays::Delays;
 use super::forward_delay::ForwardDelay;
 use super::window::Window;
-use super::{Acked, Allowance, Congestion, SinglePath, Start};
+use super::windowed::Windowed;
+use super::{Acked, Congestion, Start};
 
 /// `ALLOWED_INCREASE`: packets by which the window may exceed what is in flight.
 const ALLOWED_INCREASE: f64 = 1.0;
@@ -60,8 +61,16 @@ impl Default for Ledbat {
     }
 }
 
-impl SinglePath for Ledbat {
+impl Windowed for Ledbat {
     const NAME: &'static str = "ledbat";
+
+    fn window(&self) -> &Window {
+        &self.window
+    }
+
+    fn window_mut(&mut self) -> &mut Window {
+        &mut self.window
+    }
 
     fn handle_start(&mut self, _now: Time, start: &Start) {
         let most = Bytes(start.mss.0.saturating_mul(INITIAL));
@@ -103,19 +112,5 @@ impl SinglePath for Ledbat {
         self.window.end_slow_start();
     }
 
-    fn handle_idle_restart(&mut self, _now: Time) {
-        self.window.restart();
-    }
-
-    fn allowance(&self) -> Allowance {
-        self.window.allowance()
-    }
-
-    fn threshold(&self) -> Option<Bytes> {
-        self.window.threshold()
-    }
-
-    fn wants_snapshots(&self) -> bool {
-        false
-    }
+    fn handle_slow_start_end(&mut self, _now: Time) {}
 }

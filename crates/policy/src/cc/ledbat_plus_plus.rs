@@ -9,7 +9,8 @@ use units::{Bytes, Span, Time};
 
 use super::delays::Delays;
 use super::window::Window;
-use super::{Acked, Allowance, Congestion, SinglePath, Start};
+use super::windowed::Windowed;
+use super::{Acked, Congestion, Start};
 
 /// The least window, packets.
 const FLOOR: f64 = 2.0;
@@ -138,8 +139,16 @@ impl Default for LedbatPlusPlus {
     }
 }
 
-impl SinglePath for LedbatPlusPlus {
+impl Windowed for LedbatPlusPlus {
     const NAME: &'static str = "ledbat++";
+
+    fn window(&self) -> &Window {
+        &self.window
+    }
+
+    fn window_mut(&mut self) -> &mut Window {
+        &mut self.window
+    }
 
     fn handle_start(&mut self, _now: Time, start: &Start) {
         let window = Window::new(start, FLOOR);
@@ -178,30 +187,10 @@ impl SinglePath for LedbatPlusPlus {
         self.end_start();
     }
 
-    fn handle_undo(&mut self, _now: Time) {
-        self.window.undo();
-    }
-
-    fn handle_idle_restart(&mut self, _now: Time) {
-        self.window.restart();
-    }
-
     fn handle_slow_start_end(&mut self, _now: Time) {
         // The end of a slowdown is not the sender's to decide.
         if matches!(self.phase, Slowdown::Start) {
             self.window.end_slow_start();
         }
-    }
-
-    fn allowance(&self) -> Allowance {
-        self.window.allowance()
-    }
-
-    fn threshold(&self) -> Option<Bytes> {
-        self.window.threshold()
-    }
-
-    fn wants_snapshots(&self) -> bool {
-        false
     }
 }

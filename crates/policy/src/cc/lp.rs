@@ -2,17 +2,21 @@
 //! Transfer", 2003): Reno that takes a rise of the one-way delay for congestion.
 //!
 //! The smoothed delay beyond a share of the range of all delays is an indication. The first one
-//! halves the window and begins an inference phase of three round trips, in which the window does
-//! not grow. A further one in this phase leaves one packet. A reduction shows in packets that are
-//! sent after it, and in the smoothed delay a round trip later still: packets sent within a round
-//! trip of an indication give no other. With `reseed`, the range begins anew at each indication, as
-//! in Linux: the flow follows a standing queue of others, and yields less.
+//! leaves three quarters of the window that fills the path without a queue, and begins an inference
+//! phase of three round trips, in which the window does not grow. A further one in this phase, where
+//! the queue is therefore not the flow's own, leaves one packet. The paper halves the window at the
+//! first one, which leaves an idle path with a threshold of a short queue used to three quarters. A
+//! reduction shows in packets that are sent after it, and in the smoothed delay a round trip later
+//! still: packets sent within a round trip of an indication give no other. With `reseed`, the range
+//! begins anew at each indication, as in Linux: the flow follows a standing queue of others, and
+//! yields less.
 
 use units::{Bytes, Span, Time};
 
 use super::forward_delay::ForwardDelay;
 use super::window::Window;
-use super::{Acked, Allowance, Congestion, DelayRange, SinglePath, Start};
+use super::windowed::Windowed;
+use super::{Acked, Congestion, DelayRange, Start};
 
 /// The weight of a sample in the smoothed delay.
 const WEIGHT: f64 = 1.0 / 8.0;
@@ -20,6 +24,9 @@ const WEIGHT: f64 = 1.0 / 8.0;
 /// seen no queue makes an indication of each packet's own time on the line, and an idle path stays
 /// at one packet.
 const LEAST_DISTANCE: f64 = 0.002;
+/// What the first indication leaves of the window that fills the path without a queue, and at least
+/// half of the window.
+const FIRST_CUT: f64 = 0.75;
 /// The inference phase, in round trips.
 const INFERENCE: u64 = 3;
 
@@ -116,7 +123,8 @@ impl Lp {
         if self.is_inferring(now) {
             self.window.set(self.window.mss());
         } else {
-            self.window.set(self.window.size() / 2.0);
+            let empty = acked.min_rtt.as_secs_f64() / acked.smoothed_rtt.as_secs_f64().max(1e-9);
+            self.window.set(self.window.size() * (FIRST_CUT * empty).clamp(0.5, 1.0));
         }
         self.window.lower_threshold(self.window.size());
         self.window.end_slow_start();
@@ -138,8 +146,16 @@ impl Default for Lp {
     }
 }
 
-impl SinglePath for Lp {
+impl Windowed for Lp {
     const NAME: &'static str = "lp";
+
+    fn window(&self) -> &Window {
+        &self.window
+    }
+
+    fn window_mut(&mut self) -> &mut Window {
+        &mut self.window
+    }
 
     fn handle_start(&mut self, _now: Time, start: &Start) {
         *self = Lp { window: Window::new(start, 1.0), ..Lp::new(self.options) };
@@ -164,30 +180,6 @@ impl SinglePath for Lp {
 
     fn handle_timeout(&mut self, _now: Time, in_flight: Bytes) {
         self.window.time_out(in_flight.as_f64() / 2.0);
-    }
-
-    fn handle_undo(&mut self, _now: Time) {
-        self.window.undo();
-    }
-
-    fn handle_idle_restart(&mut self, _now: Time) {
-        self.window.restart();
-    }
-
-    fn handle_slow_start_end(&mut self, _now: Time) {
-        self.window.end_slow_start();
-    }
-
-    fn allowance(&self) -> Allowance {
-        self.window.allowance()
-    }
-
-    fn threshold(&self) -> Option<Bytes> {
-        self.window.threshold()
-    }
-
-    fn wants_snapshots(&self) -> bool {
-        false
     }
 }
 

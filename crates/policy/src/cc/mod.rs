@@ -41,6 +41,7 @@
 
 mod balia;
 mod bbr;
+mod ceiling;
 mod clocks;
 mod coupled;
 mod coupled_bbr;
@@ -65,6 +66,7 @@ mod uncoupled;
 mod vegas;
 mod waimd;
 mod window;
+mod windowed;
 mod wvegas;
 
 use alloc::boxed::Box;

@@ -12,8 +12,9 @@
 use units::{Bytes, Rate, Span, Time};
 
 use super::vegas::{Vegas, VegasOptions};
-use super::window::Rounds;
-use super::{Acked, Allowance, Congestion, SinglePath, Start};
+use super::window::{Rounds, Window};
+use super::windowed::Windowed;
+use super::{Acked, Allowance, Congestion, Start};
 
 /// The smallest window in packets.
 const FLOOR: f64 = 1.0 / 48.0;
@@ -76,8 +77,16 @@ impl Default for Nice {
     }
 }
 
-impl SinglePath for Nice {
+impl Windowed for Nice {
     const NAME: &'static str = "nice";
+
+    fn window(&self) -> &Window {
+        self.vegas.window()
+    }
+
+    fn window_mut(&mut self) -> &mut Window {
+        self.vegas.window_mut()
+    }
 
     fn handle_start(&mut self, now: Time, start: &Start) {
         *self = Nice::new(self.options);
@@ -115,18 +124,10 @@ impl SinglePath for Nice {
         self.vegas.handle_timeout(now, in_flight);
     }
 
-    fn handle_undo(&mut self, now: Time) {
-        self.vegas.handle_undo(now);
-    }
-
     fn handle_idle_restart(&mut self, now: Time) {
         self.vegas.handle_idle_restart(now);
         self.rounds.restart();
         self.late = 0.0;
-    }
-
-    fn handle_slow_start_end(&mut self, now: Time) {
-        self.vegas.handle_slow_start_end(now);
     }
 
     fn allowance(&self) -> Allowance {
@@ -137,13 +138,5 @@ impl SinglePath for Nice {
         // One packet in 1/w round trips; a rate of nothing would never end.
         let pace = (allowance.window / self.smoothed).max(SLOWEST);
         Allowance { pacing: Some(pace), ..allowance }
-    }
-
-    fn threshold(&self) -> Option<Bytes> {
-        self.vegas.threshold()
-    }
-
-    fn wants_snapshots(&self) -> bool {
-        false
     }
 }

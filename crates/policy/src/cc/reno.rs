@@ -3,7 +3,8 @@
 use units::{Bytes, Time};
 
 use super::window::Window;
-use super::{Acked, Allowance, Congestion, SinglePath, Start};
+use super::windowed::Windowed;
+use super::{Acked, Congestion, Start};
 
 /// Reno's window: one MSS more a round trip, half at congestion. `NewReno` and SACK differ in
 /// recovery only, which is the sender's task.
@@ -12,8 +13,16 @@ pub struct Reno {
     window: Window,
 }
 
-impl SinglePath for Reno {
+impl Windowed for Reno {
     const NAME: &'static str = "reno";
+
+    fn window(&self) -> &Window {
+        &self.window
+    }
+
+    fn window_mut(&mut self) -> &mut Window {
+        &mut self.window
+    }
 
     fn handle_start(&mut self, _now: Time, start: &Start) {
         self.window = Window::new(start, 1.0);
@@ -35,29 +44,5 @@ impl SinglePath for Reno {
 
     fn handle_timeout(&mut self, _now: Time, in_flight: Bytes) {
         self.window.time_out(in_flight.as_f64() / 2.0);
-    }
-
-    fn handle_undo(&mut self, _now: Time) {
-        self.window.undo();
-    }
-
-    fn handle_idle_restart(&mut self, _now: Time) {
-        self.window.restart();
-    }
-
-    fn handle_slow_start_end(&mut self, _now: Time) {
-        self.window.end_slow_start();
-    }
-
-    fn allowance(&self) -> Allowance {
-        self.window.allowance()
-    }
-
-    fn threshold(&self) -> Option<Bytes> {
-        self.window.threshold()
-    }
-
-    fn wants_snapshots(&self) -> bool {
-        false
     }
 }

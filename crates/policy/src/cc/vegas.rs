@@ -21,7 +21,8 @@
 use units::{Bytes, Time};
 
 use super::window::{Rounds, Window, seconds};
-use super::{Acked, Allowance, Congestion, SinglePath, Start};
+use super::windowed::Windowed;
+use super::{Acked, Congestion, Start};
 
 /// A round with no more samples than this is not evaluated: the window takes Reno's step, as in
 /// Linux.
@@ -87,11 +88,6 @@ impl Vegas {
         self.base
     }
 
-    /// The window, for algorithms on top of this one.
-    pub(super) fn window(&self) -> &Window {
-        &self.window
-    }
-
     /// Lowers the window to `bytes`, and ends slow start.
     pub(super) fn lower_to(&mut self, bytes: f64) {
         self.window.set(self.window.size().min(bytes));
@@ -152,8 +148,16 @@ impl Default for Vegas {
     }
 }
 
-impl SinglePath for Vegas {
+impl Windowed for Vegas {
     const NAME: &'static str = "vegas";
+
+    fn window(&self) -> &Window {
+        &self.window
+    }
+
+    fn window_mut(&mut self) -> &mut Window {
+        &mut self.window
+    }
 
     fn handle_start(&mut self, _now: Time, start: &Start) {
         let window = Window::new(start, self.floor);
@@ -192,30 +196,10 @@ impl SinglePath for Vegas {
         self.is_growing = true;
     }
 
-    fn handle_undo(&mut self, _now: Time) {
-        self.window.undo();
-    }
-
     fn handle_idle_restart(&mut self, _now: Time) {
         self.window.restart();
         self.rounds.restart();
         self.begin_round();
         self.is_growing = true;
-    }
-
-    fn handle_slow_start_end(&mut self, _now: Time) {
-        self.window.end_slow_start();
-    }
-
-    fn allowance(&self) -> Allowance {
-        self.window.allowance()
-    }
-
-    fn threshold(&self) -> Option<Bytes> {
-        self.window.threshold()
-    }
-
-    fn wants_snapshots(&self) -> bool {
-        false
     }
 }

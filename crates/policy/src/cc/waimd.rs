@@ -5,7 +5,8 @@
 use units::{Bytes, Time};
 
 use super::window::Window;
-use super::{Acked, Allowance, Congestion, SinglePath, Start};
+use super::windowed::Windowed;
+use super::{Acked, Congestion, Start};
 
 /// A window that grows by `N` packets a round trip and loses `1/(2N)` of itself at congestion,
 /// since only one of the `N` flows would halve.
@@ -70,8 +71,16 @@ impl Default for Waimd {
     }
 }
 
-impl SinglePath for Waimd {
+impl Windowed for Waimd {
     const NAME: &'static str = "waimd";
+
+    fn window(&self) -> &Window {
+        &self.window
+    }
+
+    fn window_mut(&mut self) -> &mut Window {
+        &mut self.window
+    }
 
     fn handle_start(&mut self, _now: Time, start: &Start) {
         self.window = Window::new(start, 1.0);
@@ -100,28 +109,8 @@ impl SinglePath for Waimd {
         self.begin_slow_start();
     }
 
-    fn handle_undo(&mut self, _now: Time) {
-        self.window.undo();
-    }
-
     fn handle_idle_restart(&mut self, _now: Time) {
         self.window.restart();
         self.begin_slow_start();
-    }
-
-    fn handle_slow_start_end(&mut self, _now: Time) {
-        self.window.end_slow_start();
-    }
-
-    fn allowance(&self) -> Allowance {
-        self.window.allowance()
-    }
-
-    fn threshold(&self) -> Option<Bytes> {
-        self.window.threshold()
-    }
-
-    fn wants_snapshots(&self) -> bool {
-        false
     }
 }

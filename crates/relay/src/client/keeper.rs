@@ -14,6 +14,7 @@ use tokio::time::{Instant, interval_at, sleep, timeout};
 use wire::relay::{RelayFrame, SERVICE};
 use wire::session::{AbortCode, Hello, SessionFrame};
 
+use super::ways::Ways;
 use super::{ClientShared, ClientState};
 
 /// The pause before the first attempt to connect again; it doubles.
@@ -33,16 +34,22 @@ const SILENCE: Duration = Duration::from_secs(7);
 struct Ended {
     why: String,
     is_refusal: bool,
+    /// Whether the way to the relay may be to blame.
+    is_silence: bool,
 }
 
 impl Ended {
     fn lost(why: String) -> Ended {
-        Ended { why, is_refusal: false }
+        Ended { why, is_refusal: false, is_silence: false }
+    }
+
+    fn silent() -> Ended {
+        Ended { is_silence: true, ..Ended::lost("it does not answer".into()) }
     }
 }
 
 impl ClientShared {
-    fn handle_ended(&self, Ended { why, is_refusal }: Ended) {
+    fn handle_ended(&self, Ended { why, is_refusal, .. }: Ended) {
         let mut state = self.state();
         state.failed = self.clock.now();
         state.link =
@@ -67,16 +74,20 @@ fn lost(error: impl ToString) -> Ended {
 
 /// Keeps a control connection for ever.
 pub(super) async fn keep(shared: Arc<ClientShared>) {
-    let (mut pause, mut number) = (FIRST_PAUSE, 0);
+    let (mut pause, mut ways) = (FIRST_PAUSE, Ways::default());
     loop {
         let begin = Instant::now();
-        let connected = timeout(PATIENCE, connect(&shared, number)).await;
-        let ended =
-            match connected.unwrap_or_else(|_| Err(Ended::lost("it does not answer".into()))) {
-                Ok(conn) => hold(&shared, conn).await,
-                Err(ended) => ended,
-            };
-        number += 1;
+        let connected = timeout(PATIENCE, connect(&shared, &mut ways)).await;
+        let ended = match connected.unwrap_or_else(|_| Err(Ended::silent())) {
+            Ok(conn) => {
+                ways.handle_open();
+                hold(&shared, conn).await
+            }
+            Err(ended) => ended,
+        };
+        if ended.is_silence {
+            ways.handle_silence();
+        }
         tracing::debug!(relay = %shared.options.dial, why = ended.why, "no control connection");
         shared.handle_ended(ended);
         if begin.elapsed() > LASTED {
@@ -87,11 +98,11 @@ pub(super) async fn keep(shared: Arc<ClientShared>) {
     }
 }
 
-/// Connects, and is let in.
-async fn connect(shared: &ClientShared, number: usize) -> Result<Conn, Ended> {
+/// Connects the next way, and is let in.
+async fn connect(shared: &ClientShared, ways: &mut Ways) -> Result<Conn, Ended> {
     let addresses = resolve(&shared.options.dial).await.map_err(lost)?;
     let attempts = attempts(&addresses);
-    let attempt = &attempts[number % attempts.len()];
+    let attempt = &attempts[ways.next(attempts.len())];
     let stream = shared.options.carrier.connect(attempt).await.map_err(lost)?;
     let mut conn = Conn::new(stream, shared.tls.connection().map_err(lost)?);
     conn.handshake().await.map_err(lost)?;
@@ -104,7 +115,9 @@ async fn connect(shared: &ClientShared, number: usize) -> Result<Conn, Ended> {
     let answer = conn.receive(|frame| match SessionFrame::try_from(frame)? {
         SessionFrame::Welcome(_) => Ok(Ok(())),
         SessionFrame::Abort(AbortCode::Busy | AbortCode::Crowded, why) => Ok(Err(Ended::lost(why))),
-        SessionFrame::Abort(_, why) => Ok(Err(Ended { why: with_remedy(why), is_refusal: true })),
+        SessionFrame::Abort(_, why) => {
+            Ok(Err(Ended { is_refusal: true, ..Ended::lost(with_remedy(why)) }))
+        }
         other => Err(ConnError::unexpected(&other)),
     });
     answer.await.map_err(lost)??;
@@ -190,7 +203,7 @@ async fn serve(shared: &ClientShared, conn: &mut Conn) -> Result<Ended, ConnErro
             () = shared.asked.notified() => {}
             _ = pings.tick() => {
                 if heard_at.elapsed() > SILENCE {
-                    return Ok(Ended::lost("it does not answer".into()));
+                    return Ok(Ended::silent());
                 }
                 conn.push(&SessionFrame::Ping(0));
             }

@@ -4,6 +4,7 @@
 mod dialing;
 mod keeper;
 mod shelf;
+mod ways;
 
 use std::fmt;
 use std::future::poll_fn;

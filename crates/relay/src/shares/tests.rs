@@ -164,3 +164,24 @@ fn nobody_is_remembered_who_has_left() {
     shares.handle_unused('b', Bytes(7));
     assert!(shares.keys.len() == 1 && shares.keys[&'a'].waiting.is_empty());
 }
+
+#[test]
+fn another_rate_holds_from_then_on() {
+    let mut bed = Bed::new(Some(Rate::mbit(80)), vec![(1, None), (2, None)]);
+    bed.run(Span::from_secs(1));
+    // What was granted ahead of time is little beside ten seconds.
+    for (rate, expected) in [(Some(Rate::mbit(8)), 5_000_000), (Some(Rate::mbit(160)), 100_000_000)]
+    {
+        let before = [bed.of(1), bed.of(2)];
+        assert!(bed.shares.set_rate(bed.now, rate) && !bed.shares.set_rate(bed.now, rate));
+        bed.run(Span::from_secs(10));
+        for (key, before) in [1, 2].into_iter().zip(before) {
+            let moved = bed.of(key) - before;
+            assert!(close_to(moved, expected), "{moved} of key {key} at {rate:?}");
+        }
+    }
+    bed.shares.set_rate(bed.now, None);
+    let before = bed.of(1);
+    bed.run(Span::from_secs(1));
+    assert!(bed.of(1) - before > Bytes(500_000_000), "as much as comes");
+}

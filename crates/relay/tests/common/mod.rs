@@ -12,7 +12,7 @@ use peer::host::{Hosting, Services, serve_at};
 use peer::rights::RIGHTS;
 use peer::{
     AuthorizedPeers, Credential, Identity, ListenOptions, May, Peer, Remote, Rights, RightsKey,
-    Token,
+    Timetable, Token,
 };
 use relay::{Client, ClientOptions, RelayOptions, RelayRights, RelayService};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -48,7 +48,7 @@ impl Relay {
         let service = RelayService::new(RelayOptions {
             authorized: authorized.clone(),
             of_token,
-            max_rate,
+            max_rate: max_rate.map(Timetable::always),
             usage: usage.map(Path::to_path_buf),
             events: Events::new(),
         });

@@ -22,6 +22,7 @@ pub use link::config::{ConfigError, Problem};
 use units::{Bytes, Rate, Seed, Span};
 
 use crate::distribution::Distribution;
+use crate::host::FarClock;
 use crate::registry::Registry;
 pub use gateways::{GatewaySpec, Through};
 pub use size_classes::SizeClasses;
@@ -317,6 +318,8 @@ pub struct PtcpSpec {
     pub scheduler: String,
     /// The configuration of both ends.
     pub config: ptcp::Config,
+    /// The receiver's clock; `None` for that of the sender.
+    pub clock: Option<FarClock>,
     /// The names of the links of each path's forward route; empty for the shortest route.
     pub subflows: Vec<Vec<String>>,
     /// The data to send.

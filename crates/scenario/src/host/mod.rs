@@ -4,6 +4,7 @@ mod application;
 mod connection;
 mod crowd;
 mod ended;
+mod far_clock;
 mod gateway;
 mod one_or_more;
 mod plan;
@@ -26,6 +27,7 @@ pub use application::{Application, Client, Request, Server, Sink, Stream, Trace}
 pub use connection::{Connection, Subflow};
 pub use ended::Ended;
 pub(crate) use ended::EndedSender;
+pub use far_clock::FarClock;
 pub use gateway::GatewayEnd;
 pub(crate) use gateway::{GatewayPlan, Passenger};
 pub(crate) use plan::FlowPlan;

@@ -173,6 +173,7 @@ impl FlowPlan {
             self.stop(is_sender),
             self.is_arrival,
         )
+        .with_clock(spec.clock.filter(|_| !is_sender))
     }
 
     /// One end of a stream that is striped over sockets. The sender of the data opens them, except

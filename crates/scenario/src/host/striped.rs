@@ -6,7 +6,7 @@ use ptcp::{Connection, Event};
 use units::{Bytes, Span, SubflowId, Time};
 use wire::ptcp::Body;
 
-use crate::host::{Application, Ended};
+use crate::host::{Application, Ended, FarClock};
 use crate::packet::{Ecn, Packet};
 
 /// The only stream. The client opens it, and both ends write into it.
@@ -37,6 +37,8 @@ pub struct Striped {
     arrived: Vec<Arrived>,
     /// The state of the paths when the connection was closed, which forgets them.
     closed: Option<Box<[PathState]>>,
+    /// Its clock, where that is not the other end's, and how many acknowledgements it has sent.
+    clock: Option<(FarClock, u32)>,
 }
 
 /// The state of one path of a striped connection, as far as measures need it.
@@ -94,7 +96,14 @@ impl Striped {
             may_close,
             received: Bytes::ZERO,
             closed: None,
+            clock: None,
         }
+    }
+
+    /// The same end with a clock of its own.
+    #[must_use]
+    pub fn with_clock(self, clock: Option<FarClock>) -> Striped {
+        Striped { clock: clock.map(|clock| (clock, 0)), ..self }
     }
 
     /// The connection.
@@ -200,8 +209,15 @@ impl Striped {
         if matches!(packet.body, Body::Close { .. }) {
             self.keep_paths();
         }
-        let outcome =
-            self.connection.handle_packet(now, SubflowId(path), packet, ecn == Ecn::Marked);
+        let (path, marked) = (SubflowId(path), ecn == Ecn::Marked);
+        let outcome = match &self.clock {
+            None => self.connection.handle_packet(now, path, packet, marked),
+            Some((clock, _)) => {
+                let body = clock.arrived(now, packet.body.clone());
+                let packet = wire::ptcp::Packet { body, number: packet.number };
+                self.connection.handle_packet(now, path, &packet, marked)
+            }
+        };
         outcome.expect("both ends are ours");
         while let Some(event) = self.connection.poll_event() {
             if let Event::Readable { stream: STREAM, end, .. } = event {
@@ -273,7 +289,10 @@ impl Striped {
             self.keep_paths();
             self.connection.close(now, DONE);
         }
-        while let Some(transmit) = self.connection.poll_send(now) {
+        while let Some(mut transmit) = self.connection.poll_send(now) {
+            if let Some((clock, acks)) = &mut self.clock {
+                transmit.packet.body = clock.sent(now, transmit.packet.body, acks);
+            }
             let ecn = if transmit.is_ecn_capable { Ecn::Capable } else { Ecn::Incapable };
             let connection = self.first + u32::from(transmit.path.0);
             out.send(

@@ -12,19 +12,17 @@ use clap::Subcommand;
 use events::{Event, Events};
 use files::Error;
 use peer::host::{Carriers, Host, Services};
-use peer::{AuthorizedPeers, DEFAULT_PORT, ListenOptions, Token};
+use peer::{AuthorizedPeers, ListenOptions, Timetable};
 use reach::Reach;
 use tunnel::bounds::raise_descriptor_limit;
-use units::Rate;
 
-use super::receive::write_secret;
 use super::tunnel::{signals, stopped};
 use crate::config::Config;
 use crate::dirs::Dirs;
 use crate::examples;
 use crate::exit::Failure;
 use crate::host_key::HostKey;
-use crate::listen::{ListenAddress, further_ports, socket_addresses};
+use crate::listen::{ListenFlags, TokenFlags};
 use crate::metrics::{MetricsAddress, MetricsServer};
 use crate::peers::Authorized;
 use crate::transfer;
@@ -41,27 +39,21 @@ pub(crate) struct RelayArgs {
     /// configuration folder]
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// An address to listen on; may be repeated [default: every address]
-    #[arg(long, value_name = "ADDR[:PORT]")]
-    listen: Vec<ListenAddress>,
-    /// The port, of TCP; 0 takes a free one [default: 7707; with a token the next free one up to
-    /// 7716]
-    #[arg(long)]
-    port: Option<u16>,
-    /// Print a token that lets one more host use the relay
-    #[arg(long)]
-    token: bool,
-    /// Print a token as --token does, and write it to FILE, readable by the owner only
-    #[arg(long, value_name = "FILE")]
-    token_out: Option<PathBuf>,
+    #[command(flatten)]
+    listen: ListenFlags,
+    #[command(flatten)]
+    token: TokenFlags,
     /// Where connections of the token's holder may go: HOST:PORTS with a name, *.DOMAIN, an
     /// address, a network or *; may be repeated [default: *:7707-7716]
     #[arg(long, value_name = "HOST:PORTS")]
     permit: Vec<Reach>,
-    /// The maximum rate of all that is relayed, in both directions together; hosts have equal
-    /// shares of it
-    #[arg(long, value_name = "RATE")]
-    max_rate: Option<Rate>,
+    /// The maximum rate of all that is relayed, in both directions together: a rate, or a timetable;
+    /// hosts have equal shares of it
+    ///
+    /// A timetable is a list of [DAY-]HH:MM,RATE in local time; each entry holds until the next
+    /// one, and off is no limit. For example: --max-rate '08:00,10mbit 18:00,off'
+    #[arg(long, value_name = "RATE|TIMETABLE")]
+    max_rate: Option<Timetable>,
     /// Serve metrics for Prometheus by HTTP at this port of loopback, or at this address: whoever
     /// reaches it reads them
     #[arg(long, value_name = "[ADDR:]PORT")]
@@ -95,24 +87,12 @@ pub(crate) fn run(args: RelayArgs) -> Result<(), Failure> {
     }
     let config = Config::load(args.config.as_deref(), &dirs)?.relay;
     let authorized = Authorized::load(&dirs)?;
-    let wants_token = args.token || args.token_out.is_some();
-    check(wants_token, !args.permit.is_empty(), &authorized)?;
-    let key = HostKey::load(&dirs)?;
-    let identity = if wants_token { key.or_temporary_with_notice() } else { key.lasting() }?;
-    let token = wants_token.then(|| Token::generate(&identity)).transpose()?;
-    if let (Some(path), Some(token)) = (&args.token_out, &token) {
-        write_secret(path, &token.reveal())?;
-    }
-    let port = args.port.or(config.port);
-    let listen = if args.listen.is_empty() { config.listen } else { args.listen };
+    check(args.token.is_given(), !args.permit.is_empty(), &authorized)?;
+    let (identity, token) = args.token.make(HostKey::load(&dirs)?)?;
+    let place = (&config.listen[..], config.port);
     let options = ListenOptions {
-        addresses: socket_addresses(&listen, port.unwrap_or(DEFAULT_PORT)),
-        port: port.unwrap_or(DEFAULT_PORT),
-        token: token.clone(),
         authorized: authorized.peers.clone(),
-        // Without a token, its peers know its port.
-        further_ports: if wants_token { further_ports(port, &listen) } else { 0 },
-        ..ListenOptions::new(identity)
+        ..args.listen.options(place, (identity, token.clone()))
     };
     let of_token = match args.permit.into_iter().reduce(Reach::and) {
         Some(reach) => RelayRights { reach, ..RelayRights::default() },
@@ -131,7 +111,7 @@ const PEER_COMMAND: PeerCommand =
 
 async fn serve(
     options: ListenOptions,
-    (of_token, max_rate, metrics): (RelayRights, Option<Rate>, Option<MetricsAddress>),
+    (of_token, max_rate, metrics): (RelayRights, Option<Timetable>, Option<MetricsAddress>),
     authorized: Authorized,
     events: Events,
 ) -> Result<(), Failure> {
@@ -193,7 +173,7 @@ const TERMINATE: u8 = 15;
 /// The service of a relay without a token of its own.
 pub(super) fn relay_service(
     authorized: AuthorizedPeers,
-    max_rate: Option<Rate>,
+    max_rate: Option<Timetable>,
     events: Events,
 ) -> Arc<RelayService> {
     raise_descriptor_limit();

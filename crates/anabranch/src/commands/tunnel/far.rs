@@ -1,23 +1,20 @@
 //! `serve-tunnel`: dials targets for hosts that are allowed to reach them.
 
-use std::path::PathBuf;
-
 use events::Event;
 use files::Error;
 use peer::host::{Carriers, Host, Services};
 use peer::striped::total_rate;
-use peer::{DEFAULT_PORT, ListenOptions, Timetable, Token};
+use peer::{ListenOptions, Timetable};
 use reach::{ListenRights, Reach};
 use tunnel::bounds::stripe_options;
 use tunnel::{TunnelRights, TunnelService};
 
 use super::{bounded, signals, stopped};
-use crate::commands::receive::write_secret;
 use crate::dirs::Dirs;
 use crate::examples;
 use crate::exit::Failure;
 use crate::host_key::HostKey;
-use crate::listen::{ListenAddress, further_ports, socket_addresses};
+use crate::listen::{ListenFlags, TokenFlags};
 use crate::peers::Authorized;
 use crate::qlog::QlogArgs;
 use crate::transfer;
@@ -27,19 +24,10 @@ use crate::watch::{DisplayArgs, PeerCommand};
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = examples::help("serve-tunnel"))]
 pub(crate) struct ServeTunnelArgs {
-    /// An address to listen on; may be repeated [default: every address]
-    #[arg(long, value_name = "ADDR[:PORT]")]
-    listen: Vec<ListenAddress>,
-    /// The port, of UDP; 0 takes a free one [default: 7707; with a token the next free one up to
-    /// 7716]
-    #[arg(long)]
-    port: Option<u16>,
-    /// Print a token that lets one more host reach what --permit names
-    #[arg(long)]
-    token: bool,
-    /// Print a token as --token does, and write it to FILE, readable by the owner only
-    #[arg(long, value_name = "FILE")]
-    token_out: Option<PathBuf>,
+    #[command(flatten)]
+    listen: ListenFlags,
+    #[command(flatten)]
+    token: TokenFlags,
     /// What the token's holder may reach: HOST:PORTS with a name, *.DOMAIN, an address, a network
     /// or *; may be repeated
     #[arg(long, value_name = "HOST:PORTS")]
@@ -72,26 +60,14 @@ impl ServeTunnelArgs {
 pub(crate) fn run(args: ServeTunnelArgs) -> Result<(), Failure> {
     let dirs = Dirs::from_env();
     let authorized = Authorized::load(&dirs)?;
-    let wants_token = args.token || args.token_out.is_some();
     let reach = args.permit.into_iter().fold(Reach::default(), Reach::and);
     let ports = args.permit_listen.into_iter().fold(ListenRights::default(), ListenRights::and);
-    check(wants_token, &reach, &ports, &authorized)?;
-    let key = HostKey::load(&dirs)?;
-    let identity = if wants_token { key.or_temporary_with_notice() } else { key.lasting() }?;
-    let token = wants_token.then(|| Token::generate(&identity)).transpose()?;
-    if let (Some(path), Some(token)) = (&args.token_out, &token) {
-        write_secret(path, &token.reveal())?;
-    }
-    let port = args.port.unwrap_or(DEFAULT_PORT);
+    check(args.token.is_given(), &reach, &ports, &authorized)?;
+    let (identity, token) = args.token.make(HostKey::load(&dirs)?)?;
     let listen = ListenOptions {
-        addresses: socket_addresses(&args.listen, port),
-        port,
-        token: token.clone(),
         authorized: authorized.peers.clone(),
-        // Without a token, its peers know its port.
-        further_ports: if wants_token { further_ports(args.port, &args.listen) } else { 0 },
         qlog: args.qlog.open(None)?,
-        ..ListenOptions::new(identity)
+        ..args.listen.options((&[], None), (identity, token.clone()))
     };
     let (display, table) = (args.display, args.max_rate);
     let total = table.as_ref().map(total_rate);

@@ -39,7 +39,8 @@ async fn bounded<T>(
     let follow = async {
         match (table, total) {
             (Some(table), Some(total)) => {
-                follow_timetable(table, total, |text| events.notice(text)).await;
+                let set = |rate| total.set(rate);
+                follow_timetable(table, set, |text| events.notice(text)).await;
             }
             _ => std::future::pending().await,
         }

@@ -54,8 +54,7 @@ impl<'a, F: Direction> Connection<'a, F> {
         place: Option<Place>,
     ) -> Connection<'a, F> {
         let (now, path) = (session.clock.now(), &facts.path);
-        let account = path.plan.allowance.as_ref();
-        let account = account.map(|allowance| Account::new(allowance, path.remote.is_ipv6()));
+        let account = path.plan.account(path.remote.is_ipv6());
         Connection {
             session,
             facts,

@@ -1,7 +1,7 @@
 //! Several models at one bottleneck: what each knows of the others, and how it follows them when
 //! they probe or yield. BBR has no such thing; `CoupledBbr` uses it.
 
-use units::{Span, Time};
+use units::{Rate, Span, Time};
 
 use super::{Bbr, State};
 
@@ -43,6 +43,16 @@ impl Bbr {
     /// Where it is in its cycle.
     pub(in super::super) fn phase(&self) -> CyclePhase {
         CyclePhase { state: self.state, wait: self.probe.wait, rounds: self.probe.rounds }
+    }
+
+    /// Whether it sends no more than it measured, after what its last probe left has drained.
+    pub(in super::super) fn is_cruising(&self) -> bool {
+        self.state == State::Cruise
+    }
+
+    /// The bandwidth by its model.
+    pub(in super::super) fn bandwidth(&self) -> Rate {
+        self.bandwidth
     }
 
     /// What the others have at present.

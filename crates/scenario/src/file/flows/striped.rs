@@ -9,6 +9,7 @@ use super::{controller, count, subflows};
 use crate::file::parse::{Result, bytes_up_to, positive};
 use crate::file::workloads::workload;
 use crate::file::{LinkSpec, PtcpSpec, Workload};
+use crate::host::FarClock;
 use crate::registry::Registry;
 
 /// The defaults of a striped connection.
@@ -29,7 +30,11 @@ const CONFIG_KEYS: &[&str] = &[
     "restripe",
     "reinject",
     "test_bottlenecks",
+    "clock",
 ];
+const CLOCK_KEYS: &[&str] = &["ahead", "drift", "unstamped"];
+/// The fastest drift that is taken, in parts of a million: oscillators stay below 200.
+const MOST_DRIFT: f64 = 1_000.0;
 
 pub(super) fn ptcp(
     section: &Section<'_>,
@@ -47,10 +52,13 @@ pub(super) fn ptcp(
             name.to_owned()
         }
     };
+    let settings = section.get("ptcp").map(|value| value.section()).transpose()?;
+    let clock = settings.as_ref().and_then(|settings| settings.get("clock"));
     Ok(PtcpSpec {
         controller: controller(section, CONTROLLER, registry)?,
         scheduler,
-        config: section.get("ptcp").map_or(Ok(unlimited()), |value| config(&value.section()?))?,
+        config: settings.map_or(Ok(unlimited()), |settings| config(&settings))?,
+        clock: clock.map(|value| far_clock(&value.section()?)).transpose()?,
         subflows: subflows(section, number, links)?,
         workload: section.get("source").map_or(Ok(Workload::Bulk), |value| workload(&value))?,
     })
@@ -108,4 +116,27 @@ fn config(section: &Section<'_>) -> Result<Config> {
         config.restripe = value.word(&[("lost", Restripe::Lost), ("window", Restripe::Window)])?;
     }
     Ok(config)
+}
+
+fn far_clock(section: &Section<'_>) -> Result<FarClock> {
+    section.allow(CLOCK_KEYS)?;
+    let mut clock = FarClock::default();
+    if let Some(value) = section.get("ahead") {
+        clock.ahead = value.quantity()?;
+    }
+    if let Some(value) = section.get("drift") {
+        let drift = value.number()?;
+        if drift.fract() != 0.0 || drift.abs() > MOST_DRIFT {
+            return Err(value.error(Problem::Sense(
+                "wants a whole number of parts of a million, -1000 to 1000",
+            )));
+        }
+        #[expect(clippy::cast_possible_truncation, reason = "it is whole and small")]
+        let drift = drift as i32;
+        clock.drift = drift;
+    }
+    if let Some(value) = section.get("unstamped") {
+        clock.unstamped = Some(count(&value)?);
+    }
+    Ok(clock)
 }
