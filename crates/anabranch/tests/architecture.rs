@@ -1,5 +1,5 @@
 //! The crates' manifests against the table in docs/architecture.md, and the sources of every crate:
-//! no circular use of top-level modules, no type name twice.
+//! no circular use of modules, no type name twice.
 //!
 //! The sources are read line by line, as rustfmt leaves them. Test modules, comments and paths
 //! through re-exports at a crate's root are not followed.
@@ -175,14 +175,21 @@ fn identifier(text: &str) -> &str {
     &text[..end]
 }
 
-/// The names that a path is continued with: one, or those at the first level of braces.
-fn continuations(rest: &str) -> Vec<&str> {
-    let Some(list) = rest.strip_prefix('{') else { return vec![identifier(rest)] };
-    let mut names = Vec::new();
+/// The paths below `prefix` that a text begins with: one, or one for each entry of its braces.
+fn paths<'a>(text: &'a str, prefix: &[&'a str], found: &mut Vec<Vec<&'a str>>) {
+    let Some(list) = text.strip_prefix('{') else {
+        let name = identifier(text);
+        let path = [prefix, &[name]].concat();
+        match text[name.len()..].strip_prefix("::") {
+            Some(rest) if !name.is_empty() => paths(rest, &path, found),
+            _ => found.push(path),
+        }
+        return;
+    };
     let (mut depth, mut start) = (0, 0);
     for (at, c) in list.char_indices() {
         if depth == 0 && matches!(c, ',' | '}') {
-            names.push(identifier(list[start..at].trim_start()));
+            paths(list[start..at].trim_start(), prefix, found);
             start = at + 1;
         }
         match c {
@@ -192,35 +199,52 @@ fn continuations(rest: &str) -> Vec<&str> {
             _ => {}
         }
     }
-    names
 }
 
-/// For each top-level module of a crate, the other ones that it uses.
-fn uses(sources: &[Source]) -> BTreeMap<&str, BTreeSet<&str>> {
-    let mut uses: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
-    for source in sources {
-        if let Some(top) = source.module.first() {
-            uses.entry(top).or_default();
+/// The paths within its crate that a source names, from the root on.
+fn named<'a>(source: &'a Source, text: &'a str) -> Vec<Vec<&'a str>> {
+    let mut found = Vec::new();
+    for keyword in ["crate", "super"] {
+        for (at, _) in text.match_indices(&format!("{keyword}::")) {
+            if !text[..at].ends_with(|c: char| c.is_alphanumeric() || c == '_' || c == ':') {
+                paths(&text[at..], &[], &mut found);
+            }
         }
     }
-    let known: BTreeSet<&str> = uses.keys().copied().collect();
+    let from_root = |path: Vec<&'a str>| {
+        let ups = path.iter().take_while(|name| **name == "super").count();
+        let above = if ups == 0 { 0 } else { source.module.len().checked_sub(ups)? };
+        let rest = &path[ups.max(1)..];
+        Some(
+            source.module[..above].iter().map(String::as_str).chain(rest.iter().copied()).collect(),
+        )
+    };
+    found.into_iter().filter_map(from_root).collect()
+}
+
+/// For each module, its children with the other ones of them that they use, they themselves or
+/// what is below them.
+type Uses<'a> = BTreeMap<&'a [String], BTreeMap<&'a str, BTreeSet<&'a str>>>;
+
+fn uses<'a>(sources: &'a [Source], texts: &'a [String]) -> Uses<'a> {
+    let mut uses = Uses::new();
     for source in sources {
-        let Some(top) = source.module.first() else { continue };
-        let text = source.lines.join("\n");
-        for prefix in ["crate::".to_string(), "super::".repeat(source.module.len())] {
-            for (at, _) in text.match_indices(&prefix) {
-                let is_word_before =
-                    text[..at].ends_with(|c: char| c.is_alphanumeric() || c == ':');
-                if is_word_before {
-                    continue;
-                }
-                for name in continuations(&text[at + prefix.len()..]) {
-                    if let Some(&used) = known.get(name)
-                        && used != top
-                    {
-                        uses.entry(top).or_default().insert(used);
-                    }
-                }
+        for depth in 0..source.module.len() {
+            let (parent, child) = (&source.module[..depth], source.module[depth].as_str());
+            uses.entry(parent).or_default().entry(child).or_default();
+        }
+    }
+    for (source, text) in sources.iter().zip(texts) {
+        for path in named(source, text) {
+            // Where the two part, counted from the root.
+            let depth =
+                source.module.iter().zip(&path).take_while(|(own, name)| own == *name).count();
+            let (Some(own), Some(name)) = (source.module.get(depth), path.get(depth)) else {
+                continue;
+            };
+            let siblings = uses.get_mut(&source.module[..depth]).expect("it has this child");
+            if let Some((&used, _)) = siblings.get_key_value(name) {
+                siblings.entry(own).or_default().insert(used);
             }
         }
     }
@@ -239,21 +263,59 @@ fn reachable<'a>(uses: &BTreeMap<&'a str, BTreeSet<&'a str>>, from: &str) -> BTr
     reached
 }
 
+/// The circles that there still are: the crate, the modules that use each other, and their parent
+/// if it is not the root. The list may only become shorter.
+const KNOWN_CIRCLES: &[&str] = &[
+    "anabranch::commands: cp far",
+    "files::dial: driver fetch opener path queue session",
+    "files::dial::fetch: arrival opener",
+    "files::sink: archive mirror session settle survey",
+    "link::config: aqm changes parse",
+    "scenario::file: arrivals distributions flows gateways network parse size_classes tables \
+     topology workloads",
+    "stripe::connection: cell inbox",
+    "stripe::driver: dialing holdings link listening routes streams",
+    "stripe::qlog: log text writer",
+];
+
+/// Modules that are not above or below each other, at all levels: where two of them use each other,
+/// they or what is above them are siblings.
 #[test]
 fn no_modules_of_a_crate_use_each_other() {
     let mut found = BTreeSet::new();
     for (name, sources) in &crates() {
-        let uses = uses(sources);
-        for module in uses.keys() {
-            let reached = reachable(&uses, module);
-            let mutual: Vec<&str> =
-                reached.iter().copied().filter(|m| reachable(&uses, m).contains(module)).collect();
-            if !mutual.is_empty() {
-                found.insert(format!("{name}: {}", mutual.join(" ")));
+        let texts: Vec<String> = sources.iter().map(|source| source.lines.join("\n")).collect();
+        for (parent, uses) in uses(sources, &texts) {
+            for module in uses.keys() {
+                let reached = reachable(&uses, module);
+                let mutual: Vec<&str> = reached
+                    .iter()
+                    .copied()
+                    .filter(|m| reachable(&uses, m).contains(module))
+                    .collect();
+                if !mutual.is_empty() {
+                    let path = [&[name.clone()], parent].concat().join("::");
+                    found.insert(format!("{path}: {}", mutual.join(" ")));
+                }
             }
         }
     }
-    assert!(found.is_empty(), "modules that use each other: {found:#?}");
+    let known: BTreeSet<String> = KNOWN_CIRCLES.iter().map(ToString::to_string).collect();
+    let new: Vec<_> = found.difference(&known).collect();
+    assert!(new.is_empty(), "modules that use each other: {new:#?}");
+    let gone: Vec<_> = known.difference(&found).collect();
+    assert!(gone.is_empty(), "to be taken off the list, so that they stay away: {gone:#?}");
+}
+
+#[test]
+fn nested_paths_are_read() {
+    let module = ["dial", "path"].map(String::from).to_vec();
+    let text =
+        "use super::{Plan, gate::{Gate, Key}};\nuse crate::a::b;\nlet x = super::super::c::D;";
+    let source = Source { module, lines: Vec::new() };
+    let found: BTreeSet<String> = named(&source, text).iter().map(|path| path.join("::")).collect();
+    let wanted = ["a::b", "c::D", "dial::Plan", "dial::gate::Gate", "dial::gate::Key"];
+    assert_eq!(found, wanted.map(String::from).into());
 }
 
 #[test]

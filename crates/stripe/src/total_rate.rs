@@ -28,10 +28,10 @@ const LONGEST_PACKET: Span = Span::from_secs(3_600);
 /// assert_eq!(options.max_rate.expect("it has one").rate(), None);
 /// ```
 #[derive(Clone, Debug)]
-pub struct TotalRate(Arc<Mutex<Shared>>);
+pub struct TotalRate(Arc<Mutex<Bound>>);
 
 #[derive(Debug)]
-struct Shared {
+struct Bound {
     rate: Option<Rate>,
     clock: Clock,
     bucket: TokenBucket,
@@ -41,7 +41,7 @@ impl TotalRate {
     /// A bound; `None`: none yet.
     #[must_use]
     pub fn new(rate: Option<Rate>) -> TotalRate {
-        TotalRate(Arc::new(Mutex::new(Shared {
+        TotalRate(Arc::new(Mutex::new(Bound {
             rate,
             clock: Clock::start(),
             bucket: TokenBucket::default(),
@@ -75,7 +75,7 @@ impl TotalRate {
     }
 }
 
-impl Shared {
+impl Bound {
     /// The same on the bound's own clock.
     fn take(&mut self, now: Time, bytes: Bytes) -> Time {
         let Some(rate) = self.rate.filter(|rate| *rate > Rate::ZERO) else { return now };

@@ -2,6 +2,13 @@
 
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
+/// The size of a terminal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Size {
+    pub(super) columns: usize,
+    pub(super) rows: usize,
+}
+
 /// Columns that a text takes. Terminals disagree about some sequences; this is the most.
 pub(super) fn width(text: &str) -> usize {
     text.chars().map(columns).sum::<usize>().max(text.width())

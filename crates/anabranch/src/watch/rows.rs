@@ -6,7 +6,7 @@ use events::{PathProgress, PathState, Progress};
 use units::{Bytes, Rate};
 
 use super::fit;
-use super::screen::Size;
+use super::fit::Size;
 use super::text;
 use crate::sanitize::clean;
 

@@ -8,14 +8,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use events::Progress;
 
+use super::fit::Size;
 use super::{fit, rows};
-
-/// The size of a terminal.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Size {
-    pub(super) columns: usize,
-    pub(super) rows: usize,
-}
 
 /// Where rows are drawn.
 pub(super) trait Terminal: Send {

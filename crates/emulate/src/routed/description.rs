@@ -1,13 +1,10 @@
 //! The description of a mesh.
 
 use std::net::IpAddr;
-use std::path::Path;
 
 use link::Profile;
-use link::config::{ConfigError, Problem};
 use units::Seed;
 
-use super::parse;
 use crate::translator::Behaviour;
 
 /// A network of hosts, routers and translators, joined by links.
@@ -76,31 +73,6 @@ pub struct LinkEnd {
 }
 
 impl Description {
-    /// Reads a file.
-    ///
-    /// # Errors
-    /// If it cannot be read, or is not valid.
-    pub fn read(path: &Path) -> Result<Description, ConfigError> {
-        let file = path.display().to_string();
-        match std::fs::read_to_string(path) {
-            Ok(text) => Description::parse(&text, &file),
-            Err(error) => Err(ConfigError {
-                file,
-                line: None,
-                key: String::new(),
-                problem: Problem::Read(error),
-            }),
-        }
-    }
-
-    /// Reads a description from `text`; `file` is its name in messages.
-    ///
-    /// # Errors
-    /// If the text is not valid.
-    pub fn parse(text: &str, file: &str) -> Result<Description, ConfigError> {
-        parse::description(text, file)
-    }
-
     /// The node that is called so.
     #[must_use]
     pub fn node(&self, name: &str) -> Option<usize> {

@@ -1,6 +1,7 @@
 //! Parses the description of a mesh from TOML.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::path::Path;
 
 use link::config::reader::{Section, Source, Value};
 use link::config::{ConfigError, PROFILE_KEYS, Problem, profiles};
@@ -44,7 +45,34 @@ const MOST_DEVICES: usize = 250;
 
 type Result<T> = std::result::Result<T, ConfigError>;
 
-pub(super) fn description(text: &str, file: &str) -> Result<Description> {
+impl Description {
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// If it cannot be read, or is not valid.
+    pub fn read(path: &Path) -> Result<Description> {
+        let file = path.display().to_string();
+        match std::fs::read_to_string(path) {
+            Ok(text) => Description::parse(&text, &file),
+            Err(error) => Err(ConfigError {
+                file,
+                line: None,
+                key: String::new(),
+                problem: Problem::Read(error),
+            }),
+        }
+    }
+
+    /// Reads a description from `text`; `file` is its name in messages.
+    ///
+    /// # Errors
+    /// If the text is not valid.
+    pub fn parse(text: &str, file: &str) -> Result<Description> {
+        description(text, file)
+    }
+}
+
+fn description(text: &str, file: &str) -> Result<Description> {
     let source = Source { file, text };
     let table = source.table()?;
     let root = Section::root(source, table.get_ref());

@@ -15,11 +15,12 @@ use transfer::Tree;
 use wire::files::Archived;
 use wire::manifest::{self, Kind};
 
-use super::directory::{Directory, Parents, timestamps};
+use super::directory::{Directory, Parents};
 use super::lacking::if_possible;
 use super::settle::{AtEnd, Target};
 use super::staging::{self, Staged, Staging};
 use super::times::KeptTimes;
+use super::timestamps::timestamps;
 use crate::Error;
 use crate::attributes::{self, Applied};
 use crate::beneath::{self, Inode, mtime_of};

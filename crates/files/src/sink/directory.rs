@@ -7,14 +7,13 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{
-    AtFlags, FileType, Mode, OFlags, Stat, Timespec, Timestamps, fchmod, futimens, mkdirat, statat,
-};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, fchmod, futimens, mkdirat, statat};
 use rustix::io::Errno;
 use units::Bytes;
 
 use super::lacking::{self, if_possible};
 use super::times::KeptTimes;
+use super::timestamps::timestamps;
 use crate::Error;
 use crate::beneath::{self, LastFolder, folder_permissions, mtime_of, split};
 
@@ -270,13 +269,4 @@ pub(crate) fn kind_of(stat: &Stat) -> &'static str {
         FileType::Symlink => "a symbolic link",
         _ => "a device, socket or pipe",
     }
-}
-
-/// Access and modification time, both set to `mtime`.
-pub(crate) fn timestamps(mtime: i64) -> Timestamps {
-    let time = Timespec {
-        tv_sec: mtime.div_euclid(1_000_000_000),
-        tv_nsec: mtime.rem_euclid(1_000_000_000) as _,
-    };
-    Timestamps { last_access: time, last_modification: time }
 }

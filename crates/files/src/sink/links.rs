@@ -8,11 +8,12 @@ use rustix::fs::{AtFlags, Stat, linkat, symlinkat, utimensat};
 use rustix::io::Errno;
 use wire::manifest::Kind;
 
-use super::directory::{Parents, timestamps};
+use super::directory::Parents;
 use super::lacking::{self, if_possible, is_no_name, lacks_links};
 use super::settle::{AtEnd, Target};
 use super::staging::{self, name_prefix};
 use super::survey::is_symlink_to;
+use super::timestamps::timestamps;
 use crate::Error;
 use crate::beneath::{FOLDER_BITS, Inode, mtime_of, permissions, split};
 

@@ -19,6 +19,7 @@ mod links;
 mod mirror;
 mod own;
 mod probe;
+mod probe_file;
 mod session;
 mod settle;
 mod staging;
@@ -26,6 +27,7 @@ mod survey;
 #[cfg(test)]
 mod tests;
 mod times;
+mod timestamps;
 
 pub(crate) use attend::{SinkEnd, attend};
 pub(crate) use directory::Directory;

@@ -2,8 +2,6 @@
 //! that.
 
 use std::ffi::OsStr;
-use std::fs::File;
-use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -13,32 +11,9 @@ use rustix::fs::{
 use rustix::io::Errno;
 
 use super::lacking;
+use super::probe_file::{PROBE, Probe};
 use super::staging::Staging;
 use super::times::KeptTimes;
-
-/// The beginning of their names.
-pub(super) const PROBE: &str = "probe";
-
-/// A file that shows what the file system does with it; removed on drop.
-pub(super) struct Probe {
-    folder: OwnedFd,
-    name: String,
-    /// Closed before it is removed: FUSE and NFS keep what is open, under another name.
-    file: Option<File>,
-}
-
-impl Probe {
-    pub(super) fn file(&self) -> &File {
-        self.file.as_ref().expect("it is open until it is dropped")
-    }
-}
-
-impl Drop for Probe {
-    fn drop(&mut self) {
-        self.file = None;
-        let _ = unlinkat(&self.folder, &self.name, AtFlags::empty());
-    }
-}
 
 /// The largest file that FAT takes, in bytes.
 pub(super) const LARGEST_OF_FAT: u64 = u32::MAX as u64;

@@ -26,10 +26,11 @@ use transfer::BLOCK;
 use units::Bytes;
 use wire::manifest::{self, RESERVED};
 
-use super::directory::{Directory, timestamps};
+use super::directory::Directory;
 use super::lacking::{self, if_possible, lock};
 use super::own;
-use super::probe::PROBE;
+use super::probe_file::PROBE;
+use super::timestamps::timestamps;
 use crate::Error;
 use crate::beneath::{self, Inode, permissions};
 

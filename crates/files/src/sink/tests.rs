@@ -344,7 +344,7 @@ fn small_files_are_taken_up_if_they_are_what_their_names_say() {
             let path = folder.join(find(name));
             fs::write(&path, bytes).unwrap();
             let time = fs::File::open(&path).unwrap();
-            rustix::fs::futimens(&time, &super::directory::timestamps(1_500_000_000)).unwrap();
+            rustix::fs::futimens(&time, &super::timestamps::timestamps(1_500_000_000)).unwrap();
         }
     }
     let target = target(&scratch, &tree, false);
@@ -390,7 +390,7 @@ fn what_was_written_into_holes_of_a_staged_small_file_is_gone() {
             let rot = fs::OpenOptions::new().write(true).open(path).unwrap();
             if let Some(at) = at {
                 std::os::unix::fs::FileExt::write_all_at(&rot, b"rot", at).unwrap();
-                rustix::fs::futimens(&rot, &super::directory::timestamps(1_500_000_000)).unwrap();
+                rustix::fs::futimens(&rot, &super::timestamps::timestamps(1_500_000_000)).unwrap();
             }
         }
     }

@@ -5,8 +5,8 @@ use std::fs::File;
 
 use rustix::fs::{fstat, futimens};
 
-use super::directory::timestamps;
-use super::probe::Probe;
+use super::probe_file::Probe;
+use super::timestamps::timestamps;
 use crate::beneath::mtime_of;
 
 /// The times that a file system keeps, learnt from a file that is there for that.

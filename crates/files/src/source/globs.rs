@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{Dir, OFlags};
 use wire::manifest::is_reserved;
 
+use super::budget::MemoryBudget;
 use super::root::SourceRoot;
-use super::walk::MemoryBudget;
 use crate::Error;
 
 /// The most names that one with wildcards stands for.

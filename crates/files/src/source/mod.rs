@@ -4,6 +4,7 @@
 //! [`hashes`] sends a fetching side the hashes of all blocks. Standard input and pipes are read by
 //! [`stream`].
 
+mod budget;
 mod changes;
 mod globs;
 pub(crate) mod hashes;
@@ -12,6 +13,7 @@ mod patterns;
 mod read;
 mod root;
 mod spool;
+mod stamp;
 mod stream;
 #[cfg(test)]
 mod tests;

@@ -10,18 +10,20 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use rustix::fs::{Stat, fstat};
+use rustix::fs::fstat;
 use tokio::sync::watch;
 use transfer::digest::{Merge, block_cv};
 use transfer::{BLOCK, Cv, Extent, ExtentSet, Object, Packing, Piece, Tree};
 
 use wire::manifest::{Entry, Kind};
 
+use super::budget::MemoryBudget;
 use super::changes::{FileChanges, Tolerance};
 use super::root::{NamedPaths, SourceRoot};
+use super::stamp::Stamp;
 use super::stream::Stream;
-use super::walk::{Found, MemoryBudget, Origin, walk};
-use crate::beneath::{Inode, ctime_of, mtime_of};
+use super::walk::{Found, Origin, walk};
+use crate::beneath::{Inode, ctime_of};
 use crate::left_out::LeftOuts;
 use crate::protocol::file_at;
 use crate::{Error, Selection};
@@ -73,13 +75,6 @@ pub(crate) struct FileId {
     stamp: Stamp,
     /// Time of the last change of the inode.
     changed: i64,
-}
-
-/// Attributes that change when a file's contents change.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Stamp {
-    size: i64,
-    mtime: i64,
 }
 
 /// The last block that was read; later extents often lie in it.
@@ -568,13 +563,6 @@ impl Buffer {
     /// The bytes that were read.
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.bytes
-    }
-}
-
-impl Stamp {
-    pub(crate) fn of(stat: &Stat) -> Stamp {
-        // Not the change time: renames and links change it too.
-        Stamp { size: stat.st_size, mtime: mtime_of(stat) }
     }
 }
 

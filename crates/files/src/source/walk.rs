@@ -17,10 +17,11 @@ use rustix::fs::{AtFlags, FileType, OFlags, Stat, statat};
 use rustix::io::Errno;
 use wire::manifest::{self, Attributes, AttributesOf, Entry, Kind, is_reserved};
 
+use super::budget::MemoryBudget;
 use super::globs;
 use super::patterns::Patterns;
-use super::read::Stamp;
 use super::root::{NamedPaths, SourcePath, SourceRoot};
+use super::stamp::Stamp;
 use crate::beneath::{self, Inode, LastFolder, split};
 use crate::left_out::LeftOuts;
 use crate::protocol::{footprint_of, footprint_of_attributes};
@@ -52,10 +53,6 @@ pub(crate) struct Origin {
     /// Its contents, if its size says nothing about them.
     pub(crate) contents: Option<Vec<u8>>,
 }
-
-/// Reserves memory for a number of bytes, which may be zero; the error ends the walk. Called for
-/// every entry that is found, and every [`HASHED_AT_ONCE`] bytes that are hashed.
-pub(crate) type MemoryBudget<'a> = &'a mut dyn FnMut(usize) -> Result<(), Error>;
 
 /// Bytes that are hashed between two looks at whether the walk goes on.
 const HASHED_AT_ONCE: usize = 1 << 20;

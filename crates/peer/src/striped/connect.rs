@@ -4,16 +4,17 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
-use stripe::{Class, ConnectError, Connection, Endpoint, EndpointError, Route};
+use stripe::{ConnectError, Connection, Endpoint, EndpointError, Route};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use wire::closing::CloseCode;
 
 use super::follow::Follower;
 use super::listen::{RECEIVE_BUFFER, system};
-use crate::dial::{Candidate, Keeper, Plan, PlanKind, Terms};
+use super::route::route;
+use crate::Error;
+use crate::dial::{Keeper, Plan, PlanKind, Terms};
 use crate::tls::wrong_key;
-use crate::{Error, PathClass};
 use events::Events;
 
 /// How long the end of a connection may take.
@@ -161,22 +162,4 @@ fn first_routes(terms: &Terms, plans: &[Arc<Plan>]) -> Vec<Route> {
         of_plan.filter_map(move |(plan, all)| all.get(at).map(|one| route(terms, plan, *one)))
     };
     (0..most).flat_map(nth).collect()
-}
-
-/// The route of a plan between two addresses.
-pub(super) fn route(terms: &Terms, plan: &Plan, candidate: Candidate) -> Route {
-    Route {
-        path: plan.id,
-        name: plan.name.clone(),
-        device: plan.device.clone(),
-        local: Some(candidate.local),
-        remote: candidate.remote,
-        class: match plan.class {
-            PathClass::Primary => Class::Usual,
-            // Until it is needed.
-            PathClass::Overflow | PathClass::Backup => Class::Reserve,
-        },
-        max_rate: plan.max.as_ref().and_then(|limit| limit.rate()),
-        weight: terms.options.weight,
-    }
 }

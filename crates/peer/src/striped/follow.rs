@@ -11,7 +11,7 @@ use tokio::time::{MissedTickBehavior, interval};
 use units::{Bytes, PathId, Span};
 
 use super::announcement;
-use super::connect::route;
+use super::route::route;
 use crate::caps::{Account, Room};
 use crate::dial::{Candidate, Keeper, Plan};
 

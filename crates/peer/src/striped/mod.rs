@@ -15,6 +15,7 @@ pub mod carrier;
 mod connect;
 mod follow;
 mod listen;
+mod route;
 mod service;
 mod total_rate;
 

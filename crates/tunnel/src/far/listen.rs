@@ -13,7 +13,7 @@ use wire::tunnel::{Answer, Code, Request, Target};
 
 use super::Budget;
 use super::metrics::TunnelMetrics;
-use super::session::PeerRights;
+use super::rights::PeerRights;
 use crate::local::{Door, Local};
 use crate::message::{write_answer, write_request};
 use crate::place::Place;

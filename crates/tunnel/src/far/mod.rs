@@ -2,6 +2,7 @@
 
 mod listen;
 mod metrics;
+mod rights;
 mod session;
 
 use std::collections::{HashMap, VecDeque};
@@ -30,7 +31,7 @@ use crate::bounds::{
 };
 use events::Events;
 use metrics::TunnelMetrics;
-use session::PeerRights;
+use rights::PeerRights;
 
 /// The service that dials targets, and listens, for peers of a host.
 pub struct TunnelService {

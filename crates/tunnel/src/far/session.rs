@@ -10,20 +10,13 @@ use tokio::task::JoinSet;
 use wire::tunnel::{Answer, Code, Request, Target};
 
 use super::listen::listen;
+use super::rights::PeerRights;
 use super::{Budget, TunnelService};
-use crate::TunnelRights;
 use crate::bounds::PREAMBLE_PATIENCE;
 use crate::local::Local;
 use crate::message::{read_request, write_answer};
 use crate::relay::{Begin, relay};
 use events::Events;
-
-/// What a session may do.
-pub struct PeerRights {
-    pub(super) rights: TunnelRights,
-    /// The peer's name for people.
-    pub(super) name: String,
-}
 
 /// Serves the streams of a peer that was let in, until the connection ends. `control` is the stream
 /// of its hello.

@@ -14,7 +14,8 @@ use proptest::test_runner::TestRunner;
 use serde_json::Value;
 use units::{Bytes, PathId, Rate, Span};
 
-use super::screen::{Printer, Size};
+use super::fit::Size;
+use super::screen::Printer;
 use super::{HostRole, Style, Verbosity, WatchArgs, json, notes, rows, text};
 
 fn path(n: u32, name: &str, state: PathState, mbit: u64, share: f64) -> PathProgress {

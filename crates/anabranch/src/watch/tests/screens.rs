@@ -7,9 +7,10 @@ use std::sync::{Arc, Mutex};
 use events::{Event, PathProgress, PathState, Progress, Summary};
 use units::{Bytes, Rate, Span};
 
+use super::super::fit::Size;
 use super::super::notes::{Bars, Notes};
 use super::super::results::Results;
-use super::super::screen::{Printer, Size, Terminal};
+use super::super::screen::{Printer, Terminal};
 use super::super::{Combined, HostRole, Verbosity, Watcher, fit, rows};
 use super::{lost, path};
 

@@ -13,13 +13,13 @@ use wire::files::FileFrame;
 use wire::files::Wishes;
 use wire::session::{AbortCode, SessionFrame};
 
+use super::declined::Declined;
 use super::offered::Offered;
 use super::service::ReceiveService;
 use super::sessions::{Request, Room};
 use crate::blocking::{Wanted, run_wanted};
 use crate::budget::Share;
 use crate::dry_run::Verdict;
-use crate::protocol::code_of;
 use crate::sink::{Directory, Mirror, NOTHING_DELETED, SinkSession, Staging, Survey, finish_files};
 use crate::source::PATTERNS_BYTES;
 use crate::{Error, Overwrite};
@@ -29,26 +29,6 @@ use events::Event;
 const AGREEMENT_PATIENCE: Duration = Duration::from_secs(60);
 /// The time that a sender may take for its manifest, from the first frame to the last.
 const MANIFEST_PATIENCE: Duration = Duration::from_secs(3_600);
-
-/// Why there is no session.
-pub(super) enum Declined {
-    /// The connection failed.
-    Lost(ConnError),
-    /// The sender is told why.
-    Told(AbortCode, String),
-}
-
-impl From<ConnError> for Declined {
-    fn from(error: ConnError) -> Declined {
-        Declined::Lost(error)
-    }
-}
-
-impl From<Error> for Declined {
-    fn from(error: Error) -> Declined {
-        Declined::Told(code_of(&error), error.to_string())
-    }
-}
 
 impl ReceiveService {
     /// Reads the manifest and opens the session. `None` after a dry run.

@@ -4,11 +4,13 @@
 //! a task ([`path`]) that hands received data to the [`SinkSession`].
 
 mod agreement;
+mod declined;
 mod offered;
 mod path;
 mod rates;
 mod service;
 mod sessions;
+mod stalls;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,7 +27,7 @@ use crate::{Error, ReceiveOptions};
 use events::{Event, Events, Failed, Summary};
 use rates::ReceiveRates;
 use service::ReceiveService;
-pub(crate) use service::Stalls;
+pub(crate) use stalls::Stalls;
 
 /// The time for the error of a failed transfer to reach the sender.
 const ABORT_DELIVERY: Duration = Duration::from_secs(1);

@@ -9,7 +9,7 @@ use wire::files::FileFrame;
 use wire::manifest::{Assembly, is_plain};
 use wire::session::{AbortCode, SessionFrame};
 
-use super::agreement::Declined;
+use super::declined::Declined;
 use crate::budget::{CONNECTION_BYTES, Share};
 use crate::left_out::LeftOuts;
 use crate::protocol::{MANIFEST_BYTES, MOST_MIRRORS, footprint};

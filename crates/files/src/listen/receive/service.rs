@@ -18,6 +18,7 @@ use wire::session::{AbortCode, SessionId};
 
 use super::path::{self, PathMember};
 use super::sessions::Sessions;
+use super::stalls::Stalls;
 use crate::budget::Budget;
 use crate::listen::{TransferNumbers, cannot_open, place_of, register_places};
 use crate::protocol::MANIFEST_BYTES;
@@ -51,22 +52,6 @@ const MANIFESTS_BYTES: usize = 4 * MANIFEST_BYTES;
 /// The most dry runs of one peer, and of all, that compare files at a time.
 const SURVEYS_EACH: usize = 4;
 const SURVEYS: usize = 16;
-/// The time for which a session may have paths and get no new data. Its sender pings: its disk may
-/// be slow, or it may be hostile.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Stalls {
-    /// While another sender wants to send.
-    pub(crate) beside_others: Span,
-    /// While nobody does.
-    pub(crate) alone: Span,
-}
-
-impl Stalls {
-    /// The bounds of every receiver; tests have shorter ones.
-    pub(crate) const DEFAULT: Stalls =
-        Stalls { beside_others: Span::from_secs(600), alone: Span::from_secs(3_600) };
-}
-
 impl Service for ReceiveService {
     type Session = Arc<SinkSession>;
     type Grant = Option<Peer>;

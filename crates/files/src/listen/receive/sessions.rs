@@ -12,7 +12,7 @@ use units::Span;
 use wire::manifest::Kind;
 use wire::session::{RunId, SessionId};
 
-use super::service::Stalls;
+use super::stalls::Stalls;
 use crate::Error;
 use crate::beneath::Inode;
 use crate::budget::Share;

@@ -7,6 +7,7 @@
 mod path;
 mod service;
 mod session;
+mod view;
 
 use std::sync::Arc;
 

@@ -27,6 +27,7 @@ use wire::session::{AbortCode, SessionFrame, SessionId};
 
 use super::path;
 use super::session::{FetchSession, label};
+use super::view::PeerView;
 use crate::beneath;
 use crate::blocking::run_wanted;
 use crate::budget::{Budget, CONNECTION_BYTES, Share, Short};
@@ -58,18 +59,6 @@ pub(super) struct ServeService {
     transfers: TransferNumbers,
     completing: mpsc::UnboundedSender<Summary>,
     completed: tokio::sync::Mutex<mpsc::UnboundedReceiver<Summary>>,
-}
-
-/// The view of one peer: its root and its rate limit.
-#[derive(Clone)]
-pub(super) struct PeerView {
-    root: SourceRoot,
-    /// The limit of all fetches of the peer together.
-    pub(super) limit: Option<Arc<Limit>>,
-    /// The peer's name; empty for the holder of a token.
-    pub(super) name: String,
-    /// The entry of the peer among the authorized ones.
-    admitted: Option<Peer>,
 }
 
 /// The most simultaneous fetches of one peer, and of all.

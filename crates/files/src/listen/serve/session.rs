@@ -10,7 +10,7 @@ use peer::listen::{MOST_CONNECTIONS, display_address};
 use units::{Bytes, Span, Time};
 use wire::session::SessionId;
 
-use super::service::PeerView;
+use super::view::PeerView;
 use crate::budget::Share;
 use crate::source::Supply;
 use events::{Event, Summary};

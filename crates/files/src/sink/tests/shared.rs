@@ -9,9 +9,10 @@ use transfer::{BLOCK, Cv};
 
 use super::{Scratch, content, cv, file, part, survey, target, tree};
 use crate::Error;
-use crate::sink::directory::{Directory, timestamps};
+use crate::sink::directory::Directory;
 use crate::sink::settle::{Completed, PendingSync, Target};
 use crate::sink::staging::Staging;
+use crate::sink::timestamps::timestamps;
 
 /// A user who runs no tests.
 const ANOTHER: u32 = 42_424;

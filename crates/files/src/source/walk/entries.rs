@@ -12,8 +12,8 @@ use rustix::io::Errno;
 use wire::manifest::{self, Attributes, Entry, Kind, PRIVATE_FILE, PRIVATE_FOLDER};
 
 use super::super::holes::data;
-use super::super::read::Stamp;
 use super::super::root::{READ, SourcePath};
+use super::super::stamp::Stamp;
 use super::{Described, HASHED_AT_ONCE, Location, Origin, Walk, kind_of, open_in};
 use crate::beneath::{self, Inode, folder_permissions, mtime_of, permissions, split};
 use crate::{Error, attributes};
