@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use events::{PathState, Progress};
+use events::{PathProgress, PathState, Progress};
 use units::{Bytes, PathId, Rate, Span, Time};
 
 /// Rates smoothed over about a second.
@@ -45,8 +45,8 @@ impl Rates {
                 rate.update((more / span).as_f64() - (less / span).as_f64(), span);
                 *before = path.done;
             }
-            path.rate = rate.rate();
         }
+        self.divide(&mut progress.paths);
         progress.rate = progress.paths.iter().map(|path| path.rate).sum();
         if progress.rate > Rate::ZERO && self.first_moved.is_none() {
             self.first_moved = Some(now);
@@ -67,6 +67,18 @@ impl Rates {
 }
 
 impl Rates {
+    /// Gives each path its rate. One whose part of the data shrinks has none, and its data is with
+    /// the others: so that all together is what moved, they have as much less.
+    fn divide(&self, paths: &mut [PathProgress]) {
+        let average = |path: &PathProgress| self.paths[&path.path].1.0.unwrap_or(0.0);
+        let all: f64 = paths.iter().map(average).sum();
+        let rising: f64 = paths.iter().map(|path| average(path).max(0.0)).sum();
+        let factor = if rising > 0.0 { (all / rising).max(0.0) } else { 0.0 };
+        for path in paths {
+            path.rate = Rate::from_bits_f64(average(path).max(0.0) * factor);
+        }
+    }
+
     /// Nothing moves, whatever averages and states say.
     fn stand_still(&mut self, progress: &mut Progress) {
         self.first_moved = None;
@@ -86,15 +98,11 @@ impl Smooth {
         let weight = (span.as_secs_f64() / MEMORY.as_secs_f64()).min(1.0);
         self.0 = Some(self.0.map_or(value, |old| old + weight * (value - old)));
     }
-
-    fn rate(self) -> Rate {
-        Rate::from_bits_f64(self.0.unwrap_or(0.0))
-    }
 }
 
 #[cfg(test)]
 mod tests {
-    use events::{PathProgress, Standstill};
+    use events::Standstill;
     use proptest::prelude::*;
 
     use super::*;
@@ -206,9 +214,10 @@ mod tests {
         #[test]
         fn rates_sum_to_what_was_delivered(
             paths in proptest::collection::vec((0_u64..200, 300_u64..600, 1_u64..200_000), 1..5),
-            parts in proptest::collection::vec(0.8_f64..1.25, 600),
+            more in proptest::collection::vec(0.0_f64..0.2, 5),
             is_striped in any::<bool>(),
         ) {
+            let parts = [vec![0.0], more].concat();
             let mut rates = Rates::default();
             let (mut carried, mut said) = (vec![0_u64; paths.len()], 0.0);
             let all = |carried: &[u64]| carried.iter().sum::<u64>();
@@ -219,12 +228,13 @@ mod tests {
                     *done += if (*from..*to).contains(&step) { *each } else { 0 };
                 }
                 let mut shown = carried.clone();
-                let part = parts[usize::try_from(step).unwrap() % parts.len()];
-                if is_striped && shown.len() > 1 {
-                    // Packets that were sent again shift what the counters say.
-                    let moved = u64::try_from((shown[0] as f64 * (part - 1.0).abs()) as i64).unwrap();
-                    shown[0] -= moved.min(shown[0]);
-                    shown[1] += moved.min(carried[0]);
+                if let (true, Some(since)) = (is_striped && shown.len() > 1, step.checked_sub(200)) {
+                    // Packets that are sent again shift what the counters say, slowly.
+                    let (at, between) = (usize::try_from(since / 100).unwrap(), since % 100);
+                    let part = parts[at] + (parts[at + 1] - parts[at]) * between as f64 / 100.0;
+                    let moved = (shown[0] as f64 * part) as u64;
+                    shown[0] -= moved;
+                    shown[1] += moved;
                 }
                 let of_path = |(number, (done, (from, ..))): (u32, (&u64, &(u64, u64, u64)))| {
                     (step >= *from).then(|| PathProgress {

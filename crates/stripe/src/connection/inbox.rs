@@ -61,6 +61,11 @@ pub(crate) enum Command {
     UpdateKeys {
         key: Key,
     },
+    /// The answer is sent once something arrives.
+    Ask {
+        key: Key,
+        heard: oneshot::Sender<()>,
+    },
     Stats {
         key: Key,
         reply: oneshot::Sender<Stats>,

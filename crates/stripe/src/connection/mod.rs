@@ -246,6 +246,16 @@ impl Connection {
         self.push(Command::SetReceiveBuffer { key: self.0.key, most });
     }
 
+    /// Asks the peer for a sign of life over every path, and waits until anything arrives from it.
+    ///
+    /// # Errors
+    /// If the connection ends before.
+    pub async fn sign_of_life(&self) -> Result<(), ConnectionError> {
+        let (heard, answer) = oneshot::channel();
+        self.push(Command::Ask { key: self.0.key, heard });
+        answer.await.map_err(|_| self.reason())
+    }
+
     /// Updates the keys now, which happens by itself in time.
     pub fn update_keys(&self) {
         self.push(Command::UpdateKeys { key: self.0.key });
@@ -318,6 +328,13 @@ impl Connection {
 
     fn push(&self, command: Command) {
         self.0.inbox.push(command);
+    }
+}
+
+/// Copies are the same connection.
+impl PartialEq for Connection {
+    fn eq(&self, other: &Connection) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
     }
 }
 

@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering;
 
 use ptcp::{Arrived, Config, Event};
 use secure::{ConnectionId, DialEvent, Dialer, Established, ResetTokens, Session};
+use tokio::sync::oneshot;
 use units::{Bytes, PathId, Span, SubflowId, Time};
 use wire::closing::CloseCode;
 use wire::datagram::Outer;
@@ -79,6 +80,10 @@ pub(super) struct Link {
     pub(super) ends: DriverEnds,
     /// When the peer's word counts that it knows the connection no more.
     pub(super) reset_at: Option<Time>,
+    /// Whether the peer's host has refused a packet, and nothing came from there since.
+    pub(super) has_refused: bool,
+    /// Those who want to know when something arrives.
+    pub(super) asked: Vec<oneshot::Sender<()>>,
     /// The latest time that the state machine knows.
     pub(super) latest: Time,
     pub(super) error: Option<ConnectionError>,
@@ -178,6 +183,8 @@ impl Link {
             heard_at: now,
             ends,
             reset_at: None,
+            has_refused: false,
+            asked: Vec::new(),
             latest: now,
             error: None,
             is_refused: false,
@@ -292,6 +299,13 @@ impl Link {
         // can send.
         let Ok(parsed) = Packet::parse(opened.number, opened.payload) else { return };
         (self.latest, self.heard_at, self.reset_at) = (now, now, None);
+        for asked in self.asked.drain(..) {
+            // Who asked may have lost patience.
+            let _ = asked.send(());
+        }
+        if std::mem::take(&mut self.has_refused) {
+            self.routes.values_mut().for_each(|route| route.is_refused = false);
+        }
         self.carried.add_received(from.ip(), length);
         if let Some(dialer) = &mut self.dialer {
             dialer.handle_data();
@@ -494,7 +508,7 @@ impl Link {
             self.core.handle_deadline(now);
         }
         if self.reset_at.is_some_and(|at| at <= now) {
-            self.fail(ConnectionError::Reset);
+            self.fail(self.reset_error());
         }
         self.keep_alive(now);
         self.reopen_routes(now, sockets);
@@ -600,6 +614,7 @@ impl Link {
             self.error = Some(error);
             // What was handed over and not sent is lost.
             self.datagrams.clear();
+            self.asked.clear();
         }
     }
 

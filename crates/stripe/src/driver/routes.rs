@@ -55,6 +55,8 @@ pub(super) struct RouteEnd {
     /// When a socket that failed is opened again.
     pub(super) reopen_at: Option<Time>,
     failure: String,
+    /// As [`Link::has_refused`], over it.
+    pub(super) is_refused: bool,
 }
 
 /// Datagrams of one size; the last one may be shorter.
@@ -111,6 +113,7 @@ impl RouteEnd {
             signs: Signs::new(Time::ZERO),
             reopen_at: None,
             failure: String::new(),
+            is_refused: false,
         }
     }
 
@@ -166,8 +169,13 @@ impl RouteEnd {
             Ok(()) => self.failure.clear(),
             // A size that the device does not carry: the probe of it counts as lost.
             Err(error) if error.raw_os_error() == Some(EMSGSIZE) => {}
-            Err(error) => self.failure = error.to_string(),
+            Err(error) => self.note_error(&error),
         }
+    }
+
+    fn note_error(&mut self, error: &io::Error) {
+        self.is_refused |= error.kind() == io::ErrorKind::ConnectionRefused;
+        self.failure = error.to_string();
     }
 
     fn send(&self, batch: &Batch, sockets: &Sockets) -> io::Result<()> {
@@ -356,7 +364,7 @@ impl Link {
         error: &io::Error,
     ) {
         if let Some(route) = self.routes.get_mut(&number) {
-            route.failure = error.to_string();
+            route.note_error(error);
         }
         self.note_failures(now);
     }
@@ -370,6 +378,9 @@ impl Link {
             }
             route.reopen_at = Some(now + REOPEN);
             failures.push((route.name.clone(), route.failure.clone()));
+        }
+        if !failures.is_empty() {
+            self.handle_refusal(now);
         }
         for (name, reason) in failures {
             tracing::debug!(route = name.text, reason, "the socket fails");

@@ -1,12 +1,14 @@
 //! Ports at which the far side listens on behalf of a peer.
 
+use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use reach::{DIAL_PATIENCE, code_of};
 use stripe::{Connection, Stream};
 use tokio::io::AsyncReadExt;
 use tokio::task::JoinSet;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 use wire::tunnel::{Answer, Code, Request, Target};
 
 use super::Budget;
@@ -17,6 +19,10 @@ use crate::message::{write_answer, write_request};
 use crate::place::Place;
 use crate::relay::{Begin, relay};
 use events::Events;
+
+/// How often, and after which times, the ports of a connection that was closed are tried again.
+const LEAVING_TRIES: usize = 50;
+const LEAVING: Duration = Duration::from_millis(20);
 
 /// Listens as long as the peer keeps the stream open.
 pub(super) async fn listen(
@@ -32,7 +38,7 @@ pub(super) async fn listen(
         refuse(stream, &busy).await;
         return;
     };
-    let doors = match open(target, rights) {
+    let doors = match open_or_take_over(target, rights, stream.connection(), budget).await {
         Ok(doors) => doors,
         Err(answer) => {
             budget.metrics.refused(answer.code);
@@ -61,8 +67,40 @@ pub(super) async fn listen(
     let _ = stream.read(&mut octet).await;
 }
 
-/// Opens the places that a peer asks for, if it may.
-fn open(target: &Target, rights: &PeerRights) -> Result<Vec<Door>, Answer> {
+/// Opens the places that a peer asks for, if it may. A connection of that peer of which nothing is
+/// heard any more gives up what it holds.
+async fn open_or_take_over(
+    target: &Target,
+    rights: &PeerRights,
+    own: &Connection,
+    budget: &Budget,
+) -> Result<Vec<Door>, Answer> {
+    let (mut opened, mut is_taken) = open(target, rights);
+    if is_taken && budget.close_dead(own).await {
+        // The tasks of what was closed leave the ports.
+        for _ in 0..LEAVING_TRIES {
+            (opened, is_taken) = open(target, rights);
+            if !is_taken {
+                break;
+            }
+            sleep(LEAVING).await;
+        }
+    }
+    opened
+}
+
+/// Opens the places that a peer asks for, if it may, and says whether another program has one.
+fn open(target: &Target, rights: &PeerRights) -> (Result<Vec<Door>, Answer>, bool) {
+    let mut is_taken = false;
+    let opened = open_doors(target, rights, &mut is_taken);
+    (opened, is_taken)
+}
+
+fn open_doors(
+    target: &Target,
+    rights: &PeerRights,
+    is_taken: &mut bool,
+) -> Result<Vec<Door>, Answer> {
     let forbidden = || {
         let text = format!("this host may not be asked to listen at {target}");
         Answer::failed(Code::Forbidden, &text)
@@ -73,8 +111,10 @@ fn open(target: &Target, rights: &PeerRights) -> Result<Vec<Door>, Answer> {
     if !place.addresses().iter().all(may) {
         return Err(forbidden());
     }
-    Door::open(&place, false)
-        .map_err(|(at, error)| Answer::failed(code_of(&error), &format!("listen at {at}: {error}")))
+    Door::open(&place, false).map_err(|(at, error)| {
+        *is_taken = error.kind() == io::ErrorKind::AddrInUse;
+        Answer::failed(code_of(&error), &format!("listen at {at}: {error}"))
+    })
 }
 
 async fn refuse(mut stream: Stream, answer: &Answer) {

@@ -20,7 +20,7 @@ use zeroize::Zeroizing;
 use super::{bounded, failure, signals, stopped};
 use crate::commands::send::credential;
 use crate::complete;
-use crate::config::Config;
+use crate::config::{Config, weight};
 use crate::dirs::Dirs;
 use crate::examples;
 use crate::exit::Failure;
@@ -97,6 +97,10 @@ pub(crate) struct TunnelArgs {
     /// The choice of a path for each packet [default: lowest-rtt]
     #[arg(long, value_name = "NAME", value_parser = packet_scheduler, help_heading = "Over UDP")]
     packet_scheduler: Option<String>,
+    /// So many subflows over each path: with a controller such as reno or cubic it takes the shares
+    /// of so many flows, 1 to 64 [default: 1]
+    #[arg(long, value_name = "N", value_parser = weight(), help_heading = "Over UDP")]
+    weight: Option<u16>,
     #[command(flatten)]
     qlog: QlogArgs,
     #[command(flatten)]
@@ -161,6 +165,7 @@ pub(crate) fn run(args: TunnelArgs) -> Result<(), Failure> {
         paths: if args.paths.is_empty() { config.send.paths } else { args.paths },
         no_paths: [config.send.no_paths, args.no_paths].concat(),
         usage: Some(dirs.usage()),
+        weight: args.weight.or(config.send.weight).unwrap_or(1),
         ..DialOptions::new(identity)
     };
     let terms = Terms::new(vec![(to, credential)], dial)?;

@@ -2,6 +2,7 @@
 
 mod screens;
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 
 use events::{
@@ -9,6 +10,7 @@ use events::{
     PlannedChange, Progress, Standstill, Summary,
 };
 use proptest::prelude::*;
+use proptest::test_runner::TestRunner;
 use serde_json::Value;
 use units::{Bytes, PathId, Rate, Span};
 
@@ -353,50 +355,57 @@ fn notices_are_printed_whatever_is_said_of_progress() {
     assert!(!said(json), "it is an event on standard output");
 }
 
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
+/// Of every path that is shown the screen has the name, and the rate or the state, that JSON has;
+/// and so have the lines of a log.
+#[test]
+fn screen_and_json_say_the_same() {
+    let screens = Cell::new(0);
+    let paths = proptest::collection::vec((0_usize..6, 0_u64..10_000_000_000), 1..8);
+    let same = |paths: Vec<(usize, u64)>| {
+        compare_screen_and_json(paths)?;
+        screens.set(screens.get() + 1);
+        Ok(())
+    };
+    TestRunner::new(ProptestConfig::with_cases(64)).run(&paths, same).unwrap();
+    println!("screens {}", screens.get());
+}
 
-    /// Of every path that is shown the screen has the name, and the rate or the state, that JSON
-    /// has; and so have the lines of a log.
-    #[test]
-    fn screen_and_json_say_the_same(
-        paths in proptest::collection::vec((0_usize..6, 0_u64..10_000_000_000), 1..8),
-    ) {
-        let states = [
-            PathState::Connecting,
-            PathState::Active,
-            PathState::Standby,
-            PathState::Stalled,
-            PathState::Lost,
-            PathState::Dropped,
-        ];
-        let of = |(number, (state, rate)): (u32, (usize, u64))| PathProgress {
-            rate: Rate::from_bits(rate),
-            ..path(number, &format!("eth{number}"), states[state], 1, 0.5)
+fn compare_screen_and_json(paths: Vec<(usize, u64)>) -> Result<(), TestCaseError> {
+    let states = [
+        PathState::Connecting,
+        PathState::Active,
+        PathState::Standby,
+        PathState::Stalled,
+        PathState::Lost,
+        PathState::Dropped,
+    ];
+    let of = |(number, (state, rate)): (u32, (usize, u64))| PathProgress {
+        rate: Rate::from_bits(rate),
+        ..path(number, &format!("eth{number}"), states[state], 1, 0.5)
+    };
+    let paths: Vec<PathProgress> = (0..).zip(paths).map(of).collect();
+    let rate = paths.iter().map(|path| path.rate).sum();
+    let snapshot = Progress { rate, paths, ..progress() };
+    let line = json::of_event(&Event::Progress(snapshot.clone()));
+    let told: Value = serde_json::from_str(&line).unwrap();
+    let log = text::plain(&snapshot);
+    let size = Size { columns: 100, rows: 50 };
+    let rows = rows::rows(&BTreeMap::from([(0, snapshot)]), size);
+    let paths = told["paths"].as_array().unwrap();
+    for path in paths {
+        let name = path["name"].as_str().unwrap();
+        let state = path["state"].as_str().unwrap();
+        let says = match state {
+            "active" => Rate::from_bits(path["rate"].as_u64().unwrap()).to_string(),
+            other => other.to_string(),
         };
-        let paths: Vec<PathProgress> = (0..).zip(paths).map(of).collect();
-        let rate = paths.iter().map(|path| path.rate).sum();
-        let snapshot = Progress { rate, paths, ..progress() };
-        let line = json::of_event(&Event::Progress(snapshot.clone()));
-        let told: Value = serde_json::from_str(&line).unwrap();
-        let log = text::plain(&snapshot);
-        let size = Size { columns: 100, rows: 50 };
-        let rows = rows::rows(&BTreeMap::from([(0, snapshot)]), size);
-        let paths = told["paths"].as_array().unwrap();
-        for path in paths {
-            let name = path["name"].as_str().unwrap();
-            let state = path["state"].as_str().unwrap();
-            let says = match state {
-                "active" => Rate::from_bits(path["rate"].as_u64().unwrap()).to_string(),
-                other => other.to_string(),
-            };
-            let row = rows.iter().find(|row| row.starts_with(name));
-            prop_assert_eq!(row.is_some(), state != "dropped");
-            prop_assert!(row.is_none_or(|row| row.contains(&says)), "{:?}: {}", row, says);
-            prop_assert!(log.contains(&format!("{name} {says}")), "{}", log);
-        }
-        let sum: u64 = paths.iter().map(|path| path["rate"].as_u64().unwrap()).sum();
-        prop_assert_eq!(told["rate"].as_u64(), Some(sum));
-        prop_assert!(rows.last().unwrap().contains(&Rate::from_bits(sum).to_string()));
+        let row = rows.iter().find(|row| row.starts_with(name));
+        prop_assert_eq!(row.is_some(), state != "dropped");
+        prop_assert!(row.is_none_or(|row| row.contains(&says)), "{:?}: {}", row, says);
+        prop_assert!(log.contains(&format!("{name} {says}")), "{}", log);
     }
+    let sum: u64 = paths.iter().map(|path| path["rate"].as_u64().unwrap()).sum();
+    prop_assert_eq!(told["rate"].as_u64(), Some(sum));
+    prop_assert!(rows.last().unwrap().contains(&Rate::from_bits(sum).to_string()));
+    Ok(())
 }
