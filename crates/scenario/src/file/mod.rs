@@ -7,12 +7,14 @@ mod arrivals;
 mod distributions;
 mod flows;
 mod gateways;
+mod names;
 mod network;
 mod parse;
 mod size_classes;
 mod substitute;
 mod tables;
 mod topology;
+mod values;
 mod workloads;
 
 use std::sync::Arc;

@@ -6,7 +6,7 @@ use ptcp::{Config, Restripe};
 
 use super::endpoint::MOST_BUFFER;
 use super::{controller, count, subflows};
-use crate::file::parse::{Result, bytes_up_to, positive};
+use crate::file::values::{Result, bytes_up_to, positive};
 use crate::file::workloads::workload;
 use crate::file::{LinkSpec, PtcpSpec, Workload};
 use crate::host::FarClock;
