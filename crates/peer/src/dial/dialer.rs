@@ -14,6 +14,7 @@ use super::plan::{Plan, PlanKind};
 use super::supervisor::{PathSupervisor, Session, Shared};
 use super::terms::Terms;
 use crate::tls::ClientTls;
+use crate::wall;
 use events::Events;
 
 /// Runs the paths of one session.

@@ -6,7 +6,7 @@ use stripe::TotalRate;
 use tokio::time::sleep;
 use units::Rate;
 
-use crate::Timetable;
+use crate::{Timetable, wall};
 
 /// The interval of looks at the timetable.
 const LOOK: Duration = Duration::from_secs(1);

@@ -42,7 +42,7 @@ pub(super) struct Ceiling {
 
 /// What a ceiling needs to know of its path.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct View {
+pub(super) struct CeilingView {
     /// Whether it sends no more than it measured, after its last probe has drained.
     pub(super) is_cruising: bool,
     /// Whether a queue of others stands by what those at the same bottleneck saw.
@@ -60,7 +60,7 @@ impl Ceiling {
     }
 
     /// An acknowledgement came on a path as `view` describes it.
-    pub(super) fn handle_acked(&mut self, now: Time, acked: &Acked, view: &View) {
+    pub(super) fn handle_acked(&mut self, now: Time, acked: &Acked, view: &CeilingView) {
         self.is_disturbed |= !view.is_cruising;
         if let Some(rtt) = acked.rtt {
             self.least = Some(self.least.map_or(rtt, |least| least.min(rtt)));
@@ -153,7 +153,8 @@ mod tests {
                 in_recovery: false,
                 slow_start_divisor: 1,
             };
-            let view = View { is_cruising: true, others_stand: false, share: 1.0, window: WINDOW };
+            let view =
+                CeilingView { is_cruising: true, others_stand: false, share: 1.0, window: WINDOW };
             ceiling.handle_acked(now, &acked, &view);
         }
     }
