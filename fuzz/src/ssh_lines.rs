@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 #[expect(dead_code, reason = "limits and marks that the program uses")]
-#[path = "../../crates/anabranch/src/commands/far/messages.rs"]
+#[path = "../../crates/anabranch/src/commands/cp/messages.rs"]
 mod messages;
 
 /// A line of either side: it is no message, or one that means the same when it is written and read

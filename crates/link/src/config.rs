@@ -26,14 +26,16 @@ mod changes;
 mod error;
 mod parse;
 pub mod reader;
+mod values;
 
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use std::path::Path;
 
 pub use error::{ConfigError, Problem};
-pub use parse::{LinkPath, PROFILE_KEYS, profiles};
+pub use parse::{PROFILE_KEYS, profiles};
 use units::{Bytes, Seed, Span};
+pub use values::LinkPath;
 
 use crate::profile::Profile;
 use crate::schedule;

@@ -35,6 +35,7 @@ mod deadlines;
 pub mod distribution;
 mod draw;
 mod error;
+mod far_clock;
 pub mod file;
 mod flow_state;
 pub mod host;
@@ -55,6 +56,7 @@ pub mod watch;
 
 pub use build::{Built, Ends, FlowLayout, GatewayEnds, RunLayout};
 pub use error::ScenarioError;
+pub use far_clock::FarClock;
 pub use file::{Document, Scenario, Setting};
 pub use measure::{CompletedRequest, DelayCount};
 pub use measures::{MEASURES, Measure, Measures, MeasuresIter};

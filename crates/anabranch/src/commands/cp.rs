@@ -2,6 +2,7 @@
 //! ssh, which carries keys and names; the data goes over every path.
 
 pub(crate) mod install;
+pub(crate) mod messages;
 mod operand;
 mod pull;
 mod reach;
@@ -19,7 +20,6 @@ use files::{Error, SendOptions};
 use peer::{Credential, DEFAULT_PORT, Remote, Token};
 use tokio::time::timeout;
 
-use super::far::messages::{Operation, PROTOCOL, Ready, Request, Version};
 use super::send::{PreparedSend, SendFlags};
 use crate::complete;
 use crate::dirs::Dirs;
@@ -29,6 +29,7 @@ use crate::host_key::HostKey;
 use crate::name;
 use crate::sanitize::{clean, without_error_numbers};
 use crate::transfer;
+use messages::{Operation, PROTOCOL, Ready, Request, Version};
 use operand::Operands;
 use ssh::{NoHello, RemoteEnd, RemoteSide, Ssh};
 

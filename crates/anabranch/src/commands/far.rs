@@ -1,7 +1,6 @@
 //! `far`: the remote side of `cp`. Its messages use standard input and output, the data uses
 //! connections of its own.
 
-pub(crate) mod messages;
 pub(crate) mod sources;
 
 use std::env;
@@ -18,6 +17,9 @@ use serde::Serialize;
 use tokio::sync::oneshot;
 
 use super::cp::install::own_hash;
+use super::cp::messages::{
+    Answer, Hello, MAX_REQUEST, Operation, PROTOCOL, Ready, Request, Status, Version,
+};
 use super::cp::target::Target;
 use super::paths::runtime;
 use crate::config::Config;
@@ -26,7 +28,6 @@ use crate::exit::Failure;
 use crate::host_key::HostKey;
 use crate::listen::{ListenAddress, socket_addresses};
 use crate::threads;
-use messages::{Answer, Hello, MAX_REQUEST, Operation, PROTOCOL, Ready, Request, Status, Version};
 use sources::Offer;
 
 /// Arguments of `far`.

@@ -3,8 +3,8 @@
 use units::{Bytes, Span};
 
 use super::error::{Problem, Result};
-use super::parse::{positive, queue};
 use super::reader::{Section, Value};
+use super::values::{positive, queue};
 use crate::{Aqm, CoDel, FqCoDel, Jitter, Limit, Red, Spread, Threshold};
 
 #[derive(Clone, Copy)]

@@ -8,8 +8,8 @@ use alloc::vec::Vec;
 use units::{Bytes, Rate, Span};
 
 use super::error::{Problem, Result};
-use super::parse::{Build, loss, positive};
 use super::reader::{Section, Value};
+use super::values::{Build, loss, positive};
 use crate::{Blackout, Change, Dated, Loss, RatePlan, Redraw, Trace};
 
 /// The values of a direction that can change.

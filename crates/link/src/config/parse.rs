@@ -4,7 +4,6 @@ use alloc::borrow::ToOwned;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
-use core::num::NonZeroU64;
 
 use units::{Bytes, Rate, Seed, Span};
 
@@ -12,8 +11,9 @@ use super::aqm::{aqm, jitter};
 use super::changes::Changing;
 use super::error::{Problem, Result};
 use super::reader::{Section, Source, Value};
+use super::values::{Build, LinkPath, positive, queue};
 use super::{Carry, Direction, LinkSpec, Network, Unreachable};
-use crate::{Aqm, GilbertElliott, Limit, Loss, Profile, Reorder};
+use crate::{Aqm, Limit, Profile, Reorder};
 
 const NETWORK_KEYS: &[&str] = &["name", "seed", "bytes", "link"];
 /// Keys that a direction may override.
@@ -97,15 +97,6 @@ fn link(
     })
 }
 
-/// A path of links that are alike, and others, for the bandwidth-delay product of one of the first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LinkPath {
-    /// The number of the links that are alike.
-    pub links: u32,
-    /// The propagation RTT over all others.
-    pub others: Span,
-}
-
 /// The keys that [`profiles()`] reads.
 pub const PROFILE_KEYS: &[&str] = DIRECTION_KEYS;
 
@@ -160,24 +151,6 @@ fn index(value: &Value<'_>, earlier: &[LinkSpec]) -> Result<usize> {
         );
     }
     Ok(index)
-}
-
-pub(super) fn positive(value: &Value<'_>) -> Result<Span> {
-    let span: Span = value.quantity()?;
-    if span == Span::ZERO {
-        return Err(value.error(Problem::Sense("wants more than no time")));
-    }
-    Ok(span)
-}
-
-/// The context of the keys of a link.
-pub(super) struct Build {
-    /// The seed of redraws of the rate, the same for both directions.
-    pub(super) seed: Seed,
-    pub(super) bytes: Option<Bytes>,
-    device_mtu: u32,
-    /// Present if queues may be in bandwidth-delay products.
-    path: Option<LinkPath>,
 }
 
 impl Build {
@@ -236,42 +209,6 @@ impl Build {
         let rtt = delay * (2 * u64::from(links)) + others;
         Ok(Limit::Bytes(rate * Span::from_secs_f64(rtt.as_secs_f64() * factor)))
     }
-}
-
-/// `"128 KiB"` or `"100 packets"`.
-pub(super) fn queue(value: &Value<'_>) -> Result<Limit> {
-    let text = value.text()?;
-    let packets =
-        text.trim().strip_suffix("packets").or_else(|| text.trim().strip_suffix("packet"));
-    match packets {
-        None => value.quantity().map(Limit::Bytes),
-        Some(number) => {
-            let problem =
-                Problem::Sense("wants a whole number of packets, for example '100 packets'");
-            number.trim().parse().map(Limit::Packets).map_err(|_| value.error(problem))
-        }
-    }
-}
-
-pub(super) fn loss(value: &Value<'_>) -> Result<Loss> {
-    if !value.is_table() {
-        return value.probability().map(Loss::of);
-    }
-    let section = value.section()?;
-    if let Some(every) = section.get("every") {
-        section.allow(&["every"])?;
-        let number = NonZeroU64::new(every.integer()?);
-        return number.map(Loss::Every).ok_or_else(|| {
-            every.error(Problem::Sense("wants a whole number of packets, 1 or more"))
-        });
-    }
-    section.allow(&["good_to_bad", "bad_to_good", "good", "bad", "every"])?;
-    Ok(Loss::GilbertElliott(GilbertElliott {
-        good_to_bad: section.require("good_to_bad")?.probability()?,
-        bad_to_good: section.require("bad_to_good")?.probability()?,
-        good: section.get("good").map_or(Ok(0.0), |value| value.probability())?,
-        bad: section.get("bad").map_or(Ok(1.0), |value| value.probability())?,
-    }))
 }
 
 fn reorder(value: &Value<'_>) -> Result<Reorder> {

@@ -13,7 +13,8 @@ use units::PathId;
 
 use super::candidate::{Survey, Target};
 use super::over_relays::{relay_plans, relay_targets, relays};
-use super::plan::{MAX_PATHS, Plan, PlanKind, Via, default_plans, guessed_plans, plan, targets};
+use super::plan::{MAX_PATHS, Plan, PlanKind, Via, default_plans, guessed_plans, targets};
+use super::planning::plan;
 use super::resolve::resolve;
 use super::terms::Terms;
 use crate::Error;

@@ -11,7 +11,6 @@ use tokio::sync::futures::Notified;
 use units::{PathId, Rate};
 
 use super::candidate::{Candidate, Survey, Target};
-use super::over_relays::plans_over_relays;
 use super::resolve::resolve;
 use super::terms::Terms;
 use super::unreachable::{no_path, reasons};
@@ -352,38 +351,12 @@ impl Pairs {
     }
 }
 
-/// Plans of the paths that `terms` ask for to every host, 16 at most.
-///
-/// # Errors
-/// [`Error::NoPath`] if there is none, [`Error::UnknownHost`] if no host has the name,
-/// [`Error::Usage`] if a named path is not possible.
-pub async fn plan(terms: &Terms) -> Result<Vec<Plan>, Error> {
-    let mut plans: Vec<Plan> = Vec::new();
-    let mut unreachable = None;
-    let is_relayed = !terms.relayed.is_empty();
-    for host in 0..terms.to.len() {
-        match plan_to(terms, host, &plans).await {
-            Ok(more) => plans.extend(more),
-            // One of several hosts may be unreachable, or reached over a relay alone.
-            Err(error @ (Error::NoPath { .. } | Error::UnknownHost { .. }))
-                if terms.to.len() > 1 || is_relayed =>
-            {
-                unreachable = Some(error);
-            }
-            Err(error) => return Err(error),
-        }
-    }
-    for plan in plans_over_relays(terms).await? {
-        plans.push(plan.beside(&plans, None, terms.options.usage.as_deref())?);
-    }
-    plans.truncate(MAX_PATHS);
-    match unreachable {
-        Some(error) if plans.is_empty() => Err(error),
-        _ => Ok(plans),
-    }
-}
-
-async fn plan_to(terms: &Terms, host: usize, before: &[Plan]) -> Result<Vec<Plan>, Error> {
+/// Plans of the paths to a host over no relay.
+pub(super) async fn plan_to(
+    terms: &Terms,
+    host: usize,
+    before: &[Plan],
+) -> Result<Vec<Plan>, Error> {
     let named = resolve(&terms.to[host].0).await?;
     let survey = Survey::of(&targets(named.into_iter(), &[]))?;
     let mut plans = Vec::new();

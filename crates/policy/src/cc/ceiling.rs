@@ -50,7 +50,7 @@ pub(super) struct Ceiling {
 
 /// What a ceiling needs to know of its path.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct View {
+pub(super) struct CeilingView {
     /// Whether it sends no more than it measured, after its last probe has drained.
     pub(super) is_cruising: bool,
     /// Whether a queue of others stands by what those at the same bottleneck saw.
@@ -70,7 +70,7 @@ impl Ceiling {
     }
 
     /// An acknowledgement came on a path as `view` describes it.
-    pub(super) fn handle_acked(&mut self, now: Time, acked: &Acked, view: &View) {
+    pub(super) fn handle_acked(&mut self, now: Time, acked: &Acked, view: &CeilingView) {
         self.is_disturbed |= !view.is_cruising;
         if let Some(rtt) = acked.rtt {
             let (least, most) = self.range.unwrap_or((rtt, rtt));
@@ -88,7 +88,7 @@ impl Ceiling {
     }
 
     /// A round is over.
-    fn judge(&mut self, now: Time, view: &View) {
+    fn judge(&mut self, now: Time, view: &CeilingView) {
         let is_disturbed = core::mem::take(&mut self.is_disturbed);
         let before = core::mem::replace(&mut self.since, view.counts);
         let Some((least, most)) = self.range.take() else { return };
@@ -197,7 +197,7 @@ mod tests {
                 in_recovery: false,
                 slow_start_divisor: 1,
             };
-            let view = View {
+            let view = CeilingView {
                 is_cruising: true,
                 others_stand: false,
                 share: 1.0,

@@ -28,7 +28,7 @@ use alloc::vec::Vec;
 use units::{Bytes, SubflowId, Time};
 
 use super::bbr::Siblings;
-use super::ceiling::{Ceiling, View};
+use super::ceiling::{Ceiling, CeilingView};
 use super::{Acked, Allowance, Bbr, Congestion, Controller, Lost, Sent, SinglePath, Start};
 
 /// The share of losses in a round trip that is taken for the path's own (see
@@ -133,7 +133,7 @@ impl Controller for CoupledBbr {
         let others_stand = self.stands(id, false);
         let sum: f64 = self.members.iter().map(|member| member.model.bandwidth().as_f64()).sum();
         let Some(CoupledModel { model, ceiling, .. }) = self.member(id) else { return };
-        let view = View {
+        let view = CeilingView {
             is_cruising: model.is_cruising(),
             others_stand,
             share: if sum > 0.0 { model.bandwidth().as_f64() / sum } else { 1.0 },

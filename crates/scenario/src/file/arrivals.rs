@@ -7,7 +7,8 @@ use link::config::reader::{Section, Value, unknown_word};
 use units::Span;
 
 use super::distributions::times;
-use super::parse::{Numbered, Result};
+use super::names::Numbered;
+use super::values::Result;
 use super::{Arrivals, LinkSpec, Start, Transport, Workload};
 use crate::distribution::Distribution;
 

@@ -6,8 +6,8 @@ use link::config::Problem;
 use link::config::reader::{Section, Value};
 use units::{Bytes, Span};
 
-use super::parse::Result;
 use super::tables;
+use super::values::Result;
 use crate::distribution::{Distribution, Empirical};
 
 const KINDS: &[&str] =

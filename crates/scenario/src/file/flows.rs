@@ -5,18 +5,18 @@ mod reroute;
 mod sockets;
 mod striped;
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use hashbrown::HashSet;
 use link::config::Problem;
-use link::config::reader::{Section, Value, unknown_word};
+use link::config::reader::{Section, Value};
 use units::Span;
 
 use super::arrivals::start;
 use super::gateways::Gateways;
-use super::parse::{MOST, Numbered, Result, count, numbered};
+use super::names::{Numbered, node, numbered, route, unknown_node};
 use super::tables::{RowTable, TableRow};
+use super::values::{MOST, Result, count};
 use super::workloads::{no_udp_source, udp, workload};
 use super::{FlowSpec, Lines, LinkSpec, Place, Start, TcpSpec, Through, Transport, Workload};
 use crate::registry::Registry;
@@ -377,23 +377,6 @@ fn place(
     Ok(Place::OneOf(hosts.into_iter().cloned().collect()))
 }
 
-/// A node of the network; its name is assembled in `buffer`.
-pub(super) fn node(
-    value: &Value<'_>,
-    number: u32,
-    nodes: &HashSet<Arc<str>>,
-    buffer: &mut String,
-) -> Result<Arc<str>> {
-    let name = numbered(value, number, buffer)?;
-    nodes.get(name).cloned().ok_or_else(|| value.error(unknown_node(name, nodes)))
-}
-
-pub(super) fn unknown_node(name: &str, nodes: &HashSet<Arc<str>>) -> Problem {
-    // Sorted, so that ties of the nearest name go to the first in the alphabet.
-    let nodes: BTreeSet<&Arc<str>> = nodes.iter().collect();
-    unknown_word(name, nodes.into_iter().map(|node| &**node))
-}
-
 fn tcp(
     section: &Section<'_>,
     number: u32,
@@ -466,29 +449,4 @@ fn subflows(section: &Section<'_>, number: u32, links: &[LinkSpec]) -> Result<Ve
             list.iter().map(route).collect()
         }
     }
-}
-
-/// The names of the links of a route.
-pub(super) fn route(value: &Value<'_>, number: u32, links: &[LinkSpec]) -> Result<Vec<String>> {
-    let mut names = Vec::new();
-    for value in value.list()? {
-        let mut buffer = String::new();
-        let name = numbered(&value, number, &mut buffer)?.to_owned();
-        known_link(&name, links).map_err(|problem| value.error(problem))?;
-        names.push(name);
-    }
-    Ok(names)
-}
-
-/// Checks that there is a link of this name, with a direction or not, or one that matches it.
-fn known_link(name: &str, links: &[LinkSpec]) -> Result<(), Problem> {
-    let plain = name.trim_end_matches("/up").trim_end_matches("/down");
-    if links.iter().any(|link| *link.name == *plain || super::one_of(name, &link.name)) {
-        return Ok(());
-    }
-    let mut problem = unknown_word(plain, links.iter().map(|link| &*link.name));
-    if let Problem::UnknownWord { found, .. } = &mut problem {
-        *found = name.into();
-    }
-    Err(problem)
 }

@@ -15,8 +15,8 @@ use units::Bytes;
 use wire::harp::MOST_PATHS;
 
 use self::ways::{Distances, Ways};
-use super::flows::{node, route};
-use super::parse::{Numbered, Result, bytes_up_to, numbered, positive};
+use super::names::{Numbered, node, numbered, route};
+use super::values::{Result, bytes_up_to, positive};
 use super::{LinkSpec, Place, one_of};
 
 const KEYS: &[&str] = &[

@@ -7,12 +7,14 @@ mod arrivals;
 mod distributions;
 mod flows;
 mod gateways;
+mod names;
 mod network;
 mod parse;
 mod size_classes;
 mod substitute;
 mod tables;
 mod topology;
+mod values;
 mod workloads;
 
 use std::sync::Arc;
@@ -22,7 +24,7 @@ pub use link::config::{ConfigError, Problem};
 use units::{Bytes, Rate, Seed, Span};
 
 use crate::distribution::Distribution;
-use crate::host::FarClock;
+use crate::far_clock::FarClock;
 use crate::registry::Registry;
 pub use gateways::{GatewaySpec, Through};
 pub use size_classes::SizeClasses;

@@ -8,7 +8,7 @@ use link::{Blackout, Profile};
 use units::Span;
 
 use super::LinkSpec;
-use super::parse::Result;
+use super::values::Result;
 
 /// The links of the network file that `value` names.
 pub(super) fn links(value: &Value<'_>) -> Result<Vec<LinkSpec>> {

@@ -4,17 +4,17 @@ use std::sync::Arc;
 
 use hashbrown::HashSet;
 use link::SharedProfile;
+use link::config::Problem;
 use link::config::reader::{Section, Value};
-use link::config::{self, ConfigError, LinkPath, Problem};
-use units::{Bytes, Seed, Span};
+use units::{Seed, Span};
 
 use super::gateways::Gateways;
+use super::names::{Numbered, numbered};
 use super::size_classes::SizeClasses;
+use super::values::{Result, count, positive, profile_keys, profiles, rate_seed};
 use super::{FlowSpec, LinkSpec, Scenario, Setting, Start, Window, flows, network, topology};
 use crate::measures::MOST_WINDOWS;
 use crate::registry::Registry;
-
-pub(super) type Result<T, E = ConfigError> = std::result::Result<T, E>;
 
 /// The keys of a file.
 pub(super) const TOP_KEYS: &[&str] = &[
@@ -38,11 +38,6 @@ pub(super) const TOP_KEYS: &[&str] = &[
     "gateway",
     "flow",
 ];
-/// The largest packet; scenarios have no devices whose MTU would matter.
-const MTU: u32 = 65_535;
-/// A larger count is taken for a typing error: a simulation holds 16 million links and hosts.
-pub(super) const MOST: u64 = 1_000_000;
-
 /// The longest run.
 const MOST_DURATION: Span = Span::from_secs(730 * 24 * 3_600);
 /// The most periodic changes of a link in a run.
@@ -257,147 +252,6 @@ fn node(name: &str, nodes: &mut HashSet<Arc<str>>) -> Arc<str> {
     Arc::clone(nodes.get_or_insert_with(name, |name| name.into()))
 }
 
-/// The seed of the redraws of a link's rate.
-pub(super) fn rate_seed(seed: Seed, link: &str) -> Seed {
-    seed.stream(&format!("link/{link}/rate"))
-}
-
-/// The profiles of both directions of a link.
-pub(super) fn profiles(
-    section: &Section<'_>,
-    seed: Seed,
-    path: Option<LinkPath>,
-) -> Result<(SharedProfile, SharedProfile)> {
-    let (up, down) = config::profiles(section, seed, MTU, path)?;
-    let down = (up != down).then_some(down);
-    let up = SharedProfile::from(up);
-    let down = down.map_or_else(|| up.clone(), SharedProfile::from);
-    Ok((up, down))
-}
-
-/// The keys of network files that scenarios have too.
-pub(super) fn profile_keys() -> impl Iterator<Item = &'static str> {
-    config::PROFILE_KEYS.iter().copied().filter(|key| *key != "carry")
-}
-
-/// The name of an entry: for one item, or with a `*` and a `count` for several.
-pub(super) struct Numbered {
-    pattern: String,
-    count: Option<u32>,
-}
-
-impl Numbered {
-    pub(super) fn read(section: &Section<'_>, name: &Value<'_>) -> Result<Numbered> {
-        let pattern = name.text()?.to_owned();
-        let stars = pattern.matches('*').count();
-        if !is_pattern(&pattern) {
-            return Err(name
-                .error(Problem::Sense("wants letters, digits, '-' and '_', and at most one '*'")));
-        }
-        let count = section.get("count").map(|value| self::count(&value)).transpose()?;
-        match (stars, count) {
-            (0, None | Some(1)) | (1, Some(_)) => Ok(Numbered { pattern, count }),
-            (1, None) => Err(section.error(
-                "count",
-                Problem::Sense("is missing: how many are meant by the '*' in the name?"),
-            )),
-            (0, Some(_)) => {
-                Err(name
-                    .error(Problem::Sense("stands for several: put a '*' where the number goes")))
-            }
-            _ => Err(name.error(Problem::Sense("has more than one '*'"))),
-        }
-    }
-
-    /// The names of as many items as a file has rows.
-    pub(super) fn read_for(name: &Value<'_>, rows: usize) -> Result<Numbered> {
-        let pattern = name.text()?.to_owned();
-        if !is_pattern(&pattern) || pattern.matches('*').count() != 1 {
-            return Err(name.error(Problem::Sense(
-                "wants letters, digits, '-' and '_', and one '*' for the number of the row",
-            )));
-        }
-        Ok(Numbered { pattern, count: u32::try_from(rows).ok() })
-    }
-
-    /// The numbers of the items; zero for a single one.
-    pub(super) fn numbers(&self) -> std::ops::RangeInclusive<u32> {
-        if self.pattern.contains('*') { 1..=self.count.unwrap_or(1) } else { 0..=0 }
-    }
-
-    pub(super) fn count(&self) -> u32 {
-        self.count.unwrap_or(1)
-    }
-
-    /// The name with this number, assembled in `buffer`.
-    pub(super) fn name(&self, number: u32, buffer: &mut String) -> Arc<str> {
-        filled(&self.pattern, number, buffer).into()
-    }
-
-    pub(super) fn group(&self) -> Arc<str> {
-        self.pattern.replace('*', "").into()
-    }
-}
-
-fn is_pattern(text: &str) -> bool {
-    !text.is_empty() && text.chars().all(|c| c.is_alphanumeric() || "-_*".contains(c))
-}
-
-/// The text with each `*` replaced by the number. It is assembled in `buffer`, which thousands of
-/// names reuse, unless there is no `*`.
-fn filled<'a>(text: &'a str, number: u32, buffer: &'a mut String) -> &'a str {
-    let Some((before, mut rest)) = at_star(text) else { return text };
-    buffer.clear();
-    buffer.push_str(before);
-    push_number(buffer, number);
-    while let Some((part, more)) = at_star(rest) {
-        buffer.push_str(part);
-        push_number(buffer, number);
-        rest = more;
-    }
-    buffer.push_str(rest);
-    buffer
-}
-
-/// The text before the first `*` and the text behind it. Names are short, where a plain loop is
-/// faster than `split_once`.
-fn at_star(text: &str) -> Option<(&str, &str)> {
-    let at = text.bytes().position(|byte| byte == b'*')?;
-    Some((&text[..at], &text[at + 1..]))
-}
-
-/// Appends a number. With thousands of names, `write!` would take as long as all the rest.
-pub(super) fn push_number(text: &mut String, number: u32) {
-    if number >= 10 {
-        push_number(text, number / 10);
-    }
-    text.push(char::from_digit(number % 10, 10).expect("it is a digit"));
-}
-
-/// The name of a node or link with each `*` replaced by the number, assembled in `buffer`.
-pub(super) fn numbered<'a>(
-    value: &Value<'a>,
-    number: u32,
-    buffer: &'a mut String,
-) -> Result<&'a str> {
-    let text = value.text()?;
-    if text.is_empty() {
-        return Err(value.error(Problem::Sense("is an empty name")));
-    }
-    if number == 0 && text.contains('*') {
-        return Err(value.error(Problem::Sense("has a '*', and the entry's own name has none")));
-    }
-    Ok(filled(text, number, buffer))
-}
-
-pub(super) fn count(value: &Value<'_>) -> Result<u32> {
-    let number = value.integer()?;
-    if !(1..=MOST).contains(&number) {
-        return Err(value.error(Problem::Sense("wants a whole number from 1 to 1000000")));
-    }
-    Ok(u32::try_from(number).expect("checked above"))
-}
-
 /// The length of a run. The simulator's agenda ends after two years.
 fn duration(value: &Value<'_>) -> Result<Span> {
     let duration = positive(value)?;
@@ -488,21 +342,4 @@ fn check_starts(list: &Value<'_>, flows: &[FlowSpec], duration: Span) -> Result<
         }
     }
     Err(list.error(problem))
-}
-
-/// An amount of data up to a limit.
-pub(super) fn bytes_up_to(value: &Value<'_>, most: u64, wanted: &'static str) -> Result<Bytes> {
-    let bytes: Bytes = value.quantity()?;
-    if bytes.0 > most {
-        return Err(value.error(Problem::Sense(wanted)));
-    }
-    Ok(bytes)
-}
-
-pub(super) fn positive(value: &Value<'_>) -> Result<Span> {
-    let span: Span = value.quantity()?;
-    if span == Span::ZERO {
-        return Err(value.error(Problem::Sense("wants more than no time")));
-    }
-    Ok(span)
 }

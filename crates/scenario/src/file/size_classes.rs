@@ -6,7 +6,7 @@ use link::config::Problem;
 use link::config::reader::Section;
 use units::Bytes;
 
-use super::parse::Result;
+use super::values::Result;
 
 /// The most bounds between classes.
 const MOST_BOUNDS: usize = 20;

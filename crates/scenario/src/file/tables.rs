@@ -8,7 +8,7 @@ use link::config::reader::Value;
 use link::config::{ConfigError, Problem};
 use units::{Bytes, ParseError, Span};
 
-use super::parse::{MOST, Result};
+use super::values::{MOST, Result};
 
 /// The text of the file that `value` names, and its path.
 pub(super) fn text(value: &Value<'_>) -> Result<(PathBuf, String)> {

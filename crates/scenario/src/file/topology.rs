@@ -13,7 +13,7 @@ use toml::de::DeTable;
 use units::{Seed, Span};
 
 use super::LinkSpec;
-use super::parse::{MOST, Result, count, profile_keys, profiles, rate_seed};
+use super::values::{MOST, Result, count, profile_keys, profiles, rate_seed};
 
 /// The links of hosts in data centres and dumbbells, if nothing else is said.
 const DELAY: &str = "1 ms";

@@ -7,8 +7,8 @@ use link::config::{ConfigError, Problem};
 use units::{Bytes, Rate, Span};
 
 use super::distributions::{sizes, times};
-use super::parse::{Result, positive};
 use super::tables::RowTable;
+use super::values::{Result, positive};
 use super::{Lines, Pace, Requests, UdpSpec, Workload};
 use crate::distribution::Distribution;
 
@@ -69,7 +69,7 @@ pub(super) fn no_udp_source(value: &Value<'_>) -> ConfigError {
 
 fn requests(section: &Section<'_>) -> Result<Requests> {
     section.allow(&["size", "request", "think", "count", "objects", "connections"])?;
-    let count = section.get("count").map(|value| super::parse::count(&value)).transpose()?;
+    let count = section.get("count").map(|value| super::values::count(&value)).transpose()?;
     let requests = Requests {
         size: sizes(&section.require("size")?)?,
         request: request(section)?,
@@ -77,7 +77,7 @@ fn requests(section: &Section<'_>) -> Result<Requests> {
             .get("think")
             .map_or(Ok(Distribution::Constant(0.0)), |value| times(&value))?,
         count: count.map(u64::from),
-        objects: section.get("objects").map_or(Ok(1), |value| super::parse::count(&value))?,
+        objects: section.get("objects").map_or(Ok(1), |value| super::values::count(&value))?,
         lines: section.get("connections").map_or(Ok(Lines::One), |value| lines(&value))?,
     };
     if requests.lines == Lines::Each && requests.count.is_none() {
@@ -100,7 +100,7 @@ fn lines(value: &Value<'_>) -> Result<Lines> {
     if value.is_text() {
         return value.word(&[("one", Lines::One), ("each", Lines::Each)]);
     }
-    super::parse::count(value).map(Lines::UpTo)
+    super::values::count(value).map(Lines::UpTo)
 }
 
 fn request(section: &Section<'_>) -> Result<Distribution> {

@@ -4,7 +4,6 @@ mod application;
 mod connection;
 mod crowd;
 mod ended;
-mod far_clock;
 mod gateway;
 mod one_or_more;
 mod plan;
@@ -27,7 +26,6 @@ pub use application::{Application, Client, Request, Server, Sink, Stream, Trace}
 pub use connection::{Connection, Subflow};
 pub use ended::Ended;
 pub(crate) use ended::EndedSender;
-pub use far_clock::FarClock;
 pub use gateway::GatewayEnd;
 pub(crate) use gateway::{GatewayPlan, Passenger};
 pub(crate) use plan::FlowPlan;

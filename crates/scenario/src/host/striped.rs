@@ -6,7 +6,8 @@ use ptcp::{Connection, Event};
 use units::{Bytes, Span, SubflowId, Time};
 use wire::ptcp::Body;
 
-use crate::host::{Application, Ended, FarClock};
+use crate::far_clock::FarClock;
+use crate::host::{Application, Ended};
 use crate::packet::{Ecn, Packet};
 
 /// The only stream. The client opens it, and both ends write into it.

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::Sender;
+use std::sync::mpsc::{Sender, SyncSender};
 use std::sync::{Arc, Mutex};
 
 use jiff::Timestamp;
@@ -12,7 +12,6 @@ use units::{Span, SubflowId, Time};
 use wire::ptcp::Packet;
 
 use super::Qlog;
-use super::writer::Message;
 use crate::tokens::SystemTokens;
 use crate::{ConnectionError, RouteId};
 
@@ -26,6 +25,15 @@ const GROUP: usize = 512;
 const HAND_OVER: Span = Span::from_millis(100);
 /// The least time between two notes of a path's window and round trips.
 const METRICS: Span = Span::from_millis(1);
+
+/// What the thread that writes is told.
+#[derive(Debug)]
+pub(super) enum Message {
+    /// Something of a connection waits to be written.
+    Waiting(Arc<Shared>),
+    /// Everything before this is to be written, and the sender told.
+    Flush(SyncSender<()>),
+}
 
 /// One event.
 #[derive(Clone, Debug)]

@@ -19,7 +19,8 @@ use rustix::fs::{Access, AtFlags, CWD, accessat};
 
 pub(crate) use log::{Log, PathEnds};
 
-use writer::{LogBounds, Message, Writer};
+use log::Message;
+use writer::{LogBounds, Writer};
 
 /// Writes a log of each connection that has it in its [`Options::qlog`](crate::Options::qlog).
 /// Copies are the same log.

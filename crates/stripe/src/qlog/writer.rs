@@ -5,12 +5,12 @@ use std::collections::{HashMap, VecDeque};
 use std::io::{self, BufWriter, Write};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::mpsc::{Receiver, SyncSender, TryRecvError};
+use std::sync::mpsc::{Receiver, TryRecvError};
 
 use units::Time;
 
 use super::Sink;
-use super::log::{Record, Shared};
+use super::log::{Message, Record, Shared};
 use super::text;
 
 /// Bytes that are written together.
@@ -31,15 +31,6 @@ impl Default for LogBounds {
     fn default() -> LogBounds {
         LogBounds { each: 1 << 30, all: 4 << 30, files: 256 }
     }
-}
-
-/// What the thread is told.
-#[derive(Debug)]
-pub(super) enum Message {
-    /// Something of a connection waits to be written.
-    Waiting(Arc<Shared>),
-    /// Everything before this is to be written, and the sender told.
-    Flush(SyncSender<()>),
 }
 
 type Open = Box<dyn FnMut(&str) -> io::Result<Sink> + Send>;

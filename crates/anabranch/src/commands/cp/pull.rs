@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use files::{AskedFor, Error, FetchOptions, SendOptions, ServedNames, Server};
 
 use super::target::Target;
-use crate::commands::far::messages::Ready;
+use crate::commands::cp::messages::Ready;
 use crate::dirs::Dirs;
 use crate::exit::Failure;
 

@@ -7,7 +7,7 @@ use tokio::net::{TcpStream, lookup_host};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
-use crate::commands::far::messages::Ready;
+use crate::commands::cp::messages::Ready;
 
 /// The time that a connection has to open.
 const PATIENCE: Duration = Duration::from_secs(4);

@@ -12,7 +12,7 @@ use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use tokio::time::timeout;
 
 use super::saying::Saying;
-use crate::commands::far::messages::{
+use crate::commands::cp::messages::{
     Answer, Hello, MARKER, MAX_ANSWER, PROTOCOL, Ready, Request, Status,
 };
 use crate::exit::Failure;
@@ -489,7 +489,7 @@ impl<R: AsyncRead + Unpin> Lines<R> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::commands::far::messages::{Operation, Version};
+    use crate::commands::cp::messages::{Operation, Version};
 
     #[test]
     fn commands_are_split_into_words() {

@@ -11,10 +11,18 @@ use units::{Bytes, Span, Time};
 use wire::files::{Changed, Data, Range};
 use wire::session::SessionId;
 
-use super::opener::ServerSession;
 use super::replicas::Replicas;
-use crate::dial::session::Report;
+use crate::dial::session::{Report, Session};
 use crate::sink::{self, SinkEnd, SinkSession};
+
+/// An open session with a server.
+#[derive(Clone)]
+pub(super) struct ServerSession {
+    /// The session's id at the server.
+    pub(super) id: SessionId,
+    pub(super) session: Arc<Session>,
+    pub(super) arrival: Arc<Arrival>,
+}
 
 /// Hands the data of all servers to the session of the sink.
 pub(in crate::dial) struct Arrival {

@@ -18,7 +18,7 @@ use wire::files::{Range, Wishes};
 use wire::manifest::Kind;
 use wire::session::{Hello, SessionFrame, SessionId};
 
-use super::arrival::Arrival;
+use super::arrival::{Arrival, ServerSession};
 use super::offer::{self, Offer, Refusal};
 use super::replicas::Replicas;
 use crate::asked::AskedFor;
@@ -33,15 +33,6 @@ use crate::protocol::{error_of, want_frames};
 use crate::sink::{Directory, Mirror, NOTHING_DELETED, SinkSession, Staging, Survey};
 use crate::{Error, FetchOptions};
 use events::{Event, Events};
-
-/// An open session with a server.
-#[derive(Clone)]
-pub(super) struct ServerSession {
-    /// The session's id at the server.
-    pub(super) id: SessionId,
-    session: Arc<Session>,
-    arrival: Arc<Arrival>,
-}
 
 /// Opens the sessions with the servers.
 pub(super) struct FetchOpener {

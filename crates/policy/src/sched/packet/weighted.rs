@@ -33,7 +33,7 @@ impl Weighted {
     }
 
     fn weight(&self, id: SubflowId) -> u32 {
-        let at = usize::try_from(id.0).unwrap_or(usize::MAX);
+        let at = usize::from(id.0);
         self.weights.get(at).copied().unwrap_or(1).max(1)
     }
 

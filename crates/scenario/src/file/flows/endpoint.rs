@@ -5,7 +5,7 @@ use link::config::reader::{Section, Value};
 use tcp::Detection;
 use units::{Bytes, Span, Time};
 
-use crate::file::parse::{Result, bytes_up_to, count, positive};
+use crate::file::values::{Result, bytes_up_to, count, positive};
 
 const ENDPOINT_KEYS: &[&str] = &[
     "mss",

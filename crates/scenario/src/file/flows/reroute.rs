@@ -4,8 +4,8 @@ use link::config::Problem;
 use link::config::reader::Value;
 use units::Span;
 
-use super::{known_link, route};
-use crate::file::parse::Result;
+use crate::file::names::{known_link, route};
+use crate::file::values::Result;
 use crate::file::{LinkSpec, RouteChange};
 
 /// The changes of the routes of a flow with this number in its entry, and so many subflows: a list

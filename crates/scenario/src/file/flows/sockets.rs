@@ -8,7 +8,7 @@ use units::Bytes;
 
 use super::endpoint::endpoint;
 use super::{controller, subflows};
-use crate::file::parse::{Result, bytes_up_to};
+use crate::file::values::{Result, bytes_up_to};
 use crate::file::workloads::workload;
 use crate::file::{LinkSpec, SocketsSpec, Workload};
 use crate::registry::Registry;

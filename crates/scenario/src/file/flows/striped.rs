@@ -6,10 +6,10 @@ use ptcp::{Config, Restripe};
 
 use super::endpoint::MOST_BUFFER;
 use super::{controller, count, subflows};
-use crate::file::parse::{Result, bytes_up_to, positive};
+use crate::far_clock::FarClock;
+use crate::file::values::{Result, bytes_up_to, positive};
 use crate::file::workloads::workload;
 use crate::file::{LinkSpec, PtcpSpec, Workload};
-use crate::host::FarClock;
 use crate::registry::Registry;
 
 /// The defaults of a striped connection.

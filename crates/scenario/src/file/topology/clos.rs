@@ -4,7 +4,7 @@ use link::config::Problem;
 use link::config::reader::Section;
 
 use super::{Class, Expansion, check_size, defaults, number};
-use crate::file::parse::Result;
+use crate::file::values::Result;
 
 /// All links are alike unless `access` says otherwise of those of hosts.
 const OWN: [&str; 4] = ["leaves", "spines", "hosts", "access"];

@@ -9,7 +9,7 @@ use units::Seed;
 
 use super::{Class, Expansion, at, check_size, count, defaults, number};
 use crate::draw;
-use crate::file::parse::Result;
+use crate::file::values::Result;
 
 const KEYS: &[&str] = &[
     "transits",
