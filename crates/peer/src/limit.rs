@@ -47,13 +47,7 @@ impl Limit {
         if state.rate == rate {
             return false;
         }
-        let convert = |bucket: TokenBucket| {
-            let level = bucket.paid_at();
-            TokenBucket::owing_until(match (state.rate, rate) {
-                (Some(old), Some(new)) if level > now => now + (old * (level - now)) / new,
-                _ => level.min(now),
-            })
-        };
+        let convert = |bucket: TokenBucket| bucket.at_rate(now, state.rate, rate);
         *state = LimitState { rate, first: convert(state.first), all: convert(state.all) };
         true
     }

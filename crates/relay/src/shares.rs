@@ -90,12 +90,8 @@ impl<K: Ord + Copy> Shares<K> {
     /// The rate is another one from now on; what was granted ahead of time remains so. Returns
     /// whether it differs from the last one.
     pub fn set_rate(&mut self, now: Time, rate: Option<Rate>) -> bool {
-        let Account { rate: old, level } = self.all;
-        let level = match (old, rate) {
-            (Some(old), Some(new)) if level > now => now + (old * (level - now)) / new,
-            _ => level.min(now),
-        };
-        self.all = Account { rate, level };
+        let Account { rate: old, bucket } = self.all;
+        self.all = Account { rate, bucket: bucket.at_rate(now, old, rate) };
         old != rate
     }
 

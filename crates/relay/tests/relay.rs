@@ -10,7 +10,7 @@ use std::time::Duration;
 use common::{Relay, attempt, bounded, destination, entry, greet, identity, open};
 use peer::tls::{ClientTls, ServerTls};
 use peer::{Conn, Credential, Identity, Token};
-use relay::bounds::HALF_OPEN_EACH;
+use relay::bounds::{CONTROLS_EACH, HALF_OPEN_EACH};
 use relay::{Client, ClientOptions, ClientState};
 use socket2::SockRef;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -18,7 +18,7 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 use units::{Bytes, Rate};
 use wire::relay::{RelayFrame, SERVICE, Ticket, Wish};
-use wire::session::{Hello, SessionFrame};
+use wire::session::{AbortCode, Hello, SessionFrame};
 use wire::tunnel::{Code, Target};
 
 const LOOPBACK: &str = "127.0.0.1:*";
@@ -586,5 +586,31 @@ fn half_open_connections_of_one_key_leave_others_theirs() {
         let (near, _) = &mut held[1];
         let ended = timeout(PATIENCE, near.read(&mut [0])).await.expect("it is given up");
         assert!(!matches!(ended, Ok(1..)));
+    });
+}
+
+#[test]
+fn the_oldest_of_many_control_connections_gives_way() {
+    run(async {
+        let own = identity();
+        let relay = Relay::start(vec![entry(&own, LOOPBACK, &[])]).await;
+        let (_listener, target) = destination().await;
+        let mut all = Vec::new();
+        for _ in 0..=CONTROLS_EACH {
+            let mut conn = control(&relay, &own).await;
+            assert_eq!(wish(&mut conn, &target, 1).await.map(|issued| issued.len()), Ok(1));
+            all.push(conn);
+        }
+        let mut oldest = all.remove(0);
+        oldest.push(&SessionFrame::Ping(1));
+        oldest.flush().await.unwrap();
+        let said = oldest.receive(|frame| match SessionFrame::try_from(frame)? {
+            SessionFrame::Abort(code, _) => Ok(code),
+            other => panic!("{other:?}"),
+        });
+        assert_eq!(said.await.unwrap(), AbortCode::Crowded);
+        for conn in &mut all {
+            assert!(wish(conn, &target, 1).await.is_ok(), "the others stay");
+        }
     });
 }

@@ -1,5 +1,5 @@
-//! Two hosts have two clocks, and not each packet carries a time. A striped connection takes one-way
-//! delays from time stamps: here those of the receiving end are by a clock of its own.
+//! Two hosts have two clocks, and not each packet carries a time. A striped connection takes its
+//! one-way delays from time stamps: here those of the receiving end are by a clock of its own.
 
 use units::{Span, Time};
 use wire::ptcp::Body;

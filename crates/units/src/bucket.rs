@@ -1,6 +1,6 @@
 //! A token bucket.
 
-use crate::{Span, Time};
+use crate::{Rate, Span, Time};
 
 /// A token bucket, as one instant: when all that was taken is paid off. What is taken is given as
 /// the time that it costs at the rate, so that there is no rounding besides that of `Bytes / Rate`.
@@ -48,6 +48,17 @@ impl TokenBucket {
     pub fn take(&mut self, now: Time, saved: Span, cost: Span) -> Time {
         self.paid_at = self.paid_at.max(now - saved) + cost;
         self.paid_at
+    }
+
+    /// The same debt in bytes after the rate has changed; without a rate there is none.
+    #[must_use]
+    pub fn at_rate(self, now: Time, before: Option<Rate>, after: Option<Rate>) -> TokenBucket {
+        TokenBucket::owing_until(match (before, after) {
+            (Some(before), Some(after)) if self.paid_at > now => {
+                now + (before * (self.paid_at - now)) / after
+            }
+            _ => self.paid_at.min(now),
+        })
     }
 
     /// Puts back what had cost `cost` and was not used.

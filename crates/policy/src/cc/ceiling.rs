@@ -5,7 +5,8 @@
 //! stands nevertheless is not its own: no round trip of a whole round comes near the shortest one.
 //! Losses count from then on, and the window of CUBIC is the ceiling, with the path's share of the
 //! connection's rate, so that all paths together take no more than one flow. Where cruising finds
-//! no queue, losses are the line's, and there is no ceiling.
+//! no queue, losses are the line's, and there is no ceiling: rounds in which no packet met a queue
+//! tell how many the line loses by itself.
 
 use units::{Bytes, Span, Time};
 
@@ -19,6 +20,8 @@ const PARTS: u64 = 16;
 const LEAST_QUEUE: Span = Span::from_millis(1);
 /// The others have left after so many rounds in succession without a queue.
 const CLEAR_ROUNDS: u32 = 32;
+/// The line's own losses are counted over so many rounds.
+const ROUNDS: f64 = 64.0;
 /// The least share of a path, so that it can return.
 const LEAST_SHARE: f64 = 0.1;
 
@@ -28,8 +31,13 @@ pub(super) struct Ceiling {
     rounds: Rounds,
     /// The least round trips of rounds.
     base: Delays,
-    /// The least one of the present round.
-    least: Option<Span>,
+    /// The least and the largest one of the present round.
+    range: Option<(Span, Span)>,
+    /// The bytes delivered and lost when it began.
+    since: (u64, u64),
+    /// The bytes lost and all bytes of rounds of cruising in which no packet met a queue, the latest
+    /// of them.
+    own: (f64, f64),
     /// Whether the present round has been something else than cruising.
     is_disturbed: bool,
     /// Whether a queue stood when the path cruised last.
@@ -51,6 +59,8 @@ pub(super) struct CeilingView {
     pub(super) share: f64,
     /// What it may have in flight without a ceiling.
     pub(super) window: Bytes,
+    /// The bytes delivered and lost so far.
+    pub(super) counts: (u64, u64),
 }
 
 impl Ceiling {
@@ -63,10 +73,11 @@ impl Ceiling {
     pub(super) fn handle_acked(&mut self, now: Time, acked: &Acked, view: &CeilingView) {
         self.is_disturbed |= !view.is_cruising;
         if let Some(rtt) = acked.rtt {
-            self.least = Some(self.least.map_or(rtt, |least| least.min(rtt)));
+            let (least, most) = self.range.unwrap_or((rtt, rtt));
+            self.range = Some((least.min(rtt), most.max(rtt)));
         }
         if self.rounds.is_over(acked.round, 1) {
-            self.judge(now, view.others_stand);
+            self.judge(now, view);
         }
         if let Some(cubic) = &mut self.cubic {
             cubic.set_share(view.share.clamp(LEAST_SHARE, 1.0));
@@ -77,16 +88,31 @@ impl Ceiling {
     }
 
     /// A round is over.
-    fn judge(&mut self, now: Time, others_stand: bool) {
+    fn judge(&mut self, now: Time, view: &View) {
         let is_disturbed = core::mem::take(&mut self.is_disturbed);
-        let Some(least) = self.least.take() else { return };
+        let before = core::mem::replace(&mut self.since, view.counts);
+        let Some((least, most)) = self.range.take() else { return };
         self.base.handle_sample(now, least);
         let Some(base) = self.base.base().filter(|_| !is_disturbed) else { return };
-        self.stands = least > base + (base / PARTS).max(LEAST_QUEUE);
+        let empty = base + (base / PARTS).max(LEAST_QUEUE);
+        self.stands = least > empty;
         self.clear = if self.stands { 0 } else { self.clear.saturating_add(1) };
-        if self.clear >= CLEAR_ROUNDS && !others_stand {
+        if self.clear >= CLEAR_ROUNDS && !view.others_stand {
             self.cubic = None;
         }
+        if most <= empty {
+            let delivered = Bytes(view.counts.0.saturating_sub(before.0)).as_f64();
+            let lost = Bytes(view.counts.1.saturating_sub(before.1)).as_f64();
+            let kept = 1.0 - 1.0 / ROUNDS;
+            self.own = (self.own.0 * kept + lost, self.own.1 * kept + delivered + lost);
+        }
+    }
+
+    /// The share of the packets that the line loses by itself: none while a queue of others stands,
+    /// which may be what loses them.
+    pub(super) fn own_loss(&self) -> f64 {
+        let (lost, all) = self.own;
+        if self.stands || all <= 0.0 { 0.0 } else { lost / all }
     }
 
     /// Packets were lost or marked where a queue of others stands. `mss` is a packet's payload.
@@ -129,12 +155,30 @@ mod tests {
     const MSS: Bytes = Bytes(1_000);
     const WINDOW: Bytes = Bytes(100_000);
 
-    /// Rounds of cruising with this round trip, a hundred packets each.
-    fn cruise(ceiling: &mut Ceiling, round: &mut u64, rounds: u64, millis: u64) {
-        let rtt = Span::from_millis(millis);
-        for _ in 0..rounds {
-            *round += 1;
-            let now = Time::ZERO + Span::from_millis(100) * *round;
+    /// A path that is cruising.
+    #[derive(Default)]
+    struct Path {
+        ceiling: Ceiling,
+        round: u64,
+        counts: (u64, u64),
+    }
+
+    impl Path {
+        /// Rounds with these round trips, from the least to the largest, and a hundred packets each
+        /// of which so many are lost.
+        fn cruise(&mut self, rounds: u64, millis: [u64; 2], lost: u64) {
+            for _ in 0..rounds {
+                self.round += 1;
+                self.counts.0 += (100 - lost) * MSS.0;
+                self.counts.1 += lost * MSS.0;
+                for millis in millis {
+                    self.ack(Span::from_millis(millis));
+                }
+            }
+        }
+
+        fn ack(&mut self, rtt: Span) {
+            let now = Time::ZERO + Span::from_millis(100) * self.round;
             let acked = Acked {
                 bytes: MSS,
                 in_flight: Bytes(50_000),
@@ -146,36 +190,55 @@ mod tests {
                 one_way_delay: None,
                 ack_delay: None,
                 delivery_rate: None,
-                round: *round,
+                round: self.round,
                 ce_packets: 0,
                 ce_bytes: Bytes::ZERO,
                 is_app_limited: false,
                 in_recovery: false,
                 slow_start_divisor: 1,
             };
-            let view =
-                CeilingView { is_cruising: true, others_stand: false, share: 1.0, window: WINDOW };
-            ceiling.handle_acked(now, &acked, &view);
+            let view = CeilingView {
+                is_cruising: true,
+                others_stand: false,
+                share: 1.0,
+                window: WINDOW,
+                counts: self.counts,
+            };
+            self.ceiling.handle_acked(now, &acked, &view);
         }
     }
 
     #[test]
     fn a_queue_that_stands_while_cruising_is_of_others() {
-        let (mut ceiling, mut round) = (Ceiling::default(), 0);
-        cruise(&mut ceiling, &mut round, 10, 40);
-        assert!(!ceiling.stands());
-        cruise(&mut ceiling, &mut round, 10, 42);
-        assert!(!ceiling.stands(), "less than a sixteenth");
-        cruise(&mut ceiling, &mut round, 3, 60);
-        assert!(ceiling.stands());
-        assert_eq!(ceiling.bound(WINDOW), WINDOW, "nothing was lost yet");
+        let mut path = Path::default();
+        path.cruise(10, [40, 40], 0);
+        assert!(!path.ceiling.stands());
+        path.cruise(10, [42, 60], 0);
+        assert!(!path.ceiling.stands(), "the least exceeds the shortest by less than a sixteenth");
+        path.cruise(3, [60, 60], 0);
+        assert!(path.ceiling.stands());
+        assert_eq!(path.ceiling.bound(WINDOW), WINDOW, "nothing was lost yet");
         let congestion = Congestion { signal: Signal::Loss, in_flight: Bytes(50_000) };
-        ceiling.handle_congestion(Time::ZERO, MSS, &congestion);
-        assert_eq!(ceiling.bound(WINDOW), Bytes(35_000));
+        path.ceiling.handle_congestion(Time::ZERO, MSS, &congestion);
+        assert_eq!(path.ceiling.bound(WINDOW), Bytes(35_000));
         // They leave, and the ceiling with them.
-        cruise(&mut ceiling, &mut round, u64::from(CLEAR_ROUNDS) / 2, 40);
-        assert!(ceiling.bound(WINDOW) < WINDOW);
-        cruise(&mut ceiling, &mut round, u64::from(CLEAR_ROUNDS), 40);
-        assert_eq!(ceiling.bound(WINDOW), WINDOW);
+        path.cruise(u64::from(CLEAR_ROUNDS) / 2, [40, 40], 0);
+        assert!(path.ceiling.bound(WINDOW) < WINDOW);
+        path.cruise(u64::from(CLEAR_ROUNDS), [40, 40], 0);
+        assert_eq!(path.ceiling.bound(WINDOW), WINDOW);
+    }
+
+    #[test]
+    fn losses_beside_a_queue_are_not_the_lines() {
+        let own = |path: &Path| (1_000.0 * path.ceiling.own_loss()).round();
+        let mut path = Path::default();
+        path.cruise(100, [40, 42], 3);
+        assert!((29.0..=30.0).contains(&own(&path)), "{}", own(&path));
+        // A packet met a queue, and was perhaps lost in it.
+        let before = own(&path);
+        path.cruise(100, [40, 50], 20);
+        assert!((own(&path) - before).abs() < 4.0, "{before} {}", own(&path));
+        path.cruise(3, [60, 60], 20);
+        assert!(own(&path) < 1e-9, "a queue of others stands");
     }
 }

@@ -16,6 +16,9 @@
 //! it would do alone. So do all while the sender has not found out: until then, and in Startup,
 //! they take the share of as many flows.
 //!
+//! Where a queue of other flows stands, a window of CUBIC is the [`Ceiling`] of what a subflow may
+//! have in flight, so that losses count there; elsewhere they are the line's own.
+//!
 //! `ProbeRTT`, which costs 3 % of the rate, is postponed by each round trip within a sixteenth of
 //! the shortest one: the queue was empty then, without a probe.
 
@@ -135,8 +138,10 @@ impl Controller for CoupledBbr {
             others_stand,
             share: if sum > 0.0 { model.bandwidth().as_f64() / sum } else { 1.0 },
             window: model.allowance().window,
+            counts: model.counts(),
         };
         ceiling.handle_acked(now, acked, &view);
+        model.set_own_loss(ceiling.own_loss());
     }
 
     fn handle_lost(&mut self, now: Time, id: SubflowId, lost: &Lost) {

@@ -55,6 +55,17 @@ impl Bbr {
         self.bandwidth
     }
 
+    /// The bytes delivered and lost so far.
+    pub(in super::super) fn counts(&self) -> (u64, u64) {
+        (self.delivered, self.lost)
+    }
+
+    /// The share of the packets that the line is found to lose by itself: as many losses, and what
+    /// chance adds to them, are neither excessive nor lower the short-term bounds.
+    pub(in super::super) fn set_own_loss(&mut self, share: f64) {
+        self.own_loss = share;
+    }
+
     /// What the others have at present.
     pub(in super::super) fn set_siblings(&mut self, siblings: Siblings) {
         self.siblings = siblings;

@@ -7,6 +7,9 @@ use super::{Bbr, Lost, Sample, State, UNBOUNDED, UNBOUNDED_RATE, percent};
 
 /// The inverse of `BBR.LossThresh`: 2 % is one in 50.
 const LOSS_THRESHOLD: u64 = 50;
+/// The fewest packets of which the line's own losses explain a share, and the largest share.
+const FEWEST: f64 = 32.0;
+const MOST_EXPLAINED: f64 = 0.1;
 /// `BBR.Beta`, percent.
 const BETA: u64 = 70;
 /// `BBRStartupFullLossCnt`: lost ranges in a round trip.
@@ -110,7 +113,19 @@ impl Bbr {
         let delivered = delivered.saturating_add(self.siblings.delivered);
         let lost = lost.saturating_add(self.siblings.lost);
         let share = Bytes(lost).as_f64() / Bytes(delivered.saturating_add(lost).max(1)).as_f64();
-        self.tolerance > 0.0 && share <= self.tolerance
+        let tolerance = self.tolerance.max(self.explained(delivered.saturating_add(lost)));
+        self.tolerance > 0.0 && share <= tolerance
+    }
+
+    /// The share of so many bytes that the line's own losses explain, with three standard
+    /// deviations. Of few packets chance explains anything, so that it explains nothing.
+    fn explained(&self, bytes: u64) -> f64 {
+        let own = self.own_loss;
+        let packets = Bytes(bytes).as_f64() / Bytes(self.mss).as_f64();
+        if packets < FEWEST {
+            return 0.0;
+        }
+        (own + 3.0 * libm::sqrt(own * (1.0 - own) / packets)).min(MOST_EXPLAINED)
     }
 
     /// The bytes delivered and lost in this round trip; `None` after an ECN mark in it.
@@ -147,7 +162,9 @@ impl Bbr {
     /// `IsInflightTooHigh`, with all subflows at the bottleneck taken together.
     pub(super) fn is_too_high(&self, lost: u64, in_flight: u64) -> bool {
         let lost = lost.saturating_add(self.siblings.lost);
-        is_too_high(lost, in_flight.saturating_add(self.siblings.target))
+        let in_flight = in_flight.saturating_add(self.siblings.target);
+        is_too_high(lost, in_flight)
+            && Bytes(lost).as_f64() > self.explained(in_flight) * Bytes(in_flight).as_f64()
     }
 
     /// `CheckStartupHighLoss` (section 5.3.1.3).

@@ -139,6 +139,8 @@ pub struct Bbr {
     random: Seed,
     /// The share of a round trip's bytes whose loss leaves the short-term bounds alone.
     tolerance: f64,
+    /// The share of the packets that the line loses by itself; 0 as drafted.
+    own_loss: f64,
     /// The inverse of the share by which a round trip that postpones `ProbeRTT` may exceed the
     /// shortest one; `None` as drafted.
     renewal: Option<u64>,
@@ -210,6 +212,7 @@ impl Bbr {
             seed,
             random: seed,
             tolerance,
+            own_loss: 0.0,
             renewal,
             mss,
             initial_window,
