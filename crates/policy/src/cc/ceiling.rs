@@ -88,7 +88,7 @@ impl Ceiling {
     }
 
     /// A round is over.
-    fn judge(&mut self, now: Time, view: &View) {
+    fn judge(&mut self, now: Time, view: &CeilingView) {
         let is_disturbed = core::mem::take(&mut self.is_disturbed);
         let before = core::mem::replace(&mut self.since, view.counts);
         let Some((least, most)) = self.range.take() else { return };
