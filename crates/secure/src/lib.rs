@@ -6,8 +6,8 @@
 //! cryptography of its own.
 //!
 //! All types are state machines: datagrams, times and randomness are handed in, datagrams, events
-//! and deadlines are polled. Addresses are only compared. Keys and whom to trust are the caller's, in
-//! finished configurations of rustls; both sides have to show a key, and there is no early data.
+//! and deadlines are polled. Addresses are only compared. Keys and whom to trust are the caller's,
+//! in finished configurations of rustls; both sides have to show a key, and there is no early data.
 //!
 //! | subject | module |
 //! |---|---|
