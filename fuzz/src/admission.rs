@@ -6,6 +6,7 @@ use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
+use events::Events;
 use peer::host::{Asking, Entry, Hosting, Service, Services, serve_at};
 use peer::tls::ClientTls;
 use peer::{Conn, Fingerprint, Identity, ListenOptions};
@@ -70,7 +71,7 @@ impl Host {
         let listeners = listeners.into_iter().map(|listener| Box::new(listener) as Box<_>);
         let services = Services::new().with(&Arc::new(Visits));
         let options = ListenOptions::new(here);
-        let hosting = serve_at(listeners.collect(), services, options, Arc::new(|_| ()));
+        let hosting = serve_at(listeners.collect(), services, options, Events::new());
         let hosting = hosting.expect("it accepts");
         drop(entered);
         Host { address, tls, _hosting: hosting, _runtime: runtime }

@@ -16,7 +16,7 @@ use secure::{
     ConnectionId, DialEvent, Dialer, Limits, ListenEvent, Listener, PacketNumber, Secret, Session,
     Settings,
 };
-use units::{Bytes, Span, Time};
+use units::{Bytes, Span, SubflowId, Time};
 use wire::datagram::Outer;
 use wire::ptcp::{Ack, Body, Packet, PacketRange};
 
@@ -82,7 +82,7 @@ impl Victim {
         for sent in 0.. {
             assert!(sent < MOST_AT_ONCE, "it sends without end");
             let Some(transmit) = self.connection.poll_send(self.now) else { break };
-            if let Some(newest) = self.newest.get_mut(usize::from(transmit.path)) {
+            if let Some(newest) = self.newest.get_mut(usize::from(transmit.path.0)) {
                 *newest = transmit.packet.number;
             }
         }
@@ -120,9 +120,12 @@ pub fn striped_peer(data: &[u8]) {
                 *next = number.saturating_add(1);
                 let len = input.byte();
                 match Packet::parse(number, input.take(len)) {
-                    Ok(parsed) => {
-                        victim.connection.handle_packet(victim.now, path, &parsed.packet, false)
-                    }
+                    Ok(parsed) => victim.connection.handle_packet(
+                        victim.now,
+                        SubflowId(path),
+                        &parsed.packet,
+                        false,
+                    ),
                     Err(_) => continue,
                 }
             }
@@ -135,10 +138,18 @@ pub fn striped_peer(data: &[u8]) {
                 let range = |_| PacketRange { back: input.byte().into(), len: input.byte().into() };
                 let older = (0..count).map(range).collect();
                 let limit = 2_048;
-                let ack = Ack { path, largest, first, older, limit, delay, ..Ack::default() };
+                let ack = Ack {
+                    path: SubflowId(path),
+                    largest,
+                    first,
+                    older,
+                    limit,
+                    delay,
+                    ..Ack::default()
+                };
                 let packet = Packet { number: next[0], body: Body::Ack(ack) };
                 next[0] += 1;
-                victim.connection.handle_packet(victim.now, 0, &packet, false)
+                victim.connection.handle_packet(victim.now, SubflowId(0), &packet, false)
             }
             6 => {
                 victim.advance(Span::from_micros(64 * u64::from(input.short())));
@@ -166,9 +177,9 @@ pub fn striped_peer(data: &[u8]) {
             _ => {
                 let path = u16::from(input.byte() % 4);
                 match input.byte() % 3 {
-                    0 => victim.connection.rebind_path(victim.now, path),
-                    1 => victim.connection.retire_path(victim.now, path),
-                    _ => drop(victim.connection.send_raw(path, Bytes(100))),
+                    0 => victim.connection.rebind_path(victim.now, SubflowId(path)),
+                    1 => victim.connection.retire_path(victim.now, SubflowId(path)),
+                    _ => drop(victim.connection.send_raw(SubflowId(path), Bytes(100))),
                 }
                 victim.send_all();
                 continue;
@@ -281,7 +292,7 @@ impl Between {
         }
         // Sessions open a path each before they seal or open.
         for session in self.sessions.iter_mut().flatten() {
-            let _ = session.open_path(0);
+            let _ = session.open_path(SubflowId(0));
         }
         assert!(self.listener.handshakes() <= Limits::default().handshakes);
     }
@@ -317,7 +328,7 @@ impl Between {
 
     fn seal(&mut self, side: usize) {
         let Some(session) = &mut self.sessions[side] else { return };
-        let number = PacketNumber { path: 0, number: self.next[side] };
+        let number = PacketNumber { path: SubflowId(0), number: self.next[side] };
         let mut bytes = Vec::new();
         if session.seal(self.now, number, CONTENT, &mut bytes).is_ok() {
             self.next[side] += 1;

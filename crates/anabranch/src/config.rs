@@ -103,6 +103,11 @@ pub(crate) const PARALLEL: RangeInclusive<u16> = 1..=64;
 /// The numbers that `--weight` takes.
 pub(crate) const WEIGHT: RangeInclusive<u16> = 1..=64;
 
+/// Reads a weight from the command line.
+pub(crate) fn weight() -> clap::builder::RangedI64ValueParser<u16> {
+    clap::value_parser!(u16).range(i64::from(*WEIGHT.start())..=i64::from(*WEIGHT.end()))
+}
+
 type Setter = fn(&mut Config, &DeValue<'_>) -> Result<(), String>;
 
 /// Every key: its table (empty for the top level), its name, and its setter.

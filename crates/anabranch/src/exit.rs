@@ -1,6 +1,7 @@
 //! How the process ends: its exit codes, and why a command failed.
 
-use files::{Error, Summary};
+use events::Summary;
+use files::Error;
 
 use crate::sanitize;
 

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Mutex;
 
-use files::{Event, Summary};
+use events::{Event, Summary};
 use rustix::fs::{Access, access};
 
 use crate::exit::Failure;

@@ -12,7 +12,8 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use files::{Error, Event, Events};
+use events::Events;
+use files::Error;
 use peer::private::{Guard, check_private, create_fresh, open_regular};
 use peer::{AuthorizedPeers, Fingerprint, Remote, Rights, RightsKey};
 use tokio::time::sleep;
@@ -283,7 +284,7 @@ impl Authorized {
         loop {
             sleep(LOOK_EVERY).await;
             if let Some(text) = self.look() {
-                let _ = events.send(Event::Notice { text });
+                events.notice(text);
             }
         }
     }

@@ -9,7 +9,7 @@ use stripe::{CONTROLLER, SCHEDULER};
 use units::Span;
 
 use crate::complete;
-use crate::config::{Config, WEIGHT};
+use crate::config::{Config, weight};
 use crate::qlog::QlogArgs;
 use crate::schedulers::{
     self, Carrier, Scheduler, congestion_control, controller, packet_scheduler, striped,
@@ -75,8 +75,7 @@ pub(crate) struct RouteArgs {
     #[arg(
         long,
         value_name = "N",
-        value_parser = clap::value_parser!(u16)
-            .range(i64::from(*WEIGHT.start())..=i64::from(*WEIGHT.end())),
+        value_parser = weight(),
         help_heading = "Over UDP"
     )]
     weight: Option<u16>,

@@ -1,9 +1,11 @@
 //! Runs a transfer: the runtime, the display's thread, signals.
 
 use std::io;
+use std::thread::JoinHandle;
 use std::time::Duration;
 
-use files::{Error, Event, Events, Stop, Summary};
+use events::{Events, Summary};
+use files::{Error, Stop};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::timeout;
 
@@ -52,7 +54,7 @@ where
 }
 
 fn run_watched<F, E>(
-    mut watcher: Box<dyn Watcher>,
+    watcher: Box<dyn Watcher>,
     stop: Option<&Stop>,
     start: impl FnOnce(Events) -> F,
 ) -> Result<Summary, Failure>
@@ -60,14 +62,7 @@ where
     F: Future<Output = Result<Summary, E>>,
     Failure: From<E>,
 {
-    let (events, mut received) = tokio::sync::mpsc::unbounded_channel::<Event>();
-    let display = threads::spawn(move || {
-        while let Some(event) = received.blocking_recv() {
-            watcher.event(&event);
-        }
-        watcher
-    });
-    let display = display.map_err(system)?;
+    let (events, display) = show(watcher)?;
     let runtime = threads::runtime().map_err(system)?;
     let result = runtime.block_on(async {
         // What is polled here may wait for a file system that does not answer, and so may the end
@@ -106,6 +101,40 @@ where
     result
 }
 
+/// Runs a command without transfers until `serve` ends; what it tells is shown as in [`run`].
+///
+/// # Errors
+/// Those of `serve`, and of starting it.
+pub(crate) fn serve<F>(
+    watcher: Box<dyn Watcher>,
+    serve: impl FnOnce(Events) -> F,
+) -> Result<(), Failure>
+where
+    F: Future<Output = Result<(), Failure>>,
+{
+    let (events, display) = show(watcher)?;
+    let runtime = threads::runtime().map_err(system)?;
+    let ended = runtime.block_on(serve(events));
+    runtime.shutdown_timeout(Duration::from_secs(5));
+    display.join().expect("the display does not panic");
+    ended
+}
+
+/// Shows events in a thread of its own, until nobody is left who could speak.
+fn show(mut watcher: Box<dyn Watcher>) -> Result<(Events, Display), Failure> {
+    let (events, mut heard) = Events::observed();
+    let display = threads::spawn(move || {
+        while let Some(event) = heard.blocking_recv() {
+            watcher.event(&event);
+        }
+        watcher
+    });
+    Ok((events, display.map_err(system)?))
+}
+
+/// The thread of a display, which it hands back.
+type Display = JoinHandle<Box<dyn Watcher>>;
+
 /// Ends the process if it has not ended [`LAST_RESORT`] after the signal of this number.
 async fn end_for_certain(mut asked: Signal, number: u8) {
     if asked.recv().await.is_some() {
@@ -128,7 +157,7 @@ mod tests {
     use std::process::{Command, Stdio};
     use std::time::Instant;
 
-    use files::Summary;
+    use events::Summary;
 
     use super::*;
 
@@ -138,7 +167,7 @@ mod tests {
     struct Nothing;
 
     impl Watcher for Nothing {
-        fn event(&mut self, _: &Event) {}
+        fn event(&mut self, _: &events::Event) {}
         fn end(&mut self, _: &Result<Summary, Failure>) {}
     }
 

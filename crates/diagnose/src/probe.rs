@@ -4,11 +4,12 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use events::Events;
 use net::CongestionControl;
+use peer::Error;
 use peer::caps::Account;
 use peer::conn::{Conn, ConnError};
 use peer::dial::{Candidate, Connector, Keeper, Opened, Plan, PlanKind, Terms};
-use peer::{Error, Events};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 use units::{Bytes, Rate, Span};
@@ -71,7 +72,7 @@ const UNSENT: u64 = 128 * 1024;
 /// one path is in its [`PathProbe`].
 pub async fn probe(terms: &Terms) -> Result<Vec<PathProbe>, Error> {
     let connector = connector(terms)?;
-    let keeper = Keeper::plan(terms, &[PlanKind::Tcp], Events::new(drop)).await?;
+    let keeper = Keeper::plan(terms, &[PlanKind::Tcp], Events::new()).await?;
     let mut announced = Vec::new();
     let mut probes = Vec::new();
     for plan in &keeper.plans() {
@@ -160,7 +161,7 @@ pub(crate) async fn probe_each_and_all(
     terms: &Terms,
 ) -> Result<(Vec<PathProbe>, Vec<Rate>), Error> {
     let connector = connector(terms)?;
-    let keeper = Keeper::plan(terms, &[PlanKind::Tcp], Events::new(drop)).await?;
+    let keeper = Keeper::plan(terms, &[PlanKind::Tcp], Events::new()).await?;
     let mut announced = Vec::new();
     let mut probes = Vec::new();
     for plan in &keeper.plans() {

@@ -4,6 +4,7 @@
 use std::io;
 use std::path::PathBuf;
 
+use events::Failed;
 use units::{Bytes, Span};
 
 /// The error that ended a transfer. The text names the cause and says what to do.
@@ -235,6 +236,12 @@ impl Error {
             | Error::InTheWay { .. } => 8,
             Error::UsedUp { .. } => 11,
         }
+    }
+}
+
+impl From<&Error> for Failed {
+    fn from(error: &Error) -> Failed {
+        Failed { exit_code: error.exit_code(), text: error.to_string() }
     }
 }
 

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use wire::files::FileFrame;
 use wire::files::LeftOut;
 
-use crate::Event;
+use events::Event;
 
 /// The entries that were left out; the first of them by name.
 #[derive(Clone, Debug, Default)]

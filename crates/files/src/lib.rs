@@ -14,7 +14,6 @@ mod budget;
 mod dial;
 mod dry_run;
 mod error;
-mod event;
 mod left_out;
 mod listen;
 mod listing;
@@ -28,11 +27,8 @@ mod stop;
 
 pub use asked::{AskedFor, ServedNames};
 pub use dial::{fetch, send};
-pub use dry_run::{Action, Changed, DryRun, PlannedChange};
 pub use error::Error;
-pub use event::{Event, Events, Failed, PathProgress, Progress, Standstill, Summary};
-pub use listen::{Receiving, Serving, TransferNumbers, notices, receive, serve};
-pub use listing::Listed;
+pub use listen::{Receiving, Serving, TransferNumbers, receive, serve};
 pub use options::{
     CarrierChoice, FetchOptions, Output, Overwrite, ReceiveOptions, Selection, SendOptions,
     ServeOptions, Server, StreamInput, TransferOptions,

@@ -4,18 +4,7 @@ use transfer::Tree;
 use units::Bytes;
 use wire::manifest::Kind;
 
-use crate::Changed;
-
-/// An entry that a server offers.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Listed {
-    /// Its path, as it would arrive.
-    pub name: String,
-    /// What it is.
-    pub what: Changed,
-    /// Its modification time in nanoseconds since 1970; `None` for a further name of a file.
-    pub mtime: Option<i64>,
-}
+use events::{Changed, Listed};
 
 /// The entries of a tree, in its order.
 pub(crate) fn listing(tree: &Tree) -> Vec<Listed> {

@@ -4,10 +4,8 @@
 
 use std::collections::BTreeMap;
 
-use peer::PathState;
+use events::{PathProgress, PathState, Progress};
 use units::{Bytes, PathId, Rate, Span, Time};
-
-use crate::Progress;
 
 /// Rates smoothed over about a second.
 #[derive(Debug, Default)]
@@ -41,11 +39,14 @@ impl Rates {
             let (before, rate) =
                 self.paths.entry(path.path).or_insert((path.done, Smooth::default()));
             if span > Span::ZERO {
-                rate.update(((path.done - *before) / span).as_f64(), span);
+                // What a path has carried may be less than before: over UDP it is the part of the
+                // data that the counters of its packets say.
+                let (more, less) = (path.done - *before, *before - path.done);
+                rate.update((more / span).as_f64() - (less / span).as_f64(), span);
                 *before = path.done;
             }
-            path.rate = rate.rate();
         }
+        self.divide(&mut progress.paths);
         progress.rate = progress.paths.iter().map(|path| path.rate).sum();
         if progress.rate > Rate::ZERO && self.first_moved.is_none() {
             self.first_moved = Some(now);
@@ -66,6 +67,18 @@ impl Rates {
 }
 
 impl Rates {
+    /// Gives each path its rate. One whose part of the data shrinks has none, and its data is with
+    /// the others: so that all together is what moved, they have as much less.
+    fn divide(&self, paths: &mut [PathProgress]) {
+        let average = |path: &PathProgress| self.paths[&path.path].1.0.unwrap_or(0.0);
+        let all: f64 = paths.iter().map(average).sum();
+        let rising: f64 = paths.iter().map(|path| average(path).max(0.0)).sum();
+        let factor = if rising > 0.0 { (all / rising).max(0.0) } else { 0.0 };
+        for path in paths {
+            path.rate = Rate::from_bits_f64(average(path).max(0.0) * factor);
+        }
+    }
+
     /// Nothing moves, whatever averages and states say.
     fn stand_still(&mut self, progress: &mut Progress) {
         self.first_moved = None;
@@ -85,16 +98,14 @@ impl Smooth {
         let weight = (span.as_secs_f64() / MEMORY.as_secs_f64()).min(1.0);
         self.0 = Some(self.0.map_or(value, |old| old + weight * (value - old)));
     }
-
-    fn rate(self) -> Rate {
-        Rate::from_bits_f64(self.0.unwrap_or(0.0))
-    }
 }
 
 #[cfg(test)]
 mod tests {
+    use events::Standstill;
+    use proptest::prelude::*;
+
     use super::*;
-    use crate::{PathProgress, Standstill};
 
     fn progress(done: u64) -> Progress {
         let path = PathProgress {
@@ -193,6 +204,60 @@ mod tests {
         }
         assert_eq!(still.rate, Rate::mbit(8));
         assert!(still.eta.is_some());
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        /// Whatever comes and goes, and however the counters of packets divide the data among the
+        /// paths: over a minute the rates add up to what was delivered.
+        #[test]
+        fn rates_sum_to_what_was_delivered(
+            paths in proptest::collection::vec((0_u64..200, 300_u64..600, 1_u64..200_000), 1..5),
+            more in proptest::collection::vec(0.0_f64..0.2, 5),
+            is_striped in any::<bool>(),
+        ) {
+            let parts = [vec![0.0], more].concat();
+            let mut rates = Rates::default();
+            let (mut carried, mut said) = (vec![0_u64; paths.len()], 0.0);
+            let all = |carried: &[u64]| carried.iter().sum::<u64>();
+            let at = |step: u64| Time::ZERO + Span::from_millis(100 * step);
+            let step_of = Span::from_millis(100).as_secs_f64();
+            for step in 0..650_u64 {
+                for (done, (from, to, each)) in carried.iter_mut().zip(&paths) {
+                    *done += if (*from..*to).contains(&step) { *each } else { 0 };
+                }
+                let mut shown = carried.clone();
+                if let (true, Some(since)) = (is_striped && shown.len() > 1, step.checked_sub(200)) {
+                    // Packets that are sent again shift what the counters say, slowly.
+                    let (at, between) = (usize::try_from(since / 100).unwrap(), since % 100);
+                    let part = parts[at] + (parts[at + 1] - parts[at]) * between as f64 / 100.0;
+                    let moved = (shown[0] as f64 * part) as u64;
+                    shown[0] -= moved;
+                    shown[1] += moved;
+                }
+                let of_path = |(number, (done, (from, ..))): (u32, (&u64, &(u64, u64, u64)))| {
+                    (step >= *from).then(|| PathProgress {
+                        path: PathId(number),
+                        done: Bytes(*done),
+                        ..progress(0).paths.remove(0)
+                    })
+                };
+                let seen = (0..).zip(shown.iter().zip(&paths)).filter_map(of_path).collect();
+                let mut snapshot = Progress {
+                    done: Bytes(all(&carried)),
+                    total: Bytes(1 << 40),
+                    paths: seen,
+                    ..Progress::default()
+                };
+                rates.apply(at(step), &mut snapshot);
+                let sum: Rate = snapshot.paths.iter().map(|path| path.rate).sum();
+                prop_assert_eq!(snapshot.rate, sum);
+                said += snapshot.rate.as_f64() / 8.0 * step_of;
+            }
+            let delivered = all(&carried) as f64;
+            prop_assert!((said / delivered - 1.0).abs() < 0.05, "{} of {}", said, delivered);
+        }
     }
 
     #[test]

@@ -12,7 +12,8 @@ use std::path::{Path, PathBuf};
 use common::{
     Host, Scratch, fetch_options, parties, receive_options, send_options, serve_options, unheard,
 };
-use files::{Action, Error, Event, Summary};
+use events::{Action, Event, Summary};
+use files::Error;
 use rustix::fs::{XattrFlags, getxattr, setxattr};
 
 /// A user and a group that are not this process's.
@@ -154,7 +155,7 @@ async fn transfer(scratch: &Scratch, how: How) -> Outcome {
         sent
     };
     let mut events = Vec::new();
-    while let Ok(event) = heard.try_recv() {
+    while let Some(event) = heard.try_recv() {
         events.push(event);
     }
     Outcome { result, events }

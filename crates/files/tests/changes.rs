@@ -13,9 +13,9 @@ use std::time::Duration;
 use common::{
     Host, Scratch, fetch_options, parties, receive_options, send_options, serve_options, unheard,
 };
-use files::{Error, Event, Summary};
+use events::{Event, Subscription, Summary};
+use files::Error;
 use peer::{Timetable, Token};
-use tokio::sync::mpsc;
 use tokio::time::timeout;
 use units::Rate;
 
@@ -73,7 +73,7 @@ async fn moved(
     until_under_way(&mut heard, &mut all).await;
     change(&root);
     let ended = timeout(Duration::from_secs(60), moving).await.expect("it ends").expect("no panic");
-    while let Ok(event) = heard.try_recv() {
+    while let Some(event) = heard.try_recv() {
         all.push(event);
     }
     if ended.is_ok() && by == By::Send {
@@ -86,7 +86,7 @@ async fn moved(
 }
 
 /// Waits until a tenth of the data is there.
-async fn until_under_way(heard: &mut mpsc::UnboundedReceiver<Event>, all: &mut Vec<Event>) {
+async fn until_under_way(heard: &mut Subscription, all: &mut Vec<Event>) {
     loop {
         let event = timeout(Duration::from_secs(30), heard.recv()).await.expect("it gets on");
         let event = event.expect("it does not end yet");

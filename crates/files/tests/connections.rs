@@ -9,8 +9,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use common::{Host, Scratch, fetch_options, parties, receive_options, send_options, serve_options};
-use files::{Error, Event, Events, Summary};
-use peer::{PathState, Timetable};
+use events::{Event, Events, PathState, Summary};
+use files::Error;
+use peer::Timetable;
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::time::{interval, timeout};

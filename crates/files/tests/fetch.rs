@@ -11,7 +11,8 @@ use common::{
     Host, Scratch, fetch, fetch_options, parties, receive_options, send, send_options,
     serve_options, unheard,
 };
-use files::{Error, Event};
+use events::Event;
+use files::Error;
 use peer::{
     AuthorizedPeers, Credential, Identity, May, PathSpec, Peer, Remote, Rights, Timetable, Token,
 };
@@ -385,12 +386,12 @@ fn from_all(scratch: &Scratch, servings: &[(Host, Token)]) -> files::FetchOption
 
 async fn fetch_and_hear(
     options: files::FetchOptions,
-) -> (Result<files::Summary, Error>, Vec<String>) {
+) -> (Result<events::Summary, Error>, Vec<String>) {
     let (events, mut heard) = unheard();
     let got =
         timeout(Duration::from_secs(30), files::fetch(options, events)).await.expect("it ends");
     let mut notices = Vec::new();
-    while let Ok(event) = heard.try_recv() {
+    while let Some(event) = heard.try_recv() {
         if let Event::Notice { text } = event {
             notices.push(text);
         }

@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 use common::{
     Host, Scratch, fetch_options, parties, receive_options, send_options, serve_options, unheard,
 };
-use files::{Error, Event, Events, Summary};
+use events::{Event, Events, Summary};
+use files::Error;
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 
 /// A tree with two files, and a pipe and a socket between them: neither can be read by anybody,
@@ -32,7 +33,7 @@ where
     let (events, mut heard) = unheard();
     let result = run(events).await;
     let mut left_out = Vec::new();
-    while let Ok(event) = heard.try_recv() {
+    while let Some(event) = heard.try_recv() {
         if let Event::LeftOut { path, reason } = event {
             let name = path.file_name().expect("a name").to_string_lossy().into_owned();
             left_out.push(format!("{name}: {reason}"));

@@ -11,7 +11,8 @@ use common::{
     Host, Scratch, fetch, fetch_options, parties, receive_options, send, send_options,
     serve_options,
 };
-use files::{Error, Selection, Summary, TransferOptions};
+use events::Summary;
+use files::{Error, Selection, TransferOptions};
 use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, utimensat};
 
 fn write(path: &Path, content: &str, seconds: i64) {

@@ -13,7 +13,8 @@ use common::{
     Host, Scratch, fetch, fetch_options, parties, receive_options, send, send_options,
     serve_options, unheard,
 };
-use files::{Error, Event, Output};
+use events::Event;
+use files::{Error, Output};
 use peer::{PathSpec, Remote};
 use tokio::time::timeout;
 use units::Rate;

@@ -9,9 +9,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use common::{Host, Scratch, parties, receive_options, send_options};
-use files::{Error, Event, ReceiveOptions, SendOptions, Summary};
+use events::{Event, Events, Summary};
+use files::{Error, ReceiveOptions, SendOptions};
 use peer::Timetable;
-use tokio::sync::mpsc::unbounded_channel;
 use tokio::time::timeout;
 use units::{Rate, Span};
 
@@ -28,10 +28,10 @@ fn slowly(mut options: SendOptions, rate: Rate) -> SendOptions {
 
 /// The result of a send, and its notices.
 async fn send(options: SendOptions) -> (Result<Summary, Error>, Vec<String>) {
-    let (events, mut heard) = unbounded_channel();
+    let (events, mut heard) = Events::observed();
     let sent = timeout(Duration::from_secs(60), files::send(options, events)).await;
     let mut notices = Vec::new();
-    while let Ok(event) = heard.try_recv() {
+    while let Some(event) = heard.try_recv() {
         if let Event::Notice { text } = event {
             notices.push(text);
         }

@@ -11,7 +11,8 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use common::{Host, Scratch, parties, receive_options, send, send_options, unheard};
-use files::{Error, Event, SendOptions, StreamInput, Summary};
+use events::{Event, Summary};
+use files::{Error, SendOptions, StreamInput};
 use peer::{PathSpec, Remote, Timetable, Token};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use tokio::net::{TcpListener, TcpStream};

@@ -12,8 +12,9 @@ use common::{
     Host, Scratch, counted, fetch, fetch_options, parties, receive_options, send, send_options,
     serve_options,
 };
-use files::{Error, Event};
-use peer::{AuthorizedPeers, Credential, Identity, PathSpec, PathState, Remote, Timetable, Token};
+use events::{Event, Events, PathState};
+use files::Error;
+use peer::{AuthorizedPeers, Credential, Identity, PathSpec, Remote, Timetable, Token};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use units::{Rate, Span};
@@ -278,7 +279,7 @@ async fn a_source_that_changes_is_noticed() {
     let receiving = Host::receive(receive_options(&scratch, &identity, &token)).await;
     let mut options = send_options(&[&file], receiving.port, &token);
     options.transfer.dial.max_rate = Some(Timetable::always(Rate::mbit(80)));
-    let (events, mut heard) = tokio::sync::mpsc::unbounded_channel();
+    let (events, mut heard) = Events::observed();
     let sending = tokio::spawn(files::send(options, events));
     tokio::time::sleep(Duration::from_millis(500)).await;
     fs::OpenOptions::new()
@@ -289,7 +290,7 @@ async fn a_source_that_changes_is_noticed() {
     let error = sending.await.expect("no panic").expect_err("it changed");
     assert!(matches!(error, Error::SourceChanged { .. }), "{error}");
     // Its connection ends because the transfer does.
-    while let Ok(event) = heard.try_recv() {
+    while let Some(event) = heard.try_recv() {
         let Event::Path { event, .. } = event else { continue };
         assert_ne!(event.state, PathState::Lost, "{event:?}");
     }

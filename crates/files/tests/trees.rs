@@ -12,7 +12,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use common::{Host, Scratch, parties, receive_options, send, send_options};
-use files::{Error, SendOptions, Summary, TransferOptions};
+use events::Summary;
+use files::{Error, SendOptions, TransferOptions};
 use peer::Timetable;
 use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, utimensat};
 use units::Rate;

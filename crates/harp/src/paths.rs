@@ -343,7 +343,7 @@ pub(crate) fn clock(now: Time) -> u32 {
 }
 
 fn id(path: usize) -> SubflowId {
-    SubflowId(u32::try_from(path).unwrap_or(u32::MAX))
+    SubflowId(u16::try_from(path).unwrap_or(u16::MAX))
 }
 
 #[expect(clippy::cast_precision_loss, reason = "no gateway has 2^53 bytes in flight")]

@@ -10,9 +10,10 @@ use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
+use events::Events;
 use peer::dial::Terms;
-use peer::host::{Asking, Carriers, Entry, Host, Service, Services, Tell};
-use peer::{Conn, Credential, DialOptions, Events, Fingerprint, Identity, ListenOptions, striped};
+use peer::host::{Asking, Carriers, Entry, Host, Service, Services};
+use peer::{Conn, Credential, DialOptions, Fingerprint, Identity, ListenOptions, striped};
 use wire::session::{Hello, SessionFrame, SessionId};
 
 /// Connections that one listening host has, of its 256.
@@ -85,8 +86,8 @@ async fn listen(count: usize) {
             addresses: vec!["127.0.0.1:0".parse().unwrap()],
             ..ListenOptions::new(identity)
         };
-        let tell: Tell = Arc::new(|_| ());
-        let host = Host::bind(options, Carriers::Udp, &stripe::Options::default(), tell).unwrap();
+        let (stripe, events) = (stripe::Options::default(), Events::new());
+        let host = Host::bind(options, Carriers::Udp, &stripe, events).unwrap();
         println!("{} {key}", host.addresses()[0]);
         all.push(host.serve(Services::new().with(&Arc::new(Echo))).unwrap());
     }
@@ -103,7 +104,7 @@ async fn dial(number: usize, hosts: Arc<Vec<(String, Fingerprint)>>) -> (striped
     let to = vec![(address.parse().unwrap(), Credential::Pinned(*key))];
     let terms = Terms::new(to, options).unwrap();
     let striped =
-        striped::connect(&terms, stripe::Options::default(), Events::new(drop)).await.unwrap();
+        striped::connect(&terms, stripe::Options::default(), Events::new()).await.unwrap();
     let hello = Hello::new(SERVICE, None, terms.run);
     let patience = std::time::Duration::from_secs(30);
     let mut conn = striped::open_service(striped.connection(), hello, patience, "").await.unwrap();

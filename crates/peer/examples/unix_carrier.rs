@@ -13,16 +13,17 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 
+use events::{Event, Events, PathEvent, PathState, Subscription};
 use peer::carrier::{Attempt, BoxFuture, Carrier, Listener, Stream};
 use peer::dial::{
     self, Dialer, Further, Gate, Keeper, Parting, Plan, PlanKind, Session, Terms, Turn,
 };
 use peer::host::{Asking, Entry, Service, Services, serve_at};
-use peer::{Clock, Conn, ConnError, Credential, DialOptions, Event, Events, Fingerprint};
-use peer::{Identity, ListenOptions, PathEvent, PathState};
+use peer::{Clock, Conn, ConnError, Credential, DialOptions, Fingerprint};
+use peer::{Identity, ListenOptions};
 use socket2::SockRef;
 use tokio::net::{UnixListener, UnixStream};
-use tokio::sync::{Notify, Semaphore, mpsc};
+use tokio::sync::{Notify, Semaphore};
 use tokio::time::{Duration, timeout};
 use wire::session::{Hello, RunId, SessionFrame, SessionId};
 
@@ -180,7 +181,7 @@ impl Session for Sending {
         stop: &Notify,
     ) -> Result<Parting, ConnError> {
         ask(&mut conn, &SessionFrame::Probe(&CHUNK)).await?;
-        self.events.send(path.event(PathState::Active, "its first bytes arrived"));
+        self.events.path(path.event(PathState::Active, "its first bytes arrived"));
         while timeout(Duration::from_millis(5), stop.notified()).await.is_err() {
             ask(&mut conn, &SessionFrame::Probe(&CHUNK)).await?;
         }
@@ -221,13 +222,12 @@ pub(crate) async fn run(folder: &Path) -> Result<u64, Box<dyn Error>> {
     let listeners = vec![carrier.listen(1)?, carrier.listen(2)?];
     let services = Services::new().with(&counter);
     let options = ListenOptions::new(theirs.clone());
-    let _hosting = serve_at(listeners, services, options, Arc::new(|text| println!("{text}")))?;
+    let _hosting = serve_at(listeners, services, options, Events::new())?;
 
     let host = ("localhost".parse()?, Credential::Pinned(theirs.fingerprint()));
     let terms = Terms::new(vec![host], DialOptions::new(ours))?.over(carrier);
     let path = |name, port| Plan::new(name, LOCAL, (LOCAL, port).into());
-    let (observer, mut seen) = mpsc::unbounded_channel();
-    let events = Events::new(move |event| observer.send(event).unwrap_or_default());
+    let (events, mut seen) = Events::observed();
     let (gate, run) = (Gate::new(), terms.run);
     let sending = Arc::new(Sending { gate, run, events: events.clone() });
     let (tls, plans) = (terms.tls()?, vec![path("left", 1), path("right", 2)]);
@@ -247,8 +247,9 @@ pub(crate) async fn run(folder: &Path) -> Result<u64, Box<dyn Error>> {
 }
 
 /// Prints events until a path is in `wanted`.
-async fn wait(seen: &mut mpsc::UnboundedReceiver<Event>, wanted: PathState) {
-    while let Some(Event::Path(PathEvent { name, state, why, .. })) = seen.recv().await {
+async fn wait(seen: &mut Subscription, wanted: PathState) {
+    while let Some(Event::Path { event, .. }) = seen.recv().await {
+        let PathEvent { name, state, why, .. } = event;
         println!("{name}: {state:?} {why}");
         if state == wanted {
             return;

@@ -18,7 +18,8 @@ use tokio::net::{TcpListener, TcpStream};
 
 use units::{Bytes, PathId, Rate, Span};
 
-use crate::{Fingerprint, PathState};
+use crate::Fingerprint;
+use events::PathState;
 
 /// A future that a carrier returns.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;

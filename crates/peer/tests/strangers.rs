@@ -4,6 +4,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use events::Events;
 use std::io::{self, IoSlice, Read, Write};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -217,7 +218,7 @@ impl Host {
         let authorized = AuthorizedPeers::new(others);
         let options = ListenOptions { authorized, ..ListenOptions::new(identity) };
         let services = Services::new().with(&door);
-        let hosting = serve_at(listeners, services, options, Arc::new(|_| ())).unwrap();
+        let hosting = serve_at(listeners, services, options, Events::new()).unwrap();
         Host { arriving, opened, server, known, stranger, _hosting: hosting }
     }
 

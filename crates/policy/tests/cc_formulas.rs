@@ -401,7 +401,7 @@ fn wvegas_moves_by_a_packet_and_drains() {
 /// of Reno's estimate.
 #[test]
 fn coupled_cubic_is_cubic_with_its_share() {
-    let run = |name: &str, subflows: u32| {
+    let run = |name: &str, subflows: u16| {
         let mut controller = by_name(name).expect("known");
         let start = Start { mss: Bytes(MSS), initial_window: Bytes(100 * MSS), rtt: None };
         let ids: Vec<SubflowId> = (0..subflows).map(SubflowId).collect();
@@ -601,8 +601,8 @@ fn ledbat_plus_plus_decreases_in_proportion() {
     }
 }
 
-/// Three quarters of what fills the path at the first indication, no growth in the three round trips
-/// after it, one packet at a further one in them.
+/// Three quarters of what fills the path at the first indication, no growth in the three round
+/// trips after it, one packet at a further one in them.
 #[test]
 fn lp_cuts_infers_and_falls_to_one_packet() {
     let mut lp = One::new("lp", 40);

@@ -55,7 +55,7 @@ enum Op {
     },
     Bottleneck {
         of: u32,
-        bottleneck: Option<u32>,
+        bottleneck: Option<u16>,
     },
     Wait {
         span: Span,
@@ -115,7 +115,7 @@ fn op() -> impl Strategy<Value = Op> {
         2 => of.clone().prop_map(|of| Op::Undo { of }),
         1 => of.clone().prop_map(|of| Op::IdleRestart { of }),
         1 => of.clone().prop_map(|of| Op::SlowStartEnd { of }),
-        2 => (of, proptest::option::of(0..2_u32))
+        2 => (of, proptest::option::of(0..2_u16))
             .prop_map(|(of, bottleneck)| Op::Bottleneck { of, bottleneck }),
         2 => span().prop_map(|span| Op::Wait { span }),
     ]
@@ -125,7 +125,7 @@ struct World {
     controller: Box<dyn Controller>,
     /// Subflows with their floors.
     live: Vec<(SubflowId, Bytes)>,
-    added: u32,
+    added: u16,
     now: Time,
     round: u64,
     /// Whether the controller gets the state at the time of sending.
@@ -162,7 +162,7 @@ impl World {
 
     /// The `of`-th live subflow, or an unknown one.
     fn id(&self, of: u32) -> SubflowId {
-        self.live.get(of as usize).map_or(SubflowId(u32::MAX), |(id, _)| *id)
+        self.live.get(of as usize).map_or(SubflowId(u16::MAX), |(id, _)| *id)
     }
 
     fn apply(&mut self, op: &Op) {
@@ -273,7 +273,7 @@ impl World {
         }
         let text = format!("{controller:?}");
         prop_assert!(!text.contains("NaN"), "{text}");
-        prop_assert_eq!(controller.allowance(SubflowId(u32::MAX)).window, Bytes::ZERO);
+        prop_assert_eq!(controller.allowance(SubflowId(u16::MAX)).window, Bytes::ZERO);
         Ok(())
     }
 }

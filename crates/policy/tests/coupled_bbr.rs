@@ -11,7 +11,7 @@ use units::{Rate, Span, SubflowId, Time};
 const RTT: Span = Span::from_millis(40);
 
 /// Tells the controller of a flow that its first `subflows` share a bottleneck, or none of them.
-fn regroup(model: &mut Model, flow: usize, subflows: u32, is_shared: bool) {
+fn regroup(model: &mut Model, flow: usize, subflows: u16, is_shared: bool) {
     for id in (0..subflows).map(SubflowId) {
         let bottleneck = is_shared.then_some(SubflowId(0));
         model.flows[flow].controller.handle_bottleneck(Time::ZERO + secs(10), id, bottleneck);
@@ -25,7 +25,7 @@ fn over_one(controller: &str, subflows: usize, drops: Drops, is_known: bool) -> 
     let link = model.link(Link::new(Rate::mbit(50), 167.0, drops));
     model.flow(&format!("{controller}(seed=1)"), &vec![(link, RTT); subflows], Span::ZERO);
     model.flow(&format!("{controller}(seed=2)"), &[(link, RTT)], Span::from_millis(500));
-    let count = u32::try_from(subflows).expect("a few");
+    let count = u16::try_from(subflows).expect("a few");
     model.run(secs(10));
     regroup(&mut model, 0, count, is_known);
     model.measure(secs(40), secs(110));
@@ -94,9 +94,9 @@ fn a_round_trip_near_the_shortest_needs_no_probe() {
     assert!(bbr < 0.98 && coupled > 0.985, "{bbr} {coupled}");
 }
 
-/// Scenario C of the paper on OLIA, in small: five connections over a link of their own and one that
-/// they share with five flows of Reno, 1 Mbit/s for each. What Reno has of the shared link, and all
-/// of both.
+/// Scenario C of the paper on OLIA, in small: five connections over a link of their own and one
+/// that they share with five flows of Reno, 1 Mbit/s for each. What Reno has of the shared link, and
+/// all of both.
 fn scenario_c(controller: &str) -> (f64, f64) {
     let mut model = Model::default();
     let red = Drops::Red { from: 12.0, to: 37.0, most: 0.1 };
@@ -125,8 +125,8 @@ fn flows_of_others_keep_what_is_theirs() {
     assert!(reno < 0.6, "{reno}");
 }
 
-/// A loss that no queue explains is the line's own: no ceiling comes of it, and as many are expected
-/// from then on. BBR's 2 % are exceeded by chance alone.
+/// A loss that no queue explains is the line's own: no ceiling comes of it, and as many are
+/// expected from then on. BBR's 2 % are exceeded by chance alone.
 #[test]
 fn random_losses_are_the_lines_own() {
     let alone = |controller: &str, each: u64| {

@@ -8,7 +8,7 @@ use units::{Bytes, Span, SubflowId, Time};
 const MSS: u64 = 1_000;
 
 /// A path with a window of `window` packets, not in slow start; full or empty.
-fn path(id: u32, rtt: u64, window: u64, is_full: bool) -> SubflowView {
+fn path(id: u16, rtt: u64, window: u64, is_full: bool) -> SubflowView {
     SubflowView {
         id: SubflowId(id),
         smoothed_rtt: Span::from_millis(rtt),
@@ -183,7 +183,7 @@ fn amount() -> impl Strategy<Value = u64> {
 }
 
 fn view() -> impl Strategy<Value = SubflowView> {
-    let numbers = (0..6_u32, [amount(), amount(), amount(), amount(), amount()]);
+    let numbers = (0..6_u16, [amount(), amount(), amount(), amount(), amount()]);
     (numbers, any::<bool>(), any::<bool>()).prop_map(
         |((id, numbers), has_room, is_in_slow_start)| SubflowView {
             id: SubflowId(id),

@@ -21,7 +21,7 @@ use ptcp::{Config, Connection, Transmit};
 use rand_core::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use testnet::{Arrival, Direction, Endpoint, Link, Network, Op};
-use units::{Bytes, Rate, Span, Time};
+use units::{Bytes, Rate, Span, SubflowId, Time};
 use wire::ptcp::Body;
 
 const FILE: Bytes = Bytes::mib(20);
@@ -111,7 +111,7 @@ fn run(controller: &str, (loss, reordering): (u64, u64), fails: bool, seed: u64)
     let took = network.now() - begin;
     // Until nothing is in flight.
     network.run_for(Span::from_secs(5));
-    let stats = *network.ends[0].connection.stats(0).expect("the path is open");
+    let stats = *network.ends[0].connection.stats(SubflowId(0)).expect("the path is open");
     let missing = stats.sent - network.ends[1].arrived.len() as u64;
     let wrongly = stats.lost.saturating_sub(missing);
     let uncorrected = wrongly.saturating_sub(stats.spurious);

@@ -3,7 +3,7 @@
 use alloc::collections::VecDeque;
 use core::num::NonZeroU32;
 
-use units::{Span, Time};
+use units::{Span, SubflowId, Time};
 use wire::ptcp::{Ack, Marks, OlderRanges, PacketRange, Reply};
 
 use crate::ranges::Ranges;
@@ -165,7 +165,7 @@ impl AckTracker {
     }
 
     /// The acknowledgement, without the fields of the connection (limit, stream, delivered).
-    pub(crate) fn ack(&mut self, now: Time, path: u16) -> Option<Ack> {
+    pub(crate) fn ack(&mut self, now: Time, path: SubflowId) -> Option<Ack> {
         let newest = self.largest?;
         let (top, _) =
             self.numbers.around(newest.number).unwrap_or((newest.number, newest.number + 1));
@@ -242,8 +242,12 @@ mod tests {
     use super::*;
 
     fn arrive(acks: &mut AckTracker, number: u64) {
-        let packet =
-            ElicitingPacket { reply: Reply::Path(0), stream: Some(0), stamp: None, marked: None };
+        let packet = ElicitingPacket {
+            reply: Reply::Path(SubflowId(0)),
+            stream: Some(0),
+            stamp: None,
+            marked: None,
+        };
         assert!(acks.record_number(number));
         acks.handle_eliciting(Time::ZERO, number, packet, Span::from_millis(25));
     }
@@ -254,14 +258,14 @@ mod tests {
         arrive(&mut acks, 0);
         assert_eq!(acks.due(Time::ZERO), None);
         arrive(&mut acks, 1);
-        assert_eq!(acks.due(Time::ZERO), Some(Reply::Path(0)));
+        assert_eq!(acks.due(Time::ZERO), Some(Reply::Path(SubflowId(0))));
         acks.handle_ack_sent();
         arrive(&mut acks, 3);
         assert!(acks.due(Time::ZERO).is_some());
     }
 
     fn older(acks: &mut AckTracker) -> Vec<(u16, u16)> {
-        let ack = acks.ack(Time::ZERO, 4).unwrap();
+        let ack = acks.ack(Time::ZERO, SubflowId(4)).unwrap();
         ack.older.iter().map(|range| (range.back, range.len)).collect()
     }
 
@@ -271,8 +275,8 @@ mod tests {
         for number in [0, 1, 3, 5, 6, 8, 9] {
             arrive(&mut acks, number);
         }
-        let ack = acks.ack(Time::ZERO, 4).unwrap();
-        assert_eq!((ack.path, ack.largest, ack.first), (4, 9, 2));
+        let ack = acks.ack(Time::ZERO, SubflowId(4)).unwrap();
+        assert_eq!((ack.path, ack.largest, ack.first), (SubflowId(4), 9, 2));
         assert_eq!(older(&mut acks), [(3, 2), (6, 1), (8, 2)]);
         arrive(&mut acks, 2);
         assert_eq!(older(&mut acks), [(3, 2), (6, 4)]);
@@ -288,7 +292,7 @@ mod tests {
         // there is.
         for number in (0..90).filter(|number| number % 3 != 2) {
             arrive(&mut acks, number);
-            acks.ack(Time::ZERO, 4).unwrap();
+            acks.ack(Time::ZERO, SubflowId(4)).unwrap();
             acks.handle_ack_sent();
         }
         let expected: Vec<_> = (1..30).map(|gap| (3 * gap, 2)).collect();

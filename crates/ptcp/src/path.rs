@@ -2,7 +2,7 @@
 
 use alloc::collections::BTreeMap;
 
-use units::{Bytes, Rate, Span, Time};
+use units::{Bytes, Rate, Span, SubflowId, Time};
 
 use wire::ptcp::{Body, Packet};
 
@@ -68,7 +68,7 @@ pub(crate) enum Control {
         code: u32,
     },
     Retire {
-        path: u16,
+        path: SubflowId,
     },
 }
 
@@ -111,7 +111,7 @@ pub(crate) struct RateLimit {
 #[derive(Clone, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a state of its own")]
 pub(crate) struct Path {
-    pub(crate) id: u16,
+    pub(crate) id: SubflowId,
     pub(crate) phase: PathPhase,
     pub(crate) acks: AckTracker,
     /// The token of a challenge to answer.
@@ -188,7 +188,7 @@ pub(crate) struct SizeProbe {
 }
 
 impl Path {
-    pub(crate) fn new(id: u16, config: &Config, opening: Opening, is_proven: bool) -> Path {
+    pub(crate) fn new(id: SubflowId, config: &Config, opening: Opening, is_proven: bool) -> Path {
         Path {
             id,
             phase: PathPhase::Opening(opening),

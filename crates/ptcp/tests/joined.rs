@@ -13,7 +13,7 @@ use secure::{
     Session, Settings,
 };
 use testnet::{Arrival, Dice, Endpoint, Link, Network, Transmit};
-use units::{Bytes, Rate, Span, Time};
+use units::{Bytes, Rate, Span, SubflowId, Time};
 use wire::datagram::Outer;
 use wire::ptcp::{Body, ConnectionParameters, Packet};
 
@@ -103,7 +103,7 @@ impl End {
     }
 
     /// The path of a data packet.
-    fn path_of(&mut self, now: Time, link: usize, bytes: &mut [u8]) -> Option<u16> {
+    fn path_of(&mut self, now: Time, link: usize, bytes: &mut [u8]) -> Option<SubflowId> {
         match &mut self.role {
             Role::Dials(dialer) => {
                 let Ok(Outer::Data { label }) = Outer::parse(bytes) else {
@@ -116,12 +116,12 @@ impl End {
                 let port = u16::try_from(link).expect("few");
                 let from = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
                 let route = listener.handle_datagram(now, from, bytes)?;
-                (Some(route.connection) == *id).then_some(route.path)
+                (Some(route.connection) == *id).then_some(SubflowId(route.path.0))
             }
         }
     }
 
-    fn open_packet(&mut self, now: Time, path: u16, bytes: &mut [u8]) {
+    fn open_packet(&mut self, now: Time, path: SubflowId, bytes: &mut [u8]) {
         let Some(Open { session, connection }) = &mut self.open else { return };
         let opened = match session.open(now, path, bytes) {
             Ok(opened) => opened,
@@ -166,7 +166,7 @@ impl Endpoint for End {
             bytes[at / 8] ^= 1 << (at % 8);
         }
         if let Some(path) = self.path_of(now, arrival.link, &mut bytes) {
-            self.open_packet(now, path, &mut bytes);
+            self.open_packet(now, SubflowId(path.0), &mut bytes);
         }
         self.take_events(now);
     }
@@ -196,7 +196,7 @@ impl Endpoint for End {
             let mut bytes = Vec::new();
             session.seal(now, number, &plain, &mut bytes).expect("it can be sealed");
             assert_eq!(bytes.len(), sent.packet.datagram_len());
-            (usize::from(sent.path), bytes)
+            (usize::from(sent.path.0), bytes)
         };
         Some(Transmit { link, bytes: Bytes(packet.len() as u64 + 28), packet })
     }

@@ -117,9 +117,8 @@ impl RelayService {
                 text
             }
         };
-        if let Some(tell) = &self.state.options.detail {
-            tell(format!("{} to {}: {how}", permit.key.label(), permit.target));
-        }
+        let text = format!("{} to {}: {how}", permit.key.label(), permit.target);
+        self.state.options.events.detail(text);
     }
 
     /// Dials the destination, and moves bytes until the path ends. Returns how it ended.

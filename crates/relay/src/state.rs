@@ -1,12 +1,12 @@
 //! What a relay remembers of its hosts: their tickets, what was done for each, and their control
 //! connections.
 
+use events::Events;
 use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use net::Clock;
-use peer::host::Tell;
 use peer::{AuthorizedPeers, Fingerprint, Peer};
 use tokio::sync::{mpsc, watch};
 use tokio::task::spawn_blocking;
@@ -30,8 +30,8 @@ pub struct RelayOptions {
     /// The folder with the monthly counts of keys that have a cap; without one, such keys are
     /// refused.
     pub usage: Option<PathBuf>,
-    /// Where people are told what happens, if they want to know of each path.
-    pub detail: Option<Tell>,
+    /// Where each path is told.
+    pub events: Events,
 }
 
 /// What a relay remembers.

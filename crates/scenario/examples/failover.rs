@@ -14,7 +14,7 @@
 use netsim::LinkId;
 use scenario::host::{Agent, Striped};
 use scenario::{Built, Document, Setting};
-use units::{Bytes, Rate, Seed, Span, Time};
+use units::{Bytes, Rate, Seed, Span, SubflowId, Time};
 
 const SCENARIO: &str = r#"
 name = "a path goes away"
@@ -92,8 +92,9 @@ fn case(victim: usize, direction: &str, seed: u64) {
     let (own, other) =
         (u16::try_from(victim).expect("few"), u16::try_from(1 - victim).expect("few"));
     let sender = sender(&built).connection();
-    let survivor = sender.smoothed_rtt(other).expect("it is open");
-    let bound = survivor + survivor + survivor + sender.probe_timeout(own).expect("it is open");
+    let survivor = sender.smoothed_rtt(SubflowId(other)).expect("it is open");
+    let bound =
+        survivor + survivor + survivor + sender.probe_timeout(SubflowId(own)).expect("it is open");
 
     let (mut at, mut before, mut since, mut gap) = (away, received(&built), away, Span::ZERO);
     while at < back {

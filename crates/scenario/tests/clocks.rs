@@ -1,5 +1,5 @@
-//! The ends of a striped connection have clocks of their own, and not each packet carries a time: no
-//! controller takes that for a queue.
+//! The ends of a striped connection have clocks of their own, and not each packet carries a time:
+//! no controller takes that for a queue.
 #![expect(clippy::expect_used, reason = "a test fails by panicking")]
 
 use scenario::sweep::Plan;

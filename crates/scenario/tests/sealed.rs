@@ -9,7 +9,7 @@ use netsim::{Event, HostId};
 use scenario::{Document, Packet, RunOptions};
 use secure::testing::Strangers;
 use secure::{Limits, OpenError, PacketNumber, Session, Settings};
-use units::{Seed, Time};
+use units::{Seed, SubflowId, Time};
 use wire::datagram::{self, Outer};
 use wire::ptcp::{Body, Piece, TAG};
 
@@ -98,11 +98,11 @@ impl Wire {
         } else {
             let session = &mut self.sessions[from];
             // It may be open.
-            let _ = session.open_path(path);
+            let _ = session.open_path(SubflowId(path));
             let mut plain = Vec::new();
             packet.emit(&mut plain);
             plain.extend(payload(packet));
-            let number = PacketNumber { path, number: packet.number };
+            let number = PacketNumber { path: SubflowId(path), number: packet.number };
             session.seal(now, number, &plain, &mut bytes).unwrap();
         }
         assert_eq!(bytes.len(), packet.datagram_len(), "{packet:?}");
@@ -124,8 +124,8 @@ impl Wire {
             }
             Outer::Data { label } => {
                 let session = &mut self.sessions[1 - from];
-                assert!(session.path_of(label).is_none_or(|of_label| of_label == path));
-                match session.open(now, path, &mut bytes) {
+                assert!(session.path_of(label).is_none_or(|of_label| of_label == SubflowId(path)));
+                match session.open(now, SubflowId(path), &mut bytes) {
                     Ok(opened) => {
                         let parsed = wire::ptcp::Packet::parse(opened.number, opened.payload);
                         let parsed = parsed.unwrap();

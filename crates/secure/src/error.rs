@@ -1,5 +1,6 @@
 //! Errors, by who must act.
 
+use units::SubflowId;
 use wire::WireError;
 
 /// The caller's settings are not usable.
@@ -75,8 +76,8 @@ impl HandshakeError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PathError {
     /// Its number has had a path.
-    #[error("path {0} has been used before")]
-    Used(u16),
+    #[error("{0} has been used before")]
+    Used(SubflowId),
     /// There are too many paths.
     #[error("there are {0} paths already")]
     TooMany(usize),
@@ -86,8 +87,8 @@ pub enum PathError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SealError {
     /// The path is not open.
-    #[error("path {0} is not open")]
-    NoPath(u16),
+    #[error("{0} is not open")]
+    NoPath(SubflowId),
     /// The number, or a larger one, has been used on this path.
     #[error("packet number {0} has been used")]
     NumberUsed(u64),

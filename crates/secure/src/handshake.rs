@@ -9,7 +9,7 @@ use std::sync::Arc;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::quic::{self, KeyChange, Keys, Secrets, Version};
 use rustls::{ClientConfig, ServerConfig, Side};
-use units::{Span, Time};
+use units::{Span, SubflowId, Time};
 use wire::datagram::{FULL, Level, Message, Parameters, RESET_TOKEN};
 use zeroize::Zeroizing;
 
@@ -441,11 +441,11 @@ impl Handshake {
 
     /// The listening side is complete too, and told these reset tokens of the first paths.
     fn confirm(&mut self, tokens: &[[u8; RESET_TOKEN]]) {
-        let with_label = |(path, token): (u16, &[u8; RESET_TOKEN])| {
+        let with_label = |(path, token): (SubflowId, &[u8; RESET_TOKEN])| {
             let label = self.labels.as_ref()?.label(Side::Client, path);
             Some(ResetToken { path, label, token: *token })
         };
-        let tokens = (0..RESET_PATHS).zip(tokens).filter_map(with_label).collect();
+        let tokens = (0..RESET_PATHS).map(SubflowId).zip(tokens).filter_map(with_label).collect();
         self.phase = Phase::Confirmed;
         self.resend_at = None;
         self.progress.push(Progress::Confirmed(ResetTokens::new(tokens)));

@@ -2,6 +2,7 @@
 
 use aws_lc_rs::hmac;
 use rustls::Side;
+use units::SubflowId;
 use zeroize::Zeroizing;
 
 /// The exporter's label (RFC 8446, section 7.5; RFC 5705, section 4, for the prefix).
@@ -19,13 +20,13 @@ impl Labels {
     }
 
     /// The label of the packets that `from` sends over a path.
-    pub(crate) fn label(&self, from: Side, path: u16) -> u64 {
+    pub(crate) fn label(&self, from: Side, path: SubflowId) -> u64 {
         let mut input = [0; 5];
         input[0] = match from {
             Side::Client => 1,
             Side::Server => 2,
         };
-        input[1..].copy_from_slice(&u32::from(path).to_be_bytes());
+        input[1..].copy_from_slice(&u32::from(path.0).to_be_bytes());
         let tag = hmac::sign(&self.0, &input);
         let octets = tag.as_ref().first_chunk().expect("SHA-256 has 32 octets");
         u64::from_be_bytes(*octets)

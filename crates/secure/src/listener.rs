@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use rustls::{ServerConfig, Side};
-use units::Time;
+use units::{SubflowId, Time};
 use wire::datagram::{self, FULL, Level, Outer};
 
 use crate::handshake::{Handshake, Progress};
@@ -39,7 +39,7 @@ pub struct Route {
     /// The connection.
     pub connection: ConnectionId,
     /// The path.
-    pub path: u16,
+    pub path: SubflowId,
 }
 
 /// A datagram to send.
@@ -76,10 +76,10 @@ pub enum ListenEvent {
 struct Registered {
     labels: Labels,
     /// The paths whose labels are known.
-    paths: BTreeSet<u16>,
+    paths: BTreeSet<SubflowId>,
     /// The latest paths that have ended. Packets with their labels are not answered: with the
     /// answer to one, anybody who saw it could end the connection.
-    retired: VecDeque<u16>,
+    retired: VecDeque<SubflowId>,
     /// The path behind the last one whose label was made.
     next: u16,
 }
@@ -334,15 +334,15 @@ impl Listener {
     }
 
     /// The caller has opened the first packet of a path: further paths may follow.
-    pub fn handle_path_opened(&mut self, connection: ConnectionId, path: u16) {
-        self.expect_paths(connection, path.saturating_add(1 + PATHS_AHEAD));
+    pub fn handle_path_opened(&mut self, connection: ConnectionId, path: SubflowId) {
+        self.expect_paths(connection, path.0.saturating_add(1 + PATHS_AHEAD));
     }
 
     /// Knows the labels of the paths up to `end`.
     fn expect_paths(&mut self, connection: ConnectionId, end: u16) {
         let Some(registered) = self.connections.get_mut(&connection) else { return };
         while registered.next < end && registered.paths.len() < MOST_LABELS {
-            let path = registered.next;
+            let path = SubflowId(registered.next);
             registered.next += 1;
             let label = registered.labels.label(Side::Client, path);
             // In the case, one in 2^64, that another connection has the label, the path stays shut.
@@ -354,7 +354,7 @@ impl Listener {
     }
 
     /// A path has ended: its label is unknown from here on.
-    pub fn retire_path(&mut self, connection: ConnectionId, path: u16) {
+    pub fn retire_path(&mut self, connection: ConnectionId, path: SubflowId) {
         if let Some(registered) = self.connections.get_mut(&connection)
             && registered.paths.remove(&path)
         {

@@ -1,7 +1,7 @@
 //! Opening in one direction: the key in use, the next one, and for a while the last one.
 
 use rustls::quic::{DirectionalKeys, HeaderProtectionKey, PacketKey};
-use units::{Span, Time};
+use units::{Span, SubflowId, Time};
 use wire::datagram::{self, DATA_NUMBER_AT};
 
 use crate::OpenError;
@@ -90,7 +90,7 @@ impl Opener {
     pub(crate) fn open(
         &mut self,
         now: Time,
-        path: u16,
+        path: SubflowId,
         expected: u64,
         packet: &mut [u8],
     ) -> Result<Authentic, OpenError> {

@@ -1,6 +1,7 @@
 //! The paths of a session: labels, packet numbers, replays.
 
 use std::collections::BTreeMap;
+use units::SubflowId;
 
 use rustls::Side;
 
@@ -28,7 +29,7 @@ pub(crate) struct Path {
 pub(crate) struct Paths {
     side: Side,
     labels: Labels,
-    live: BTreeMap<u16, Path>,
+    live: BTreeMap<SubflowId, Path>,
     /// A bit for each number that has had a path.
     used: Vec<u64>,
 }
@@ -38,25 +39,25 @@ impl Paths {
         Paths { side, labels, live: BTreeMap::new(), used: Vec::new() }
     }
 
-    pub(crate) fn get_mut(&mut self, number: u16) -> Option<&mut Path> {
+    pub(crate) fn get_mut(&mut self, number: SubflowId) -> Option<&mut Path> {
         self.live.get_mut(&number)
     }
 
-    pub(crate) fn has(&self, number: u16) -> bool {
+    pub(crate) fn has(&self, number: SubflowId) -> bool {
         self.live.contains_key(&number)
     }
 
     /// The path that packets with this label come over.
-    pub(crate) fn by_label(&self, label: u64) -> Option<u16> {
+    pub(crate) fn by_label(&self, label: u64) -> Option<SubflowId> {
         self.live.iter().find(|(_, path)| path.label_in == label).map(|(number, _)| *number)
     }
 
-    pub(crate) fn label_in(&self, number: u16) -> u64 {
+    pub(crate) fn label_in(&self, number: SubflowId) -> u64 {
         self.labels.label(peer_of(self.side), number)
     }
 
     /// A path of a number that has had none.
-    pub(crate) fn candidate(&self, number: u16) -> Result<Path, PathError> {
+    pub(crate) fn candidate(&self, number: SubflowId) -> Result<Path, PathError> {
         let (word, bit) = place(number);
         if self.used.get(word).is_some_and(|used| used & bit != 0) {
             return Err(PathError::Used(number));
@@ -74,7 +75,7 @@ impl Paths {
     }
 
     /// Takes a candidate into use.
-    pub(crate) fn insert(&mut self, number: u16, path: Path) {
+    pub(crate) fn insert(&mut self, number: SubflowId, path: Path) {
         let (word, bit) = place(number);
         if self.used.len() <= word {
             self.used.resize(word + 1, 0);
@@ -84,7 +85,7 @@ impl Paths {
     }
 
     /// Ends a path, or makes sure that there never is one of this number.
-    pub(crate) fn retire(&mut self, number: u16) {
+    pub(crate) fn retire(&mut self, number: SubflowId) {
         let (word, bit) = place(number);
         if self.used.len() <= word {
             self.used.resize(word + 1, 0);
@@ -94,6 +95,6 @@ impl Paths {
     }
 }
 
-fn place(number: u16) -> (usize, u64) {
-    (usize::from(number / 64), 1 << (number % 64))
+fn place(number: SubflowId) -> (usize, u64) {
+    (usize::from(number.0 / 64), 1 << (number.0 % 64))
 }

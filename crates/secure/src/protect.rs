@@ -1,13 +1,14 @@
 //! Header protection and seal of one packet (RFC 9001, sections 5.3 and 5.4).
 
 use rustls::quic::{HeaderProtectionKey, PacketKey};
+use units::SubflowId;
 use wire::datagram::{SAMPLE, SAMPLE_BEHIND, number_octets};
 use wire::number;
 
 /// What makes a nonce: the packet's number, and its path if it has one.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Nonce {
-    pub(crate) path: Option<u16>,
+    pub(crate) path: Option<SubflowId>,
     pub(crate) number: u64,
 }
 
@@ -26,7 +27,7 @@ pub(crate) fn seal(
     let (head, payload) = packet[start..].split_at_mut(header);
     let tag = match nonce.path {
         Some(path) => {
-            key.encrypt_in_place_for_path(u32::from(path), nonce.number, head, payload)?
+            key.encrypt_in_place_for_path(u32::from(path.0), nonce.number, head, payload)?
         }
         None => key.encrypt_in_place(nonce.number, head, payload)?,
     };
@@ -76,7 +77,9 @@ pub(crate) fn open(
     sealed: &mut [u8],
 ) -> Option<usize> {
     let opened = match nonce.path {
-        Some(path) => key.decrypt_in_place_for_path(u32::from(path), nonce.number, header, sealed),
+        Some(path) => {
+            key.decrypt_in_place_for_path(u32::from(path.0), nonce.number, header, sealed)
+        }
         None => key.decrypt_in_place(nonce.number, header, sealed),
     };
     opened.ok().map(<[u8]>::len)

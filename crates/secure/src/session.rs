@@ -2,7 +2,7 @@
 
 use rustls::Side;
 use rustls::quic::{Keys, PacketKey, Secrets};
-use units::Time;
+use units::{SubflowId, Time};
 
 use crate::labels::Labels;
 use crate::opener::{OpenedBy, Opener};
@@ -38,7 +38,7 @@ pub struct Session {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PacketNumber {
     /// The path.
-    pub path: u16,
+    pub path: SubflowId,
     /// Larger than any that was sealed on the path.
     pub number: u64,
 }
@@ -79,26 +79,26 @@ impl Session {
     ///
     /// # Errors
     /// If the number has had a path, or there are too many.
-    pub fn open_path(&mut self, path: u16) -> Result<(), PathError> {
+    pub fn open_path(&mut self, path: SubflowId) -> Result<(), PathError> {
         let candidate = self.paths.candidate(path)?;
         self.paths.insert(path, candidate);
         Ok(())
     }
 
     /// Ends a path. Its number is never used again.
-    pub fn retire_path(&mut self, path: u16) {
+    pub fn retire_path(&mut self, path: SubflowId) {
         self.paths.retire(path);
     }
 
     /// The open path over which packets with this label come.
     #[must_use]
-    pub fn path_of(&self, label: u64) -> Option<u16> {
+    pub fn path_of(&self, label: u64) -> Option<SubflowId> {
         self.paths.by_label(label)
     }
 
     /// Whether a path of this number is in use.
     #[must_use]
-    pub fn has_path(&self, path: u16) -> bool {
+    pub fn has_path(&self, path: SubflowId) -> bool {
         self.paths.has(path)
     }
 
@@ -170,7 +170,7 @@ impl Session {
     pub fn open<'a>(
         &mut self,
         now: Time,
-        path: u16,
+        path: SubflowId,
         packet: &'a mut [u8],
     ) -> Result<Opened<'a>, OpenError> {
         let label = packet.get(1..9).and_then(|octets| octets.try_into().ok());
@@ -260,7 +260,7 @@ impl Session {
 
     #[cfg(test)]
     pub(crate) fn forget_numbers(&mut self) {
-        self.paths.get_mut(0).expect("it is open").sealed = None;
+        self.paths.get_mut(SubflowId(0)).expect("it is open").sealed = None;
     }
 
     fn may_update(&self) -> bool {

@@ -33,7 +33,7 @@ use rustls::ClientConfig;
 use secure::testing::{Key, client_of_anybody};
 use secure::{DialEvent, Dialer, PacketNumber, Session, Settings};
 use serde_json::json;
-use units::{Bytes, Time};
+use units::{Bytes, SubflowId, Time};
 use wire::Emit;
 use wire::datagram::Outer;
 use wire::ptcp::{Ack, Body, Packet, PacketRange, Reply, StreamData};
@@ -112,7 +112,7 @@ impl Attack {
             }
         }
         let Some(mut session) = session else { return Ok(None) };
-        session.open_path(0).ok();
+        session.open_path(SubflowId(0)).ok();
         socket.set_nonblocking(true)?;
         Ok(Some(Attacker {
             socket,
@@ -130,7 +130,7 @@ impl Attack {
         let mut sealed = Vec::new();
         packet.emit(&mut sealed);
         sealed.extend_from_slice(payload);
-        let number = PacketNumber { path: 0, number: attacker.number };
+        let number = PacketNumber { path: SubflowId(0), number: attacker.number };
         attacker.number += 1;
         let mut datagram = Vec::new();
         if attacker.session.seal(self.now(), number, &sealed, &mut datagram).is_ok()
@@ -151,7 +151,9 @@ impl Attack {
                 _ => continue,
             }
             let now = self.now();
-            let Ok(opened) = attacker.session.open(now, 0, &mut buffer[..len]) else { continue };
+            let Ok(opened) = attacker.session.open(now, SubflowId(0), &mut buffer[..len]) else {
+                continue;
+            };
             let Ok(parsed) = Packet::parse(opened.number, opened.payload) else { continue };
             match parsed.packet.body {
                 Body::Ack(ack) => {
@@ -208,13 +210,21 @@ impl Attack {
             "gaps" => {
                 for _ in 0..TURN {
                     attacker.number += 1;
-                    self.send(attacker, Body::Ping { padding: 0, reply: Reply::Path(0) }, &[]);
+                    self.send(
+                        attacker,
+                        Body::Ping { padding: 0, reply: Reply::Path(SubflowId(0)) },
+                        &[],
+                    );
                 }
             }
             // So that the host knows a path on which to say that it closes the connection, and has
             // sent a packet that can be acknowledged.
             "acks" | "places" if attacker.number == 0 => {
-                self.send(attacker, Body::Ping { padding: 0, reply: Reply::Path(0) }, &[]);
+                self.send(
+                    attacker,
+                    Body::Ping { padding: 0, reply: Reply::Path(SubflowId(0)) },
+                    &[],
+                );
             }
             "acks" => {
                 for _ in 0..TURN {
@@ -231,7 +241,7 @@ impl Attack {
 }
 
 fn data(stream: u32, offset: u64, len: u16) -> Body {
-    let reply = Reply::Path(0);
+    let reply = Reply::Path(SubflowId(0));
     Body::Data(StreamData { offset, stream, stamp: 0, len, reply, is_last: false })
 }
 

@@ -75,6 +75,9 @@ pub enum ConnectionError {
     /// The peer does not know the connection any more: it was started again.
     #[error("the peer does not know the connection any more")]
     Reset,
+    /// The peer's host refuses packets over every route: no program has the port any more.
+    #[error("the other host refuses packets: no program has that port any more")]
+    Refused,
     /// The peer did not accept the handshake in the end.
     #[error(transparent)]
     Handshake(HandshakeError),

@@ -82,7 +82,7 @@ pub use connection::{Connection, DROPPED, ReceiveHalf, SendHalf, Stream};
 pub use endpoint::{Endpoint, Listening};
 pub use error::{ConnectError, ConnectionError, DatagramError, EndpointError, StreamError};
 pub use memory::Memory;
-pub use options::{CONTROLLER, Options, Prototype, Route, SCHEDULER};
+pub use options::{CONTROLLER, Options, Prototype, Route, RouteId, SCHEDULER};
 pub use ptcp::{Class, SlowStreams};
 pub use qlog::{Qlog, Sink};
 pub use rations::Rations;

@@ -1,5 +1,6 @@
 //! What the caller may choose: policies and limits of connections, and their routes.
 
+use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex};
 
@@ -119,6 +120,17 @@ where
 impl<T: ?Sized> Clone for Prototype<T> {
     fn clone(&self) -> Prototype<T> {
         Prototype(Arc::clone(&self.0))
+    }
+}
+
+/// The number of a route in its connection, in the order of being given or accepted. It is never
+/// given twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RouteId(pub u32);
+
+impl fmt::Display for RouteId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "route {}", self.0)
     }
 }
 

@@ -40,7 +40,11 @@ pub(crate) struct Outgoing<'a> {
 impl UdpSocket {
     /// A socket for a route.
     pub(crate) fn for_route(route: &Route) -> io::Result<UdpSocket> {
-        UdpSocket::new(bound(route)?)
+        let socket = bound(route)?;
+        // The kernel tells of refused packets to connected sockets alone. Without a way there at
+        // present it cannot connect, and sends later all the same.
+        let _ = socket.connect(&route.remote.into());
+        UdpSocket::new(socket)
     }
 
     /// A listening socket. With `both_families` one of IPv6 takes IPv4 too.

@@ -1,5 +1,6 @@
 //! What a connection tells of its routes: events and counters.
 
+use crate::RouteId;
 use std::net::{IpAddr, SocketAddr};
 
 use units::{Bytes, PathId, Span};
@@ -37,7 +38,7 @@ use units::{Bytes, PathId, Span};
 #[derive(Clone, Debug, PartialEq)]
 pub struct RouteEvent {
     /// The route's number in the connection, in the order of being given or accepted.
-    pub route: u32,
+    pub route: RouteId,
     /// The number of its path, by the count of the side that dialed; at the side that accepted it,
     /// as [`RouteEvent::route`].
     pub path: PathId,
@@ -87,7 +88,7 @@ pub enum RouteState {
 #[derive(Clone, Debug, PartialEq)]
 pub struct RouteStats {
     /// The route's number.
-    pub route: u32,
+    pub route: RouteId,
     /// As [`RouteEvent::path`].
     pub path: PathId,
     /// Its name.
@@ -119,7 +120,7 @@ pub struct RouteStats {
     /// The largest UDP payload that it carries.
     pub datagram: Bytes,
     /// The lowest number of a route that shares its bottleneck, if any is known.
-    pub shares_with: Option<u32>,
+    pub shares_with: Option<RouteId>,
     /// Datagrams that the kernel did not take in time.
     pub dropped_here: u64,
 }

@@ -12,7 +12,8 @@ use common::between::{Between, Dice, Fate, Mischief};
 use common::{anywhere, content, listen, routes, run};
 use secure::testing::{Key, client, server};
 use stripe::{
-    Connection, ConnectionError, Endpoint, Listening, Memory, Options, Rations, Route, Stream,
+    Connection, ConnectionError, Endpoint, Listening, Memory, Options, Rations, Route, RouteChange,
+    Stream,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
@@ -473,6 +474,80 @@ fn a_reset_ends_no_connection_whose_peer_is_alive() {
         near.send_to(&reset, dialing).expect("it is a socket");
         assert!(matches!(connection.ended().await, ConnectionError::Reset));
         assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+    });
+}
+
+/// A connection through a forwarder whose port a test may close: then the host refuses packets.
+struct Refusable {
+    between: SocketAddr,
+    to: SocketAddr,
+    forwarding: Option<(Arc<AtomicBool>, std::thread::JoinHandle<()>)>,
+}
+
+impl Refusable {
+    fn new(to: SocketAddr) -> Refusable {
+        let between = ([127, 0, 0, 1], 0).into();
+        let mut refusable = Refusable { between, to, forwarding: None };
+        refusable.open();
+        refusable
+    }
+
+    fn open(&mut self) {
+        let near = UdpSocket::bind(self.between).expect("the port is free");
+        self.between = near.local_addr().expect("it is bound");
+        let (stop, to) = (Arc::<AtomicBool>::default(), self.to);
+        let forwarding = std::thread::spawn({
+            let stop = Arc::clone(&stop);
+            move || forward(&near, to, &stop, &Mutex::default())
+        });
+        self.forwarding = Some((stop, forwarding));
+    }
+
+    fn close(&mut self) {
+        let (stop, forwarding) = self.forwarding.take().expect("it is open");
+        stop.store(true, Ordering::Relaxed);
+        forwarding.join().expect("no panic");
+    }
+}
+
+/// The far side was killed, and its port is closed: the kernel there says so at once. It took the
+/// idle timeout to notice.
+#[test]
+fn a_peer_whose_host_refuses_packets_is_gone_soon() {
+    run(async {
+        let echo = Echo::start(Options::default());
+        let mut way = Refusable::new(([127, 0, 0, 1], echo.port).into());
+        let (_endpoint, connection) = echo.connect(vec![Route::to(way.between)]).await;
+        exchange(&connection, 10_000).await;
+        way.close();
+        let began = Instant::now();
+        let mut stream = connection.open_stream().await.expect("it is alive");
+        let _ = stream.write_all(&[1; 1_000]).await;
+        assert!(matches!(connection.ended().await, ConnectionError::Refused));
+        assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
+    });
+}
+
+/// Rules of a firewall that are loaded anew, for example.
+#[test]
+fn a_host_that_refuses_for_a_moment_keeps_its_connections() {
+    run(async {
+        let echo = Echo::start(Options::default());
+        let mut way = Refusable::new(([127, 0, 0, 1], echo.port).into());
+        let (_endpoint, connection) = echo.connect(vec![Route::to(way.between)]).await;
+        exchange(&connection, 10_000).await;
+        let mut events = connection.events();
+        way.close();
+        let mut stream = connection.open_stream().await.expect("it is alive");
+        stream.write_all(&[1; 1_000]).await.expect("there is room");
+        while !matches!(events.recv().await.expect("it lives").change, RouteChange::Failing { .. })
+        {
+        }
+        way.open();
+        exchange(&connection, 10_000).await;
+        tokio::time::sleep(Duration::from_secs(3)).await;
+        assert!(!connection.has_ended(), "what it heard meanwhile counts");
+        exchange(&connection, 10_000).await;
     });
 }
 

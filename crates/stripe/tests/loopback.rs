@@ -9,7 +9,7 @@ use common::{address, anywhere, content, listen, pair, routes, run};
 use secure::testing::{Key, client, client_without_key};
 use stripe::{
     Class, ConnectError, Connection, ConnectionError, DatagramError, Endpoint, Listening, Options,
-    Rations, Route, RouteChange, RouteState, TotalRate,
+    Rations, Route, RouteChange, RouteId, RouteState, TotalRate,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::{sleep, timeout};
@@ -275,7 +275,7 @@ fn routes_come_and_go() {
         let number = pair.near.add_route(second).await.expect("a socket");
         let opened = events.recv().await.expect("it opens");
         assert_eq!((opened.route, opened.change), (number, RouteChange::Opened));
-        pair.near.remove_route(0);
+        pair.near.remove_route(RouteId(0));
         assert_eq!(events.recv().await.expect("it goes").change, RouteChange::Removed);
         carry(&pair.near, &pair.far, 2_000_000).await;
         let stats = pair.near.stats().await;
@@ -289,7 +289,7 @@ fn what_routes_carried_is_known_after_their_end() {
     run(async {
         let pair = pair(2, Options::default()).await;
         carry(&pair.near, &pair.far, 2_000_000).await;
-        pair.near.remove_route(0);
+        pair.near.remove_route(RouteId(0));
         carry(&pair.near, &pair.far, 1_000_000).await;
         pair.near.close(0);
         for (connection, is_sender) in [(&pair.near, true), (&pair.far, false)] {

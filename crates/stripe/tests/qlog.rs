@@ -119,12 +119,13 @@ fn while_open(events: Vec<Value>) -> Vec<Value> {
 /// Compares packets and bytes of each path. Each route has one path here.
 fn assert_agrees(events: &[Value], stats: &Stats) {
     for route in &stats.routes {
-        let (sent, sent_bytes) = packets(events, "transport:packet_sent", route.route);
-        let (received, received_bytes) = packets(events, "transport:packet_received", route.route);
+        let (sent, sent_bytes) = packets(events, "transport:packet_sent", route.route.0);
+        let (received, received_bytes) =
+            packets(events, "transport:packet_received", route.route.0);
         assert_eq!(sent_bytes, route.sent.0, "{route:?}");
         assert_eq!(received_bytes, route.received.0, "{route:?}");
         assert_eq!(sent + received, route.datagrams, "{route:?}");
-        let (lost, _) = packets(events, "recovery:packet_lost", route.route);
+        let (lost, _) = packets(events, "recovery:packet_lost", route.route.0);
         assert_eq!(lost, route.lost, "{route:?}");
     }
 }

@@ -26,7 +26,6 @@
 
 pub mod bounds;
 mod error;
-mod event;
 pub mod far;
 mod greetings;
 pub mod intercept;
@@ -39,7 +38,6 @@ mod relay;
 pub mod rights;
 
 pub use error::TunnelError;
-pub use event::{Report, Reports};
 pub use far::TunnelService;
 pub use near::{Dialed, Keeper, NearOptions};
 pub use place::{Forward, Place};

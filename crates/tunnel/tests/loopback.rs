@@ -217,7 +217,7 @@ fn a_forwarded_port_needs_no_words() {
             assert_eq!(&text, b"answer");
             let refused = told
                 .until(|report| match report {
-                    tunnel::Report::Listening { address, .. } => Some(address.clone())
+                    events::Event::Accepting { address, .. } => Some(address.clone())
                         .filter(|address| !address.starts_with('[') && *address != at.to_string()),
                     _ => None,
                 })

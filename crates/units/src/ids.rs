@@ -7,9 +7,10 @@ use core::fmt;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PathId(pub u32);
 
-/// One congestion-controlled flow of a connection; a weight of w puts w of them on one path.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct SubflowId(pub u32);
+/// One congestion-controlled flow of a connection; a weight of w puts w of them on one path. In a
+/// striped connection it is the number that both ends know one of its paths by.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SubflowId(pub u16);
 
 impl fmt::Display for PathId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -14,7 +14,8 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use files::{Error, Event, Events, SendOptions, Summary};
+use events::{Events, Summary};
+use files::{Error, SendOptions};
 use peer::{Credential, DEFAULT_PORT, Remote, Token};
 use tokio::time::timeout;
 
@@ -149,7 +150,7 @@ impl Copy {
         remote.close().await;
         install::install(&self.ssh, events).await?;
         let text = format!("anabranch was copied to {}:.local/bin/anabranch", self.ssh.host());
-        let _ = events.send(Event::Notice { text });
+        events.notice(text);
         self.ssh.use_installed();
         let mut remote = self.ssh.start()?;
         remote.greet().await.map_err(|none| none.failure)?;

@@ -7,7 +7,8 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 
 use emulate::{Loopback, Protocol};
-use files::{Error, Event, Events, ReceiveOptions, SendOptions, Summary, TransferOptions};
+use events::{Event, Events, Summary};
+use files::{Error, ReceiveOptions, SendOptions, TransferOptions};
 use link::config::{Network, TCP_PAYLOAD_SHARE};
 use peer::{Credential, Identity, ListenOptions, PathSpec, Remote, Token};
 use report::{Align, Table};
@@ -116,7 +117,7 @@ async fn transfer_once(
         allow_delete: false,
         archive: false,
     };
-    let (announcements, mut announced) = tokio::sync::mpsc::unbounded_channel();
+    let (announcements, mut announced) = Events::observed();
     let receiving = tokio::spawn(files::receive(options, announcements));
     let address = loop {
         match announced.recv().await {

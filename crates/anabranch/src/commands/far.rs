@@ -11,10 +11,11 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use files::{Error, Event, Events, Overwrite, ReceiveOptions, ServeOptions, Summary};
+use events::{Event, Events, Summary};
+use files::{Error, Overwrite, ReceiveOptions, ServeOptions};
 use peer::{DEFAULT_PORT, Fingerprint, Identity, ListenOptions, Token};
 use serde::Serialize;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::oneshot;
 
 use super::cp::install::own_hash;
 use super::cp::target::Target;
@@ -285,7 +286,7 @@ async fn run_with_events<F>(
 where
     F: Future<Output = Result<Summary, Error>>,
 {
-    let (events, mut received) = mpsc::unbounded_channel();
+    let (events, mut received) = Events::observed();
     let side = side(events);
     tokio::pin!(side);
     loop {

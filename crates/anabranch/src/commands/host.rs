@@ -2,17 +2,14 @@
 
 use std::convert::Infallible;
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use diagnose::measure::Measuring;
-use files::{
-    Error, Event, Events, ReceiveOptions, Receiving, ServeOptions, Serving, Summary,
-    TransferNumbers,
-};
-use peer::host::{Carriers, Host, Services, Tell};
+use events::{Event, Events, Summary};
+use files::{Error, ReceiveOptions, Receiving, ServeOptions, Serving, TransferNumbers};
+use peer::host::{Carriers, Host, Services};
 use peer::{DEFAULT_PORT, ListenOptions};
 use tunnel::bounds::stripe_options;
-use tunnel::{Report, Reports, TunnelRights, TunnelService};
+use tunnel::{TunnelRights, TunnelService};
 
 use crate::commands::relay::{attend, relay_service};
 use crate::config::Config;
@@ -98,12 +95,11 @@ pub(crate) fn run(args: HostArgs) -> Result<(), Failure> {
         ..ListenOptions::new(HostKey::load(&dirs)?.lasting()?)
     };
     let metrics = args.metrics.or(config.host.metrics);
-    let is_verbose = args.watch.is_verbose();
     let hooks = args.hooks.or_config(&config.host.hooks);
     let folder = config.receive.directory.as_deref();
     let watcher = hooks.for_each(folder, args.watch.hosting(config.progress));
     let hosting = |events: Events| {
-        let serving = serve(config, options, metrics, is_verbose, events.clone());
+        let serving = serve(config, options, metrics, events.clone());
         authorized.follow(events, serving)
     };
     match transfer::run(watcher, hosting) {
@@ -117,16 +113,14 @@ async fn serve(
     config: Config,
     options: ListenOptions,
     metrics: Option<MetricsAddress>,
-    is_verbose: bool,
     events: Events,
 ) -> Result<Summary, Error> {
     let has = |table: &str| config.tables.contains(table);
     let stripe = if has("tunnel") { stripe_options() } else { stripe::Options::default() };
-    let tell = files::notices(&events);
     let numbers = TransferNumbers::default();
     let relay = has("relay").then(|| {
         let max_rate = config.relay.max_rate;
-        relay_service(options.authorized.clone(), max_rate, is_verbose.then(|| Arc::clone(&tell)))
+        relay_service(options.authorized.clone(), max_rate, events.clone())
     });
     // What is missing is said before anything listens.
     let receiving = has("receive")
@@ -136,7 +130,7 @@ async fn serve(
         .then(|| Serving::of(serve_options(&config, &options)?, events.clone(), &numbers))
         .transpose()?;
     let metrics = metrics.map(MetricsServer::bind).transpose()?;
-    let host = Host::bind(options, Carriers::Both, &stripe, Arc::clone(&tell))?;
+    let host = Host::bind(options, Carriers::Both, &stripe, events.clone())?;
     if has("tunnel") && !host.has_udp() {
         let action = "serve [tunnel], which needs UDP at the host's port".to_string();
         return Err(Error::system(action, std::io::ErrorKind::AddrInUse.into()));
@@ -150,26 +144,26 @@ async fn serve(
         services = serving.joins(services);
     }
     if has("tunnel") {
-        let reports = reports(is_verbose, Arc::clone(&tell));
-        services = services.with(&TunnelService::new(TunnelRights::default(), reports));
+        let service = TunnelService::new(TunnelRights::default(), events.clone());
+        services = services.with(&service);
     }
     if let Some(relay) = &relay {
         services = services.with(relay);
     }
     if has("measure") {
-        services = services.with(&Measuring::new(Arc::clone(&tell)));
+        services = services.with(&Measuring::new(events.clone()));
     }
     let hosting = host.serve(services)?;
     let watched = async {
         match metrics {
             Some(server) => {
-                tell(format!("metrics are at {}", server.url()));
+                events.notice(format!("metrics are at {}", server.url()));
                 server.serve(hosting.metrics()).await
             }
             None => std::future::pending().await,
         }
     };
-    let _ = events.send(Event::Listening { addresses });
+    events.send(Event::Listening { addresses });
     let receiving = async {
         match &receiving {
             Some(receiving) => receiving.attend().await.map(drop),
@@ -182,7 +176,7 @@ async fn serve(
     };
     let relaying = async {
         match &relay {
-            Some(relay) => attend(relay, &tell).await,
+            Some(relay) => attend(relay, &events).await,
             None => std::future::pending().await,
         }
     };
@@ -219,13 +213,4 @@ fn receive_options(config: &Config, listen: &ListenOptions) -> Result<ReceiveOpt
 fn serve_options(config: &Config, listen: &ListenOptions) -> Result<ServeOptions, Error> {
     let directory = directory(config.serve.directory.as_ref(), "serve")?;
     Ok(ServeOptions { directory, listen: listen.clone(), once: false })
-}
-
-/// What the tunnel's service reports, as notices.
-fn reports(is_verbose: bool, tell: Tell) -> Reports {
-    Reports::new(move |report| match report {
-        Report::Notice(text) => tell(text),
-        Report::Detail(text) if is_verbose => tell(text),
-        Report::Detail(_) | Report::Path(_) | Report::Listening { .. } => {}
-    })
 }

@@ -16,7 +16,7 @@ use units::{PathId, Span};
 use super::paths::{probing, runtime};
 use super::send::credential;
 use crate::complete;
-use crate::config::{Config, WEIGHT};
+use crate::config::{Config, weight};
 use crate::dirs::Dirs;
 use crate::examples;
 use crate::exit::Failure;
@@ -100,8 +100,7 @@ pub(crate) struct PerfArgs {
         long,
         value_name = "N",
         default_value_t = 1,
-        value_parser = clap::value_parser!(u16)
-            .range(i64::from(*WEIGHT.start())..=i64::from(*WEIGHT.end()))
+        value_parser = weight()
     )]
     weight: u16,
     #[command(flatten)]

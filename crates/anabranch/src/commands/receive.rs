@@ -4,7 +4,8 @@ use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use files::{Error, Events, Overwrite, ReceiveOptions};
+use events::Events;
+use files::{Error, Overwrite, ReceiveOptions};
 use peer::private::create_fresh;
 use peer::{DEFAULT_PORT, ListenOptions, Token};
 use units::Span;

@@ -2,7 +2,8 @@
 
 use std::path::PathBuf;
 
-use files::{Error, Events, ServeOptions};
+use events::Events;
+use files::{Error, ServeOptions};
 use peer::{DEFAULT_PORT, ListenOptions, Token};
 
 use super::receive::write_secret;

@@ -1,6 +1,6 @@
 //! A dry run for people: a line for each change, and their sum.
 
-use files::{Action, Changed, DryRun, PlannedChange};
+use events::{Action, Changed, DryRun, PlannedChange};
 use units::Bytes;
 
 use crate::sanitize::clean;

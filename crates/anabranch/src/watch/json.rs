@@ -1,10 +1,9 @@
 //! The JSON stream: an object on each line of standard output. Tests compare the events and keys
 //! with docs/json.md, and real streams with docs/json.schema.json.
 
-use files::{Changed, Event, Listed, PathProgress, PlannedChange, Summary};
+use events::{Changed, Event, Listed, PathProgress, PlannedChange, Summary};
 use peer::Token;
 use serde::Serialize;
-use units::PathId;
 
 use super::screen::Printer;
 use super::{Watcher, dry_run, text};
@@ -17,6 +16,8 @@ const VERSION: u32 = 1;
 /// Writes events as JSON.
 pub(super) struct Json {
     printer: Printer,
+    /// Whether each connection is of interest.
+    is_verbose: bool,
     /// The transfer that began last.
     transfer: u32,
 }
@@ -145,11 +146,11 @@ struct Finish<'a> {
 
 impl Json {
     /// Prints events; the token, if there is one, is the first.
-    pub(super) fn new(printer: Printer, token: Option<&Token>) -> Json {
+    pub(super) fn new(printer: Printer, token: Option<&Token>, is_verbose: bool) -> Json {
         if let Some(token) = token {
             printer.result(&of_token(token));
         }
-        Json { printer, transfer: 0 }
+        Json { printer, is_verbose, transfer: 0 }
     }
 }
 
@@ -157,6 +158,9 @@ impl Watcher for Json {
     fn event(&mut self, event: &Event) {
         if let Event::Started { transfer, .. } = event {
             self.transfer = *transfer;
+        }
+        if matches!(event, Event::Detail { .. }) && !self.is_verbose {
+            return;
         }
         if let Event::Listing(listing) = event {
             for listed in listing {
@@ -179,7 +183,7 @@ impl Watcher for Json {
 }
 
 /// The line of the token.
-pub(crate) fn of_token(token: &Token) -> String {
+pub(super) fn of_token(token: &Token) -> String {
     line(Body::Token { token: token.reveal() })
 }
 
@@ -210,21 +214,6 @@ pub(crate) fn of_failure(exit: u8, text: &str) -> String {
     line(Body::Error { transfer: None, exit, text })
 }
 
-/// The line of addresses at which this host listens.
-pub(crate) fn of_listening(addresses: Vec<String>) -> String {
-    line(Body::Listening { addresses })
-}
-
-/// The line of a message for a person.
-pub(crate) fn of_notice(text: &str) -> String {
-    line(Body::Notice { text })
-}
-
-/// The line of a path of a command without transfers.
-pub(crate) fn of_path(path: PathId, name: &str, state: &'static str, why: &str) -> String {
-    line(Body::Path { transfer: 0, path: path.0, name, state, why })
-}
-
 fn line(body: Body<'_>) -> String {
     let line = serde_json::to_string(&Line { v: VERSION, body });
     clean_json(&line.expect("numbers and strings have a JSON form")).into_owned()
@@ -235,9 +224,10 @@ fn body(event: &Event) -> Body<'_> {
         Event::Listening { addresses } => {
             Body::Listening { addresses: addresses.iter().map(ToString::to_string).collect() }
         }
+        Event::Accepting { address, .. } => Body::Listening { addresses: vec![address.clone()] },
         Event::Started { transfer, peer, files, total, resumed } => Body::Started {
             transfer: *transfer,
-            peer: peer.to_string(),
+            peer: peer.clone(),
             files: *files,
             total: total.0,
             resumed: resumed.0,
@@ -280,7 +270,7 @@ fn body(event: &Event) -> Body<'_> {
             Body::LeftOut { path: path.to_string_lossy().into_owned(), reason }
         }
         Event::Listing(_) => unreachable!("each entry has a line of its own"),
-        Event::Notice { text } => Body::Notice { text },
+        Event::Notice { text } | Event::Detail { text } => Body::Notice { text },
     }
 }
 

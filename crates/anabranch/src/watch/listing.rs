@@ -1,6 +1,6 @@
 //! What a server offers, for people: a line for each entry, and the sum.
 
-use files::{Changed, Listed};
+use events::{Changed, Listed};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use units::Bytes;

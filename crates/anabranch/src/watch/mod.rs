@@ -17,7 +17,8 @@ use std::env;
 use std::io::{self, IsTerminal};
 
 use clap::ValueEnum;
-use files::{Error, Event, Summary};
+use events::{Event, Summary};
+use files::Error;
 use peer::Token;
 
 use crate::exit::Failure;
@@ -92,6 +93,16 @@ pub(crate) enum HostRole {
     Server,
     /// It has several services.
     Services,
+    /// It has no transfers, but connections that last, as a tunnel has; peers run the command, if
+    /// it listens.
+    Service(Option<PeerCommand>),
+}
+
+/// What the other machine runs, around the first address of this one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct PeerCommand {
+    pub(crate) before: &'static str,
+    pub(crate) after: &'static str,
 }
 
 impl HostRole {
@@ -100,7 +111,7 @@ impl HostRole {
     /// A line about a transfer, which says which if there may be several.
     fn of_transfer(self, transfer: u32, line: &str) -> String {
         match self {
-            HostRole::Receiver { keeps: false } => line.to_string(),
+            HostRole::Receiver { keeps: false } | HostRole::Service(_) => line.to_string(),
             HostRole::Receiver { keeps: true } | HostRole::Server | HostRole::Services => {
                 format!("transfer {transfer}: {line}")
             }
@@ -152,11 +163,6 @@ impl WatchArgs {
         self.build(default, None, HostRole::Services)
     }
 
-    /// Whether changes of paths and details are printed.
-    pub(crate) fn is_verbose(&self) -> bool {
-        self.verbose
-    }
-
     /// How much is printed on standard error, with this display of progress.
     fn verbosity(&self, style: Style) -> Verbosity {
         match style {
@@ -185,13 +191,53 @@ impl WatchArgs {
             printer.leave_stdout();
         }
         let results: Box<dyn Watcher> = if self.json {
-            Box::new(json::Json::new(printer.clone(), token.as_ref()))
+            Box::new(json::Json::new(printer.clone(), token.as_ref(), self.verbose))
         } else {
             let verbosity = if self.quiet { Verbosity::Quiet } else { Verbosity::of(self.verbose) };
             Box::new(results::Results::new(printer.clone(), verbosity, token, role))
         };
         let notes = Box::new(notes::Notes::new(printer, verbosity, role));
         Box::new(Combined(vec![results, notes, progress]))
+    }
+}
+
+/// Options of the display of a command without transfers.
+#[derive(Clone, Copy, Debug, Default, clap::Args)]
+#[group(skip)]
+pub(crate) struct DisplayArgs {
+    /// Print nothing but errors, and the addresses and the token of a host that listens
+    #[arg(short, long, conflicts_with = "verbose")]
+    quiet: bool,
+    /// Print each change of a path, and each connection when it ends
+    #[arg(short, long)]
+    verbose: bool,
+    /// Write events to standard output as JSON, an object on each line (docs/json.md)
+    #[arg(long)]
+    json: bool,
+}
+
+impl DisplayArgs {
+    /// The display of a command that has no flags but `--json`.
+    pub(crate) fn of(json: bool) -> DisplayArgs {
+        DisplayArgs { json, ..DisplayArgs::default() }
+    }
+
+    /// Whether events are written as JSON.
+    pub(crate) fn is_json(self) -> bool {
+        self.json
+    }
+
+    /// The display. A host that listens prints its token, if it has one, and the command for its
+    /// peers.
+    pub(crate) fn watcher(
+        self,
+        token: Option<Token>,
+        command: Option<PeerCommand>,
+    ) -> Box<dyn Watcher> {
+        let DisplayArgs { quiet, verbose, json } = self;
+        let progress = (!json).then_some(Style::Plain);
+        let watch = WatchArgs { progress, quiet, verbose, json, leaves_stdout: false };
+        watch.build(None, token, HostRole::Service(command))
     }
 }
 

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use files::{Event, Progress, Summary};
+use events::{Event, Progress, Summary};
 use units::Span;
 
 use super::screen::Printer;
@@ -17,13 +17,15 @@ pub(super) struct Notes {
     verbosity: Verbosity,
     role: HostRole,
     troubles: text::Troubles,
+    carrying: text::Carrying,
     left_out: text::LeftOuts,
 }
 
 impl Notes {
     pub(super) fn new(printer: Printer, verbosity: Verbosity, role: HostRole) -> Notes {
-        let (troubles, left_out) = (text::Troubles::default(), text::LeftOuts::default());
-        Notes { printer, verbosity, role, troubles, left_out }
+        let (troubles, carrying) = (text::Troubles::default(), text::Carrying::default());
+        let left_out = text::LeftOuts::default();
+        Notes { printer, verbosity, role, troubles, carrying, left_out }
     }
 
     pub(super) fn line(&mut self, event: &Event) -> Option<String> {
@@ -34,7 +36,7 @@ impl Notes {
                     Some(role.of_transfer(*transfer, &clean(&failed.text)))
                 }
                 Event::Notice { text } if self.verbosity == Verbosity::Notices => {
-                    Some(clean(text).into_owned())
+                    Some(text::message(text))
                 }
                 _ => None,
             };
@@ -42,6 +44,9 @@ impl Notes {
         match event {
             Event::Started { transfer, .. } if role != HostRole::Server => {
                 Some(role.of_transfer(*transfer, &text::started(event)))
+            }
+            Event::Path { event, .. } if matches!(role, HostRole::Service(_)) => {
+                self.carrying.line(event, self.verbosity == Verbosity::Verbose)
             }
             Event::Path { transfer, event } => {
                 let line = match self.verbosity {
@@ -59,9 +64,14 @@ impl Notes {
             Event::Ended { transfer, result: Err(failed) } => {
                 Some(role.of_transfer(*transfer, &clean(&failed.text)))
             }
-            Event::Notice { text } => Some(clean(text).into_owned()),
+            Event::Notice { text } => Some(text::message(text)),
+            Event::Detail { text } if self.verbosity == Verbosity::Verbose => {
+                Some(text::message(text))
+            }
             Event::LeftOut { path, reason } => self.left_out.line(path, reason),
             Event::Listening { .. }
+            | Event::Accepting { .. }
+            | Event::Detail { .. }
             | Event::Started { .. }
             | Event::Progress(_)
             | Event::FileDone { .. }

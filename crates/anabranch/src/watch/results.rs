@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 use std::io::{self, IsTerminal};
 use std::net::SocketAddr;
 
-use files::{Event, Summary};
+use events::{Event, Summary};
 use peer::Token;
 
 use super::screen::Printer;
-use super::{HostRole, Verbosity, Watcher, dry_run, listing, text};
+use super::{HostRole, PeerCommand, Verbosity, Watcher, dry_run, listing, text};
 use crate::exit::Failure;
+use crate::sanitize::clean;
 
 /// Prints addresses and token of a listening host, a line for each file, and the summaries.
 pub(super) struct Results {
@@ -49,12 +50,17 @@ impl Results {
         let (machine, prefix, preposition) = match self.role {
             HostRole::Receiver { .. } => ("sending", "anabranch send PATH… --to", "to"),
             HostRole::Server => ("other", "anabranch get PATH… --from", "from"),
-            HostRole::Services => {
+            HostRole::Service(Some(PeerCommand { before, .. })) => ("other", before, "to"),
+            HostRole::Services | HostRole::Service(None) => {
                 let line = |address| format!("listening {address}");
                 return addresses.iter().map(line).collect::<Vec<_>>().join("\n");
             }
         };
-        let command = addresses.first().map(|first| format!("{prefix} {first}"));
+        let suffix = match self.role {
+            HostRole::Service(Some(PeerCommand { after, .. })) => after,
+            _ => "",
+        };
+        let command = addresses.first().map(|first| format!("{prefix} {first}{suffix}"));
         if self.terminal {
             lines.push(format!("On the {machine} machine run"));
             lines.extend(command.map(|command| format!("\n    {command}\n")));
@@ -95,6 +101,9 @@ impl Watcher for Results {
                 let end = if self.terminal { "\n" } else { "" };
                 self.printer.result(&format!("{}{end}", self.listening(addresses)));
             }
+            Event::Accepting { what, address } => {
+                self.printer.result(&clean(&format!("{what}: listening at {address}")));
+            }
             Event::FileDone { transfer, name, blake3: Some(blake3), .. }
                 if self.lists_files(*transfer) =>
             {
@@ -130,7 +139,8 @@ impl Watcher for Results {
             | Event::LeftOut { .. }
             | Event::Path { .. }
             | Event::Progress(_)
-            | Event::Notice { .. } => {}
+            | Event::Notice { .. }
+            | Event::Detail { .. } => {}
         }
     }
 

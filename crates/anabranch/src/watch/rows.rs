@@ -2,8 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use files::{PathProgress, Progress};
-use peer::PathState;
+use events::{PathProgress, PathState, Progress};
 use units::{Bytes, Rate};
 
 use super::fit;

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::io::{self, IsTerminal, Write};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use files::Progress;
+use events::Progress;
 
 use super::{fit, rows};
 

@@ -1,11 +1,11 @@
 //! Texts about a transfer, common to bars and lines, and testable without a terminal.
 #![expect(clippy::format_push_string, reason = "a few short lines, and easier to read")]
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
-use files::{Event, PathProgress, Progress, Standstill, Summary};
-use peer::{PathEvent, PathState};
-use units::{Bytes, Span};
+use events::{Event, PathEvent, PathProgress, PathState, Progress, Standstill, Summary};
+use units::{Bytes, PathId, Span};
 
 use crate::sanitize::{clean, clean_lines, without_error_numbers};
 
@@ -42,6 +42,40 @@ impl Troubles {
         }
         Some(path_event(event))
     }
+}
+
+/// Selects the state changes of a tunnel's paths that get a line: those of the paths that carry
+/// data. People hear of attempts only if they ask.
+#[derive(Debug, Default)]
+pub(crate) struct Carrying {
+    /// The names of paths that carry data.
+    open: BTreeMap<PathId, String>,
+}
+
+impl Carrying {
+    /// The line to show, if any.
+    pub(crate) fn line(&mut self, event: &PathEvent, is_verbose: bool) -> Option<String> {
+        let is_open = event.state == PathState::Active;
+        let was_open = if is_open {
+            self.open.insert(event.path, event.name.clone()).is_some()
+        } else {
+            self.open.remove(&event.path).is_some()
+        };
+        if was_open == is_open && !is_verbose {
+            return None;
+        }
+        let others: Vec<&str> = self.open.values().map(String::as_str).collect();
+        let carrying = match &others[..] {
+            [] => "no path carries data".to_string(),
+            others => format!("carrying data: {}", clean(&others.join(", "))),
+        };
+        Some(format!("{}; {carrying}", path_event(event)))
+    }
+}
+
+/// A message for a person. Parts of it may be the other side's.
+pub(crate) fn message(text: &str) -> String {
+    clean(&without_error_numbers(text)).into_owned()
 }
 
 /// Selects the entries left out that get a line: the first few.

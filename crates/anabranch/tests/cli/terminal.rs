@@ -8,10 +8,11 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags};
+use rustix::process::{Pid, Signal, kill_process};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
 
-use super::home::{Home, Running};
+use super::home::{Home, Running, receiver};
 
 /// The longest run of a test.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -178,4 +179,48 @@ fn a_transfer_on_two_terminals_leaves_hashes_and_summaries() {
     check_end(&receiver.rows(), 6);
     assert!(sender.child.0.wait().unwrap().success());
     assert!(receiver.child.0.wait().unwrap().success());
+}
+
+/// A far side that answers nothing: one row says how long the transfer waits, in the place of the
+/// end. There is no rate, and no path that carries; once it answers, all of that is back.
+fn stand_still(carrier: &str) {
+    let home = Home::new();
+    fs::write(home.0.join("data"), vec![7; 6_000_000]).unwrap();
+    let target = home.0.join("in");
+    fs::create_dir(&target).unwrap();
+    let (far, address, token) = receiver(&home, &target, &[]);
+    let arguments = ["send", "data", "--to", &address, "--max-rate", "8mbit"];
+    let mut send = home.command(&[&arguments[..], &["--carrier", carrier]].concat());
+    send.env("ANABRANCH_TOKEN", &token);
+    let mut sender = Terminal::start(send, 100, 24);
+    sender.until(|row| row.contains("ETA").then_some(()));
+    let far = Pid::from_child(&far.0);
+    kill_process(far, Signal::STOP).unwrap();
+    let waits = |row: &str| row.contains("nothing for").then(|| row.to_string());
+    let total = sender.until(waits);
+    let screen = sender.rows().join("\n");
+    assert!(total.contains(" of 2:00") && total.contains("  0 bit/s"), "{screen}");
+    assert!(!screen.contains("ETA"), "{screen}");
+    let rows = sender.rows();
+    let path = rows.iter().find(|row| row.starts_with("lo")).expect("the path has a row");
+    assert!(path.contains("stalled") && !path.contains("bit/s"), "{screen}");
+    kill_process(far, Signal::CONT).unwrap();
+    let mut screens = 0;
+    while sender.read() {
+        screens += 1;
+    }
+    println!("screens {screens}");
+    let screen = sender.rows().join("\n");
+    assert!(sender.child.0.wait().unwrap().success(), "{screen}");
+    assert!(screen.contains("1 file, 6.0 MB in ") && !screen.contains("nothing for"), "{screen}");
+}
+
+#[test]
+fn a_standstill_over_tcp_says_how_long_it_waits() {
+    stand_still("tcp");
+}
+
+#[test]
+fn a_standstill_over_udp_says_how_long_it_waits() {
+    stand_still("udp");
 }

@@ -194,3 +194,81 @@ fn mistakes_are_usage_errors_that_say_what_to_do() {
         assert!([2, 10].contains(&code), "{arguments:?}: {code}");
     }
 }
+
+/// A near side that was killed left its port refused for 80 s.
+#[test]
+fn a_port_of_a_near_side_that_was_killed_is_taken_over_by_the_next_one() {
+    let (near, far) = (Home::new(), Home::new());
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let target = format!("127.0.0.1:{}", web("whole"));
+    let (_serving, to, token) = serve(&far, &["--permit", "127.0.0.1:*", "--permit-listen", "*"]);
+    let remote = format!("{port}:{target}");
+    let (mut killed, at) = tunnel(&near, &to, &token, &["-R", &remote]);
+    assert_eq!(at.last().unwrap(), &format!("localhost:{port}"));
+    killed.0.kill().unwrap();
+    killed.0.wait().unwrap();
+    let began = Instant::now();
+    let (_next, at) = tunnel(&near, &to, &token, &["-R", &remote]);
+    assert_eq!(at.last().unwrap(), &format!("localhost:{port}"));
+    assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
+    assert_eq!(curl(&[&format!("http://127.0.0.1:{port}/")]), ("whole".to_string(), Some(0)));
+}
+
+/// A near side that lives keeps its port, and the other one is told that it is taken.
+#[test]
+fn a_port_of_a_near_side_that_lives_is_not_taken_over() {
+    let (near, far) = (Home::new(), Home::new());
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let target = format!("127.0.0.1:{}", web("whole"));
+    let (_serving, to, token) = serve(&far, &["--permit", "127.0.0.1:*", "--permit-listen", "*"]);
+    let remote = format!("{port}:{target}");
+    let (_first, _) = tunnel(&near, &to, &token, &["-R", &remote]);
+    let mut second = near.command(&["tunnel", &to, "--json", "-R", &remote]);
+    second.env("ANABRANCH_TOKEN", &token).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut second = second.spawn().unwrap();
+    let mut lines = lines_of(second.stdout.take().unwrap());
+    let _second = Running(second);
+    let said = lines.find(|line| line.contains("does not listen")).expect("it says so");
+    assert!(said.contains("in use"), "{said}");
+    assert_eq!(curl(&[&format!("http://127.0.0.1:{port}/")]), ("whole".to_string(), Some(0)));
+}
+
+/// A far side that was killed was noticed after 44 s, though its host says so at once.
+#[test]
+fn a_far_side_that_was_killed_is_noticed_in_seconds() {
+    let (near, far) = (Home::new(), Home::new());
+    let (mut serving, to, token) = serve(&far, &["--permit", "127.0.0.1:*"]);
+    let mut command = near.command(&["tunnel", &to, "--socks", "0", "--json"]);
+    command.env("ANABRANCH_TOKEN", &token).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut child = command.spawn().unwrap();
+    let mut lines = lines_of(child.stdout.take().unwrap());
+    let _tunnel = Running(child);
+    let first = lines.find(|line| line.contains("listening")).unwrap();
+    let event: serde_json::Value = serde_json::from_str(&first).unwrap();
+    let socks = format!("socks5h://{}", event["addresses"][0].as_str().unwrap());
+    lines.find(|line| line.contains("connected to")).expect("it connects");
+    serving.0.kill().unwrap();
+    serving.0.wait().unwrap();
+    let began = Instant::now();
+    // A program wants something.
+    drop(curl(&["-m", "15", "--proxy", &socks, "http://127.0.0.1:9/"]));
+    let said = lines.find(|line| line.contains("no tunnel")).expect("it says so");
+    assert!(said.contains("refuses packets"), "{said}");
+    assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
+}
+
+#[test]
+fn a_tunnel_has_so_many_subflows_over_each_path() {
+    let (near, far) = (Home::new(), Home::new());
+    let (_serving, to, token) = serve(&far, &["--permit", "127.0.0.1:*"]);
+    let logs = near.0.join("logs");
+    fs::create_dir(&logs).unwrap();
+    let more = ["--socks", "0", "--path", "lo", "--weight", "3", "--qlog", logs.to_str().unwrap()];
+    let (mut tunnel, _) = tunnel(&near, &to, &token, &more);
+    let pid = tunnel.0.id().to_string();
+    assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
+    tunnel.0.wait().unwrap();
+    let log = fs::read_dir(&logs).unwrap().next().unwrap().unwrap().path();
+    let log = fs::read_to_string(log).unwrap();
+    assert_eq!(log.matches("anabranch:path_opened").count(), 3, "{log}");
+}

@@ -49,10 +49,6 @@ impl Listening {
             });
             printed.push(line.unwrap());
         }
-        // What perf has to say follows.
-        if arguments[0] == "perf" {
-            printed.push(lines.next().expect("a notice").unwrap());
-        }
         std::thread::spawn(move || lines.for_each(drop));
         Listening { process, printed, scratch }
     }

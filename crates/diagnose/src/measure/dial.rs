@@ -5,12 +5,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use events::Events;
+use peer::Error;
 use peer::caps::Account;
 use peer::conn::{Conn, ConnError};
 use peer::dial::{Connector, Keeper, Opened, Plan, PlanKind, Terms, with_remedy};
 use peer::striped::carrier::StripedStream;
 use peer::striped::{Striped, connect_over};
-use peer::{Error, Events};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};
 use units::{Bytes, Span};
@@ -29,7 +30,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// # Errors
 /// Those of planning paths. That no path opens is none yet.
 pub async fn plan_paths(terms: &Terms) -> Result<Arc<Keeper>, Error> {
-    let keeper = Keeper::plan(terms, &[PlanKind::Tcp], Events::new(drop)).await?;
+    let keeper = Keeper::plan(terms, &[PlanKind::Tcp], Events::new()).await?;
     let connector = Connector::new(terms, 0, terms.tls()?.swap_remove(0));
     for plan in keeper.plans() {
         if plan.used_up().is_some() || plan.best().is_none() {

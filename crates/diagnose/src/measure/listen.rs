@@ -1,5 +1,6 @@
 //! The side that listens: it admits as a receiver does, and measures with whoever asks.
 
+use events::Events;
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -8,7 +9,7 @@ use std::time::Duration;
 
 use net::Clock;
 use peer::conn::{Conn, ConnError};
-use peer::host::{Asking, Entry, Service, Tell};
+use peer::host::{Asking, Entry, Service};
 use peer::listen::admission::refuse;
 use peer::listen::{TokenRefusal, display_address};
 use peer::{Fingerprint, Peer};
@@ -28,15 +29,15 @@ const FAREWELL: Duration = Duration::from_secs(10);
 
 /// The service that measures with peers that ask.
 pub struct Measuring {
-    tell: Tell,
+    events: Events,
     clock: Clock,
 }
 
 impl Measuring {
     /// Tells people what was measured.
     #[must_use]
-    pub fn new(tell: Tell) -> Arc<Measuring> {
-        Arc::new(Measuring { tell, clock: Clock::start() })
+    pub fn new(events: Events) -> Arc<Measuring> {
+        Arc::new(Measuring { events, clock: Clock::start() })
     }
 }
 
@@ -91,7 +92,7 @@ impl Service for Measuring {
                 if let ConnError::Wire(_) | ConnError::Unexpected(_) = error {
                     let _ = refuse(&mut conn, AbortCode::Protocol, error.to_string()).await;
                 }
-                (self.tell)(format!("{name}: {error}"));
+                self.events.notice(format!("{name}: {error}"));
             }
         }
     }
@@ -124,7 +125,7 @@ impl Measuring {
         };
         conn.push(&MeasureFrame::Measured(measured));
         let seconds = (self.clock.now() - begin).as_secs_f64();
-        (self.tell)(format!("{name}: measured for {seconds:.1} s"));
+        self.events.notice(format!("{name}: measured for {seconds:.1} s"));
         // What is on its way here is taken in, so that the answer is not lost with a reset. However
         // the connection ends, the measurement is done.
         let mut flow = Flow::new(conn, &counts);

@@ -8,7 +8,6 @@ use std::time::{Duration, Instant};
 use peer::tls::ClientTls;
 use peer::{AuthorizedPeers, Conn, Fingerprint, Identity, ListenOptions, May, Peer};
 use tokio::net::TcpStream;
-use tokio::sync::mpsc::unbounded_channel;
 use tokio::time::{sleep, timeout};
 use wire::files::FileFrame;
 use wire::files::{Ask, Range, Wishes};
@@ -17,7 +16,8 @@ use wire::session::{AbortCode, Hello, SessionFrame, SessionId};
 
 use super::crowd::memory;
 use super::{Host, NEVER, PATIENCE, Scratch, chunk};
-use crate::{Event, ServeOptions};
+use crate::ServeOptions;
+use events::{Event, Events};
 
 /// A server that knows some clients.
 struct Offer {
@@ -40,7 +40,7 @@ impl Offer {
             authorized: AuthorizedPeers::new(known.collect()),
             ..ListenOptions::new(identity.clone())
         };
-        let (events, mut heard) = unbounded_channel();
+        let (events, mut heard) = Events::observed();
         tokio::spawn(crate::serve(ServeOptions { directory, listen, once: false }, events));
         let Some(Event::Listening { addresses }) = heard.recv().await else {
             panic!("it does not listen")

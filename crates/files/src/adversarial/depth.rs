@@ -1,6 +1,7 @@
 //! Folders in folders: as many as there may be arrive, more are an error that says so, and depth
 //! costs no stack.
 
+use events::Events;
 use std::ffi::OsStr;
 use std::fs;
 use std::io::Read;
@@ -129,7 +130,7 @@ async fn the_deepest_tree_arrives_whole_by_send_and_by_get() {
             levels + 1
         );
         let host = Host::start(&scratch).await;
-        let (events, _heard) = tokio::sync::mpsc::unbounded_channel();
+        let events = Events::new();
         let sent = timeout(NEVER, crate::send(host.honest_options(vec![deep.0.clone()]), events));
         assert_eq!(sent.await.expect("it ends").expect("it arrives").files, 1);
         assert_eq!(arrived(&scratch, &name, levels), "deep");

@@ -5,7 +5,6 @@ use std::ops::Range as Span;
 use std::time::Duration;
 
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::mpsc::unbounded_channel;
 use tokio::time::timeout;
 use transfer::digest::block_cv;
 use wire::Emit;
@@ -15,7 +14,8 @@ use wire::manifest::{Entry, Kind};
 use wire::session::{AbortCode, Hello, SessionFrame, VERSION, Welcome};
 
 use super::{Scratch, chunk, entry, file, on_loopback, short_of_patience};
-use crate::{Error, Event, FetchOptions, Selection, ServeOptions, Server, Summary};
+use crate::{Error, FetchOptions, Selection, ServeOptions, Server};
+use events::{Event, Events, Summary};
 use peer::tls::{ClientTls, ServerTls};
 use peer::{Conn, ConnError};
 use peer::{Credential, Identity, Remote, Token};
@@ -49,7 +49,7 @@ async fn hello_to_server(scratch: &Scratch) -> Conn {
 pub(super) async fn serve(scratch: &Scratch, identity: &Identity, token: &Token) -> u16 {
     let listen = on_loopback(identity, token);
     let options = ServeOptions { directory: scratch.0.join("out"), listen, once: false };
-    let (events, mut heard) = unbounded_channel();
+    let (events, mut heard) = Events::observed();
     tokio::spawn(crate::serve(options, events));
     let Some(Event::Listening { addresses }) = heard.recv().await else {
         panic!("it does not listen")
@@ -283,11 +283,11 @@ pub(super) fn at(port: u16, credential: Credential) -> Server {
 }
 
 pub(super) async fn fetch(options: FetchOptions) -> (Result<Summary, Error>, Vec<String>) {
-    let (events, mut heard) = unbounded_channel();
+    let (events, mut heard) = Events::observed();
     let got =
         timeout(Duration::from_secs(40), crate::fetch(options, events)).await.expect("it ends");
     let mut notices = Vec::new();
-    while let Ok(event) = heard.try_recv() {
+    while let Some(event) = heard.try_recv() {
         if let Event::Notice { text } = event {
             notices.push(text);
         }

@@ -8,13 +8,14 @@ use tokio::time::timeout;
 
 use super::{Host, PATIENCE, Scratch, on_loopback};
 use crate::rights::RIGHTS;
-use crate::{Error, ServeOptions, Summary};
+use crate::{Error, ServeOptions};
+use events::{Events, Summary};
 use peer::{AuthorizedPeers, Identity, May, Peer, Rights, Token};
 
 async fn send(host: &Host, me: &Identity, source: &Path) -> Result<Summary, Error> {
     let mut options = host.honest_options(vec![source.to_path_buf()]);
     options.transfer.dial.identity = me.clone();
-    let (events, _heard) = tokio::sync::mpsc::unbounded_channel();
+    let events = Events::new();
     timeout(PATIENCE, crate::send(options, events)).await.expect("it ends")
 }
 
@@ -78,7 +79,7 @@ async fn a_served_folder_of_a_peer_is_not_reached_through_a_link() {
         let mut listen = on_loopback(&identity, &token);
         listen.authorized = AuthorizedPeers::new(vec![with_folder(&anna, Path::new(directory))]);
         let options = ServeOptions { directory: root.clone(), listen, once: true };
-        let (events, _heard) = tokio::sync::mpsc::unbounded_channel();
+        let events = Events::new();
         let serving = timeout(PATIENCE, crate::serve(options, events)).await;
         let error = serving.expect("it does not start").expect_err(directory).to_string();
         assert!(error.contains(words) && error.contains(directory), "{directory}: {error}");

@@ -12,12 +12,13 @@ use rustix::fs::{CWD, FileType, Mode, mknodat};
 use tokio::time::timeout;
 
 use super::{Host, PATIENCE, Scratch};
-use crate::{Error, Summary};
+use crate::Error;
+use events::{Events, Summary};
 
 async fn send(host: &Host, source: &Path, overwrite: bool) -> Result<Summary, Error> {
     let mut options = host.honest_options(vec![source.to_path_buf()]);
     options.transfer.overwrite = overwrite;
-    let (events, _heard) = tokio::sync::mpsc::unbounded_channel();
+    let events = Events::new();
     timeout(PATIENCE, crate::send(options, events)).await.expect("it ends")
 }
 

@@ -31,7 +31,8 @@ use wire::manifest::{Entry, File, Kind, chunks};
 use wire::session::{AbortCode, Hello, SessionFrame, SessionId};
 
 use crate::listen::{Stalls, receive_unless_stalled};
-use crate::{Event, Overwrite, ReceiveOptions, Selection, SendOptions, TransferOptions};
+use crate::{Overwrite, ReceiveOptions, Selection, SendOptions, TransferOptions};
+use events::{Event, Events};
 use peer::Conn;
 use peer::tls::ClientTls;
 use peer::{AuthorizedPeers, Credential, Identity, ListenOptions, Peer, Remote, Token};
@@ -106,7 +107,7 @@ impl Host {
             allow_delete: true,
             archive: true,
         };
-        let (events, mut heard) = tokio::sync::mpsc::unbounded_channel();
+        let (events, mut heard) = Events::observed();
         tokio::spawn(receive_unless_stalled(options, events, stalls));
         let Some(Event::Listening { addresses }) = heard.recv().await else {
             panic!("it does not listen")
@@ -173,7 +174,7 @@ impl Host {
     async fn accepts_honest_sender(&self, scratch: &Scratch, name: &str) -> Duration {
         let source = scratch.0.join(name);
         fs::write(&source, vec![7; 100_000]).unwrap();
-        let (events, _heard) = tokio::sync::mpsc::unbounded_channel();
+        let events = Events::new();
         let began = std::time::Instant::now();
         let sent =
             timeout(PATIENCE, crate::send(self.honest_options(vec![source.clone()]), events)).await;

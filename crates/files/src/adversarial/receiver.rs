@@ -1,5 +1,6 @@
 //! Hostile receivers.
 
+use events::Events;
 use std::fs;
 use std::time::Duration;
 
@@ -67,7 +68,7 @@ async fn answered(name: &str, pings: u32, frames: Vec<FileFrame<'static>>) -> Er
         }
     });
     let options = send_options(vec![scratch.0.join("data")], port, &token);
-    let (events, _heard) = tokio::sync::mpsc::unbounded_channel();
+    let events = Events::new();
     let sent = timeout(Duration::from_secs(30), crate::send(options, events))
         .await
         .unwrap_or_else(|_| panic!("{name} does not end"));

@@ -1,5 +1,6 @@
 //! Senders of streams, hostile and slow ones.
 
+use events::Events;
 use std::fs;
 use std::time::Duration;
 
@@ -172,7 +173,7 @@ async fn a_stream_may_pause_until_another_sender_has_waited_long() {
     });
     tokio::time::sleep(Duration::from_secs(2)).await;
     fs::write(scratch.0.join("other"), b"x").unwrap();
-    let (events, _heard) = tokio::sync::mpsc::unbounded_channel();
+    let events = Events::new();
     let early = crate::send(host.honest_options(vec![scratch.0.join("other")]), events).await;
     early.expect_err("the stream has its turn");
     assert!(reason.try_recv().is_err(), "it was not ended");

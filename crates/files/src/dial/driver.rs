@@ -3,17 +3,16 @@
 mod activity;
 mod choice;
 mod progress;
-mod reported;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use events::{Event, Events, PathEvent, PathState, Reported, Standstill, Summary};
 use net::Clock;
 use peer::carrier::RouteReport;
 use peer::dial::{Dialer, Keeper, PlanKind, Remaining, Terms};
 use peer::striped::carrier::StripedCarrier;
 use peer::tls::ClientTls;
-use peer::{PathEvent, PathState};
 use tokio::sync::mpsc;
 use tokio::time::{Duration, Instant, sleep_until};
 use transfer::{Reason, SenderEvent};
@@ -23,12 +22,11 @@ use wire::files::Archived;
 use activity::{Activity, Seen};
 use choice::{Choice, Decision, Kind, Standing};
 use progress::shown;
-use reported::Reported;
 
 use super::opener::{Joining, SessionOpener};
 use super::session::{Agreement, Report, Session, class_of};
 use crate::rates::Rates;
-use crate::{CarrierChoice, Error, Event, Events, Standstill, Stop, Summary, TransferOptions};
+use crate::{CarrierChoice, Error, Stop, TransferOptions};
 
 /// How a session ended without an error.
 pub(super) enum DialEnd {
@@ -108,19 +106,13 @@ impl Dialing {
             CarrierChoice::Udp(choice) => (&[PlanKind::Udp], Some(choice)),
             CarrierChoice::Auto(choice) => (&[PlanKind::Tcp, PlanKind::Udp], Some(choice)),
         };
-        let observer = {
-            let events = events.clone();
-            peer::Events::new(move |event| {
-                let _ = events.send(Event::from(event));
-            })
-        };
-        let keeper = Keeper::plan(&terms, kinds, observer.clone()).await?;
+        let keeper = Keeper::plan(&terms, kinds, events.clone()).await?;
         let mut striped = Vec::new();
         if let Some(choice) = choice {
             for host in (0..terms.to.len()).filter(|host| !keeper.routes(*host).is_empty()) {
                 keeper.add_striped(host);
-                let (keeper, observer) = (Arc::clone(&keeper), observer.clone());
-                let carrier = StripedCarrier::new(keeper, host, choice.clone(), observer);
+                let (keeper, events) = (Arc::clone(&keeper), events.clone());
+                let carrier = StripedCarrier::new(keeper, host, choice.clone(), events);
                 terms.striped.insert(host, Arc::new(carrier.clone()));
                 striped.push(carrier);
             }
@@ -145,13 +137,9 @@ impl Dialing {
         open: impl FnOnce(mpsc::UnboundedSender<Report>, Clock) -> O,
     ) -> Result<DialEnd, Error> {
         let (sender, reports) = mpsc::unbounded_channel();
-        let reported = Arc::new(Reported::to(self.events.clone()));
-        let observer = {
-            let reported = Arc::clone(&reported);
-            peer::Events::new(move |event| reported.report(event))
-        };
+        let (events, reported) = self.events.of_session();
         let opener = open(sender.clone(), self.clock);
-        let joining = Arc::new(Joining { opener, reports: sender, events: observer.clone() });
+        let joining = Arc::new(Joining { opener, reports: sender, events: events.clone() });
         let now = self.clock.now();
         let dialer = Dialer::start(
             self.terms.clone(),
@@ -159,11 +147,11 @@ impl Dialing {
             Arc::clone(&self.keeper),
             Arc::clone(&joining),
             self.clock,
-            observer,
+            events.clone(),
         );
         let driver = SessionDriver {
             clock: self.clock,
-            events: self.events.clone(),
+            events,
             stop: self.stop.clone(),
             reported,
             joining,
@@ -288,13 +276,14 @@ impl<O: SessionOpener> SessionDriver<O> {
         let elapsed = self.clock.now() - self.began;
         let &Agreement { files, total, left_out, .. } = agreement;
         self.report_started(agreement);
-        let _ = self.events.send(found);
+        self.events.send(found);
         DialEnd::Complete(Summary { files, total, elapsed, left_out, ..Summary::default() })
     }
 
     fn report_started(&self, agreement: &Agreement) {
         let &Agreement { peer, files, total, resumed, .. } = agreement;
-        let _ = self.events.send(Event::Started { transfer: 0, peer, files, total, resumed });
+        let peer = peer.to_string();
+        self.events.send(Event::Started { transfer: 0, peer, files, total, resumed });
     }
 
     /// Drops a host; the transfer continues if another one is left.
@@ -313,7 +302,7 @@ impl<O: SessionOpener> SessionDriver<O> {
         };
         let label = self.dialer.terms().label(host);
         let text = format!("{label} is dropped, the others go on: {why}");
-        let _ = self.events.send(Event::Notice { text });
+        self.events.notice(text);
         Ok(())
     }
 
@@ -395,7 +384,7 @@ impl<O: SessionOpener> SessionDriver<O> {
             state: shown(state),
             why: Self::in_words(session, why),
         };
-        self.reported.report(peer::Event::Path(event));
+        self.events.path(event);
     }
 
     /// The reason with the paths' names in place of their numbers.
@@ -422,7 +411,7 @@ impl<O: SessionOpener> SessionDriver<O> {
         let mut progress = self.progress(now);
         progress.standstill = self.standstill(now);
         self.rates.apply(now, &mut progress);
-        let _ = self.events.send(Event::Progress(progress));
+        self.events.send(Event::Progress(progress));
         self.dialer.follow_timetable(now);
         // Without another path there is no point in waiting for a new month.
         let used_up = self.routes_used_up();
@@ -457,7 +446,7 @@ impl<O: SessionOpener> SessionDriver<O> {
             } else {
                 "data arrive again".into()
             };
-            let _ = self.events.send(Event::Notice { text });
+            self.events.notice(text);
         }
         is_still.then_some(Standstill { since, patience })
     }
@@ -539,7 +528,7 @@ impl<O: SessionOpener> SessionDriver<O> {
         session.wake(&mut core);
         drop(core);
         if let Some(Decision { text }) = change {
-            let _ = self.events.send(Event::Notice { text });
+            self.events.notice(text);
         }
     }
 

@@ -13,5 +13,21 @@ mod queue;
 mod send;
 mod session;
 
+use events::{Events, Summary};
+
+use crate::Error;
+
 pub use fetch::fetch;
 pub use send::send;
+
+/// The summary of a session, although one after it has failed.
+///
+/// # Errors
+/// The error of the later session, if its caller has stopped it.
+fn unless_stopped(first: Summary, error: Error, events: &Events) -> Result<Summary, Error> {
+    if matches!(error, Error::Stopped { .. }) {
+        return Err(error);
+    }
+    events.notice(format!("what changed while it was sent could not be sent once more: {error}"));
+    Ok(first)
+}

@@ -12,7 +12,8 @@ use wire::session::SessionId;
 
 use super::path::{Direction, PathTask};
 use super::session::{Registered, Report, Session};
-use crate::{Error, Event};
+use crate::Error;
+use events::{Event, Events};
 
 /// The session that a connection joined.
 pub(super) struct Member<L> {
@@ -104,7 +105,7 @@ pub(super) fn once_more(path: &Path) -> Event {
 pub(super) struct Joining<O> {
     pub(super) opener: O,
     pub(super) reports: mpsc::UnboundedSender<Report>,
-    pub(super) events: peer::Events,
+    pub(super) events: Events,
 }
 
 impl<O: SessionOpener> peer::dial::Session for Joining<O> {

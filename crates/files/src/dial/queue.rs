@@ -6,7 +6,8 @@ use tokio::time::{Instant, sleep};
 use units::Span;
 
 use super::driver::DialEnd;
-use crate::{Error, Event, Events};
+use crate::Error;
+use events::Events;
 
 /// The wait for one host, from its first answer that it is busy.
 pub(super) struct Queue {
@@ -47,7 +48,7 @@ impl Queue {
         }
         if is_first {
             let text = format!("the other side is busy: {reason}; waiting up to {}", self.patience);
-            let _ = events.send(Event::Notice { text });
+            events.notice(text);
         }
         sleep(PAUSE).await;
         Ok(DialEnd::Busy)

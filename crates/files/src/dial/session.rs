@@ -16,7 +16,8 @@ use wire::files::Archived;
 use wire::session::SessionId;
 
 use super::path::PathFacts;
-use crate::{DryRun, Error, Listed, TransferOptions};
+use crate::{Error, TransferOptions};
+use events::{DryRun, Listed};
 
 /// One agreed session.
 pub(super) struct Session {

@@ -10,7 +10,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use peer::host::{Carriers, Host, Tell};
+use peer::host::{Carriers, Host};
 use peer::metrics::{Registry, register_budget};
 use peer::places::Places;
 use peer::{Conn, ListenOptions, Peer};
@@ -18,7 +18,8 @@ use rustix::io::Errno;
 use wire::session::SessionFrame;
 
 use crate::rights::{DIR, PeerDirectory, directory_of};
-use crate::{Error, Event, Events, beneath};
+use crate::{Error, beneath};
+use events::Events;
 
 pub use receive::{Receiving, receive};
 #[cfg(test)]
@@ -36,22 +37,13 @@ impl TransferNumbers {
     }
 }
 
-/// What a host says, as notices among these events.
-#[must_use]
-pub fn notices(events: &Events) -> Tell {
-    let events = events.clone();
-    Arc::new(move |text| {
-        let _ = events.send(Event::Notice { text });
-    })
-}
-
 /// Opens the sockets of a host with one service.
 ///
 /// # Errors
 /// [`peer::Error::System`], with the address that the kernel refused.
 fn open(options: &ListenOptions, events: &Events) -> Result<Host, Error> {
     let stripe = stripe::Options::default();
-    Ok(Host::bind(options.clone(), Carriers::Both, &stripe, notices(events))?)
+    Ok(Host::bind(options.clone(), Carriers::Both, &stripe, events.clone())?)
 }
 
 /// Answers the last ping of a connection, and tells its peer of addresses that this host got.

@@ -36,7 +36,8 @@ use super::survey::{Changes, Survey};
 use crate::attributes;
 use crate::blocking::Wanted;
 use crate::protocol::{file_at, want_frames};
-use crate::{Error, Event, Events, Output};
+use crate::{Error, Output};
+use events::{Event, Events};
 use net::Clock;
 use peer::Fingerprint;
 use peer::limit::Limit;
@@ -349,7 +350,7 @@ impl SinkSession {
         }
         self.report_changes(deleted);
         if !self.missing().is_empty() && !self.at_end.doomed.is_empty() {
-            let _ = self.events.send(Event::Notice { text: NOTHING_DELETED.into() });
+            self.events.notice(NOTHING_DELETED);
         }
         let archived = self.archived();
         if archived != Archived::default() {
@@ -377,7 +378,7 @@ impl SinkSession {
                 1 => one.to_string(),
                 count => format!("{count} {several}"),
             };
-            let _ = self.events.send(Event::Notice { text });
+            self.events.notice(text);
         };
         tell(
             self.changes.kept.entries,
@@ -396,7 +397,7 @@ impl SinkSession {
             "files and folders changed meanwhile, and were not deleted",
         );
         for text in attributes::in_words(self.archived(), "") {
-            let _ = self.events.send(Event::Notice { text });
+            self.events.notice(text);
         }
     }
 
@@ -458,7 +459,7 @@ impl SinkSession {
             let size = if file.is_stream() { self.total() } else { Bytes(file.size) };
             self.files_done.fetch_add(1, Ordering::Relaxed);
             let transfer = self.transfer;
-            let _ = self.events.send(Event::FileDone { transfer, name, size, blake3 });
+            self.events.send(Event::FileDone { transfer, name, size, blake3 });
         };
         match completed {
             Completed::Small(_, files) => {

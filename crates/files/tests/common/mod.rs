@@ -5,13 +5,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use events::{Event, Events, Subscription, Summary};
 use files::{
-    Error, Event, Events, FetchOptions, ReceiveOptions, Selection, SendOptions, ServeOptions,
-    Server, Summary, TransferOptions,
+    Error, FetchOptions, ReceiveOptions, Selection, SendOptions, ServeOptions, Server,
+    TransferOptions,
 };
 use peer::{Credential, Identity, ListenOptions, Remote, Token};
 use tokio::runtime::Runtime;
-use tokio::sync::mpsc;
 use tokio::time::timeout;
 use units::Span;
 
@@ -99,7 +99,7 @@ pub fn send_options(sources: &[&Path], port: u16, token: &Token) -> SendOptions 
 pub struct Host {
     pub port: u16,
     pub task: tokio::task::JoinHandle<Result<Summary, Error>>,
-    pub events: mpsc::UnboundedReceiver<Event>,
+    pub events: Subscription,
 }
 
 impl Host {
@@ -122,7 +122,7 @@ impl Host {
     where
         F: Future<Output = Result<Summary, Error>> + Send + 'static,
     {
-        let (sender, mut events) = mpsc::unbounded_channel();
+        let (sender, mut events) = Events::observed();
         let task = tokio::spawn(run(sender));
         // The thread of a host that was killed may have its UDP port for a moment longer, which is
         // a notice.
@@ -185,8 +185,8 @@ pub async fn send(options: SendOptions) -> Result<Summary, Error> {
     timeout(Duration::from_secs(30), files::send(options, events)).await.expect("it ends")
 }
 
-pub fn unheard() -> (Events, mpsc::UnboundedReceiver<Event>) {
-    mpsc::unbounded_channel()
+pub fn unheard() -> (Events, Subscription) {
+    Events::observed()
 }
 
 pub fn parties() -> (Identity, Token) {

@@ -14,7 +14,8 @@ use super::plan::{Plan, PlanKind};
 use super::supervisor::{PathSupervisor, Session, Shared};
 use super::terms::Terms;
 use crate::tls::ClientTls;
-use crate::{Events, wall};
+use crate::wall;
+use events::Events;
 
 /// Runs the paths of one session.
 pub struct Dialer<S: Session> {
@@ -253,8 +254,8 @@ mod tests {
         });
         let tls = terms.tls().unwrap();
         let keeper =
-            Keeper::of(&terms, &plans.collect::<Vec<_>>(), &[PlanKind::Tcp], Events::new(drop));
-        Dialer::start(terms, tls, keeper, Arc::new(NoSession), Clock::start(), Events::new(drop))
+            Keeper::of(&terms, &plans.collect::<Vec<_>>(), &[PlanKind::Tcp], Events::new());
+        Dialer::start(terms, tls, keeper, Arc::new(NoSession), Clock::start(), Events::new())
     }
 
     #[tokio::test]

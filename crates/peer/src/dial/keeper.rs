@@ -18,7 +18,8 @@ use super::plan::{
 };
 use super::resolve::resolve;
 use super::terms::Terms;
-use crate::{Error, Events};
+use crate::Error;
+use events::Events;
 
 /// The interval of looks at the interfaces of this host.
 const LOOK: Duration = Duration::from_secs(2);
@@ -115,7 +116,7 @@ impl Keeper {
         let kept = self.plans();
         let some = kept.iter().filter(|plan| paths.contains(&plan.id));
         let some: Vec<Plan> = some.map(|plan| plan.by(kind, "")).collect();
-        Keeper::start(&self.terms, &some, &[kind], true, Events::new(drop))
+        Keeper::start(&self.terms, &some, &[kind], true, Events::new())
     }
 
     fn start(
@@ -432,13 +433,13 @@ mod tests {
         Survey::made_of(found, Vec::new())
     }
 
-    fn keeper(kinds: &[PlanKind], notices: Events) -> Arc<Keeper> {
+    fn keeper(kinds: &[PlanKind], events: Events) -> Arc<Keeper> {
         let identity = Identity::generate().unwrap();
         let known = Credential::Pinned(identity.fingerprint());
         let hosts =
             ["one.example", "two.example"].map(|host| (host.parse().unwrap(), known.clone()));
         let terms = Terms::new(hosts.to_vec(), DialOptions::new(identity)).unwrap();
-        Keeper::of(&terms, &[], kinds, notices)
+        Keeper::of(&terms, &[], kinds, events)
     }
 
     proptest! {
@@ -454,11 +455,8 @@ mod tests {
             let runtime = runtime.enable_all().build().unwrap();
             let _guard = runtime.enter();
             let kinds = [PlanKind::Tcp, PlanKind::Udp];
-            let notices = Arc::new(Mutex::new(Vec::new()));
-            let told = Arc::clone(&notices);
-            let keeper = keeper(&kinds, Events::new(move |event| {
-                told.lock().unwrap().push(format!("{event:?}"));
-            }));
+            let (events, mut told) = Events::observed();
+            let keeper = keeper(&kinds, events);
             keeper.add_striped(0);
             let mut known: Vec<(PathId, String)> = Vec::new();
             for op in ops {
@@ -491,7 +489,8 @@ mod tests {
             }
             // A notice for each metered interface and host, not one for each carrier.
             let metered = keeper.plans().iter().filter(|plan| plan.metered).count();
-            prop_assert_eq!(notices.lock().unwrap().len() * kinds.len(), metered);
+            let told = std::iter::from_fn(|| told.try_recv()).count();
+            prop_assert_eq!(told * kinds.len(), metered);
         }
     }
 
@@ -499,7 +498,7 @@ mod tests {
     #[tokio::test]
     async fn two_looks_at_a_time_plan_a_path_once() {
         for _ in 0..200 {
-            let keeper = keeper(&[PlanKind::Tcp, PlanKind::Udp], Events::new(drop));
+            let keeper = keeper(&[PlanKind::Tcp, PlanKind::Udp], Events::new());
             let found = survey(&keeper, 0, 0b111);
             std::thread::scope(|scope| {
                 for _ in 0..2 {
@@ -516,7 +515,7 @@ mod tests {
         let known = Credential::Pinned(identity.fingerprint());
         let host = ("127.0.0.1".parse().unwrap(), known);
         let terms = Terms::new(vec![host], DialOptions::new(identity)).unwrap();
-        let keeper = Keeper::of(&terms, &[], &[PlanKind::Tcp], Events::new(drop));
+        let keeper = Keeper::of(&terms, &[], &[PlanKind::Tcp], Events::new());
         let began = std::time::Instant::now();
         let mut announced = 0u32;
         while began.elapsed() < Duration::from_secs(1) {
@@ -532,7 +531,7 @@ mod tests {
 
     #[tokio::test]
     async fn both_carriers_have_the_same_paths() {
-        let keeper = keeper(&[PlanKind::Tcp, PlanKind::Udp], Events::new(drop));
+        let keeper = keeper(&[PlanKind::Tcp, PlanKind::Udp], Events::new());
         keeper.follow(0, Via::Direct, &survey(&keeper, 0, 0b11));
         let names: Vec<String> = keeper.plans().iter().map(|plan| plan.name.clone()).collect();
         let [a, b] = ["eth0>one.example", "eth1>one.example"];

@@ -19,7 +19,8 @@ use super::plan::{Plan, PlanKind};
 use super::terms::Terms;
 use crate::conn::{Conn, ConnError};
 use crate::limit::Limit;
-use crate::{Error, Event, Events, PathEvent, PathState, wall};
+use crate::{Error, wall};
+use events::{Events, PathEvent, PathState};
 
 /// A session over many paths: it is opened over the first connection, the others join it, and each
 /// carries data.
@@ -71,9 +72,9 @@ pub struct Path {
 impl Path {
     /// The event of a change of its state, and the reason as a clause.
     #[must_use]
-    pub fn event(&self, state: PathState, why: &str) -> Event {
+    pub fn event(&self, state: PathState, why: &str) -> PathEvent {
         let (name, why) = (self.plan.name.clone(), why.to_string());
-        Event::Path(PathEvent { path: self.plan.id, name, state, why })
+        PathEvent { path: self.plan.id, name, state, why }
     }
 }
 
@@ -195,7 +196,7 @@ impl<S: Session> PathSupervisor<S> {
                     "{} carries again: a new month has begun, and with it its cap",
                     self.plan.name
                 );
-                self.shared.events.send(Event::Notice { text });
+                self.shared.events.notice(text);
             }
             let fresh = if let Some(fresh) = opened.take() {
                 fresh
@@ -367,7 +368,6 @@ impl<S: Session> PathSupervisor<S> {
             return;
         }
         let (name, why) = (self.plan.name.clone(), why.to_string());
-        let event = PathEvent { path: self.plan.id, name, state, why };
-        self.shared.events.send(Event::Path(event));
+        self.shared.events.path(PathEvent { path: self.plan.id, name, state, why });
     }
 }

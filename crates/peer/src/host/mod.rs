@@ -12,6 +12,7 @@ mod probing;
 mod service;
 pub mod sockets;
 
+use events::Events;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -50,9 +51,6 @@ use sockets::{Sockets, at_free_port};
 
 pub use service::{Asking, BARE, Entry, Service, Services, SessionRequest};
 
-/// Where a host tells people what happens, as sentences: a function that must not block.
-pub type Tell = Arc<dyn Fn(String) + Send + Sync>;
-
 /// The carriers at which a host listens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Carriers {
@@ -65,7 +63,7 @@ pub enum Carriers {
 /// A host whose sockets are open.
 pub struct Host {
     options: ListenOptions,
-    tell: Tell,
+    events: Events,
     tcp: Vec<TcpListener>,
     udp: Option<UdpListener>,
 }
@@ -84,22 +82,23 @@ impl Host {
         options: ListenOptions,
         carriers: Carriers,
         stripe: &stripe::Options,
-        tell: Tell,
+        events: Events,
     ) -> Result<Host, Error> {
         if carriers == Carriers::Udp {
             let bind = |options: &ListenOptions| UdpListener::bind(options, stripe.clone());
             let (udp, notice) = at_free_port(&options, bind)?;
             if let Some(text) = notice {
-                tell(text);
+                events.notice(text);
             }
-            return Ok(Host { options, tell, tcp: Vec::new(), udp: Some(udp) });
+            return Ok(Host { options, events, tcp: Vec::new(), udp: Some(udp) });
         }
         let Sockets { tcp, udp, notice } = Sockets::open(&options, stripe)?;
         if let Some(text) = notice {
-            tell(text);
+            events.notice(text);
         }
-        let udp = udp.map_err(|error| tell(format!("{error}; TCP alone is used until then"))).ok();
-        Ok(Host { options, tell, tcp, udp })
+        let fallback = |error| events.notice(format!("{error}; TCP alone is used until then"));
+        let udp = udp.map_err(fallback).ok();
+        Ok(Host { options, events, tcp, udp })
     }
 
     /// The addresses at which it can be reached.
@@ -123,7 +122,7 @@ impl Host {
     /// # Errors
     /// [`Error::System`] if the library refuses the host's key.
     pub fn serve(self, services: Services) -> Result<Hosting, Error> {
-        let Host { options, tell, tcp, udp } = self;
+        let Host { options, events, tcp, udp } = self;
         let admitted = Admitted::new(options.authorized.clone());
         let boxed = |listener| Box::new(listener) as Box<dyn Listener>;
         let mut listeners: Vec<_> = tcp.into_iter().map(boxed).collect();
@@ -136,7 +135,7 @@ impl Host {
             listeners.push(Box::new(StripedListener::counting(udp, admitted.clone(), traffic)));
         }
         let own = own.unwrap_or_else(OwnAddresses::follow);
-        accept((services, metrics), options, (listeners, over_udp), admitted, (own, tell))
+        accept((services, metrics), options, (listeners, over_udp), admitted, (own, events))
     }
 }
 
@@ -149,12 +148,12 @@ pub fn serve_at(
     listeners: Vec<Box<dyn Listener>>,
     services: Services,
     options: ListenOptions,
-    tell: Tell,
+    events: Events,
 ) -> Result<Hosting, Error> {
     let admitted = Admitted::new(options.authorized.clone());
     let metrics = HostMetrics::new(services.names());
     let own = OwnAddresses::follow();
-    accept((services, metrics), options, (listeners, None), admitted, (own, tell))
+    accept((services, metrics), options, (listeners, None), admitted, (own, events))
 }
 
 fn accept(
@@ -162,7 +161,7 @@ fn accept(
     options: ListenOptions,
     (listeners, over_udp): (Vec<Box<dyn Listener>>, Option<OverUdp>),
     admitted: Admitted,
-    (own, tell): (OwnAddresses, Tell),
+    (own, events): (OwnAddresses, Events),
 ) -> Result<Hosting, Error> {
     let shared = Arc::new(HostState {
         tls: ServerTls::new(&options.identity)?,
@@ -172,7 +171,7 @@ fn accept(
         own,
         has_bare: services.any_takes_bare(),
         services,
-        tell,
+        events,
         newcomers: Newcomers::default(),
         connections: Connections::default(),
         waiting: Waiting::default(),
@@ -249,7 +248,7 @@ struct HostState {
     named: Vec<SocketAddr>,
     /// Those of this host.
     own: OwnAddresses,
-    tell: Tell,
+    events: Events,
     tls: ServerTls,
     /// Whether a service takes connections bare.
     has_bare: bool,
@@ -544,7 +543,7 @@ impl HostState {
     ) -> ConnError {
         tracing::info!(%peer, reason, "refused");
         if let Some(unreported) = self.refusals.note(Instant::now()) {
-            (self.tell)(refusal_text(from, &reason, unreported));
+            self.events.notice(refusal_text(from, &reason, unreported));
         }
         refuse(conn, code, reason).await
     }

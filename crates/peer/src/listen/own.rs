@@ -77,6 +77,7 @@ impl Announcer {
         }
         self.own.mark_unchanged();
         let addresses = further_addresses(stream, &self.named);
+        tracing::debug!(?addresses, "announces its addresses anew");
         (!addresses.is_empty()).then_some(addresses)
     }
 }

@@ -21,7 +21,8 @@ use super::path_state;
 use crate::carrier::{BoxFuture, Carrier, Listener, RouteReport, Stream};
 use crate::dial::{Keeper, Plan};
 use crate::listen::{Admitted, Traffic};
-use crate::{Error, Event, Events, Fingerprint, PathClass, PathEvent, PathState};
+use crate::{Error, Fingerprint, PathClass};
+use events::{Events, PathEvent, PathState};
 
 /// The rate of a stream is taken over so long a time.
 const RATE_OVER: Duration = Duration::from_millis(200);
@@ -220,7 +221,7 @@ impl CarrierShared {
         }
         tracing::debug!(route = plan.name, ?state, why, "the route changes");
         let name = plan.name.clone();
-        self.events.send(Event::Path(PathEvent { path, name, state, why }));
+        self.events.path(PathEvent { path, name, state, why });
     }
 
     /// Uses overflow routes while the primary ones alone would need too long, and are not held back

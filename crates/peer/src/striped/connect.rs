@@ -13,7 +13,8 @@ use super::follow::Follower;
 use super::listen::{RECEIVE_BUFFER, system};
 use crate::dial::{Candidate, Keeper, Plan, PlanKind, Terms};
 use crate::tls::wrong_key;
-use crate::{Error, Events, PathClass};
+use crate::{Error, PathClass};
+use events::Events;
 
 /// How long the end of a connection may take.
 const CLOSING: Duration = Duration::from_secs(2);

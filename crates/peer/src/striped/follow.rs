@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use stripe::{Connection, RouteChange, RouteState, RouteStats};
+use stripe::{Connection, RouteChange, RouteId, RouteState, RouteStats};
 use tokio::sync::broadcast;
 use tokio::time::{MissedTickBehavior, interval};
 use units::{Bytes, PathId, Span};
@@ -27,7 +27,7 @@ struct Counted {
     plan: Arc<Plan>,
     account: Account,
     /// By the number of the route; that of a route that was removed stays.
-    routes: BTreeMap<u32, Bytes>,
+    routes: BTreeMap<RouteId, Bytes>,
     wire: Bytes,
     at: Instant,
 }

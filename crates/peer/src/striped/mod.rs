@@ -20,7 +20,7 @@ mod total_rate;
 
 use stripe::RouteChange;
 
-use crate::PathState;
+use events::PathState;
 
 /// The state of a path after a change of its route, with the reason as a clause; `None` if people
 /// know it in the same state.

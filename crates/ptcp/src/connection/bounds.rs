@@ -20,6 +20,7 @@
 //! that acknowledges packets it did not receive, to be sent more, will acknowledge a skipped number
 //! (RFC 9000, section 21.4).
 
+use units::SubflowId;
 use wire::ptcp::StreamData;
 
 use super::{Connection, ConnectionState, PeerError};
@@ -56,8 +57,8 @@ pub(super) struct RetiredPaths {
 }
 
 impl RetiredPaths {
-    pub(super) fn insert(&mut self, id: u16) {
-        let id = u64::from(id);
+    pub(super) fn insert(&mut self, id: SubflowId) {
+        let id = u64::from(id.0);
         self.ids.insert(id, id + 1);
         while self.ids.len() > MAX_PATHS {
             let (from, to) = self.ids.first().expect("there are many");
@@ -66,8 +67,8 @@ impl RetiredPaths {
         }
     }
 
-    pub(super) fn contains(&self, id: u16) -> bool {
-        let id = u64::from(id);
+    pub(super) fn contains(&self, id: SubflowId) -> bool {
+        let id = u64::from(id.0);
         id < self.floor || self.ids.contains(id, id + 1)
     }
 }
@@ -79,7 +80,7 @@ impl Connection {
     pub(super) fn path_index(
         &mut self,
         now: units::Time,
-        over: u16,
+        over: SubflowId,
     ) -> Result<Option<usize>, PeerError> {
         if let Some(index) = self.paths.index_of(over) {
             return Ok(Some(index));
@@ -98,7 +99,7 @@ impl Connection {
 
     /// Whether a packet may have this number.
     #[inline]
-    pub(super) fn check_number(path: u16, number: u64) -> Result<(), PeerError> {
+    pub(super) fn check_number(path: SubflowId, number: u64) -> Result<(), PeerError> {
         if number < END_OF_NUMBERS { Ok(()) } else { Err(PeerError::Number { path, number }) }
     }
 

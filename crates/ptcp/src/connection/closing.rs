@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use units::{Span, Time};
+use units::{Span, SubflowId, Time};
 use wire::ptcp::{Body, Packet};
 
 use super::opening::Handshake;
@@ -39,7 +39,7 @@ pub(super) struct Draining {
 /// What is left of a path.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Route {
-    id: u16,
+    id: SubflowId,
     /// The next packet number.
     next: u64,
     /// The number expected next from the peer.
@@ -77,7 +77,7 @@ impl Idle {
 }
 
 impl Closing {
-    fn handle_packet(&mut self, over: u16, packet: &Packet) {
+    fn handle_packet(&mut self, over: SubflowId, packet: &Packet) {
         self.arrived = self.arrived.saturating_add(1);
         let Some(route) = self.routes.iter_mut().find(|route| route.id == over) else { return };
         route.handle_packet(packet);
@@ -177,7 +177,7 @@ impl Connection {
     }
 
     /// The peer closed the connection.
-    pub(super) fn handle_close(&mut self, now: Time, over: u16, code: u32) {
+    pub(super) fn handle_close(&mut self, now: Time, over: SubflowId, code: u32) {
         self.events.push_back(Event::Closed { code });
         let until = now + self.paths.longest_timeout() * ENDING_TIMEOUTS;
         let answer = self.paths.get(over).map(|path| Route::new(path, true));
@@ -186,7 +186,7 @@ impl Connection {
     }
 
     /// A packet arrived after the end.
-    pub(super) fn handle_late_packet(&mut self, over: u16, packet: &Packet) {
+    pub(super) fn handle_late_packet(&mut self, over: SubflowId, packet: &Packet) {
         let ConnectionState::Closing(closing) = &mut self.state else { return };
         if matches!(packet.body, Body::Close { .. }) {
             let (code, until) = (closing.code, closing.until);
@@ -245,7 +245,7 @@ impl Connection {
     }
 
     /// The number expected next on a path of a connection that is closing.
-    pub(super) fn expected_while_closing(&self, path: u16) -> Option<u64> {
+    pub(super) fn expected_while_closing(&self, path: SubflowId) -> Option<u64> {
         let ConnectionState::Closing(closing) = &self.state else { return None };
         closing.routes.iter().find(|route| route.id == path).map(|route| route.expected)
     }

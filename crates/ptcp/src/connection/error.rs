@@ -1,6 +1,6 @@
 //! Errors: protocol violations of a peer, timeouts, and datagrams that cannot be sent.
 
-use units::{Bytes, Span};
+use units::{Bytes, Span, SubflowId};
 use wire::closing::CloseCode;
 
 /// A datagram cannot be sent.
@@ -21,10 +21,10 @@ pub enum DatagramError {
         waiting: u32,
     },
     /// The path that it was meant for is not open.
-    #[error("path {path} is not open: send the datagram over another one")]
+    #[error("{path} is not open: send the datagram over another one")]
     NotOpen {
         /// The path.
-        path: u16,
+        path: SubflowId,
     },
     /// The connection has ended.
     #[error("the connection has ended: a datagram has no way to the peer")]
@@ -58,10 +58,10 @@ impl TimeoutError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PeerError {
     /// It acknowledged a packet that was never sent.
-    #[error("the peer acknowledged packet {number} of path {path}, which was never sent")]
+    #[error("the peer acknowledged packet {number} of {path}, which was never sent")]
     Acknowledged {
         /// The path.
-        path: u16,
+        path: SubflowId,
         /// The packet number.
         number: u64,
     },
@@ -92,16 +92,16 @@ pub enum PeerError {
         stream: u32,
     },
     /// It opened too many paths, or is a server and opened one.
-    #[error("the peer may not open path {path}")]
+    #[error("the peer may not open {path}")]
     Path {
         /// The path.
-        path: u16,
+        path: SubflowId,
     },
     /// It used a packet number beyond the largest one (RFC 9000, section 12.3).
-    #[error("the peer used packet number {number} on path {path}, which is above the largest one")]
+    #[error("the peer used packet number {number} on {path}, which is above the largest one")]
     Number {
         /// The path.
-        path: u16,
+        path: SubflowId,
         /// The packet number.
         number: u64,
     },

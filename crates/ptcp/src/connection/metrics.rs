@@ -1,6 +1,6 @@
 //! What a log of a connection has of its paths.
 
-use units::{Bytes, Rate, Span};
+use units::{Bytes, Rate, Span, SubflowId};
 
 use super::Connection;
 
@@ -25,7 +25,7 @@ pub struct PathMetrics {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LostPacket {
     /// The path it was sent over.
-    pub path: u16,
+    pub path: SubflowId,
     /// Its number on the path.
     pub number: u64,
     /// Its size as a UDP payload.
@@ -35,7 +35,7 @@ pub struct LostPacket {
 impl Connection {
     /// What limits a path at present; `None` unless it is open.
     #[must_use]
-    pub fn path_metrics(&self, path: u16) -> Option<PathMetrics> {
+    pub fn path_metrics(&self, path: SubflowId) -> Option<PathMetrics> {
         let subflow = self.subflow(path)?;
         let (rtt, allowance) = (subflow.rtt(), self.paths.allowance(subflow.id()));
         let smoothed_rtt = rtt.smoothed();

@@ -26,7 +26,7 @@ use alloc::vec::Vec;
 use policy::bottleneck::Summary;
 use policy::cc::Controller;
 use policy::sched::packet::PacketScheduler;
-use units::{Bytes, Rate, Span, Time};
+use units::{Bytes, Rate, Span, SubflowId, Time};
 use wire::ptcp::{ConnectionParameters, Packet};
 
 pub use error::{DatagramError, PeerError, TimeoutError};
@@ -37,7 +37,7 @@ use closing::{Closing, Draining, Idle};
 use flow::Flow;
 use opening::Handshake;
 use outbox::Outbox;
-use paths::{Paths, subflow_id};
+use paths::Paths;
 use streams::Streams;
 use striping::Striping;
 
@@ -51,7 +51,7 @@ use crate::{Config, Tokens};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Transmit {
     /// The path to send it over.
-    pub path: u16,
+    pub path: SubflowId,
     /// The packet, without its payload.
     pub packet: Packet,
     /// Whether it is ECN-capable.
@@ -66,28 +66,28 @@ pub enum Event {
     /// A path carries data (the paper's `established`).
     PathOpened {
         /// The path.
-        path: u16,
+        path: SubflowId,
     },
     /// Acknowledgements of a path's packets are overdue; its data goes elsewhere, and it is probed.
     PathSilent {
         /// The path.
-        path: u16,
+        path: SubflowId,
     },
     /// Acknowledgements of a silent path's packets arrive again.
     PathBack {
         /// The path.
-        path: u16,
+        path: SubflowId,
     },
     /// Full packets of the least size ([`wire::ptcp::MIN_FULL`]) are lost on a path, and small ones
     /// arrive: its line is too narrow for this protocol. The caller retires it, or gives up.
     PathNarrow {
         /// The path.
-        path: u16,
+        path: SubflowId,
     },
     /// The peer retired a path (the paper's `closed`).
     PathRetired {
         /// The path.
-        path: u16,
+        path: SubflowId,
     },
     /// More of a stream has arrived in order, or its end.
     Readable {
@@ -132,7 +132,7 @@ pub enum Event {
 }
 
 /// The path of a handshake that is made outside.
-const FIRST_PATH: u16 = 0;
+const FIRST_PATH: SubflowId = SubflowId(0);
 
 /// One end of a striped connection.
 ///
@@ -246,7 +246,7 @@ impl Connection {
     ///
     /// # Panics
     /// On a server, and after 65,534 paths, because path numbers are not reused.
-    pub fn open_path(&mut self, now: Time) -> u16 {
+    pub fn open_path(&mut self, now: Time) -> SubflowId {
         assert!(self.is_client, "the client opens paths");
         let id = self.paths.take_number();
         if !self.is_alive() {
@@ -262,7 +262,7 @@ impl Connection {
 
     /// Retires a path: its data goes elsewhere, and the peer is told. Does nothing for an unknown
     /// path.
-    pub fn retire_path(&mut self, now: Time, id: u16) {
+    pub fn retire_path(&mut self, now: Time, id: SubflowId) {
         if self.drop_path(now, id) {
             self.open_over_some_path(now);
             self.outbox.push(Control::Retire { path: id });
@@ -337,7 +337,7 @@ impl Connection {
     /// # Errors
     /// If the path is not open, the datagram is larger than it carries, too many wait, or the
     /// connection has ended.
-    pub fn send_raw(&mut self, path: u16, bytes: Bytes) -> Result<(), DatagramError> {
+    pub fn send_raw(&mut self, path: SubflowId, bytes: Bytes) -> Result<(), DatagramError> {
         if !self.is_alive() {
             return Err(DatagramError::Ended);
         }
@@ -361,7 +361,7 @@ impl Connection {
     /// round-trip times and data in flight. The new address is validated; until then the peer's
     /// gets no more than three times the bytes that come from it. Does nothing for a path that is
     /// not open.
-    pub fn rebind_path(&mut self, now: Time, path: u16) {
+    pub fn rebind_path(&mut self, now: Time, path: SubflowId) {
         let token = self.paths.token();
         let Some(path) = self.paths.get_mut(path).filter(|path| path.subflow().is_some()) else {
             return;
@@ -373,7 +373,7 @@ impl Connection {
     /// Limits the data that a path carries to a rate, without headers and tags; `None`: no limit.
     /// What is due at once (probes, acknowledgements, raw datagrams) counts, with its headers, and
     /// does not wait. Does nothing for an unknown path.
-    pub fn set_path_rate(&mut self, path: u16, rate: Option<Rate>) {
+    pub fn set_path_rate(&mut self, path: SubflowId, rate: Option<Rate>) {
         if let Some(path) = self.paths.get_mut(path) {
             path.limit = rate.map(RateLimit::new);
         }
@@ -387,7 +387,7 @@ impl Connection {
 
     /// Sets whether a path carries data only while no other kind of path does. Does nothing for an
     /// unknown path.
-    pub fn set_path_class(&mut self, path: u16, class: Class) {
+    pub fn set_path_class(&mut self, path: SubflowId, class: Class) {
         if let Some(path) = self.paths.get_mut(path) {
             path.class = class;
         }
@@ -395,13 +395,13 @@ impl Connection {
 
     /// The largest UDP payload of a path at present; `None` for an unknown path.
     #[must_use]
-    pub fn path_size(&self, path: u16) -> Option<Bytes> {
+    pub fn path_size(&self, path: SubflowId) -> Option<Bytes> {
         self.paths.get(path).map(|path| path.datagram)
     }
 
     /// The bytes of a path's UDP payloads so far; `None` for an unknown path.
     #[must_use]
-    pub fn path_bytes(&self, path: u16) -> Option<PathBytes> {
+    pub fn path_bytes(&self, path: SubflowId) -> Option<PathBytes> {
         self.paths.get(path).map(|path| path.bytes)
     }
 
@@ -449,7 +449,7 @@ impl Connection {
 
     /// Whether the peer's address of a path is known to be the peer's. `None` for an unknown path.
     #[must_use]
-    pub fn is_validated(&self, path: u16) -> Option<bool> {
+    pub fn is_validated(&self, path: SubflowId) -> Option<bool> {
         self.paths.get(path).map(|path| path.allowed.is_none() && path.validation.is_none())
     }
 
@@ -461,7 +461,7 @@ impl Connection {
     /// Asks the peer for an acknowledgement over this path, which keeps alive what translators on
     /// the way know of it. Returns whether it is asked: an opening path and a silent one have
     /// packets of their own.
-    pub fn ping_path(&mut self, path: u16) -> bool {
+    pub fn ping_path(&mut self, path: SubflowId) -> bool {
         let live = self.paths.get_mut(path).filter(|path| path.is_live());
         let is_asked = live.map(|path| path.is_ping_due = true).is_some();
         if is_asked {
@@ -517,43 +517,43 @@ impl Connection {
 
     /// The congestion window of a path; zero unless it is open.
     #[must_use]
-    pub fn path_window(&self, path: u16) -> Bytes {
-        self.paths.window(subflow_id(path))
+    pub fn path_window(&self, path: SubflowId) -> Bytes {
+        self.paths.window(path)
     }
 
     /// The smoothed round-trip time of a path; `None` unless it is open.
     #[must_use]
-    pub fn smoothed_rtt(&self, path: u16) -> Option<Span> {
+    pub fn smoothed_rtt(&self, path: SubflowId) -> Option<Span> {
         self.subflow(path)?.rtt().smoothed()
     }
 
     /// The probe timeout of a path; `None` unless it is open.
     #[must_use]
-    pub fn probe_timeout(&self, path: u16) -> Option<Span> {
+    pub fn probe_timeout(&self, path: SubflowId) -> Option<Span> {
         self.subflow(path).map(Subflow::timeout)
     }
 
     /// The counters of a path; `None` unless it is open.
     #[must_use]
-    pub fn stats(&self, path: u16) -> Option<&Stats> {
+    pub fn stats(&self, path: SubflowId) -> Option<&Stats> {
         self.subflow(path).map(Subflow::stats)
     }
 
     /// The bottleneck of a path, named by the lowest path number that shares it. `None` if none is
     /// known, and with a single path.
     #[must_use]
-    pub fn bottleneck(&self, path: u16) -> Option<u16> {
-        u16::try_from(self.paths.bottleneck(path)?.0).ok()
+    pub fn bottleneck(&self, path: SubflowId) -> Option<SubflowId> {
+        self.paths.bottleneck(path)
     }
 
     /// The statistics of a path's one-way delays (RFC 8382); `None` with a single path.
     #[must_use]
-    pub fn delays(&self, path: u16) -> Option<Summary> {
+    pub fn delays(&self, path: SubflowId) -> Option<Summary> {
         self.paths.delays(path)
     }
 
     /// The numbers of all paths that are not retired.
-    pub fn paths(&self) -> impl Iterator<Item = u16> + '_ {
+    pub fn paths(&self) -> impl Iterator<Item = SubflowId> + '_ {
         self.paths.iter().map(|path| path.id)
     }
 
@@ -572,7 +572,7 @@ impl Connection {
 
     /// The packet number expected next on a path, for [`Packet::parse`].
     #[must_use]
-    pub fn expected_number(&self, path: u16) -> u64 {
+    pub fn expected_number(&self, path: SubflowId) -> u64 {
         let open = self.paths.get(path).map(|path| path.acks.expected());
         open.or_else(|| self.expected_while_closing(path)).unwrap_or(0)
     }
@@ -583,7 +583,7 @@ impl Connection {
     }
 
     /// The subflow of an open path.
-    fn subflow(&self, path: u16) -> Option<&Subflow<Binding>> {
+    fn subflow(&self, path: SubflowId) -> Option<&Subflow<Binding>> {
         self.paths.get(path)?.subflow()
     }
 }

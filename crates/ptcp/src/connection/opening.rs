@@ -3,7 +3,7 @@
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-use units::{Span, Time};
+use units::{Span, SubflowId, Time};
 use wire::ptcp::{Body, Flight, MIN_FULL, Packet, Piece};
 
 use super::bounds::MAX_EARLY;
@@ -18,19 +18,19 @@ const FLIGHTS: usize = 5;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Handshake {
     /// Pieces of flights to be sent, with their paths.
-    pieces: VecDeque<(u16, Piece)>,
+    pieces: VecDeque<(SubflowId, Piece)>,
     /// What has arrived of each flight, over all paths.
     arrived: [Ranges; FLIGHTS],
     /// The timer of a client's Finish flight, which is repeated until the peer confirms it.
     finish: Option<Opening>,
     /// Challenges that overtook the end of the handshake, with their paths.
-    early_challenges: Vec<(u16, Packet)>,
+    early_challenges: Vec<(SubflowId, Packet)>,
 }
 
 impl Handshake {
     /// Keeps a challenge that came before the end of the handshake, so that the peer need not
     /// repeat it.
-    pub(super) fn keep_early(&mut self, over: u16, packet: &Packet) {
+    pub(super) fn keep_early(&mut self, over: SubflowId, packet: &Packet) {
         if matches!(packet.body, Body::Challenge { .. }) && self.early_challenges.len() < MAX_EARLY
         {
             self.early_challenges.push((over, packet.clone()));
@@ -39,7 +39,7 @@ impl Handshake {
 
     /// The challenges that came before.
     #[inline]
-    pub(super) fn take_early(&mut self) -> Vec<(u16, Packet)> {
+    pub(super) fn take_early(&mut self) -> Vec<(SubflowId, Packet)> {
         core::mem::take(&mut self.early_challenges)
     }
 
@@ -54,7 +54,7 @@ impl Handshake {
     }
 
     /// Queues those of the pieces that are not queued already.
-    fn queue(&mut self, path: u16, pieces: impl Iterator<Item = Piece>) {
+    fn queue(&mut self, path: SubflowId, pieces: impl Iterator<Item = Piece>) {
         for piece in pieces {
             if !self.pieces.contains(&(path, piece)) {
                 self.pieces.push_back((path, piece));
@@ -64,7 +64,7 @@ impl Handshake {
 
     /// Queues a client's first flight. If anything of an answer has arrived, the server has all of
     /// it, and one packet asks for the rest.
-    fn queue_hello(&mut self, path: u16) {
+    fn queue_hello(&mut self, path: SubflowId) {
         let is_answered = [Flight::Answer, Flight::Proof]
             .into_iter()
             .any(|flight| !self.arrived[flight as usize].is_empty());
@@ -73,7 +73,7 @@ impl Handshake {
     }
 
     /// Queues a server's first flight.
-    fn queue_answer(&mut self, path: u16) {
+    fn queue_answer(&mut self, path: SubflowId) {
         self.queue(path, Flight::Answer.pieces().chain(Flight::Proof.pieces()));
     }
 
@@ -95,7 +95,7 @@ impl Handshake {
 
 impl Connection {
     /// A piece of the handshake arrived over a path.
-    pub(super) fn handle_piece(&mut self, now: Time, path: u16, piece: Piece) {
+    pub(super) fn handle_piece(&mut self, now: Time, path: SubflowId, piece: Piece) {
         let (is_new, ends_flight) = self.handshake.handle_piece(piece);
         if is_new && self.is_client {
             self.paths.handle_progress(now);
@@ -107,7 +107,7 @@ impl Connection {
     }
 
     /// A flight of the handshake has arrived whole.
-    fn handle_flight(&mut self, now: Time, path: u16, flight: Flight) {
+    fn handle_flight(&mut self, now: Time, path: SubflowId, flight: Flight) {
         let has_answer = [Flight::Answer, Flight::Proof]
             .into_iter()
             .all(|flight| self.handshake.is_whole(flight));
@@ -139,7 +139,7 @@ impl Connection {
     }
 
     /// The handshake is complete. The path is open, unless its address has to be validated.
-    fn begin(&mut self, now: Time, path: u16) {
+    fn begin(&mut self, now: Time, path: SubflowId) {
         self.state = ConnectionState::Open;
         self.events.push_back(Event::Opened);
         self.paths.stop_flights();
@@ -157,7 +157,7 @@ impl Connection {
     }
 
     /// Opens a path for data.
-    pub(super) fn begin_path(&mut self, now: Time, id: u16) {
+    pub(super) fn begin_path(&mut self, now: Time, id: SubflowId) {
         // The peer delays the acknowledgements for which this end waits.
         let config = Config { max_ack_delay: self.peer.max_ack_delay, ..self.config.clone() };
         if self.paths.begin(now, id, &config) {
@@ -166,7 +166,7 @@ impl Connection {
     }
 
     /// A challenge arrived; the response goes back on its path.
-    pub(super) fn handle_challenge(&mut self, now: Time, id: u16, token: u64) {
+    pub(super) fn handle_challenge(&mut self, now: Time, id: SubflowId, token: u64) {
         let own = self.paths.token();
         let is_client = self.is_client;
         let Some(path) = self.paths.get_mut(id) else { return };
@@ -182,7 +182,7 @@ impl Connection {
     }
 
     /// A response arrived: it opens the path, or confirms a packet size.
-    pub(super) fn handle_response(&mut self, now: Time, id: u16, token: u64) {
+    pub(super) fn handle_response(&mut self, now: Time, id: SubflowId, token: u64) {
         let Some(path) = self.paths.get_mut(id) else { return };
         match &path.phase {
             PathPhase::Opening(opening) if opening.token == Some(token) => self.begin_path(now, id),
@@ -269,7 +269,7 @@ impl Connection {
     }
 
     /// The first piece of a flight leaves.
-    fn note_flight_sent(&mut self, now: Time, path: u16, flight: Flight) {
+    fn note_flight_sent(&mut self, now: Time, path: SubflowId, flight: Flight) {
         match flight {
             Flight::Finish => {
                 if let Some(finish) = &mut self.handshake.finish {

@@ -2,6 +2,7 @@
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
+use units::SubflowId;
 
 use wire::ptcp::Ack;
 
@@ -13,11 +14,11 @@ use crate::path::Control;
 pub(super) struct Outbox {
     controls: VecDeque<Control>,
     /// Copies of acknowledgements for further paths.
-    ack_copies: Vec<(u16, Ack)>,
+    ack_copies: Vec<(SubflowId, Ack)>,
     /// Sizes of the datagrams to be sent.
     datagrams: VecDeque<u16>,
     /// Raw datagrams to be sent: path and size.
-    raw: VecDeque<(u16, u16)>,
+    raw: VecDeque<(SubflowId, u16)>,
     /// Whether the application wants an acknowledgement.
     is_ping_due: bool,
     /// Whether anything may wait, here or with a path: an answer, a probe, the handshake.
@@ -74,13 +75,13 @@ impl Outbox {
     }
 
     /// A copy of an acknowledgement for a further path, unless too many wait.
-    pub(super) fn push_copy(&mut self, path: u16, ack: Ack) {
+    pub(super) fn push_copy(&mut self, path: SubflowId, ack: Ack) {
         if self.ack_copies.len() < MAX_COPIES {
             self.ack_copies.push((path, ack));
         }
     }
 
-    pub(super) fn pop_copy(&mut self) -> Option<(u16, Ack)> {
+    pub(super) fn pop_copy(&mut self) -> Option<(SubflowId, Ack)> {
         self.ack_copies.pop()
     }
 
@@ -102,7 +103,7 @@ impl Outbox {
         self.datagrams.pop_front();
     }
 
-    pub(super) fn push_raw(&mut self, path: u16, len: u16) {
+    pub(super) fn push_raw(&mut self, path: SubflowId, len: u16) {
         self.raw.push_back((path, len));
         self.is_awake = true;
     }
@@ -111,7 +112,7 @@ impl Outbox {
         self.raw.len()
     }
 
-    pub(super) fn pop_raw(&mut self) -> Option<(u16, u16)> {
+    pub(super) fn pop_raw(&mut self) -> Option<(SubflowId, u16)> {
         self.raw.pop_front()
     }
 

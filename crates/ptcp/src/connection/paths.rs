@@ -25,6 +25,9 @@ const BELIEVED_TIMEOUT: Span = Span::from_secs(20);
 const SOON: Span = Span::from_millis(20);
 const MOST_SOON: u64 = 128 << 10;
 
+/// No path has this number: a packet with it names none.
+const END: u16 = u16::MAX;
+
 /// The paths in use, by index in the order of their beginning.
 #[derive(Clone, Debug)]
 pub(super) struct Paths {
@@ -79,28 +82,27 @@ impl Paths {
     ///
     /// # Panics
     /// After 65,534 paths.
-    pub(super) fn take_number(&mut self) -> u16 {
+    pub(super) fn take_number(&mut self) -> SubflowId {
         let id = self.next;
-        self.next =
-            id.checked_add(1).filter(|next| *next < u16::MAX).expect("fewer paths than numbers");
-        id
+        self.next = id.checked_add(1).filter(|next| *next < END).expect("fewer paths than numbers");
+        SubflowId(id)
     }
 
     /// Begins a path of this end. With `challenge` it is opened by one at that time, without by the
     /// handshake.
-    pub(super) fn open(&mut self, id: u16, config: &Config, challenge: Option<Time>) {
+    pub(super) fn open(&mut self, id: SubflowId, config: &Config, challenge: Option<Time>) {
         let token = challenge.map(|_| self.tokens.next());
         self.list.push(Path::new(id, config, Opening::new(token, challenge), true));
     }
 
     /// The index of a path.
     #[inline]
-    pub(super) fn index_of(&self, id: u16) -> Option<usize> {
+    pub(super) fn index_of(&self, id: SubflowId) -> Option<usize> {
         self.list.iter().position(|path| path.id == id)
     }
 
     /// Whether the path's number is used up.
-    pub(super) fn is_retired(&self, id: u16) -> bool {
+    pub(super) fn is_retired(&self, id: SubflowId) -> bool {
         self.retired.contains(id)
     }
 
@@ -108,11 +110,11 @@ impl Paths {
     /// validated by one at that time, without by the handshake.
     pub(super) fn accept(
         &mut self,
-        over: u16,
+        over: SubflowId,
         config: &Config,
         challenge: Option<Time>,
     ) -> Result<usize, PeerError> {
-        if over == u16::MAX || self.list.len() >= MAX_PATHS {
+        if over.0 == END || self.list.len() >= MAX_PATHS {
             return Err(PeerError::Path { path: over });
         }
         let token = challenge.map(|_| self.tokens.next());
@@ -149,13 +151,13 @@ impl Paths {
     }
 
     /// Opens a path for data. Returns whether it was opening.
-    pub(super) fn begin(&mut self, now: Time, id: u16, config: &Config) -> bool {
+    pub(super) fn begin(&mut self, now: Time, id: SubflowId, config: &Config) -> bool {
         let Some(path) = self.list.iter_mut().find(|path| path.id == id) else { return false };
         let PathPhase::Opening(opening) = path.phase else { return false };
         let rtt = opening.sample(now);
         path.phase = PathPhase::Open(Subflow::new(
             config,
-            subflow_id(id),
+            id,
             now,
             opening.next,
             rtt,
@@ -166,7 +168,7 @@ impl Paths {
     }
 
     /// Removes a path; what was in flight on it becomes an outcome. Returns whether it was in use.
-    pub(super) fn remove(&mut self, now: Time, id: u16) -> bool {
+    pub(super) fn remove(&mut self, now: Time, id: SubflowId) -> bool {
         let Some(index) = self.index_of(id) else { return false };
         self.retired.insert(id);
         if let PathPhase::Open(mut subflow) = self.list.remove(index).phase {
@@ -178,7 +180,7 @@ impl Paths {
     }
 
     /// Packets that are still in flight on a path must not open it.
-    pub(super) fn forbid(&mut self, id: u16) {
+    pub(super) fn forbid(&mut self, id: SubflowId) {
         self.retired.insert(id);
     }
 
@@ -209,12 +211,12 @@ impl Paths {
     }
 
     #[inline]
-    pub(super) fn get(&self, id: u16) -> Option<&Path> {
+    pub(super) fn get(&self, id: SubflowId) -> Option<&Path> {
         self.list.iter().find(|path| path.id == id)
     }
 
     #[inline]
-    pub(super) fn get_mut(&mut self, id: u16) -> Option<&mut Path> {
+    pub(super) fn get_mut(&mut self, id: SubflowId) -> Option<&mut Path> {
         self.list.iter_mut().find(|path| path.id == id)
     }
 
@@ -246,12 +248,12 @@ impl Paths {
     }
 
     /// The bottleneck of a path, named by its lowest subflow.
-    pub(super) fn bottleneck(&self, path: u16) -> Option<SubflowId> {
-        self.bottlenecks.bottleneck(subflow_id(path))
+    pub(super) fn bottleneck(&self, path: SubflowId) -> Option<SubflowId> {
+        self.bottlenecks.bottleneck(path)
     }
 
-    pub(super) fn delays(&self, path: u16) -> Option<Summary> {
-        self.bottlenecks.summary(subflow_id(path))
+    pub(super) fn delays(&self, path: SubflowId) -> Option<Summary> {
+        self.bottlenecks.summary(path)
     }
 
     /// The longest probe timeout of all open paths, for the end of the connection. A peer that
@@ -263,7 +265,7 @@ impl Paths {
 
     /// The fastest live path that carries acknowledgements, if any.
     #[inline]
-    pub(super) fn reply_path(&self) -> Option<u16> {
+    pub(super) fn reply_path(&self) -> Option<SubflowId> {
         let live = self.list.iter().filter(|path| path.is_live() && !path.ack_path_down);
         let round_trip = |path: &Path| path.subflow().map(Subflow::shortest_round_trip);
         live.min_by_key(|path| (path.class, round_trip(path))).map(|path| path.id)
@@ -327,7 +329,7 @@ impl Paths {
             has_room = usual_has_room;
             for view in views.iter_mut() {
                 let is_overflow =
-                    |path: &&Path| subflow_id(path.id) == view.id && path.class == Class::Overflow;
+                    |path: &&Path| path.id == view.id && path.class == Class::Overflow;
                 view.has_room &= !list.iter().any(|path| is_overflow(&path));
             }
         }
@@ -386,7 +388,7 @@ impl Paths {
 
     /// The peer is heard at a new address of an open path. Returns whether the path was silent. It
     /// may have outcomes.
-    pub(super) fn revive(&mut self, now: Time, id: u16) -> bool {
+    pub(super) fn revive(&mut self, now: Time, id: SubflowId) -> bool {
         let Paths { list, controller, outcomes, .. } = self;
         let Some(path) = list.iter_mut().find(|path| path.id == id) else { return false };
         let PathPhase::Open(subflow) = &mut path.phase else { return false };
@@ -464,7 +466,7 @@ impl Paths {
 
     /// Sends a packet that is not ack-eliciting, unless its path is gone or its address may not
     /// receive as much before validation.
-    pub(super) fn emit(&mut self, now: Time, id: u16, body: Body) -> Option<Transmit> {
+    pub(super) fn emit(&mut self, now: Time, id: SubflowId, body: Body) -> Option<Transmit> {
         let path = self.get_mut(id)?;
         let mut packet = Packet { number: 0, body };
         let bytes = packet.datagram_len();
@@ -497,8 +499,4 @@ impl IndexMut<usize> for Paths {
     fn index_mut(&mut self, index: usize) -> &mut Path {
         &mut self.list[index]
     }
-}
-
-pub(super) fn subflow_id(path: u16) -> SubflowId {
-    SubflowId(u32::from(path))
 }

@@ -1,6 +1,6 @@
 //! Received packets: data, acknowledgements, and control messages.
 
-use units::Time;
+use units::{SubflowId, Time};
 use wire::ptcp::{ALL_STREAMS, Ack, Body, Packet, Reply, StreamData};
 
 use super::{Connection, ConnectionState, Event, PeerError};
@@ -46,7 +46,7 @@ impl Connection {
     pub fn handle_packet(
         &mut self,
         now: Time,
-        over: u16,
+        over: SubflowId,
         packet: &Packet,
         is_marked: bool,
     ) -> Result<Arrived, PeerError> {
@@ -83,7 +83,7 @@ impl Connection {
     fn handle(
         &mut self,
         now: Time,
-        over: u16,
+        over: SubflowId,
         packet: &Packet,
         is_marked: bool,
     ) -> Result<Arrived, PeerError> {
@@ -242,7 +242,7 @@ impl Connection {
     }
 
     /// A silent path carries acknowledged packets again.
-    pub(super) fn handle_back(&mut self, id: u16) {
+    pub(super) fn handle_back(&mut self, id: SubflowId) {
         if let Some(path) = self.paths.get_mut(id)
             && core::mem::take(&mut path.is_told_silent)
         {
@@ -295,7 +295,7 @@ impl Connection {
     }
 
     /// Removes a path; its data goes elsewhere. Returns whether it was in use.
-    pub(super) fn drop_path(&mut self, now: Time, id: u16) -> bool {
+    pub(super) fn drop_path(&mut self, now: Time, id: SubflowId) -> bool {
         let was_in_use = self.paths.remove(now, id);
         self.apply_outcomes(now);
         was_in_use

@@ -4,7 +4,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use policy::sched::packet::{Backlog, PacketScheduler, SubflowView};
-use units::{Bytes, Span, Time};
+use units::{Bytes, Span, SubflowId, Time};
 use wire::ptcp::{Body, Packet, Reply, StreamData};
 
 use super::repeating::Occasion;
@@ -26,7 +26,7 @@ pub(super) struct Striping {
     /// The stream that sent new data last.
     last_stream: u32,
     /// The path named last for acknowledgements.
-    last_ack_path: Option<u16>,
+    last_ack_path: Option<SubflowId>,
     /// When pacing allows data on some path.
     pacing_at: Option<Time>,
     /// When to ask for the window while nothing is in flight.
@@ -52,7 +52,7 @@ impl Striping {
     }
 
     /// The path named last for acknowledgements.
-    pub(super) fn last_ack_path(&self) -> Option<u16> {
+    pub(super) fn last_ack_path(&self) -> Option<SubflowId> {
         self.last_ack_path
     }
 

@@ -1,7 +1,7 @@
 //! Classes and rates of paths.
 
 use ptcp::{Class, Config};
-use units::{Bytes, Rate, Span};
+use units::{Bytes, Rate, Span, SubflowId};
 
 use crate::pair::{Fate, Pair, line, ms};
 
@@ -15,7 +15,7 @@ fn pair(second: u64) -> Pair {
 /// The rates at which both paths sent for so many seconds.
 fn rates(pair: &mut Pair, seconds: u64, mut then: impl FnMut(&mut Pair)) -> [Rate; 2] {
     let sent = |pair: &mut Pair| {
-        [0, 1].map(|path| pair.client().path_bytes(path).expect("it is open").sent)
+        [0, 1].map(|path| pair.client().path_bytes(SubflowId(path)).expect("it is open").sent)
     };
     let before = sent(pair);
     for _ in 0..seconds * 100 {
@@ -32,7 +32,7 @@ fn rates(pair: &mut Pair, seconds: u64, mut then: impl FnMut(&mut Pair)) -> [Rat
 fn overflow_paths_carry_what_usual_ones_cannot() {
     let mut pair = pair(10);
     pair.run_for(ms(500));
-    pair.client().set_path_class(1, Class::Overflow);
+    pair.client().set_path_class(SubflowId(1), Class::Overflow);
     let stream = pair.client().open_stream();
     // 24 Mbit/s.
     let mut write = |pair: &mut Pair| pair.client().write(stream, Bytes(30_000));
@@ -51,13 +51,13 @@ fn overflow_paths_carry_what_usual_ones_cannot() {
 fn a_limited_path_carries_its_rate() {
     let mut pair = pair(10);
     pair.run_for(ms(500));
-    pair.client().set_path_rate(0, Some(Rate::mbit(8)));
+    pair.client().set_path_rate(SubflowId(0), Some(Rate::mbit(8)));
     pair.fates(|_| Fate::Arrives);
     pair.bulk(Bytes::mib(100));
     pair.run_for(ms(5_000));
     let from = pair.now();
     pair.run_for(ms(20_000));
-    let data = pair.data_since(from).filter(|(sent, _)| sent.path == 0);
+    let data = pair.data_since(from).filter(|(sent, _)| sent.path == SubflowId(0));
     let rate = data.map(|(_, data)| f64::from(data.len)).sum::<f64>() * 8e-6 / 20.0;
     assert!((7.9..8.02).contains(&rate), "{rate:.2} Mbit/s");
 }

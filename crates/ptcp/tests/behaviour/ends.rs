@@ -1,7 +1,7 @@
 //! The end of a stream, and the end of a connection.
 
 use ptcp::{Config, DatagramError, Event, TimeoutError};
-use units::{Bytes, Span};
+use units::{Bytes, Span, SubflowId};
 use wire::ptcp::Body;
 
 use crate::pair::{Fate, Pair, Sent, line, ms, plain_end};
@@ -17,15 +17,15 @@ fn an_end_that_travels_alone_leaves_a_path_that_fails() {
     pair.run_for(ms(1_000));
     assert_eq!(pair.client().undelivered(stream), Bytes::ZERO);
     let from = pair.now();
-    pair.fates(|sent| if sent.path == 0 { Fate::Lost } else { Fate::Arrives });
+    pair.fates(|sent| if sent.path == SubflowId(0) { Fate::Lost } else { Fate::Arrives });
     pair.client().finish(stream);
     pair.run_for(Span::from_secs(60));
     let mut ends = [0, 0];
     for (sent, data) in pair.data_since(from).filter(|(_, data)| data.is_last) {
         assert_eq!((data.stream, data.len), (stream, 0));
-        ends[usize::from(sent.path)] += 1;
+        ends[usize::from(sent.path.0)] += 1;
     }
-    assert!(pair.events().contains(&Event::PathSilent { path: 0 }), "{ends:?}");
+    assert!(pair.events().contains(&Event::PathSilent { path: SubflowId(0) }), "{ends:?}");
     assert!(pair.events().contains(&Event::Delivered { stream }), "{ends:?}");
     assert!(ends[0] < 5 && (1..3).contains(&ends[1]), "ends sent over each path: {ends:?}");
 }
@@ -112,7 +112,7 @@ fn a_close_that_is_lost_is_repeated() {
 #[test]
 fn a_close_does_not_depend_on_one_path() {
     let mut pair = opened();
-    pair.fates(|sent| if sent.path == 0 { Fate::Lost } else { Fate::Arrives });
+    pair.fates(|sent| if sent.path == SubflowId(0) { Fate::Lost } else { Fate::Arrives });
     let now = pair.now();
     pair.client().close(now, 7);
     pair.run_for(ms(40));

@@ -7,7 +7,7 @@ use policy::sched::packet;
 use ptcp::{Config, Connection};
 use rand_core::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
-use units::{Bytes, Span, Time};
+use units::{Bytes, Span, SubflowId, Time};
 use wire::ptcp::Body;
 
 use crate::pair::{Fate, Pair, Sent, line, ms};
@@ -79,7 +79,7 @@ fn marks_are_counted_by_packet_and_byte() {
     let packets: u64 = acked.iter().map(|acked| acked.ce_packets).sum();
     let bytes: Bytes = acked.iter().map(|acked| acked.ce_bytes).sum();
     assert_eq!((packets, bytes.0), (marked.len() as u64, marked.iter().sum()));
-    let stats = *pair.client().stats(0).expect("the path is open");
+    let stats = *pair.client().stats(SubflowId(0)).expect("the path is open");
     assert_eq!((stats.marks, stats.marked_bytes), (packets, bytes));
 }
 
@@ -127,7 +127,7 @@ fn what_arrives_while_acknowledgements_fail_is_not_lost() {
     });
     pair.run_for(Span::from_secs(3));
     let lost = pair.log().iter().filter(|sent| is_lost(sent)).count() as u64;
-    let stats = *pair.client().stats(0).unwrap();
+    let stats = *pair.client().stats(SubflowId(0)).unwrap();
     assert!(lost > 5, "{lost}");
     assert_eq!((stats.lost, stats.spurious), (lost, 0));
 }

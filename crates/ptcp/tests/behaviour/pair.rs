@@ -10,7 +10,7 @@ use rand_core::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 pub(crate) use testnet::Fate;
 use testnet::{Direction, Link, Network, Op};
-use units::{Bytes, Rate, Span, Time};
+use units::{Bytes, Rate, Span, SubflowId, Time};
 use wire::ptcp::{Body, Packet, StreamData};
 
 use crate::common::Peer;
@@ -19,7 +19,7 @@ use crate::common::Peer;
 #[derive(Clone, Debug)]
 pub(crate) struct Sent {
     pub(crate) at: Time,
-    pub(crate) path: u16,
+    pub(crate) path: SubflowId,
     pub(crate) to_server: bool,
     pub(crate) packet: Packet,
     pub(crate) is_ecn_capable: bool,
@@ -109,7 +109,7 @@ impl Pair {
     }
 
     /// Paths and sizes of the raw datagrams that arrived at the server.
-    pub(crate) fn raw(&self) -> &[(u16, u16)] {
+    pub(crate) fn raw(&self) -> &[(SubflowId, u16)] {
         &self.network.ends[1].raw
     }
 

@@ -1,7 +1,7 @@
 //! Several paths: acknowledgements, reinjection, redundancy, packet sizes.
 
 use ptcp::{Config, Event};
-use units::{Bytes, Span, Time};
+use units::{Bytes, Span, SubflowId, Time};
 use wire::ptcp::Body;
 
 use crate::pair::{Fate, Pair, Sent, line, ms};
@@ -18,7 +18,7 @@ fn acknowledgements_come_back_over_the_fastest_path() {
         let mut ways = [0, 0];
         for sent in pair.log().iter().filter(|sent| !sent.to_server && sent.at >= from) {
             if let Body::Ack(ack) = &sent.packet.body {
-                ways[usize::from(sent.path)] += u32::from(ack.path == 0);
+                ways[usize::from(sent.path.0)] += u32::from(ack.path == SubflowId(0));
             }
         }
         ways
@@ -29,7 +29,9 @@ fn acknowledgements_come_back_over_the_fastest_path() {
         "acknowledgements of the slow path: {slow} over it, {fast} over the fast one"
     );
     // Its way back fails: they return over the other one, and data continues over both.
-    pair.fates(|sent| if !sent.to_server && sent.path == 1 { Fate::Lost } else { Fate::Arrives });
+    pair.fates(|sent| {
+        if !sent.to_server && sent.path == SubflowId(1) { Fate::Lost } else { Fate::Arrives }
+    });
     pair.run_for(ms(3_000));
     let from = pair.now();
     pair.run_for(ms(1_000));
@@ -57,7 +59,7 @@ fn a_slow_path_does_not_hold_up_the_window() {
         let mut pair = Pair::new(&config, ("reno", "lowest-rtt"), &[line(5, 20), line(250, 1)]);
         let stream = pair.bulk(Bytes::mib(8));
         let took = pair.time_of(stream, Bytes::mib(8)).unwrap();
-        (took, pair.client().path_window(1), *pair.client().stats(1).unwrap())
+        (took, pair.client().path_window(SubflowId(1)), *pair.client().stats(SubflowId(1)).unwrap())
     };
     let ((with, window, slow), (without, untouched, _)) = (took(true), took(false));
     let alone = Span::from_millis(8 * 8 * 1_024 * 1_024 / 20_000);
@@ -84,7 +86,7 @@ fn each_path_carries_everything() {
     assert!(took > alone, "{took:?}, as much as one path takes");
     let mut bytes = [0, 0, 0];
     for (sent, data) in pair.data_since(Time::ZERO) {
-        bytes[usize::from(sent.path)] += u64::from(data.len);
+        bytes[usize::from(sent.path.0)] += u64::from(data.len);
     }
     let all = Bytes::mib(2).0;
     assert!(
@@ -107,7 +109,7 @@ fn copies_arrive_in_time(pause: Span) {
     pair.run_for(ms(300));
     // One path loses every second packet; no write waits for it.
     pair.fates(|sent| {
-        if sent.path == 0 && sent.packet.number.is_multiple_of(2) {
+        if sent.path == SubflowId(0) && sent.packet.number.is_multiple_of(2) {
             Fate::Lost
         } else {
             Fate::Arrives
@@ -123,7 +125,7 @@ fn copies_arrive_in_time(pause: Span) {
 }
 
 /// The largest UDP payload of the data packets over a path since `from`.
-fn largest(pair: &Pair, path: u16, from: Time) -> usize {
+fn largest(pair: &Pair, path: SubflowId, from: Time) -> usize {
     let sent = pair.data_since(from).filter(|(sent, _)| sent.path == path);
     sent.map(|(sent, _)| sent.packet.datagram_len()).max().unwrap_or(0)
 }
@@ -133,17 +135,17 @@ fn each_path_has_packets_of_its_own_size() {
     let config = Config { max_datagram: Bytes(1_472), ..Config::default() };
     let mut pair =
         Pair::new(&config, ("reno", "lowest-rtt"), &[line(10, 10), line(10, 10), line(10, 10)]);
-    let fits = |path: u16| [1_472, 1_380, 1_252][usize::from(path)];
+    let fits = |path: SubflowId| [1_472, 1_380, 1_252][usize::from(path.0)];
     pair.fates(move |sent| {
         if sent.packet.datagram_len() > fits(sent.path) { Fate::Lost } else { Fate::Arrives }
     });
     let stream = pair.bulk(Bytes::mib(8));
     assert!(pair.time_of(stream, Bytes::mib(8)).is_some());
     for path in 0..3 {
-        let (size, fits) = (largest(&pair, path, Time::ZERO), fits(path));
+        let (size, fits) = (largest(&pair, SubflowId(path), Time::ZERO), fits(SubflowId(path)));
         assert!(size <= fits && size + 20 >= fits, "path {path}: {size} of {fits}");
         assert_eq!(
-            pair.client().stats(path).unwrap().timeouts,
+            pair.client().stats(SubflowId(path)).unwrap().timeouts,
             0,
             "lost size probes cause no timeout"
         );
@@ -155,14 +157,14 @@ fn a_black_hole_for_large_packets_is_detected() {
     let mut pair = Pair::new(&Config::default(), ("reno", "lowest-rtt"), &[line(10, 10)]);
     let stream = pair.bulk(Bytes::mib(40));
     pair.run_for(ms(1_000));
-    assert_eq!(largest(&pair, 0, Time::ZERO), 1_472);
+    assert_eq!(largest(&pair, SubflowId(0), Time::ZERO), 1_472);
     pair.fates(|sent| if sent.packet.datagram_len() > 1_300 { Fate::Lost } else { Fate::Arrives });
     let before = pair.server().received(stream);
     let from = pair.now();
     pair.run_for(ms(4_000));
     let came = pair.server().received(stream) - before;
     assert!(came > Bytes::mib(2), "{came:?} in four seconds at 10 Mbit/s");
-    assert!(largest(&pair, 0, from + ms(3_000)) <= 1_300);
+    assert!(largest(&pair, SubflowId(0), from + ms(3_000)) <= 1_300);
 }
 
 /// A paced sender whose window is not full goes on sending when acknowledgements stop. It notices
@@ -180,10 +182,10 @@ fn silence_is_noticed(moment: Span) {
     let mut pair = Pair::new(&Config::default(), names, &[line(50, 20), line(30, 20)]);
     pair.bulk(Bytes(100_000_000));
     pair.run_for(moment);
-    let timeout = pair.client().probe_timeout(0).expect("the path is open");
+    let timeout = pair.client().probe_timeout(SubflowId(0)).expect("the path is open");
     let from = pair.now();
-    pair.fates(|sent| if sent.path == 0 { Fate::Lost } else { Fate::Arrives });
-    while !pair.events().contains(&Event::PathSilent { path: 0 }) {
+    pair.fates(|sent| if sent.path == SubflowId(0) { Fate::Lost } else { Fate::Arrives });
+    while !pair.events().contains(&Event::PathSilent { path: SubflowId(0) }) {
         pair.run_for(ms(1));
         let after = pair.now() - from;
         // What was under way arrives, and is acknowledged over the other path.
@@ -204,14 +206,18 @@ fn a_path_that_is_back_takes_over_from_one_that_is_not() {
     pair.run_for(ms(3_000));
     let from = pair.now();
     let both_until = from + ms(300);
-    pair.fates(
-        move |sent| if sent.path == 0 || sent.at < both_until { Fate::Lost } else { Fate::Arrives },
-    );
-    while !pair.events().contains(&Event::PathBack { path: 1 }) {
+    pair.fates(move |sent| {
+        if sent.path == SubflowId(0) || sent.at < both_until { Fate::Lost } else { Fate::Arrives }
+    });
+    while !pair.events().contains(&Event::PathBack { path: SubflowId(1) }) {
         pair.run_for(ms(1));
         assert!(pair.now() < from + ms(1_000), "{:?}", pair.events());
     }
-    assert!(pair.events().contains(&Event::PathSilent { path: 0 }), "{:?}", pair.events());
+    assert!(
+        pair.events().contains(&Event::PathSilent { path: SubflowId(0) }),
+        "{:?}",
+        pair.events()
+    );
     let before = pair.server().received(stream);
     pair.run_for(ms(30 + 10));
     assert!(pair.server().received(stream) > before, "nothing arrived in order");
@@ -229,17 +235,18 @@ fn messages_leave_silent_paths_alone_whatever_the_scheduler() {
     let mut pair = Pair::new(&config, ("reno", "redundant"), &[line(10, 10), line(40, 10)]);
     pair.bulk(Bytes::mib(10));
     pair.run_for(ms(1_000));
-    pair.fates(|sent| if sent.path == 0 { Fate::Lost } else { Fate::Arrives });
+    pair.fates(|sent| if sent.path == SubflowId(0) { Fate::Lost } else { Fate::Arrives });
     pair.run_for(ms(1_500));
     let sent: Vec<Sent> = pair.log().into_iter().filter(|sent| !sent.to_server).collect();
-    let is_probe = |sent: &&Sent| sent.path == 0 && matches!(sent.packet.body, Body::Ping { .. });
+    let is_probe =
+        |sent: &&Sent| sent.path == SubflowId(0) && matches!(sent.packet.body, Body::Ping { .. });
     let from = sent.iter().find(is_probe).expect("the path falls silent").at;
-    let windows = |path: u16| {
+    let windows = |path: SubflowId| {
         let is_it = |sent: &&Sent| sent.path == path && sent.at >= from;
         let is_window = |sent: &&Sent| matches!(sent.packet.body, Body::StreamWindow { .. });
         sent.iter().filter(is_it).filter(is_window).count()
     };
-    let [silent, live] = [0, 1].map(windows);
+    let [silent, live] = [0, 1].map(|path| windows(SubflowId(path)));
     assert!(silent == 0 && live > 10, "{silent} over the silent path, {live} over the other");
 }
 

@@ -1,7 +1,7 @@
 //! Losses, ECN marks, and spurious losses.
 
 use ptcp::Config;
-use units::{Bytes, Span};
+use units::{Bytes, Span, SubflowId};
 use wire::ptcp::Body;
 
 use crate::pair::{Fate, Pair, line, ms};
@@ -34,7 +34,7 @@ fn the_last_packet_is_lost() {
     // A round trip for the others and a probe after the timer of RFC 9002, without a minimum of 200
     // ms.
     assert!(took < ms(170), "{took:?}");
-    assert_eq!(pair.client().stats(0).unwrap().timeouts, 0);
+    assert_eq!(pair.client().stats(SubflowId(0)).unwrap().timeouts, 0);
 }
 
 #[test]
@@ -49,7 +49,8 @@ fn a_loss_cuts_the_window_once() {
         if sent.to_server && [3, 5, 6].contains(&number) { Fate::Lost } else { Fate::Arrives }
     });
     pair.run_for(ms(150));
-    let (after, stats) = (pair.client().path_window(0), *pair.client().stats(0).unwrap());
+    let (after, stats) =
+        (pair.client().path_window(SubflowId(0)), *pair.client().stats(SubflowId(0)).unwrap());
     assert_eq!((stats.lost, stats.recoveries, stats.timeouts), (3, 1, 0), "{stats:?}");
     // Half of the bytes in flight, which are the receive buffer, and then one packet more a round
     // trip.
@@ -62,7 +63,7 @@ fn a_cut_for_late_packets_is_undone() {
     let mut pair = one(&Config::default());
     pair.bulk(Bytes::mib(40));
     pair.run_for(ms(600));
-    let before = pair.client().path_window(0);
+    let before = pair.client().path_window(SubflowId(0));
     let mut left = 2;
     pair.fates(move |sent| {
         let is_hit = sent.to_server && left > 0;
@@ -70,7 +71,8 @@ fn a_cut_for_late_packets_is_undone() {
         if is_hit { Fate::Late(ms(40)) } else { Fate::Arrives }
     });
     pair.run_for(ms(200));
-    let (after, stats) = (pair.client().path_window(0), *pair.client().stats(0).unwrap());
+    let (after, stats) =
+        (pair.client().path_window(SubflowId(0)), *pair.client().stats(SubflowId(0)).unwrap());
     assert!(stats.lost > 0 && stats.spurious == stats.lost, "{stats:?}");
     assert!(after >= before, "the cut is undone: {before:?} to {after:?}");
     // The next delay of this kind is within the reordering window.
@@ -81,7 +83,7 @@ fn a_cut_for_late_packets_is_undone() {
         if is_hit { Fate::Late(ms(8)) } else { Fate::Arrives }
     });
     pair.run_for(ms(200));
-    assert_eq!(pair.client().stats(0).unwrap().spurious, stats.spurious);
+    assert_eq!(pair.client().stats(SubflowId(0)).unwrap().spurious, stats.spurious);
 }
 
 #[test]
@@ -89,12 +91,16 @@ fn a_pause_is_not_congestion() {
     let mut pair = one(&Config::default());
     pair.bulk(Bytes::mib(40));
     pair.run_for(ms(600));
-    let before = pair.client().path_window(0);
+    let before = pair.client().path_window(SubflowId(0));
     let back = pair.now() + ms(800);
     pair.fates(move |sent| if sent.at < back { Fate::Late(back - sent.at) } else { Fate::Arrives });
     pair.run_for(ms(1_500));
-    let after = pair.client().path_window(0);
-    assert!(pair.client().stats(0).unwrap().spurious > 0, "{:?}", pair.client().stats(0));
+    let after = pair.client().path_window(SubflowId(0));
+    assert!(
+        pair.client().stats(SubflowId(0)).unwrap().spurious > 0,
+        "{:?}",
+        pair.client().stats(SubflowId(0))
+    );
     assert!(after.0 > before.0 * 9 / 10, "{before:?} to {after:?}");
 }
 
@@ -109,7 +115,8 @@ fn marks_cut_the_window_and_lose_nothing() {
         move |sent| if sent.to_server && sent.at < until { Fate::Marked } else { Fate::Arrives },
     );
     pair.run_for(ms(120));
-    let (after, stats) = (pair.client().path_window(0), *pair.client().stats(0).unwrap());
+    let (after, stats) =
+        (pair.client().path_window(SubflowId(0)), *pair.client().stats(SubflowId(0)).unwrap());
     assert!(stats.marks > 1 && stats.lost == 0, "{stats:?}");
     assert!((36_000..68_000).contains(&after.0), "{after:?}");
 }

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use ptcp::Config;
 use testnet::Link;
-use units::{Bytes, Rate, Span, Time};
+use units::{Bytes, Rate, Span, SubflowId, Time};
 
 use crate::pair::{Pair, ms};
 
@@ -32,7 +32,7 @@ fn fall(pair: &mut Pair) {
 
 /// What each path carried copies of; nothing if there is no such path.
 fn copies(pair: &mut Pair) -> [Bytes; 3] {
-    [0, 1, 2].map(|path| pair.client().path_bytes(path).unwrap_or_default().copies)
+    [0, 1, 2].map(|path| pair.client().path_bytes(SubflowId(path)).unwrap_or_default().copies)
 }
 
 #[test]
@@ -49,7 +49,7 @@ fn a_reader_does_not_wait_for_the_queue_of_a_path_that_trickles() {
         let got = (pair.server().received(stream) - before) / Span::from_secs(2);
         let copied = copies(&mut pair);
         let copied = [0, 1].map(|path| copied[path] - copied_before[path]);
-        (got, copied, *pair.client().stats(0).expect("it is open"))
+        (got, copied, *pair.client().stats(SubflowId(0)).expect("it is open"))
     };
     let ((with, [back, copied], stats), (without, ..)) = (rate(true), rate(false));
     assert_eq!(stats.timeouts, 0, "it was never silent");
@@ -114,14 +114,14 @@ proptest! {
             pair.run_for(ms(300));
         }
         prop_assert!(pair.time_of(stream, all).is_some());
-        let stats = [0, 1, 2].map(|path| *pair.client().stats(path).expect("it is open"));
+        let stats = [0, 1, 2].map(|path| *pair.client().stats(SubflowId(path)).expect("it is open"));
         // What counts as lost is sent again, and so is what a silent path has in flight.
         if stats.iter().all(|stats| stats.lost == 0 && stats.probes == 0) {
             let mut sent = vec![[0u64; 3]; bytes];
             for (packet, data) in pair.data_since(Time::ZERO) {
                 let from = usize::try_from(data.offset).expect("it is within the stream");
                 for times in &mut sent[from..from + usize::from(data.len)] {
-                    times[usize::from(packet.path)] += 1;
+                    times[usize::from(packet.path.0)] += 1;
                 }
             }
             prop_assert!(sent.iter().flatten().all(|times| *times <= 2));

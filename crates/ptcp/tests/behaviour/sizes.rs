@@ -1,7 +1,7 @@
 //! Lines that carry smaller packets than a path begins with, from the start or midway.
 
 use ptcp::{Config, Event};
-use units::{Bytes, Span};
+use units::{Bytes, Span, SubflowId};
 
 use crate::pair::{Fate, Pair, line, ms};
 
@@ -14,13 +14,13 @@ fn pair(names: (&str, &str), links: usize) -> Pair {
 /// From here on the first path loses larger payloads than `most`.
 fn narrow(pair: &mut Pair, most: usize) {
     pair.fates(move |sent| {
-        let is_lost = sent.path == 0 && sent.packet.datagram_len() > most;
+        let is_lost = sent.path == SubflowId(0) && sent.packet.datagram_len() > most;
         if is_lost { Fate::Lost } else { Fate::Arrives }
     });
 }
 
 fn is_told_narrow(events: &[Event]) -> bool {
-    events.contains(&Event::PathNarrow { path: 0 })
+    events.contains(&Event::PathNarrow { path: SubflowId(0) })
 }
 
 /// The MTUs 1,228 to 1,500, less the headers of IPv4 and UDP.
@@ -81,7 +81,7 @@ fn a_narrow_line_beside_another_is_used_too() {
     pair.run_for(ms(5_000));
     let from = pair.now();
     pair.run_for(ms(3_000));
-    let sent = pair.data_since(from).filter(|(sent, _)| sent.path == 0);
+    let sent = pair.data_since(from).filter(|(sent, _)| sent.path == SubflowId(0));
     let sizes: Vec<usize> = sent.map(|(sent, _)| sent.packet.datagram_len()).collect();
     assert!(sizes.len() > 1_500, "{} packets of 3,000 or so", sizes.len());
     assert!(sizes.iter().all(|size| *size <= 1_210), "{:?}", sizes.iter().max());
@@ -117,11 +117,18 @@ fn an_outage_is_no_narrow_line() {
             pair.run_for(ms(outage));
             pair.fates(|_| Fate::Arrives);
             pair.run_for(ms(1_000));
-            assert!(pair.client().path_size(0) >= Some(Bytes(1_252)), "{names:?}, {outage} ms");
+            assert!(
+                pair.client().path_size(SubflowId(0)) >= Some(Bytes(1_252)),
+                "{names:?}, {outage} ms"
+            );
             assert!(!is_told_narrow(pair.events()), "{names:?}, {outage} ms");
             let before = pair.server().received(stream);
             pair.run_for(ms(12_000));
-            assert_eq!(pair.client().path_size(0), Some(Bytes(1_472)), "{names:?}, {outage} ms");
+            assert_eq!(
+                pair.client().path_size(SubflowId(0)),
+                Some(Bytes(1_472)),
+                "{names:?}, {outage} ms"
+            );
             let came = pair.server().received(stream) - before;
             assert!(came > Bytes::mib(12), "{names:?}, {outage} ms: {came:?}");
         }
@@ -143,5 +150,5 @@ fn small_packets_that_are_lost_make_no_line_narrow() {
         pair.run_for(ms(20));
     }
     assert!(!is_told_narrow(pair.events()));
-    assert!(pair.client().path_size(0) >= Some(Bytes(1_252)));
+    assert!(pair.client().path_size(SubflowId(0)) >= Some(Bytes(1_252)));
 }

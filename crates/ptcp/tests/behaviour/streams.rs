@@ -1,7 +1,7 @@
 //! Several streams, and datagrams.
 
 use ptcp::{Config, Connection, DatagramError, Event, SlowStreams};
-use units::{Bytes, Span, Time};
+use units::{Bytes, Span, SubflowId, Time};
 use wire::ptcp::Body;
 
 use crate::feedback::recorded;
@@ -141,7 +141,10 @@ fn datagrams_come_once_or_not_at_all() {
     let sent =
         pair.log().iter().filter(|sent| matches!(sent.packet.body, Body::Datagram { .. })).count();
     assert_eq!(sent, 300, "none is sent again");
-    assert!(pair.client().stats(0).unwrap().lost > 50, "their losses count as congestion");
+    assert!(
+        pair.client().stats(SubflowId(0)).unwrap().lost > 50,
+        "their losses count as congestion"
+    );
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use ptcp::{Arrived, Connection, Event, Transmit};
 use testnet::{Arrival, Endpoint};
-use units::Time;
+use units::{SubflowId, Time};
 
 /// A connection, and what it said on the way. Its path `n` runs over the network's link `n`.
 pub(crate) struct Peer {
@@ -10,7 +10,7 @@ pub(crate) struct Peer {
     /// The sizes of the datagrams that arrived.
     pub(crate) datagrams: Vec<u16>,
     /// The raw datagrams that arrived: path and size.
-    pub(crate) raw: Vec<(u16, u16)>,
+    pub(crate) raw: Vec<(SubflowId, u16)>,
     pub(crate) events: Vec<Event>,
 }
 
@@ -44,7 +44,7 @@ impl Endpoint for Peer {
     fn poll_transmit(&mut self, now: Time) -> Option<testnet::Transmit<Transmit>> {
         let packet = self.connection.poll_send(now)?;
         let bytes = packet.packet.wire_len();
-        Some(testnet::Transmit { link: usize::from(packet.path), bytes, packet })
+        Some(testnet::Transmit { link: usize::from(packet.path.0), bytes, packet })
     }
 
     fn poll_deadline(&self) -> Option<Time> {

@@ -4,7 +4,7 @@ use std::num::NonZeroU32;
 
 use proptest::prelude::*;
 use ptcp::Config;
-use units::{Bytes, Span};
+use units::{Bytes, Span, SubflowId};
 use wire::ptcp::{Ack, Body, Flight, Marks, PacketRange, Piece, Reply, StreamData};
 
 use crate::victim::Victim;
@@ -13,9 +13,9 @@ use crate::victim::Victim;
 #[derive(Clone, Debug)]
 enum Step {
     /// Sends a packet over a path; its number is `ahead` of the next one.
-    Packet { path: u16, ahead: i64, body: Body },
+    Packet { path: SubflowId, ahead: i64, body: Body },
     /// Acknowledges the last packet sent over a path, or the one `back` before it.
-    Ack { path: u16, back: u64, ack: Ack },
+    Ack { path: SubflowId, back: u64, ack: Ack },
     /// Waits.
     Wait(Span),
 }
@@ -38,7 +38,7 @@ fn path() -> impl Strategy<Value = u16> {
 }
 
 fn reply() -> impl Strategy<Value = Reply> {
-    prop_oneof![path().prop_map(Reply::Path), Just(Reply::All)]
+    prop_oneof![path().prop_map(|path| Reply::Path(SubflowId(path))), Just(Reply::All)]
 }
 
 fn range() -> impl Strategy<Value = PacketRange> {
@@ -65,7 +65,7 @@ fn ack() -> impl Strategy<Value = Ack> {
                 one_way: NonZeroU32::new(one_way),
                 older: older.into_iter().collect(),
                 first,
-                path,
+                path: SubflowId(path),
                 marks: Marks::new(packets, bytes),
                 delay,
             }
@@ -100,7 +100,7 @@ fn body() -> impl Strategy<Value = Body> {
         1 => (stream(), any::<u32>(), near(70_000))
             .prop_map(|(stream, code, end)| Body::Reset { stream, code, end }),
         1 => (stream(), any::<u32>()).prop_map(|(stream, code)| Body::Stop { stream, code }),
-        1 => path().prop_map(|path| Body::Retire { path }),
+        1 => path().prop_map(|path| Body::Retire { path: SubflowId(path) }),
         1 => (short(1_200), reply()).prop_map(|(padding, reply)| Body::Ping { padding, reply }),
         2 => (any::<u64>(), short(300))
             .prop_map(|(token, padding)| Body::Challenge { token, padding }),
@@ -118,8 +118,8 @@ fn step() -> impl Strategy<Value = Step> {
     let ahead = prop_oneof![9 => Just(0i64), 3 => -20i64..20, 1 => 0..i64::MAX];
     prop_oneof![
         6 => (path(), ahead, body())
-            .prop_map(|(path, ahead, body)| Step::Packet { path, ahead, body }),
-        3 => (path(), 0u64..20, ack()).prop_map(|(path, back, ack)| Step::Ack { path, back, ack }),
+            .prop_map(|(path, ahead, body)| Step::Packet { path: SubflowId(path), ahead, body }),
+        3 => (path(), 0u64..20, ack()).prop_map(|(path, back, ack)| Step::Ack { path: SubflowId(path), back, ack }),
         2 => (0u64..300_000).prop_map(|micros| Step::Wait(Span::from_micros(micros))),
     ]
 }
@@ -144,7 +144,7 @@ proptest! {
             let outcome = match step {
                 Step::Packet { path, ahead, body } => {
                     let mut any = 100;
-                    let next = numbers.get_mut(usize::from(path)).unwrap_or(&mut any);
+                    let next = numbers.get_mut(usize::from(path.0)).unwrap_or(&mut any);
                     let number = next.saturating_add_signed(ahead);
                     *next = (*next).max(number.saturating_add(1));
                     victim.receive_as(path, number, body)
@@ -153,7 +153,7 @@ proptest! {
                     let Some(newest) = victim.newest(path) else { continue };
                     let largest = newest.saturating_sub(back);
                     let ack = Ack { largest, path, delivered: 0, ..ack };
-                    victim.receive(0, Body::Ack(ack))
+                    victim.receive(SubflowId(0), Body::Ack(ack))
                 }
                 Step::Wait(span) => {
                     victim.advance(span);

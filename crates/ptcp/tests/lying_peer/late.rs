@@ -1,7 +1,7 @@
 //! A peer that acknowledges late, so that round trips seem to take minutes.
 
 use ptcp::Config;
-use units::Span;
+use units::{Span, SubflowId};
 use wire::ptcp::{Body, Reply};
 
 use crate::victim::Victim;
@@ -13,11 +13,13 @@ fn late_acknowledgements_do_not_keep_a_connection() {
     victim.send_all();
     for _ in 0..600 {
         victim.advance(Span::from_secs(1));
-        victim.receive(0, Body::Ping { padding: 0, reply: Reply::Path(0) }).unwrap();
+        victim
+            .receive(SubflowId(0), Body::Ping { padding: 0, reply: Reply::Path(SubflowId(0)) })
+            .unwrap();
         victim.send_all();
     }
     victim.acknowledge_all();
-    let timeout = victim.connection.probe_timeout(0).unwrap();
+    let timeout = victim.connection.probe_timeout(SubflowId(0)).unwrap();
     assert!(timeout > Span::from_secs(100), "the lie is believed for the path: {timeout:?}");
     // The idle timeout, and the time in which a lost CLOSE is repeated.
     victim.advance(Span::from_secs(60));

@@ -6,7 +6,7 @@ use ptcp::{Arrived, Config, Connection, Event, PeerError};
 use rand_core::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use testnet::{Link, Network};
-use units::{Bytes, Span, Time};
+use units::{Bytes, Span, SubflowId, Time};
 use wire::ptcp::{Ack, Body, Packet, Reply, StreamData};
 
 use crate::common::Peer;
@@ -22,7 +22,7 @@ pub(crate) struct Victim {
     /// The largest packet number that it sent on each path.
     newest: Vec<Option<u64>>,
     /// The ack-eliciting packets that it sent.
-    unacknowledged: Vec<(u16, u64)>,
+    unacknowledged: Vec<(SubflowId, u64)>,
 }
 
 fn end(config: Config, is_client: bool) -> Connection {
@@ -37,7 +37,14 @@ fn end(config: Config, is_client: bool) -> Connection {
 
 /// A piece of a stream.
 pub(crate) fn data(stream: u32, offset: u64, len: u16, is_last: bool) -> Body {
-    Body::Data(StreamData { offset, stream, stamp: 0, len, reply: Reply::Path(0), is_last })
+    Body::Data(StreamData {
+        offset,
+        stream,
+        stamp: 0,
+        len,
+        reply: Reply::Path(SubflowId(0)),
+        is_last,
+    })
 }
 
 impl Victim {
@@ -73,32 +80,32 @@ impl Victim {
     }
 
     /// It receives a packet with the next number.
-    pub(crate) fn receive(&mut self, path: u16, body: Body) -> Result<Arrived, PeerError> {
-        let number = self.numbers[usize::from(path)];
+    pub(crate) fn receive(&mut self, path: SubflowId, body: Body) -> Result<Arrived, PeerError> {
+        let number = self.numbers[usize::from(path.0)];
         self.receive_as(path, number, body)
     }
 
     /// It receives a packet with this number.
     pub(crate) fn receive_as(
         &mut self,
-        path: u16,
+        path: SubflowId,
         number: u64,
         body: Body,
     ) -> Result<Arrived, PeerError> {
-        let next = &mut self.numbers[usize::from(path)];
+        let next = &mut self.numbers[usize::from(path.0)];
         *next = (*next).max(number.saturating_add(1));
         self.connection.handle_packet(self.now, path, &Packet { number, body }, false)
     }
 
     /// The packets that it sends now, with their paths.
-    pub(crate) fn send_all(&mut self) -> Vec<(u16, Packet)> {
+    pub(crate) fn send_all(&mut self) -> Vec<(SubflowId, Packet)> {
         let sent: Vec<_> = core::iter::from_fn(|| self.connection.poll_send(self.now))
             .map(|transmit| (transmit.path, transmit.packet))
             .take(100_000)
             .collect();
         assert!(sent.len() < 100_000, "it sends without end");
         for (path, packet) in &sent {
-            self.newest[usize::from(*path)] = Some(packet.number);
+            self.newest[usize::from(path.0)] = Some(packet.number);
             if packet.is_eliciting() {
                 self.unacknowledged.push((*path, packet.number));
             }
@@ -119,7 +126,7 @@ impl Victim {
     }
 
     /// An acknowledgement of this packet only.
-    pub(crate) fn ack(&self, path: u16, largest: u64) -> Ack {
+    pub(crate) fn ack(&self, path: SubflowId, largest: u64) -> Ack {
         Ack { path, largest, first: 1, stream: self.own_stream, limit: 2_048, ..Ack::default() }
     }
 
@@ -135,7 +142,8 @@ impl Victim {
     /// The peer opens paths up to this number.
     pub(crate) fn open_paths(&mut self, end: u16) {
         for path in 1..end {
-            self.receive(path, Body::Challenge { token: 1, padding: 0 }).expect("it is right");
+            self.receive(SubflowId(path), Body::Challenge { token: 1, padding: 0 })
+                .expect("it is right");
             for (over, packet) in self.send_all() {
                 if let Body::Challenge { token, .. } = packet.body {
                     self.receive(over, Body::Response { token }).expect("it is right");
@@ -150,8 +158,8 @@ impl Victim {
     }
 
     /// The largest packet number that it has sent over a path.
-    pub(crate) fn newest(&self, path: u16) -> Option<u64> {
-        self.newest[usize::from(path)]
+    pub(crate) fn newest(&self, path: SubflowId) -> Option<u64> {
+        self.newest[usize::from(path.0)]
     }
 
     /// Whether it has closed the connection, with a Close packet to the peer.
@@ -163,7 +171,8 @@ impl Victim {
 
     /// The number of Close packets that it sends now.
     pub(crate) fn closes_sent(&mut self) -> usize {
-        let is_close = |(_, packet): &(u16, Packet)| matches!(packet.body, Body::Close { .. });
+        let is_close =
+            |(_, packet): &(SubflowId, Packet)| matches!(packet.body, Body::Close { .. });
         self.send_all().iter().filter(|sent| is_close(sent)).count()
     }
 

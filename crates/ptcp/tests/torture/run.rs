@@ -462,7 +462,7 @@ impl Endpoint for End {
         let transmit = self.connection.poll_send(now)?;
         let Transmit { path, ref packet, .. } = transmit;
         // Paths beyond those of the beginning are new addresses on the same links.
-        let link = usize::from(path) % self.links;
+        let link = usize::from(path.0) % self.links;
         let sealed = self.sealing.as_mut().map(|sealing| sealing.seal(now, path, packet).into());
         let bytes = packet.wire_len();
         Some(testnet::Transmit { link, bytes, packet: Datagram { transmit, sealed } })

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use secure::testing::Strangers;
 use secure::{Limits, OpenError, PacketNumber, Session, Settings};
-use units::Time;
+use units::{SubflowId, Time};
 use wire::datagram::{self, Outer};
 use wire::ptcp::{Body, Packet, Piece, TAG};
 
@@ -16,9 +16,9 @@ pub(crate) struct Sealing {
     session: Session,
     is_client: bool,
     /// The paths that it has opened for sending.
-    paths: BTreeSet<u16>,
+    paths: BTreeSet<SubflowId>,
     /// The packets that it has opened.
-    opened: BTreeSet<(u16, u64)>,
+    opened: BTreeSet<(SubflowId, u64)>,
 }
 
 impl Sealing {
@@ -46,7 +46,7 @@ impl Sealing {
     }
 
     /// The datagram that carries the packet.
-    pub(crate) fn seal(&mut self, now: Time, path: u16, packet: &Packet) -> Vec<u8> {
+    pub(crate) fn seal(&mut self, now: Time, path: SubflowId, packet: &Packet) -> Vec<u8> {
         let mut datagram = Vec::with_capacity(packet.datagram_len());
         if let Body::Flight(piece) = packet.body {
             let number = (packet.number & 0xffff, 2);
@@ -75,7 +75,7 @@ impl Sealing {
     pub(crate) fn open(
         &mut self,
         now: Time,
-        path: u16,
+        path: SubflowId,
         mut datagram: Vec<u8>,
         sent: &Packet,
     ) -> Option<Packet> {

@@ -1,6 +1,7 @@
 //! A relay on loopback, hosts that use it, and destinations.
 #![allow(dead_code, reason = "each test uses a part of this")]
 
+use events::Events;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::sync::Arc;
@@ -49,7 +50,7 @@ impl Relay {
             of_token,
             max_rate,
             usage: usage.map(Path::to_path_buf),
-            detail: None,
+            events: Events::new(),
         });
         let listener = loop {
             // A port that was just given up may still be busy for a moment.
@@ -65,8 +66,7 @@ impl Relay {
             ..ListenOptions::new(key.clone())
         };
         let services = Services::new().with(&service);
-        let hosting =
-            serve_at(vec![Box::new(listener)], services, options, Arc::new(|_| {})).unwrap();
+        let hosting = serve_at(vec![Box::new(listener)], services, options, Events::new()).unwrap();
         let attended = Arc::clone(&service);
         let attending = tokio::spawn(async move { attended.attend().await });
         Relay { key, address, service, authorized, hosting, attending }

@@ -339,7 +339,7 @@ impl Connection {
     fn poll_controller(&mut self, now: Time, out: &mut Out<Packet>) {
         // A coupled controller may have opened the windows of other subflows.
         while let Some(SubflowId(index)) = self.controller.poll_changed() {
-            let index = index as usize;
+            let index = usize::from(index);
             if index < self.subflows.len() {
                 self.write(now, index, out);
                 self.send(now, index, out);
@@ -370,5 +370,5 @@ pub(super) fn packet(connection: u32, transmit: &Transmit) -> Packet {
 
 /// The id of a subflow: subflows are numbered in the order of the file.
 fn id(index: usize) -> SubflowId {
-    SubflowId(u32::try_from(index).expect("a file names a handful"))
+    SubflowId(u16::try_from(index).expect("a file names a handful"))
 }

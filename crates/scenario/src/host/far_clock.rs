@@ -21,11 +21,7 @@ impl FarClock {
     fn offset(&self, now: Time) -> u32 {
         let drift = i128::from(now.as_nanos()) * i128::from(self.drift) / 1_000_000;
         let nanos = i128::from(self.ahead.as_nanos()) + drift;
-        #[expect(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            reason = "stamps wrap"
-        )]
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "stamps wrap")]
         let micros = nanos.div_euclid(1_000) as u32;
         micros
     }

@@ -115,7 +115,7 @@ impl FlowPlan {
             Subflow::new(
                 end(config(spec, is_sender), SubflowId(number)),
                 route,
-                self.first + number,
+                self.first + u32::from(number),
             )
         });
         let controller = if is_sender { self.controller(&spec.controller) } else { plain() };

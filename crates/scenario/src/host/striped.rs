@@ -3,7 +3,7 @@
 
 use netsim::{Out, Route};
 use ptcp::{Connection, Event};
-use units::{Bytes, Span, Time};
+use units::{Bytes, Span, SubflowId, Time};
 use wire::ptcp::Body;
 
 use crate::host::{Application, Ended, FarClock};
@@ -144,7 +144,7 @@ impl Striped {
         if let Some(closed) = &self.closed {
             return closed[path];
         }
-        let path = u16::try_from(path).expect("paths are numbered in 16 bits");
+        let path = SubflowId(u16::try_from(path).expect("paths are numbered in 16 bits"));
         let stats = self.connection.stats(path);
         PathState {
             window: self.connection.path_window(path),
@@ -156,7 +156,7 @@ impl Striped {
                 .connection
                 .paths()
                 .any(|open| open == path)
-                .then(|| self.connection.bottleneck(path).map_or(0, |number| number + 1)),
+                .then(|| self.connection.bottleneck(path).map_or(0, |first| first.0 + 1)),
         }
     }
 
@@ -209,13 +209,13 @@ impl Striped {
         if matches!(packet.body, Body::Close { .. }) {
             self.keep_paths();
         }
-        let marked = ecn == Ecn::Marked;
+        let (over, marked) = (SubflowId(path), ecn == Ecn::Marked);
         let outcome = match &self.clock {
-            None => self.connection.handle_packet(now, path, packet, marked),
+            None => self.connection.handle_packet(now, over, packet, marked),
             Some((clock, _)) => {
                 let body = clock.arrived(now, packet.body.clone());
                 let packet = wire::ptcp::Packet { body, number: packet.number };
-                self.connection.handle_packet(now, path, &packet, marked)
+                self.connection.handle_packet(now, over, &packet, marked)
             }
         };
         outcome.expect("both ends are ours");
@@ -294,9 +294,9 @@ impl Striped {
                 transmit.packet.body = clock.sent(now, transmit.packet.body, acks);
             }
             let ecn = if transmit.is_ecn_capable { Ecn::Capable } else { Ecn::Incapable };
-            let connection = self.first + u32::from(transmit.path);
+            let connection = self.first + u32::from(transmit.path.0);
             out.send(
-                self.routes[usize::from(transmit.path)],
+                self.routes[usize::from(transmit.path.0)],
                 Packet::Ptcp { connection, ecn, packet: transmit.packet },
             );
         }

@@ -1,7 +1,7 @@
 //! What a handshake sends.
 
 use rustls::Side;
-use units::Time;
+use units::{SubflowId, Time};
 use wire::datagram::{FULL, Level, Message, RESET_TOKEN};
 
 use super::level::overhead;
@@ -79,7 +79,7 @@ impl Handshake {
     fn reset_tokens(&self) -> Vec<[u8; RESET_TOKEN]> {
         match (&self.secret, &self.labels) {
             (Some(secret), Some(labels)) => (0..RESET_PATHS)
-                .map(|path| secret.reset_token(labels.label(Side::Client, path)))
+                .map(|path| secret.reset_token(labels.label(Side::Client, SubflowId(path))))
                 .collect(),
             _ => Vec::new(),
         }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use rustls::pki_types::CertificateDer;
 use testnet::{Arrival, Endpoint, Link, Network, Transmit};
-use units::{Bytes, Span, Time};
+use units::{Bytes, Span, SubflowId, Time};
 use wire::datagram::Outer;
 
 use crate::testing::{self as keys, Key};
@@ -111,7 +111,7 @@ pub(super) struct End {
     to_send: u32,
     pub(super) sent: u32,
     send_at: Time,
-    numbers: BTreeMap<u16, u64>,
+    numbers: BTreeMap<SubflowId, u64>,
     /// How often each packet was opened.
     pub(super) received: BTreeMap<u32, u32>,
     pub(super) errors: BTreeMap<String, u32>,
@@ -151,7 +151,7 @@ impl End {
     fn begin(&mut self, established: crate::Established) {
         let mut session = established.session;
         for path in 0..u16::try_from(self.links).unwrap() {
-            session.open_path(path).unwrap();
+            session.open_path(SubflowId(path)).unwrap();
         }
         self.session = Some(session);
         self.peer_key = Some(established.peer_key);
@@ -181,7 +181,7 @@ impl End {
         }
     }
 
-    fn open(&mut self, now: Time, path: u16, packet: &mut [u8]) {
+    fn open(&mut self, now: Time, path: SubflowId, packet: &mut [u8]) {
         let Some(session) = &mut self.session else { return };
         match session.open(now, path, packet) {
             Ok(opened) => {
@@ -273,9 +273,9 @@ impl Endpoint for End {
             return None;
         }
         let path = u16::try_from(usize::try_from(self.sent).unwrap() % self.links).unwrap();
-        let number = self.numbers.entry(path).or_default();
+        let number = self.numbers.entry(SubflowId(path)).or_default();
         let mut packet = Vec::new();
-        let header = PacketNumber { path, number: *number };
+        let header = PacketNumber { path: SubflowId(path), number: *number };
         session.seal(now, header, &self.sent.to_be_bytes(), &mut packet).unwrap();
         *number += 1;
         self.sent += 1;

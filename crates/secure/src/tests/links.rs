@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use testnet::{Dice, Direction, Fate, Link, Network, Op};
-use units::{Span, Time};
+use units::{Span, SubflowId, Time};
 
 use super::ends::{Action, End, Pair};
 use crate::HandshakeError;
@@ -224,8 +224,8 @@ fn keys_are_updated_by_themselves() {
 fn old_packets_are_not_opened_again() {
     let pair = Pair::new();
     let (mut client, mut server) = pair.sessions();
-    client.open_path(1).unwrap();
-    server.open_path(1).unwrap();
+    client.open_path(SubflowId(1)).unwrap();
+    server.open_path(SubflowId(1)).unwrap();
     let mut dice = Dice::new(7);
     let mut kept: Vec<(u16, Vec<u8>)> = Vec::new();
     let mut now = Time::ZERO;
@@ -233,21 +233,21 @@ fn old_packets_are_not_opened_again() {
         now += Span::from_millis(2);
         for path in 0..2 {
             let mut packet = Vec::new();
-            let header = crate::PacketNumber { path, number };
+            let header = crate::PacketNumber { path: SubflowId(path), number };
             client.seal(now, header, b"data", &mut packet).unwrap();
             kept.push((path, packet.clone()));
-            server.open(now, path, &mut packet).unwrap();
+            server.open(now, SubflowId(path), &mut packet).unwrap();
             packet.clear();
             server.seal(now, header, b"data", &mut packet).unwrap();
-            client.open(now, path, &mut packet).unwrap();
+            client.open(now, SubflowId(path), &mut packet).unwrap();
         }
         if number % 2_000 == 1_500 {
             assert!(client.update_keys(now));
         }
         let index = usize::try_from(dice.below(kept.len() as u64)).unwrap();
         let (path, mut packet) = kept[index].clone();
-        assert!(server.open(now, path, &mut packet.clone()).is_err());
+        assert!(server.open(now, SubflowId(path), &mut packet.clone()).is_err());
         // Nor on another path.
-        assert!(server.open(now, 1 - path, &mut packet).is_err());
+        assert!(server.open(now, SubflowId(1 - path), &mut packet).is_err());
     }
 }

@@ -1,6 +1,6 @@
 //! Resets: who can say that a connection is known no more, and what is believed.
 
-use units::Time;
+use units::{SubflowId, Time};
 use wire::datagram;
 
 use super::ends::{Pair, address};
@@ -44,11 +44,11 @@ impl Connected {
 fn a_host_that_forgot_a_connection_says_so_and_nobody_else_can() {
     let Connected { pair, mut listener, connection, mut session, tokens } = Connected::new();
     let mut packet = Vec::new();
-    session.open_path(3).unwrap();
-    let number = PacketNumber { path: 3, number: 0 };
+    session.open_path(SubflowId(3)).unwrap();
+    let number = PacketNumber { path: SubflowId(3), number: 0 };
     session.seal(Time::ZERO, number, b"x", &mut packet).unwrap();
     let route = listener.handle_datagram(Time::ZERO, address(0), &mut packet.clone()).unwrap();
-    assert_eq!((route.connection, route.path), (connection, 3));
+    assert_eq!((route.connection, route.path), (connection, SubflowId(3)));
     assert!(answers(&mut listener, Time::ZERO).is_empty());
     // It starts again with the secret that it had: the pair's listeners have the same.
     let mut restarted = pair.listener();
@@ -56,7 +56,7 @@ fn a_host_that_forgot_a_connection_says_so_and_nobody_else_can() {
     for host in [&mut restarted, &mut listener] {
         give(host, Time::ZERO, address(0), std::slice::from_ref(&packet));
         let reset = answers(host, Time::ZERO).remove(0).bytes;
-        assert_eq!(tokens.path_of_reset(&reset), Some(3));
+        assert_eq!(tokens.path_of_reset(&reset), Some(SubflowId(3)));
         for bit in 0..8 * reset.len() {
             let mut flipped = reset.clone();
             flipped[bit / 8] ^= 1 << (bit % 8);
@@ -64,9 +64,9 @@ fn a_host_that_forgot_a_connection_says_so_and_nobody_else_can() {
         }
     }
     // A path that was retired is unknown to an honest host too.
-    assert!(session.has_path(3));
-    session.retire_path(3);
-    assert!(!session.has_path(3));
+    assert!(session.has_path(SubflowId(3)));
+    session.retire_path(SubflowId(3));
+    assert!(!session.has_path(SubflowId(3)));
     // Another host has another secret.
     let mut other = Vec::new();
     datagram::emit_reset(route_label(&packet), [7; 16], &mut other);
@@ -79,13 +79,13 @@ fn a_host_that_forgot_a_connection_says_so_and_nobody_else_can() {
 fn resets_of_ended_paths_and_of_other_processes_end_nothing() {
     let Connected { pair, mut listener, connection, mut session, tokens } = Connected::new();
     let packets = [0, 1].map(|path| {
-        session.open_path(path).unwrap();
-        let (number, mut packet) = (PacketNumber { path, number: 0 }, Vec::new());
+        session.open_path(SubflowId(path)).unwrap();
+        let (number, mut packet) = (PacketNumber { path: SubflowId(path), number: 0 }, Vec::new());
         session.seal(Time::ZERO, number, b"x", &mut packet).unwrap();
         packet
     });
-    session.retire_path(1);
-    listener.retire_path(connection, 1);
+    session.retire_path(SubflowId(1));
+    listener.retire_path(connection, SubflowId(1));
     give(&mut listener, Time::ZERO, stranger(1), &packets[1..]);
     assert!(answers(&mut listener, Time::ZERO).is_empty(), "it is silent as long as it has them");
     let mut elsewhere = pair.listener_at("192.0.2.1:7708");
@@ -100,7 +100,7 @@ fn resets_of_ended_paths_and_of_other_processes_end_nothing() {
         let path = tokens.path_of_reset(&answer.bytes).unwrap();
         (path, session.has_path(path))
     });
-    assert_eq!(paths.collect::<Vec<_>>(), [(0, true), (1, false)]);
+    assert_eq!(paths.collect::<Vec<_>>(), [(SubflowId(0), true), (SubflowId(1), false)]);
     // The ended path is remembered as long as the connection.
     listener.close(connection);
     give(&mut listener, Time::ZERO, stranger(1), &packets);
@@ -112,8 +112,8 @@ fn resets_of_ended_paths_and_of_other_processes_end_nothing() {
 fn labels_of_ended_paths_are_bounded() {
     let Connected { mut listener, connection, .. } = Connected::new();
     for path in 0..5_000 {
-        listener.handle_path_opened(connection, path);
-        listener.retire_path(connection, path);
+        listener.handle_path_opened(connection, SubflowId(path));
+        listener.retire_path(connection, SubflowId(path));
     }
     assert!(listener.labels() <= 400, "{}", listener.labels());
     listener.close(connection);

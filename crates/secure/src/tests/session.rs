@@ -1,14 +1,19 @@
 //! Paths, numbers and keys of sessions, packet by packet.
 
 use proptest::prelude::*;
-use units::{Span, Time};
+use units::{Span, SubflowId, Time};
 use wire::datagram::Outer;
 
 use super::ends::Pair;
 use crate::opener::OLD_KEYS;
 use crate::{OpenError, PacketNumber, PathError, SealError, Session};
 
-fn seal(session: &mut Session, now: Time, path: u16, number: u64) -> Result<Vec<u8>, SealError> {
+fn seal(
+    session: &mut Session,
+    now: Time,
+    path: SubflowId,
+    number: u64,
+) -> Result<Vec<u8>, SealError> {
     let mut packet = Vec::new();
     let number = PacketNumber { path, number };
     session.seal(now, number, b"payload", &mut packet).map(|()| packet)
@@ -16,8 +21,8 @@ fn seal(session: &mut Session, now: Time, path: u16, number: u64) -> Result<Vec<
 
 /// A packet from one to the other.
 fn pass(from: &mut Session, to: &mut Session, now: Time, number: u64) {
-    let mut packet = seal(from, now, 0, number).unwrap();
-    assert_eq!(to.open(now, 0, &mut packet).unwrap().number, number);
+    let mut packet = seal(from, now, SubflowId(0), number).unwrap();
+    assert_eq!(to.open(now, SubflowId(0), &mut packet).unwrap().number, number);
 }
 
 fn label_of(packet: &[u8]) -> u64 {
@@ -31,7 +36,7 @@ fn two() -> (Session, Session) {
     let (mut client, mut server) = Pair::new().sessions();
     // The pair's network has opened path 0.
     for session in [&mut client, &mut server] {
-        assert_eq!(session.open_path(0), Err(PathError::Used(0)));
+        assert_eq!(session.open_path(SubflowId(0)), Err(PathError::Used(SubflowId(0))));
     }
     (client, server)
 }
@@ -40,20 +45,23 @@ fn two() -> (Session, Session) {
 fn no_number_seals_two_packets() {
     let (mut client, _) = two();
     let now = Time::ZERO;
-    seal(&mut client, now, 0, 7).unwrap();
+    seal(&mut client, now, SubflowId(0), 7).unwrap();
     for used in [0, 6, 7] {
-        assert_eq!(seal(&mut client, now, 0, used), Err(SealError::NumberUsed(used)));
+        assert_eq!(seal(&mut client, now, SubflowId(0), used), Err(SealError::NumberUsed(used)));
     }
-    seal(&mut client, now, 0, 8).unwrap();
+    seal(&mut client, now, SubflowId(0), 8).unwrap();
     // After an update neither.
     let (mut client, mut server) = two();
     pass(&mut client, &mut server, now, 3);
     pass(&mut server, &mut client, now, 3);
     assert!(client.update_keys(now));
-    assert_eq!(seal(&mut client, now, 0, 3), Err(SealError::NumberUsed(3)));
-    assert_eq!(seal(&mut client, now, 0, 1 << 62), Err(SealError::NumberTooFar(1 << 62)));
+    assert_eq!(seal(&mut client, now, SubflowId(0), 3), Err(SealError::NumberUsed(3)));
+    assert_eq!(
+        seal(&mut client, now, SubflowId(0), 1 << 62),
+        Err(SealError::NumberTooFar(1 << 62))
+    );
     let mut packet = Vec::new();
-    let empty = client.seal(now, PacketNumber { path: 0, number: 4 }, b"", &mut packet);
+    let empty = client.seal(now, PacketNumber { path: SubflowId(0), number: 4 }, b"", &mut packet);
     assert_eq!(empty, Err(SealError::Length(0)));
     assert!(packet.is_empty());
 }
@@ -62,23 +70,23 @@ fn no_number_seals_two_packets() {
 fn the_number_of_a_path_is_never_used_again() {
     let (mut client, mut server) = two();
     let now = Time::ZERO;
-    client.open_path(5).unwrap();
-    let late = seal(&mut client, now, 5, 0).unwrap();
+    client.open_path(SubflowId(5)).unwrap();
+    let late = seal(&mut client, now, SubflowId(5), 0).unwrap();
     // The first packet opens the path at the peer.
-    server.open(now, 5, &mut late.clone()).unwrap();
-    assert_eq!(server.open_path(5), Err(PathError::Used(5)));
-    assert_eq!(server.path_of(label_of(&late)), Some(5));
+    server.open(now, SubflowId(5), &mut late.clone()).unwrap();
+    assert_eq!(server.open_path(SubflowId(5)), Err(PathError::Used(SubflowId(5))));
+    assert_eq!(server.path_of(label_of(&late)), Some(SubflowId(5)));
     for session in [&mut client, &mut server] {
-        session.retire_path(5);
-        assert_eq!(session.open_path(5), Err(PathError::Used(5)));
-        assert_eq!(seal(session, now, 5, 9), Err(SealError::NoPath(5)));
+        session.retire_path(SubflowId(5));
+        assert_eq!(session.open_path(SubflowId(5)), Err(PathError::Used(SubflowId(5))));
+        assert_eq!(seal(session, now, SubflowId(5), 9), Err(SealError::NoPath(SubflowId(5))));
     }
-    assert_eq!(server.open(now, 5, &mut late.clone()), Err(OpenError::NoPath));
+    assert_eq!(server.open(now, SubflowId(5), &mut late.clone()), Err(OpenError::NoPath));
     // One that was never open may be retired too.
-    client.retire_path(u16::MAX);
-    assert_eq!(client.open_path(u16::MAX), Err(PathError::Used(u16::MAX)));
+    client.retire_path(SubflowId(u16::MAX));
+    assert_eq!(client.open_path(SubflowId(u16::MAX)), Err(PathError::Used(SubflowId(u16::MAX))));
     let mut paths = 6..;
-    let error = paths.find_map(|path| client.open_path(path).err());
+    let error = paths.find_map(|path| client.open_path(SubflowId(path)).err());
     assert_eq!((error, paths.next()), (Some(PathError::TooMany(64)), Some(70)));
 }
 
@@ -89,8 +97,8 @@ fn every_path_and_direction_has_a_label_of_its_own() {
         let (mut client, mut server) = two();
         for path in 0..40 {
             for session in [&mut client, &mut server] {
-                let _ = session.open_path(path);
-                labels.insert(label_of(&seal(session, Time::ZERO, path, 0).unwrap()));
+                let _ = session.open_path(SubflowId(path));
+                labels.insert(label_of(&seal(session, Time::ZERO, SubflowId(path), 0).unwrap()));
             }
         }
     }
@@ -102,53 +110,53 @@ fn every_path_and_direction_has_a_label_of_its_own() {
 fn a_packet_opens_on_its_path_only() {
     let (mut client, mut server) = two();
     let now = Time::ZERO;
-    let packet = seal(&mut client, now, 0, 0).unwrap();
-    assert_eq!(server.open(now, 1, &mut packet.clone()), Err(OpenError::NotOurs));
-    assert_eq!(client.open(now, 0, &mut packet.clone()), Err(OpenError::NotOurs));
+    let packet = seal(&mut client, now, SubflowId(0), 0).unwrap();
+    assert_eq!(server.open(now, SubflowId(1), &mut packet.clone()), Err(OpenError::NotOurs));
+    assert_eq!(client.open(now, SubflowId(0), &mut packet.clone()), Err(OpenError::NotOurs));
     // With the label of another path, the nonce tells.
-    client.open_path(1).unwrap();
-    let other = seal(&mut client, now, 1, 0).unwrap();
+    client.open_path(SubflowId(1)).unwrap();
+    let other = seal(&mut client, now, SubflowId(1), 0).unwrap();
     let mut moved = packet.clone();
     moved[1..9].copy_from_slice(&other[1..9]);
-    assert_eq!(server.open(now, 1, &mut moved), Err(OpenError::Forged));
+    assert_eq!(server.open(now, SubflowId(1), &mut moved), Err(OpenError::Forged));
     // Nothing of this has opened path 1.
-    server.open_path(1).unwrap();
-    assert_eq!(server.open(now, 0, &mut packet.clone()).unwrap().payload, b"payload");
-    assert_eq!(server.open(now, 0, &mut packet.clone()), Err(OpenError::Replayed));
+    server.open_path(SubflowId(1)).unwrap();
+    assert_eq!(server.open(now, SubflowId(0), &mut packet.clone()).unwrap().payload, b"payload");
+    assert_eq!(server.open(now, SubflowId(0), &mut packet.clone()), Err(OpenError::Replayed));
 }
 
 #[test]
 fn no_flipped_or_cut_packet_is_opened() {
     let (mut client, mut server) = two();
     let now = Time::ZERO;
-    let packet = seal(&mut client, now, 0, 0).unwrap();
+    let packet = seal(&mut client, now, SubflowId(0), 0).unwrap();
     for bit in 0..8 * packet.len() {
         let mut flipped = packet.clone();
         flipped[bit / 8] ^= 1 << (bit % 8);
-        let error = server.open(now, 0, &mut flipped).unwrap_err();
+        let error = server.open(now, SubflowId(0), &mut flipped).unwrap_err();
         assert!(!error.is_fatal(), "bit {bit}: {error}");
     }
     for len in 0..packet.len() {
-        let error = server.open(now, 0, &mut packet[..len].to_vec()).unwrap_err();
+        let error = server.open(now, SubflowId(0), &mut packet[..len].to_vec()).unwrap_err();
         assert!(!error.is_fatal(), "{len}: {error}");
     }
     let mut longer = packet.clone();
     longer.push(0);
-    assert_eq!(server.open(now, 0, &mut longer), Err(OpenError::Forged));
-    server.open(now, 0, &mut packet.clone()).unwrap();
+    assert_eq!(server.open(now, SubflowId(0), &mut longer), Err(OpenError::Forged));
+    server.open(now, SubflowId(0), &mut packet.clone()).unwrap();
 }
 
 #[test]
 fn a_key_seals_as_much_as_it_may_on_all_paths_together() {
     let (mut client, _) = two();
-    client.open_path(1).unwrap();
+    client.open_path(SubflowId(1)).unwrap();
     client.set_limits(10, 10);
     for number in 0..5 {
-        seal(&mut client, Time::ZERO, 0, number).unwrap();
-        seal(&mut client, Time::ZERO, 1, number).unwrap();
+        seal(&mut client, Time::ZERO, SubflowId(0), number).unwrap();
+        seal(&mut client, Time::ZERO, SubflowId(1), number).unwrap();
     }
     for path in 0..2 {
-        assert_eq!(seal(&mut client, Time::ZERO, path, 5), Err(SealError::KeyExhausted));
+        assert_eq!(seal(&mut client, Time::ZERO, SubflowId(path), 5), Err(SealError::KeyExhausted));
     }
     // Nobody has followed yet, so that there is no update either.
     assert!(!client.update_keys(Time::ZERO));
@@ -159,13 +167,13 @@ fn forged_packets_end_a_connection_before_they_endanger_its_keys() {
     let (mut client, mut server) = two();
     server.set_limits(u64::MAX, 10);
     let now = Time::ZERO;
-    let good = seal(&mut client, now, 0, 0).unwrap();
+    let good = seal(&mut client, now, SubflowId(0), 0).unwrap();
     let mut forged = good.clone();
     *forged.last_mut().unwrap() ^= 1;
     for _ in 0..10 {
-        assert_eq!(server.open(now, 0, &mut forged.clone()), Err(OpenError::Forged));
+        assert_eq!(server.open(now, SubflowId(0), &mut forged.clone()), Err(OpenError::Forged));
     }
-    let error = server.open(now, 0, &mut good.clone()).unwrap_err();
+    let error = server.open(now, SubflowId(0), &mut good.clone()).unwrap_err();
     assert_eq!((error, error.is_fatal()), (OpenError::TooManyForged, true));
 }
 
@@ -182,23 +190,23 @@ fn old_keys_open_late_packets_for_a_while_and_no_longer() {
     pass(&mut client, &mut server, now, 0);
     pass(&mut server, &mut client, now, 0);
     let late: Vec<Vec<u8>> =
-        (1..3).map(|number| seal(&mut client, now, 0, number).unwrap()).collect();
-    let of_server = seal(&mut server, now, 0, 1).unwrap();
+        (1..3).map(|number| seal(&mut client, now, SubflowId(0), number).unwrap()).collect();
+    let of_server = seal(&mut server, now, SubflowId(0), 1).unwrap();
     assert!(client.update_keys(now));
     assert!(!client.update_keys(now), "nobody has followed");
     pass(&mut client, &mut server, now, 3);
     assert_eq!((client.generation(), server.generation()), (1, 1));
     pass(&mut server, &mut client, now, 2);
     assert!(!client.update_keys(now), "the old keys are still there");
-    server.open(now, 0, &mut late[0].clone()).unwrap();
+    server.open(now, SubflowId(0), &mut late[0].clone()).unwrap();
     let end = now + OLD_KEYS;
     assert_eq!(server.poll_deadline(), Some(end));
     server.handle_deadline(end);
     assert_eq!(server.poll_deadline(), None);
-    assert_eq!(server.open(end, 0, &mut late[1].clone()), Err(OpenError::Forged));
+    assert_eq!(server.open(end, SubflowId(0), &mut late[1].clone()), Err(OpenError::Forged));
     // The client has not called `handle_deadline`: late or not, it does not open with old keys.
     assert_eq!(client.poll_deadline(), Some(end));
-    assert_eq!(client.open(end, 0, &mut of_server.clone()), Err(OpenError::Forged));
+    assert_eq!(client.open(end, SubflowId(0), &mut of_server.clone()), Err(OpenError::Forged));
     assert!(client.update_keys(end));
     pass(&mut client, &mut server, end, 4);
     assert_eq!((client.generation(), server.generation()), (2, 2));
@@ -217,7 +225,7 @@ fn old_keys_open_packets_until_the_peer_has_followed() {
     client.handle_deadline(later);
     pass(&mut server, &mut client, later, 1);
     assert!(!client.update_keys(later), "nobody has followed");
-    let late = seal(&mut server, later, 0, 2).unwrap();
+    let late = seal(&mut server, later, SubflowId(0), 2).unwrap();
     pass(&mut client, &mut server, later, 1);
     pass(&mut server, &mut client, later, 3);
     assert_eq!((client.generation(), server.generation()), (1, 1));
@@ -226,7 +234,7 @@ fn old_keys_open_packets_until_the_peer_has_followed() {
     // Further packets do not put it off.
     pass(&mut server, &mut client, later + Span::from_secs(1), 4);
     assert_eq!(client.poll_deadline(), Some(end));
-    assert_eq!(client.open(end, 0, &mut late.clone()), Err(OpenError::Forged));
+    assert_eq!(client.open(end, SubflowId(0), &mut late.clone()), Err(OpenError::Forged));
 }
 
 /// Who learns an old key cannot add packets with it behind those of the next.
@@ -236,14 +244,16 @@ fn old_keys_are_for_old_numbers() {
     let now = Time::ZERO;
     pass(&mut client, &mut server, now, 0);
     pass(&mut server, &mut client, now, 0);
-    let (below, above) =
-        (seal(&mut client, now, 0, 1).unwrap(), seal(&mut client, now, 0, 100).unwrap());
+    let (below, above) = (
+        seal(&mut client, now, SubflowId(0), 1).unwrap(),
+        seal(&mut client, now, SubflowId(0), 100).unwrap(),
+    );
     // The client does what none does that keeps to the rules.
     client.forget_numbers();
     assert!(client.update_keys(now));
     pass(&mut client, &mut server, now, 50);
-    server.open(now, 0, &mut below.clone()).unwrap();
-    let error = server.open(now, 0, &mut above.clone()).unwrap_err();
+    server.open(now, SubflowId(0), &mut below.clone()).unwrap();
+    let error = server.open(now, SubflowId(0), &mut above.clone()).unwrap_err();
     assert_eq!((error, error.is_fatal()), (OpenError::OldKeys, true));
 }
 
@@ -253,14 +263,14 @@ fn both_may_update_at_the_same_time() {
     let now = Time::ZERO;
     pass(&mut client, &mut server, now, 0);
     pass(&mut server, &mut client, now, 0);
-    let from_client = seal(&mut client, now, 0, 1).unwrap();
-    let from_server = seal(&mut server, now, 0, 1).unwrap();
+    let from_client = seal(&mut client, now, SubflowId(0), 1).unwrap();
+    let from_server = seal(&mut server, now, SubflowId(0), 1).unwrap();
     assert!(client.update_keys(now) && server.update_keys(now));
     pass(&mut client, &mut server, now, 2);
     pass(&mut server, &mut client, now, 2);
     assert_eq!((client.generation(), server.generation()), (1, 1));
-    server.open(now, 0, &mut from_client.clone()).unwrap();
-    client.open(now, 0, &mut from_server.clone()).unwrap();
+    server.open(now, SubflowId(0), &mut from_client.clone()).unwrap();
+    client.open(now, SubflowId(0), &mut from_server.clone()).unwrap();
 }
 
 /// A peer can only know that we have its keys from a packet sealed with ours.
@@ -270,8 +280,8 @@ fn an_update_that_could_not_be_followed_ends_the_connection() {
     let now = Time::ZERO;
     client.pretend_followed();
     assert!(client.update_keys(now));
-    let mut packet = seal(&mut client, now, 0, 0).unwrap();
-    let error = server.open(now, 0, &mut packet).unwrap_err();
+    let mut packet = seal(&mut client, now, SubflowId(0), 0).unwrap();
+    let error = server.open(now, SubflowId(0), &mut packet).unwrap_err();
     assert_eq!((error, error.is_fatal()), (OpenError::UpdatedTooSoon, true));
 }
 
@@ -289,7 +299,7 @@ proptest! {
         let (mut number, mut waiting) = (0, Vec::new());
         for (step, take) in steps {
             let mut packet = vec![0; 3];
-            let header = PacketNumber { path: 0, number };
+            let header = PacketNumber { path: SubflowId(0), number };
             client.seal(now, header, &vec![7; len], &mut packet).unwrap();
             waiting.push((number, packet.split_off(3)));
             if waiting.len() > 8 {
@@ -298,7 +308,7 @@ proptest! {
                 let is_late = number - waiting[oldest].0 + 8 * 400 >= crate::window::REACH;
                 let at = if is_late { oldest } else { take % waiting.len() };
                 let (expected, mut packet) = waiting.swap_remove(at);
-                let opened = server.open(now, 0, &mut packet).unwrap();
+                let opened = server.open(now, SubflowId(0), &mut packet).unwrap();
                 prop_assert_eq!((opened.number, opened.payload.len()), (expected, len));
             }
             number += step;

@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 
 use proptest::prelude::*;
 use rustls::Side;
-use units::{Span, Time};
+use units::{Span, SubflowId, Time};
 use wire::datagram::{self, FULL, Message, Outer, VERSION};
 
 use super::ends::{Pair, address};
@@ -337,7 +337,7 @@ fn labels_of_paths_that_ended_lead_nowhere() {
     converse(&mut dialer, &mut listener, Time::ZERO, address(0));
     let Some(DialEvent::Established(established)) = dialer.poll_event() else { panic!("none") };
     let mut session = established.session;
-    let mut route = |listener: &mut Listener, path: u16| {
+    let mut route = |listener: &mut Listener, path: SubflowId| {
         let _ = session.open_path(path);
         let mut packet = Vec::new();
         let number = PacketNumber { path, number: 0 };
@@ -345,21 +345,21 @@ fn labels_of_paths_that_ended_lead_nowhere() {
         session.retire_path(path);
         listener.handle_datagram(Time::ZERO, address(0), &mut packet)
     };
-    let first = route(&mut listener, 0).unwrap();
-    assert_eq!(first.path, 0);
+    let first = route(&mut listener, SubflowId(0)).unwrap();
+    assert_eq!(first.path, SubflowId(0));
     // Sixteen paths ahead are expected, and no more before one of them is used.
-    assert_eq!(route(&mut listener, 16), None);
-    listener.handle_path_opened(first.connection, 15);
-    assert_eq!(route(&mut listener, 17).unwrap().path, 17);
-    assert_eq!(route(&mut listener, 32), None);
-    listener.retire_path(first.connection, 20);
-    assert_eq!(route(&mut listener, 20), None);
+    assert_eq!(route(&mut listener, SubflowId(16)), None);
+    listener.handle_path_opened(first.connection, SubflowId(15));
+    assert_eq!(route(&mut listener, SubflowId(17)).unwrap().path, SubflowId(17));
+    assert_eq!(route(&mut listener, SubflowId(32)), None);
+    listener.retire_path(first.connection, SubflowId(20));
+    assert_eq!(route(&mut listener, SubflowId(20)), None);
     // Whatever a peer opens, its labels are bounded.
-    listener.handle_path_opened(first.connection, u16::MAX);
-    assert_eq!(route(&mut listener, 128).unwrap().path, 128);
-    assert_eq!(route(&mut listener, 129), None);
+    listener.handle_path_opened(first.connection, SubflowId(u16::MAX));
+    assert_eq!(route(&mut listener, SubflowId(128)).unwrap().path, SubflowId(128));
+    assert_eq!(route(&mut listener, SubflowId(129)), None);
     listener.close(first.connection);
-    assert_eq!(route(&mut listener, 18), None);
+    assert_eq!(route(&mut listener, SubflowId(18)), None);
 }
 
 pub(super) fn route_label(packet: &[u8]) -> u64 {

@@ -13,7 +13,7 @@ use units::{Bytes, Rate};
 use crate::connection::Connection;
 use crate::connection::cell::StreamCell;
 use crate::stats::Stats;
-use crate::{Class, ConnectError, ConnectionError, Options, Route};
+use crate::{Class, ConnectError, ConnectionError, Options, Route, RouteId};
 
 /// A connection of an endpoint; never used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -38,20 +38,20 @@ pub(crate) enum Command {
     AddRoute {
         key: Key,
         route: Route,
-        reply: oneshot::Sender<Result<u32, ConnectError>>,
+        reply: oneshot::Sender<Result<RouteId, ConnectError>>,
     },
     RemoveRoute {
         key: Key,
-        route: u32,
+        route: RouteId,
     },
     SetClass {
         key: Key,
-        route: u32,
+        route: RouteId,
         class: Class,
     },
     SetRate {
         key: Key,
-        route: u32,
+        route: RouteId,
         rate: Option<Rate>,
     },
     SetReceiveBuffer {
@@ -60,6 +60,11 @@ pub(crate) enum Command {
     },
     UpdateKeys {
         key: Key,
+    },
+    /// The answer is sent once something arrives.
+    Ask {
+        key: Key,
+        heard: oneshot::Sender<()>,
     },
     Stats {
         key: Key,

@@ -18,7 +18,7 @@ use inbox::{Command, Inbox, Key};
 
 use crate::memory::PeerKey;
 use crate::stats::{RouteEvent, Stats};
-use crate::{Class, ConnectError, ConnectionError, DatagramError, Route};
+use crate::{Class, ConnectError, ConnectionError, DatagramError, Route, RouteId};
 
 /// Events of routes that are kept for a receiver that is late.
 pub(crate) const EVENTS: usize = 256;
@@ -217,24 +217,24 @@ impl Connection {
     ///
     /// # Errors
     /// [`ConnectError`], if its socket cannot be opened, or the connection has ended.
-    pub async fn add_route(&self, route: Route) -> Result<u32, ConnectError> {
+    pub async fn add_route(&self, route: Route) -> Result<RouteId, ConnectError> {
         let (reply, added) = oneshot::channel();
         self.push(Command::AddRoute { key: self.0.key, route, reply });
         added.await.unwrap_or(Err(ConnectError::Ended))
     }
 
     /// Removes a route: its data goes elsewhere, and the peer is told.
-    pub fn remove_route(&self, route: u32) {
+    pub fn remove_route(&self, route: RouteId) {
         self.push(Command::RemoveRoute { key: self.0.key, route });
     }
 
     /// Sets whether a route carries data only while no usual one does.
-    pub fn set_class(&self, route: u32, class: Class) {
+    pub fn set_class(&self, route: RouteId, class: Class) {
         self.push(Command::SetClass { key: self.0.key, route, class });
     }
 
     /// Limits what is sent over a route; `None`: not at all.
-    pub fn set_rate(&self, route: u32, rate: Option<Rate>) {
+    pub fn set_rate(&self, route: RouteId, rate: Option<Rate>) {
         self.push(Command::SetRate { key: self.0.key, route, rate });
     }
 
@@ -244,6 +244,16 @@ impl Connection {
     /// below twice [`Options::buffer_before_admission`](crate::Options::buffer_before_admission).
     pub fn admit(&self, most: Bytes) {
         self.push(Command::SetReceiveBuffer { key: self.0.key, most });
+    }
+
+    /// Asks the peer for a sign of life over every path, and waits until anything arrives from it.
+    ///
+    /// # Errors
+    /// If the connection ends before.
+    pub async fn sign_of_life(&self) -> Result<(), ConnectionError> {
+        let (heard, answer) = oneshot::channel();
+        self.push(Command::Ask { key: self.0.key, heard });
+        answer.await.map_err(|_| self.reason())
     }
 
     /// Updates the keys now, which happens by itself in time.
@@ -318,6 +328,13 @@ impl Connection {
 
     fn push(&self, command: Command) {
         self.0.inbox.push(command);
+    }
+}
+
+/// Copies are the same connection.
+impl PartialEq for Connection {
+    fn eq(&self, other: &Connection) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
     }
 }
 

@@ -13,7 +13,7 @@ use crate::connection::Connection;
 use crate::connection::inbox::{Connect, Inbox, Key};
 use crate::options::NEXT_ROUTE;
 use crate::socket::{Outgoing, UdpSocket, known_mtu, least_mtu};
-use crate::{Class, ConnectError, Options, Route};
+use crate::{Class, ConnectError, Options, Route, RouteId};
 
 /// A handshake in progress.
 pub(super) struct Dialing {
@@ -58,7 +58,7 @@ impl Dialing {
         let mut open = Vec::new();
         let mut failure = ConnectError::NoRoute;
         for route in routes {
-            let number = u32::try_from(open.len()).expect("a handful of routes");
+            let number = RouteId(u32::try_from(open.len()).expect("a handful of routes"));
             let socket = UdpSocket::for_route(&route);
             match socket.and_then(|socket| sockets.add(socket, Owner::Link { key, route: number }))
             {
@@ -90,9 +90,9 @@ impl Dialing {
     }
 
     /// A datagram arrived over a route.
-    pub(super) fn handle_datagram(&mut self, now: Time, route: u32, bytes: &mut [u8]) {
+    pub(super) fn handle_datagram(&mut self, now: Time, route: RouteId, bytes: &mut [u8]) {
         self.dialer.handle_datagram(now, bytes);
-        let at = route as usize;
+        let at = route.0 as usize;
         if self.dialer.has_answer() && self.answered.is_none() && at < self.routes.len() {
             (self.answered, self.next_at) = (Some(at), None);
         }

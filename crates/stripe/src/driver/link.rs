@@ -7,7 +7,8 @@ use std::sync::atomic::Ordering;
 
 use ptcp::{Arrived, Config, Event};
 use secure::{ConnectionId, DialEvent, Dialer, Established, ResetTokens, Session};
-use units::{Bytes, PathId, Span, Time};
+use tokio::sync::oneshot;
+use units::{Bytes, PathId, Span, SubflowId, Time};
 use wire::closing::CloseCode;
 use wire::datagram::Outer;
 use wire::ptcp::{ConnectionParameters, Packet};
@@ -25,7 +26,7 @@ use crate::memory::{PeerKey, Share};
 use crate::qlog::Log;
 use crate::stats::{RouteChange, RouteState, Stats};
 use crate::tokens::SystemTokens;
-use crate::{ConnectError, ConnectionError, Options, Route, StreamError, TotalRate};
+use crate::{ConnectError, ConnectionError, Options, Route, RouteId, StreamError, TotalRate};
 
 /// The interval of counters that are written down.
 const RECENT: Span = Span::from_millis(50);
@@ -47,17 +48,17 @@ pub(super) struct Link {
     /// The connection's name at the listener.
     pub(super) listed: Option<ConnectionId>,
     /// What the listener has yet to be told: paths that were opened, and that were retired.
-    opened_paths: Vec<u16>,
-    retired_paths: Vec<u16>,
+    opened_paths: Vec<SubflowId>,
+    retired_paths: Vec<SubflowId>,
     /// Paths that lose full packets and carry small ones.
-    pub(super) narrow_paths: Vec<u16>,
+    pub(super) narrow_paths: Vec<SubflowId>,
     pub(super) session: Session,
     pub(super) core: ptcp::Connection,
-    pub(super) routes: BTreeMap<u32, RouteEnd>,
-    pub(super) route_of: HashMap<u16, u32>,
+    pub(super) routes: BTreeMap<RouteId, RouteEnd>,
+    pub(super) route_of: HashMap<SubflowId, RouteId>,
     /// The largest packet number that arrived over each path: a packet with a larger one says where
     /// the peer is.
-    largest: HashMap<u16, u64>,
+    largest: HashMap<SubflowId, u64>,
     pub(super) next_route: u32,
     pub(super) streams: HashMap<u32, StreamEntry>,
     pub(super) next_of_peer: u32,
@@ -79,6 +80,10 @@ pub(super) struct Link {
     pub(super) ends: DriverEnds,
     /// When the peer's word counts that it knows the connection no more.
     pub(super) reset_at: Option<Time>,
+    /// Whether the peer's host has refused a packet, and nothing came from there since.
+    pub(super) has_refused: bool,
+    /// Those who want to know when something arrives.
+    pub(super) asked: Vec<oneshot::Sender<()>>,
     /// The latest time that the state machine knows.
     pub(super) latest: Time,
     pub(super) error: Option<ConnectionError>,
@@ -178,6 +183,8 @@ impl Link {
             heard_at: now,
             ends,
             reset_at: None,
+            has_refused: false,
+            asked: Vec::new(),
             latest: now,
             error: None,
             is_refused: false,
@@ -204,8 +211,8 @@ impl Link {
         link.dialer = Some(dialer);
         link.next_route = u32::try_from(routes.len()).expect("a handful of routes");
         for (at, (route, socket)) in routes.into_iter().enumerate() {
-            let number = u32::try_from(at).expect("a handful of routes");
-            link.begin_route(now, number, route, socket, (at == first).then_some(0));
+            let number = RouteId(u32::try_from(at).expect("a handful of routes"));
+            link.begin_route(now, number, route, socket, (at == first).then_some(SubflowId(0)));
         }
         link.log_start(now, sockets);
         // That the first route is open is no news to the program.
@@ -225,7 +232,7 @@ impl Link {
         let now = start.now;
         let (mut link, connection) = Link::new(start, established, false)?;
         link.listed = Some(listed);
-        link.add_accepted(0, route);
+        link.add_accepted(SubflowId(0), route);
         link.log_start(now, sockets);
         link.take_events(now, sockets);
         link.write_max_datagram();
@@ -233,9 +240,9 @@ impl Link {
     }
 
     /// A path that the peer opened.
-    fn add_accepted(&mut self, path: u16, mut route: RouteEnd) {
-        let number = self.next_route;
-        (route.name.number, route.name.path) = (number, PathId(number));
+    fn add_accepted(&mut self, path: SubflowId, mut route: RouteEnd) {
+        let number = RouteId(self.next_route);
+        (route.name.number, route.name.path) = (number, PathId(number.0));
         route.paths = vec![path];
         self.route_of.insert(path, number);
         self.routes.insert(number, route);
@@ -272,7 +279,7 @@ impl Link {
     }
 
     /// A data packet arrived over a path.
-    pub(super) fn handle_packet(&mut self, path: u16, datagram: Datagram<'_>) {
+    pub(super) fn handle_packet(&mut self, path: SubflowId, datagram: Datagram<'_>) {
         let Datagram { bytes, from, to, is_marked, at, socket, .. } = datagram;
         let now = at.max(self.latest);
         if !self.is_client && !self.route_of.contains_key(&path) && !self.may_add_path() {
@@ -292,6 +299,13 @@ impl Link {
         // can send.
         let Ok(parsed) = Packet::parse(opened.number, opened.payload) else { return };
         (self.latest, self.heard_at, self.reset_at) = (now, now, None);
+        for asked in self.asked.drain(..) {
+            // Who asked may have lost patience.
+            let _ = asked.send(());
+        }
+        if std::mem::take(&mut self.has_refused) {
+            self.routes.values_mut().for_each(|route| route.is_refused = false);
+        }
         self.carried.add_received(from.ip(), length);
         if let Some(dialer) = &mut self.dialer {
             dialer.handle_data();
@@ -341,7 +355,7 @@ impl Link {
     fn follow(
         &mut self,
         now: Time,
-        path: u16,
+        path: SubflowId,
         number: u64,
         from: SocketAddr,
         (socket, to): (SocketKey, Option<std::net::IpAddr>),
@@ -429,7 +443,7 @@ impl Link {
     }
 
     /// A path is retired: nothing is sent or expected over it.
-    pub(super) fn forget_path(&mut self, path: u16) {
+    pub(super) fn forget_path(&mut self, path: SubflowId) {
         self.session.retire_path(path);
         if let Some(log) = &mut self.log {
             log.path_closed(self.latest, path);
@@ -463,7 +477,7 @@ impl Link {
     fn serve_dialer(&mut self, now: Time, sockets: &Sockets) {
         let Some(dialer) = &mut self.dialer else { return };
         while let Some(datagram) = dialer.poll_transmit(now) {
-            let Some(number) = self.route_of.get(&0) else { break };
+            let Some(number) = self.route_of.get(&SubflowId(0)) else { break };
             let Some(route) = self.routes.get_mut(number) else { break };
             route.prepare(datagram.len(), false, sockets);
             route.batch.bytes.extend_from_slice(&datagram);
@@ -494,7 +508,7 @@ impl Link {
             self.core.handle_deadline(now);
         }
         if self.reset_at.is_some_and(|at| at <= now) {
-            self.fail(ConnectionError::Reset);
+            self.fail(self.reset_error());
         }
         self.keep_alive(now);
         self.reopen_routes(now, sockets);
@@ -600,6 +614,7 @@ impl Link {
             self.error = Some(error);
             // What was handed over and not sent is lost.
             self.datagrams.clear();
+            self.asked.clear();
         }
     }
 

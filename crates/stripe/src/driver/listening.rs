@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use rustls::ServerConfig;
 use secure::{ConnectionId, Established, ListenEvent, Secret};
 use tokio::sync::mpsc;
-use units::Time;
+use units::{SubflowId, Time};
 
 use super::dialing::settings;
 use super::link::{Link, Start, early};
@@ -105,7 +105,10 @@ impl Listener {
     }
 
     /// A datagram arrived. A data packet of a connection is left to its link.
-    pub(super) fn handle_datagram(&mut self, datagram: &mut Datagram<'_>) -> Option<(Key, u16)> {
+    pub(super) fn handle_datagram(
+        &mut self,
+        datagram: &mut Datagram<'_>,
+    ) -> Option<(Key, SubflowId)> {
         let Datagram { bytes, from, to, at, socket, .. } = datagram;
         let route = self.handshakes.handle_datagram(*at, *from, bytes);
         if let Some(route) = route {
@@ -185,11 +188,11 @@ impl Listener {
         Some(link)
     }
 
-    pub(super) fn handle_path_opened(&mut self, connection: ConnectionId, path: u16) {
+    pub(super) fn handle_path_opened(&mut self, connection: ConnectionId, path: SubflowId) {
         self.handshakes.handle_path_opened(connection, path);
     }
 
-    pub(super) fn retire_path(&mut self, connection: ConnectionId, path: u16) {
+    pub(super) fn retire_path(&mut self, connection: ConnectionId, path: SubflowId) {
         self.handshakes.retire_path(connection, path);
     }
 

@@ -1,7 +1,8 @@
 //! What a connection's log is told of the connection and its paths.
 
+use crate::RouteId;
 use ptcp::Event;
-use units::Time;
+use units::{SubflowId, Time};
 
 use super::link::Link;
 use super::sockets::Sockets;
@@ -10,7 +11,7 @@ use crate::qlog::PathEnds;
 impl Link {
     /// The connection begins, over its first path.
     pub(super) fn log_start(&mut self, now: Time, sockets: &Sockets) {
-        let Some(ends) = self.path_ends(0, sockets) else { return };
+        let Some(ends) = self.path_ends(SubflowId(0), sockets) else { return };
         if let Some(log) = &mut self.log {
             log.started(now, ends.local, ends.remote);
         }
@@ -32,7 +33,7 @@ impl Link {
     }
 
     /// A path has other addresses.
-    pub(super) fn log_move(&mut self, now: Time, path: u16, sockets: &Sockets) {
+    pub(super) fn log_move(&mut self, now: Time, path: SubflowId, sockets: &Sockets) {
         let Some(ends) = self.path_ends(path, sockets).filter(|_| self.log.is_some()) else {
             return;
         };
@@ -42,7 +43,7 @@ impl Link {
     }
 
     /// The socket of a route fails.
-    pub(super) fn log_failure(&mut self, now: Time, route: u32, reason: &str) {
+    pub(super) fn log_failure(&mut self, now: Time, route: RouteId, reason: &str) {
         if let (Some(log), Some(route)) = (&mut self.log, self.routes.get(&route)) {
             for path in &route.paths {
                 log.path_failing(now, *path, reason);
@@ -64,7 +65,7 @@ impl Link {
         }
     }
 
-    fn path_ends(&self, path: u16, sockets: &Sockets) -> Option<PathEnds> {
+    fn path_ends(&self, path: SubflowId, sockets: &Sockets) -> Option<PathEnds> {
         let route = self.routes.get(self.route_of.get(&path)?)?;
         let (name, local) = (route.name.text.clone(), route.local(sockets));
         Some(PathEnds { route: route.name.number, name, local, remote: route.remote })

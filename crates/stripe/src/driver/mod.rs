@@ -224,6 +224,7 @@ impl Driver {
                 link.set_rate(route, rate);
             }),
             Command::SetReceiveBuffer { key, most } => self.admit(now, key, most),
+            Command::Ask { key, heard } => self.with(key, |link, _| link.ask(heard)),
             Command::UpdateKeys { key } => self.with(key, |link, _| link.update_keys(now)),
             Command::Stats { key, reply } => {
                 if let Some(link) = self.links.get(&key) {

@@ -4,14 +4,14 @@ use std::collections::VecDeque;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 
-use units::{PathId, Span, Time};
+use units::{PathId, Span, SubflowId, Time};
 
 use super::link::Link;
 use super::signs::Signs;
 use super::sockets::{Owner, SocketKey, Sockets};
 use crate::socket::{MOST_OFFLOADED, Outgoing, UdpSocket};
 use crate::stats::{RouteChange, RouteEvent, RouteState, RouteStats};
-use crate::{Class, ConnectError, Route};
+use crate::{Class, ConnectError, Route, RouteId};
 
 /// Bytes that wait for a socket to take them; what comes on top is dropped, as a network card
 /// would.
@@ -22,7 +22,7 @@ const REOPEN: Span = Span::from_secs(1);
 /// What observers know a route by.
 #[derive(Clone)]
 pub(super) struct RouteName {
-    pub(super) number: u32,
+    pub(super) number: RouteId,
     pub(super) path: PathId,
     pub(super) text: String,
 }
@@ -30,7 +30,7 @@ pub(super) struct RouteName {
 impl RouteName {
     /// A route that the peer has opened, before it has a number.
     pub(super) fn of(from: SocketAddr) -> RouteName {
-        RouteName { number: 0, path: PathId(0), text: from.to_string() }
+        RouteName { number: RouteId(0), path: PathId(0), text: from.to_string() }
     }
 }
 
@@ -44,7 +44,7 @@ pub(super) struct RouteEnd {
     /// The local address, where the socket has several.
     pub(super) source: Option<IpAddr>,
     /// Its subflows.
-    pub(super) paths: Vec<u16>,
+    pub(super) paths: Vec<SubflowId>,
     pub(super) batch: Batch,
     blocked: VecDeque<Batch>,
     blocked_bytes: usize,
@@ -55,6 +55,8 @@ pub(super) struct RouteEnd {
     /// When a socket that failed is opened again.
     pub(super) reopen_at: Option<Time>,
     failure: String,
+    /// As [`Link::has_refused`], over it.
+    pub(super) is_refused: bool,
 }
 
 /// Datagrams of one size; the last one may be shorter.
@@ -111,6 +113,7 @@ impl RouteEnd {
             signs: Signs::new(Time::ZERO),
             reopen_at: None,
             failure: String::new(),
+            is_refused: false,
         }
     }
 
@@ -166,8 +169,13 @@ impl RouteEnd {
             Ok(()) => self.failure.clear(),
             // A size that the device does not carry: the probe of it counts as lost.
             Err(error) if error.raw_os_error() == Some(EMSGSIZE) => {}
-            Err(error) => self.failure = error.to_string(),
+            Err(error) => self.note_error(&error),
         }
+    }
+
+    fn note_error(&mut self, error: &io::Error) {
+        self.is_refused |= error.kind() == io::ErrorKind::ConnectionRefused;
+        self.failure = error.to_string();
     }
 
     fn send(&self, batch: &Batch, sockets: &Sockets) -> io::Result<()> {
@@ -235,8 +243,8 @@ impl Link {
         now: Time,
         route: Route,
         sockets: &mut Sockets,
-    ) -> Result<u32, ConnectError> {
-        let number = self.next_route;
+    ) -> Result<RouteId, ConnectError> {
+        let number = RouteId(self.next_route);
         let owner = Owner::Link { key: self.key, route: number };
         let socket = UdpSocket::for_route(&route);
         let socket = socket.and_then(|socket| sockets.add(socket, owner)).map_err(|error| {
@@ -251,10 +259,10 @@ impl Link {
     pub(super) fn begin_route(
         &mut self,
         now: Time,
-        number: u32,
+        number: RouteId,
         route: Route,
         socket: SocketKey,
-        first: Option<u16>,
+        first: Option<SubflowId>,
     ) {
         let name = RouteName { number, path: route.path, text: route.name.clone() };
         let mut end = RouteEnd::new(name, socket, route.remote);
@@ -280,7 +288,7 @@ impl Link {
     pub(in crate::driver) fn remove_route(
         &mut self,
         now: Time,
-        number: u32,
+        number: RouteId,
         sockets: &mut Sockets,
     ) {
         if self.routes.len() == 1 && self.routes.contains_key(&number) {
@@ -292,7 +300,7 @@ impl Link {
     }
 
     /// Retires the paths of a route that is not the last one.
-    pub(super) fn leave_route(&mut self, now: Time, number: u32, sockets: &mut Sockets) {
+    pub(super) fn leave_route(&mut self, now: Time, number: RouteId, sockets: &mut Sockets) {
         let Some(route) = self.routes.get(&number) else { return };
         for path in route.paths.clone() {
             self.core.retire_path(now, path);
@@ -302,7 +310,7 @@ impl Link {
     }
 
     /// Forgets a route whose paths are retired.
-    pub(super) fn drop_route(&mut self, number: u32, sockets: &mut Sockets) {
+    pub(super) fn drop_route(&mut self, number: RouteId, sockets: &mut Sockets) {
         if let Some(route) = self.routes.remove(&number) {
             self.tell_route(&route.name, RouteChange::Removed);
             if route.wish.is_some() {
@@ -311,14 +319,14 @@ impl Link {
         }
     }
 
-    pub(in crate::driver) fn set_class(&mut self, number: u32, class: Class) {
+    pub(in crate::driver) fn set_class(&mut self, number: RouteId, class: Class) {
         let Some(route) = self.routes.get(&number) else { return };
         for path in &route.paths {
             self.core.set_path_class(*path, class);
         }
     }
 
-    pub(in crate::driver) fn set_rate(&mut self, number: u32, rate: Option<units::Rate>) {
+    pub(in crate::driver) fn set_rate(&mut self, number: RouteId, rate: Option<units::Rate>) {
         let Some(route) = self.routes.get(&number) else { return };
         let share = route.paths.len().max(1) as u64;
         for path in &route.paths {
@@ -334,7 +342,7 @@ impl Link {
     }
 
     /// The state of the route of a path changed.
-    pub(super) fn set_route_state(&mut self, path: u16, state: RouteState) {
+    pub(super) fn set_route_state(&mut self, path: SubflowId, state: RouteState) {
         let Some(number) = self.route_of.get(&path).copied() else { return };
         let Some(route) = self.routes.get_mut(&number) else { return };
         let before = std::mem::replace(&mut route.state, state);
@@ -352,11 +360,11 @@ impl Link {
     pub(in crate::driver) fn handle_socket_error(
         &mut self,
         now: Time,
-        number: u32,
+        number: RouteId,
         error: &io::Error,
     ) {
         if let Some(route) = self.routes.get_mut(&number) {
-            route.failure = error.to_string();
+            route.note_error(error);
         }
         self.note_failures(now);
     }
@@ -370,6 +378,9 @@ impl Link {
             }
             route.reopen_at = Some(now + REOPEN);
             failures.push((route.name.clone(), route.failure.clone()));
+        }
+        if !failures.is_empty() {
+            self.handle_refusal(now);
         }
         for (name, reason) in failures {
             tracing::debug!(route = name.text, reason, "the socket fails");

@@ -1,5 +1,6 @@
 //! The sockets of all connections, and what arrives at them.
 
+use crate::RouteId;
 use std::collections::HashMap;
 use std::io::{self, IoSliceMut};
 use std::net::{IpAddr, SocketAddr};
@@ -24,7 +25,7 @@ pub(super) struct SocketKey(pub(super) u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Owner {
     /// It is of a route of a connection that was dialed.
-    Link { key: Key, route: u32 },
+    Link { key: Key, route: RouteId },
     /// It takes whatever comes.
     Listening,
 }

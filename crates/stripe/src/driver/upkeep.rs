@@ -1,6 +1,7 @@
 //! Signs of life of the peer, and what is concluded without them: idle routes, a peer that seems to
 //! know the connection no more, lines that are too narrow.
 
+use tokio::sync::oneshot;
 use units::{Span, Time};
 
 use super::link::{Link, NARROW};
@@ -17,6 +18,9 @@ const RESET_WAIT: Span = Span::from_millis(250);
 /// Round trips of the slowest path: the question may be lost and asked again.
 const RESET_ROUND_TRIPS: u64 = 3;
 
+/// How long nothing may be heard of a peer whose host refuses packets.
+const REFUSED_WAIT: Span = Span::from_secs(2);
+
 impl Link {
     /// The peer seems to know the connection no more: it is asked for a sign of life over each
     /// path.
@@ -31,6 +35,37 @@ impl Link {
             self.core.ping_path(path);
         }
         self.reset_at = Some(now + RESET_WAIT + slowest * RESET_ROUND_TRIPS);
+    }
+
+    /// Asks for a sign of life over each path; `heard` is told once anything arrives.
+    pub(super) fn ask(&mut self, heard: oneshot::Sender<()>) {
+        for path in self.core.paths().collect::<Vec<_>>() {
+            self.core.ping_path(path);
+        }
+        self.asked.push(heard);
+    }
+
+    /// If the peer's host refuses packets over every route, nothing has its port any more. Anybody
+    /// can say so who has seen a packet, and a firewall that is loaded anew does for a moment. So
+    /// the peer is asked for a sign of life.
+    pub(super) fn handle_refusal(&mut self, now: Time) {
+        self.has_refused = self.routes.values().any(|route| route.is_refused);
+        if self.reset_at.is_some() || !self.routes.values().all(|route| route.is_refused) {
+            return;
+        }
+        for path in self.core.paths().collect::<Vec<_>>() {
+            self.core.ping_path(path);
+        }
+        self.reset_at = Some(now + REFUSED_WAIT);
+    }
+
+    /// Why the connection ends without a sign of life.
+    pub(super) fn reset_error(&self) -> ConnectionError {
+        if self.routes.values().all(|route| route.is_refused) {
+            ConnectionError::Refused
+        } else {
+            ConnectionError::Reset
+        }
     }
 
     /// Asks for a sign of life over each open route over which nothing has left for a while.

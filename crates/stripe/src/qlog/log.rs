@@ -8,13 +8,13 @@ use std::sync::{Arc, Mutex};
 
 use jiff::Timestamp;
 use ptcp::{LostPacket, PathMetrics};
-use units::{Span, Time};
+use units::{Span, SubflowId, Time};
 use wire::ptcp::Packet;
 
 use super::Qlog;
 use super::writer::Message;
-use crate::ConnectionError;
 use crate::tokens::SystemTokens;
+use crate::{ConnectionError, RouteId};
 
 /// Events of a connection that wait to be written; more are left out.
 const MOST_WAITING: usize = 1 << 16;
@@ -38,10 +38,10 @@ pub(super) struct Record {
 #[derive(Clone, Debug)]
 pub(super) enum Event {
     Started { local: Option<SocketAddr>, remote: SocketAddr },
-    Packet { path: u16, is_sent: bool, packet: Packet },
+    Packet { path: SubflowId, is_sent: bool, packet: Packet },
     Lost(LostPacket),
-    Metrics { path: u16, metrics: PathMetrics },
-    Path { path: u16, change: PathChange },
+    Metrics { path: SubflowId, metrics: PathMetrics },
+    Path { path: SubflowId, change: PathChange },
     Closed { error: Box<ConnectionError> },
 }
 
@@ -59,7 +59,7 @@ pub(super) enum PathChange {
 /// A path's route.
 #[derive(Clone, Debug)]
 pub(crate) struct PathEnds {
-    pub(crate) route: u32,
+    pub(crate) route: RouteId,
     pub(crate) name: String,
     pub(crate) local: Option<SocketAddr>,
     pub(crate) remote: SocketAddr,
@@ -108,7 +108,7 @@ pub(crate) struct Log {
     /// Whether the peer is admitted, or was dialed. A stranger's log is written nowhere.
     is_written: bool,
     /// What was noted last of each path, and when.
-    metrics: HashMap<u16, (Time, PathMetrics)>,
+    metrics: HashMap<SubflowId, (Time, PathMetrics)>,
 }
 
 impl Log {
@@ -139,7 +139,7 @@ impl Log {
         self.note(now, Event::Started { local, remote });
     }
 
-    pub(crate) fn packet(&mut self, now: Time, path: u16, packet: &Packet, is_sent: bool) {
+    pub(crate) fn packet(&mut self, now: Time, path: SubflowId, packet: &Packet, is_sent: bool) {
         self.note(now, Event::Packet { path, is_sent, packet: packet.clone() });
     }
 
@@ -148,7 +148,7 @@ impl Log {
     }
 
     /// What limits a path; noted if it has changed since a while ago.
-    pub(crate) fn metrics(&mut self, now: Time, path: u16, metrics: PathMetrics) {
+    pub(crate) fn metrics(&mut self, now: Time, path: SubflowId, metrics: PathMetrics) {
         let before = self.metrics.get(&path);
         if before.is_none_or(|(at, before)| *before != metrics && now.since(*at) >= METRICS) {
             self.metrics.insert(path, (now, metrics));
@@ -156,38 +156,38 @@ impl Log {
         }
     }
 
-    pub(crate) fn path_opened(&mut self, now: Time, path: u16, ends: PathEnds) {
+    pub(crate) fn path_opened(&mut self, now: Time, path: SubflowId, ends: PathEnds) {
         self.path(now, path, PathChange::Opened(Box::new(ends)));
     }
 
-    pub(crate) fn path_silent(&mut self, now: Time, path: u16) {
+    pub(crate) fn path_silent(&mut self, now: Time, path: SubflowId) {
         self.path(now, path, PathChange::Silent);
     }
 
-    pub(crate) fn path_back(&mut self, now: Time, path: u16) {
+    pub(crate) fn path_back(&mut self, now: Time, path: SubflowId) {
         self.path(now, path, PathChange::Back);
     }
 
     pub(crate) fn path_moved(
         &mut self,
         now: Time,
-        path: u16,
+        path: SubflowId,
         local: Option<SocketAddr>,
         remote: SocketAddr,
     ) {
         self.path(now, path, PathChange::Moved { local, remote });
     }
 
-    pub(crate) fn path_failing(&mut self, now: Time, path: u16, reason: &str) {
+    pub(crate) fn path_failing(&mut self, now: Time, path: SubflowId, reason: &str) {
         self.path(now, path, PathChange::Failing { reason: reason.into() });
     }
 
-    pub(crate) fn path_closed(&mut self, now: Time, path: u16) {
+    pub(crate) fn path_closed(&mut self, now: Time, path: SubflowId) {
         self.metrics.remove(&path);
         self.path(now, path, PathChange::Closed);
     }
 
-    fn path(&mut self, now: Time, path: u16, change: PathChange) {
+    fn path(&mut self, now: Time, path: SubflowId, change: PathChange) {
         self.note(now, Event::Path { path, change });
     }
 
@@ -256,7 +256,7 @@ mod tests {
     use super::*;
 
     fn lost(number: u64) -> LostPacket {
-        LostPacket { path: 0, number, bytes: Bytes(1_200) }
+        LostPacket { path: SubflowId(0), number, bytes: Bytes(1_200) }
     }
 
     fn log() -> (Log, Receiver<Message>) {

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use ptcp::{LostPacket, PathMetrics};
 use serde::Serialize;
 use serde_json::{Value, json};
-use units::{Rate, Span, Time};
+use units::{Rate, Span, SubflowId, Time};
 use wire::ptcp::{Ack, Body, Packet, PacketRange, StreamData};
 
 use super::log::{Event, Head, PathChange, Record};
@@ -63,7 +63,8 @@ pub(super) fn write_full(into: &mut impl Write, head: &Head, at: Time) -> io::Re
 
 pub(super) fn write_record(into: &mut impl Write, head: &Head, record: &Record) -> io::Result<()> {
     let time = since(head, record.at);
-    let line = |name, path: Option<u16>, data| Line { time, name, path: path.map(text), data };
+    let line =
+        |name, path: Option<SubflowId>, data| Line { time, name, path: path.map(text), data };
     let line = match &record.event {
         Event::Started { local, remote } => {
             line("connectivity:connection_started", None, started(*local, *remote))
@@ -163,7 +164,7 @@ fn frame(body: &Body) -> Value {
         Body::Raw { len } => json!({ "frame_type": "raw_datagram", "length": len }),
         Body::Ack(ack) => json!({
             "frame_type": "ack",
-            "path_id": ack.path,
+            "path_id": ack.path.0,
             "ack_delay": millis(Span::from_micros(u64::from(ack.delay) * Ack::DELAY_UNIT)),
             "acked_ranges": ranges(ack),
         }),
@@ -180,7 +181,7 @@ fn frame(body: &Body) -> Value {
         Body::Stop { stream, code } => {
             json!({ "frame_type": "stop_sending", "stream_id": stream, "error_code": code })
         }
-        Body::Retire { path } => json!({ "frame_type": "path_abandon", "path_id": path }),
+        Body::Retire { path } => json!({ "frame_type": "path_abandon", "path_id": path.0 }),
         Body::Close { code } => json!({
             "frame_type": "connection_close",
             "error_space": "application",
@@ -238,7 +239,7 @@ fn path_changed(change: &PathChange) -> (&'static str, Value) {
     match change {
         PathChange::Opened(ends) => {
             let data = json!({
-                "route": ends.route,
+                "route": ends.route.0,
                 "route_name": ends.name,
                 "local": ends.local,
                 "remote": ends.remote,
@@ -270,8 +271,8 @@ fn started(local: Option<SocketAddr>, remote: SocketAddr) -> Value {
 }
 
 /// A path's number: qlog's identifiers are texts.
-fn text(path: u16) -> String {
-    path.to_string()
+fn text(path: SubflowId) -> String {
+    path.0.to_string()
 }
 
 /// Milliseconds since the connection began.

@@ -258,7 +258,7 @@ mod tests {
 
     use jiff::Timestamp;
     use ptcp::LostPacket;
-    use units::Bytes;
+    use units::{Bytes, SubflowId};
 
     use super::super::log::{Event, Head, Waiting};
     use super::*;
@@ -300,7 +300,8 @@ mod tests {
 
     /// The connection loses so many packets.
     fn write(writer: &mut Writer, shared: &Arc<Shared>, events: u64, has_ended: bool) {
-        let lost = |number| Event::Lost(LostPacket { path: 0, number, bytes: Bytes(1_200) });
+        let lost =
+            |number| Event::Lost(LostPacket { path: SubflowId(0), number, bytes: Bytes(1_200) });
         let records = (0..events).map(|number| Record { at: Time::ZERO, event: lost(number) });
         let waiting = Waiting { records: records.collect(), has_ended, ..Waiting::default() };
         *shared.waiting.lock().unwrap() = waiting;

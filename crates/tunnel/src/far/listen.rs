@@ -1,22 +1,28 @@
 //! Ports at which the far side listens on behalf of a peer.
 
+use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use reach::{DIAL_PATIENCE, code_of};
 use stripe::{Connection, Stream};
 use tokio::io::AsyncReadExt;
 use tokio::task::JoinSet;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 use wire::tunnel::{Answer, Code, Request, Target};
 
 use super::Budget;
 use super::metrics::TunnelMetrics;
 use super::session::PeerRights;
-use crate::event::Reports;
 use crate::local::{Door, Local};
 use crate::message::{write_answer, write_request};
 use crate::place::Place;
 use crate::relay::{Begin, relay};
+use events::Events;
+
+/// How often, and after which times, the ports of a connection that was closed are tried again.
+const LEAVING_TRIES: usize = 50;
+const LEAVING: Duration = Duration::from_millis(20);
 
 /// Listens as long as the peer keeps the stream open.
 pub(super) async fn listen(
@@ -24,7 +30,7 @@ pub(super) async fn listen(
     target: &Target,
     rights: &PeerRights,
     budget: &Budget,
-    reports: &Reports,
+    events: &Events,
 ) {
     let Ok(_place) = Arc::clone(&budget.listeners).try_acquire_owned() else {
         let busy = Answer::failed(Code::Busy, "this host listens at too many ports already");
@@ -32,11 +38,11 @@ pub(super) async fn listen(
         refuse(stream, &busy).await;
         return;
     };
-    let doors = match open(target, rights) {
+    let doors = match open_or_take_over(target, rights, stream.connection(), budget).await {
         Ok(doors) => doors,
         Err(answer) => {
             budget.metrics.refused(answer.code);
-            reports.detail(|| format!("{}: {}", rights.name, answer.text));
+            events.detail(format!("{}: {}", rights.name, answer.text));
             refuse(stream, &answer).await;
             return;
         }
@@ -47,7 +53,7 @@ pub(super) async fn listen(
     }
     let _listening = budget.metrics.listening();
     for door in &doors {
-        reports.detail(|| format!("{}: listening at {door}", rights.name));
+        events.detail(format!("{}: listening at {door}", rights.name));
     }
     let (listener, connection) = (stream.id(), stream.connection().clone());
     let mut accepting = JoinSet::new();
@@ -61,8 +67,40 @@ pub(super) async fn listen(
     let _ = stream.read(&mut octet).await;
 }
 
-/// Opens the places that a peer asks for, if it may.
-fn open(target: &Target, rights: &PeerRights) -> Result<Vec<Door>, Answer> {
+/// Opens the places that a peer asks for, if it may. A connection of that peer of which nothing is
+/// heard any more gives up what it holds.
+async fn open_or_take_over(
+    target: &Target,
+    rights: &PeerRights,
+    own: &Connection,
+    budget: &Budget,
+) -> Result<Vec<Door>, Answer> {
+    let (mut opened, mut is_taken) = open(target, rights);
+    if is_taken && budget.close_dead(own).await {
+        // The tasks of what was closed leave the ports.
+        for _ in 0..LEAVING_TRIES {
+            (opened, is_taken) = open(target, rights);
+            if !is_taken {
+                break;
+            }
+            sleep(LEAVING).await;
+        }
+    }
+    opened
+}
+
+/// Opens the places that a peer asks for, if it may, and says whether another program has one.
+fn open(target: &Target, rights: &PeerRights) -> (Result<Vec<Door>, Answer>, bool) {
+    let mut is_taken = false;
+    let opened = open_doors(target, rights, &mut is_taken);
+    (opened, is_taken)
+}
+
+fn open_doors(
+    target: &Target,
+    rights: &PeerRights,
+    is_taken: &mut bool,
+) -> Result<Vec<Door>, Answer> {
     let forbidden = || {
         let text = format!("this host may not be asked to listen at {target}");
         Answer::failed(Code::Forbidden, &text)
@@ -73,8 +111,10 @@ fn open(target: &Target, rights: &PeerRights) -> Result<Vec<Door>, Answer> {
     if !place.addresses().iter().all(may) {
         return Err(forbidden());
     }
-    Door::open(&place, false)
-        .map_err(|(at, error)| Answer::failed(code_of(&error), &format!("listen at {at}: {error}")))
+    Door::open(&place, false).map_err(|(at, error)| {
+        *is_taken = error.kind() == io::ErrorKind::AddrInUse;
+        Answer::failed(code_of(&error), &format!("listen at {at}: {error}"))
+    })
 }
 
 async fn refuse(mut stream: Stream, answer: &Answer) {

@@ -9,6 +9,7 @@ use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, Weak};
+use std::time::Duration;
 
 use peer::host::{Asking, Entry, Service, SessionRequest};
 use peer::listen::TokenRefusal;
@@ -17,6 +18,8 @@ use peer::{Conn, Fingerprint, Peer};
 use reach::{AskerLookups, Lookups};
 use stripe::Connection;
 use tokio::sync::{Mutex as AsyncMutex, Semaphore};
+use tokio::task::JoinSet;
+use tokio::time::timeout;
 use wire::closing::CloseCode;
 use wire::session::SessionId;
 use wire::tunnel::SERVICE;
@@ -25,7 +28,7 @@ use crate::TunnelRights;
 use crate::bounds::{
     CONNECTIONS_EACH, MOST_CONNECTIONS, MOST_LISTENERS, Pace, raise_descriptor_limit,
 };
-use crate::event::Reports;
+use events::Events;
 use metrics::TunnelMetrics;
 use session::PeerRights;
 
@@ -33,7 +36,7 @@ use session::PeerRights;
 pub struct TunnelService {
     /// The rights of who holds the host's token.
     of_token: TunnelRights,
-    reports: Reports,
+    events: Events,
     lookups: Lookups,
     peers: Mutex<HashMap<Fingerprint, Weak<Budget>>>,
     next: AtomicU64,
@@ -54,15 +57,18 @@ struct Budget {
     metrics: TunnelMetrics,
 }
 
+/// How long a connection may give no sign of life, once another one of its peer wants its port.
+const LIFE_PATIENCE: Duration = Duration::from_secs(2);
+
 impl TunnelService {
     /// A service that lets in who has rights, and who holds the host's token, with the rights
     /// `of_token`.
     #[must_use]
-    pub fn new(of_token: TunnelRights, reports: Reports) -> Arc<TunnelService> {
+    pub fn new(of_token: TunnelRights, events: Events) -> Arc<TunnelService> {
         raise_descriptor_limit();
         let (lookups, peers) = (Lookups::new(), Mutex::default());
         let (next, metrics) = (AtomicU64::new(0), TunnelMetrics::new());
-        Arc::new(TunnelService { of_token, reports, lookups, peers, next, metrics })
+        Arc::new(TunnelService { of_token, events, lookups, peers, next, metrics })
     }
 
     /// The budget of a peer, which lasts as long as one of its sessions.
@@ -161,6 +167,24 @@ impl Budget {
         {
             oldest.close(CloseCode::Replaced.number());
         }
+    }
+
+    /// Closes the peer's connections, other than `own`, of which nothing is heard: their near sides
+    /// were killed, and hold ports that the peer asks for again. Returns whether there were any.
+    async fn close_dead(&self, own: &Connection) -> bool {
+        let all = self.connections.lock().expect("no panic while held").clone();
+        let mut asking = JoinSet::new();
+        for (_, other) in all.into_iter().filter(|(_, other)| other != own) {
+            asking.spawn(async move {
+                let is_alive =
+                    matches!(timeout(LIFE_PATIENCE, other.sign_of_life()).await, Ok(Ok(())));
+                if !is_alive {
+                    other.close(CloseCode::Replaced.number());
+                }
+                is_alive
+            });
+        }
+        asking.join_all().await.contains(&false)
     }
 
     fn leave(&self, number: u64) {

@@ -13,10 +13,10 @@ use super::listen::listen;
 use super::{Budget, TunnelService};
 use crate::TunnelRights;
 use crate::bounds::PREAMBLE_PATIENCE;
-use crate::event::Reports;
 use crate::local::Local;
 use crate::message::{read_request, write_answer};
 use crate::relay::{Begin, relay};
+use events::Events;
 
 /// What a session may do.
 pub struct PeerRights {
@@ -40,10 +40,10 @@ pub(super) async fn serve(
     let name = rights.name.clone();
     let why = "its rights have changed".into();
     let mut leaving = Leaving { name: name.clone(), number, budget: &budget, shared, why };
-    shared.reports.notice(format!("{name} at {} is let in", connection.remote()));
+    shared.events.notice(format!("{name} at {} is let in", connection.remote()));
     let ended = tokio::select! {
         ended = connection.ended() => ended,
-        () = streams(connection, Arc::new(rights), &budget, &shared.reports) => {
+        () = streams(connection, Arc::new(rights), &budget, &shared.events) => {
             connection.ended().await
         }
     };
@@ -63,7 +63,7 @@ struct Leaving<'a> {
 impl Drop for Leaving<'_> {
     fn drop(&mut self) {
         self.budget.leave(self.number);
-        self.shared.reports.notice(format!("{} has left: {}", self.name, self.why));
+        self.shared.events.notice(format!("{} has left: {}", self.name, self.why));
     }
 }
 
@@ -72,25 +72,25 @@ async fn streams(
     connection: &Connection,
     rights: Arc<PeerRights>,
     budget: &Arc<Budget>,
-    reports: &Reports,
+    events: &Events,
 ) {
     let mut tasks = JoinSet::new();
     while let Ok(stream) = connection.accept_stream().await {
         while tasks.try_join_next().is_some() {}
         budget.pace.lock().await.turn().await;
         let (rights, budget) = (Arc::clone(&rights), Arc::clone(budget));
-        let reports = reports.clone();
-        tasks.spawn(async move { serve_stream(stream, &rights, &budget, &reports).await });
+        let events = events.clone();
+        tasks.spawn(async move { serve_stream(stream, &rights, &budget, &events).await });
     }
 }
 
-async fn serve_stream(mut stream: Stream, rights: &PeerRights, budget: &Budget, reports: &Reports) {
+async fn serve_stream(mut stream: Stream, rights: &PeerRights, budget: &Budget, events: &Events) {
     match read_request(stream.receiving_mut(), PREAMBLE_PATIENCE).await {
-        Ok(Request::Connect(target)) => connect(stream, &target, rights, budget, reports).await,
-        Ok(Request::Listen(target)) => listen(stream, &target, rights, budget, reports).await,
+        Ok(Request::Connect(target)) => connect(stream, &target, rights, budget, events).await,
+        Ok(Request::Listen(target)) => listen(stream, &target, rights, budget, events).await,
         // The stream is dropped, and thereby reset.
-        Ok(_) => reports.detail(|| format!("{}: a request that has no meaning", rights.name)),
-        Err(error) => reports.detail(|| format!("{}: no request: {error}", rights.name)),
+        Ok(_) => events.detail(format!("{}: a request that has no meaning", rights.name)),
+        Err(error) => events.detail(format!("{}: no request: {error}", rights.name)),
     }
 }
 
@@ -100,7 +100,7 @@ async fn connect(
     target: &Target,
     rights: &PeerRights,
     budget: &Budget,
-    reports: &Reports,
+    events: &Events,
 ) {
     let dialed = match Arc::clone(&budget.places).try_acquire_owned() {
         Ok(place) => {
@@ -122,5 +122,5 @@ async fn connect(
             answer.text
         }
     };
-    reports.detail(|| format!("{} to {target}: {end}", rights.name));
+    events.detail(format!("{} to {target}: {end}", rights.name));
 }

@@ -4,8 +4,9 @@ use std::fmt;
 use std::pin::{Pin, pin};
 use std::time::Duration;
 
+use events::PathEvent;
+use peer::Conn;
 use peer::striped::{open_service, path_state};
-use peer::{Conn, PathEvent};
 use stripe::{Connection, ConnectionError, RouteChange, RouteEvent, RouteState};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
@@ -16,8 +17,8 @@ use wire::tunnel::SERVICE;
 use super::{NearShared, reverse};
 use crate::TunnelError;
 use crate::bounds::{ANSWER_PATIENCE, RECEIVE_BUFFER};
-use crate::event::{Report, Reports};
 use crate::place::Forward;
+use events::Events;
 
 /// The pause before the first attempt to connect again; it doubles.
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
@@ -73,7 +74,7 @@ pub(super) async fn keep(
         let ended = match connected {
             Ok((dialed, control)) => {
                 was_connected = true;
-                shared.reports.notice(format!("connected to {}", dialed.connection.remote()));
+                shared.events.notice(format!("connected to {}", dialed.connection.remote()));
                 let why = tokio::select! {
                     why = hold(&dialed.connection, control, reverse, shared, holder) => why,
                     () = &mut stop => {
@@ -91,7 +92,7 @@ pub(super) async fn keep(
             pause = FIRST_PAUSE;
         }
         let seconds = pause.as_secs_f64();
-        shared.reports.notice(format!(
+        shared.events.notice(format!(
             "no tunnel: {ended}; open connections are reset, the next attempt is in {seconds} s"
         ));
         tokio::select! {
@@ -116,9 +117,9 @@ async fn connect(
 }
 
 /// Reports what a change of a route is to its path.
-fn tell(reports: &Reports, RouteEvent { path, name, change, .. }: RouteEvent) {
+fn tell(events: &Events, RouteEvent { path, name, change, .. }: RouteEvent) {
     if let Some((state, why)) = path_state(change) {
-        reports.send(Report::Path(PathEvent { path, name, state, why }));
+        events.path(PathEvent { path, name, state, why });
     }
 }
 
@@ -137,12 +138,12 @@ async fn hold(
             if route.state == RouteState::Open {
                 let (route, path, name) = (route.route, route.path, route.name);
                 let change = RouteChange::Opened;
-                tell(&shared.reports, RouteEvent { route, path, name, change });
+                tell(&shared.events, RouteEvent { route, path, name, change });
             }
         }
         loop {
             match routes.recv().await {
-                Ok(event) => tell(&shared.reports, event),
+                Ok(event) => tell(&shared.events, event),
                 Err(tokio::sync::broadcast::error::RecvError::Lagged(_)) => {}
                 Err(tokio::sync::broadcast::error::RecvError::Closed) => {
                     std::future::pending::<()>().await;

@@ -16,12 +16,12 @@ use tokio::task::JoinSet;
 pub use link::{Dialed, Keeper};
 
 use crate::bounds::{GREETINGS, MOST_CONNECTIONS, raise_descriptor_limit};
-use crate::event::Reports;
 use crate::greetings::Greetings;
 use crate::local::Door;
 use crate::place::{Forward, Place};
 use crate::{Login, TunnelError};
 use crowds::Crowds;
+use events::Events;
 use serve::Purpose;
 
 /// What the near side listens for.
@@ -52,7 +52,7 @@ struct NearShared {
     /// Intercepted connections, which may come from other hosts.
     intercepted: Crowds,
     login: Option<Login>,
-    reports: Reports,
+    events: Events,
     lookups: AskerLookups,
 }
 
@@ -65,7 +65,7 @@ struct NearShared {
 pub async fn run(
     dial: impl AsyncFn() -> Result<Dialed, peer::Error>,
     options: NearOptions,
-    reports: Reports,
+    events: Events,
     stop: impl Future<Output = ()>,
 ) -> Result<(), TunnelError> {
     raise_descriptor_limit();
@@ -86,7 +86,7 @@ pub async fn run(
         link,
         places: Arc::new(Semaphore::new(MOST_CONNECTIONS)),
         login,
-        reports: reports.clone(),
+        events: events.clone(),
         greetings: Greetings::new(GREETINGS),
         intercepted: Crowds::new(MOST_CONNECTIONS),
         lookups: Lookups::new().of(None),
@@ -94,7 +94,7 @@ pub async fn run(
     let mut tasks = JoinSet::new();
     // Programs may connect already, and wait for the peer.
     for (door, purpose) in doors {
-        reports.listening(purpose.name(), &door);
+        events.accepting(purpose.name(), &door);
         tasks.spawn(serve::serve(door, purpose, Arc::clone(&shared)));
     }
     link::keep(dial, secret, &reverse, &shared, &holder, stop).await

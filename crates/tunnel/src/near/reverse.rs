@@ -10,11 +10,11 @@ use wire::tunnel::{Answer, Code, Request, Target};
 
 use super::NearShared;
 use crate::bounds::{ANSWER_PATIENCE, PREAMBLE_PATIENCE};
-use crate::event::Reports;
 use crate::local::Local;
 use crate::message::{read_answer, read_request, write_answer, write_request};
 use crate::place::Forward;
 use crate::relay::{Begin, relay};
+use events::Events;
 
 /// Asks for the ports, and serves their connections until the connection ends.
 pub(super) async fn serve(connection: &Connection, forwards: &[Forward], shared: &NearShared) {
@@ -22,7 +22,7 @@ pub(super) async fn serve(connection: &Connection, forwards: &[Forward], shared:
     // A stream that is dropped would end what it asked for.
     let mut streams = Vec::new();
     for forward in forwards {
-        if let Some(stream) = ask(connection, forward, &shared.reports).await {
+        if let Some(stream) = ask(connection, forward, &shared.events).await {
             listening.insert(stream.id(), forward.target.clone());
             streams.push(stream);
         }
@@ -32,16 +32,16 @@ pub(super) async fn serve(connection: &Connection, forwards: &[Forward], shared:
         while tasks.try_join_next().is_some() {}
         let Ok(place) = Arc::clone(&shared.places).try_acquire_owned() else { continue };
         let (targets, lookups) = (listening.clone(), shared.lookups.clone());
-        let reports = shared.reports.clone();
+        let events = shared.events.clone();
         tasks.spawn(async move {
             let _place = place;
-            arrived(stream, &targets, &lookups, &reports).await;
+            arrived(stream, &targets, &lookups, &events).await;
         });
     }
 }
 
 /// Has the far side listen.
-async fn ask(connection: &Connection, forward: &Forward, reports: &Reports) -> Option<Stream> {
+async fn ask(connection: &Connection, forward: &Forward, events: &Events) -> Option<Stream> {
     let target = forward.place.target()?;
     let mut stream = connection.open_stream().await.ok()?;
     let request = Request::Listen(target);
@@ -53,12 +53,12 @@ async fn ask(connection: &Connection, forward: &Forward, reports: &Reports) -> O
     if answer.code != Code::Done {
         let (place, target) = (&forward.place, &forward.target);
         let text = format!("-R {place}:{target}: the far side does not listen: {}", answer.text);
-        reports.notice(text);
+        events.notice(text);
         return None;
     }
     let mut place = forward.place.target()?;
     place.port = answer.port;
-    reports.listening("the far side", place);
+    events.accepting("the far side", place);
     Some(stream)
 }
 
@@ -67,7 +67,7 @@ async fn arrived(
     mut stream: Stream,
     targets: &HashMap<u32, Target>,
     lookups: &AskerLookups,
-    reports: &Reports,
+    events: &Events,
 ) {
     let request = read_request(stream.receiving_mut(), PREAMBLE_PATIENCE).await;
     let Ok(Request::Arrived { listener, from }) = request else { return };
@@ -83,5 +83,5 @@ async fn arrived(
             answer.text
         }
     };
-    reports.detail(|| format!("{from} to {target}: {end}"));
+    events.detail(format!("{from} to {target}: {end}"));
 }

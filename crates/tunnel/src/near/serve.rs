@@ -133,7 +133,7 @@ async fn by_proxy(
         let _ = local.shutdown_write();
         End::Refused(answer)
     };
-    shared.reports.detail(|| format!("{target}: {end}"));
+    shared.events.detail(format!("{target}: {end}"));
 }
 
 /// A connection to a target that was known before: it need not wait.
@@ -145,7 +145,7 @@ async fn at_once(local: Local, target: Target, _places: impl Send, shared: Arc<N
             End::Refused(answer)
         }
     };
-    shared.reports.detail(|| format!("{target}: {end}"));
+    shared.events.detail(format!("{target}: {end}"));
 }
 
 /// Opens a stream to a target, and sends what the program has sent already.

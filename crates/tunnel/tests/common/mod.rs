@@ -3,19 +3,18 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::pin::Pin;
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use peer::host::{Carriers, Host, Services, Tell};
+use events::{Event, EventId, Events, Numbered};
+use peer::host::{Carriers, Host, Services};
 use peer::tls::ClientTls;
 use peer::{AuthorizedPeers, Identity, ListenOptions, Peer, Token};
 use stripe::{Endpoint, Route};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Notify;
 use tunnel::bounds::stripe_options;
 use tunnel::rights::RIGHTS;
-use tunnel::{Dialed, Keeper, NearOptions, Place, Report, Reports, TunnelError};
+use tunnel::{Dialed, Keeper, NearOptions, Place, TunnelError};
 use tunnel::{TunnelRights, TunnelService};
 
 /// A test that takes longer hangs.
@@ -28,38 +27,35 @@ pub(crate) fn run(test: impl Future<Output = ()>) {
     runtime.block_on(limited).expect("the test ends in time");
 }
 
-/// What one side has reported.
+/// What one side has told.
 #[derive(Clone, Default)]
-pub(crate) struct Told(Arc<Mutex<Vec<Report>>>, Arc<Notify>);
+pub(crate) struct Told(pub(crate) Events);
 
 impl Told {
-    fn reports(&self) -> Reports {
-        let told = self.clone();
-        Reports::new(move |report| told.tell(report))
+    fn all(&self) -> Vec<Numbered> {
+        let since = self.0.since(EventId(0));
+        assert!(since.is_complete, "a test tells little");
+        since.events
     }
 
-    fn tell(&self, report: Report) {
-        self.0.lock().unwrap().push(report);
-        self.1.notify_waiters();
-    }
-
-    /// Waits for a report.
-    pub(crate) async fn until<T>(&self, mut find: impl FnMut(&Report) -> Option<T>) -> T {
+    /// Waits for an event.
+    pub(crate) async fn until<T>(&self, mut find: impl FnMut(&Event) -> Option<T>) -> T {
+        let mut more = self.0.subscribe();
+        if let Some(found) = self.all().iter().find_map(|told| find(&told.event)) {
+            return found;
+        }
         loop {
-            let more = self.1.notified();
-            tokio::pin!(more);
-            more.as_mut().enable();
-            if let Some(found) = self.0.lock().unwrap().iter().find_map(&mut find) {
+            let told = more.recv().await.expect("this is one that could speak");
+            if let Some(found) = find(&told) {
                 return found;
             }
-            more.await;
         }
     }
 
     /// Waits for a message with this text.
     pub(crate) async fn notice(&self, part: &str) -> String {
-        let is = |report: &Report| match report {
-            Report::Notice(text) | Report::Detail(text) if text.contains(part) => {
+        let is = |event: &Event| match event {
+            Event::Notice { text } | Event::Detail { text } if text.contains(part) => {
                 Some(text.clone())
             }
             _ => None,
@@ -69,14 +65,14 @@ impl Told {
 
     /// The number of messages with this text.
     pub(crate) fn count(&self, part: &str) -> usize {
-        let is = |report: &&Report| matches!(report, Report::Notice(text) if text.contains(part));
-        self.0.lock().unwrap().iter().filter(is).count()
+        let is = |told: &&Numbered| matches!(&*told.event, Event::Notice { text } if text.contains(part));
+        self.all().iter().filter(is).count()
     }
 
     /// The address at which something listens.
     pub(crate) async fn address(&self, of: &str) -> SocketAddr {
-        self.until(|report| match report {
-            Report::Listening { what, address } if what == of => {
+        self.until(|event| match event {
+            Event::Accepting { what, address } if what == of => {
                 address.replace("localhost", "127.0.0.1").parse().ok()
             }
             _ => None,
@@ -110,15 +106,13 @@ impl Far {
     fn try_at(port: u16, key: Identity, options: FarOptions) -> Result<Far, peer::Error> {
         let FarOptions { authorized, token, of_token } = options;
         let told = Told::default();
-        let reports = told.clone();
-        let tell: Tell = Arc::new(move |text| reports.tell(Report::Notice(text)));
         let listen = ListenOptions {
             addresses: vec![(Ipv4Addr::LOCALHOST, port).into()],
             token,
             authorized,
             ..ListenOptions::new(key.clone())
         };
-        let host = Host::bind(listen, Carriers::Udp, &stripe_options(), tell)?;
+        let host = Host::bind(listen, Carriers::Udp, &stripe_options(), told.0.clone())?;
         Ok(Far { host, of_token, key, told })
     }
 
@@ -137,7 +131,7 @@ impl Far {
     }
 
     pub(crate) async fn serve(self) {
-        let service = TunnelService::new(self.of_token, self.told.reports());
+        let service = TunnelService::new(self.of_token, self.told.0.clone());
         let _hosting = self.host.serve(Services::new().with(&service)).unwrap();
         std::future::pending::<()>().await;
     }
@@ -181,7 +175,7 @@ pub(crate) async fn near(
         })?;
         Ok(Dialed { connection, keeper: Box::new(Nothing) })
     };
-    tunnel::near::run(dial, options, told.reports(), std::future::pending()).await
+    tunnel::near::run(dial, options, told.0.clone(), std::future::pending()).await
 }
 
 /// A tunnel in which the peer has these rights, and what `test` does with the reports of both

@@ -4,6 +4,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::num::NonZeroU32;
 use core::ops::Deref;
+use units::SubflowId;
 
 use super::parse::NAME;
 use crate::WireError;
@@ -31,7 +32,7 @@ pub struct Ack {
     /// The number of packets up to `largest` that arrived without a gap; at least one.
     pub first: u16,
     /// The path of the acknowledged packets.
-    pub path: u16,
+    pub path: SubflowId,
     /// What arrived marked Congestion Experienced; `None` for nothing.
     pub marks: Option<Marks>,
     /// How long the acknowledgement waited, in units of [`Ack::DELAY_UNIT`]; saturates.
@@ -51,7 +52,7 @@ impl Ack {
     }
 
     pub(super) fn emit(&self, into: &mut Vec<u8>) {
-        into.extend_from_slice(&self.path.to_be_bytes());
+        into.extend_from_slice(&self.path.0.to_be_bytes());
         into.extend_from_slice(&self.largest.to_be_bytes());
         into.extend_from_slice(&self.first.to_be_bytes());
         into.extend_from_slice(&self.delivered.to_be_bytes());
@@ -71,7 +72,7 @@ impl Ack {
     }
 
     pub(super) fn parse(reader: &mut Reader<'_>) -> Result<Ack, WireError> {
-        let (path, largest, first) = (reader.u16()?, reader.u64()?, reader.u16()?);
+        let (path, largest, first) = (SubflowId(reader.u16()?), reader.u64()?, reader.u16()?);
         let (delivered, stream, limit) = (reader.u64()?, reader.u32()?, reader.u32()?);
         let one_way = NonZeroU32::new(reader.u32()?);
         let (follows, delay) = (reader.u8()?, reader.u8()?);

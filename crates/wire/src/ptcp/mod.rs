@@ -28,7 +28,7 @@ mod flight;
 mod parameters;
 mod parse;
 
-use units::Bytes;
+use units::{Bytes, SubflowId};
 
 use crate::datagram::{self, DATA_NUMBER_AT};
 
@@ -71,7 +71,7 @@ pub struct Packet {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reply {
     /// Over this path.
-    Path(u16),
+    Path(SubflowId),
     /// Every path, at once: the sender has had no answer on this one for too long.
     All,
 }
@@ -127,7 +127,7 @@ pub enum Body {
     /// The path is retired; its number is never reused.
     Retire {
         /// The path.
-        path: u16,
+        path: SubflowId,
     },
     /// The connection ends.
     Close {
@@ -207,13 +207,13 @@ impl Packet {
             Body::Ack(Ack { largest, delivered, limit, path, first, ref older, .. }) => (
                 3,
                 largest ^ delivered.rotate_left(20) ^ older.fingerprint(),
-                (limit as u64) << 32 | (path as u64) << 16 | first as u64,
+                (limit as u64) << 32 | (path.0 as u64) << 16 | first as u64,
             ),
             Body::StreamWindow { stream, limit } => (4, limit, stream as u64),
             Body::Need { buffer } => (5, buffer, 0),
             Body::Reset { stream, code, end } => (6, end, (code as u64) << 32 | stream as u64),
             Body::Stop { stream, code } => (7, code as u64, stream as u64),
-            Body::Retire { path } => (8, path as u64, 0),
+            Body::Retire { path } => (8, path.0 as u64, 0),
             Body::Close { code } => (9, code as u64, 0),
             Body::Ping { padding, .. } => (10, padding as u64, 0),
             Body::Challenge { token, padding } => (11, token, padding as u64),

@@ -1,6 +1,7 @@
 //! What is sealed of packets as bytes, and back.
 
 use alloc::vec::Vec;
+use units::SubflowId;
 
 use super::{Ack, Body, FULL_BODY, Packet, Reply, StreamData};
 use crate::WireError;
@@ -95,7 +96,7 @@ impl Packet {
                 into.extend_from_slice(&stream.to_be_bytes());
                 into.extend_from_slice(&code.to_be_bytes());
             }
-            Body::Retire { path } => into.extend_from_slice(&path.to_be_bytes()),
+            Body::Retire { path } => into.extend_from_slice(&path.0.to_be_bytes()),
             Body::Close { code } => into.extend_from_slice(&code.to_be_bytes()),
             Body::Raw { .. } | Body::Flight(_) => {}
         }
@@ -149,7 +150,7 @@ fn parse_body(kind: u8, mut reader: Reader<'_>) -> Result<(Body, &[u8]), WireErr
         NEED => Body::Need { buffer: reader.u64()? },
         RESET => Body::Reset { stream: reader.u32()?, code: reader.u32()?, end: reader.u64()? },
         STOP => Body::Stop { stream: reader.u32()?, code: reader.u32()? },
-        RETIRE => Body::Retire { path: reader.u16()? },
+        RETIRE => Body::Retire { path: SubflowId(reader.u16()?) },
         CLOSE => Body::Close { code: reader.u32()? },
         CHALLENGE => {
             let token = reader.u64()?;
@@ -183,13 +184,13 @@ fn payload_len(payload: &[u8]) -> Result<u16, WireError> {
 }
 
 fn reply(number: u16) -> Reply {
-    if number == ALL { Reply::All } else { Reply::Path(number) }
+    if number == ALL { Reply::All } else { Reply::Path(SubflowId(number)) }
 }
 
 fn reply_number(reply: Reply) -> u16 {
     match reply {
         Reply::All => ALL,
-        Reply::Path(path) => path,
+        Reply::Path(path) => path.0,
     }
 }
 
@@ -204,7 +205,7 @@ mod tests {
     use super::*;
 
     fn any_reply() -> impl Strategy<Value = Reply> {
-        prop_oneof![Just(Reply::All), (0..ALL).prop_map(Reply::Path)]
+        prop_oneof![Just(Reply::All), (0..ALL).prop_map(|path| Reply::Path(SubflowId(path)))]
     }
 
     /// Ranges below the latest one, each by the packets missing above it and its length.
@@ -239,7 +240,7 @@ mod tests {
                         limit,
                         one_way: NonZeroU32::new(one_way),
                         first,
-                        path,
+                        path: SubflowId(path),
                         marks: Marks::new(packets, bytes),
                         delay,
                     })
@@ -266,7 +267,7 @@ mod tests {
             (any::<u32>(), any::<u32>(), any::<u64>())
                 .prop_map(|(stream, code, end)| Body::Reset { stream, code, end }),
             (any::<u32>(), any::<u32>()).prop_map(|(stream, code)| Body::Stop { stream, code }),
-            any::<u16>().prop_map(|path| Body::Retire { path }),
+            any::<u16>().prop_map(|path| Body::Retire { path: SubflowId(path) }),
             any::<u32>().prop_map(|code| Body::Close { code }),
             (0u16..1500, any_reply()).prop_map(|(padding, reply)| Body::Ping { padding, reply }),
             (any::<u64>(), 0u16..300)

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use aws_lc_rs::digest::{Context, SHA256};
 use data_encoding::HEXLOWER;
-use files::{Error, Event, Events};
+use events::Events;
+use files::Error;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use tokio::io::{
@@ -70,7 +71,7 @@ pub(super) async fn install(ssh: &Ssh, events: &Events) -> Result<(), Failure> {
             Some(PLAIN) => &program.plain,
             _ => return Some(said),
         };
-        let notice = |text| drop(events.send(Event::Notice { text }));
+        let notice = |text| events.notice(text);
         notice(format!("copying anabranch to {host}: {}", Bytes(sent.len() as u64)));
         let feeding = feed(stdin, sent, |done| {
             notice(format!("copied {} of {}", Bytes(done as u64), Bytes(sent.len() as u64)));
@@ -229,14 +230,14 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_remote_shell_that_takes_nothing_is_left() {
-        let (events, _) = tokio::sync::mpsc::unbounded_channel();
+        let events = Events::new();
         let failure = install(&Ssh::stub("exec sleep 600"), &events).await.unwrap_err();
         assert!(failure.message().unwrap().contains("does not take the program"));
     }
 
     #[tokio::test]
     async fn a_remote_shell_that_does_not_install_is_left() {
-        let (events, _) = tokio::sync::mpsc::unbounded_channel();
+        let events = Events::new();
         for (script, said) in [
             ("exec yes", "was not installed"),
             ("echo anabranch-install: no space left; exit", "no space left"),
@@ -258,7 +259,7 @@ mod tests {
     /// The form that a host without gzip takes, and the one of all others.
     #[tokio::test]
     async fn what_is_sent_is_the_program_in_either_form() {
-        let (events, mut told) = tokio::sync::mpsc::unbounded_channel();
+        let (events, mut told) = Events::observed();
         let own = own_hash().unwrap();
         for (form, unpack) in [("gzip", "gzip -dc"), ("plain", "cat")] {
             let file =
@@ -272,9 +273,11 @@ mod tests {
             let hash = Hashes::of(File::open(&file).unwrap()).unwrap().blake3;
             std::fs::remove_file(&file).unwrap();
             assert_eq!(hash, own, "{form}");
-            let Some(Event::Notice { text }) = told.recv().await else { panic!("it says so") };
+            let Some(events::Event::Notice { text }) = told.recv().await else {
+                panic!("it says so")
+            };
             assert!(text.starts_with("copying anabranch to far: "), "{text}");
-            while told.try_recv().is_ok() {}
+            while told.try_recv().is_some() {}
         }
     }
 

@@ -9,17 +9,15 @@ use std::sync::Arc;
 
 use ::relay::{RelayOptions, RelayRights, RelayService};
 use clap::Subcommand;
-use files::{Error, Event};
-use peer::host::{Carriers, Host, Services, Tell};
+use events::{Event, Events};
+use files::Error;
+use peer::host::{Carriers, Host, Services};
 use peer::{AuthorizedPeers, DEFAULT_PORT, ListenOptions, Token};
 use reach::Reach;
-use tokio::sync::mpsc;
 use tunnel::bounds::raise_descriptor_limit;
 use units::Rate;
 
-use super::paths::runtime;
 use super::receive::write_secret;
-use super::tunnel::display::DisplayArgs;
 use super::tunnel::{signals, stopped};
 use crate::config::Config;
 use crate::dirs::Dirs;
@@ -29,6 +27,8 @@ use crate::host_key::HostKey;
 use crate::listen::{ListenAddress, further_ports, socket_addresses};
 use crate::metrics::{MetricsAddress, MetricsServer};
 use crate::peers::Authorized;
+use crate::transfer;
+use crate::watch::{DisplayArgs, PeerCommand};
 use status::StatusServer;
 
 /// Arguments of `relay`.
@@ -120,61 +120,49 @@ pub(crate) fn run(args: RelayArgs) -> Result<(), Failure> {
     };
     let max_rate = args.max_rate.or(config.max_rate);
     let metrics = args.metrics.or(config.metrics);
-    let serving = serve(options, (of_token, max_rate, metrics), authorized, &args.display);
-    runtime()?.block_on(serving)
+    let watcher = args.display.watcher(token, Some(PEER_COMMAND));
+    let serving = |events| serve(options, (of_token, max_rate, metrics), authorized, events);
+    transfer::serve(watcher, serving)
 }
+
+/// What the other machine runs.
+const PEER_COMMAND: PeerCommand =
+    PeerCommand { before: "anabranch send PATH… --to HOST --relay", after: "" };
 
 async fn serve(
     options: ListenOptions,
     (of_token, max_rate, metrics): (RelayRights, Option<Rate>, Option<MetricsAddress>),
     authorized: Authorized,
-    display: &DisplayArgs,
+    events: Events,
 ) -> Result<(), Failure> {
     let signals = signals()?;
-    let (notices, mut told) = mpsc::unbounded_channel();
-    let tell = files::notices(&notices);
-    let token = options.token.clone();
     let service = RelayService::new(RelayOptions {
         authorized: options.authorized.clone(),
         of_token,
         max_rate,
         usage: Some(Dirs::from_env().usage()),
-        detail: display.is_verbose().then(|| Arc::clone(&tell)),
+        events: events.clone(),
     });
     let metrics = metrics.map(MetricsServer::bind).transpose()?;
-    let host = Host::bind(options, Carriers::Both, &stripe::Options::default(), Arc::clone(&tell))?;
+    let host = Host::bind(options, Carriers::Both, &stripe::Options::default(), events.clone())?;
     raise_descriptor_limit();
-    while let Ok(Event::Notice { text }) = told.try_recv() {
-        display.notice(&text);
-    }
-    let addresses: Vec<String> = host.addresses().iter().map(ToString::to_string).collect();
-    let command = |first: &_| format!("anabranch send PATH… --to HOST --relay {first}");
-    display.listening(&addresses, token.as_ref(), command);
+    events.send(Event::Listening { addresses: host.addresses() });
     let hosting = host.serve(Services::new().with(&service))?;
     let registry = hosting.metrics();
     let watched = async {
         match metrics {
             Some(server) => {
-                tell(format!("metrics are at {}", server.url()));
+                events.notice(format!("metrics are at {}", server.url()));
                 server.serve(registry).await
             }
             None => pending().await,
         }
     };
-    let telling = async {
-        while let Some(event) = told.recv().await {
-            if let Event::Notice { text } = event {
-                display.notice(&text);
-            }
-        }
-        pending().await
-    };
-    let following = authorized.follow(notices, pending::<Infallible>());
+    let following = authorized.follow(events.clone(), pending::<Infallible>());
     let serving = async {
         let never: Infallible = tokio::select! {
-            never = attend(&service, &tell) => never,
+            never = attend(&service, &events) => never,
             never = watched => never,
-            never = telling => never,
             never = following => never,
         };
         match never {}
@@ -206,22 +194,22 @@ const TERMINATE: u8 = 15;
 pub(super) fn relay_service(
     authorized: AuthorizedPeers,
     max_rate: Option<Rate>,
-    detail: Option<Tell>,
+    events: Events,
 ) -> Arc<RelayService> {
     raise_descriptor_limit();
     let of_token = RelayRights::default();
     let usage = Some(Dirs::from_env().usage());
-    RelayService::new(RelayOptions { authorized, of_token, max_rate, usage, detail })
+    RelayService::new(RelayOptions { authorized, of_token, max_rate, usage, events })
 }
 
 /// Divides the rate, and answers `relay status`, for ever.
-pub(super) async fn attend(service: &Arc<RelayService>, tell: &Tell) -> Infallible {
+pub(super) async fn attend(service: &Arc<RelayService>, events: &Events) -> Infallible {
     let status = StatusServer::bind(&Dirs::from_env());
     let answering = async {
         match status {
             Ok(server) => server.serve(service).await,
             Err(error) => {
-                tell(format!("'anabranch relay status' has no answer: {error}"));
+                events.notice(format!("'anabranch relay status' has no answer: {error}"));
                 pending().await
             }
         }

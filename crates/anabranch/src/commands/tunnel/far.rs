@@ -2,18 +2,16 @@
 
 use std::path::PathBuf;
 
-use files::{Error, Event};
+use events::Event;
+use files::Error;
 use peer::host::{Carriers, Host, Services};
 use peer::striped::total_rate;
 use peer::{DEFAULT_PORT, ListenOptions, Timetable, Token};
 use reach::{ListenRights, Reach};
-use tokio::sync::mpsc;
 use tunnel::bounds::stripe_options;
 use tunnel::{TunnelRights, TunnelService};
 
-use super::display::DisplayArgs;
 use super::{bounded, signals, stopped};
-use crate::commands::paths::runtime;
 use crate::commands::receive::write_secret;
 use crate::dirs::Dirs;
 use crate::examples;
@@ -22,6 +20,8 @@ use crate::host_key::HostKey;
 use crate::listen::{ListenAddress, further_ports, socket_addresses};
 use crate::peers::Authorized;
 use crate::qlog::QlogArgs;
+use crate::transfer;
+use crate::watch::{DisplayArgs, PeerCommand};
 
 /// Arguments of `serve-tunnel`.
 #[derive(Debug, clap::Args)]
@@ -96,42 +96,27 @@ pub(crate) fn run(args: ServeTunnelArgs) -> Result<(), Failure> {
     let (display, table) = (args.display, args.max_rate);
     let total = table.as_ref().map(total_rate);
     let stripe = stripe::Options { max_rate: total.clone(), ..stripe_options() };
-    runtime()?.block_on(async {
+    let watcher = display.watcher(token, Some(PEER_COMMAND));
+    transfer::serve(watcher, |events| async move {
         let signals = signals()?;
-        let (notices, mut told) = mpsc::unbounded_channel();
-        let tell = files::notices(&notices);
-        let host = Host::bind(listen, Carriers::Udp, &stripe, tell)?;
-        // That another port was taken comes before the address.
-        while let Ok(Event::Notice { text }) = told.try_recv() {
-            display.notice(&text);
-        }
-        let addresses: Vec<String> = host.addresses().iter().map(ToString::to_string).collect();
-        display.listening(&addresses, token.as_ref(), |first| {
-            format!("anabranch tunnel {first} --socks 1080")
-        });
-        let of_token = TunnelRights { reach, listen: ports };
-        let service = TunnelService::new(of_token, display.reports());
+        let host = Host::bind(listen, Carriers::Udp, &stripe, events.clone())?;
+        events.send(Event::Listening { addresses: host.addresses() });
+        let service = TunnelService::new(TunnelRights { reach, listen: ports }, events.clone());
         let hosting = host.serve(Services::new().with(&service))?;
-        let telling = async {
-            while let Some(event) = told.recv().await {
-                if let Event::Notice { text } = event {
-                    display.notice(&text);
-                }
-            }
-        };
-        let serving = authorized.follow(notices, std::future::pending::<()>());
-        let serving = bounded(table.as_ref(), total.as_ref(), &display, serving);
+        let serving = authorized.follow(events.clone(), std::future::pending::<()>());
+        let serving = bounded(table.as_ref(), total.as_ref(), &events, serving);
         let signal = tokio::select! {
-            signal = signals => Some(signal),
-            ((), ()) = async { tokio::join!(serving, telling) } => None,
+            signal = signals => signal,
+            () = serving => unreachable!("it serves until it is dropped"),
         };
         hosting.close().await;
-        match signal {
-            Some(signal) => Err(stopped(signal)),
-            None => Ok(()),
-        }
+        Err(stopped(signal))
     })
 }
+
+/// What the other machine runs.
+const PEER_COMMAND: PeerCommand =
+    PeerCommand { before: "anabranch tunnel", after: " --socks 1080" };
 
 /// Checks that somebody may reach something.
 fn check(

@@ -1,16 +1,15 @@
 //! `tunnel` and `serve-tunnel`: TCP connections of other programs over every path.
 
-pub(super) mod display;
 pub(crate) mod far;
 pub(crate) mod near;
 
+use events::Events;
 use peer::Timetable;
 use peer::striped::follow_timetable;
 use stripe::TotalRate;
 use tokio::signal::unix::{SignalKind, signal};
 use tunnel::TunnelError;
 
-use self::display::DisplayArgs;
 use crate::exit::Failure;
 use files::Error;
 
@@ -34,13 +33,13 @@ pub(super) fn signals() -> Result<impl Future<Output = u8>, Failure> {
 async fn bounded<T>(
     table: Option<&Timetable>,
     total: Option<&TotalRate>,
-    display: &DisplayArgs,
+    events: &Events,
     side: impl Future<Output = T>,
 ) -> T {
     let follow = async {
         match (table, total) {
             (Some(table), Some(total)) => {
-                follow_timetable(table, total, |text| display.notice(text)).await;
+                follow_timetable(table, total, |text| events.notice(text)).await;
             }
             _ => std::future::pending().await,
         }

@@ -5,6 +5,7 @@ use std::iter;
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
+use events::Events;
 use files::Error;
 use peer::dial::Terms;
 use peer::private::{Guard, check_private, open_input};
@@ -16,12 +17,10 @@ use tunnel::intercept::{Destination, Rules};
 use tunnel::{Dialed, Forward, Login, NearOptions, Place};
 use zeroize::Zeroizing;
 
-use super::display::DisplayArgs;
 use super::{bounded, failure, signals, stopped};
-use crate::commands::paths::runtime;
 use crate::commands::send::credential;
 use crate::complete;
-use crate::config::Config;
+use crate::config::{Config, weight};
 use crate::dirs::Dirs;
 use crate::examples;
 use crate::exit::Failure;
@@ -30,6 +29,8 @@ use crate::qlog::QlogArgs;
 use crate::routes::check_interfaces;
 use crate::schedulers::{controller, packet_scheduler, striped};
 use crate::token::TokenSource;
+use crate::transfer;
+use crate::watch::DisplayArgs;
 
 /// Arguments of `tunnel`.
 #[derive(Debug, clap::Args)]
@@ -96,6 +97,10 @@ pub(crate) struct TunnelArgs {
     /// The choice of a path for each packet [default: lowest-rtt]
     #[arg(long, value_name = "NAME", value_parser = packet_scheduler, help_heading = "Over UDP")]
     packet_scheduler: Option<String>,
+    /// So many subflows over each path: with a controller such as reno or cubic it takes the shares
+    /// of so many flows, 1 to 64 [default: 1]
+    #[arg(long, value_name = "N", value_parser = weight(), help_heading = "Over UDP")]
+    weight: Option<u16>,
     #[command(flatten)]
     qlog: QlogArgs,
     #[command(flatten)]
@@ -160,6 +165,7 @@ pub(crate) fn run(args: TunnelArgs) -> Result<(), Failure> {
         paths: if args.paths.is_empty() { config.send.paths } else { args.paths },
         no_paths: [config.send.no_paths, args.no_paths].concat(),
         usage: Some(dirs.usage()),
+        weight: args.weight.or(config.send.weight).unwrap_or(1),
         ..DialOptions::new(identity)
     };
     let terms = Terms::new(vec![(to, credential)], dial)?;
@@ -178,7 +184,8 @@ pub(crate) fn run(args: TunnelArgs) -> Result<(), Failure> {
         ..stripe_options()
     };
     let installed = rules.map(|(_, rules)| rules.install()).transpose().map_err(failure)?;
-    let ended = runtime()?.block_on(carry(&terms, (stripe, table), options, &args.display));
+    let carrying = |events| async move { carry(&terms, (stripe, table), options, events).await };
+    let ended = transfer::serve(args.display.watcher(None, None), carrying);
     drop(installed);
     ended
 }
@@ -187,26 +194,17 @@ async fn carry(
     terms: &Terms,
     (stripe, table): (stripe::Options, Option<Timetable>),
     options: NearOptions,
-    display: &DisplayArgs,
+    events: Events,
 ) -> Result<(), Failure> {
     let mut signal = None;
     let signals = signals()?;
     let stop = async { signal = Some(signals.await) };
-    let reports = display.reports();
-    let events = {
-        let reports = reports.clone();
-        peer::Events::new(move |event| {
-            if let peer::Event::Notice { text } = event {
-                reports.notice(text);
-            }
-        })
-    };
     let dial = async || {
         let striped = peer::striped::connect(terms, stripe.clone(), events.clone()).await?;
         Ok(Dialed { connection: striped.connection().clone(), keeper: Box::new(striped) })
     };
-    let carried = tunnel::near::run(dial, options, reports, stop);
-    let ended = bounded(table.as_ref(), stripe.max_rate.as_ref(), display, carried).await;
+    let carried = tunnel::near::run(dial, options, events.clone(), stop);
+    let ended = bounded(table.as_ref(), stripe.max_rate.as_ref(), &events, carried).await;
     match signal {
         Some(number) => Err(stopped(number)),
         None => ended.map_err(failure),

@@ -2,18 +2,20 @@
 
 mod screens;
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 
-use files::{
-    Action, Changed, DryRun, Event, Failed, Listed, PathProgress, PlannedChange, Progress,
-    Standstill, Summary,
+use events::{
+    Action, Changed, DryRun, Event, Failed, Listed, PathEvent, PathProgress, PathState,
+    PlannedChange, Progress, Standstill, Summary,
 };
-use peer::{PathEvent, PathState};
+use proptest::prelude::*;
+use proptest::test_runner::TestRunner;
 use serde_json::Value;
 use units::{Bytes, PathId, Rate, Span};
 
-use super::screen::Printer;
-use super::{HostRole, Style, WatchArgs, json, notes, rows, text};
+use super::screen::{Printer, Size};
+use super::{HostRole, Style, Verbosity, WatchArgs, json, notes, rows, text};
 
 fn path(n: u32, name: &str, state: PathState, mbit: u64, share: f64) -> PathProgress {
     PathProgress {
@@ -242,7 +244,7 @@ fn every_event_has_the_documented_keys() {
         Event::Listening { addresses: vec!["192.0.2.1:7707".parse().unwrap()] },
         Event::Started {
             transfer: 0,
-            peer: identity.fingerprint(),
+            peer: identity.fingerprint().to_string(),
             files: 1,
             total: Bytes(1),
             resumed: Bytes(0),
@@ -258,6 +260,8 @@ fn every_event_has_the_documented_keys() {
         Event::DryRun(dry_run.clone()),
         Event::LeftOut { path: "a".into(), reason: "because".into() },
         Event::Notice { text: "a sentence".into() },
+        Event::Detail { text: "another one".into() },
+        Event::Accepting { what: "SOCKS".into(), address: "127.0.0.1:1080".into() },
         Event::Ended { transfer: 1, result: Ok(summary()) },
         Event::Ended { transfer: 1, result: Err(failed) },
     ];
@@ -297,6 +301,39 @@ fn a_stream_has_no_share_and_no_end() {
     assert!(line.starts_with("12.0 MB of a stream") && !line.contains('%'), "{line}");
 }
 
+/// People hear of the paths of a tunnel that carry data, and of every attempt only if they ask.
+#[test]
+fn a_tunnel_says_which_paths_carry_data() {
+    let said = |verbosity| {
+        let role = HostRole::Service(None);
+        let mut notes = notes::Notes::new(Printer::plain(), verbosity, role);
+        let path = |path, name: &str, state, why: &str| Event::Path {
+            transfer: 0,
+            event: PathEvent { path: PathId(path), name: name.into(), state, why: why.into() },
+        };
+        let events = [
+            path(1, "eth0", PathState::Active, ""),
+            path(2, "wlan0", PathState::Lost, "no answer"),
+            path(2, "wlan0", PathState::Active, ""),
+            Event::Detail { text: "example.org:443: 10 kB".into() },
+            path(1, "eth0", PathState::Lost, "silent"),
+        ];
+        let lines: Vec<String> = events.iter().filter_map(|event| notes.line(event)).collect();
+        lines
+    };
+    let most = [
+        "path eth0: active; carrying data: eth0",
+        "path wlan0: active; carrying data: eth0, wlan0",
+        "path eth0: lost (silent); carrying data: wlan0",
+    ];
+    assert_eq!(said(Verbosity::Normal), most);
+    let all = said(Verbosity::Verbose);
+    assert_eq!(all.len(), 5);
+    assert_eq!(all[1], "path wlan0: lost (no answer); carrying data: eth0");
+    assert_eq!(all[3], "example.org:443: 10 kB");
+    assert!(said(Verbosity::Quiet).is_empty());
+}
+
 /// A unit that runs without a display of progress still has its refusals in the log.
 #[test]
 fn notices_are_printed_whatever_is_said_of_progress() {
@@ -316,4 +353,59 @@ fn notices_are_printed_whatever_is_said_of_progress() {
     assert!(!said(WatchArgs { quiet: true, ..WatchArgs::default() }));
     let json = WatchArgs { json: true, progress: Some(Style::None), ..WatchArgs::default() };
     assert!(!said(json), "it is an event on standard output");
+}
+
+/// Of every path that is shown the screen has the name, and the rate or the state, that JSON has;
+/// and so have the lines of a log.
+#[test]
+fn screen_and_json_say_the_same() {
+    let screens = Cell::new(0);
+    let paths = proptest::collection::vec((0_usize..6, 0_u64..10_000_000_000), 1..8);
+    let same = |paths: Vec<(usize, u64)>| {
+        compare_screen_and_json(paths)?;
+        screens.set(screens.get() + 1);
+        Ok(())
+    };
+    TestRunner::new(ProptestConfig::with_cases(64)).run(&paths, same).unwrap();
+    println!("screens {}", screens.get());
+}
+
+fn compare_screen_and_json(paths: Vec<(usize, u64)>) -> Result<(), TestCaseError> {
+    let states = [
+        PathState::Connecting,
+        PathState::Active,
+        PathState::Standby,
+        PathState::Stalled,
+        PathState::Lost,
+        PathState::Dropped,
+    ];
+    let of = |(number, (state, rate)): (u32, (usize, u64))| PathProgress {
+        rate: Rate::from_bits(rate),
+        ..path(number, &format!("eth{number}"), states[state], 1, 0.5)
+    };
+    let paths: Vec<PathProgress> = (0..).zip(paths).map(of).collect();
+    let rate = paths.iter().map(|path| path.rate).sum();
+    let snapshot = Progress { rate, paths, ..progress() };
+    let line = json::of_event(&Event::Progress(snapshot.clone()));
+    let told: Value = serde_json::from_str(&line).unwrap();
+    let log = text::plain(&snapshot);
+    let size = Size { columns: 100, rows: 50 };
+    let rows = rows::rows(&BTreeMap::from([(0, snapshot)]), size);
+    let paths = told["paths"].as_array().unwrap();
+    for path in paths {
+        let name = path["name"].as_str().unwrap();
+        let state = path["state"].as_str().unwrap();
+        let says = match state {
+            "active" => Rate::from_bits(path["rate"].as_u64().unwrap()).to_string(),
+            other => other.to_string(),
+        };
+        let row = rows.iter().find(|row| row.starts_with(name));
+        prop_assert_eq!(row.is_some(), state != "dropped");
+        prop_assert!(row.is_none_or(|row| row.contains(&says)), "{:?}: {}", row, says);
+        prop_assert!(log.contains(&format!("{name} {says}")), "{}", log);
+    }
+    let sum: u64 = paths.iter().map(|path| path["rate"].as_u64().unwrap()).sum();
+    prop_assert_eq!(told["rate"].as_u64(), Some(sum));
+    prop_assert!(rows.last().unwrap().contains(&Rate::from_bits(sum).to_string()));
+    Ok(())
 }

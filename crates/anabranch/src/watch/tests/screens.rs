@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 use std::num::NonZeroU16;
 use std::sync::{Arc, Mutex};
 
-use files::{Event, PathProgress, Progress, Summary};
-use peer::PathState;
+use events::{Event, PathProgress, PathState, Progress, Summary};
 use units::{Bytes, Rate, Span};
 
 use super::super::notes::{Bars, Notes};
@@ -188,7 +187,8 @@ fn transfer(size: Size, count: u32, resized: Option<Size>) -> usize {
     let identity = peer::Identity::generate().unwrap();
     let peer = identity.fingerprint();
     let (files, total) = (17, Bytes(123_456_780));
-    let started = Event::Started { transfer: 0, peer, files, total, resumed: Bytes::ZERO };
+    let started =
+        Event::Started { transfer: 0, peer: peer.to_string(), files, total, resumed: Bytes::ZERO };
     watched.event(&started, &[&format!("17 files, 123.5 MB, peer {peer}")]);
     for step in 0..10 {
         watched.event(&Event::Progress(progress(count, step)), &[]);

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use peer::PathState;
+use events::{PathProgress, PathState, Progress, Summary};
 use peer::carrier::RouteReport;
 use peer::dial::{Plan, PlanKind};
 use transfer::PathReport;
@@ -12,7 +12,6 @@ use units::{Bytes, PathId, Rate, Span, Time};
 
 use super::{SessionDriver, SessionOpener};
 use crate::dial::path::{Direction, KernelFacts, PathFacts};
-use crate::{PathProgress, Progress, Summary};
 
 /// An open path, for the display: what the core and what the path itself know.
 struct Open {

@@ -20,8 +20,10 @@ use opener::FetchOpener;
 use super::driver::{DialEnd, Dialing};
 use super::queue::Queue;
 use super::session::check_scheduler;
+use crate::dial::unless_stopped;
 use crate::sink::SinkSession;
-use crate::{Error, Event, Events, FetchOptions, Summary};
+use crate::{Error, FetchOptions};
+use events::{Events, Summary};
 
 /// Fetches the files of `options` over every path, and reports to `events`. Dropping the future
 /// stops the transfer; verified data stay journaled in the receiving folder.
@@ -64,7 +66,7 @@ pub async fn fetch(options: FetchOptions, events: Events) -> Result<Summary, Err
             // What there is of the second attempt does not matter to the first.
             (Err(error), Some(before)) => {
                 dialing.close().await;
-                return before.unless_stopped(error, &events);
+                return unless_stopped(before, error, &events);
             }
             (ended, before) => {
                 first = before;
@@ -89,7 +91,7 @@ pub async fn fetch(options: FetchOptions, events: Events) -> Result<Summary, Err
                 wait_until_closed(&writing).await?;
                 let text =
                     "what is offered has changed: agreeing on the transfer again".to_string();
-                let _ = events.send(Event::Notice { text });
+                events.notice(text);
             }
         }
     }

@@ -31,7 +31,8 @@ use crate::dry_run::Verdict;
 use crate::listing::listing;
 use crate::protocol::{error_of, want_frames};
 use crate::sink::{Directory, Mirror, NOTHING_DELETED, SinkSession, Staging, Survey};
-use crate::{Error, Event, Events, FetchOptions};
+use crate::{Error, FetchOptions};
+use events::{Event, Events};
 
 /// An open session with a server.
 #[derive(Clone)]
@@ -118,7 +119,7 @@ impl SessionOpener for FetchOpener {
                 Event::LeftOut { path, .. } if self.is_first => once_more(path),
                 _ => event,
             };
-            let _ = self.events.send(event);
+            self.events.send(event);
         }
     }
 
@@ -294,7 +295,7 @@ impl FetchOpener {
         let (into, clock, events, tree) =
             (options.into.clone(), self.clock, self.events.clone(), offer.tree.clone());
         for event in offer.left_out.events() {
-            let _ = self.events.send(event);
+            self.events.send(event);
         }
         let left_out = offer.left_out.count();
         let mirror = self.mirror(&offer);
@@ -376,7 +377,7 @@ impl FetchOpener {
             self.options.transfer.wishes(&self.options.selection);
         if delete && offer.left_out.count() > 0 {
             let text = NOTHING_DELETED.to_string();
-            let _ = self.events.send(Event::Notice { text });
+            self.events.notice(text);
         }
         (delete && offer.left_out.count() == 0).then(|| Mirror {
             folders: self.asked.mirrored(&offer.tree),

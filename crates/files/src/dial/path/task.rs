@@ -1,5 +1,6 @@
 //! The connections of one path, and the data that the core gives to them in turn.
 
+use events::Events;
 use std::future::poll_fn;
 use std::task::Poll;
 
@@ -30,7 +31,7 @@ pub(in crate::dial) struct PathTask<'a, F: Direction, M> {
     /// The direction of the data over a further connection; `None` if it joined another session.
     direct: Box<dyn Fn(M) -> Option<F> + Send + 'a>,
     count: ConnectionCount,
-    events: peer::Events,
+    events: Events,
     /// Whether a message said that the path has several connections.
     is_told: bool,
     /// Whether further streams of a carrier with several routes were asked for.
@@ -76,7 +77,7 @@ impl<'a, F: Direction, M> PathTask<'a, F, M> {
         direction: F,
         further: Further<M>,
         direct: impl Fn(M) -> Option<F> + Send + 'a,
-        events: peer::Events,
+        events: Events,
     ) -> PathTask<'a, F, M> {
         let now = session.clock.now();
         let control = &facts.path.congestion_control;

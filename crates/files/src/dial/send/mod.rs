@@ -14,10 +14,12 @@ use wire::manifest::{Entry, File, Kind, UNKNOWN_SIZE};
 use super::driver::{DialEnd, Dialing};
 use super::queue::Queue;
 use super::session::check_scheduler;
+use crate::dial::unless_stopped;
 use crate::protocol::{FILTERS_BYTES, MOST_FILTERS, MOST_MIRRORS};
 use crate::sink::NOTHING_DELETED;
 use crate::source::{Source, SourceRoot, Stream, StreamSpool, check_name};
-use crate::{Error, Event, Events, Selection, SendOptions, StreamInput, Summary};
+use crate::{Error, Selection, SendOptions, StreamInput};
+use events::{Events, Summary};
 use opener::SendOpener;
 
 /// Sends the files and folders of `options` over every path, and reports to `events`. Dropping the
@@ -86,7 +88,7 @@ async fn send_again(
     options.transfer.once_more();
     let source = Arc::new(SetOnce::new());
     // What could not be read before has been named.
-    let (unheard, _) = tokio::sync::mpsc::unbounded_channel();
+    let unheard = Events::new();
     let sent = tokio::select! {
         biased;
         Err(error) = find(&options, &source, &unheard) => Err(error),
@@ -94,7 +96,7 @@ async fn send_again(
     };
     match sent {
         Ok(Sent::All(summary) | Sent::ButForChanges(summary)) => Ok(summary.after(Some(first))),
-        Err(error) => first.unless_stopped(error, events),
+        Err(error) => unless_stopped(first, error, events),
     }
 }
 
@@ -103,7 +105,7 @@ async fn send_again(
 async fn settle_spool(stream: &Arc<Stream>, sent: &Result<Summary, Error>, events: &Events) {
     let Some(spool) = stream.spool() else { return };
     let notice = |text: String| {
-        let _ = events.send(Event::Notice { text });
+        events.notice(text);
     };
     let Err(error) = sent else { return spool.remove() };
     let path = spool.path().display();
@@ -179,13 +181,13 @@ async fn find(
     let failed = |error| Error::system("look at what is to be sent", std::io::Error::other(error));
     let (source, notices) = walked.map_err(failed)??;
     for text in notices {
-        let _ = events.send(Event::Notice { text });
+        events.notice(text);
     }
     for event in source.left_out().events() {
-        let _ = events.send(event);
+        events.send(event);
     }
     if options.transfer.delete && source.left_out().count() > 0 {
-        let _ = events.send(Event::Notice { text: NOTHING_DELETED.into() });
+        events.notice(NOTHING_DELETED);
     }
     assert!(found.set(Arc::new(source)).is_ok(), "the files are looked at once");
     Ok(())
@@ -258,7 +260,7 @@ async fn conduct(
             DialEnd::SessionGone => {
                 options.transfer.restart = false;
                 let text = "the receiver was restarted: agreeing on the transfer again".to_string();
-                let _ = events.send(Event::Notice { text });
+                events.notice(text);
             }
         }
     }

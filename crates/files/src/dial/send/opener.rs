@@ -25,7 +25,8 @@ use crate::dial::session::{Agreement, Report, Session, new_core};
 use crate::dry_run::Verdict;
 use crate::protocol::Want;
 use crate::source::{Source, Stream, Supply, Tolerance};
-use crate::{Error, Event, Events, SendOptions};
+use crate::{Error, SendOptions};
+use events::{Event, Events};
 
 /// The time that the driver has to end a transfer that was refused.
 const TIME_TO_END: Duration = Duration::from_secs(3);
@@ -131,7 +132,7 @@ impl SessionOpener for SendOpener {
                 "hashing all of {}, because a part of it was sent by an earlier attempt",
                 name(files[0].0)
             );
-            let _ = self.events.send(Event::Notice { text });
+            self.events.notice(text);
             let hashing = Arc::clone(&supply);
             let hashed = tokio::task::spawn_blocking(move || hashing.hash(index)).await;
             ours = Some(hashed.expect("hashing does not panic")?);
@@ -155,7 +156,7 @@ impl SessionOpener for SendOpener {
 
     fn note_archived(&self, archived: Archived) {
         for text in attributes::in_words(archived, " at the receiver") {
-            let _ = self.events.send(Event::Notice { text });
+            self.events.notice(text);
         }
     }
 
@@ -169,7 +170,7 @@ impl SessionOpener for SendOpener {
                 None if supply.changes().is_left_out(change.entry) => continue,
                 None => Event::Notice { text: grown(&path, supply.source().tree(), change.entry) },
             };
-            let _ = self.events.send(event);
+            self.events.send(event);
         }
         let tree = supply.source().tree();
         for index in std::mem::take(&mut *self.empty.lock().expect("no panic while held")) {
@@ -230,7 +231,7 @@ impl SendOpener {
             None => tree.file(file).expect("a file of the tree").size,
         };
         let (name, size) = (name_of(tree, file), Bytes(size));
-        let _ = self.events.send(Event::FileDone { transfer: 0, name, size, blake3 });
+        self.events.send(Event::FileDone { transfer: 0, name, size, blake3 });
     }
 
     fn supply(&self) -> Option<Arc<Supply>> {

@@ -22,7 +22,8 @@ use crate::dry_run::Verdict;
 use crate::protocol::code_of;
 use crate::sink::{Directory, Mirror, NOTHING_DELETED, SinkSession, Staging, Survey, finish_files};
 use crate::source::PATTERNS_BYTES;
-use crate::{Error, Event, Overwrite};
+use crate::{Error, Overwrite};
+use events::Event;
 
 /// The longest wait of a sender for its turn to compare files or to open a session.
 const AGREEMENT_PATIENCE: Duration = Duration::from_secs(60);
@@ -126,18 +127,18 @@ impl ReceiveService {
         session.limit = limit;
         session.transfer = self.transfers.next();
         let session = Arc::new(session);
-        let _ = self.events.send(Event::Started {
+        self.events.send(Event::Started {
             transfer: session.transfer,
-            peer,
+            peer: peer.to_string(),
             files: session.tree().file_count(),
             total: session.tree().data(),
             resumed: session.resumed(),
         });
         if let Some(text) = left_out.in_short() {
             let text = format!("the sender could not read, and left out: {text}");
-            let _ = self.events.send(Event::Notice { text });
+            self.events.notice(text);
             if wishes.delete {
-                let _ = self.events.send(Event::Notice { text: NOTHING_DELETED.into() });
+                self.events.notice(NOTHING_DELETED);
             }
         }
         self.sessions.add(&session, request, share);
@@ -228,7 +229,7 @@ impl ReceiveService {
         let text = Error::Stalled { silence }.to_string();
         old.broadcast(&SessionFrame::Abort(AbortCode::Refused, text.clone()).into(), true);
         let text = format!("{text} (another sender takes its turn)");
-        let _ = self.events.send(Event::Notice { text });
+        self.events.notice(text);
         // The sender closes its connections when it has read the reason.
         let _ = timeout(super::ABORT_DELIVERY, super::paths_closed(old)).await;
     }

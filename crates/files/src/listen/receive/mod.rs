@@ -21,7 +21,8 @@ use units::{Bytes, Span, Time};
 
 use super::TransferNumbers;
 use crate::sink::{self, SinkEnd, SinkSession};
-use crate::{Error, Event, Events, Failed, ReceiveOptions, Summary};
+use crate::{Error, ReceiveOptions};
+use events::{Event, Events, Failed, Summary};
 use rates::ReceiveRates;
 use service::ReceiveService;
 pub(crate) use service::Stalls;
@@ -53,7 +54,7 @@ pub(crate) async fn receive_unless_stalled(
     let addresses = host.addresses();
     let receiving = Receiving::new(options, events.clone(), stalls, &TransferNumbers::default())?;
     let hosting = host.serve(receiving.joins(Services::new()))?;
-    let _ = events.send(Event::Listening { addresses });
+    events.send(Event::Listening { addresses });
     let ended = receiving.attend().await;
     hosting.close().await;
     ended
@@ -143,7 +144,7 @@ async fn attend(
 ) -> Option<Result<Summary, Error>> {
     let mut rates = ReceiveRates::default();
     let report = |session: &SinkSession| {
-        let _ = service.events.send(Event::Progress(rates.progress(session)));
+        service.events.send(Event::Progress(rates.progress(session)));
         let silence = session.without_data().filter(|time| *time >= service.stalls.alone);
         if let Some(silence) = silence {
             let _ = session.fail(Error::Stalled { silence });
@@ -161,7 +162,7 @@ async fn attend(
                 let exit_code = Error::Stopped { reason: String::new() }.exit_code();
                 let text = "the sender has begun again, with what arrived so far".into();
                 let result = Err(Failed { exit_code, text });
-                let _ = service.events.send(Event::Ended { transfer: session.transfer, result });
+                service.events.send(Event::Ended { transfer: session.transfer, result });
             }
             return None;
         }
@@ -178,7 +179,7 @@ async fn attend(
             goes_on = has_changes && left == Ok(Left::Anew);
             if !goes_on {
                 session.left_out_events().into_iter().for_each(|event| {
-                    let _ = service.events.send(event);
+                    service.events.send(event);
                 });
             }
             Ok(summary(&session, &mut rates, at, sync))
@@ -196,7 +197,7 @@ fn report_end(service: &ReceiveService, session: &SinkSession, outcome: &Result<
             Ok(summary) => Ok(summary.clone()),
             Err(error) => Err(Failed::from(error)),
         };
-        let _ = service.events.send(Event::Ended { transfer: session.transfer, result });
+        service.events.send(Event::Ended { transfer: session.transfer, result });
     }
 }
 

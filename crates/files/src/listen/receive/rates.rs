@@ -1,12 +1,11 @@
 //! Progress of a transfer at the receiver.
 
-use peer::PathState;
+use events::{PathProgress, PathState, Progress};
 use units::{Bytes, PathId, Rate};
 use wire::session::SessionId;
 
 use crate::rates::Rates;
 use crate::sink::{PathShare, SinkSession};
-use crate::{PathProgress, Progress};
 
 /// Derives rates from byte counts.
 #[derive(Default)]

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use events::{Event, Events, PathEvent, PathState};
 use net::Clock;
 use peer::host::{Asking, Entry, Service};
 use peer::limit::Limit;
@@ -10,7 +11,7 @@ use peer::listen::admission::refuse;
 use peer::listen::{TokenRefusal, display_address, too_many_connections};
 use peer::metrics::Registry;
 use peer::places::Places;
-use peer::{Conn, ConnError, Fingerprint, May, PathEvent, PathState, Peer};
+use peer::{Conn, ConnError, Fingerprint, May, Peer};
 use tokio::sync::mpsc;
 use units::{PathId, Span};
 use wire::session::{AbortCode, SessionId};
@@ -22,7 +23,7 @@ use crate::listen::{TransferNumbers, cannot_open, place_of, register_places};
 use crate::protocol::MANIFEST_BYTES;
 use crate::rights::PeerDirectory;
 use crate::sink::{Directory, SinkSession};
-use crate::{Error, Event, Events, ReceiveOptions};
+use crate::{Error, ReceiveOptions};
 
 /// The service that receives from authorized senders.
 pub(super) struct ReceiveService {
@@ -129,7 +130,7 @@ impl Service for ReceiveService {
                 Ok(None) | Err(ConnError::Closed) => return,
                 Err(error) => {
                     let text = format!("{name}: {error}");
-                    let _ = self.events.send(Event::Notice { text });
+                    self.events.notice(text);
                     return;
                 }
             },
@@ -227,12 +228,12 @@ impl ReceiveService {
                 "the sender has left in mid-transfer, with {here} of {total} here: waiting for it \
                  to come back, {wait}"
             );
-            let _ = self.events.send(Event::Notice { text });
+            self.events.notice(text);
         }
     }
 
     fn report(&self, session: &SinkSession, path: PathId, name: &str, state: PathState, why: &str) {
         let event = PathEvent { path, name: name.into(), state, why: why.into() };
-        let _ = self.events.send(Event::Path { transfer: session.transfer, event });
+        self.events.send(Event::Path { transfer: session.transfer, event });
     }
 }

@@ -14,7 +14,8 @@ use peer::host::Services;
 
 use super::TransferNumbers;
 
-use crate::{Error, Event, Events, ServeOptions, Summary};
+use crate::{Error, ServeOptions};
+use events::{Event, Events, Summary};
 use service::ServeService;
 
 /// Offers the directory of `options` to authorized clients, and reports to `events`. Runs until it
@@ -28,7 +29,7 @@ pub async fn serve(options: ServeOptions, events: Events) -> Result<Summary, Err
     let addresses = host.addresses();
     let serving = Serving::of(options, events.clone(), &TransferNumbers::default())?;
     let hosting = host.serve(serving.joins(Services::new()))?;
-    let _ = events.send(Event::Listening { addresses });
+    events.send(Event::Listening { addresses });
     let summary = serving.attend().await;
     hosting.close().await;
     Ok(summary)

@@ -21,7 +21,7 @@ use crate::blocking::run_in_place;
 use crate::listen::answer_ping;
 use crate::protocol::{self, source_abort};
 use crate::source::Buffer;
-use crate::{Event, Events};
+use events::Events;
 
 /// A client that is silent for this long is gone: it pings every second.
 pub(super) const SILENCE: Duration = Duration::from_secs(30);
@@ -112,7 +112,7 @@ pub(super) async fn serve(
             is_sending = info.unacked > 0;
             let set = |name: &str| stream.set_congestion_control(name);
             if let Some(text) = control.update(now, &info, &name, set) {
-                let _ = events.send(Event::Notice { text });
+                events.notice(text);
             }
             let held = held(&info);
             if held != told && now >= next_held {

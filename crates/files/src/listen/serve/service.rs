@@ -36,7 +36,8 @@ use crate::protocol::{FILTERS_BYTES, MANIFEST_BYTES, MOST_FILTERS, Want, code_of
 use crate::rights::PeerDirectory;
 use crate::source::hashes::{self, HashCache};
 use crate::source::{PATTERNS_BYTES, Source, SourceRoot, Supply, Tolerance, open_directory};
-use crate::{Error, Event, Events, Failed, Selection, ServeOptions, Summary};
+use crate::{Error, Selection, ServeOptions};
+use events::{Event, Events, Failed, Summary};
 
 /// The service that serves authorized clients.
 pub(super) struct ServeService {
@@ -191,7 +192,7 @@ impl Service for ServeService {
             // With `once` it is the result of the whole command.
             if !self.options.once {
                 let (transfer, result) = (fetch.transfer, Ok(summary.clone()));
-                let _ = self.events.send(Event::Ended { transfer, result });
+                self.events.send(Event::Ended { transfer, result });
             }
             let _ = self.completing.send(summary);
         }
@@ -312,7 +313,7 @@ impl ServeService {
             Err(error) => return Err(refuse(conn, code_of(&error), error.to_string()).await),
         };
         for text in notices {
-            let _ = self.events.send(Event::Notice { text });
+            self.events.notice(text);
         }
         let source = Arc::new(source);
         let entries = source.tree().entries();
@@ -353,8 +354,8 @@ impl ServeService {
         if let Err(text) = self.register(&fetch) {
             return Err(refuse(conn, AbortCode::Busy, text).await);
         }
-        let _ = self.events.send(fetch.started());
-        let _ = self.events.send(Event::Notice { text: fetch.introduction() });
+        self.events.send(fetch.started());
+        self.events.notice(fetch.introduction());
         Ok(fetch)
     }
 
@@ -409,11 +410,11 @@ impl ServeService {
     fn report_forgotten(&self, fetch: &FetchSession) {
         let text = "its host has left and did not come back; what arrived there is kept".into();
         let result = Err(Failed { exit_code: LEFT, text });
-        let _ = self.events.send(Event::Ended { transfer: fetch.transfer, result });
+        self.events.send(Event::Ended { transfer: fetch.transfer, result });
     }
 
     fn notice(&self, who: &str, what: &str) {
-        let _ = self.events.send(Event::Notice { text: format!("{who}: {what}") });
+        self.events.send(Event::Notice { text: format!("{who}: {what}") });
     }
 
     fn fetches(&self) -> MutexGuard<'_, BTreeMap<SessionId, Arc<FetchSession>>> {

@@ -13,7 +13,7 @@ use wire::session::SessionId;
 use super::service::PeerView;
 use crate::budget::Share;
 use crate::source::Supply;
-use crate::{Event, Summary};
+use events::{Event, Summary};
 
 /// The state of one fetch.
 pub(super) struct FetchSession {
@@ -72,7 +72,7 @@ impl FetchSession {
         let total = tree.data();
         Event::Started {
             transfer: self.transfer,
-            peer: self.peer,
+            peer: self.peer.to_string(),
             files: tree.file_count(),
             total,
             resumed: total - self.supply.packing().layout().total(),

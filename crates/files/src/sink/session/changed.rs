@@ -8,9 +8,10 @@ use units::Bytes;
 use wire::files::Changed;
 
 use super::SinkSession;
+use crate::Error;
 use crate::left_out::LeftOuts;
 use crate::sink::settle::Completed;
-use crate::{Error, Event};
+use events::Event;
 
 /// Files that changed meanwhile.
 #[derive(Debug, Default)]
@@ -66,7 +67,7 @@ impl SinkSession {
                 let path = shown.display();
                 let size = Bytes(size);
                 let text = format!("{path} grew while it was sent: its first {size} arrive");
-                let _ = self.events.send(Event::Notice { text });
+                self.events.notice(text);
                 return Ok(None);
             }
             // The source cannot compare what an earlier attempt sent with what is there.

@@ -10,9 +10,9 @@ use wire::files::{Data, Grown, Range};
 use std::sync::Arc;
 
 use super::{MOST_REFUSALS, SinkSession, refusal};
+use crate::Error;
 use crate::sink::large::Part;
 use crate::sink::settle::Completed;
-use crate::{Error, Event};
 use peer::ConnError;
 
 /// The free space is looked at each time that a stream has grown by this much.
@@ -244,7 +244,7 @@ impl SinkSession {
                 let text = format!(
                     "block {in_file} of {path} does not match its hash: asking for it again"
                 );
-                let _ = self.events.send(Event::Notice { text });
+                self.events.notice(text);
                 if refusals > MOST_REFUSALS + self.members().extra_refusals {
                     let what = path.to_string();
                     let detail = format!(

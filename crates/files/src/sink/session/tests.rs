@@ -17,10 +17,11 @@ use wire::session::{AbortCode, SessionFrame};
 use wire::{Emit, RawFrame};
 
 use super::{MOST_REFUSALS, MOST_UNSYNCED, Mailbox, SinkSession, finish_files};
+use crate::Error;
 use crate::blocking::Wanted;
 use crate::sink::tests::{Scratch, content, file, tree};
 use crate::sink::{Directory, SinkEnd, attend};
-use crate::{Error, Event};
+use events::{Event, Events, Subscription};
 
 /// Long enough for a busy host, short enough for a test that fails.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -35,9 +36,9 @@ fn small_and_large() -> Tree {
     tree(&[("large", file(LARGE)), ("small", file(SMALL))])
 }
 
-fn open(scratch: &Scratch, tree: Tree) -> (Arc<SinkSession>, mpsc::UnboundedReceiver<Event>) {
+fn open(scratch: &Scratch, tree: Tree) -> (Arc<SinkSession>, Subscription) {
     let directory = Arc::new(Directory::open(&scratch.0).unwrap());
-    let (events, heard) = mpsc::unbounded_channel();
+    let (events, heard) = Events::observed();
     let (sender, wishes) = (Fingerprint::from([1; 32]), Wishes::default());
     let session = SinkSession::open(
         [2; 16],
@@ -208,7 +209,7 @@ async fn attend_ends_once_the_session_is_complete() {
     assert_eq!(frames(&mailbox), ["ObjectDone", "ObjectDone", "Done"]);
     assert_eq!(frames(&session.join().1), ["ObjectDone", "ObjectDone", "Done"]);
     let mut done = Vec::new();
-    while let Ok(event) = heard.try_recv() {
+    while let Some(event) = heard.try_recv() {
         if let Event::FileDone { name, blake3, .. } = event {
             done.push((name, blake3.unwrap()));
         }

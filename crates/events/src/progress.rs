@@ -1,0 +1,132 @@
+//! Snapshots of a transfer, and its result.
+
+use std::net::SocketAddr;
+
+use units::{Bytes, PathId, Rate, Span};
+
+use crate::PathState;
+
+/// A snapshot of a transfer.
+#[derive(Clone, Debug, Default)]
+pub struct Progress {
+    /// As in [`Event::Started`](crate::Event::Started).
+    pub transfer: u32,
+    /// Time since the first connection attempt.
+    pub elapsed: Span,
+    /// Bytes acknowledged by the receiver (at the receiver: received), earlier attempts included.
+    pub done: Bytes,
+    /// Bytes of all files; of a stream, those that its sender has read so far.
+    pub total: Bytes,
+    /// Regular files in the transfer, including those that were at the sink before it.
+    pub files: usize,
+    /// The files of those that are complete at the sink.
+    pub files_done: usize,
+    /// The name of the file whose data are on their way.
+    pub current: Option<String>,
+    /// Whether it is a stream whose end is not known yet.
+    pub is_growing: bool,
+    /// Recent rate of all paths together.
+    pub rate: Rate,
+    /// Expected time to the end.
+    pub eta: Option<Span>,
+    /// For how long nothing has arrived at the receiver, once that is so long that rates mean
+    /// nothing.
+    pub standstill: Option<Standstill>,
+    /// Bytes sent more than once so far.
+    pub repeated: Bytes,
+    /// Rate of all paths over the best rate that any single path would have given, where both are
+    /// known.
+    pub gain: Option<f64>,
+    /// A snapshot of each path.
+    pub paths: Vec<PathProgress>,
+}
+
+/// A transfer of which nothing arrives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Standstill {
+    /// For how long.
+    pub since: Span,
+    /// For how long it waits in all.
+    pub patience: Span,
+}
+
+/// A snapshot of a path.
+#[derive(Clone, Debug)]
+pub struct PathProgress {
+    /// Number of the path in its session, as in [`PathEvent`](crate::PathEvent); the name stays with it.
+    pub path: PathId,
+    /// As in [`PathEvent`](crate::PathEvent).
+    pub name: String,
+    /// Its state.
+    pub state: PathState,
+    /// Local address, once connected.
+    pub local: Option<SocketAddr>,
+    /// Remote address; unknown at the listening side, where connections of several ports are one
+    /// path.
+    pub remote: Option<SocketAddr>,
+    /// Recent rate.
+    pub rate: Rate,
+    /// Smoothed round-trip time as the kernel sees it, if it is known.
+    pub rtt: Option<Span>,
+    /// Bytes acknowledged over it.
+    pub done: Bytes,
+    /// Share of all bytes of this session that it carried, 0 to 1.
+    pub share: f64,
+    /// The kernel's congestion control on it, if it is known.
+    pub congestion_control: Option<String>,
+    /// TCP segments sent again, if that is known.
+    pub retransmits: Option<u64>,
+    /// Changes of the keys of its striped connection; `None` over TCP and at the listening side.
+    pub key_updates: Option<u64>,
+    /// Its connections; `None` at the listening side, which does not count them.
+    pub connections: Option<usize>,
+}
+
+/// The result of a successful transfer.
+#[derive(Clone, Debug, Default)]
+pub struct Summary {
+    /// Files completed.
+    pub files: usize,
+    /// Bytes of all files.
+    pub total: Bytes,
+    /// Bytes that this session transferred, without earlier data and without repeats.
+    pub moved: Bytes,
+    /// Bytes sent more than once in this session.
+    pub repeated: Bytes,
+    /// From the first connection attempt to the last verified byte.
+    pub elapsed: Span,
+    /// Time spent in the final sync to disk.
+    pub sync: Span,
+    /// For each path that carried data: its name and the time of its last new byte since the start;
+    /// for idle time.
+    pub finished_at: Vec<(String, Span)>,
+    /// Entries of the source that could not be read, or changed again and again, and were left out;
+    /// at a receiver only the latter.
+    pub left_out: usize,
+    /// Entries whose owner could not be set at the sink, of a transfer
+    /// that keeps owners.
+    pub lost_owners: usize,
+    /// Entries of which an extended attribute could not be set at the sink.
+    pub lost_attributes: usize,
+    /// Entries whose mode or time the sink's file system does not have, and copies in the place of
+    /// hard links.
+    pub lost_modes: usize,
+    /// Entries that the sink's file system cannot have.
+    pub lost_entries: usize,
+    /// Paths at the end.
+    pub paths: Vec<PathProgress>,
+}
+
+impl Summary {
+    /// The summary of this session and of one before it, if there was one.
+    #[must_use]
+    pub fn after(mut self, first: Option<Summary>) -> Summary {
+        if let Some(first) = first {
+            self.moved += first.moved;
+            self.repeated += first.repeated;
+            self.elapsed += first.elapsed;
+            self.sync += first.sync;
+        }
+        self
+    }
+}
