@@ -75,7 +75,7 @@ fn a_clock_that_no_host_has_is_refused() {
         ("{ unstamped = 0 }", "unstamped"),
         ("{ behind = \"1 s\" }", "behind"),
     ] {
-        let error = plan("harp", &format!("{{ clock = {clock} }}")).err().expect("it is wrong");
+        let error = plan("harp", &format!("{{ clock = {clock} }}")).expect_err("it is wrong");
         assert!(error.to_string().contains(wanted), "{error}");
     }
 }
