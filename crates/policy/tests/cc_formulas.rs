@@ -601,8 +601,8 @@ fn ledbat_plus_plus_decreases_in_proportion() {
     }
 }
 
-/// Three quarters of what fills the path at the first indication, no growth in the three round trips
-/// after it, one packet at a further one in them.
+/// Three quarters of what fills the path at the first indication, no growth in the three round
+/// trips after it, one packet at a further one in them.
 #[test]
 fn lp_cuts_infers_and_falls_to_one_packet() {
     let mut lp = One::new("lp", 40);

@@ -94,9 +94,9 @@ fn a_round_trip_near_the_shortest_needs_no_probe() {
     assert!(bbr < 0.98 && coupled > 0.985, "{bbr} {coupled}");
 }
 
-/// Scenario C of the paper on OLIA, in small: five connections over a link of their own and one that
-/// they share with five flows of Reno, 1 Mbit/s for each. What Reno has of the shared link, and all
-/// of both.
+/// Scenario C of the paper on OLIA, in small: five connections over a link of their own and one
+/// that they share with five flows of Reno, 1 Mbit/s for each. What Reno has of the shared link, and
+/// all of both.
 fn scenario_c(controller: &str) -> (f64, f64) {
     let mut model = Model::default();
     let red = Drops::Red { from: 12.0, to: 37.0, most: 0.1 };
@@ -125,8 +125,8 @@ fn flows_of_others_keep_what_is_theirs() {
     assert!(reno < 0.6, "{reno}");
 }
 
-/// A loss that no queue explains is the line's own: no ceiling comes of it, and as many are expected
-/// from then on. BBR's 2 % are exceeded by chance alone.
+/// A loss that no queue explains is the line's own: no ceiling comes of it, and as many are
+/// expected from then on. BBR's 2 % are exceeded by chance alone.
 #[test]
 fn random_losses_are_the_lines_own() {
     let alone = |controller: &str, each: u64| {

@@ -35,8 +35,8 @@ pub(super) struct Ceiling {
     range: Option<(Span, Span)>,
     /// The bytes delivered and lost when it began.
     since: (u64, u64),
-    /// The bytes lost and all bytes of rounds of cruising in which no packet met a queue, the latest
-    /// of them.
+    /// The bytes lost and all bytes of rounds of cruising in which no packet met a queue, the
+    /// latest of them.
     own: (f64, f64),
     /// Whether the present round has been something else than cruising.
     is_disturbed: bool,

@@ -210,13 +210,13 @@ impl Striped {
         if matches!(packet.body, Body::Close { .. }) {
             self.keep_paths();
         }
-        let (path, marked) = (SubflowId(path), ecn == Ecn::Marked);
+        let (over, marked) = (SubflowId(path), ecn == Ecn::Marked);
         let outcome = match &self.clock {
-            None => self.connection.handle_packet(now, path, packet, marked),
+            None => self.connection.handle_packet(now, over, packet, marked),
             Some((clock, _)) => {
                 let body = clock.arrived(now, packet.body.clone());
                 let packet = wire::ptcp::Packet { body, number: packet.number };
-                self.connection.handle_packet(now, path, &packet, marked)
+                self.connection.handle_packet(now, over, &packet, marked)
             }
         };
         outcome.expect("both ends are ours");
