@@ -92,12 +92,15 @@ impl<K: Ord + Copy> Shares<K> {
     /// whether it differs from the last one.
     pub fn set_rate(&mut self, now: Time, rate: Option<Rate>) -> bool {
         let Account { rate: old, level } = self.all;
+        if old == rate {
+            return false;
+        }
         let level = match (old, rate) {
             (Some(old), Some(new)) if level > now => now + (old * (level - now)) / new,
             _ => level.min(now),
         };
         self.all = Account { rate, level };
-        old != rate
+        true
     }
 
     /// A key has connections, and this bound of its own.
