@@ -53,15 +53,12 @@ impl TotalRate {
         self.0.lock().expect("no panic while held").rate
     }
 
-    /// Changes the bound, from the next packet on. Returns whether it differs from the last one.
+    /// Changes the bound, from the next packet on.
     ///
     /// # Panics
     /// If a call did before.
-    pub fn set(&self, rate: Option<Rate>) -> bool {
-        let mut shared = self.0.lock().expect("no panic while held");
-        let is_other = shared.rate != rate;
-        shared.rate = rate;
-        is_other
+    pub fn set(&self, rate: Option<Rate>) {
+        self.0.lock().expect("no panic while held").rate = rate;
     }
 
     /// Something was sent. Returns when its sender may send again: the others come between.
