@@ -185,8 +185,9 @@ def slow_readers(bars, folder, quick):
         @contextlib.contextmanager
         def attack():
             with contextlib.ExitStack() as streams:
-                for ticket in bed.hostile_key.take(count):
-                    streams.enter_context(opened(bed.port, ticket))
+                for _ in range(count // 8):
+                    for ticket in bed.hostile_key.take(8):
+                        streams.enter_context(opened(bed.port, ticket))
                 end = time.monotonic() + 5
                 yield lambda: tunnel.lasts(end)
 

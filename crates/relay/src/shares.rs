@@ -91,8 +91,11 @@ impl<K: Ord + Copy> Shares<K> {
     /// whether it differs from the last one.
     pub fn set_rate(&mut self, now: Time, rate: Option<Rate>) -> bool {
         let Account { rate: old, bucket } = self.all;
+        if old == rate {
+            return false;
+        }
         self.all = Account { rate, bucket: bucket.at_rate(now, old, rate) };
-        old != rate
+        true
     }
 
     /// A key has connections, and this bound of its own.

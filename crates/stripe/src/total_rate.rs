@@ -57,13 +57,12 @@ impl TotalRate {
         self.0.lock().expect("no panic while held").rate
     }
 
-    /// Changes the bound, from the next packet on. Returns whether it differs from the last one.
+    /// Changes the bound, from the next packet on.
     ///
     /// # Panics
     /// If a call did before.
-    pub fn set(&self, rate: Option<Rate>) -> bool {
-        let mut shared = self.0.lock().expect("no panic while held");
-        std::mem::replace(&mut shared.rate, rate) != rate
+    pub fn set(&self, rate: Option<Rate>) {
+        self.0.lock().expect("no panic while held").rate = rate;
     }
 
     /// Something was sent. Returns when its sender may send again, on its clock: the others come

@@ -39,7 +39,11 @@ async fn bounded<T>(
     let follow = async {
         match (table, total) {
             (Some(table), Some(total)) => {
-                let set = |rate| total.set(rate);
+                let set = |rate| {
+                    let is_other = total.rate() != rate;
+                    total.set(rate);
+                    is_other
+                };
                 follow_timetable(table, set, |text| events.notice(text)).await;
             }
             _ => std::future::pending().await,
