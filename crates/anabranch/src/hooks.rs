@@ -163,7 +163,7 @@ impl Record {
     fn note(&mut self, event: &Event) {
         match event {
             Event::Started { transfer, peer, .. } => {
-                (self.transfer, self.peer) = (*transfer, Some(peer.to_string()));
+                (self.transfer, self.peer) = (*transfer, Some(peer.clone()));
             }
             Event::DryRun(_) | Event::Listing(_) => {
                 self.is_only_asked = true;

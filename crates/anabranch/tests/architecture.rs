@@ -288,7 +288,7 @@ fn no_modules_of_a_crate_use_each_other() {
                     .filter(|m| reachable(&uses, m).contains(module))
                     .collect();
                 if !mutual.is_empty() {
-                    let path = [&[name.clone()], parent].concat().join("::");
+                    let path = [std::slice::from_ref(name), parent].concat().join("::");
                     found.insert(format!("{path}: {}", mutual.join(" ")));
                 }
             }

@@ -142,13 +142,11 @@ mod tests {
             }
             for ask in asks {
                 let since = kept.since(EventId(ask));
-                let wanted: Vec<u64> = (1..=told.len() as u64)
-                    .filter(|id| {
-                        let transfer = told[*id as usize - 1].0;
-                        let is_last = told[*id as usize..].iter().all(|later| later.0 != transfer);
-                        *id > ask && (transfer == 0 || is_last)
-                    })
-                    .collect();
+                let is_kept = |(at, (id, (transfer, _))): (usize, (u64, &(u32, usize)))| {
+                    let is_last = told[at + 1..].iter().all(|later| later.0 != *transfer);
+                    (id > ask && (*transfer == 0 || is_last)).then_some(id)
+                };
+                let wanted: Vec<u64> = (1..).zip(&told).enumerate().filter_map(is_kept).collect();
                 if since.is_complete {
                     prop_assert_eq!(ids(&since), wanted);
                 } else {

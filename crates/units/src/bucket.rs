@@ -103,7 +103,7 @@ mod tests {
             let mut bucket = TokenBucket::owing_until(now);
             let mut level = Level { tokens: 0, filled_at: now };
             for (pause, cost, waits) in steps {
-                now = now + Span::from_nanos(pause);
+                now += Span::from_nanos(pause);
                 let ready = bucket.ready_at(now, lead);
                 level.fill(now, saved);
                 let missing = u64::try_from(-level.tokens - i128::from(lead.as_nanos()));

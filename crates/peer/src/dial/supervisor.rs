@@ -19,7 +19,7 @@ use super::plan::{Plan, PlanKind};
 use super::terms::Terms;
 use crate::conn::{Conn, ConnError};
 use crate::limit::Limit;
-use crate::{Error, wall};
+use crate::{Error, Timetable, wall};
 use events::{Events, PathEvent, PathState};
 
 /// A session over many paths: it is opened over the first connection, the others join it, and each
@@ -115,7 +115,7 @@ impl<S> Shared<S> {
         clock: Clock,
         events: Events,
     ) -> Shared<S> {
-        let bound = terms.options.max_rate.as_ref().map(|table| table.at_present());
+        let bound = terms.options.max_rate.as_ref().map(Timetable::at_present);
         Shared {
             terms,
             connectors,
