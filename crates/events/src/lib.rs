@@ -1,7 +1,8 @@
 //! What the parts of Anabranch tell their owner: one vocabulary, and one bus.
 //!
-//! Each part speaks through an [`Events`] that its caller gave it. Displays, the JSON stream and the
-//! log subscribe. Every event has a number, so that a late observer asks for what it has missed.
+//! Each part speaks through an [`Events`] that its caller gave it. Displays, the JSON stream and
+//! the log subscribe. Every event has a number, so that a late observer asks for what it has
+//! missed.
 //!
 //! ```
 //! use events::{Event, EventId, Events};

@@ -53,7 +53,8 @@ pub struct Standstill {
 /// A snapshot of a path.
 #[derive(Clone, Debug)]
 pub struct PathProgress {
-    /// Number of the path in its session, as in [`PathEvent`](crate::PathEvent); the name stays with it.
+    /// Number of the path in its session, as in [`PathEvent`](crate::PathEvent); the name stays
+    /// with it.
     pub path: PathId,
     /// As in [`PathEvent`](crate::PathEvent).
     pub name: String,

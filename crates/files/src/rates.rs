@@ -228,7 +228,8 @@ mod tests {
                     *done += if (*from..*to).contains(&step) { *each } else { 0 };
                 }
                 let mut shown = carried.clone();
-                if let (true, Some(since)) = (is_striped && shown.len() > 1, step.checked_sub(200)) {
+                let shifts = is_striped && shown.len() > 1;
+                if let Some(since) = step.checked_sub(200).filter(|_| shifts) {
                     // Packets that are sent again shift what the counters say, slowly.
                     let (at, between) = (usize::try_from(since / 100).unwrap(), since % 100);
                     // In parts of 100,000.

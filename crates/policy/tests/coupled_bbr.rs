@@ -95,8 +95,8 @@ fn a_round_trip_near_the_shortest_needs_no_probe() {
 }
 
 /// Scenario C of the paper on OLIA, in small: five connections over a link of their own and one
-/// that they share with five flows of Reno, 1 Mbit/s for each. What Reno has of the shared link, and
-/// all of both.
+/// that they share with five flows of Reno, 1 Mbit/s for each. What Reno has of the shared link,
+/// and all of both.
 fn scenario_c(controller: &str) -> (f64, f64) {
     let mut model = Model::default();
     let red = Drops::Red { from: 12.0, to: 37.0, most: 0.1 };

@@ -59,8 +59,8 @@ impl RelayService {
         })
     }
 
-    /// Divides the rate, which follows its timetable, among paths and counts against monthly caps, as
-    /// long as it is polled: it never ends.
+    /// Divides the rate, which follows its timetable, among paths and counts against monthly caps,
+    /// as long as it is polled: it never ends.
     pub async fn attend(&self) {
         let counting = async {
             let mut ticks = interval(CHARGE_EVERY);

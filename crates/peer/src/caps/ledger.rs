@@ -1,4 +1,5 @@
-//! Files with the bytes that each interface or relay carried, or that were moved for a key, by month.
+//! Files with the bytes that each interface or relay carried, or that were moved for a key, by
+//! month.
 //!
 //! Each line is a month and its bytes of IP packets: `2026-11 123456789`. A process that changes a
 //! file locks the folder, writes a new file beside the old one, syncs it and renames it over the

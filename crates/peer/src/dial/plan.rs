@@ -287,8 +287,8 @@ impl Plan {
         pairs.put_opened_first();
     }
 
-    /// Takes note of addresses that the host announced: some may be in reach of the interface. Those
-    /// of a path over a relay are the relay's.
+    /// Takes note of addresses that the host announced: some may be in reach of the interface.
+    /// Those of a path over a relay are the relay's.
     pub fn learn(&self, announced: &[SocketAddr]) {
         if self.via != Via::Direct {
             return;

@@ -4,12 +4,12 @@
 //! The smoothed delay beyond a share of the range of all delays is an indication. The first one
 //! leaves three quarters of the window that fills the path without a queue, and begins an inference
 //! phase of three round trips, in which the window does not grow. A further one in this phase,
-//! where the queue is therefore not the flow's own, leaves one packet. The paper halves the window at the
-//! first one, which leaves an idle path with a threshold of a short queue used to three quarters. A
-//! reduction shows in packets that are sent after it, and in the smoothed delay a round trip later
-//! still: packets sent within a round trip of an indication give no other. With `reseed`, the range
-//! begins anew at each indication, as in Linux: the flow follows a standing queue of others, and
-//! yields less.
+//! where the queue is therefore not the flow's own, leaves one packet. The paper halves the window
+//! at the first one, which leaves an idle path with a threshold of a short queue used to three
+//! quarters. A reduction shows in packets that are sent after it, and in the smoothed delay a round
+//! trip later still: packets sent within a round trip of an indication give no other. With
+//! `reseed`, the range begins anew at each indication, as in Linux: the flow follows a standing
+//! queue of others, and yields less.
 
 use units::{Bytes, Span, Time};
 

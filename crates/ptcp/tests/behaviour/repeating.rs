@@ -114,7 +114,8 @@ proptest! {
             pair.run_for(ms(300));
         }
         prop_assert!(pair.time_of(stream, all).is_some());
-        let stats = [0, 1, 2].map(|path| *pair.client().stats(SubflowId(path)).expect("it is open"));
+        let of = |path| *pair.client().stats(SubflowId(path)).expect("it is open");
+        let stats = [0, 1, 2].map(of);
         // What counts as lost is sent again, and so is what a silent path has in flight.
         if stats.iter().all(|stats| stats.lost == 0 && stats.probes == 0) {
             let mut sent = vec![[0u64; 3]; bytes];

@@ -119,7 +119,8 @@ fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         6 => (path(), ahead, body())
             .prop_map(|(path, ahead, body)| Step::Packet { path: SubflowId(path), ahead, body }),
-        3 => (path(), 0u64..20, ack()).prop_map(|(path, back, ack)| Step::Ack { path: SubflowId(path), back, ack }),
+        3 => (path(), 0u64..20, ack())
+            .prop_map(|(path, back, ack)| Step::Ack { path: SubflowId(path), back, ack }),
         2 => (0u64..300_000).prop_map(|micros| Step::Wait(Span::from_micros(micros))),
     ]
 }

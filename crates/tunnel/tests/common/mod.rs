@@ -65,7 +65,8 @@ impl Told {
 
     /// The number of messages with this text.
     pub(crate) fn count(&self, part: &str) -> usize {
-        let is = |told: &&Numbered| matches!(&*told.event, Event::Notice { text } if text.contains(part));
+        let has_it = |event: &Event| matches!(event, Event::Notice { text } if text.contains(part));
+        let is = |told: &&Numbered| has_it(&told.event);
         self.all().iter().filter(is).count()
     }
 

@@ -47,8 +47,8 @@ pub(crate) struct RelayArgs {
     /// address, a network or *; may be repeated [default: *:7707-7716]
     #[arg(long, value_name = "HOST:PORTS")]
     permit: Vec<Reach>,
-    /// The maximum rate of all that is relayed, in both directions together: a rate, or a timetable;
-    /// hosts have equal shares of it
+    /// The maximum rate of all that is relayed, in both directions together: a rate, or a
+    /// timetable; hosts have equal shares of it
     ///
     /// A timetable is a list of [DAY-]HH:MM,RATE in local time; each entry holds until the next
     /// one, and off is no limit. For example: --max-rate '08:00,10mbit 18:00,off'
