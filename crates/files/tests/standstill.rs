@@ -63,7 +63,7 @@ async fn carry(
 }
 
 /// Carries the datagrams of one host until the line dies.
-fn carry_datagrams(near: &UdpSocket, port: u16, is_dead: &AtomicBool) {
+fn carry_datagrams(near: &UdpSocket, port: u16, is_dead: &AtomicBool) -> ! {
     let far = UdpSocket::bind("127.0.0.1:0").expect("a port is free");
     far.connect(("127.0.0.1", port)).expect("it has an address");
     for socket in [near, &far] {
@@ -81,6 +81,10 @@ fn carry_datagrams(near: &UdpSocket, port: u16, is_dead: &AtomicBool) {
             carried[1] += len;
         }
         is_dead.fetch_or(carried.iter().any(|bytes| *bytes > LAST), Ordering::Relaxed);
+    }
+    // A closed port would refuse packets, which is another end. Here nobody reads.
+    loop {
+        std::thread::park();
     }
 }
 

@@ -102,6 +102,10 @@ impl FromStr for Remote {
                 Ok(Remote { host: address.to_string(), zone: Some(zone.into()), port })
             }
             (_, Some(_)) => Err(zone_error(&text)),
+            (Ok(address), None) if address.is_unspecified() => Err(format!(
+                "'{text}' stands for all addresses of a host, and is no address to dial; this host \
+                 is 'localhost'"
+            )),
             (Ok(address), None) => Ok(Remote { host: address.to_string(), zone: None, port }),
             (Err(_), None) if !is_plain(host) => Err(bad()),
             (Err(_), None) => match no_name(host) {
@@ -207,6 +211,14 @@ mod tests {
         for text in ["fe80::1%", "[fe80::1%]:80", "fe80::1%a b", "fe80::1%a%b", "fe80::1%a/b"] {
             let why = text.parse::<Remote>().expect_err(text);
             assert!(why.contains("no name of an interface"), "{text}: {why}");
+        }
+    }
+
+    #[test]
+    fn all_addresses_of_a_host_are_none_to_dial() {
+        for text in ["0.0.0.0:7707", "[::]:7707", "0.0.0.0", "::"] {
+            let error = text.parse::<Remote>().unwrap_err();
+            assert!(error.contains("no address to dial"), "{error}");
         }
     }
 

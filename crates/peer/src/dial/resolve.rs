@@ -10,16 +10,12 @@ use crate::{Error, Remote};
 ///
 /// # Errors
 /// [`Error::UnknownHost`] if no host has the name, [`Error::NoPath`] if it cannot be resolved now,
-/// [`Error::Usage`] if there is no such zone, and for 0.0.0.0 and `::`.
+/// [`Error::Usage`] if there is no such zone.
 pub async fn resolve(remote: &Remote) -> Result<Vec<SocketAddr>, Error> {
     if let Some(address) = remote.in_zone()? {
         return Ok(vec![address]);
     }
     if let Ok(address) = remote.host.parse::<IpAddr>() {
-        if address.is_unspecified() {
-            let why = "stands for all addresses of a host, and is no address to dial";
-            return Err(Error::Usage(format!("{address} {why}; this host is 'localhost'")));
-        }
         return Ok(vec![SocketAddr::new(address, remote.port)]);
     }
     let (name, port) = (remote.host.clone(), remote.port);
@@ -84,16 +80,6 @@ mod tests {
             assert_eq!(error.exit_code(), code, "{host} {kind:?}: {error}");
             let text = error.to_string();
             assert!(text.contains(host) && text.contains(": no such thing"), "{text}");
-        }
-    }
-
-    #[tokio::test]
-    async fn all_addresses_of_a_host_are_none_to_dial() {
-        for text in ["0.0.0.0:7707", "[::]:7707", "0.0.0.0"] {
-            let remote: Remote = text.parse().unwrap();
-            let error = resolve(&remote).await.unwrap_err();
-            assert_eq!(error.exit_code(), 2, "{text}: {error}");
-            assert!(error.to_string().contains("no address to dial"), "{error}");
         }
     }
 
