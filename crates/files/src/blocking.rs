@@ -8,10 +8,17 @@ use tokio::runtime::{Handle, RuntimeFlavor};
 use crate::Error;
 
 /// Runs blocking work on a thread of its own.
+///
+/// Work that its runtime has dropped never ends: the process ends, and this task with it. A peer is
+/// not told of it as of a failure, which would end its transfer for good.
 pub(crate) async fn run_blocking<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> T {
-    tokio::task::spawn_blocking(work).await.expect("work on files does not panic")
+    match tokio::task::spawn_blocking(work).await {
+        Ok(done) => done,
+        Err(error) if error.is_cancelled() => std::future::pending().await,
+        Err(error) => std::panic::resume_unwind(error.into_panic()),
+    }
 }
 
 /// Runs work that a disk may hold up, and that borrows what it works on. Meanwhile another thread
@@ -61,5 +68,36 @@ impl Wanted {
 impl Drop for Asker {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+    use std::time::Duration;
+
+    use super::*;
+
+    /// A receiver whose runtime ended once told its sender that it could not sync what arrived: the
+    /// sender ended, in place of waiting for the next one.
+    #[test]
+    fn work_that_the_runtime_drops_is_no_failure() {
+        let mut runtime = tokio::runtime::Builder::new_multi_thread();
+        let runtime = runtime.worker_threads(1).max_blocking_threads(1).build().unwrap();
+        let (release, held) = mpsc::channel::<()>();
+        let (began, has_begun) = mpsc::channel();
+        runtime.spawn_blocking(move || {
+            began.send(()).unwrap();
+            let _ = held.recv();
+        });
+        has_begun.recv().unwrap();
+        let (told, heard) = mpsc::channel();
+        runtime.spawn(async move {
+            run_blocking(|| ()).await;
+            told.send(()).unwrap();
+        });
+        runtime.shutdown_timeout(Duration::from_millis(200));
+        drop(release);
+        assert!(heard.recv().is_err(), "it neither fails nor succeeds");
     }
 }

@@ -14,6 +14,7 @@ use wire::manifest::{Entry, File, Kind, UNKNOWN_SIZE};
 use super::driver::{DialEnd, Dialing};
 use super::queue::Queue;
 use super::session::check_scheduler;
+use crate::blocking::run_blocking;
 use crate::dial::unless_stopped;
 use crate::protocol::{FILTERS_BYTES, MOST_FILTERS, MOST_MIRRORS};
 use crate::sink::NOTHING_DELETED;
@@ -177,9 +178,7 @@ async fn find(
             &mut go_on,
         )
     };
-    let walked = tokio::task::spawn_blocking(walk).await;
-    let failed = |error| Error::system("look at what is to be sent", std::io::Error::other(error));
-    let (source, notices) = walked.map_err(failed)??;
+    let (source, notices) = run_blocking(walk).await?;
     for text in notices {
         events.notice(text);
     }

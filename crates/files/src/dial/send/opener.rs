@@ -18,6 +18,7 @@ use wire::files::{Archived, Grown, Range};
 use wire::session::{AbortCode, Hello, RunId, SessionFrame, SessionId};
 
 use crate::attributes;
+use crate::blocking::run_blocking;
 use crate::dial::greeting::{hear_welcome, work_during};
 use crate::dial::opener::{Member, SessionOpener, once_more};
 use crate::dial::path::{Outgoing, refusal};
@@ -134,8 +135,7 @@ impl SessionOpener for SendOpener {
             );
             self.events.notice(text);
             let hashing = Arc::clone(&supply);
-            let hashed = tokio::task::spawn_blocking(move || hashing.hash(index)).await;
-            ours = Some(hashed.expect("hashing does not panic")?);
+            ours = Some(run_blocking(move || hashing.hash(index)).await?);
         }
         if let Some(ours) = ours
             && ours != root
