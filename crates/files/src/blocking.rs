@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::runtime::{Handle, RuntimeFlavor};
+use tokio::task::JoinError;
 
 use crate::Error;
 
@@ -14,10 +15,22 @@ use crate::Error;
 pub(crate) async fn run_blocking<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> T {
-    match tokio::task::spawn_blocking(work).await {
+    match try_blocking(work).await {
         Ok(done) => done,
-        Err(error) if error.is_cancelled() => std::future::pending().await,
         Err(error) => std::panic::resume_unwind(error.into_panic()),
+    }
+}
+
+/// As [`run_blocking`].
+///
+/// # Errors
+/// If the work panicked.
+pub(crate) async fn try_blocking<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, JoinError> {
+    match tokio::task::spawn_blocking(work).await {
+        Err(error) if error.is_cancelled() => std::future::pending().await,
+        done => done,
     }
 }
 

@@ -9,7 +9,7 @@ use units::{Span, Time};
 
 use super::session::SinkSession;
 use crate::Error;
-use crate::blocking::run_blocking;
+use crate::blocking::try_blocking;
 
 /// How a session ended.
 pub(crate) enum SinkEnd {
@@ -53,7 +53,10 @@ pub(crate) async fn attend(
         }
         if Instant::now() >= next_sync || session.sync_is_due() {
             let syncing = Arc::clone(session);
-            if let Err(error) = run_blocking(move || syncing.settle()).await {
+            let synced = try_blocking(move || syncing.settle()).await.unwrap_or_else(|panic| {
+                Err(Error::system("sync what arrived", std::io::Error::other(panic)))
+            });
+            if let Err(error) = synced {
                 let _ = session.fail(error);
             }
             next_sync = Instant::now() + SYNC_EVERY;
