@@ -2,7 +2,7 @@
 //!
 //! A transfer has a source and a sink of files; one side dials and the other listens. All four
 //! combinations exist: [`send`] dials with a source, [`receive`] listens with a sink, [`fetch`]
-//! dials with a sink, and [`serve`] listens with a source. All report their progress as [`Event`]s.
+//! dials with a sink, and [`serve`] listens with a source. All report their progress as [events].
 
 #[cfg(test)]
 mod adversarial;

@@ -270,7 +270,7 @@ pub struct FetchOptions {
     pub output: Option<Output>,
     /// The expected BLAKE3 hash of the one file.
     pub blake3: Option<[u8; 32]>,
-    /// Reports what is offered ([`Event::Listing`](crate::Event::Listing)), and fetches nothing.
+    /// Reports what is offered ([`Event::Listing`](events::Event::Listing)), and fetches nothing.
     pub list: bool,
     /// Identity, paths and behaviour.
     pub transfer: TransferOptions,
