@@ -330,13 +330,13 @@ fn beside_and_alone(controller: &str, buffer: f64) -> (f64, f64) {
 /// target keeps LEDBAT from yielding: it is then a flow like Reno.
 #[test]
 fn background_flows_yield_to_reno_and_fill_an_idle_link() {
-    // LP leaves three quarters of the path's window at 15 % of the buffer, and waits. Nice takes
-    // its own packets for a queue where nobody else fills the buffer: alone it has three quarters
-    // of the link.
+    // LP halves at 15 % of the buffer, and waits: in a buffer of one bandwidth-delay product alone
+    // it has three quarters of the link. So has Nice, which takes its own packets for a queue where
+    // nobody else fills the buffer.
     for (controller, buffers, kept_least, alone_least) in [
         ("ledbat", [267.0, 534.0], 0.8, 0.95),
         ("ledbat++", [134.0, 267.0], 0.9, 0.9),
-        ("lp", [67.0, 267.0], 0.95, 0.85),
+        ("lp", [67.0, 267.0], 0.95, 0.7),
         ("nice", [67.0, 267.0], 0.9, 0.7),
     ] {
         for buffer in buffers {

@@ -601,10 +601,10 @@ fn ledbat_plus_plus_decreases_in_proportion() {
     }
 }
 
-/// Three quarters of what fills the path at the first indication, no growth in the three round
-/// trips after it, one packet at a further one in them.
+/// Half at the first indication, no growth in the three round trips after it, one packet at a
+/// further one in them.
 #[test]
-fn lp_cuts_infers_and_falls_to_one_packet() {
+fn lp_halves_infers_and_falls_to_one_packet() {
     let mut lp = One::new("lp", 40);
     lp.controller.handle_slow_start_end(Time::ZERO, ID);
     let (mut now, mut round) = (0, 0);
@@ -624,10 +624,10 @@ fn lp_cuts_infers_and_falls_to_one_packet() {
     };
     near(Bytes(pass(50)).as_f64(), 40_497.0, 2.0);
     // The first packet with a delay gives the range; 15 % of it are 7.5 ms.
-    let cut = pass(100);
-    assert!((30_000..30_600).contains(&cut), "{cut}");
+    let halved = pass(100);
+    assert!((20_000..20_400).contains(&halved), "{halved}");
     // Packets that were sent up to a round trip after the indication give no other.
-    assert_eq!(pass(100), cut);
+    assert_eq!(pass(100), halved);
     assert_eq!(pass(100), 1_000, "a further one in the phase");
     for _ in 0..2 {
         assert_eq!(pass(50), 1_000, "no growth in the phase");

@@ -53,12 +53,15 @@ fn goodput(controller: &str, ptcp: &str) -> f64 {
 
 #[test]
 fn clocks_that_differ_are_no_queue() {
-    for controller in ["harp", "lp", "ledbat", "coupled-bbr"] {
+    // LP smooths by the sample: with half of them the delay of before a cut outlives the round trip
+    // that it waits, and counts as a further indication. It has .89 then.
+    for (controller, unstamped) in [("harp", 2), ("lp", 10), ("ledbat", 2), ("coupled-bbr", 2)] {
         let alike = goodput(controller, "{}");
+        let often = format!("{{ ahead = \"1 s\", unstamped = {unstamped} }}");
         for clock in [
             "{ ahead = \"4295 s\", drift = 200 }",
             "{ ahead = \"4295 s\", drift = -200, unstamped = 50 }",
-            "{ ahead = \"1 s\", unstamped = 10 }",
+            &often,
         ] {
             let found = goodput(controller, &format!("{{ clock = {clock} }}"));
             println!("{controller}, {clock}: {found:.2} for {alike:.2} Mbit/s");

@@ -2,14 +2,12 @@
 //! Transfer", 2003): Reno that takes a rise of the one-way delay for congestion.
 //!
 //! The smoothed delay beyond a share of the range of all delays is an indication. The first one
-//! leaves three quarters of the window that fills the path without a queue, and begins an inference
-//! phase of three round trips, in which the window does not grow. A further one in this phase,
-//! where the queue is therefore not the flow's own, leaves one packet. The paper halves the window
-//! at the first one, which leaves an idle path with a threshold of a short queue used to three
-//! quarters. A reduction shows in packets that are sent after it, and in the smoothed delay a round
-//! trip later still: packets sent within a round trip of an indication give no other. With
-//! `reseed`, the range begins anew at each indication, as in Linux: the flow follows a standing
-//! queue of others, and yields less.
+//! halves the window and begins an inference phase of three round trips, in which the window does
+//! not grow. A further one in this phase leaves one packet. A reduction shows in packets that are
+//! sent after it, and in the smoothed delay a round trip later still: packets sent within a round
+//! trip of an indication give no other. With `reseed`, the range begins anew at each indication, as
+//! in Linux: the flow follows a standing queue of others, and yields less. Alone on a path whose
+//! threshold is a short queue it has three quarters of it, as halving has it.
 
 use units::{Bytes, Span, Time};
 
@@ -24,9 +22,6 @@ const WEIGHT: f64 = 1.0 / 8.0;
 /// seen no queue makes an indication of each packet's own time on the line, and an idle path stays
 /// at one packet.
 const LEAST_DISTANCE: f64 = 0.002;
-/// What the first indication leaves of the window that fills the path without a queue, and at least
-/// half of the window.
-const FIRST_CUT: f64 = 0.75;
 /// The inference phase, in round trips.
 const INFERENCE: u64 = 3;
 
@@ -123,8 +118,7 @@ impl Lp {
         if self.is_inferring(now) {
             self.window.set(self.window.mss());
         } else {
-            let empty = acked.min_rtt.as_secs_f64() / acked.smoothed_rtt.as_secs_f64().max(1e-9);
-            self.window.set(self.window.size() * (FIRST_CUT * empty).clamp(0.5, 1.0));
+            self.window.set(self.window.size() / 2.0);
         }
         self.window.lower_threshold(self.window.size());
         self.window.end_slow_start();
