@@ -1,6 +1,7 @@
 //! The thread: it waits for sockets, timers and commands, and serves the connections that they
 //! concern.
 
+mod arrival;
 mod carried;
 mod dialing;
 mod holdings;
