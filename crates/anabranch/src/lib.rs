@@ -66,6 +66,7 @@ mod routes;
 mod sanitize;
 mod schedulers;
 mod scratch;
+mod signals;
 mod testbed;
 mod threads;
 mod token;

@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use events::{Events, Summary};
 use files::{Error, Stop};
-use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 use tokio::time::timeout;
 
 use crate::exit::Failure;
+use crate::signals::{Signals, TERMINATE};
 use crate::threads;
 use crate::watch::Watcher;
 
@@ -111,34 +111,23 @@ where
             AtSignal::Drain(_, time) => time,
             AtSignal::End | AtSignal::Stop(_) => Duration::ZERO,
         };
-        for (kind, number, time) in
-            [(SignalKind::interrupt(), 2, Duration::ZERO), (SignalKind::terminate(), 15, drained)]
-        {
-            tokio::spawn(end_for_certain(signal(kind).map_err(system)?, number, time));
-        }
-        let mut interrupt = signal(SignalKind::interrupt()).map_err(system)?;
-        let mut terminate = signal(SignalKind::terminate()).map_err(system)?;
+        tokio::spawn(end_for_certain(Signals::new()?, drained));
+        let mut signals = Signals::new()?;
         let transfer = start(events);
         tokio::pin!(transfer);
-        let mut signal = async || {
-            tokio::select! {
-                _ = interrupt.recv() => 2,
-                _ = terminate.recv() => 15,
-            }
-        };
         let number = tokio::select! {
             result = &mut transfer => return result.map_err(Failure::from),
-            number = signal() => number,
+            number = signals.next() => number,
         };
         match at_signal {
-            AtSignal::Drain(drain, time) if number == 15 => {
+            AtSignal::Drain(drain, time) if number == TERMINATE => {
                 drain.0.send_replace(true);
                 tokio::select! {
                     result = timeout(time, transfer) => {
                         result.unwrap_or(Ok(Summary::default())).map_err(Failure::from)?;
                         Err(Failure::Signal(number))
                     }
-                    again = signal() => Err(Failure::Signal(again)),
+                    again = signals.next() => Err(Failure::Signal(again)),
                 }
             }
             // A script that stops the receiver after the sender's exit may be a moment too early:
@@ -198,11 +187,14 @@ fn show(mut watcher: Box<dyn Watcher>) -> Result<(Events, Display), Failure> {
 /// The thread of a display, which it hands back.
 type Display = JoinHandle<Box<dyn Watcher>>;
 
-/// Ends the process if it has not ended [`LAST_RESORT`] and that time after the first signal of
-/// this number, or [`LAST_RESORT`] after the second one.
-async fn end_for_certain(mut asked: Signal, number: u8, time: Duration) {
-    for patience in [time + LAST_RESORT, LAST_RESORT] {
-        asked.recv().await;
+/// Ends the process if it has not ended [`LAST_RESORT`] after it was asked to: SIGTERM leaves it
+/// that time besides, if it is the first request.
+async fn end_for_certain(mut signals: Signals, time: Duration) {
+    let mut drained = time;
+    loop {
+        let number = signals.next().await;
+        let patience = if number == TERMINATE { drained + LAST_RESORT } else { LAST_RESORT };
+        drained = Duration::ZERO;
         let ending = threads::spawn(move || {
             std::thread::sleep(patience);
             std::process::exit(128 + i32::from(number));

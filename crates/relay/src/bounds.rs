@@ -20,6 +20,9 @@ pub const CONTROLS_EACH: usize = 8;
 /// Wishes of a control connection that are answered in a second, in the long run.
 pub const WISHES_A_SECOND: u32 = 100;
 
+/// Threads that move bytes: as many as there are processors, and no more than this.
+pub const MOVERS: usize = 16;
+
 /// The least that a path may hold in each direction.
 pub const LEAST_HELD: Bytes = Bytes::kib(64);
 /// The most that a path may hold in each direction.

@@ -11,7 +11,7 @@
 //! | control connections; what is remembered of hosts | `control`; `state` |
 //! | what peers may do: words of the list of authorized peers | `rights` |
 //! | tickets that were issued and not yet shown | `tickets` |
-//! | a path; its bytes, through a pipe; how much of them waits here | `path`; `splice`; `hop` |
+//! | a path; its thread; its bytes, through a pipe; how much of them waits here | `path`; `movers`; `splice`; `hop` |
 //! | bytes of keys; the division of a rate among keys | `keys`; `meter`, `shares` |
 //! | the side that uses a relay: connections | `client` |
 //! | its control connection; its tickets; a relay for the paths of a session | `client/keeper.rs`; `client/shelf.rs`; `client/dialing.rs` |
@@ -28,6 +28,7 @@ mod control;
 pub mod hop;
 mod keys;
 mod meter;
+mod movers;
 mod path;
 pub mod rights;
 mod service;

@@ -27,7 +27,7 @@ use crate::bounds::{
 use crate::control;
 use crate::keys::KeyFigures;
 use crate::meter::{Divider, PathMeter};
-use crate::path::carry;
+use crate::movers::Movers;
 use crate::rights::RelayRights;
 use crate::state::{Permit, RelayGrant, RelayOptions, RelayState, Told};
 
@@ -38,6 +38,7 @@ pub struct RelayService {
     half_open: Arc<Places>,
     paths: Arc<Places>,
     divider: Arc<Divider>,
+    movers: Movers,
     unknown: Counter,
 }
 
@@ -55,6 +56,7 @@ impl RelayService {
             lookups: Lookups::new(),
             half_open: Places::new(HALF_OPEN_IN_ALL, HALF_OPEN_EACH),
             paths: Places::new(PATHS_IN_ALL, PATHS_EACH),
+            movers: Movers::default(),
             unknown: Counter::default(),
         })
     }
@@ -153,7 +155,8 @@ impl RelayService {
             }
             meter.within(&self.divider, permit.rights.max)
         });
-        match carry([stream, dialed], meters, self.state.clock, half_open).await {
+        let carried = self.movers.carry([stream, dialed], meters, self.state.clock, half_open);
+        match carried.await {
             Ok(()) => Ok("ended".into()),
             Err(error) if error.kind() == io::ErrorKind::TimedOut => {
                 let text = format!("{} has accepted, and says nothing", permit.target);

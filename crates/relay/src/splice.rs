@@ -14,6 +14,7 @@ use net::Clock;
 use net::counters::tcp_info;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
+use rustix::param::page_size;
 use rustix::pipe::{PipeFlags, SpliceFlags, fcntl_setpipe_size, pipe_with, splice};
 use socket2::SockRef;
 use sys::sockopt::{set_receive_bound, set_unsent_low_water};
@@ -44,6 +45,11 @@ struct Pipe {
 }
 
 impl Pipe {
+    /// The pieces that it has room for, however short they are.
+    fn pieces(&self) -> usize {
+        self.size / page_size()
+    }
+
     fn new() -> io::Result<Pipe> {
         let (read, write) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
         // It works with the size that it has, too.
@@ -54,8 +60,9 @@ impl Pipe {
 
 /// What a step of a direction came to.
 enum Moved {
-    /// The socket had as much, of which this was not taken by the other one.
-    Bytes(usize, Vec<u8>),
+    /// The socket had as much, of which `left` was not taken by the other one; whether it has no
+    /// more.
+    Bytes { moved: usize, left: Vec<u8>, is_all: bool },
     /// The socket has come to its end.
     End,
 }
@@ -131,22 +138,31 @@ impl Direction {
             ready!(self.poll_room(cx, to))?;
             ready!(from.poll_read_ready(cx))?;
             let granted = ready!(self.meter.poll_grant(cx, self.room));
-            let moved = from.try_io(Interest::READABLE, || move_once(from, to, granted));
-            match moved {
-                Ok(Moved::Bytes(moved, left)) => {
+            let mut moved = None;
+            let tried = from.try_io(Interest::READABLE, || {
+                let step = move_once(from, to, granted)?;
+                let is_all = matches!(step, Moved::Bytes { is_all: true, .. });
+                moved = Some(step);
+                // The kernel will tell of what comes next: asking once more would say no more.
+                if is_all { Err(ErrorKind::WouldBlock.into()) } else { Ok(()) }
+            });
+            match (moved, tried) {
+                (Some(Moved::Bytes { moved, left, .. }), _) => {
                     self.meter.handle_moved(moved);
                     self.has_moved = true;
                     self.room = if left.is_empty() { self.room.saturating_sub(moved) } else { 0 };
                     self.left = left;
                     self.follow(from, to, moved);
                 }
-                Ok(Moved::End) => {
+                (Some(Moved::End), _) => {
                     self.meter.handle_moved(0);
                     self.is_over = true;
                     return Poll::Ready(net::socket::shutdown_write(to));
                 }
-                Err(error) if error.kind() == ErrorKind::WouldBlock => self.meter.handle_moved(0),
-                Err(error) => return Poll::Ready(Err(error)),
+                (None, Err(error)) if error.kind() != ErrorKind::WouldBlock => {
+                    return Poll::Ready(Err(error));
+                }
+                (None, _) => self.meter.handle_moved(0),
             }
         }
     }
@@ -234,7 +250,9 @@ fn through(pipe: &Pipe, from: &TcpStream, to: &TcpStream, most: usize) -> io::Re
             Err(error) => return Err(broken(error)),
         }
     }
-    Ok(Moved::Bytes(length, left))
+    // Less than was asked for, and not for want of pieces.
+    let is_all = length < most.min(pipe.pieces());
+    Ok(Moved::Bytes { moved: length, left, is_all })
 }
 
 /// A failure that is none of the input's readiness.

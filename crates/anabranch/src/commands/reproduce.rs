@@ -8,11 +8,11 @@ use files::Error;
 use report::verdict::Verdict;
 use report::{Align, Table};
 use study::{Context, Estimate, Experiment, Figure, Folder, STUDIES, Sizes, Study, StudyError};
-use tokio::signal::unix::{SignalKind, signal};
 use units::Bytes;
 
 use super::simulate::{progress, show, threads};
 use crate::exit::Failure;
+use crate::signals::Signals;
 use crate::testbed::{Namespaces, Stop};
 use crate::threads;
 
@@ -191,15 +191,9 @@ fn stop_on_signals(stop: Arc<Stop>) -> Result<(), Error> {
     let signal_error = |source| Error::system("handle signals", source);
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(signal_error)?;
-    let listen = async { Ok((signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?)) };
-    let (mut interrupt, mut terminate) = runtime.block_on(listen).map_err(signal_error)?;
+    let mut signals = runtime.block_on(async { Signals::new() })?;
     let waiting = threads::spawn(move || {
-        runtime.block_on(async {
-            tokio::select! {
-                _ = interrupt.recv() => stop.ask(2),
-                _ = terminate.recv() => stop.ask(15),
-            }
-        });
+        stop.ask(runtime.block_on(signals.next()));
     });
     waiting.map(drop).map_err(signal_error)
 }

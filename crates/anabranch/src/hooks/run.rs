@@ -11,9 +11,9 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::io::AsyncWriteExt;
 use tokio::process::{Child, Command};
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::timeout;
 
+use crate::signals::Signals;
 use crate::{name, threads, token};
 
 /// The longest time of a command.
@@ -47,8 +47,7 @@ pub(super) fn run(job: &Job, longest: Duration) -> Result<(), String> {
     let cannot = |error: io::Error| format!("cannot run: {error}");
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     runtime.map_err(cannot)?.block_on(async {
-        let mut interrupt = signal(SignalKind::interrupt()).map_err(cannot)?;
-        let mut terminate = signal(SignalKind::terminate()).map_err(cannot)?;
+        let mut signals = Signals::new().map_err(|error| error.to_string())?;
         let mut child = start(job).map_err(cannot)?;
         let mut input = child.stdin.take().expect("it is piped");
         // It need not read it.
@@ -56,8 +55,7 @@ pub(super) fn run(job: &Job, longest: Duration) -> Result<(), String> {
         let waiting = async { tokio::join!(child.wait(), feeding).0 };
         let ended = tokio::select! {
             ended = timeout(longest, waiting) => ended,
-            _ = interrupt.recv() => return Err(kill(&child, "was stopped")),
-            _ = terminate.recv() => return Err(kill(&child, "was stopped")),
+            _ = signals.next() => return Err(kill(&child, "was stopped")),
         };
         match ended {
             Ok(Ok(status)) if status.success() => Ok(()),

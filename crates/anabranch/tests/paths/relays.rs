@@ -157,8 +157,8 @@ fn a_relays_cap_ends_its_paths_alone() {
     let sent = near.send(&receiver, "10.1.0.2", LONG, &[SLOWLY, &["--relay", &spec]].concat());
     assert!(sent.code == Some(0) && sent.arrived, "{}", sent.said());
     let counted = fs::read_to_string(near.home.join("usage/relay:10.2.0.2:7707")).unwrap();
-    let counted = counted.lines().last().unwrap().split(' ').nth(1).unwrap().parse::<u64>();
-    assert!((500_000..=1_000_000).contains(&counted.unwrap()), "{}", sent.said());
+    let counted = counted.lines().last().unwrap().split(' ').nth(1).unwrap().parse().unwrap();
+    assert!((500_000..=1_000_000).contains(&counted), "{counted} bytes: {}", sent.said());
     // A lower one is used up from the beginning.
     drop(receiver);
     let (spec, receiver) = (spec.replace("1MB", "300kB"), far.receive());

@@ -184,6 +184,12 @@ impl Allowance {
         }
     }
 
+    /// The bytes of the booking that new data may have.
+    fn left(&self) -> Bytes {
+        let state = self.state();
+        state.booked - (state.used + RESERVE)
+    }
+
     /// Whether [`Allowance::book`] is due for a connection of that rate; true once until it is
     /// called.
     fn wants(&self, rate: Rate) -> bool {
@@ -289,6 +295,11 @@ fn on_the_wire(payload: Bytes) -> Bytes {
     Bytes(payload.0 + payload.0 / 16)
 }
 
+/// The payload of so many bytes on the wire, by the estimate of [`on_the_wire`].
+fn payload_of(wire: Bytes) -> Bytes {
+    Bytes(wire.0 / 17 * 16)
+}
+
 /// Bytes of one connection, as IP packets of both directions.
 #[derive(Debug)]
 pub struct Account {
@@ -323,9 +334,12 @@ impl Account {
         self.count_wire(total);
     }
 
-    /// Nothing more is carried in this month, although some of the cap is left.
-    pub(crate) fn close_for_now(&self) {
-        self.allowances.iter().for_each(|allowance| allowance.state().is_closed = true);
+    /// Has nothing more carried in this month by whatever counts towards a cap that has no room for
+    /// `more` bytes of payload, although some of it is left.
+    pub(crate) fn close_for_now(&self, more: Bytes) {
+        let more = on_the_wire(more);
+        let full = self.allowances.iter().filter(|allowance| allowance.room(more) == Room::Never);
+        full.for_each(|allowance| allowance.state().is_closed = true);
     }
 
     /// Updates the count to these bytes on the wire.
@@ -351,6 +365,15 @@ impl Account {
         let more = on_the_wire(more);
         let rooms = self.allowances.iter().map(|allowance| allowance.room(more));
         rooms.max().expect("there is at least one")
+    }
+
+    /// The part of `most` bytes of payload that what is left of the caps has room for; `None` if it
+    /// is too little to be worth a packet.
+    #[must_use]
+    pub fn part(&self, most: Bytes) -> Option<Bytes> {
+        let left = self.allowances.iter().map(|allowance| allowance.left()).min();
+        let left = left.filter(|left| *left >= CRUMBS)?;
+        Some(most.min(payload_of(left)))
     }
 
     /// Books more if it is due, in the background.
@@ -472,6 +495,43 @@ mod tests {
         account.count(&moved(590 * 1_024), Bytes::ZERO);
         allowance.close();
         assert!(allowance.used_up().is_some(), "crumbs are not");
+    }
+
+    #[test]
+    fn the_last_of_a_cap_goes_in_parts() {
+        let scratch = Scratch::new("parts");
+        let allowance = scratch.capped(Bytes::kib(512));
+        let mut account = account(&[&allowance], false);
+        allowance.book(Rate::kbit(100), NOVEMBER);
+        account.count(&moved(200 * 1_024), Bytes::ZERO);
+        assert_eq!(account.room(Bytes::kib(300)), Room::Never, "280 KiB are left");
+        assert_eq!(account.part(Bytes::kib(200)), Some(Bytes::kib(200)));
+        let part = account.part(Bytes::kib(300)).expect("much is left");
+        assert_eq!(part, Bytes(280 * 1_024 / 17 * 16));
+        assert_eq!(account.room(part), Room::Yes);
+        account.count(&moved((512 - 64) * 1_024), Bytes::ZERO);
+        assert_eq!(account.part(Bytes::kib(300)), Some(Bytes(CRUMBS.0 / 17 * 16)));
+        assert_eq!(allowance.used_up(), None);
+        account.count(&moved((512 - 64) * 1_024 + 1), Bytes::ZERO);
+        assert_eq!(account.part(Bytes::kib(300)), None);
+        assert!(allowance.used_up().is_some(), "both stop at the same byte");
+    }
+
+    #[test]
+    fn a_cap_that_is_used_up_closes_itself_alone() {
+        let scratch = Scratch::new("alone");
+        let (relay, line) = (scratch.capped(Bytes::kib(512)), scratch.0.join("line"));
+        let cap = Some(Cap { bytes: Bytes::mib(10) });
+        let line = Allowance::open(Ledger::new(&line), "eth0", cap, NOVEMBER).expect("a folder");
+        let line = Arc::new(line.expect("it has a cap"));
+        let mut account = account(&[&relay, &line], false);
+        relay.book(Rate::kbit(100), NOVEMBER);
+        account.count(&moved(400 * 1_024), Bytes::ZERO);
+        account.close_for_now(Bytes::kib(100));
+        assert!(relay.used_up().is_some());
+        assert_eq!(line.used_up(), None);
+        line.book(Rate::kbit(100), NOVEMBER);
+        assert_eq!(line.used_up(), None);
     }
 
     #[test]

@@ -113,7 +113,7 @@ impl Follower {
             one.account.count_wire(total);
             one.account.keep_ahead(rate);
             if one.account.room(rate * AHEAD) == Room::Never && one.plan.used_up().is_none() {
-                one.account.close_for_now();
+                one.account.close_for_now(rate * AHEAD);
                 routes().for_each(|route| self.connection.remove_route(route.route));
             }
         }

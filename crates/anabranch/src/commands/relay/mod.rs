@@ -16,7 +16,7 @@ use peer::{AuthorizedPeers, ListenOptions, Timetable};
 use reach::Reach;
 use tunnel::bounds::raise_descriptor_limit;
 
-use super::tunnel::{signals, stopped};
+use super::tunnel::stopped;
 use crate::config::Config;
 use crate::dirs::Dirs;
 use crate::examples;
@@ -25,6 +25,7 @@ use crate::host_key::HostKey;
 use crate::listen::{ListenFlags, TokenFlags};
 use crate::metrics::{MetricsAddress, MetricsServer};
 use crate::peers::Authorized;
+use crate::signals::{Signals, TERMINATE};
 use crate::transfer;
 use crate::watch::{DisplayArgs, PeerCommand};
 use status::StatusServer;
@@ -115,7 +116,7 @@ async fn serve(
     authorized: Authorized,
     events: Events,
 ) -> Result<(), Failure> {
-    let signals = signals()?;
+    let mut signals = Signals::new()?;
     let service = RelayService::new(RelayOptions {
         authorized: options.authorized.clone(),
         of_token,
@@ -148,27 +149,23 @@ async fn serve(
         match never {}
     };
     let ending = async {
-        let signal = signals.await;
-        // A second signal ends it at once.
-        let again = self::signals()?;
+        let signal = signals.next().await;
+        // A second one ends it at once.
         if signal == TERMINATE {
             tokio::select! {
                 () = service.drain() => {}
-                _ = again => {}
+                _ = signals.next() => {}
             }
         }
-        Ok::<u8, Failure>(signal)
+        signal
     };
     let signal = tokio::select! {
-        signal = ending => signal?,
+        signal = ending => signal,
         () = serving => unreachable!("it serves until it is dropped"),
     };
     hosting.close().await;
     Err(stopped(signal))
 }
-
-/// The number of SIGTERM.
-const TERMINATE: u8 = 15;
 
 /// The service of a relay without a token of its own.
 pub(super) fn relay_service(

@@ -9,7 +9,7 @@ use reach::{ListenRights, Reach};
 use tunnel::bounds::stripe_options;
 use tunnel::{TunnelRights, TunnelService};
 
-use super::{bounded, signals, stopped};
+use super::{bounded, stopped};
 use crate::dirs::Dirs;
 use crate::examples;
 use crate::exit::Failure;
@@ -17,6 +17,7 @@ use crate::host_key::HostKey;
 use crate::listen::{ListenFlags, TokenFlags};
 use crate::peers::Authorized;
 use crate::qlog::QlogArgs;
+use crate::signals::Signals;
 use crate::transfer;
 use crate::watch::{DisplayArgs, PeerCommand};
 
@@ -74,7 +75,7 @@ pub(crate) fn run(args: ServeTunnelArgs) -> Result<(), Failure> {
     let stripe = stripe::Options { max_rate: total.clone(), ..stripe_options() };
     let watcher = display.watcher(token, Some(PEER_COMMAND));
     transfer::serve(watcher, |events| async move {
-        let signals = signals()?;
+        let mut signals = Signals::new()?;
         let host = Host::bind(listen, Carriers::Udp, &stripe, events.clone())?;
         events.send(Event::Listening { addresses: host.addresses() });
         let service = TunnelService::new(TunnelRights { reach, listen: ports }, events.clone());
@@ -82,7 +83,7 @@ pub(crate) fn run(args: ServeTunnelArgs) -> Result<(), Failure> {
         let serving = authorized.follow(events.clone(), std::future::pending::<()>());
         let serving = bounded(table.as_ref(), total.as_ref(), &events, serving);
         let signal = tokio::select! {
-            signal = signals => signal,
+            signal = signals.next() => signal,
             () = serving => unreachable!("it serves until it is dropped"),
         };
         hosting.close().await;

@@ -7,27 +7,9 @@ use events::Events;
 use peer::Timetable;
 use peer::striped::follow_timetable;
 use stripe::TotalRate;
-use tokio::signal::unix::{SignalKind, signal};
 use tunnel::TunnelError;
 
 use crate::exit::Failure;
-use files::Error;
-
-/// Waits for a signal that stops the command, and gives its number.
-///
-/// # Errors
-/// [`Error::System`] if signals cannot be awaited.
-pub(super) fn signals() -> Result<impl Future<Output = u8>, Failure> {
-    let system = |source| Error::system("wait for signals", source);
-    let mut interrupt = signal(SignalKind::interrupt()).map_err(system)?;
-    let mut terminate = signal(SignalKind::terminate()).map_err(system)?;
-    Ok(async move {
-        tokio::select! {
-            _ = interrupt.recv() => 2,
-            _ = terminate.recv() => 15,
-        }
-    })
-}
 
 /// Runs a side, and keeps its bound to the timetable meanwhile.
 async fn bounded<T>(

@@ -17,7 +17,7 @@ use tunnel::intercept::{Destination, Rules};
 use tunnel::{Dialed, Forward, Login, NearOptions, Place};
 use zeroize::Zeroizing;
 
-use super::{bounded, failure, signals, stopped};
+use super::{bounded, failure, stopped};
 use crate::commands::send::credential;
 use crate::complete;
 use crate::config::{Config, weight};
@@ -28,6 +28,7 @@ use crate::host_key::HostKey;
 use crate::qlog::QlogArgs;
 use crate::routes::check_interfaces;
 use crate::schedulers::{controller, packet_scheduler, striped};
+use crate::signals::Signals;
 use crate::token::TokenSource;
 use crate::transfer;
 use crate::watch::DisplayArgs;
@@ -197,8 +198,8 @@ async fn carry(
     events: Events,
 ) -> Result<(), Failure> {
     let mut signal = None;
-    let signals = signals()?;
-    let stop = async { signal = Some(signals.await) };
+    let mut signals = Signals::new()?;
+    let stop = async { signal = Some(signals.next().await) };
     let dial = async || {
         let striped = peer::striped::connect(terms, stripe.clone(), events.clone()).await?;
         Ok(Dialed { connection: striped.connection().clone(), keeper: Box::new(striped) })

@@ -99,10 +99,19 @@ impl<'a, F: Direction> Connection<'a, F> {
         direction.room(&io, now)
     }
 
-    /// Whether the cap of the interface lets the connection move `most` bytes.
-    pub(super) fn allowed(&self, most: Bytes) -> Room {
-        let room = |account: &Account| account.room(self.direction.widest(most));
-        self.account.as_ref().map_or(Room::Yes, room)
+    /// How many of `most` bytes the caps of interface and relay let the connection move: fewer than
+    /// `most` only of the rest of a cap.
+    ///
+    /// # Errors
+    /// [`Room::Later`] and [`Room::Never`], if it may move none.
+    pub(super) fn allowed(&self, most: Bytes) -> Result<Bytes, Room> {
+        let Some(account) = &self.account else { return Ok(most) };
+        let refused = match account.room(self.direction.widest(most)) {
+            Room::Yes => return Ok(most),
+            refused => refused,
+        };
+        let rest = account.part(most).filter(|rest| self.direction.widest(*rest) <= *rest);
+        rest.filter(|_| refused == Room::Never).ok_or(refused)
     }
 
     /// Sends an extent, or requests it. Returns the payload that will move.

@@ -261,14 +261,14 @@ impl<'a, F: Direction, M> PathTask<'a, F, M> {
         if let Some(until) = path.limits.iter().filter_map(|limit| limit.until(now, class)).max() {
             return Ok(Step::Wait(Some(until)));
         }
-        match connection.allowed(most) {
-            Room::Yes => {}
-            Room::Later => return Ok(Step::Wait(Some(self.next_sample))),
-            Room::Never => {
+        let most = match connection.allowed(most) {
+            Ok(most) => most,
+            Err(Room::Never) => {
                 self.used_up.get_or_insert(now);
                 return Ok(Step::Wait(None));
             }
-        }
+            Err(_) => return Ok(Step::Wait(Some(self.next_sample))),
+        };
         let transmit = {
             let mut core = session.core();
             let transmit = core.poll_transmit(now, path.id, most);
