@@ -1,6 +1,7 @@
 //! The checks of the fuzz targets.
 
 mod admission;
+mod feed;
 mod relay;
 mod simulations;
 mod ssh_lines;
@@ -9,6 +10,7 @@ mod transfers;
 mod tunnel;
 
 pub use admission::*;
+pub use feed::*;
 pub use relay::*;
 pub use simulations::*;
 pub use ssh_lines::*;

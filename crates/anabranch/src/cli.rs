@@ -8,8 +8,8 @@ use scenario::Registry;
 use tracing_subscriber::filter::Targets;
 
 use crate::commands::{
-    cp, demo, doctor, emulate, far, generate, get, host, keys, paths, perf, plot, receive, relay,
-    reproduce, send, serve, simulate, tunnel,
+    collect, cp, demo, doctor, emulate, far, feed, generate, get, host, keys, paths, perf, plot,
+    receive, relay, reproduce, send, serve, simulate, tunnel,
 };
 use crate::exit::{EXIT_CODES, Failure};
 use crate::{log, name};
@@ -41,8 +41,19 @@ pub(crate) struct Cli {
 }
 
 /// The commands that write events as JSON with `--json`.
-const COMMANDS_WITH_EVENTS: [&str; 9] =
-    ["cp", "receive", "send", "serve", "get", "host", "tunnel", "serve-tunnel", "relay"];
+const COMMANDS_WITH_EVENTS: [&str; 11] = [
+    "cp",
+    "receive",
+    "send",
+    "serve",
+    "get",
+    "host",
+    "tunnel",
+    "serve-tunnel",
+    "relay",
+    "feed",
+    "collect",
+];
 
 /// The commands.
 #[derive(Debug, Subcommand)]
@@ -66,9 +77,14 @@ pub(crate) enum Command {
     Tunnel(tunnel::near::TunnelArgs),
     /// Dial targets for a `tunnel` on another host that is allowed to reach them
     ServeTunnel(tunnel::far::ServeTunnelArgs),
+    /// Send records to a collector as they come: lines of programs and logs
+    Feed(feed::FeedArgs),
+    /// Keep the records of feeds, each once and in order
+    Collect(collect::CollectArgs),
     /// Carry connections between hosts that are allowed to use this one as a relay
     Relay(relay::RelayArgs),
-    /// Receive, serve, dial for tunnels, relay and measure at one port, as the configuration says
+    /// Receive, serve, dial for tunnels, collect, relay and measure at one port, as the
+    /// configuration says
     Host(host::HostArgs),
     /// Show the usable paths, and why the other devices have none
     Paths(paths::PathsArgs),
@@ -110,6 +126,8 @@ impl Command {
             Command::Tunnel(args) => args.is_json(),
             Command::ServeTunnel(args) => args.is_json(),
             Command::Relay(args) => args.is_json(),
+            Command::Feed(args) => args.is_json(),
+            Command::Collect(args) => args.is_json(),
             Command::Host(args) => args.is_json(),
             _ => false,
         }
@@ -157,6 +175,8 @@ impl Cli {
             Command::Tunnel(args) => tunnel::near::run(args),
             Command::ServeTunnel(args) => tunnel::far::run(args),
             Command::Relay(args) => relay::run(args),
+            Command::Feed(args) => feed::run(args),
+            Command::Collect(args) => collect::run(args),
             Command::Host(args) => host::run(args),
             Command::Paths(args) => paths::run(&args).map_err(Failure::from),
             Command::Doctor(args) => doctor::run(&args),

@@ -12,7 +12,7 @@ use files::{Error, Overwrite};
 use peer::private::{Guard, check_private, open_input};
 use peer::{CongestionControl, PathSpec, RelaySpec, Timetable};
 use toml::de::{DeTable, DeValue};
-use units::Span;
+use units::{Bytes, Span};
 
 use crate::dirs::{Dirs, is_absent};
 use crate::hooks::Hooks;
@@ -30,6 +30,7 @@ pub(crate) struct Config {
     pub(crate) serve: Serve,
     pub(crate) host: Host,
     pub(crate) relay: Relay,
+    pub(crate) collect: Collect,
     /// The tables that are there, also empty ones: those of services name what `host` does.
     pub(crate) tables: BTreeSet<String>,
 }
@@ -94,8 +95,16 @@ pub(crate) struct Relay {
     pub(crate) metrics: Option<MetricsAddress>,
 }
 
+/// `[collect]`.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Collect {
+    pub(crate) directory: Option<PathBuf>,
+    pub(crate) rotate: Option<Bytes>,
+}
+
 /// Tables that may have no key.
-const TABLES: [&str; 7] = ["send", "receive", "serve", "tunnel", "measure", "relay", "host"];
+const TABLES: [&str; 8] =
+    ["send", "receive", "serve", "tunnel", "measure", "relay", "collect", "host"];
 
 /// The numbers that `--parallel` takes.
 pub(crate) const PARALLEL: RangeInclusive<u16> = 1..=64;
@@ -113,7 +122,12 @@ type Setter = fn(&mut Config, &DeValue<'_>) -> Result<(), String>;
 /// Every key: its table (empty for the top level), its name, and its setter.
 const KEYS: &[(&str, &str, Setter)] = &[
     ("", "progress", |c, v| set(&mut c.progress, choice(v))),
-    ("send", "paths", |c, v| list(v).map(|paths| c.send.paths = paths)),
+    ("send", "paths", |c, v| {
+        // A modem need not be plugged in each time.
+        let paths: Vec<PathSpec> = list(v)?;
+        c.send.paths = paths.into_iter().map(PathSpec::if_there).collect();
+        Ok(())
+    }),
     ("send", "no-paths", |c, v| list(v).map(|paths| c.send.no_paths = paths)),
     ("send", "relays", |c, v| list(v).map(|relays| c.send.relays = relays)),
     ("send", "scheduler", |c, v| set(&mut c.send.scheduler, choice(v))),
@@ -153,6 +167,8 @@ const KEYS: &[(&str, &str, Setter)] = &[
     ("relay", "port", |c, v| set(&mut c.relay.port, port(v))),
     ("relay", "max-rate", |c, v| set(&mut c.relay.max_rate, parsed(v))),
     ("relay", "metrics", |c, v| set(&mut c.relay.metrics, metrics(v))),
+    ("collect", "directory", |c, v| set(&mut c.collect.directory, parsed(v))),
+    ("collect", "rotate", |c, v| set(&mut c.collect.rotate, parsed(v))),
     ("receive", "archive", |c, v| flag(v).map(|on| c.receive.archive = on)),
     ("receive", "overwrite", |c, v| {
         flag(v).map(|on| {

@@ -129,6 +129,33 @@ const EXAMPLES: &[(&str, &[Example])] = &[
         ],
     ),
     (
+        "feed",
+        &[
+            example(
+                "anabranch feed - --to logs --name journal",
+                "Send the lines of a program as they come: journalctl -f -o cat | anabranch …",
+            ),
+            example(
+                "anabranch feed --tail '/var/log/nginx/*.log*' --to logs --name nginx",
+                "Follow logs, also when they are rotated",
+            ),
+            example(
+                "anabranch feed readings.csv --to logs --token-file token",
+                "Send a file's lines, and end when they are safe",
+            ),
+        ],
+    ),
+    (
+        "collect",
+        &[
+            example("anabranch collect /srv/logs --token", "Keep what one host feeds, by token"),
+            example(
+                "anabranch collect /srv/logs --rotate 1GiB",
+                "Keep what the hosts with --may feed send, in larger files",
+            ),
+        ],
+    ),
+    (
         "relay",
         &[
             example("anabranch relay", "Relay for the hosts with --may relay or --relay"),

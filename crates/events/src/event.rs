@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use units::Bytes;
 
-use crate::{DryRun, Listed, PathEvent, Progress, Summary};
+use crate::{DryRun, FeedProgress, Listed, PathEvent, Progress, Summary};
 
 /// An event.
 #[derive(Clone, Debug)]
@@ -46,6 +46,8 @@ pub enum Event {
     },
     /// A periodic report, several times a second.
     Progress(Progress),
+    /// A report of a feed, each second in which something has changed.
+    Feed(FeedProgress),
     /// A file is complete: verified, synced and under its final name.
     FileDone {
         /// As in [`Event::Started`].
@@ -111,6 +113,7 @@ impl Event {
             Event::Listening { .. }
             | Event::Accepting { .. }
             | Event::Started { .. }
+            | Event::Feed(_)
             | Event::Ended { result: Ok(_), .. } => 0,
         }
     }

@@ -54,8 +54,13 @@ impl Kept {
     /// Gives an event its number, and keeps it.
     pub(crate) fn add(&mut self, event: Event) -> Numbered {
         self.latest.0 += 1;
-        if let Event::Progress(progress) = &event {
-            self.forget_progress(progress.transfer);
+        match &event {
+            Event::Progress(progress) => {
+                let of = progress.transfer;
+                self.forget(|old| matches!(old, Event::Progress(p) if p.transfer == of));
+            }
+            Event::Feed(_) => self.forget(|old| matches!(old, Event::Feed(_))),
+            _ => {}
         }
         let numbered = Numbered { id: self.latest, event: Arc::new(event) };
         self.bytes += numbered.event.text_bytes();
@@ -69,10 +74,8 @@ impl Kept {
     }
 
     /// A later report takes the place of an earlier one.
-    fn forget_progress(&mut self, of: u32) {
-        let is_its =
-            |kept: &Numbered| matches!(&*kept.event, Event::Progress(p) if p.transfer == of);
-        if let Some(at) = self.events.iter().rposition(is_its)
+    fn forget(&mut self, is_earlier: impl Fn(&Event) -> bool) {
+        if let Some(at) = self.events.iter().rposition(|kept| is_earlier(&kept.event))
             && let Some(old) = self.events.remove(at)
         {
             self.bytes -= old.event.text_bytes();

@@ -41,6 +41,19 @@ pub struct Progress {
     pub paths: Vec<PathProgress>,
 }
 
+/// A snapshot of a feed, at its source.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FeedProgress {
+    /// Time since the feed began.
+    pub elapsed: Span,
+    /// The streams that are read.
+    pub streams: usize,
+    /// Records that have come to the collector's disk since then.
+    pub kept: u64,
+    /// What was read and is not safe.
+    pub waiting: Bytes,
+}
+
 /// A transfer of which nothing arrives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Standstill {

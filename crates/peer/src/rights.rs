@@ -29,7 +29,7 @@ pub struct RightsKey {
 pub static RIGHTS: [RightsKey; 3] = [
     RightsKey {
         key: MAY,
-        form: "get|send|both|none|relay",
+        form: "get|send|both|none|relay|feed",
         spell: |text| spell_but_default(text, &May::default()),
     },
     RightsKey {
@@ -164,12 +164,14 @@ pub enum May {
     None,
     /// Neither, and through here if this host is a relay: to the ports of hosts that listen.
     Relay,
+    /// Neither, and records to here if this host is a collector.
+    Feed,
 }
 
 impl FromStr for May {
     type Err = String;
 
-    /// `get`, `send`, `both`, `none` or `relay`.
+    /// `get`, `send`, `both`, `none`, `relay` or `feed`.
     fn from_str(text: &str) -> Result<May, String> {
         match text {
             "get" => Ok(May::Get),
@@ -177,7 +179,8 @@ impl FromStr for May {
             "both" => Ok(May::Both),
             "none" => Ok(May::None),
             "relay" => Ok(May::Relay),
-            _ => Err(format!("'{text}' is not get, send, both, none or relay")),
+            "feed" => Ok(May::Feed),
+            _ => Err(format!("'{text}' is not get, send, both, none, relay or feed")),
         }
     }
 }
@@ -190,6 +193,7 @@ impl std::fmt::Display for May {
             May::Both => "both",
             May::None => "none",
             May::Relay => "relay",
+            May::Feed => "feed",
         })
     }
 }

@@ -4,6 +4,8 @@
 //! cannot have one each. So a thread has one for all its paths. As much is read as the other socket
 //! has room for; what it does not take all the same is copied out of the pipe, so that the next
 //! path finds it empty.
+//!
+//! What is short is copied: the pages of a pipe cost more than so few octets do.
 
 use std::cell::RefCell;
 use std::io::{self, ErrorKind};
@@ -33,8 +35,12 @@ const PIPE: usize = 1 << 20;
 /// The size that a pipe has otherwise.
 const DEFAULT_PIPE: usize = 64 << 10;
 
+/// What is shorter is copied. More is read through the pipe as long as there is so much.
+const SHORT: usize = 16 << 10;
+
 thread_local! {
     static PIPE_OF_THREAD: RefCell<Option<Pipe>> = const { RefCell::new(None) };
+    static BUFFER_OF_THREAD: RefCell<[u8; SHORT]> = const { RefCell::new([0; SHORT]) };
 }
 
 /// An empty pipe.
@@ -79,6 +85,8 @@ pub(crate) struct Direction {
     /// Bytes for which the output is known to have room.
     room: usize,
     has_moved: bool,
+    /// Whether there was more than a little the last time.
+    is_bulk: bool,
     is_over: bool,
 }
 
@@ -102,6 +110,7 @@ impl Direction {
             unsent: bound,
             room: 0,
             has_moved: false,
+            is_bulk: false,
             is_over: false,
         }
     }
@@ -140,7 +149,11 @@ impl Direction {
             let granted = ready!(self.meter.poll_grant(cx, self.room));
             let mut moved = None;
             let tried = from.try_io(Interest::READABLE, || {
-                let step = move_once(from, to, granted)?;
+                let step = if self.is_bulk {
+                    move_once(from, to, granted)?
+                } else {
+                    copy_once(from, to, granted)?
+                };
                 let is_all = matches!(step, Moved::Bytes { is_all: true, .. });
                 moved = Some(step);
                 // The kernel will tell of what comes next: asking once more would say no more.
@@ -150,6 +163,7 @@ impl Direction {
                 (Some(Moved::Bytes { moved, left, .. }), _) => {
                     self.meter.handle_moved(moved);
                     self.has_moved = true;
+                    self.is_bulk = moved >= SHORT;
                     self.room = if left.is_empty() { self.room.saturating_sub(moved) } else { 0 };
                     self.left = left;
                     self.follow(from, to, moved);
@@ -202,6 +216,32 @@ impl Direction {
 
 fn kernel_size(bytes: Bytes) -> u32 {
     u32::try_from(bytes.0).expect("bounds are a few MiB")
+}
+
+/// Copies up to `most` bytes that are few.
+fn copy_once(from: &TcpStream, to: &TcpStream, most: usize) -> io::Result<Moved> {
+    BUFFER_OF_THREAD.with_borrow_mut(|buffer| {
+        let most = most.min(SHORT);
+        let length = loop {
+            match rustix::io::read(from, &mut buffer[..most]) {
+                Err(Errno::INTR) => {}
+                read => break read?,
+            }
+        };
+        if length == 0 {
+            return Ok(Moved::End);
+        }
+        let written = loop {
+            match rustix::io::write(to, &buffer[..length]) {
+                Ok(written) => break written,
+                Err(Errno::AGAIN) => break 0,
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(broken(error)),
+            }
+        };
+        let left = buffer[written..length].to_vec();
+        Ok(Moved::Bytes { moved: length, left, is_all: length < most })
+    })
 }
 
 /// Moves up to `most` bytes through this thread's pipe.

@@ -40,6 +40,12 @@ pub enum ConnectError {
         /// What it would have to be.
         least: u32,
     },
+    /// The peer's host, or a firewall, refuses packets to that port over every route.
+    #[error("packets to that port are refused ({reason})")]
+    Refused {
+        /// The kernel's reason.
+        reason: String,
+    },
     /// The peer's parameters are invalid.
     #[error("the peer sent invalid parameters of the connection")]
     Parameters,

@@ -322,6 +322,22 @@ fn a_route_in_reserve_carries_little() {
     });
 }
 
+/// A host without a program at that port says so at once; nobody waits for the handshake's time.
+#[test]
+fn refused_packets_end_the_handshake() {
+    run(async {
+        let (listening, key) = listen(&anywhere(), Options::default());
+        let port = listening.local_addresses()[0].port();
+        // The port is free again: nobody else gets it so soon.
+        drop(listening);
+        let endpoint = Endpoint::new().expect("there are threads");
+        let tls = Arc::new(client(&Key::generate(), &key));
+        let connecting = endpoint.connect(routes(port, 2), &tls, Options::default());
+        let refused = timeout(Duration::from_secs(5), connecting).await.expect("half of its time");
+        assert!(matches!(refused, Err(ConnectError::Refused { .. })), "{refused:?}");
+    });
+}
+
 #[test]
 fn a_wrong_key_ends_the_handshake_on_both_sides() {
     run(async {

@@ -3,14 +3,15 @@
 //! Every frame is one octet of kind, four of body length (big-endian, at most [`MAX_BODY`]), and
 //! the body. All integers are big-endian. Here is the one list of kinds. What they mean stands with
 //! those who speak them: [`session`](crate::session) begins and ends every connection, and a
-//! service has kinds of its own, as [`files`](crate::files), [`measure`](crate::measure) and
-//! [`relay`](crate::relay).
+//! service has kinds of its own, as [`files`](crate::files), [`measure`](crate::measure),
+//! [`relay`](crate::relay) and [`feed`](crate::feed).
 
 use alloc::vec::Vec;
 
 use crate::limits::{
-    MAX_ADDRESSES, MAX_FILTER, MAX_HASHES, MAX_NAME, MAX_PAYLOAD, MAX_RANGES, MAX_REASON,
-    MAX_RELAY_REASON, MAX_REQUEST, MAX_SERVICE, MAX_TEXT, MAX_WISH_TARGET, MOST_TICKETS, TICKET,
+    MAX_ADDRESSES, MAX_FEED, MAX_FILTER, MAX_HASHES, MAX_LABEL, MAX_NAME, MAX_PAYLOAD, MAX_RANGES,
+    MAX_REASON, MAX_RECORDS_BODY, MAX_RELAY_REASON, MAX_REQUEST, MAX_SERVICE, MAX_TEXT,
+    MAX_WISH_TARGET, MOST_TICKETS, TICKET,
 };
 use crate::manifest::{MAX_CHUNK, MAX_PATH};
 
@@ -194,10 +195,14 @@ pub enum FrameKind {
     Denied,
     Failed,
     Parting,
+    FeedOffer,
+    FeedFrom,
+    FeedRecords,
+    FeedKept,
 }
 
 /// Each kind with its name and the longest body.
-const KINDS: [(FrameKind, &str, usize); 42] = [
+const KINDS: [(FrameKind, &str, usize); 46] = [
     (FrameKind::Hello, "Hello", 2 + 16 + 1 + 16 + 1 + MAX_SERVICE + MAX_REQUEST),
     (FrameKind::Join, "Join", 16),
     (FrameKind::Entries, "Entries", MAX_CHUNK),
@@ -240,6 +245,10 @@ const KINDS: [(FrameKind, &str, usize); 42] = [
     (FrameKind::Denied, "Denied", 4 + 1 + MAX_RELAY_REASON),
     (FrameKind::Failed, "Failed", TICKET + 1 + MAX_RELAY_REASON),
     (FrameKind::Parting, "Parting", 2),
+    (FrameKind::FeedOffer, "FeedOffer", 16 + 8 + 1 + 1 + MAX_FEED + MAX_LABEL),
+    (FrameKind::FeedFrom, "FeedFrom", 8),
+    (FrameKind::FeedRecords, "FeedRecords", 8 + MAX_RECORDS_BODY),
+    (FrameKind::FeedKept, "FeedKept", 8),
 ];
 
 impl FrameKind {

@@ -18,6 +18,14 @@ pub const MAX_REASON: usize = 256;
 pub const MAX_FILTER: usize = 1024;
 /// The most hashes in one frame.
 pub const MAX_HASHES: usize = 4096;
+/// The longest name of a feed.
+pub const MAX_FEED: usize = 64;
+/// The longest label of a stream of a feed.
+pub const MAX_LABEL: usize = 120;
+/// The longest record of a feed.
+pub const MAX_RECORD: usize = MAX_PAYLOAD;
+/// The most octets of records in one frame, the length before each included.
+pub const MAX_RECORDS_BODY: usize = MAX_RECORD + 4;
 /// Octets of a relay's ticket.
 pub const TICKET: usize = 16;
 /// The most tickets of one wish.

@@ -13,6 +13,7 @@ use peer::host::{Carriers, Host, Services};
 use tunnel::bounds::stripe_options;
 use tunnel::{TunnelRights, TunnelService};
 
+use crate::commands::collect::collect_service;
 use crate::commands::relay::{attend, relay_service};
 use crate::config::Config;
 use crate::dirs::Dirs;
@@ -31,8 +32,8 @@ use crate::watch;
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = examples::help("host"))]
 pub(crate) struct HostArgs {
-    /// The configuration, whose tables [receive], [serve], [tunnel], [relay] and [measure] name the
-    /// services [default: anabranch/config.toml in the user's configuration folder]
+    /// The configuration, whose tables [receive], [serve], [tunnel], [collect], [relay] and
+    /// [measure] name the services [default: anabranch/config.toml in the user's configuration folder]
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     #[command(flatten)]
@@ -57,7 +58,7 @@ impl HostArgs {
 }
 
 /// The tables of services.
-const SERVICES: [&str; 5] = ["receive", "serve", "tunnel", "relay", "measure"];
+const SERVICES: [&str; 6] = ["receive", "serve", "tunnel", "collect", "relay", "measure"];
 /// The time to end in: a relay's for its paths, and a moment to tell of the end.
 const DRAINED: Duration = DRAIN.saturating_add(Duration::from_secs(1));
 /// The transfers at a time, if the configuration does not say.
@@ -74,7 +75,7 @@ pub(crate) fn run(args: HostArgs) -> Result<(), Failure> {
         let file = args.config.unwrap_or_else(|| dirs.config_file());
         return Err(Error::usage(format!(
             "{} names no service: it has none of the tables [receive], [serve], [tunnel], \
-             [relay] and [measure]",
+             [collect], [relay] and [measure]",
             file.display()
         ))
         .into());
@@ -128,6 +129,12 @@ async fn serve(
     let serving = has("serve")
         .then(|| Serving::of(serve_options(&config, &options)?, events.clone(), &numbers))
         .transpose()?;
+    let collect = has("collect")
+        .then(|| {
+            let directory = directory(config.collect.directory.as_ref(), "collect")?;
+            collect_service(&directory, config.collect.rotate, events.clone())
+        })
+        .transpose()?;
     let metrics = metrics.map(MetricsServer::bind).transpose()?;
     let host = Host::bind(options, Carriers::Both, &stripe, events.clone())?;
     if has("tunnel") && !host.has_udp() {
@@ -145,6 +152,9 @@ async fn serve(
     if has("tunnel") {
         let service = TunnelService::new(TunnelRights::default(), events.clone());
         services = services.with(&service);
+    }
+    if let Some(collect) = &collect {
+        services = services.with(collect);
     }
     if let Some(relay) = &relay {
         services = services.with(relay);

@@ -59,10 +59,10 @@ enum Trust {
         /// A name for the host
         name: Option<String>,
         /// Permission: to get files from 'serve', to send files to 'receive', both, none, or to use
-        /// 'relay' alone
+        /// 'relay' alone, or to feed 'collect' alone
         #[arg(
             long,
-            value_name = "get|send|both|none|relay",
+            value_name = "get|send|both|none|relay|feed",
             default_value_t,
             hide_default_value = true
         )]

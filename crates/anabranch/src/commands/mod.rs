@@ -1,10 +1,12 @@
 //! The commands, each with its arguments.
 
+pub(crate) mod collect;
 pub(crate) mod cp;
 pub(crate) mod demo;
 pub(crate) mod doctor;
 pub(crate) mod emulate;
 pub(crate) mod far;
+pub(crate) mod feed;
 pub(crate) mod generate;
 pub(crate) mod get;
 pub(crate) mod host;

@@ -264,7 +264,7 @@ async fn pairs(
             exists |= found.interfaces().next().is_some();
             pairs.push((to, found));
         }
-        if !exists {
+        if !exists && !spec.may_be_absent {
             return Err(no_such_path(spec));
         }
     }

@@ -158,9 +158,9 @@ fn dial(args: &PerfArgs, remote: &Remote) -> Result<(), Failure> {
     terms.options.no_paths = [config.send.no_paths, args.no_paths.clone()].concat();
     terms.options.weight = args.weight;
     let mut show = show::Show::new(args.json, remote.to_string());
-    runtime()?.block_on(measure_all(args, qlog, &terms, &mut show))?;
-    show.finish();
-    Ok(())
+    let ended = runtime()?.block_on(measure_all(args, qlog, &terms, &mut show));
+    show.finish(ended.as_ref().err());
+    Ok(ended?)
 }
 
 /// All measurements, one after the other.

@@ -77,7 +77,7 @@ fn rights_round_trip_and_mistakes_are_reported() {
     assert_eq!(parse("anna may=send").unwrap().rights, Rights::default());
     assert_eq!(parse("may=get").unwrap().name, "");
     for (line, why) in [
-        ("anna may=all", "may=: 'all' is not get, send, both, none or relay"),
+        ("anna may=all", "may=: 'all' is not get, send, both, none, relay or feed"),
         ("anna max=fast", "max=: "),
         ("anna tunnel=*", "tunnel=: '*' is not HOST:PORT"),
         ("anna listen=a:1", "listen=: "),
@@ -128,7 +128,14 @@ proptest! {
         name in "(\\PC{0,8}|[a-z#= \t\n\r\u{85}\u{a0}\u{2028}\u{0}.:/@-]{0,6}|may=get|dir=x)",
         folder in "(\\PC{1,8}|[a-z#= \t\n\r\u{85}\u{a0}\u{2028}\u{0}./-]{1,6})",
         bits in 1u64..,
-        may in prop::sample::select(vec![May::Get, May::Send, May::Both, May::None, May::Relay]),
+        may in prop::sample::select(vec![
+            May::Get,
+            May::Send,
+            May::Both,
+            May::None,
+            May::Relay,
+            May::Feed,
+        ]),
     ) {
         let home = std::env::temp_dir().join(format!("anabranch-lines-{}", std::process::id()));
         let dirs = Dirs::below(&home);

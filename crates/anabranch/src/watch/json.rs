@@ -95,6 +95,12 @@ enum Body<'a> {
         path: String,
         reason: &'a str,
     },
+    Feed {
+        elapsed: f64,
+        streams: usize,
+        kept: u64,
+        waiting: u64,
+    },
     Notice {
         text: &'a str,
     },
@@ -269,6 +275,12 @@ fn body(event: &Event) -> Body<'_> {
         Event::LeftOut { path, reason } => {
             Body::LeftOut { path: path.to_string_lossy().into_owned(), reason }
         }
+        Event::Feed(feed) => Body::Feed {
+            elapsed: feed.elapsed.as_secs_f64(),
+            streams: feed.streams,
+            kept: feed.kept,
+            waiting: feed.waiting.0,
+        },
         Event::Listing(_) => unreachable!("each entry has a line of its own"),
         Event::Notice { text } | Event::Detail { text } => Body::Notice { text },
     }

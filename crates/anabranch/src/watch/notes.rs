@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use events::{Event, Progress, Summary};
+use events::{Event, FeedProgress, Progress, Summary};
 use units::Span;
 
 use super::screen::Printer;
@@ -74,6 +74,7 @@ impl Notes {
             | Event::Detail { .. }
             | Event::Started { .. }
             | Event::Progress(_)
+            | Event::Feed(_)
             | Event::FileDone { .. }
             | Event::DryRun(_)
             | Event::Listing(_)
@@ -115,11 +116,18 @@ pub(super) struct Plain {
     role: HostRole,
     /// The time of the last line of each transfer.
     last: BTreeMap<u32, Span>,
+    /// The time of the last line of a feed.
+    last_feed: Option<Span>,
 }
 
 impl Plain {
     pub(super) fn new(printer: Printer, role: HostRole) -> Plain {
-        Plain { printer, role, last: BTreeMap::new() }
+        Plain { printer, role, last: BTreeMap::new(), last_feed: None }
+    }
+
+    /// A feed goes on for months: a line now and then is enough for its log.
+    fn is_feed_due(&self, feed: &FeedProgress) -> bool {
+        self.last_feed.is_none_or(|last| feed.elapsed - last >= Span::from_secs(10))
     }
 
     fn is_due(&self, progress: &Progress) -> bool {
@@ -139,6 +147,10 @@ impl Watcher for Plain {
             }
             Event::Started { transfer, .. } | Event::Ended { transfer, .. } => {
                 self.last.remove(transfer);
+            }
+            Event::Feed(feed) if self.is_feed_due(feed) => {
+                self.last_feed = Some(feed.elapsed);
+                self.printer.note(&text::feed(feed));
             }
             _ => {}
         }

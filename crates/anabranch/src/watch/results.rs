@@ -139,6 +139,7 @@ impl Watcher for Results {
             | Event::LeftOut { .. }
             | Event::Path { .. }
             | Event::Progress(_)
+            | Event::Feed(_)
             | Event::Notice { .. }
             | Event::Detail { .. } => {}
         }

@@ -4,7 +4,9 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use events::{Event, PathEvent, PathProgress, PathState, Progress, Standstill, Summary};
+use events::{
+    Event, FeedProgress, PathEvent, PathProgress, PathState, Progress, Standstill, Summary,
+};
 use units::{Bytes, PathId, Span};
 
 use crate::sanitize::{clean, clean_lines, without_error_numbers};
@@ -226,6 +228,17 @@ fn seconds(span: Span) -> String {
 pub(crate) fn plain(progress: &Progress) -> String {
     let paths: Vec<String> = progress.paths.iter().map(path_brief).collect();
     format!("{}  {} | {}", clock(progress.elapsed), total(progress), paths.join(", "))
+}
+
+/// "1:20  12345 records are at the collector, 1.2 MB wait here".
+pub(crate) fn feed(feed: &FeedProgress) -> String {
+    let FeedProgress { elapsed, kept, waiting, .. } = feed;
+    let records = if *kept == 1 { "1 record is".into() } else { format!("{kept} records are") };
+    let time = clock(*elapsed);
+    match waiting {
+        &Bytes::ZERO => format!("{time}  {records} at the collector"),
+        waiting => format!("{time}  {records} at the collector, {waiting} wait here"),
+    }
 }
 
 /// "3 files, 24.0 MB, peer abcd…; 12.0 MB are there already".

@@ -87,6 +87,23 @@ fn json_has_failures_and_a_listening_host_writes_lines() {
     let errors = all["measurements"].as_array().unwrap().iter().map(|one| &one["error"]);
     let errors: Vec<bool> = errors.map(Value::is_string).collect();
     assert_eq!(errors, [false, true, false], "{stdout}");
+    assert_eq!(all["error"], Value::Null, "something was measured");
+}
+
+/// A program reads an object whatever comes of it, and a refusal over UDP is no wait for an answer.
+#[test]
+fn json_says_that_nobody_is_there() {
+    let home = Home::new();
+    let (_host, _, token) = listening(&home);
+    let schema = Schema::of_the_stream();
+    let (code, stdout, stderr) = perf(&home, "127.0.0.9:9", &token, &["--json"]);
+    assert_eq!(code, 5, "{stderr}");
+    let all: Value = serde_json::from_str(&stdout).unwrap_or_else(|_| panic!("{stdout}: {stderr}"));
+    schema.check(&all).unwrap_or_else(|error| panic!("{stdout}: {error}"));
+    let why = |one: &Value| one["error"].as_str().unwrap_or_default().to_string();
+    let each: Vec<String> = all["measurements"].as_array().unwrap().iter().map(why).collect();
+    assert!(each.len() == 2 && each[1].contains("are refused"), "over UDP: {stdout}");
+    assert!(why(&all).contains("no usable path"), "{stdout}");
 }
 
 #[test]

@@ -53,6 +53,29 @@ fn flags_of_udp_are_checked() {
     }
 }
 
+/// People wait for no answer over UDP without knowing that there would be one over TCP.
+#[test]
+fn a_port_that_is_open_over_tcp_alone_is_said_to_be() {
+    let home = Home::new();
+    home.file("data", b"data");
+    let (_receiver, _, token) = receiver(&home, &home.0.join("in"), &[]);
+    let other = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = other.local_addr().unwrap().to_string();
+    let arguments = ["send", "data", "--to", &address, "--patience", "1 s", "--json"];
+    for (carrier, is_said) in [("udp", true), ("auto", false)] {
+        let mut send = home.command(&[&arguments[..], &["--carrier", carrier]].concat());
+        let (code, stdout, stderr) =
+            text(&send.env("ANABRANCH_TOKEN", &token).stdin(Stdio::null()).output().unwrap());
+        assert_eq!(code, 5, "{stderr}");
+        let notices = stdout.lines().filter(|line| line.contains("\"notice\""));
+        let said: Vec<&str> = notices.filter(|line| line.contains("open over TCP")).collect();
+        assert_eq!(said.len(), usize::from(is_said), "{carrier}: {stdout}");
+        assert!(said.iter().all(|line| line.contains("--carrier auto")), "{said:?}");
+        // A refusal, no wait for an answer.
+        assert_eq!(stderr.contains("are refused"), is_said, "{carrier}: {stderr}");
+    }
+}
+
 /// The only file in a folder that has this in its name, a JSON text sequence (RFC 7464).
 fn log_of(folder: &Path, side: &str) -> Vec<Value> {
     let files = fs::read_dir(folder).unwrap().map(|file| file.unwrap().path());

@@ -38,6 +38,35 @@ fn send_while_an_address_comes(near: &Host, far: &Host, carrier: &str) -> Outcom
     sent
 }
 
+/// A modem that the configuration names, and that is plugged in later: it is used then.
+#[test]
+fn an_interface_of_the_configuration_that_is_not_there_is_used_once_it_is() {
+    let test = "later::an_interface_of_the_configuration_that_is_not_there_is_used_once_it_is";
+    let Some((_scratch, near, far)) = two_hosts(test) else { return };
+    uplink(&near, &far);
+    let config = near.home.join("named.toml");
+    fs::write(&config, "[send]\npaths = ['wan0', 'modem0,max=8mbit']\n").unwrap();
+    let receiver = far.receive();
+    let more = [&BOUNDED[..], &["--config", config.to_str().unwrap()]].concat();
+    let sent = scope(|scope| {
+        let sending = scope.spawn(|| near.send(&receiver, "10.1.0.2", 2 * LONG, &more));
+        sleep(Duration::from_secs(2));
+        near.cable(&far, "modem0");
+        near.address("modem0", &["192.168.6.1/24"]);
+        far.address("modem0", &["192.168.6.2/24"]);
+        near.sh("ip route add 10.1.0.2/32 via 192.168.6.2 dev modem0 metric 500");
+        sending.join().unwrap()
+    });
+    let modem = sent.carried().into_iter().find(|path| path.starts_with("192.168.6.1 > "));
+    assert!(modem.is_some(), "{}", sent.said());
+    assert!(sent.said().contains("modem0, a path of the configuration, is not there"));
+    // None of them: the command has nothing to do.
+    fs::write(&config, "[send]\npaths = ['modem1']\n").unwrap();
+    let sent = near.send(&receiver, "10.1.0.2", LONG, &more);
+    assert_eq!(sent.code, Some(2), "{}", sent.said());
+    assert!(sent.said().contains("modem1 is not there"), "{}", sent.said());
+}
+
 /// Asserts that numbers and names of paths belong together, and that rates and bytes add up.
 fn assert_adds_up(sent: &Outcome) {
     let mut names: BTreeMap<u64, BTreeSet<String>> = BTreeMap::new();

@@ -2,6 +2,7 @@
 //! between them without `--path`.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod feeds;
 mod hosts;
 mod later;
 #[path = "../needs/mod.rs"]

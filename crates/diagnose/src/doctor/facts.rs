@@ -116,7 +116,7 @@ pub(super) async fn paths(scope: &Scope) -> Result<Vec<LocalEnd>, Error> {
                 break;
             }
         }
-        if !exists {
+        if !exists && !spec.may_be_absent {
             return Err(no_such_path(spec));
         }
     }

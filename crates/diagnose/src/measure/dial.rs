@@ -9,7 +9,7 @@ use events::Events;
 use peer::Error;
 use peer::conn::{Conn, ConnError};
 use peer::dial::{Connector, Keeper, Opened, Plan, PlanKind, Terms, with_remedy};
-use peer::striped::carrier::StripedStream;
+use peer::striped::stream::StripedStream;
 use peer::striped::{Striped, connect_over};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};

@@ -559,9 +559,11 @@ impl<O: SessionOpener> SessionDriver<O> {
             1 => format!("1 path is open, nothing arrived for {seconds:.0} s"),
             open => format!("{open} paths are open, nothing arrived for {seconds:.0} s"),
         };
-        let last = [self.dialer.last_failure()].into_iter().filter(|failure| !failure.is_empty());
+        let last = Some(self.dialer.last_failure()).filter(|failure| !failure.is_empty());
         // The packets of a handshake are full ones: where they vanish there is never an answer.
-        let remedy = (!self.has_tcp()).then(|| NARROW.to_string());
+        let may_be_narrow =
+            !self.has_tcp() && !last.as_ref().is_some_and(|why| why.contains("refused"));
+        let remedy = may_be_narrow.then(|| NARROW.to_string());
         let parts = [seen].into_iter().chain(self.dialer.used_up()).chain(last).chain(remedy);
         let why = parts.collect::<Vec<_>>().join("; ");
         match &self.session {

@@ -2,10 +2,11 @@
 //! interfaces of this host and with the addresses that the other hosts announce.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
 
+use net::interfaces::interface_index;
 use tokio::sync::{Notify, watch};
 use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::{sleep, timeout};
@@ -17,7 +18,7 @@ use super::plan::{MAX_PATHS, Plan, PlanKind, Via, default_plans, guessed_plans, 
 use super::planning::plan;
 use super::resolve::resolve;
 use super::terms::Terms;
-use crate::Error;
+use crate::{Error, PathSpec};
 use events::Events;
 
 /// The interval of looks at the interfaces of this host.
@@ -94,6 +95,14 @@ impl Keeper {
         events: Events,
     ) -> Result<Arc<Keeper>, Error> {
         let plans = plan(terms).await?;
+        let may_be_absent = terms.options.paths.iter().filter(|spec| spec.may_be_absent);
+        for PathSpec { interface, .. } in may_be_absent {
+            let is_address = interface.parse::<IpAddr>().is_ok();
+            if !is_address && interface_index(interface).is_err() {
+                let text = "a path of the configuration, is not there; it is used once it is";
+                events.notice(format!("{interface}, {text}"));
+            }
+        }
         Ok(Keeper::of(terms, &plans, kinds, events))
     }
 

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use net::interfaces::{LocalPath, Unusable, common_prefix};
+use net::interfaces::{LocalPath, common_prefix};
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 use units::{PathId, Rate};
@@ -395,11 +395,10 @@ pub(super) async fn plan_to(
         )));
     }
     if terms.relayed.is_empty() && plans.iter().all(|plan| plan.best().is_none()) {
-        let named = |device: &&Unusable| plans.iter().any(|p| p.interface == device.interface);
-        let unusable = survey.unusable.iter().filter(named);
+        let why: Vec<&str> = plans.iter().filter_map(|plan| plan.unreached.as_deref()).collect();
         return Err(Error::Usage(format!(
             "no named path reaches {to} ({}); 'anabranch paths {to}' lists what does",
-            reasons(unusable),
+            why.join("; "),
             to = terms.to[host].0
         )));
     }
@@ -508,10 +507,13 @@ fn named_plan(spec: &PathSpec, survey: &Survey) -> Result<Plan, Error> {
         plan
     } else {
         let unusable = survey.unusable.iter().filter(|device| device.interface == spec.interface);
-        let unreached = reasons(unusable);
-        if unreached.is_empty() {
-            return Err(no_such_path(spec));
-        }
+        let unreached = match reasons(unusable) {
+            missing if missing.is_empty() && spec.may_be_absent => {
+                format!("{} is not there", spec.interface)
+            }
+            missing if missing.is_empty() => return Err(no_such_path(spec)),
+            unreached => unreached,
+        };
         let device = Some(spec.interface.clone());
         Plan { device, unreached: Some(unreached), ..Plan::over(&spec.interface) }
     };

@@ -89,6 +89,9 @@ pub struct PathSpec {
     pub cap: Option<Cap>,
     /// Another remote address for this path than the session's.
     pub to: Option<Remote>,
+    /// Whether its interface may be missing, as a modem that is not plugged in: the path is used
+    /// once it is there.
+    pub may_be_absent: bool,
 }
 
 impl PathSpec {
@@ -103,7 +106,14 @@ impl PathSpec {
             rate: None,
             cap: None,
             to: None,
+            may_be_absent: false,
         }
+    }
+
+    /// The same path, whose interface may be missing.
+    #[must_use]
+    pub fn if_there(self) -> PathSpec {
+        PathSpec { may_be_absent: true, ..self }
     }
 
     /// Whether it names the interface or the address of `local`.

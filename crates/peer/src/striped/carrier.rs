@@ -2,31 +2,27 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::io::{self, IoSlice};
+use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
-use net::counters::TcpInfo;
 use net::socket::Attempt;
 use policy::overflow;
 use stripe::{RouteChange, RouteEvent, RouteState};
 use tokio::sync::{Notify, broadcast, watch};
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 use units::{Bytes, PathId, Rate, Span};
 use wire::closing::CloseCode;
 
-use super::connect::{Striped, connect_over};
+use super::connect::{Striped, TAKES_TCP, connect_over, takes_tcp};
 use super::path_state;
+use super::stream::StripedStream;
 use crate::carrier::{BoxFuture, Carrier, Listener, RouteReport, Stream};
-use crate::dial::{Keeper, Plan};
+use crate::dial::{Keeper, Plan, PlanKind};
 use crate::listen::{Admitted, Traffic};
-use crate::{Error, Fingerprint, PathClass};
+use crate::{Error, PathClass};
 use events::{Events, PathEvent, PathState};
-
-/// The rate of a stream is taken over so long a time.
-const RATE_OVER: Duration = Duration::from_millis(200);
 
 /// How long the last words of a connection may take.
 const FAREWELL: Duration = Duration::from_secs(1);
@@ -54,6 +50,8 @@ struct Attempts {
     overflow: Overflow,
     /// The state of each path as observers know it.
     told: BTreeMap<PathId, PathState>,
+    /// Whether it was looked for the host over TCP.
+    was_sought: bool,
 }
 
 impl Attempts {
@@ -97,6 +95,9 @@ impl Overflow {
         self.is_needed
     }
 }
+
+/// After this time without an answer it is looked whether there would be one over TCP.
+const SILENT: Duration = Duration::from_secs(2);
 
 /// What has come of an attempt; `None`: it is under way.
 type Attempted = Option<Result<Arc<Striped>, Arc<Error>>>;
@@ -163,7 +164,18 @@ impl CarrierShared {
 
     async fn attempt(self: Arc<Self>, done: watch::Sender<Attempted>) {
         let keeper = Arc::clone(&self.keeper);
-        let made = connect_over(keeper, self.host, self.options.clone()).await;
+        let connecting = connect_over(keeper, self.host, self.options.clone());
+        tokio::pin!(connecting);
+        let made = tokio::select! {
+            made = &mut connecting => made,
+            () = sleep(SILENT) => {
+                self.seek_over_tcp().await;
+                connecting.await
+            }
+        };
+        if made.as_ref().is_err_and(|none| none.is_silent) {
+            self.seek_over_tcp().await;
+        }
         let made = made.map(Arc::new).map_err(|none| {
             if none.is_narrow {
                 // Nobody need wait for the end of all attempts to hear of it.
@@ -183,6 +195,21 @@ impl CarrierShared {
             tokio::spawn(Arc::clone(&self).pass_on(events));
         }
         done.send_replace(Some(made));
+    }
+
+    /// Looks, once, whether the host that does not answer can be reached over TCP, which nobody has
+    /// asked for.
+    async fn seek_over_tcp(&self) {
+        let has_tcp = self.keeper.plans().iter().any(|plan| plan.kind == PlanKind::Tcp);
+        if has_tcp || std::mem::replace(&mut self.state().was_sought, true) {
+            return;
+        }
+        if takes_tcp(&self.keeper, self.host).await {
+            let label = self.keeper.terms().label(self.host);
+            self.events.notice(format!(
+                "{label} does not answer over UDP; {TAKES_TCP}; --carrier auto uses TCP then"
+            ));
+        }
     }
 
     /// Passes changes of routes on.
@@ -321,147 +348,6 @@ impl fmt::Debug for StripedCarrier {
     }
 }
 
-/// A stream of a striped connection.
-pub struct StripedStream {
-    stream: stripe::Stream,
-    /// Rings when a service takes the whole connection, on the side that listens.
-    claims: Option<Arc<Notify>>,
-    key: Fingerprint,
-    rate: Mutex<StreamRate>,
-    /// Since when nothing has got through over any route.
-    silent_since: Mutex<Option<Instant>>,
-}
-
-/// The rate at which the peer acknowledges a stream.
-struct StreamRate {
-    since: Instant,
-    acknowledged: u64,
-    /// Bytes a second.
-    rate: u64,
-}
-
-impl StripedStream {
-    /// A stream of an authenticated connection.
-    #[must_use]
-    pub fn new(stream: stripe::Stream) -> StripedStream {
-        let key = Fingerprint::of_spki(stream.connection().peer_key());
-        let rate = StreamRate { since: Instant::now(), acknowledged: 0, rate: 0 };
-        let (rate, silent_since) = (Mutex::new(rate), Mutex::default());
-        StripedStream { stream, claims: None, key, rate, silent_since }
-    }
-
-    /// The key that the peer has proven.
-    #[must_use]
-    pub fn key(&self) -> Fingerprint {
-        self.key
-    }
-}
-
-fn at_once<T>(polled: Poll<Result<T, stripe::StreamError>>) -> io::Result<T> {
-    match polled {
-        Poll::Ready(done) => done.map_err(io::Error::from),
-        Poll::Pending => Err(io::ErrorKind::WouldBlock.into()),
-    }
-}
-
-impl Stream for StripedStream {
-    fn try_read(&self, buffer: &mut [u8]) -> io::Result<usize> {
-        let mut cx = Context::from_waker(Waker::noop());
-        at_once(self.stream.receiving().poll_receive(&mut cx, buffer))
-    }
-
-    fn try_write(&self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
-        let mut cx = Context::from_waker(Waker::noop());
-        let mut written = 0;
-        for slice in slices {
-            match at_once(self.stream.sending().poll_send(&mut cx, slice)) {
-                Ok(length) => {
-                    written += length;
-                    if length < slice.len() {
-                        break;
-                    }
-                }
-                Err(_) if written > 0 => break,
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(written)
-    }
-
-    fn poll_read_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.stream.receiving().poll_readable(cx).map(Ok)
-    }
-
-    fn poll_write_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.stream.sending().poll_writable(cx).map(Ok)
-    }
-
-    fn shutdown_write(&self) -> io::Result<()> {
-        Ok(self.stream.sending().finish()?)
-    }
-
-    fn claim(&self) -> Option<stripe::Connection> {
-        self.claims.as_ref()?.notify_one();
-        Some(self.stream.connection().clone())
-    }
-
-    fn striped(&self) -> Option<&stripe::Connection> {
-        Some(self.stream.connection())
-    }
-
-    fn peer_key(&self) -> Option<Fingerprint> {
-        Some(self.key)
-    }
-
-    fn peer_addr(&self) -> Option<SocketAddr> {
-        Some(self.stream.connection().remote())
-    }
-
-    fn counters(&self) -> io::Result<TcpInfo> {
-        let stats = self.stream.connection().recent_stats();
-        let open = || stats.routes.iter().filter(|route| route.state == RouteState::Open);
-        let rtt = open().filter_map(|route| route.round_trip).min().unwrap_or_default();
-        let rtt = Duration::from_nanos(rtt.as_nanos());
-        let acknowledged = self.stream.sending().acknowledged();
-        let mut rate = self.rate.lock().expect("no panic while held");
-        let span = rate.since.elapsed();
-        if span >= RATE_OVER {
-            let micros = u64::try_from(span.as_micros()).unwrap_or(u64::MAX).max(1);
-            let moved = acknowledged - rate.acknowledged;
-            *rate = StreamRate {
-                since: Instant::now(),
-                acknowledged,
-                rate: moved.saturating_mul(1_000_000) / micros,
-            };
-        }
-        Ok(TcpInfo {
-            rtt,
-            min_rtt: rtt,
-            // Those of the whole connection, of which streams know no packets.
-            retransmits: stats.routes.iter().map(|route| route.lost).sum(),
-            data_segments_out: stats.routes.iter().map(|route| route.packets).sum(),
-            bytes_acked: acknowledged,
-            unsent: self.stream.sending().unsent(),
-            delivery_rate: rate.rate,
-            ..TcpInfo::default()
-        })
-    }
-
-    fn silence(&self) -> Option<Span> {
-        let mut since = self.silent_since.lock().expect("no panic while held");
-        if !self.stream.connection().recent_stats().is_silent {
-            *since = None;
-            return Some(Span::ZERO);
-        }
-        let now = Instant::now();
-        Some(Span::from(now - *since.get_or_insert(now)))
-    }
-
-    fn unsent(&self) -> io::Result<u64> {
-        Ok(self.stream.sending().unsent())
-    }
-}
-
 /// Accepts the streams of all striped connections as connections of sessions.
 pub struct StripedListener {
     streams: tokio::sync::mpsc::Receiver<Accepted>,
@@ -556,7 +442,7 @@ impl Listener for StripedListener {
         Box::pin(async move {
             let accepted = self.streams.recv().await;
             let (stream, from, claims) = accepted.ok_or(io::ErrorKind::NotConnected)?;
-            let stream = StripedStream { claims: Some(claims), ..StripedStream::new(stream) };
+            let stream = StripedStream::new(stream).claimed_by(claims);
             Ok((Box::new(stream) as Box<dyn Stream>, from))
         })
     }

@@ -4,7 +4,8 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
-use stripe::{ConnectError, Connection, Endpoint, EndpointError, Route};
+use stripe::{ConnectError, Connection, Endpoint, EndpointError, HandshakeError, Route};
+use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use wire::closing::CloseCode;
@@ -19,6 +20,8 @@ use events::Events;
 
 /// How long the end of a connection may take.
 const CLOSING: Duration = Duration::from_secs(2);
+/// How long a connection over TCP may take that is to show what a line lets pass.
+const TRIED: Duration = Duration::from_secs(1);
 
 /// A striped connection to a peer, with routes over all planned interfaces.
 #[derive(Debug)]
@@ -70,7 +73,29 @@ pub async fn connect(
     events: Events,
 ) -> Result<Striped, Error> {
     let keeper = Keeper::plan(terms, &[PlanKind::Udp], events).await?;
-    Ok(connect_over(keeper, 0, options).await?)
+    let mut none = match connect_over(Arc::clone(&keeper), 0, options).await {
+        Ok(striped) => return Ok(striped),
+        Err(none) => none,
+    };
+    if none.is_silent
+        && takes_tcp(&keeper, 0).await
+        && let Error::NoPath { why, .. } = &mut none.error
+    {
+        why.push_str(&format!("; {TAKES_TCP}"));
+    }
+    Err(none.error)
+}
+
+/// What is said of a host that answers over TCP alone.
+pub(super) const TAKES_TCP: &str =
+    "the same port is open over TCP: a firewall may keep UDP out, or who listens there takes none";
+
+/// Whether a host takes connections over TCP where nothing came of UDP.
+pub(super) async fn takes_tcp(keeper: &Keeper, host: usize) -> bool {
+    let plans = keeper.routes(host);
+    let named: Option<SocketAddr> = plans.iter().find_map(|plan| plan.named().into_iter().next());
+    let Some(address) = named else { return false };
+    matches!(timeout(TRIED, TcpStream::connect(address)).await, Ok(Ok(_)))
 }
 
 /// Why there is no connection.
@@ -78,6 +103,8 @@ pub struct NotConnected {
     pub(super) error: Error,
     /// Whether the system knows of each line that it is too narrow for the handshake.
     pub(super) is_narrow: bool,
+    /// Whether nothing came of it because nobody answered.
+    pub(super) is_silent: bool,
 }
 
 impl From<NotConnected> for Error {
@@ -88,7 +115,7 @@ impl From<NotConnected> for Error {
 
 impl From<Error> for NotConnected {
     fn from(error: Error) -> NotConnected {
-        NotConnected { error, is_narrow: false }
+        NotConnected { error, is_narrow: false, is_silent: false }
     }
 }
 
@@ -125,8 +152,13 @@ pub async fn connect_over(
             return Error::WrongPeer { host, address, found, known_from }.into();
         }
         let is_narrow = matches!(error, ConnectError::Narrow { .. });
+        let is_silent = matches!(
+            error,
+            ConnectError::Refused { .. } | ConnectError::Handshake(HandshakeError::TimedOut)
+        );
         let why = format!("over UDP: {error}");
-        NotConnected { error: Error::NoPath { to: remote.to_string(), why }, is_narrow }
+        let error = Error::NoPath { to: remote.to_string(), why };
+        NotConnected { error, is_narrow, is_silent }
     })?;
     let follower = Follower::new(connection.clone(), Arc::clone(&keeper), host);
     let following = tokio::spawn(follower.run());

@@ -17,6 +17,7 @@ mod follow;
 mod listen;
 mod route;
 mod service;
+pub mod stream;
 mod total_rate;
 
 use stripe::RouteChange;

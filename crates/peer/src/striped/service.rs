@@ -7,7 +7,7 @@ use tokio::time::timeout;
 use wire::closing::CloseCode;
 use wire::session::{AbortCode, Hello, SessionFrame};
 
-use super::carrier::StripedStream;
+use super::stream::StripedStream;
 use crate::conn::{Conn, ConnError};
 use crate::{Error, Fingerprint};
 

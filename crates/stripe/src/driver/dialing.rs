@@ -1,5 +1,7 @@
 //! A handshake of the side that dials, over the first route that answers.
 
+use std::collections::BTreeMap;
+use std::io;
 use std::sync::Arc;
 
 use ptcp::Config;
@@ -28,6 +30,8 @@ pub(super) struct Dialing {
     tried: usize,
     /// When the next one is.
     next_at: Option<Time>,
+    /// The routes over which packets are refused, and how the kernel says so.
+    refused: BTreeMap<usize, String>,
     /// The route over which the peer answered.
     answered: Option<usize>,
     outcome: Option<Result<Box<Established>, ConnectError>>,
@@ -58,7 +62,7 @@ impl Dialing {
         let mut open = Vec::new();
         let mut failure = ConnectError::NoRoute;
         for route in routes {
-            let number = RouteId(u32::try_from(open.len()).expect("a handful of routes"));
+            let number = route_id(open.len());
             let socket = UdpSocket::for_route(&route);
             match socket.and_then(|socket| sockets.add(socket, Owner::Link { key, route: number }))
             {
@@ -83,6 +87,7 @@ impl Dialing {
             reply,
             flight: Vec::new(),
             tried: 0,
+            refused: BTreeMap::new(),
             answered: None,
             outcome: None,
             due: None,
@@ -95,6 +100,24 @@ impl Dialing {
         let at = route.0 as usize;
         if self.dialer.has_answer() && self.answered.is_none() && at < self.routes.len() {
             (self.answered, self.next_at) = (Some(at), None);
+        }
+    }
+
+    /// A route's socket reports an error.
+    pub(super) fn handle_socket_error(&mut self, route: RouteId, error: &io::Error) {
+        let says_no = matches!(
+            error.kind(),
+            io::ErrorKind::ConnectionRefused
+                | io::ErrorKind::HostUnreachable
+                | io::ErrorKind::PermissionDenied
+        );
+        if says_no {
+            self.refused.insert(route.0 as usize, error.to_string());
+        }
+        // Anybody who sees the packets can forge a refusal, and no answer.
+        if !self.dialer.has_answer() && self.refused.len() == self.routes.len() {
+            let reason = error.to_string();
+            self.outcome.get_or_insert(Err(ConnectError::Refused { reason }));
         }
     }
 
@@ -158,8 +181,9 @@ impl Dialing {
         }
     }
 
-    fn send_flight(&self, at: usize, sockets: &Sockets) {
+    fn send_flight(&mut self, at: usize, sockets: &Sockets) {
         let (route, socket) = &self.routes[at];
+        let mut failure = None;
         for datagram in &self.flight {
             let outgoing = Outgoing {
                 to: route.remote,
@@ -171,7 +195,11 @@ impl Dialing {
             // What is not sent is repeated, and over the other routes too.
             if let Err(error) = sockets.send(*socket, &outgoing) {
                 tracing::debug!(route = route.name, %error, "the handshake cannot be sent");
+                failure = Some(error);
             }
+        }
+        if let Some(error) = failure {
+            self.handle_socket_error(route_id(at), &error);
         }
     }
 
@@ -214,6 +242,11 @@ impl Dialing {
             }
         }
     }
+}
+
+/// The number of a route, by its place.
+fn route_id(at: usize) -> RouteId {
+    RouteId(u32::try_from(at).expect("a handful of routes"))
 }
 
 /// What the handshake tells the peer of the connection.

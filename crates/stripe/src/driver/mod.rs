@@ -418,9 +418,12 @@ impl Driver {
             let (is_more, error) = arrivals.receive(&self.sockets, socket);
             if let Some(error) = error
                 && let Owner::Link { key, route } = owner
-                && let Some(link) = self.links.get_mut(&key)
             {
-                link.handle_socket_error(self.clock.now(), route, &error);
+                if let Some(dialing) = self.dialing.get_mut(&key) {
+                    dialing.handle_socket_error(route, &error);
+                } else if let Some(link) = self.links.get_mut(&key) {
+                    link.handle_socket_error(self.clock.now(), route, &error);
+                }
                 self.touched.push(key);
             }
             let now = self.clock.now();

@@ -57,7 +57,8 @@ impl Proxy for Http {
             let scheme = "Proxy-Authenticate: Basic realm=\"tunnel\"\r\n";
             return refused("407 Proxy Authentication Required", scheme);
         }
-        if request.method != Some("CONNECT") {
+        // Methods have case (RFC 9110, 9.1), and there are clients that do not know.
+        if !request.method.is_some_and(|method| method.eq_ignore_ascii_case("CONNECT")) {
             let answer = response(
                 "405 Method Not Allowed",
                 "Allow: CONNECT\r\n",

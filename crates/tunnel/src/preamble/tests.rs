@@ -111,6 +111,8 @@ fn connect(line: &str, fields: &str) -> (Option<Step>, String) {
 fn a_client_of_http_names_its_target() {
     let (step, behind) = connect("CONNECT example.org:443 HTTP/1.1", "Host: example.org:443\r\n");
     assert_eq!((step, &behind[..]), (Some(named("example.org", 443)), "early"));
+    let (step, _) = connect("connect example.org:443 HTTP/1.1", "");
+    assert_eq!(step, Some(named("example.org", 443)), "some clients do not know of case");
     let (step, _) = connect("CONNECT [2001:db8::7]:80 HTTP/1.1", "");
     let address: std::net::SocketAddr = "[2001:db8::7]:80".parse().unwrap();
     assert_eq!(step, Some(Step::Connect(address.into())));

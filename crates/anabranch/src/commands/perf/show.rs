@@ -276,16 +276,18 @@ impl Show {
         self.measurements.push(results);
     }
 
-    /// All measurements are done.
-    pub(super) fn finish(self) {
+    /// All measurements are done, or were given up: a program reads what there was of them, and
+    /// why; people read the error alone.
+    pub(super) fn finish(self, error: Option<&peer::Error>) {
         if self.is_json {
             let all = json!({
                 "v": VERSION,
                 "host": self.host,
                 "measurements": self.measurements,
+                "error": error.map(ToString::to_string),
             });
             outln!("{all}");
-        } else {
+        } else if error.is_none() {
             out!("{}", self.table);
         }
     }

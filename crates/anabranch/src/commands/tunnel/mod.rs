@@ -12,7 +12,7 @@ use tunnel::TunnelError;
 use crate::exit::Failure;
 
 /// Runs a side, and keeps its bound to the timetable meanwhile.
-async fn bounded<T>(
+pub(super) async fn bounded<T>(
     table: Option<&Timetable>,
     total: Option<&TotalRate>,
     events: &Events,

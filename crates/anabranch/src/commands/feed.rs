@@ -1,0 +1,233 @@
+//! `feed`: sends records to a collector as they come.
+
+use std::iter;
+use std::path::{Path, PathBuf};
+
+use ::feed::{Dialed, FeedError, FeedOptions, Form, Input, Sent, is_feed_name};
+use clap::ValueEnum;
+use events::Events;
+use files::Error;
+use peer::dial::Terms;
+use peer::striped::total_rate;
+use peer::{DialOptions, PathSpec, Remote, Timetable};
+use stripe::{CONTROLLER, SCHEDULER};
+use units::Span;
+
+use super::tunnel::{bounded, stopped};
+use crate::commands::send::{credential, known_credential};
+use crate::complete;
+use crate::config::{Config, weight};
+use crate::dirs::Dirs;
+use crate::examples;
+use crate::exit::Failure;
+use crate::host_key::HostKey;
+use crate::qlog::QlogArgs;
+use crate::routes::check_interfaces;
+use crate::schedulers::{controller, packet_scheduler, striped};
+use crate::signals::Signals;
+use crate::token::TokenSource;
+use crate::transfer;
+use crate::watch::DisplayArgs;
+
+/// Arguments of `feed`.
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = examples::help("feed"))]
+pub(crate) struct FeedArgs {
+    /// Files whose records are sent, to their end, or '-' for standard input
+    #[arg(value_name = "FILE", required_unless_present = "tail")]
+    files: Vec<PathBuf>,
+    /// Send what is written to the files whose name matches GLOB, for ever, and to those that come
+    /// later; may be repeated
+    ///
+    /// A file that is renamed, as when logs are rotated, is followed under its new name as well,
+    /// and what was sent is not sent again.
+    #[arg(long, value_name = "GLOB")]
+    tail: Vec<PathBuf>,
+    /// The collector, as printed by 'anabranch collect'
+    #[arg(long, value_name = "HOST[:PORT]", add = complete::receivers())]
+    to: Remote,
+    /// The name of the feed, which is that of a folder at the collector [default: that of the first
+    /// file without its extension, or 'feed']
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
+    /// How records are told apart
+    #[arg(long, value_enum, default_value_t)]
+    records: RecordsChoice,
+    /// A path to use: interface or local address; may be repeated [default: every interface with a
+    /// route, metered ones as backups]
+    #[arg(
+        long = "path",
+        value_name = "IF[,primary|overflow|backup][,max=RATE][,to=ADDR]",
+        add = complete::interfaces()
+    )]
+    paths: Vec<PathSpec>,
+    /// An interface to leave out, whoever names it as a path; may be repeated
+    #[arg(long = "no-path", value_name = "IF", add = complete::interfaces())]
+    no_paths: Vec<String>,
+    /// The maximum rate over all paths together: a rate, or a timetable as for 'send'
+    #[arg(long, value_name = "RATE|TIMETABLE")]
+    max_rate: Option<Timetable>,
+    /// The time without a connection after which the feed gives up [default: never]
+    #[arg(long, value_name = "TIME")]
+    patience: Option<Span>,
+    /// Defaults from FILE [default: anabranch/config.toml in the user's configuration folder]
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    #[command(flatten)]
+    token: TokenSource,
+    /// The congestion controller, with parameters in brackets; 'anabranch simulate --list' names
+    /// all [default: coupled-bbr]
+    #[arg(long, value_name = "NAME", value_parser = controller, help_heading = "Over UDP")]
+    controller: Option<String>,
+    /// The choice of a path for each packet [default: lowest-rtt]
+    #[arg(long, value_name = "NAME", value_parser = packet_scheduler, help_heading = "Over UDP")]
+    packet_scheduler: Option<String>,
+    /// So many subflows over each path, 1 to 64 [default: 1]
+    #[arg(long, value_name = "N", value_parser = weight(), help_heading = "Over UDP")]
+    weight: Option<u16>,
+    #[command(flatten)]
+    qlog: QlogArgs,
+    #[command(flatten)]
+    display: DisplayArgs,
+}
+
+/// How records are told apart.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+enum RecordsChoice {
+    /// A newline ends each
+    #[default]
+    Lines,
+    /// A NUL ends each
+    Nul,
+    /// Its length and a space are before each, as in '5 hello' (RFC 6587)
+    Counted,
+}
+
+impl From<RecordsChoice> for Form {
+    fn from(choice: RecordsChoice) -> Form {
+        match choice {
+            RecordsChoice::Lines => Form::Lines,
+            RecordsChoice::Nul => Form::Nul,
+            RecordsChoice::Counted => Form::Counted,
+        }
+    }
+}
+
+impl FeedArgs {
+    /// Whether events are written as JSON.
+    pub(crate) fn is_json(&self) -> bool {
+        self.display.is_json()
+    }
+}
+
+/// `anabranch feed`.
+///
+/// # Errors
+/// Errors of the arguments, and those that no further attempt would change.
+pub(crate) fn run(args: FeedArgs) -> Result<(), Failure> {
+    let stdin = Path::new("-");
+    let reads_stdin = args.files.iter().any(|file| file == stdin);
+    let feed = name(&args)?;
+    check_interfaces(&args.no_paths)?;
+    let dirs = Dirs::from_env();
+    let config = Config::load(args.config.as_deref(), &dirs)?;
+    let key = HostKey::load(&dirs)?;
+    let credential = if reads_stdin {
+        // What standard input yields is no token.
+        if args.token.is_stdin() {
+            let text = "standard input is what is sent: --token-stdin cannot read it";
+            return Err(Error::usage(text).into());
+        }
+        match known_credential(&args.token, &args.to, &dirs)? {
+            Some(credential) => credential,
+            None => TokenSource::ask_terminal().map(peer::Credential::Token)?,
+        }
+    } else {
+        credential(&args.token, &args.to, &dirs, None)?
+    };
+    let identity = key.beside(iter::once(&credential))?;
+    let files = args.files.into_iter();
+    let files = files.map(|file| if file == stdin { Input::Stdin } else { Input::File(file) });
+    let options = FeedOptions {
+        inputs: files.chain(args.tail.into_iter().map(Input::Tail)).collect(),
+        feed,
+        form: args.records.into(),
+        secret: credential.secret(),
+        patience: args.patience.map(|span| std::time::Duration::from_nanos(span.as_nanos())),
+    };
+    let dial = DialOptions {
+        paths: if args.paths.is_empty() { config.send.paths } else { args.paths },
+        no_paths: [config.send.no_paths, args.no_paths].concat(),
+        usage: Some(dirs.usage()),
+        weight: args.weight.or(config.send.weight).unwrap_or(1),
+        ..DialOptions::new(identity)
+    };
+    let terms = Terms::new(vec![(args.to, credential)], dial)?;
+    let controller = args.controller.or(config.send.controller);
+    let scheduler = args.packet_scheduler.or(config.send.packet_scheduler);
+    let table = args.max_rate.or(config.send.max_rate);
+    let stripe = stripe::Options {
+        max_rate: table.as_ref().map(total_rate),
+        qlog: args.qlog.open(config.send.qlog.as_deref())?,
+        ..striped(
+            controller.as_deref().unwrap_or(CONTROLLER),
+            scheduler.as_deref().unwrap_or(SCHEDULER),
+        )
+    };
+    let sending = |events| async move { send(&terms, (stripe, table), options, events).await };
+    transfer::serve(args.display.watcher(None, None), sending)
+}
+
+/// The name of the feed.
+fn name(args: &FeedArgs) -> Result<String, Error> {
+    if let Some(name) = &args.name {
+        if is_feed_name(name) {
+            return Ok(name.clone());
+        }
+        return Err(Error::usage(format!(
+            "--name {name}: a feed's name has letters, digits, dots, hyphens and underscores, 64 \
+             at most, and no dot at its begin"
+        )));
+    }
+    let first = args.files.iter().chain(&args.tail).next().and_then(|path| path.file_stem());
+    let stem: String = first.map_or_else(String::new, |stem| {
+        let plain = |c: &char| c.is_ascii_alphanumeric() || "._-".contains(*c);
+        stem.to_string_lossy().chars().filter(plain).collect()
+    });
+    let stem = stem.trim_matches(['.', '-', '_']);
+    Ok(if is_feed_name(stem) { stem.to_string() } else { "feed".to_string() })
+}
+
+async fn send(
+    terms: &Terms,
+    (stripe, table): (stripe::Options, Option<Timetable>),
+    options: FeedOptions,
+    events: Events,
+) -> Result<(), Failure> {
+    let mut signal = None;
+    let mut signals = Signals::new()?;
+    let stop = async { signal = Some(signals.next().await) };
+    let dial = async || {
+        let striped = peer::striped::connect(terms, stripe.clone(), events.clone()).await?;
+        Ok(Dialed { connection: striped.connection().clone(), keeper: Box::new(striped) })
+    };
+    let sending = ::feed::run(dial, options, events.clone(), stop);
+    let ended = bounded(table.as_ref(), stripe.max_rate.as_ref(), &events, sending).await;
+    let Sent { kept, waiting } = ended.map_err(failure)?;
+    let records = if kept == 1 { "1 record is".into() } else { format!("{kept} records are") };
+    let left = if waiting.0 == 0 { String::new() } else { format!("; {waiting} are not") };
+    events.notice(format!("{records} at the collector{left}"));
+    match signal {
+        Some(number) => Err(stopped(number)),
+        None => Ok(()),
+    }
+}
+
+/// The failure of a feed.
+fn failure(error: FeedError) -> Failure {
+    match error {
+        FeedError::Peer(error) => error.into(),
+        FeedError::Usage(text) => Error::usage(text).into(),
+        error => Failure::Message { code: error.exit_code(), text: error.to_string() },
+    }
+}

@@ -1,0 +1,28 @@
+//! What sources may take of a collector, and what waits at a source.
+
+use std::time::Duration;
+
+use units::Bytes;
+
+/// Streams at a time of one key.
+pub const STREAMS_EACH: usize = 64;
+/// Streams at a time of all keys.
+pub const STREAMS_IN_ALL: usize = 512;
+/// Octets of a stream that wait for the collector's disk: with a disk that syncs in 20 ms it is
+/// 50 MB/s. What all streams hold is at most 512 MiB.
+pub const WAITING: Bytes = Bytes::mib(1);
+/// Feeds of one key: each is a folder.
+pub const FEEDS_EACH: usize = 256;
+/// Files of a feed: a further stream, or a further part of one, is refused.
+pub const FILES_EACH: usize = 10_000;
+/// Octets of a stream's file, behind which the next one begins, if nothing is said.
+pub const FILE: Bytes = Bytes::mib(64);
+/// How long a source may say nothing that is complete: signs of life are among it.
+pub const SILENCE: Duration = Duration::from_secs(60);
+
+/// Octets of a stream that wait at a source until they are on the collector's disk.
+pub const BACKLOG: Bytes = Bytes::mib(16);
+/// Octets of records in a frame, unless one alone has more.
+pub const BATCH: Bytes = Bytes::kib(64);
+/// Files that a source follows at a time.
+pub const FOLLOWED: usize = STREAMS_EACH;

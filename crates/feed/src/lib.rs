@@ -1,0 +1,33 @@
+//! Feeds: streams of records from many sources to a collector, which has each record once and in
+//! order, whatever dies between.
+//!
+//! A source numbers the records of each stream, keeps them until the collector says that they are
+//! on its disk, and goes on where the collector's disk ends when either side was started anew.
+//!
+//! | subject | module |
+//! |---|---|
+//! | records in a stream of octets | `framing` |
+//! | the side that has records: what it reads; what waits; a stream's connection | `source`; `source/input.rs`, `source/tail.rs`; `source/backlog.rs`; `source/stream.rs`, `source/link.rs` |
+//! | the collector: the service; its files; what makes them last | `collect`; `store`, `store/stream_file.rs`; `store/committer.rs` |
+//! | who may feed | `rights` |
+//! | bounds | `bounds` |
+
+#![allow(
+    clippy::missing_panics_doc,
+    reason = "every panic is a broken invariant, stated at the place that relies on it"
+)]
+
+pub mod bounds;
+mod collect;
+mod error;
+pub mod framing;
+mod rights;
+mod source;
+mod store;
+
+pub use collect::{CollectOptions, CollectService};
+pub use error::FeedError;
+pub use rights::may_feed;
+pub use source::{Dialed, FeedOptions, Input, Keeper, Sent, run};
+pub use store::Store;
+pub use wire::feed::{Form, StreamId, is_feed_name};

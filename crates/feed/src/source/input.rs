@@ -1,0 +1,189 @@
+//! What a stream is read from.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use tokio::sync::mpsc;
+use tokio::task::{JoinHandle, spawn_blocking};
+use tokio::time::sleep;
+use wire::feed::{Form, MAX_RECORD, StreamId};
+
+use crate::framing::Splitter;
+
+/// Octets that are read at a time.
+const CHUNK: usize = 64 << 10;
+/// Pieces that wait to be looked at.
+const PIECES: usize = 4;
+/// The time between looks at a file that is followed.
+const LOOK: Duration = Duration::from_millis(200);
+/// A file that has left its path is over once nothing has come to it for so long.
+const LAST_LOOKS: Duration = Duration::from_secs(5);
+
+/// Something that is read piece by piece.
+pub(super) struct Reader {
+    pieces: mpsc::Receiver<io::Result<Vec<u8>>>,
+    /// What is read from its begin again.
+    file: Option<FollowedFile>,
+    /// The task that reads a file.
+    reading: Option<JoinHandle<()>>,
+}
+
+/// A file that is read to its end, or followed.
+#[derive(Clone)]
+pub(super) struct FollowedFile {
+    pub(super) file: Arc<File>,
+    pub(super) path: PathBuf,
+    pub(super) follows: bool,
+}
+
+impl Reader {
+    /// Standard input, read by a thread of its own.
+    ///
+    /// # Errors
+    /// If there is no thread for it.
+    pub(super) fn stdin() -> io::Result<Reader> {
+        let (sender, pieces) = mpsc::channel(PIECES);
+        thread::Builder::new().name("stdin".into()).spawn(move || {
+            let mut input = io::stdin().lock();
+            loop {
+                let mut piece = vec![0; CHUNK];
+                let read = match input.read(&mut piece) {
+                    Ok(0) => return,
+                    Ok(length) => {
+                        piece.truncate(length);
+                        Ok(piece)
+                    }
+                    Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                    Err(error) => Err(error),
+                };
+                let is_over = read.is_err();
+                if sender.blocking_send(read).is_err() || is_over {
+                    return;
+                }
+            }
+        })?;
+        Ok(Reader { pieces, file: None, reading: None })
+    }
+
+    /// A file, from its begin.
+    pub(super) fn of(file: FollowedFile) -> Reader {
+        let (sender, pieces) = mpsc::channel(PIECES);
+        let reading = tokio::spawn(file.clone().run(sender));
+        Reader { pieces, file: Some(file), reading: Some(reading) }
+    }
+
+    /// The next piece; `None` at the end. It can be dropped and asked again.
+    pub(super) async fn read(&mut self) -> Option<io::Result<Vec<u8>>> {
+        self.pieces.recv().await
+    }
+
+    /// Begins anew, if that is possible.
+    pub(super) fn rewind(&mut self) -> bool {
+        let Some(file) = self.file.clone() else { return false };
+        *self = Reader::of(file);
+        true
+    }
+
+    /// Whether it can be read again from its begin.
+    pub(super) fn is_lasting(&self) -> bool {
+        self.file.is_some()
+    }
+}
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        if let Some(reading) = &self.reading {
+            reading.abort();
+        }
+    }
+}
+
+impl FollowedFile {
+    async fn run(self, pieces: mpsc::Sender<io::Result<Vec<u8>>>) {
+        let mut offset = 0;
+        // Since when the file has not been at its path, and nothing has come to it.
+        let mut gone: Option<Instant> = None;
+        loop {
+            let file = Arc::clone(&self.file);
+            let read = spawn_blocking(move || {
+                let mut piece = vec![0; CHUNK];
+                let length = file.read_at(&mut piece, offset)?;
+                piece.truncate(length);
+                Ok::<_, io::Error>(piece)
+            });
+            let piece = read.await.expect("reading does not panic");
+            let is_more = piece.as_ref().is_ok_and(|piece| !piece.is_empty());
+            if is_more || piece.is_err() {
+                offset += piece.as_ref().map_or(0, |piece| piece.len() as u64);
+                gone = None;
+                if pieces.send(piece).await.is_err() || !is_more {
+                    return;
+                }
+                continue;
+            }
+            let is_over = |gone: &Instant| gone.elapsed() > LAST_LOOKS;
+            if !self.follows || self.was_emptied(offset) || gone.as_ref().is_some_and(is_over) {
+                return;
+            }
+            gone = if self.is_at_its_path() { None } else { gone.or_else(|| Some(Instant::now())) };
+            sleep(LOOK).await;
+        }
+    }
+
+    /// Whether somebody has begun it anew: what it has then is another stream.
+    fn was_emptied(&self, offset: u64) -> bool {
+        self.file.metadata().is_ok_and(|own| own.len() < offset)
+    }
+
+    fn is_at_its_path(&self) -> bool {
+        match (std::fs::metadata(&self.path), self.file.metadata()) {
+            (Ok(there), Ok(own)) => is_same(&there, &own),
+            _ => false,
+        }
+    }
+}
+
+fn is_same(one: &std::fs::Metadata, other: &std::fs::Metadata) -> bool {
+    (one.dev(), one.ino()) == (other.dev(), other.ino())
+}
+
+/// The name of a file's stream: by the file and its first record, so that it stays the same when
+/// the file is renamed, and is another one when the file is emptied and written anew. `None`, if
+/// there is no record yet; a file that is not followed ends with its last one.
+///
+/// # Errors
+/// The system's.
+pub(super) fn stream_of(file: &File, form: Form, follows: bool) -> io::Result<Option<StreamId>> {
+    let mut begin = vec![0; MAX_RECORD + 16];
+    let mut length = 0;
+    let mut splitter = Splitter::new(form);
+    while length < begin.len() {
+        match file.read_at(&mut begin[length..], length as u64) {
+            Ok(0) => break,
+            Ok(more) => {
+                splitter.push(&begin[length..length + more]);
+                length += more;
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    let first = match splitter.next_record() {
+        Ok(Some(record)) => record.to_vec(),
+        Ok(None) if follows => return Ok(None),
+        Ok(None) if length == 0 => return Ok(None),
+        // Whoever reads it finds what is wrong with it.
+        Ok(None) | Err(_) => begin[..length].to_vec(),
+    };
+    let metadata = file.metadata()?;
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(&metadata.dev().to_be_bytes()).update(&metadata.ino().to_be_bytes());
+    hasher.update(&first);
+    let hash = *hasher.finalize().as_bytes();
+    Ok(Some(StreamId(*hash.first_chunk().expect("it has 32 octets"))))
+}

@@ -1,0 +1,243 @@
+//! The side that has records: streams of what it reads, over one striped connection.
+
+mod backlog;
+mod input;
+mod link;
+mod stream;
+mod tail;
+
+use std::future::pending;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use events::{Event, Events, FeedProgress};
+use peer::private::open_regular;
+use stripe::Connection;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, interval, sleep, timeout};
+use units::Bytes;
+use wire::feed::{Form, StreamId};
+
+use crate::FeedError;
+use input::{FollowedFile, Reader, stream_of};
+pub use link::{Dialed, Keeper};
+use stream::Stream;
+
+/// What records are read from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Input {
+    /// Standard input, to its end.
+    Stdin,
+    /// A file, to its end.
+    File(PathBuf),
+    /// The files whose name matches a pattern, as long as anything is written to them, and those
+    /// that come later. The folder has no wildcards.
+    Tail(PathBuf),
+}
+
+/// What a source sends.
+#[derive(Clone, Debug)]
+pub struct FeedOptions {
+    /// What is read.
+    pub inputs: Vec<Input>,
+    /// The name of the feed: [`is_feed_name`](wire::feed::is_feed_name).
+    pub feed: String,
+    /// How records are told apart.
+    pub form: Form,
+    /// The secret of the token that lets this host in.
+    pub secret: Option<[u8; 16]>,
+    /// The time without a first connection after which it gives up; `None`: it never does.
+    pub patience: Option<Duration>,
+}
+
+/// What a source has done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sent {
+    /// Records that have come to the collector's disk since it began.
+    pub kept: u64,
+    /// What was read and is not safe.
+    pub waiting: Bytes,
+}
+
+/// What the streams of a source share.
+struct SourceShared {
+    feed: String,
+    form: Form,
+    secret: Option<[u8; 16]>,
+    run: [u8; 16],
+    events: Events,
+    kept: AtomicU64,
+    waiting: AtomicUsize,
+    streams: AtomicUsize,
+}
+
+/// The part of one stream in what waits.
+struct Waiting<'a> {
+    shared: &'a SourceShared,
+    octets: usize,
+}
+
+/// The time that is left for what was read when the source is told to stop.
+const LAST_RECORDS: Duration = Duration::from_secs(2);
+/// The time between reports.
+const REPORT: Duration = Duration::from_secs(1);
+
+impl SourceShared {
+    fn waiting(&self, octets: usize) -> Waiting<'_> {
+        self.streams.fetch_add(1, Ordering::Relaxed);
+        let mut waiting = Waiting { shared: self, octets: 0 };
+        waiting.set(octets);
+        waiting
+    }
+
+    fn sent(&self) -> Sent {
+        Sent {
+            kept: self.kept.load(Ordering::Relaxed),
+            waiting: Bytes(self.waiting.load(Ordering::Relaxed) as u64),
+        }
+    }
+
+    /// Tells how it goes, for ever.
+    async fn report(&self) {
+        let began = Instant::now();
+        let mut ticks = interval(REPORT);
+        let mut last = None;
+        loop {
+            ticks.tick().await;
+            let Sent { kept, waiting } = self.sent();
+            let streams = self.streams.load(Ordering::Relaxed);
+            let now = Some((kept, waiting, streams));
+            if last != now {
+                last = now;
+                self.events.send(Event::Feed(FeedProgress {
+                    elapsed: began.elapsed().into(),
+                    streams,
+                    kept,
+                    waiting,
+                }));
+            }
+        }
+    }
+}
+
+impl Waiting<'_> {
+    fn set(&mut self, octets: usize) {
+        let all = &self.shared.waiting;
+        all.fetch_add(octets, Ordering::Relaxed);
+        all.fetch_sub(std::mem::replace(&mut self.octets, octets), Ordering::Relaxed);
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.set(0);
+        self.shared.streams.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Sends what is read until the end of all inputs is on the collector's disk, or until `stop`.
+/// `dial` opens a striped connection; it is called again when one has ended.
+///
+/// # Errors
+/// [`FeedError`], if there is something that no further attempt would change.
+pub async fn run(
+    dial: impl AsyncFn() -> Result<Dialed, peer::Error>,
+    options: FeedOptions,
+    events: Events,
+    stop: impl Future<Output = ()>,
+) -> Result<Sent, FeedError> {
+    let FeedOptions { inputs, feed, form, secret, patience } = options;
+    let shared = Arc::new(SourceShared {
+        feed,
+        form,
+        secret,
+        run: peer::random()?,
+        events: events.clone(),
+        kept: AtomicU64::new(0),
+        waiting: AtomicUsize::new(0),
+        streams: AtomicUsize::new(0),
+    });
+    let (holder, link) = watch::channel(None);
+    let mut streams = JoinSet::new();
+    for input in inputs {
+        let (shared, link) = (Arc::clone(&shared), link.clone());
+        match input {
+            Input::Tail(pattern) => {
+                let files = tail::Files::new(&pattern)?;
+                streams.spawn(files.follow(shared, link));
+            }
+            input => {
+                if let Some(stream) = begin(input, form)? {
+                    streams.spawn(stream.run(shared, link));
+                }
+            }
+        }
+    }
+    let reading = async {
+        while let Some(ended) = streams.join_next().await {
+            ended.expect("a stream does not panic")?;
+        }
+        Ok(())
+    };
+    let stopped = async {
+        stop.await;
+        let is_safe = async {
+            while shared.sent().waiting > Bytes::ZERO {
+                sleep(Duration::from_millis(20)).await;
+            }
+        };
+        let _ = timeout(LAST_RECORDS, is_safe).await;
+    };
+    let (over, mut is_over) = watch::channel(false);
+    let ending = async {
+        let ended = tokio::select! {
+            ended = reading => ended,
+            () = stopped => Ok(()),
+            () = shared.report() => unreachable!("it never ends"),
+        };
+        over.send_replace(true);
+        ended
+    };
+    let over = async {
+        if is_over.wait_for(|is_over| *is_over).await.is_err() {
+            pending::<()>().await;
+        }
+    };
+    let kept = link::keep(dial, patience, &events, &holder, over);
+    tokio::pin!(ending, kept);
+    let ended = tokio::select! {
+        biased;
+        // The connection is closed in order before the end.
+        ended = &mut ending => {
+            let _ = (&mut kept).await;
+            ended
+        }
+        failed = &mut kept => Err(failed.expect_err("it goes on until the end").into()),
+    };
+    ended.map(|()| shared.sent())
+}
+
+/// The stream of something that is read to its end; `None`, if there is nothing in it.
+fn begin(input: Input, form: Form) -> Result<Option<Stream>, FeedError> {
+    match input {
+        Input::Stdin => {
+            let failed = |source| FeedError::Source { path: "standard input".into(), source };
+            let reader = Reader::stdin().map_err(failed)?;
+            let label = "standard input".into();
+            Ok(Some(Stream { id: StreamId(peer::random()?), label, reader }))
+        }
+        Input::File(path) | Input::Tail(path) => {
+            let failed = |source| FeedError::Source { path: path.clone(), source };
+            let file = open_regular(&path).map_err(failed)?;
+            let Some(id) = stream_of(&file, form, false).map_err(failed)? else { return Ok(None) };
+            let label = path.display().to_string();
+            let file = FollowedFile { file: Arc::new(file), path, follows: false };
+            Ok(Some(Stream { id, label, reader: Reader::of(file) }))
+        }
+    }
+}
+
+type Link = watch::Receiver<Option<Connection>>;

@@ -1,0 +1,352 @@
+//! The files of one stream.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, ErrorKind, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard};
+
+use jiff::Timestamp;
+use serde_json::json;
+use tokio::sync::watch;
+use units::Bytes;
+use wire::feed::{Form, Offer, Records, StreamId};
+
+use crate::bounds::FILES_EACH;
+use crate::framing::{Splitter, push_framed};
+
+/// How far a stream is safe: the number of the next record, or why nothing more can be kept.
+pub(crate) type Kept = Result<u64, String>;
+
+/// A stream that is open.
+pub(crate) struct StreamFile {
+    folder: PathBuf,
+    offer: Offer,
+    most: Bytes,
+    arrived: Mutex<Arrived>,
+    disk: Mutex<Disk>,
+    kept: watch::Sender<Kept>,
+}
+
+/// What has arrived, and waits to be written.
+struct Arrived {
+    /// The number of the next record.
+    next: u64,
+    /// The first record of `octets`.
+    first: u64,
+    octets: Vec<u8>,
+}
+
+/// What is written.
+struct Disk {
+    /// `None`, before the first record.
+    file: Option<File>,
+    /// The length that is safe, and the one that is written.
+    safe: u64,
+    written: u64,
+    /// The number of the record behind what is written.
+    next: u64,
+}
+
+/// The name of the folder's list of files.
+const INDEX: &str = "index";
+
+/// The permissions of files: records may be anybody's secrets.
+const MODE: u32 = 0o640;
+
+/// What the names of a stream's files begin with.
+pub(super) fn prefix(stream: StreamId) -> String {
+    stream.0.iter().map(|octet| format!("{octet:02x}")).collect()
+}
+
+fn file_name(stream: StreamId, first: u64, form: Form) -> String {
+    format!("{}-{first:020}.{}", prefix(stream), extension(form))
+}
+
+fn extension(form: Form) -> &'static str {
+    match form {
+        Form::Lines => "log",
+        Form::Nul => "nul",
+        Form::Counted => "counted",
+    }
+}
+
+/// The last file of a stream, as its folder has it.
+struct Last {
+    path: PathBuf,
+    first: u64,
+    form: Form,
+}
+
+impl StreamFile {
+    /// Finds the files of a stream, and cuts off what is no whole record.
+    pub(super) fn open(folder: &Path, offer: &Offer, most: Bytes) -> io::Result<StreamFile> {
+        let (last, count) = find(folder, offer.stream)?;
+        let is_other = last.as_ref().is_some_and(|last| last.form != offer.form);
+        if is_other {
+            let text = "the stream had records of another form before";
+            return Err(io::Error::new(ErrorKind::InvalidData, text));
+        }
+        if count >= FILES_EACH {
+            let text = format!("the feed has {FILES_EACH} files, as many as it may");
+            return Err(io::Error::new(ErrorKind::QuotaExceeded, text));
+        }
+        let disk = match last {
+            Some(last) => Disk::of(&last)?,
+            // Its files were taken away: what the list says was there, at least.
+            None => Disk { file: None, safe: 0, written: 0, next: indexed(folder, offer.stream)? },
+        };
+        let next = disk.next;
+        Ok(StreamFile {
+            folder: folder.to_path_buf(),
+            offer: offer.clone(),
+            most,
+            arrived: Mutex::new(Arrived { next, first: next, octets: Vec::new() }),
+            disk: Mutex::new(disk),
+            kept: watch::Sender::new(Ok(next)),
+        })
+    }
+
+    /// Learns how far it is safe.
+    pub(crate) fn kept(&self) -> watch::Receiver<Kept> {
+        self.kept.subscribe()
+    }
+
+    /// Whether nothing more can be kept.
+    pub(super) fn has_failed(&self) -> bool {
+        self.kept.borrow().is_err()
+    }
+
+    /// The number of the next record that is wanted. A source that has no records before a later
+    /// one goes on there; the second number is that of records that nobody has.
+    pub(crate) fn begin(&self, first: u64) -> (u64, u64) {
+        let mut arrived = self.arrived();
+        let lost = first.saturating_sub(arrived.next);
+        if lost > 0 {
+            let mut disk = self.disk();
+            // Where another connection's records are being written still, the next attempt does it.
+            if disk.next == arrived.next {
+                match disk.skip_to(first) {
+                    Ok(()) => (arrived.next, arrived.first) = (first, first),
+                    Err(error) => self.fail(&mut disk, &error),
+                }
+            }
+        }
+        (arrived.next, lost)
+    }
+
+    /// Takes records in that follow each other. What has arrived before is left out. Returns the
+    /// octets that wait to be written.
+    ///
+    /// # Errors
+    /// What the source did wrong: it left records out, or one is not of its form.
+    pub(crate) fn add(&self, records: &Records<'_>) -> Result<usize, String> {
+        let mut arrived = self.arrived();
+        if records.first > arrived.next {
+            let (first, next) = (records.first, arrived.next);
+            return Err(format!("record {first} came where {next} is next"));
+        }
+        let known = usize::try_from(arrived.next - records.first).unwrap_or(usize::MAX);
+        for record in records.iter().skip(known) {
+            push_framed(&mut arrived.octets, self.offer.form, record)
+                .map_err(|error| error.to_string())?;
+            arrived.next += 1;
+        }
+        Ok(arrived.octets.len())
+    }
+
+    /// The octets that wait to be written.
+    pub(crate) fn waiting(&self) -> usize {
+        self.arrived().octets.len()
+    }
+
+    /// Writes what has arrived.
+    pub(super) fn write(&self) {
+        let (first, next, octets) = {
+            let mut arrived = self.arrived();
+            let octets = std::mem::take(&mut arrived.octets);
+            let (first, next) = (arrived.first, arrived.next);
+            arrived.first = next;
+            (first, next, octets)
+        };
+        if octets.is_empty() || self.has_failed() {
+            return;
+        }
+        let mut disk = self.disk();
+        let written = self.write_to(&mut disk, first, &octets);
+        match written {
+            Ok(()) => disk.next = next,
+            Err(error) => self.fail(&mut disk, &error),
+        }
+    }
+
+    fn write_to(&self, disk: &mut Disk, first: u64, octets: &[u8]) -> io::Result<()> {
+        if disk.wants_another(octets.len(), self.most)? {
+            disk.sync()?;
+            let name = file_name(self.offer.stream, first, self.offer.form);
+            self.note(&name, first)?;
+            let path = self.folder.join(name);
+            let file = OpenOptions::new().write(true).create_new(true).mode(MODE).open(path)?;
+            File::open(&self.folder)?.sync_all()?;
+            (disk.file, disk.safe, disk.written) = (Some(file), 0, 0);
+        }
+        let file = disk.file.as_mut().expect("it was opened");
+        file.write_all(octets)?;
+        disk.written += octets.len() as u64;
+        Ok(())
+    }
+
+    /// Writes a line about a file to the folder's list, and syncs it.
+    fn note(&self, name: &str, first: u64) -> io::Result<()> {
+        let line = json!({
+            "file": name,
+            "first": first,
+            "at": Timestamp::now().to_string(),
+            "from": self.offer.label,
+        });
+        let index = self.folder.join(INDEX);
+        let mut index = OpenOptions::new().append(true).create(true).mode(MODE).open(index)?;
+        index.write_all(format!("{line}\n").as_bytes())?;
+        index.sync_data()
+    }
+
+    /// Syncs what was written, and tells.
+    pub(super) fn sync(&self) {
+        if self.has_failed() {
+            return;
+        }
+        let mut disk = self.disk();
+        match disk.sync() {
+            Ok(()) => {
+                self.kept.send_modify(|kept| *kept = Ok(disk.next));
+            }
+            Err(error) => self.fail(&mut disk, &error),
+        }
+    }
+
+    /// Nothing more is kept until the stream is opened anew: what may not be on the disk is cut
+    /// off.
+    fn fail(&self, disk: &mut Disk, error: &io::Error) {
+        if let Some(file) = &disk.file {
+            // Otherwise it is cut off when it is opened.
+            let _ = file.set_len(disk.safe).and_then(|()| file.sync_all());
+        }
+        self.kept.send_modify(|kept| *kept = Err(error.to_string()));
+    }
+
+    fn arrived(&self) -> MutexGuard<'_, Arrived> {
+        self.arrived.lock().expect("no panic while held")
+    }
+
+    fn disk(&self) -> MutexGuard<'_, Disk> {
+        self.disk.lock().expect("no panic while held")
+    }
+}
+
+impl Disk {
+    /// A file that is there: what is behind its last whole record is cut off.
+    fn of(last: &Last) -> io::Result<Disk> {
+        let mut file = OpenOptions::new().read(true).write(true).open(&last.path)?;
+        let mut splitter = Splitter::new(last.form);
+        let (mut records, mut buffer) = (0, vec![0; 256 << 10]);
+        let invalid = |error| {
+            io::Error::new(ErrorKind::InvalidData, format!("{}: {error}", last.path.display()))
+        };
+        let mut is_torn = false;
+        while !is_torn {
+            let length = match file.read(&mut buffer) {
+                Ok(0) => break,
+                Ok(length) => length,
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                Err(error) => return Err(error),
+            };
+            splitter.push(&buffer[..length]);
+            loop {
+                match splitter.next_record() {
+                    Ok(Some(_)) => records += 1,
+                    Ok(None) => break,
+                    // A hole, as a file system may leave where it stopped.
+                    Err(_) if last.form == Form::Counted => {
+                        is_torn = true;
+                        break;
+                    }
+                    Err(error) => return Err(invalid(error)),
+                }
+            }
+        }
+        let whole = splitter.consumed();
+        file.set_len(whole)?;
+        file.sync_all()?;
+        file.seek(SeekFrom::Start(whole))?;
+        Ok(Disk { file: Some(file), safe: whole, written: whole, next: last.first + records })
+    }
+
+    /// Records before this one are nobody's: the name of the next file says so.
+    fn skip_to(&mut self, next: u64) -> io::Result<()> {
+        self.sync()?;
+        (self.file, self.next) = (None, next);
+        Ok(())
+    }
+
+    /// Whether what comes goes to a file of its own: there is none, it is full, or somebody has
+    /// removed it.
+    fn wants_another(&self, more: usize, most: Bytes) -> io::Result<bool> {
+        let Some(file) = &self.file else { return Ok(true) };
+        if self.written > 0 && self.written + more as u64 > most.0 {
+            return Ok(true);
+        }
+        Ok(file.metadata()?.nlink() == 0)
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        if let Some(file) = self.file.as_ref().filter(|_| self.written > self.safe) {
+            file.sync_data()?;
+            self.safe = self.written;
+        }
+        Ok(())
+    }
+}
+
+/// The last file of a stream, and the number of files in the folder.
+fn find(folder: &Path, stream: StreamId) -> io::Result<(Option<Last>, usize)> {
+    let prefix = prefix(stream);
+    let (mut last, mut count): (Option<Last>, usize) = (None, 0);
+    for entry in fs::read_dir(folder)? {
+        let (path, name) = {
+            let entry = entry?;
+            (entry.path(), entry.file_name())
+        };
+        count += 1;
+        let Some((first, form)) = name.to_str().and_then(|name| numbered(name, &prefix)) else {
+            continue;
+        };
+        if last.as_ref().is_none_or(|last| last.first < first) {
+            last = Some(Last { path, first, form });
+        }
+    }
+    Ok((last, count))
+}
+
+/// The number of the first record, and the form, in the name of a file of a stream.
+fn numbered(name: &str, prefix: &str) -> Option<(u64, Form)> {
+    let (first, extension_of) = name.strip_prefix(prefix)?.strip_prefix('-')?.split_once('.')?;
+    let forms = [Form::Lines, Form::Nul, Form::Counted];
+    let form = forms.into_iter().find(|form| extension(*form) == extension_of)?;
+    Some((first.parse().ok()?, form))
+}
+
+/// The first record of the last file of a stream, as the folder's list has it; 0 if it has none.
+fn indexed(folder: &Path, stream: StreamId) -> io::Result<u64> {
+    let text = match fs::read_to_string(folder.join(INDEX)) {
+        Ok(text) => text,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(0),
+        Err(error) => return Err(error),
+    };
+    let prefix = prefix(stream);
+    let of_line = |line: &str| {
+        let line: serde_json::Value = serde_json::from_str(line).ok()?;
+        numbered(line["file"].as_str()?, &prefix).map(|(first, _)| first)
+    };
+    // The last line may be cut short.
+    Ok(text.lines().filter_map(of_line).max().unwrap_or(0))
+}

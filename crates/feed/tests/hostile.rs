@@ -1,0 +1,223 @@
+//! Sources that break the rules, and collectors that do.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use events::Events;
+use feed::{CollectOptions, CollectService, Form, Store, StreamId, bounds};
+use peer::conn::{Conn, ConnError};
+use peer::dial::{Connector, Keeper, PlanKind, Terms};
+use peer::host::{Hosting, Services, serve_at};
+use peer::{
+    AuthorizedPeers, Credential, DialOptions, Identity, ListenOptions, May, Peer, Remote, Rights,
+};
+use tempfile::TempDir;
+use tokio::net::TcpListener;
+use tokio::time::timeout;
+use wire::Emit;
+use wire::feed::{FeedFrame, Offer, Records, SERVICE, push_record};
+use wire::session::{AbortCode, Hello, SessionFrame};
+
+/// A collector on loopback.
+struct Collector {
+    key: Identity,
+    address: SocketAddr,
+    _hosting: Hosting,
+}
+
+impl Collector {
+    async fn start(folder: &Path, peers: Vec<Peer>) -> Collector {
+        let key = Identity::generate().unwrap();
+        let store = Store::open(folder, bounds::FILE).unwrap();
+        let service = CollectService::new(CollectOptions { store, events: Events::new() });
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let options = ListenOptions {
+            authorized: AuthorizedPeers::new(peers),
+            ..ListenOptions::new(key.clone())
+        };
+        let services = Services::new().with(&service);
+        let hosting = serve_at(vec![Box::new(listener)], services, options, Events::new()).unwrap();
+        Collector { key, address, _hosting: hosting }
+    }
+
+    /// A connection over TCP that has said hello, and offers a stream.
+    async fn meet(&self, own: &Identity, offer: Offer) -> Conn {
+        let mut conn = self.greet(own).await;
+        conn.push(&FeedFrame::Offer(offer));
+        conn.flush().await.unwrap();
+        conn
+    }
+
+    /// A connection over TCP that has said hello.
+    async fn greet(&self, own: &Identity) -> Conn {
+        let credential = Credential::Pinned(self.key.fingerprint());
+        let to = vec![(Remote::from(self.address), credential)];
+        let terms = Terms::new(to, DialOptions::new(own.clone())).unwrap();
+        let keeper = Keeper::plan(&terms, &[PlanKind::Tcp], Events::new()).await.unwrap();
+        let connector = Connector::new(&terms, 0, terms.tls().unwrap().swap_remove(0));
+        let plan = keeper.plans().remove(0);
+        let mut conn = connector.open(&plan, Some(2), |_| {}).await.unwrap().conn;
+        conn.push(&SessionFrame::Hello(Hello::new(SERVICE, None, [1; 16])));
+        conn
+    }
+}
+
+fn entry(own: &Identity, name: &str, may: May) -> Peer {
+    Peer { name: name.into(), rights: Rights::from(may), ..Peer::from(own.fingerprint()) }
+}
+
+fn offer(stream: u8) -> Offer {
+    let (feed, label) = ("logs".to_string(), "a test".to_string());
+    Offer { stream: StreamId([stream; 16]), first: 0, form: Form::Lines, feed, label }
+}
+
+/// What the collector says next, but for its welcome.
+async fn next(conn: &mut Conn) -> Result<Said, ConnError> {
+    loop {
+        let said = conn.receive(|frame| match FeedFrame::try_from(frame)? {
+            FeedFrame::From(number) => Ok(Some(Said::From(number))),
+            FeedFrame::Kept(number) => Ok(Some(Said::Kept(number))),
+            FeedFrame::Session(SessionFrame::Abort(code, text)) => {
+                Ok(Some(Said::Abort(code, text)))
+            }
+            FeedFrame::Session(_) => Ok(None),
+            other @ (FeedFrame::Records(_) | FeedFrame::Offer(_)) => {
+                Err(ConnError::unexpected(&other))
+            }
+        });
+        let said = timeout(Duration::from_secs(10), said).await.expect("it answers")?;
+        if let Some(said) = said {
+            return Ok(said);
+        }
+    }
+}
+
+#[derive(Debug, PartialEq)]
+enum Said {
+    From(u64),
+    Kept(u64),
+    Abort(AbortCode, String),
+}
+
+fn push(conn: &mut Conn, first: u64, records: &[&[u8]]) {
+    let mut body = Vec::new();
+    records.iter().for_each(|record| push_record(&mut body, record));
+    conn.push(&FeedFrame::Records(Records::of(first, &body).unwrap()));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn records_are_kept_over_tcp_as_well() {
+    let (folder, own) = (TempDir::new().unwrap(), Identity::generate().unwrap());
+    let collector = Collector::start(folder.path(), vec![entry(&own, "anna", May::Feed)]).await;
+    let mut conn = collector.meet(&own, offer(1)).await;
+    assert_eq!(next(&mut conn).await.unwrap(), Said::From(0));
+    push(&mut conn, 0, &[b"one", b"two"]);
+    conn.flush().await.unwrap();
+    assert_eq!(next(&mut conn).await.unwrap(), Said::Kept(2));
+    let name = format!("anna/logs/{}-{:020}.log", "01".repeat(16), 0);
+    assert_eq!(std::fs::read(folder.path().join(name)).unwrap(), b"one\ntwo\n");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn only_who_may_feed_is_let_in() {
+    let folder = TempDir::new().unwrap();
+    let keys: Vec<Identity> = (0..4).map(|_| Identity::generate().unwrap()).collect();
+    let mays = [May::Send, May::Relay, May::None];
+    let peers = keys.iter().zip(mays).map(|(own, may)| entry(own, "a", may)).collect();
+    let collector = Collector::start(folder.path(), peers).await;
+    for own in &keys {
+        let mut conn = collector.meet(own, offer(1)).await;
+        let said = next(&mut conn).await;
+        let is_refused = matches!(&said, Ok(Said::Abort(AbortCode::Refused, text)) if text.contains("--may feed"));
+        assert!(is_refused, "{said:?}");
+    }
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "nothing was made");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_name_leads_nowhere_else() {
+    let (folder, own) = (TempDir::new().unwrap(), Identity::generate().unwrap());
+    // A name of a host that is no name of a folder.
+    let peers = vec![entry(&own, "../anna", May::Feed)];
+    let collector = Collector::start(folder.path(), peers).await;
+    let mut conn = collector.meet(&own, offer(1)).await;
+    assert_eq!(next(&mut conn).await.unwrap(), Said::From(0));
+    push(&mut conn, 0, &[b"one"]);
+    conn.flush().await.unwrap();
+    assert_eq!(next(&mut conn).await.unwrap(), Said::Kept(1));
+    assert!(folder.path().join(own.fingerprint().to_string()).join("logs").is_dir());
+    for feed in ["..", ".x", "a/b", ""] {
+        let mut conn = collector.greet(&own).await;
+        let mut frame = Vec::new();
+        FeedFrame::Offer(offer(1)).emit(&mut frame);
+        let length = u8::try_from(feed.len()).unwrap();
+        frame.splice(5 + 25..5 + 26 + 4, [&[length], feed.as_bytes()].concat());
+        frame[4] = u8::try_from(frame.len() - 5).unwrap();
+        conn.push_parts(&frame, &[]);
+        conn.flush().await.unwrap();
+        let said = next(&mut conn).await.unwrap();
+        assert!(matches!(&said, Said::Abort(AbortCode::Protocol, _)), "{feed}: {said:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_source_that_breaks_the_rules_is_told_and_keeps_what_was_kept() {
+    let (folder, own) = (TempDir::new().unwrap(), Identity::generate().unwrap());
+    let collector = Collector::start(folder.path(), vec![entry(&own, "anna", May::Feed)]).await;
+    let mut kept = 0;
+    for wrong in [
+        // It leaves records out.
+        &(|conn: &mut Conn, next: u64| push(conn, next + 1, &[b"later"]))
+            as &dyn Fn(&mut Conn, u64),
+        // A record that would be two.
+        &|conn, next| push(conn, next, &[b"a\nb"]),
+        // A frame of another service, and one that only a collector sends.
+        &|conn, _| conn.push(&wire::measure::MeasureFrame::Measured(Default::default())),
+        &|conn, _| conn.push(&FeedFrame::Kept(1)),
+    ] {
+        let mut conn = collector.meet(&own, offer(1)).await;
+        assert_eq!(next(&mut conn).await.unwrap(), Said::From(kept));
+        push(&mut conn, kept, &[b"right"]);
+        conn.flush().await.unwrap();
+        kept += 1;
+        assert_eq!(next(&mut conn).await.unwrap(), Said::Kept(kept));
+        wrong(&mut conn, kept);
+        let _ = conn.flush().await;
+        let said = next(&mut conn).await;
+        assert!(matches!(&said, Ok(Said::Abort(AbortCode::Protocol, _))), "{said:?}");
+    }
+    // Octets that are no frame.
+    let mut conn = collector.meet(&own, offer(1)).await;
+    assert_eq!(next(&mut conn).await.unwrap(), Said::From(kept));
+    let mut frame = Vec::new();
+    FeedFrame::Kept(1).emit(&mut frame);
+    conn.push_parts(&[0xff; 5], &frame);
+    let _ = conn.flush().await;
+    assert!(matches!(next(&mut conn).await, Ok(Said::Abort(..)) | Err(_)));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_host_has_so_many_streams_at_a_time() {
+    let folder = TempDir::new().unwrap();
+    let keys: Vec<Identity> = (0..2).map(|_| Identity::generate().unwrap()).collect();
+    let names = ["anna", "bert"];
+    let peers = keys.iter().zip(names).map(|(own, name)| entry(own, name, May::Feed)).collect();
+    let collector = Collector::start(folder.path(), peers).await;
+    let mut open = Vec::new();
+    for stream in 0..bounds::STREAMS_EACH {
+        let offer = offer(u8::try_from(stream).unwrap());
+        let mut conn = collector.meet(&keys[0], offer).await;
+        assert_eq!(next(&mut conn).await.unwrap(), Said::From(0));
+        open.push(conn);
+    }
+    let mut conn = collector.meet(&keys[0], offer(255)).await;
+    let said = next(&mut conn).await.unwrap();
+    assert!(matches!(said, Said::Abort(AbortCode::Busy, _)), "{said:?}");
+    let mut conn = collector.meet(&keys[1], offer(1)).await;
+    assert_eq!(next(&mut conn).await.unwrap(), Said::From(0), "others have theirs");
+    drop(Arc::new(open));
+}

@@ -1,0 +1,253 @@
+//! The frames between a source of records and a collector.
+//!
+//! A connection carries one *stream* of records, which are numbered from 0. It begins with a
+//! [hello](crate::session::Hello) for the service [`SERVICE`], behind which the source sends an
+//! [`Offer`]. The collector answers with [`FeedFrame::From`], the number of the record to go on
+//! with: it has all earlier ones on its disk. The source then sends [`FeedFrame::Records`], and the collector tells
+//! by [`FeedFrame::Kept`] up to which record they are safe. A connection that ends is followed by
+//! another one with the same stream, over which nothing is repeated that is safe.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use crate::frame::{Emit, FrameKind, RawFrame, WireError};
+pub use crate::limits::{MAX_FEED, MAX_LABEL, MAX_RECORD, MAX_RECORDS_BODY};
+use crate::reader::Reader;
+use crate::session::SessionFrame;
+
+/// The name of the service; it has no request.
+pub const SERVICE: &str = "feed";
+
+/// The name of a stream, drawn by its source: the same one after a restart of either side.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct StreamId(pub [u8; 16]);
+
+/// How a collector tells records in a file apart.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Form {
+    /// A newline ends each, and none has one in it.
+    #[default]
+    Lines,
+    /// A NUL ends each, and none has one in it.
+    Nul,
+    /// The length in decimal digits and a space are before each (RFC 6587, 3.4.1): a record may
+    /// have any octets in it.
+    Counted,
+}
+
+impl Form {
+    /// Whether a record can have this form.
+    #[must_use]
+    pub fn has(self, record: &[u8]) -> bool {
+        match self {
+            Form::Lines => !record.contains(&b'\n'),
+            Form::Nul => !record.contains(&0),
+            Form::Counted => true,
+        }
+    }
+
+    fn octet(self) -> u8 {
+        match self {
+            Form::Lines => 0,
+            Form::Nul => 1,
+            Form::Counted => 2,
+        }
+    }
+
+    fn of_octet(octet: u8) -> Option<Form> {
+        [Form::Lines, Form::Nul, Form::Counted].into_iter().find(|form| form.octet() == octet)
+    }
+}
+
+/// What a source offers.
+///
+/// | octets | field |
+/// |---|---|
+/// | 16 | stream |
+/// | 8 | the first record that the source still has |
+/// | 1 | form |
+/// | 1, … | length and name of the feed |
+/// | … | label of the stream |
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Offer {
+    /// The stream.
+    pub stream: StreamId,
+    /// The number of the first record that the source still has.
+    pub first: u64,
+    /// How records are told apart.
+    pub form: Form,
+    /// The name of the feed: [`is_feed_name`].
+    pub feed: String,
+    /// Where the records come from, for people: a path, for example.
+    pub label: String,
+}
+
+/// Whether a text may be the name of a feed, which becomes that of a folder: letters, digits, dots,
+/// hyphens and underscores, at most [`MAX_FEED`], not a dot at its begin.
+#[must_use]
+pub fn is_feed_name(text: &str) -> bool {
+    let is_plain = |octet: u8| octet.is_ascii_alphanumeric() || b"._-".contains(&octet);
+    (1..=MAX_FEED).contains(&text.len()) && !text.starts_with('.') && text.bytes().all(is_plain)
+}
+
+impl Offer {
+    /// Appends it. A label that is too long loses its begin.
+    fn write(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.stream.0);
+        out.extend_from_slice(&self.first.to_be_bytes());
+        out.push(self.form.octet());
+        out.push(u8::try_from(self.feed.len()).expect("a name of a feed"));
+        out.extend_from_slice(self.feed.as_bytes());
+        let too_long = self.label.len().saturating_sub(MAX_LABEL);
+        let start = (too_long..=self.label.len()).find(|at| self.label.is_char_boundary(*at));
+        out.extend_from_slice(&self.label.as_bytes()[start.expect("its end is one")..]);
+    }
+
+    /// Control characters in the label become spaces.
+    fn read(body: &[u8]) -> Result<Offer, WireError> {
+        let frame = FrameKind::FeedOffer.name();
+        let bad = |field| WireError::Field { frame, field };
+        let mut reader = Reader::new(frame, body);
+        let (stream, first) = (StreamId(reader.array()?), reader.u64()?);
+        let form = Form::of_octet(reader.u8()?).ok_or_else(|| bad("form"))?;
+        let length = usize::from(reader.u8()?);
+        let feed = core::str::from_utf8(reader.bytes(length)?).ok().filter(|n| is_feed_name(n));
+        let feed = feed.ok_or_else(|| bad("name of a feed"))?.into();
+        let label = core::str::from_utf8(reader.rest()).ok().filter(|l| l.len() <= MAX_LABEL);
+        // A peer's text reaches a terminal and a file.
+        let label = label
+            .ok_or_else(|| bad("label"))?
+            .chars()
+            .map(|c| if c.is_control() { ' ' } else { c })
+            .collect();
+        Ok(Offer { stream, first, form, feed, label })
+    }
+}
+
+/// Records of a stream that follow each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Records<'a> {
+    /// The number of the first one.
+    pub first: u64,
+    /// Each with its length before it: [`Records::iter`].
+    body: &'a [u8],
+    count: u64,
+}
+
+impl<'a> Records<'a> {
+    /// The records that were encoded by [`push_record`].
+    ///
+    /// # Errors
+    /// [`WireError`], if they do not add up, or one is longer than [`MAX_RECORD`].
+    pub fn of(first: u64, body: &'a [u8]) -> Result<Records<'a>, WireError> {
+        let frame = FrameKind::FeedRecords.name();
+        let (mut rest, mut count) = (Reader::new(frame, body), 0);
+        while !rest.is_empty() {
+            let length = usize::try_from(rest.u32()?).unwrap_or(usize::MAX);
+            if length > MAX_RECORD {
+                return Err(WireError::Field { frame, field: "length of a record" });
+            }
+            rest.bytes(length)?;
+            count += 1;
+        }
+        if count == 0 || first.checked_add(count).is_none() {
+            return Err(WireError::Field { frame, field: "number of records" });
+        }
+        Ok(Records { first, body, count })
+    }
+
+    /// The number of the record behind the last one.
+    #[must_use]
+    pub fn end(&self) -> u64 {
+        self.first + self.count
+    }
+
+    /// The records, in their order.
+    pub fn iter(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
+        let mut rest = self.body;
+        core::iter::from_fn(move || {
+            let (length, behind) = rest.split_first_chunk::<4>()?;
+            let length = usize::try_from(u32::from_be_bytes(*length)).ok()?;
+            let (record, behind) = behind.split_at_checked(length)?;
+            rest = behind;
+            Some(record)
+        })
+    }
+
+    /// The records as they are sent.
+    #[must_use]
+    pub fn body(&self) -> &'a [u8] {
+        self.body
+    }
+}
+
+/// Appends a record to the body of [`Records`].
+///
+/// # Panics
+/// If it is longer than [`MAX_RECORD`].
+pub fn push_record(out: &mut Vec<u8>, record: &[u8]) {
+    assert!(record.len() <= MAX_RECORD, "a record of {} octets", record.len());
+    let length = u32::try_from(record.len()).expect("a short one");
+    out.extend_from_slice(&length.to_be_bytes());
+    out.extend_from_slice(record);
+}
+
+/// A frame of a connection that carries a stream of records.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FeedFrame<'a> {
+    /// One that every session has.
+    Session(SessionFrame<'a>),
+    /// The stream, from the source: the first frame behind its hello.
+    Offer(Offer),
+    /// The number of the record to go on with, from the collector, once.
+    From(u64),
+    /// Records, from the source.
+    Records(Records<'a>),
+    /// All records before this one are on the collector's disk.
+    Kept(u64),
+}
+
+impl Emit for FeedFrame<'_> {
+    fn kind(&self) -> FrameKind {
+        match self {
+            FeedFrame::Session(frame) => frame.kind(),
+            FeedFrame::Offer(_) => FrameKind::FeedOffer,
+            FeedFrame::From(_) => FrameKind::FeedFrom,
+            FeedFrame::Records(_) => FrameKind::FeedRecords,
+            FeedFrame::Kept(_) => FrameKind::FeedKept,
+        }
+    }
+
+    fn emit_body(&self, out: &mut Vec<u8>) {
+        match self {
+            FeedFrame::Session(frame) => frame.emit_body(out),
+            FeedFrame::Offer(offer) => offer.write(out),
+            FeedFrame::From(number) | FeedFrame::Kept(number) => {
+                out.extend_from_slice(&number.to_be_bytes());
+            }
+            FeedFrame::Records(records) => {
+                out.extend_from_slice(&records.first.to_be_bytes());
+                out.extend_from_slice(records.body);
+            }
+        }
+    }
+}
+
+impl<'a> TryFrom<RawFrame<'a>> for FeedFrame<'a> {
+    type Error = WireError;
+
+    fn try_from(raw: RawFrame<'a>) -> Result<FeedFrame<'a>, WireError> {
+        let mut reader = Reader::new(raw.kind.name(), raw.body);
+        let parsed = match raw.kind {
+            FrameKind::FeedOffer => FeedFrame::Offer(Offer::read(reader.rest())?),
+            FrameKind::FeedFrom => FeedFrame::From(reader.u64()?),
+            FrameKind::FeedKept => FeedFrame::Kept(reader.u64()?),
+            FrameKind::FeedRecords => {
+                let first = reader.u64()?;
+                FeedFrame::Records(Records::of(first, reader.rest())?)
+            }
+            _ => return SessionFrame::try_from(raw).map(FeedFrame::Session),
+        };
+        reader.finish(parsed)
+    }
+}
