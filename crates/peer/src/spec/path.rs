@@ -381,6 +381,7 @@ mod tests {
                     rate: rate.map(Rate::from_bits),
                     cap: cap.map(|bytes| Cap { bytes: Bytes(bytes) }),
                     to: to.map(|to| to.parse().expect("an address")),
+                    may_be_absent: false,
                 })
             },
         )
