@@ -15,7 +15,7 @@ use tokio::time::{sleep, timeout};
 use units::{Bytes, PathId, Rate, Span};
 use wire::closing::CloseCode;
 
-use super::connect::{Striped, TAKES_TCP, connect_over, takes_tcp};
+use super::connect::{OVER_UDP, Striped, TAKES_TCP, connect_over, takes_tcp};
 use super::path_state;
 use super::stream::StripedStream;
 use crate::carrier::{BoxFuture, Carrier, Listener, RouteReport, Stream};
@@ -158,7 +158,11 @@ impl CarrierShared {
         let done = done.map_err(|_| io::ErrorKind::ConnectionAborted)?;
         match done.clone().expect("it was waited for") {
             Ok(striped) => Ok(striped),
-            Err(error) => Err(io::Error::other(error.to_string())),
+            Err(error) => Err(io::Error::other(match &*error {
+                // Whoever hears of it knows the host, and that it is UDP.
+                Error::NoPath { why, .. } => why.trim_start_matches(OVER_UDP).to_string(),
+                error => error.to_string(),
+            })),
         }
     }
 

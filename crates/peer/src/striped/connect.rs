@@ -86,6 +86,9 @@ pub async fn connect(
     Err(none.error)
 }
 
+/// What the reasons begin with.
+pub(super) const OVER_UDP: &str = "over UDP: ";
+
 /// What is said of a host that answers over TCP alone.
 pub(super) const TAKES_TCP: &str =
     "the same port is open over TCP: a firewall may keep UDP out, or who listens there takes none";
@@ -156,7 +159,7 @@ pub async fn connect_over(
             error,
             ConnectError::Refused { .. } | ConnectError::Handshake(HandshakeError::TimedOut)
         );
-        let why = format!("over UDP: {error}");
+        let why = format!("{OVER_UDP}{error}");
         let error = Error::NoPath { to: remote.to_string(), why };
         NotConnected { error, is_narrow, is_silent }
     })?;

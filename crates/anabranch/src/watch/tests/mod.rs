@@ -6,8 +6,8 @@ use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 
 use events::{
-    Action, Changed, DryRun, Event, Failed, Listed, PathEvent, PathProgress, PathState,
-    PlannedChange, Progress, Standstill, Summary,
+    Action, Changed, DryRun, Event, Failed, FeedProgress, Listed, PathEvent, PathProgress,
+    PathState, PlannedChange, Progress, Standstill, Summary,
 };
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
@@ -228,6 +228,14 @@ fn keys(value: &Value) -> BTreeSet<String> {
 }
 
 #[test]
+fn a_feed_says_what_is_safe_and_what_waits() {
+    let feed = FeedProgress { elapsed: Span::from_secs(80), kept: 12_345, ..Default::default() };
+    assert_eq!(text::feed(&feed), "1:20  12345 records are at the collector");
+    let feed = FeedProgress { kept: 1, waiting: Bytes(1_200_000), ..feed };
+    assert_eq!(text::feed(&feed), "1:20  1 record is at the collector, 1.2 MB wait here");
+}
+
+#[test]
 fn every_event_has_the_documented_keys() {
     let identity = peer::Identity::generate().unwrap();
     let token = peer::Token::generate(&identity).unwrap();
@@ -252,6 +260,7 @@ fn every_event_has_the_documented_keys() {
         },
         Event::Path { transfer: 0, event: lost("reset by peer") },
         Event::Progress(progress()),
+        Event::Feed(FeedProgress::default()),
         Event::FileDone {
             transfer: 0,
             name: "a\nb".into(),
