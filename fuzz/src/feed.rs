@@ -1,5 +1,5 @@
-//! The checks of the fuzz target of feeds. The test `fuzz_seeds` of the crate `feed` runs them on all
-//! seeds.
+//! The checks of the fuzz target of feeds. The test `fuzz_seeds` of the crate `feed` runs them on
+//! all seeds.
 
 use wire::feed::{FeedFrame, is_feed_name, push_record};
 use wire::{Emit, RawFrame};

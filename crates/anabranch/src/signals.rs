@@ -67,7 +67,7 @@ mod tests {
         let mut signals = Signals::new().unwrap();
         let pid = std::process::id().to_string();
         let send = |name: &str| {
-            assert!(Command::new("kill").args([name, &pid]).status().unwrap().success())
+            assert!(Command::new("kill").args([name, &pid]).status().unwrap().success());
         };
         send("-TERM");
         assert_eq!(signals.next().await, TERMINATE);

@@ -79,7 +79,8 @@ impl CollectService {
         let offer = timeout(PATIENCE, offered(conn)).await;
         let offer = offer.map_err(|_| ConnError::Silent(PATIENCE))??;
         let Some(_place) = self.places.try_take(peer) else {
-            let text = "the collector has as many streams as it takes; the next attempt may get in";
+            let text = "the collector has as many streams as it takes; the next attempt may get \
+                        in";
             return Err(refuse(conn, AbortCode::Busy, text.into()).await);
         };
         let (store, folder, of_stream) =
@@ -261,8 +262,9 @@ impl Service for CollectService {
                 peer = asking.peer
             ),
             TokenRefusal::Wrong => {
-                "the token is not the one that this collector printed; each start prints a new one"
-                    .into()
+                "the token is not the one that this collector printed; each start prints a new \
+                 one"
+                .into()
             }
             TokenRefusal::Taken => "the token is another host's".into(),
         })?;

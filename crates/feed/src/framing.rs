@@ -239,7 +239,7 @@ mod tests {
         ) {
             let records: Vec<Vec<u8>> = records
                 .into_iter()
-                .map(|record| record.into_iter().map(|octet| [b'a', b'1', b' ', 9][usize::from(octet)]).collect())
+                .map(|record| record.into_iter().map(|at| b"a1 \t"[usize::from(at)]).collect())
                 .collect();
             let mut stream = Vec::new();
             for record in &records {

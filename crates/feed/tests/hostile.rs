@@ -19,6 +19,7 @@ use tokio::net::TcpListener;
 use tokio::time::timeout;
 use wire::Emit;
 use wire::feed::{FeedFrame, Offer, Records, SERVICE, push_record};
+use wire::measure::{MeasureFrame, Measured};
 use wire::session::{AbortCode, Hello, SessionFrame};
 
 /// A collector on loopback.
@@ -105,7 +106,9 @@ enum Said {
 
 fn push(conn: &mut Conn, first: u64, records: &[&[u8]]) {
     let mut body = Vec::new();
-    records.iter().for_each(|record| push_record(&mut body, record));
+    for record in records {
+        push_record(&mut body, record);
+    }
     conn.push(&FeedFrame::Records(Records::of(first, &body).unwrap()));
 }
 
@@ -132,8 +135,8 @@ async fn only_who_may_feed_is_let_in() {
     for own in &keys {
         let mut conn = collector.meet(own, offer(1)).await;
         let said = next(&mut conn).await;
-        let is_refused = matches!(&said, Ok(Said::Abort(AbortCode::Refused, text)) if text.contains("--may feed"));
-        assert!(is_refused, "{said:?}");
+        let Ok(Said::Abort(AbortCode::Refused, text)) = said else { panic!("{said:?}") };
+        assert!(text.contains("--may feed"), "{text}");
     }
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "nothing was made");
 }
@@ -176,7 +179,7 @@ async fn a_source_that_breaks_the_rules_is_told_and_keeps_what_was_kept() {
         // A record that would be two.
         &|conn, next| push(conn, next, &[b"a\nb"]),
         // A frame of another service, and one that only a collector sends.
-        &|conn, _| conn.push(&wire::measure::MeasureFrame::Measured(Default::default())),
+        &|conn, _| conn.push(&MeasureFrame::Measured(Measured::default())),
         &|conn, _| conn.push(&FeedFrame::Kept(1)),
     ] {
         let mut conn = collector.meet(&own, offer(1)).await;

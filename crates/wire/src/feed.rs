@@ -3,9 +3,9 @@
 //! A connection carries one *stream* of records, which are numbered from 0. It begins with a
 //! [hello](crate::session::Hello) for the service [`SERVICE`], behind which the source sends an
 //! [`Offer`]. The collector answers with [`FeedFrame::From`], the number of the record to go on
-//! with: it has all earlier ones on its disk. The source then sends [`FeedFrame::Records`], and the collector tells
-//! by [`FeedFrame::Kept`] up to which record they are safe. A connection that ends is followed by
-//! another one with the same stream, over which nothing is repeated that is safe.
+//! with: it has all earlier ones on its disk. The source then sends [`FeedFrame::Records`], and the
+//! collector tells by [`FeedFrame::Kept`] up to which record they are safe. A connection that ends
+//! is followed by another one with the same stream, over which nothing is repeated that is safe.
 
 use alloc::string::String;
 use alloc::vec::Vec;

@@ -34,7 +34,9 @@ fn octets(offer: &Offer) -> Vec<u8> {
 
 fn body(records: &[&[u8]]) -> Vec<u8> {
     let mut body = Vec::new();
-    records.iter().for_each(|record| push_record(&mut body, record));
+    for record in records {
+        push_record(&mut body, record);
+    }
     body
 }
 

@@ -58,17 +58,18 @@ impl CollectArgs {
 /// # Errors
 /// Errors of the folder, of reading the lists and of listening; that nobody may feed.
 pub(crate) fn run(args: CollectArgs) -> Result<(), Failure> {
+    let CollectArgs { directory, listen, token: of_token, rotate, metrics, display } = args;
     let dirs = Dirs::from_env();
     let authorized = Authorized::load(&dirs)?;
-    check(args.token.is_given(), &authorized)?;
-    let store = store(&args.directory, args.rotate)?;
-    let (identity, token) = args.token.make(HostKey::load(&dirs)?)?;
+    check(of_token.is_given(), &authorized)?;
+    let store = store(&directory, rotate)?;
+    let (identity, token) = of_token.make(HostKey::load(&dirs)?)?;
     let options = ListenOptions {
         authorized: authorized.peers.clone(),
-        ..args.listen.options((&[], None), (identity, token.clone()))
+        ..listen.options((&[], None), (identity, token.clone()))
     };
-    let watcher = args.display.watcher(token, Some(PEER_COMMAND));
-    transfer::serve(watcher, |events| serve(options, (store, args.metrics), authorized, events))
+    let watcher = display.watcher(token, Some(PEER_COMMAND));
+    transfer::serve(watcher, |events| serve(options, (store, metrics), authorized, events))
 }
 
 /// What the other machine runs.

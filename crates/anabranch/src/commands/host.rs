@@ -33,7 +33,8 @@ use crate::watch;
 #[command(after_long_help = examples::help("host"))]
 pub(crate) struct HostArgs {
     /// The configuration, whose tables [receive], [serve], [tunnel], [collect], [relay] and
-    /// [measure] name the services [default: anabranch/config.toml in the user's configuration folder]
+    /// [measure] name the services [default: anabranch/config.toml in the user's configuration
+    /// folder]
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     #[command(flatten)]

@@ -80,7 +80,8 @@ fn kill(mut child: Child) {
 }
 
 fn numbered(count: u32) -> String {
-    (0..count).map(|number| format!("record {number}\n")).collect()
+    let lines: Vec<String> = (0..count).map(|number| format!("record {number}\n")).collect();
+    lines.concat()
 }
 
 #[test]

@@ -71,17 +71,11 @@ impl Backlog {
         let more = 4 + record.len();
         let most = usize::try_from(BATCH.0).unwrap_or(usize::MAX).min(MAX_RECORDS_BODY);
         // What was sent in part stays as it is: its parts would be sent twice.
-        let last = self
-            .batches
-            .back_mut()
-            .filter(|last| last.first >= self.to_send && last.body.len() + more <= most);
-        let batch = match last {
-            Some(last) => last,
-            None => {
-                self.batches.push_back(Batch { first: number, end: number, body: Vec::new() });
-                self.batches.back_mut().expect("it was added")
-            }
-        };
+        let takes_it = |last: &Batch| last.first >= self.to_send && last.body.len() + more <= most;
+        if !self.batches.back().is_some_and(takes_it) {
+            self.batches.push_back(Batch { first: number, end: number, body: Vec::new() });
+        }
+        let batch = self.batches.back_mut().expect("there is one");
         push_record(&mut batch.body, record);
         batch.end = number + 1;
         self.octets += more;

@@ -1,6 +1,7 @@
 //! One stream: what is read, what waits, and the connection that carries it.
 
 use std::future::pending;
+use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -42,189 +43,246 @@ pub(super) struct Stream {
 type Opening = Pin<Box<dyn Future<Output = Result<(Conn, u64), peer::Error>> + Send>>;
 
 /// The connection of a stream.
-enum Line {
+enum Way {
     /// There is none, and none is being made.
     Down,
     Opening(Opening),
-    Open(Conn),
+    Open(Box<Conn>),
 }
 
 /// What has happened.
 enum Happened {
-    Read(Option<std::io::Result<Vec<u8>>>),
+    Read(Option<io::Result<Vec<u8>>>),
     Link(Option<Connection>),
     Opened(Result<(Conn, u64), peer::Error>),
     Ready(Result<(), ConnError>),
-    Sign,
+    /// It is time for something.
+    Due,
+    /// Nobody connects any more.
+    Over,
+}
+
+/// A stream that runs.
+struct Running {
+    stream: Stream,
+    shared: Arc<SourceShared>,
+    splitter: Splitter,
+    backlog: Backlog,
+    /// Whether the end was read.
+    is_read: bool,
+    connection: Option<Connection>,
+    way: Way,
+    next_try: Instant,
+    last_said: Instant,
+    divided: u64,
 }
 
 impl Stream {
     /// Sends all that is read, until its end is safe.
     pub(super) async fn run(
-        mut self,
+        self,
         shared: Arc<SourceShared>,
         mut link: watch::Receiver<Option<Connection>>,
     ) -> Result<(), FeedError> {
-        let mut splitter = Splitter::new(shared.form);
-        let mut backlog = Backlog::new(BACKLOG);
-        let mut is_read = false;
-        let mut line = Line::Down;
-        let mut connection = link.borrow_and_update().clone();
-        let mut next_try = Instant::now();
-        let mut last_said = Instant::now();
+        let mut running = Running {
+            stream: self,
+            shared: Arc::clone(&shared),
+            splitter: Splitter::new(shared.form),
+            backlog: Backlog::new(BACKLOG),
+            is_read: false,
+            connection: link.borrow_and_update().clone(),
+            way: Way::Down,
+            next_try: Instant::now(),
+            last_said: Instant::now(),
+            divided: 0,
+        };
         let mut waiting = shared.waiting(0);
-        let mut divided = 0;
         loop {
-            if matches!(line, Line::Down) && Instant::now() >= next_try {
-                if let Some(connection) = connection.clone() {
-                    line = Line::Opening(self.open(&shared, connection, &backlog));
-                }
-            }
-            if let Line::Open(conn) = &mut line
-                && let Err(error) = send(conn, &mut backlog, &mut last_said)
-            {
-                shared.events.detail(format!("{}: {error}", self.label));
-                (line, next_try) = (Line::Down, Instant::now() + PAUSE);
-            }
-            waiting.set(backlog.octets());
-            if is_read && backlog.is_empty() {
+            running.send();
+            waiting.set(running.backlog.octets());
+            if running.is_read && running.backlog.is_empty() {
                 return Ok(());
             }
-            let wants_more = !is_read && backlog.has_room();
-            let on_line = async {
-                match &mut line {
-                    Line::Down if connection.is_some() => {
-                        sleep_until(next_try).await;
-                        Happened::Sign
-                    }
-                    Line::Down => pending().await,
-                    Line::Opening(opening) => Happened::Opened(opening.await),
-                    Line::Open(conn) => tokio::select! {
-                        ready = conn.ready() => Happened::Ready(ready),
-                        () = sleep_until(last_said + SIGN) => Happened::Sign,
-                    },
-                }
-            };
-            let happened = tokio::select! {
-                read = self.reader.read(), if wants_more => Happened::Read(read),
-                happened = on_line => happened,
-                changed = link.changed() => match changed {
-                    Ok(()) => Happened::Link(link.borrow_and_update().clone()),
-                    // Nobody connects any more.
-                    Err(_) => return Ok(()),
-                },
-            };
-            match happened {
-                Happened::Read(Some(Ok(octets))) => {
-                    splitter.push(&octets);
-                    self.add(&mut splitter, &mut backlog)?;
-                    if splitter.divided() > divided {
-                        divided = splitter.divided();
-                        shared.events.notice(format!(
-                            "{}: a record of more than 256 KiB was divided",
-                            self.label
-                        ));
-                    }
-                }
-                Happened::Read(Some(Err(source))) => {
-                    return Err(FeedError::Source { path: self.label.into(), source });
-                }
-                Happened::Read(None) => {
-                    is_read = true;
-                    let last = splitter.last_record();
-                    let last = last.map_err(|error| self.is_no_record(error))?;
-                    if let Some(last) = last {
-                        backlog.push(last);
-                    }
-                    let (next, kept) = (backlog.next(), backlog.kept());
-                    if next < kept {
-                        shared.events.notice(format!(
-                            "{}: it has {next} records, and the collector {kept} of them",
-                            self.label
-                        ));
-                    }
-                }
-                Happened::Link(now) => {
-                    (connection, line) = (now, Line::Down);
-                    next_try = Instant::now();
-                }
-                Happened::Opened(Ok((_, from)))
-                    if from > backlog.next() && !self.reader.is_lasting() =>
-                {
-                    let text = "the collector has more records than were ever sent";
-                    return Err(FeedError::Lost(format!("{}: {text}", self.label)));
-                }
-                Happened::Opened(Ok((conn, from))) => {
-                    if backlog.handle_from(from).is_err() {
-                        // It had said that it has more: what can be read again is.
-                        let text = "the collector lacks records that it had";
-                        if !self.reader.rewind() {
-                            return Err(FeedError::Lost(format!("{}: {text}", self.label)));
-                        }
-                        shared
-                            .events
-                            .notice(format!("{}: {text}; they are sent again", self.label));
-                        backlog.rewind(from);
-                        (splitter, is_read, divided) = (Splitter::new(shared.form), false, 0);
-                    }
-                    (line, last_said) = (Line::Open(conn), Instant::now());
-                }
-                Happened::Opened(Err(error)) if is_final(&error) => return Err(error.into()),
-                Happened::Opened(Err(error)) => {
-                    shared.events.detail(format!("{}: {error}", self.label));
-                    (line, next_try) = (Line::Down, Instant::now() + PAUSE);
-                }
-                Happened::Ready(ready) => {
-                    let Line::Open(conn) = &mut line else { continue };
-                    let heard = match ready {
-                        Ok(()) => hear(conn, &mut backlog, &shared),
-                        Err(error) => Err(error),
-                    };
-                    if let Err(error) = heard {
-                        let text = format!("{}: {error}", self.label);
-                        if let ConnError::Refused(_) = error {
-                            shared.events.notice(text);
-                        } else {
-                            shared.events.detail(text);
-                        }
-                        (line, next_try) = (Line::Down, Instant::now() + PAUSE);
-                    }
-                }
-                Happened::Sign => {
-                    if let Line::Open(conn) = &mut line {
-                        conn.push(&SessionFrame::Ping(0));
-                        last_said = Instant::now();
-                    }
-                }
+            match running.wait(&mut link).await {
+                Happened::Over => return Ok(()),
+                happened => running.handle(happened)?,
             }
         }
+    }
+}
+
+impl Running {
+    /// Sends what there is to send, over a connection that is made if there is none.
+    fn send(&mut self) {
+        if matches!(self.way, Way::Down)
+            && Instant::now() >= self.next_try
+            && let Some(connection) = self.connection.clone()
+        {
+            self.way = Way::Opening(self.open(connection));
+        }
+        if let Way::Open(conn) = &mut self.way
+            && let Err(error) = send(conn, &mut self.backlog, &mut self.last_said)
+        {
+            self.give_up(&error);
+        }
+    }
+
+    /// The connection of the stream has come to nothing.
+    fn give_up(&mut self, error: &ConnError) {
+        let text = format!("{}: {error}", self.stream.label);
+        if let ConnError::Refused(_) = error {
+            self.shared.events.notice(text);
+        } else {
+            self.shared.events.detail(text);
+        }
+        self.rest();
+    }
+
+    /// The stream is offered again after a pause.
+    fn rest(&mut self) {
+        (self.way, self.next_try) = (Way::Down, Instant::now() + PAUSE);
+    }
+
+    async fn wait(&mut self, link: &mut watch::Receiver<Option<Connection>>) -> Happened {
+        let wants_more = !self.is_read && self.backlog.has_room();
+        let (next_try, next_sign) = (self.next_try, self.last_said + SIGN);
+        let has_connection = self.connection.is_some();
+        let way = &mut self.way;
+        let on_way = async move {
+            match way {
+                Way::Down if has_connection => {
+                    sleep_until(next_try).await;
+                    Happened::Due
+                }
+                Way::Down => pending().await,
+                Way::Opening(opening) => Happened::Opened(opening.await),
+                Way::Open(conn) => tokio::select! {
+                    ready = conn.ready() => Happened::Ready(ready),
+                    () = sleep_until(next_sign) => Happened::Due,
+                },
+            }
+        };
+        tokio::select! {
+            read = self.stream.reader.read(), if wants_more => Happened::Read(read),
+            happened = on_way => happened,
+            changed = link.changed() => match changed {
+                Ok(()) => Happened::Link(link.borrow_and_update().clone()),
+                Err(_) => Happened::Over,
+            },
+        }
+    }
+
+    fn handle(&mut self, happened: Happened) -> Result<(), FeedError> {
+        match happened {
+            Happened::Read(Some(Ok(octets))) => {
+                self.splitter.push(&octets);
+                self.add()?;
+            }
+            Happened::Read(Some(Err(source))) => {
+                return Err(FeedError::Source { path: (&self.stream.label).into(), source });
+            }
+            Happened::Read(None) => self.handle_end()?,
+            Happened::Link(now) => {
+                (self.connection, self.way) = (now, Way::Down);
+                self.next_try = Instant::now();
+            }
+            Happened::Opened(Ok((conn, from))) => self.handle_opened(conn, from)?,
+            Happened::Opened(Err(error)) if is_final(&error) => return Err(error.into()),
+            Happened::Opened(Err(error)) => {
+                self.shared.events.detail(format!("{}: {error}", self.stream.label));
+                self.rest();
+            }
+            Happened::Ready(ready) => {
+                let Way::Open(conn) = &mut self.way else { return Ok(()) };
+                if let Err(error) = ready.and_then(|()| hear(conn, &mut self.backlog, &self.shared))
+                {
+                    self.give_up(&error);
+                }
+            }
+            Happened::Due => {
+                if let Way::Open(conn) = &mut self.way {
+                    conn.push(&SessionFrame::Ping(0));
+                    self.last_said = Instant::now();
+                }
+            }
+            Happened::Over => {}
+        }
+        Ok(())
+    }
+
+    /// All was read.
+    fn handle_end(&mut self) -> Result<(), FeedError> {
+        self.is_read = true;
+        match self.splitter.last_record() {
+            Ok(Some(last)) => self.backlog.push(last),
+            Ok(None) => {}
+            Err(error) => return Err(self.is_no_record(error)),
+        }
+        let (next, kept) = (self.backlog.next(), self.backlog.kept());
+        if next < kept {
+            let label = &self.stream.label;
+            let text = format!("{label}: it has {next} records, and the collector {kept} of them");
+            self.shared.events.notice(text);
+        }
+        Ok(())
+    }
+
+    /// The collector wants the stream from that record on.
+    fn handle_opened(&mut self, conn: Conn, from: u64) -> Result<(), FeedError> {
+        let label = &self.stream.label;
+        let lost = |text: &str| FeedError::Lost(format!("{label}: {text}"));
+        if from > self.backlog.next() && !self.stream.reader.is_lasting() {
+            return Err(lost("the collector has more records than were ever sent"));
+        }
+        if self.backlog.handle_from(from).is_err() {
+            // It had said that it has more: what can be read again is.
+            let text = "the collector lacks records that it had";
+            let again = format!("{label}: {text}; they are sent again");
+            if !self.stream.reader.rewind() {
+                return Err(lost(text));
+            }
+            self.shared.events.notice(again);
+            self.backlog.rewind(from);
+            (self.splitter, self.divided) = (Splitter::new(self.shared.form), 0);
+            self.is_read = false;
+        }
+        (self.way, self.last_said) = (Way::Open(Box::new(conn)), Instant::now());
+        Ok(())
     }
 
     /// Adds the records that are complete.
-    fn add(&self, splitter: &mut Splitter, backlog: &mut Backlog) -> Result<(), FeedError> {
+    fn add(&mut self) -> Result<(), FeedError> {
         loop {
-            match splitter.next_record() {
-                Ok(Some(record)) => backlog.push(record),
-                Ok(None) => return Ok(()),
+            match self.splitter.next_record() {
+                Ok(Some(record)) => self.backlog.push(record),
+                Ok(None) => break,
                 Err(error) => return Err(self.is_no_record(error)),
             }
         }
+        if self.splitter.divided() > self.divided {
+            self.divided = self.splitter.divided();
+            let label = &self.stream.label;
+            let text = format!("{label}: a record of more than 256 KiB was divided");
+            self.shared.events.notice(text);
+        }
+        Ok(())
     }
 
     fn is_no_record(&self, error: FramingError) -> FeedError {
-        FeedError::Framing { label: self.label.clone(), error }
+        FeedError::Framing { label: self.stream.label.clone(), error }
     }
 
     /// Offers the stream over a connection: it goes on with the record that the collector names.
-    fn open(&self, shared: &SourceShared, connection: Connection, backlog: &Backlog) -> Opening {
+    fn open(&self, connection: Connection) -> Opening {
+        let (stream, shared) = (&self.stream, &self.shared);
         // What can be read again is there from the begin.
-        let first = if self.reader.is_lasting() { 0 } else { backlog.first() };
+        let first = if stream.reader.is_lasting() { 0 } else { self.backlog.first() };
         let offer = Offer {
-            stream: self.id,
+            stream: stream.id,
             first,
             form: shared.form,
             feed: shared.feed.clone(),
-            label: self.label.clone(),
+            label: stream.label.clone(),
         };
         let hello = Hello::new(SERVICE, shared.secret, shared.run);
         Box::pin(async move {

@@ -29,6 +29,11 @@ pub(super) struct Files {
     matcher: GlobMatcher,
 }
 
+/// A file, by its device and its number there.
+type Inode = (u64, u64);
+/// A file that was followed, its size at the end, and how its stream ended.
+type Ended = (Inode, u64, Result<(), FeedError>);
+
 /// A file that is, or was, followed.
 struct Known {
     id: StreamId,
@@ -39,7 +44,7 @@ struct Known {
 /// A file that was found, which nobody follows.
 struct Found {
     path: PathBuf,
-    place: (u64, u64),
+    place: Inode,
     stream: StreamId,
     file: fs::File,
 }
@@ -73,8 +78,8 @@ impl Files {
         link: Link,
     ) -> Result<(), FeedError> {
         let files = Arc::new(self);
-        let mut known: BTreeMap<(u64, u64), Known> = BTreeMap::new();
-        let mut streams: JoinSet<((u64, u64), u64, Result<(), FeedError>)> = JoinSet::new();
+        let mut known: BTreeMap<Inode, Known> = BTreeMap::new();
+        let mut streams: JoinSet<Ended> = JoinSet::new();
         let mut ticks = interval(LOOK);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut was_missing = false;
@@ -127,7 +132,7 @@ impl Files {
     fn look(
         &self,
         form: Form,
-        known: &BTreeMap<(u64, u64), (StreamId, Option<u64>)>,
+        known: &BTreeMap<Inode, (StreamId, Option<u64>)>,
     ) -> std::io::Result<Vec<Found>> {
         let mut found = Vec::new();
         for entry in fs::read_dir(&self.folder)? {

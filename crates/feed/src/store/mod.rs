@@ -34,7 +34,8 @@ pub struct Store {
 }
 
 impl Store {
-    /// Opens a folder, which is made if there is none. Streams get a new file behind so many octets.
+    /// Opens a folder, which is made if there is none. Streams get a new file behind so many
+    /// octets.
     ///
     /// # Errors
     /// The system's, if it is no folder that can be written; the thread that writes cannot begin.

@@ -51,12 +51,15 @@ struct Disk {
 /// The name of the folder's list of files.
 const INDEX: &str = "index";
 
+const DIGITS: &[u8; 16] = b"0123456789abcdef";
 /// The permissions of files: records may be anybody's secrets.
 const MODE: u32 = 0o640;
 
 /// What the names of a stream's files begin with.
 pub(super) fn prefix(stream: StreamId) -> String {
-    stream.0.iter().map(|octet| format!("{octet:02x}")).collect()
+    let hex =
+        |octet: &u8| [octet >> 4, octet & 15].map(|digit| char::from(DIGITS[usize::from(digit)]));
+    stream.0.iter().flat_map(hex).collect()
 }
 
 fn file_name(stream: StreamId, first: u64, form: Form) -> String {

@@ -17,7 +17,9 @@ fn offer(stream: u8, form: Form) -> Offer {
 
 fn add(stream: &StreamFile, first: u64, records: &[&[u8]]) -> Result<usize, String> {
     let mut body = Vec::new();
-    records.iter().for_each(|record| push_record(&mut body, record));
+    for record in records {
+        push_record(&mut body, record);
+    }
     stream.add(&Records::of(first, &body).expect("records"))
 }
 

@@ -81,7 +81,7 @@ pub async fn connect(
         && takes_tcp(&keeper, 0).await
         && let Error::NoPath { why, .. } = &mut none.error
     {
-        why.push_str(&format!("; {TAKES_TCP}"));
+        *why = format!("{why}; {TAKES_TCP}");
     }
     Err(none.error)
 }
