@@ -28,6 +28,6 @@ mod store;
 pub use collect::{CollectOptions, CollectService};
 pub use error::FeedError;
 pub use rights::may_feed;
-pub use source::{Dialed, FeedOptions, Input, Keeper, Sent, run};
+pub use source::{FeedOptions, Input, Sent, run};
 pub use store::Store;
 pub use wire::feed::{Form, StreamId, is_feed_name};

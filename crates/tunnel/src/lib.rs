@@ -39,7 +39,8 @@ pub mod rights;
 
 pub use error::TunnelError;
 pub use far::TunnelService;
-pub use near::{Dialed, Keeper, NearOptions};
+pub use near::NearOptions;
+pub use peer::striped::{Dialed, Keeper};
 pub use place::{Forward, Place};
 pub use preamble::Login;
 pub use reach::parse_target;

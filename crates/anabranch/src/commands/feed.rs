@@ -3,7 +3,7 @@
 use std::iter;
 use std::path::{Path, PathBuf};
 
-use ::feed::{Dialed, FeedError, FeedOptions, Form, Input, Sent, is_feed_name};
+use ::feed::{FeedError, FeedOptions, Form, Input, Sent, is_feed_name};
 use clap::ValueEnum;
 use events::Events;
 use files::Error;
@@ -208,8 +208,8 @@ async fn send(
     let mut signals = Signals::new()?;
     let stop = async { signal = Some(signals.next().await) };
     let dial = async || {
-        let striped = peer::striped::connect(terms, stripe.clone(), events.clone()).await?;
-        Ok(Dialed { connection: striped.connection().clone(), keeper: Box::new(striped) })
+        let striped = peer::striped::connect(terms, stripe.clone(), events.clone());
+        striped.await.map(Into::into)
     };
     let sending = ::feed::run(dial, options, events.clone(), stop);
     let ended = bounded(table.as_ref(), stripe.max_rate.as_ref(), &events, sending).await;

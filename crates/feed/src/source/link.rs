@@ -1,15 +1,12 @@
 //! The striped connection to the collector, opened again whenever it ends.
 
-use std::pin::Pin;
 use std::time::Duration;
 
 use events::Events;
-use peer::striped::path_state;
-use stripe::{Connection, RouteChange, RouteEvent, RouteState};
-use tokio::sync::{broadcast, watch};
+use peer::striped::{Dialed, is_final, tell_of_routes};
+use stripe::Connection;
+use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
-
-use events::PathEvent;
 
 /// The pause before the first attempt to connect again; it doubles.
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
@@ -17,26 +14,6 @@ const FIRST_PAUSE: Duration = Duration::from_millis(250);
 const LONGEST_PAUSE: Duration = Duration::from_secs(4);
 /// A connection that lasted so long makes the next pause short again.
 const LASTED: Duration = Duration::from_secs(10);
-
-/// A striped connection to the collector.
-pub struct Dialed {
-    /// The connection.
-    pub connection: Connection,
-    /// What keeps it, as long as it lasts.
-    pub keeper: Box<dyn Keeper>,
-}
-
-/// What keeps a striped connection: its endpoint, and the upkeep of its routes.
-pub trait Keeper: Send {
-    /// Closes the connection, and waits until the peer has been told.
-    fn close(self: Box<Self>) -> Pin<Box<dyn Future<Output = ()> + Send>>;
-}
-
-impl Keeper for peer::striped::Striped {
-    fn close(self: Box<Self>) -> Pin<Box<dyn Future<Output = ()> + Send>> {
-        Box::pin(async move { self.as_ref().close().await })
-    }
-}
 
 /// Connects, again and again, until `over`; tells `holder` of each connection. Without a first
 /// connection for so long it gives up.
@@ -98,37 +75,5 @@ pub(super) async fn keep(
             () = &mut over => return Ok(()),
         }
         pause = (pause * 2).min(LONGEST_PAUSE);
-    }
-}
-
-/// Whether another attempt would fail in the same way.
-pub(super) fn is_final(error: &peer::Error) -> bool {
-    matches!(
-        error,
-        peer::Error::Usage(_) | peer::Error::WrongPeer { .. } | peer::Error::Refused { .. }
-    )
-}
-
-/// Tells what becomes of the paths, for ever.
-async fn tell_of_routes(connection: &Connection, events: &Events) {
-    let tell = |RouteEvent { path, name, change, .. }| {
-        if let Some((state, why)) = path_state(change) {
-            events.path(PathEvent { path, name, state, why });
-        }
-    };
-    let mut routes = connection.events();
-    // What was open before anybody listened.
-    for route in connection.stats().await.routes {
-        if route.state == RouteState::Open {
-            let (route, path, name) = (route.route, route.path, route.name);
-            tell(RouteEvent { route, path, name, change: RouteChange::Opened });
-        }
-    }
-    loop {
-        match routes.recv().await {
-            Ok(event) => tell(event),
-            Err(broadcast::error::RecvError::Lagged(_)) => {}
-            Err(broadcast::error::RecvError::Closed) => std::future::pending().await,
-        }
     }
 }

@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use events::{Event, Events, FeedProgress};
 use peer::private::open_regular;
+use peer::striped::Dialed;
 use stripe::Connection;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -23,7 +24,6 @@ use wire::feed::{Form, StreamId};
 
 use crate::FeedError;
 use input::{FollowedFile, Reader, stream_of};
-pub use link::{Dialed, Keeper};
 use stream::Stream;
 
 /// What records are read from.

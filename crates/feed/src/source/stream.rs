@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use peer::Conn;
 use peer::conn::ConnError;
-use peer::striped::open_service;
+use peer::striped::{is_final, open_service};
 use stripe::Connection;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout};
@@ -19,7 +19,6 @@ use wire::session::{Hello, SessionFrame};
 use super::SourceShared;
 use super::backlog::Backlog;
 use super::input::Reader;
-use super::link::is_final;
 use crate::FeedError;
 use crate::bounds::{BACKLOG, SILENCE};
 use crate::framing::{FramingError, Splitter};

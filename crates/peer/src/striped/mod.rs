@@ -13,6 +13,7 @@
 mod announcement;
 pub mod carrier;
 mod connect;
+mod dialed;
 mod follow;
 mod listen;
 mod route;
@@ -45,6 +46,7 @@ const NARROW: &str = "does not carry packets of 1,200 octets: it is too narrow f
                       --carrier tcp passes it";
 
 pub use connect::{NotConnected, Striped, connect, connect_over};
+pub use dialed::{Dialed, Keeper, is_final, tell_of_routes};
 pub use listen::{Admission, Announcement, UdpListener};
 pub use service::open_service;
 pub use stripe::{Connection, Options};

@@ -1,13 +1,11 @@
 //! The striped connection of the near side, opened again whenever it ends.
 
-use std::fmt;
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::time::Duration;
 
-use events::PathEvent;
 use peer::Conn;
-use peer::striped::{open_service, path_state};
-use stripe::{Connection, ConnectionError, RouteChange, RouteEvent, RouteState};
+use peer::striped::{Dialed, is_final, open_service, tell_of_routes};
+use stripe::{Connection, ConnectionError};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 use wire::closing::CloseCode;
@@ -18,7 +16,6 @@ use super::{NearShared, reverse};
 use crate::TunnelError;
 use crate::bounds::{ANSWER_PATIENCE, RECEIVE_BUFFER};
 use crate::place::Forward;
-use events::Events;
 
 /// The pause before the first attempt to connect again; it doubles.
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
@@ -26,32 +23,6 @@ const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 /// A connection that lasted so long makes the next pause short again.
 const LASTED: Duration = Duration::from_secs(60);
-
-/// A striped connection to the peer.
-pub struct Dialed {
-    /// The connection.
-    pub connection: Connection,
-    /// What keeps it, as long as it lasts.
-    pub keeper: Box<dyn Keeper>,
-}
-
-/// What keeps a striped connection: its endpoint, and the upkeep of its routes.
-pub trait Keeper: Send {
-    /// Closes the connection, and waits until the peer has been told.
-    fn close(self: Box<Self>) -> Pin<Box<dyn Future<Output = ()> + Send>>;
-}
-
-impl Keeper for peer::striped::Striped {
-    fn close(self: Box<Self>) -> Pin<Box<dyn Future<Output = ()> + Send>> {
-        Box::pin(async move { self.as_ref().close().await })
-    }
-}
-
-impl fmt::Debug for Dialed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Dialed").field(&self.connection).finish()
-    }
-}
 
 /// Connects, again and again, until the peer refuses this host, or `stop`.
 pub(super) async fn keep(
@@ -116,13 +87,6 @@ async fn connect(
     Ok((dialed, control))
 }
 
-/// Reports what a change of a route is to its path.
-fn tell(events: &Events, RouteEvent { path, name, change, .. }: RouteEvent) {
-    if let Some((state, why)) = path_state(change) {
-        events.path(PathEvent { path, name, state, why });
-    }
-}
-
 /// Offers the connection to programs until it ends.
 async fn hold(
     connection: &Connection,
@@ -131,26 +95,6 @@ async fn hold(
     shared: &NearShared,
     holder: &watch::Sender<Option<Connection>>,
 ) -> ConnectionError {
-    let mut routes = connection.events();
-    let telling = async {
-        // What was open before anybody listened.
-        for route in connection.stats().await.routes {
-            if route.state == RouteState::Open {
-                let (route, path, name) = (route.route, route.path, route.name);
-                let change = RouteChange::Opened;
-                tell(&shared.events, RouteEvent { route, path, name, change });
-            }
-        }
-        loop {
-            match routes.recv().await {
-                Ok(event) => tell(&shared.events, event),
-                Err(tokio::sync::broadcast::error::RecvError::Lagged(_)) => {}
-                Err(tokio::sync::broadcast::error::RecvError::Closed) => {
-                    std::future::pending::<()>().await;
-                }
-            }
-        }
-    };
     holder.send_replace(Some(connection.clone()));
     tokio::select! {
         error = connection.ended() => error,
@@ -160,14 +104,6 @@ async fn hold(
             connection.ended().await
         }
         () = reverse::serve(connection, reverse, shared) => connection.ended().await,
-        () = telling => unreachable!("it never ends"),
+        () = tell_of_routes(connection, &shared.events) => unreachable!("it never ends"),
     }
-}
-
-/// Whether another attempt would fail in the same way.
-fn is_final(error: &peer::Error) -> bool {
-    matches!(
-        error,
-        peer::Error::Usage(_) | peer::Error::WrongPeer { .. } | peer::Error::Refused { .. }
-    )
 }

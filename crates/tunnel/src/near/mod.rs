@@ -8,12 +8,11 @@ mod serve;
 
 use std::sync::Arc;
 
+use peer::striped::Dialed;
 use reach::{AskerLookups, Lookups};
 use stripe::Connection;
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
-
-pub use link::{Dialed, Keeper};
 
 use crate::bounds::{GREETINGS, MOST_CONNECTIONS, raise_descriptor_limit};
 use crate::greetings::Greetings;

@@ -14,7 +14,7 @@ use peer::{DialOptions, PathSpec, Remote, Timetable};
 use stripe::{CONTROLLER, SCHEDULER};
 use tunnel::bounds::stripe_options;
 use tunnel::intercept::{Destination, Rules};
-use tunnel::{Dialed, Forward, Login, NearOptions, Place};
+use tunnel::{Forward, Login, NearOptions, Place};
 use zeroize::Zeroizing;
 
 use super::{bounded, failure, stopped};
@@ -201,8 +201,8 @@ async fn carry(
     let mut signals = Signals::new()?;
     let stop = async { signal = Some(signals.next().await) };
     let dial = async || {
-        let striped = peer::striped::connect(terms, stripe.clone(), events.clone()).await?;
-        Ok(Dialed { connection: striped.connection().clone(), keeper: Box::new(striped) })
+        let striped = peer::striped::connect(terms, stripe.clone(), events.clone());
+        striped.await.map(Into::into)
     };
     let carried = tunnel::near::run(dial, options, events.clone(), stop);
     let ended = bounded(table.as_ref(), stripe.max_rate.as_ref(), &events, carried).await;
