@@ -40,7 +40,7 @@ pub mod rights;
 pub use error::TunnelError;
 pub use far::TunnelService;
 pub use near::NearOptions;
-pub use peer::striped::{Dialed, Keeper};
+pub use peer::striped::{Dialed, Upkeep};
 pub use place::{Forward, Place};
 pub use preamble::Login;
 pub use reach::parse_target;

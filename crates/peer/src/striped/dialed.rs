@@ -15,16 +15,16 @@ pub struct Dialed {
     /// The connection.
     pub connection: Connection,
     /// What keeps it, as long as it lasts.
-    pub keeper: Box<dyn Keeper>,
+    pub keeper: Box<dyn Upkeep>,
 }
 
 /// What keeps a striped connection: its endpoint, and the upkeep of its routes.
-pub trait Keeper: Send {
+pub trait Upkeep: Send {
     /// Closes the connection, and waits until the peer has been told.
     fn close(self: Box<Self>) -> Pin<Box<dyn Future<Output = ()> + Send>>;
 }
 
-impl Keeper for Striped {
+impl Upkeep for Striped {
     fn close(self: Box<Self>) -> Pin<Box<dyn Future<Output = ()> + Send>> {
         Box::pin(async move { self.as_ref().close().await })
     }

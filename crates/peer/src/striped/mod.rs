@@ -46,7 +46,7 @@ const NARROW: &str = "does not carry packets of 1,200 octets: it is too narrow f
                       --carrier tcp passes it";
 
 pub use connect::{NotConnected, Striped, connect, connect_over};
-pub use dialed::{Dialed, Keeper, is_final, tell_of_routes};
+pub use dialed::{Dialed, Upkeep, is_final, tell_of_routes};
 pub use listen::{Admission, Announcement, UdpListener};
 pub use service::open_service;
 pub use stripe::{Connection, Options};

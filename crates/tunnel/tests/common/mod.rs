@@ -14,7 +14,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tunnel::bounds::stripe_options;
 use tunnel::rights::RIGHTS;
-use tunnel::{Dialed, Keeper, NearOptions, Place, TunnelError};
+use tunnel::{Dialed, NearOptions, Place, TunnelError, Upkeep};
 use tunnel::{TunnelRights, TunnelService};
 
 /// A test that takes longer hangs.
@@ -152,7 +152,7 @@ pub(crate) fn entry(key: &Identity, tunnel: &str, listen: &str) -> AuthorizedPee
 /// The endpoint of a test lasts longer than its connections.
 struct Nothing;
 
-impl Keeper for Nothing {
+impl Upkeep for Nothing {
     fn close(self: Box<Self>) -> Pin<Box<dyn Future<Output = ()> + Send>> {
         Box::pin(std::future::ready(()))
     }
