@@ -2,11 +2,13 @@
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
+use std::future::pending;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use events::Events;
 use files::Error;
 use hyper::header::{ALLOW, CONTENT_TYPE};
 use hyper::server::conn::http1;
@@ -52,6 +54,21 @@ impl From<u16> for MetricsAddress {
     }
 }
 
+/// Serves the figures of a host and says where, if that is wanted; it never ends.
+pub(crate) async fn serve(
+    server: Option<MetricsServer>,
+    registry: Registry,
+    events: &Events,
+) -> Infallible {
+    match server {
+        Some(server) => {
+            events.notice(format!("metrics are at {}", server.url()));
+            server.serve(registry).await
+        }
+        None => pending().await,
+    }
+}
+
 /// A server of metrics.
 pub(crate) struct MetricsServer(TcpListener);
 
@@ -67,14 +84,14 @@ impl MetricsServer {
     }
 
     /// The URL of the page.
-    pub(crate) fn url(&self) -> String {
+    fn url(&self) -> String {
         self.0
             .local_addr()
             .map_or_else(|_| PATH.into(), |address| format!("http://{address}{PATH}"))
     }
 
     /// Answers until it is dropped.
-    pub(crate) async fn serve(self, registry: Registry) -> Infallible {
+    async fn serve(self, registry: Registry) -> Infallible {
         let registry = Arc::new(registry);
         let mut tasks = JoinSet::new();
         let mut open: VecDeque<AbortHandle> = VecDeque::new();

@@ -19,7 +19,7 @@ use crate::examples;
 use crate::exit::Failure;
 use crate::host_key::HostKey;
 use crate::listen::{ListenFlags, TokenFlags};
-use crate::metrics::{MetricsAddress, MetricsServer};
+use crate::metrics::{self, MetricsAddress, MetricsServer};
 use crate::peers::Authorized;
 use crate::signals::Signals;
 use crate::transfer;
@@ -88,16 +88,7 @@ async fn serve(
     let host = Host::bind(options, Carriers::Both, &stripe::Options::default(), events.clone())?;
     events.send(Event::Listening { addresses: host.addresses() });
     let hosting = host.serve(Services::new().with(&service))?;
-    let registry = hosting.metrics();
-    let watched = async {
-        match metrics {
-            Some(server) => {
-                events.notice(format!("metrics are at {}", server.url()));
-                server.serve(registry).await
-            }
-            None => pending().await,
-        }
-    };
+    let watched = metrics::serve(metrics, hosting.metrics(), &events);
     let following = authorized.follow(events.clone(), pending::<Infallible>());
     let signal = tokio::select! {
         signal = signals.next() => signal,

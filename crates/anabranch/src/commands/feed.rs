@@ -7,24 +7,18 @@ use ::feed::{FeedError, FeedOptions, Form, Input, Sent, is_feed_name};
 use clap::ValueEnum;
 use events::Events;
 use files::Error;
-use peer::dial::Terms;
-use peer::striped::total_rate;
-use peer::{DialOptions, PathSpec, Remote, Timetable};
-use stripe::{CONTROLLER, SCHEDULER};
+use peer::Remote;
 use units::Span;
 
 use super::tunnel::{bounded, stopped};
 use crate::commands::send::{credential, known_credential};
 use crate::complete;
-use crate::config::{Config, weight};
 use crate::dirs::Dirs;
 use crate::examples;
 use crate::exit::Failure;
 use crate::host_key::HostKey;
-use crate::qlog::QlogArgs;
-use crate::routes::check_interfaces;
-use crate::schedulers::{controller, packet_scheduler, striped};
 use crate::signals::Signals;
+use crate::striped::{StripedFlags, StripedTerms};
 use crate::token::TokenSource;
 use crate::transfer;
 use crate::watch::DisplayArgs;
@@ -53,40 +47,13 @@ pub(crate) struct FeedArgs {
     /// How records are told apart
     #[arg(long, value_enum, default_value_t)]
     records: RecordsChoice,
-    /// A path to use: interface or local address; may be repeated [default: every interface with a
-    /// route, metered ones as backups]
-    #[arg(
-        long = "path",
-        value_name = "IF[,primary|overflow|backup][,max=RATE][,to=ADDR]",
-        add = complete::interfaces()
-    )]
-    paths: Vec<PathSpec>,
-    /// An interface to leave out, whoever names it as a path; may be repeated
-    #[arg(long = "no-path", value_name = "IF", add = complete::interfaces())]
-    no_paths: Vec<String>,
-    /// The maximum rate over all paths together: a rate, or a timetable as for 'send'
-    #[arg(long, value_name = "RATE|TIMETABLE")]
-    max_rate: Option<Timetable>,
+    #[command(flatten)]
+    striped: StripedFlags,
     /// The time without a connection after which the feed gives up [default: never]
     #[arg(long, value_name = "TIME")]
     patience: Option<Span>,
-    /// Defaults from FILE [default: anabranch/config.toml in the user's configuration folder]
-    #[arg(long, value_name = "FILE")]
-    config: Option<PathBuf>,
     #[command(flatten)]
     token: TokenSource,
-    /// The congestion controller, with parameters in brackets; 'anabranch simulate --list' names
-    /// all [default: coupled-bbr]
-    #[arg(long, value_name = "NAME", value_parser = controller, help_heading = "Over UDP")]
-    controller: Option<String>,
-    /// The choice of a path for each packet [default: lowest-rtt]
-    #[arg(long, value_name = "NAME", value_parser = packet_scheduler, help_heading = "Over UDP")]
-    packet_scheduler: Option<String>,
-    /// So many subflows over each path, 1 to 64 [default: 1]
-    #[arg(long, value_name = "N", value_parser = weight(), help_heading = "Over UDP")]
-    weight: Option<u16>,
-    #[command(flatten)]
-    qlog: QlogArgs,
     #[command(flatten)]
     display: DisplayArgs,
 }
@@ -128,9 +95,8 @@ pub(crate) fn run(args: FeedArgs) -> Result<(), Failure> {
     let stdin = Path::new("-");
     let reads_stdin = args.files.iter().any(|file| file == stdin);
     let feed = name(&args)?;
-    check_interfaces(&args.no_paths)?;
     let dirs = Dirs::from_env();
-    let config = Config::load(args.config.as_deref(), &dirs)?;
+    let config = args.striped.config(&dirs)?;
     let key = HostKey::load(&dirs)?;
     let credential = if reads_stdin {
         // What standard input yields is no token.
@@ -155,26 +121,9 @@ pub(crate) fn run(args: FeedArgs) -> Result<(), Failure> {
         secret: credential.secret(),
         patience: args.patience.map(|span| std::time::Duration::from_nanos(span.as_nanos())),
     };
-    let dial = DialOptions {
-        paths: if args.paths.is_empty() { config.send.paths } else { args.paths },
-        no_paths: [config.send.no_paths, args.no_paths].concat(),
-        usage: Some(dirs.usage()),
-        weight: args.weight.or(config.send.weight).unwrap_or(1),
-        ..DialOptions::new(identity)
-    };
-    let terms = Terms::new(vec![(args.to, credential)], dial)?;
-    let controller = args.controller.or(config.send.controller);
-    let scheduler = args.packet_scheduler.or(config.send.packet_scheduler);
-    let table = args.max_rate.or(config.send.max_rate);
-    let stripe = stripe::Options {
-        max_rate: table.as_ref().map(total_rate),
-        qlog: args.qlog.open(config.send.qlog.as_deref())?,
-        ..striped(
-            controller.as_deref().unwrap_or(CONTROLLER),
-            scheduler.as_deref().unwrap_or(SCHEDULER),
-        )
-    };
-    let sending = |events| async move { send(&terms, (stripe, table), options, events).await };
+    let base = stripe::Options::default();
+    let dialing = args.striped.dialing((args.to, credential), identity, (config, &dirs), base)?;
+    let sending = |events| async move { send(&dialing, options, events).await };
     transfer::serve(args.display.watcher(None, None), sending)
 }
 
@@ -198,12 +147,8 @@ fn name(args: &FeedArgs) -> Result<String, Error> {
     Ok(if is_feed_name(stem) { stem.to_string() } else { "feed".to_string() })
 }
 
-async fn send(
-    terms: &Terms,
-    (stripe, table): (stripe::Options, Option<Timetable>),
-    options: FeedOptions,
-    events: Events,
-) -> Result<(), Failure> {
+async fn send(dialing: &StripedTerms, options: FeedOptions, events: Events) -> Result<(), Failure> {
+    let StripedTerms { terms, options: stripe, table } = dialing;
     let mut signal = None;
     let mut signals = Signals::new()?;
     let stop = async { signal = Some(signals.next().await) };

@@ -22,7 +22,7 @@ use crate::exit::Failure;
 use crate::hooks::HookArgs;
 use crate::host_key::HostKey;
 use crate::listen::ListenFlags;
-use crate::metrics::{MetricsAddress, MetricsServer};
+use crate::metrics::{self, MetricsAddress, MetricsServer};
 use crate::peers::Authorized;
 use crate::qlog::QlogArgs;
 use crate::transfer::{self, Drain};
@@ -164,15 +164,7 @@ async fn serve(
         services = services.with(&Measuring::new(events.clone()));
     }
     let hosting = host.serve(services)?;
-    let watched = async {
-        match metrics {
-            Some(server) => {
-                events.notice(format!("metrics are at {}", server.url()));
-                server.serve(hosting.metrics()).await
-            }
-            None => std::future::pending().await,
-        }
-    };
+    let watched = metrics::serve(metrics, hosting.metrics(), &events);
     events.send(Event::Listening { addresses });
     let receiving = async {
         match &receiving {

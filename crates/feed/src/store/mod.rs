@@ -24,13 +24,17 @@ use crate::bounds::FEEDS_EACH;
 use committer::Committer;
 pub(crate) use stream_file::{Kept, StreamFile};
 
+/// A stream that is open, if anybody has it. Whoever opens it holds this, and keeps nobody else up:
+/// its last file is read.
+type Opened = Mutex<Weak<StreamFile>>;
+
 /// The folder of a collector.
 pub struct Store {
     folder: PathBuf,
     /// The octets behind which a stream gets its next file.
     file: Bytes,
     committer: Committer,
-    open: Mutex<BTreeMap<PathBuf, Weak<StreamFile>>>,
+    open: Mutex<BTreeMap<PathBuf, Arc<Opened>>>,
 }
 
 impl Store {
@@ -60,17 +64,22 @@ impl Store {
         let host = self.folder.join(host);
         let folder = host.join(&offer.feed);
         let name = folder.join(stream_file::prefix(offer.stream));
+        let opened = {
+            let mut open = self.opened();
+            open.retain(|_, opened| {
+                let is_open = |stream: &Weak<StreamFile>| stream.strong_count() > 0;
+                Arc::strong_count(opened) > 1 || opened.lock().is_ok_and(|stream| is_open(&stream))
+            });
+            self.make(&host, &folder)?;
+            Arc::clone(open.entry(name).or_default())
+        };
         // Whoever opens the same stream waits: it has one writer.
-        let mut open = self.opened();
-        open.retain(|_, stream| stream.strong_count() > 0);
-        let known = open.get(&name).and_then(Weak::upgrade);
-        if let Some(known) = known.filter(|stream| !stream.has_failed()) {
+        let mut opened = opened.lock().expect("no panic while held");
+        if let Some(known) = opened.upgrade().filter(|stream| !stream.has_failed()) {
             return Ok(known);
         }
-        self.make(&host, &folder)?;
-        let stream = StreamFile::open(&folder, offer, self.file)?;
-        let stream = Arc::new(stream);
-        open.insert(name, Arc::downgrade(&stream));
+        let stream = Arc::new(StreamFile::open(&folder, offer, self.file)?);
+        *opened = Arc::downgrade(&stream);
         Ok(stream)
     }
 
@@ -100,7 +109,7 @@ impl Store {
         self.committer.commit(stream);
     }
 
-    fn opened(&self) -> MutexGuard<'_, BTreeMap<PathBuf, Weak<StreamFile>>> {
+    fn opened(&self) -> MutexGuard<'_, BTreeMap<PathBuf, Arc<Opened>>> {
         self.open.lock().expect("no panic while held")
     }
 }

@@ -7,11 +7,8 @@ use std::path::{Path, PathBuf};
 use clap::ValueEnum;
 use events::Events;
 use files::Error;
-use peer::dial::Terms;
+use peer::Remote;
 use peer::private::{Guard, check_private, open_input};
-use peer::striped::total_rate;
-use peer::{DialOptions, PathSpec, Remote, Timetable};
-use stripe::{CONTROLLER, SCHEDULER};
 use tunnel::bounds::stripe_options;
 use tunnel::intercept::{Destination, Rules};
 use tunnel::{Forward, Login, NearOptions, Place};
@@ -20,15 +17,12 @@ use zeroize::Zeroizing;
 use super::{bounded, failure, stopped};
 use crate::commands::send::credential;
 use crate::complete;
-use crate::config::{Config, weight};
 use crate::dirs::Dirs;
 use crate::examples;
 use crate::exit::Failure;
 use crate::host_key::HostKey;
-use crate::qlog::QlogArgs;
-use crate::routes::check_interfaces;
-use crate::schedulers::{controller, packet_scheduler, striped};
 use crate::signals::Signals;
+use crate::striped::{StripedFlags, StripedTerms};
 use crate::token::TokenSource;
 use crate::transfer;
 use crate::watch::DisplayArgs;
@@ -71,39 +65,10 @@ pub(crate) struct TunnelArgs {
     /// USER:PASSWORD
     #[arg(long, value_name = "FILE")]
     proxy_login: Option<PathBuf>,
-    /// A path to use: interface or local address; may be repeated [default: every interface with a
-    /// route, metered ones as backups]
-    #[arg(
-        long = "path",
-        value_name = "IF[,primary|overflow|backup][,max=RATE][,to=ADDR]",
-        add = complete::interfaces()
-    )]
-    paths: Vec<PathSpec>,
-    /// An interface to leave out, whoever names it as a path; may be repeated
-    #[arg(long = "no-path", value_name = "IF", add = complete::interfaces())]
-    no_paths: Vec<String>,
-    /// The maximum rate of what is sent from here, over all paths together: a rate, or a timetable
-    /// as for 'send'
-    #[arg(long, value_name = "RATE|TIMETABLE")]
-    max_rate: Option<Timetable>,
-    /// Defaults from FILE [default: anabranch/config.toml in the user's configuration folder]
-    #[arg(long, value_name = "FILE")]
-    config: Option<PathBuf>,
+    #[command(flatten)]
+    striped: StripedFlags,
     #[command(flatten)]
     token: TokenSource,
-    /// The congestion controller of what is sent from here, with parameters in brackets;
-    /// 'anabranch simulate --list' names all [default: coupled-bbr]
-    #[arg(long, value_name = "NAME", value_parser = controller, help_heading = "Over UDP")]
-    controller: Option<String>,
-    /// The choice of a path for each packet [default: lowest-rtt]
-    #[arg(long, value_name = "NAME", value_parser = packet_scheduler, help_heading = "Over UDP")]
-    packet_scheduler: Option<String>,
-    /// So many subflows over each path: with a controller such as reno or cubic it takes the shares
-    /// of so many flows, 1 to 64 [default: 1]
-    #[arg(long, value_name = "N", value_parser = weight(), help_heading = "Over UDP")]
-    weight: Option<u16>,
-    #[command(flatten)]
-    qlog: QlogArgs,
     #[command(flatten)]
     display: DisplayArgs,
 }
@@ -155,48 +120,27 @@ pub(crate) fn run(args: TunnelArgs) -> Result<(), Failure> {
     };
     check(&options, args.proxy_login.is_some())?;
     options.login = args.proxy_login.as_deref().map(login).transpose()?;
-    check_interfaces(&args.no_paths)?;
     let dirs = Dirs::from_env();
-    let config = Config::load(args.config.as_deref(), &dirs)?;
+    let config = args.striped.config(&dirs)?;
     let key = HostKey::load(&dirs)?;
     let credential = credential(&args.token, &to, &dirs, None)?;
     let identity = key.beside(iter::once(&credential))?;
     options.secret = credential.secret();
-    let dial = DialOptions {
-        paths: if args.paths.is_empty() { config.send.paths } else { args.paths },
-        no_paths: [config.send.no_paths, args.no_paths].concat(),
-        usage: Some(dirs.usage()),
-        weight: args.weight.or(config.send.weight).unwrap_or(1),
-        ..DialOptions::new(identity)
-    };
-    let terms = Terms::new(vec![(to, credential)], dial)?;
-    let controller = args.controller.or(config.send.controller);
-    let scheduler = args.packet_scheduler.or(config.send.packet_scheduler);
-    let stripe::Options { controller, scheduler, .. } = striped(
-        controller.as_deref().unwrap_or(CONTROLLER),
-        scheduler.as_deref().unwrap_or(SCHEDULER),
-    );
-    let table = args.max_rate.or(config.send.max_rate);
-    let stripe = stripe::Options {
-        controller,
-        scheduler,
-        max_rate: table.as_ref().map(total_rate),
-        qlog: args.qlog.open(config.send.qlog.as_deref())?,
-        ..stripe_options()
-    };
+    let dialing =
+        args.striped.dialing((to, credential), identity, (config, &dirs), stripe_options())?;
     let installed = rules.map(|(_, rules)| rules.install()).transpose().map_err(failure)?;
-    let carrying = |events| async move { carry(&terms, (stripe, table), options, events).await };
+    let carrying = |events| async move { carry(&dialing, options, events).await };
     let ended = transfer::serve(args.display.watcher(None, None), carrying);
     drop(installed);
     ended
 }
 
 async fn carry(
-    terms: &Terms,
-    (stripe, table): (stripe::Options, Option<Timetable>),
+    dialing: &StripedTerms,
     options: NearOptions,
     events: Events,
 ) -> Result<(), Failure> {
+    let StripedTerms { terms, options: stripe, table } = dialing;
     let mut signal = None;
     let mut signals = Signals::new()?;
     let stop = async { signal = Some(signals.next().await) };
