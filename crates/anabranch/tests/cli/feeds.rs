@@ -2,13 +2,13 @@
 
 use std::fs::{self, OpenOptions};
 use std::io::Write;
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use super::home::{Home, Running, announced, lines_of, text};
+use super::ports::free_port;
 use super::schema::Schema;
 
 /// A collector that one host may feed by its key, at a port that stays.
@@ -21,7 +21,7 @@ struct Site {
 impl Site {
     fn new() -> Site {
         let (source, collector) = (Home::new(), Home::new());
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let port = free_port();
         let key = |home: &Home| home.run(&["keys"]).1.trim().to_string();
         let (own, theirs) = (key(&source), key(&collector));
         let trusted = collector.run(&["keys", "trust", "sender", &own, "anna", "--may", "feed"]);

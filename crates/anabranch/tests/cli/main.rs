@@ -16,6 +16,8 @@ mod needs;
 mod offers;
 mod outputs;
 mod perf;
+#[path = "../ports/mod.rs"]
+mod ports;
 mod receivers;
 mod schema;
 mod secrets;

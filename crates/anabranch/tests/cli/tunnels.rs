@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use super::home::{Home, Running, announced, lines_of};
 use super::needs::are_installed;
+use super::ports::free_port;
 use super::schema::Schema;
 
 /// A web server on loopback, which answers each request with this text; its port.
@@ -199,7 +200,7 @@ fn mistakes_are_usage_errors_that_say_what_to_do() {
 #[test]
 fn a_port_of_a_near_side_that_was_killed_is_taken_over_by_the_next_one() {
     let (near, far) = (Home::new(), Home::new());
-    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let port = free_port();
     let target = format!("127.0.0.1:{}", web("whole"));
     let (_serving, to, token) = serve(&far, &["--permit", "127.0.0.1:*", "--permit-listen", "*"]);
     let remote = format!("{port}:{target}");
@@ -218,7 +219,7 @@ fn a_port_of_a_near_side_that_was_killed_is_taken_over_by_the_next_one() {
 #[test]
 fn a_port_of_a_near_side_that_lives_is_not_taken_over() {
     let (near, far) = (Home::new(), Home::new());
-    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let port = free_port();
     let target = format!("127.0.0.1:{}", web("whole"));
     let (_serving, to, token) = serve(&far, &["--permit", "127.0.0.1:*", "--permit-listen", "*"]);
     let remote = format!("{port}:{target}");

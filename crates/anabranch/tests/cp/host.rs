@@ -2,7 +2,6 @@
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
-use std::net::TcpListener;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
@@ -12,6 +11,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use super::needs::are_installed;
+use super::ports::free_port;
 
 pub(crate) const SSHD: &str = "/usr/sbin/sshd";
 
@@ -114,7 +114,7 @@ impl Drop for Host {
 
 impl Host {
     pub(crate) fn new() -> Option<Host> {
-        let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let free = free_port();
         let scratch = Scratch::new("127.0.0.1", free)?;
         let log = File::create(scratch.at("sshd.log")).unwrap();
         let mut sshd = Command::new(SSHD);

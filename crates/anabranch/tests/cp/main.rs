@@ -5,6 +5,8 @@ mod host;
 mod install;
 #[path = "../needs/mod.rs"]
 mod needs;
+#[path = "../ports/mod.rs"]
+mod ports;
 mod pull;
 
 use std::ffi::{OsStr, OsString};
@@ -19,6 +21,7 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use host::{Host, SSHD, Scratch, until};
+use ports::free_port;
 
 #[test]
 fn files_and_folders_arrive_where_scp_would_put_them() {
@@ -224,7 +227,7 @@ fn a_closed_data_port_is_reported() {
     let Some(host) = Host::new() else { return };
     host.scratch.file("near/data", b"x");
     // The remote side listens on another address than sshd.
-    let port = TcpListener::bind("127.0.0.2:0").unwrap().local_addr().unwrap().port();
+    let port = free_port();
     host.scratch.file(
         "far/config.toml",
         format!("[receive]\nlisten = [\"127.0.0.2\"]\nport = {port}\n").as_bytes(),
