@@ -171,6 +171,51 @@ fn what_waits_for_the_disk_is_not_copied() {
     assert!(world.repeated() > before + Bytes::kib(64), "{}", world.repeated());
 }
 
+/// Found with a relay of 1 Mbit/s beside a path of 20 Mbit/s: an answer to a ping was taken for a
+/// word of the receiver's disk, and the end waited for the slow path, for up to a second.
+#[test]
+fn what_a_slow_path_carries_is_copied_also_behind_an_answer_to_a_ping() {
+    let mut world = World::new(Bytes::kib(800), Bytes::kib(384));
+    for step in 0..60 {
+        world.pass(10);
+        world.ack(0);
+        if step < 20 && step % 2 == 0 {
+            world.ack(1);
+        }
+        world.sender.handle_answer(world.now, PathId(1));
+        world.send(0);
+    }
+    assert!(world.in_flight(1) > Bytes::kib(128), "{}", world.in_flight(1));
+    assert!(world.repeated() >= world.in_flight(1), "{}", world.repeated());
+    assert!(world.sender.is_complete());
+}
+
+/// Found with a relay of 1 Mbit/s, over which a second connection was opened: what the slower one
+/// had was taken for delivered once the other one's later data were, and nobody copied it.
+#[test]
+fn what_a_slower_connection_of_a_path_carries_is_copied() {
+    let mut world = World::new(Bytes::kib(800), Bytes::kib(384));
+    // All of the second path arrives by one connection, but for its oldest extent.
+    while world.in_flight(0) > Bytes::ZERO || world.in_flight(1) > FRAME {
+        world.pass(10);
+        world.ack(0);
+        if world.in_flight(1) > FRAME {
+            let oldest = world.sent[1].remove(0);
+            world.ack(1);
+            world.sent[1].insert(0, oldest);
+        }
+        while world.sender.paths(world.now)[0].in_flight < FRAME && world.send(0) {}
+    }
+    let waits = world.sent[1][0];
+    for _ in 0..10 {
+        world.pass(10);
+        world.send(0);
+        world.ack(0);
+    }
+    assert!(world.sender.is_acked(waits), "{waits} waits for the slower connection");
+    assert!(world.sender.is_complete());
+}
+
 #[test]
 fn a_path_that_is_silent_beside_another_one_stalls_soon() {
     let mut world = World::new(Bytes::mib(16), Bytes::kib(512));

@@ -66,10 +66,7 @@ impl Sender {
         self.paths
             .values()
             .filter(|other| other.id != id && other.state != PathState::Stalled && other.proven)
-            .filter_map(|other| {
-                let offset = other.in_flight.offset_of(extent.start)? + extent.len;
-                Some(other.arrival(now, offset.saturating_sub(other.delivered)))
-            })
+            .filter_map(|other| Some(other.arrival(now, other.ahead(extent)?)))
             .fold(f64::INFINITY, f64::min)
     }
 }

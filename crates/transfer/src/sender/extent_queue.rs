@@ -78,12 +78,6 @@ impl ExtentQueue {
         Some(taken)
     }
 
-    /// Lets the offset of the next byte follow the last extent, but not before `least`.
-    pub(super) fn rewind(&mut self, least: u64) {
-        let end = self.by_offset.last_key_value().map_or(0, |(offset, last)| offset + last.len);
-        self.next = end.max(least);
-    }
-
     /// Removes up to `most` bytes from the tail, last extent first. Cuts at a multiple of `align`
     /// (itself a multiple of [`GRAIN`]) if there is one, otherwise at a multiple of [`GRAIN`].
     pub(super) fn take_back(&mut self, most: u64, align: u64) -> Vec<Extent> {
@@ -213,21 +207,6 @@ mod tests {
         assert_eq!(queue.take_back(BLOCK + 5_000, BLOCK), [Extent::new(3 * BLOCK, BLOCK)]);
         assert_eq!(queue.take_back(10_000, BLOCK), [Extent::new(3 * BLOCK - 8_192, 8_192)]);
         assert_eq!(queue.take_back(100, BLOCK), []);
-    }
-
-    #[test]
-    fn offsets_behind_the_last_extent_can_be_taken_back() {
-        let mut queue = ExtentQueue::new();
-        queue.push_back(Extent::new(0, 10));
-        queue.push_back(Extent::new(20, 10));
-        queue.remove(Extent::new(20, 10));
-        queue.rewind(4);
-        assert_eq!(queue.next_offset(), 10);
-        queue.remove(Extent::new(0, 10));
-        queue.rewind(4);
-        assert_eq!(queue.next_offset(), 4);
-        queue.push_back(Extent::new(20, 10));
-        assert_eq!(queue.offset_of(20), Some(4));
     }
 
     #[test]

@@ -163,7 +163,6 @@ impl Sender {
     ) {
         let Some(lossy) = self.paths.get_mut(&path) else { return };
         let owned = extents.into_iter().flat_map(|extent| lossy.forget(extent)).collect();
-        lossy.rewind();
         self.requeue_lost(now, Vec::new(), owned);
         self.adjust(now);
     }
@@ -226,6 +225,12 @@ impl Sender {
         if let Some(path) = self.paths.get_mut(&path) {
             path.answers.handle_alive();
         }
+        self.handle_progress(now, path, false);
+    }
+
+    /// The receiver answered on this path, without a word on what it received: the path lives.
+    /// Ignored for an unknown path.
+    pub fn handle_answer(&mut self, now: Time, path: PathId) {
         self.handle_progress(now, path, false);
     }
 

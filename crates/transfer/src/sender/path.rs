@@ -25,8 +25,11 @@ pub(super) struct Path {
     /// The part of `in_flight` that is not acknowledged at all and that this path accounts for. A
     /// byte in flight on several paths is in exactly one path's `owned`.
     pub(super) owned: ExtentSet,
-    /// Stream offset up to which this connection is known to have delivered.
+    /// Bytes that arrived on this path, whether they were needed or not.
     pub(super) delivered: u64,
+    /// The end of the last part of `in_flight` of which the arrival is known, as an offset. One
+    /// connection delivers in order; where the path has several, one of them may be behind.
+    passed: u64,
     /// Bytes that reached the receiver by this path first.
     pub(super) acked: u64,
     pub(super) copies: u64,
@@ -60,6 +63,7 @@ impl Path {
             in_flight: ExtentQueue::new(),
             owned: ExtentSet::new(),
             delivered: 0,
+            passed: 0,
             acked: 0,
             copies: 0,
             meter: Meter::seeded(rate),
@@ -87,11 +91,18 @@ impl Path {
 
     /// Bytes in flight, whether still needed or not.
     pub(super) fn outstanding(&self) -> u64 {
-        self.in_flight.next_offset() - self.delivered
+        self.in_flight.bytes().0
     }
 
-    /// Whether an acknowledgement is still to come. It can be missing although later data was
-    /// acknowledged, if it was sent on a path that died.
+    /// How many of the outstanding bytes arrive before an extent is there, itself included; `None`
+    /// if this path does not carry it.
+    pub(super) fn ahead(&self, extent: Extent) -> Option<u64> {
+        let end = self.in_flight.offset_of(extent.start)? + extent.len;
+        // What was overtaken waits on a slower connection of this path: nobody knows how long.
+        Some(if end > self.passed { end - self.passed } else { self.outstanding() })
+    }
+
+    /// Whether an acknowledgement is still to come.
     pub(super) fn awaits_ack(&self) -> bool {
         self.outstanding() > 0 || !self.owned.is_empty()
     }
@@ -154,20 +165,21 @@ impl Path {
     /// The receiver acknowledged an extent on this connection. Returns whether any of it was in
     /// flight.
     pub(super) fn handle_delivered(&mut self, now: Time, extent: Extent) -> bool {
+        let before = self.outstanding();
         let Some(removed) = self.in_flight.remove(extent) else { return false };
-        let before = self.delivered;
-        self.delivered = self.delivered.max(removed.upto);
+        self.passed = self.passed.max(removed.upto);
         self.prune();
+        let arrived = before - self.outstanding();
+        self.delivered += arrived;
         if let Some((offset, sent)) = self.rtt_probe
-            && self.delivered >= offset
+            && self.passed >= offset
         {
             let taken = now - sent;
             self.least_rtt = Some(self.least_rtt.map_or(taken, |least| least.min(taken)));
             self.rtt_probe = None;
         }
-        let bytes = Bytes(self.delivered - before).as_f64();
         let first_sent = self.first_sent.unwrap_or(self.opened);
-        self.meter.handle_delivered(now, bytes, self.rtt(), first_sent);
+        self.meter.handle_delivered(now, Bytes(arrived).as_f64(), self.rtt(), first_sent);
         if self.outstanding() == 0 {
             self.meter.handle_idle();
         }
@@ -179,20 +191,12 @@ impl Path {
     /// the parts that this path accounted for.
     pub(super) fn forget(&mut self, extent: Extent) -> Vec<Extent> {
         self.in_flight.remove(extent);
-        self.owned.remove(extent)
-    }
-
-    /// Takes back the offsets behind the last extent in flight, which nothing will deliver: they
-    /// would count as outstanding for ever.
-    pub(super) fn rewind(&mut self) {
-        self.in_flight.rewind(self.delivered);
-        let next = self.in_flight.next_offset();
-        if self.rtt_probe.is_some_and(|(offset, _)| offset > next) {
-            self.rtt_probe = None;
-        }
+        // Whether it was measured is not known.
+        self.rtt_probe = None;
         if self.outstanding() == 0 {
             self.meter.handle_idle();
         }
+        self.owned.remove(extent)
     }
 
     /// Removes extents that have left the network from `in_flight`. A connection delivers in order:
@@ -202,10 +206,8 @@ impl Path {
         let passed: Vec<Extent> = self
             .in_flight
             .iter()
-            .take_while(|(offset, _)| *offset < self.delivered)
-            .map(|(offset, extent)| {
-                Extent::new(extent.start, extent.len.min(self.delivered - offset))
-            })
+            .take_while(|(offset, _)| *offset < self.passed)
+            .map(|(offset, extent)| Extent::new(extent.start, extent.len.min(self.passed - offset)))
             .collect();
         for extent in passed {
             for gap in self.owned.gaps(extent).collect::<Vec<_>>() {

@@ -118,11 +118,13 @@ impl Direction for Outgoing {
                 FileFrame::Grant(positions) => self.supply.grant(positions),
                 FileFrame::Session(SessionFrame::Ping(number)) => pong = Some(number),
                 FileFrame::Session(SessionFrame::Pong(number)) => {
-                    let now = session.clock.now();
-                    session.core().handle_alive(now, io.facts.path.id);
-                    // It answers no ping: a disk holds the receiver up.
+                    let (now, path) = (session.clock.now(), io.facts.path.id);
                     if number == 0 {
+                        // It answers no ping: a disk holds the receiver up.
+                        session.core().handle_alive(now, path);
                         session.signs.note_moved(now);
+                    } else {
+                        session.core().handle_answer(now, path);
                     }
                 }
                 FileFrame::Session(SessionFrame::Joined) => {}
