@@ -1,12 +1,12 @@
-//! The flags of commands that dial one striped connection over UDP: its paths, its rate, its
-//! controller.
+//! The flags of commands that dial one striped connection over UDP, or paths over TCP in its place:
+//! paths, rate, controller.
 
 use std::path::PathBuf;
 
 use files::Error;
 use peer::dial::Terms;
 use peer::striped::total_rate;
-use peer::{Credential, DialOptions, Identity, PathSpec, Remote, Timetable};
+use peer::{Credential, DialOptions, Identity, PathSpec, RelayOptions, Remote, Timetable};
 use stripe::{CONTROLLER, SCHEDULER};
 
 use crate::complete;
@@ -69,6 +69,40 @@ impl StripedFlags {
     pub(crate) fn config(&self, dirs: &Dirs) -> Result<Config, Error> {
         check_interfaces(&self.no_paths)?;
         Config::load(self.config.as_deref(), dirs)
+    }
+
+    /// The terms of paths over TCP to a host, those over `relays` among them, after a check of the
+    /// flags.
+    ///
+    /// # Errors
+    /// [`Error::usage`] for a flag that is for UDP; those of [`Terms::new`].
+    pub(crate) fn over_tcp(
+        self,
+        to: (Remote, Credential),
+        identity: Identity,
+        relays: Vec<RelayOptions>,
+        (config, dirs): (Config, &Dirs),
+    ) -> Result<Terms, Error> {
+        let of_udp = [
+            ("--controller", self.controller.is_some()),
+            ("--packet-scheduler", self.packet_scheduler.is_some()),
+            ("--weight", self.weight.is_some()),
+            ("--qlog", self.qlog.is_given()),
+        ];
+        if let Some((flag, _)) = of_udp.into_iter().find(|(_, is_given)| *is_given) {
+            let text = format!("{flag} is for --carrier udp, and relays carry TCP alone");
+            return Err(Error::usage(text));
+        }
+        let config = config.send;
+        let dial = DialOptions {
+            paths: if self.paths.is_empty() { config.paths } else { self.paths },
+            no_paths: [config.no_paths, self.no_paths].concat(),
+            relays,
+            max_rate: self.max_rate.or(config.max_rate),
+            usage: Some(dirs.usage()),
+            ..DialOptions::new(identity)
+        };
+        Ok(Terms::new(vec![to], dial)?)
     }
 
     /// The terms of connections to a host, with `base` for what no flag says.

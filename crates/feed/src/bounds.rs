@@ -11,6 +11,13 @@ pub const STREAMS_IN_ALL: usize = 512;
 /// Octets of a stream that wait for the collector's disk: with a disk that syncs in 20 ms it is
 /// 50 MB/s. What all streams hold is at most 512 MiB.
 pub const WAITING: Bytes = Bytes::mib(1);
+/// Octets of records that came before their turn, over another path, by which their room is
+/// counted. A stream has at most [`wire::feed::FEED_WINDOW`] of them.
+pub const EARLY_PLACE: usize = 1 << 20;
+/// The places for them of one key, and of all keys: 64 MiB and 256 MiB.
+pub const EARLY_EACH: usize = 64;
+/// See [`EARLY_EACH`].
+pub const EARLY_IN_ALL: usize = 256;
 /// Feeds of one key: each is a folder.
 pub const FEEDS_EACH: usize = 256;
 /// Files of a feed: a further stream, or a further part of one, is refused.

@@ -1,5 +1,6 @@
-//! The service of a host that collects: one stream of records for each connection.
+//! The service of a host that collects: streams of records, over one connection or several.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
@@ -13,17 +14,17 @@ use peer::host::{Asking, Entry, Service, SessionRequest};
 use peer::listen::TokenRefusal;
 use peer::listen::admission::refuse;
 use peer::metrics::{Registry, register_budget, register_counter};
-use peer::places::Places;
+use peer::places::{Places, WorkPlace};
 use peer::{Fingerprint, Peer};
-use tokio::sync::watch;
+use tokio::sync::Notify;
 use tokio::task::spawn_blocking;
-use tokio::time::{Instant, sleep_until, timeout};
-use wire::feed::{FeedFrame, Offer, SERVICE, is_feed_name};
+use tokio::time::{Instant, sleep_until};
+use wire::feed::{FeedFrame, Offer, Records, SERVICE, is_feed_name};
 use wire::session::{AbortCode, SessionFrame, SessionId};
 
-use crate::bounds::{SILENCE, STREAMS_EACH, STREAMS_IN_ALL, WAITING};
+use crate::bounds::{EARLY_EACH, EARLY_IN_ALL, SILENCE, STREAMS_EACH, STREAMS_IN_ALL, WAITING};
 use crate::rights::may_feed;
-use crate::store::{Kept, Store, StreamFile};
+use crate::store::{AddError, Store, StreamFile};
 
 /// What a collector needs to know.
 pub struct CollectOptions {
@@ -38,6 +39,8 @@ pub struct CollectService {
     store: Arc<Store>,
     events: Events,
     places: Arc<Places>,
+    /// For what comes before its turn.
+    early: Arc<Places>,
     counts: Arc<Counts>,
 }
 
@@ -60,175 +63,274 @@ pub struct FeedGrant {
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Octets that are read at a time.
 const READ: usize = 256 << 10;
+/// A source is not read while this much waits for it to read.
+const MOST_BACKLOG: usize = 256 << 10;
 
 impl CollectService {
     /// A collector that nobody uses yet.
     #[must_use]
     pub fn new(options: CollectOptions) -> Arc<CollectService> {
         let CollectOptions { store, events } = options;
-        let places = Places::new(STREAMS_IN_ALL, STREAMS_EACH);
-        Arc::new(CollectService { store: Arc::new(store), events, places, counts: Arc::default() })
+        Arc::new(CollectService {
+            store: Arc::new(store),
+            events,
+            places: Places::new(STREAMS_IN_ALL, STREAMS_EACH),
+            early: Places::new(EARLY_IN_ALL, EARLY_EACH),
+            counts: Arc::default(),
+        })
     }
 
-    /// Keeps the stream that a source offers, until the connection ends.
+    /// Tells of the end of a stream, on one connection.
+    fn tell_end(&self, stream: &StreamFile, name: &str) {
+        match stream.kept() {
+            Ok(kept) => self.events.detail(format!("{name}: {kept} records are kept")),
+            Err(why) => self.events.notice(format!("{name}: {why}")),
+        }
+    }
+
+    /// Keeps the streams that a source offers, until the connection ends.
     async fn collect(
         &self,
         conn: &mut Conn,
         (grant, peer): (&FeedGrant, Fingerprint),
     ) -> Result<(), ConnError> {
-        let offer = timeout(PATIENCE, offered(conn)).await;
-        let offer = offer.map_err(|_| ConnError::Silent(PATIENCE))??;
-        let Some(_place) = self.places.try_take(peer) else {
-            let text = "the collector has as many streams as it takes; the next attempt may get \
-                        in";
-            return Err(refuse(conn, AbortCode::Busy, text.into()).await);
+        let changed = Arc::new(Notify::new());
+        let mut collecting = Collecting {
+            service: self,
+            grant,
+            peer,
+            open: BTreeMap::new(),
+            changed: Arc::clone(&changed),
+            heard: 0,
+            told: 0,
         };
-        let (store, folder, of_stream) =
-            (Arc::clone(&self.store), grant.folder.clone(), offer.clone());
-        let opened = spawn_blocking(move || store.stream(&folder, &of_stream)).await;
-        let stream = match opened.expect("opening files does not panic") {
-            Ok(stream) => stream,
-            Err(error) => {
-                let (code, text) = refusal(&error);
-                self.events.notice(format!("{}/{}: {text}", grant.label, offer.feed));
-                return Err(refuse(conn, code, text).await);
-            }
-        };
-        let kept = stream.kept();
-        let (next, lost) = stream.begin(offer.first);
-        if lost > 0 {
-            self.counts.lost.fetch_add(lost, Ordering::Relaxed);
-            self.events.notice(format!(
-                "{}/{}: its source no longer has {lost} records of {} from {} on",
-                grant.label,
-                offer.feed,
-                offer.label,
-                next - lost
-            ));
-        }
-        let name = format!("{}/{} ({})", grant.label, offer.feed, offer.label);
-        self.events.detail(format!("{name}: goes on with record {next}"));
-        conn.push(&FeedFrame::From(next));
-        let ended = self.keep(conn, &stream, kept).await;
-        let kept = stream.kept().borrow().clone();
-        match kept {
-            Ok(kept) => self.events.detail(format!("{name}: {kept} records are kept")),
-            Err(why) => self.events.notice(format!("{name}: {why}")),
-        }
-        ended
-    }
-
-    async fn keep(
-        &self,
-        conn: &mut Conn,
-        stream: &Arc<StreamFile>,
-        mut kept: watch::Receiver<Kept>,
-    ) -> Result<(), ConnError> {
-        let most = usize::try_from(WAITING.0).unwrap_or(usize::MAX);
-        // What this connection's peer knows to be safe.
-        let mut told = kept.borrow_and_update().clone().unwrap_or(0);
-        let mut last_heard = Instant::now();
+        let began = Instant::now();
+        let mut last_heard = began;
         loop {
             conn.try_flush()?;
-            let is_full = stream.waiting() >= most;
+            // A peer that does not read is not read.
+            let is_full = collecting.is_full() || conn.backlog() > MOST_BACKLOG;
             if !is_full {
                 if conn.try_fill(READ)? > 0 {
                     last_heard = Instant::now();
                 }
-                if let Err(wrong) = self.take_frames(conn, stream, most)? {
-                    return Err(refuse(conn, AbortCode::Protocol, wrong).await);
-                }
+                collecting.take_frames(conn).await?;
                 if conn.is_closed() {
                     return Err(ConnError::Closed);
                 }
             }
+            collecting.tell(conn);
+            conn.try_flush()?;
+            let is_full = collecting.is_full() || conn.backlog() > MOST_BACKLOG;
+            let patience = if collecting.open.is_empty() { PATIENCE } else { SILENCE };
             tokio::select! {
-                ready = conn.ready(), if stream.waiting() < most => ready?,
+                ready = conn.ready(), if !is_full => ready?,
                 ready = conn.writable(), if conn.backlog() > 0 => ready?,
-                changed = kept.changed() => {
-                    changed.expect("the stream is held here");
-                    let now = kept.borrow_and_update().clone();
-                    match now {
-                        Ok(next) if next > told => {
-                            told = next;
-                            conn.push(&FeedFrame::Kept(next));
-                        }
-                        Ok(_) => {}
-                        Err(why) => {
-                            let text = format!("the collector cannot keep more: {why}");
-                            return Err(refuse(conn, AbortCode::Disk, text).await);
-                        }
-                    }
-                }
-                () = sleep_until(last_heard + SILENCE), if !is_full => {
-                    return Err(ConnError::Silent(SILENCE));
+                () = changed.notified() => {}
+                () = sleep_until(last_heard + patience), if !is_full => {
+                    return Err(ConnError::Silent(patience));
                 }
             }
         }
     }
+}
 
-    /// Takes in what was read, as long as there is room. The inner error is what the source did
-    /// wrong.
-    fn take_frames(
-        &self,
-        conn: &mut Conn,
-        stream: &Arc<StreamFile>,
-        most: usize,
-    ) -> Result<Result<(), String>, ConnError> {
-        let mut waiting = stream.waiting();
-        let mut is_any = false;
-        while waiting < most {
+/// The streams of one connection.
+struct Collecting<'a> {
+    service: &'a CollectService,
+    grant: &'a FeedGrant,
+    peer: Fingerprint,
+    /// By their channels.
+    open: BTreeMap<u16, OpenStream>,
+    /// Rings when one of them is further.
+    changed: Arc<Notify>,
+    /// The channel of the frames that come, and of those that go.
+    heard: u16,
+    told: u16,
+}
+
+/// One stream of a connection.
+struct OpenStream {
+    stream: Arc<StreamFile>,
+    /// For people.
+    name: String,
+    /// What the peer knows to be safe, and to have arrived.
+    told: (u64, u64),
+    _place: WorkPlace,
+}
+
+impl Collecting<'_> {
+    /// Whether something waits for the disk.
+    fn is_full(&self) -> bool {
+        let most = usize::try_from(WAITING.0).unwrap_or(usize::MAX);
+        self.open.values().any(|open| open.stream.waiting() >= most)
+    }
+
+    /// Takes in what was read, as long as there is room.
+    async fn take_frames(&mut self, conn: &mut Conn) -> Result<(), ConnError> {
+        let mut added: BTreeSet<u16> = BTreeSet::new();
+        let mut taken = Ok(());
+        while !self.is_full() {
+            let (mut offered, mut pong, mut has_no_room) = (None, None, false);
             let Some(frame) = conn.next_frame()? else { break };
             match FeedFrame::try_from(frame)? {
-                FeedFrame::Records(records) => {
-                    let before = waiting;
-                    waiting = match stream.add(&records) {
-                        Ok(waiting) => waiting,
-                        Err(wrong) => return Ok(Err(wrong)),
-                    };
-                    is_any = true;
-                    let count = records.end() - records.first;
-                    self.counts.records.fetch_add(count, Ordering::Relaxed);
-                    let octets = waiting.saturating_sub(before) as u64;
-                    self.counts.octets.fetch_add(octets, Ordering::Relaxed);
+                FeedFrame::Channel(number) => self.heard = number,
+                FeedFrame::Offer(offer) => offered = Some(offer),
+                FeedFrame::Records(records) => match self.add(&records) {
+                    Ok(()) => {
+                        added.insert(self.heard);
+                    }
+                    Err(AddError::Wrong(wrong)) => {
+                        taken = Err(wrong);
+                        break;
+                    }
+                    Err(AddError::NoRoom) => has_no_room = true,
+                },
+                FeedFrame::Over(_) => {
+                    if let Some(OpenStream { stream, name, .. }) = self.open.remove(&self.heard) {
+                        self.service.tell_end(&stream, &name);
+                    }
                 }
-                FeedFrame::Session(SessionFrame::Ping(_)) => {}
+                FeedFrame::Session(SessionFrame::Ping(number)) => pong = Some(number),
                 FeedFrame::Session(SessionFrame::Abort(_, text)) => {
                     return Err(ConnError::Refused(text));
                 }
                 other => return Err(ConnError::unexpected(&other)),
             }
+            if has_no_room {
+                let why = "the collector has no room for what comes before its turn";
+                self.end(conn, self.heard, why.into());
+            }
+            if let Some(number) = pong {
+                conn.push(&SessionFrame::Pong(number));
+            }
+            if let Some(offer) = offered
+                && let Err(wrong) = self.begin(conn, offer).await
+            {
+                taken = Err(wrong);
+                break;
+            }
         }
-        if is_any {
-            self.store.commit(stream);
+        for channel in added {
+            if let Some(OpenStream { stream, .. }) = self.open.get(&channel) {
+                self.service.store.commit(stream);
+            }
         }
-        Ok(Ok(()))
+        match taken {
+            Ok(()) => Ok(()),
+            Err(wrong) => Err(refuse(conn, AbortCode::Protocol, wrong).await),
+        }
+    }
+
+    /// Takes records in. Those of a stream that is over here are left out.
+    fn add(&mut self, records: &Records<'_>) -> Result<(), AddError> {
+        let Some(OpenStream { stream, .. }) = self.open.get(&self.heard) else { return Ok(()) };
+        let before = stream.waiting();
+        let waiting = stream.add(records, || self.service.early.try_take(self.peer))?;
+        let counts = &self.service.counts;
+        counts.records.fetch_add(records.end() - records.first, Ordering::Relaxed);
+        counts.octets.fetch_add(waiting.saturating_sub(before) as u64, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Begins with the stream that a source offers. The error is what the source did wrong.
+    async fn begin(&mut self, conn: &mut Conn, offer: Offer) -> Result<(), String> {
+        let (service, channel, label) = (self.service, self.heard, &self.grant.label);
+        if self.open.contains_key(&channel) {
+            return Err(format!("channel {channel} has a stream"));
+        }
+        let Some(place) = service.places.try_take(self.peer) else {
+            let text = "the collector has as many streams as it takes; the next attempt may get \
+                        in";
+            self.end(conn, channel, text.into());
+            return Ok(());
+        };
+        let (store, folder, of_stream) =
+            (Arc::clone(&service.store), self.grant.folder.clone(), offer.clone());
+        let opened = spawn_blocking(move || store.stream(&folder, &of_stream)).await;
+        let stream = match opened.expect("opening files does not panic") {
+            Ok(stream) => stream,
+            Err(error) => {
+                let text = refusal(&error);
+                service.events.notice(format!("{label}/{}: {text}", offer.feed));
+                self.end(conn, channel, text);
+                return Ok(());
+            }
+        };
+        let (next, lost) = stream.begin(offer.first);
+        if lost > 0 {
+            service.counts.lost.fetch_add(lost, Ordering::Relaxed);
+            service.events.notice(format!(
+                "{label}/{}: its source no longer has {lost} records of {} from {} on",
+                offer.feed,
+                offer.label,
+                offer.first - lost
+            ));
+        }
+        let name = format!("{label}/{} ({})", offer.feed, offer.label);
+        service.events.detail(format!("{name}: goes on with record {next}"));
+        stream.listen(&self.changed);
+        self.to(conn, channel);
+        conn.push(&FeedFrame::From { next, run: service.store.run() });
+        let told = (next, next);
+        self.open.insert(channel, OpenStream { stream, name, told, _place: place });
+        Ok(())
+    }
+
+    /// Tells how far the streams are, where that is news.
+    fn tell(&mut self, conn: &mut Conn) {
+        let (mut news, mut failed) = (Vec::new(), Vec::new());
+        for (&channel, open) in &mut self.open {
+            let arrived = open.stream.next();
+            match open.stream.kept() {
+                Ok(kept) if open.told != (kept, arrived.max(kept)) => {
+                    open.told = (kept, arrived.max(kept));
+                    news.push((channel, open.told));
+                }
+                Ok(_) => {}
+                Err(why) => failed.push((channel, why)),
+            }
+        }
+        for (channel, (kept, arrived)) in news {
+            self.to(conn, channel);
+            conn.push(&FeedFrame::Kept { kept, arrived });
+        }
+        for (channel, why) in failed {
+            self.end(conn, channel, format!("the collector cannot keep more: {why}"));
+        }
+    }
+
+    /// Ends the stream of a channel, on this connection.
+    fn end(&mut self, conn: &mut Conn, channel: u16, why: String) {
+        if let Some(OpenStream { stream, name, .. }) = self.open.remove(&channel) {
+            self.service.tell_end(&stream, &name);
+        }
+        self.to(conn, channel);
+        conn.push(&FeedFrame::Over(why));
+    }
+
+    /// The next frames are about this channel.
+    fn to(&mut self, conn: &mut Conn, channel: u16) {
+        if self.told != channel {
+            self.told = channel;
+            conn.push(&FeedFrame::Channel(channel));
+        }
     }
 }
 
-/// Waits for what a source offers.
-async fn offered(conn: &mut Conn) -> Result<Offer, ConnError> {
-    conn.flush_to_reader().await?;
-    loop {
-        let offer = conn.receive(|frame| match FeedFrame::try_from(frame)? {
-            FeedFrame::Offer(offer) => Ok(Some(offer)),
-            FeedFrame::Session(SessionFrame::Ping(_)) => Ok(None),
-            other => Err(ConnError::unexpected(&other)),
-        });
-        if let Some(offer) = offer.await? {
-            return Ok(offer);
+impl Drop for Collecting<'_> {
+    fn drop(&mut self) {
+        for OpenStream { stream, name, .. } in self.open.values() {
+            self.service.tell_end(stream, name);
         }
     }
 }
 
 /// What a source is told of a failure of the disk.
-fn refusal(error: &io::Error) -> (AbortCode, String) {
+fn refusal(error: &io::Error) -> String {
     match error.kind() {
-        ErrorKind::QuotaExceeded | ErrorKind::InvalidData => {
-            (AbortCode::Refused, error.to_string())
-        }
-        ErrorKind::StorageFull => (AbortCode::NoSpace, format!("the collector's disk: {error}")),
-        _ => (AbortCode::Disk, format!("the collector's disk: {error}")),
+        ErrorKind::QuotaExceeded | ErrorKind::InvalidData => error.to_string(),
+        _ => format!("the collector's disk: {error}"),
     }
 }
 
@@ -286,6 +388,10 @@ impl Service for CollectService {
         let (most, places) = (self.places.most() as u64, Arc::clone(&self.places));
         let taken = move || places.count() as u64;
         register_budget(registry, "streams", "Streams that are open", None, most, taken);
+        let (most, early) = (self.early.most() as u64, Arc::clone(&self.early));
+        let taken = move || early.count() as u64;
+        let help = "MiB of records that came before their turn";
+        register_budget(registry, "early_mib", help, None, most, taken);
     }
 
     async fn serve(self: Arc<Self>, mut conn: Conn, entry: Entry<Self>, _: SocketAddr) {

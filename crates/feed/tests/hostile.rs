@@ -80,12 +80,13 @@ fn offer(stream: u8) -> Offer {
 async fn next(conn: &mut Conn) -> Result<Said, ConnError> {
     loop {
         let said = conn.receive(|frame| match FeedFrame::try_from(frame)? {
-            FeedFrame::From(number) => Ok(Some(Said::From(number))),
-            FeedFrame::Kept(number) => Ok(Some(Said::Kept(number))),
+            FeedFrame::From { next, .. } => Ok(Some(Said::From(next))),
+            FeedFrame::Kept { kept, arrived } => Ok((kept == arrived).then_some(Said::Kept(kept))),
+            FeedFrame::Over(why) => Ok(Some(Said::Over(why))),
             FeedFrame::Session(SessionFrame::Abort(code, text)) => {
                 Ok(Some(Said::Abort(code, text)))
             }
-            FeedFrame::Session(_) => Ok(None),
+            FeedFrame::Session(_) | FeedFrame::Channel(_) => Ok(None),
             other @ (FeedFrame::Records(_) | FeedFrame::Offer(_)) => {
                 Err(ConnError::unexpected(&other))
             }
@@ -101,6 +102,7 @@ async fn next(conn: &mut Conn) -> Result<Said, ConnError> {
 enum Said {
     From(u64),
     Kept(u64),
+    Over(String),
     Abort(AbortCode, String),
 }
 
@@ -173,14 +175,18 @@ async fn a_source_that_breaks_the_rules_is_told_and_keeps_what_was_kept() {
     let collector = Collector::start(folder.path(), vec![entry(&own, "anna", May::Feed)]).await;
     let mut kept = 0;
     for wrong in [
-        // It leaves records out.
-        &(|conn: &mut Conn, next: u64| push(conn, next + 1, &[b"later"]))
-            as &dyn Fn(&mut Conn, u64),
+        // It sends more before its turn than anybody has to hold.
+        &(|conn: &mut Conn, next: u64| {
+            let long = vec![0; wire::feed::MAX_RECORD];
+            (1..40).for_each(|number| push(conn, next + number, &[&long]));
+        }) as &dyn Fn(&mut Conn, u64),
+        // A second stream in the same channel.
+        &|conn, _| conn.push(&FeedFrame::Offer(offer(2))),
         // A record that would be two.
         &|conn, next| push(conn, next, &[b"a\nb"]),
         // A frame of another service, and one that only a collector sends.
         &|conn, _| conn.push(&MeasureFrame::Measured(Measured::default())),
-        &|conn, _| conn.push(&FeedFrame::Kept(1)),
+        &|conn, _| conn.push(&FeedFrame::Kept { kept: 1, arrived: 1 }),
     ] {
         let mut conn = collector.meet(&own, offer(1)).await;
         assert_eq!(next(&mut conn).await.unwrap(), Said::From(kept));
@@ -197,7 +203,7 @@ async fn a_source_that_breaks_the_rules_is_told_and_keeps_what_was_kept() {
     let mut conn = collector.meet(&own, offer(1)).await;
     assert_eq!(next(&mut conn).await.unwrap(), Said::From(kept));
     let mut frame = Vec::new();
-    FeedFrame::Kept(1).emit(&mut frame);
+    FeedFrame::Kept { kept: 1, arrived: 1 }.emit(&mut frame);
     conn.push_parts(&[0xff; 5], &frame);
     let _ = conn.flush().await;
     assert!(matches!(next(&mut conn).await, Ok(Said::Abort(..)) | Err(_)));
@@ -219,8 +225,38 @@ async fn a_host_has_so_many_streams_at_a_time() {
     }
     let mut conn = collector.meet(&keys[0], offer(255)).await;
     let said = next(&mut conn).await.unwrap();
-    assert!(matches!(said, Said::Abort(AbortCode::Busy, _)), "{said:?}");
+    assert!(matches!(&said, Said::Over(why) if why.contains("as many streams")), "{said:?}");
     let mut conn = collector.meet(&keys[1], offer(1)).await;
     assert_eq!(next(&mut conn).await.unwrap(), Said::From(0), "others have theirs");
+    // One that is over, on a connection or a channel of it, makes room.
+    let mut first = open.swap_remove(0);
+    first.push(&FeedFrame::Over(String::new()));
+    first.flush().await.unwrap();
+    first.push(&FeedFrame::Channel(7));
+    first.push(&FeedFrame::Offer(offer(255)));
+    first.flush().await.unwrap();
+    assert_eq!(next(&mut first).await.unwrap(), Said::From(0));
     drop(Arc::new(open));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn several_connections_carry_one_stream() {
+    let (folder, own) = (TempDir::new().unwrap(), Identity::generate().unwrap());
+    let collector = Collector::start(folder.path(), vec![entry(&own, "anna", May::Feed)]).await;
+    let mut one = collector.meet(&own, offer(1)).await;
+    let mut two = collector.meet(&own, offer(1)).await;
+    for conn in [&mut one, &mut two] {
+        assert_eq!(next(conn).await.unwrap(), Said::From(0));
+    }
+    push(&mut one, 1, &[b"b"]);
+    push(&mut one, 3, &[b"d"]);
+    one.flush().await.unwrap();
+    push(&mut two, 0, &[b"a"]);
+    push(&mut two, 2, &[b"c"]);
+    two.flush().await.unwrap();
+    for conn in [&mut one, &mut two] {
+        while next(conn).await.unwrap() != Said::Kept(4) {}
+    }
+    let name = format!("anna/logs/{}-{:020}.log", "01".repeat(16), 0);
+    assert_eq!(std::fs::read(folder.path().join(name)).unwrap(), b"a\nb\nc\nd\n");
 }

@@ -1,19 +1,28 @@
 //! The frames between a source of records and a collector.
 //!
-//! A connection carries one *stream* of records, which are numbered from 0. It begins with a
+//! A connection carries *streams* of records, which are numbered from 0 in each. It begins with a
 //! [hello](crate::session::Hello) for the service [`SERVICE`], behind which the source sends an
 //! [`Offer`]. The collector answers with [`FeedFrame::From`], the number of the record to go on
 //! with: it has all earlier ones on its disk. The source then sends [`FeedFrame::Records`], and the
-//! collector tells by [`FeedFrame::Kept`] up to which record they are safe. A connection that ends
-//! is followed by another one with the same stream, over which nothing is repeated that is safe.
+//! collector tells by [`FeedFrame::Kept`] up to which record they are safe, and have arrived. A
+//! connection that ends is followed by another one with the same stream, over which nothing is
+//! repeated that is safe.
+//!
+//! Each stream of a connection has a *channel*: frames are about that of number 0, until
+//! [`FeedFrame::Channel`] names another one, in each direction. [`FeedFrame::Over`] ends the
+//! channel's stream, on both sides; the source may offer it there once more.
+//!
+//! Several connections may carry one stream at the same time, over a path each. The records of each
+//! connection may leave out what others carry: the collector puts them in order, and holds at most
+//! [`FEED_WINDOW`] of what came before its turn.
 
 use alloc::string::String;
 use alloc::vec::Vec;
 
 use crate::frame::{Emit, FrameKind, RawFrame, WireError};
-pub use crate::limits::{MAX_FEED, MAX_LABEL, MAX_RECORD, MAX_RECORDS_BODY};
+pub use crate::limits::{FEED_WINDOW, MAX_FEED, MAX_LABEL, MAX_RECORD, MAX_RECORDS_BODY};
 use crate::reader::Reader;
-use crate::session::SessionFrame;
+use crate::session::{RunId, SessionFrame, emit_text, read_text};
 
 /// The name of the service; it has no request.
 pub const SERVICE: &str = "feed";
@@ -199,12 +208,27 @@ pub enum FeedFrame<'a> {
     Session(SessionFrame<'a>),
     /// The stream, from the source: the first frame behind its hello.
     Offer(Offer),
-    /// The number of the record to go on with, from the collector, once.
-    From(u64),
+    /// From the collector, as the answer to an offer: what to go on with.
+    From {
+        /// The number of the next record: all earlier ones are on its disk.
+        next: u64,
+        /// The collector's run. As long as it is the same one, nothing is lost that it has called
+        /// safe: a lower number than before is only an older one.
+        run: RunId,
+    },
     /// Records, from the source.
     Records(Records<'a>),
-    /// All records before this one are on the collector's disk.
-    Kept(u64),
+    /// From the collector: how far the stream is.
+    Kept {
+        /// All records before this one are on its disk.
+        kept: u64,
+        /// All records before this one have arrived.
+        arrived: u64,
+    },
+    /// The frames that follow are about the stream of this channel.
+    Channel(u16),
+    /// The channel's stream is over here, with the collector's reason.
+    Over(String),
 }
 
 impl Emit for FeedFrame<'_> {
@@ -212,9 +236,11 @@ impl Emit for FeedFrame<'_> {
         match self {
             FeedFrame::Session(frame) => frame.kind(),
             FeedFrame::Offer(_) => FrameKind::FeedOffer,
-            FeedFrame::From(_) => FrameKind::FeedFrom,
+            FeedFrame::From { .. } => FrameKind::FeedFrom,
             FeedFrame::Records(_) => FrameKind::FeedRecords,
-            FeedFrame::Kept(_) => FrameKind::FeedKept,
+            FeedFrame::Kept { .. } => FrameKind::FeedKept,
+            FeedFrame::Channel(_) => FrameKind::FeedChannel,
+            FeedFrame::Over(_) => FrameKind::FeedOver,
         }
     }
 
@@ -222,9 +248,16 @@ impl Emit for FeedFrame<'_> {
         match self {
             FeedFrame::Session(frame) => frame.emit_body(out),
             FeedFrame::Offer(offer) => offer.write(out),
-            FeedFrame::From(number) | FeedFrame::Kept(number) => {
-                out.extend_from_slice(&number.to_be_bytes());
+            FeedFrame::From { next, run } => {
+                out.extend_from_slice(&next.to_be_bytes());
+                out.extend_from_slice(run);
             }
+            FeedFrame::Kept { kept, arrived } => {
+                out.extend_from_slice(&kept.to_be_bytes());
+                out.extend_from_slice(&arrived.to_be_bytes());
+            }
+            FeedFrame::Channel(number) => out.extend_from_slice(&number.to_be_bytes()),
+            FeedFrame::Over(why) => emit_text(why, out),
             FeedFrame::Records(records) => {
                 out.extend_from_slice(&records.first.to_be_bytes());
                 out.extend_from_slice(records.body);
@@ -240,8 +273,10 @@ impl<'a> TryFrom<RawFrame<'a>> for FeedFrame<'a> {
         let mut reader = Reader::new(raw.kind.name(), raw.body);
         let parsed = match raw.kind {
             FrameKind::FeedOffer => FeedFrame::Offer(Offer::read(reader.rest())?),
-            FrameKind::FeedFrom => FeedFrame::From(reader.u64()?),
-            FrameKind::FeedKept => FeedFrame::Kept(reader.u64()?),
+            FrameKind::FeedFrom => FeedFrame::From { next: reader.u64()?, run: reader.array()? },
+            FrameKind::FeedKept => FeedFrame::Kept { kept: reader.u64()?, arrived: reader.u64()? },
+            FrameKind::FeedChannel => FeedFrame::Channel(reader.u16()?),
+            FrameKind::FeedOver => FeedFrame::Over(read_text(&mut reader)),
             FrameKind::FeedRecords => {
                 let first = reader.u64()?;
                 FeedFrame::Records(Records::of(first, reader.rest())?)

@@ -199,10 +199,12 @@ pub enum FrameKind {
     FeedFrom,
     FeedRecords,
     FeedKept,
+    FeedChannel,
+    FeedOver,
 }
 
 /// Each kind with its name and the longest body.
-const KINDS: [(FrameKind, &str, usize); 46] = [
+const KINDS: [(FrameKind, &str, usize); 48] = [
     (FrameKind::Hello, "Hello", 2 + 16 + 1 + 16 + 1 + MAX_SERVICE + MAX_REQUEST),
     (FrameKind::Join, "Join", 16),
     (FrameKind::Entries, "Entries", MAX_CHUNK),
@@ -246,9 +248,11 @@ const KINDS: [(FrameKind, &str, usize); 46] = [
     (FrameKind::Failed, "Failed", TICKET + 1 + MAX_RELAY_REASON),
     (FrameKind::Parting, "Parting", 2),
     (FrameKind::FeedOffer, "FeedOffer", 16 + 8 + 1 + 1 + MAX_FEED + MAX_LABEL),
-    (FrameKind::FeedFrom, "FeedFrom", 8),
+    (FrameKind::FeedFrom, "FeedFrom", 8 + 16),
     (FrameKind::FeedRecords, "FeedRecords", 8 + MAX_RECORDS_BODY),
-    (FrameKind::FeedKept, "FeedKept", 8),
+    (FrameKind::FeedKept, "FeedKept", 8 + 8),
+    (FrameKind::FeedChannel, "FeedChannel", 2),
+    (FrameKind::FeedOver, "FeedOver", MAX_TEXT),
 ];
 
 impl FrameKind {

@@ -26,6 +26,9 @@ pub const MAX_LABEL: usize = 120;
 pub const MAX_RECORD: usize = MAX_PAYLOAD;
 /// The most octets of records in one frame, the length before each included.
 pub const MAX_RECORDS_BODY: usize = MAX_RECORD + 4;
+/// Octets of a stream of a feed that are sent before the collector has said that what was sent
+/// before them has arrived, where several connections carry it.
+pub const FEED_WINDOW: usize = 8 << 20;
 /// Octets of a relay's ticket.
 pub const TICKET: usize = 16;
 /// The most tickets of one wish.

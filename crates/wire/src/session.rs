@@ -239,7 +239,7 @@ fn emit_hello(hello: &Hello, out: &mut Vec<u8>) {
 
 /// Appends a text; of a long one without the middle: the advice stands at the end, after a path of
 /// any length.
-fn emit_text(text: &str, out: &mut Vec<u8>) {
+pub(crate) fn emit_text(text: &str, out: &mut Vec<u8>) {
     const LEFT_OUT: &str = "…";
     const KEPT: usize = (MAX_TEXT - LEFT_OUT.len()) / 2;
     let text_bytes = text.as_bytes();
@@ -253,6 +253,13 @@ fn emit_text(text: &str, out: &mut Vec<u8>) {
     out.extend_from_slice(&text_bytes[..head]);
     out.extend_from_slice(LEFT_OUT.as_bytes());
     out.extend_from_slice(&text_bytes[tail..]);
+}
+
+/// Reads a text to the end of the frame. A peer's text reaches a terminal: control characters
+/// become spaces.
+pub(crate) fn read_text(reader: &mut Reader<'_>) -> String {
+    let text = String::from_utf8_lossy(reader.rest());
+    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
 impl<'a> TryFrom<RawFrame<'a>> for SessionFrame<'a> {
@@ -281,12 +288,7 @@ impl<'a> TryFrom<RawFrame<'a>> for SessionFrame<'a> {
                 let code = usize::from(reader.u8()?);
                 let code =
                     *ABORT_CODES.get(code).ok_or(WireError::Field { frame, field: "code" })?;
-                // A peer's text reaches a terminal: control characters are removed.
-                let text = String::from_utf8_lossy(reader.rest());
-                SessionFrame::Abort(
-                    code,
-                    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect::<String>(),
-                )
+                SessionFrame::Abort(code, read_text(&mut reader))
             }
             FrameKind::Probe => SessionFrame::Probe(reader.rest()),
             _ => return Err(raw.foreign()),

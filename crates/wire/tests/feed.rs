@@ -58,9 +58,12 @@ fn every_kind_comes_back_as_it_went() {
     for frame in [
         FeedFrame::Session(SessionFrame::Ping(0)),
         FeedFrame::Offer(offer()),
-        FeedFrame::From(0),
-        FeedFrame::From(u64::MAX),
-        FeedFrame::Kept(1 << 40),
+        FeedFrame::From { next: 0, run: [9; 16] },
+        FeedFrame::From { next: u64::MAX, run: [0; 16] },
+        FeedFrame::Kept { kept: 1 << 40, arrived: u64::MAX },
+        FeedFrame::Channel(0),
+        FeedFrame::Channel(u16::MAX),
+        FeedFrame::Over("the disk is full".into()),
         FeedFrame::Records(Records::of(9, &some).expect("records")),
         FeedFrame::Records(Records::of(0, &one).expect("a record")),
     ] {

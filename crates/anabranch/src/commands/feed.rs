@@ -8,6 +8,7 @@ use clap::ValueEnum;
 use events::Events;
 use files::Error;
 use peer::Remote;
+use peer::dial::Terms;
 use units::Span;
 
 use super::tunnel::{bounded, stopped};
@@ -17,6 +18,7 @@ use crate::dirs::Dirs;
 use crate::examples;
 use crate::exit::Failure;
 use crate::host_key::HostKey;
+use crate::relays::{self, RelayFlags};
 use crate::signals::Signals;
 use crate::striped::{StripedFlags, StripedTerms};
 use crate::token::TokenSource;
@@ -48,6 +50,11 @@ pub(crate) struct FeedArgs {
     #[arg(long, value_enum, default_value_t)]
     records: RecordsChoice,
     #[command(flatten)]
+    relays: RelayFlags,
+    /// What carries the records
+    #[arg(long, value_enum, value_name = "CARRIER")]
+    carrier: Option<CarrierOfFeed>,
+    #[command(flatten)]
     striped: StripedFlags,
     /// The time without a connection after which the feed gives up [default: never]
     #[arg(long, value_name = "TIME")]
@@ -68,6 +75,21 @@ enum RecordsChoice {
     Nul,
     /// Its length and a space are before each, as in '5 hello' (RFC 6587)
     Counted,
+}
+
+/// What carries the records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum CarrierOfFeed {
+    /// One connection over UDP, striped over all paths; the default without --relay
+    Udp,
+    /// A TCP connection over each path, and over each relay
+    Tcp,
+}
+
+/// How records come to the collector.
+enum Route {
+    Striped(Box<StripedTerms>),
+    Paths(Terms),
 }
 
 impl From<RecordsChoice> for Form {
@@ -121,9 +143,29 @@ pub(crate) fn run(args: FeedArgs) -> Result<(), Failure> {
         secret: credential.secret(),
         patience: args.patience.map(|span| std::time::Duration::from_nanos(span.as_nanos())),
     };
-    let base = stripe::Options::default();
-    let dialing = args.striped.dialing((args.to, credential), identity, (config, &dirs), base)?;
-    let sending = |events| async move { send(&dialing, options, events).await };
+    let carrier = match (args.carrier, args.relays.is_given()) {
+        (Some(CarrierOfFeed::Udp), true) => {
+            let text = "--relay is for TCP: leave --carrier udp out";
+            return Err(Error::usage(text).into());
+        }
+        (Some(carrier), _) => carrier,
+        (None, true) => CarrierOfFeed::Tcp,
+        (None, false) => CarrierOfFeed::Udp,
+    };
+    let to = (args.to, credential);
+    let route = match carrier {
+        CarrierOfFeed::Udp => {
+            let base = stripe::Options::default();
+            let terms = args.striped.dialing(to, identity, (config, &dirs), base)?;
+            Route::Striped(Box::new(terms))
+        }
+        CarrierOfFeed::Tcp => {
+            let relays = args.relays.or_config(&config.send.relays);
+            let relays = relays::relays(&relays, &identity, &dirs)?;
+            Route::Paths(args.striped.over_tcp(to, identity, relays, (config, &dirs))?)
+        }
+    };
+    let sending = |events| async move { send(route, options, events).await };
     transfer::serve(args.display.watcher(None, None), sending)
 }
 
@@ -147,17 +189,24 @@ fn name(args: &FeedArgs) -> Result<String, Error> {
     Ok(if is_feed_name(stem) { stem.to_string() } else { "feed".to_string() })
 }
 
-async fn send(dialing: &StripedTerms, options: FeedOptions, events: Events) -> Result<(), Failure> {
-    let StripedTerms { terms, options: stripe, table } = dialing;
+async fn send(route: Route, options: FeedOptions, events: Events) -> Result<(), Failure> {
     let mut signal = None;
     let mut signals = Signals::new()?;
     let stop = async { signal = Some(signals.next().await) };
-    let dial = async || {
-        let striped = peer::striped::connect(terms, stripe.clone(), events.clone());
-        striped.await.map(Into::into)
+    let ended = match route {
+        Route::Striped(terms) => {
+            let StripedTerms { terms, options: stripe, table } = *terms;
+            let dial = async || {
+                let striped = peer::striped::connect(&terms, stripe.clone(), events.clone());
+                striped.await.map(Into::into)
+            };
+            let sending = ::feed::run_striped(dial, options, events.clone(), stop);
+            bounded(table.as_ref(), stripe.max_rate.as_ref(), &events, sending).await
+        }
+        Route::Paths(terms) => {
+            ::feed::run_over_paths(terms.over_relays()?, options, events.clone(), stop).await
+        }
     };
-    let sending = ::feed::run(dial, options, events.clone(), stop);
-    let ended = bounded(table.as_ref(), stripe.max_rate.as_ref(), &events, sending).await;
     let Sent { kept, waiting } = ended.map_err(failure)?;
     let records = if kept == 1 { "1 record is".into() } else { format!("{kept} records are") };
     let left = if waiting.0 == 0 { String::new() } else { format!("; {waiting} are not") };

@@ -3,12 +3,12 @@
 use std::fs;
 use std::io::Write;
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use super::hosts::{Host, until};
-use super::{two_hosts, uplink};
+use super::{relays, two_hosts, uplink};
 
 /// What a collector has of the feed `lines` of the only host that feeds it.
 fn kept(far: &Host) -> String {
@@ -21,41 +21,36 @@ fn kept(far: &Host) -> String {
     files.iter().map(|path| fs::read_to_string(path).unwrap()).collect()
 }
 
-#[test]
-fn records_arrive_once_and_in_order_while_paths_die_and_return() {
-    let test = "feeds::records_arrive_once_and_in_order_while_paths_die_and_return";
-    let Some((_scratch, near, far)) = two_hosts(test) else { return };
-    uplink(&near, &far);
-    near.cable(&far, "cable0");
-    near.address("cable0", &["192.168.5.1/24"]);
-    far.address("cable0", &["192.168.5.2/24"]);
-    let (program, token) = (env!("CARGO_BIN_EXE_anabranch"), far.home.join("token"));
-    let mut collect = far.command(program);
+/// A collector, and the file with its token.
+fn collect(far: &Host) -> (Child, PathBuf) {
+    let token = far.home.join("token");
+    let mut collect = far.command(env!("CARGO_BIN_EXE_anabranch"));
     collect.args(["collect", "kept", "--quiet", "--token-out"]).arg(&token);
     collect.current_dir(&far.home).stdout(Stdio::null()).stderr(Stdio::null());
-    let mut collector = collect.spawn().unwrap();
+    let collector = collect.spawn().unwrap();
     until("there is a token", || fs::read_to_string(&token).is_ok_and(|text| text.len() > 20));
-    let mut feed = near.command(program);
+    (collector, token)
+}
+
+/// Feeds 800 lines in 8 s; `at` is called with the number of each. Then the collector has each once
+/// and in order.
+fn feed_lines(near: &Host, far: &Host, more: &[&str], mut at: impl FnMut(u32)) {
+    let (mut collector, token) = collect(far);
+    let mut feed = near.command(env!("CARGO_BIN_EXE_anabranch"));
     feed.args(["feed", "-", "--to", "10.1.0.2", "--name", "lines", "--token-file"]).arg(&token);
-    feed.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+    feed.args(more).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
     let mut child = feed.spawn().unwrap();
     let mut input = child.stdin.take().unwrap();
     let mut expected = String::new();
     let mut longest = Duration::ZERO;
     let (mut last, mut length) = (Instant::now(), 0);
     for number in 0..800 {
-        match number {
-            // Both have had time to open.
-            200 => near.sh("ip link set wan0 down"),
-            400 => near.sh("ip link set wan0 up; ip route replace default via 10.1.0.2"),
-            500 => near.sh("ip link set cable0 down"),
-            _ => {}
-        }
+        at(number);
         let line = format!("record {number}\n");
         input.write_all(line.as_bytes()).unwrap();
         expected.push_str(&line);
         sleep(Duration::from_millis(10));
-        let now = kept(&far).len();
+        let now = kept(far).len();
         if now > length {
             if length > 0 {
                 longest = longest.max(last.elapsed());
@@ -67,7 +62,43 @@ fn records_arrive_once_and_in_order_while_paths_die_and_return() {
     assert!(child.wait().unwrap().success());
     let _ = Command::new("kill").arg(collector.id().to_string()).status();
     let _ = collector.wait();
-    assert!(kept(&far) == expected, "each once, in order");
+    assert!(kept(far) == expected, "each once, in order");
     // Printed, and bounded by the bar alone: this machine has other work.
     println!("the longest time without a record: {longest:?}");
+}
+
+#[test]
+fn records_arrive_once_and_in_order_while_paths_die_and_return() {
+    let test = "feeds::records_arrive_once_and_in_order_while_paths_die_and_return";
+    let Some((_scratch, near, far)) = two_hosts(test) else { return };
+    uplink(&near, &far);
+    near.cable(&far, "cable0");
+    near.address("cable0", &["192.168.5.1/24"]);
+    far.address("cable0", &["192.168.5.2/24"]);
+    feed_lines(&near, &far, &[], |number| match number {
+        // Both have had time to open.
+        200 => near.sh("ip link set wan0 down"),
+        400 => near.sh("ip link set wan0 up; ip route replace default via 10.1.0.2"),
+        500 => near.sh("ip link set cable0 down"),
+        _ => {}
+    });
+}
+
+#[test]
+fn records_go_over_a_relay_beside_the_direct_path() {
+    let test = "feeds::records_go_over_a_relay_beside_the_direct_path";
+    let Some((scratch, near, far)) = two_hosts(test) else { return };
+    uplink(&near, &far);
+    let between = relays::between(&scratch, &near, &far);
+    let (mut relay, spec) = relays::start(&between, "10.1.0.2:*");
+    feed_lines(&near, &far, &["--relay", &spec], |number| match number {
+        // What the direct path had in flight goes over the relay.
+        150 => near.sh("ip link set wan0 down"),
+        400 => near.sh("ip link set wan0 up; ip route replace default via 10.1.0.2"),
+        600 => {
+            relay.0.kill().unwrap();
+            relay.0.wait().unwrap();
+        }
+        _ => {}
+    });
 }

@@ -10,7 +10,7 @@ use super::hosts::{Host, Receiver, Scratch, until};
 use super::{LONG, SHORT, SLOWLY, two_hosts, uplink};
 
 /// A relay, terminated on drop.
-struct Relay(Child);
+pub(crate) struct Relay(pub(crate) Child);
 
 impl Drop for Relay {
     fn drop(&mut self) {
@@ -22,7 +22,7 @@ impl Drop for Relay {
 }
 
 /// A host between the other two, at 10.2.0.2 to the near one, which reaches 10.1.0.2.
-fn between(scratch: &Scratch, near: &Host, far: &Host) -> Host {
+pub(crate) fn between(scratch: &Scratch, near: &Host, far: &Host) -> Host {
     let relay = Host::new(scratch, "relay");
     near.cable(&relay, "lan0");
     near.address("lan0", &["10.2.0.1/24"]);
@@ -35,7 +35,7 @@ fn between(scratch: &Scratch, near: &Host, far: &Host) -> Host {
 }
 
 /// Starts the program there; returns it and the value of `--relay` for it.
-fn start(host: &Host, permit: &str) -> (Relay, String) {
+pub(crate) fn start(host: &Host, permit: &str) -> (Relay, String) {
     let token = host.home.join("relay-token");
     let arguments = ["relay", "--permit", permit, "--token-out", token.to_str().unwrap()];
     (listening(host, &arguments).0, format!("10.2.0.2,token-file={}", token.display()))

@@ -2,10 +2,17 @@
 
 use std::collections::VecDeque;
 
+use tokio::time::Instant;
 use units::Bytes;
 use wire::feed::{MAX_RECORDS_BODY, push_record};
 
 use crate::bounds::BATCH;
+
+/// The ways that carry the same records, at most.
+const MOST_COPIES: usize = 3;
+
+/// The number of a way of a stream to the collector: a connection.
+pub(crate) type WayId = u32;
 
 /// The records of a stream that are not safe yet, in the batches in which they are sent.
 #[derive(Debug)]
@@ -16,18 +23,29 @@ pub(crate) struct Backlog {
     most: usize,
     /// The number of the next record that is added.
     next: u64,
-    /// The number of the next record that is sent.
-    to_send: u64,
+    /// Records before this one were sent, or were safe when a way began.
+    sent: u64,
     /// Records before this one are safe.
     kept: u64,
+    /// Records before this one have arrived.
+    arrived: u64,
+    /// Ways carry all batches before this record.
+    handed: u64,
+    /// The octets of all batches that were ever added.
+    added: u64,
 }
 
 #[derive(Debug)]
 struct Batch {
     first: u64,
     end: u64,
+    /// The octets of all batches before it.
+    offset: u64,
     /// Records with their lengths.
     body: Vec<u8>,
+    /// The ways that carry it, with the time at which the first one began to: one, and copies.
+    ways: Vec<WayId>,
+    since: Option<Instant>,
 }
 
 /// The collector asks for records that are no longer here.
@@ -38,7 +56,17 @@ impl Backlog {
     /// Of a stream from its first record on, of about so many octets.
     pub(crate) fn new(most: Bytes) -> Backlog {
         let most = usize::try_from(most.0).unwrap_or(usize::MAX);
-        Backlog { batches: VecDeque::new(), octets: 0, most, next: 0, to_send: 0, kept: 0 }
+        Backlog {
+            batches: VecDeque::new(),
+            octets: 0,
+            most,
+            next: 0,
+            sent: 0,
+            kept: 0,
+            arrived: 0,
+            handed: 0,
+            added: 0,
+        }
     }
 
     /// Whether there is room for further records.
@@ -70,28 +98,79 @@ impl Backlog {
         }
         let more = 4 + record.len();
         let most = usize::try_from(BATCH.0).unwrap_or(usize::MAX).min(MAX_RECORDS_BODY);
-        // What was sent in part stays as it is: its parts would be sent twice.
-        let takes_it = |last: &Batch| last.first >= self.to_send && last.body.len() + more <= most;
+        // What was sent stays as it is.
+        let takes_it = |last: &Batch| last.since.is_none() && last.body.len() + more <= most;
         if !self.batches.back().is_some_and(takes_it) {
-            self.batches.push_back(Batch { first: number, end: number, body: Vec::new() });
+            self.batches.push_back(Batch {
+                first: number,
+                end: number,
+                offset: self.added,
+                body: Vec::new(),
+                ways: Vec::new(),
+                since: None,
+            });
         }
         let batch = self.batches.back_mut().expect("there is one");
         push_record(&mut batch.body, record);
         batch.end = number + 1;
         self.octets += more;
+        self.added += more as u64;
     }
 
-    /// The next records to send, encoded, with the number of the first one.
-    pub(crate) fn poll_send(&mut self) -> Option<(u64, &[u8])> {
-        let at = self.batches.partition_point(|batch| batch.end <= self.to_send);
+    /// The next records to send by a way, encoded, with the number of the first one. None of them
+    /// is further than `window` octets behind what has arrived.
+    pub(crate) fn poll_send(
+        &mut self,
+        way: WayId,
+        now: Instant,
+        window: usize,
+    ) -> Option<(u64, &[u8])> {
+        let from = self.handed.max(self.arrived);
+        let begin = self.batches.partition_point(|batch| batch.end <= from);
+        let more = self.batches.iter().skip(begin).position(|batch| batch.ways.is_empty());
+        let at = begin + more?;
+        let batch = &self.batches[at];
+        let front = self.missing();
+        let ahead = batch.offset + batch.body.len() as u64 - self.batches[front].offset;
+        // One batch alone is always sent.
+        if ahead > window as u64 && at > front {
+            return None;
+        }
+        self.handed = batch.end;
+        Some(self.hand_over(at, way, now))
+    }
+
+    /// The first records that have not arrived, if other ways alone carry them and began to before
+    /// `before`: another copy of them may be there earlier.
+    pub(crate) fn poll_copy(
+        &mut self,
+        way: WayId,
+        now: Instant,
+        before: Instant,
+    ) -> Option<(u64, &[u8])> {
+        let at = self.missing();
         let batch = self.batches.get(at)?;
-        let first = batch.first.max(self.to_send);
-        let skipped = skip(&batch.body, first - batch.first);
-        self.to_send = batch.end;
-        Some((first, &batch.body[skipped..]))
+        let is_late = batch.since.is_some_and(|since| since < before);
+        (is_late && batch.ways.len() < MOST_COPIES && !batch.ways.contains(&way))
+            .then(|| self.hand_over(at, way, now))
     }
 
-    /// A connection begins, and the collector wants the stream from this record on.
+    /// The first batch that has not arrived.
+    fn missing(&self) -> usize {
+        self.batches.partition_point(|batch| batch.end <= self.arrived)
+    }
+
+    fn hand_over(&mut self, at: usize, way: WayId, now: Instant) -> (u64, &[u8]) {
+        let batch = &mut self.batches[at];
+        batch.ways.push(way);
+        batch.since = Some(now);
+        self.sent = self.sent.max(batch.end);
+        let first = batch.first.max(self.kept);
+        let skipped = skip(&batch.body, first - batch.first);
+        (first, &batch.body[skipped..])
+    }
+
+    /// A way begins, and the collector wants the stream from this record on.
     ///
     /// # Errors
     /// [`Gone`], if some of them were dropped, because the collector had them.
@@ -99,16 +178,37 @@ impl Backlog {
         if number < self.first() && number < self.next {
             return Err(Gone);
         }
-        self.to_send = number;
         self.handle_kept(number);
-        // Earlier than what was kept, where nothing was dropped since: there was nothing.
-        self.kept = self.kept.max(number);
+        self.set_arrived(number);
         Ok(())
     }
 
+    /// A way is over: what it alone carried is to be sent again.
+    pub(crate) fn handle_lost(&mut self, way: WayId) {
+        for batch in &mut self.batches {
+            batch.ways.retain(|other| *other != way);
+            if batch.ways.is_empty() {
+                self.handed = self.handed.min(batch.first);
+            }
+        }
+    }
+
+    /// All records before this one have arrived, as far as is known. Fewer than before, if those
+    /// that have said so are gone: what had only arrived may be lost.
+    pub(crate) fn set_arrived(&mut self, number: u64) {
+        let before = self.arrived;
+        self.arrived = number.max(self.kept);
+        if self.arrived < before {
+            // What was taken for arrived has perhaps no way any more.
+            self.handed = self.handed.min(self.arrived);
+        }
+    }
+
     /// All records before this one are on the collector's disk.
-    pub(crate) fn handle_kept(&mut self, number: u64) {
-        self.kept = self.kept.max(number);
+    pub(crate) fn handle_kept(&mut self, kept: u64) {
+        self.kept = self.kept.max(kept);
+        self.sent = self.sent.max(self.kept);
+        self.arrived = self.arrived.max(self.kept);
         while let Some(batch) = self.batches.front().filter(|batch| batch.end <= self.kept) {
             self.octets -= batch.body.len();
             self.batches.pop_front();
@@ -120,9 +220,9 @@ impl Backlog {
         self.next
     }
 
-    /// Records before this one were sent over this connection, or were safe when it began.
+    /// Records before this one were sent, or were safe when a way began.
     pub(crate) fn sent(&self) -> u64 {
-        self.to_send
+        self.sent
     }
 
     /// Records before this one are safe.
@@ -133,7 +233,8 @@ impl Backlog {
     /// Begins anew with the stream's first record, of which those before this one are left out.
     pub(crate) fn rewind(&mut self, kept: u64) {
         self.batches.clear();
-        (self.octets, self.next, self.to_send, self.kept) = (0, 0, kept, kept);
+        (self.octets, self.next, self.sent, self.handed) = (0, 0, kept, 0);
+        (self.kept, self.arrived) = (kept, kept);
     }
 }
 
@@ -159,14 +260,24 @@ mod tests {
             .into_bytes()
     }
 
-    /// Sends all there is to send: the number of the first record, and the records.
-    fn send(backlog: &mut Backlog) -> Vec<(u64, Vec<u8>)> {
+    /// Sends all there is to send by a way: the number of the first record, and the records.
+    fn send_by(backlog: &mut Backlog, way: WayId, window: usize) -> Vec<(u64, Vec<u8>)> {
         let mut sent = Vec::new();
-        while let Some((first, body)) = backlog.poll_send() {
+        while let Some((first, body)) = backlog.poll_send(way, Instant::now(), window) {
             let records = Records::of(first, body).unwrap();
             sent.extend((first..).zip(records.iter().map(<[u8]>::to_vec)));
         }
         sent
+    }
+
+    fn send(backlog: &mut Backlog) -> Vec<(u64, Vec<u8>)> {
+        send_by(backlog, 0, usize::MAX)
+    }
+
+    /// The only way is over, and another one begins.
+    fn reconnect(backlog: &mut Backlog, from: u64) -> Result<(), Gone> {
+        backlog.handle_lost(0);
+        backlog.handle_from(from)
     }
 
     #[test]
@@ -181,7 +292,7 @@ mod tests {
         assert_eq!(send(&mut backlog), [(10, record(10))]);
         backlog.handle_kept(4);
         // In the middle of a batch.
-        assert_eq!(backlog.handle_from(7), Ok(()));
+        assert_eq!(reconnect(&mut backlog, 7), Ok(()));
         let expected: Vec<_> = (7..11).map(|number| (number, record(number))).collect();
         assert_eq!(send(&mut backlog), expected);
         backlog.handle_kept(11);
@@ -212,6 +323,50 @@ mod tests {
         assert_eq!(send(&mut backlog).len(), 2);
     }
 
+    #[test]
+    fn a_window_bounds_what_is_sent_before_its_turn() {
+        let mut backlog = Backlog::new(Bytes::mib(4));
+        assert_eq!(backlog.handle_from(0), Ok(()));
+        let long = vec![b'x'; 60_000];
+        (0..10).for_each(|_| backlog.push(&long));
+        let sent = |backlog: &mut Backlog, way| {
+            let all = send_by(backlog, way, 130_000);
+            all.iter().map(|(first, _)| *first).collect::<Vec<_>>()
+        };
+        assert_eq!(sent(&mut backlog, 1), [0, 1]);
+        assert!(sent(&mut backlog, 2).is_empty());
+        backlog.set_arrived(1);
+        assert_eq!(sent(&mut backlog, 2), [2]);
+        // What arrived is not sent again, and its way's end changes nothing of it.
+        backlog.handle_lost(1);
+        assert_eq!(sent(&mut backlog, 2), [1]);
+        // Who said so is gone: what had only arrived may be lost.
+        backlog.set_arrived(0);
+        assert_eq!(sent(&mut backlog, 2), [0]);
+    }
+
+    #[test]
+    fn what_is_late_is_copied_once_by_each_of_a_few_ways() {
+        let mut backlog = Backlog::new(Bytes::mib(4));
+        assert_eq!(backlog.handle_from(0), Ok(()));
+        (0..2).for_each(|number| backlog.push(&record(number)));
+        let now = Instant::now();
+        assert!(backlog.poll_send(1, now, usize::MAX).is_some());
+        assert!(backlog.poll_copy(2, now, now).is_none(), "it is not late");
+        let later = now + std::time::Duration::from_secs(1);
+        assert!(backlog.poll_copy(1, later, later).is_none(), "it is on its way there");
+        assert_eq!(backlog.poll_copy(2, later, later).map(|(first, _)| first), Some(0));
+        assert!(backlog.poll_copy(3, later, later).is_none(), "a copy has begun");
+        let last = later + std::time::Duration::from_secs(1);
+        assert!(backlog.poll_copy(3, last, last).is_some());
+        assert!(backlog.poll_copy(4, last, last + std::time::Duration::from_secs(9)).is_none());
+        backlog.handle_lost(1);
+        backlog.handle_lost(2);
+        assert_eq!(send_by(&mut backlog, 2, usize::MAX), [], "the third one carries it");
+        backlog.handle_lost(3);
+        assert_eq!(send_by(&mut backlog, 2, usize::MAX).len(), 2);
+    }
+
     proptest! {
         /// A collector that keeps what it says, and connections that break anywhere.
         #[test]
@@ -240,7 +395,7 @@ mod tests {
                     4 => {
                         has = (safe + number).min(has);
                         safe = has;
-                        prop_assert_eq!(backlog.handle_from(has), Ok(()));
+                        prop_assert_eq!(reconnect(&mut backlog, has), Ok(()));
                     }
                     _ => {}
                 }

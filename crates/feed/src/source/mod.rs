@@ -1,21 +1,24 @@
 //! The side that has records: streams of what it reads, over one striped connection.
 
 mod backlog;
+mod channel;
 mod input;
-mod link;
+mod paths;
 mod stream;
+mod striped;
 mod tail;
+mod way;
+mod ways;
 
-use std::future::pending;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use events::{Event, Events, FeedProgress};
+use peer::dial::Terms;
 use peer::private::open_regular;
 use peer::striped::Dialed;
-use stripe::Connection;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, interval, sleep, timeout};
@@ -23,8 +26,10 @@ use units::Bytes;
 use wire::feed::{Form, StreamId};
 
 use crate::FeedError;
+use channel::Channels;
 use input::{FollowedFile, Reader, stream_of};
 use stream::Stream;
+use ways::Ways;
 
 /// What records are read from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -69,6 +74,12 @@ struct SourceShared {
     secret: Option<[u8; 16]>,
     run: [u8; 16],
     events: Events,
+    channels: Channels,
+    ways: Ways,
+    /// What the collector said last of a stream: it is told once.
+    told: Mutex<String>,
+    /// Whether the source is over.
+    over: watch::Sender<bool>,
     kept: AtomicU64,
     waiting: AtomicUsize,
     streams: AtomicUsize,
@@ -82,6 +93,10 @@ struct Waiting<'a> {
 
 /// The time that is left for what was read when the source is told to stop.
 const LAST_RECORDS: Duration = Duration::from_secs(2);
+/// How long the collector may take to answer.
+const ANSWER: Duration = Duration::from_secs(20);
+/// What a host that does not collect is to do.
+const REMEDY: &str = "'anabranch collect FOLDER' there would";
 /// The time between reports.
 const REPORT: Duration = Duration::from_secs(1);
 
@@ -91,6 +106,26 @@ impl SourceShared {
         let mut waiting = Waiting { shared: self, octets: 0 };
         waiting.set(octets);
         waiting
+    }
+
+    /// More records are safe.
+    fn note_kept(&self, more: u64) {
+        self.kept.fetch_add(more, Ordering::Relaxed);
+    }
+
+    /// Tells why the collector takes no more of a stream, unless that was told last.
+    fn tell(&self, label: &str, why: &str) {
+        let text = format!("{label}: {why}");
+        let mut told = self.told.lock().expect("no panic while held");
+        if *told != text {
+            self.events.notice(text.clone());
+            *told = text;
+        }
+    }
+
+    /// Waits until the source is over.
+    async fn is_over(&self) {
+        let _ = self.over.subscribe().wait_for(|is_over| *is_over).await;
     }
 
     fn sent(&self) -> Sent {
@@ -138,40 +173,70 @@ impl Drop for Waiting<'_> {
     }
 }
 
-/// Sends what is read until the end of all inputs is on the collector's disk, or until `stop`.
-/// `dial` opens a striped connection; it is called again when one has ended.
+/// Sends what is read until the end of all inputs is on the collector's disk, or until `stop`, over
+/// a striped connection. `dial` opens it; it is called again when one has ended.
 ///
 /// # Errors
 /// [`FeedError`], if there is something that no further attempt would change.
-pub async fn run(
+pub async fn run_striped(
     dial: impl AsyncFn() -> Result<Dialed, peer::Error>,
     options: FeedOptions,
     events: Events,
     stop: impl Future<Output = ()>,
 ) -> Result<Sent, FeedError> {
-    let FeedOptions { inputs, feed, form, secret, patience } = options;
+    let patience = options.patience;
+    let link = async |shared| striped::keep(dial, patience, &shared).await;
+    run(link, options, events, stop).await
+}
+
+/// The same over the paths of `terms`, relays included, each a connection over TCP.
+///
+/// # Errors
+/// [`FeedError`], if there is something that no further attempt would change.
+pub async fn run_over_paths(
+    terms: Terms,
+    options: FeedOptions,
+    events: Events,
+    stop: impl Future<Output = ()>,
+) -> Result<Sent, FeedError> {
+    let patience = options.patience;
+    let link = async |shared| paths::keep(&terms, patience, shared).await;
+    run(link, options, events, stop).await
+}
+
+/// Sends what is read; `link` connects to the collector until the source is over.
+async fn run(
+    link: impl AsyncFnOnce(Arc<SourceShared>) -> Result<(), peer::Error>,
+    options: FeedOptions,
+    events: Events,
+    stop: impl Future<Output = ()>,
+) -> Result<Sent, FeedError> {
+    let FeedOptions { inputs, feed, form, secret, patience: _ } = options;
     let shared = Arc::new(SourceShared {
         feed,
         form,
         secret,
         run: peer::random()?,
         events: events.clone(),
+        channels: Channels::default(),
+        ways: Ways::default(),
+        told: Mutex::default(),
+        over: watch::Sender::new(false),
         kept: AtomicU64::new(0),
         waiting: AtomicUsize::new(0),
         streams: AtomicUsize::new(0),
     });
-    let (holder, link) = watch::channel(None);
     let mut streams = JoinSet::new();
     for input in inputs {
-        let (shared, link) = (Arc::clone(&shared), link.clone());
+        let shared = Arc::clone(&shared);
         match input {
             Input::Tail(pattern) => {
                 let files = tail::Files::new(&pattern)?;
-                streams.spawn(files.follow(shared, link));
+                streams.spawn(files.follow(shared));
             }
             input => {
                 if let Some(stream) = begin(input, form)? {
-                    streams.spawn(stream.run(shared, link));
+                    streams.spawn(stream.run(shared));
                 }
             }
         }
@@ -191,22 +256,16 @@ pub async fn run(
         };
         let _ = timeout(LAST_RECORDS, is_safe).await;
     };
-    let (over, mut is_over) = watch::channel(false);
     let ending = async {
         let ended = tokio::select! {
             ended = reading => ended,
             () = stopped => Ok(()),
             () = shared.report() => unreachable!("it never ends"),
         };
-        over.send_replace(true);
+        shared.over.send_replace(true);
         ended
     };
-    let over = async {
-        if is_over.wait_for(|is_over| *is_over).await.is_err() {
-            pending::<()>().await;
-        }
-    };
-    let kept = link::keep(dial, patience, &events, &holder, over);
+    let kept = link(Arc::clone(&shared));
     tokio::pin!(ending, kept);
     let ended = tokio::select! {
         biased;
@@ -239,5 +298,3 @@ fn begin(input: Input, form: Form) -> Result<Option<Stream>, FeedError> {
         }
     }
 }
-
-type Link = watch::Receiver<Option<Connection>>;

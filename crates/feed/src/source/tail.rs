@@ -14,9 +14,9 @@ use tokio::task::{JoinSet, spawn_blocking};
 use tokio::time::{MissedTickBehavior, interval};
 use wire::feed::{Form, StreamId};
 
+use super::SourceShared;
 use super::input::{FollowedFile, Reader, stream_of};
 use super::stream::Stream;
-use super::{Link, SourceShared};
 use crate::FeedError;
 use crate::bounds::FOLLOWED;
 
@@ -72,11 +72,7 @@ impl Files {
     }
 
     /// Sends what is written to the files, for ever.
-    pub(super) async fn follow(
-        self,
-        shared: Arc<SourceShared>,
-        link: Link,
-    ) -> Result<(), FeedError> {
+    pub(super) async fn follow(self, shared: Arc<SourceShared>) -> Result<(), FeedError> {
         let files = Arc::new(self);
         let mut known: BTreeMap<Inode, Known> = BTreeMap::new();
         let mut streams: JoinSet<Ended> = JoinSet::new();
@@ -119,7 +115,7 @@ impl Files {
                 let file = Arc::new(file);
                 let followed = FollowedFile { file: Arc::clone(&file), path, follows: true };
                 let stream = Stream { id, label, reader: Reader::of(followed) };
-                let running = stream.run(Arc::clone(&shared), link.clone());
+                let running = stream.run(Arc::clone(&shared));
                 streams.spawn(async move {
                     let ended = running.await;
                     (place, file.metadata().map_or(0, |metadata| metadata.len()), ended)

@@ -19,10 +19,11 @@ use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
 use units::Bytes;
 use wire::feed::{Offer, is_feed_name};
+use wire::session::RunId;
 
 use crate::bounds::FEEDS_EACH;
 use committer::Committer;
-pub(crate) use stream_file::{Kept, StreamFile};
+pub(crate) use stream_file::{AddError, StreamFile};
 
 /// A stream that is open, if anybody has it. Whoever opens it holds this, and keeps nobody else up:
 /// its last file is read.
@@ -35,6 +36,7 @@ pub struct Store {
     file: Bytes,
     committer: Committer,
     open: Mutex<BTreeMap<PathBuf, Arc<Opened>>>,
+    run: RunId,
 }
 
 impl Store {
@@ -50,7 +52,14 @@ impl Store {
         File::create(&probe)?;
         fs::remove_file(&probe)?;
         let committer = Committer::start()?;
-        Ok(Store { folder: folder.to_path_buf(), file, committer, open: Mutex::default() })
+        let run = peer::random().map_err(io::Error::other)?;
+        let (folder, open) = (folder.to_path_buf(), Mutex::default());
+        Ok(Store { folder, file, committer, open, run })
+    }
+
+    /// The name of this run: as long as it is the same one, nothing is lost that was called safe.
+    pub(crate) fn run(&self) -> RunId {
+        self.run
     }
 
     /// The files of a stream, of the feed of a host: opened if nobody else has them open. Blocks

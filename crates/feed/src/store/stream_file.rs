@@ -1,18 +1,20 @@
 //! The files of one stream.
 
+use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
 use jiff::Timestamp;
+use peer::places::WorkPlace;
 use serde_json::json;
-use tokio::sync::watch;
+use tokio::sync::Notify;
 use units::Bytes;
-use wire::feed::{Form, Offer, Records, StreamId};
+use wire::feed::{FEED_WINDOW, Form, Offer, Records, StreamId};
 
-use crate::bounds::FILES_EACH;
+use crate::bounds::{EARLY_PLACE, FILES_EACH};
 use crate::framing::{Splitter, push_framed};
 
 /// How far a stream is safe: the number of the next record, or why nothing more can be kept.
@@ -25,7 +27,9 @@ pub(crate) struct StreamFile {
     most: Bytes,
     arrived: Mutex<Arrived>,
     disk: Mutex<Disk>,
-    kept: watch::Sender<Kept>,
+    kept: Mutex<Kept>,
+    /// Connections that tell how far it is.
+    listeners: Mutex<Vec<Weak<Notify>>>,
 }
 
 /// What has arrived, and waits to be written.
@@ -35,6 +39,26 @@ struct Arrived {
     /// The first record of `octets`.
     first: u64,
     octets: Vec<u8>,
+    early: Early,
+}
+
+/// Records that came before those that are next: another connection carries them. By the number of
+/// the first one, as they came.
+#[derive(Default)]
+struct Early {
+    records: BTreeMap<u64, Vec<u8>>,
+    octets: usize,
+    /// A place for each [`EARLY_PLACE`] of `octets`, begun ones included.
+    places: Vec<WorkPlace>,
+}
+
+/// Why records were not taken in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum AddError {
+    /// The source did something wrong.
+    Wrong(String),
+    /// There is no room for what comes before its turn.
+    NoRoom,
 }
 
 /// What is written.
@@ -104,24 +128,44 @@ impl StreamFile {
             folder: folder.to_path_buf(),
             offer: offer.clone(),
             most,
-            arrived: Mutex::new(Arrived { next, first: next, octets: Vec::new() }),
+            arrived: Mutex::new(Arrived {
+                next,
+                first: next,
+                octets: Vec::new(),
+                early: Early::default(),
+            }),
             disk: Mutex::new(disk),
-            kept: watch::Sender::new(Ok(next)),
+            kept: Mutex::new(Ok(next)),
+            listeners: Mutex::default(),
         })
     }
 
-    /// Learns how far it is safe.
-    pub(crate) fn kept(&self) -> watch::Receiver<Kept> {
-        self.kept.subscribe()
+    /// How far it is safe.
+    pub(crate) fn kept(&self) -> Kept {
+        self.safe().clone()
     }
 
     /// Whether nothing more can be kept.
     pub(super) fn has_failed(&self) -> bool {
-        self.kept.borrow().is_err()
+        self.kept().is_err()
     }
 
-    /// The number of the next record that is wanted. A source that has no records before a later
-    /// one goes on there; the second number is that of records that nobody has.
+    /// Has `listener` ring when the stream is further than before, or can keep nothing more.
+    pub(crate) fn listen(&self, listener: &Arc<Notify>) {
+        let mut listeners = self.listeners.lock().expect("no panic while held");
+        listeners.retain(|listener| listener.strong_count() > 0);
+        listeners.push(Arc::downgrade(listener));
+    }
+
+    /// Tells those who listen.
+    fn tell(&self) {
+        let listeners = self.listeners.lock().expect("no panic while held");
+        listeners.iter().filter_map(Weak::upgrade).for_each(|listener| listener.notify_one());
+    }
+
+    /// The number of the next record that a source is to send: all earlier ones are safe. A source
+    /// that has no records before a later one goes on there; the second number is that of records
+    /// that nobody has.
     pub(crate) fn begin(&self, first: u64) -> (u64, u64) {
         let mut arrived = self.arrived();
         let lost = first.saturating_sub(arrived.next);
@@ -130,32 +174,50 @@ impl StreamFile {
             // Where another connection's records are being written still, the next attempt does it.
             if disk.next == arrived.next {
                 match disk.skip_to(first) {
-                    Ok(()) => (arrived.next, arrived.first) = (first, first),
+                    Ok(()) => {
+                        (arrived.next, arrived.first) = (first, first);
+                        *self.safe() = Ok(first);
+                    }
                     Err(error) => self.fail(&mut disk, &error),
                 }
             }
         }
-        (arrived.next, lost)
+        // What has arrived may not be on the disk when this process is killed.
+        let safe = self.kept().unwrap_or(arrived.next);
+        (safe, lost)
     }
 
-    /// Takes records in that follow each other. What has arrived before is left out. Returns the
-    /// octets that wait to be written.
+    /// Takes records in that follow each other. What has arrived before is left out; what comes
+    /// before its turn waits, for which `take` gives places. Returns the octets that wait to be
+    /// written.
     ///
     /// # Errors
-    /// What the source did wrong: it left records out, or one is not of its form.
-    pub(crate) fn add(&self, records: &Records<'_>) -> Result<usize, String> {
+    /// [`AddError`]; what came in its turn is taken in.
+    pub(crate) fn add(
+        &self,
+        records: &Records<'_>,
+        take: impl Fn() -> Option<WorkPlace>,
+    ) -> Result<usize, AddError> {
         let mut arrived = self.arrived();
+        let before = arrived.next;
         if records.first > arrived.next {
-            let (first, next) = (records.first, arrived.next);
-            return Err(format!("record {first} came where {next} is next"));
+            if !records.iter().all(|record| self.offer.form.has(record)) {
+                return Err(AddError::Wrong("a record is not of the stream's form".into()));
+            }
+            arrived.early.insert(records, take)?;
+        } else {
+            arrived.append(records, self.offer.form)?;
+            arrived.take_early(self.offer.form)?;
         }
-        let known = usize::try_from(arrived.next - records.first).unwrap_or(usize::MAX);
-        for record in records.iter().skip(known) {
-            push_framed(&mut arrived.octets, self.offer.form, record)
-                .map_err(|error| error.to_string())?;
-            arrived.next += 1;
+        if arrived.next > before {
+            self.tell();
         }
         Ok(arrived.octets.len())
+    }
+
+    /// The number of the next record: all earlier ones have arrived.
+    pub(crate) fn next(&self) -> u64 {
+        self.arrived().next
     }
 
     /// The octets that wait to be written.
@@ -221,7 +283,8 @@ impl StreamFile {
         let mut disk = self.disk();
         match disk.sync() {
             Ok(()) => {
-                self.kept.send_modify(|kept| *kept = Ok(disk.next));
+                *self.safe() = Ok(disk.next);
+                self.tell();
             }
             Err(error) => self.fail(&mut disk, &error),
         }
@@ -234,15 +297,76 @@ impl StreamFile {
             // Otherwise it is cut off when it is opened.
             let _ = file.set_len(disk.safe).and_then(|()| file.sync_all());
         }
-        self.kept.send_modify(|kept| *kept = Err(error.to_string()));
+        *self.safe() = Err(error.to_string());
+        self.tell();
     }
 
     fn arrived(&self) -> MutexGuard<'_, Arrived> {
         self.arrived.lock().expect("no panic while held")
     }
 
+    fn safe(&self) -> MutexGuard<'_, Kept> {
+        self.kept.lock().expect("no panic while held")
+    }
+
     fn disk(&self) -> MutexGuard<'_, Disk> {
         self.disk.lock().expect("no panic while held")
+    }
+}
+
+impl Arrived {
+    /// Adds those of these records that did not arrive before.
+    fn append(&mut self, records: &Records<'_>, form: Form) -> Result<(), AddError> {
+        let known = usize::try_from(self.next - records.first).unwrap_or(usize::MAX);
+        for record in records.iter().skip(known) {
+            push_framed(&mut self.octets, form, record)
+                .map_err(|error| AddError::Wrong(error.to_string()))?;
+            self.next += 1;
+        }
+        Ok(())
+    }
+
+    /// Adds what has waited for its turn, as far as it is here.
+    fn take_early(&mut self, form: Form) -> Result<(), AddError> {
+        while let Some((first, body)) = self.early.pop(self.next) {
+            let records = Records::of(first, &body).expect("they came as records");
+            self.append(&records, form)?;
+        }
+        Ok(())
+    }
+}
+
+impl Early {
+    fn insert(
+        &mut self,
+        records: &Records<'_>,
+        take: impl Fn() -> Option<WorkPlace>,
+    ) -> Result<(), AddError> {
+        let (first, more) = (records.first, records.body().len());
+        let known = self.records.get(&first).map_or(0, Vec::len);
+        if known >= more {
+            return Ok(());
+        }
+        let octets = self.octets - known + more;
+        if octets > FEED_WINDOW {
+            let text = format!("it sends more than {FEED_WINDOW} octets before their turn");
+            return Err(AddError::Wrong(text));
+        }
+        while self.places.len() < octets.div_ceil(EARLY_PLACE) {
+            self.places.push(take().ok_or(AddError::NoRoom)?);
+        }
+        self.records.insert(first, records.body().to_vec());
+        self.octets = octets;
+        Ok(())
+    }
+
+    /// The next records, if their turn has come.
+    fn pop(&mut self, next: u64) -> Option<(u64, Vec<u8>)> {
+        let entry = self.records.first_entry().filter(|entry| *entry.key() <= next)?;
+        let (first, body) = entry.remove_entry();
+        self.octets -= body.len();
+        self.places.truncate(self.octets.div_ceil(EARLY_PLACE));
+        Some((first, body))
     }
 }
 

@@ -4,6 +4,8 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
+use peer::Identity;
+use peer::places::{Places, WorkPlace};
 use tempfile::TempDir;
 use wire::feed::{Form, Offer, Records, StreamId, push_record};
 
@@ -15,23 +17,29 @@ fn offer(stream: u8, form: Form) -> Offer {
     Offer { stream: StreamId([stream; 16]), first: 0, form, feed, label }
 }
 
-fn add(stream: &StreamFile, first: u64, records: &[&[u8]]) -> Result<usize, String> {
+/// A place for what comes before its turn.
+fn place() -> Option<WorkPlace> {
+    let key = Identity::generate().expect("a key").fingerprint();
+    Places::new(1, 1).try_take(key)
+}
+
+fn add(stream: &StreamFile, first: u64, records: &[&[u8]]) -> Result<usize, AddError> {
     let mut body = Vec::new();
     for record in records {
         push_record(&mut body, record);
     }
-    stream.add(&Records::of(first, &body).expect("records"))
+    stream.add(&Records::of(first, &body).expect("records"), place)
 }
 
 /// Waits until a stream is safe up to a record.
 fn wait(stream: &StreamFile, next: u64) {
     for _ in 0..1_000 {
-        if *stream.kept().borrow() == Ok(next) {
+        if stream.kept() == Ok(next) {
             return;
         }
         std::thread::sleep(Duration::from_millis(5));
     }
-    panic!("{:?} is safe, not {next}", stream.kept().borrow());
+    panic!("{:?} is safe, not {next}", stream.kept());
 }
 
 /// The files of a feed but for its list, by their names, with what is in them.
@@ -68,8 +76,65 @@ fn records_are_kept_once_whoever_sends_them_again() {
     store.commit(&again);
     wait(&again, 4);
     assert_eq!(text(folder.path()), "a\n\nc\nd\n");
-    assert!(add(&stream, 5, &[b"f"]).unwrap_err().contains("4 is next"), "one is missing");
     assert!(add(&stream, 4, &[b"two\nlines"]).is_err(), "it would be two");
+}
+
+/// A collector said of what had only arrived that it was safe, when a source connected again.
+#[test]
+fn a_source_goes_on_behind_what_is_safe_and_not_behind_what_has_arrived() {
+    let folder = TempDir::new().unwrap();
+    let store = Store::open(folder.path(), FILE).unwrap();
+    let stream = store.stream("anna", &offer(1, Form::Lines)).unwrap();
+    add(&stream, 0, &[b"a"]).unwrap();
+    assert_eq!((stream.begin(0), stream.next()), ((0, 0), 1));
+    store.commit(&stream);
+    wait(&stream, 1);
+    assert_eq!(stream.begin(0), (1, 0));
+}
+
+#[test]
+fn what_comes_before_its_turn_waits_for_it() {
+    let folder = TempDir::new().unwrap();
+    let store = Store::open(folder.path(), FILE).unwrap();
+    let stream = store.stream("anna", &offer(1, Form::Lines)).unwrap();
+    let heard = Arc::new(tokio::sync::Notify::new());
+    stream.listen(&heard);
+    for (first, records) in [(4, &[&b"e"[..], b"f"][..]), (2, &[b"c", b"d"]), (2, &[b"c"])] {
+        add(&stream, first, records).unwrap();
+        assert_eq!((stream.next(), stream.waiting()), (0, 0));
+    }
+    assert!(matches!(add(&stream, 9, &[b"two\nlines"]), Err(AddError::Wrong(_))));
+    add(&stream, 0, &[b"a", b"b", b"c"]).unwrap();
+    assert_eq!(stream.next(), 6);
+    store.commit(&stream);
+    wait(&stream, 6);
+    assert_eq!(text(folder.path()), "a\nb\nc\nd\ne\nf\n");
+}
+
+#[test]
+fn what_comes_before_its_turn_has_so_much_room() {
+    let folder = TempDir::new().unwrap();
+    let store = Store::open(folder.path(), FILE).unwrap();
+    let stream = store.stream("anna", &offer(1, Form::Lines)).unwrap();
+    let (long, key) = (vec![b'x'; 200_000], Identity::generate().unwrap().fingerprint());
+    let room = Places::new(3, 3);
+    let mut body = Vec::new();
+    push_record(&mut body, &long);
+    let add = |first| stream.add(&Records::of(first, &body).unwrap(), || room.try_take(key));
+    for first in 1..16 {
+        assert_eq!(add(first), Ok(0), "{first}");
+    }
+    assert_eq!(room.count(), 3);
+    assert_eq!(add(16), Err(AddError::NoRoom));
+    assert_eq!(add(0), Ok(16 * 200_001));
+    assert_eq!((room.count(), stream.next()), (0, 16), "the room is free again");
+    // However much room there is, a stream has so much of it.
+    let all = Places::new(100, 100);
+    let mut added =
+        (17..).map(|first| stream.add(&Records::of(first, &body).unwrap(), || all.try_take(key)));
+    let most = u64::try_from(wire::feed::FEED_WINDOW / body.len()).unwrap();
+    assert!((0..most).all(|_| added.next().unwrap().is_ok()));
+    assert!(matches!(added.next(), Some(Err(AddError::Wrong(_)))));
 }
 
 #[test]
@@ -228,12 +293,12 @@ fn what_cannot_be_written_is_not_acknowledged() {
     add(&stream, 1, &[b"b"]).unwrap();
     store.commit(&stream);
     for _ in 0..1_000 {
-        if stream.kept().borrow().is_err() {
+        if stream.kept().is_err() {
             break;
         }
         std::thread::sleep(Duration::from_millis(5));
     }
-    assert!(stream.kept().borrow().is_err(), "it is told");
+    assert!(stream.kept().is_err(), "it is told");
     let again = store.stream("anna", &offer(1, Form::Lines)).unwrap();
     assert_eq!(again.begin(0), (0, 0), "in a folder without anything it begins anew");
 }

@@ -1,0 +1,472 @@
+//! One connection to the collector, over which records go: of one stream, or of all.
+
+use std::collections::BTreeMap;
+use std::future::pending;
+use std::sync::Arc;
+use std::time::Duration;
+
+use net::Clock;
+use peer::caps::{Account, Room};
+use peer::conn::{Conn, ConnError};
+use peer::limit::Limit;
+use peer::{PathClass, dial};
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep_until};
+use units::{Bytes, Rate, Span};
+use wire::feed::{FEED_WINDOW, FeedFrame, Offer, Records};
+use wire::session::SessionFrame;
+
+use super::SourceShared;
+use super::backlog::WayId;
+use super::channel::Channel;
+use super::ways::Standing;
+use crate::bounds::{BATCH, SILENCE};
+
+/// The pause before a stream that the collector has ended is offered again.
+const PAUSE: Duration = Duration::from_secs(1);
+/// After this time without a word a sign of life is sent, where the carrier looks after its paths.
+const SIGN: Duration = SILENCE.checked_div(4).expect("it is divided by four");
+/// The same over a path.
+const PROBE: Duration = Duration::from_millis(500);
+/// A path whose collector does not answer for so long, or four round trips, carries nothing: other
+/// paths send what it has.
+const SILENT: Duration = Duration::from_millis(600);
+/// A path that is silent for so long is opened anew.
+const DEAD: Duration = Duration::from_secs(5);
+/// Octets that wait in a connection before further records do here.
+const UNSENT: usize = 256 << 10;
+/// The same in the kernel, over a path: what it sends in this time.
+const QUEUE: Span = Span::from_millis(50);
+/// The time between looks at a full path.
+const LOOK: Duration = Duration::from_millis(5);
+/// Records that have not arrived after two round trips and this time are copied by a path that has
+/// nothing else to send.
+const LATE: Duration = Duration::from_millis(100);
+/// The time between looks for such records.
+const LATE_LOOK: Duration = Duration::from_millis(50);
+
+/// What a connection is.
+pub(super) enum Kind {
+    /// A stream of a striped connection, for the stream of records of that channel alone.
+    Striped(u16),
+    /// A path, beside others.
+    Path(PathTerms),
+}
+
+/// The conditions of a path.
+pub(super) struct PathTerms {
+    pub(super) class: PathClass,
+    pub(super) limits: Vec<Arc<Limit>>,
+    pub(super) account: Option<Account>,
+    pub(super) clock: Clock,
+}
+
+impl PathTerms {
+    pub(super) fn of(path: &dial::Path, clock: Clock) -> PathTerms {
+        PathTerms {
+            class: path.plan.class,
+            limits: path.limits.clone(),
+            account: path.plan.account(path.remote.is_ipv6()),
+            clock,
+        }
+    }
+}
+
+/// Why a connection ended that did not fail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Carried {
+    /// Its stream is over.
+    All,
+    /// A cap is used up.
+    UsedUp,
+}
+
+/// A connection that carries records.
+struct Way<'a> {
+    shared: &'a SourceShared,
+    id: WayId,
+    kind: Kind,
+    offered: BTreeMap<u16, Offered>,
+    /// The changes of the streams that were looked at.
+    seen: Option<u64>,
+    /// The channels of the frames that go, and of those that come.
+    told: u16,
+    heard: u16,
+    /// The stream that sends next.
+    turn: u16,
+    last_said: Instant,
+    last_heard: Instant,
+    /// When a question went out that has no answer yet.
+    asked_at: Option<Instant>,
+    rtt: Duration,
+    is_silent: bool,
+    /// When there is something to do although nothing has happened.
+    next_look: Option<Instant>,
+}
+
+/// A stream that was offered to the collector.
+struct Offered {
+    channel: Arc<Channel>,
+    /// Whether the collector has taken it.
+    is_open: bool,
+    /// When it is offered again.
+    again_at: Option<Instant>,
+}
+
+/// Carries records until the connection fails, or its stream is over.
+///
+/// # Errors
+/// What became of the connection.
+pub(super) async fn carry(
+    conn: &mut Conn,
+    shared: &SourceShared,
+    kind: Kind,
+) -> Result<Carried, ConnError> {
+    let id = shared.ways.next_id();
+    let waker = Arc::new(Notify::new());
+    shared.channels.register(id, Arc::clone(&waker));
+    let now = Instant::now();
+    let mut way = Way {
+        shared,
+        id,
+        kind,
+        offered: BTreeMap::new(),
+        seen: None,
+        told: 0,
+        heard: 0,
+        turn: 0,
+        last_said: now,
+        last_heard: now,
+        asked_at: None,
+        rtt: Duration::ZERO,
+        is_silent: false,
+        next_look: None,
+    };
+    loop {
+        way.offer(conn);
+        if matches!(way.kind, Kind::Striped(_)) && way.offered.is_empty() {
+            conn.close();
+            let _ = conn.try_flush();
+            return Ok(Carried::All);
+        }
+        way.next_look = None;
+        way.probe(conn)?;
+        if way.send(conn)? == Room::Never {
+            return Ok(Carried::UsedUp);
+        }
+        let look = async {
+            match way.next_due() {
+                Some(at) => sleep_until(at).await,
+                None => pending().await,
+            }
+        };
+        tokio::select! {
+            ready = conn.ready() => {
+                ready?;
+                way.hear(conn)?;
+            }
+            ready = conn.writable(), if conn.backlog() > 0 => ready?,
+            () = waker.notified() => {}
+            () = look => {}
+        }
+    }
+}
+
+impl Way<'_> {
+    fn path(&self) -> Option<&PathTerms> {
+        match &self.kind {
+            Kind::Striped(_) => None,
+            Kind::Path(terms) => Some(terms),
+        }
+    }
+
+    /// Offers what is new, and ends what is over.
+    fn offer(&mut self, conn: &mut Conn) {
+        let changes = self.shared.channels.changes();
+        if self.seen != Some(changes) {
+            self.seen = Some(changes);
+            let mut all = self.shared.channels.all();
+            if let Kind::Striped(only) = self.kind {
+                all.retain(|channel| channel.number == only);
+            }
+            let is_open = |number: &u16| all.iter().any(|channel| channel.number == *number);
+            let over: Vec<u16> =
+                self.offered.keys().filter(|number| !is_open(number)).copied().collect();
+            for number in over {
+                self.leave(number);
+                self.offered.remove(&number);
+                self.to(conn, number);
+                conn.push(&FeedFrame::Over(String::new()));
+            }
+            for channel in all {
+                if !self.offered.contains_key(&channel.number) {
+                    self.begin(conn, channel);
+                }
+            }
+        }
+        let now = Instant::now();
+        let is_due = |offered: &Offered| offered.again_at.is_some_and(|at| at <= now);
+        let again: Vec<Arc<Channel>> = self
+            .offered
+            .values()
+            .filter(|offered| is_due(offered))
+            .map(|offered| Arc::clone(&offered.channel))
+            .collect();
+        for channel in again {
+            self.begin(conn, channel);
+        }
+    }
+
+    fn begin(&mut self, conn: &mut Conn, channel: Arc<Channel>) {
+        // What can be read again is there from the begin.
+        let first = if channel.is_lasting { 0 } else { channel.state().backlog.first() };
+        self.to(conn, channel.number);
+        conn.push(&FeedFrame::Offer(Offer {
+            stream: channel.id,
+            first,
+            form: self.shared.form,
+            feed: self.shared.feed.clone(),
+            label: channel.label.clone(),
+        }));
+        let number = channel.number;
+        self.offered.insert(number, Offered { channel, is_open: false, again_at: None });
+    }
+
+    fn leave(&mut self, number: u16) {
+        if let Some(offered) = self.offered.get_mut(&number) {
+            offered.is_open = false;
+            offered.channel.leave(self.id);
+            self.shared.channels.wake();
+        }
+    }
+
+    fn to(&mut self, conn: &mut Conn, channel: u16) {
+        if self.told != channel {
+            self.told = channel;
+            conn.push(&FeedFrame::Channel(channel));
+        }
+    }
+
+    /// Sends a sign of life if it is time, and looks whether the collector answers.
+    fn probe(&mut self, conn: &mut Conn) -> Result<(), ConnError> {
+        let now = Instant::now();
+        let every = if self.path().is_some() { PROBE } else { SIGN };
+        if now >= self.last_said + every {
+            conn.push(&SessionFrame::Ping(0));
+            self.last_said = now;
+            self.asked_at.get_or_insert(now);
+        }
+        if self.path().is_none() {
+            return Ok(());
+        }
+        let waits = self.asked_at.map_or(Duration::ZERO, |at| now - at.max(self.last_heard));
+        if waits > DEAD {
+            return Err(ConnError::Silent(DEAD));
+        }
+        let is_silent = waits > SILENT.max(self.rtt * 4);
+        if is_silent && !self.is_silent {
+            for offered in self.offered.values().filter(|offered| offered.is_open) {
+                offered.channel.state().backlog.handle_lost(self.id);
+            }
+            self.shared.channels.wake();
+        }
+        self.is_silent = is_silent;
+        Ok(())
+    }
+
+    /// Hands records to the connection, as long as it has room. [`Room::Never`] is for a cap that
+    /// is used up.
+    fn send(&mut self, conn: &mut Conn) -> Result<Room, ConnError> {
+        loop {
+            let has_flushed = conn.try_flush()?;
+            let has_room = has_flushed && self.has_room(conn)?;
+            let is_ready = self.offered.values().all(|offered| offered.is_open);
+            if let Some(path) = self.path() {
+                let standing = Standing {
+                    class: path.class,
+                    rtt: self.rtt,
+                    has_room: has_room && is_ready && !self.is_silent,
+                    is_alive: is_ready && !self.is_silent,
+                };
+                let is_first = self.shared.ways.is_first(self.id, standing);
+                if self.shared.ways.set(self.id, standing) {
+                    // Another one may have to send in its place.
+                    self.shared.channels.wake();
+                }
+                if !is_first {
+                    return Ok(Room::Later);
+                }
+            }
+            if !has_room || self.is_silent {
+                return Ok(Room::Later);
+            }
+            match self.allowed() {
+                Room::Yes => {}
+                refused => return Ok(refused),
+            }
+            if !self.send_one(conn) {
+                return Ok(Room::Yes);
+            }
+        }
+    }
+
+    /// Whether the connection takes more.
+    fn has_room(&mut self, conn: &Conn) -> Result<bool, ConnError> {
+        if self.path().is_none() {
+            return Ok(conn.backlog() < UNSENT);
+        }
+        let info = conn.counters()?;
+        if let Kind::Path(PathTerms { account: Some(account), .. }) = &mut self.kind {
+            account.count(&info, Bytes(conn.backlog() as u64));
+            account.keep_ahead(Rate::from_bits(info.delivery_rate.saturating_mul(8)));
+        }
+        let queue = (Rate::from_bits(info.delivery_rate.saturating_mul(8)) * QUEUE).0;
+        let most = queue.clamp(BATCH.0 / 2, UNSENT as u64);
+        let has_room = info.unsent + conn.backlog() as u64 <= most;
+        if !has_room {
+            self.look_at(Instant::now() + LOOK);
+        }
+        Ok(has_room)
+    }
+
+    /// Whether rates and caps allow a batch.
+    fn allowed(&mut self) -> Room {
+        let Some(PathTerms { class, limits, account, clock }) = self.path() else {
+            return Room::Yes;
+        };
+        let now = clock.now();
+        if let Some(until) = limits.iter().filter_map(|limit| limit.until(now, *class)).max() {
+            let wait = Duration::from_nanos((until - now).as_nanos());
+            self.look_at(Instant::now() + wait);
+            return Room::Later;
+        }
+        let room = account.as_ref().map_or(Room::Yes, |account| account.room(BATCH));
+        if room == Room::Later {
+            self.look_at(Instant::now() + LATE_LOOK);
+        }
+        room
+    }
+
+    /// Hands one batch to the connection; whether there was one.
+    fn send_one(&mut self, conn: &mut Conn) -> bool {
+        let is_path = self.path().is_some();
+        let window = if is_path { FEED_WINDOW } else { usize::MAX };
+        let now = Instant::now();
+        let before = now.checked_sub(self.rtt * 2 + LATE);
+        let mut is_any_late = false;
+        let numbers = self.offered.range(self.turn..).chain(self.offered.range(..self.turn));
+        let numbers: Vec<u16> = numbers.map(|(number, _)| *number).collect();
+        for number in numbers {
+            let offered = &self.offered[&number];
+            let channel = Arc::clone(&offered.channel);
+            let mut state = channel.state();
+            // A collector that has begun anew answers over other connections.
+            if !offered.is_open || !state.is_ready() || !state.has_way(self.id) {
+                continue;
+            }
+            let mut next = state.backlog.poll_send(self.id, now, window);
+            if let (None, true, Some(before)) = (&next, is_path, before) {
+                next = state.backlog.poll_copy(self.id, now, before);
+            }
+            let Some((first, body)) = next else {
+                is_any_late |= is_path && !state.backlog.is_empty();
+                continue;
+            };
+            self.to(conn, number);
+            let records = Records::of(first, body).expect("they were encoded here");
+            conn.push(&FeedFrame::Records(records));
+            let octets = Bytes(body.len() as u64);
+            drop(state);
+            self.turn = number.wrapping_add(1);
+            if let Kind::Path(PathTerms { class, limits, account, clock }) = &mut self.kind {
+                let now = clock.now();
+                for limit in limits.iter() {
+                    limit.spend(now, *class, octets);
+                }
+                if let Some(account) = account {
+                    account.expect(octets);
+                }
+            }
+            return true;
+        }
+        if is_any_late {
+            self.look_at(now + LATE_LOOK);
+        }
+        false
+    }
+
+    /// Takes in what the collector says.
+    fn hear(&mut self, conn: &mut Conn) -> Result<(), ConnError> {
+        if conn.try_fill(64 << 10)? > 0 {
+            self.last_heard = Instant::now();
+        }
+        while let Some(frame) = conn.next_frame()? {
+            match FeedFrame::try_from(frame)? {
+                FeedFrame::Channel(number) => self.heard = number,
+                FeedFrame::From { next, run } => {
+                    if let Some(offered) = self.offered.get_mut(&self.heard) {
+                        offered.is_open = true;
+                        offered.channel.begin(self.id, next, run);
+                        self.shared.channels.wake();
+                    }
+                }
+                FeedFrame::Kept { kept, arrived } => {
+                    let Some(offered) = self.offered.get(&self.heard) else { continue };
+                    let more = offered.channel.handle_kept(self.id, kept, arrived);
+                    let more = more.map_err(|_| {
+                        let text = "the collector acknowledges records that were not sent";
+                        ConnError::Refused(text.into())
+                    })?;
+                    self.shared.note_kept(more);
+                    if self.path().is_some() {
+                        self.shared.channels.wake();
+                    }
+                }
+                FeedFrame::Over(why) => {
+                    self.leave(self.heard);
+                    if let Some(offered) = self.offered.get_mut(&self.heard) {
+                        offered.again_at = Some(Instant::now() + PAUSE);
+                        self.shared.tell(&offered.channel.label, &why);
+                    }
+                }
+                FeedFrame::Session(SessionFrame::Pong(_)) => {
+                    if let Some(at) = self.asked_at.take() {
+                        self.rtt = at.elapsed();
+                    }
+                }
+                FeedFrame::Session(SessionFrame::Ping(_) | SessionFrame::Welcome(_)) => {}
+                FeedFrame::Session(SessionFrame::Abort(_, text)) => {
+                    return Err(ConnError::Refused(text));
+                }
+                other => return Err(ConnError::unexpected(&other)),
+            }
+        }
+        if conn.is_closed() { Err(ConnError::Closed) } else { Ok(()) }
+    }
+
+    fn look_at(&mut self, at: Instant) {
+        self.next_look = Some(self.next_look.map_or(at, |next| next.min(at)));
+    }
+
+    /// When there is something to do at the latest.
+    fn next_due(&self) -> Option<Instant> {
+        let every = if self.path().is_some() { PROBE } else { SIGN };
+        let again = self.offered.values().filter_map(|offered| offered.again_at);
+        let silent = self.asked_at.filter(|_| self.path().is_some()).map(|at| {
+            let from = at.max(self.last_heard);
+            from + if self.is_silent { DEAD } else { SILENT.max(self.rtt * 4) } + LOOK
+        });
+        let next = [self.next_look, Some(self.last_said + every), silent];
+        next.into_iter().flatten().chain(again).min()
+    }
+}
+
+impl Drop for Way<'_> {
+    fn drop(&mut self) {
+        for offered in self.offered.values() {
+            offered.channel.leave(self.id);
+        }
+        self.shared.ways.remove(self.id);
+        self.shared.channels.deregister(self.id);
+    }
+}
