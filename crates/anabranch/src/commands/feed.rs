@@ -89,7 +89,7 @@ enum CarrierOfFeed {
 /// How records come to the collector.
 enum Route {
     Striped(Box<StripedTerms>),
-    Paths(Terms),
+    Paths(Box<Terms>),
 }
 
 impl From<RecordsChoice> for Form {
@@ -162,7 +162,8 @@ pub(crate) fn run(args: FeedArgs) -> Result<(), Failure> {
         CarrierOfFeed::Tcp => {
             let relays = args.relays.or_config(&config.send.relays);
             let relays = relays::relays(&relays, &identity, &dirs)?;
-            Route::Paths(args.striped.over_tcp(to, identity, relays, (config, &dirs))?)
+            let terms = args.striped.over_tcp(to, identity, relays, (config, &dirs))?;
+            Route::Paths(Box::new(terms))
         }
     };
     let sending = |events| async move { send(route, options, events).await };
