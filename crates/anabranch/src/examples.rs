@@ -132,7 +132,7 @@ const EXAMPLES: &[(&str, &[Example])] = &[
         "feed",
         &[
             example(
-                "anabranch feed - --to logs --name journal",
+                "anabranch feed - --to logs --name journal --spool /var/spool/journal",
                 "Send the lines of a program as they come: journalctl -f -o cat | anabranch …",
             ),
             example(

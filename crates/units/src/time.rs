@@ -207,6 +207,7 @@ const UNITS: &[Unit] = &[
     Unit("s", 1_000_000_000),
     Unit("min", 60_000_000_000),
     Unit("h", 3_600_000_000_000),
+    Unit("d", 86_400_000_000_000),
 ];
 
 /// Reads "10 ms", "2.13s", "5 min"; the unit is required.

@@ -2,14 +2,17 @@
 
 use std::iter;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-use ::feed::{FeedError, FeedOptions, Form, Input, Sent, is_feed_name};
+use ::feed::{
+    FeedError, FeedOptions, Form, Input, LEAST_SPOOL, Sent, SpoolOptions, WhenFull, is_feed_name,
+};
 use clap::ValueEnum;
 use events::Events;
 use files::Error;
 use peer::Remote;
 use peer::dial::Terms;
-use units::Span;
+use units::{Bytes, Span};
 
 use super::tunnel::{bounded, stopped};
 use crate::commands::send::{credential, known_credential};
@@ -42,6 +45,14 @@ pub(crate) struct FeedArgs {
     /// The collector, as printed by 'anabranch collect'
     #[arg(long, value_name = "HOST[:PORT]", add = complete::receivers())]
     to: Remote,
+    /// Let what standard input yields wait on this host's disk until it is at the collector: in
+    /// FOLDER, SIZE at most, for AGE at most. It survives the death of this command and of the
+    /// machine [default SIZE: 1 GiB]
+    #[arg(long, value_name = "FOLDER[,SIZE[,AGE]]", value_parser = spool)]
+    spool: Option<SpoolOptions>,
+    /// What becomes of further records when the spool is full
+    #[arg(long, value_enum, default_value_t, requires = "spool")]
+    when_full: WhenFullChoice,
     /// The name of the feed, which is that of a folder at the collector [default: that of the first
     /// file without its extension, or 'feed']
     #[arg(long, value_name = "NAME")]
@@ -76,6 +87,52 @@ enum RecordsChoice {
     /// Its length and a space are before each, as in '5 hello' (RFC 6587)
     Counted,
 }
+
+/// What becomes of further records when a spool is full.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+enum WhenFullChoice {
+    /// The program that writes them waits
+    #[default]
+    Block,
+    /// The oldest ones are dropped, with a message that has their number
+    DropOldest,
+    /// The feed ends with an error
+    Fail,
+}
+
+impl From<WhenFullChoice> for WhenFull {
+    fn from(choice: WhenFullChoice) -> WhenFull {
+        match choice {
+            WhenFullChoice::Block => WhenFull::Block,
+            WhenFullChoice::DropOldest => WhenFull::DropOldest,
+            WhenFullChoice::Fail => WhenFull::Fail,
+        }
+    }
+}
+
+/// The folder of a spool, its size, and the age of what is in it.
+fn spool(text: &str) -> Result<SpoolOptions, String> {
+    let mut parts = text.split(',');
+    let folder = parts.next().filter(|folder| !folder.is_empty()).ok_or("it names no folder")?;
+    let size = parts.next().map_or(Ok(SPOOL), str::parse::<Bytes>);
+    let size = size.map_err(|error| error.to_string())?;
+    if size < LEAST_SPOOL {
+        return Err(format!("a spool has {LEAST_SPOOL} at least"));
+    }
+    let age = parts.next().map(str::parse::<Span>).transpose().map_err(|e| e.to_string())?;
+    if parts.next().is_some() {
+        return Err("FOLDER,SIZE,AGE is expected, as in /var/spool/feed,10GB,3d".into());
+    }
+    Ok(SpoolOptions {
+        folder: folder.into(),
+        size,
+        age: age.map(|age| Duration::from_nanos(age.as_nanos())),
+        when_full: WhenFull::default(),
+    })
+}
+
+/// The size of a spool, if none is named.
+const SPOOL: Bytes = Bytes::mib(1 << 10);
 
 /// What carries the records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -117,6 +174,19 @@ pub(crate) fn run(args: FeedArgs) -> Result<(), Failure> {
     let stdin = Path::new("-");
     let reads_stdin = args.files.iter().any(|file| file == stdin);
     let feed = name(&args)?;
+    if args.spool.is_some() && !reads_stdin {
+        let text = "--spool is for standard input: files are read again where that is needed";
+        return Err(Error::usage(text).into());
+    }
+    let carrier = match (args.carrier, args.relays.is_given()) {
+        (Some(CarrierOfFeed::Udp), true) => {
+            let text = "--relay is for TCP: leave --carrier udp out";
+            return Err(Error::usage(text).into());
+        }
+        (Some(carrier), _) => carrier,
+        (None, true) => CarrierOfFeed::Tcp,
+        (None, false) => CarrierOfFeed::Udp,
+    };
     let dirs = Dirs::from_env();
     let config = args.striped.config(&dirs)?;
     let key = HostKey::load(&dirs)?;
@@ -134,23 +204,20 @@ pub(crate) fn run(args: FeedArgs) -> Result<(), Failure> {
         credential(&args.token, &args.to, &dirs, None)?
     };
     let identity = key.beside(iter::once(&credential))?;
-    let files = args.files.into_iter();
-    let files = files.map(|file| if file == stdin { Input::Stdin } else { Input::File(file) });
+    let when_full = args.when_full.into();
+    let spool = args.spool.map(|spool| SpoolOptions { when_full, ..spool });
+    let input = |file: PathBuf| match &spool {
+        _ if file != stdin => Input::File(file),
+        Some(spool) => Input::Spooled(spool.clone()),
+        None => Input::Stdin,
+    };
+    let files = args.files.into_iter().map(input);
     let options = FeedOptions {
         inputs: files.chain(args.tail.into_iter().map(Input::Tail)).collect(),
         feed,
         form: args.records.into(),
         secret: credential.secret(),
-        patience: args.patience.map(|span| std::time::Duration::from_nanos(span.as_nanos())),
-    };
-    let carrier = match (args.carrier, args.relays.is_given()) {
-        (Some(CarrierOfFeed::Udp), true) => {
-            let text = "--relay is for TCP: leave --carrier udp out";
-            return Err(Error::usage(text).into());
-        }
-        (Some(carrier), _) => carrier,
-        (None, true) => CarrierOfFeed::Tcp,
-        (None, false) => CarrierOfFeed::Udp,
+        patience: args.patience.map(|span| Duration::from_nanos(span.as_nanos())),
     };
     let to = (args.to, credential);
     let route = match carrier {

@@ -12,14 +12,14 @@ use super::ports::free_port;
 use super::schema::Schema;
 
 /// A collector that one host may feed by its key, at a port that stays.
-struct Site {
-    source: Home,
+pub(crate) struct Site {
+    pub(crate) source: Home,
     collector: Home,
     port: u16,
 }
 
 impl Site {
-    fn new() -> Site {
+    pub(crate) fn new() -> Site {
         let (source, collector) = (Home::new(), Home::new());
         let port = free_port();
         let key = |home: &Home| home.run(&["keys"]).1.trim().to_string();
@@ -32,7 +32,7 @@ impl Site {
         Site { source, collector, port }
     }
 
-    fn collect(&self) -> Running {
+    pub(crate) fn collect(&self) -> Running {
         let port = self.port.to_string();
         let words = ["collect", "kept", "--listen", "127.0.0.1", "--port", &port];
         let mut command = self.collector.command(&words);
@@ -44,7 +44,7 @@ impl Site {
         child
     }
 
-    fn feed(&self, more: &[&str]) -> Command {
+    pub(crate) fn feed(&self, more: &[&str]) -> Command {
         let to = format!("127.0.0.1:{}", self.port);
         let mut command = self.source.command(&[&["feed", "--to", &to], more].concat());
         command.stdout(Stdio::null()).stderr(Stdio::null());
@@ -56,7 +56,7 @@ impl Site {
     }
 
     /// What a feed has, stream by stream.
-    fn kept(&self, feed: &str) -> String {
+    pub(crate) fn kept(&self, feed: &str) -> String {
         let Ok(entries) = fs::read_dir(self.folder(feed)) else { return String::new() };
         let paths = entries.map(|entry| entry.unwrap().path());
         let mut paths: Vec<PathBuf> = paths.filter(|path| !path.ends_with("index")).collect();
@@ -65,7 +65,7 @@ impl Site {
         String::from_utf8(all).unwrap()
     }
 
-    fn until(&self, what: &str, mut is_so: impl FnMut(&Site) -> bool) {
+    pub(crate) fn until(&self, what: &str, mut is_so: impl FnMut(&Site) -> bool) {
         let began = Instant::now();
         while !is_so(self) {
             assert!(began.elapsed() < Duration::from_secs(60), "not within a minute: {what}");
@@ -74,12 +74,12 @@ impl Site {
     }
 }
 
-fn kill(mut child: Child) {
+pub(crate) fn kill(mut child: Child) {
     child.kill().unwrap();
     child.wait().unwrap();
 }
 
-fn numbered(count: u32) -> String {
+pub(crate) fn numbered(count: u32) -> String {
     let lines: Vec<String> = (0..count).map(|number| format!("record {number}\n")).collect();
     lines.concat()
 }
@@ -119,6 +119,11 @@ fn mistakes_of_feeds_are_answered_at_once() {
         (&["feed", "data", "--to", "host", "--name", "../x"], 2, "letters, digits"),
         (&["feed", "data", "--to", "host", "--records", "words"], 2, "counted"),
         (&["feed", "-", "--to", "host", "--token-stdin"], 2, "--token-stdin cannot read it"),
+        (&["feed", "data", "--to", "host", "--spool", "kept"], 2, "is for standard input"),
+        (&["feed", "-", "--to", "host", "--spool", "kept,1kB"], 2, "1.0 MB at least"),
+        (&["feed", "-", "--to", "host", "--spool", "kept,1GB,3"], 2, "a time"),
+        (&["feed", "-", "--to", "host", "--when-full", "fail"], 2, "--spool"),
+        (&["feed", "-", "--to", "host", "--relay", "r", "--carrier", "udp"], 2, "is for TCP"),
         (&["collect", "kept"], 2, "no host may feed this collector"),
         (&["collect", "data/kept", "--token"], 10, "data/kept"),
         (&["collect", "kept", "--token", "--rotate", "1 B"], 2, "--rotate"),

@@ -22,6 +22,7 @@ mod receivers;
 mod schema;
 mod secrets;
 mod services;
+mod spools;
 mod streams;
 mod terminal;
 mod trees;

@@ -230,10 +230,10 @@ impl Backlog {
         self.kept
     }
 
-    /// Begins anew with the stream's first record, of which those before this one are left out.
-    pub(crate) fn rewind(&mut self, kept: u64) {
+    /// Begins anew with the record of number `first`; those before `kept` are left out.
+    pub(crate) fn rewind(&mut self, first: u64, kept: u64) {
         self.batches.clear();
-        (self.octets, self.next, self.sent, self.handed) = (0, 0, kept, 0);
+        (self.octets, self.next, self.sent, self.handed) = (0, first, kept, 0);
         (self.kept, self.arrived) = (kept, kept);
     }
 }
@@ -318,7 +318,7 @@ mod tests {
         backlog.handle_kept(1);
         backlog.push(&record(1));
         assert_eq!(backlog.handle_from(0), Err(Gone));
-        backlog.rewind(0);
+        backlog.rewind(0, 0);
         (0..2).for_each(|number| backlog.push(&record(number)));
         assert_eq!(send(&mut backlog).len(), 2);
     }

@@ -18,8 +18,8 @@ pub(super) struct Channel {
     pub(super) id: StreamId,
     /// Where its records come from, for people.
     pub(super) label: String,
-    /// Whether they can be read again from the begin.
-    pub(super) is_lasting: bool,
+    /// The number of its first record, if the records can be read again from there.
+    pub(super) first: Option<u64>,
     state: Mutex<State>,
     /// Rings when whoever reads the records has something to do.
     pub(super) changed: Notify,
@@ -43,24 +43,26 @@ pub(super) struct State {
 pub(super) struct NeverSent;
 
 impl Channel {
-    fn new(number: u16, id: StreamId, label: String, is_lasting: bool) -> Channel {
-        let state = State {
-            backlog: Backlog::new(BACKLOG),
-            run: None,
-            ways: BTreeMap::new(),
-            gone: None,
-            is_unknown: false,
-        };
+    fn new(number: u16, id: StreamId, label: String, first: Option<u64>) -> Channel {
+        let mut backlog = Backlog::new(BACKLOG);
+        backlog.rewind(first.unwrap_or(0), first.unwrap_or(0));
+        let state =
+            State { backlog, run: None, ways: BTreeMap::new(), gone: None, is_unknown: false };
         let (state, changed) = (Mutex::new(state), Notify::new());
-        Channel { number, id, label, is_lasting, state, changed }
+        Channel { number, id, label, first, state, changed }
     }
 
     pub(super) fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().expect("no panic while held")
     }
 
-    /// A way begins: the collector's run wants the stream from this record on.
-    pub(super) fn begin(&self, way: WayId, next: u64, run: RunId) {
+    /// A way begins: the collector's run wants the stream from this record on. Returns whether it
+    /// may: a collector that is still busy with earlier records may not know yet that there are
+    /// none between.
+    pub(super) fn begin(&self, way: WayId, next: u64, run: RunId) -> bool {
+        if self.first.is_some_and(|first| next < first) {
+            return false;
+        }
         let mut state = self.state();
         let state = &mut *state;
         if state.run != Some(run) {
@@ -70,7 +72,7 @@ impl Channel {
             }
             state.run = Some(run);
         }
-        if next > state.backlog.next() && !self.is_lasting {
+        if next > state.backlog.next() && self.first.is_none() {
             state.is_unknown = true;
         } else if !state.ways.is_empty() {
             // It may say less than over another connection, where it said it earlier.
@@ -80,6 +82,7 @@ impl Channel {
         }
         state.ways.insert(way, next);
         self.changed.notify_one();
+        true
     }
 
     /// The collector has `kept` records on its disk, and has `arrived`; returns how many more are
@@ -165,7 +168,7 @@ pub(super) struct OpenChannel<'a> {
 
 impl Channels {
     /// A further stream.
-    pub(super) fn open(&self, id: StreamId, label: String, is_lasting: bool) -> OpenChannel<'_> {
+    pub(super) fn open(&self, id: StreamId, label: String, first: Option<u64>) -> OpenChannel<'_> {
         let channel = {
             let mut table = self.table();
             // A number comes back late: the collector may not know yet that it is free.
@@ -174,7 +177,7 @@ impl Channels {
                 number = number.wrapping_add(1);
             }
             table.last = number;
-            let channel = Arc::new(Channel::new(number, id, label, is_lasting));
+            let channel = Arc::new(Channel::new(number, id, label, first));
             table.open.insert(number, Arc::clone(&channel));
             channel
         };
@@ -237,8 +240,8 @@ mod tests {
 
     const ONE: RunId = [1; 16];
 
-    fn channel(is_lasting: bool, records: usize) -> Channel {
-        let channel = Channel::new(1, StreamId([1; 16]), "a test".into(), is_lasting);
+    fn channel(records: usize) -> Channel {
+        let channel = Channel::new(1, StreamId([1; 16]), "a test".into(), None);
         (0..records).for_each(|_| channel.state().backlog.push(&vec![b'x'; 60_000]));
         channel
     }
@@ -250,7 +253,7 @@ mod tests {
 
     #[test]
     fn what_arrived_at_a_collector_that_was_killed_is_sent_again() {
-        let channel = channel(false, 3);
+        let channel = channel(3);
         channel.begin(1, 0, ONE);
         channel.begin(2, 0, ONE);
         assert_eq!((send(&channel, 1), send(&channel, 2)), (Some(0), Some(1)));
@@ -268,7 +271,7 @@ mod tests {
 
     #[test]
     fn an_older_number_over_a_second_connection_is_no_loss() {
-        let channel = channel(false, 2);
+        let channel = channel(2);
         channel.begin(1, 0, ONE);
         assert_eq!((send(&channel, 1), send(&channel, 1)), (Some(0), Some(1)));
         assert_eq!(channel.handle_kept(1, 2, 2), Ok(2));
@@ -284,7 +287,7 @@ mod tests {
 
     #[test]
     fn who_said_that_records_arrived_takes_it_along() {
-        let channel = channel(false, 2);
+        let channel = channel(2);
         channel.begin(1, 0, ONE);
         channel.begin(2, 0, ONE);
         assert_eq!((send(&channel, 1), send(&channel, 1)), (Some(0), Some(1)));
@@ -296,7 +299,7 @@ mod tests {
 
     #[test]
     fn records_that_were_never_sent_are_not_acknowledged() {
-        let channel = channel(false, 2);
+        let channel = channel(2);
         channel.begin(1, 0, ONE);
         assert_eq!(channel.handle_kept(1, 1, 1), Err(NeverSent));
         assert_eq!(send(&channel, 1), Some(0));

@@ -13,10 +13,11 @@ use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::sleep;
 use wire::feed::{Form, MAX_RECORD, StreamId};
 
+use super::spool::Spool;
 use crate::framing::Splitter;
 
 /// Octets that are read at a time.
-const CHUNK: usize = 64 << 10;
+pub(super) const CHUNK: usize = 64 << 10;
 /// Pieces that wait to be looked at.
 const PIECES: usize = 4;
 /// The time between looks at a file that is followed.
@@ -24,13 +25,27 @@ const LOOK: Duration = Duration::from_millis(200);
 /// A file that has left its path is over once nothing has come to it for so long.
 const LAST_LOOKS: Duration = Duration::from_secs(5);
 
+/// What is read.
+pub(super) enum Piece {
+    Octets(Vec<u8>),
+    /// What follows begins with the record of this number: others before it may be gone.
+    At(u64),
+}
+
 /// Something that is read piece by piece.
 pub(super) struct Reader {
-    pieces: mpsc::Receiver<io::Result<Vec<u8>>>,
+    pieces: mpsc::Receiver<io::Result<Piece>>,
     /// What is read from its begin again.
-    file: Option<FollowedFile>,
+    again: Again,
     /// The task that reads a file.
     reading: Option<JoinHandle<()>>,
+}
+
+/// What can be read from its begin again.
+enum Again {
+    Nothing,
+    File(FollowedFile),
+    Spool(Arc<Spool>),
 }
 
 /// A file that is read to its end, or followed.
@@ -56,7 +71,7 @@ impl Reader {
                     Ok(0) => return,
                     Ok(length) => {
                         piece.truncate(length);
-                        Ok(piece)
+                        Ok(Piece::Octets(piece))
                     }
                     Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                     Err(error) => Err(error),
@@ -67,31 +82,60 @@ impl Reader {
                 }
             }
         })?;
-        Ok(Reader { pieces, file: None, reading: None })
+        Ok(Reader { pieces, again: Again::Nothing, reading: None })
     }
 
     /// A file, from its begin.
     pub(super) fn of(file: FollowedFile) -> Reader {
         let (sender, pieces) = mpsc::channel(PIECES);
         let reading = tokio::spawn(file.clone().run(sender));
-        Reader { pieces, file: Some(file), reading: Some(reading) }
+        Reader { pieces, again: Again::File(file), reading: Some(reading) }
+    }
+
+    /// A spool, from its first record.
+    pub(super) fn of_spool(spool: Arc<Spool>) -> Reader {
+        let (sender, pieces) = mpsc::channel(PIECES);
+        let reading = tokio::spawn(Arc::clone(&spool).read(sender));
+        Reader { pieces, again: Again::Spool(spool), reading: Some(reading) }
     }
 
     /// The next piece; `None` at the end. It can be dropped and asked again.
-    pub(super) async fn read(&mut self) -> Option<io::Result<Vec<u8>>> {
+    pub(super) async fn read(&mut self) -> Option<io::Result<Piece>> {
         self.pieces.recv().await
     }
 
-    /// Begins anew, if that is possible.
-    pub(super) fn rewind(&mut self) -> bool {
-        let Some(file) = self.file.clone() else { return false };
-        *self = Reader::of(file);
-        true
+    /// Begins anew, if that is possible, with the record of this number.
+    pub(super) fn rewind(&mut self) -> Option<u64> {
+        *self = match &self.again {
+            Again::Nothing => return None,
+            Again::File(file) => Reader::of(file.clone()),
+            Again::Spool(spool) => Reader::of_spool(Arc::clone(spool)),
+        };
+        self.first()
     }
 
-    /// Whether it can be read again from its begin.
-    pub(super) fn is_lasting(&self) -> bool {
-        self.file.is_some()
+    /// The number of its first record, if it can be read again from there.
+    pub(super) fn first(&self) -> Option<u64> {
+        match &self.again {
+            Again::Nothing => None,
+            Again::File(_) => Some(0),
+            Again::Spool(spool) => Some(spool.first()),
+        }
+    }
+
+    /// The number of records that there ever were, if that is known.
+    pub(super) fn total(&self) -> Option<u64> {
+        match &self.again {
+            Again::Nothing | Again::File(_) => None,
+            Again::Spool(spool) => Some(spool.total()),
+        }
+    }
+
+    /// Records before this one are at the collector.
+    pub(super) fn handle_kept(&self, kept: u64) {
+        if let Again::Spool(spool) = &self.again {
+            spool.handle_kept(kept);
+        }
     }
 }
 
@@ -104,7 +148,7 @@ impl Drop for Reader {
 }
 
 impl FollowedFile {
-    async fn run(self, pieces: mpsc::Sender<io::Result<Vec<u8>>>) {
+    async fn run(self, pieces: mpsc::Sender<io::Result<Piece>>) {
         let mut offset = 0;
         // Since when the file has not been at its path, and nothing has come to it.
         let mut gone: Option<Instant> = None;
@@ -121,7 +165,7 @@ impl FollowedFile {
             if is_more || piece.is_err() {
                 offset += piece.as_ref().map_or(0, |piece| piece.len() as u64);
                 gone = None;
-                if pieces.send(piece).await.is_err() || !is_more {
+                if pieces.send(piece.map(Piece::Octets)).await.is_err() || !is_more {
                     return;
                 }
                 continue;

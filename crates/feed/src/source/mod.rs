@@ -4,6 +4,7 @@ mod backlog;
 mod channel;
 mod input;
 mod paths;
+mod spool;
 mod stream;
 mod striped;
 mod tail;
@@ -28,6 +29,8 @@ use wire::feed::{Form, StreamId};
 use crate::FeedError;
 use channel::Channels;
 use input::{FollowedFile, Reader, stream_of};
+use spool::Spool;
+pub use spool::{LEAST_SPOOL, SpoolOptions, WhenFull};
 use stream::Stream;
 use ways::Ways;
 
@@ -36,6 +39,8 @@ use ways::Ways;
 pub enum Input {
     /// Standard input, to its end.
     Stdin,
+    /// Standard input, to its end, which waits on the disk.
+    Spooled(SpoolOptions),
     /// A file, to its end.
     File(PathBuf),
     /// The files whose name matches a pattern, as long as anything is written to them, and those
@@ -235,7 +240,7 @@ async fn run(
                 streams.spawn(files.follow(shared));
             }
             input => {
-                if let Some(stream) = begin(input, form)? {
+                if let Some(stream) = begin(input, &shared)? {
                     streams.spawn(stream.run(shared));
                 }
             }
@@ -280,8 +285,17 @@ async fn run(
 }
 
 /// The stream of something that is read to its end; `None`, if there is nothing in it.
-fn begin(input: Input, form: Form) -> Result<Option<Stream>, FeedError> {
+fn begin(input: Input, shared: &SourceShared) -> Result<Option<Stream>, FeedError> {
+    let form = shared.form;
     match input {
+        Input::Spooled(options) => {
+            let path = options.folder.clone();
+            let spool = Spool::open(options, &shared.feed, form, shared.events.clone())?;
+            let failed = |source| FeedError::Source { path: path.clone(), source };
+            spool.fill(std::io::stdin()).map_err(failed)?;
+            let (id, label) = (spool.id(), "standard input".into());
+            Ok(Some(Stream { id, label, reader: Reader::of_spool(spool) }))
+        }
         Input::Stdin => {
             let failed = |source| FeedError::Source { path: "standard input".into(), source };
             let reader = Reader::stdin().map_err(failed)?;

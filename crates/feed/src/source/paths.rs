@@ -1,5 +1,5 @@
-//! The paths to the collector, direct ones and over relays: a connection over TCP each, which carries
-//! all streams.
+//! The paths to the collector, direct ones and over relays: a connection over TCP each, which
+//! carries all streams.
 
 use std::net::SocketAddr;
 use std::pin::pin;

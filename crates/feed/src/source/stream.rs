@@ -6,8 +6,8 @@ use std::sync::Arc;
 use wire::feed::StreamId;
 
 use super::SourceShared;
-use super::channel::Channel;
-use super::input::Reader;
+use super::channel::{Channel, State};
+use super::input::{Piece, Reader};
 use crate::FeedError;
 use crate::framing::{FramingError, Splitter};
 
@@ -28,76 +28,110 @@ struct Running {
     /// Whether the end was read.
     is_read: bool,
     divided: u64,
+    /// The number of the next record: those before it are gone.
+    gap: Option<u64>,
+}
+
+/// How a part of a stream ended.
+enum Part {
+    /// All is safe, or nobody wants more.
+    Over,
+    /// Records are gone: it goes on with the one of this number.
+    Gap(u64),
 }
 
 impl Stream {
     /// Reads all, until its end is safe.
     pub(super) async fn run(self, shared: Arc<SourceShared>) -> Result<(), FeedError> {
-        let Stream { id, label, reader } = self;
-        let open = shared.channels.open(id, label.clone(), reader.is_lasting());
-        let mut running = Running {
-            label,
-            reader,
-            shared: Arc::clone(&shared),
-            channel: Arc::clone(&open.channel),
-            splitter: Splitter::new(shared.form),
-            is_read: false,
-            divided: 0,
-        };
-        let mut waiting = shared.waiting(0);
-        let mut over = shared.over.subscribe();
+        let Stream { id, label, mut reader } = self;
+        let mut first = reader.first();
         loop {
-            running.look()?;
-            let (octets, has_room, is_empty) = {
-                let state = running.channel.state();
-                (state.backlog.octets(), state.backlog.has_room(), state.backlog.is_empty())
+            let open = shared.channels.open(id, label.clone(), first);
+            let mut running = Running {
+                label: label.clone(),
+                reader,
+                shared: Arc::clone(&shared),
+                channel: Arc::clone(&open.channel),
+                splitter: Splitter::new(shared.form),
+                is_read: false,
+                divided: 0,
+                gap: None,
             };
-            waiting.set(octets);
-            if running.is_read && is_empty {
-                return Ok(());
+            match running.run().await? {
+                Part::Over => return Ok(()),
+                Part::Gap(to) => first = Some(to),
             }
-            tokio::select! {
-                read = running.reader.read(), if !running.is_read && has_room => {
-                    running.handle_read(read)?;
-                }
-                () = running.channel.changed.notified() => {}
-                _ = over.wait_for(|is_over| *is_over) => return Ok(()),
-            }
+            Running { reader, .. } = running;
         }
     }
 }
 
 impl Running {
+    async fn run(&mut self) -> Result<Part, FeedError> {
+        let shared = Arc::clone(&self.shared);
+        let mut waiting = shared.waiting(0);
+        let mut over = shared.over.subscribe();
+        loop {
+            self.look()?;
+            let (octets, has_room, is_empty, kept) = {
+                let State { backlog, .. } = &*self.channel.state();
+                (backlog.octets(), backlog.has_room(), backlog.is_empty(), backlog.kept())
+            };
+            waiting.set(octets);
+            self.reader.handle_kept(kept);
+            if let Some(to) = self.gap.filter(|_| is_empty) {
+                return Ok(Part::Gap(to));
+            }
+            if self.is_read && is_empty {
+                return Ok(Part::Over);
+            }
+            tokio::select! {
+                read = self.reader.read(), if !self.is_read && self.gap.is_none() && has_room => {
+                    self.handle_read(read)?;
+                }
+                () = self.channel.changed.notified() => {}
+                _ = over.wait_for(|is_over| *is_over) => return Ok(Part::Over),
+            }
+        }
+    }
+
     /// Looks whether the collector has other records than those that are here.
     fn look(&mut self) -> Result<(), FeedError> {
-        let (gone, is_unknown) = {
+        let (gone, is_unknown, kept) = {
             let mut state = self.channel.state();
-            (state.take_gone(), state.is_unknown())
+            (state.take_gone(), state.is_unknown(), state.backlog.kept())
         };
         let label = &self.label;
         let lost = |text: &str| FeedError::Lost(format!("{label}: {text}"));
         if is_unknown {
             return Err(lost("the collector has more records than were ever sent"));
         }
+        if self.reader.total().is_some_and(|total| total < kept) {
+            let text = "the collector has more records than the spool ever had: it is an older \
+                        copy; without it the feed begins anew";
+            return Err(lost(text));
+        }
         if let Some(from) = gone {
             // It had said that it has more: what can be read again is.
             let text = "the collector lacks records that it had";
-            if !self.reader.rewind() {
-                return Err(lost(text));
-            }
+            let Some(first) = self.reader.rewind() else { return Err(lost(text)) };
             self.shared.events.notice(format!("{label}: {text}; they are sent again"));
-            self.channel.state().backlog.rewind(from);
+            self.channel.state().backlog.rewind(first, from);
             (self.splitter, self.divided) = (Splitter::new(self.shared.form), 0);
             self.is_read = false;
         }
         Ok(())
     }
 
-    fn handle_read(&mut self, read: Option<io::Result<Vec<u8>>>) -> Result<(), FeedError> {
+    fn handle_read(&mut self, read: Option<io::Result<Piece>>) -> Result<(), FeedError> {
         match read {
-            Some(Ok(octets)) => {
+            Some(Ok(Piece::Octets(octets))) => {
                 self.splitter.push(&octets);
                 self.add()?;
+            }
+            Some(Ok(Piece::At(number))) => {
+                let next = self.channel.state().backlog.next();
+                self.gap = (number > next).then_some(number);
             }
             Some(Err(source)) => {
                 return Err(FeedError::Source { path: (&self.label).into(), source });

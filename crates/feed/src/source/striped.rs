@@ -1,5 +1,5 @@
-//! The striped connection to the collector, opened again whenever it ends: one stream of it for each
-//! stream of records.
+//! The striped connection to the collector, opened again whenever it ends: one stream of it for
+//! each stream of records.
 
 use std::collections::BTreeSet;
 use std::pin::pin;

@@ -218,8 +218,13 @@ impl Way<'_> {
     }
 
     fn begin(&mut self, conn: &mut Conn, channel: Arc<Channel>) {
-        // What can be read again is there from the begin.
-        let first = if channel.is_lasting { 0 } else { channel.state().backlog.first() };
+        if self.offered.contains_key(&channel.number) {
+            // The collector may have it still.
+            self.to(conn, channel.number);
+            conn.push(&FeedFrame::Over(String::new()));
+        }
+        // What can be read again is there from its first record on.
+        let first = channel.first.unwrap_or_else(|| channel.state().backlog.first());
         self.to(conn, channel.number);
         conn.push(&FeedFrame::Offer(Offer {
             stream: channel.id,
@@ -405,8 +410,10 @@ impl Way<'_> {
                 FeedFrame::Channel(number) => self.heard = number,
                 FeedFrame::From { next, run } => {
                     if let Some(offered) = self.offered.get_mut(&self.heard) {
-                        offered.is_open = true;
-                        offered.channel.begin(self.id, next, run);
+                        offered.is_open = offered.channel.begin(self.id, next, run);
+                        if !offered.is_open {
+                            offered.again_at = Some(Instant::now() + PAUSE);
+                        }
                         self.shared.channels.wake();
                     }
                 }

@@ -23,7 +23,7 @@ use wire::session::RunId;
 
 use crate::bounds::FEEDS_EACH;
 use committer::Committer;
-pub(crate) use stream_file::{AddError, StreamFile};
+pub(crate) use stream_file::{AddError, StreamFile, parse_name};
 
 /// A stream that is open, if anybody has it. Whoever opens it holds this, and keeps nobody else up:
 /// its last file is read.

@@ -63,6 +63,8 @@ pub(crate) enum AddError {
 
 /// What is written.
 struct Disk {
+    /// The first record of the file.
+    first: u64,
     /// `None`, before the first record.
     file: Option<File>,
     /// The length that is safe, and the one that is written.
@@ -118,10 +120,12 @@ impl StreamFile {
             let text = format!("the feed has {FILES_EACH} files, as many as it may");
             return Err(io::Error::new(ErrorKind::QuotaExceeded, text));
         }
-        let disk = match last {
-            Some(last) => Disk::of(&last)?,
+        let disk = if let Some(last) = last {
+            Disk::of(&last)?
+        } else {
             // Its files were taken away: what the list says was there, at least.
-            None => Disk { file: None, safe: 0, written: 0, next: indexed(folder, offer.stream)? },
+            let next = indexed(folder, offer.stream)?;
+            Disk { first: next, file: None, safe: 0, written: 0, next }
         };
         let next = disk.next;
         Ok(StreamFile {
@@ -143,6 +147,18 @@ impl StreamFile {
     /// How far it is safe.
     pub(crate) fn kept(&self) -> Kept {
         self.safe().clone()
+    }
+
+    /// How records are told apart.
+    pub(crate) fn form(&self) -> Form {
+        self.offer.form
+    }
+
+    /// The first record of the file that is written to, if there is one, and the length of it that
+    /// is on the disk.
+    pub(crate) fn safe_part(&self) -> (Option<u64>, u64) {
+        let disk = self.disk();
+        (disk.file.as_ref().map(|_| disk.first), disk.safe)
     }
 
     /// Whether nothing more can be kept.
@@ -254,6 +270,7 @@ impl StreamFile {
             let file = OpenOptions::new().write(true).create_new(true).mode(MODE).open(path)?;
             File::open(&self.folder)?.sync_all()?;
             (disk.file, disk.safe, disk.written) = (Some(file), 0, 0);
+            disk.first = first;
         }
         let file = disk.file.as_mut().expect("it was opened");
         file.write_all(octets)?;
@@ -405,7 +422,8 @@ impl Disk {
         file.set_len(whole)?;
         file.sync_all()?;
         file.seek(SeekFrom::Start(whole))?;
-        Ok(Disk { file: Some(file), safe: whole, written: whole, next: last.first + records })
+        let next = last.first + records;
+        Ok(Disk { first: last.first, file: Some(file), safe: whole, written: whole, next })
     }
 
     /// Records before this one are nobody's: the name of the next file says so.
@@ -436,7 +454,6 @@ impl Disk {
 
 /// The last file of a stream, and the number of files in the folder.
 fn find(folder: &Path, stream: StreamId) -> io::Result<(Option<Last>, usize)> {
-    let prefix = prefix(stream);
     let (mut last, mut count): (Option<Last>, usize) = (None, 0);
     for entry in fs::read_dir(folder)? {
         let (path, name) = {
@@ -444,7 +461,7 @@ fn find(folder: &Path, stream: StreamId) -> io::Result<(Option<Last>, usize)> {
             (entry.path(), entry.file_name())
         };
         count += 1;
-        let Some((first, form)) = name.to_str().and_then(|name| numbered(name, &prefix)) else {
+        let Some((first, form)) = name.to_str().and_then(|name| numbered(name, stream)) else {
             continue;
         };
         if last.as_ref().is_none_or(|last| last.first < first) {
@@ -454,12 +471,24 @@ fn find(folder: &Path, stream: StreamId) -> io::Result<(Option<Last>, usize)> {
     Ok((last, count))
 }
 
-/// The number of the first record, and the form, in the name of a file of a stream.
-fn numbered(name: &str, prefix: &str) -> Option<(u64, Form)> {
-    let (first, extension_of) = name.strip_prefix(prefix)?.strip_prefix('-')?.split_once('.')?;
+/// The stream, the number of the first record, and the form, in the name of a file.
+pub(crate) fn parse_name(name: &str) -> Option<(StreamId, u64, Form)> {
+    let (stream, rest) = name.split_once('-')?;
+    let digits = stream.as_bytes().chunks_exact(2).map(|pair| {
+        let digit = |octet: u8| DIGITS.iter().position(|digit| *digit == octet);
+        u8::try_from(digit(pair[0])? * 16 + digit(pair[1])?).ok()
+    });
+    let octets: Vec<u8> = digits.collect::<Option<_>>()?;
+    let stream_id = StreamId(octets.try_into().ok().filter(|_| stream.len() == 32)?);
+    let (first, extension_of) = rest.split_once('.')?;
     let forms = [Form::Lines, Form::Nul, Form::Counted];
     let form = forms.into_iter().find(|form| extension(*form) == extension_of)?;
-    Some((first.parse().ok()?, form))
+    Some((stream_id, first.parse().ok()?, form))
+}
+
+/// The number of the first record, and the form, in the name of a file of that stream.
+fn numbered(name: &str, stream: StreamId) -> Option<(u64, Form)> {
+    parse_name(name).filter(|(of, ..)| *of == stream).map(|(_, first, form)| (first, form))
 }
 
 /// The first record of the last file of a stream, as the folder's list has it; 0 if it has none.
@@ -469,10 +498,9 @@ fn indexed(folder: &Path, stream: StreamId) -> io::Result<u64> {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(0),
         Err(error) => return Err(error),
     };
-    let prefix = prefix(stream);
     let of_line = |line: &str| {
         let line: serde_json::Value = serde_json::from_str(line).ok()?;
-        numbered(line["file"].as_str()?, &prefix).map(|(first, _)| first)
+        numbered(line["file"].as_str()?, stream).map(|(first, _)| first)
     };
     // The last line may be cut short.
     Ok(text.lines().filter_map(of_line).max().unwrap_or(0))
