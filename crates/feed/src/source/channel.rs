@@ -98,7 +98,9 @@ impl Channel {
     ) -> Result<u64, NeverSent> {
         let mut state = self.state();
         let State { backlog, ways, .. } = &mut *state;
-        if kept.max(arrived) > backlog.sent() {
+        // A source that is started anew hears of what the last one had sent, if that can be read
+        // again.
+        if self.first.is_none() && kept.max(arrived) > backlog.sent() {
             return Err(NeverSent);
         }
         let Some(said) = ways.get_mut(&way) else { return Ok(0) };
@@ -241,7 +243,11 @@ mod tests {
     const ONE: RunId = [1; 16];
 
     fn channel(records: usize) -> Channel {
-        let channel = Channel::new(1, StreamId([1; 16]), "a test".into(), None);
+        channel_from(None, records)
+    }
+
+    fn channel_from(first: Option<u64>, records: usize) -> Channel {
+        let channel = Channel::new(1, StreamId([1; 16]), "a test".into(), first);
         (0..records).for_each(|_| channel.state().backlog.push(&vec![b'x'; 60_000]));
         channel
     }
@@ -295,6 +301,28 @@ mod tests {
         // The collector's disk failed, which the second way has not heard of yet.
         channel.leave(1);
         assert_eq!((send(&channel, 2), send(&channel, 2)), (Some(0), Some(1)));
+    }
+
+    /// What a source that was killed had sent is still on its way when the next one begins.
+    #[test]
+    fn what_an_earlier_source_sent_may_arrive_while_the_next_one_reads() {
+        let channel = channel_from(Some(0), 3);
+        assert!(channel.begin(1, 1, ONE));
+        assert_eq!(channel.handle_kept(1, 1, 2), Ok(0));
+        assert_eq!(send(&channel, 1), Some(2), "the second one has arrived");
+        assert_eq!(channel.handle_kept(1, 5, 5), Ok(4));
+        let mut state = channel.state();
+        (0..3).for_each(|_| state.backlog.push(b"x"));
+        assert_eq!((state.backlog.next(), state.backlog.first()), (6, 5), "two are there");
+    }
+
+    #[test]
+    fn a_collector_that_is_still_busy_is_asked_again() {
+        let channel = channel_from(Some(7), 1);
+        assert!(!channel.begin(1, 5, ONE), "it wants what is gone");
+        assert!(!channel.state().has_way(1));
+        assert!(channel.begin(1, 7, ONE));
+        assert_eq!(send(&channel, 1), Some(7));
     }
 
     #[test]

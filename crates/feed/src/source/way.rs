@@ -285,13 +285,13 @@ impl Way<'_> {
         loop {
             let has_flushed = conn.try_flush()?;
             let has_room = has_flushed && self.has_room(conn)?;
-            let is_ready = self.offered.values().all(|offered| offered.is_open);
+            let is_ready = self.offered.values().any(|offered| offered.is_open);
             if let Some(path) = self.path() {
                 let standing = Standing {
                     class: path.class,
                     rtt: self.rtt,
                     has_room: has_room && is_ready && !self.is_silent,
-                    is_alive: is_ready && !self.is_silent,
+                    is_alive: !self.is_silent,
                 };
                 let is_first = self.shared.ways.is_first(self.id, standing);
                 if self.shared.ways.set(self.id, standing) {
