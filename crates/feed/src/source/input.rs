@@ -13,24 +13,16 @@ use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::sleep;
 use wire::feed::{Form, MAX_RECORD, StreamId};
 
+use super::piece::{CHUNK, Piece};
 use super::spool::Spool;
 use crate::framing::Splitter;
 
-/// Octets that are read at a time.
-pub(super) const CHUNK: usize = 64 << 10;
 /// Pieces that wait to be looked at.
 const PIECES: usize = 4;
 /// The time between looks at a file that is followed.
 const LOOK: Duration = Duration::from_millis(200);
 /// A file that has left its path is over once nothing has come to it for so long.
 const LAST_LOOKS: Duration = Duration::from_secs(5);
-
-/// What is read.
-pub(super) enum Piece {
-    Octets(Vec<u8>),
-    /// What follows begins with the record of this number: others before it may be gone.
-    At(u64),
-}
 
 /// Something that is read piece by piece.
 pub(super) struct Reader {

@@ -4,6 +4,7 @@ mod backlog;
 mod channel;
 mod input;
 mod paths;
+mod piece;
 mod spool;
 mod stream;
 mod striped;

@@ -21,7 +21,7 @@ use tokio::time::timeout;
 use units::Bytes;
 use wire::feed::{Form, Offer, Records, StreamId, push_record};
 
-use super::input::{CHUNK, Piece};
+use super::piece::{CHUNK, Piece};
 use crate::FeedError;
 use crate::bounds::{BATCH, FILE, WAITING};
 use crate::framing::Splitter;

@@ -7,7 +7,8 @@ use wire::feed::StreamId;
 
 use super::SourceShared;
 use super::channel::{Channel, State};
-use super::input::{Piece, Reader};
+use super::input::Reader;
+use super::piece::Piece;
 use crate::FeedError;
 use crate::framing::{FramingError, Splitter};
 
