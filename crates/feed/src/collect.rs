@@ -22,9 +22,10 @@ use tokio::time::{Instant, sleep_until};
 use wire::feed::{FeedFrame, Offer, Records, SERVICE, is_feed_name};
 use wire::session::{AbortCode, SessionFrame, SessionId};
 
-use crate::bounds::{EARLY_EACH, EARLY_IN_ALL, SILENCE, STREAMS_EACH, STREAMS_IN_ALL, WAITING};
+use crate::bounds::{EARLY_EACH, EARLY_IN_ALL, SILENCE, STREAMS_EACH, WAITING};
 use crate::rights::may_feed;
 use crate::store::{AddError, Store, StreamFile};
+use crate::streams::StreamPlaces;
 
 /// What a collector needs to know.
 pub struct CollectOptions {
@@ -38,7 +39,7 @@ pub struct CollectOptions {
 pub struct CollectService {
     store: Arc<Store>,
     events: Events,
-    places: Arc<Places>,
+    streams: StreamPlaces,
     /// For what comes before its turn.
     early: Arc<Places>,
     counts: Arc<Counts>,
@@ -74,7 +75,7 @@ impl CollectService {
         Arc::new(CollectService {
             store: Arc::new(store),
             events,
-            places: Places::new(STREAMS_IN_ALL, STREAMS_EACH),
+            streams: StreamPlaces::new(),
             early: Places::new(EARLY_IN_ALL, EARLY_EACH),
             counts: Arc::default(),
         })
@@ -156,7 +157,7 @@ struct OpenStream {
     name: String,
     /// What the peer knows to be safe, and to have arrived.
     told: (u64, u64),
-    _place: WorkPlace,
+    _place: Arc<WorkPlace>,
 }
 
 impl Collecting<'_> {
@@ -239,7 +240,10 @@ impl Collecting<'_> {
         if self.open.contains_key(&channel) {
             return Err(format!("channel {channel} has a stream"));
         }
-        let Some(place) = service.places.try_take(self.peer) else {
+        // Each connection may carry as many as there may be.
+        let has_room = self.open.len() < STREAMS_EACH;
+        let place = service.streams.try_take(self.peer, &offer).filter(|_| has_room);
+        let Some(place) = place else {
             let text = "the collector has as many streams as it takes; the next attempt may get \
                         in";
             self.end(conn, channel, text.into());
@@ -385,7 +389,8 @@ impl Service for CollectService {
                 all[count].load(Ordering::Relaxed)
             });
         }
-        let (most, places) = (self.places.most() as u64, Arc::clone(&self.places));
+        let places = Arc::clone(self.streams.places());
+        let most = places.most() as u64;
         let taken = move || places.count() as u64;
         register_budget(registry, "streams", "Streams that are open", None, most, taken);
         let (most, early) = (self.early.most() as u64, Arc::clone(&self.early));

@@ -11,7 +11,7 @@
 //! | a connection that carries records; which path sends next | `source/way.rs`; `source/ways.rs` |
 //! | a striped connection; paths over TCP, relays too | `source/striped.rs`; `source/paths.rs` |
 //! | the collector: the service; its files; what makes them last | `collect`; `store`, `store/stream_file.rs`; `store/committer.rs` |
-//! | who may feed | `rights` |
+//! | who may feed; places of streams | `rights`; `streams` |
 //! | bounds | `bounds` |
 
 #![allow(
@@ -26,6 +26,7 @@ pub mod framing;
 mod rights;
 mod source;
 mod store;
+mod streams;
 
 pub use collect::{CollectOptions, CollectService};
 pub use error::FeedError;

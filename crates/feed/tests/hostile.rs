@@ -236,6 +236,18 @@ async fn a_host_has_so_many_streams_at_a_time() {
     first.push(&FeedFrame::Offer(offer(255)));
     first.flush().await.unwrap();
     assert_eq!(next(&mut first).await.unwrap(), Said::From(0));
+    // Another connection of a stream that is open needs no place of its own, ...
+    let mut conn = collector.meet(&keys[0], offer(2)).await;
+    assert_eq!(next(&mut conn).await.unwrap(), Said::From(0));
+    // ... and has no more channels than there may be streams.
+    for channel in 1..=bounds::STREAMS_EACH {
+        conn.push(&FeedFrame::Channel(u16::try_from(channel).unwrap()));
+        conn.push(&FeedFrame::Offer(offer(2)));
+        conn.flush().await.unwrap();
+        let said = next(&mut conn).await.unwrap();
+        let is_over = matches!(&said, Said::Over(why) if why.contains("as many streams"));
+        assert_eq!(is_over, channel == bounds::STREAMS_EACH, "{channel}: {said:?}");
+    }
     drop(Arc::new(open));
 }
 

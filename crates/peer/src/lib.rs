@@ -18,6 +18,7 @@ pub mod conn;
 pub mod dial;
 mod error;
 mod fingerprint;
+pub mod greeting;
 pub mod host;
 mod identity;
 pub mod limit;

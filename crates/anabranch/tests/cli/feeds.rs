@@ -275,3 +275,28 @@ fn a_host_that_is_removed_feeds_no_more() {
     assert_eq!(code, 4, "{stderr}");
     assert_eq!(site.kept("lines"), "before\n");
 }
+
+/// A path that had used its cap but for a batch was opened again, and again.
+#[test]
+fn a_feed_over_tcp_keeps_to_its_rate_and_to_its_cap() {
+    let site = Site::new();
+    let _collector = site.collect();
+    let all = numbered(300_000);
+    site.source.file("data", all.as_bytes());
+    let tcp = ["data", "--carrier", "tcp"];
+    let began = Instant::now();
+    assert!(site.feed(&[&tcp[..], &["--max-rate", "20mbit"]].concat()).status().unwrap().success());
+    // 5.1 MB: a lower bound of the time.
+    assert!(began.elapsed() > Duration::from_millis(1_800), "{:?}", began.elapsed());
+    assert!(site.kept("data") == all);
+    let more = ["--name", "capped", "--path", "lo,cap=3MB/month", "--patience", "4s"];
+    let output = site.feed(&[&tcp[..], &more].concat()).stderr(Stdio::piped()).output().unwrap();
+    let (code, _, stderr) = text(&output);
+    assert!(
+        code == 5 && stderr.contains("its cap of 3.0 MB a month is used up"),
+        "{code}: {stderr}"
+    );
+    assert_eq!(stderr.matches("carrying data").count(), 1, "{stderr}");
+    let kept = site.kept("capped").len();
+    assert!((2_000_000..3_000_000).contains(&kept), "{kept}");
+}

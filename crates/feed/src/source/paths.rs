@@ -10,11 +10,12 @@ use events::PathState;
 use net::Clock;
 use peer::conn::{Conn, ConnError};
 use peer::dial::{self, Dialer, Further, Keeper, Parting, PlanKind, Session, Terms};
+use peer::greeting::say_hello;
 use peer::striped::is_final;
 use tokio::sync::{Notify, mpsc};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
 use wire::feed::SERVICE;
-use wire::session::{AbortCode, Hello, SessionFrame};
+use wire::session::Hello;
 
 use super::way::{Carried, Kind, PathTerms, carry};
 use super::{ANSWER, REMEDY, SourceShared};
@@ -103,7 +104,9 @@ pub(super) async fn keep(
                     continue;
                 }
                 let waited = down_since.get_or_insert_with(Instant::now).elapsed();
+                let used_up = dialer.used_up();
                 let why = match dialer.last_failure() {
+                    _ if !used_up.is_empty() => used_up.join("; "),
                     why if why.is_empty() => "no path answers".to_string(),
                     why => why,
                 };
@@ -139,27 +142,18 @@ impl Session for Paths {
 
     async fn join(&self, conn: &mut Conn, host: usize) -> Result<(), ConnError> {
         let hello = Hello::new(SERVICE, self.shared.secret, self.shared.run);
-        conn.push(&SessionFrame::Hello(hello));
-        let greeting = async {
-            conn.flush().await?;
-            conn.receive(|frame| match SessionFrame::try_from(frame)? {
-                SessionFrame::Welcome(welcome) => Ok(Ok(welcome.addresses)),
-                SessionFrame::Abort(code, reason) => Ok(Err((code, reason))),
-                other => Err(ConnError::unexpected(&other)),
-            })
-            .await
-        };
+        let greeting = say_hello(conn, hello, REMEDY);
         match timeout(ANSWER, greeting).await.unwrap_or(Err(ConnError::Silent(ANSWER)))? {
-            Ok(addresses) => {
-                self.report(Report::Announced(host, addresses));
+            Ok(welcome) => {
+                self.report(Report::Announced(host, welcome.addresses));
                 Ok(())
             }
-            Err((AbortCode::Busy | AbortCode::Crowded, reason)) => Err(ConnError::Refused(reason)),
-            Err((code, reason)) => {
-                let is_other = code == AbortCode::NoService;
-                let reason = if is_other { format!("{reason}; {REMEDY}") } else { reason };
-                self.report(Report::Failed(peer::Error::Refused { reason: reason.clone() }));
-                Err(ConnError::Refused(reason))
+            Err(error) => {
+                let refused = ConnError::Refused(error.to_string());
+                if is_final(&error) {
+                    self.report(Report::Failed(error));
+                }
+                Err(refused)
             }
         }
     }
@@ -174,20 +168,16 @@ impl Session for Paths {
     ) -> Result<Parting, ConnError> {
         self.shared.events.path(path.event(PathState::Active, ""));
         let kind = Kind::Path(PathTerms::of(&path, self.clock));
-        let carried = tokio::select! {
-            carried = carry(&mut conn, &self.shared, kind) => carried?,
-            () = stop.notified() => {
-                conn.close();
-                let _ = timeout(GOODBYE, conn.flush()).await;
-                return Ok(Parting::Stopped);
-            }
+        let parting = tokio::select! {
+            carried = carry(&mut conn, &self.shared, kind) => match carried? {
+                Carried::UsedUp => Parting::UsedUp,
+                Carried::All => Parting::Stopped,
+            },
+            () = stop.notified() => Parting::Stopped,
         };
         conn.close();
         let _ = timeout(GOODBYE, conn.flush()).await;
-        Ok(match carried {
-            Carried::UsedUp => Parting::UsedUp,
-            Carried::All => Parting::Stopped,
-        })
+        Ok(parting)
     }
 
     fn reject(&self, _host: usize, error: peer::Error) {

@@ -13,7 +13,7 @@ use peer::{PathClass, dial};
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 use units::{Bytes, Rate, Span};
-use wire::feed::{FEED_WINDOW, FeedFrame, Offer, Records};
+use wire::feed::{FEED_WINDOW, FeedFrame, MAX_RECORDS_BODY, Offer, Records};
 use wire::session::SessionFrame;
 
 use super::SourceShared;
@@ -39,6 +39,8 @@ const UNSENT: usize = 256 << 10;
 const QUEUE: Span = Span::from_millis(50);
 /// The time between looks at a full path.
 const LOOK: Duration = Duration::from_millis(5);
+/// What has to be left of a cap: a record may be as long.
+const LARGEST: Bytes = Bytes(MAX_RECORDS_BODY as u64);
 /// Records that have not arrived after two round trips and this time are copied by a path that has
 /// nothing else to send.
 const LATE: Duration = Duration::from_millis(100);
@@ -345,7 +347,12 @@ impl Way<'_> {
             self.look_at(Instant::now() + wait);
             return Room::Later;
         }
-        let room = account.as_ref().map_or(Room::Yes, |account| account.room(BATCH));
+        let Some(account) = account else { return Room::Yes };
+        let room = account.room(LARGEST);
+        if room == Room::Never {
+            // Otherwise the path would be opened again for what is left.
+            account.close_for_now(LARGEST);
+        }
         if room == Room::Later {
             self.look_at(Instant::now() + LATE_LOOK);
         }

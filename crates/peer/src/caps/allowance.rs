@@ -336,7 +336,7 @@ impl Account {
 
     /// Has nothing more carried in this month by whatever counts towards a cap that has no room for
     /// `more` bytes of payload, although some of it is left.
-    pub(crate) fn close_for_now(&self, more: Bytes) {
+    pub fn close_for_now(&self, more: Bytes) {
         let more = on_the_wire(more);
         let full = self.allowances.iter().filter(|allowance| allowance.room(more) == Room::Never);
         full.for_each(|allowance| allowance.state().is_closed = true);

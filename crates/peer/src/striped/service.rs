@@ -5,10 +5,11 @@ use std::time::Duration;
 use stripe::{Connection, ConnectionError};
 use tokio::time::timeout;
 use wire::closing::CloseCode;
-use wire::session::{AbortCode, Hello, SessionFrame};
+use wire::session::Hello;
 
 use super::stream::StripedStream;
 use crate::conn::{Conn, ConnError};
+use crate::greeting::say_hello;
 use crate::{Error, Fingerprint};
 
 /// Says hello on a first stream, and waits until the peer lets this host in. The result lasts as
@@ -34,29 +35,14 @@ pub async fn open_service(
     let stream = connection.open_stream().await.map_err(ended)?;
     let key = Fingerprint::of_spki(connection.peer_key());
     let mut conn = Conn::over_carrier(Box::new(StripedStream::new(stream)), key);
-    let greeting = async {
-        conn.push(&SessionFrame::Hello(hello));
-        conn.flush().await?;
-        conn.receive(|frame| match SessionFrame::try_from(frame)? {
-            SessionFrame::Welcome(_) => Ok(Ok(())),
-            SessionFrame::Abort(AbortCode::NoService, does) => {
-                Ok(Err(Error::Refused { reason: format!("{does}; {remedy}") }))
-            }
-            SessionFrame::Abort(AbortCode::Busy | AbortCode::Crowded, reason) => {
-                Ok(Err(Error::Busy { reason }))
-            }
-            SessionFrame::Abort(_, reason) => Ok(Err(Error::Refused { reason })),
-            other => Err(ConnError::unexpected(&other)),
-        })
-        .await
-    };
+    let greeting = say_hello(&mut conn, hello, remedy);
     let answer = tokio::select! {
         biased;
         answer = timeout(patience, greeting) => answer.unwrap_or(Err(ConnError::Silent(patience))),
         error = connection.ended() => return Err(ended(error)),
     };
     match answer {
-        Ok(Ok(())) => Ok(conn),
+        Ok(Ok(_)) => Ok(conn),
         Ok(Err(error)) => Err(error),
         // A predecessor answers in a format of its own.
         Err(ConnError::Wire(_)) => Err(Error::Refused { reason: OTHER_VERSION.into() }),
