@@ -152,10 +152,12 @@ impl Spool {
         self.id
     }
 
-    /// The number of the first record that is here.
+    /// The number of the first record that is here, or of the one that will be.
     pub(super) fn first(&self) -> u64 {
+        // Before the files: where there is none, nothing was written until then.
+        let safe = self.stream.kept().unwrap_or_else(|_| self.stream.next());
         let files = self.files().unwrap_or_default();
-        files.first().map_or_else(|| self.stream.next(), |file| file.first)
+        files.first().map_or(safe, |file| file.first)
     }
 
     /// The number behind the last record that was ever here.
@@ -444,4 +446,44 @@ fn found(folder: &Path) -> io::Result<Option<(StreamId, Form)>> {
         }
     }
     Ok(last.map(|(_, id, form)| (id, form)))
+}
+
+#[cfg(test)]
+mod tests {
+    use tempfile::TempDir;
+
+    use super::*;
+
+    fn add(spool: &Spool, records: u64) {
+        let mut body = Vec::new();
+        (0..records).for_each(|_| push_record(&mut body, b"x"));
+        let records = Records::of(spool.stream.next(), &body).unwrap();
+        spool.stream.add(&records, || None).unwrap();
+    }
+
+    /// Found on several file systems: a stream began with the number of records that were not
+    /// written yet, and what followed had wrong numbers.
+    #[test]
+    fn what_is_not_written_yet_does_not_count() {
+        let folder = TempDir::new().unwrap();
+        let options = SpoolOptions {
+            folder: folder.path().join("spool"),
+            size: LEAST_SPOOL,
+            age: None,
+            when_full: WhenFull::default(),
+        };
+        let open = || Spool::open(options.clone(), "feed", Form::Lines, Events::new()).unwrap();
+        let spool = open();
+        add(&spool, 3);
+        assert_eq!((spool.first(), spool.total()), (0, 3));
+        spool.store.commit(&spool.stream);
+        while spool.stream.kept() != Ok(3) {
+            sleep(Duration::from_millis(1));
+        }
+        assert_eq!((spool.first(), spool.total()), (0, 3));
+        drop(spool);
+        let spool = open();
+        add(&spool, 2);
+        assert_eq!((spool.first(), spool.total()), (0, 5));
+    }
 }

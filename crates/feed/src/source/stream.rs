@@ -29,7 +29,7 @@ struct Running {
     /// Whether the end was read.
     is_read: bool,
     divided: u64,
-    /// The number of the next record: those before it are gone.
+    /// The number of the next record, if it is not the one behind the last: some are gone.
     gap: Option<u64>,
 }
 
@@ -132,7 +132,7 @@ impl Running {
             }
             Some(Ok(Piece::At(number))) => {
                 let next = self.channel.state().backlog.next();
-                self.gap = (number > next).then_some(number);
+                self.gap = (number != next).then_some(number);
             }
             Some(Err(source)) => {
                 return Err(FeedError::Source { path: (&self.label).into(), source });
