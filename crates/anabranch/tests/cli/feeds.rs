@@ -7,6 +7,8 @@ use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Signal, kill_process};
+
 use super::home::{Home, Running, announced, lines_of, text};
 use super::ports::free_port;
 use super::schema::Schema;
@@ -276,27 +278,43 @@ fn a_host_that_is_removed_feeds_no_more() {
     assert_eq!(site.kept("lines"), "before\n");
 }
 
-/// A path that had used its cap but for a batch was opened again, and again.
 #[test]
-fn a_feed_over_tcp_keeps_to_its_rate_and_to_its_cap() {
+fn a_feed_over_tcp_keeps_to_its_rate() {
     let site = Site::new();
     let _collector = site.collect();
     let all = numbered(300_000);
     site.source.file("data", all.as_bytes());
-    let tcp = ["data", "--carrier", "tcp"];
     let began = Instant::now();
-    assert!(site.feed(&[&tcp[..], &["--max-rate", "20mbit"]].concat()).status().unwrap().success());
+    let words = ["data", "--carrier", "tcp", "--max-rate", "20mbit"];
+    assert!(site.feed(&words).status().unwrap().success());
     // 5.1 MB: a lower bound of the time.
     assert!(began.elapsed() > Duration::from_millis(1_800), "{:?}", began.elapsed());
     assert!(site.kept("data") == all);
-    let more = ["--name", "capped", "--path", "lo,cap=3MB/month", "--patience", "4s"];
-    let output = site.feed(&[&tcp[..], &more].concat()).stderr(Stdio::piped()).output().unwrap();
-    let (code, _, stderr) = text(&output);
+}
+
+/// Found on a busy machine: what was on its way when the cap was used up was lost with the
+/// connection, and what had been was sent twice over it. A path that had used its cap but for a batch was
+/// opened again, and again.
+#[test]
+fn what_a_cap_has_paid_for_arrives() {
+    let site = Site::new();
+    let collector = site.collect();
+    let all = numbered(300_000);
+    site.source.file("data", all.as_bytes());
+    let words = ["data", "--carrier", "tcp", "--path", "lo,cap=3MB/month", "--patience", "4s"];
+    let child = site.feed(&words).stderr(Stdio::piped()).spawn().unwrap();
+    site.until("the first records are kept", |site| !site.kept("data").is_empty());
+    let pid = Pid::from_child(&collector.0);
+    kill_process(pid, Signal::STOP).unwrap();
+    sleep(Duration::from_millis(1_500));
+    kill_process(pid, Signal::CONT).unwrap();
+    let (code, _, stderr) = text(&child.wait_with_output().unwrap());
     assert!(
         code == 5 && stderr.contains("its cap of 3.0 MB a month is used up"),
         "{code}: {stderr}"
     );
     assert_eq!(stderr.matches("carrying data").count(), 1, "{stderr}");
-    let kept = site.kept("capped").len();
-    assert!((2_000_000..3_000_000).contains(&kept), "{kept}");
+    let kept = site.kept("data");
+    assert!((2_000_000..3_000_000).contains(&kept.len()), "{}", kept.len());
+    assert!(all.starts_with(&kept));
 }

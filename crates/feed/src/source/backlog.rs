@@ -1,6 +1,6 @@
 //! Records that wait until they are on the collector's disk.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 use tokio::time::Instant;
 use units::Bytes;
@@ -29,8 +29,10 @@ pub(crate) struct Backlog {
     kept: u64,
     /// Records before this one have arrived.
     arrived: u64,
-    /// Ways carry all batches before this record.
+    /// Ways that are not silent carry all batches before this record.
     handed: u64,
+    /// Ways over which nothing is heard: others are to carry what they have.
+    silent: BTreeSet<WayId>,
     /// The octets of all batches that were ever added.
     added: u64,
 }
@@ -65,6 +67,7 @@ impl Backlog {
             kept: 0,
             arrived: 0,
             handed: 0,
+            silent: BTreeSet::new(),
             added: 0,
         }
     }
@@ -127,7 +130,9 @@ impl Backlog {
     ) -> Option<(u64, &[u8])> {
         let from = self.handed.max(self.arrived);
         let begin = self.batches.partition_point(|batch| batch.end <= from);
-        let more = self.batches.iter().skip(begin).position(|batch| batch.ways.is_empty());
+        // What a way has is not for the same way once it is heard of again: it is on its way there.
+        let is_due = |batch: &Batch| batch.ways.iter().all(|other| self.silent.contains(other));
+        let more = self.batches.iter().skip(begin).position(is_due);
         let at = begin + more?;
         let batch = &self.batches[at];
         let front = self.missing();
@@ -185,11 +190,29 @@ impl Backlog {
 
     /// A way is over: what it alone carried is to be sent again.
     pub(crate) fn handle_lost(&mut self, way: WayId) {
+        self.silent.remove(&way);
         for batch in &mut self.batches {
             batch.ways.retain(|other| *other != way);
             if batch.ways.is_empty() {
                 self.handed = self.handed.min(batch.first);
             }
+        }
+    }
+
+    /// Whether a way has what has not arrived yet.
+    pub(crate) fn is_carried_by(&self, way: WayId) -> bool {
+        let mut missing = self.batches.iter().skip(self.missing());
+        missing.any(|batch| batch.ways.contains(&way))
+    }
+
+    /// Nothing is heard over a way: what it alone carries is to be sent by others too, until it is
+    /// heard of again. It may arrive yet.
+    pub(crate) fn set_silent(&mut self, way: WayId, is_silent: bool) {
+        if !is_silent {
+            self.silent.remove(&way);
+        } else if self.silent.insert(way) {
+            let first = self.batches.iter().find(|batch| batch.ways.contains(&way));
+            self.handed = first.map_or(self.handed, |batch| self.handed.min(batch.first));
         }
     }
 
@@ -365,6 +388,35 @@ mod tests {
         assert_eq!(send_by(&mut backlog, 2, usize::MAX), [], "the third one carries it");
         backlog.handle_lost(3);
         assert_eq!(send_by(&mut backlog, 2, usize::MAX).len(), 2);
+    }
+
+    /// Found where a cap was used up early: a way that was silent for a second sent all that was on
+    /// its way a second time, over the same connection.
+    #[test]
+    fn what_a_silent_way_has_is_for_others_and_not_for_itself() {
+        let mut backlog = Backlog::new(Bytes::mib(4));
+        assert_eq!(backlog.handle_from(0), Ok(()));
+        let sent = |backlog: &mut Backlog, way| {
+            let all = send_by(backlog, way, usize::MAX);
+            all.iter().map(|(first, _)| *first).collect::<Vec<_>>()
+        };
+        let long = vec![b'x'; 60_000];
+        (0..3).for_each(|_| backlog.push(&long));
+        assert_eq!(sent(&mut backlog, 1), [0, 1, 2]);
+        backlog.set_silent(1, true);
+        backlog.set_silent(1, false);
+        assert!(sent(&mut backlog, 1).is_empty() && sent(&mut backlog, 2).is_empty());
+        backlog.set_silent(1, true);
+        backlog.set_arrived(1);
+        backlog.push(&long);
+        assert_eq!(sent(&mut backlog, 2), [1, 2, 3]);
+        backlog.set_silent(1, false);
+        backlog.handle_lost(2);
+        assert_eq!(sent(&mut backlog, 1), [3], "the first way has the others still");
+        assert!(backlog.is_carried_by(1) && !backlog.is_carried_by(2));
+        backlog.set_silent(1, true);
+        backlog.handle_lost(1);
+        assert_eq!(sent(&mut backlog, 1), [1, 2, 3], "a way that begins anew is not silent");
     }
 
     proptest! {

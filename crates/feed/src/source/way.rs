@@ -102,6 +102,8 @@ struct Way<'a> {
     asked_at: Option<Instant>,
     rtt: Duration,
     is_silent: bool,
+    /// No cap has room: what is on its way is waited for, since it counts already.
+    is_used_up: bool,
     /// When there is something to do although nothing has happened.
     next_look: Option<Instant>,
 }
@@ -142,6 +144,7 @@ pub(super) async fn carry(
         asked_at: None,
         rtt: Duration::ZERO,
         is_silent: false,
+        is_used_up: false,
         next_look: None,
     };
     loop {
@@ -153,7 +156,8 @@ pub(super) async fn carry(
         }
         way.next_look = None;
         way.probe(conn)?;
-        if way.send(conn)? == Room::Never {
+        way.is_used_up |= way.send(conn)? == Room::Never;
+        if way.is_used_up && !way.has_any_on_its_way() {
             return Ok(Carried::UsedUp);
         }
         let look = async {
@@ -271,13 +275,13 @@ impl Way<'_> {
             return Err(ConnError::Silent(DEAD));
         }
         let is_silent = waits > SILENT.max(self.rtt * 4);
-        if is_silent && !self.is_silent {
+        if is_silent != self.is_silent {
+            self.is_silent = is_silent;
             for offered in self.offered.values().filter(|offered| offered.is_open) {
-                offered.channel.state().backlog.handle_lost(self.id);
+                offered.channel.state().backlog.set_silent(self.id, is_silent);
             }
             self.shared.channels.wake();
         }
-        self.is_silent = is_silent;
         Ok(())
     }
 
@@ -286,7 +290,7 @@ impl Way<'_> {
     fn send(&mut self, conn: &mut Conn) -> Result<Room, ConnError> {
         loop {
             let has_flushed = conn.try_flush()?;
-            let has_room = has_flushed && self.has_room(conn)?;
+            let has_room = has_flushed && self.has_room(conn)? && !self.is_used_up;
             let is_ready = self.offered.values().any(|offered| offered.is_open);
             if let Some(path) = self.path() {
                 let standing = Standing {
@@ -315,6 +319,12 @@ impl Way<'_> {
                 return Ok(Room::Yes);
             }
         }
+    }
+
+    /// Whether something that it was given has not arrived yet.
+    fn has_any_on_its_way(&self) -> bool {
+        let is_carried = |channel: &Channel| channel.state().backlog.is_carried_by(self.id);
+        self.offered.values().any(|offered| is_carried(&offered.channel))
     }
 
     /// Whether the connection takes more.
