@@ -8,6 +8,8 @@ use wire::feed::{MAX_RECORDS_BODY, push_record};
 
 use crate::bounds::BATCH;
 
+/// Fewer octets than these are a part of a packet.
+const SMALL: usize = 1_000;
 /// The ways that carry the same records, at most.
 const MOST_COPIES: usize = 3;
 
@@ -48,6 +50,15 @@ struct Batch {
     /// The ways that carry it, with the time at which the first one began to: one, and copies.
     ways: Vec<WayId>,
     since: Option<Instant>,
+}
+
+/// How much a way may have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Most {
+    /// Octets behind what has arrived.
+    pub(crate) window: usize,
+    /// Octets at a time.
+    pub(crate) piece: usize,
 }
 
 /// The collector asks for records that are no longer here.
@@ -120,13 +131,15 @@ impl Backlog {
         self.added += more as u64;
     }
 
-    /// The next records to send by a way, encoded, with the number of the first one. None of them
-    /// is further than `window` octets behind what has arrived.
+    /// The next records to send by a way, encoded, with the number of the first one: a piece, or
+    /// one record. None of them is further than the window behind what has arrived. A few at the
+    /// end wait for others while earlier ones are on their way (RFC 896): on a thin line what is
+    /// around each packet would be more than the records.
     pub(crate) fn poll_send(
         &mut self,
         way: WayId,
         now: Instant,
-        window: usize,
+        most: Most,
     ) -> Option<(u64, &[u8])> {
         let from = self.handed.max(self.arrived);
         let begin = self.batches.partition_point(|batch| batch.end <= from);
@@ -138,31 +151,71 @@ impl Backlog {
         let front = self.missing();
         let ahead = batch.offset + batch.body.len() as u64 - self.batches[front].offset;
         // One batch alone is always sent.
-        if ahead > window as u64 && at > front {
+        if ahead > most.window as u64 && at > front {
             return None;
         }
-        self.handed = batch.end;
+        let is_last = at + 1 == self.batches.len();
+        if is_last && at > front && batch.body.len() < SMALL {
+            return None;
+        }
+        self.divide(at, most.piece);
+        self.handed = self.batches[at].end;
         Some(self.hand_over(at, way, now))
     }
 
-    /// The first records that have not arrived, if other ways alone carry them and began to before
-    /// `before`: another copy of them may be there earlier.
+    /// Some of the first records that have not arrived, if other ways alone carry them and began to
+    /// before `before`: another copy of them may be there earlier.
     pub(crate) fn poll_copy(
         &mut self,
         way: WayId,
         now: Instant,
         before: Instant,
     ) -> Option<(u64, &[u8])> {
-        let at = self.missing();
-        let batch = self.batches.get(at)?;
-        let is_late = batch.since.is_some_and(|since| since < before);
-        (is_late && batch.ways.len() < MOST_COPIES && !batch.ways.contains(&way))
-            .then(|| self.hand_over(at, way, now))
+        let front = self.missing();
+        let from = self.batches.get(front)?.offset;
+        let is_late = |batch: &Batch| {
+            batch.since.is_some_and(|since| since < before)
+                && batch.ways.len() < MOST_COPIES
+                && !batch.ways.contains(&way)
+        };
+        let first = self.batches.iter().skip(front);
+        let mut first = first.take_while(|batch| batch.offset - from < BATCH.0);
+        let at = front + first.position(is_late)?;
+        Some(self.hand_over(at, way, now))
     }
 
     /// The first batch that has not arrived.
     fn missing(&self) -> usize {
         self.batches.partition_point(|batch| batch.end <= self.arrived)
+    }
+
+    /// Leaves so many octets in a batch that are not safe, or one record, and makes the others the
+    /// next batch.
+    fn divide(&mut self, at: usize, most: usize) {
+        let batch = &mut self.batches[at];
+        let safe = self.kept.saturating_sub(batch.first);
+        let begin = skip(&batch.body, safe);
+        let (mut records, mut octets) = (safe + 1, begin + skip(&batch.body[begin..], 1));
+        while octets < batch.body.len() {
+            let more = skip(&batch.body[octets..], 1);
+            if octets - begin + more > most {
+                break;
+            }
+            (records, octets) = (records + 1, octets + more);
+        }
+        if octets == batch.body.len() {
+            return;
+        }
+        let rest = Batch {
+            first: batch.first + records,
+            end: batch.end,
+            offset: batch.offset + octets as u64,
+            body: batch.body.split_off(octets),
+            ways: batch.ways.clone(),
+            since: batch.since,
+        };
+        batch.end = rest.first;
+        self.batches.insert(at + 1, rest);
     }
 
     fn hand_over(&mut self, at: usize, way: WayId, now: Instant) -> (u64, &[u8]) {
@@ -278,6 +331,8 @@ mod tests {
 
     use super::*;
 
+    const ALL: Most = Most { window: usize::MAX, piece: usize::MAX };
+
     fn record(number: u64) -> Vec<u8> {
         format!("record {number} {}", "x".repeat(usize::try_from(number % 50).unwrap()))
             .into_bytes()
@@ -285,8 +340,12 @@ mod tests {
 
     /// Sends all there is to send by a way: the number of the first record, and the records.
     fn send_by(backlog: &mut Backlog, way: WayId, window: usize) -> Vec<(u64, Vec<u8>)> {
+        send_most(backlog, way, Most { window, ..ALL })
+    }
+
+    fn send_most(backlog: &mut Backlog, way: WayId, most: Most) -> Vec<(u64, Vec<u8>)> {
         let mut sent = Vec::new();
-        while let Some((first, body)) = backlog.poll_send(way, Instant::now(), window) {
+        while let Some((first, body)) = backlog.poll_send(way, Instant::now(), most) {
             let records = Records::of(first, body).unwrap();
             sent.extend((first..).zip(records.iter().map(<[u8]>::to_vec)));
         }
@@ -294,7 +353,7 @@ mod tests {
     }
 
     fn send(backlog: &mut Backlog) -> Vec<(u64, Vec<u8>)> {
-        send_by(backlog, 0, usize::MAX)
+        send_most(backlog, 0, ALL)
     }
 
     /// The only way is over, and another one begins.
@@ -312,12 +371,16 @@ mod tests {
         assert_eq!(send(&mut backlog), expected);
         assert_eq!(send(&mut backlog), []);
         backlog.push(&record(10));
+        assert_eq!(send(&mut backlog), [], "a few wait for others");
+        backlog.set_arrived(10);
         assert_eq!(send(&mut backlog), [(10, record(10))]);
         backlog.handle_kept(4);
         // In the middle of a batch.
         assert_eq!(reconnect(&mut backlog, 7), Ok(()));
-        let expected: Vec<_> = (7..11).map(|number| (number, record(number))).collect();
+        let expected: Vec<_> = (7..10).map(|number| (number, record(number))).collect();
         assert_eq!(send(&mut backlog), expected);
+        backlog.set_arrived(10);
+        assert_eq!(send(&mut backlog), [(10, record(10))]);
         backlog.handle_kept(11);
         assert!(backlog.is_empty() && backlog.octets() == 0);
         assert_eq!(backlog.first(), 11);
@@ -344,6 +407,27 @@ mod tests {
         backlog.rewind(0, 0);
         (0..2).for_each(|number| backlog.push(&record(number)));
         assert_eq!(send(&mut backlog).len(), 2);
+    }
+
+    #[test]
+    fn a_slow_way_takes_a_few_records_at_a_time() {
+        let mut backlog = Backlog::new(Bytes::kib(64));
+        assert_eq!(backlog.handle_from(0), Ok(()));
+        (0..100).for_each(|number| backlog.push(&record(number)));
+        let few = Most { piece: 300, ..ALL };
+        let (mut sent, mut pieces) = (Vec::new(), 0);
+        while let Some((first, body)) = backlog.poll_send(0, Instant::now(), few) {
+            assert!(body.len() <= 300);
+            let records = Records::of(first, body).unwrap();
+            sent.extend((first..).zip(records.iter().map(<[u8]>::to_vec)));
+            pieces += 1;
+            backlog.set_arrived(sent.len() as u64);
+        }
+        assert_eq!(sent, (0..100).map(|number| (number, record(number))).collect::<Vec<_>>());
+        assert!((10..40).contains(&pieces), "{pieces}");
+        // One that is longer goes alone.
+        backlog.push(&[b'x'; 2_000]);
+        assert!(backlog.poll_send(0, Instant::now(), few).is_some());
     }
 
     #[test]
@@ -374,7 +458,7 @@ mod tests {
         assert_eq!(backlog.handle_from(0), Ok(()));
         (0..2).for_each(|number| backlog.push(&record(number)));
         let now = Instant::now();
-        assert!(backlog.poll_send(1, now, usize::MAX).is_some());
+        assert!(backlog.poll_send(1, now, ALL).is_some());
         assert!(backlog.poll_copy(2, now, now).is_none(), "it is not late");
         let later = now + std::time::Duration::from_secs(1);
         assert!(backlog.poll_copy(1, later, later).is_none(), "it is on its way there");
@@ -434,11 +518,14 @@ mod tests {
                         backlog.push(&record(added));
                         added += 1;
                     }
-                    2 => for (first, octets) in send(&mut backlog) {
-                        prop_assert_eq!(first, has, "in order");
-                        prop_assert_eq!(octets, record(first));
-                        has += 1;
-                    },
+                    2 => {
+                        let few = Most { piece: usize::try_from(number).unwrap() * 50, ..ALL };
+                        for (first, octets) in send_most(&mut backlog, 0, few) {
+                            prop_assert_eq!(first, has, "in order");
+                            prop_assert_eq!(octets, record(first));
+                            has += 1;
+                        }
+                    }
                     3 => {
                         safe = (safe + number).min(has);
                         backlog.handle_kept(safe);
@@ -452,11 +539,70 @@ mod tests {
                     _ => {}
                 }
             }
-            for (first, _) in send(&mut backlog) {
-                prop_assert_eq!(first, has);
-                has += 1;
+            // Once what was sent has arrived, what waited for it goes.
+            for _ in 0..2 {
+                for (first, _) in send(&mut backlog) {
+                    prop_assert_eq!(first, has);
+                    has += 1;
+                }
+                backlog.set_arrived(has);
             }
             prop_assert_eq!(has, added, "all of them");
+        }
+
+        /// Several ways, each of which carries its records in order, may fall silent, and end.
+        #[test]
+        fn each_record_arrives_whatever_becomes_of_the_ways(
+            steps in prop::collection::vec((0u8..7, 0u32..3, 0u64..9), 1..300),
+        ) {
+            let mut backlog = Backlog::new(Bytes::kib(2));
+            let mut ways: [VecDeque<u64>; 3] = Default::default();
+            let mut given: [BTreeSet<u64>; 3] = Default::default();
+            let (mut added, mut there) = (0, BTreeSet::new());
+            let next = |there: &BTreeSet<u64>| (0..).find(|one| !there.contains(one)).unwrap();
+            prop_assert_eq!(backlog.handle_from(0), Ok(()));
+            // In the end every way is heard again, and everything goes.
+            let end = (0..40).flat_map(|_| (0..3).flat_map(|way| [(2, way, 8), (3, way, 8)]));
+            let heard = (0..3).map(|way| (6, way, 0));
+            for (kind, way, number) in steps.into_iter().chain(heard).chain(end) {
+                let place = way as usize;
+                match kind {
+                    0 | 1 if backlog.has_room() => {
+                        backlog.push(&record(added));
+                        added += 1;
+                    }
+                    2 if !backlog.silent.contains(&way) => {
+                        let piece = usize::try_from(number).unwrap() * 50;
+                        let most = Most { window: 1_000, piece };
+                        let now = Instant::now();
+                        let mut sent = backlog.poll_send(way, now, most);
+                        if sent.is_none() {
+                            sent = backlog.poll_copy(way, now, now);
+                        }
+                        let Some((first, body)) = sent else { continue };
+                        let records = Records::of(first, body).unwrap();
+                        for (number, octets) in (first..).zip(records.iter()) {
+                            prop_assert_eq!(octets, record(number));
+                            prop_assert!(given[place].insert(number), "{} twice", number);
+                            ways[place].push_back(number);
+                        }
+                    }
+                    3 => {
+                        let arrives = ways[place].len().min(usize::try_from(number).unwrap());
+                        there.extend(ways[place].drain(..arrives));
+                        backlog.set_arrived(next(&there));
+                    }
+                    4 => backlog.handle_kept(next(&there).min(backlog.kept() + number)),
+                    5 => {
+                        backlog.handle_lost(way);
+                        ways[place].clear();
+                        given[place].clear();
+                    }
+                    6 => backlog.set_silent(way, number > 4),
+                    _ => {}
+                }
+            }
+            prop_assert_eq!(next(&there), added, "all of them");
         }
     }
 }

@@ -238,6 +238,7 @@ impl Drop for OpenChannel<'_> {
 mod tests {
     use tokio::time::Instant;
 
+    use super::super::backlog::Most;
     use super::*;
 
     const ONE: RunId = [1; 16];
@@ -254,7 +255,8 @@ mod tests {
 
     fn send(channel: &Channel, way: WayId) -> Option<u64> {
         let mut state = channel.state();
-        state.backlog.poll_send(way, Instant::now(), usize::MAX).map(|(first, _)| first)
+        let most = Most { window: usize::MAX, piece: usize::MAX };
+        state.backlog.poll_send(way, Instant::now(), most).map(|(first, _)| first)
     }
 
     #[test]

@@ -17,10 +17,10 @@ use wire::feed::{FEED_WINDOW, FeedFrame, MAX_RECORDS_BODY, Offer, Records};
 use wire::session::SessionFrame;
 
 use super::SourceShared;
-use super::backlog::WayId;
+use super::backlog::{Most, WayId};
 use super::channel::Channel;
 use super::ways::Standing;
-use crate::bounds::{BATCH, SILENCE};
+use crate::bounds::SILENCE;
 
 /// The pause before a stream that the collector has ended is offered again.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -37,6 +37,8 @@ const DEAD: Duration = Duration::from_secs(5);
 const UNSENT: usize = 256 << 10;
 /// The same in the kernel, over a path: what it sends in this time.
 const QUEUE: Span = Span::from_millis(50);
+/// The same, at least: before a rate is known, and on the thinnest lines.
+const LEAST_QUEUE: u64 = 4_096;
 /// The time between looks at a full path.
 const LOOK: Duration = Duration::from_millis(5);
 /// What has to be left of a cap: a record may be as long.
@@ -104,6 +106,8 @@ struct Way<'a> {
     is_silent: bool,
     /// No cap has room: what is on its way is waited for, since it counts already.
     is_used_up: bool,
+    /// Octets of records at a time.
+    most: usize,
     /// When there is something to do although nothing has happened.
     next_look: Option<Instant>,
 }
@@ -145,6 +149,7 @@ pub(super) async fn carry(
         rtt: Duration::ZERO,
         is_silent: false,
         is_used_up: false,
+        most: usize::MAX,
         next_look: None,
     };
     loop {
@@ -338,7 +343,8 @@ impl Way<'_> {
             account.keep_ahead(Rate::from_bits(info.delivery_rate.saturating_mul(8)));
         }
         let queue = (Rate::from_bits(info.delivery_rate.saturating_mul(8)) * QUEUE).0;
-        let most = queue.clamp(BATCH.0 / 2, UNSENT as u64);
+        let most = queue.clamp(LEAST_QUEUE, UNSENT as u64);
+        self.most = usize::try_from(most).unwrap_or(usize::MAX);
         let has_room = info.unsent + conn.backlog() as u64 <= most;
         if !has_room {
             self.look_at(Instant::now() + LOOK);
@@ -373,6 +379,7 @@ impl Way<'_> {
     fn send_one(&mut self, conn: &mut Conn) -> bool {
         let is_path = self.path().is_some();
         let window = if is_path { FEED_WINDOW } else { usize::MAX };
+        let most = Most { window, piece: self.most };
         let now = Instant::now();
         let before = now.checked_sub(self.rtt * 2 + LATE);
         let mut is_any_late = false;
@@ -386,7 +393,7 @@ impl Way<'_> {
             if !offered.is_open || !state.is_ready() || !state.has_way(self.id) {
                 continue;
             }
-            let mut next = state.backlog.poll_send(self.id, now, window);
+            let mut next = state.backlog.poll_send(self.id, now, most);
             if let (None, true, Some(before)) = (&next, is_path, before) {
                 next = state.backlog.poll_copy(self.id, now, before);
             }
