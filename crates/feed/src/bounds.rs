@@ -27,6 +27,10 @@ pub const FILE: Bytes = Bytes::mib(64);
 /// How long a source may say nothing that is complete: signs of life are among it.
 pub const SILENCE: Duration = Duration::from_secs(60);
 
+/// Connections at a time to a socket that takes records of other programs. Each holds a record that
+/// is not whole yet: 80 MiB in all.
+pub const LOCAL_CONNECTIONS: usize = 256;
+
 /// Octets of a stream that wait at a source until they are on the collector's disk.
 pub const BACKLOG: Bytes = Bytes::mib(16);
 /// Octets of records in a frame, unless one alone has more.

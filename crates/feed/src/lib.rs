@@ -8,6 +8,7 @@
 //! |---|---|
 //! | records in a stream of octets | `framing` |
 //! | the side that has records: what it reads; what waits | `source`; `source/stream.rs`, `source/input.rs`, `source/tail.rs`; `source/channel.rs`, `source/backlog.rs`, `source/spool.rs` |
+//! | records that programs hand over | `source/listen.rs` |
 //! | a connection that carries records; which path sends next | `source/way.rs`; `source/ways.rs` |
 //! | a striped connection; paths over TCP, relays too | `source/striped.rs`; `source/paths.rs` |
 //! | the collector: the service; its files; what makes them last | `collect`; `store`, `store/stream_file.rs`; `store/committer.rs` |
@@ -32,7 +33,8 @@ pub use collect::{CollectOptions, CollectService};
 pub use error::FeedError;
 pub use rights::may_feed;
 pub use source::{
-    FeedOptions, Input, LEAST_SPOOL, Sent, SpoolOptions, WhenFull, run_over_paths, run_striped,
+    FeedOptions, Input, LEAST_SPOOL, Listen, Live, Sent, SpoolOptions, WhenFull, run_over_paths,
+    run_striped,
 };
 pub use store::Store;
 pub use wire::feed::{Form, StreamId, is_feed_name};

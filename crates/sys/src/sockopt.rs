@@ -137,6 +137,24 @@ pub fn path_mtu(socket: &impl AsFd, is_ipv6: bool) -> io::Result<u32> {
     number_option(socket, level, name)
 }
 
+/// Datagrams that the kernel dropped because the socket's buffer was full (`SO_MEMINFO`).
+///
+/// # Errors
+/// The error of getsockopt: before Linux 4.12 there is no such option.
+pub fn dropped(socket: &impl AsFd) -> io::Result<u32> {
+    // The numbers of sk_meminfo in <linux/sock_diag.h>; the last one is that of drops.
+    let mut numbers = [0u32; 9];
+    #[expect(clippy::cast_possible_truncation, reason = "a few bytes")]
+    let mut length = std::mem::size_of_val(&numbers) as libc::socklen_t;
+    // SAFETY: the kernel writes at most `length` bytes into `numbers`, which is that large.
+    let result = unsafe {
+        let fd = socket.as_fd().as_raw_fd();
+        let to = numbers.as_mut_ptr().cast();
+        libc::getsockopt(fd, libc::SOL_SOCKET, libc::SO_MEMINFO, to, &raw mut length)
+    };
+    if result == 0 { Ok(numbers[8]) } else { Err(io::Error::last_os_error()) }
+}
+
 /// Bounds the bytes that the socket has for its reader to about `bytes` (`SO_RCVBUF`). Where the
 /// system allows no bound as large as that (`net.core.rmem_max`), the kernel sets it, as it does
 /// for other sockets (`net.ipv4.tcp_rmem`).

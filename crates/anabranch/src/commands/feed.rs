@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use ::feed::{
-    FeedError, FeedOptions, Form, Input, LEAST_SPOOL, Sent, SpoolOptions, WhenFull, is_feed_name,
+    FeedError, FeedOptions, Form, Input, LEAST_SPOOL, Listen, Live, Sent, SpoolOptions, WhenFull,
+    is_feed_name,
 };
 use clap::ValueEnum;
 use events::Events;
@@ -33,7 +34,7 @@ use crate::watch::DisplayArgs;
 #[command(after_long_help = examples::help("feed"))]
 pub(crate) struct FeedArgs {
     /// Files whose records are sent, to their end, or '-' for standard input
-    #[arg(value_name = "FILE", required_unless_present = "tail")]
+    #[arg(value_name = "FILE", required_unless_present_any = ["tail", "listen"])]
     files: Vec<PathBuf>,
     /// Send what is written to the files whose name matches GLOB, for ever, and to those that come
     /// later; may be repeated
@@ -42,12 +43,17 @@ pub(crate) struct FeedArgs {
     /// and what was sent is not sent again.
     #[arg(long, value_name = "GLOB")]
     tail: Vec<PathBuf>,
+    /// Take records that other programs send to a socket of this host, for ever; may be repeated.
+    /// Over TCP and 'unix' each connection is read as a file is; a datagram is a record. A port
+    /// alone is one of 127.0.0.1
+    #[arg(long, value_name = "tcp:[ADDR:]PORT|udp:[ADDR:]PORT|unix:PATH|unixgram:PATH")]
+    listen: Vec<Listen>,
     /// The collector, as printed by 'anabranch collect'
     #[arg(long, value_name = "HOST[:PORT]", add = complete::receivers())]
     to: Remote,
-    /// Let what standard input yields wait on this host's disk until it is at the collector: in
-    /// FOLDER, SIZE at most, for AGE at most. It survives the death of this command and of the
-    /// machine [default SIZE: 1 GiB]
+    /// Let what standard input and sockets yield wait on this host's disk until it is at the
+    /// collector: in FOLDER, SIZE at most, for AGE at most. It survives the death of this command
+    /// and of the machine [default SIZE: 1 GiB]
     #[arg(long, value_name = "FOLDER[,SIZE[,AGE]]", value_parser = spool)]
     spool: Option<SpoolOptions>,
     /// What becomes of further records when the spool is full
@@ -174,8 +180,9 @@ pub(crate) fn run(args: FeedArgs) -> Result<(), Failure> {
     let stdin = Path::new("-");
     let reads_stdin = args.files.iter().any(|file| file == stdin);
     let feed = name(&args)?;
-    if args.spool.is_some() && !reads_stdin {
-        let text = "--spool is for standard input: files are read again where that is needed";
+    if args.spool.is_some() && !reads_stdin && args.listen.is_empty() {
+        let text = "--spool is for standard input and --listen: files are read again where that is \
+                    needed";
         return Err(Error::usage(text).into());
     }
     let carrier = match (args.carrier, args.relays.is_given()) {
@@ -206,14 +213,8 @@ pub(crate) fn run(args: FeedArgs) -> Result<(), Failure> {
     let identity = key.beside(iter::once(&credential))?;
     let when_full = args.when_full.into();
     let spool = args.spool.map(|spool| SpoolOptions { when_full, ..spool });
-    let input = |file: PathBuf| match &spool {
-        _ if file != stdin => Input::File(file),
-        Some(spool) => Input::Spooled(spool.clone()),
-        None => Input::Stdin,
-    };
-    let files = args.files.into_iter().map(input);
     let options = FeedOptions {
-        inputs: files.chain(args.tail.into_iter().map(Input::Tail)).collect(),
+        inputs: inputs(args.files, args.tail, args.listen, spool),
         feed,
         form: args.records.into(),
         secret: credential.secret(),
@@ -235,6 +236,24 @@ pub(crate) fn run(args: FeedArgs) -> Result<(), Failure> {
     };
     let sending = |events| async move { send(route, options, events).await };
     transfer::serve(args.display.watcher(None, None), sending)
+}
+
+/// What is read. A spool is of one stream, to which all goes that comes once.
+fn inputs(
+    files: Vec<PathBuf>,
+    tail: Vec<PathBuf>,
+    listen: Vec<Listen>,
+    spool: Option<SpoolOptions>,
+) -> Vec<Input> {
+    let (stdin, files): (Vec<PathBuf>, _) = files.into_iter().partition(|f| *f == Path::new("-"));
+    let stdin = stdin.into_iter().take(1).map(|_| Live::Stdin);
+    let live: Vec<Live> = stdin.chain(listen.into_iter().map(Live::Listen)).collect();
+    let live: Vec<Input> = match spool {
+        Some(spool) => vec![Input::Live(live, Some(spool))],
+        None => live.into_iter().map(|one| Input::Live(vec![one], None)).collect(),
+    };
+    let files = files.into_iter().map(Input::File);
+    live.into_iter().chain(files).chain(tail.into_iter().map(Input::Tail)).collect()
 }
 
 /// The name of the feed.

@@ -4,6 +4,7 @@
 mod archive;
 mod feeds;
 mod generated;
+mod handed_over;
 mod home;
 mod hooks;
 mod interrupted;

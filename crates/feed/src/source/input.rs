@@ -8,11 +8,13 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use events::Events;
 use tokio::sync::mpsc;
 use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::sleep;
 use wire::feed::{Form, MAX_RECORD, StreamId};
 
+use super::listen::Listener;
 use super::piece::{CHUNK, Piece};
 use super::spool::Spool;
 use crate::framing::Splitter;
@@ -48,33 +50,62 @@ pub(super) struct FollowedFile {
     pub(super) follows: bool,
 }
 
-impl Reader {
-    /// Standard input, read by a thread of its own.
-    ///
-    /// # Errors
-    /// If there is no thread for it.
-    pub(super) fn stdin() -> io::Result<Reader> {
-        let (sender, pieces) = mpsc::channel(PIECES);
-        thread::Builder::new().name("stdin".into()).spawn(move || {
-            let mut input = io::stdin().lock();
-            loop {
-                let mut piece = vec![0; CHUNK];
-                let read = match input.read(&mut piece) {
-                    Ok(0) => return,
-                    Ok(length) => {
-                        piece.truncate(length);
-                        Ok(Piece::Octets(piece))
-                    }
-                    Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                    Err(error) => Err(error),
-                };
-                let is_over = read.is_err();
-                if sender.blocking_send(read).is_err() || is_over {
-                    return;
-                }
+/// What is read as it comes, and only once.
+pub(super) enum OpenLive {
+    Stdin,
+    Listener(Listener),
+}
+
+/// The pieces of what is read as it comes: those of several together are in the order in which they
+/// came.
+///
+/// # Errors
+/// If there is no thread for standard input.
+pub(super) fn read_live(
+    live: Vec<OpenLive>,
+    form: Form,
+    events: &Events,
+) -> io::Result<mpsc::Receiver<io::Result<Piece>>> {
+    let (sender, pieces) = mpsc::channel(PIECES);
+    for one in live {
+        let sender = sender.clone();
+        match one {
+            // It blocks.
+            OpenLive::Stdin => {
+                thread::Builder::new().name("stdin".into()).spawn(move || read_stdin(&sender))?;
             }
-        })?;
-        Ok(Reader { pieces, again: Again::Nothing, reading: None })
+            OpenLive::Listener(listener) => {
+                tokio::spawn(listener.run(form, sender, events.clone()));
+            }
+        }
+    }
+    Ok(pieces)
+}
+
+fn read_stdin(sender: &mpsc::Sender<io::Result<Piece>>) {
+    let mut input = io::stdin().lock();
+    loop {
+        let mut piece = vec![0; CHUNK];
+        let read = match input.read(&mut piece) {
+            Ok(0) => return,
+            Ok(length) => {
+                piece.truncate(length);
+                Ok(Piece::Octets(piece))
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) => Err(error),
+        };
+        let is_over = read.is_err();
+        if sender.blocking_send(read).is_err() || is_over {
+            return;
+        }
+    }
+}
+
+impl Reader {
+    /// What comes once, as [`read_live`] yields it.
+    pub(super) fn of_live(pieces: mpsc::Receiver<io::Result<Piece>>) -> Reader {
+        Reader { pieces, again: Again::Nothing, reading: None }
     }
 
     /// A file, from its begin.

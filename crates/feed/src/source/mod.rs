@@ -3,6 +3,7 @@
 mod backlog;
 mod channel;
 mod input;
+mod listen;
 mod paths;
 mod piece;
 mod spool;
@@ -29,7 +30,9 @@ use wire::feed::{Form, StreamId};
 
 use crate::FeedError;
 use channel::Channels;
-use input::{FollowedFile, Reader, stream_of};
+use input::{FollowedFile, OpenLive, Reader, read_live, stream_of};
+pub use listen::Listen;
+use listen::Listener;
 use spool::Spool;
 pub use spool::{LEAST_SPOOL, SpoolOptions, WhenFull};
 use stream::Stream;
@@ -38,15 +41,22 @@ use ways::Ways;
 /// What records are read from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Input {
-    /// Standard input, to its end.
-    Stdin,
-    /// Standard input, to its end, which waits on the disk.
-    Spooled(SpoolOptions),
+    /// What comes once, as one stream. With a spool it waits on the disk.
+    Live(Vec<Live>, Option<SpoolOptions>),
     /// A file, to its end.
     File(PathBuf),
     /// The files whose name matches a pattern, as long as anything is written to them, and those
     /// that come later. The folder has no wildcards.
     Tail(PathBuf),
+}
+
+/// What records come from that cannot be read again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Live {
+    /// Standard input, to its end.
+    Stdin,
+    /// Other programs, for ever.
+    Listen(Listen),
 }
 
 /// What a source sends.
@@ -241,7 +251,7 @@ async fn run(
                 streams.spawn(files.follow(shared));
             }
             input => {
-                if let Some(stream) = begin(input, &shared)? {
+                if let Some(stream) = begin(input, &shared).await? {
                     streams.spawn(stream.run(shared));
                 }
             }
@@ -286,22 +296,38 @@ async fn run(
 }
 
 /// The stream of something that is read to its end; `None`, if there is nothing in it.
-fn begin(input: Input, shared: &SourceShared) -> Result<Option<Stream>, FeedError> {
+async fn begin(input: Input, shared: &SourceShared) -> Result<Option<Stream>, FeedError> {
     let form = shared.form;
     match input {
-        Input::Spooled(options) => {
-            let path = options.folder.clone();
-            let spool = Spool::open(options, &shared.feed, form, shared.events.clone())?;
-            let failed = |source| FeedError::Source { path: path.clone(), source };
-            spool.fill(std::io::stdin()).map_err(failed)?;
-            let (id, label) = (spool.id(), "standard input".into());
-            Ok(Some(Stream { id, label, reader: Reader::of_spool(spool) }))
-        }
-        Input::Stdin => {
-            let failed = |source| FeedError::Source { path: "standard input".into(), source };
-            let reader = Reader::stdin().map_err(failed)?;
-            let label = "standard input".into();
-            Ok(Some(Stream { id: StreamId(peer::random()?), label, reader }))
+        Input::Live(live, spool) => {
+            let mut inputs = Vec::new();
+            let mut labels = Vec::new();
+            for one in live {
+                inputs.push(match one {
+                    Live::Stdin => {
+                        labels.push("standard input".to_string());
+                        OpenLive::Stdin
+                    }
+                    Live::Listen(at) => {
+                        let listener = Listener::bind(&at).await?;
+                        shared.events.notice(format!("records are taken at {}", listener.at));
+                        labels.push(listener.at.to_string());
+                        OpenLive::Listener(listener)
+                    }
+                });
+            }
+            let label = labels.join(", ");
+            let failed = |source| FeedError::Source { path: (&label).into(), source };
+            let pieces = read_live(inputs, form, &shared.events).map_err(failed)?;
+            let (id, reader) = match spool {
+                Some(options) => {
+                    let spool = Spool::open(options, &shared.feed, form, shared.events.clone())?;
+                    spool.fill(pieces).map_err(failed)?;
+                    (spool.id(), Reader::of_spool(spool))
+                }
+                None => (StreamId(peer::random()?), Reader::of_live(pieces)),
+            };
+            Ok(Some(Stream { id, label, reader }))
         }
         Input::File(path) | Input::Tail(path) => {
             let failed = |source| FeedError::Source { path: path.clone(), source };

@@ -5,7 +5,7 @@
 //! number another one had before a power failure would be taken for that one.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{self, ErrorKind, Read};
+use std::io::{self, ErrorKind};
 use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -24,7 +24,7 @@ use wire::feed::{Form, Offer, Records, StreamId, push_record};
 use super::piece::{CHUNK, Piece};
 use crate::FeedError;
 use crate::bounds::{BATCH, FILE, WAITING};
-use crate::framing::Splitter;
+use crate::framing::{FramingError, Splitter};
 use crate::store::{AddError, Store, StreamFile, parse_name};
 
 /// Where records wait.
@@ -179,14 +179,17 @@ impl Spool {
         }
     }
 
-    /// Reads records from `input`, in a thread, to its end.
+    /// Takes what is read in, in a thread, to its end.
     ///
     /// # Errors
     /// If there is no thread for it.
-    pub(super) fn fill(self: &Arc<Self>, input: impl Read + Send + 'static) -> io::Result<()> {
+    pub(super) fn fill(
+        self: &Arc<Self>,
+        pieces: mpsc::Receiver<io::Result<Piece>>,
+    ) -> io::Result<()> {
         let spool = Arc::clone(self);
         thread::Builder::new().name("spool".into()).spawn(move || {
-            if let Err(why) = spool.take_all(input) {
+            if let Err(why) = spool.take_all(pieces) {
                 *spool.failed.lock().expect("no panic while held") = Some(why);
             }
             spool.is_over.store(true, Ordering::Release);
@@ -195,34 +198,34 @@ impl Spool {
         Ok(())
     }
 
-    fn take_all(&self, mut input: impl Read) -> Result<(), String> {
+    fn take_all(&self, mut pieces: mpsc::Receiver<io::Result<Piece>>) -> Result<(), String> {
         let mut splitter = Splitter::new(self.form());
-        let mut piece = vec![0; CHUNK];
-        loop {
-            let length = match input.read(&mut piece) {
-                Ok(length) => length,
-                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
-                Err(error) => return Err(format!("standard input: {error}")),
+        let text = |error: FramingError| error.to_string();
+        while let Some(piece) = pieces.blocking_recv() {
+            let octets = match piece.map_err(|error| format!("standard input: {error}"))? {
+                Piece::Octets(octets) => octets,
+                Piece::Records(body) => {
+                    self.add(&body)?;
+                    continue;
+                }
+                Piece::At(_) => unreachable!("what comes once has no gaps"),
             };
-            splitter.push(&piece[..length]);
+            splitter.push(&octets);
             let mut body = Vec::new();
-            while let Some(record) = splitter.next_record().map_err(|error| error.to_string())? {
+            while let Some(record) = splitter.next_record().map_err(text)? {
                 push_record(&mut body, record);
                 if body.len() as u64 >= BATCH.0 {
                     self.add(&body)?;
                     body.clear();
                 }
             }
-            if length == 0
-                && let Some(last) = splitter.last_record().map_err(|error| error.to_string())?
-            {
-                push_record(&mut body, last);
-            }
             self.add(&body)?;
-            if length == 0 {
-                return Ok(());
-            }
         }
+        let mut body = Vec::new();
+        if let Some(last) = splitter.last_record().map_err(text)? {
+            push_record(&mut body, last);
+        }
+        self.add(&body)
     }
 
     /// Writes records, when there is room for them.

@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::Arc;
 
-use wire::feed::StreamId;
+use wire::feed::{Records, StreamId};
 
 use super::SourceShared;
 use super::channel::{Channel, State};
@@ -129,6 +129,11 @@ impl Running {
             Some(Ok(Piece::Octets(octets))) => {
                 self.splitter.push(&octets);
                 self.add()?;
+            }
+            Some(Ok(Piece::Records(body))) => {
+                let records = Records::of(0, &body).expect("they were encoded here");
+                let mut state = self.channel.state();
+                records.iter().for_each(|record| state.backlog.push(record));
             }
             Some(Ok(Piece::At(number))) => {
                 let next = self.channel.state().backlog.next();
