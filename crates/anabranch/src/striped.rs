@@ -71,14 +71,14 @@ impl StripedFlags {
         Config::load(self.config.as_deref(), dirs)
     }
 
-    /// The terms of paths over TCP to a host, those over `relays` among them, after a check of the
+    /// The terms of paths over TCP to hosts, those over `relays` among them, after a check of the
     /// flags.
     ///
     /// # Errors
     /// [`Error::usage`] for a flag that is for UDP; those of [`Terms::new`].
     pub(crate) fn over_tcp(
         self,
-        to: (Remote, Credential),
+        to: Vec<(Remote, Credential)>,
         identity: Identity,
         relays: Vec<RelayOptions>,
         (config, dirs): (Config, &Dirs),
@@ -102,16 +102,16 @@ impl StripedFlags {
             usage: Some(dirs.usage()),
             ..DialOptions::new(identity)
         };
-        Ok(Terms::new(vec![to], dial)?)
+        Ok(Terms::new(to, dial)?)
     }
 
-    /// The terms of connections to a host, with `base` for what no flag says.
+    /// The terms of connections to hosts, with `base` for what no flag says.
     ///
     /// # Errors
     /// Those of [`QlogArgs::open`], and of [`Terms::new`].
     pub(crate) fn dialing(
         self,
-        to: (Remote, Credential),
+        to: Vec<(Remote, Credential)>,
         identity: Identity,
         (config, dirs): (Config, &Dirs),
         base: stripe::Options,
@@ -124,7 +124,7 @@ impl StripedFlags {
             weight: self.weight.or(config.weight).unwrap_or(1),
             ..DialOptions::new(identity)
         };
-        let terms = Terms::new(vec![to], dial)?;
+        let terms = Terms::new(to, dial)?;
         let controller = self.controller.or(config.controller);
         let scheduler = self.packet_scheduler.or(config.packet_scheduler);
         let stripe::Options { controller, scheduler, .. } = striped(

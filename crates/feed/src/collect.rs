@@ -261,7 +261,7 @@ impl Collecting<'_> {
                 return Ok(());
             }
         };
-        let (next, lost) = stream.begin(offer.first);
+        let (next, lost) = stream.begin(offer.first, offer.elsewhere);
         if lost > 0 {
             service.counts.lost.fetch_add(lost, Ordering::Relaxed);
             service.events.notice(format!(

@@ -73,7 +73,7 @@ fn entry(own: &Identity, name: &str, may: May) -> Peer {
 
 fn offer(stream: u8) -> Offer {
     let (feed, label) = ("logs".to_string(), "a test".to_string());
-    Offer { stream: StreamId([stream; 16]), first: 0, form: Form::Lines, feed, label }
+    Offer { stream: StreamId([stream; 16]), first: 0, elsewhere: 0, form: Form::Lines, feed, label }
 }
 
 /// What the collector says next, but for its welcome.

@@ -74,6 +74,7 @@ impl Form {
 /// |---|---|
 /// | 16 | stream |
 /// | 8 | the first record that the source still has |
+/// | 8 | the first record that is not safe at another collector |
 /// | 1 | form |
 /// | 1, … | length and name of the feed |
 /// | … | label of the stream |
@@ -83,6 +84,8 @@ pub struct Offer {
     pub stream: StreamId,
     /// The number of the first record that the source still has.
     pub first: u64,
+    /// Records before this one are safe at another collector of the source: 0, if it has one alone.
+    pub elsewhere: u64,
     /// How records are told apart.
     pub form: Form,
     /// The name of the feed: [`is_feed_name`].
@@ -104,6 +107,7 @@ impl Offer {
     fn write(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.stream.0);
         out.extend_from_slice(&self.first.to_be_bytes());
+        out.extend_from_slice(&self.elsewhere.to_be_bytes());
         out.push(self.form.octet());
         out.push(u8::try_from(self.feed.len()).expect("a name of a feed"));
         out.extend_from_slice(self.feed.as_bytes());
@@ -118,6 +122,7 @@ impl Offer {
         let bad = |field| WireError::Field { frame, field };
         let mut reader = Reader::new(frame, body);
         let (stream, first) = (StreamId(reader.array()?), reader.u64()?);
+        let elsewhere = reader.u64()?;
         let form = Form::of_octet(reader.u8()?).ok_or_else(|| bad("form"))?;
         let length = usize::from(reader.u8()?);
         let feed = core::str::from_utf8(reader.bytes(length)?).ok().filter(|n| is_feed_name(n));
@@ -129,7 +134,7 @@ impl Offer {
             .chars()
             .map(|c| if c.is_control() { ' ' } else { c })
             .collect();
-        Ok(Offer { stream, first, form, feed, label })
+        Ok(Offer { stream, first, elsewhere, form, feed, label })
     }
 }
 

@@ -247,7 +247,7 @@ const KINDS: [(FrameKind, &str, usize); 48] = [
     (FrameKind::Denied, "Denied", 4 + 1 + MAX_RELAY_REASON),
     (FrameKind::Failed, "Failed", TICKET + 1 + MAX_RELAY_REASON),
     (FrameKind::Parting, "Parting", 2),
-    (FrameKind::FeedOffer, "FeedOffer", 16 + 8 + 1 + 1 + MAX_FEED + MAX_LABEL),
+    (FrameKind::FeedOffer, "FeedOffer", 16 + 8 + 8 + 1 + 1 + MAX_FEED + MAX_LABEL),
     (FrameKind::FeedFrom, "FeedFrom", 8 + 16),
     (FrameKind::FeedRecords, "FeedRecords", 8 + MAX_RECORDS_BODY),
     (FrameKind::FeedKept, "FeedKept", 8 + 8),

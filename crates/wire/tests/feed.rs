@@ -44,6 +44,7 @@ fn offer() -> Offer {
     Offer {
         stream: StreamId([7; 16]),
         first: 12,
+        elsewhere: 11,
         form: Form::Nul,
         feed: "web-1.access".into(),
         label: "/var/log/nginx/access.log".into(),
@@ -106,15 +107,15 @@ fn an_offer_comes_back_without_what_drives_a_terminal() {
 #[test]
 fn an_offer_that_makes_no_sense_is_refused() {
     let bytes = octets(&offer());
-    for cut in 0..16 + 8 + 2 + 12 {
+    for cut in 0..16 + 8 + 8 + 2 + 12 {
         assert!(offered(&bytes[..cut]).is_err(), "cut at {cut}");
     }
-    for (at, octet) in [(24, 3), (25, 0), (25, 65), (26, b'.'), (26, b'/'), (27, 0), (27, 0xff)] {
+    for (at, octet) in [(32, 3), (33, 0), (33, 65), (34, b'.'), (34, b'/'), (35, 0), (35, 0xff)] {
         let mut bytes = bytes.clone();
         bytes[at] = octet;
         assert!(offered(&bytes).is_err(), "octet {at} is {octet}");
     }
-    let too_long = [&bytes[..38], &[b'x'; MAX_LABEL + 1]].concat();
+    let too_long = [&bytes[..46], &[b'x'; MAX_LABEL + 1]].concat();
     assert!(offered(&too_long).is_err(), "a label that is too long");
     for name in ["", ".", "..", ".hidden", "a/b", "a b", "ä", &"a".repeat(65)] {
         assert!(!is_feed_name(name), "{name}");

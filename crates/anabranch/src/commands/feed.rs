@@ -1,6 +1,5 @@
 //! `feed`: sends records to a collector as they come.
 
-use std::iter;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -11,8 +10,8 @@ use ::feed::{
 use clap::ValueEnum;
 use events::Events;
 use files::Error;
-use peer::Remote;
 use peer::dial::Terms;
+use peer::{Credential, Remote};
 use units::{Bytes, Span};
 
 use super::tunnel::{bounded, stopped};
@@ -22,6 +21,7 @@ use crate::dirs::Dirs;
 use crate::examples;
 use crate::exit::Failure;
 use crate::host_key::HostKey;
+use crate::peers::{List, key_of};
 use crate::relays::{self, RelayFlags};
 use crate::signals::Signals;
 use crate::striped::{StripedFlags, StripedTerms};
@@ -48,9 +48,10 @@ pub(crate) struct FeedArgs {
     /// alone is one of 127.0.0.1
     #[arg(long, value_name = "tcp:[ADDR:]PORT|udp:[ADDR:]PORT|unix:PATH|unixgram:PATH")]
     listen: Vec<Listen>,
-    /// The collector, as printed by 'anabranch collect'
-    #[arg(long, value_name = "HOST[:PORT]", add = complete::receivers())]
-    to: Remote,
+    /// The collector, as printed by 'anabranch collect'; may be repeated: the first one that
+    /// answers gets the records, and when it is gone the next one goes on where it ended
+    #[arg(long, value_name = "HOST[:PORT]", required = true, add = complete::receivers())]
+    to: Vec<Remote>,
     /// Let what standard input and sockets yield wait on this host's disk until it is at the
     /// collector: in FOLDER, SIZE at most, for AGE at most. It survives the death of this command
     /// and of the machine [default SIZE: 1 GiB]
@@ -197,30 +198,18 @@ pub(crate) fn run(args: FeedArgs) -> Result<(), Failure> {
     let dirs = Dirs::from_env();
     let config = args.striped.config(&dirs)?;
     let key = HostKey::load(&dirs)?;
-    let credential = if reads_stdin {
-        // What standard input yields is no token.
-        if args.token.is_stdin() {
-            let text = "standard input is what is sent: --token-stdin cannot read it";
-            return Err(Error::usage(text).into());
-        }
-        match known_credential(&args.token, &args.to, &dirs)? {
-            Some(credential) => credential,
-            None => TokenSource::ask_terminal().map(peer::Credential::Token)?,
-        }
-    } else {
-        credential(&args.token, &args.to, &dirs, None)?
-    };
-    let identity = key.beside(iter::once(&credential))?;
+    let to = collectors(&args.to, &args.token, &dirs, reads_stdin)?;
+    let identity = key.beside(to.iter().map(|(_, credential)| credential))?;
     let when_full = args.when_full.into();
     let spool = args.spool.map(|spool| SpoolOptions { when_full, ..spool });
     let options = FeedOptions {
         inputs: inputs(args.files, args.tail, args.listen, spool),
         feed,
         form: args.records.into(),
-        secret: credential.secret(),
+        secret: to[0].1.secret(),
         patience: args.patience.map(|span| Duration::from_nanos(span.as_nanos())),
+        collectors: args.to.iter().map(Remote::to_string).collect(),
     };
-    let to = (args.to, credential);
     let route = match carrier {
         CarrierOfFeed::Udp => {
             let base = stripe::Options::default();
@@ -236,6 +225,47 @@ pub(crate) fn run(args: FeedArgs) -> Result<(), Failure> {
     };
     let sending = |events| async move { send(route, options, events).await };
     transfer::serve(args.display.watcher(None, None), sending)
+}
+
+/// The collectors with their credentials.
+fn collectors(
+    to: &[Remote],
+    token: &TokenSource,
+    dirs: &Dirs,
+    reads_stdin: bool,
+) -> Result<Vec<(Remote, Credential)>, Error> {
+    if let [one] = to {
+        let credential = if reads_stdin {
+            // What standard input yields is no token.
+            if token.is_stdin() {
+                let text = "standard input is what is sent: --token-stdin cannot read it";
+                return Err(Error::usage(text));
+            }
+            match known_credential(token, one, dirs)? {
+                Some(credential) => credential,
+                None => TokenSource::ask_terminal().map(Credential::Token)?,
+            }
+        } else {
+            credential(token, one, dirs, None)?
+        };
+        return Ok(vec![(one.clone(), credential)]);
+    }
+    if token.given()?.is_some() {
+        let text = "a token is one collector's: several are known by their keys ('anabranch keys \
+                    trust receiver HOST FINGERPRINT')";
+        return Err(Error::usage(text));
+    }
+    let known = List::Receivers.load(dirs)?;
+    let pinned = |remote: &Remote| {
+        let key = key_of(&known, remote).ok_or_else(|| {
+            Error::usage(format!(
+                "the key of {remote} is unknown: 'anabranch keys trust receiver {remote} \
+                 FINGERPRINT' adds it"
+            ))
+        })?;
+        Ok((remote.clone(), Credential::Pinned(key)))
+    };
+    to.iter().map(pinned).collect()
 }
 
 /// What is read. A spool is of one stream, to which all goes that comes once.
@@ -283,7 +313,8 @@ async fn send(route: Route, options: FeedOptions, events: Events) -> Result<(), 
     let ended = match route {
         Route::Striped(terms) => {
             let StripedTerms { terms, options: stripe, table } = *terms;
-            let dial = async || {
+            let dial = async |collector| {
+                let terms = terms.to_one(collector);
                 let striped = peer::striped::connect(&terms, stripe.clone(), events.clone());
                 striped.await.map(Into::into)
             };

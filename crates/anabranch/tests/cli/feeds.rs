@@ -4,6 +4,7 @@ use std::fs::{self, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -15,14 +16,19 @@ use super::schema::Schema;
 
 /// A collector that one host may feed by its key, at a port that stays.
 pub(crate) struct Site {
-    pub(crate) source: Home,
+    pub(crate) source: Arc<Home>,
     collector: Home,
-    port: u16,
+    pub(crate) port: u16,
 }
 
 impl Site {
     pub(crate) fn new() -> Site {
-        let (source, collector) = (Home::new(), Home::new());
+        Site::of(Arc::new(Home::new()))
+    }
+
+    /// A further collector of a source.
+    pub(crate) fn of(source: Arc<Home>) -> Site {
+        let collector = Home::new();
         let port = free_port();
         let key = |home: &Home| home.run(&["keys"]).1.trim().to_string();
         let (own, theirs) = (key(&source), key(&collector));

@@ -21,7 +21,7 @@ use std::time::Duration;
 use events::{Event, Events, FeedProgress};
 use peer::dial::Terms;
 use peer::private::open_regular;
-use peer::striped::Dialed;
+use peer::striped::{Dialed, is_final};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, interval, sleep, timeout};
@@ -72,6 +72,8 @@ pub struct FeedOptions {
     pub secret: Option<[u8; 16]>,
     /// The time without a first connection after which it gives up; `None`: it never does.
     pub patience: Option<Duration>,
+    /// The names of the collectors, of which the first one that answers gets the records.
+    pub collectors: Vec<String>,
 }
 
 /// What a source has done.
@@ -86,6 +88,8 @@ pub struct Sent {
 /// What the streams of a source share.
 struct SourceShared {
     feed: String,
+    /// Whether it has several collectors: one does not know what another one has.
+    has_several: bool,
     form: Form,
     secret: Option<[u8; 16]>,
     run: [u8; 16],
@@ -190,18 +194,22 @@ impl Drop for Waiting<'_> {
 }
 
 /// Sends what is read until the end of all inputs is on the collector's disk, or until `stop`, over
-/// a striped connection. `dial` opens it; it is called again when one has ended.
+/// a striped connection. `dial` opens it to the collector of that number; it is called again when
+/// one has ended.
 ///
 /// # Errors
 /// [`FeedError`], if there is something that no further attempt would change.
 pub async fn run_striped(
-    dial: impl AsyncFn() -> Result<Dialed, peer::Error>,
+    dial: impl AsyncFn(usize) -> Result<Dialed, peer::Error>,
     options: FeedOptions,
     events: Events,
     stop: impl Future<Output = ()>,
 ) -> Result<Sent, FeedError> {
-    let patience = options.patience;
-    let link = async |shared| striped::keep(dial, patience, &shared).await;
+    let (patience, collectors) = (options.patience, options.collectors.clone());
+    let link = async |shared: Arc<SourceShared>| {
+        let first = async || first_of(&collectors, &dial, &shared.events).await;
+        striped::keep(first, patience, &shared).await
+    };
     run(link, options, events, stop).await
 }
 
@@ -216,8 +224,33 @@ pub async fn run_over_paths(
     stop: impl Future<Output = ()>,
 ) -> Result<Sent, FeedError> {
     let patience = options.patience;
-    let link = async |shared| paths::keep(&terms, patience, shared).await;
+    let link = async |shared| paths::keep_any(&terms, patience, shared).await;
     run(link, options, events, stop).await
+}
+
+/// Connects to the first collector that answers.
+///
+/// # Errors
+/// The last failure that a further attempt may change, or the last one.
+async fn first_of(
+    collectors: &[String],
+    dial: impl AsyncFn(usize) -> Result<Dialed, peer::Error>,
+    events: &Events,
+) -> Result<Dialed, peer::Error> {
+    let mut failed = None;
+    for (number, name) in collectors.iter().enumerate() {
+        let error = match dial(number).await {
+            Ok(dialed) => return Ok(dialed),
+            Err(error) => error,
+        };
+        if number + 1 < collectors.len() {
+            events.detail(format!("{name}: {error}; the next collector is tried"));
+        }
+        if failed.is_none() || !is_final(&error) {
+            failed = Some(error);
+        }
+    }
+    Err(failed.expect("there is one collector at least"))
 }
 
 /// Sends what is read; `link` connects to the collector until the source is over.
@@ -227,9 +260,10 @@ async fn run(
     events: Events,
     stop: impl Future<Output = ()>,
 ) -> Result<Sent, FeedError> {
-    let FeedOptions { inputs, feed, form, secret, patience: _ } = options;
+    let FeedOptions { inputs, feed, form, secret, patience: _, collectors } = options;
     let shared = Arc::new(SourceShared {
         feed,
+        has_several: collectors.len() > 1,
         form,
         secret,
         run: peer::random()?,

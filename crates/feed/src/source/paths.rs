@@ -26,6 +26,8 @@ const PAUSE: Duration = Duration::from_secs(4);
 const LOOK: Duration = Duration::from_millis(500);
 /// After this time without a path people are told.
 const STANDSTILL: Duration = Duration::from_secs(3);
+/// After this time without a path the next collector is tried.
+const SWITCH: Duration = Duration::from_secs(4);
 /// The time for closing the connections in order.
 const GOODBYE: Duration = Duration::from_millis(500);
 
@@ -44,18 +46,60 @@ struct Paths {
     reports: mpsc::UnboundedSender<Report>,
 }
 
-/// Keeps paths to the collector open until the source is over. Without any for so long it gives up.
+/// Keeps paths open to the first collector of `terms` that answers, until the source is over.
+/// Without any for so long it gives up.
 ///
 /// # Errors
 /// What no further attempt would change, or the last failure.
-pub(super) async fn keep(
+pub(super) async fn keep_any(
     terms: &Terms,
     patience: Option<Duration>,
     shared: Arc<SourceShared>,
 ) -> Result<(), peer::Error> {
+    let count = terms.to.len();
+    // What was said last of each: one that goes on failing in the same way is told once.
+    let mut told = vec![String::new(); count];
+    if count == 1 {
+        return keep(terms, patience, (&shared, &mut told[0])).await;
+    }
+    let mut down_since = Instant::now();
+    loop {
+        let mut failed = None;
+        for (host, told) in told.iter_mut().enumerate() {
+            let to = terms.to_one(host);
+            let begun = shared.ways.begun();
+            let error = match keep(&to, Some(SWITCH), (&shared, told)).await {
+                Ok(()) => return Ok(()),
+                Err(error) => error,
+            };
+            shared.events.detail(format!("{error}; the next collector is tried"));
+            if failed.is_none() || !is_final(&error) {
+                failed = Some(error);
+            }
+            if shared.ways.begun() > begun {
+                // It had a connection: the first one comes first again.
+                down_since = Instant::now();
+                break;
+            }
+        }
+        let is_final = failed.as_ref().is_some_and(is_final);
+        if is_final || patience.is_some_and(|most| down_since.elapsed() > most) {
+            return Err(failed.expect("there is one collector at least"));
+        }
+    }
+}
+
+/// Keeps paths to the collector open until the source is over. Without any for so long it gives up.
+///
+/// # Errors
+/// What no further attempt would change, or the last failure.
+async fn keep(
+    terms: &Terms,
+    patience: Option<Duration>,
+    (shared, told): (&Arc<SourceShared>, &mut String),
+) -> Result<(), peer::Error> {
     let mut over = pin!(shared.is_over());
     let began = Instant::now();
-    let mut told = String::new();
     let keeper = loop {
         let error = match Keeper::plan(terms, &[PlanKind::Tcp], shared.events.clone()).await {
             Ok(keeper) => break keeper,
@@ -65,7 +109,7 @@ pub(super) async fn keep(
             }
             Err(error) => error.to_string(),
         };
-        tell_of_standstill(&shared, &mut told, error);
+        tell_of_standstill(shared, told, error);
         tokio::select! {
             () = sleep(PAUSE) => {}
             () = &mut over => return Ok(()),
@@ -73,7 +117,7 @@ pub(super) async fn keep(
     };
     let (reports, mut reported) = mpsc::unbounded_channel();
     let (clock, events) = (Clock::start(), shared.events.clone());
-    let paths = Arc::new(Paths { shared: Arc::clone(&shared), clock, reports });
+    let paths = Arc::new(Paths { shared: Arc::clone(shared), clock, reports });
     let mut changes = keeper.changes();
     let mut dialer =
         Dialer::start(terms.clone(), terms.tls()?, Arc::clone(&keeper), paths, clock, events);
@@ -99,7 +143,9 @@ pub(super) async fn keep(
             _ = ticks.tick() => {
                 dialer.follow_timetable(clock.now());
                 if shared.ways.alive() > 0 {
-                    down_since = None;
+                    if down_since.take().is_some() && shared.has_several {
+                        shared.events.notice(format!("records go to {}", terms.hosts()));
+                    }
                     told.clear();
                     continue;
                 }
@@ -115,7 +161,7 @@ pub(super) async fn keep(
                     return Err(peer::Error::NoPath { to: terms.hosts(), why });
                 }
                 if waited > STANDSTILL {
-                    tell_of_standstill(&shared, &mut told, why);
+                    tell_of_standstill(shared, told, why);
                 }
             }
         }

@@ -127,7 +127,7 @@ impl Spool {
             return Err(FeedError::Usage(format!("--spool {}: {text}", path.display())));
         }
         let (feed, label) = (feed.to_string(), "standard input".to_string());
-        let offer = Offer { stream: id, first: 0, form, feed, label };
+        let offer = Offer { stream: id, first: 0, elsewhere: 0, form, feed, label };
         let stream = store.stream(HOST, &offer).map_err(failed)?;
         let written = Arc::new(Notify::new());
         stream.listen(&written);

@@ -236,10 +236,12 @@ impl Way<'_> {
         }
         // What can be read again is there from its first record on.
         let first = channel.first.unwrap_or_else(|| channel.state().backlog.first());
+        let elsewhere = if self.shared.has_several { channel.state().backlog.kept() } else { 0 };
         self.to(conn, channel.number);
         conn.push(&FeedFrame::Offer(Offer {
             stream: channel.id,
             first,
+            elsewhere,
             form: self.shared.form,
             feed: self.shared.feed.clone(),
             label: channel.label.clone(),

@@ -34,6 +34,11 @@ impl Ways {
         self.last.fetch_add(1, Ordering::Relaxed)
     }
 
+    /// The number of connections until now.
+    pub(super) fn begun(&self) -> u32 {
+        self.last.load(Ordering::Relaxed)
+    }
+
     /// Notes how a path stands. Whether others may have to send in its place, or one fewer does.
     pub(super) fn set(&self, way: WayId, standing: Standing) -> bool {
         let before = self.standing().insert(way, standing);

@@ -180,19 +180,20 @@ impl StreamFile {
     }
 
     /// The number of the next record that a source is to send: all earlier ones are safe. A source
-    /// that has no records before a later one goes on there; the second number is that of records
-    /// that nobody has.
-    pub(crate) fn begin(&self, first: u64) -> (u64, u64) {
+    /// that has no records before `first`, or whose other collector has those before `elsewhere`,
+    /// goes on there; the second number is that of records that nobody has.
+    pub(crate) fn begin(&self, first: u64, elsewhere: u64) -> (u64, u64) {
         let mut arrived = self.arrived();
-        let lost = first.saturating_sub(arrived.next);
-        if lost > 0 {
+        let lost = first.saturating_sub(arrived.next.max(elsewhere));
+        let to = first.max(elsewhere);
+        if to > arrived.next {
             let mut disk = self.disk();
             // Where another connection's records are being written still, the next attempt does it.
             if disk.next == arrived.next {
-                match disk.skip_to(first) {
+                match disk.skip_to(to) {
                     Ok(()) => {
-                        (arrived.next, arrived.first) = (first, first);
-                        *self.safe() = Ok(first);
+                        (arrived.next, arrived.first) = (to, to);
+                        *self.safe() = Ok(to);
                     }
                     Err(error) => self.fail(&mut disk, &error),
                 }

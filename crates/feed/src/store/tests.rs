@@ -14,7 +14,7 @@ use crate::bounds::{FILE, FILES_EACH};
 
 fn offer(stream: u8, form: Form) -> Offer {
     let (feed, label) = ("logs".to_string(), "/var/log/a".to_string());
-    Offer { stream: StreamId([stream; 16]), first: 0, form, feed, label }
+    Offer { stream: StreamId([stream; 16]), first: 0, elsewhere: 0, form, feed, label }
 }
 
 /// A place for what comes before its turn.
@@ -64,7 +64,7 @@ fn records_are_kept_once_whoever_sends_them_again() {
     let folder = TempDir::new().unwrap();
     let store = Store::open(folder.path(), FILE).unwrap();
     let stream = store.stream("anna", &offer(1, Form::Lines)).unwrap();
-    assert_eq!(stream.begin(0), (0, 0));
+    assert_eq!(stream.begin(0, 0), (0, 0));
     add(&stream, 0, &[b"a", b"", b"c"]).unwrap();
     store.commit(&stream);
     wait(&stream, 3);
@@ -86,10 +86,10 @@ fn a_source_goes_on_behind_what_is_safe_and_not_behind_what_has_arrived() {
     let store = Store::open(folder.path(), FILE).unwrap();
     let stream = store.stream("anna", &offer(1, Form::Lines)).unwrap();
     add(&stream, 0, &[b"a"]).unwrap();
-    assert_eq!((stream.begin(0), stream.next()), ((0, 0), 1));
+    assert_eq!((stream.begin(0, 0), stream.next()), ((0, 0), 1));
     store.commit(&stream);
     wait(&stream, 1);
-    assert_eq!(stream.begin(0), (1, 0));
+    assert_eq!(stream.begin(0, 0), (1, 0));
 }
 
 #[test]
@@ -159,7 +159,7 @@ fn what_is_torn_is_cut_off_and_the_stream_goes_on() {
         fs::write(&path, [&before, tail].concat()).unwrap();
         let store = Store::open(folder.path(), FILE).unwrap();
         let stream = store.stream("anna", &offer(1, form)).unwrap();
-        assert_eq!(stream.begin(0), (2, 0), "{form:?}");
+        assert_eq!(stream.begin(0, 0), (2, 0), "{form:?}");
         assert_eq!(fs::read(&path).unwrap(), before, "{form:?}");
         add(&stream, 2, &[b"third"]).unwrap();
         store.commit(&stream);
@@ -193,7 +193,7 @@ fn a_stream_goes_on_in_further_files_and_each_says_where_it_begins() {
         let stream = store.stream("anna", &offer(1, Form::Lines)).unwrap();
         // Of the last file the list knows the first record alone.
         let next = if at == 4 { 4 } else { 5 };
-        assert_eq!(stream.begin(0), (next, 0), "without {name}");
+        assert_eq!(stream.begin(0, 0), (next, 0), "without {name}");
     }
 }
 
@@ -223,14 +223,14 @@ fn records_that_the_source_lost_are_a_gap_between_two_files() {
     add(&stream, 0, &[b"a"]).unwrap();
     store.commit(&stream);
     wait(&stream, 1);
-    assert_eq!(stream.begin(7), (7, 6));
+    assert_eq!(stream.begin(7, 0), (7, 6));
     add(&stream, 7, &[b"h"]).unwrap();
     store.commit(&stream);
     wait(&stream, 8);
     drop((stream, store));
     let store = Store::open(folder.path(), FILE).unwrap();
     let stream = store.stream("anna", &offer(1, Form::Lines)).unwrap();
-    assert_eq!(stream.begin(0), (8, 0));
+    assert_eq!(stream.begin(0, 0), (8, 0));
     assert_eq!(files(folder.path()).len(), 2);
 }
 
@@ -300,5 +300,5 @@ fn what_cannot_be_written_is_not_acknowledged() {
     }
     assert!(stream.kept().is_err(), "it is told");
     let again = store.stream("anna", &offer(1, Form::Lines)).unwrap();
-    assert_eq!(again.begin(0), (0, 0), "in a folder without anything it begins anew");
+    assert_eq!(again.begin(0, 0), (0, 0), "in a folder without anything it begins anew");
 }

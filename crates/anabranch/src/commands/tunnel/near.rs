@@ -126,8 +126,12 @@ pub(crate) fn run(args: TunnelArgs) -> Result<(), Failure> {
     let credential = credential(&args.token, &to, &dirs, None)?;
     let identity = key.beside(iter::once(&credential))?;
     options.secret = credential.secret();
-    let dialing =
-        args.striped.dialing((to, credential), identity, (config, &dirs), stripe_options())?;
+    let dialing = args.striped.dialing(
+        vec![(to, credential)],
+        identity,
+        (config, &dirs),
+        stripe_options(),
+    )?;
     let installed = rules.map(|(_, rules)| rules.install()).transpose().map_err(failure)?;
     let carrying = |events| async move { carry(&dialing, options, events).await };
     let ended = transfer::serve(args.display.watcher(None, None), carrying);

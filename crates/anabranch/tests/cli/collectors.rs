@@ -1,0 +1,99 @@
+//! A source with several collectors.
+
+use std::process::{Child, Stdio};
+use std::sync::Arc;
+
+use super::feeds::{Site, numbered};
+use super::home::{Home, announced, text};
+use super::ports::free_port;
+
+/// A source's two collectors.
+fn two() -> (Site, Site) {
+    let one = Site::new();
+    let other = Site::of(Arc::clone(&one.source));
+    (one, other)
+}
+
+fn feed(one: &Site, other: &Site, more: &[&str]) -> Child {
+    let to = format!("127.0.0.1:{}", other.port);
+    let mut command = one.feed(&[&["data", "--to", &to], more].concat());
+    command.stderr(Stdio::piped()).spawn().unwrap()
+}
+
+/// The numbers of the records that a collector has, from the first one on.
+fn numbers(site: &Site) -> Vec<u32> {
+    let kept = site.kept("data");
+    kept.lines().map(|line| line.strip_prefix("record ").unwrap().parse().unwrap()).collect()
+}
+
+/// The first collector dies in the middle: the next one has what follows, and what had not been
+/// acknowledged once more. No other record is at both.
+fn goes_on(carrier: &str) {
+    let (one, other) = two();
+    let count = 120_000;
+    one.source.file("data", numbered(count).as_bytes());
+    let (first, _second) = (one.collect(), other.collect());
+    let child = feed(&one, &other, &["--max-rate", "4mbit", "--carrier", carrier]);
+    one.until("the first one has many", |site| site.kept("data").len() > 500_000);
+    drop(first);
+    let (code, _, stderr) = text(&child.wait_with_output().unwrap());
+    assert_eq!(code, 0, "{stderr}");
+    let (before, behind) = (numbers(&one), numbers(&other));
+    let kept = u32::try_from(before.len()).unwrap();
+    assert!(before.into_iter().eq(0..kept), "the first one has all before");
+    assert!(behind[0] <= kept && kept < count, "{} behind {kept}", behind[0]);
+    assert!(behind[0] > kept / 2, "what is safe at one does not go to the other: {}", behind[0]);
+    assert!(behind.iter().copied().eq(behind[0]..count), "the other one has all others");
+    assert!(!stderr.contains("lacks records"), "{stderr}");
+}
+
+#[test]
+fn the_next_collector_goes_on_over_udp() {
+    goes_on("udp");
+}
+
+#[test]
+fn the_next_collector_goes_on_over_tcp() {
+    goes_on("tcp");
+}
+
+#[test]
+fn a_collector_that_does_not_answer_is_passed_over() {
+    for carrier in ["udp", "tcp"] {
+        let (one, other) = two();
+        one.source.file("data", numbered(1_000).as_bytes());
+        let second = other.collect();
+        let output = feed(&one, &other, &["--carrier", carrier]).wait_with_output().unwrap();
+        let (code, _, stderr) = text(&output);
+        assert_eq!(code, 0, "{carrier}: {stderr}");
+        assert!(other.kept("data") == numbered(1_000), "{carrier}");
+        // Without any it gives up when it is told to.
+        drop(second);
+        let more = ["--carrier", carrier, "--patience", "1s", "--name", "later"];
+        let output = feed(&one, &other, &more).wait_with_output().unwrap();
+        let (code, _, stderr) = text(&output);
+        assert_eq!(code, 5, "{carrier}: {stderr}");
+    }
+}
+
+#[test]
+fn several_collectors_are_known_by_their_keys() {
+    let (one, _) = two();
+    one.source.file("data", b"x\n");
+    let port = free_port();
+    let unknown = format!("127.0.0.1:{port}");
+    let output = one.feed(&["data", "--to", &unknown]).stderr(Stdio::piped()).output().unwrap();
+    let (code, _, stderr) = text(&output);
+    assert!(code == 2 && stderr.contains(&format!("the key of {unknown}")), "{code} {stderr}");
+    let home = Home::new();
+    let words = ["collect", "kept", "--listen", "127.0.0.1", "--port", "0", "--token"];
+    let mut command = home.command(&words);
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let (_collector, address, token) = announced(child);
+    let mut command = one.feed(&["data", "--to", &address]);
+    command.env("ANABRANCH_TOKEN", token).stderr(Stdio::piped());
+    let (code, _, stderr) = text(&command.output().unwrap());
+    assert!(code == 2 && stderr.contains("a token is one collector's"), "{code} {stderr}");
+    let (code, _, stderr) = Home::new().run(&["feed", "data"]);
+    assert!(code == 2 && stderr.contains("--to"), "{stderr}");
+}
