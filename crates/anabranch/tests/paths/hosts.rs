@@ -211,16 +211,25 @@ impl Outcome {
     /// The paths that carried data, as `local address > remote address`; the transfer must have
     /// succeeded.
     pub(crate) fn carried(&self) -> BTreeSet<String> {
+        let ends = |path: &Value| {
+            format!("{} > {}", ip(path["local"].as_str()), ip(path["remote"].as_str()))
+        };
+        self.carrying(ends)
+    }
+
+    /// The names of the paths that carried data.
+    pub(crate) fn names(&self) -> BTreeSet<String> {
+        self.carrying(|path| path["name"].as_str().expect("a name").to_string())
+    }
+
+    fn carrying(&self, what: impl Fn(&Value) -> String) -> BTreeSet<String> {
         assert!(self.code == Some(0) && self.arrived, "{}", self.said());
         let summary: Value = self
             .events()
             .find(|event| event["event"] == "summary")
             .unwrap_or_else(|| panic!("no summary: {}", self.said()));
         let paths = summary["paths"].as_array().expect("a list").iter();
-        let ends = |path: &Value| {
-            format!("{} > {}", ip(path["local"].as_str()), ip(path["remote"].as_str()))
-        };
-        paths.filter(|path| path["done"].as_u64() > Some(0)).map(ends).collect()
+        paths.filter(|path| path["done"].as_u64() > Some(0)).map(what).collect()
     }
 
     /// Asserts that exactly these paths carried data.

@@ -79,16 +79,11 @@ fn an_interface_that_is_left_out_carries_nothing() {
 
 /// The route to each address of the far host leaves by the right uplink only if it is looked up for
 /// that uplink's source address; every other pair of addresses has a route, and no answer.
-#[test]
-fn two_uplinks_each_reach_their_own_far_address() {
-    let Some((_scratch, near, far)) = two_hosts("two_uplinks_each_reach_their_own_far_address")
-    else {
-        return;
-    };
+fn two_uplinks(near: &Host, far: &Host) {
     for i in [1, 2] {
         let name = format!("wan{i}");
-        near.cable(&far, &name);
-        for (host, own) in [(&near, format!("10.{i}.0.1")), (&far, format!("10.{i}.0.2"))] {
+        near.cable(far, &name);
+        for (host, own) in [(near, format!("10.{i}.0.1")), (far, format!("10.{i}.0.2"))] {
             host.address(&name, &[&format!("{own}/32")]);
             host.sh(&format!(
                 "ip rule add from {own} lookup {i}; ip route add default dev {name} table {i}"
@@ -97,8 +92,29 @@ fn two_uplinks_each_reach_their_own_far_address() {
     }
     near.sh("ip route add default dev wan1");
     far.sh("ip route add default dev wan1");
+}
+
+#[test]
+fn two_uplinks_each_reach_their_own_far_address() {
+    let test = "two_uplinks_each_reach_their_own_far_address";
+    let Some((_scratch, near, far)) = two_hosts(test) else { return };
+    two_uplinks(&near, &far);
     let sent = near.send(&far.receive(), "10.1.0.2", LONG, SLOWLY);
     sent.assert_carried(&["10.1.0.1 > 10.1.0.2", "10.2.0.1 > 10.2.0.2"]);
+}
+
+/// Found with a feed over two lines: over UDP the second one went on asking for the address that it
+/// does not reach.
+#[test]
+fn two_uplinks_each_reach_their_own_far_address_over_udp() {
+    let test = "two_uplinks_each_reach_their_own_far_address_over_udp";
+    let Some((_scratch, near, far)) = two_hosts(test) else { return };
+    two_uplinks(&near, &far);
+    let more = [SLOWLY, &["--carrier", "udp"]].concat();
+    let sent = near.send(&far.receive(), "10.1.0.2", LONG, &more);
+    assert_eq!(sent.names(), ["wan1", "wan2"].map(String::from).into(), "{}", sent.said());
+    let dropped = |event: &serde_json::Value| event["state"] == "dropped";
+    assert!(!sent.events().any(|event| dropped(&event)), "{}", sent.said());
 }
 
 /// The second path goes from the near host's only address to another one of the far host.

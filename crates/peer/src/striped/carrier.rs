@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use net::socket::Attempt;
 use policy::overflow;
-use stripe::{RouteChange, RouteEvent, RouteState};
+use stripe::{RouteChange, RouteEvent, RouteState, RouteStats};
 use tokio::sync::{Notify, broadcast, watch};
 use tokio::time::{sleep, timeout};
 use units::{Bytes, PathId, Rate, Span};
@@ -59,13 +59,20 @@ impl Attempts {
     fn settle(&mut self) {
         let Some(current) = self.current.take() else { return };
         if let Some(Ok(striped)) = &*current.borrow() {
-            for route in &striped.connection().recent_stats().routes {
+            let stats = striped.connection().recent_stats();
+            for route in stats.routes.iter().filter(|route| has_carried(route)) {
                 let (sent, received) = self.before.entry(route.path).or_default();
                 *sent += route.sent;
                 *received += route.received;
             }
         }
     }
+}
+
+/// Whether what was sent over a route counts: without an answer it is questions alone, which carry
+/// nothing of a session.
+fn has_carried(route: &RouteStats) -> bool {
+    route.state != RouteState::Opening
 }
 
 /// Whether overflow routes are needed.
@@ -316,9 +323,11 @@ impl CarrierShared {
                 };
                 (report.local, report.remote) = (route.local, Some(route.remote));
                 report.rtt = route.round_trip.or(report.rtt);
-                report.sent += route.sent;
-                report.received += route.received;
-                report.lost += route.lost;
+                if has_carried(route) {
+                    report.sent += route.sent;
+                    report.received += route.received;
+                    report.lost += route.lost;
+                }
             }
             report
         };

@@ -15,8 +15,11 @@ use super::route::route;
 use crate::caps::{Account, Room};
 use crate::dial::{Candidate, Keeper, Plan};
 
-/// The interval of looks for routes that are missing.
-const LOOK: Duration = Duration::from_secs(2);
+/// The interval of looks for routes that are missing. A plan of which no route works by then tries
+/// one more of its candidates.
+const LOOK: Duration = Duration::from_millis(500);
+/// The candidates of a plan that are tried at a time.
+const GUESSES: usize = 3;
 /// The interval of counts of capped interfaces.
 const COUNT: Duration = Duration::from_millis(50);
 /// What may yet be carried before the next count has its effect, as time at the present rate.
@@ -55,6 +58,7 @@ impl Follower {
         let announced = self.hear();
         tokio::pin!(announced);
         let mut is_heard = false;
+        let mut looks = 0;
         loop {
             tokio::select! {
                 _ = self.connection.ended() => {
@@ -63,8 +67,12 @@ impl Follower {
                 }
                 () = &mut announced, if !is_heard => is_heard = true,
                 // The follower holds the keeper, which holds the sender.
-                _ = changes.changed() => self.open_missing().await,
-                _ = look.tick() => self.open_missing().await,
+                _ = changes.changed() => self.open_missing(1).await,
+                _ = look.tick() => {
+                    // The first look is at once: the first guess has not been tried yet.
+                    self.open_missing(if looks == 0 { 1 } else { GUESSES }).await;
+                    looks += 1;
+                }
                 _ = count.tick() => self.count(),
                 event = events.recv() => match event {
                     Ok(event) if event.change == RouteChange::Opened => self.prune().await,
@@ -119,19 +127,24 @@ impl Follower {
         }
     }
 
-    /// Opens a route for each plan whose best guess has none.
-    async fn open_missing(&self) {
+    /// Opens a route for each plan whose best guess has none, and for one of which no route works
+    /// its next guess, up to so many.
+    async fn open_missing(&self, guesses: usize) {
         let open = self.connection.stats().await.routes;
-        for plan in self.keeper.routes(self.host) {
-            let Some(best) = plan.best().filter(|_| plan.used_up().is_none()) else { continue };
-            let is_there = of_path(&open, plan.id).any(|route| is_between(route, &best));
-            // A route that works between other addresses stays, unless these are in one network.
-            let is_better = best.near;
+        for plan in self.keeper.routes(self.host).iter().filter(|plan| plan.used_up().is_none()) {
+            let candidates = plan.candidates();
+            let is_missing =
+                |one: &&Candidate| !of_path(&open, plan.id).any(|route| is_between(route, one));
             let works = of_path(&open, plan.id).any(|route| route.state == RouteState::Open);
-            if is_there || works && !is_better {
-                continue;
-            }
-            let wish = route(self.keeper.terms(), &plan, best);
+            let wanted = if works {
+                // A route that works between other addresses stays, unless these are in one
+                // network.
+                candidates.first().filter(|best| best.near && is_missing(best))
+            } else {
+                candidates.iter().take(guesses).find(is_missing)
+            };
+            let Some(wanted) = wanted else { continue };
+            let wish = route(self.keeper.terms(), plan, *wanted);
             if let Err(error) = self.connection.add_route(wish).await {
                 tracing::debug!(plan = plan.name, %error, "no further route");
             }
