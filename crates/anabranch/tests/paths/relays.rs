@@ -4,13 +4,22 @@ use std::fs::{self, File};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
+use rustix::process::{Pid, Signal, kill_process_group};
 use serde_json::Value;
 
 use super::hosts::{Host, Receiver, Scratch, until};
 use super::{LONG, SHORT, SLOWLY, two_hosts, uplink};
 
 /// A relay, terminated on drop.
-pub(crate) struct Relay(pub(crate) Child);
+pub(crate) struct Relay(Child);
+
+impl Relay {
+    /// Kills it at once, with the command around it that bounds its time.
+    pub(crate) fn kill(&mut self) {
+        kill_process_group(Pid::from_child(&self.0), Signal::KILL).unwrap();
+        self.0.wait().unwrap();
+    }
+}
 
 impl Drop for Relay {
     fn drop(&mut self) {
