@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod archive;
+mod deliveries;
 mod feeds;
 mod generated;
 mod home;
