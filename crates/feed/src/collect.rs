@@ -24,7 +24,7 @@ use wire::session::{AbortCode, SessionFrame, SessionId};
 
 use crate::bounds::{EARLY_EACH, EARLY_IN_ALL, SILENCE, STREAMS_EACH, WAITING};
 use crate::rights::may_feed;
-use crate::store::{AddError, Store, Stream};
+use crate::store::{AddError, KeptStream, Store};
 use crate::streams::StreamPlaces;
 
 /// What a collector needs to know.
@@ -81,14 +81,14 @@ impl CollectService {
         })
     }
 
-    /// Hands nothing more to whoever keeps the records, if that is somebody else, and waits a moment
-    /// for what is under way: it is acknowledged or not, as long as connections are there.
+    /// Hands nothing more to whoever keeps the records, if that is somebody else, and waits a
+    /// moment for what is under way: it is acknowledged or not, as long as connections are there.
     pub async fn close(&self) {
         self.store.close().await;
     }
 
     /// Tells of the end of a stream, on one connection.
-    fn tell_end(&self, stream: &Stream, name: &str) {
+    fn tell_end(&self, stream: &KeptStream, name: &str) {
         match stream.kept() {
             Ok(kept) => self.events.detail(format!("{name}: {kept} records are kept")),
             Err(why) => self.events.notice(format!("{name}: {why}")),
@@ -163,7 +163,7 @@ struct Collecting<'a> {
 
 /// One stream of a connection.
 struct OpenStream {
-    stream: Arc<Stream>,
+    stream: Arc<KeptStream>,
     /// For people.
     name: String,
     /// What the peer knows to be safe, and to have arrived.

@@ -37,5 +37,5 @@ pub use rights::may_feed;
 pub use source::{
     FeedOptions, Input, LEAST_SPOOL, Sent, SpoolOptions, WhenFull, run_over_paths, run_striped,
 };
-pub use store::{Batch, NotTaken, Sink, Store, Taking};
+pub use store::{Delivery, NotTaken, Sink, Store, Taking};
 pub use wire::feed::{Form, StreamId, is_feed_name};

@@ -1,5 +1,5 @@
-//! `collect`: keeps the records of sources, each once and in order, or hands them to a command or to
-//! standard output.
+//! `collect`: keeps the records of sources, each once and in order, or hands them to a command or
+//! to standard output.
 
 mod to_command;
 mod to_stdout;
@@ -30,8 +30,8 @@ use crate::peers::Authorized;
 use crate::signals::Signals;
 use crate::transfer;
 use crate::watch::{DisplayArgs, PeerCommand};
-use to_command::ToCommand;
-use to_stdout::{StdoutFailed, ToStdout};
+use to_command::CommandSink;
+use to_stdout::{StdoutFailed, StdoutSink};
 
 /// Arguments of `collect`.
 #[derive(Debug, clap::Args)]
@@ -83,9 +83,9 @@ pub(crate) fn run(args: CollectArgs) -> Result<(), Failure> {
         args;
     let (rotate, metrics, mut display) = (args.rotate, args.metrics, args.display);
     let dirs = Dirs::from_env();
-    let target = Target::of(directory, exec, exec_timeout)?;
+    let target = CollectTarget::of(directory, exec, exec_timeout)?;
     target.check(rotate, positions.as_deref())?;
-    if matches!(target, Target::Stdout) {
+    if matches!(target, CollectTarget::Stdout) {
         display.leave_stdout()?;
     }
     let authorized = Authorized::load(&dirs)?;
@@ -104,23 +104,23 @@ pub(crate) fn run(args: CollectArgs) -> Result<(), Failure> {
 }
 
 /// Where records go.
-enum Target {
+enum CollectTarget {
     Folder(PathBuf),
     Stdout,
-    Command(ToCommand),
+    Command(CommandSink),
 }
 
-impl Target {
+impl CollectTarget {
     /// The only one that is named.
     fn of(
         directory: Option<PathBuf>,
         exec: Option<HookCommand>,
         longest: Option<Span>,
-    ) -> Result<Target, Error> {
+    ) -> Result<CollectTarget, Error> {
         match (directory, exec) {
-            (Some(directory), None) if directory == Path::new("-") => Ok(Target::Stdout),
-            (Some(directory), None) => Ok(Target::Folder(directory)),
-            (None, Some(command)) => Ok(Target::Command(ToCommand::new(command, longest))),
+            (Some(directory), None) if directory == Path::new("-") => Ok(CollectTarget::Stdout),
+            (Some(directory), None) => Ok(CollectTarget::Folder(directory)),
+            (None, Some(command)) => Ok(CollectTarget::Command(CommandSink::new(command, longest))),
             (Some(directory), Some(_)) => Err(Error::usage(format!(
                 "'{}' and --exec: records go to one of them; leave the other one out",
                 directory.display()
@@ -133,7 +133,7 @@ impl Target {
 
     /// Checks the flags that are for some targets alone.
     fn check(&self, rotate: Option<Bytes>, positions: Option<&Path>) -> Result<(), Error> {
-        let is_folder = matches!(self, Target::Folder(_));
+        let is_folder = matches!(self, CollectTarget::Folder(_));
         if !is_folder && rotate.is_some() {
             let text = "--rotate is for the files of a folder: leave it out, or name a folder";
             return Err(Error::usage(text));
@@ -154,12 +154,12 @@ impl Target {
         events: &Events,
     ) -> Result<(Store, Option<StdoutFailed>), Error> {
         match self {
-            Target::Folder(directory) => Ok((store(&directory, rotate)?, None)),
-            Target::Stdout => {
-                let (stdout, failed) = ToStdout::new()?;
+            CollectTarget::Folder(directory) => Ok((store(&directory, rotate)?, None)),
+            CollectTarget::Stdout => {
+                let (stdout, failed) = StdoutSink::new()?;
                 Ok((hand_over(stdout, positions, events)?, Some(failed)))
             }
-            Target::Command(command) => Ok((hand_over(command, positions, events)?, None)),
+            CollectTarget::Command(command) => Ok((hand_over(command, positions, events)?, None)),
         }
     }
 }
@@ -190,7 +190,7 @@ async fn serve(
     };
     let ended = tokio::select! {
         signal = signals.next() => stopped(signal),
-        error = failed => error.into(),
+        failure = failed => failure,
         never = watched => match never {},
         never = following => match never {},
     };
@@ -218,7 +218,7 @@ pub(super) fn collect_service(
         return Err(Error::usage(text));
     }
     let of_table = |error: Error| Error::usage(format!("[collect]: {error}"));
-    let target = Target::of(directory, exec, None).map_err(of_table)?;
+    let target = CollectTarget::of(directory, exec, None).map_err(of_table)?;
     target.check(rotate, None).map_err(of_table)?;
     let (store, _) = target.open(rotate, &Dirs::from_env().collected(), &events)?;
     Ok(CollectService::new(CollectOptions { store, events }))

@@ -298,8 +298,8 @@ fn a_feed_over_tcp_keeps_to_its_rate() {
 }
 
 /// Found on a busy machine: what was on its way when the cap was used up was lost with the
-/// connection, and what had been was sent twice over it. A path that had used its cap but for a batch was
-/// opened again, and again.
+/// connection, and what had been was sent twice over it. A path that had used its cap but for a
+/// batch was opened again, and again.
 #[test]
 fn what_a_cap_has_paid_for_arrives() {
     let site = Site::new();

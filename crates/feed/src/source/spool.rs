@@ -25,7 +25,7 @@ use crate::FeedError;
 use crate::bounds::{BATCH, FILE, WAITING};
 use crate::framing::Splitter;
 use crate::lock::lock_folder;
-use crate::store::{AddError, Store, Stream, parse_name};
+use crate::store::{AddError, KeptStream, Store, parse_name};
 
 /// Where records wait.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -68,7 +68,7 @@ pub(super) struct Spool {
     options: SpoolOptions,
     folder: PathBuf,
     store: Store,
-    stream: Arc<Stream>,
+    stream: Arc<KeptStream>,
     id: StreamId,
     events: Events,
     /// Records before this one are at the collector.

@@ -27,6 +27,8 @@ pub(super) struct Arrived {
     /// The first record of `octets`.
     first: u64,
     octets: Vec<u8>,
+    /// Octets that were taken out, and are being written.
+    writing: usize,
     early: Early,
 }
 
@@ -43,7 +45,8 @@ struct Early {
 impl Arrived {
     /// A stream that goes on with this record.
     pub(super) fn new(form: Form, next: u64) -> Arrived {
-        Arrived { form, next, first: next, octets: Vec::new(), early: Early::default() }
+        let (octets, early) = (Vec::new(), Early::default());
+        Arrived { form, next, first: next, octets, writing: 0, early }
     }
 
     /// The number of the next record: all earlier ones have arrived.
@@ -51,9 +54,14 @@ impl Arrived {
         self.next
     }
 
-    /// The octets that wait to be written.
+    /// The octets that are not written yet.
     pub(super) fn waiting(&self) -> usize {
-        self.octets.len()
+        self.octets.len() + self.writing
+    }
+
+    /// What was taken out is written, or never will be.
+    pub(super) fn handle_written(&mut self) {
+        self.writing = 0;
     }
 
     /// Whether as much waits as may.
@@ -110,7 +118,7 @@ impl Arrived {
         Ok(())
     }
 
-    /// Takes out whole records of at most so many octets, with their numbers, and lets others take
+    /// Takes out, to be written, whole records of at most so many octets, with their numbers, and lets others take
     /// their place. One record is less than `most`.
     pub(super) fn take(&mut self, most: usize) -> (Range<u64>, Vec<u8>) {
         let mut octets = std::mem::take(&mut self.octets);
@@ -125,6 +133,7 @@ impl Arrived {
             let whole = usize::try_from(splitter.consumed()).expect("it is among `most`");
             self.octets = octets.split_off(whole);
         }
+        self.writing = octets.len();
         let numbers = self.first..end;
         self.first = end;
         // Each of them was looked at when it came.

@@ -5,7 +5,7 @@ use std::io;
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread::{self, JoinHandle};
 
-use super::Stream;
+use super::KeptStream;
 
 /// Files that are synced at a time: a file system makes one commit of what comes together.
 const AT_ONCE: usize = 8;
@@ -26,7 +26,7 @@ struct Shared {
 #[derive(Default)]
 struct Queue {
     /// Streams with something to write, each once.
-    streams: VecDeque<Arc<Stream>>,
+    streams: VecDeque<Arc<KeptStream>>,
     is_over: bool,
 }
 
@@ -39,7 +39,7 @@ impl Committer {
     }
 
     /// The stream has something to write.
-    pub(super) fn commit(&self, stream: &Arc<Stream>) {
+    pub(super) fn commit(&self, stream: &Arc<KeptStream>) {
         let mut queue = self.shared.queue.lock().expect("no panic while held");
         if !queue.streams.iter().any(|waiting| Arc::ptr_eq(waiting, stream)) {
             queue.streams.push_back(Arc::clone(stream));
@@ -84,7 +84,7 @@ impl Shared {
 }
 
 /// Syncs each stream, several at a time.
-fn sync_all(streams: &[Arc<Stream>]) {
+fn sync_all(streams: &[Arc<KeptStream>]) {
     if let [only] = streams {
         return only.sync();
     }

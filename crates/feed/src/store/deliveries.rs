@@ -16,12 +16,12 @@ use tokio::time::{sleep, timeout};
 use wire::feed::Form;
 
 use super::names::prefix;
-use super::stream::Stream;
+use super::stream::KeptStream;
 use crate::bounds::{DELIVERIES, DELIVERIES_EACH, FIRST_PAUSE, GRACE, LONGEST_PAUSE, WAITING};
 
 /// Records of one stream that follow each other.
 #[derive(Debug)]
-pub struct Batch {
+pub struct Delivery {
     /// The name of the host, as that of a folder: [`crate::is_feed_name`].
     pub host: String,
     /// The name of the feed, which is one as well.
@@ -54,16 +54,16 @@ pub type Taking = Pin<Box<dyn Future<Output = Result<(), NotTaken>> + Send>>;
 /// Somebody who keeps records.
 pub trait Sink: Send + Sync + 'static {
     /// Takes a batch, whole; without an error it is kept. Dropping what this gives ends it.
-    fn take(&self, batch: Batch) -> Taking;
+    fn take(&self, batch: Delivery) -> Taking;
 }
 
 /// The deliveries of all streams.
-pub(super) struct Deliveries(Arc<Shared>);
+pub(super) struct Deliveries(Arc<DeliveryShared>);
 
-struct Shared {
+struct DeliveryShared {
     sink: Box<dyn Sink>,
     events: Events,
-    queue: Mutex<Queue>,
+    queue: Mutex<DeliveryQueue>,
     /// The deliveries that are under way.
     running: watch::Sender<usize>,
     /// Whether those that are under way are to end.
@@ -71,7 +71,7 @@ struct Shared {
 }
 
 #[derive(Default)]
-struct Queue {
+struct DeliveryQueue {
     waiting: VecDeque<Entry>,
     /// Deliveries that are under way, by the hosts of their streams.
     running: BTreeMap<String, usize>,
@@ -81,7 +81,7 @@ struct Queue {
 /// A stream that has something to hand over. One that no connection has any more is left out: its
 /// source has the records.
 struct Entry {
-    stream: Weak<Stream>,
+    stream: Weak<KeptStream>,
     trouble: Option<Trouble>,
 }
 
@@ -93,7 +93,7 @@ struct Trouble {
 
 impl Deliveries {
     pub(super) fn new(sink: impl Sink, events: Events) -> Deliveries {
-        Deliveries(Arc::new(Shared {
+        Deliveries(Arc::new(DeliveryShared {
             sink: Box::new(sink),
             events,
             queue: Mutex::default(),
@@ -103,7 +103,7 @@ impl Deliveries {
     }
 
     /// The stream has something to hand over.
-    pub(super) fn commit(&self, stream: &Arc<Stream>) {
+    pub(super) fn commit(&self, stream: &Arc<KeptStream>) {
         self.0.commit(stream);
     }
 
@@ -125,14 +125,14 @@ impl Drop for Deliveries {
     }
 }
 
-impl Queue {
+impl DeliveryQueue {
     fn close(&mut self) {
         self.is_over = true;
         self.waiting.clear();
     }
 
     /// The next stream in turn whose host may have one more delivery.
-    fn next(&mut self) -> Option<(Arc<Stream>, Option<Trouble>)> {
+    fn next(&mut self) -> Option<(Arc<KeptStream>, Option<Trouble>)> {
         self.waiting.retain(|entry| entry.stream.strong_count() > 0);
         if self.is_over || self.running.values().sum::<usize>() >= DELIVERIES {
             return None;
@@ -165,12 +165,12 @@ impl Queue {
     }
 }
 
-impl Shared {
-    fn queue(&self) -> MutexGuard<'_, Queue> {
+impl DeliveryShared {
+    fn queue(&self) -> MutexGuard<'_, DeliveryQueue> {
         self.queue.lock().expect("no panic while held")
     }
 
-    fn commit(self: &Arc<Self>, stream: &Arc<Stream>) {
+    fn commit(self: &Arc<Self>, stream: &Arc<KeptStream>) {
         if !stream.is_queued.swap(true, Ordering::SeqCst) {
             self.add(Entry { stream: Arc::downgrade(stream), trouble: None });
         }
@@ -196,7 +196,7 @@ impl Shared {
         }
     }
 
-    async fn run(self: Arc<Self>, stream: Arc<Stream>, trouble: Option<Trouble>) {
+    async fn run(self: Arc<Self>, stream: Arc<KeptStream>, trouble: Option<Trouble>) {
         let trouble = self.deliver(&stream, trouble).await;
         self.queue().end(stream.host());
         self.running.send_modify(|count| *count -= 1);
@@ -220,7 +220,7 @@ impl Shared {
 
     /// Hands a batch over: the one that was not taken, or else what waits. Returns why it was not
     /// taken.
-    async fn deliver(&self, stream: &Arc<Stream>, before: Option<Trouble>) -> Option<Trouble> {
+    async fn deliver(&self, stream: &Arc<KeptStream>, before: Option<Trouble>) -> Option<Trouble> {
         let own = Arc::clone(stream);
         let most = usize::try_from(WAITING.0).unwrap_or(usize::MAX);
         let prepared = spawn_blocking(move || match own.batch() {
@@ -238,7 +238,7 @@ impl Shared {
                 (first, records) = (numbers.start, numbers.end - numbers.start);
                 let (host, feed) = (stream.host().to_string(), offer.feed.clone());
                 let (stream, form) = (prefix(offer.stream), offer.form);
-                let batch = Batch { host, feed, stream, form, first, records, file };
+                let batch = Delivery { host, feed, stream, form, first, records, file };
                 let mut is_stopped = self.is_stopped.subscribe();
                 tokio::select! {
                     taken = self.sink.take(batch) => taken,
@@ -264,7 +264,8 @@ impl Shared {
         if !is_told {
             let said = said.map(|said| format!(", and said: {said}")).unwrap_or_default();
             self.events.notice(format!(
-                "{}: {why}{said}; {records} records from {first} on wait, and are handed over again",
+                "{}: {why}{said}; {records} records from {first} on wait, and are handed over \
+                 again",
                 name()
             ));
         }

@@ -49,7 +49,7 @@ impl Taker {
 }
 
 impl Sink for Taker {
-    fn take(&self, mut batch: Batch) -> Taking {
+    fn take(&self, mut batch: Delivery) -> Taking {
         let taken = Arc::clone(&self.0);
         Box::pin(async move {
             let mut text = String::new();
@@ -82,7 +82,7 @@ fn no_place() -> Option<WorkPlace> {
     None
 }
 
-fn add(store: &Store, stream: &Arc<Stream>, from: u64, to: u64) {
+fn add(store: &Store, stream: &Arc<KeptStream>, from: u64, to: u64) {
     let mut body = Vec::new();
     (from..to).for_each(|number| push_record(&mut body, format!("r{number}").as_bytes()));
     stream.add(&Records::of(from, &body).unwrap(), no_place, false).unwrap();
@@ -94,7 +94,7 @@ fn text(from: u64, to: u64) -> String {
     lines.concat()
 }
 
-async fn kept(stream: &Stream, next: u64) {
+async fn kept(stream: &KeptStream, next: u64) {
     let heard = Arc::new(Notify::new());
     stream.listen(&heard);
     while stream.kept() != Ok(next) {

@@ -17,7 +17,7 @@ use crate::bounds::FILES_EACH;
 use crate::framing::Splitter;
 
 /// The files of a stream.
-pub(super) struct Files {
+pub(super) struct StreamFiles {
     folder: PathBuf,
     offer: Offer,
     /// The octets of a file, behind which the next one begins.
@@ -50,12 +50,12 @@ struct Last {
     form: Form,
 }
 
-impl Files {
+impl StreamFiles {
     /// Finds the files of a stream, and cuts off what is no whole record.
     ///
     /// # Errors
     /// As [`super::Store::stream`].
-    pub(super) fn open(folder: &Path, offer: &Offer, most: Bytes) -> io::Result<Files> {
+    pub(super) fn open(folder: &Path, offer: &Offer, most: Bytes) -> io::Result<StreamFiles> {
         let (last, count) = find(folder, offer.stream)?;
         let is_other = last.as_ref().is_some_and(|last| last.form != offer.form);
         if is_other {
@@ -73,7 +73,7 @@ impl Files {
             let next = indexed(folder, offer.stream)?;
             Disk { first: next, file: None, safe: 0, written: 0, next }
         };
-        Ok(Files { folder: folder.to_path_buf(), offer: offer.clone(), most, disk })
+        Ok(StreamFiles { folder: folder.to_path_buf(), offer: offer.clone(), most, disk })
     }
 
     /// Writes a line about a file to the folder's list, and syncs it.
@@ -91,7 +91,7 @@ impl Files {
     }
 }
 
-impl Output for Files {
+impl Output for StreamFiles {
     fn next(&self) -> u64 {
         self.disk.next
     }

@@ -37,16 +37,16 @@ use crate::lock::lock_folder;
 pub(crate) use arrived::AddError;
 use committer::Committer;
 use deliveries::Deliveries;
-pub use deliveries::{Batch, NotTaken, Sink, Taking};
-use files::Files;
+pub use deliveries::{Delivery, NotTaken, Sink, Taking};
+use files::StreamFiles;
 pub(crate) use names::parse_name;
 use output::Output;
 use position::Position;
-pub(crate) use stream::Stream;
+pub(crate) use stream::KeptStream;
 
 /// A stream that is open, if anybody has it. Whoever opens it holds this, and keeps nobody else up:
 /// its last file is read.
-type Opened = Mutex<Weak<Stream>>;
+type Opened = Mutex<Weak<KeptStream>>;
 
 /// What a collector keeps, or hands over.
 pub struct Store {
@@ -118,7 +118,7 @@ impl Store {
     /// The system's; [`ErrorKind::QuotaExceeded`], if the host has as many feeds or files as it
     /// may; [`ErrorKind::InvalidData`], if the stream had another form before, or its position is
     /// none; [`ErrorKind::WouldBlock`], if an earlier run's command has records of it.
-    pub(crate) fn stream(&self, host: &str, offer: &Offer) -> io::Result<Arc<Stream>> {
+    pub(crate) fn stream(&self, host: &str, offer: &Offer) -> io::Result<Arc<KeptStream>> {
         debug_assert!(is_feed_name(host) && is_feed_name(&offer.feed));
         let of_host = self.folder.join(host);
         let folder = of_host.join(&offer.feed);
@@ -126,7 +126,7 @@ impl Store {
         let opened = {
             let mut open = self.opened();
             open.retain(|_, opened| {
-                let is_open = |stream: &Weak<Stream>| stream.strong_count() > 0;
+                let is_open = |stream: &Weak<KeptStream>| stream.strong_count() > 0;
                 Arc::strong_count(opened) > 1 || opened.lock().is_ok_and(|stream| is_open(&stream))
             });
             self.make(&of_host, &folder)?;
@@ -138,10 +138,10 @@ impl Store {
             return Ok(known);
         }
         let output: Box<dyn Output> = match &self.target {
-            Target::Files(most, _) => Box::new(Files::open(&folder, offer, *most)?),
+            Target::Files(most, _) => Box::new(StreamFiles::open(&folder, offer, *most)?),
             Target::Sink(..) => Box::new(Position::open(&folder, offer)?),
         };
-        let stream = Arc::new(Stream::new(host, offer, output));
+        let stream = Arc::new(KeptStream::new(host, offer, output));
         *opened = Arc::downgrade(&stream);
         Ok(stream)
     }
@@ -168,7 +168,7 @@ impl Store {
     }
 
     /// Hands records that were added to a stream to the disk, or to whoever keeps them.
-    pub(crate) fn commit(&self, stream: &Arc<Stream>) {
+    pub(crate) fn commit(&self, stream: &Arc<KeptStream>) {
         match &self.target {
             Target::Files(_, committer) => committer.commit(stream),
             Target::Sink(deliveries, _) => deliveries.commit(stream),

@@ -15,7 +15,7 @@ use super::output::{self, Output};
 pub(crate) type Kept = Result<u64, String>;
 
 /// A stream that is open.
-pub(crate) struct Stream {
+pub(crate) struct KeptStream {
     /// The name of the host's folder.
     host: String,
     offer: Offer,
@@ -28,11 +28,11 @@ pub(crate) struct Stream {
     pub(super) is_queued: AtomicBool,
 }
 
-impl Stream {
+impl KeptStream {
     /// A stream of a host that goes on behind what its output has.
-    pub(super) fn new(host: &str, offer: &Offer, output: Box<dyn Output>) -> Stream {
+    pub(super) fn new(host: &str, offer: &Offer, output: Box<dyn Output>) -> KeptStream {
         let next = output.next();
-        Stream {
+        KeptStream {
             host: host.to_string(),
             offer: offer.clone(),
             arrived: Mutex::new(Arrived::new(offer.form, next)),
@@ -142,7 +142,7 @@ impl Stream {
         self.arrived().next()
     }
 
-    /// The octets that wait to be written.
+    /// The octets that are not written yet.
     pub(crate) fn waiting(&self) -> usize {
         self.arrived().waiting()
     }
@@ -158,13 +158,13 @@ impl Stream {
         if is_further {
             self.tell();
         }
-        if octets.is_empty() || self.has_failed() {
-            return;
+        if !octets.is_empty() && !self.has_failed() {
+            let mut output = self.output();
+            if let Err(error) = output.write(numbers, &octets) {
+                self.fail(&mut **output, &error);
+            }
         }
-        let mut output = self.output();
-        if let Err(error) = output.write(numbers, &octets) {
-            self.fail(&mut **output, &error);
-        }
+        self.arrived().handle_written();
     }
 
     /// What is written for somebody else to take, if it is not synced.

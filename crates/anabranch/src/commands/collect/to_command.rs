@@ -4,7 +4,7 @@ use std::io;
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
-use ::feed::{Batch, Form, NotTaken, Sink, Taking};
+use ::feed::{Delivery, Form, NotTaken, Sink, Taking};
 use tokio::io::AsyncReadExt;
 use tokio::process::ChildStderr;
 use tokio::time::{sleep, timeout};
@@ -24,19 +24,19 @@ const SHOWN: usize = 200;
 const LAST_WORDS: Duration = Duration::from_millis(50);
 
 /// Runs a command for each batch.
-pub(crate) struct ToCommand {
+pub(crate) struct CommandSink {
     command: HookCommand,
     longest: Span,
 }
 
-impl ToCommand {
-    pub(crate) fn new(command: HookCommand, longest: Option<Span>) -> ToCommand {
-        ToCommand { command, longest: longest.unwrap_or(LONGEST) }
+impl CommandSink {
+    pub(crate) fn new(command: HookCommand, longest: Option<Span>) -> CommandSink {
+        CommandSink { command, longest: longest.unwrap_or(LONGEST) }
     }
 }
 
-impl Sink for ToCommand {
-    fn take(&self, batch: Batch) -> Taking {
+impl Sink for CommandSink {
+    fn take(&self, batch: Delivery) -> Taking {
         let (words, longest) = (self.command.words().to_vec(), self.longest);
         Box::pin(async move {
             match run(&words, batch, Duration::from_nanos(longest.as_nanos())).await {
@@ -62,10 +62,10 @@ impl Sink for ToCommand {
 /// kills the command with all that it has started.
 async fn run(
     words: &[String],
-    batch: Batch,
+    batch: Delivery,
     longest: Duration,
 ) -> io::Result<(ExitStatus, Option<String>)> {
-    let Batch { host, feed, stream, form, first, records, file } = batch;
+    let Delivery { host, feed, stream, form, first, records, file } = batch;
     let form = match form {
         Form::Lines => "lines",
         Form::Nul => "nul",
@@ -141,7 +141,7 @@ mod tests {
             blake3::hash(script.as_bytes())
         ));
         fs::write(&path, "one\ntwo\n").unwrap();
-        let batch = Batch {
+        let batch = Delivery {
             host: "anna".into(),
             feed: "logs".into(),
             stream: "01".into(),
@@ -152,7 +152,7 @@ mod tests {
         };
         fs::remove_file(&path).unwrap();
         let command = HookCommand::from_words(["sh", "-c", script]);
-        ToCommand::new(command, longest).take(batch).await
+        CommandSink::new(command, longest).take(batch).await
     }
 
     #[tokio::test]

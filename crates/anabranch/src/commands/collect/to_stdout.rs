@@ -6,13 +6,18 @@ use std::io;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
-use ::feed::{Batch, Sink, Taking};
+use ::feed::{Delivery, Sink, Taking};
 use files::Error;
 use tokio::sync::{Mutex, watch};
 use tokio::task::spawn_blocking;
 
+use crate::exit::Failure;
+
+/// The exit code of an output that takes no more.
+const OUTPUT: u8 = 8;
+
 /// Writes batches to standard output, one after the other.
-pub(crate) struct ToStdout {
+pub(crate) struct StdoutSink {
     output: Arc<Mutex<File>>,
     failed: watch::Sender<Option<io::ErrorKind>>,
 }
@@ -20,31 +25,31 @@ pub(crate) struct ToStdout {
 /// That standard output takes no more.
 pub(crate) struct StdoutFailed(watch::Receiver<Option<io::ErrorKind>>);
 
-impl ToStdout {
+impl StdoutSink {
     /// # Errors
     /// If there is no standard output.
-    pub(crate) fn new() -> Result<(ToStdout, StdoutFailed), Error> {
+    pub(crate) fn new() -> Result<(StdoutSink, StdoutFailed), Error> {
         // Not the buffered one, which looks for the ends of lines.
         let output = io::stdout().as_fd().try_clone_to_owned();
         let output = output.map_err(|source| Error::system("write to standard output", source))?;
         let (failed, hears) = watch::channel(None);
         let output = Arc::new(Mutex::new(File::from(output)));
-        Ok((ToStdout { output, failed }, StdoutFailed(hears)))
+        Ok((StdoutSink { output, failed }, StdoutFailed(hears)))
     }
 }
 
 impl StdoutFailed {
     /// Waits until it takes no more.
-    pub(crate) async fn wait(mut self) -> Error {
-        match self.0.wait_for(Option::is_some).await {
-            Ok(why) => Error::Output { source: why.expect("it is some").into() },
-            Err(_) => pending().await,
-        }
+    pub(crate) async fn wait(mut self) -> Failure {
+        let Ok(why) = self.0.wait_for(Option::is_some).await else { return pending().await };
+        let why: io::Error = why.expect("it is some").into();
+        let text = format!("standard output: {why}; what it did not take stays at its sources");
+        Failure::Message { code: OUTPUT, text }
     }
 }
 
-impl Sink for ToStdout {
-    fn take(&self, mut batch: Batch) -> Taking {
+impl Sink for StdoutSink {
+    fn take(&self, mut batch: Delivery) -> Taking {
         let (output, failed) = (Arc::clone(&self.output), self.failed.clone());
         Box::pin(async move {
             let mut output = output.lock_owned().await;
