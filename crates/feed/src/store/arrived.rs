@@ -118,8 +118,8 @@ impl Arrived {
         Ok(())
     }
 
-    /// Takes out, to be written, whole records of at most so many octets, with their numbers, and lets others take
-    /// their place. One record is less than `most`.
+    /// Takes out, to be written, whole records of at most so many octets, with their numbers, and
+    /// lets others take their place. One record is less than `most`.
     pub(super) fn take(&mut self, most: usize) -> (Range<u64>, Vec<u8>) {
         let mut octets = std::mem::take(&mut self.octets);
         let mut end = self.next;

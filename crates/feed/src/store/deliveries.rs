@@ -3,7 +3,6 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::File;
-use std::io::ErrorKind;
 use std::pin::Pin;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
@@ -245,11 +244,10 @@ impl DeliveryShared {
                     _ = is_stopped.wait_for(|is_stopped| *is_stopped) => return None,
                 }
             }
-            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+            Err(_) => {
                 let why = "what an earlier command has started reads its records still".into();
                 Err(NotTaken { why, said: None })
             }
-            Err(error) => Err(NotTaken { why: error.to_string(), said: None }),
         };
         let name = || format!("{}/{} ({})", stream.host(), offer.feed, offer.label);
         let Err(NotTaken { why, said }) = taken else {

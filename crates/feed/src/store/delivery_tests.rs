@@ -246,6 +246,30 @@ async fn what_is_no_position_is_an_error_that_names_it() {
     assert!(!batch.exists());
 }
 
+/// A batch that somebody removes is no reason to wait for ever.
+#[tokio::test(start_paused = true)]
+async fn a_batch_that_is_gone_ends_the_stream_which_begins_anew() {
+    let (folder, taker) = (TempDir::new().unwrap(), Taker::default());
+    *taker.0.next.lock().unwrap() = vec![Next::Fails];
+    let store = open(folder.path(), &taker);
+    let stream = store.stream("anna", &offer("logs")).unwrap();
+    let heard = Arc::new(Notify::new());
+    stream.listen(&heard);
+    add(&store, &stream, 0, 3);
+    taker.until(|seen| !seen.is_empty()).await;
+    for entry in fs::read_dir(folder.path().join("anna/logs")).unwrap() {
+        fs::remove_file(entry.unwrap().path()).unwrap();
+    }
+    while stream.kept() == Ok(0) {
+        heard.notified().await;
+    }
+    assert!(stream.kept().is_err());
+    let stream = store.stream("anna", &offer("logs")).unwrap();
+    assert_eq!(stream.begin(0), Ok((0, 0)));
+    add(&store, &stream, 0, 3);
+    kept(&stream, 3).await;
+}
+
 /// A connection that has to be read gives what a stream has no room for to what waits for its turn.
 #[tokio::test]
 async fn what_there_is_no_room_for_is_held_and_follows() {

@@ -31,10 +31,11 @@ pub(super) struct Position {
     pending: Option<Pending>,
 }
 
-/// Records that are being handed over.
+/// Records that are being handed over, and the position behind them.
 struct Pending {
     numbers: Range<u64>,
     batch: PathBuf,
+    coming: PathBuf,
 }
 
 const POSITION: &str = "position";
@@ -59,9 +60,9 @@ impl Position {
             let found = entry?.path();
             count += 1;
             is_known |= found == path;
-            let is_batch = found.extension().is_some_and(|kind| kind == BATCH);
+            let is_left = found.extension().is_some_and(|kind| kind == BATCH || kind == COMING);
             let stem = found.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
-            if is_batch && stem.starts_with(&name) {
+            if is_left && stem.starts_with(&name) {
                 clear(&found)?;
             }
         }
@@ -74,25 +75,28 @@ impl Position {
         Ok(Position { folder, name, form, next, pending: None })
     }
 
-    fn path(&self, kind: &str) -> PathBuf {
-        self.folder.join(format!("{}.{kind}", self.name))
+    /// A file that no other stream has, nor this one if it was open before: each removes its own.
+    fn fresh(&self, kind: &str) -> PathBuf {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        self.folder.join(format!("{}-{number}.{kind}", self.name))
     }
 
     /// Writes the position that is to come, and syncs it.
-    fn prepare(&self, next: u64) -> io::Result<()> {
-        let mut file = create_fresh(&self.path(COMING))?;
+    fn prepare(&self, coming: &Path, next: u64) -> io::Result<()> {
+        let mut file = create_fresh(coming)?;
         file.write_all(format!("{next} {}\n", extension(self.form)).as_bytes())?;
         file.sync_all()
     }
 
     /// Makes it the position.
-    fn advance(&self) -> io::Result<()> {
-        fs::rename(self.path(COMING), self.path(POSITION))?;
+    fn advance(&self, coming: &Path) -> io::Result<()> {
+        fs::rename(coming, self.folder.join(format!("{}.{POSITION}", self.name)))?;
         File::open(&self.folder)?.sync_all()
     }
 }
 
-/// Removes a batch that an earlier run left, unless somebody reads it still.
+/// Removes what an earlier run left, unless somebody reads it still.
 fn clear(batch: &Path) -> io::Result<()> {
     match open_regular(batch).and_then(|file| lock_file(&file)) {
         Ok(()) => {}
@@ -144,42 +148,43 @@ impl Output for Position {
     }
 
     fn skip_to(&mut self, next: u64) -> io::Result<()> {
-        self.prepare(next)?;
-        self.advance()?;
+        let coming = self.fresh(COMING);
+        self.prepare(&coming, next)?;
+        self.advance(&coming)?;
         self.next = next;
         Ok(())
     }
 
     fn write(&mut self, numbers: Range<u64>, octets: &[u8]) -> io::Result<()> {
-        // A name of its own: what was open before is removed by its own one.
-        static NEXT: AtomicU64 = AtomicU64::new(0);
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let batch = self.folder.join(format!("{}-{number}.{BATCH}", self.name));
-        let next = numbers.end;
-        let Pending { batch, .. } = self.pending.insert(Pending { numbers, batch });
+        let (batch, coming) = (self.fresh(BATCH), self.fresh(COMING));
+        let pending = Pending { numbers: numbers.clone(), batch, coming };
+        let Pending { batch, coming, .. } = self.pending.insert(pending);
         create_fresh(batch)?.write_all(octets)?;
-        self.prepare(next)?;
-        self.next = next;
+        let coming = coming.clone();
+        self.prepare(&coming, numbers.end)?;
+        self.next = numbers.end;
         Ok(())
     }
 
     fn sync(&mut self) -> io::Result<()> {
-        if self.pending.is_some() {
-            self.advance()?;
+        if let Some(Pending { coming, .. }) = &self.pending {
+            self.advance(coming)?;
             self.undo();
         }
         Ok(())
     }
 
     fn undo(&mut self) {
-        if let Some(Pending { batch, .. }) = self.pending.take() {
-            // One that stays is removed when the stream is opened.
-            let _ = fs::remove_file(batch);
+        if let Some(Pending { batch, coming, .. }) = self.pending.take() {
+            // What stays is removed when the stream is opened.
+            for file in [batch, coming] {
+                let _ = fs::remove_file(file);
+            }
         }
     }
 
     fn batch(&self) -> io::Result<Option<Records>> {
-        let Some(Pending { numbers, batch }) = &self.pending else { return Ok(None) };
+        let Some(Pending { numbers, batch, .. }) = &self.pending else { return Ok(None) };
         // Each attempt reads from the begin, and alone.
         let file = open_regular(batch)?;
         lock_file(&file)?;

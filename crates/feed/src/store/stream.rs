@@ -170,9 +170,19 @@ impl KeptStream {
     /// What is written for somebody else to take, if it is not synced.
     ///
     /// # Errors
-    /// Those of [`Output::batch`].
+    /// [`io::ErrorKind::WouldBlock`], if somebody has it still.
     pub(super) fn batch(&self) -> io::Result<Option<output::Records>> {
-        if self.has_failed() { Ok(None) } else { self.output().batch() }
+        if self.has_failed() {
+            return Ok(None);
+        }
+        let mut output = self.output();
+        match output.batch() {
+            Err(error) if error.kind() != io::ErrorKind::WouldBlock => {
+                self.fail(&mut **output, &error);
+                Ok(None)
+            }
+            found => found,
+        }
     }
 
     /// Syncs what was written, and tells.
