@@ -15,7 +15,7 @@ use toml::de::{DeTable, DeValue};
 use units::{Bytes, Span};
 
 use crate::dirs::{Dirs, is_absent};
-use crate::hooks::Hooks;
+use crate::hooks::{HookCommand, Hooks};
 use crate::listen::ListenAddress;
 use crate::metrics::MetricsAddress;
 use crate::schedulers::{Carrier, Scheduler, congestion_control, controller, packet_scheduler};
@@ -96,10 +96,11 @@ pub(crate) struct Relay {
 }
 
 /// `[collect]`.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Collect {
     pub(crate) directory: Option<PathBuf>,
     pub(crate) rotate: Option<Bytes>,
+    pub(crate) exec: Option<HookCommand>,
 }
 
 /// Tables that may have no key.
@@ -169,6 +170,7 @@ const KEYS: &[(&str, &str, Setter)] = &[
     ("relay", "metrics", |c, v| set(&mut c.relay.metrics, metrics(v))),
     ("collect", "directory", |c, v| set(&mut c.collect.directory, parsed(v))),
     ("collect", "rotate", |c, v| set(&mut c.collect.rotate, parsed(v))),
+    ("collect", "exec", |c, v| set(&mut c.collect.exec, parsed(v))),
     ("receive", "archive", |c, v| flag(v).map(|on| c.receive.archive = on)),
     ("receive", "overwrite", |c, v| {
         flag(v).map(|on| {
@@ -211,7 +213,8 @@ impl Config {
     fn check_commands(&self, file: &File, path: &Path) -> Result<(), Error> {
         let all = [&self.send.hooks, &self.receive.hooks, &self.host.hooks];
         let is_file = file.metadata().is_ok_and(|metadata| metadata.is_file());
-        if all.into_iter().all(Hooks::is_empty) || !is_file {
+        let has_none = all.into_iter().all(Hooks::is_empty) && self.collect.exec.is_none();
+        if has_none || !is_file {
             return Ok(());
         }
         check_private(file, path, Guard::Trusted).map_err(|source| {

@@ -67,6 +67,12 @@ impl Dirs {
         self.state.join("copies")
     }
 
+    /// The folder of the positions of streams that a collector hands over: without them they begin
+    /// anew, which is why they are no mere state.
+    pub(crate) fn collected(&self) -> PathBuf {
+        self.data.join("collected")
+    }
+
     /// The configuration file used without `--config`.
     pub(crate) fn config_file(&self) -> PathBuf {
         self.config.join("config.toml")

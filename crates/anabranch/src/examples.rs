@@ -153,6 +153,11 @@ const EXAMPLES: &[(&str, &[Example])] = &[
                 "anabranch collect /srv/logs --rotate 1GiB",
                 "Keep what the hosts with --may feed send, in larger files",
             ),
+            example(
+                "anabranch collect --exec logger",
+                "Run a command for each batch of records, which are its standard input",
+            ),
+            example("anabranch collect - --token", "Write records to standard output"),
         ],
     ),
     (

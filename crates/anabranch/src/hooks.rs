@@ -4,6 +4,7 @@
 //! names is among them: names, keys and figures are on its standard input, as the lines of
 //! docs/json.md, and in `ANABRANCH_…` variables.
 
+pub(crate) mod group;
 mod run;
 
 use std::collections::BTreeMap;
@@ -50,6 +51,19 @@ pub(crate) struct Hooks {
 /// A program and its arguments, written as in a shell, with quotes and backslashes only.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct HookCommand(Vec<String>);
+
+impl HookCommand {
+    /// The program and its arguments.
+    pub(crate) fn words(&self) -> &[String] {
+        &self.0
+    }
+
+    /// A program that a test has.
+    #[cfg(test)]
+    pub(crate) fn from_words<const N: usize>(words: [&str; N]) -> HookCommand {
+        HookCommand(words.map(String::from).to_vec())
+    }
+}
 
 impl FromStr for HookCommand {
     type Err = String;

@@ -24,6 +24,16 @@ pub const FEEDS_EACH: usize = 256;
 pub const FILES_EACH: usize = 10_000;
 /// Octets of a stream's file, behind which the next one begins, if nothing is said.
 pub const FILE: Bytes = Bytes::mib(64);
+/// Batches that are handed over at a time, where somebody else keeps the records.
+pub const DELIVERIES: usize = 8;
+/// Those of one host: commands that hang on what it sends leave room for others.
+pub const DELIVERIES_EACH: usize = 4;
+/// The pause before a batch that was not taken is handed over again; it doubles.
+pub const FIRST_PAUSE: Duration = Duration::from_secs(1);
+/// The longest of these pauses.
+pub const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+/// The time that deliveries have to end when the collector does.
+pub const GRACE: Duration = Duration::from_secs(3);
 /// How long a source may say nothing that is complete: signs of life are among it.
 pub const SILENCE: Duration = Duration::from_secs(60);
 

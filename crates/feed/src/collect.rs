@@ -24,12 +24,12 @@ use wire::session::{AbortCode, SessionFrame, SessionId};
 
 use crate::bounds::{EARLY_EACH, EARLY_IN_ALL, SILENCE, STREAMS_EACH, WAITING};
 use crate::rights::may_feed;
-use crate::store::{AddError, Store, StreamFile};
+use crate::store::{AddError, KeptStream, Store};
 use crate::streams::StreamPlaces;
 
 /// What a collector needs to know.
 pub struct CollectOptions {
-    /// Where records are kept.
+    /// Where records are kept, or who keeps them.
     pub store: Store,
     /// Where each stream is told.
     pub events: Events,
@@ -81,8 +81,14 @@ impl CollectService {
         })
     }
 
+    /// Hands nothing more to whoever keeps the records, if that is somebody else, and waits a
+    /// moment for what is under way: it is acknowledged or not, as long as connections are there.
+    pub async fn close(&self) {
+        self.store.close().await;
+    }
+
     /// Tells of the end of a stream, on one connection.
-    fn tell_end(&self, stream: &StreamFile, name: &str) {
+    fn tell_end(&self, stream: &KeptStream, name: &str) {
         match stream.kept() {
             Ok(kept) => self.events.detail(format!("{name}: {kept} records are kept")),
             Err(why) => self.events.notice(format!("{name}: {why}")),
@@ -104,6 +110,7 @@ impl CollectService {
             changed: Arc::clone(&changed),
             heard: 0,
             told: 0,
+            holds: self.store.has_sink() && conn.silence().is_none(),
         };
         let began = Instant::now();
         let mut last_heard = began;
@@ -148,11 +155,15 @@ struct Collecting<'a> {
     /// The channel of the frames that come, and of those that go.
     heard: u16,
     told: u16,
+    /// A connection over one line has many streams, of which one may stand still alone, and a
+    /// source that looks whether it answers. It is always read: what a stream has no room for waits
+    /// as what comes before its turn, and the source's window bounds it.
+    holds: bool,
 }
 
 /// One stream of a connection.
 struct OpenStream {
-    stream: Arc<StreamFile>,
+    stream: Arc<KeptStream>,
     /// For people.
     name: String,
     /// What the peer knows to be safe, and to have arrived.
@@ -161,8 +172,11 @@ struct OpenStream {
 }
 
 impl Collecting<'_> {
-    /// Whether something waits for the disk.
+    /// Whether so much waits that the connection is not to be read.
     fn is_full(&self) -> bool {
+        if self.holds {
+            return false;
+        }
         let most = usize::try_from(WAITING.0).unwrap_or(usize::MAX);
         self.open.values().any(|open| open.stream.waiting() >= most)
     }
@@ -227,7 +241,7 @@ impl Collecting<'_> {
     fn add(&mut self, records: &Records<'_>) -> Result<(), AddError> {
         let Some(OpenStream { stream, .. }) = self.open.get(&self.heard) else { return Ok(()) };
         let before = stream.waiting();
-        let waiting = stream.add(records, || self.service.early.try_take(self.peer))?;
+        let waiting = stream.add(records, || self.service.early.try_take(self.peer), self.holds)?;
         let counts = &self.service.counts;
         counts.records.fetch_add(records.end() - records.first, Ordering::Relaxed);
         counts.octets.fetch_add(waiting.saturating_sub(before) as u64, Ordering::Relaxed);
@@ -261,7 +275,13 @@ impl Collecting<'_> {
                 return Ok(());
             }
         };
-        let (next, lost) = stream.begin(offer.first, offer.elsewhere);
+        let (next, lost) = match stream.begin(offer.first, offer.elsewhere) {
+            Ok(began) => began,
+            Err(why) => {
+                self.end(conn, channel, why.into());
+                return Ok(());
+            }
+        };
         if lost > 0 {
             service.counts.lost.fetch_add(lost, Ordering::Relaxed);
             service.events.notice(format!(
@@ -333,7 +353,9 @@ impl Drop for Collecting<'_> {
 /// What a source is told of a failure of the disk.
 fn refusal(error: &io::Error) -> String {
     match error.kind() {
-        ErrorKind::QuotaExceeded | ErrorKind::InvalidData => error.to_string(),
+        ErrorKind::QuotaExceeded | ErrorKind::InvalidData | ErrorKind::WouldBlock => {
+            error.to_string()
+        }
         _ => format!("the collector's disk: {error}"),
     }
 }

@@ -11,7 +11,9 @@
 //! | records that programs hand over | `source/listen.rs` |
 //! | a connection that carries records; which path sends next | `source/way.rs`; `source/ways.rs` |
 //! | a striped connection; paths over TCP, relays too | `source/striped.rs`; `source/paths.rs` |
-//! | the collector: the service; its files; what makes them last | `collect`; `store`, `store/stream_file.rs`; `store/committer.rs` |
+//! | the collector: the service; a stream, and what has arrived of it | `collect`; `store`, `store/stream.rs`, `store/arrived.rs` |
+//! | where records go: files, and what makes them last; somebody else, and positions | `store/output.rs`; `store/files.rs`, `store/names.rs`, `store/committer.rs`; `store/deliveries.rs`, `store/position.rs` |
+//! | folders that one process has | `lock` |
 //! | who may feed; places of streams | `rights`; `streams` |
 //! | bounds | `bounds` |
 
@@ -24,6 +26,7 @@ pub mod bounds;
 mod collect;
 mod error;
 pub mod framing;
+mod lock;
 mod rights;
 mod source;
 mod store;
@@ -36,5 +39,5 @@ pub use source::{
     FeedOptions, Input, LEAST_SPOOL, Listen, Live, Sent, SpoolOptions, WhenFull, run_over_paths,
     run_striped,
 };
-pub use store::Store;
+pub use store::{Delivery, NotTaken, Sink, Store, Taking};
 pub use wire::feed::{Form, StreamId, is_feed_name};

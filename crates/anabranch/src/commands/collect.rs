@@ -1,4 +1,8 @@
-//! `collect`: keeps the records of sources, each once and in order.
+//! `collect`: keeps the records of sources, each once and in order, or hands them to a command or
+//! to standard output.
+
+mod to_command;
+mod to_stdout;
 
 use std::convert::Infallible;
 use std::future::pending;
@@ -6,17 +10,19 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use ::feed::{CollectOptions, CollectService, Store, bounds, may_feed};
+use ::feed::{CollectOptions, CollectService, Sink, Store, bounds, may_feed};
 use events::{Event, Events};
 use files::Error;
 use peer::host::{Carriers, Host, Services};
 use peer::{ListenOptions, Peer};
-use units::Bytes;
+use units::{Bytes, Span};
 
 use super::tunnel::stopped;
+use crate::config::Collect;
 use crate::dirs::Dirs;
 use crate::examples;
 use crate::exit::Failure;
+use crate::hooks::HookCommand;
 use crate::host_key::HostKey;
 use crate::listen::{ListenFlags, TokenFlags};
 use crate::metrics::{self, MetricsAddress, MetricsServer};
@@ -24,13 +30,28 @@ use crate::peers::Authorized;
 use crate::signals::Signals;
 use crate::transfer;
 use crate::watch::{DisplayArgs, PeerCommand};
+use to_command::CommandSink;
+use to_stdout::{StdoutFailed, StdoutSink};
 
 /// Arguments of `collect`.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = examples::help("collect"))]
 pub(crate) struct CollectArgs {
-    /// The folder that gets a folder for each host, and there one for each feed
-    directory: PathBuf,
+    /// The folder that gets a folder for each host, and there one for each feed; '-' writes the
+    /// records to standard output, in the form that they have
+    #[arg(value_name = "DIR")]
+    directory: Option<PathBuf>,
+    /// Run COMMAND for each batch of records of one stream, which is its standard input: exit code
+    /// 0 acknowledges them, otherwise they come again; no shell reads it (docs/feed.md)
+    #[arg(long, value_name = "COMMAND")]
+    exec: Option<HookCommand>,
+    /// The time after which a command is killed, and has failed [default: 5 min]
+    #[arg(long, value_name = "TIME", requires = "exec")]
+    exec_timeout: Option<Span>,
+    /// The folder that says how far each stream was handed over, with '-' and --exec [default:
+    /// anabranch/collected in the user's data folder]
+    #[arg(long, value_name = "FOLDER")]
+    positions: Option<PathBuf>,
     #[command(flatten)]
     listen: ListenFlags,
     #[command(flatten)]
@@ -58,18 +79,89 @@ impl CollectArgs {
 /// # Errors
 /// Errors of the folder, of reading the lists and of listening; that nobody may feed.
 pub(crate) fn run(args: CollectArgs) -> Result<(), Failure> {
-    let CollectArgs { directory, listen, token: of_token, rotate, metrics, display } = args;
+    let CollectArgs { directory, exec, exec_timeout, positions, listen, token: of_token, .. } =
+        args;
+    let (rotate, metrics, mut display) = (args.rotate, args.metrics, args.display);
     let dirs = Dirs::from_env();
+    let target = CollectTarget::of(directory, exec, exec_timeout)?;
+    target.check(rotate, positions.as_deref())?;
+    if matches!(target, CollectTarget::Stdout) {
+        display.leave_stdout()?;
+    }
     let authorized = Authorized::load(&dirs)?;
     check(of_token.is_given(), &authorized)?;
-    let store = store(&directory, rotate)?;
+    let positions = positions.unwrap_or_else(|| dirs.collected());
     let (identity, token) = of_token.make(HostKey::load(&dirs)?)?;
     let options = ListenOptions {
         authorized: authorized.peers.clone(),
         ..listen.options((&[], None), (identity, token.clone()))
     };
     let watcher = display.watcher(token, Some(PEER_COMMAND));
-    transfer::serve(watcher, |events| serve(options, (store, metrics), authorized, events))
+    transfer::serve(watcher, |events| async move {
+        let (store, failed) = target.open(rotate, &positions, &events)?;
+        serve(options, (store, failed, metrics), authorized, events).await
+    })
+}
+
+/// Where records go.
+enum CollectTarget {
+    Folder(PathBuf),
+    Stdout,
+    Command(CommandSink),
+}
+
+impl CollectTarget {
+    /// The only one that is named.
+    fn of(
+        directory: Option<PathBuf>,
+        exec: Option<HookCommand>,
+        longest: Option<Span>,
+    ) -> Result<CollectTarget, Error> {
+        match (directory, exec) {
+            (Some(directory), None) if directory == Path::new("-") => Ok(CollectTarget::Stdout),
+            (Some(directory), None) => Ok(CollectTarget::Folder(directory)),
+            (None, Some(command)) => Ok(CollectTarget::Command(CommandSink::new(command, longest))),
+            (Some(directory), Some(_)) => Err(Error::usage(format!(
+                "'{}' and --exec: records go to one of them; leave the other one out",
+                directory.display()
+            ))),
+            (None, None) => Err(Error::usage(
+                "say where records go: a folder, '-' for standard output, or --exec COMMAND",
+            )),
+        }
+    }
+
+    /// Checks the flags that are for some targets alone.
+    fn check(&self, rotate: Option<Bytes>, positions: Option<&Path>) -> Result<(), Error> {
+        let is_folder = matches!(self, CollectTarget::Folder(_));
+        if !is_folder && rotate.is_some() {
+            let text = "--rotate is for the files of a folder: leave it out, or name a folder";
+            return Err(Error::usage(text));
+        }
+        if is_folder && positions.is_some() {
+            let text = "--positions is for '-' and --exec: files of a folder are positions \
+                        themselves; leave it out";
+            return Err(Error::usage(text));
+        }
+        Ok(())
+    }
+
+    /// Opens it, in a runtime.
+    fn open(
+        self,
+        rotate: Option<Bytes>,
+        positions: &Path,
+        events: &Events,
+    ) -> Result<(Store, Option<StdoutFailed>), Error> {
+        match self {
+            CollectTarget::Folder(directory) => Ok((store(&directory, rotate)?, None)),
+            CollectTarget::Stdout => {
+                let (stdout, failed) = StdoutSink::new()?;
+                Ok((hand_over(stdout, positions, events)?, Some(failed)))
+            }
+            CollectTarget::Command(command) => Ok((hand_over(command, positions, events)?, None)),
+        }
+    }
 }
 
 /// What the other machine runs.
@@ -78,7 +170,7 @@ const PEER_COMMAND: PeerCommand =
 
 async fn serve(
     options: ListenOptions,
-    (store, metrics): (Store, Option<MetricsAddress>),
+    (store, failed, metrics): (Store, Option<StdoutFailed>, Option<MetricsAddress>),
     authorized: Authorized,
     events: Events,
 ) -> Result<(), Failure> {
@@ -90,25 +182,65 @@ async fn serve(
     let hosting = host.serve(Services::new().with(&service))?;
     let watched = metrics::serve(metrics, hosting.metrics(), &events);
     let following = authorized.follow(events.clone(), pending::<Infallible>());
-    let signal = tokio::select! {
-        signal = signals.next() => signal,
+    let failed = async {
+        match failed {
+            Some(failed) => failed.wait().await,
+            None => pending().await,
+        }
+    };
+    let ended = tokio::select! {
+        signal = signals.next() => stopped(signal),
+        failure = failed => failure,
         never = watched => match never {},
         never = following => match never {},
     };
+    // What is taken now is acknowledged.
+    service.close().await;
     hosting.close().await;
     // What has arrived is written before the end.
     drop(service);
-    Err(stopped(signal))
+    Err(ended)
 }
 
-/// The service of a collector without a token of its own.
+/// The service of a collector without a token of its own, as the configuration has it.
 pub(super) fn collect_service(
-    directory: &Path,
-    rotate: Option<Bytes>,
+    config: &Collect,
     events: Events,
 ) -> Result<Arc<CollectService>, Error> {
-    let store = store(directory, rotate)?;
+    let Collect { directory, rotate, exec } = config.clone();
+    if directory.is_none() && exec.is_none() {
+        let text = "[collect] names no target: add directory = \"/srv/…\" or exec = \"…\" there";
+        return Err(Error::usage(text));
+    }
+    if directory.as_deref() == Some(Path::new("-")) {
+        let text = "[collect] directory: standard output is no target here; a folder of that name \
+                    is './-'";
+        return Err(Error::usage(text));
+    }
+    let of_table = |error: Error| Error::usage(format!("[collect]: {error}"));
+    let target = CollectTarget::of(directory, exec, None).map_err(of_table)?;
+    target.check(rotate, None).map_err(of_table)?;
+    let (store, _) = target.open(rotate, &Dirs::from_env().collected(), &events)?;
     Ok(CollectService::new(CollectOptions { store, events }))
+}
+
+/// A store that hands over.
+fn hand_over(sink: impl Sink, positions: &Path, events: &Events) -> Result<Store, Error> {
+    let store = Store::hand_over(positions, sink, events.clone()).map_err(|source| {
+        let folder = positions.display();
+        match source.kind() {
+            io::ErrorKind::WouldBlock => Error::usage(format!(
+                "{folder}: another collector uses these positions; --positions FOLDER gives each \
+                 its own"
+            )),
+            _ => Error::system(format!("write to {folder}"), source),
+        }
+    })?;
+    events.notice(
+        "records are handed over at least once: after a kill of the collector the last batch of a \
+         stream may come again",
+    );
+    Ok(store)
 }
 
 fn store(directory: &Path, rotate: Option<Bytes>) -> Result<Store, Error> {

@@ -130,12 +130,8 @@ async fn serve(
     let serving = has("serve")
         .then(|| Serving::of(serve_options(&config, &options)?, events.clone(), &numbers))
         .transpose()?;
-    let collect = has("collect")
-        .then(|| {
-            let directory = directory(config.collect.directory.as_ref(), "collect")?;
-            collect_service(&directory, config.collect.rotate, events.clone())
-        })
-        .transpose()?;
+    let collect =
+        has("collect").then(|| collect_service(&config.collect, events.clone())).transpose()?;
     let metrics = metrics.map(MetricsServer::bind).transpose()?;
     let host = Host::bind(options, Carriers::Both, &stripe, events.clone())?;
     if has("tunnel") && !host.has_udp() {
@@ -184,9 +180,17 @@ async fn serve(
     };
     let drained = async {
         drain.asked().await;
-        if let Some(relay) = &relay {
-            relay.drain().await;
-        }
+        let relay = async {
+            if let Some(relay) = &relay {
+                relay.drain().await;
+            }
+        };
+        let collect = async {
+            if let Some(collect) = &collect {
+                collect.close().await;
+            }
+        };
+        tokio::join!(relay, collect);
     };
     let never = tokio::select! {
         ended = receiving => ended?,

@@ -8,13 +8,12 @@ use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::io::AsyncWriteExt;
-use tokio::process::{Child, Command};
 use tokio::time::timeout;
 
+use super::group::{self, Group};
 use crate::signals::Signals;
-use crate::{name, threads, token};
+use crate::{name, threads};
 
 /// The longest time of a command.
 pub(super) const LONGEST: Duration = Duration::from_secs(10 * 60);
@@ -49,13 +48,13 @@ pub(super) fn run(job: &Job, longest: Duration) -> Result<(), String> {
     runtime.map_err(cannot)?.block_on(async {
         let mut signals = Signals::new().map_err(|error| error.to_string())?;
         let mut child = start(job).map_err(cannot)?;
-        let mut input = child.stdin.take().expect("it is piped");
+        let mut input = child.process().stdin.take().expect("it is piped");
         // It need not read it.
         let feeding = async move { drop(input.write_all(&job.input).await) };
         let waiting = async { tokio::join!(child.wait(), feeding).0 };
         let ended = tokio::select! {
             ended = timeout(longest, waiting) => ended,
-            _ = signals.next() => return Err(kill(&child, "was stopped")),
+            _ = signals.next() => return Err("was stopped".into()),
         };
         match ended {
             Ok(Ok(status)) if status.success() => Ok(()),
@@ -63,31 +62,21 @@ pub(super) fn run(job: &Job, longest: Duration) -> Result<(), String> {
             Ok(Err(error)) => Err(cannot(error)),
             Err(_) => {
                 let minutes = longest.as_secs() / 60;
-                Err(kill(&child, &format!("took more than {minutes} minutes and was killed")))
+                Err(format!("took more than {minutes} minutes and was killed"))
             }
         }
     })
 }
 
-fn start(job: &Job) -> io::Result<Child> {
-    let mut command = Command::new(&job.words[0]);
-    command.args(&job.words[1..]).envs(job.variables.iter().map(|(name, value)| (name, value)));
+fn start(job: &Job) -> io::Result<Group> {
+    let variables = job.variables.iter().map(|(name, value)| (*name, value.as_str()));
+    let mut command = group::command(&job.words, variables);
     if let Some(folder) = &job.folder {
         command.env("ANABRANCH_FOLDER", folder);
     }
     // Standard output may be a stream or events.
     let output = io::stderr().as_fd().try_clone_to_owned()?;
-    command.env_remove(token::VARIABLE).process_group(0);
-    command.stdin(Stdio::piped()).stdout(output).spawn()
-}
-
-/// Kills it with what it has started.
-fn kill(child: &Child, why: &str) -> String {
-    let pid = child.id().and_then(|id| Pid::from_raw(id.cast_signed()));
-    if let Some(group) = pid {
-        let _ = kill_process_group(group, Signal::KILL);
-    }
-    why.to_string()
+    Group::start(command.stdin(Stdio::piped()).stdout(output))
 }
 
 /// The commands of a host.

@@ -130,12 +130,8 @@ impl WatchArgs {
     /// # Errors
     /// If a flag asks for events there.
     pub(crate) fn leave_stdout(&mut self) -> Result<(), Error> {
-        if self.json {
-            let text = "--json writes to standard output, which is for the file: choose one";
-            return Err(Error::usage(text));
-        }
         self.leaves_stdout = true;
-        Ok(())
+        refuse_json(self.json, "the file")
     }
 
     /// The display for `send` and `get`.
@@ -204,6 +200,7 @@ impl WatchArgs {
 /// Options of the display of a command without transfers.
 #[derive(Clone, Copy, Debug, Default, clap::Args)]
 #[group(skip)]
+#[expect(clippy::struct_excessive_bools, reason = "flags of a command line")]
 pub(crate) struct DisplayArgs {
     /// Print nothing but errors, and the addresses and the token of a host that listens
     #[arg(short, long, conflicts_with = "verbose")]
@@ -214,9 +211,21 @@ pub(crate) struct DisplayArgs {
     /// Write events to standard output as JSON, an object on each line (docs/json.md)
     #[arg(long)]
     json: bool,
+    /// Standard output is for records: results go to standard error.
+    #[arg(skip)]
+    leaves_stdout: bool,
 }
 
 impl DisplayArgs {
+    /// Leaves standard output to records.
+    ///
+    /// # Errors
+    /// If a flag asks for events there.
+    pub(crate) fn leave_stdout(&mut self) -> Result<(), Error> {
+        self.leaves_stdout = true;
+        refuse_json(self.json, "the records")
+    }
+
     /// The display of a command that has no flags but `--json`.
     pub(crate) fn of(json: bool) -> DisplayArgs {
         DisplayArgs { json, ..DisplayArgs::default() }
@@ -234,11 +243,20 @@ impl DisplayArgs {
         token: Option<Token>,
         command: Option<PeerCommand>,
     ) -> Box<dyn Watcher> {
-        let DisplayArgs { quiet, verbose, json } = self;
+        let DisplayArgs { quiet, verbose, json, leaves_stdout } = self;
         let progress = (!json).then_some(Style::Plain);
-        let watch = WatchArgs { progress, quiet, verbose, json, leaves_stdout: false };
+        let watch = WatchArgs { progress, quiet, verbose, json, leaves_stdout };
         watch.build(None, token, HostRole::Service(command))
     }
+}
+
+/// Refuses events where standard output is for something else.
+fn refuse_json(json: bool, other: &str) -> Result<(), Error> {
+    if json {
+        let text = format!("--json writes to standard output, which is for {other}: choose one");
+        return Err(Error::usage(text));
+    }
+    Ok(())
 }
 
 impl Verbosity {

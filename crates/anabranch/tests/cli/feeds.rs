@@ -17,7 +17,7 @@ use super::schema::Schema;
 /// A collector that one host may feed by its key, at a port that stays.
 pub(crate) struct Site {
     pub(crate) source: Arc<Home>,
-    collector: Home,
+    pub(crate) collector: Home,
     pub(crate) port: u16,
 }
 
@@ -40,10 +40,15 @@ impl Site {
         Site { source, collector, port }
     }
 
-    pub(crate) fn collect(&self) -> Running {
+    /// A collector with this target.
+    pub(crate) fn collector(&self, target: &[&str]) -> Command {
         let port = self.port.to_string();
-        let words = ["collect", "kept", "--listen", "127.0.0.1", "--port", &port];
-        let mut command = self.collector.command(&words);
+        let words = ["--listen", "127.0.0.1", "--port", &port];
+        self.collector.command(&[&["collect"], target, &words].concat())
+    }
+
+    pub(crate) fn collect(&self) -> Running {
+        let mut command = self.collector(&["kept"]);
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
         let mut lines = lines_of(child.stdout.take().unwrap());
         let child = Running(child);

@@ -161,6 +161,9 @@ fn commands_of_a_configuration_that_others_may_change_do_not_run() {
     assert_eq!(code, 10, "{stderr}");
     assert!(stderr.contains("run commands named in config.toml"), "{stderr}");
     assert!(!home.0.join("ran").exists());
+    fs::write(&config, b"[collect]\nexec = 'touch ran'\n").unwrap();
+    let (code, _, stderr) = home.run(&["host", "--config", "config.toml"]);
+    assert!(code == 10 && stderr.contains("run commands named in config.toml"), "{stderr}");
     // Without commands, whoever may change it changes defaults only.
     fs::write(&config, b"[send]\nverify = true\n").unwrap();
     let mut send = home.command(&[&arguments[..], &["--patience", "1 s"]].concat());

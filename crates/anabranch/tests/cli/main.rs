@@ -3,6 +3,7 @@
 
 mod archive;
 mod collectors;
+mod deliveries;
 mod feeds;
 mod generated;
 mod handed_over;

@@ -4,9 +4,9 @@
 //! which the last one says how far the stream is. Only what is synced here is sent: a record whose
 //! number another one had before a power failure would be taken for that one.
 
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, ErrorKind};
-use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -14,7 +14,6 @@ use std::thread::{self, sleep};
 use std::time::{Duration, SystemTime};
 
 use events::Events;
-use rustix::fs::{FlockOperation, flock};
 use tokio::sync::{Notify, mpsc};
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
@@ -25,7 +24,8 @@ use super::piece::{CHUNK, Piece};
 use crate::FeedError;
 use crate::bounds::{BATCH, FILE, WAITING};
 use crate::framing::{FramingError, Splitter};
-use crate::store::{AddError, Store, StreamFile, parse_name};
+use crate::lock::lock_folder;
+use crate::store::{AddError, KeptStream, Store, parse_name};
 
 /// Where records wait.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -68,7 +68,7 @@ pub(super) struct Spool {
     options: SpoolOptions,
     folder: PathBuf,
     store: Store,
-    stream: Arc<StreamFile>,
+    stream: Arc<KeptStream>,
     id: StreamId,
     events: Events,
     /// Records before this one are at the collector.
@@ -108,7 +108,7 @@ impl Spool {
     ) -> Result<Arc<Spool>, FeedError> {
         let path = options.folder.clone();
         let failed = |source| FeedError::Source { path: path.clone(), source };
-        let lock = lock(&options.folder).map_err(|error| match error.kind() {
+        let lock = lock_folder(&options.folder).map_err(|error| match error.kind() {
             ErrorKind::WouldBlock => FeedError::Usage(format!(
                 "--spool {}: another feed uses it; each needs a folder of its own",
                 path.display()
@@ -235,7 +235,7 @@ impl Spool {
         }
         self.make_room(body.len() as u64)?;
         let records = Records::of(self.stream.next(), body).expect("they were encoded here");
-        match self.stream.add(&records, || None) {
+        match self.stream.add(&records, || None, false) {
             Ok(_) => self.store.commit(&self.stream),
             Err(AddError::Wrong(why)) => return Err(why),
             Err(AddError::NoRoom) => unreachable!("they are the next ones"),
@@ -423,16 +423,6 @@ struct Reading {
     offset: u64,
 }
 
-/// Makes the folder, which nobody else may read, and takes it.
-fn lock(folder: &Path) -> io::Result<File> {
-    DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
-    let mut options = OpenOptions::new();
-    let lock = options.write(true).create(true).truncate(false).mode(0o600);
-    let lock = lock.open(folder.join("lock"))?;
-    flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
-    Ok(lock)
-}
-
 /// The stream that is in a folder, by its last file.
 fn found(folder: &Path) -> io::Result<Option<(StreamId, Form)>> {
     let entries = match fs::read_dir(folder) {
@@ -461,7 +451,7 @@ mod tests {
         let mut body = Vec::new();
         (0..records).for_each(|_| push_record(&mut body, b"x"));
         let records = Records::of(spool.stream.next(), &body).unwrap();
-        spool.stream.add(&records, || None).unwrap();
+        spool.stream.add(&records, || None, false).unwrap();
     }
 
     /// Found on several file systems: a stream began with the number of records that were not

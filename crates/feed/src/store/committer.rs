@@ -5,7 +5,7 @@ use std::io;
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread::{self, JoinHandle};
 
-use super::StreamFile;
+use super::KeptStream;
 
 /// Files that are synced at a time: a file system makes one commit of what comes together.
 const AT_ONCE: usize = 8;
@@ -26,7 +26,7 @@ struct Shared {
 #[derive(Default)]
 struct Queue {
     /// Streams with something to write, each once.
-    streams: VecDeque<Arc<StreamFile>>,
+    streams: VecDeque<Arc<KeptStream>>,
     is_over: bool,
 }
 
@@ -39,7 +39,7 @@ impl Committer {
     }
 
     /// The stream has something to write.
-    pub(super) fn commit(&self, stream: &Arc<StreamFile>) {
+    pub(super) fn commit(&self, stream: &Arc<KeptStream>) {
         let mut queue = self.shared.queue.lock().expect("no panic while held");
         if !queue.streams.iter().any(|waiting| Arc::ptr_eq(waiting, stream)) {
             queue.streams.push_back(Arc::clone(stream));
@@ -76,7 +76,7 @@ impl Shared {
             };
             let streams = streams.make_contiguous();
             for stream in streams.iter() {
-                stream.write();
+                stream.write(usize::MAX);
             }
             sync_all(streams);
         }
@@ -84,7 +84,7 @@ impl Shared {
 }
 
 /// Syncs each stream, several at a time.
-fn sync_all(streams: &[Arc<StreamFile>]) {
+fn sync_all(streams: &[Arc<KeptStream>]) {
     if let [only] = streams {
         return only.sync();
     }

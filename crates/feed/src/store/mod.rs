@@ -5,9 +5,19 @@
 //! says how far its stream goes: there is no second place that could say another thing. What was
 //! being written when the machine stopped is cut off when the stream goes on. The file `index` has
 //! a line for each file, for people and for streams whose files were taken away.
+//!
+//! Or somebody else keeps the records: then the folders have the position of each stream.
 
+mod arrived;
 mod committer;
-mod stream_file;
+mod deliveries;
+#[cfg(test)]
+mod delivery_tests;
+mod files;
+mod names;
+mod output;
+mod position;
+mod stream;
 #[cfg(test)]
 mod tests;
 
@@ -17,26 +27,41 @@ use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
+use events::Events;
 use units::Bytes;
 use wire::feed::{Offer, is_feed_name};
 use wire::session::RunId;
 
 use crate::bounds::FEEDS_EACH;
+use crate::lock::lock_folder;
+pub(crate) use arrived::AddError;
 use committer::Committer;
-pub(crate) use stream_file::{AddError, StreamFile, parse_name};
+use deliveries::Deliveries;
+pub use deliveries::{Delivery, NotTaken, Sink, Taking};
+use files::StreamFiles;
+pub(crate) use names::parse_name;
+use output::Output;
+use position::Position;
+pub(crate) use stream::KeptStream;
 
 /// A stream that is open, if anybody has it. Whoever opens it holds this, and keeps nobody else up:
 /// its last file is read.
-type Opened = Mutex<Weak<StreamFile>>;
+type Opened = Mutex<Weak<KeptStream>>;
 
-/// The folder of a collector.
+/// What a collector keeps, or hands over.
 pub struct Store {
     folder: PathBuf,
-    /// The octets behind which a stream gets its next file.
-    file: Bytes,
-    committer: Committer,
+    target: Target,
     open: Mutex<BTreeMap<PathBuf, Arc<Opened>>>,
     run: RunId,
+}
+
+/// Where records go.
+enum Target {
+    /// To files, of so many octets.
+    Files(Bytes, Committer),
+    /// To somebody else. The folder has positions, and the file is its lock.
+    Sink(Deliveries, #[expect(dead_code, reason = "held as long as the folder is in use")] File),
 }
 
 impl Store {
@@ -52,9 +77,34 @@ impl Store {
         File::create(&probe)?;
         fs::remove_file(&probe)?;
         let committer = Committer::start()?;
+        Store::of(folder, Target::Files(file, committer))
+    }
+
+    /// Hands records to `sink`, and keeps positions in a folder, which is made if there is none.
+    ///
+    /// # Errors
+    /// The system's; [`ErrorKind::WouldBlock`], if another collector has the folder.
+    pub fn hand_over(positions: &Path, sink: impl Sink, events: Events) -> io::Result<Store> {
+        let lock = lock_folder(positions)?;
+        Store::of(positions, Target::Sink(Deliveries::new(sink, events), lock))
+    }
+
+    fn of(folder: &Path, target: Target) -> io::Result<Store> {
         let run = peer::random().map_err(io::Error::other)?;
-        let (folder, open) = (folder.to_path_buf(), Mutex::default());
-        Ok(Store { folder, file, committer, open, run })
+        Ok(Store { folder: folder.to_path_buf(), target, open: Mutex::default(), run })
+    }
+
+    /// Whether streams stand still apart from each other, as where somebody takes the records of
+    /// one and not those of another.
+    pub(crate) fn has_sink(&self) -> bool {
+        matches!(self.target, Target::Sink(..))
+    }
+
+    /// Hands nothing more over, and waits a moment for what is under way.
+    pub(crate) async fn close(&self) {
+        if let Target::Sink(deliveries, _) = &self.target {
+            deliveries.close().await;
+        }
     }
 
     /// The name of this run: as long as it is the same one, nothing is lost that was called safe.
@@ -62,24 +112,24 @@ impl Store {
         self.run
     }
 
-    /// The files of a stream, of the feed of a host: opened if nobody else has them open. Blocks
-    /// for the disk.
+    /// A stream of the feed of a host: opened if nobody else has it open. Blocks for the disk.
     ///
     /// # Errors
     /// The system's; [`ErrorKind::QuotaExceeded`], if the host has as many feeds or files as it
-    /// may; [`ErrorKind::InvalidData`], if the stream had another form before.
-    pub(crate) fn stream(&self, host: &str, offer: &Offer) -> io::Result<Arc<StreamFile>> {
+    /// may; [`ErrorKind::InvalidData`], if the stream had another form before, or its position is
+    /// none; [`ErrorKind::WouldBlock`], if an earlier run's command has records of it.
+    pub(crate) fn stream(&self, host: &str, offer: &Offer) -> io::Result<Arc<KeptStream>> {
         debug_assert!(is_feed_name(host) && is_feed_name(&offer.feed));
-        let host = self.folder.join(host);
-        let folder = host.join(&offer.feed);
-        let name = folder.join(stream_file::prefix(offer.stream));
+        let of_host = self.folder.join(host);
+        let folder = of_host.join(&offer.feed);
+        let name = folder.join(names::prefix(offer.stream));
         let opened = {
             let mut open = self.opened();
             open.retain(|_, opened| {
-                let is_open = |stream: &Weak<StreamFile>| stream.strong_count() > 0;
+                let is_open = |stream: &Weak<KeptStream>| stream.strong_count() > 0;
                 Arc::strong_count(opened) > 1 || opened.lock().is_ok_and(|stream| is_open(&stream))
             });
-            self.make(&host, &folder)?;
+            self.make(&of_host, &folder)?;
             Arc::clone(open.entry(name).or_default())
         };
         // Whoever opens the same stream waits: it has one writer.
@@ -87,7 +137,11 @@ impl Store {
         if let Some(known) = opened.upgrade().filter(|stream| !stream.has_failed()) {
             return Ok(known);
         }
-        let stream = Arc::new(StreamFile::open(&folder, offer, self.file)?);
+        let output: Box<dyn Output> = match &self.target {
+            Target::Files(most, _) => Box::new(StreamFiles::open(&folder, offer, *most)?),
+            Target::Sink(..) => Box::new(Position::open(&folder, offer)?),
+        };
+        let stream = Arc::new(KeptStream::new(host, offer, output));
         *opened = Arc::downgrade(&stream);
         Ok(stream)
     }
@@ -113,9 +167,12 @@ impl Store {
         Ok(())
     }
 
-    /// Hands records that were added to a stream to the disk.
-    pub(crate) fn commit(&self, stream: &Arc<StreamFile>) {
-        self.committer.commit(stream);
+    /// Hands records that were added to a stream to the disk, or to whoever keeps them.
+    pub(crate) fn commit(&self, stream: &Arc<KeptStream>) {
+        match &self.target {
+            Target::Files(_, committer) => committer.commit(stream),
+            Target::Sink(deliveries, _) => deliveries.commit(stream),
+        }
     }
 
     fn opened(&self) -> MutexGuard<'_, BTreeMap<PathBuf, Arc<Opened>>> {
