@@ -39,5 +39,5 @@ pub use source::{
     FeedOptions, Input, LEAST_SPOOL, Listen, Live, Sent, SpoolOptions, WhenFull, run_over_paths,
     run_striped,
 };
-pub use store::{Delivery, NotTaken, Sink, Store, Taking};
+pub use store::{Delivery, NotTaken, Sink, Store, StreamStatus, Taking, status};
 pub use wire::feed::{Form, StreamId, is_feed_name};

@@ -1,6 +1,7 @@
 //! `collect`: keeps the records of sources, each once and in order, or hands them to a command or
 //! to standard output.
 
+mod status;
 mod to_command;
 mod to_stdout;
 
@@ -52,6 +53,9 @@ pub(crate) struct CollectArgs {
     /// anabranch/collected in the user's data folder]
     #[arg(long, value_name = "FOLDER")]
     positions: Option<PathBuf>,
+    /// Print what DIR has of each stream, and end; with --json as one object
+    #[arg(long, conflicts_with_all = ["exec", "positions", "rotate", "metrics"])]
+    status: bool,
     #[command(flatten)]
     listen: ListenFlags,
     #[command(flatten)]
@@ -82,6 +86,12 @@ pub(crate) fn run(args: CollectArgs) -> Result<(), Failure> {
     let CollectArgs { directory, exec, exec_timeout, positions, listen, token: of_token, .. } =
         args;
     let (rotate, metrics, mut display) = (args.rotate, args.metrics, args.display);
+    if args.status {
+        return match directory.filter(|directory| directory != Path::new("-")) {
+            Some(directory) => status::print(&directory, display.is_json()),
+            None => Err(Error::usage("--status is of a folder: name that of the records").into()),
+        };
+    }
     let dirs = Dirs::from_env();
     let target = CollectTarget::of(directory, exec, exec_timeout)?;
     target.check(rotate, positions.as_deref())?;

@@ -1,10 +1,12 @@
-//! A source with several collectors.
+//! A source with several collectors; what a collector says of its folder.
 
 use std::process::{Child, Stdio};
 use std::sync::Arc;
 
+use rustix::process::{Pid, Signal, kill_process};
+
 use super::feeds::{Site, numbered};
-use super::home::{Home, announced, text};
+use super::home::{Home, Running, announced, text};
 use super::ports::free_port;
 
 /// A source's two collectors.
@@ -96,4 +98,59 @@ fn several_collectors_are_known_by_their_keys() {
     assert!(code == 2 && stderr.contains("a token is one collector's"), "{code} {stderr}");
     let (code, _, stderr) = Home::new().run(&["feed", "data"]);
     assert!(code == 2 && stderr.contains("--to"), "{stderr}");
+}
+
+#[test]
+fn a_collector_says_what_it_has() {
+    let site = Site::new();
+    let home = &site.collector;
+    let empty = home.0.join("empty");
+    std::fs::create_dir(&empty).unwrap();
+    let (code, stdout, _) = home.run(&["collect", "empty", "--status"]);
+    assert!(code == 0 && stdout.contains("empty has no records yet"), "{stdout}");
+    let collector = site.collect();
+    site.source.file("data", numbered(1_000).as_bytes());
+    assert!(site.feed(&["data"]).status().unwrap().success());
+    let counted = ["frames", "--records", "counted"];
+    site.source.file("frames", b"5 first3 two");
+    assert!(site.feed(&counted).status().unwrap().success());
+    // While it runs, and when it does not.
+    for is_running in [true, false] {
+        let (code, stdout, stderr) = home.run(&["collect", "kept", "--status"]);
+        assert_eq!(code, 0, "{stderr}");
+        let rows: Vec<Vec<&str>> =
+            stdout.lines().map(|row| row.split_whitespace().collect()).collect();
+        assert_eq!(rows[1][..5], ["anna", "data", "data", "999", "10.9"], "{stdout}");
+        assert_eq!(rows[2][..4], ["anna", "frames", "frames", "1"], "{stdout}");
+        assert!(rows.len() == 3 && rows[1].last() == Some(&"ago"), "{stdout}");
+        if is_running {
+            kill(&collector);
+        }
+    }
+    // A record that is cut short does not count.
+    let folder = home.0.join("kept/anna/frames");
+    let files = std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path());
+    let file = files.into_iter().find(|path| path.extension().is_some()).unwrap();
+    std::fs::write(&file, "5 first3 tw").unwrap();
+    let (code, stdout, _) = home.run(&["collect", "kept", "--status", "--json"]);
+    let all: serde_json::Value = serde_json::from_str(&stdout).unwrap();
+    let frames = &all["streams"][1];
+    assert!(code == 0 && frames["next"] == 1 && frames["records"] == "counted", "{stdout}");
+    assert_eq!(
+        (&frames["first"], &frames["files"], &frames["size"]),
+        (&0.into(), &1.into(), &11.into())
+    );
+    for (words, code, said) in [
+        (&["collect", "missing", "--status"][..], 10, "missing"),
+        (&["collect", "-", "--status"], 2, "--status is of a folder"),
+        (&["collect", "--status"], 2, "--status is of a folder"),
+        (&["collect", "kept", "--status", "--rotate", "1GB"], 2, "--rotate"),
+    ] {
+        let (found, _, stderr) = home.run(words);
+        assert!(found == code && stderr.contains(said), "{words:?}: {found} {stderr}");
+    }
+}
+
+fn kill(collector: &Running) {
+    kill_process(Pid::from_child(&collector.0), Signal::TERM).unwrap();
 }

@@ -98,12 +98,11 @@ fn a_program_waits_while_there_is_no_room() {
     let mut idle = 0;
     // Until nothing was taken for a second.
     while written < all.len() && idle < 100 {
-        match stream.write(&all.as_bytes()[written..]) {
-            Ok(more) => (written, idle) = (written + more, 0),
-            Err(_) => {
-                sleep(Duration::from_millis(10));
-                idle += 1;
-            }
+        if let Ok(more) = stream.write(&all.as_bytes()[written..]) {
+            (written, idle) = (written + more, 0);
+        } else {
+            sleep(Duration::from_millis(10));
+            idle += 1;
         }
     }
     assert!(written < all.len(), "what it takes has a bound");

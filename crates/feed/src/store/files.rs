@@ -221,15 +221,22 @@ fn find(folder: &Path, stream: StreamId) -> io::Result<(Option<Last>, usize)> {
 
 /// The first record of the last file of a stream, as the folder's list has it; 0 if it has none.
 fn indexed(folder: &Path, stream: StreamId) -> io::Result<u64> {
+    Ok(listed(folder, stream)?.map_or(0, |(first, _)| first))
+}
+
+/// The first record of the last file of a stream, and where its source reads it, as the folder's
+/// list has them.
+pub(super) fn listed(folder: &Path, stream: StreamId) -> io::Result<Option<(u64, String)>> {
     let text = match fs::read_to_string(folder.join(INDEX)) {
         Ok(text) => text,
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(0),
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(error),
     };
     let of_line = |line: &str| {
         let line: serde_json::Value = serde_json::from_str(line).ok()?;
-        numbered(line["file"].as_str()?, stream).map(|(first, _)| first)
+        let (first, _) = numbered(line["file"].as_str()?, stream)?;
+        Some((first, line["from"].as_str().unwrap_or_default().to_string()))
     };
     // The last line may be cut short.
-    Ok(text.lines().filter_map(of_line).max().unwrap_or(0))
+    Ok(text.lines().filter_map(of_line).max())
 }

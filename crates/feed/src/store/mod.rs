@@ -17,6 +17,7 @@ mod files;
 mod names;
 mod output;
 mod position;
+mod status;
 mod stream;
 #[cfg(test)]
 mod tests;
@@ -42,6 +43,7 @@ use files::StreamFiles;
 pub(crate) use names::parse_name;
 use output::Output;
 use position::Position;
+pub use status::{StreamStatus, status};
 pub(crate) use stream::KeptStream;
 
 /// A stream that is open, if anybody has it. Whoever opens it holds this, and keeps nobody else up:
