@@ -559,7 +559,9 @@ mod tests {
             let mut ways: [VecDeque<u64>; 3] = Default::default();
             let mut given: [BTreeSet<u64>; 3] = Default::default();
             let (mut added, mut there) = (0, BTreeSet::new());
-            let next = |there: &BTreeSet<u64>| (0..=1_000).find(|one| !there.contains(one)).unwrap();
+            let next = |there: &BTreeSet<u64>| {
+                (0..=1_000).find(|one| !there.contains(one)).unwrap()
+            };
             prop_assert_eq!(backlog.handle_from(0), Ok(()));
             // In the end every way is heard again, and everything goes.
             let end = (0..40).flat_map(|_| (0..3).flat_map(|way| [(2, way, 8), (3, way, 8)]));
