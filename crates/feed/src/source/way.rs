@@ -43,8 +43,8 @@ const LEAST_QUEUE: u64 = 4_096;
 const LOOK: Duration = Duration::from_millis(5);
 /// What has to be left of a cap: a record may be as long.
 const LARGEST: Bytes = Bytes(MAX_RECORDS_BODY as u64);
-/// Records that have not arrived after two round trips and this time are copied by a path that has
-/// nothing else to send.
+/// Records that have not arrived after two round trips of the slowest path and this time are copied
+/// by a path that has nothing else to send.
 const LATE: Duration = Duration::from_millis(100);
 /// The time between looks for such records.
 const LATE_LOOK: Duration = Duration::from_millis(50);
@@ -383,7 +383,8 @@ impl Way<'_> {
         let window = if is_path { FEED_WINDOW } else { usize::MAX };
         let most = Most { window, piece: self.most };
         let now = Instant::now();
-        let before = now.checked_sub(self.rtt * 2 + LATE);
+        // By the slowest path: it may be the one that carries them.
+        let before = now.checked_sub(self.shared.ways.slowest() * 2 + LATE);
         let mut is_any_late = false;
         let numbers = self.offered.range(self.turn..).chain(self.offered.range(..self.turn));
         let numbers: Vec<u16> = numbers.map(|(number, _)| *number).collect();

@@ -56,6 +56,13 @@ impl Ways {
         self.standing().values().filter(|standing| standing.is_alive).count()
     }
 
+    /// The longest round trip of those over which the collector answers.
+    pub(super) fn slowest(&self) -> Duration {
+        let standing = self.standing();
+        let alive = standing.values().filter(|standing| standing.is_alive);
+        alive.map(|standing| standing.rtt).max().unwrap_or_default()
+    }
+
     /// Whether a path that stands so is to send what is next: no path of a better class, or of the
     /// same with a lower round trip, has room. A backup is to send only if no other path is alive.
     pub(super) fn is_first(&self, way: WayId, standing: Standing) -> bool {

@@ -40,7 +40,7 @@ pub struct StreamStatus {
 }
 
 /// A file of a stream, as its name says.
-struct Part {
+struct KeptFile {
     first: u64,
     form: Form,
     name: String,
@@ -81,11 +81,11 @@ fn of_feed(
     all: &mut Vec<StreamStatus>,
 ) -> io::Result<()> {
     let folder = folder.join(host).join(feed);
-    let mut streams: BTreeMap<StreamId, Vec<Part>> = BTreeMap::new();
+    let mut streams: BTreeMap<StreamId, Vec<KeptFile>> = BTreeMap::new();
     for entry in fs::read_dir(&folder)? {
         let Ok(name) = entry?.file_name().into_string() else { continue };
         let Some((stream, first, form)) = parse_name(&name) else { continue };
-        streams.entry(stream).or_default().push(Part { first, form, name });
+        streams.entry(stream).or_default().push(KeptFile { first, form, name });
     }
     for (stream, mut parts) in streams {
         parts.sort_by_key(|part| part.first);

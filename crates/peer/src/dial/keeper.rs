@@ -182,6 +182,11 @@ impl Keeper {
     /// Takes note of the addresses that a host announced: paths that are not open try them, and
     /// new paths are planned to some, also over interfaces that reach no other address of the host.
     pub fn learn(&self, host: usize, addresses: Vec<SocketAddr>) {
+        // The welcome of a session over a striped connection names none: the connection has an
+        // announcement of its own, which may have come before.
+        if addresses.is_empty() {
+            return;
+        }
         {
             let mut kept = self.kept();
             if kept.dropped.contains(&host) || kept.announced.get(&host) == Some(&addresses) {
@@ -513,6 +518,17 @@ mod tests {
             });
             assert_eq!(keeper.plans().len(), 6);
         }
+    }
+
+    /// Found with two separate lines over UDP: whichever came last decided whether the second one
+    /// was used.
+    #[tokio::test]
+    async fn a_welcome_without_addresses_takes_none_away() {
+        let keeper = keeper(&[PlanKind::Udp], Events::new());
+        let addresses = vec![remote(0, 0), remote(0, 1)];
+        keeper.learn(0, addresses.clone());
+        keeper.learn(0, Vec::new());
+        assert_eq!(keeper.kept().announced.get(&0), Some(&addresses));
     }
 
     #[tokio::test]
