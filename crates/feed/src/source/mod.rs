@@ -6,6 +6,7 @@ mod input;
 mod listen;
 mod paths;
 mod piece;
+mod probes;
 mod spool;
 mod stream;
 mod striped;

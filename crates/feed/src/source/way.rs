@@ -19,6 +19,7 @@ use wire::session::SessionFrame;
 use super::SourceShared;
 use super::backlog::{Most, WayId};
 use super::channel::Channel;
+use super::probes::Probes;
 use super::ways::Standing;
 use crate::bounds::SILENCE;
 
@@ -100,8 +101,7 @@ struct Way<'a> {
     turn: u16,
     last_said: Instant,
     last_heard: Instant,
-    /// When a question went out that has no answer yet.
-    asked_at: Option<Instant>,
+    probes: Probes,
     rtt: Duration,
     is_silent: bool,
     /// No cap has room: what is on its way is waited for, since it counts already.
@@ -145,7 +145,7 @@ pub(super) async fn carry(
         turn: 0,
         last_said: now,
         last_heard: now,
-        asked_at: None,
+        probes: Probes::default(),
         rtt: Duration::ZERO,
         is_silent: false,
         is_used_up: false,
@@ -270,14 +270,14 @@ impl Way<'_> {
         let now = Instant::now();
         let every = if self.path().is_some() { PROBE } else { SIGN };
         if now >= self.last_said + every {
-            conn.push(&SessionFrame::Ping(0));
+            conn.push(&SessionFrame::Ping(self.probes.ask(now)));
             self.last_said = now;
-            self.asked_at.get_or_insert(now);
         }
         if self.path().is_none() {
             return Ok(());
         }
-        let waits = self.asked_at.map_or(Duration::ZERO, |at| now - at.max(self.last_heard));
+        let waits =
+            self.probes.asked_at().map_or(Duration::ZERO, |at| now - at.max(self.last_heard));
         if waits > DEAD {
             return Err(ConnError::Silent(DEAD));
         }
@@ -463,9 +463,9 @@ impl Way<'_> {
                         self.shared.tell(&offered.channel.label, &why);
                     }
                 }
-                FeedFrame::Session(SessionFrame::Pong(_)) => {
-                    if let Some(at) = self.asked_at.take() {
-                        self.rtt = at.elapsed();
+                FeedFrame::Session(SessionFrame::Pong(number)) => {
+                    if let Some(rtt) = self.probes.handle_answer(number, Instant::now()) {
+                        self.rtt = rtt;
                     }
                 }
                 FeedFrame::Session(SessionFrame::Ping(_) | SessionFrame::Welcome(_)) => {}
@@ -486,7 +486,7 @@ impl Way<'_> {
     fn next_due(&self) -> Option<Instant> {
         let every = if self.path().is_some() { PROBE } else { SIGN };
         let again = self.offered.values().filter_map(|offered| offered.again_at);
-        let silent = self.asked_at.filter(|_| self.path().is_some()).map(|at| {
+        let silent = self.probes.asked_at().filter(|_| self.path().is_some()).map(|at| {
             let from = at.max(self.last_heard);
             from + if self.is_silent { DEAD } else { SILENT.max(self.rtt * 4) } + LOOK
         });
