@@ -119,6 +119,36 @@ fn a_program_waits_while_there_is_no_room() {
     kill(child);
 }
 
+/// Who floods a UDP socket while nothing goes loses records, which are counted, and takes no memory.
+#[test]
+fn datagrams_that_are_lost_are_counted() {
+    let site = Site::new();
+    let port = free_port();
+    let child = feed(&site, &["--listen", &format!("udp:{port}"), "--name", "flood"], 1);
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let said = || fs::read_to_string(site.source.0.join("said")).unwrap();
+    let datagram = [b'x'; 1_000];
+    let mut sent = 0;
+    // Twice what waits at a source at most, and more until it is noticed.
+    site.until("they are lost, and that is said", |_| {
+        for _ in 0..10_000 {
+            sent += usize::from(socket.send_to(&datagram, ("127.0.0.1", port)).is_ok());
+        }
+        said().contains("datagrams were lost")
+    });
+    let status = fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
+    let rss = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    let kib: u64 = rss.trim().trim_end_matches(" kB").parse().unwrap();
+    assert!(kib < 120_000, "{kib} KiB");
+    let _collector = site.collect();
+    site.until("what was taken is kept", |site| site.kept("flood").len() > 1_000_000);
+    let kept = site.kept("flood");
+    // The last one may be half written.
+    let mut whole = kept.split_inclusive('\n').filter_map(|line| line.strip_suffix('\n'));
+    assert!(kept.len() / 1_001 < sent && whole.all(|line| line.as_bytes() == datagram));
+    kill(child);
+}
+
 #[test]
 fn mistakes_of_sockets_are_answered_at_once() {
     let home = Home::new();
