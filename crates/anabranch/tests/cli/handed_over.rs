@@ -119,7 +119,8 @@ fn a_program_waits_while_there_is_no_room() {
     kill(child);
 }
 
-/// Who floods a UDP socket while nothing goes loses records, which are counted, and takes no memory.
+/// Who floods a UDP socket while nothing goes loses records, which are counted, and takes no
+/// memory.
 #[test]
 fn datagrams_that_are_lost_are_counted() {
     let site = Site::new();
