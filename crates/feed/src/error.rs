@@ -19,6 +19,14 @@ pub enum FeedError {
         /// The system's reason.
         source: io::Error,
     },
+    /// A socket for records cannot be opened.
+    #[error("--listen {at}: {source}")]
+    Listen {
+        /// Where it was to be.
+        at: String,
+        /// The system's reason.
+        source: io::Error,
+    },
     /// What is to be sent is not made of records.
     #[error("{label}: {error}")]
     Framing {
@@ -42,6 +50,7 @@ impl FeedError {
         match self {
             FeedError::Peer(error) => error.exit_code(),
             FeedError::Source { .. } => 7,
+            FeedError::Listen { .. } => 10,
             FeedError::Framing { .. } | FeedError::Lost(_) => 9,
             FeedError::Usage(_) => 2,
         }

@@ -28,6 +28,14 @@ fn connect(port: u16) -> TcpStream {
     TcpStream::connect(("127.0.0.1", port)).unwrap()
 }
 
+/// A feed has 16 MiB of records that wait, and itself.
+fn assert_has_little_memory(child: &Child) {
+    let status = fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
+    let rss = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    let kib: u64 = rss.trim().trim_end_matches(" kB").parse().unwrap();
+    assert!(kib < 120_000, "{kib} KiB");
+}
+
 #[test]
 fn programs_hand_records_over_at_each_kind_of_socket() {
     let site = Site::new();
@@ -106,10 +114,7 @@ fn a_program_waits_while_there_is_no_room() {
         }
     }
     assert!(written < all.len(), "what it takes has a bound");
-    let status = fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
-    let rss = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
-    let kib: u64 = rss.trim().trim_end_matches(" kB").parse().unwrap();
-    assert!(kib < 120_000, "{kib} KiB");
+    assert_has_little_memory(&child);
     let _collector = site.collect();
     stream.set_nonblocking(false).unwrap();
     stream.write_all(&all.as_bytes()[written..]).unwrap();
@@ -137,10 +142,7 @@ fn datagrams_that_are_lost_are_counted() {
         }
         said().contains("datagrams were lost")
     });
-    let status = fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
-    let rss = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
-    let kib: u64 = rss.trim().trim_end_matches(" kB").parse().unwrap();
-    assert!(kib < 120_000, "{kib} KiB");
+    assert_has_little_memory(&child);
     let _collector = site.collect();
     site.until("what was taken is kept", |site| site.kept("flood").len() > 1_000_000);
     let kept = site.kept("flood");
@@ -177,7 +179,11 @@ fn mistakes_of_sockets_are_answered_at_once() {
         let mut stderr = String::new();
         child.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
         let code = child.wait().unwrap().code();
-        assert!(code == Some(2) && stderr.contains(&at) && stderr.contains(said), "{at}: {stderr}");
+        // A service manager tries again: the address may come later.
+        assert!(
+            code == Some(10) && stderr.contains(&at) && stderr.contains(said),
+            "{at}: {stderr}"
+        );
     }
     drop(taken);
 }

@@ -117,9 +117,9 @@ impl Listener {
     /// Opens the socket. One in the file system whose process is gone is replaced.
     ///
     /// # Errors
-    /// [`FeedError::Usage`] that names the place and what is wrong.
+    /// [`FeedError::Listen`]: another attempt may find the port free, or the address there.
     pub(super) async fn bind(at: &Listen) -> Result<Listener, FeedError> {
-        let failed = |error: io::Error| FeedError::Usage(format!("--listen {at}: {error}"));
+        let failed = |source| FeedError::Listen { at: at.to_string(), source };
         let socket = match at {
             Listen::Tcp(address) => Socket::Tcp(TcpListener::bind(address).await.map_err(failed)?),
             Listen::Udp(address) => {
