@@ -179,6 +179,8 @@ impl TransferFlags {
             paths: routes.paths,
             no_paths: routes.no_paths,
             relays,
+            has_direct: routes.has_direct,
+            most_paths: peer::MAX_PATHS,
             congestion_control: routes.congestion_control,
             max_rate: routes.max_rate,
             usage: Some(dirs.usage()),

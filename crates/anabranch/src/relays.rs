@@ -1,5 +1,7 @@
 //! The relays of a transfer or a measurement: `--relay` and `[send] relays`.
 
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use files::Error;
@@ -14,7 +16,7 @@ use crate::peers::{List, key_of};
 use crate::token::TokenSource;
 
 /// The relays that a command names.
-#[derive(Debug, Default, clap::Args)]
+#[derive(Clone, Debug, Default, clap::Args)]
 #[group(skip)]
 pub(crate) struct RelayFlags {
     /// A relay to use: over each, every interface that reaches it is one more path, for TCP alone;
@@ -31,18 +33,63 @@ pub(crate) struct RelayFlags {
         add = complete::receivers()
     )]
     relays: Vec<RelaySpec>,
+    /// Further relays: a line of FILE for each, as a value of --relay; '#' begins a comment
+    #[arg(long, value_name = "FILE")]
+    relays_file: Option<PathBuf>,
+    /// Use relays alone, no direct path
+    #[arg(long)]
+    relays_only: bool,
 }
 
 impl RelayFlags {
     /// Whether any is named.
     pub(crate) fn is_given(&self) -> bool {
-        !self.relays.is_empty()
+        !self.relays.is_empty() || self.relays_file.is_some()
+    }
+
+    /// The file that names relays, if there is one.
+    pub(crate) fn file(&self) -> Option<&Path> {
+        self.relays_file.as_deref()
+    }
+
+    /// Whether direct paths are used too.
+    pub(crate) fn has_direct(&self) -> bool {
+        !self.relays_only
     }
 
     /// Those that are named, or else those of the configuration.
-    pub(crate) fn or_config(&self, config: &[RelaySpec]) -> Vec<RelaySpec> {
-        if self.is_given() { self.relays.clone() } else { config.to_vec() }
+    ///
+    /// # Errors
+    /// [`Error::usage`] for a file that cannot be read or has a line that is no relay, and if there
+    /// is no relay where direct paths are not to be used.
+    pub(crate) fn or_config(&self, config: &[RelaySpec]) -> Result<Vec<RelaySpec>, Error> {
+        let mut relays = if self.is_given() { self.relays.clone() } else { config.to_vec() };
+        if let Some(file) = &self.relays_file {
+            relays.extend(read(file)?);
+        }
+        if self.relays_only && relays.is_empty() {
+            return Err(Error::usage("--relays-only: no relay is named"));
+        }
+        Ok(relays)
     }
+}
+
+/// The relays that a file names, a line each.
+///
+/// # Errors
+/// [`Error::usage`] with the file, and the line that is wrong.
+fn read(file: &Path) -> Result<Vec<RelaySpec>, Error> {
+    let wrong = |what: String| Error::usage(format!("--relays-file {}: {what}", file.display()));
+    let text = fs::read_to_string(file).map_err(|error| wrong(error.to_string()))?;
+    let mut relays = Vec::new();
+    for (number, line) in (1..).zip(text.lines()) {
+        let line = line.split('#').next().unwrap_or_default().trim();
+        if !line.is_empty() {
+            let relay = line.parse::<RelaySpec>();
+            relays.push(relay.map_err(|error| wrong(format!("line {number}: {error}")))?);
+        }
+    }
+    Ok(relays)
 }
 
 /// The relays that `specs` name, for the holder of `identity`.
@@ -61,7 +108,7 @@ pub(crate) fn relays(
             return Err(Error::usage(format!("--relay {}: it is named twice", spec.dial)));
         }
         let credential = credential(spec, dirs)?;
-        let dialing = ClientOptions::new(spec.dial.clone(), credential, identity.clone());
+        let dialing = ClientOptions::new(spec.dial.clone(), credential.clone(), identity.clone());
         let same_host = specs.iter().filter(|other| other.dial.name() == spec.dial.name());
         let name = match same_host.count() {
             1 => spec.dial.name().into_owned(),
@@ -70,6 +117,7 @@ pub(crate) fn relays(
         relays.push(RelayOptions {
             name,
             dial: spec.dial.clone(),
+            key: credential.pin(),
             class: spec.class,
             max: spec.max.map(|rate| Arc::new(Limit::new(Some(rate)))),
             allowance: Allowance::of_relay(&dirs.usage(), &spec.dial, spec.cap)?,

@@ -89,6 +89,7 @@ pub(crate) struct Routes {
     pub(crate) paths: Vec<PathSpec>,
     pub(crate) no_paths: Vec<String>,
     pub(crate) relays: Vec<RelaySpec>,
+    pub(crate) has_direct: bool,
     pub(crate) scheduler: String,
     pub(crate) carrier: CarrierChoice,
     pub(crate) weight: u16,
@@ -168,7 +169,8 @@ impl RouteArgs {
         Ok(Routes {
             paths: if self.paths.is_empty() { config.paths.clone() } else { self.paths },
             no_paths: [config.no_paths.clone(), self.no_paths].concat(),
-            relays: self.relays.or_config(&config.relays),
+            has_direct: self.relays.has_direct(),
+            relays: self.relays.or_config(&config.relays)?,
             scheduler: self.scheduler.or(config.scheduler).unwrap_or_default().name().to_string(),
             carrier,
             weight: self.weight.or(config.weight).unwrap_or(1),

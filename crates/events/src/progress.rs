@@ -42,7 +42,7 @@ pub struct Progress {
 }
 
 /// A snapshot of a feed, at its source.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FeedProgress {
     /// Time since the feed began.
     pub elapsed: Span,
@@ -52,6 +52,32 @@ pub struct FeedProgress {
     pub kept: u64,
     /// What was read and is not safe.
     pub waiting: Bytes,
+    /// How its demand is met, if it has one.
+    pub demand: Option<FeedDemand>,
+}
+
+/// How the demand of a feed is met.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FeedDemand {
+    /// What it has to send in a second, with what clears its backlog.
+    pub rate: Rate,
+    /// Whether its paths carry that; `None` until it was looked at.
+    pub satisfied: Option<bool>,
+    /// For how long that has been so.
+    pub since: Span,
+    /// The paths in use.
+    pub paths: Vec<FeedPath>,
+}
+
+/// A path of a feed with a demand.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FeedPath {
+    /// Its name for people.
+    pub name: String,
+    /// The rate that it is to have, y; `None` while data goes over all paths in turns.
+    pub set: Option<Rate>,
+    /// The rate at which records arrive over it, x.
+    pub received: Rate,
 }
 
 /// A transfer of which nothing arrives.

@@ -19,10 +19,12 @@ use peer::{Fingerprint, Peer};
 use tokio::sync::Notify;
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep_until};
-use wire::feed::{FeedFrame, Offer, Records, SERVICE, is_feed_name};
-use wire::session::{AbortCode, SessionFrame, SessionId};
+use units::Bytes;
+use wire::feed::{FeedFrame, Offer, Records, SERVICE, Watch, is_feed_name};
+use wire::session::{AbortCode, RunId, SessionFrame, SessionId};
 
 use crate::bounds::{EARLY_EACH, EARLY_IN_ALL, SILENCE, STREAMS_EACH, WAITING};
+use crate::reports::{Reports, SourceId, WatchedPath};
 use crate::rights::may_feed;
 use crate::store::{AddError, KeptStream, Store};
 use crate::streams::StreamPlaces;
@@ -43,6 +45,7 @@ pub struct CollectService {
     /// For what comes before its turn.
     early: Arc<Places>,
     counts: Arc<Counts>,
+    reports: Reports,
 }
 
 /// What was kept since the service began.
@@ -66,6 +69,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const READ: usize = 256 << 10;
 /// A source is not read while this much waits for it to read.
 const MOST_BACKLOG: usize = 256 << 10;
+/// A source is told of no more rates while this much waits for it to read.
+const MOST_UNTOLD: usize = 16 << 10;
 
 impl CollectService {
     /// A collector that nobody uses yet.
@@ -78,6 +83,7 @@ impl CollectService {
             streams: StreamPlaces::new(),
             early: Places::new(EARLY_IN_ALL, EARLY_EACH),
             counts: Arc::default(),
+            reports: Reports::new(),
         })
     }
 
@@ -100,6 +106,7 @@ impl CollectService {
         &self,
         conn: &mut Conn,
         (grant, peer): (&FeedGrant, Fingerprint),
+        (run, remote): (RunId, SocketAddr),
     ) -> Result<(), ConnError> {
         let changed = Arc::new(Notify::new());
         let mut collecting = Collecting {
@@ -110,6 +117,9 @@ impl CollectService {
             changed: Arc::clone(&changed),
             heard: 0,
             told: 0,
+            source: (peer, run),
+            remote,
+            watched: None,
             holds: self.store.has_sink() && conn.silence().is_none(),
         };
         let began = Instant::now();
@@ -128,13 +138,18 @@ impl CollectService {
                 }
             }
             collecting.tell(conn);
+            collecting.report(conn);
             conn.try_flush()?;
             let is_full = collecting.is_full() || conn.backlog() > MOST_BACKLOG;
             let patience = if collecting.open.is_empty() { PATIENCE } else { SILENCE };
+            let next_report = collecting.next_report();
+            let is_watched = next_report.is_some();
+            let next_report = next_report.unwrap_or(last_heard);
             tokio::select! {
                 ready = conn.ready(), if !is_full => ready?,
                 ready = conn.writable(), if conn.backlog() > 0 => ready?,
                 () = changed.notified() => {}
+                () = sleep_until(next_report), if is_watched => {}
                 () = sleep_until(last_heard + patience), if !is_full => {
                     return Err(ConnError::Silent(patience));
                 }
@@ -155,6 +170,11 @@ struct Collecting<'a> {
     /// The channel of the frames that come, and of those that go.
     heard: u16,
     told: u16,
+    /// The key and the run of the source.
+    source: SourceId,
+    remote: SocketAddr,
+    /// What the connection is to the rate control of its source.
+    watched: Option<WatchedPath>,
     /// A connection over one line has many streams, of which one may stand still alone, and a
     /// source that looks whether it answers. It is always read: what a stream has no room for waits
     /// as what comes before its turn, and the source's window bounds it.
@@ -186,11 +206,13 @@ impl Collecting<'_> {
         let mut added: BTreeSet<u16> = BTreeSet::new();
         let mut taken = Ok(());
         while !self.is_full() {
-            let (mut offered, mut pong, mut has_no_room) = (None, None, false);
+            let (mut offered, mut watch, mut pong) = (None, None, None);
+            let mut has_no_room = false;
             let Some(frame) = conn.next_frame()? else { break };
             match FeedFrame::try_from(frame)? {
                 FeedFrame::Channel(number) => self.heard = number,
                 FeedFrame::Offer(offer) => offered = Some(offer),
+                FeedFrame::Watch(what) => watch = Some(what),
                 FeedFrame::Records(records) => match self.add(&records) {
                     Ok(()) => {
                         added.insert(self.heard);
@@ -219,6 +241,12 @@ impl Collecting<'_> {
             if let Some(number) = pong {
                 conn.push(&SessionFrame::Pong(number));
             }
+            if let Some(watch) = watch
+                && let Err(wrong) = self.watch(watch)
+            {
+                taken = Err(wrong);
+                break;
+            }
             if let Some(offer) = offered
                 && let Err(wrong) = self.begin(conn, offer).await
             {
@@ -239,6 +267,9 @@ impl Collecting<'_> {
 
     /// Takes records in. Those of a stream that is over here are left out.
     fn add(&mut self, records: &Records<'_>) -> Result<(), AddError> {
+        if let Some(watched) = &self.watched {
+            watched.count(Bytes(records.body().len() as u64));
+        }
         let Some(OpenStream { stream, .. }) = self.open.get(&self.heard) else { return Ok(()) };
         let before = stream.waiting();
         let waiting = stream.add(records, || self.service.early.try_take(self.peer), self.holds)?;
@@ -299,6 +330,32 @@ impl Collecting<'_> {
         let told = (next, next);
         self.open.insert(channel, OpenStream { stream, name, told, _place: place });
         Ok(())
+    }
+
+    /// Counts what arrives for the rate control of the source. The error is what it did wrong.
+    fn watch(&mut self, watch: Watch) -> Result<(), String> {
+        match &mut self.watched {
+            Some(watched) => watched.change(watch),
+            None => {
+                self.watched =
+                    Some(self.service.reports.watch(self.source, watch, self.remote.ip()));
+                Ok(())
+            }
+        }
+    }
+
+    /// When the next report of what has arrived is due.
+    fn next_report(&self) -> Option<Instant> {
+        self.watched.as_ref().and_then(WatchedPath::next_report)
+    }
+
+    /// Tells what has arrived if it is time. A source that does not read misses reports.
+    fn report(&mut self, conn: &mut Conn) {
+        let now = Instant::now();
+        let is_due = self.watched.as_mut().is_some_and(|watched| watched.is_due(now));
+        if is_due && conn.backlog() < MOST_UNTOLD {
+            conn.push(&FeedFrame::Report(self.service.reports.report(self.source, now)));
+        }
     }
 
     /// Tells how far the streams are, where that is news.
@@ -421,15 +478,15 @@ impl Service for CollectService {
         register_budget(registry, "early_mib", help, None, most, taken);
     }
 
-    async fn serve(self: Arc<Self>, mut conn: Conn, entry: Entry<Self>, _: SocketAddr) {
+    async fn serve(self: Arc<Self>, mut conn: Conn, entry: Entry<Self>, remote: SocketAddr) {
         let request = match entry {
             Entry::Join(session) => match session {},
             Entry::Open(request) => request,
         };
-        let SessionRequest { grant, peer, opening, .. } = request;
+        let SessionRequest { grant, peer, opening, hello, .. } = request;
         // No other connection joins: nobody waits for a session.
         drop(opening);
-        let ended = self.collect(&mut conn, (&grant, peer)).await;
+        let ended = self.collect(&mut conn, (&grant, peer), (hello.run, remote)).await;
         match ended {
             Ok(()) | Err(ConnError::Closed | ConnError::Refused(_)) => {}
             Err(error) => {

@@ -11,6 +11,8 @@
 //! | records that programs hand over | `source/listen.rs` |
 //! | a connection that carries records; which path sends next | `source/way.rs`; `source/ways.rs` |
 //! | a striped connection; paths over TCP, relays too | `source/striped.rs`; `source/paths.rs` |
+//! | rates and choice of paths | `source/control.rs`; `source/driven.rs` |
+//! | the collector: what arrives, for the rates of sources | `reports` |
 //! | the collector: the service; a stream, and what has arrived of it | `collect`; `store`, `store/stream.rs`, `store/arrived.rs` |
 //! | where records go: files, and what makes them last; somebody else, and positions | `store/output.rs`; `store/files.rs`, `store/names.rs`, `store/committer.rs`; `store/deliveries.rs`, `store/position.rs` |
 //! | folders that one process has | `lock` |
@@ -27,16 +29,18 @@ mod collect;
 mod error;
 pub mod framing;
 mod lock;
+mod reports;
 mod rights;
 mod source;
 mod store;
 mod streams;
 
+pub use overlay::{Choice, Reselect};
 pub use collect::{CollectOptions, CollectService};
 pub use error::FeedError;
 pub use rights::may_feed;
 pub use source::{
-    FeedOptions, Input, LEAST_SPOOL, Listen, Live, Sent, SpoolOptions, WhenFull, run_over_paths,
+    ControlOptions, FeedOptions, Input, LEAST_SPOOL, Listen, Live, Sent, SpoolOptions, WhenFull, run_over_paths,
     run_striped,
 };
 pub use store::{Delivery, NotTaken, Sink, Store, StreamStatus, Taking, status};

@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::net::{Ipv4Addr, SocketAddr};
+use std::num::NonZeroU32;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +19,7 @@ use tempfile::TempDir;
 use tokio::net::TcpListener;
 use tokio::time::timeout;
 use wire::Emit;
-use wire::feed::{FeedFrame, Offer, Records, SERVICE, push_record};
+use wire::feed::{FeedFrame, Offer, Records, SERVICE, Watch, push_record};
 use wire::measure::{MeasureFrame, Measured};
 use wire::session::{AbortCode, Hello, SessionFrame};
 
@@ -87,7 +88,8 @@ async fn next(conn: &mut Conn) -> Result<Said, ConnError> {
                 Ok(Some(Said::Abort(code, text)))
             }
             FeedFrame::Session(_) | FeedFrame::Channel(_) => Ok(None),
-            other @ (FeedFrame::Records(_) | FeedFrame::Offer(_)) => {
+            FeedFrame::Report(report) => Ok(Some(Said::Report(report.paths))),
+            other @ (FeedFrame::Records(_) | FeedFrame::Offer(_) | FeedFrame::Watch(_)) => {
                 Err(ConnError::unexpected(&other))
             }
         });
@@ -104,6 +106,7 @@ enum Said {
     Kept(u64),
     Over(String),
     Abort(AbortCode, String),
+    Report(Vec<(u32, u64)>),
 }
 
 fn push(conn: &mut Conn, first: u64, records: &[&[u8]]) {
@@ -125,6 +128,45 @@ async fn records_are_kept_over_tcp_as_well() {
     assert_eq!(next(&mut conn).await.unwrap(), Said::Kept(2));
     let name = format!("anna/logs/{}-{:020}.log", "01".repeat(16), 0);
     assert_eq!(std::fs::read(folder.path().join(name)).unwrap(), b"one\ntwo\n");
+}
+
+/// What arrives over all paths of a source is told over one of them.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_source_hears_what_arrives_over_its_paths_and_of_no_other() {
+    let folder = TempDir::new().unwrap();
+    let keys = [Identity::generate().unwrap(), Identity::generate().unwrap()];
+    let peers = vec![entry(&keys[0], "anna", May::Feed), entry(&keys[1], "bob", May::Feed)];
+    let collector = Collector::start(folder.path(), peers).await;
+    let watch = |path, interval| {
+        FeedFrame::Watch(Watch { path, interval: NonZeroU32::new(interval), relay: None })
+    };
+    let mut first = collector.greet(&keys[0]).await;
+    let mut second = collector.greet(&keys[0]).await;
+    let mut other = collector.greet(&keys[1]).await;
+    for (conn, path, stream) in [(&mut second, 7, 1), (&mut other, 9, 2)] {
+        conn.push(&watch(path, 0));
+        conn.push(&FeedFrame::Offer(offer(stream)));
+        conn.flush().await.unwrap();
+        assert_eq!(next(conn).await.unwrap(), Said::From(0));
+        push(conn, 0, &[b"one"]);
+        conn.flush().await.unwrap();
+        assert_eq!(next(conn).await.unwrap(), Said::Kept(1));
+    }
+    first.push(&watch(3, 50));
+    first.flush().await.unwrap();
+    assert_eq!(next(&mut first).await.unwrap(), Said::Report(vec![(7, 7), (3, 0)]));
+    // A connection cannot become another path, whose count would then be wrong.
+    first.push(&watch(4, 50));
+    first.flush().await.unwrap();
+    loop {
+        match next(&mut first).await.unwrap() {
+            Said::Report(_) => {}
+            Said::Abort(AbortCode::Protocol, text) => {
+                break assert_eq!(text, "the connection is path 3 already");
+            }
+            said => panic!("{said:?}"),
+        }
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

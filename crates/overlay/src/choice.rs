@@ -61,14 +61,15 @@ impl Chooser {
     }
 
     /// Sets the weights of all relays: what is learnt of their capacities; zero for a relay that is
-    /// not to be drawn. The errors of estimates stay.
+    /// not to be drawn. There may be further ones at the end. The errors of estimates stay.
     ///
     /// # Panics
     ///
-    /// If there is not a weight for each relay.
+    /// If there are fewer relays than before.
     pub fn set_weights(&mut self, weights: &[f64]) {
-        assert_eq!(weights.len(), self.weights.len(), "a weight for each relay");
-        self.weights.copy_from_slice(weights);
+        assert!(weights.len() >= self.weights.len(), "a weight for each relay");
+        self.weights.clear();
+        self.weights.extend_from_slice(weights);
         self.cumulative = sums(weights);
     }
 

@@ -8,8 +8,11 @@
 //! | item | subject |
 //! |---|---|
 //! | [`Source`] | one live source: draws, intervals, reselection, estimates that age |
+//! | [`Trials`] | the few best of many ways, for data that is there at any time |
 //! | [`Controller`] | the rates of one source, interval by interval; independent of the network |
 //! | [`Chooser`], [`reselect()`] | path choice and reselection |
+//! | [`Bucket`] | the tokens by which a driver hands out data |
+//! | [`Peak`] | the capacity of a relay, as the collector sees it |
 //! | [`optimum()`] | the optimum for one link per path, as a maximum flow |
 //!
 //! Given rates (demands, capacities) are [`units::Rate`]. Rates inside the control are floats in
@@ -39,20 +42,26 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+mod bucket;
 mod choice;
 mod controller;
 mod instance;
 mod optimum;
+mod peak;
 mod random;
 mod source;
 mod start;
+mod trials;
 
+pub use bucket::Bucket;
 pub use choice::{Choice, Chooser, Reselect, Sample, reselect};
 pub use controller::{Config, Controller, Detect, ProbeResult};
 pub use instance::{Instance, Selection};
 pub use optimum::{Optimum, optimum};
+pub use peak::Peak;
 pub use random::Draws;
 pub use source::{
     Demand, Output, Pace, PathReport, PathView, ReportError, SetupError, Source, SourceConfig,
 };
 pub use start::Initial;
+pub use trials::{Delivered, Exchange, ExchangeReason, TrialConfig, Trials};

@@ -40,7 +40,9 @@ pub use error::Error;
 pub use fingerprint::Fingerprint;
 pub use identity::{Identity, Token, random};
 pub use net::{Clock, CongestionControl};
-pub use options::{Credential, DialOptions, KeySource, ListenOptions, RelayOptions, Relaying};
+pub use options::{
+    Credential, DialOptions, KeySource, ListenOptions, MAX_PATHS, RelayOptions, Relaying,
+};
 pub use remote::{DEFAULT_PORT, FURTHER_PORTS, Remote};
 pub use rights::{May, Rights, RightsKey};
 pub use spec::{Cap, MomentOfWeek, PathClass, PathSpec, RelaySpec, SpecError, Timetable};

@@ -73,6 +73,9 @@ impl Credential {
     }
 }
 
+/// The paths of a session, of each kind, if nothing else is said.
+pub const MAX_PATHS: usize = 16;
+
 /// Paths of the dialing side, and its patience.
 #[derive(Clone, Debug)]
 pub struct DialOptions {
@@ -84,6 +87,8 @@ pub struct DialOptions {
     pub no_paths: Vec<String>,
     /// Relays: over each, every interface that reaches it is one more path.
     pub relays: Vec<RelayOptions>,
+    /// Whether there are direct paths beside those over relays.
+    pub has_direct: bool,
     /// Congestion control of the data sent from here.
     pub congestion_control: CongestionControl,
     /// Upper bound of the total rate, over the week.
@@ -93,13 +98,15 @@ pub struct DialOptions {
     pub usage: Option<PathBuf>,
     /// The time to keep trying while no path is open.
     pub patience: Span,
+    /// The most paths of a session, of each kind.
+    pub most_paths: usize,
     /// How many subflows each path has over a carrier where several are possible.
     pub weight: u16,
 }
 
 impl DialOptions {
-    /// The defaults of the command line for the holder of this key: every path, no bound, a
-    /// patience of two minutes.
+    /// The defaults of the command line for the holder of this key: every path, [`MAX_PATHS`] at
+    /// most, no bound, a patience of two minutes.
     #[must_use]
     pub fn new(identity: Identity) -> DialOptions {
         DialOptions {
@@ -107,10 +114,12 @@ impl DialOptions {
             paths: Vec::new(),
             no_paths: Vec::new(),
             relays: Vec::new(),
+            has_direct: true,
             congestion_control: CongestionControl::Auto,
             max_rate: None,
             usage: None,
             patience: Span::from_secs(120),
+            most_paths: MAX_PATHS,
             weight: 1,
         }
     }
@@ -123,6 +132,8 @@ pub struct RelayOptions {
     pub name: String,
     /// Its address.
     pub dial: Remote,
+    /// Its key.
+    pub key: Fingerprint,
     /// The priority of the paths over it; `None`: that of each interface.
     pub class: Option<PathClass>,
     /// Upper bound of the rate of all paths over it together.

@@ -15,12 +15,20 @@
 //! Several connections may carry one stream at the same time, over a path each. The records of each
 //! connection may leave out what others carry: the collector puts them in order, and holds at most
 //! [`FEED_WINDOW`] of what came before its turn.
+//!
+//! A source that controls the rates of its paths says by [`FeedFrame::Watch`] which of them a
+//! connection is, and over which one it wants a [`Report`] in each control interval: what has
+//! arrived over each, and what relays were seen to carry.
 
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::num::NonZeroU32;
 
 use crate::frame::{Emit, FrameKind, RawFrame, WireError};
-pub use crate::limits::{FEED_WINDOW, MAX_FEED, MAX_LABEL, MAX_RECORD, MAX_RECORDS_BODY};
+pub use crate::limits::{
+    FEED_WINDOW, MAX_FEED, MAX_LABEL, MAX_RECORD, MAX_RECORDS_BODY, MOST_FEED_PATHS,
+    MOST_FEED_RELAYS,
+};
 use crate::reader::Reader;
 use crate::session::{RunId, SessionFrame, emit_text, read_text};
 
@@ -206,6 +214,96 @@ pub fn push_record(out: &mut Vec<u8>, record: &[u8]) {
     out.extend_from_slice(record);
 }
 
+/// What a source says of a connection, so that the collector counts what arrives over it.
+///
+/// | octets | field |
+/// |---|---|
+/// | 4 | path |
+/// | 4 | milliseconds between reports over this connection; 0: none |
+/// | 4 | relay |
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Watch {
+    /// The number of the path, which no other connection of the source has.
+    pub path: u32,
+    /// The time between reports over this connection, in milliseconds; `None`: there are none.
+    pub interval: Option<NonZeroU32>,
+    /// The relay over which it leads, as all sources call it: the first octets of its key's
+    /// fingerprint; `None` for a direct path.
+    pub relay: Option<NonZeroU32>,
+}
+
+/// What a collector has received from a source.
+///
+/// | octets | field |
+/// |---|---|
+/// | 8 | the collector's time in nanoseconds |
+/// | 2 | number of paths |
+/// | 12 each | path, octets of records that have arrived over it since it began |
+/// | 8 each | relay, the largest rate over it in the last five minutes, in kbit/s |
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// The collector's time, in nanoseconds; only differences count.
+    pub stamp: u64,
+    /// Octets of records that have arrived over each of the source's paths, with their lengths and
+    /// those included that were there already; at most [`MOST_FEED_PATHS`].
+    pub paths: Vec<(u32, u64)>,
+    /// The largest rate over relays in the last five minutes, of all sources together, in kbit/s;
+    /// at most [`MOST_FEED_RELAYS`].
+    pub relays: Vec<(u32, u32)>,
+}
+
+impl Watch {
+    fn read(reader: &mut Reader<'_>) -> Result<Watch, WireError> {
+        let path = reader.u32()?;
+        let (interval, relay) = (reader.u32()?, reader.u32()?);
+        Ok(Watch { path, interval: NonZeroU32::new(interval), relay: NonZeroU32::new(relay) })
+    }
+
+    fn write(&self, out: &mut Vec<u8>) {
+        let number = |field: Option<NonZeroU32>| field.map_or(0, NonZeroU32::get).to_be_bytes();
+        out.extend_from_slice(&self.path.to_be_bytes());
+        out.extend_from_slice(&number(self.interval));
+        out.extend_from_slice(&number(self.relay));
+    }
+}
+
+impl Report {
+    fn read(reader: &mut Reader<'_>) -> Result<Report, WireError> {
+        let stamp = reader.u64()?;
+        let frame = FrameKind::FeedReport.name();
+        let count = usize::from(reader.u16()?);
+        if count > MOST_FEED_PATHS {
+            return Err(WireError::Field { frame, field: "number of paths" });
+        }
+        let mut report = Report { stamp, paths: Vec::with_capacity(count), relays: Vec::new() };
+        for _ in 0..count {
+            report.paths.push((reader.u32()?, reader.u64()?));
+        }
+        while !reader.is_empty() {
+            report.relays.push((reader.u32()?, reader.u32()?));
+        }
+        if report.relays.len() > MOST_FEED_RELAYS {
+            return Err(WireError::Field { frame, field: "number of relays" });
+        }
+        Ok(report)
+    }
+
+    /// Appends it. What is too much is left out.
+    fn write(&self, out: &mut Vec<u8>) {
+        let paths = &self.paths[..self.paths.len().min(MOST_FEED_PATHS)];
+        out.extend_from_slice(&self.stamp.to_be_bytes());
+        out.extend_from_slice(&u16::try_from(paths.len()).expect("a few").to_be_bytes());
+        for (path, received) in paths {
+            out.extend_from_slice(&path.to_be_bytes());
+            out.extend_from_slice(&received.to_be_bytes());
+        }
+        for (relay, rate) in self.relays.iter().take(MOST_FEED_RELAYS) {
+            out.extend_from_slice(&relay.to_be_bytes());
+            out.extend_from_slice(&rate.to_be_bytes());
+        }
+    }
+}
+
 /// A frame of a connection that carries a stream of records.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FeedFrame<'a> {
@@ -234,6 +332,10 @@ pub enum FeedFrame<'a> {
     Channel(u16),
     /// The channel's stream is over here, with the collector's reason.
     Over(String),
+    /// From the source: what the connection is to its rate control.
+    Watch(Watch),
+    /// From the collector: what has arrived.
+    Report(Report),
 }
 
 impl Emit for FeedFrame<'_> {
@@ -246,6 +348,8 @@ impl Emit for FeedFrame<'_> {
             FeedFrame::Kept { .. } => FrameKind::FeedKept,
             FeedFrame::Channel(_) => FrameKind::FeedChannel,
             FeedFrame::Over(_) => FrameKind::FeedOver,
+            FeedFrame::Watch(_) => FrameKind::FeedWatch,
+            FeedFrame::Report(_) => FrameKind::FeedReport,
         }
     }
 
@@ -263,6 +367,8 @@ impl Emit for FeedFrame<'_> {
             }
             FeedFrame::Channel(number) => out.extend_from_slice(&number.to_be_bytes()),
             FeedFrame::Over(why) => emit_text(why, out),
+            FeedFrame::Watch(watch) => watch.write(out),
+            FeedFrame::Report(report) => report.write(out),
             FeedFrame::Records(records) => {
                 out.extend_from_slice(&records.first.to_be_bytes());
                 out.extend_from_slice(records.body);
@@ -282,6 +388,8 @@ impl<'a> TryFrom<RawFrame<'a>> for FeedFrame<'a> {
             FrameKind::FeedKept => FeedFrame::Kept { kept: reader.u64()?, arrived: reader.u64()? },
             FrameKind::FeedChannel => FeedFrame::Channel(reader.u16()?),
             FrameKind::FeedOver => FeedFrame::Over(read_text(&mut reader)),
+            FrameKind::FeedWatch => FeedFrame::Watch(Watch::read(&mut reader)?),
+            FrameKind::FeedReport => FeedFrame::Report(Report::read(&mut reader)?),
             FrameKind::FeedRecords => {
                 let first = reader.u64()?;
                 FeedFrame::Records(Records::of(first, reader.rest())?)

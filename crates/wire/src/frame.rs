@@ -11,7 +11,7 @@ use alloc::vec::Vec;
 use crate::limits::{
     MAX_ADDRESSES, MAX_FEED, MAX_FILTER, MAX_HASHES, MAX_LABEL, MAX_NAME, MAX_PAYLOAD, MAX_RANGES,
     MAX_REASON, MAX_RECORDS_BODY, MAX_RELAY_REASON, MAX_REQUEST, MAX_SERVICE, MAX_TEXT,
-    MAX_WISH_TARGET, MOST_TICKETS, TICKET,
+    MAX_WISH_TARGET, MOST_FEED_PATHS, MOST_FEED_RELAYS, MOST_TICKETS, TICKET,
 };
 use crate::manifest::{MAX_CHUNK, MAX_PATH};
 
@@ -201,10 +201,12 @@ pub enum FrameKind {
     FeedKept,
     FeedChannel,
     FeedOver,
+    FeedWatch,
+    FeedReport,
 }
 
 /// Each kind with its name and the longest body.
-const KINDS: [(FrameKind, &str, usize); 48] = [
+const KINDS: [(FrameKind, &str, usize); 50] = [
     (FrameKind::Hello, "Hello", 2 + 16 + 1 + 16 + 1 + MAX_SERVICE + MAX_REQUEST),
     (FrameKind::Join, "Join", 16),
     (FrameKind::Entries, "Entries", MAX_CHUNK),
@@ -253,6 +255,8 @@ const KINDS: [(FrameKind, &str, usize); 48] = [
     (FrameKind::FeedKept, "FeedKept", 8 + 8),
     (FrameKind::FeedChannel, "FeedChannel", 2),
     (FrameKind::FeedOver, "FeedOver", MAX_TEXT),
+    (FrameKind::FeedWatch, "FeedWatch", 4 + 4 + 4),
+    (FrameKind::FeedReport, "FeedReport", 8 + 2 + MOST_FEED_PATHS * 12 + MOST_FEED_RELAYS * 8),
 ];
 
 impl FrameKind {

@@ -22,6 +22,10 @@ pub const MAX_HASHES: usize = 4096;
 pub const MAX_FEED: usize = 64;
 /// The longest label of a stream of a feed.
 pub const MAX_LABEL: usize = 120;
+/// Paths of a source in a report of its collector.
+pub const MOST_FEED_PATHS: usize = 256;
+/// Relays in a report of a collector.
+pub const MOST_FEED_RELAYS: usize = 256;
 /// The longest record of a feed.
 pub const MAX_RECORD: usize = MAX_PAYLOAD;
 /// The most octets of records in one frame, the length before each included.

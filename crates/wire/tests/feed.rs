@@ -1,9 +1,11 @@
 //! The frames of feeds survive the wire, and what makes no sense is refused.
 
+use std::num::NonZeroU32;
+
 use proptest::prelude::*;
 use wire::feed::{
-    FeedFrame, Form, MAX_LABEL, MAX_RECORD, MAX_RECORDS_BODY, Offer, Records, StreamId,
-    is_feed_name, push_record,
+    FeedFrame, Form, MAX_LABEL, MAX_RECORD, MAX_RECORDS_BODY, MOST_FEED_PATHS, MOST_FEED_RELAYS,
+    Offer, Records, Report, StreamId, Watch, is_feed_name, push_record,
 };
 use wire::session::SessionFrame;
 use wire::{Emit, RawFrame, WireError};
@@ -65,6 +67,14 @@ fn every_kind_comes_back_as_it_went() {
         FeedFrame::Channel(0),
         FeedFrame::Channel(u16::MAX),
         FeedFrame::Over("the disk is full".into()),
+        FeedFrame::Watch(Watch { path: 3, interval: NonZeroU32::new(200), relay: None }),
+        FeedFrame::Watch(Watch { path: 9, interval: None, relay: NonZeroU32::new(7) }),
+        FeedFrame::Report(Report::default()),
+        FeedFrame::Report(Report {
+            stamp: 5,
+            paths: vec![(1, 2), (u32::MAX, u64::MAX)],
+            relays: vec![(7, 40_000)],
+        }),
         FeedFrame::Records(Records::of(9, &some).expect("records")),
         FeedFrame::Records(Records::of(0, &one).expect("a record")),
     ] {
@@ -77,6 +87,26 @@ fn every_kind_comes_back_as_it_went() {
     let records = Records::of(9, &some).expect("records");
     assert_eq!(records.iter().collect::<Vec<_>>(), [&b"first"[..], b"", b"third\0\n"]);
     assert_eq!(records.end(), 12);
+}
+
+#[test]
+fn a_report_has_as_much_as_fits_and_one_that_is_cut_short_is_refused() {
+    let report = Report { stamp: 1, paths: vec![(1, 2); 999], relays: vec![(3, 4); 999] };
+    let bytes = emitted(&FeedFrame::Report(report.clone()));
+    let Ok(Some(FeedFrame::Report(read))) = parsed(&bytes) else { panic!("no report") };
+    assert_eq!(read.paths, report.paths[..MOST_FEED_PATHS]);
+    assert_eq!(read.relays, report.relays[..MOST_FEED_RELAYS]);
+    let report = Report { stamp: 1, paths: vec![(1, 2)], relays: vec![(3, 4)] };
+    let whole = emitted(&FeedFrame::Report(report));
+    for cut in 5..whole.len() {
+        let length = u32::try_from(cut - 5).expect("short").to_be_bytes();
+        let bytes = [&whole[..1], &length, &whole[5..cut]].concat();
+        let is_between = cut == whole.len() - 8;
+        assert_eq!(parsed(&bytes).is_ok(), is_between, "cut at {cut}");
+    }
+    let mut many = whole.clone();
+    many[5 + 8] = 2;
+    assert!(parsed(&many).is_err(), "more paths than a report has");
 }
 
 #[test]

@@ -1,18 +1,22 @@
 //! `feed`: sends records to a collector as they come.
 
+use std::fs;
+use std::future::pending;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use ::feed::{
-    FeedError, FeedOptions, Form, Input, LEAST_SPOOL, Listen, Live, Sent, SpoolOptions, WhenFull,
-    is_feed_name,
+    Choice, ControlOptions, FeedError, FeedOptions, Form, Input, LEAST_SPOOL, Listen, Live, Reselect,
+    Sent, SpoolOptions, WhenFull, is_feed_name,
 };
 use clap::ValueEnum;
 use events::Events;
 use files::Error;
 use peer::dial::Terms;
-use peer::{Credential, Remote};
-use units::{Bytes, Span};
+use peer::{Credential, Identity, RelayOptions, RelaySpec, Remote};
+use tokio::sync::watch;
+use tokio::time::sleep;
+use units::{Bytes, Rate, Span};
 
 use super::tunnel::{bounded, stopped};
 use crate::commands::send::{credential, known_credential};
@@ -67,6 +71,19 @@ pub(crate) struct FeedArgs {
     /// How records are told apart
     #[arg(long, value_enum, default_value_t)]
     records: RecordsChoice,
+    /// The rate that is to arrive, as in 5mbit: paths get rates that together carry it, by what the
+    /// collector measures, and never more than they carry
+    #[arg(long, value_name = "RATE")]
+    demand: Option<Rate>,
+    /// Use so many paths, and draw others while they do not carry what has to be sent
+    #[arg(long = "use", value_name = "PATHS", value_parser = clap::value_parser!(u16).range(1..=64))]
+    paths: Option<u16>,
+    /// How paths are drawn
+    #[arg(long, value_enum, default_value_t, requires = "paths")]
+    rule: RuleChoice,
+    /// What is drawn anew: all paths ('k'), or the one that brought least ('1')
+    #[arg(long, value_enum, default_value_t, requires = "paths")]
+    reselect: ReselectChoice,
     #[command(flatten)]
     relays: RelayFlags,
     /// What carries the records
@@ -81,6 +98,28 @@ pub(crate) struct FeedArgs {
     token: TokenSource,
     #[command(flatten)]
     display: DisplayArgs,
+}
+
+/// How paths are drawn.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+enum RuleChoice {
+    /// Each with the same probability
+    #[default]
+    Uniform,
+    /// In proportion to what the collector has seen each relay carry
+    Proportional,
+}
+
+/// What is drawn anew.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+enum ReselectChoice {
+    /// All paths
+    #[default]
+    #[value(name = "k")]
+    All,
+    /// The path that brought least
+    #[value(name = "1")]
+    Least,
 }
 
 /// How records are told apart.
@@ -153,7 +192,49 @@ enum CarrierOfFeed {
 /// How records come to the collector.
 enum Route {
     Striped(Box<StripedTerms>),
-    Paths(Box<Terms>),
+    Paths(Box<Terms>, Box<RelayList>),
+}
+
+/// The relays of a feed, which may change while it runs.
+struct RelayList {
+    flags: RelayFlags,
+    config: Vec<RelaySpec>,
+    identity: Identity,
+    dirs: Dirs,
+}
+
+/// The time between looks at the file of relays.
+const LOOK: Duration = Duration::from_secs(2);
+
+impl RelayList {
+    /// The relays that there are at present.
+    fn load(&self) -> Result<Vec<RelayOptions>, Error> {
+        relays::relays(&self.flags.or_config(&self.config)?, &self.identity, &self.dirs)
+    }
+
+    /// Changes the terms when the file has other relays, for ever.
+    async fn follow(&self, terms: &watch::Sender<Terms>, events: &Events) {
+        let Some(file) = self.flags.file() else { return pending().await };
+        let mut seen = fs::read(file).ok();
+        loop {
+            sleep(LOOK).await;
+            let text = fs::read(file).ok();
+            // One that is written anew is not there for a moment.
+            if text.is_none() || text == seen {
+                continue;
+            }
+            seen = text;
+            let present = terms.borrow().clone();
+            let changed = self.load().and_then(|relays| Ok(present.with_relays(relays)?));
+            match changed {
+                Ok(changed) => {
+                    events.notice(format!("{} has changed: paths are opened anew", file.display()));
+                    terms.send_replace(changed);
+                }
+                Err(error) => events.notice(format!("{error}; relays stay as they were")),
+            }
+        }
+    }
 }
 
 impl From<RecordsChoice> for Form {
@@ -186,9 +267,18 @@ pub(crate) fn run(args: FeedArgs) -> Result<(), Failure> {
                     needed";
         return Err(Error::usage(text).into());
     }
-    let carrier = match (args.carrier, args.relays.is_given()) {
+    let control = control(&args)?;
+    let needs_tcp = args.relays.is_given() || control.is_some();
+    let carrier = match (args.carrier, needs_tcp) {
         (Some(CarrierOfFeed::Udp), true) => {
-            let text = "--relay is for TCP: leave --carrier udp out";
+            let flag = if control.is_none() {
+                "--relay is"
+            } else if args.demand.is_some() {
+                "--demand is"
+            } else {
+                "--use is"
+            };
+            let text = format!("{flag} for TCP: leave --carrier udp out");
             return Err(Error::usage(text).into());
         }
         (Some(carrier), _) => carrier,
@@ -209,6 +299,7 @@ pub(crate) fn run(args: FeedArgs) -> Result<(), Failure> {
         secret: to[0].1.secret(),
         patience: args.patience.map(|span| Duration::from_nanos(span.as_nanos())),
         collectors: args.to.iter().map(Remote::to_string).collect(),
+        control,
     };
     let route = match carrier {
         CarrierOfFeed::Udp => {
@@ -217,15 +308,60 @@ pub(crate) fn run(args: FeedArgs) -> Result<(), Failure> {
             Route::Striped(Box::new(terms))
         }
         CarrierOfFeed::Tcp => {
-            let relays = args.relays.or_config(&config.send.relays);
-            let relays = relays::relays(&relays, &identity, &dirs)?;
-            let terms = args.striped.over_tcp(to, identity, relays, (config, &dirs))?;
-            Route::Paths(Box::new(terms))
+            let has_direct = args.relays.has_direct();
+            let list = RelayList {
+                flags: args.relays,
+                config: config.send.relays.clone(),
+                identity: identity.clone(),
+                dirs: dirs.clone(),
+            };
+            let relays = list.load()?;
+            let mut terms = args.striped.over_tcp(to, identity, relays, (config, &dirs))?;
+            terms.options.has_direct = has_direct;
+            if control.is_some() {
+                terms.options.most_paths = MOST_CANDIDATES;
+            }
+            Route::Paths(Box::new(terms), Box::new(list))
         }
     };
     let sending = |events| async move { send(route, options, events).await };
     transfer::serve(args.display.watcher(None, None), sending)
 }
+
+/// The most paths among which a feed chooses.
+const MOST_CANDIDATES: usize = 256;
+
+/// How paths and rates are chosen.
+fn control(args: &FeedArgs) -> Result<Option<ControlOptions>, Error> {
+    if args.demand.is_none() && args.paths.is_none() {
+        return Ok(None);
+    }
+    if args.demand.is_some_and(|demand| demand < LEAST_DEMAND) {
+        return Err(Error::usage(format!("--demand is {LEAST_DEMAND} at least")));
+    }
+    let is_live = args.files.iter().any(|file| file == Path::new("-"))
+        || !args.tail.is_empty()
+        || !args.listen.is_empty();
+    if args.demand.is_none() && !is_live {
+        let text = "--use needs --demand RATE for a file, which has no rate of its own";
+        return Err(Error::usage(text));
+    }
+    Ok(Some(ControlOptions {
+        demand: args.demand,
+        paths: args.paths.map(usize::from),
+        choice: match args.rule {
+            RuleChoice::Uniform => Choice::Uniform,
+            RuleChoice::Proportional => Choice::Proportional { error: 0.0 },
+        },
+        reselect: match args.reselect {
+            ReselectChoice::All => Reselect::Paths,
+            ReselectChoice::Least => Reselect::Least,
+        },
+    }))
+}
+
+/// A packet in some seconds: below it nothing can be measured.
+const LEAST_DEMAND: Rate = Rate::kbit(8);
 
 /// The collectors with their credentials.
 fn collectors(
@@ -321,8 +457,12 @@ async fn send(route: Route, options: FeedOptions, events: Events) -> Result<(), 
             let sending = ::feed::run_striped(dial, options, events.clone(), stop);
             bounded(table.as_ref(), stripe.max_rate.as_ref(), &events, sending).await
         }
-        Route::Paths(terms) => {
-            ::feed::run_over_paths(terms.over_relays()?, options, events.clone(), stop).await
+        Route::Paths(terms, list) => {
+            let (terms, changing) = watch::channel(terms.over_relays()?);
+            tokio::select! {
+                ended = ::feed::run_over_paths(changing, options, events.clone(), stop) => ended,
+                () = list.follow(&terms, &events) => unreachable!("it never ends"),
+            }
         }
     };
     let Sent { kept, waiting } = ended.map_err(failure)?;

@@ -100,8 +100,9 @@ fn measure(
     credential: Credential,
     dirs: &Dirs,
 ) -> Result<(), Error> {
-    let relays = args.relays.or_config(&[]);
-    let terms = probing(remote, credential, &args.paths, &relays, dirs)?;
+    let relays = args.relays.or_config(&[])?;
+    let mut terms = probing(remote, credential, &args.paths, &relays, dirs)?;
+    terms.options.has_direct = args.relays.has_direct();
     let probes = runtime()?.block_on(async { diagnose::probe(&terms.over_relays()?).await })?;
     let mut table = Table::new([
         ("path", Align::Left),

@@ -152,11 +152,12 @@ fn dial(args: &PerfArgs, remote: &Remote) -> Result<(), Failure> {
     if args.relays.is_given() && args.carrier == Carriers::Udp {
         return Err(Error::usage("--relay is for --carrier tcp and both").into());
     }
-    let relays = args.relays.or_config(&config.send.relays);
+    let relays = args.relays.or_config(&config.send.relays)?;
     let known = credential(&args.token, remote, &dirs, None)?;
     let mut terms = probing(remote, known, &paths, &relays, &dirs)?;
     terms.options.no_paths = [config.send.no_paths, args.no_paths.clone()].concat();
     terms.options.weight = args.weight;
+    terms.options.has_direct = args.relays.has_direct();
     let mut show = show::Show::new(args.json, remote.to_string());
     let ended = runtime()?.block_on(measure_all(args, qlog, &terms, &mut show));
     show.finish(ended.as_ref().err());

@@ -1,9 +1,10 @@
 //! The JSON stream: an object on each line of standard output. Tests compare the events and keys
 //! with docs/json.md, and real streams with docs/json.schema.json.
 
-use events::{Changed, Event, Listed, PathProgress, PlannedChange, Summary};
+use events::{Changed, Event, FeedDemand, FeedPath, Listed, PathProgress, PlannedChange, Summary};
 use peer::Token;
 use serde::Serialize;
+use units::Rate;
 
 use super::screen::Printer;
 use super::{Watcher, dry_run, text};
@@ -100,6 +101,7 @@ enum Body<'a> {
         streams: usize,
         kept: u64,
         waiting: u64,
+        demand: Option<DemandLine>,
     },
     Notice {
         text: &'a str,
@@ -125,6 +127,21 @@ enum Body<'a> {
         exit: u8,
         text: &'a str,
     },
+}
+
+#[derive(Debug, Serialize)]
+struct DemandLine {
+    rate: u64,
+    satisfied: Option<bool>,
+    since: f64,
+    paths: Vec<FeedPathLine>,
+}
+
+#[derive(Debug, Serialize)]
+struct FeedPathLine {
+    name: String,
+    set: Option<u64>,
+    received: u64,
 }
 
 #[derive(Debug, Serialize)]
@@ -280,9 +297,24 @@ fn body(event: &Event) -> Body<'_> {
             streams: feed.streams,
             kept: feed.kept,
             waiting: feed.waiting.0,
+            demand: feed.demand.as_ref().map(demand),
         },
         Event::Listing(_) => unreachable!("each entry has a line of its own"),
         Event::Notice { text } | Event::Detail { text } => Body::Notice { text },
+    }
+}
+
+fn demand(demand: &FeedDemand) -> DemandLine {
+    let path = |path: &FeedPath| FeedPathLine {
+        name: path.name.clone(),
+        set: path.set.map(Rate::as_bits),
+        received: path.received.as_bits(),
+    };
+    DemandLine {
+        rate: demand.rate.as_bits(),
+        satisfied: demand.satisfied,
+        since: demand.since.as_secs_f64(),
+        paths: demand.paths.iter().map(path).collect(),
     }
 }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use events::{
-    Event, FeedProgress, PathEvent, PathProgress, PathState, Progress, Standstill, Summary,
+    Event, FeedDemand, FeedPath, FeedProgress, PathEvent, PathProgress, PathState, Progress, Standstill, Summary,
 };
 use units::{Bytes, PathId, Span};
 
@@ -230,15 +230,29 @@ pub(crate) fn plain(progress: &Progress) -> String {
     format!("{}  {} | {}", clock(progress.elapsed), total(progress), paths.join(", "))
 }
 
-/// "1:20  12345 records are at the collector, 1.2 MB wait here".
+/// "1:20  12345 records are at the collector, 1.2 MB wait here; a demand of 5.0 Mbit/s,
+/// met for 0:48: wan0 2.6 Mbit/s, wan1 via r2 2.5 Mbit/s".
 pub(crate) fn feed(feed: &FeedProgress) -> String {
-    let FeedProgress { elapsed, kept, waiting, .. } = feed;
+    let FeedProgress { elapsed, kept, waiting, demand, .. } = feed;
     let records = if *kept == 1 { "1 record is".into() } else { format!("{kept} records are") };
     let time = clock(*elapsed);
+    let demand = demand.as_ref().map_or_else(String::new, of_demand);
     match waiting {
-        &Bytes::ZERO => format!("{time}  {records} at the collector"),
-        waiting => format!("{time}  {records} at the collector, {waiting} wait here"),
+        &Bytes::ZERO => format!("{time}  {records} at the collector{demand}"),
+        waiting => format!("{time}  {records} at the collector, {waiting} wait here{demand}"),
     }
+}
+
+fn of_demand(demand: &FeedDemand) -> String {
+    let FeedDemand { rate, satisfied, since, paths } = demand;
+    let is_met = match satisfied {
+        Some(true) => format!("met for {}", clock(*since)),
+        Some(false) => format!("not met for {}", clock(*since)),
+        None => "not judged yet".into(),
+    };
+    let path = |path: &FeedPath| format!("{} {}", path.name, path.received);
+    let paths: Vec<String> = paths.iter().map(path).collect();
+    format!("; a demand of {rate}, {is_met}: {}", paths.join(", "))
 }
 
 /// "3 files, 24.0 MB, peer abcd…; 12.0 MB are there already".

@@ -96,6 +96,27 @@ impl Backlog {
         self.batches.is_empty()
     }
 
+    /// The octets that were ever added.
+    pub(crate) fn added(&self) -> u64 {
+        self.added
+    }
+
+    /// Whether anything is carried by no way.
+    pub(crate) fn has_unsent(&self) -> bool {
+        self.unsent().next().is_some()
+    }
+
+    /// The octets that no way carries.
+    pub(crate) fn unsent_octets(&self) -> usize {
+        self.unsent().map(|batch| batch.body.len()).sum()
+    }
+
+    fn unsent(&self) -> impl Iterator<Item = &Batch> {
+        let from = self.handed.max(self.arrived);
+        let begin = self.batches.partition_point(|batch| batch.end <= from);
+        self.batches.range(begin..).filter(|batch| batch.ways.is_empty())
+    }
+
     /// The octets of what waits.
     pub(crate) fn octets(&self) -> usize {
         self.octets

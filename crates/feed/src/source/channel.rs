@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use tokio::sync::Notify;
+use units::Bytes;
 use wire::feed::StreamId;
 use wire::session::RunId;
 
@@ -190,6 +191,13 @@ impl Channels {
     /// The streams.
     pub(super) fn all(&self) -> Vec<Arc<Channel>> {
         self.table().open.values().cloned().collect()
+    }
+
+    /// What waits to be sent, of all streams.
+    pub(super) fn unsent(&self) -> Bytes {
+        let all = self.all();
+        let octets = all.iter().map(|channel| channel.state().backlog.unsent_octets() as u64);
+        Bytes(octets.sum())
     }
 
     /// The number of changes of the list until now.

@@ -2,6 +2,8 @@
 
 mod backlog;
 mod channel;
+mod control;
+mod driven;
 mod input;
 mod listen;
 mod paths;
@@ -19,18 +21,21 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use events::{Event, Events, FeedProgress};
+use events::{Event, Events, FeedDemand, FeedProgress};
+use net::Clock;
 use peer::dial::Terms;
 use peer::private::open_regular;
 use peer::striped::{Dialed, is_final};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, interval, sleep, timeout};
-use units::Bytes;
+use units::{Bytes, Seed, Span};
 use wire::feed::{Form, StreamId};
 
 use crate::FeedError;
 use channel::Channels;
+pub use control::ControlOptions;
+use control::Control;
 use input::{FollowedFile, OpenLive, Reader, read_live, stream_of};
 pub use listen::Listen;
 use listen::Listener;
@@ -75,6 +80,8 @@ pub struct FeedOptions {
     pub patience: Option<Duration>,
     /// The names of the collectors, of which the first one that answers gets the records.
     pub collectors: Vec<String>,
+    /// How paths and rates are chosen; `None`: over every path goes as much as it takes.
+    pub control: Option<ControlOptions>,
 }
 
 /// What a source has done.
@@ -104,6 +111,17 @@ struct SourceShared {
     kept: AtomicU64,
     waiting: AtomicUsize,
     streams: AtomicUsize,
+    /// The octets of all records that were read.
+    produced: AtomicU64,
+    controlling: Option<Controlling>,
+}
+
+/// The choice of paths and rates, and whether data comes as it is produced.
+struct Controlling {
+    options: ControlOptions,
+    is_produced: bool,
+    /// That towards the present collector.
+    present: Mutex<Option<Arc<Control>>>,
 }
 
 /// The part of one stream in what waits.
@@ -132,6 +150,33 @@ impl SourceShared {
     /// More records are safe.
     fn note_kept(&self, more: u64) {
         self.kept.fetch_add(more, Ordering::Relaxed);
+    }
+
+    /// Further octets of records were read.
+    fn note_produced(&self, octets: u64) {
+        self.produced.fetch_add(octets, Ordering::Relaxed);
+    }
+
+    fn produced(&self) -> u64 {
+        self.produced.load(Ordering::Relaxed)
+    }
+
+    /// A new control of paths and rates, towards the next collector; `None` if there is none.
+    fn control(&self, clock: Clock) -> Result<Option<Arc<Control>>, peer::Error> {
+        let Some(Controlling { options, is_produced, present }) = &self.controlling else {
+            return Ok(None);
+        };
+        let octets: [u8; 16] = peer::random()?;
+        let seed = Seed(u64::from_be_bytes(*octets.first_chunk().expect("it has 16")));
+        let control = Control::new(*options, *is_produced, seed, clock);
+        *present.lock().expect("no panic while held") = Some(Arc::clone(&control));
+        Ok(Some(control))
+    }
+
+    /// How the demand is met.
+    fn demand(&self) -> Option<FeedDemand> {
+        let present = self.controlling.as_ref()?.present.lock().expect("no panic while held");
+        present.as_ref()?.show()
     }
 
     /// Tells why the collector takes no more of a stream, unless that was told last.
@@ -165,15 +210,12 @@ impl SourceShared {
             ticks.tick().await;
             let Sent { kept, waiting } = self.sent();
             let streams = self.streams.load(Ordering::Relaxed);
-            let now = Some((kept, waiting, streams));
-            if last != now {
-                last = now;
-                self.events.send(Event::Feed(FeedProgress {
-                    elapsed: began.elapsed().into(),
-                    streams,
-                    kept,
-                    waiting,
-                }));
+            let demand = self.demand();
+            let now = FeedProgress { elapsed: Span::ZERO, streams, kept, waiting, demand };
+            if last.as_ref() != Some(&now) {
+                last = Some(now.clone());
+                let elapsed = began.elapsed().into();
+                self.events.send(Event::Feed(FeedProgress { elapsed, ..now }));
             }
         }
     }
@@ -214,18 +256,19 @@ pub async fn run_striped(
     run(link, options, events, stop).await
 }
 
-/// The same over the paths of `terms`, relays included, each a connection over TCP.
+/// The same over the paths of `terms`, relays included, each a connection over TCP. When they
+/// change, the paths are closed and those of the new ones opened.
 ///
 /// # Errors
 /// [`FeedError`], if there is something that no further attempt would change.
 pub async fn run_over_paths(
-    terms: Terms,
+    terms: watch::Receiver<Terms>,
     options: FeedOptions,
     events: Events,
     stop: impl Future<Output = ()>,
 ) -> Result<Sent, FeedError> {
     let patience = options.patience;
-    let link = async |shared| paths::keep_any(&terms, patience, shared).await;
+    let link = async |shared| paths::keep_any(terms, patience, shared).await;
     run(link, options, events, stop).await
 }
 
@@ -261,7 +304,12 @@ async fn run(
     events: Events,
     stop: impl Future<Output = ()>,
 ) -> Result<Sent, FeedError> {
-    let FeedOptions { inputs, feed, form, secret, patience: _, collectors } = options;
+    let FeedOptions { inputs, feed, form, secret, patience: _, collectors, control } = options;
+    let controlling = control.map(|options| Controlling {
+        options,
+        is_produced: !inputs.iter().all(|input| matches!(input, Input::File(_))),
+        present: Mutex::default(),
+    });
     let shared = Arc::new(SourceShared {
         feed,
         has_several: collectors.len() > 1,
@@ -276,6 +324,8 @@ async fn run(
         kept: AtomicU64::new(0),
         waiting: AtomicUsize::new(0),
         streams: AtomicUsize::new(0),
+        produced: AtomicU64::new(0),
+        controlling,
     });
     let mut streams = JoinSet::new();
     for input in inputs {

@@ -1,6 +1,7 @@
 //! The paths to the collector, direct ones and over relays: a connection over TCP each, which
 //! carries all streams.
 
+use std::future::pending;
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
@@ -12,11 +13,12 @@ use peer::conn::{Conn, ConnError};
 use peer::dial::{self, Dialer, Further, Keeper, Parting, PlanKind, Session, Terms};
 use peer::greeting::say_hello;
 use peer::striped::is_final;
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::{Notify, mpsc, watch};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
 use wire::feed::SERVICE;
 use wire::session::Hello;
 
+use super::control::Control;
 use super::way::{Carried, Kind, PathTerms, carry};
 use super::{ANSWER, REMEDY, SourceShared};
 
@@ -44,6 +46,7 @@ struct Paths {
     shared: Arc<SourceShared>,
     clock: Clock,
     reports: mpsc::UnboundedSender<Report>,
+    control: Option<Arc<Control>>,
 }
 
 /// Keeps paths open to the first collector of `terms` that answers, until the source is over.
@@ -52,24 +55,32 @@ struct Paths {
 /// # Errors
 /// What no further attempt would change, or the last failure.
 pub(super) async fn keep_any(
-    terms: &Terms,
+    mut changing: watch::Receiver<Terms>,
     patience: Option<Duration>,
     shared: Arc<SourceShared>,
 ) -> Result<(), peer::Error> {
-    let count = terms.to.len();
+    let count = changing.borrow_and_update().to.len();
     // What was said last of each: one that goes on failing in the same way is told once.
     let mut told = vec![String::new(); count];
-    if count == 1 {
-        return keep(terms, patience, (&shared, &mut told[0])).await;
+    while count == 1 {
+        let terms = changing.borrow_and_update().clone();
+        match keep(&terms, &mut changing, patience, (&shared, &mut told[0])).await? {
+            Kept::Over => return Ok(()),
+            Kept::Changed => {}
+        }
     }
     let mut down_since = Instant::now();
     loop {
         let mut failed = None;
         for (host, told) in told.iter_mut().enumerate() {
-            let to = terms.to_one(host);
+            let to = changing.borrow_and_update().to_one(host);
             let begun = shared.ways.begun();
-            let error = match keep(&to, Some(SWITCH), (&shared, told)).await {
-                Ok(()) => return Ok(()),
+            let error = match keep(&to, &mut changing, Some(SWITCH), (&shared, told)).await {
+                Ok(Kept::Over) => return Ok(()),
+                Ok(Kept::Changed) => {
+                    down_since = Instant::now();
+                    break;
+                }
                 Err(error) => error,
             };
             shared.events.detail(format!("{error}; the next collector is tried"));
@@ -82,11 +93,21 @@ pub(super) async fn keep_any(
                 break;
             }
         }
-        let is_final = failed.as_ref().is_some_and(is_final);
+        let Some(failed) = failed else { continue };
+        let is_final = is_final(&failed);
         if is_final || patience.is_some_and(|most| down_since.elapsed() > most) {
-            return Err(failed.expect("there is one collector at least"));
+            return Err(failed);
         }
     }
+}
+
+/// Why paths are kept no longer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kept {
+    /// The source is over.
+    Over,
+    /// The terms are others.
+    Changed,
 }
 
 /// Keeps paths to the collector open until the source is over. Without any for so long it gives up.
@@ -95,9 +116,10 @@ pub(super) async fn keep_any(
 /// What no further attempt would change, or the last failure.
 async fn keep(
     terms: &Terms,
+    changing: &mut watch::Receiver<Terms>,
     patience: Option<Duration>,
     (shared, told): (&Arc<SourceShared>, &mut String),
-) -> Result<(), peer::Error> {
+) -> Result<Kept, peer::Error> {
     let mut over = pin!(shared.is_over());
     let began = Instant::now();
     let keeper = loop {
@@ -112,15 +134,25 @@ async fn keep(
         tell_of_standstill(shared, told, error);
         tokio::select! {
             () = sleep(PAUSE) => {}
-            () = &mut over => return Ok(()),
+            Ok(()) = changing.changed() => return Ok(Kept::Changed),
+            () = &mut over => return Ok(Kept::Over),
         }
     };
     let (reports, mut reported) = mpsc::unbounded_channel();
     let (clock, events) = (Clock::start(), shared.events.clone());
-    let paths = Arc::new(Paths { shared: Arc::clone(shared), clock, reports });
+    let control = shared.control(clock)?;
+    let paths =
+        Arc::new(Paths { shared: Arc::clone(shared), clock, reports, control: control.clone() });
     let mut changes = keeper.changes();
-    let mut dialer =
-        Dialer::start(terms.clone(), terms.tls()?, Arc::clone(&keeper), paths, clock, events);
+    let start = if control.is_some() { Dialer::choosing } else { Dialer::start };
+    let mut dialer = start(terms.clone(), terms.tls()?, Arc::clone(&keeper), paths, clock, events);
+    if let Some(control) = &control {
+        control.follow_plans(shared, terms, &keeper);
+    }
+    let chosen = async || match &control {
+        Some(control) => control.changed.notified().await,
+        None => pending().await,
+    };
     let mut ticks = interval(LOOK);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut down_since = Some(began);
@@ -130,7 +162,12 @@ async fn keep(
             () = &mut over => {
                 dialer.say_goodbye(GOODBYE).await;
                 dialer.close().await;
-                return Ok(());
+                return Ok(Kept::Over);
+            }
+            Ok(()) = changing.changed() => {
+                dialer.say_goodbye(GOODBYE).await;
+                dialer.close().await;
+                return Ok(Kept::Changed);
             }
             Some(report) = reported.recv() => match report {
                 Report::Failed(error) => {
@@ -139,9 +176,20 @@ async fn keep(
                 }
                 Report::Announced(host, addresses) => keeper.learn(host, addresses),
             },
-            Ok(()) = changes.changed() => dialer.follow_plans(),
+            Ok(()) = changes.changed() => match &control {
+                Some(control) => control.follow_plans(shared, terms, &keeper),
+                None => dialer.follow_plans(),
+            },
+            () = chosen() => {
+                if let Some(control) = &control {
+                    follow_choice(control, &mut dialer);
+                }
+            }
             _ = ticks.tick() => {
                 dialer.follow_timetable(clock.now());
+                if let Some(control) = &control {
+                    control.tick(shared);
+                }
                 if shared.ways.alive() > 0 {
                     if down_since.take().is_some() && shared.has_several {
                         shared.events.notice(format!("records go to {}", terms.hosts()));
@@ -165,6 +213,16 @@ async fn keep(
                 }
             }
         }
+    }
+}
+
+/// Opens and closes the paths that the control of the rates chooses.
+fn follow_choice(control: &Control, dialer: &mut Dialer<Paths>) {
+    let (open, close) = control.poll_dialing();
+    close.into_iter().for_each(|plan| dialer.end(plan));
+    let plans = dialer.keeper().plans();
+    for plan in plans.into_iter().filter(|plan| open.contains(&plan.id)) {
+        dialer.open(plan);
     }
 }
 
@@ -212,15 +270,38 @@ impl Session for Paths {
         _further: Further<()>,
         stop: &Notify,
     ) -> Result<Parting, ConnError> {
-        self.shared.events.path(path.event(PathState::Active, ""));
-        let kind = Kind::Path(PathTerms::of(&path, self.clock));
+        let events = &self.shared.events;
+        let attached = match &self.control {
+            Some(control) => match control.attach(&self.shared, path.plan.id) {
+                None => return Ok(Parting::Stopped),
+                attached => attached,
+            },
+            None => None,
+        };
+        events.path(path.event(PathState::Active, ""));
+        let kind = Kind::Path(PathTerms::of(&path, self.clock, attached.as_ref()));
         let parting = tokio::select! {
-            carried = carry(&mut conn, &self.shared, kind) => match carried? {
-                Carried::UsedUp => Parting::UsedUp,
-                Carried::All => Parting::Stopped,
+            carried = carry(&mut conn, &self.shared, kind) => match carried {
+                Ok(Carried::UsedUp) => Parting::UsedUp,
+                Ok(Carried::All | Carried::Left) => Parting::Stopped,
+                Err(error) => {
+                    if let Some(attached) = attached {
+                        attached.handle_lost(&error.to_string());
+                    }
+                    return Err(error);
+                }
             },
             () = stop.notified() => Parting::Stopped,
         };
+        if let (Parting::Stopped, Some(attached)) = (parting, attached) {
+            if attached.is_left() {
+                events.path(path.event(PathState::Dropped, "other paths were chosen"));
+            }
+            drop(attached);
+            if let Some(control) = &self.control {
+                control.handle_ended(path.plan.id);
+            }
+        }
         conn.close();
         let _ = timeout(GOODBYE, conn.flush()).await;
         Ok(parting)

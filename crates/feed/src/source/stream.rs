@@ -31,6 +31,8 @@ struct Running {
     divided: u64,
     /// The number of the next record, if it is not the one behind the last: some are gone.
     gap: Option<u64>,
+    /// Octets that were told to be read.
+    told: u64,
 }
 
 /// How a part of a stream ended.
@@ -57,6 +59,7 @@ impl Stream {
                 is_read: false,
                 divided: 0,
                 gap: None,
+                told: 0,
             };
             match running.run().await? {
                 Part::Over => return Ok(()),
@@ -144,6 +147,8 @@ impl Running {
             }
             None => self.handle_end()?,
         }
+        let added = self.channel.state().backlog.added();
+        self.shared.note_produced(added - std::mem::replace(&mut self.told, added));
         self.shared.channels.wake();
         Ok(())
     }

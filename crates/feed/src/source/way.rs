@@ -12,13 +12,16 @@ use peer::limit::Limit;
 use peer::{PathClass, dial};
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
+use sys::sockopt::set_max_pacing_rate;
 use units::{Bytes, Rate, Span};
-use wire::feed::{FEED_WINDOW, FeedFrame, MAX_RECORDS_BODY, Offer, Records};
+use wire::feed::{FEED_WINDOW, FeedFrame, MAX_RECORDS_BODY, Offer, Records, Watch};
 use wire::session::SessionFrame;
 
 use super::SourceShared;
 use super::backlog::{Most, WayId};
 use super::channel::Channel;
+use super::control::Attached;
+use super::driven::{PathState, Turn};
 use super::probes::Probes;
 use super::ways::Standing;
 use crate::bounds::SILENCE;
@@ -51,28 +54,35 @@ const LATE: Duration = Duration::from_millis(100);
 const LATE_LOOK: Duration = Duration::from_millis(50);
 
 /// What a connection is.
-pub(super) enum Kind {
+pub(super) enum Kind<'a> {
     /// A stream of a striped connection, for the stream of records of that channel alone.
     Striped(u16),
     /// A path, beside others.
-    Path(PathTerms),
+    Path(PathTerms<'a>),
 }
 
 /// The conditions of a path.
-pub(super) struct PathTerms {
+pub(super) struct PathTerms<'a> {
     pub(super) class: PathClass,
     pub(super) limits: Vec<Arc<Limit>>,
     pub(super) account: Option<Account>,
     pub(super) clock: Clock,
+    /// What it is to the control of the rates.
+    pub(super) attached: Option<&'a Attached>,
 }
 
-impl PathTerms {
-    pub(super) fn of(path: &dial::Path, clock: Clock) -> PathTerms {
+impl<'a> PathTerms<'a> {
+    pub(super) fn of(
+        path: &dial::Path,
+        clock: Clock,
+        attached: Option<&'a Attached>,
+    ) -> PathTerms<'a> {
         PathTerms {
             class: path.plan.class,
             limits: path.limits.clone(),
             account: path.plan.account(path.remote.is_ipv6()),
             clock,
+            attached,
         }
     }
 }
@@ -84,13 +94,15 @@ pub(super) enum Carried {
     All,
     /// A cap is used up.
     UsedUp,
+    /// It is no path of the source any more.
+    Left,
 }
 
 /// A connection that carries records.
 struct Way<'a> {
     shared: &'a SourceShared,
     id: WayId,
-    kind: Kind,
+    kind: Kind<'a>,
     offered: BTreeMap<u16, Offered>,
     /// The changes of the streams that were looked at.
     seen: Option<u64>,
@@ -103,7 +115,11 @@ struct Way<'a> {
     last_heard: Instant,
     probes: Probes,
     rtt: Duration,
+    /// The shortest one until now.
+    least_rtt: Option<Duration>,
     is_silent: bool,
+    /// What the collector was told of the path, and the rate at which its socket is paced.
+    watched: (Option<Watch>, Option<Rate>),
     /// No cap has room: what is on its way is waited for, since it counts already.
     is_used_up: bool,
     /// Octets of records at a time.
@@ -128,7 +144,7 @@ struct Offered {
 pub(super) async fn carry(
     conn: &mut Conn,
     shared: &SourceShared,
-    kind: Kind,
+    kind: Kind<'_>,
 ) -> Result<Carried, ConnError> {
     let id = shared.ways.next_id();
     let waker = Arc::new(Notify::new());
@@ -147,12 +163,17 @@ pub(super) async fn carry(
         last_heard: now,
         probes: Probes::default(),
         rtt: Duration::ZERO,
+        least_rtt: None,
         is_silent: false,
+        watched: (None, None),
         is_used_up: false,
         most: usize::MAX,
         next_look: None,
     };
     loop {
+        if !way.follow_control(conn)? {
+            return Ok(Carried::Left);
+        }
         way.offer(conn);
         if matches!(way.kind, Kind::Striped(_)) && way.offered.is_empty() {
             conn.close();
@@ -183,12 +204,61 @@ pub(super) async fn carry(
     }
 }
 
-impl Way<'_> {
-    fn path(&self) -> Option<&PathTerms> {
+impl<'a> Way<'a> {
+    fn path(&self) -> Option<&PathTerms<'a>> {
         match &self.kind {
             Kind::Striped(_) => None,
             Kind::Path(terms) => Some(terms),
         }
+    }
+
+    fn attached(&self) -> Option<&'a Attached> {
+        self.path().and_then(|path| path.attached)
+    }
+
+    /// Tells the collector what the connection is to the control of the rates, and paces its
+    /// socket. Whether it is to go on.
+    fn follow_control(&mut self, conn: &mut Conn) -> Result<bool, ConnError> {
+        let Some(attached) = self.attached() else { return Ok(true) };
+        let Some((watch, pacing)) = attached.control().terms(attached.path) else {
+            return Ok(false);
+        };
+        if self.watched.0 != Some(watch) {
+            self.watched.0 = Some(watch);
+            conn.push(&FeedFrame::Watch(watch));
+        }
+        if self.watched.1 != pacing {
+            self.watched.1 = pacing;
+            if let (Some(rate), Some(socket)) = (pacing, conn.stream().tcp()) {
+                set_max_pacing_rate(socket, rate.as_bits() / 8)?;
+            }
+        }
+        Ok(true)
+    }
+
+    /// Whether the rates allow something to be sent, and how much: as [`Way::allowed`].
+    fn has_turn(&mut self, has_room: bool) -> bool {
+        let Some(attached) = self.attached() else { return has_room };
+        let rtt = self.least_rtt.unwrap_or_default().into();
+        let state = PathState { rtt, has_room, is_alive: !self.is_silent };
+        match attached.control().turn(self.shared, attached.path, state) {
+            Turn::Now(piece) => {
+                self.most = self.most.min(piece);
+                true
+            }
+            Turn::After(wait) => {
+                if self.has_data() {
+                    self.look_at(Instant::now() + Duration::from_nanos(wait.as_nanos()));
+                }
+                false
+            }
+            Turn::Waits | Turn::Over => false,
+        }
+    }
+
+    /// Whether anything is to be sent.
+    fn has_data(&self) -> bool {
+        self.offered.values().any(|offered| offered.channel.state().backlog.has_unsent())
     }
 
     /// Offers what is new, and ends what is over.
@@ -306,7 +376,9 @@ impl Way<'_> {
                     has_room: has_room && is_ready && !self.is_silent,
                     is_alive: !self.is_silent,
                 };
-                let is_first = self.shared.ways.is_first(self.id, standing);
+                // Where rates are controlled, they say whose turn it is.
+                let is_first =
+                    path.attached.is_some() || self.shared.ways.is_first(self.id, standing);
                 if self.shared.ways.set(self.id, standing) {
                     // Another one may have to send in its place.
                     self.shared.channels.wake();
@@ -315,7 +387,10 @@ impl Way<'_> {
                     return Ok(Room::Later);
                 }
             }
-            if !has_room || self.is_silent {
+            if !self.has_turn(has_room && is_ready && !self.is_silent)
+                || !has_room
+                || self.is_silent
+            {
                 return Ok(Room::Later);
             }
             match self.allowed() {
@@ -323,6 +398,9 @@ impl Way<'_> {
                 refused => return Ok(refused),
             }
             if !self.send_one(conn) {
+                if let Some(attached) = self.attached().filter(|_| !self.has_data()) {
+                    attached.control().note_lack(self.shared);
+                }
                 return Ok(Room::Yes);
             }
         }
@@ -356,7 +434,7 @@ impl Way<'_> {
 
     /// Whether rates and caps allow a batch.
     fn allowed(&mut self) -> Room {
-        let Some(PathTerms { class, limits, account, clock }) = self.path() else {
+        let Some(PathTerms { class, limits, account, clock, .. }) = self.path() else {
             return Room::Yes;
         };
         let now = clock.now();
@@ -410,7 +488,12 @@ impl Way<'_> {
             let octets = Bytes(body.len() as u64);
             drop(state);
             self.turn = number.wrapping_add(1);
-            if let Kind::Path(PathTerms { class, limits, account, clock }) = &mut self.kind {
+            if let Kind::Path(PathTerms { class, limits, account, clock, attached }) =
+                &mut self.kind
+            {
+                if let Some(attached) = attached {
+                    attached.control().note_written(self.shared, attached.path, octets);
+                }
                 let now = clock.now();
                 for limit in limits.iter() {
                     limit.spend(now, *class, octets);
@@ -456,6 +539,11 @@ impl Way<'_> {
                         self.shared.channels.wake();
                     }
                 }
+                FeedFrame::Report(report) => {
+                    let Some(attached) = self.attached() else { continue };
+                    let taken = attached.control().handle_report(self.shared, &report);
+                    taken.map_err(|error| ConnError::Refused(error.to_string()))?;
+                }
                 FeedFrame::Over(why) => {
                     self.leave(self.heard);
                     if let Some(offered) = self.offered.get_mut(&self.heard) {
@@ -466,6 +554,7 @@ impl Way<'_> {
                 FeedFrame::Session(SessionFrame::Pong(number)) => {
                     if let Some(rtt) = self.probes.handle_answer(number, Instant::now()) {
                         self.rtt = rtt;
+                        self.least_rtt = Some(self.least_rtt.map_or(rtt, |least| least.min(rtt)));
                     }
                 }
                 FeedFrame::Session(SessionFrame::Ping(_) | SessionFrame::Welcome(_)) => {}

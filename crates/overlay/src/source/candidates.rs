@@ -21,11 +21,19 @@ struct Known {
     given: Rate,
     learnt: Option<(Time, Rate)>,
     failed: Option<Time>,
+    /// Whether it is no candidate any more.
+    is_gone: bool,
+}
+
+impl Known {
+    fn new(given: Rate) -> Known {
+        Known { given, learnt: None, failed: None, is_gone: false }
+    }
 }
 
 impl Candidates {
     pub(super) fn new(choice: Choice, capacities: &[Rate], memory: Span, seed: Seed) -> Candidates {
-        let known = |&given: &Rate| Known { given, learnt: None, failed: None };
+        let known = |&given: &Rate| Known::new(given);
         // The weights are set before each draw.
         let equal: Vec<Rate> = capacities.iter().map(|_| Rate::from_bits(1)).collect();
         Candidates {
@@ -36,8 +44,21 @@ impl Candidates {
         }
     }
 
-    pub(super) fn count(&self) -> usize {
-        self.known.len()
+    /// Those that there are.
+    fn count(&self) -> usize {
+        self.known.iter().filter(|known| !known.is_gone).count()
+    }
+
+    /// One more; returns its index.
+    pub(super) fn add(&mut self, capacity: Rate) -> usize {
+        self.known.push(Known::new(capacity));
+        self.known.len() - 1
+    }
+
+    /// One is no candidate any more. Whether it was.
+    pub(super) fn remove(&mut self, candidate: usize) -> bool {
+        let known = self.known.get_mut(candidate);
+        known.is_some_and(|known| !core::mem::replace(&mut known.is_gone, true))
     }
 
     pub(super) fn handle_capacity(&mut self, now: Time, candidate: usize, capacity: Rate) {
@@ -53,7 +74,8 @@ impl Candidates {
     /// As many candidates as are asked for: all in order, if there are no more.
     pub(super) fn choose(&mut self, now: Time, count: usize) -> Vec<usize> {
         if count == self.count() {
-            return (0..count).collect();
+            let is_there = |at: &usize| !self.known[*at].is_gone;
+            return (0..self.known.len()).filter(is_there).collect();
         }
         let mut chosen = Vec::with_capacity(count);
         for _ in 0..count {
@@ -77,14 +99,14 @@ impl Candidates {
             let learnt = known.learnt.filter(|(at, _)| is_fresh(*at)).map(|(_, rate)| rate);
             learnt.or(Some(known.given)).filter(|&rate| rate > Rate::ZERO).map(Rate::as_f64)
         };
-        let (sum, count) = self
-            .known
-            .iter()
+        let there = self.known.iter().filter(|known| !known.is_gone);
+        let (sum, count) = there
             .filter_map(capacity)
             .fold((0.0, 0.0), |(sum, count), rate| (sum + rate, count + 1.0));
         // Nothing is known of the others: they may be like those that are known.
         let usual = if count > 0.0 { sum / count } else { 1.0 };
         let weight = |known: &Known| match self.choice {
+            _ if known.is_gone => 0.0,
             _ if spares_failed && known.failed.is_some_and(is_fresh) => 0.0,
             Choice::Uniform => 1.0,
             Choice::Proportional { .. } => capacity(known).unwrap_or(usual),
@@ -127,6 +149,22 @@ mod tests {
         assert_eq!(candidates.draw(at(300), &[1, 2]), Some(0));
         assert_eq!(candidates.draw(at(300), &[0, 1, 2]), None);
         assert!((0..50).any(|_| candidates.draw(at(301), &[1]) == Some(0)));
+    }
+
+    #[test]
+    fn candidates_come_and_go() {
+        let mut candidates = Candidates::new(Choice::Uniform, &[Rate::ZERO; 2], MEMORY, Seed(1));
+        assert_eq!(candidates.add(Rate::mbit(1)), 2);
+        assert!(candidates.remove(0) && !candidates.remove(0) && !candidates.remove(9));
+        assert_eq!(candidates.choose(at(0), 2), vec![1, 2]);
+        for _ in 0..50 {
+            assert_ne!(candidates.draw(at(0), &[1]), Some(0));
+        }
+        assert_eq!(candidates.draw(at(0), &[1, 2]), None);
+        // What is gone says nothing of the others.
+        candidates.handle_capacity(at(0), 0, Rate::mbit(9));
+        candidates.choice = Choice::Proportional { error: 0.0 };
+        assert_eq!(candidates.weights(at(0), true), [0.0, 1e6, 1e6]);
     }
 
     #[test]

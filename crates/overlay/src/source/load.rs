@@ -65,6 +65,14 @@ impl Load {
         }
     }
 
+    /// The driver has counted what waits.
+    pub(super) fn handle_backlog(&mut self, now: Time, backlog: Bytes) {
+        self.backlog = backlog;
+        if self.has_none() {
+            self.lacked = now;
+        }
+    }
+
     /// Data that was written to a path which has failed.
     pub(super) fn handle_returned(&mut self, bytes: Bytes) {
         if let Demand::Produced { .. } = self.demand {

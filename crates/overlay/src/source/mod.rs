@@ -246,6 +246,12 @@ impl Source {
         })
     }
 
+    /// Gives paths that are opened from now on the numbers from this one on: those of a source
+    /// before it are not to be taken for its own.
+    pub fn number_from(&mut self, first: PathId) {
+        self.next = first.0;
+    }
+
     /// Starts: draws the first paths. Later calls do nothing.
     pub fn handle_start(&mut self, now: Time) {
         if self.phase != Phase::New {
@@ -302,6 +308,29 @@ impl Source {
     /// all sources together. A candidate that does not exist is ignored.
     pub fn handle_capacity(&mut self, now: Time, candidate: usize, capacity: Rate) {
         self.candidates.handle_capacity(now, candidate, capacity);
+    }
+
+    /// The data that waits, as the driver counts it where it can: what was written to a path that
+    /// failed may have arrived all the same, and may be written to a second path to arrive sooner.
+    /// It is told whenever a path could be written to and there is nothing left.
+    pub fn handle_backlog(&mut self, now: Time, backlog: Bytes) {
+        self.load.handle_backlog(now, backlog);
+    }
+
+    /// There is one more candidate, of this capacity if it is known. Returns its index.
+    pub fn handle_candidate(&mut self, capacity: Rate) -> usize {
+        self.candidates.add(capacity)
+    }
+
+    /// A candidate is none any more: a path over it has failed. As long as there is no other one,
+    /// it is used all the same.
+    pub fn handle_candidate_gone(&mut self, now: Time, candidate: usize) {
+        if self.candidates.remove(candidate)
+            && let Some(slot) = self.paths.iter().position(|path| path.candidate == candidate)
+        {
+            self.fail(now, slot);
+            self.begin_draw(now);
+        }
     }
 
     /// A path could not be opened, or broke. What it still held is part of the backlog again.

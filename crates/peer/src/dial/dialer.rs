@@ -6,7 +6,7 @@ use net::Clock;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio::time::{Duration, timeout};
-use units::{Rate, Time};
+use units::{PathId, Rate, Time};
 
 use super::connect::Connector;
 use super::keeper::Keeper;
@@ -59,17 +59,43 @@ impl<S: Session> Dialer<S> {
         clock: Clock,
         events: Events,
     ) -> Dialer<S> {
+        let mut dialer = Dialer::choosing(terms, tls, keeper, session, clock, events);
+        dialer.follow_plans();
+        dialer
+    }
+
+    /// The same with no path: the caller [opens](Dialer::open) those that it chooses.
+    #[must_use]
+    pub fn choosing(
+        terms: Terms,
+        tls: Vec<ClientTls>,
+        keeper: Arc<Keeper>,
+        session: Arc<S>,
+        clock: Clock,
+        events: Events,
+    ) -> Dialer<S> {
         let hosts = tls.into_iter().enumerate();
         let connectors = hosts.map(|(host, tls)| Connector::new(&terms, host, tls)).collect();
-        let mut dialer = Dialer {
+        Dialer {
             shared: Arc::new(Shared::new(terms, connectors, session, clock, events)),
             keeper,
             seen: 0,
             supervisors: JoinSet::new(),
             paths: Vec::new(),
-        };
-        dialer.follow_plans();
-        dialer
+        }
+    }
+
+    /// Starts a supervisor for a path of the keeper.
+    pub fn open(&mut self, plan: Arc<Plan>) {
+        while self.supervisors.try_join_next().is_some() {}
+        self.paths.retain(|path| path.plan.id != plan.id);
+        self.spawn_path(plan);
+    }
+
+    /// Ends the supervisors of a path, which close its connection in order.
+    pub fn end(&mut self, plan: PathId) {
+        let paths = self.paths.iter().filter(|path| path.plan.id == plan);
+        paths.for_each(|path| path.stop.notify_one());
     }
 
     /// The hosts and options of the session.

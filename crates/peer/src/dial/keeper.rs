@@ -14,7 +14,7 @@ use units::PathId;
 
 use super::candidate::{Survey, Target};
 use super::over_relays::{relay_plans, relay_targets, relays};
-use super::plan::{MAX_PATHS, Plan, PlanKind, Via, default_plans, guessed_plans, targets};
+use super::plan::{Plan, PlanKind, Via, default_plans, guessed_plans, targets};
 use super::planning::plan;
 use super::resolve::resolve;
 use super::terms::Terms;
@@ -76,9 +76,9 @@ impl Kept {
         self.plans.iter().filter(is_asked_for).cloned().collect()
     }
 
-    /// How many more paths of a kind there may be.
-    fn room(&self, kind: PlanKind) -> usize {
-        MAX_PATHS.saturating_sub(self.plans.iter().filter(|plan| plan.kind == kind).count())
+    /// How many more paths of a kind there may be, of so many.
+    fn room(&self, kind: PlanKind, most: usize) -> usize {
+        most.saturating_sub(self.plans.iter().filter(|plan| plan.kind == kind).count())
     }
 }
 
@@ -218,8 +218,9 @@ impl Keeper {
     /// Adds paths, each once of every kind, as far as there may be more.
     fn add(&self, plans: &[Plan]) {
         let suffix = if self.kinds.len() > 1 { " (udp)" } else { "" };
+        let most = self.terms.options.most_paths;
         let mut kept = self.kept();
-        let room = self.kinds.iter().map(|kind| kept.room(*kind)).min().unwrap_or(0);
+        let room = self.kinds.iter().map(|kind| kept.room(*kind, most)).min().unwrap_or(0);
         let plans = &plans[..plans.len().min(room)];
         for &kind in &self.kinds {
             for plan in plans.iter().filter(|plan| plan.may_be(kind)) {
@@ -248,7 +249,9 @@ impl Keeper {
             // The kernel is asked for each address of each interface, of which a host may have
             // hundreds. Without an answer everything stays as it is.
             let asked = spawn_blocking(move || Survey::of(&targets)).await;
-            if let Ok(Ok(survey)) = asked {
+            if let Ok(Ok(survey)) = asked
+                && self.terms.options.has_direct
+            {
                 self.follow(host, Via::Direct, &survey);
             }
             for relay in relays(&self.terms, host) {
@@ -332,11 +335,12 @@ impl Keeper {
 
     /// Plans further paths to addresses that a host announced. Whether there are any.
     fn guess(&self, host: usize, survey: &Survey) -> bool {
+        let most = self.terms.options.most_paths;
         let mut kept = self.kept();
         let before = kept.plans.len();
         let announced = kept.announced.get(&host).cloned().unwrap_or_default();
         for &kind in &self.kinds {
-            let (mut of_kind, room) = (kept.of(host, kind), kept.room(kind));
+            let (mut of_kind, room) = (kept.of(host, kind), kept.room(kind, most));
             of_kind.retain(|plan| plan.via == Via::Direct);
             for guess in guessed_plans(&of_kind, room, &announced, survey) {
                 kept.add(guess);
@@ -494,7 +498,7 @@ mod tests {
                 prop_assert_eq!(names.len(), plans.len());
                 for kind in kinds {
                     let of_kind = plans.iter().filter(|plan| plan.kind == kind);
-                    prop_assert!(of_kind.count() <= MAX_PATHS);
+                    prop_assert!(of_kind.count() <= crate::MAX_PATHS);
                 }
                 known = named;
             }

@@ -107,6 +107,7 @@ mod tests {
         let relay = |number: u8| RelayOptions {
             name: format!("r{number}"),
             dial: format!("10.{number}.0.2").parse().expect("an address"),
+            key: identity.fingerprint(),
             class: None,
             max: None,
             allowance: None,

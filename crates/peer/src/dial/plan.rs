@@ -99,8 +99,8 @@ struct Pairs {
     opened: Option<Candidate>,
 }
 
-/// The most paths of a session, of each kind.
-pub(super) const MAX_PATHS: usize = 16;
+/// Interfaces over which there are paths, at most.
+pub(super) use crate::options::MAX_PATHS;
 
 impl Plan {
     /// A primary path from `local` to `remote`, at the session's first host, that binds to no

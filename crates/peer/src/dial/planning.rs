@@ -1,11 +1,11 @@
 //! Plans of all paths at the begin.
 
 use super::over_relays::plans_over_relays;
-use super::plan::{MAX_PATHS, Plan, plan_to};
+use super::plan::{Plan, plan_to};
 use super::terms::Terms;
 use crate::Error;
 
-/// Plans of the paths that `terms` ask for to every host, 16 at most.
+/// Plans of the paths that `terms` ask for to every host, as many as its options allow.
 ///
 /// # Errors
 /// [`Error::NoPath`] if there is none, [`Error::UnknownHost`] if no host has the name,
@@ -14,7 +14,8 @@ pub async fn plan(terms: &Terms) -> Result<Vec<Plan>, Error> {
     let mut plans: Vec<Plan> = Vec::new();
     let mut unreachable = None;
     let is_relayed = !terms.relayed.is_empty();
-    for host in 0..terms.to.len() {
+    let hosts = 0..terms.to.len();
+    for host in hosts.filter(|_| terms.options.has_direct) {
         match plan_to(terms, host, &plans).await {
             Ok(more) => plans.extend(more),
             // One of several hosts may be unreachable, or reached over a relay alone.
@@ -29,7 +30,7 @@ pub async fn plan(terms: &Terms) -> Result<Vec<Plan>, Error> {
     for plan in plans_over_relays(terms).await? {
         plans.push(plan.beside(&plans, None, terms.options.usage.as_deref())?);
     }
-    plans.truncate(MAX_PATHS);
+    plans.truncate(terms.options.most_paths);
     match unreachable {
         Some(error) if plans.is_empty() => Err(error),
         _ => Ok(plans),

@@ -7,7 +7,7 @@ use wire::session::RunId;
 
 use crate::carrier::{Carrier, Tcp};
 use crate::tls::ClientTls;
-use crate::{Credential, DialOptions, Error, Remote, random};
+use crate::{Credential, DialOptions, Error, RelayOptions, Remote, random};
 
 /// The hosts of a session, and the conditions of its paths.
 #[derive(Clone, Debug)]
@@ -48,6 +48,16 @@ impl Terms {
             }
         }
         Ok(self)
+    }
+
+    /// The same over other relays, in use. Needs a Tokio runtime.
+    ///
+    /// # Errors
+    /// Those of [`Terms::over_relays`].
+    pub fn with_relays(mut self, relays: Vec<RelayOptions>) -> Result<Terms, Error> {
+        self.options.relays = relays;
+        self.relayed.clear();
+        self.over_relays()
     }
 
     /// The same over another carrier.

@@ -4,13 +4,12 @@ use std::sync::Arc;
 
 use link::{Change, Jitter, Limit, Loss, Profile, RatePlan, Spread};
 use netsim::{LinkId, Topology, TopologyError};
-use overlay::{Demand, SourceConfig};
+use overlay::{Demand, Peak, SourceConfig};
 use units::{Bytes, Rate, Seed, Span, Time};
 
 use super::build::{AMPLE, named, phase, report};
 use super::hop::Hop;
 use super::packet::Numbering;
-use super::peaks::Peaks;
 use super::producer::Producer;
 use super::receiver::{ReceiverPath, Reports};
 use super::source::{SourceSetup, Wiring};
@@ -219,7 +218,8 @@ impl Builder<'_> {
         let relay = |paths| OverlayNode::Relay(Relay::new(paths, connections, ahead));
         nodes.extend(ends.relays.into_iter().map(relay));
         let memory = self.feeds.sources.first().map_or(Span::ZERO, |feed| feed.core.memory);
-        let peaks = self.feeds.learn.then(|| Peaks::new(self.feeds.relays.len(), memory));
+        let peak = |_: &_| Peak::new(memory);
+        let peaks = self.feeds.learn.then(|| self.feeds.relays.iter().map(peak).collect());
         let receiver = Receiver::new(ends.receiver, reports, [connections, paths], peaks);
         nodes.push(OverlayNode::Receiver(receiver));
         Ok(nodes)

@@ -49,7 +49,6 @@
 //! * What a relay sends is held back by a random time of up to a packet's on its link, against
 //!   phase effects.
 
-mod bucket;
 mod build;
 mod build_feeds;
 mod cases;
@@ -59,7 +58,6 @@ mod file;
 mod hop;
 mod line;
 mod packet;
-mod peaks;
 mod producer;
 mod rate_study;
 mod receiver;

@@ -2,9 +2,8 @@
 
 use std::collections::VecDeque;
 
+use overlay::Bucket;
 use units::{Bytes, Rate, Time};
-
-use super::bucket::Bucket;
 
 /// The production of a source.
 #[derive(Clone, Debug)]

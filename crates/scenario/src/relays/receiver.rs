@@ -1,11 +1,11 @@
 //! The receiver of all sources: it counts the payload of each path and reports it to the sources.
 
 use netsim::{Out, Route};
+use overlay::Peak;
 use units::{Bytes, Rate, Span, Time};
 
 use super::hop::Hop;
 use super::packet::{Numbering, OverlayPacket};
-use super::peaks::Peaks;
 use crate::deadlines::Deadlines;
 
 /// The receiver. At the end of each control interval of a source it sends a report for each path,
@@ -22,7 +22,7 @@ pub struct Receiver {
     /// The deadlines of paths, then those of reports.
     deadlines: Deadlines,
     /// What relays were seen to carry, if sources are told.
-    peaks: Option<Peaks>,
+    peaks: Option<Vec<Peak>>,
 }
 
 /// What the receiver knows of one place of a path.
@@ -56,7 +56,7 @@ impl Receiver {
         paths: Vec<ReceiverPath>,
         reports: Vec<Reports>,
         [connections, numbers]: [Numbering; 2],
-        peaks: Option<Peaks>,
+        peaks: Option<Vec<Peak>>,
     ) -> Receiver {
         let mut deadlines = Deadlines::new(paths.len() + reports.len());
         for (index, report) in reports.iter().enumerate() {
@@ -100,7 +100,7 @@ impl Receiver {
         path.hop.send(now, out);
         self.deadlines.set(index, path.hop.poll_deadline());
         if let (Some(peaks), Some(relay)) = (&mut self.peaks, path.relay) {
-            peaks.handle_received(now, relay, path.hop.received() - before);
+            peaks[relay].handle_received(now, path.hop.received() - before);
         }
     }
 
@@ -132,7 +132,7 @@ impl Receiver {
             }
             let (_, opened) = self.connections.split(path.hop.connection());
             let capacity = match (&self.peaks, path.relay) {
-                (Some(peaks), Some(relay)) => peaks.highest(now, relay),
+                (Some(peaks), Some(relay)) => peaks[relay].highest(now),
                 _ => Rate::ZERO,
             };
             out.send(

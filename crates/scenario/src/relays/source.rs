@@ -2,10 +2,9 @@
 //! control.
 
 use netsim::Out;
-use overlay::{Output, Pace, PathReport, SourceConfig};
+use overlay::{Bucket, Output, Pace, PathReport, SourceConfig};
 use units::{Bytes, PathId, Rate, Seed, Span, Time};
 
-use super::bucket::Bucket;
 use super::hop::Hop;
 use super::packet::{Numbering, OverlayPacket};
 use super::producer::Producer;

@@ -6,7 +6,7 @@ use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 
 use events::{
-    Action, Changed, DryRun, Event, Failed, FeedProgress, Listed, PathEvent, PathProgress,
+    Action, Changed, DryRun, Event, Failed, FeedDemand, FeedPath, FeedProgress, Listed, PathEvent, PathProgress,
     PathState, PlannedChange, Progress, Standstill, Summary,
 };
 use proptest::prelude::*;
@@ -233,6 +233,23 @@ fn a_feed_says_what_is_safe_and_what_waits() {
     assert_eq!(text::feed(&feed), "1:20  12345 records are at the collector");
     let feed = FeedProgress { kept: 1, waiting: Bytes(1_200_000), ..feed };
     assert_eq!(text::feed(&feed), "1:20  1 record is at the collector, 1.2 MB wait here");
+    let path = |name: &str, mbit| FeedPath {
+        name: name.into(),
+        set: None,
+        received: Rate::mbit(mbit),
+    };
+    let demand = FeedDemand {
+        rate: Rate::mbit(5),
+        satisfied: Some(true),
+        since: Span::from_secs(48),
+        paths: vec![path("wan0", 3), path("wan1 via r2", 2)],
+    };
+    let feed = FeedProgress { waiting: Bytes::ZERO, demand: Some(demand), ..feed };
+    assert_eq!(
+        text::feed(&feed),
+        "1:20  1 record is at the collector; a demand of 5.0 Mbit/s, met for 0:48: wan0 3.0 \
+         Mbit/s, wan1 via r2 2.0 Mbit/s"
+    );
 }
 
 #[test]
