@@ -10,7 +10,7 @@ use peer::{DialOptions, Identity};
 use crate::config::Config;
 use crate::dirs::Dirs;
 use crate::hooks::HookArgs;
-use crate::relays::relays;
+use crate::relays::{MOST_CANDIDATES, relays};
 use crate::routes::RouteArgs;
 use crate::watch;
 
@@ -174,13 +174,14 @@ impl TransferFlags {
         } = self;
         let routes = routes.or_config(config)?;
         let relays = relays(&routes.relays, &identity, dirs)?;
+        let use_paths = routes.use_paths;
         let dial = DialOptions {
             identity,
             paths: routes.paths,
             no_paths: routes.no_paths,
             relays,
             has_direct: routes.has_direct,
-            most_paths: peer::MAX_PATHS,
+            most_paths: if use_paths.is_some() { MOST_CANDIDATES } else { peer::MAX_PATHS },
             congestion_control: routes.congestion_control,
             max_rate: routes.max_rate,
             usage: Some(dirs.usage()),
@@ -190,6 +191,7 @@ impl TransferFlags {
         let options = TransferOptions {
             dial,
             carrier: routes.carrier,
+            use_paths,
             scheduler: routes.scheduler,
             verify: verify || config.send.verify,
             restart,

@@ -15,6 +15,9 @@ use crate::dirs::Dirs;
 use crate::peers::{List, key_of};
 use crate::token::TokenSource;
 
+/// The most paths among which a command chooses some.
+pub(crate) const MOST_CANDIDATES: usize = 256;
+
 /// The relays that a command names.
 #[derive(Clone, Debug, Default, clap::Args)]
 #[group(skip)]

@@ -44,6 +44,10 @@ pub(crate) struct RouteArgs {
     no_paths: Vec<String>,
     #[command(flatten)]
     relays: RelayFlags,
+    /// Of all paths use so many at a time, those that carry most: each is tried for a second or
+    /// two, and another one when they carry less
+    #[arg(long = "use", value_name = "PATHS", value_parser = clap::value_parser!(u16).range(1..=64))]
+    use_paths: Option<u16>,
     /// The division of the bytes among the paths [default: self-adaptive]
     #[arg(long, value_enum)]
     scheduler: Option<Scheduler>,
@@ -90,6 +94,7 @@ pub(crate) struct Routes {
     pub(crate) no_paths: Vec<String>,
     pub(crate) relays: Vec<RelaySpec>,
     pub(crate) has_direct: bool,
+    pub(crate) use_paths: Option<usize>,
     pub(crate) scheduler: String,
     pub(crate) carrier: CarrierChoice,
     pub(crate) weight: u16,
@@ -123,6 +128,9 @@ impl RouteArgs {
         let carrier = self.carrier.or(config.send.carrier).unwrap_or_default();
         if self.relays.is_given() && carrier == Carrier::Udp {
             return Err(Error::usage("--relay is for --carrier tcp and auto"));
+        }
+        if self.use_paths.is_some() && carrier != Carrier::Tcp {
+            return Err(Error::usage("--use is for --carrier tcp"));
         }
         match of_udp.iter().find(|(_, is_given)| *is_given) {
             Some((flag, _)) if carrier == Carrier::Tcp => {
@@ -169,6 +177,7 @@ impl RouteArgs {
         Ok(Routes {
             paths: if self.paths.is_empty() { config.paths.clone() } else { self.paths },
             no_paths: [config.no_paths.clone(), self.no_paths].concat(),
+            use_paths: self.use_paths.map(usize::from),
             has_direct: self.relays.has_direct(),
             relays: self.relays.or_config(&config.relays)?,
             scheduler: self.scheduler.or(config.scheduler).unwrap_or_default().name().to_string(),

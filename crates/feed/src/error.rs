@@ -11,7 +11,15 @@ pub enum FeedError {
     /// There is no way to the collector, or it does not let this host in.
     #[error(transparent)]
     Peer(#[from] peer::Error),
-    /// What is to be sent cannot be read.
+    /// What is to be sent is not there, or may not be read.
+    #[error("{}: {source}", path.display())]
+    Missing {
+        /// The file.
+        path: PathBuf,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// What is to be sent, or its spool, fails while it is read.
     #[error("{}: {source}", path.display())]
     Source {
         /// The file.
@@ -49,6 +57,7 @@ impl FeedError {
     pub fn exit_code(&self) -> u8 {
         match self {
             FeedError::Peer(error) => error.exit_code(),
+            FeedError::Missing { .. } => 3,
             FeedError::Source { .. } => 7,
             FeedError::Listen { .. } => 10,
             FeedError::Framing { .. } | FeedError::Lost(_) => 9,

@@ -35,13 +35,13 @@ mod source;
 mod store;
 mod streams;
 
-pub use overlay::{Choice, Reselect};
 pub use collect::{CollectOptions, CollectService};
 pub use error::FeedError;
+pub use overlay::{Choice, Reselect};
 pub use rights::may_feed;
 pub use source::{
-    ControlOptions, FeedOptions, Input, LEAST_SPOOL, Listen, Live, Sent, SpoolOptions, WhenFull, run_over_paths,
-    run_striped,
+    ControlOptions, FeedOptions, Input, LEAST_SPOOL, Listen, Live, Sent, SpoolOptions, WhenFull,
+    run_over_paths, run_striped,
 };
 pub use store::{Delivery, NotTaken, Sink, Store, StreamStatus, Taking, status};
 pub use wire::feed::{Form, StreamId, is_feed_name};

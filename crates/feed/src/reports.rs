@@ -72,8 +72,7 @@ impl Reports {
         });
         sources.entry(source).or_default().push(Arc::downgrade(&path));
         drop(sources);
-        let mut watched =
-            WatchedPath { path, relay: tag, interval: None, next: Instant::now() };
+        let mut watched = WatchedPath { path, relay: tag, interval: None, next: Instant::now() };
         watched.set_interval(watch);
         watched
     }

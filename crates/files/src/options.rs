@@ -41,6 +41,8 @@ pub struct TransferOptions {
     pub dial: DialOptions,
     /// What carries the data.
     pub carrier: CarrierChoice,
+    /// How many of all paths carry data at a time, chosen by what they carry; `None`: all.
+    pub use_paths: Option<usize>,
     /// Block scheduler by name (`policy::sched::by_name`).
     pub scheduler: String,
     /// The sink reads every file back from the disk before the file gets its name, and the source
@@ -82,6 +84,7 @@ impl TransferOptions {
         TransferOptions {
             dial: DialOptions::new(identity),
             carrier: CarrierChoice::Tcp,
+            use_paths: None,
             scheduler: "self-adaptive".into(),
             verify: false,
             restart: false,

@@ -115,7 +115,11 @@ enum TrialPhase {
     Trying,
     Settled,
     /// A draw: what was replaced by what, and the rate before.
-    Drawn { old: usize, new: usize, before: f64 },
+    Drawn {
+        old: usize,
+        new: usize,
+        before: f64,
+    },
 }
 
 #[derive(Clone, Copy, Debug, Default)]

@@ -15,6 +15,7 @@ use aws_lc_rs::signature::{Ed25519KeyPair, KeyPair};
 use data_encoding::BASE32_NOPAD;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use rustls::sign::CertifiedKey;
+use units::Seed;
 use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
 
 use crate::private::{Guard, check_private, create_fresh, open_regular};
@@ -196,6 +197,15 @@ pub fn random() -> Result<[u8; 16], Error> {
     let mut octets = [0; 16];
     aws_lc_rs::rand::fill(&mut octets).map_err(|_| no_randomness())?;
     Ok(octets)
+}
+
+/// A seed for choices that need not be repeated.
+///
+/// # Errors
+/// As [`random`].
+pub fn random_seed() -> Result<Seed, Error> {
+    let octets = random()?;
+    Ok(Seed(u64::from_be_bytes(*octets.first_chunk().expect("it has 16"))))
 }
 
 /// Reads a key that nobody else may read or change.

@@ -38,7 +38,7 @@ pub use authorized::{AuthorizedPeers, Peer};
 pub use conn::{Conn, ConnError};
 pub use error::Error;
 pub use fingerprint::Fingerprint;
-pub use identity::{Identity, Token, random};
+pub use identity::{Identity, Token, random, random_seed};
 pub use net::{Clock, CongestionControl};
 pub use options::{
     Credential, DialOptions, KeySource, ListenOptions, MAX_PATHS, RelayOptions, Relaying,

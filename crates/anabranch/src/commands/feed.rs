@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use ::feed::{
-    Choice, ControlOptions, FeedError, FeedOptions, Form, Input, LEAST_SPOOL, Listen, Live, Reselect,
-    Sent, SpoolOptions, WhenFull, is_feed_name,
+    Choice, ControlOptions, FeedError, FeedOptions, Form, Input, LEAST_SPOOL, Listen, Live,
+    Reselect, Sent, SpoolOptions, WhenFull, is_feed_name,
 };
 use clap::ValueEnum;
 use events::Events;
@@ -26,7 +26,7 @@ use crate::examples;
 use crate::exit::Failure;
 use crate::host_key::HostKey;
 use crate::peers::{List, key_of};
-use crate::relays::{self, RelayFlags};
+use crate::relays::{self, MOST_CANDIDATES, RelayFlags};
 use crate::signals::Signals;
 use crate::striped::{StripedFlags, StripedTerms};
 use crate::token::TokenSource;
@@ -327,9 +327,6 @@ pub(crate) fn run(args: FeedArgs) -> Result<(), Failure> {
     let sending = |events| async move { send(route, options, events).await };
     transfer::serve(args.display.watcher(None, None), sending)
 }
-
-/// The most paths among which a feed chooses.
-const MOST_CANDIDATES: usize = 256;
 
 /// How paths and rates are chosen.
 fn control(args: &FeedArgs) -> Result<Option<ControlOptions>, Error> {

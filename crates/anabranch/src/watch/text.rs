@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use events::{
-    Event, FeedDemand, FeedPath, FeedProgress, PathEvent, PathProgress, PathState, Progress, Standstill, Summary,
+    Event, FeedDemand, FeedPath, FeedProgress, PathEvent, PathProgress, PathState, Progress,
+    Standstill, Summary,
 };
 use units::{Bytes, PathId, Span};
 

@@ -137,6 +137,15 @@ fn mistakes_of_feeds_are_answered_at_once() {
         (&["feed", "-", "--to", "host", "--spool", "kept,1GB,3"], 2, "a time"),
         (&["feed", "-", "--to", "host", "--when-full", "fail"], 2, "--spool"),
         (&["feed", "-", "--to", "host", "--relay", "r", "--carrier", "udp"], 2, "is for TCP"),
+        (&["feed", "-", "--to", "host", "--demand", "5mbit", "--carrier", "udp"], 2, "is for TCP"),
+        (&["feed", "-", "--to", "host", "--demand", "1kbit"], 2, "8.0 kbit/s at least"),
+        (&["feed", "data", "--to", "host", "--use", "2"], 2, "needs --demand"),
+        (&["feed", "-", "--to", "host", "--use", "0"], 2, "0 is not in 1..=64"),
+        (&["feed", "-", "--to", "host", "--rule", "uniform"], 2, "--use"),
+        (&["feed", "-", "--to", "host", "--relays-file", "none"], 2, "none: No such file"),
+        (&["feed", "-", "--to", "host", "--relays-file", "data"], 2, "its key is not known"),
+        (&["feed", "-", "--to", "host", "--relays-only", "--demand", "1mbit"], 2, "no relay is named"),
+        (&["send", "data", "--to", "host", "--use", "2", "--carrier", "udp"], 2, "--carrier tcp"),
         (&["collect", "kept"], 2, "no host may feed this collector"),
         (&["collect", "data/kept", "--token"], 10, "data/kept"),
         (&["collect", "kept", "--token", "--rotate", "1 B"], 2, "--rotate"),
@@ -148,7 +157,7 @@ fn mistakes_of_feeds_are_answered_at_once() {
     let _collector = site.collect();
     site.source.file("bad", b"5 hello,3 x");
     for (more, code, said) in [
-        (&["missing"][..], 7, "missing: No such file"),
+        (&["missing"][..], 3, "missing: No such file"),
         (&["bad", "--records", "counted"], 9, "bad: octet 7: the length of a record"),
         (&["--tail", "no*such/*.log"], 2, "wildcards are for the name"),
     ] {

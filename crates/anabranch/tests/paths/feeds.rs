@@ -84,6 +84,46 @@ fn records_arrive_once_and_in_order_while_paths_die_and_return() {
     });
 }
 
+/// Of the direct path and a relay one is used, as long as it carries what has to be sent.
+#[test]
+fn a_feed_with_a_demand_leaves_a_path_that_dies_for_another() {
+    let test = "feeds::a_feed_with_a_demand_leaves_a_path_that_dies_for_another";
+    let Some((scratch, near, far)) = two_hosts(test) else { return };
+    uplink(&near, &far);
+    let between = relays::between(&scratch, &near, &far);
+    let (mut relay, spec) = relays::start(&between, "10.1.0.2:*");
+    let file = near.home.join("relays");
+    fs::write(&file, format!("# one\n{spec}  # by its token\n")).unwrap();
+    let more = ["--demand", "100kbit", "--use", "1", "--relays-file", file.to_str().unwrap()];
+    feed_lines(&near, &far, &more, |number| match number {
+        // Whichever it is, one of these is the death of the path in use.
+        150 => near.sh("ip link set wan0 down"),
+        450 => near.sh("ip link set wan0 up; ip route replace default via 10.1.0.2"),
+        500 => relay.kill(),
+        _ => {}
+    });
+}
+
+/// All paths together have a demand, and the list of relays changes.
+#[test]
+fn a_feed_with_a_demand_follows_its_list_of_relays() {
+    let test = "feeds::a_feed_with_a_demand_follows_its_list_of_relays";
+    let Some((scratch, near, far)) = two_hosts(test) else { return };
+    uplink(&near, &far);
+    let between = relays::between(&scratch, &near, &far);
+    let (_relay, spec) = relays::start(&between, "10.1.0.2:*");
+    let file = near.home.join("relays");
+    fs::write(&file, "").unwrap();
+    let more = ["--demand", "100kbit", "--relays-file", file.to_str().unwrap()];
+    feed_lines(&near, &far, &more, |number| match number {
+        100 => fs::write(&file, "no relay, no port\n").unwrap(),
+        200 => fs::write(&file, &spec).unwrap(),
+        // The relay is the only way now.
+        600 => near.sh("ip link set wan0 down"),
+        _ => {}
+    });
+}
+
 #[test]
 fn records_go_over_a_relay_beside_the_direct_path() {
     let test = "feeds::records_go_over_a_relay_beside_the_direct_path";

@@ -160,11 +160,7 @@ impl Control {
     }
 
     /// Changes something that connections look at.
-    fn change<R>(
-        &self,
-        shared: &SourceShared,
-        change: impl FnOnce(&mut Driven, Time) -> R,
-    ) -> R {
+    fn change<R>(&self, shared: &SourceShared, change: impl FnOnce(&mut Driven, Time) -> R) -> R {
         let result = self.with(shared, change);
         self.changed.notify_one();
         shared.channels.wake();

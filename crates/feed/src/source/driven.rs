@@ -118,12 +118,7 @@ pub(super) struct Driven {
 }
 
 impl Driven {
-    pub(super) fn new(
-        options: ControlOptions,
-        is_produced: bool,
-        seed: Seed,
-        now: Time,
-    ) -> Driven {
+    pub(super) fn new(options: ControlOptions, is_produced: bool, seed: Seed, now: Time) -> Driven {
         Driven {
             options,
             is_produced,
@@ -241,9 +236,8 @@ impl Driven {
 
     /// A connection over a plan is there. Returns the path that it is; `None`, if none is wanted.
     pub(super) fn attach(&mut self, now: Time, plan: PathId) -> Option<PathId> {
-        let is_it = |path: &DrivenPath| {
-            !path.is_attached && self.candidates[path.candidate].plan == plan
-        };
+        let is_it =
+            |path: &DrivenPath| !path.is_attached && self.candidates[path.candidate].plan == plan;
         let (id, path) = self.paths.iter_mut().find(|(_, path)| is_it(path))?;
         (path.is_attached, path.since) = (true, now);
         path.state.is_alive = true;
@@ -263,8 +257,7 @@ impl Driven {
     /// It is time to look at what waits.
     pub(super) fn handle_tick(&mut self, now: Time) {
         self.begin(now);
-        let is_overdue =
-            |path: &DrivenPath| !path.is_attached && now - path.since >= CONNECTING;
+        let is_overdue = |path: &DrivenPath| !path.is_attached && now - path.since >= CONNECTING;
         let overdue = self.paths.iter().find(|(_, path)| is_overdue(path)).map(|(id, _)| *id);
         if let Some(overdue) = overdue {
             self.handle_lost(now, overdue, "there is no connection");
@@ -517,7 +510,8 @@ impl Driven {
         if !is_first && opened != left && !opened.is_empty() {
             let why = if why.is_empty() { "nothing arrived over it" } else { &why };
             let (now, before) = (self.names(&opened), self.names(&left));
-            let instead = if left.is_empty() { String::new() } else { format!(" instead of {before}") };
+            let instead =
+                if left.is_empty() { String::new() } else { format!(" instead of {before}") };
             self.said.push(format!("records go over {now}{instead}: {why}"));
         }
     }

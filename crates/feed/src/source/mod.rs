@@ -29,13 +29,13 @@ use peer::striped::{Dialed, is_final};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, interval, sleep, timeout};
-use units::{Bytes, Seed, Span};
+use units::{Bytes, Span};
 use wire::feed::{Form, StreamId};
 
 use crate::FeedError;
 use channel::Channels;
-pub use control::ControlOptions;
 use control::Control;
+pub use control::ControlOptions;
 use input::{FollowedFile, OpenLive, Reader, read_live, stream_of};
 pub use listen::Listen;
 use listen::Listener;
@@ -166,9 +166,7 @@ impl SourceShared {
         let Some(Controlling { options, is_produced, present }) = &self.controlling else {
             return Ok(None);
         };
-        let octets: [u8; 16] = peer::random()?;
-        let seed = Seed(u64::from_be_bytes(*octets.first_chunk().expect("it has 16")));
-        let control = Control::new(*options, *is_produced, seed, clock);
+        let control = Control::new(*options, *is_produced, peer::random_seed()?, clock);
         *present.lock().expect("no panic while held") = Some(Arc::clone(&control));
         Ok(Some(control))
     }
@@ -416,7 +414,8 @@ async fn begin(input: Input, shared: &SourceShared) -> Result<Option<Stream>, Fe
         }
         Input::File(path) | Input::Tail(path) => {
             let failed = |source| FeedError::Source { path: path.clone(), source };
-            let file = open_regular(&path).map_err(failed)?;
+            let missing = |source| FeedError::Missing { path: path.clone(), source };
+            let file = open_regular(&path).map_err(missing)?;
             let Some(id) = stream_of(&file, form, false).map_err(failed)? else { return Ok(None) };
             let label = path.display().to_string();
             let file = FollowedFile { file: Arc::new(file), path, follows: false };

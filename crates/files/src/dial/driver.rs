@@ -2,12 +2,13 @@
 
 mod activity;
 mod choice;
+mod picking;
 mod progress;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use events::{Event, Events, PathEvent, PathState, Reported, Standstill, Summary};
+use events::{Event, Events, PathEvent, PathState, Progress, Reported, Standstill, Summary};
 use net::Clock;
 use net::clock::timer;
 use peer::carrier::RouteReport;
@@ -22,6 +23,7 @@ use wire::files::Archived;
 
 use activity::{Activity, Seen};
 use choice::{Choice, Decision, Kind, Standing};
+use picking::{Picked, Picking};
 use progress::shown;
 
 use super::opener::{Joining, SessionOpener};
@@ -58,6 +60,7 @@ struct SessionDriver<O: SessionOpener> {
     rates: Rates,
     /// The choice between the carriers, if there are two.
     choice: Option<Choice>,
+    picking: Option<Picking>,
     activity: Activity,
     /// Whether people know that nothing arrives.
     is_still: bool,
@@ -88,6 +91,8 @@ pub(super) struct Dialing {
     clock: Clock,
     events: Events,
     stop: Stop,
+    /// How many of all paths are used; `None`: all.
+    use_paths: Option<usize>,
 }
 
 impl Dialing {
@@ -119,7 +124,8 @@ impl Dialing {
             }
         }
         let (clock, stop) = (Clock::start(), options.stop.clone());
-        Ok(Dialing { terms, tls, keeper, striped, clock, events, stop })
+        let use_paths = options.use_paths;
+        Ok(Dialing { terms, tls, keeper, striped, clock, events, stop, use_paths })
     }
 
     /// Ends what outlives a session: the last words over UDP are delivered.
@@ -142,7 +148,12 @@ impl Dialing {
         let opener = open(sender.clone(), self.clock);
         let joining = Arc::new(Joining { opener, reports: sender, events: events.clone() });
         let now = self.clock.now();
-        let dialer = Dialer::start(
+        let picking = match self.use_paths {
+            Some(paths) => Some(Picking::new(paths, peer::random_seed()?)),
+            None => None,
+        };
+        let start = if picking.is_some() { Dialer::choosing } else { Dialer::start };
+        let dialer = start(
             self.terms.clone(),
             self.tls.clone(),
             Arc::clone(&self.keeper),
@@ -164,6 +175,7 @@ impl Dialing {
             began: now,
             rates: Rates::default(),
             choice: None,
+            picking,
             activity: Activity::new(now),
             is_still: false,
         };
@@ -405,11 +417,14 @@ impl<O: SessionOpener> SessionDriver<O> {
     }
 
     fn tick(&mut self, now: Time) -> Result<(), Error> {
-        self.dialer.follow_plans();
+        if self.picking.is_none() {
+            self.dialer.follow_plans();
+        }
         self.choose_carrier(now);
         self.tell_rest(now);
         self.look_for_progress(now);
         let mut progress = self.progress(now);
+        self.pick_paths(now, &progress);
         progress.standstill = self.standstill(now);
         self.rates.apply(now, &mut progress);
         self.events.send(Event::Progress(progress));
@@ -430,6 +445,22 @@ impl<O: SessionOpener> SessionDriver<O> {
             return Err(self.interrupted(now));
         }
         Ok(())
+    }
+
+    /// Opens and closes paths, where some of them are chosen.
+    fn pick_paths(&mut self, now: Time, progress: &Progress) {
+        let Some(picking) = &mut self.picking else { return };
+        for Picked { open, close, text } in
+            picking.look(now, &self.dialer.keeper().plans(), progress)
+        {
+            self.events.notice(text);
+            for plan in close {
+                self.dialer.end(plan.id);
+                let (path, name, why) = (plan.id, plan.name.clone(), "others are used".into());
+                self.events.path(PathEvent { path, name, state: PathState::Dropped, why });
+            }
+            open.into_iter().for_each(|plan| self.dialer.open(plan));
+        }
     }
 
     /// Says once that nothing arrives, and that data arrive again.

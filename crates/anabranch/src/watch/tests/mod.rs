@@ -6,8 +6,8 @@ use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 
 use events::{
-    Action, Changed, DryRun, Event, Failed, FeedDemand, FeedPath, FeedProgress, Listed, PathEvent, PathProgress,
-    PathState, PlannedChange, Progress, Standstill, Summary,
+    Action, Changed, DryRun, Event, Failed, FeedDemand, FeedPath, FeedProgress, Listed, PathEvent,
+    PathProgress, PathState, PlannedChange, Progress, Standstill, Summary,
 };
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
@@ -233,11 +233,8 @@ fn a_feed_says_what_is_safe_and_what_waits() {
     assert_eq!(text::feed(&feed), "1:20  12345 records are at the collector");
     let feed = FeedProgress { kept: 1, waiting: Bytes(1_200_000), ..feed };
     assert_eq!(text::feed(&feed), "1:20  1 record is at the collector, 1.2 MB wait here");
-    let path = |name: &str, mbit| FeedPath {
-        name: name.into(),
-        set: None,
-        received: Rate::mbit(mbit),
-    };
+    let path =
+        |name: &str, mbit| FeedPath { name: name.into(), set: None, received: Rate::mbit(mbit) };
     let demand = FeedDemand {
         rate: Rate::mbit(5),
         satisfied: Some(true),

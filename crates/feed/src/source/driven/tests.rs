@@ -116,7 +116,8 @@ impl Net {
 
     fn report(&mut self) {
         let open = self.open.iter().zip(&self.pipes);
-        let entry = |(path, pipe): (&Option<PathId>, &Pipe)| Some((path.as_ref()?.0, pipe.received.0));
+        let entry =
+            |(path, pipe): (&Option<PathId>, &Pipe)| Some((path.as_ref()?.0, pipe.received.0));
         let paths = open.filter_map(entry).collect();
         let stamp = (self.now - Time::ZERO).as_nanos();
         let report = Report { stamp, paths, relays: Vec::new() };
@@ -182,7 +183,8 @@ fn what_is_produced_beyond_the_demand_waits() {
 
 #[test]
 fn ways_that_carry_too_little_are_left_for_others_and_that_is_said() {
-    let mut net = Net::new(demand(Rate::mbit(4), Some(2)), Rate::mbit(4), &[500, 400, 3_000, 3_000]);
+    let mut net =
+        Net::new(demand(Rate::mbit(4), Some(2)), Rate::mbit(4), &[500, 400, 3_000, 3_000]);
     net.run(200_000);
     assert_eq!(net.is_satisfied(), Some(true), "{:?}", net.said);
     let (_, _, shown) = net.driven.show(net.now).expect("it has begun");

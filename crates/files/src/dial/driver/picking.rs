@@ -1,0 +1,90 @@
+//! Which of many paths a transfer uses: the driver of [`overlay::Trials`].
+
+use std::sync::Arc;
+
+use events::Progress;
+use overlay::{Delivered, ExchangeReason, TrialConfig, Trials};
+use peer::PathClass;
+use peer::dial::{Plan, PlanKind};
+use units::{Rate, Seed, Time};
+
+/// The paths of a transfer that uses some of them.
+pub(super) struct Picking {
+    trials: Trials,
+    /// The plans that are candidates, in the order in which they came.
+    candidates: Vec<Arc<Plan>>,
+}
+
+/// A change of the paths.
+pub(super) struct Picked {
+    pub(super) open: Vec<Arc<Plan>>,
+    pub(super) close: Vec<Arc<Plan>>,
+    /// What happened, for people.
+    pub(super) text: String,
+}
+
+impl Picking {
+    pub(super) fn new(paths: usize, seed: Seed) -> Picking {
+        let trials = Trials::new(TrialConfig::files(paths), seed);
+        Picking { trials, candidates: Vec::new() }
+    }
+
+    /// Takes in further plans, and what paths have delivered. Returns what is to change.
+    pub(super) fn look(
+        &mut self,
+        now: Time,
+        plans: &[Arc<Plan>],
+        progress: &Progress,
+    ) -> Vec<Picked> {
+        let is_candidate = |plan: &&Arc<Plan>| {
+            plan.kind == PlanKind::Tcp
+                && plan.guessed_beside.is_none()
+                && plan.class != PathClass::Backup
+        };
+        let further = plans.iter().filter(is_candidate).skip(self.candidates.len());
+        self.candidates.extend(further.cloned());
+        self.trials.handle_candidates(now, self.candidates.len());
+        let delivered: Vec<Delivered> =
+            self.trials.used().map(|at| self.delivered(at, progress)).collect();
+        self.trials.handle_delivered(now, &delivered);
+        let mut picked = Vec::new();
+        while let Some(exchange) = self.trials.poll_exchange() {
+            let plans = |of: &[usize]| -> Vec<Arc<Plan>> {
+                of.iter().map(|at| Arc::clone(&self.candidates[*at])).collect()
+            };
+            let text = self.text(&exchange.open, &exchange.close, exchange.reason);
+            let (open, close) = (plans(&exchange.open), plans(&exchange.close));
+            picked.push(Picked { open, close, text });
+        }
+        picked
+    }
+
+    fn delivered(&self, candidate: usize, progress: &Progress) -> Delivered {
+        let plan = self.candidates[candidate].id;
+        let path = progress.paths.iter().find(|path| path.path == plan);
+        let open = path.filter(|path| path.connections.is_some_and(|count| count > 0));
+        Delivered { candidate, bytes: open.map(|path| path.done) }
+    }
+
+    fn text(&self, open: &[usize], close: &[usize], reason: ExchangeReason) -> String {
+        let name = |at: &usize| match self.trials.rate(*at).filter(|rate| *rate > Rate::ZERO) {
+            Some(rate) => format!("{} ({rate})", self.candidates[*at].name),
+            None => self.candidates[*at].name.clone(),
+        };
+        let names = |of: &[usize]| of.iter().map(name).collect::<Vec<_>>().join(" and ");
+        let why = match reason {
+            ExchangeReason::Trial => "to see what each carries",
+            ExchangeReason::Best => "they carry most",
+            ExchangeReason::Failed => "there is no connection",
+            ExchangeReason::Less => "all together carry less than they did",
+            ExchangeReason::TakenBack => "it carried less",
+        };
+        match (open, close) {
+            (open, []) => format!("{} carry data: {why}", names(open)),
+            ([], close) => format!("{} carry no more data: {why}", names(close)),
+            (open, close) => {
+                format!("{} in place of {}: {why}", names(open), names(close))
+            }
+        }
+    }
+}
