@@ -101,6 +101,43 @@ fn a_relay_carries_beside_the_direct_path() {
 }
 
 #[test]
+fn without_direct_paths_the_relay_carries_all() {
+    let test = "relays::without_direct_paths_the_relay_carries_all";
+    let Some((scratch, near, far)) = two_hosts(test) else { return };
+    uplink(&near, &far);
+    let between = between(&scratch, &near, &far);
+    let (_relay, spec) = start(&between, "10.1.0.2:*");
+    let more = ["--relay", &spec, "--relays-only"];
+    let sent = near.send(&far.receive(), "10.1.0.2", SHORT, &more);
+    sent.assert_carried(&["10.2.0.1 > 10.2.0.2"]);
+    assert!(!sent.events().any(|event| event["name"] == "wan0"), "{}", sent.said());
+}
+
+/// Of a relay that carries 1 Mbit/s and a direct path that carries more one is used.
+#[test]
+fn a_transfer_that_uses_one_of_two_paths_keeps_the_faster_one() {
+    let test = "relays::a_transfer_that_uses_one_of_two_paths_keeps_the_faster_one";
+    let Some((scratch, near, far)) = two_hosts(test) else { return };
+    uplink(&near, &far);
+    let between = between(&scratch, &near, &far);
+    let (_relay, spec) = start(&between, "10.1.0.2:*");
+    let more = ["--max-rate", "3mbit", "--use", "1", "--relay"];
+    let spec = format!("{spec},max=500kbit");
+    let sent = near.send(&far.receive(), "10.1.0.2", LONG, &[&more[..], &[&spec]].concat());
+    let said = sent.said();
+    assert_eq!(sent.code, Some(0), "{said}");
+    assert!(said.contains("carry data: to see what each carries"), "{said}");
+    let last = sent.events().filter(|event| event["event"] == "summary").last();
+    let paths = last.expect("it is complete")["paths"].as_array().unwrap().clone();
+    let share = |name: &str| {
+        let path = paths.iter().find(|path| path["name"] == name);
+        path.map_or(0.0, |path| path["share"].as_f64().unwrap())
+    };
+    assert!(share("wan0") > 0.8, "{said}");
+    assert!(share("lan0 via 10.2.0.2") > 0.0, "it was tried: {said}");
+}
+
+#[test]
 fn a_relay_is_the_only_way() {
     let test = "relays::a_relay_is_the_only_way";
     let Some((scratch, near, far)) = two_hosts(test) else { return };
