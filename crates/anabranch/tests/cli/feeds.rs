@@ -144,7 +144,11 @@ fn mistakes_of_feeds_are_answered_at_once() {
         (&["feed", "-", "--to", "host", "--rule", "uniform"], 2, "--use"),
         (&["feed", "-", "--to", "host", "--relays-file", "none"], 2, "none: No such file"),
         (&["feed", "-", "--to", "host", "--relays-file", "data"], 2, "its key is not known"),
-        (&["feed", "-", "--to", "host", "--relays-only", "--demand", "1mbit"], 2, "no relay is named"),
+        (
+            &["feed", "-", "--to", "host", "--relays-only", "--demand", "1mbit"],
+            2,
+            "no relay is named",
+        ),
         (&["send", "data", "--to", "host", "--use", "2", "--carrier", "udp"], 2, "--carrier tcp"),
         (&["collect", "kept"], 2, "no host may feed this collector"),
         (&["collect", "data/kept", "--token"], 10, "data/kept"),

@@ -241,7 +241,9 @@ impl Driven {
         let (id, path) = self.paths.iter_mut().find(|(_, path)| is_it(path))?;
         (path.is_attached, path.since) = (true, now);
         path.state.is_alive = true;
-        Some(*id)
+        let id = *id;
+        self.choose_reporter();
+        Some(id)
     }
 
     /// The connection of a path is over.

@@ -150,6 +150,11 @@ pub(super) async fn carry(
     let waker = Arc::new(Notify::new());
     shared.channels.register(id, Arc::clone(&waker));
     let now = Instant::now();
+    // The first question is before all data: its answer says how long the path is without queues.
+    let last_said = match kind {
+        Kind::Path(_) => now.checked_sub(PROBE).unwrap_or(now),
+        Kind::Striped(_) => now,
+    };
     let mut way = Way {
         shared,
         id,
@@ -159,7 +164,7 @@ pub(super) async fn carry(
         told: 0,
         heard: 0,
         turn: 0,
-        last_said: now,
+        last_said,
         last_heard: now,
         probes: Probes::default(),
         rtt: Duration::ZERO,
