@@ -46,7 +46,11 @@ pub(crate) struct RouteArgs {
     relays: RelayFlags,
     /// Of all paths use so many at a time, those that carry most: each is tried for a second or
     /// two, and another one when they carry less
-    #[arg(long = "use", value_name = "PATHS", value_parser = clap::value_parser!(u16).range(1..=64))]
+    #[arg(
+        long = "use",
+        value_name = "PATHS",
+        value_parser = clap::value_parser!(u16).range(1..=64)
+    )]
     use_paths: Option<u16>,
     /// The division of the bytes among the paths [default: self-adaptive]
     #[arg(long, value_enum)]

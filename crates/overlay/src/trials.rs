@@ -1,8 +1,8 @@
 //! The choice of a transfer that has data at any time: of many ways, the few that carry most.
 //!
-//! The paper's sources have a demand, and keep what carries it. A file has none: it takes what there
-//! is. Its demand is therefore the largest rate that its paths had together, and before it can be
-//! known each candidate carries as much as it can for a second.
+//! The paper's sources have a demand, and keep what carries it. A file has none: it takes what
+//! there is. Its demand is therefore the largest rate that its paths had together, and before it
+//! can be known each candidate carries as much as it can for a second.
 //!
 //! * **Trials.** At first k candidates carry data; each that has done so for [`TrialConfig::warm`]
 //!   and [`TrialConfig::measured`] makes room for one of which nothing is known. When all are

@@ -76,7 +76,11 @@ pub(crate) struct FeedArgs {
     #[arg(long, value_name = "RATE")]
     demand: Option<Rate>,
     /// Use so many paths, and draw others while they do not carry what has to be sent
-    #[arg(long = "use", value_name = "PATHS", value_parser = clap::value_parser!(u16).range(1..=64))]
+    #[arg(
+        long = "use",
+        value_name = "PATHS",
+        value_parser = clap::value_parser!(u16).range(1..=64)
+    )]
     paths: Option<u16>,
     /// How paths are drawn
     #[arg(long, value_enum, default_value_t, requires = "paths")]
