@@ -334,14 +334,12 @@ impl Collecting<'_> {
 
     /// Counts what arrives for the rate control of the source. The error is what it did wrong.
     fn watch(&mut self, watch: Watch) -> Result<(), String> {
-        match &mut self.watched {
-            Some(watched) => watched.change(watch),
-            None => {
-                self.watched =
-                    Some(self.service.reports.watch(self.source, watch, self.remote.ip()));
-                Ok(())
-            }
+        if let Some(watched) = &mut self.watched {
+            return watched.change(watch);
         }
+        let reports = &self.service.reports;
+        self.watched = Some(reports.watch(self.source, watch, self.remote.ip()));
+        Ok(())
     }
 
     /// When the next report of what has arrived is due.

@@ -165,12 +165,8 @@ impl Trials {
             return;
         }
         self.known.resize(count, Known::default());
-        match self.phase {
-            TrialPhase::New => self.phase = TrialPhase::Trying,
-            // It is tried, and the best are chosen anew.
-            TrialPhase::Settled | TrialPhase::Drawn { .. } => self.phase = TrialPhase::Trying,
-            TrialPhase::Trying => {}
-        }
+        // A further one is tried, and the best are chosen anew.
+        self.phase = TrialPhase::Trying;
         self.fill(now, ExchangeReason::Trial, &[]);
     }
 

@@ -4,7 +4,7 @@
 use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use events::{FeedDemand, FeedPath};
+use events::FeedDemand;
 use net::Clock;
 use overlay::{Choice, ReportError, Reselect};
 use peer::PathClass;
@@ -145,18 +145,7 @@ impl Control {
 
     /// How the demand is met, for people; `None` before it begins.
     pub(super) fn show(&self) -> Option<FeedDemand> {
-        let (rate, judged, paths) = self.driven().show(self.clock.now())?;
-        let path = |shown: super::driven::Shown| FeedPath {
-            name: shown.name,
-            set: shown.set,
-            received: shown.received,
-        };
-        Some(FeedDemand {
-            rate,
-            satisfied: judged.map(|(is_met, _)| is_met),
-            since: judged.map_or(units::Span::ZERO, |(_, since)| since),
-            paths: paths.into_iter().map(path).collect(),
-        })
+        self.driven().show(self.clock.now())
     }
 
     /// Changes something that connections look at.
@@ -172,7 +161,9 @@ impl Control {
             let mut driven = self.driven();
             (act(&mut driven, self.clock.now()), driven.take_said())
         };
-        said.into_iter().for_each(|text| shared.events.notice(text));
+        for text in said {
+            shared.events.notice(text);
+        }
         result
     }
 

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 
+use events::{FeedDemand, FeedPath};
 use overlay::{Bucket, Demand, Output, Pace, PathReport, ReportError, Source, SourceConfig};
 use units::{Bytes, PathId, Rate, Seed, Span, Time};
 use wire::feed::{Report, Watch};
@@ -62,14 +63,6 @@ pub(super) struct PathState {
     pub(super) has_room: bool,
     /// Whether the collector answers.
     pub(super) is_alive: bool,
-}
-
-/// A path for people.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Shown {
-    pub(super) name: String,
-    pub(super) set: Option<Rate>,
-    pub(super) received: Rate,
 }
 
 /// One path of the source.
@@ -435,20 +428,24 @@ impl Driven {
         Some(Rate::from_bits_f64(rate.as_f64() * 1.25).max(least))
     }
 
-    /// How the demand is met: what it is, whether it is met since when, and the paths.
-    pub(super) fn show(&self, now: Time) -> Option<(Rate, Option<(bool, Span)>, Vec<Shown>)> {
+    /// How the demand is met, for people; `None` before it begins.
+    pub(super) fn show(&self, now: Time) -> Option<FeedDemand> {
         let core = self.core.as_ref()?;
-        let judged = self.judged.map(|(is_met, since)| (is_met, now - since));
-        let set = core.pace() == Pace::Rates;
+        let is_controlled = core.pace() == Pace::Rates;
         let show = |view: overlay::PathView| {
             let path = self.paths.get(&view.path)?;
-            Some(Shown {
+            Some(FeedPath {
                 name: self.candidates[path.candidate].name.clone(),
-                set: set.then_some(view.rate),
+                set: is_controlled.then_some(view.rate),
                 received: path.rate,
             })
         };
-        Some((core.demand(), judged, core.paths().filter_map(show).collect()))
+        Some(FeedDemand {
+            rate: core.demand(),
+            satisfied: self.judged.map(|(is_met, _)| is_met),
+            since: self.judged.map_or(Span::ZERO, |(_, since)| now - since),
+            paths: core.paths().filter_map(show).collect(),
+        })
     }
 
     /// What people are to be told.

@@ -62,11 +62,13 @@ pub(super) async fn keep_any(
     let count = changing.borrow_and_update().to.len();
     // What was said last of each: one that goes on failing in the same way is told once.
     let mut told = vec![String::new(); count];
-    while count == 1 {
-        let terms = changing.borrow_and_update().clone();
-        match keep(&terms, &mut changing, patience, (&shared, &mut told[0])).await? {
-            Kept::Over => return Ok(()),
-            Kept::Changed => {}
+    if count == 1 {
+        loop {
+            let terms = changing.borrow_and_update().clone();
+            match keep(&terms, &mut changing, patience, (&shared, &mut told[0])).await? {
+                Kept::Over => return Ok(()),
+                Kept::Changed => {}
+            }
         }
     }
     let mut down_since = Instant::now();
@@ -219,7 +221,9 @@ async fn keep(
 /// Opens and closes the paths that the control of the rates chooses.
 fn follow_choice(control: &Control, dialer: &mut Dialer<Paths>) {
     let (open, close) = control.poll_dialing();
-    close.into_iter().for_each(|plan| dialer.end(plan));
+    for plan in close {
+        dialer.end(plan);
+    }
     let plans = dialer.keeper().plans();
     for plan in plans.into_iter().filter(|plan| open.contains(&plan.id)) {
         dialer.open(plan);

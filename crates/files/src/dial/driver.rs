@@ -459,7 +459,9 @@ impl<O: SessionOpener> SessionDriver<O> {
                 let (path, name, why) = (plan.id, plan.name.clone(), "others are used".into());
                 self.events.path(PathEvent { path, name, state: PathState::Dropped, why });
             }
-            open.into_iter().for_each(|plan| self.dialer.open(plan));
+            for plan in open {
+                self.dialer.open(plan);
+            }
         }
     }
 

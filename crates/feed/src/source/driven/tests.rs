@@ -62,7 +62,7 @@ impl Net {
                 self.send(at);
                 let Pipe { rate, queue, received } = &mut self.pipes[at];
                 let gone = (*rate * Span::from_millis(1)).min(*queue);
-                *queue = *queue - gone;
+                *queue -= gone;
                 *received += gone;
             }
             if millis.is_multiple_of(200) {
@@ -130,8 +130,7 @@ impl Net {
     }
 
     fn is_satisfied(&self) -> Option<bool> {
-        let (_, judged, _) = self.driven.show(self.now).expect("it has begun");
-        judged.map(|(is_met, _)| is_met)
+        self.driven.show(self.now).expect("it has begun").satisfied
     }
 }
 
@@ -187,7 +186,7 @@ fn ways_that_carry_too_little_are_left_for_others_and_that_is_said() {
         Net::new(demand(Rate::mbit(4), Some(2)), Rate::mbit(4), &[500, 400, 3_000, 3_000]);
     net.run(200_000);
     assert_eq!(net.is_satisfied(), Some(true), "{:?}", net.said);
-    let (_, _, shown) = net.driven.show(net.now).expect("it has begun");
+    let shown = net.driven.show(net.now).expect("it has begun").paths;
     assert!(shown.iter().any(|path| ["way 2", "way 3"].contains(&&*path.name)), "{shown:?}");
     assert!(net.said.iter().all(|text| text.contains("the demand was not met")), "{:?}", net.said);
 }
@@ -263,14 +262,14 @@ fn a_way_more_is_used_where_all_are() {
 fn a_collector_that_has_more_than_was_sent_is_not_believed() {
     let mut net = Net::new(demand(Rate::mbit(1), None), Rate::mbit(1), &[5_000]);
     net.run(10_000);
-    let rates = |net: &Net| net.driven.show(net.now).expect("it has begun").2;
+    let rates = |net: &Net| net.driven.show(net.now).expect("it has begun").paths;
     let before = rates(&net);
     let path = net.open[0].expect("it is open");
     let stamp = u64::MAX / 2;
     let report = Report { stamp, paths: vec![(path.0, u64::MAX)], relays: Vec::new() };
     let taken = net.driven.handle_report(net.now, &report, (net.produced, Bytes::ZERO));
     assert!(matches!(taken, Err(ReportError::Beyond { .. })), "{taken:?}");
-    let set = |paths: Vec<Shown>| paths.into_iter().map(|path| path.set).collect::<Vec<_>>();
+    let set = |paths: Vec<FeedPath>| paths.into_iter().map(|path| path.set).collect::<Vec<_>>();
     assert_eq!(set(rates(&net)), set(before));
     // Paths that are not its own, and relays that nobody uses, change nothing.
     let stamp = (net.now - Time::ZERO).as_nanos() + 1;
