@@ -81,12 +81,12 @@ pub(crate) struct FeedArgs {
         value_name = "PATHS",
         value_parser = clap::value_parser!(u16).range(1..=64)
     )]
-    paths: Option<u16>,
+    use_paths: Option<u16>,
     /// How paths are drawn
-    #[arg(long, value_enum, default_value_t, requires = "paths")]
+    #[arg(long, value_enum, default_value_t, requires = "use_paths")]
     rule: RuleChoice,
     /// What is drawn anew: all paths ('k'), or the one that brought least ('1')
-    #[arg(long, value_enum, default_value_t, requires = "paths")]
+    #[arg(long, value_enum, default_value_t, requires = "use_paths")]
     reselect: ReselectChoice,
     #[command(flatten)]
     relays: RelayFlags,
@@ -291,6 +291,7 @@ pub(crate) fn run(args: FeedArgs) -> Result<(), Failure> {
     };
     let dirs = Dirs::from_env();
     let config = args.striped.config(&dirs)?;
+    args.relays.or_config(&config.send.relays)?;
     let key = HostKey::load(&dirs)?;
     let to = collectors(&args.to, &args.token, &dirs, reads_stdin)?;
     let identity = key.beside(to.iter().map(|(_, credential)| credential))?;
@@ -334,7 +335,7 @@ pub(crate) fn run(args: FeedArgs) -> Result<(), Failure> {
 
 /// How paths and rates are chosen.
 fn control(args: &FeedArgs) -> Result<Option<ControlOptions>, Error> {
-    if args.demand.is_none() && args.paths.is_none() {
+    if args.demand.is_none() && args.use_paths.is_none() {
         return Ok(None);
     }
     if args.demand.is_some_and(|demand| demand < LEAST_DEMAND) {
@@ -349,7 +350,7 @@ fn control(args: &FeedArgs) -> Result<Option<ControlOptions>, Error> {
     }
     Ok(Some(ControlOptions {
         demand: args.demand,
-        paths: args.paths.map(usize::from),
+        paths: args.use_paths.map(usize::from),
         choice: match args.rule {
             RuleChoice::Uniform => Choice::Uniform,
             RuleChoice::Proportional => Choice::Proportional { error: 0.0 },

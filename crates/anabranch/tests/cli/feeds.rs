@@ -126,6 +126,7 @@ fn the_lines_of_a_program_arrive_by_token() {
 fn mistakes_of_feeds_are_answered_at_once() {
     let home = Home::new();
     home.file("data", b"x\n");
+    home.file("relays", b"# two\nr1,never\n");
     for (arguments, code, said) in [
         (&["feed", "data"][..], 2, "--to"),
         (&["feed", "--to", "host"], 2, "<FILE>"),
@@ -143,7 +144,7 @@ fn mistakes_of_feeds_are_answered_at_once() {
         (&["feed", "-", "--to", "host", "--use", "0"], 2, "0 is not in 1..=64"),
         (&["feed", "-", "--to", "host", "--rule", "uniform"], 2, "--use"),
         (&["feed", "-", "--to", "host", "--relays-file", "none"], 2, "none: No such file"),
-        (&["feed", "-", "--to", "host", "--relays-file", "data"], 2, "its key is not known"),
+        (&["feed", "-", "--to", "host", "--relays-file", "relays"], 2, "relays: line 2: "),
         (
             &["feed", "-", "--to", "host", "--relays-only", "--demand", "1mbit"],
             2,
