@@ -83,6 +83,12 @@ impl Lateness {
         self.range.map(|(least, _)| least)
     }
 
+    /// The largest delay that is remembered.
+    #[must_use]
+    pub fn most(&self) -> Option<Span> {
+        self.range.map(|(_, most)| most)
+    }
+
     /// The distance of the threshold from the smallest delay.
     #[must_use]
     pub fn distance(&self) -> Option<Span> {

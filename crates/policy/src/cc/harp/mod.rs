@@ -16,6 +16,7 @@
 mod drain;
 mod extent;
 mod lateness;
+mod standing;
 mod striped;
 
 use alloc::vec::Vec;
@@ -27,6 +28,8 @@ use super::{MAX_WINDOW, drain_times};
 use drain::HarpDrain;
 use extent::Extent;
 pub use lateness::{Lateness, LatenessOptions};
+use standing::BackOff;
+pub use standing::HarpStanding;
 
 /// ξ: what a decrease weighs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -192,7 +195,12 @@ struct HarpPath {
     delay: ForwardDelay,
     /// When to probe, for a sender that asks; valid while choked.
     probe_at: Time,
+    back_off: BackOff,
 }
+
+/// A path that nothing is sent over at present, with what is known of it.
+#[derive(Clone, Debug)]
+pub struct SuspendedPath(HarpPath);
 
 impl Harp {
     /// The least time between two probes of a choked path.
@@ -237,12 +245,27 @@ impl Harp {
             lateness: Lateness::new(self.options.lateness),
             delay: ForwardDelay::default(),
             probe_at: Time::ZERO,
+            back_off: BackOff::default(),
         });
     }
 
     /// A path leaves.
     pub fn remove(&mut self, id: SubflowId) {
         self.paths.retain(|path| path.id != id);
+    }
+
+    /// A path leaves that may come back; `None` for one that is unknown.
+    pub fn suspend(&mut self, id: SubflowId) -> Option<SuspendedPath> {
+        let at = self.paths.iter().position(|path| path.id == id)?;
+        Some(SuspendedPath(self.paths.remove(at)))
+    }
+
+    /// A path comes back with the window and the delays that it had.
+    pub fn resume(&mut self, suspended: SuspendedPath) {
+        let SuspendedPath(mut path) = suspended;
+        path.drain = None;
+        path.back_off.handle_pause();
+        self.paths.push(path);
     }
 
     /// The window of a path in bytes, or what a drain leaves of it; zero of one that is choked or
@@ -272,6 +295,7 @@ impl Harp {
         }
         let Some(path) = self.path_mut(id) else { return };
         path.smoothed_rtt = delivered.smoothed_rtt;
+        path.note_back_off(now);
         if options.extent_by_rate
             && let Some(rate) = delivered.rate
         {
