@@ -88,6 +88,8 @@ impl PacedHarp {
 
     fn handle_delivered(&mut self, now: Time, reading: &Reading, bytes: Bytes) {
         let late = self.lateness.handle_delay(now, reading.rtt);
+        let least = self.lateness.least().unwrap_or(reading.rtt);
+        self.harp.note_queue(PATH, reading.rtt - least);
         if self.lateness.shows_queue(reading.rtt) {
             self.harp.handle_queue(PATH);
         }
@@ -95,7 +97,7 @@ impl PacedHarp {
         let delivered = Delivered {
             bytes,
             smoothed_rtt: reading.rtt,
-            min_rtt: self.lateness.least().unwrap_or(reading.rtt),
+            min_rtt: least,
             rate: reading.delivery_rate,
             may_grow: in_flight + reading.mss.as_f64() >= self.harp.window(PATH) / 2.0,
         };

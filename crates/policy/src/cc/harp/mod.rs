@@ -57,6 +57,10 @@ pub struct HarpOptions {
     pub full_growth: Option<f64>,
     /// β: the share that a decrease takes.
     pub beta: f64,
+    /// What the first decrease takes at most, in units of the queue's share of the round trip; those
+    /// that follow it at once take β, and so do all with `None`. On a long line the threshold is a
+    /// small part of the window, and β of that would leave the line idle for many round trips.
+    pub first_decrease: Option<f64>,
     /// When packets are late.
     pub lateness: LatenessOptions,
     /// The weight of late packets that a decrease needs.
@@ -80,6 +84,10 @@ pub struct HarpOptions {
     pub drain: Option<Span>,
 }
 
+/// A decrease follows another one at once within so many round trips.
+const FOLLOWS: u64 = 3;
+/// The first decrease takes at least this part of β.
+const LEAST_FIRST: f64 = 4.0;
 /// A drain that could not begin for so long is left out: the others' are over.
 const LATEST_DRAIN: Span = Span::from_millis(50);
 
@@ -95,6 +103,7 @@ impl HarpOptions {
             alpha: 0.03,
             full_growth: None,
             beta: 0.125,
+            first_decrease: None,
             lateness: LatenessOptions {
                 share: 0.15,
                 least: Span::from_micros(2_500),
@@ -127,6 +136,7 @@ impl HarpOptions {
                 ..paper.lateness
             },
             full_growth: Some(64.0),
+            first_decrease: Some(1.5),
             // A mark says as much as a packet that is very late.
             mark: 40.0,
             floor: 1.0 / 16.0,
@@ -184,6 +194,8 @@ struct HarpPath {
     /// Of late packets since the last decrease.
     weight: f64,
     decreased: Option<Time>,
+    /// The queue that the latest packet came through, for a sender that sees it.
+    queue: Option<Span>,
     /// From its begin until the window is whole again.
     drain: Option<HarpDrain>,
     smoothed_rtt: Span,
@@ -238,6 +250,7 @@ impl Harp {
             extent: Extent::new(self.options.memory, mss),
             weight: 0.0,
             decreased: None,
+            queue: None,
             drain: None,
             smoothed_rtt: Span::ZERO,
             in_slow_start: self.options.slow_start,
@@ -325,6 +338,13 @@ impl Harp {
         }
     }
 
+    /// A packet of a path came through a queue of this length.
+    pub fn note_queue(&mut self, id: SubflowId, length: Span) {
+        if let Some(path) = self.path_mut(id) {
+            path.queue = Some(length);
+        }
+    }
+
     /// Packets of a path were late, with this weight in all. Once enough were, and a round trip
     /// after the last decrease, the window falls.
     pub fn handle_late(&mut self, now: Time, id: SubflowId, weight: f64) {
@@ -342,7 +362,8 @@ impl Harp {
             HarpCoupling::Joint => 0.0,
             HarpCoupling::Adaptive => (path.window / path.extent.largest(now)).min(1.0),
         };
-        let loss = options.beta * (own * path.window + (1.0 - own) * total);
+        let beta = path.share_of_decrease(now, &options);
+        let loss = beta * (own * path.window + (1.0 - own) * total);
         self.decrease(now, id, loss);
     }
 
@@ -461,6 +482,21 @@ impl HarpPath {
     /// Whether the last decrease is less than a round trip ago.
     fn is_within_round_trip(&self, now: Time) -> bool {
         self.decreased.is_some_and(|at| now < at + self.smoothed_rtt)
+    }
+
+    /// The share that a decrease takes: β, or less if it is the first one after an increase and the
+    /// queue is a small part of the round trip. If that queue was the path's own, it is gone.
+    fn share_of_decrease(&self, now: Time, options: &HarpOptions) -> f64 {
+        let (Some(times), Some(queue)) = (options.first_decrease, self.queue) else {
+            return options.beta;
+        };
+        let trip = self.smoothed_rtt.as_secs_f64();
+        let follows = self.decreased.is_some_and(|at| now < at + self.smoothed_rtt * FOLLOWS);
+        if follows || trip <= 0.0 {
+            return options.beta;
+        }
+        let share = times * queue.as_secs_f64() / trip;
+        share.clamp(options.beta / LEAST_FIRST, options.beta)
     }
 
     /// The time from one probe to the next.

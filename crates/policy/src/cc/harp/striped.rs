@@ -32,6 +32,7 @@ impl Controller for Harp {
         let marks = mark * f64::from(u32::try_from(acked.ce_packets).unwrap_or(u32::MAX));
         let delay = path.delay.sample(now, acked, &mut path.lateness);
         let late = delay.map_or(0.0, |delay| path.lateness.handle_delay(now, delay));
+        path.queue = delay.zip(path.lateness.least()).map(|(delay, least)| delay - least);
         if delay.is_some_and(|delay| path.lateness.shows_queue(delay)) {
             path.in_slow_start = false;
         }
