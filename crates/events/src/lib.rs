@@ -35,4 +35,4 @@ pub use changes::{Action, Changed, DryRun, Listed, PlannedChange};
 pub use event::{Event, Failed};
 pub use kept::{EventId, Numbered, Since};
 pub use path::{PathEvent, PathState, Reported};
-pub use progress::{FeedProgress, PathProgress, Progress, Standstill, Summary};
+pub use progress::{Background, FeedProgress, PathProgress, Progress, Standstill, Summary};

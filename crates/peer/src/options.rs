@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use net::CongestionControl;
+use stripe::Effort;
 use units::Span;
 
 use crate::caps::Allowance;
@@ -95,6 +96,9 @@ pub struct DialOptions {
     pub patience: Span,
     /// How many subflows each path has over a carrier where several are possible.
     pub weight: u16,
+    /// Whether connections are in the background. That of striped ones is in their own
+    /// [options](stripe::Options).
+    pub effort: Effort,
 }
 
 impl DialOptions {
@@ -112,6 +116,7 @@ impl DialOptions {
             usage: None,
             patience: Span::from_secs(120),
             weight: 1,
+            effort: Effort::Usual,
         }
     }
 }
@@ -162,6 +167,8 @@ pub struct ListenOptions {
     pub authorized: AuthorizedPeers,
     /// Where the logs of striped connections go; `None`: there are none.
     pub qlog: Option<stripe::Qlog>,
+    /// Whether connections are in the background; those of peers that wish so are in any case.
+    pub effort: Effort,
 }
 
 impl ListenOptions {
@@ -177,6 +184,7 @@ impl ListenOptions {
             holder: None,
             authorized: AuthorizedPeers::default(),
             qlog: None,
+            effort: Effort::Usual,
         }
     }
 }
