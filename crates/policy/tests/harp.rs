@@ -85,7 +85,7 @@ fn alone_it_fills_long_lines() {
         model.flow_from(1, "harp", &[(line, Span::from_millis(rtt))], Span::ZERO);
         model.measure(secs(30), secs(150));
         let share = rates(&model)[0] / mbit as f64;
-        assert!(share > 0.96, "{mbit} Mbit/s, {rtt} ms: {share}");
+        assert!(share > 0.94, "{mbit} Mbit/s, {rtt} ms: {share}");
     }
 }
 

@@ -17,6 +17,7 @@ mod drain;
 mod extent;
 mod lateness;
 mod standing;
+mod standing_delay;
 mod striped;
 
 use alloc::vec::Vec;
@@ -30,6 +31,7 @@ use extent::Extent;
 pub use lateness::{Lateness, LatenessOptions};
 use standing::BackOff;
 pub use standing::HarpStanding;
+use standing_delay::StandingDelay;
 
 /// ξ: what a decrease weighs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -136,7 +138,7 @@ impl HarpOptions {
                 ..paper.lateness
             },
             full_growth: Some(64.0),
-            first_decrease: Some(1.5),
+            first_decrease: Some(1.1),
             // A mark says as much as a packet that is very late.
             mark: 40.0,
             floor: 1.0 / 16.0,
@@ -203,6 +205,7 @@ struct HarpPath {
     is_choked: bool,
     /// The delays, for a sender that sees them itself.
     lateness: Lateness,
+    standing_delay: StandingDelay,
     /// The clock of its delays, where the sender sees them itself.
     delay: ForwardDelay,
     /// When to probe, for a sender that asks; valid while choked.
@@ -256,6 +259,7 @@ impl Harp {
             in_slow_start: self.options.slow_start,
             is_choked: false,
             lateness: Lateness::new(self.options.lateness),
+            standing_delay: StandingDelay::default(),
             delay: ForwardDelay::default(),
             probe_at: Time::ZERO,
             back_off: BackOff::default(),
