@@ -68,10 +68,12 @@ impl StripedFlags {
     /// The configuration, after a check of the flags.
     ///
     /// # Errors
-    /// Those of [`check_interfaces`], and of reading the file.
+    /// Those of [`check_interfaces`] and of [`BackgroundArgs::or_config`], and of reading the file.
     pub(crate) fn config(&self, dirs: &Dirs) -> Result<Config, Error> {
         check_interfaces(&self.no_paths)?;
-        Config::load(self.config.as_deref(), dirs)
+        let config = Config::load(self.config.as_deref(), dirs)?;
+        self.effort(&config.send)?;
+        Ok(config)
     }
 
     /// The terms of paths over TCP to hosts, those over `relays` among them, after a check of the
