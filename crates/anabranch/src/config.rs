@@ -11,6 +11,7 @@ use clap::ValueEnum;
 use files::{Error, Overwrite};
 use peer::private::{Guard, check_private, open_input};
 use peer::{CongestionControl, PathSpec, RelaySpec, Timetable};
+use stripe::Effort;
 use toml::de::{DeTable, DeValue};
 use units::{Bytes, Span};
 
@@ -43,6 +44,7 @@ pub(crate) struct Send {
     pub(crate) relays: Vec<RelaySpec>,
     pub(crate) scheduler: Option<Scheduler>,
     pub(crate) carrier: Option<Carrier>,
+    pub(crate) background: Effort,
     pub(crate) controller: Option<String>,
     pub(crate) packet_scheduler: Option<String>,
     pub(crate) weight: Option<u16>,
@@ -73,12 +75,14 @@ pub(crate) struct Receive {
 /// `[serve]`.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Serve {
+    pub(crate) background: Effort,
     pub(crate) directory: Option<PathBuf>,
 }
 
 /// `[host]`.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Host {
+    pub(crate) background: Effort,
     pub(crate) listen: Vec<ListenAddress>,
     pub(crate) port: Option<u16>,
     pub(crate) qlog: Option<PathBuf>,
@@ -133,6 +137,7 @@ const KEYS: &[(&str, &str, Setter)] = &[
     ("send", "relays", |c, v| list(v).map(|relays| c.send.relays = relays)),
     ("send", "scheduler", |c, v| set(&mut c.send.scheduler, choice(v))),
     ("send", "carrier", |c, v| set(&mut c.send.carrier, choice(v))),
+    ("send", "background", |c, v| background(v).map(|effort| c.send.background = effort)),
     ("send", "controller", |c, v| set(&mut c.send.controller, text(v).and_then(controller))),
     ("send", "packet-scheduler", |c, v| {
         set(&mut c.send.packet_scheduler, text(v).and_then(packet_scheduler))
@@ -157,7 +162,9 @@ const KEYS: &[(&str, &str, Setter)] = &[
     ("receive", "qlog", |c, v| set(&mut c.receive.qlog, parsed(v))),
     ("receive", "on-done", |c, v| set(&mut c.receive.hooks.on_done, parsed(v))),
     ("receive", "on-error", |c, v| set(&mut c.receive.hooks.on_error, parsed(v))),
+    ("serve", "background", |c, v| background(v).map(|effort| c.serve.background = effort)),
     ("serve", "directory", |c, v| set(&mut c.serve.directory, parsed(v))),
+    ("host", "background", |c, v| background(v).map(|effort| c.host.background = effort)),
     ("host", "listen", |c, v| list(v).map(|addresses| c.host.listen = addresses)),
     ("host", "port", |c, v| set(&mut c.host.port, port(v))),
     ("host", "qlog", |c, v| set(&mut c.host.qlog, parsed(v))),
@@ -306,6 +313,16 @@ fn flag(value: &DeValue<'_>) -> Result<bool, String> {
     value.as_bool().ok_or_else(|| "expected true or false".to_string())
 }
 
+/// Whether something is in the background: true, false, or without marks of its packets.
+fn background(value: &DeValue<'_>) -> Result<Effort, String> {
+    match (value.as_bool(), value.as_str()) {
+        (Some(true), _) => Ok(Effort::Lower),
+        (Some(false), _) => Ok(Effort::Usual),
+        (_, Some("unmarked")) => Ok(Effort::LowerUnmarked),
+        _ => Err("expected true, false or \"unmarked\"".into()),
+    }
+}
+
 fn port(value: &DeValue<'_>) -> Result<u16, String> {
     let number = value
         .as_integer()
@@ -350,6 +367,7 @@ mod tests {
             max-rate = "08:00,10mbit 18:00,off"
             patience = "10 min"
             verify = true
+            background = "unmarked"
             on-done = "sh -c true"
             on-error = "sh -c 'exit 1'"
             [receive]
@@ -370,6 +388,7 @@ mod tests {
         assert_eq!(table.at(MomentOfWeek::new(3, 12, 0, 0)), Some(Rate::mbit(10)));
         assert_eq!(table.at(MomentOfWeek::new(3, 6, 0, 0)), None);
         assert_eq!(config.send.congestion_control, Some(CongestionControl::Named("bbr".into())));
+        assert_eq!(config.send.background, Effort::LowerUnmarked);
         assert_eq!(config.send.patience, Some(Span::from_secs(600)));
         assert_eq!(config.send.hooks.on_done, Some("sh -c true".parse().unwrap()));
         assert_eq!(config.send.hooks.on_error, Some("sh -c 'exit 1'".parse().unwrap()));
@@ -425,6 +444,10 @@ mod tests {
             ("[sned]\nverify = true", "line 1: unknown key 'sned'; did you mean 'send'?"),
             ("scheduler = 'static'", "line 1: unknown key 'scheduler'; it belongs in [send]"),
             ("[send]\nquality = 1", "line 2: unknown key 'quality' in [send]"),
+            (
+                "[send]\nbackground = 'maybe'",
+                "line 2: background: expected true, false or \"unmarked\"",
+            ),
             ("[send]\nverify = 'yes'", "line 2: verify: expected true or false"),
             ("\nprogress = 'bars'", "line 2: progress: 'bars' is none of auto, bar, plain, none"),
             ("[receive]\nport = 70000", "line 2: port: expected a port from 0 to 65535"),

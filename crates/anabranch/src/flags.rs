@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use files::{Error, Selection, Stop, TransferOptions};
 use peer::{DialOptions, Identity};
+use stripe::Effort;
 
+use crate::background::step_back;
 use crate::config::Config;
 use crate::dirs::Dirs;
 use crate::hooks::HookArgs;
@@ -99,6 +101,14 @@ impl TransferFlags {
         self.routes.check_congestion_control(config)
     }
 
+    /// Whether the transfer is in the background.
+    ///
+    /// # Errors
+    /// Those of [`RouteArgs::effort`].
+    pub(crate) fn effort(&self, config: &Config) -> Result<Effort, Error> {
+        self.routes.effort(&config.send)
+    }
+
     /// Whether a flag selects files.
     pub(crate) fn selects(&self) -> bool {
         !self.include.is_empty() || !self.exclude.is_empty() || self.checksum
@@ -173,6 +183,7 @@ impl TransferFlags {
             ..
         } = self;
         let routes = routes.or_config(config)?;
+        step_back(routes.effort);
         let relays = relays(&routes.relays, &identity, dirs)?;
         let use_paths = routes.use_paths;
         let dial = DialOptions {
@@ -187,6 +198,7 @@ impl TransferFlags {
             usage: Some(dirs.usage()),
             patience: routes.patience,
             weight: routes.weight,
+            effort: routes.effort,
         };
         let options = TransferOptions {
             dial,

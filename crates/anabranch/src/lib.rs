@@ -43,6 +43,7 @@
 
 #[macro_use]
 mod say;
+mod background;
 mod cli;
 mod commands;
 mod complete;

@@ -5,11 +5,12 @@ use std::io;
 use files::{CarrierChoice, Error};
 use net::interfaces::interface_index;
 use peer::{CongestionControl, PathSpec, RelaySpec, Timetable};
-use stripe::{CONTROLLER, SCHEDULER};
+use stripe::{CONTROLLER, Effort, SCHEDULER};
 use units::Span;
 
+use crate::background::BackgroundArgs;
 use crate::complete;
-use crate::config::{Config, weight};
+use crate::config::{self, Config, weight};
 use crate::qlog::QlogArgs;
 use crate::relays::RelayFlags;
 use crate::schedulers::{
@@ -43,6 +44,8 @@ pub(crate) struct RouteArgs {
     #[arg(long = "no-path", value_name = "IF", add = complete::interfaces())]
     no_paths: Vec<String>,
     #[command(flatten)]
+    background: BackgroundArgs,
+    #[command(flatten)]
     relays: RelayFlags,
     /// Of all paths use so many at a time, those that carry most: each is tried for a second or
     /// two, and another one when they carry less
@@ -59,7 +62,8 @@ pub(crate) struct RouteArgs {
     #[arg(long, value_name = "NAME", value_parser = congestion_control)]
     congestion_control: Option<CongestionControl>,
     /// What carries the data: tcp, connections of the kernel over each path; udp, one striped
-    /// connection over all paths, for lossy and unequal ones; auto, the faster one [default: tcp]
+    /// connection over all paths, for lossy and unequal ones; auto, the faster one [default: tcp;
+    /// with --background udp, and tcp where nothing comes through]
     #[arg(long, value_enum)]
     carrier: Option<Carrier>,
     /// The congestion controller over UDP, with parameters in brackets; 'anabranch simulate --list'
@@ -101,6 +105,7 @@ pub(crate) struct Routes {
     pub(crate) use_paths: Option<usize>,
     pub(crate) scheduler: String,
     pub(crate) carrier: CarrierChoice,
+    pub(crate) effort: Effort,
     pub(crate) weight: u16,
     pub(crate) congestion_control: CongestionControl,
     pub(crate) max_rate: Option<Timetable>,
@@ -129,7 +134,7 @@ impl RouteArgs {
             ("--weight", self.weight.is_some()),
             ("--qlog", self.qlog.is_given()),
         ];
-        let carrier = self.carrier.or(config.send.carrier).unwrap_or_default();
+        let carrier = self.carrier(&config.send, self.effort(&config.send)?);
         if self.relays.is_given() && carrier == Carrier::Udp {
             return Err(Error::usage("--relay is for --carrier tcp and auto"));
         }
@@ -156,13 +161,33 @@ impl RouteArgs {
         }
     }
 
+    /// Whether the transfer is in the background.
+    ///
+    /// # Errors
+    /// Those of [`BackgroundArgs::or_config`].
+    pub(crate) fn effort(&self, config: &config::Send) -> Result<Effort, Error> {
+        let chosen = [
+            ("--controller", self.controller.is_some()),
+            ("--congestion-control", self.congestion_control.is_some()),
+            ("--weight", self.weight.is_some()),
+        ];
+        self.background.or_config(&chosen, config)
+    }
+
+    /// What carries the data. In the background that is UDP, whose delays say more.
+    fn carrier(&self, config: &config::Send, effort: Effort) -> Carrier {
+        let usual = if effort.is_background() { Carrier::Auto } else { Carrier::default() };
+        self.carrier.or(config.carrier).unwrap_or(usual)
+    }
+
     /// Fills in what the command line leaves out from the configuration.
     ///
     /// # Errors
-    /// Those of [`QlogArgs::open`].
+    /// Those of [`QlogArgs::open`] and of [`BackgroundArgs::or_config`].
     pub(crate) fn or_config(self, config: &Config) -> Result<Routes, Error> {
         let config = &config.send;
-        let carrier = match self.carrier.or(config.carrier).unwrap_or_default() {
+        let effort = self.effort(config)?;
+        let carrier = match self.carrier(config, effort) {
             Carrier::Tcp => CarrierChoice::Tcp,
             carrier @ (Carrier::Udp | Carrier::Auto) => {
                 let controller = self.controller.as_deref().or(config.controller.as_deref());
@@ -172,6 +197,7 @@ impl RouteArgs {
                     (controller.unwrap_or(CONTROLLER), scheduler.unwrap_or(SCHEDULER));
                 let mut options = striped(controller, scheduler);
                 options.qlog = self.qlog.open(config.qlog.as_deref())?;
+                options.config.effort = effort;
                 match carrier {
                     Carrier::Auto => CarrierChoice::Auto(options),
                     _ => CarrierChoice::Udp(options),
@@ -186,7 +212,13 @@ impl RouteArgs {
             relays: self.relays.or_config(&config.relays)?,
             scheduler: self.scheduler.or(config.scheduler).unwrap_or_default().name().to_string(),
             carrier,
-            weight: self.weight.or(config.weight).unwrap_or(1),
+            effort,
+            // Several windows over one path would be as many background transfers.
+            weight: if effort.is_background() {
+                1
+            } else {
+                self.weight.or(config.weight).unwrap_or(1)
+            },
             congestion_control: self
                 .congestion_control
                 .or_else(|| config.congestion_control.clone())

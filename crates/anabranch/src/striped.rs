@@ -7,10 +7,11 @@ use files::Error;
 use peer::dial::Terms;
 use peer::striped::total_rate;
 use peer::{Credential, DialOptions, Identity, PathSpec, RelayOptions, Remote, Timetable};
-use stripe::{CONTROLLER, SCHEDULER};
+use stripe::{CONTROLLER, Effort, SCHEDULER};
 
+use crate::background::{BackgroundArgs, step_back};
 use crate::complete;
-use crate::config::{Config, weight};
+use crate::config::{self, Config, weight};
 use crate::dirs::Dirs;
 use crate::qlog::QlogArgs;
 use crate::routes::check_interfaces;
@@ -35,6 +36,8 @@ pub(crate) struct StripedFlags {
     /// as for 'send'
     #[arg(long, value_name = "RATE|TIMETABLE")]
     max_rate: Option<Timetable>,
+    #[command(flatten)]
+    background: BackgroundArgs,
     /// Defaults from FILE [default: anabranch/config.toml in the user's configuration folder]
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
@@ -65,10 +68,12 @@ impl StripedFlags {
     /// The configuration, after a check of the flags.
     ///
     /// # Errors
-    /// Those of [`check_interfaces`], and of reading the file.
+    /// Those of [`check_interfaces`] and of [`BackgroundArgs::or_config`], and of reading the file.
     pub(crate) fn config(&self, dirs: &Dirs) -> Result<Config, Error> {
         check_interfaces(&self.no_paths)?;
-        Config::load(self.config.as_deref(), dirs)
+        let config = Config::load(self.config.as_deref(), dirs)?;
+        self.effort(&config.send)?;
+        Ok(config)
     }
 
     /// The terms of paths over TCP to hosts, those over `relays` among them, after a check of the
@@ -84,6 +89,7 @@ impl StripedFlags {
         (config, dirs): (Config, &Dirs),
     ) -> Result<Terms, Error> {
         let of_udp = [
+            ("--background", self.background.is_given()),
             ("--controller", self.controller.is_some()),
             ("--packet-scheduler", self.packet_scheduler.is_some()),
             ("--weight", self.weight.is_some()),
@@ -105,10 +111,17 @@ impl StripedFlags {
         Ok(Terms::new(to, dial)?)
     }
 
+    /// Whether what is sent is in the background.
+    fn effort(&self, config: &config::Send) -> Result<Effort, Error> {
+        let chosen =
+            [("--controller", self.controller.is_some()), ("--weight", self.weight.is_some())];
+        self.background.or_config(&chosen, config)
+    }
+
     /// The terms of connections to hosts, with `base` for what no flag says.
     ///
     /// # Errors
-    /// Those of [`QlogArgs::open`], and of [`Terms::new`].
+    /// Those of [`QlogArgs::open`], of [`BackgroundArgs::or_config`] and of [`Terms::new`].
     pub(crate) fn dialing(
         self,
         to: Vec<(Remote, Credential)>,
@@ -117,11 +130,17 @@ impl StripedFlags {
         base: stripe::Options,
     ) -> Result<StripedTerms, Error> {
         let config = config.send;
+        let effort = self.effort(&config)?;
         let dial = DialOptions {
             paths: if self.paths.is_empty() { config.paths } else { self.paths },
             no_paths: [config.no_paths, self.no_paths].concat(),
+            effort,
             usage: Some(dirs.usage()),
-            weight: self.weight.or(config.weight).unwrap_or(1),
+            weight: if effort.is_background() {
+                1
+            } else {
+                self.weight.or(config.weight).unwrap_or(1)
+            },
             ..DialOptions::new(identity)
         };
         let terms = Terms::new(to, dial)?;
@@ -132,13 +151,15 @@ impl StripedFlags {
             scheduler.as_deref().unwrap_or(SCHEDULER),
         );
         let table = self.max_rate.or(config.max_rate);
-        let options = stripe::Options {
+        let mut options = stripe::Options {
             controller,
             scheduler,
             max_rate: table.as_ref().map(total_rate),
             qlog: self.qlog.open(config.qlog.as_deref())?,
             ..base
         };
+        options.config.effort = effort;
+        step_back(effort);
         Ok(StripedTerms { terms, options, table })
     }
 }

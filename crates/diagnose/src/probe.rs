@@ -44,6 +44,8 @@ pub struct PathProbe {
 pub struct Carries {
     /// The minimum round-trip time.
     pub rtt: Span,
+    /// The longest queue: the largest smoothed round trip less the least one.
+    pub queue: Span,
     /// The goodput in the second half of the measurement.
     pub rate: Rate,
     /// The share of retransmitted TCP segments; 0 to 1.
@@ -264,6 +266,7 @@ async fn flow(
     let start = Instant::now();
     let mut settled: Option<(Instant, u64)> = None;
     let mut last = (start, 0);
+    let mut longest = Duration::ZERO;
     while start.elapsed() < LENGTH {
         if conn.try_flush()? && conn.unsent()? < UNSENT {
             conn.push(&SessionFrame::Probe(&payload));
@@ -273,6 +276,7 @@ async fn flow(
             ready = conn.ready() => ready?,
             () = sleep(Duration::from_millis(2)) => {}
         }
+        longest = longest.max(conn.counters()?.rtt);
         conn.try_fill(CHUNK)?;
         while let Some(frame) = conn.next_frame()? {
             if let SessionFrame::Pong(bytes) = SessionFrame::try_from(frame)? {
@@ -298,6 +302,7 @@ async fn flow(
     let share = |held: Duration| held.as_secs_f64() / info.busy.as_secs_f64().max(1e-3);
     Ok(Carries {
         rtt: Span::from(info.min_rtt),
+        queue: Span::from(longest.saturating_sub(info.min_rtt)),
         rate: Bytes(last.1 - before) / span,
         loss,
         held_by_send_buffer: share(info.held_by_send_buffer),

@@ -36,5 +36,5 @@ pub use event::{Event, Failed};
 pub use kept::{EventId, Numbered, Since};
 pub use path::{PathEvent, PathState, Reported};
 pub use progress::{
-    FeedDemand, FeedPath, FeedProgress, PathProgress, Progress, Standstill, Summary,
+    Background, FeedDemand, FeedPath, FeedProgress, PathProgress, Progress, Standstill, Summary,
 };

@@ -120,6 +120,23 @@ pub struct PathProgress {
     pub key_updates: Option<u64>,
     /// Its connections; `None` at the listening side, which does not count them.
     pub connections: Option<usize>,
+    /// What the background is like there, at the side that sends; `None` if it is not in the
+    /// background, or the kernel alone knows.
+    pub background: Option<Background>,
+}
+
+/// What a sender in the background makes of a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Background {
+    /// Whether others have the line: less than three quarters of what it carried at best in the
+    /// last minutes is asked of it.
+    pub is_backed_off: bool,
+    /// For how long that was so.
+    pub backed_off: Span,
+    /// What the line carried at best in the last minutes; `None` before it is known.
+    pub best: Option<Rate>,
+    /// The longest queue that was seen: the largest delay less the smallest one.
+    pub queue: Option<Span>,
 }
 
 /// The result of a successful transfer.

@@ -122,6 +122,7 @@ mod tests {
             retransmits: None,
             key_updates: None,
             connections: Some(1),
+            background: None,
         };
         Progress {
             done: Bytes(done),

@@ -8,6 +8,8 @@ use std::time::Duration;
 use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 
+use units::{Bytes, Rate};
+
 use crate::holder::{Holder, Transport};
 use crate::interfaces::own_addresses;
 use crate::scope::{in_scope, scope};
@@ -32,6 +34,8 @@ pub struct Attempt {
 /// The largest segment on a line with the minimum MTU of IPv6 (1280; RFC 8200, 5), with room for
 /// options, in bytes.
 pub const SMALL_SEGMENT: u32 = 1_180;
+/// The lower-effort codepoint (RFC 8622, section 2) in the octet of the traffic class.
+const LOWER_EFFORT: u32 = 1 << 2;
 /// Connections that the kernel may queue before they are accepted.
 const BACKLOG: i32 = 1_024;
 
@@ -83,6 +87,34 @@ pub fn tune(socket: &impl AsFd) -> io::Result<()> {
 /// The kernel's, for a name that may not be used.
 pub fn set_congestion_control(socket: &impl AsFd, name: &str) -> io::Result<()> {
     SockRef::from(socket).set_tcp_congestion(name.as_bytes())
+}
+
+/// Marks what a connection sends as lower effort (RFC 8622). ECN stays what it is.
+///
+/// # Errors
+/// The kernel's.
+pub fn set_lower_effort(socket: &impl AsFd) -> io::Result<()> {
+    let socket = SockRef::from(socket);
+    // A socket of IPv6 may have a peer of IPv4.
+    let of_ipv6 = socket.set_tclass_v6(LOWER_EFFORT);
+    let of_ipv4 = socket.set_tos_v4(LOWER_EFFORT);
+    of_ipv4.or(of_ipv6)
+}
+
+/// Bounds the rate of what a connection sends; the kernel paces it.
+///
+/// # Errors
+/// The kernel's.
+pub fn set_pace(socket: &impl AsFd, rate: Rate) -> io::Result<()> {
+    sys::sockopt::set_max_pacing_rate(socket, (rate.as_bits() / 8).max(1))
+}
+
+/// Lets a connection count as writable only while less than so much waits to be sent.
+///
+/// # Errors
+/// The kernel's.
+pub fn set_most_unsent(socket: &impl AsFd, bytes: Bytes) -> io::Result<()> {
+    sys::sockopt::set_unsent_low_water(socket, u32::try_from(bytes.0).unwrap_or(u32::MAX))
 }
 
 /// Opens listening sockets at the addresses; if there are none, one at `port` of all addresses of

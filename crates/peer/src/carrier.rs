@@ -19,7 +19,7 @@ use tokio::net::{TcpListener, TcpStream};
 use units::{Bytes, PathId, Rate, Span};
 
 use crate::Fingerprint;
-use events::PathState;
+use events::{Background, PathState};
 
 /// A future that a carrier returns.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -122,6 +122,30 @@ pub trait Stream: Send + Sync + 'static {
     fn set_congestion_control(&self, _name: &str) -> io::Result<()> {
         Err(io::ErrorKind::Unsupported.into())
     }
+
+    /// Marks what is sent towards the peer as lower effort (RFC 8622).
+    ///
+    /// # Errors
+    /// The kernel's; [`io::ErrorKind::Unsupported`] where packets are not the stream's own.
+    fn set_lower_effort(&self) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    /// Bounds the rate of what is sent towards the peer.
+    ///
+    /// # Errors
+    /// As [`Stream::set_lower_effort`].
+    fn set_pace(&self, _rate: Rate) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    /// Has the stream take bytes only while less than so many wait to be sent.
+    ///
+    /// # Errors
+    /// As [`Stream::set_lower_effort`].
+    fn set_most_unsent(&self, _bytes: Bytes) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
 }
 
 /// Opens connections on the side that dials.
@@ -166,6 +190,8 @@ pub struct RouteReport {
     pub key_updates: u64,
     /// The name of the congestion controller.
     pub controller: &'static str,
+    /// What the background is like there.
+    pub background: Option<Background>,
     /// Why its interface may carry no more in this month; `None` if it may.
     pub used_up: Option<String>,
 }
@@ -247,5 +273,17 @@ impl Stream for TcpStream {
 
     fn set_congestion_control(&self, name: &str) -> io::Result<()> {
         socket::set_congestion_control(self, name)
+    }
+
+    fn set_lower_effort(&self) -> io::Result<()> {
+        socket::set_lower_effort(self)
+    }
+
+    fn set_pace(&self, rate: Rate) -> io::Result<()> {
+        socket::set_pace(self, rate)
+    }
+
+    fn set_most_unsent(&self, bytes: Bytes) -> io::Result<()> {
+        socket::set_most_unsent(self, bytes)
     }
 }

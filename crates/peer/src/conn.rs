@@ -1,5 +1,6 @@
 //! One connection of a path: frames over TLS over a stream of a carrier.
 
+mod background;
 mod layer;
 mod raw;
 
@@ -13,11 +14,14 @@ use std::time::Duration;
 use net::counters::TcpInfo;
 use rustls::Connection;
 use tokio::time::timeout;
-use units::Span;
+use units::{Span, Time};
+use wire::effort::Effort;
 use wire::frame::HEADER;
 use wire::session::{AbortCode, SessionFrame, SessionId, VERSION, Welcome};
 use wire::{Emit, RawFrame, WireError};
 
+use background::Background;
+pub use background::Yielding;
 use layer::Layer;
 use raw::{RAW_MOST, Raw, Socket};
 
@@ -48,6 +52,8 @@ pub struct Conn {
     refusals: Option<Box<dyn Fn(AbortCode) + Send + Sync>>,
     /// What tells the peer of changes of this host's addresses.
     announcer: Option<Box<Announce>>,
+    /// In the background.
+    background: Option<Background>,
 }
 
 /// What finds the addresses of this host for the peer of a stream, once they have changed.
@@ -129,6 +135,7 @@ impl Conn {
             backlog: 0,
             refusals: None,
             announcer: None,
+            background: None,
         }
     }
 
@@ -136,6 +143,28 @@ impl Conn {
     #[must_use]
     pub fn stream(&self) -> &dyn Stream {
         &*self.stream
+    }
+
+    /// From now on what is sent leaves the line to others, as `effort` says; `None`: that is the
+    /// usual one.
+    pub fn set_effort(&mut self, effort: Effort) -> Option<Yielding> {
+        let begin = || Background::begin(&*self.stream, effort);
+        self.background = effort.is_background().then(begin);
+        self.background.as_ref().map(|background| background.yielding)
+    }
+
+    /// Takes a sample of [`Conn::counters`], some forty times a second: the pace in the background
+    /// goes by it.
+    pub fn handle_sample(&mut self, now: Time, info: &TcpInfo) {
+        if let Some(background) = &mut self.background {
+            background.handle_sample(now, info, &*self.stream);
+        }
+    }
+
+    /// What the line is like to a connection in the background that this host paces.
+    #[must_use]
+    pub fn background(&self) -> Option<events::Background> {
+        self.background.as_ref()?.stats()
     }
 
     /// The kernel's counters of the connection.

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use net::CongestionControl;
+use stripe::Effort;
 use units::Span;
 
 use crate::caps::Allowance;
@@ -102,6 +103,9 @@ pub struct DialOptions {
     pub most_paths: usize,
     /// How many subflows each path has over a carrier where several are possible.
     pub weight: u16,
+    /// Whether connections are in the background. That of striped ones is in their own
+    /// [options](stripe::Options).
+    pub effort: Effort,
 }
 
 impl DialOptions {
@@ -121,6 +125,7 @@ impl DialOptions {
             patience: Span::from_secs(120),
             most_paths: MAX_PATHS,
             weight: 1,
+            effort: Effort::Usual,
         }
     }
 }
@@ -173,6 +178,8 @@ pub struct ListenOptions {
     pub authorized: AuthorizedPeers,
     /// Where the logs of striped connections go; `None`: there are none.
     pub qlog: Option<stripe::Qlog>,
+    /// Whether connections are in the background; those of peers that wish so are in any case.
+    pub effort: Effort,
 }
 
 impl ListenOptions {
@@ -188,6 +195,7 @@ impl ListenOptions {
             holder: None,
             authorized: AuthorizedPeers::default(),
             qlog: None,
+            effort: Effort::Usual,
         }
     }
 }

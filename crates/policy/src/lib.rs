@@ -23,4 +23,5 @@ pub mod cc;
 pub mod line_loss;
 pub mod named;
 pub mod overflow;
+pub mod paced;
 pub mod sched;

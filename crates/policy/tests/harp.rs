@@ -74,6 +74,21 @@ fn of_two_senders_the_one_with_two_paths_leaves_the_shared_one() {
     }
 }
 
+/// On a long line 5 ms of queue are a twentieth of the window: a decrease of an eighth would leave
+/// it idle for a while, each time.
+#[test]
+fn alone_it_fills_long_lines() {
+    for (mbit, rtt) in [(20, 40), (20, 100), (50, 100), (50, 200)] {
+        let mut model = Model::default();
+        let packets = (mbit * rtt * 1_000 / 12_000) as f64;
+        let line = model.link(Link::new(Rate::mbit(mbit), packets, Drops::None));
+        model.flow_from(1, "harp", &[(line, Span::from_millis(rtt))], Span::ZERO);
+        model.measure(secs(30), secs(150));
+        let share = rates(&model)[0] / mbit as f64;
+        assert!(share > 0.94, "{mbit} Mbit/s, {rtt} ms: {share}");
+    }
+}
+
 #[test]
 fn transfers_alike_have_equal_shares() {
     for (count, least) in [(2, 0.85), (10, 0.95)] {

@@ -1,6 +1,7 @@
 //! The configuration of a connection.
 
 use units::{Bytes, Span};
+use wire::effort::Effort;
 use wire::ptcp::{ConnectionParameters, MIN_FULL};
 
 /// The data that moves to other paths when a subflow's window shrinks.
@@ -70,6 +71,9 @@ pub struct Config {
     /// Whether [`Connection::poll_lost`](crate::Connection::poll_lost) tells of each packet that is
     /// declared lost.
     pub tells_losses: bool,
+    /// Whether this end is in the background, and wants the peer to be. The connection only tells
+    /// the peer: the caller chooses the controller.
+    pub effort: Effort,
 }
 
 /// Shares of a receive buffer among streams, of which some are not read (dynamic thresholds,
@@ -106,6 +110,7 @@ impl Config {
             max_ack_delay: self.max_ack_delay,
             idle_timeout: self.idle_timeout,
             max_streams: self.max_streams,
+            effort: self.effort,
         }
     }
 }
@@ -133,6 +138,7 @@ impl Default for Config {
             max_datagrams: 256,
             holds_bytes: false,
             tells_losses: false,
+            effort: Effort::Usual,
         }
     }
 }

@@ -63,6 +63,7 @@
 //! | logs: what the driver notes; its text; the thread that writes it | `qlog/log.rs`; `qlog/text.rs`; `qlog/writer.rs` |
 //! | sockets; the clock, and arrival times on it | `socket`; `clock` |
 
+mod background;
 mod clock;
 mod connection;
 mod driver;
@@ -78,6 +79,7 @@ mod store;
 mod tokens;
 mod total_rate;
 
+pub use background::{BackgroundStats, Sites};
 pub use connection::{Connection, DROPPED, ReceiveHalf, SendHalf, Stream};
 pub use endpoint::{Endpoint, Listening};
 pub use error::{ConnectError, ConnectionError, DatagramError, EndpointError, StreamError};
@@ -89,3 +91,4 @@ pub use rations::Rations;
 pub use secure::{HandshakeError, address_block};
 pub use stats::{Carried, RouteChange, RouteEvent, RouteState, RouteStats, Stats};
 pub use total_rate::TotalRate;
+pub use wire::effort::Effort;

@@ -11,7 +11,7 @@ use policy::{cc, sched};
 use ptcp::{Class, Config};
 use units::{Bytes, PathId, Rate, Span};
 
-use crate::{Qlog, TotalRate};
+use crate::{Qlog, Sites, TotalRate};
 
 /// The controller of connections that name none: fair beside others, and robust on lossy lines.
 pub const CONTROLLER: &str = "coupled-bbr";
@@ -35,11 +35,15 @@ pub const SCHEDULER: &str = "lowest-rtt";
 /// ```
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The congestion controller of all paths together.
+    /// The congestion controller of all paths together, of connections that are not in the
+    /// [background](Config::effort).
     pub controller: Prototype<dyn Controller>,
     /// The choice of a path for each packet.
     pub scheduler: Prototype<dyn PacketScheduler>,
-    /// Limits and timeouts. `holds_bytes` is set by the driver.
+    /// The controllers of connections in the background, one for each peer.
+    pub sites: Sites,
+    /// Limits and timeouts, and whether connections are in the background. `holds_bytes` is set by
+    /// the driver.
     pub config: Config,
     /// The receive buffer before [`Connection::admit`](crate::Connection::admit), on the side that
     /// listens. What nobody reads is granted to other streams once, so that a peer can make this
@@ -77,6 +81,7 @@ impl Options {
         Options {
             controller,
             scheduler,
+            sites: Sites::default(),
             config,
             buffer_before_admission,
             keep_alive,

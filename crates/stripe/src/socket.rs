@@ -6,6 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use quinn_udp::{EcnCodepoint, RecvMeta, Transmit, UdpSockRef, UdpSocketState};
 use socket2::{Domain, Protocol, Socket, Type};
+use sys::datagram::{Classed, send_classed};
 
 use wire::ptcp::MIN_FULL;
 
@@ -16,6 +17,12 @@ use crate::Route;
 const KERNEL_BUFFER: usize = 8 << 20;
 /// The most bytes of one call with segmentation offload; the kernel takes 65,535 with headers.
 pub(crate) const MOST_OFFLOADED: usize = 64_000;
+/// The lower-effort codepoint in a traffic class (RFC 8622, section 2), and ECT(0) (RFC 3168).
+const LOWER_EFFORT: u8 = 1 << 2;
+const ECN_CAPABLE: u8 = 0b10;
+/// The kernel's numbers of an input/output error, and of an invalid argument.
+const EIO: i32 = 5;
+const EINVAL: i32 = 22;
 
 /// A UDP socket of one route, or a listening one.
 #[derive(Debug)]
@@ -32,6 +39,8 @@ pub(crate) struct Outgoing<'a> {
     /// The source address, where the socket has several.
     pub(crate) source: Option<IpAddr>,
     pub(crate) is_ecn_capable: bool,
+    /// Whether they have the lower-effort mark (RFC 8622).
+    pub(crate) is_lower_effort: bool,
     pub(crate) bytes: &'a [u8],
     /// The size of each.
     pub(crate) segment: usize,
@@ -78,7 +87,10 @@ impl UdpSocket {
 
     /// Sends datagrams.
     pub(crate) fn send(&self, outgoing: &Outgoing<'_>) -> io::Result<()> {
-        let Outgoing { to, source, is_ecn_capable, bytes, segment } = *outgoing;
+        let Outgoing { to, source, is_ecn_capable, is_lower_effort, bytes, segment } = *outgoing;
+        if is_lower_effort {
+            return self.send_lower_effort(outgoing);
+        }
         self.state.try_send(
             UdpSockRef::from(&self.socket),
             &Transmit {
@@ -89,6 +101,27 @@ impl UdpSocket {
                 src_ip: source,
             },
         )
+    }
+
+    /// The same with the lower-effort mark, which `quinn-udp` has no place for.
+    fn send_lower_effort(&self, outgoing: &Outgoing<'_>) -> io::Result<()> {
+        let Outgoing { to, source, is_ecn_capable, bytes, segment, .. } = *outgoing;
+        let class = LOWER_EFFORT | if is_ecn_capable { ECN_CAPABLE } else { 0 };
+        let several = (segment < bytes.len()).then(|| u16::try_from(segment)).transpose();
+        let segment = several.map_err(|_| io::ErrorKind::InvalidInput)?;
+        let classed = Classed { to, source, class, bytes, segment };
+        match send_classed(&self.socket, &classed) {
+            // A device that cannot divide them.
+            Err(error)
+                if segment.is_some() && matches!(error.raw_os_error(), Some(EIO | EINVAL)) =>
+            {
+                let mut each = bytes.chunks(usize::from(segment.unwrap_or(u16::MAX)));
+                each.try_for_each(|bytes| {
+                    send_classed(&self.socket, &Classed { bytes, segment: None, ..classed })
+                })
+            }
+            sent => sent,
+        }
     }
 
     /// Receives into the buffers, each with one datagram or several of one size. Returns how many

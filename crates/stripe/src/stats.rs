@@ -1,6 +1,6 @@
 //! What a connection tells of its routes: events and counters.
 
-use crate::RouteId;
+use crate::{BackgroundStats, RouteId};
 use std::net::{IpAddr, SocketAddr};
 
 use units::{Bytes, PathId, Span};
@@ -119,6 +119,9 @@ pub struct RouteStats {
     pub marked: u64,
     /// The largest UDP payload that it carries.
     pub datagram: Bytes,
+    /// What the background is like there, by its first subflow; `None` of a connection that is not
+    /// in the background.
+    pub background: Option<BackgroundStats>,
     /// The lowest number of a route that shares its bottleneck, if any is known.
     pub shares_with: Option<RouteId>,
     /// Datagrams that the kernel did not take in time.

@@ -19,7 +19,8 @@
 //! has died. In a dry run ([`Wishes::dry_run`]) the receiver
 //! also answers what it would do ([`FileFrame::Creates`] and the like), and no session opens.
 //!
-//! If the connecting side receives (`anabranch get`), it opens the session with a
+//! If the connecting side receives (`anabranch get`), its hello says with which [`Effort`] it wants
+//! to be sent files, and it opens the session with a
 //! [`FileFrame::Name`] for each wanted path, a [`FileFrame::Filter`] for each pattern, and
 //! [`FileFrame::Ask`]. The server answers the manifest in chunks, a [`LeftOut`] for each entry that
 //! it could not read, and [`FileFrame::ManifestEnd`]; the client names the wanted entries with
@@ -31,6 +32,7 @@
 
 use alloc::vec::Vec;
 
+use crate::effort::Effort;
 use crate::frame::{Emit, FrameKind};
 pub use crate::limits::{MAX_FILTER, MAX_HASHES, MAX_NAME, MAX_PAYLOAD, MAX_RANGES, MAX_REASON};
 use crate::session::SessionFrame;
@@ -42,8 +44,22 @@ pub use emit::DataHeader;
 
 /// The name of the service that takes files; its request are [`Wishes`].
 pub const RECEIVE: &str = "receive";
-/// The name of the service that offers files; it has no request.
+/// The name of the service that offers files; its request is an [`Effort`], in one octet, or
+/// nothing.
 pub const SERVE: &str = "serve";
+
+/// The request of a client of [`SERVE`] that wants to be sent files with this effort.
+#[must_use]
+pub fn request_of(effort: Effort) -> Vec<u8> {
+    effort.number().into_iter().collect()
+}
+
+/// The effort that a client of [`SERVE`] wants, by its request. What comes behind it is of later
+/// versions.
+#[must_use]
+pub fn effort_of(request: &[u8]) -> Effort {
+    request.first().map_or(Effort::Usual, |number| Effort::of_number((*number).into()))
+}
 
 /// The number of [`Wishes`].
 const WISHES: usize = 9;

@@ -2,7 +2,7 @@
 //!
 //! [`frame`] has what all frames have in common, which run over each path's TLS connection;
 //! [`session`] those of every session, [`files`], [`measure`], [`relay`] and [`feed`] those of
-//! services;
+//! services; [`effort`] how any connection stands beside others;
 //! [`manifest`] the description of files; [`closing`] the codes with which a side ends anything;
 //! [`ptcp`] the packets of the striped connection; [`datagram`] what surrounds them on UDP paths,
 //! and [`number`] how packet numbers are shortened; [`harp`] the messages of background gateways;
@@ -14,6 +14,7 @@ extern crate alloc;
 
 pub mod closing;
 pub mod datagram;
+pub mod effort;
 pub mod feed;
 pub mod files;
 pub mod frame;

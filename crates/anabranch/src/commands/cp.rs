@@ -165,6 +165,7 @@ impl Copy {
             version: Version { anabranch: env!("CARGO_PKG_VERSION").into(), speaks: PROTOCOL },
             key: identity.fingerprint().to_string(),
             port: self.far_port,
+            background: self.prepared.is_background()?,
             what: match &self.direction {
                 Direction::Push { target, one } => {
                     Operation::Put { target: target.clone(), one: one.clone() }

@@ -14,6 +14,7 @@ use events::{Event, Events, Summary};
 use files::{Error, Overwrite, ReceiveOptions, ServeOptions};
 use peer::{DEFAULT_PORT, Fingerprint, Identity, ListenOptions, Token};
 use serde::Serialize;
+use stripe::Effort;
 use tokio::sync::oneshot;
 
 use super::cp::install::own_hash;
@@ -22,6 +23,7 @@ use super::cp::messages::{
 };
 use super::cp::target::Target;
 use super::paths::runtime;
+use crate::background::step_back;
 use crate::config::Config;
 use crate::dirs::Dirs;
 use crate::exit::Failure;
@@ -85,6 +87,9 @@ async fn serve() -> Result<(), Failure> {
         read_stdin().map_err(|source| Error::system("read standard input", source))?;
     let Ok(line) = request.await else { return Err(connection_lost()) };
     let request = parse_request(&line)?;
+    if request.background {
+        step_back(Effort::Lower);
+    }
     // A shell's start-up files may have changed the folder.
     if let Some(home) = home() {
         let _ = env::set_current_dir(home);
@@ -328,7 +333,7 @@ mod tests {
         let target = std::os::unix::ffi::OsStringExt::from_vec(b"\xff\n\"x\"".to_vec());
         let version = Version { anabranch: "0.1.0".into(), speaks: PROTOCOL };
         let what = Operation::Put { target, one: Some("a b".into()) };
-        let request = Request { version, key: "k".into(), port: Some(1), what };
+        let request = Request { version, key: "k".into(), port: Some(1), background: true, what };
         let line = serde_json::to_vec(&request).unwrap();
         assert!(!line.contains(&b'\n'));
         assert_eq!(format!("{:?}", parse_request(&line).unwrap()), format!("{request:?}"));

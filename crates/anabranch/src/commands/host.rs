@@ -13,6 +13,7 @@ use peer::host::{Carriers, Host, Services};
 use tunnel::bounds::stripe_options;
 use tunnel::{TunnelRights, TunnelService};
 
+use crate::background::step_back;
 use crate::commands::collect::collect_service;
 use crate::commands::relay::{attend, relay_service};
 use crate::config::Config;
@@ -87,11 +88,13 @@ pub(crate) fn run(args: HostArgs) -> Result<(), Failure> {
                     FINGERPRINT NAME' lets one in ('anabranch keys' prints its key there)";
         return Err(Error::usage(text).into());
     }
+    step_back(config.host.background);
     let place = (&config.host.listen[..], config.host.port);
     let identity = HostKey::load(&dirs)?.lasting()?;
     let options = ListenOptions {
         authorized: authorized.peers.clone(),
         qlog: args.qlog.open(config.host.qlog.as_deref())?,
+        effort: config.host.background,
         ..args.listen.options(place, (identity, None))
     };
     let metrics = args.metrics.or(config.host.metrics);

@@ -171,6 +171,14 @@ impl PreparedSend {
         self.flags.transfer.check_sending(&self.config)
     }
 
+    /// Whether the transfer is in the background.
+    ///
+    /// # Errors
+    /// Those of [`TransferFlags::effort`].
+    pub(super) fn is_background(&self) -> Result<bool, Error> {
+        Ok(self.flags.transfer.effort(&self.config)?.is_background())
+    }
+
     /// The display of the transfer, and the commands at its end; `folder` is where files arrive
     /// here.
     pub(super) fn watcher(&mut self, folder: Option<&Path>) -> Box<dyn watch::Watcher> {

@@ -6,6 +6,7 @@ use events::Events;
 use files::{Error, ServeOptions};
 use peer::{DEFAULT_PORT, ListenOptions, Token};
 
+use crate::background::{BackgroundArgs, step_back};
 use crate::config::Config;
 use crate::dirs::Dirs;
 use crate::examples;
@@ -40,6 +41,8 @@ pub(crate) struct ServeArgs {
     /// Print a token as --token does, and write it to FILE, readable by the owner only
     #[arg(long, value_name = "FILE")]
     token_out: Option<PathBuf>,
+    #[command(flatten)]
+    background: BackgroundArgs,
     /// Defaults from FILE [default: anabranch/config.toml in the user's configuration folder]
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
@@ -78,6 +81,8 @@ pub(crate) fn run(args: ServeArgs) -> Result<(), Failure> {
         write_secret(path, &token.reveal())?;
     }
     let port = args.port.unwrap_or(DEFAULT_PORT);
+    let effort = args.background.effort()?.unwrap_or(config.serve.background);
+    step_back(effort);
     let options = ServeOptions {
         directory: args.directory,
         listen: ListenOptions {
@@ -86,6 +91,7 @@ pub(crate) fn run(args: ServeArgs) -> Result<(), Failure> {
             token: token.clone(),
             authorized: authorized.peers.clone(),
             qlog: args.qlog.open(None)?,
+            effort,
             ..ListenOptions::new(identity)
         },
         once: args.once,

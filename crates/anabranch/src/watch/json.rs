@@ -159,6 +159,16 @@ struct PathLine<'a> {
     retransmits: Option<u64>,
     key_updates: Option<u64>,
     connections: Option<usize>,
+    background: Option<BackgroundLine>,
+}
+
+/// What a sender in the background makes of a path.
+#[derive(Debug, Serialize)]
+struct BackgroundLine {
+    backed_off: bool,
+    backed_off_time: f64,
+    best_rate: Option<u64>,
+    longest_queue: Option<f64>,
 }
 
 #[derive(Debug, Serialize)]
@@ -366,5 +376,11 @@ fn path_line(path: &PathProgress) -> PathLine<'_> {
         retransmits: path.retransmits,
         key_updates: path.key_updates,
         connections: path.connections,
+        background: path.background.map(|background| BackgroundLine {
+            backed_off: background.is_backed_off,
+            backed_off_time: background.backed_off.as_secs_f64(),
+            best_rate: background.best.map(units::Rate::as_bits),
+            longest_queue: background.queue.map(units::Span::as_secs_f64),
+        }),
     }
 }

@@ -43,6 +43,7 @@ pub(super) fn rows(live: &BTreeMap<u32, Progress>, size: Size) -> Vec<String> {
 fn one(progress: &Progress, columns: usize, most: usize) -> Vec<String> {
     let mut room = most - 1;
     let mut rows = Vec::new();
+    let background = background(progress);
     let file = (room >= 3).then(|| file(progress)).flatten();
     room -= usize::from(file.is_some());
     let paths: Vec<&PathProgress> = progress.paths.iter().filter(|path| is_shown(path)).collect();
@@ -57,9 +58,27 @@ fn one(progress: &Progress, columns: usize, most: usize) -> Vec<String> {
         let kind = if shown == 0 { "paths" } else { "more paths" };
         rows.push(format!("{more}{count} {kind}  {rate}"));
     }
+    rows.extend(background.filter(|_| rows.len() + 2 < most));
     rows.extend(file);
     rows.push(total_row(progress, columns));
     rows
+}
+
+/// "background: others are using the line (12 of 50 Mbit/s)": what is had, of what the lines
+/// carried at best.
+pub(super) fn background(progress: &Progress) -> Option<String> {
+    let known = || progress.paths.iter().filter_map(|path| Some((path, path.background?)));
+    let used: Vec<_> = known().filter(|(_, background)| background.is_backed_off).collect();
+    let whose = match (&used[..], known().count()) {
+        (_, 0) => return None,
+        ([], _) => return Some("background: nobody else is using the line".into()),
+        (_, 1) => "the line".to_string(),
+        ([(path, _)], _) => clean(&path.name).into_owned(),
+        (several, _) => format!("{} lines", several.len()),
+    };
+    let rate: Rate = known().map(|(path, _)| path.rate).sum();
+    let best: Rate = known().filter_map(|(_, background)| background.best).sum();
+    Some(format!("background: others are using {whose} ({rate} of {best})"))
 }
 
 /// A row for each of several transfers.

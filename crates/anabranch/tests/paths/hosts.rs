@@ -124,10 +124,19 @@ impl Host {
 
     /// Starts a receiver at all addresses of this host.
     pub(crate) fn receive(&self) -> Receiver {
+        self.listen("receive")
+    }
+
+    /// Starts a server of its inbox at all addresses of this host.
+    pub(crate) fn serve(&self) -> Receiver {
+        self.listen("serve")
+    }
+
+    fn listen(&self, role: &str) -> Receiver {
         let token = self.home.join("token");
         let _ = fs::remove_file(&token);
         let mut command = self.command(env!("CARGO_BIN_EXE_anabranch"));
-        command.args(["receive", "--progress", "none", "--port", &PORT.to_string(), "--token-out"]);
+        command.args([role, "--progress", "none", "--port", &PORT.to_string(), "--token-out"]);
         command.arg(&token).arg(self.home.join("inbox"));
         let process = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
         let receiver = Receiver { process, token, inbox: self.home.join("inbox") };
@@ -163,7 +172,7 @@ impl Host {
 /// A receiver, terminated on drop.
 pub(crate) struct Receiver {
     process: Child,
-    token: PathBuf,
+    pub(crate) token: PathBuf,
     inbox: PathBuf,
 }
 

@@ -2,6 +2,8 @@
 //! between them without `--path`.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod background;
+mod background_programs;
 mod feeds;
 mod hosts;
 mod later;

@@ -15,13 +15,13 @@ use super::{two_hosts, uplink};
 const SIZE: usize = 48_000_000;
 
 /// A program on a host, terminated on drop; its output is in files.
-struct Running {
+pub(super) struct Running {
     process: Child,
     output: PathBuf,
 }
 
 impl Running {
-    fn start(host: &Host, name: &str, program: &str, arguments: &[&str]) -> Running {
+    pub(super) fn start(host: &Host, name: &str, program: &str, arguments: &[&str]) -> Running {
         let output = host.home.join(format!("{name}.log"));
         let log = File::create(&output).unwrap();
         let mut command = host.command(program);
@@ -30,11 +30,11 @@ impl Running {
         Running { process: command.spawn().unwrap(), output }
     }
 
-    fn said(&self) -> String {
+    pub(super) fn said(&self) -> String {
         fs::read_to_string(&self.output).unwrap()
     }
 
-    fn until(&mut self, text: &str) {
+    pub(super) fn until(&mut self, text: &str) {
         let is_there = || {
             let has_ended = self.process.try_wait().unwrap().is_some();
             let said = fs::read_to_string(&self.output).unwrap();
@@ -68,7 +68,7 @@ fn web(host: &Host, address: &str) -> Running {
 }
 
 /// The far side of a tunnel that permits these targets, and the file with its token.
-fn serve(host: &Host, permit: &str) -> (Running, String) {
+pub(super) fn serve(host: &Host, permit: &str) -> (Running, String) {
     let token = host.home.join("token").to_str().unwrap().to_string();
     let arguments = ["serve-tunnel", "--token-out", &token, "--permit", permit];
     let mut server =
@@ -77,7 +77,7 @@ fn serve(host: &Host, permit: &str) -> (Running, String) {
     (server, token)
 }
 
-fn tunnel(host: &Host, token: &str, more: &[&str]) -> Running {
+pub(super) fn tunnel(host: &Host, token: &str, more: &[&str]) -> Running {
     let arguments = [&["tunnel", "10.1.0.2", "--token-file", token, "--json"], more].concat();
     let mut tunnel = Running::start(host, "tunnel", env!("CARGO_BIN_EXE_anabranch"), &arguments);
     tunnel.until("connected to");

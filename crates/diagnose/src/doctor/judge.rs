@@ -1,6 +1,6 @@
 //! Findings from the facts, and their remedies.
 
-use units::{Bytes, Rate};
+use units::{Bytes, Rate, Span};
 
 use super::facts::{Host, LocalEnd};
 use super::{Connection, Finding, Mend, Severity};
@@ -16,6 +16,8 @@ const LOSSY: f64 = 0.01;
 /// Paths share a bottleneck if their rate together is less than this share of the sum of their
 /// rates alone.
 const SHARED: f64 = 0.85;
+/// The queue from which on a transfer in the background sees others (docs/background.md).
+const SEEN: Span = Span::from_millis(5);
 /// The smallest buffer that a remedy sets, in bytes.
 const BUFFER: u64 = 16 << 20;
 
@@ -220,7 +222,25 @@ pub(super) fn probe(probe: &PathProbe, host: &Host) -> Vec<Finding> {
         let text = format!("{:.1} % of its packets had to be sent again", carries.loss * 100.0);
         found.push(note("loss", name, text, None));
     }
+    found.push(note("buffer", name, buffer(carries.queue), None));
     found
+}
+
+/// What a line's buffer is like, and what a transfer in the background makes of it.
+fn buffer(queue: Span) -> String {
+    let millis = queue.as_secs_f64() * 1e3;
+    if queue < SEEN {
+        format!(
+            "its queue was at most {millis:.0} ms long when the path was full: --background sees \
+             others from {} ms on, and goes by losses below",
+            SEEN.as_millis()
+        )
+    } else {
+        format!(
+            "its queue was up to {millis:.0} ms long when the path was full: --background sees \
+             others there and leaves it to them"
+        )
+    }
 }
 
 /// A buffer of four times the bytes in flight at that rate.
@@ -247,8 +267,6 @@ pub(super) fn together(probes: &[PathProbe], together: &[Rate]) -> Option<Findin
 mod tests {
     use std::net::SocketAddr;
 
-    use units::Span;
-
     use super::*;
     use net::interfaces::{LocalPath, Reversal};
 
@@ -267,6 +285,7 @@ mod tests {
     fn carries(rate: Rate) -> Carries {
         Carries {
             rtt: Span::from_millis(40),
+            queue: Span::from_millis(80),
             rate,
             loss: 0.0,
             held_by_send_buffer: 0.0,
@@ -379,7 +398,15 @@ mod tests {
     #[test]
     fn buffers_losses_and_black_holes() {
         let host = Host { send_buffer: Some(64 << 20), ..Host::default() };
-        assert_eq!(probe(&probed(Ok(carries(Rate::mbit(50)))), &host), []);
+        let found = probe(&probed(Ok(carries(Rate::mbit(50)))), &host);
+        assert_eq!(checks(&found), ["buffer"]);
+        assert!(
+            found[0].text.contains("80 ms") && found[0].text.contains("leaves it"),
+            "{found:?}"
+        );
+        let shallow = Carries { queue: Span::from_millis(3), ..carries(Rate::mbit(50)) };
+        let found = probe(&probed(Ok(shallow)), &host);
+        assert!(found[0].text.contains("at most 3 ms") && found[0].text.contains("losses"));
         let slow = Carries {
             held_by_send_buffer: 0.5,
             held_by_receiver: 0.3,
@@ -387,7 +414,7 @@ mod tests {
             ..carries(Rate::mbit(50))
         };
         let found = probe(&PathProbe { small_segments_only: true, ..probed(Ok(slow)) }, &host);
-        assert_eq!(checks(&found), ["mtu", "send-buffer", "receive-buffer", "loss"]);
+        assert_eq!(checks(&found), ["mtu", "send-buffer", "receive-buffer", "loss", "buffer"]);
         assert_eq!(mend(&found[0]), "sudo sysctl -w net.ipv4.tcp_mtu_probing=1");
         assert_eq!(mend(&found[1]), "sudo sysctl -w net.ipv4.tcp_wmem='4096 65536 268435456'");
         assert_eq!(mend(&found[2]), "sudo sysctl -w net.ipv4.tcp_rmem='4096 131072 16777216'");

@@ -550,7 +550,9 @@ impl<O: SessionOpener> SessionDriver<O> {
             standing.is_open |= report.state != transfer::PathState::Stalled;
         }
         let rest = core.layout().total() - core.totals(now).acked;
-        let choice = self.choice.get_or_insert_with(Choice::new);
+        let is_background = self.dialer.terms().options.effort.is_background();
+        let new = if is_background { Choice::of_background } else { Choice::new };
+        let choice = self.choice.get_or_insert_with(new);
         let change = choice.update(now, standings[0], standings[1], rest);
         for (id, facts) in &open {
             let plan = &facts.path.plan;

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use net::socket::SMALL_SEGMENT;
 use net::{Clock, CongestionControl};
+use stripe::Effort;
 use tokio::sync::{Notify, Semaphore};
 use tokio::time::{Duration, sleep};
 use units::{PathId, Span};
@@ -67,6 +68,8 @@ pub struct Path {
     pub limits: Vec<Arc<Limit>>,
     /// The congestion control of the session.
     pub congestion_control: CongestionControl,
+    /// Whether its connections are in the background.
+    pub effort: Effort,
 }
 
 impl Path {
@@ -231,6 +234,7 @@ impl<S: Session> PathSupervisor<S> {
                 remote,
                 limits: self.limits(),
                 congestion_control: self.shared.terms.options.congestion_control.clone(),
+                effort: self.shared.terms.options.effort,
             });
             tracing::debug!(path = self.plan.name, %id, %remote, "connection joined the session");
             let began = self.shared.clock.now();

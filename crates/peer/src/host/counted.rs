@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 
 use net::counters::TcpInfo;
-use units::Span;
+use units::{Bytes, Rate, Span};
 
 use crate::Fingerprint;
 use crate::carrier::Stream;
@@ -94,5 +94,17 @@ impl Stream for CountedStream {
 
     fn set_congestion_control(&self, name: &str) -> io::Result<()> {
         self.stream.set_congestion_control(name)
+    }
+
+    fn set_lower_effort(&self) -> io::Result<()> {
+        self.stream.set_lower_effort()
+    }
+
+    fn set_pace(&self, rate: Rate) -> io::Result<()> {
+        self.stream.set_pace(rate)
+    }
+
+    fn set_most_unsent(&self, bytes: Bytes) -> io::Result<()> {
+        self.stream.set_most_unsent(bytes)
     }
 }

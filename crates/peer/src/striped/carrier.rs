@@ -16,8 +16,8 @@ use units::{Bytes, PathId, Rate, Span};
 use wire::closing::CloseCode;
 
 use super::connect::{OVER_UDP, Striped, TAKES_TCP, connect_over, takes_tcp};
-use super::path_state;
 use super::stream::StripedStream;
+use super::{BACKGROUND, background, path_state};
 use crate::carrier::{BoxFuture, Carrier, Listener, RouteReport, Stream};
 use crate::dial::{Keeper, Plan, PlanKind};
 use crate::listen::{Admitted, Traffic};
@@ -309,7 +309,12 @@ impl CarrierShared {
                 received: before().map(|(_, moved)| moved.1).sum(),
                 lost: 0,
                 key_updates: counted.as_ref().map_or(0, |stats| stats.key_updates),
-                controller: self.options.controller.copy().name(),
+                controller: if self.options.config.effort.is_background() {
+                    BACKGROUND
+                } else {
+                    self.options.controller.copy().name()
+                },
+                background: None,
                 used_up: plan.used_up(),
             };
             for route in counted.iter().flat_map(|stats| &stats.routes) {
@@ -323,6 +328,7 @@ impl CarrierShared {
                 };
                 (report.local, report.remote) = (route.local, Some(route.remote));
                 report.rtt = route.round_trip.or(report.rtt);
+                report.background = report.background.or(route.background.map(background));
                 if has_carried(route) {
                     report.sent += route.sent;
                     report.received += route.received;

@@ -44,7 +44,8 @@ impl UdpListener {
             listening.both_families = false;
         }
         listening.secret = Some(options.identity.udp_secret());
-        let stripe = stripe::Options { qlog: options.qlog.clone(), ..stripe };
+        let mut stripe = stripe::Options { qlog: options.qlog.clone(), ..stripe };
+        stripe.config.effort = options.effort;
         let endpoint = Endpoint::listen(&listening, tls.config(), stripe).map_err(system)?;
         let (endpoint, named) = (Arc::new(endpoint), options.addresses.clone());
         let (memory, own) = (listening.rations.memory, OwnAddresses::follow());

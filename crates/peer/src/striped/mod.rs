@@ -21,9 +21,9 @@ mod service;
 pub mod stream;
 mod total_rate;
 
-use stripe::RouteChange;
+use stripe::{BackgroundStats, RouteChange};
 
-use events::PathState;
+use events::{Background, PathState};
 
 /// The state of a path after a change of its route, with the reason as a clause; `None` if people
 /// know it in the same state.
@@ -39,6 +39,15 @@ pub fn path_state(change: RouteChange) -> Option<(PathState, String)> {
         RouteChange::Removed => (PathState::Dropped, String::new()),
         RouteChange::Moved { .. } => return None,
     })
+}
+
+/// What the controllers of connections in the background are.
+const BACKGROUND: &str = "harp";
+
+/// What a connection knows of the background, for people.
+fn background(stats: BackgroundStats) -> Background {
+    let BackgroundStats { is_backed_off, backed_off, best, queue } = stats;
+    Background { is_backed_off, backed_off, best, queue }
 }
 
 /// What a line does whose MTU is below that of the least datagrams, and the remedy for sessions.

@@ -62,6 +62,7 @@ mod names;
 mod nice;
 mod olia;
 mod reno;
+mod site;
 mod uncoupled;
 mod vegas;
 mod waimd;
@@ -82,7 +83,10 @@ pub use coupled_bbr::CoupledBbr;
 pub use coupled_cubic::CoupledCubic;
 pub use cubic::{Cubic, CubicOptions};
 pub use fast::{Fast, FastOptions};
-pub use harp::{Delivered, Harp, HarpCoupling, HarpOptions, Lateness, LatenessOptions};
+pub use harp::{
+    Delivered, Harp, HarpCoupling, HarpOptions, HarpStanding, Lateness, LatenessOptions,
+    SuspendedPath,
+};
 pub use ledbat::{Ledbat, LedbatOptions};
 pub use ledbat_plus_plus::{LedbatPlusPlus, LedbatPlusPlusOptions};
 pub use lia::Lia;
@@ -92,6 +96,7 @@ pub use names::{KIND, NAMES, by_name};
 pub use nice::{Nice, NiceOptions};
 pub use olia::Olia;
 pub use reno::Reno;
+pub use site::{Place, Site};
 pub use uncoupled::{SinglePath, Uncoupled};
 pub use vegas::{Vegas, VegasOptions};
 pub use waimd::Waimd;

@@ -189,6 +189,7 @@ impl Dialing {
                 to: route.remote,
                 source: None,
                 is_ecn_capable: false,
+                is_lower_effort: false,
                 bytes: datagram,
                 segment: datagram.len(),
             };

@@ -10,6 +10,7 @@ use secure::{ConnectionId, DialEvent, Dialer, Established, ResetTokens, Session}
 use tokio::sync::oneshot;
 use units::{Bytes, PathId, Span, SubflowId, Time};
 use wire::closing::CloseCode;
+use wire::effort::Effort;
 use wire::ptcp::ConnectionParameters;
 
 use super::carried::CarriedBytes;
@@ -18,6 +19,7 @@ use super::listening::Listener;
 use super::routes::RouteEnd;
 use super::sockets::{SocketKey, Sockets};
 use super::streams::{StreamEntry, WaitingForStream};
+use crate::background::Member;
 use crate::clock::StampedClock;
 use crate::connection::inbox::{Inbox, Key};
 use crate::connection::{Connection, DriverEnds};
@@ -51,6 +53,10 @@ pub(super) struct Link {
     pub(super) narrow_paths: Vec<SubflowId>,
     pub(super) session: Session,
     pub(super) core: ptcp::Connection,
+    /// Its part of the controller of its peer, in the background.
+    pub(super) member: Option<Member>,
+    /// Whether its packets have the lower-effort mark.
+    is_lower_effort: bool,
     pub(super) routes: BTreeMap<RouteId, RouteEnd>,
     pub(super) route_of: HashMap<SubflowId, RouteId>,
     /// The largest packet number that arrived over each path: a packet with a larger one says where
@@ -124,7 +130,8 @@ impl Link {
         let Established { session, peer_key, parameters } = established;
         let peer =
             ConnectionParameters::parse(&parameters).map_err(|_| ConnectError::Parameters)?;
-        let Options { controller, scheduler, mut config, buffer_before_admission, .. } = options;
+        let Options { controller, scheduler, sites, mut config, buffer_before_admission, .. } =
+            options;
         let Options { keep_alive, unsent, max_rate, qlog, .. } = options;
         let (most_streams, first_buffer) = (config.max_streams, config.receive_buffer);
         if !is_client {
@@ -132,9 +139,13 @@ impl Link {
         }
         config.holds_bytes = true;
         config.tells_losses = qlog.is_some();
+        let effort = config.effort.with(peer.effort);
+        let peer_key = PeerKey::from(peer_key.as_ref());
+        let member = effort.is_background().then(|| sites.join(now, &peer_key));
+        let controller = member.clone().map_or_else(|| controller.copy(), |one| Box::new(one) as _);
         let tokens = Box::new(SystemTokens::default());
         let make = if is_client { ptcp::Connection::client } else { ptcp::Connection::server };
-        let mut core = make(config, controller.copy(), scheduler.copy(), tokens);
+        let mut core = make(config, controller, scheduler.copy(), tokens);
         let holdings = match share {
             None => Holdings::dialed(),
             Some(share) => {
@@ -146,7 +157,6 @@ impl Link {
             }
         };
         core.begin_established(now, &peer);
-        let peer_key = PeerKey::from(peer_key.as_ref());
         let (connection, ends) =
             Connection::new(key, Arc::clone(inbox), Arc::clone(&peer_key), remote);
         let most = usize::try_from(core.max_datagram().0).unwrap_or(0);
@@ -163,6 +173,8 @@ impl Link {
             narrow_paths: Vec::new(),
             session,
             core,
+            member,
+            is_lower_effort: effort == Effort::Lower,
             routes: BTreeMap::new(),
             route_of: HashMap::new(),
             largest: HashMap::new(),
@@ -241,9 +253,18 @@ impl Link {
         let number = RouteId(self.next_route);
         (route.name.number, route.name.path) = (number, PathId(number.0));
         route.paths = vec![path];
+        self.prepare_route(&mut route);
+        if let Some(member) = &self.member {
+            member.name_addresses(self.latest, path, route.source, route.remote.ip());
+        }
         self.route_of.insert(path, number);
         self.routes.insert(number, route);
         self.next_route += 1;
+    }
+
+    /// What a route's packets look like.
+    pub(super) fn prepare_route(&self, route: &mut RouteEnd) {
+        route.is_lower_effort = self.is_lower_effort;
     }
 
     /// The connection is one too many.
@@ -479,6 +500,9 @@ impl Link {
     pub(super) fn fail(&mut self, error: ConnectionError) {
         if self.error.is_none() {
             self.end_streams(&error);
+            if let Some(member) = &self.member {
+                member.leave(self.latest);
+            }
             let _ = self.ends.ended.send(Some(error.clone()));
             if let Some(log) = &mut self.log {
                 log.closed(self.latest, &error);

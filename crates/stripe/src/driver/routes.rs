@@ -43,6 +43,8 @@ pub(super) struct RouteEnd {
     pub(super) remote: SocketAddr,
     /// The local address, where the socket has several.
     pub(super) source: Option<IpAddr>,
+    /// Whether its packets have the lower-effort mark.
+    pub(super) is_lower_effort: bool,
     /// Its subflows.
     pub(super) paths: Vec<SubflowId>,
     pub(super) batch: Batch,
@@ -104,6 +106,7 @@ impl RouteEnd {
             socket,
             remote,
             source: None,
+            is_lower_effort: false,
             paths: Vec::new(),
             batch: Batch::default(),
             blocked: VecDeque::new(),
@@ -186,6 +189,7 @@ impl RouteEnd {
                 to: self.remote,
                 source: self.source,
                 is_ecn_capable: *is_ecn_capable,
+                is_lower_effort: self.is_lower_effort,
                 bytes,
                 segment: *segment,
             },
@@ -280,7 +284,11 @@ impl Link {
             let rate = route.max_rate.map(|rate| units::Rate::from_bits(rate.as_bits() / share));
             self.core.set_path_rate(*path, rate);
             self.route_of.insert(*path, number);
+            if let Some(member) = &self.member {
+                member.name_route(now, *path, &route);
+            }
         }
+        self.prepare_route(&mut end);
         end.wish = Some(route);
         self.routes.insert(number, end);
     }
@@ -450,6 +458,7 @@ impl Link {
             lost: 0,
             marked: 0,
             datagram: units::Bytes::ZERO,
+            background: None,
             shares_with: None,
             dropped_here: route.dropped,
         };
@@ -467,6 +476,8 @@ impl Link {
                 stats.lost += counted.lost;
                 stats.marked += counted.marks;
             }
+            let known = || self.member.as_ref().and_then(|member| member.stats(path));
+            stats.background = stats.background.or_else(known);
             let shares = core.bottleneck(path).and_then(|other| self.route_of.get(&other));
             stats.shares_with = stats.shares_with.or(shares.copied());
         }

@@ -6,12 +6,13 @@ use alloc::vec::Vec;
 use units::{Bytes, Span};
 
 use crate::WireError;
+use crate::effort::Effort;
 use crate::reader::Reader;
 
 /// The name in errors.
 const NAME: &str = "Parameters";
 /// The names of the fields, by number.
-const FIELDS: [&str; 7] = [
+const FIELDS: [&str; 8] = [
     "",
     "receive buffer",
     "max datagram",
@@ -19,6 +20,7 @@ const FIELDS: [&str; 7] = [
     "idle timeout",
     "max streams",
     "stream window",
+    "effort",
 ];
 
 const RECEIVE_BUFFER: u8 = 1;
@@ -27,6 +29,7 @@ const MAX_ACK_DELAY: u8 = 3;
 const IDLE_TIMEOUT: u8 = 4;
 const MAX_STREAMS: u8 = 5;
 const STREAM_WINDOW: u8 = 6;
+const EFFORT: u8 = 7;
 
 /// The least of the largest datagrams: a path that does not carry such is not used.
 const LEAST_DATAGRAM: u64 = 1_200;
@@ -48,6 +51,9 @@ pub struct ConnectionParameters {
     pub idle_timeout: Option<Span>,
     /// The streams that the peer may have open at the same time.
     pub max_streams: u32,
+    /// Whether this end sends in the background, and asks the peer to. It is not written if it is
+    /// usual, and one that is not known counts as that.
+    pub effort: Effort,
 }
 
 impl ConnectionParameters {
@@ -66,6 +72,9 @@ impl ConnectionParameters {
         field(MAX_STREAMS, self.max_streams.into());
         if self.stream_window != self.receive_buffer {
             field(STREAM_WINDOW, self.stream_window.0);
+        }
+        if let Some(number) = self.effort.number() {
+            field(EFFORT, number.into());
         }
     }
 
@@ -107,6 +116,7 @@ impl ConnectionParameters {
                 .map(|value| time(IDLE_TIMEOUT, value))
                 .transpose()?,
             max_streams: u32::try_from(get(MAX_STREAMS)?).unwrap_or(u32::MAX),
+            effort: Effort::of_number(found[usize::from(EFFORT)].unwrap_or(0)),
         })
     }
 }
@@ -129,6 +139,7 @@ mod tests {
         max_ack_delay: Span::from_millis(25),
         idle_timeout: Some(Span::from_secs(30)),
         max_streams: 128,
+        effort: Effort::Usual,
     };
 
     fn octets(parameters: &ConnectionParameters) -> Vec<u8> {
@@ -157,8 +168,10 @@ mod tests {
     #[test]
     fn fields_of_later_versions_are_ignored() {
         let mut octets = octets(&PLAIN);
-        octets.extend([200, 3, 1, 2, 3, 7, 0]);
+        octets.extend([200, 3, 1, 2, 3, 8, 0]);
         assert_eq!(ConnectionParameters::parse(&octets), Ok(PLAIN));
+        octets.extend([EFFORT, 8, 0, 0, 0, 0, 0, 0, 0, 3]);
+        assert_eq!(ConnectionParameters::parse(&octets), Ok(PLAIN), "an effort of a later version");
     }
 
     proptest! {
@@ -170,6 +183,9 @@ mod tests {
             delay in 0..LONGEST,
             timeout in proptest::option::of(0..LONGEST),
             max_streams: u32,
+            effort in prop_oneof![
+                Just(Effort::Usual), Just(Effort::Lower), Just(Effort::LowerUnmarked)
+            ],
         ) {
             let parameters = ConnectionParameters {
                 receive_buffer: Bytes(buffer),
@@ -178,6 +194,7 @@ mod tests {
                 max_ack_delay: Span::from_millis(delay),
                 idle_timeout: timeout.map(Span::from_millis),
                 max_streams,
+                effort,
             };
             prop_assert_eq!(ConnectionParameters::parse(&octets(&parameters)), Ok(parameters));
         }

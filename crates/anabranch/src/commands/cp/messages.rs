@@ -47,6 +47,9 @@ pub(crate) struct Request {
     pub(crate) key: String,
     /// The only port to listen on; `None` leaves the choice to the remote side.
     pub(crate) port: Option<u16>,
+    /// Whether the remote side lets others go first at disks and processors.
+    #[serde(default)]
+    pub(crate) background: bool,
     /// The requested operation.
     pub(crate) what: Operation,
 }

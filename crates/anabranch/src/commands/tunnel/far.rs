@@ -10,6 +10,7 @@ use tunnel::bounds::stripe_options;
 use tunnel::{TunnelRights, TunnelService};
 
 use super::{bounded, stopped};
+use crate::background::{BackgroundArgs, step_back};
 use crate::dirs::Dirs;
 use crate::examples;
 use crate::exit::Failure;
@@ -42,6 +43,8 @@ pub(crate) struct ServeTunnelArgs {
     #[arg(long, value_name = "RATE|TIMETABLE")]
     max_rate: Option<Timetable>,
     #[command(flatten)]
+    background: BackgroundArgs,
+    #[command(flatten)]
     qlog: QlogArgs,
     #[command(flatten)]
     display: DisplayArgs,
@@ -65,9 +68,12 @@ pub(crate) fn run(args: ServeTunnelArgs) -> Result<(), Failure> {
     let ports = args.permit_listen.into_iter().fold(ListenRights::default(), ListenRights::and);
     check(args.token.is_given(), &reach, &ports, &authorized)?;
     let (identity, token) = args.token.make(HostKey::load(&dirs)?)?;
+    let effort = args.background.effort()?.unwrap_or_default();
+    step_back(effort);
     let listen = ListenOptions {
         authorized: authorized.peers.clone(),
         qlog: args.qlog.open(None)?,
+        effort,
         ..args.listen.options((&[], None), (identity, token.clone()))
     };
     let (display, table) = (args.display, args.max_rate);

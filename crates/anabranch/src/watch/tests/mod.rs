@@ -33,6 +33,7 @@ fn path(n: u32, name: &str, state: PathState, mbit: u64, share: f64) -> PathProg
         retransmits: Some(3),
         key_updates: None,
         connections: Some(1),
+        background: None,
     }
 }
 

@@ -61,6 +61,8 @@ pub(super) struct Choice {
     next_trial: Option<Time>,
     last_trial: Time,
     pause: Span,
+    /// Whether the other carrier is never tried.
+    is_fixed: bool,
 }
 
 impl Choice {
@@ -74,7 +76,13 @@ impl Choice {
             next_trial: None,
             last_trial: Time::ZERO,
             pause: PAUSE,
+            is_fixed: false,
         }
+    }
+
+    /// UDP carries the data while a path of it is open, and TCP at other times.
+    pub(super) fn of_background() -> Choice {
+        Choice { in_use: Kind::Udp, is_fixed: true, ..Choice::new() }
     }
 
     /// The carrier that carries the data.
@@ -90,6 +98,9 @@ impl Choice {
         udp: Standing,
         rest: Bytes,
     ) -> Option<Decision> {
+        if self.is_fixed {
+            return None;
+        }
         self.seen.push((now, [tcp.acked, udp.acked]));
         let oldest = now.since(Time::ZERO).min(SETTLE + MEASURE + MEASURE);
         self.seen.retain(|(at, _)| now.since(*at) <= oldest);
@@ -234,6 +245,18 @@ mod tests {
         for open in [[true, false], [false, true]] {
             let (told, part) = run(30, Bytes(1 << 40), open, |_| (50, 50));
             assert!(told.is_empty() && part > 0.99, "{open:?} {told:?} {part}");
+        }
+    }
+
+    #[test]
+    fn in_the_background_the_faster_one_is_not_looked_for() {
+        let mut choice = Choice::of_background();
+        for step in 0..1_000_u64 {
+            let standing =
+                |rate| Standing { is_open: true, acked: Rate::mbit(rate) * (STEP * step) };
+            let now = Time::ZERO + STEP * step;
+            assert_eq!(choice.update(now, standing(90), standing(1), Bytes(1 << 40)), None);
+            assert_eq!(choice.in_use(), Kind::Udp);
         }
     }
 

@@ -114,6 +114,7 @@ impl<O: SessionOpener> SessionDriver<O> {
             retransmits: (!sampled.is_empty())
                 .then(|| sampled.iter().map(|kernel| kernel.retransmits).sum()),
             key_updates: None,
+            background: first.and_then(|path| kernel(path).background),
             connections: Some(open.iter().map(|path| kernel(path).connections.max(1)).sum()),
         })
     }
@@ -151,6 +152,7 @@ impl<O: SessionOpener> SessionDriver<O> {
                 retransmits: Some(route.lost),
                 key_updates: Some(route.key_updates),
                 connections: Some(1),
+                background: route.background.filter(|_| sends),
             }
         };
         routes.iter().map(one).collect()

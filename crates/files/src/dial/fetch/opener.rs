@@ -170,7 +170,8 @@ impl FetchOpener {
     /// Opens a session with a server, or waits until another connection has opened it.
     async fn open_or_wait(&self, conn: &mut Conn, server: usize) -> Result<ServerSession, Refusal> {
         let secret = self.options.from[server].credential.secret();
-        let hello = Hello::new(wire::files::SERVE, secret, self.terms.run);
+        let request = wire::files::request_of(self.terms.options.effort);
+        let hello = Hello::new(wire::files::SERVE, secret, self.terms.run).asking(request);
         conn.push(&SessionFrame::Hello(hello));
         let gate = &self.gates[server];
         if gate.try_ask() {

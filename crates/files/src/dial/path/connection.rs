@@ -6,6 +6,7 @@ use net::CongestionControl;
 use net::congestion::ControlChoice;
 use net::counters::TcpInfo;
 use peer::caps::{Account, Room};
+use peer::conn::Yielding;
 use peer::dial::Place;
 use peer::{Conn, ConnError};
 use transfer::{Extent, ExtentSet};
@@ -49,18 +50,25 @@ impl<'a, F: Direction> Connection<'a, F> {
         session: &'a Session,
         facts: &'a PathFacts,
         direction: F,
-        conn: Conn,
+        mut conn: Conn,
         control: &CongestionControl,
         place: Option<Place>,
     ) -> Connection<'a, F> {
         let (now, path) = (session.clock.now(), &facts.path);
+        let yielding = if F::SENDS { conn.set_effort(path.effort) } else { None };
+        let control = match yielding {
+            Some(yielding @ (Yielding::Kernel | Yielding::Paced)) => {
+                ControlChoice::new(&CongestionControl::Named(yielding.control().into()))
+            }
+            Some(Yielding::Carrier) | None => ControlChoice::new(control),
+        };
         let account = path.plan.account(path.remote.is_ipv6());
         Connection {
             session,
             facts,
             conn,
             direction,
-            control: ControlChoice::new(control),
+            control,
             account,
             rate: Rate::ZERO,
             in_flight: ExtentSet::new(),
@@ -135,6 +143,7 @@ impl<'a, F: Direction> Connection<'a, F> {
         self.rate = self.moved.rate.unwrap_or(Rate::ZERO).max(faded).max(Rate::kbit(100));
         let mut change = None;
         if F::SENDS {
+            self.conn.handle_sample(now, &self.info);
             let stream = self.conn.stream();
             let set = |name: &str| stream.set_congestion_control(name);
             change = self.control.update(now, &self.info, &self.facts.path.plan.name, set);

@@ -18,6 +18,7 @@ mod task;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
+use events::Background;
 use net::counters::TcpInfo;
 use peer::dial::Path;
 use peer::{Conn, ConnError};
@@ -49,6 +50,8 @@ pub(in crate::dial) struct KernelFacts {
     pub(super) retransmits: u64,
     pub(super) rtt: Span,
     pub(super) connections: usize,
+    /// Of its first connection.
+    pub(super) background: Option<Background>,
 }
 
 impl KernelFacts {

@@ -337,6 +337,7 @@ impl<'a, F: Direction, M> PathTask<'a, F, M> {
         kernel.retransmits = infos().map(|info| info.retransmits).sum();
         kernel.rtt = shortest;
         kernel.connections = self.connections.len();
+        kernel.background = self.connections[0].conn.background();
         let control = self.connections[0].control();
         if kernel.congestion_control != control {
             kernel.congestion_control = control.to_string();
@@ -367,6 +368,10 @@ impl<'a, F: Direction, M> PathTask<'a, F, M> {
             if !std::mem::replace(&mut self.is_spread, true) {
                 (1..STREAMS).for_each(|_| self.further.ask());
             }
+            return;
+        }
+        if self.facts.path.effort.is_background() {
+            // Each has a pace of its own.
             return;
         }
         let acked = self.session.core().acked_on(self.facts.path.id);

@@ -38,6 +38,7 @@ impl ReceiveRates {
             retransmits: None,
             key_updates: None,
             connections: None,
+            background: None,
         };
         let mut paths: Vec<PathProgress> = Vec::new();
         for (name, path) in session.paths() {

@@ -10,6 +10,7 @@ use net::counters::TcpInfo;
 use peer::listen::admission::refuse;
 use peer::listen::too_many_connections;
 use peer::{Conn, ConnError, PathClass};
+use sys::priority::IdleIo;
 use tokio::time::{Instant, sleep_until};
 use transfer::Extent;
 use units::{Bytes, Span, Time};
@@ -44,9 +45,15 @@ pub(super) async fn serve(
         let _ = refuse(conn, AbortCode::Crowded, too_many_connections()).await;
         return Ok(());
     };
-    let mut control = ControlChoice::new(&CongestionControl::Auto);
-    // If the kernel refuses, the system's default stays.
-    let _ = conn.stream().set_congestion_control(control.name());
+    let mut control = match conn.set_effort(fetch.view.effort) {
+        Some(yielding) => ControlChoice::new(&CongestionControl::Named(yielding.control().into())),
+        None => {
+            let control = ControlChoice::new(&CongestionControl::Auto);
+            // If the kernel refuses, the system's default stays.
+            let _ = conn.stream().set_congestion_control(control.name());
+            control
+        }
+    };
     let name = conn
         .stream()
         .peer_addr()
@@ -109,7 +116,9 @@ pub(super) async fn serve(
         let now = clock.now();
         if now >= next_sample {
             next_sample = now + SAMPLE_EVERY;
-            let (info, stream) = (conn.counters()?, conn.stream());
+            let info = conn.counters()?;
+            conn.handle_sample(now, &info);
+            let stream = conn.stream();
             is_sending = info.unacked > 0;
             let set = |name: &str| stream.set_congestion_control(name);
             if let Some(text) = control.update(now, &info, &name, set) {
@@ -158,7 +167,12 @@ async fn answer(
     header: &mut Vec<u8>,
     told_changes: &mut usize,
 ) -> Result<(), ConnError> {
-    let (range, cv) = match run_in_place(|| fetch.supply.read(extent, buffer)) {
+    let read = || {
+        // The thread is of all clients.
+        let _idle = fetch.view.effort.is_background().then(IdleIo::begin);
+        fetch.supply.read(extent, buffer)
+    };
+    let (range, cv) = match run_in_place(read) {
         Ok(read) => read,
         Err(error) => {
             let (code, text) = source_abort(&error);

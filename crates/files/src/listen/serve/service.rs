@@ -17,6 +17,7 @@ use peer::metrics::Registry;
 use peer::places::Places;
 use peer::{Conn, ConnError, Fingerprint, May, Peer};
 use rustix::fs::OFlags;
+use stripe::Effort;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 use transfer::ExtentSet;
@@ -104,8 +105,11 @@ impl Service for ServeService {
 
     fn authorize(&self, asking: &Asking<'_>) -> Result<PeerView, String> {
         let (known, peer) = (asking.known.cloned(), asking.peer);
+        let wish = wire::files::effort_of(&asking.hello.request);
+        let effort = self.options.listen.effort.with(wish);
         if let Some(known) = known.as_ref().filter(|known| known.may_get()) {
-            return self.view(known).map_err(|error| error.to_string());
+            let view = self.view(known).map_err(|error| error.to_string());
+            return view.map(|view| PeerView { effort, ..view });
         }
         let admitted = asking.holds_token();
         if let (Err(TokenRefusal::NotShown), Some(known)) = (&admitted, &known) {
@@ -122,7 +126,7 @@ impl Service for ServeService {
         match admitted {
             Ok(()) => {
                 let root = SourceRoot::Below(Arc::clone(&self.shared));
-                Ok(PeerView { root, limit: None, name: String::new(), admitted: known })
+                Ok(PeerView { root, limit: None, name: String::new(), admitted: known, effort })
             }
             Err(TokenRefusal::NotShown) => Err(format!(
                 "no token was shown, and the key {peer} is not among the authorized peers: \
@@ -239,7 +243,8 @@ impl ServeService {
             }
             Arc::clone(&limit.1)
         });
-        Ok(PeerView { root, limit, name: peer.name.clone(), admitted: Some(peer.clone()) })
+        let (name, admitted) = (peer.name.clone(), Some(peer.clone()));
+        Ok(PeerView { root, limit, name, admitted, effort: Effort::Usual })
     }
 
     /// Whether it ends with the first fetch.

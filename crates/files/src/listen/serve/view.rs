@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use peer::Peer;
 use peer::limit::Limit;
+use stripe::Effort;
 
 use crate::source::SourceRoot;
 
-/// The view of one peer: its root and its rate limit.
+/// The view of one peer: its root and its rate limit, and what it asked for.
 #[derive(Clone)]
 pub(super) struct PeerView {
     pub(super) root: SourceRoot,
@@ -17,4 +18,6 @@ pub(super) struct PeerView {
     pub(super) name: String,
     /// The entry of the peer among the authorized ones.
     pub(super) admitted: Option<Peer>,
+    /// Whether what is sent to it is in the background.
+    pub(super) effort: Effort,
 }

@@ -30,6 +30,11 @@ impl Extent {
     /// The largest sample that is remembered.
     pub(super) fn largest(&mut self, now: Time) -> f64 {
         self.expire(now);
+        self.known()
+    }
+
+    /// The same as of the last sample.
+    pub(super) fn known(&self) -> f64 {
         self.periods.iter().fold(self.least, |most, bytes| most.max(*bytes))
     }
 

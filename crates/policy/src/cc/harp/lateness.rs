@@ -54,6 +54,12 @@ impl Lateness {
 
     /// The weight of a packet with this delay; zero if it is in time. Delays may have any origin.
     pub fn handle_delay(&mut self, now: Time, delay: Span) -> f64 {
+        self.note_delay(now, delay);
+        self.weight(delay)
+    }
+
+    /// Remembers a delay.
+    pub fn note_delay(&mut self, now: Time, delay: Span) {
         self.expire(now);
         let wider = |range: Option<(Span, Span)>| match range {
             None => Some((delay, delay)),
@@ -61,7 +67,6 @@ impl Lateness {
         };
         self.periods[0] = wider(self.periods[0]);
         self.range = wider(self.range);
-        self.weight(delay)
     }
 
     /// Whether a packet with this delay is in time. It is not remembered: probes are small.
@@ -83,6 +88,12 @@ impl Lateness {
         self.range.map(|(least, _)| least)
     }
 
+    /// The largest delay that is remembered.
+    #[must_use]
+    pub fn most(&self) -> Option<Span> {
+        self.range.map(|(_, most)| most)
+    }
+
     /// The distance of the threshold from the smallest delay.
     #[must_use]
     pub fn distance(&self) -> Option<Span> {
@@ -92,7 +103,9 @@ impl Lateness {
         Some(self.options.most.map_or(distance, |most| distance.min(most)))
     }
 
-    fn weight(&self, delay: Span) -> f64 {
+    /// The weight of a packet with this delay, which is not remembered.
+    #[must_use]
+    pub fn weight(&self, delay: Span) -> f64 {
         let (Some(least), Some(distance)) = (self.least(), self.distance()) else { return 0.0 };
         if delay <= least + distance || distance == Span::ZERO {
             return 0.0;

@@ -16,6 +16,8 @@
 mod drain;
 mod extent;
 mod lateness;
+mod standing;
+mod standing_delay;
 mod striped;
 
 use alloc::vec::Vec;
@@ -27,6 +29,9 @@ use super::{MAX_WINDOW, drain_times};
 use drain::HarpDrain;
 use extent::Extent;
 pub use lateness::{Lateness, LatenessOptions};
+use standing::BackOff;
+pub use standing::HarpStanding;
+use standing_delay::StandingDelay;
 
 /// ξ: what a decrease weighs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -54,6 +59,10 @@ pub struct HarpOptions {
     pub full_growth: Option<f64>,
     /// β: the share that a decrease takes.
     pub beta: f64,
+    /// What the first decrease takes at most, in units of the queue's share of the round trip; those
+    /// that follow it at once take β, and so do all with `None`. On a long line the threshold is a
+    /// small part of the window, and β of that would leave the line idle for many round trips.
+    pub first_decrease: Option<f64>,
     /// When packets are late.
     pub lateness: LatenessOptions,
     /// The weight of late packets that a decrease needs.
@@ -77,6 +86,10 @@ pub struct HarpOptions {
     pub drain: Option<Span>,
 }
 
+/// A decrease follows another one at once within so many round trips.
+const FOLLOWS: u64 = 3;
+/// The first decrease takes at least this part of β.
+const LEAST_FIRST: f64 = 4.0;
 /// A drain that could not begin for so long is left out: the others' are over.
 const LATEST_DRAIN: Span = Span::from_millis(50);
 
@@ -92,6 +105,7 @@ impl HarpOptions {
             alpha: 0.03,
             full_growth: None,
             beta: 0.125,
+            first_decrease: None,
             lateness: LatenessOptions {
                 share: 0.15,
                 least: Span::from_micros(2_500),
@@ -124,6 +138,7 @@ impl HarpOptions {
                 ..paper.lateness
             },
             full_growth: Some(64.0),
+            first_decrease: Some(1.1),
             // A mark says as much as a packet that is very late.
             mark: 40.0,
             floor: 1.0 / 16.0,
@@ -181,6 +196,8 @@ struct HarpPath {
     /// Of late packets since the last decrease.
     weight: f64,
     decreased: Option<Time>,
+    /// The queue that the latest packet came through, for a sender that sees it.
+    queue: Option<Span>,
     /// From its begin until the window is whole again.
     drain: Option<HarpDrain>,
     smoothed_rtt: Span,
@@ -188,11 +205,17 @@ struct HarpPath {
     is_choked: bool,
     /// The delays, for a sender that sees them itself.
     lateness: Lateness,
+    standing_delay: StandingDelay,
     /// The clock of its delays, where the sender sees them itself.
     delay: ForwardDelay,
     /// When to probe, for a sender that asks; valid while choked.
     probe_at: Time,
+    back_off: BackOff,
 }
+
+/// A path that nothing is sent over at present, with what is known of it.
+#[derive(Clone, Debug)]
+pub struct SuspendedPath(HarpPath);
 
 impl Harp {
     /// The least time between two probes of a choked path.
@@ -230,19 +253,36 @@ impl Harp {
             extent: Extent::new(self.options.memory, mss),
             weight: 0.0,
             decreased: None,
+            queue: None,
             drain: None,
             smoothed_rtt: Span::ZERO,
             in_slow_start: self.options.slow_start,
             is_choked: false,
             lateness: Lateness::new(self.options.lateness),
+            standing_delay: StandingDelay::default(),
             delay: ForwardDelay::default(),
             probe_at: Time::ZERO,
+            back_off: BackOff::default(),
         });
     }
 
     /// A path leaves.
     pub fn remove(&mut self, id: SubflowId) {
         self.paths.retain(|path| path.id != id);
+    }
+
+    /// A path leaves that may come back; `None` for one that is unknown.
+    pub fn suspend(&mut self, id: SubflowId) -> Option<SuspendedPath> {
+        let at = self.paths.iter().position(|path| path.id == id)?;
+        Some(SuspendedPath(self.paths.remove(at)))
+    }
+
+    /// A path comes back with the window and the delays that it had.
+    pub fn resume(&mut self, suspended: SuspendedPath) {
+        let SuspendedPath(mut path) = suspended;
+        path.drain = None;
+        path.back_off.handle_pause();
+        self.paths.push(path);
     }
 
     /// The window of a path in bytes, or what a drain leaves of it; zero of one that is choked or
@@ -272,6 +312,7 @@ impl Harp {
         }
         let Some(path) = self.path_mut(id) else { return };
         path.smoothed_rtt = delivered.smoothed_rtt;
+        path.note_back_off(now);
         if options.extent_by_rate
             && let Some(rate) = delivered.rate
         {
@@ -301,6 +342,13 @@ impl Harp {
         }
     }
 
+    /// A packet of a path came through a queue of this length.
+    pub fn note_queue(&mut self, id: SubflowId, length: Span) {
+        if let Some(path) = self.path_mut(id) {
+            path.queue = Some(length);
+        }
+    }
+
     /// Packets of a path were late, with this weight in all. Once enough were, and a round trip
     /// after the last decrease, the window falls.
     pub fn handle_late(&mut self, now: Time, id: SubflowId, weight: f64) {
@@ -318,7 +366,8 @@ impl Harp {
             HarpCoupling::Joint => 0.0,
             HarpCoupling::Adaptive => (path.window / path.extent.largest(now)).min(1.0),
         };
-        let loss = options.beta * (own * path.window + (1.0 - own) * total);
+        let beta = path.share_of_decrease(now, &options);
+        let loss = beta * (own * path.window + (1.0 - own) * total);
         self.decrease(now, id, loss);
     }
 
@@ -437,6 +486,21 @@ impl HarpPath {
     /// Whether the last decrease is less than a round trip ago.
     fn is_within_round_trip(&self, now: Time) -> bool {
         self.decreased.is_some_and(|at| now < at + self.smoothed_rtt)
+    }
+
+    /// The share that a decrease takes: β, or less if it is the first one after an increase and the
+    /// queue is a small part of the round trip. If that queue was the path's own, it is gone.
+    fn share_of_decrease(&self, now: Time, options: &HarpOptions) -> f64 {
+        let (Some(times), Some(queue)) = (options.first_decrease, self.queue) else {
+            return options.beta;
+        };
+        let trip = self.smoothed_rtt.as_secs_f64();
+        let follows = self.decreased.is_some_and(|at| now < at + self.smoothed_rtt * FOLLOWS);
+        if follows || trip <= 0.0 {
+            return options.beta;
+        }
+        let share = times * queue.as_secs_f64() / trip;
+        share.clamp(options.beta / LEAST_FIRST, options.beta)
     }
 
     /// The time from one probe to the next.

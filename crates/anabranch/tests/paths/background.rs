@@ -1,0 +1,110 @@
+//! Transfers in the background: their packets, their process, and what they say of themselves.
+
+use serde_json::Value;
+
+use crate::hosts::{Host, Outcome};
+use crate::needs::are_installed;
+use crate::{SHORT, two_hosts, uplink};
+
+/// Counts packets with payload that arrive at a host over its uplink: with the lower-effort mark,
+/// and without it.
+const COUNT: &str = "nft add table inet t; nft add chain inet t in '{ type filter hook prerouting \
+                     priority 0; }'; nft add rule inet t in iifname wan0 ip dscp 1 ip length \
+                     800-65535 counter; nft add rule inet t in iifname wan0 ip dscp != 1 ip length \
+                     800-65535 counter";
+
+/// What was counted, and is counted anew: with the mark, and without.
+fn counted(host: &Host) -> [u64; 2] {
+    host.sh("nft -j list table inet t > counters; nft reset counters; nft reset rules inet t");
+    let text = std::fs::read_to_string("counters").expect("nft has written it");
+    let told: Value = serde_json::from_str(&text).expect("nft writes JSON");
+    let rules = told["nftables"].as_array().expect("a list").iter();
+    let packets = rules.filter_map(|one| {
+        let parts = one["rule"]["expr"].as_array()?;
+        parts.iter().find_map(|part| part["counter"]["packets"].as_u64())
+    });
+    packets.collect::<Vec<_>>().try_into().expect("two rules")
+}
+
+/// The only path of the summary.
+fn path(sent: &Outcome) -> Value {
+    let summary = sent.events().find(|event| event["event"] == "summary");
+    summary.unwrap_or_else(|| panic!("no summary: {}", sent.said()))["paths"][0].clone()
+}
+
+#[test]
+fn packets_are_marked_in_the_background_unless_told() {
+    let test = "background::packets_are_marked_in_the_background_unless_told";
+    if !are_installed(&["nft"]) {
+        return;
+    }
+    let Some((scratch, near, far)) = two_hosts(test) else { return };
+    std::env::set_current_dir(scratch.at("")).expect("it is there");
+    uplink(&near, &far);
+    far.sh(COUNT);
+    for carrier in ["udp", "tcp"] {
+        let send = |options: &[&str]| {
+            let all = [&["--carrier", carrier], options].concat();
+            let sent = near.send(&far.receive(), "10.1.0.2", SHORT, &all);
+            assert!(sent.arrived, "{}", sent.said());
+            (counted(&far), path(&sent))
+        };
+        let ([marked, unmarked], path) = send(&["--background"]);
+        // Those of the handshake, and of TCP before it is authenticated.
+        assert!(marked > 20 && unmarked < 20, "{carrier}: {marked} marked, {unmarked} not");
+        assert!(path["background"]["backed_off_time"].is_number(), "{carrier}: {path}");
+        let ([marked, unmarked], path) = send(&["--background", "--no-mark"]);
+        assert!(marked == 0 && unmarked > 20, "{carrier}: {marked} marked, {unmarked} not");
+        assert!(path["background"].is_object(), "{carrier}: {path}");
+        let ([marked, _], path) = send(&[]);
+        assert!(marked == 0 && path["background"].is_null(), "{carrier}: {marked} marked, {path}");
+    }
+}
+
+#[test]
+fn a_server_sends_in_the_background_where_it_is_asked_to() {
+    let test = "background::a_server_sends_in_the_background_where_it_is_asked_to";
+    if !are_installed(&["nft"]) {
+        return;
+    }
+    let Some((scratch, near, far)) = two_hosts(test) else { return };
+    std::env::set_current_dir(scratch.at("")).expect("it is there");
+    uplink(&near, &far);
+    near.sh(COUNT);
+    let data = vec![7; SHORT as usize];
+    std::fs::write(far.home.join("inbox/data"), &data).expect("there is room");
+    for carrier in ["udp", "tcp"] {
+        for (options, is_marked) in [(&["--background"][..], true), (&[], false)] {
+            let server = far.serve();
+            let copy = near.home.join("inbox/data");
+            let _ = std::fs::remove_file(&copy);
+            let token = server.token.to_str().expect("plain").to_string();
+            let inbox = near.home.join("inbox").to_str().expect("plain").to_string();
+            let all =
+                ["get", "data", "--from", "10.1.0.2", "--into", &inbox, "--token-file", &token];
+            let got = near.anabranch(&[&all, &["--carrier", carrier][..], options].concat());
+            assert!(std::fs::read(&copy).is_ok_and(|got| got == data), "{}", got.said());
+            let [marked, unmarked] = counted(&near);
+            assert!(
+                if is_marked { marked > 20 && unmarked < 20 } else { marked == 0 },
+                "{carrier}, {options:?}: {marked} marked, {unmarked} not"
+            );
+        }
+    }
+}
+
+/// What runs at the end of a transfer has its process's place.
+#[test]
+fn the_process_steps_back() {
+    let test = "background::the_process_steps_back";
+    let Some((_scratch, near, far)) = two_hosts(test) else { return };
+    uplink(&near, &far);
+    let file = near.home.join("nice");
+    let done = format!("sh -c 'nice > {}'", file.display());
+    for (options, expected) in [(&["--background"][..], "10\n"), (&[], "0\n")] {
+        let all = [&["--on-done", &done], options].concat();
+        let sent = near.send(&far.receive(), "10.1.0.2", SHORT, &all);
+        assert!(sent.arrived, "{}", sent.said());
+        assert_eq!(std::fs::read_to_string(&file).expect("it was written"), expected);
+    }
+}
