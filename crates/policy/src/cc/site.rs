@@ -96,7 +96,8 @@ impl Site {
         self.shared[at].members.push(Member { connection, id, in_flight: 0, rate: None, told });
     }
 
-    /// The place of a subflow is known, before it joins or sends anything; later on nothing changes.
+    /// The place of a subflow is known, before it joins or sends anything; later on nothing
+    /// changes.
     pub fn name_place(&mut self, now: Time, connection: u64, id: SubflowId, place: Place) {
         self.named.push((connection, id, place));
         let Some((at, member)) = self.find(connection, id) else { return };
