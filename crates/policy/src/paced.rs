@@ -69,13 +69,11 @@ impl PacedHarp {
         if reading.rtt == Span::ZERO || reading.mss == Bytes::ZERO {
             return None;
         }
-        let last = match self.last.replace(*reading) {
-            Some(last) => last,
-            None => {
-                self.harp.add(PATH, reading.mss);
-                *reading
-            }
-        };
+        let before = self.last.replace(*reading);
+        if before.is_none() {
+            self.harp.add(PATH, reading.mss);
+        }
+        let last = before.unwrap_or(*reading);
         let bytes = Bytes(reading.acked.0.saturating_sub(last.acked.0));
         if bytes > Bytes::ZERO {
             self.handle_delivered(now, reading, bytes);

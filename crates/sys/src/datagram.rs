@@ -27,6 +27,9 @@ struct Control([u8; 128]);
 /// Sends datagrams in one call, as one if there is a [segment](Classed::segment) size
 /// (`UDP_SEGMENT`).
 ///
+/// # Panics
+/// Never: the numbers of the C library are small.
+///
 /// # Errors
 /// The error of sendmsg; EIO or EINVAL where a device cannot divide what it is given.
 pub fn send_classed(socket: &impl AsFd, classed: &Classed<'_>) -> io::Result<()> {
@@ -53,7 +56,7 @@ pub fn send_classed(socket: &impl AsFd, classed: &Classed<'_>) -> io::Result<()>
             size_of::<libc::sockaddr_in6>()
         }
     };
-    header.msg_namelen = libc::socklen_t::try_from(length).expect("a few bytes");
+    header.msg_namelen = libc::socklen_t::try_from(length).unwrap_or(0);
     let mut vector =
         libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
     (header.msg_iov, header.msg_iovlen) = (&raw mut vector, 1);
@@ -105,12 +108,11 @@ fn append<T: Copy>(
     assert!(used + space <= control.0.len(), "three messages have room");
     let header = libc::cmsghdr { cmsg_len: length, cmsg_level: level, cmsg_type: kind };
     let data = length - size_of::<T>();
-    // SAFETY: `used` is a multiple of the alignment of a header, since CMSG_SPACE is, and the place
-    // up to `used + space` is within the array by the assertion; the data's place needs no
-    // alignment for an unaligned write.
+    // SAFETY: the place up to `used + space` is within the array by the assertion, and unaligned
+    // writes need no alignment.
     unsafe {
         let at = control.0.as_mut_ptr().add(used);
-        at.cast::<libc::cmsghdr>().write(header);
+        at.cast::<libc::cmsghdr>().write_unaligned(header);
         at.add(data).cast::<T>().write_unaligned(value);
     }
     used + space
@@ -157,7 +159,7 @@ mod tests {
     fn an_error_is_the_kernels() {
         let near = UdpSocket::bind("127.0.0.1:0").unwrap();
         let to = near.local_addr().unwrap();
-        let bytes = &[0; 70_000];
+        let bytes = &vec![0; 70_000];
         let classed = Classed { to, source: None, class: 4, bytes, segment: None };
         assert_eq!(send_classed(&near, &classed).unwrap_err().raw_os_error(), Some(libc::EMSGSIZE));
     }

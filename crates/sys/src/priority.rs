@@ -12,8 +12,8 @@ const CLASS_SHIFT: u32 = 13;
 const CLASS_IDLE: libc::c_int = 3;
 
 /// Lets others go first, at disks and at processors: all threads of this process, and those that
-/// they start, get idle disk priority (ioprio_set(2)), which only some schedulers of the kernel heed,
-/// and at least this niceness.
+/// they start, get idle disk priority (`ioprio_set(2)`), which only some schedulers of the kernel
+/// heed, and at least this niceness.
 ///
 /// # Errors
 /// The kernel's. Threads that were reached before have stepped back.

@@ -42,28 +42,6 @@ fn is_copied(near: &Host, host: &Host, folder: &str) -> bool {
 }
 
 #[test]
-fn rsync_copies_in_the_background() {
-    let test = "background_programs::rsync_copies_in_the_background";
-    forwarding(test, &["rsync"], |near, far, token| {
-        let inbox = far.home.join("inbox");
-        let config = format!(
-            "use chroot = no\npid file = {0}/rsync.pid\n[backup]\npath = {1}\nread only = no\nuid = \
-             root\ngid = root\n",
-            far.home.display(),
-            inbox.display()
-        );
-        fs::write(far.home.join("rsyncd.conf"), config).expect("there is room");
-        let daemon = ["--daemon", "--no-detach", "--address=127.0.0.1", "--port=9000"];
-        let arguments = [&daemon[..], &["--config=rsyncd.conf"]].concat();
-        let _daemon = Running::start(far, "rsync", "rsync", &arguments);
-        let _tunnel = forward(near, token);
-        let home = near.home.display();
-        near.sh(&format!("sleep 0.5; rsync -a {home}/data/ rsync://127.0.0.1:9001/backup/"));
-        assert!(is_copied(near, far, "inbox"));
-    });
-}
-
-#[test]
 fn rclone_copies_in_the_background() {
     let test = "background_programs::rclone_copies_in_the_background";
     forwarding(test, &["rclone"], |near, far, token| {
@@ -92,33 +70,6 @@ fn restic_keeps_and_restores_in_the_background() {
             "export HOME={home} RESTIC_PASSWORD=secret RESTIC_REPOSITORY=rest:http://127.0.0.1:9001/
              restic init && cd {home}/data && restic backup folder
              restic restore latest --target {home}/restored"
-        ));
-        assert!(is_copied(near, near, "restored"));
-    });
-}
-
-#[test]
-fn borg_keeps_and_restores_in_the_background() {
-    let test = "background_programs::borg_keeps_and_restores_in_the_background";
-    forwarding(test, &["borg", "sshd", "ssh"], |near, far, token| {
-        let (home, away) = (near.home.display(), far.home.display());
-        near.sh(&format!(
-            "ssh-keygen -q -N '' -t ed25519 -f {home}/key; ssh-keygen -q -N '' -t ed25519 -f \
-             {away}/host; cp {home}/key.pub {away}/keys; mkdir -p /run/sshd"
-        ));
-        let options = format!(
-            "-D -e -f /dev/null -h {away}/host -o ListenAddress=127.0.0.1:9000 -o UsePAM=no -o \
-             StrictModes=no -o PidFile=none -o AuthorizedKeysFile={away}/keys"
-        );
-        let arguments: Vec<&str> = options.split(' ').collect();
-        let mut server = Running::start(far, "sshd", "/usr/sbin/sshd", &arguments);
-        server.until("Server listening");
-        let _tunnel = forward(near, token);
-        near.sh(&format!(
-            "export HOME={home} BORG_PASSPHRASE=secret BORG_REPO=ssh://root@127.0.0.1:9001{away}/inbox/b
-             export BORG_RSH='ssh -i {home}/key -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null'
-             borg init -e repokey && cd {home}/data && borg create ::first folder
-             mkdir {home}/restored && cd {home}/restored && borg extract ::first"
         ));
         assert!(is_copied(near, near, "restored"));
     });

@@ -96,7 +96,8 @@ impl Site {
         self.shared[at].members.push(Member { connection, id, in_flight: 0, rate: None, told });
     }
 
-    /// The place of a subflow is known, before it joins or sends anything; later on nothing changes.
+    /// The place of a subflow is known, before it joins or sends anything; later on nothing
+    /// changes.
     pub fn name_place(&mut self, now: Time, connection: u64, id: SubflowId, place: Place) {
         self.named.push((connection, id, place));
         let Some((at, member)) = self.find(connection, id) else { return };
@@ -126,16 +127,14 @@ impl Site {
     fn open(&mut self, now: Time, place: Option<Place>, start: &Start) -> usize {
         self.remembered.retain(|one| now.since(one.since) < MEMORY);
         let known = self.remembered.iter().position(|one| Some(one.place) == place);
-        let (id, min_rtt) = match known.map(|at| self.remembered.swap_remove(at)) {
-            Some(Remembered { path, id, min_rtt, .. }) => {
-                self.harp.resume(path);
-                (id, min_rtt)
-            }
-            None => {
-                let id = self.free_number();
-                self.harp.handle_add(now, id, start);
-                (id, None)
-            }
+        let known = known.map(|at| self.remembered.swap_remove(at));
+        let (id, min_rtt) = if let Some(Remembered { path, id, min_rtt, .. }) = known {
+            self.harp.resume(path);
+            (id, min_rtt)
+        } else {
+            let id = self.free_number();
+            self.harp.handle_add(now, id, start);
+            (id, None)
         };
         let (members, in_flight, changes) = (Vec::new(), 0, 0);
         let start = *start;
@@ -171,15 +170,12 @@ impl Site {
             return;
         }
         let SharedPath { id, place, min_rtt, .. } = self.shared.swap_remove(at);
-        match (place, self.harp.suspend(id)) {
-            (Some(place), Some(path)) => {
-                self.remembered.retain(|one| now.since(one.since) < MEMORY);
-                if self.remembered.len() >= MOST_REMEMBERED {
-                    self.remembered.remove(0);
-                }
-                self.remembered.push(Remembered { place, path, id, min_rtt, since: now });
+        if let (Some(place), Some(path)) = (place, self.harp.suspend(id)) {
+            self.remembered.retain(|one| now.since(one.since) < MEMORY);
+            if self.remembered.len() >= MOST_REMEMBERED {
+                self.remembered.remove(0);
             }
-            _ => {}
+            self.remembered.push(Remembered { place, path, id, min_rtt, since: now });
         }
     }
 

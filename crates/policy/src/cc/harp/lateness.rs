@@ -54,12 +54,6 @@ impl Lateness {
 
     /// The weight of a packet with this delay; zero if it is in time. Delays may have any origin.
     pub fn handle_delay(&mut self, now: Time, delay: Span) -> f64 {
-        self.note_delay(now, delay);
-        self.weight(delay)
-    }
-
-    /// Remembers a delay.
-    pub fn note_delay(&mut self, now: Time, delay: Span) {
         self.expire(now);
         let wider = |range: Option<(Span, Span)>| match range {
             None => Some((delay, delay)),
@@ -67,6 +61,7 @@ impl Lateness {
         };
         self.periods[0] = wider(self.periods[0]);
         self.range = wider(self.range);
+        self.weight(delay)
     }
 
     /// Whether a packet with this delay is in time. It is not remembered: probes are small.
@@ -103,9 +98,7 @@ impl Lateness {
         Some(self.options.most.map_or(distance, |most| distance.min(most)))
     }
 
-    /// The weight of a packet with this delay, which is not remembered.
-    #[must_use]
-    pub fn weight(&self, delay: Span) -> f64 {
+    fn weight(&self, delay: Span) -> f64 {
         let (Some(least), Some(distance)) = (self.least(), self.distance()) else { return 0.0 };
         if delay <= least + distance || distance == Span::ZERO {
             return 0.0;

@@ -17,7 +17,6 @@ mod drain;
 mod extent;
 mod lateness;
 mod standing;
-mod standing_delay;
 mod striped;
 
 use alloc::vec::Vec;
@@ -31,7 +30,6 @@ use extent::Extent;
 pub use lateness::{Lateness, LatenessOptions};
 use standing::BackOff;
 pub use standing::HarpStanding;
-use standing_delay::StandingDelay;
 
 /// ξ: what a decrease weighs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -59,9 +57,9 @@ pub struct HarpOptions {
     pub full_growth: Option<f64>,
     /// β: the share that a decrease takes.
     pub beta: f64,
-    /// What the first decrease takes at most, in units of the queue's share of the round trip; those
-    /// that follow it at once take β, and so do all with `None`. On a long line the threshold is a
-    /// small part of the window, and β of that would leave the line idle for many round trips.
+    /// What the first decrease takes at most, in units of the queue's share of the round trip;
+    /// those that follow it at once take β, and so do all with `None`. On a long line the threshold
+    /// is a small part of the window, and β of that would leave the line idle for many round trips.
     pub first_decrease: Option<f64>,
     /// When packets are late.
     pub lateness: LatenessOptions,
@@ -205,7 +203,6 @@ struct HarpPath {
     is_choked: bool,
     /// The delays, for a sender that sees them itself.
     lateness: Lateness,
-    standing_delay: StandingDelay,
     /// The clock of its delays, where the sender sees them itself.
     delay: ForwardDelay,
     /// When to probe, for a sender that asks; valid while choked.
@@ -259,7 +256,6 @@ impl Harp {
             in_slow_start: self.options.slow_start,
             is_choked: false,
             lateness: Lateness::new(self.options.lateness),
-            standing_delay: StandingDelay::default(),
             delay: ForwardDelay::default(),
             probe_at: Time::ZERO,
             back_off: BackOff::default(),

@@ -41,7 +41,7 @@ impl BackOff {
     fn handle_share(&mut self, now: Time, share: f64) {
         let since = self.noted.replace(now).map_or(Span::ZERO, |noted| now.since(noted));
         if self.is_on && since <= LONGEST {
-            self.sum = self.sum + since;
+            self.sum += since;
         }
         self.is_on = share < BACKED_OFF;
     }

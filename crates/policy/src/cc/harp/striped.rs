@@ -31,13 +31,9 @@ impl Controller for Harp {
         let Some(path) = self.path_mut(id) else { return };
         let marks = mark * f64::from(u32::try_from(acked.ce_packets).unwrap_or(u32::MAX));
         let delay = path.delay.sample(now, acked, &mut path.lateness);
-        let standing = delay.map(|delay| {
-            path.lateness.note_delay(now, delay);
-            path.standing_delay.handle_delay(now, delay)
-        });
-        let late = standing.map_or(0.0, |delay| path.lateness.weight(delay));
-        path.queue = standing.zip(path.lateness.least()).map(|(delay, least)| delay - least);
-        if standing.is_some_and(|delay| path.lateness.shows_queue(delay)) {
+        let late = delay.map_or(0.0, |delay| path.lateness.handle_delay(now, delay));
+        path.queue = delay.zip(path.lateness.least()).map(|(delay, least)| delay - least);
+        if delay.is_some_and(|delay| path.lateness.shows_queue(delay)) {
             path.in_slow_start = false;
         }
         if path.is_choked {
