@@ -22,7 +22,7 @@ async fn known(near: &Connection, far: &Connection) -> [Option<BackgroundStats>;
     let stream = near.open_stream().await.expect("it is open");
     let (mut sending, mut receiving) = stream.split();
     let there = async {
-        sending.write_all(&[1; 200_000]).await.expect("it is open");
+        sending.write_all(&vec![1; 200_000]).await.expect("it is open");
         sending.shutdown().await.expect("it is open");
         let mut back = Vec::new();
         receiving.read_to_end(&mut back).await.expect("it is whole");

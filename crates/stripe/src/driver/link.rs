@@ -55,8 +55,8 @@ pub(super) struct Link {
     pub(super) core: ptcp::Connection,
     /// Its part of the controller of its peer, in the background.
     pub(super) member: Option<Member>,
-    /// Whether its packets have the lower-effort mark.
-    is_lower_effort: bool,
+    /// That of its packets.
+    effort: Effort,
     pub(super) routes: BTreeMap<RouteId, RouteEnd>,
     pub(super) route_of: HashMap<SubflowId, RouteId>,
     /// The largest packet number that arrived over each path: a packet with a larger one says where
@@ -174,7 +174,7 @@ impl Link {
             session,
             core,
             member,
-            is_lower_effort: effort == Effort::Lower,
+            effort,
             routes: BTreeMap::new(),
             route_of: HashMap::new(),
             largest: HashMap::new(),
@@ -264,7 +264,7 @@ impl Link {
 
     /// What a route's packets look like.
     pub(super) fn prepare_route(&self, route: &mut RouteEnd) {
-        route.is_lower_effort = self.is_lower_effort;
+        route.is_lower_effort = self.effort == Effort::Lower;
     }
 
     /// The connection is one too many.

@@ -14,6 +14,7 @@ use sys::priority::IdleIo;
 use tokio::time::{Instant, sleep_until};
 use transfer::Extent;
 use units::{Bytes, Span, Time};
+use wire::effort::Effort;
 use wire::files::FileFrame;
 use wire::files::{DataHeader, Held};
 use wire::session::{AbortCode, SessionFrame};
@@ -34,6 +35,17 @@ const ANSWERS_A_TURN: usize = 8;
 /// The interval of [`FileFrame::Held`], while its times grow.
 const HELD_EVERY: Span = Span::from_millis(100);
 
+/// How the kernel sends over a connection of this effort.
+fn begin(conn: &mut Conn, effort: Effort) -> ControlChoice {
+    if let Some(yielding) = conn.set_effort(effort) {
+        return ControlChoice::new(&CongestionControl::Named(yielding.control().into()));
+    }
+    let control = ControlChoice::new(&CongestionControl::Auto);
+    // If the kernel refuses, the system's default stays.
+    let _ = conn.stream().set_congestion_control(control.name());
+    control
+}
+
 /// Serves one path of a fetch until it closes.
 pub(super) async fn serve(
     conn: &mut Conn,
@@ -45,15 +57,7 @@ pub(super) async fn serve(
         let _ = refuse(conn, AbortCode::Crowded, too_many_connections()).await;
         return Ok(());
     };
-    let mut control = match conn.set_effort(fetch.view.effort) {
-        Some(yielding) => ControlChoice::new(&CongestionControl::Named(yielding.control().into())),
-        None => {
-            let control = ControlChoice::new(&CongestionControl::Auto);
-            // If the kernel refuses, the system's default stays.
-            let _ = conn.stream().set_congestion_control(control.name());
-            control
-        }
-    };
+    let mut control = begin(conn, fetch.view.effort);
     let name = conn
         .stream()
         .peer_addr()
