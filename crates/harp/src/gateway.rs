@@ -11,7 +11,7 @@ use crate::connection::Halves;
 use crate::detector::{Detector, round_trip, weight};
 use crate::liveness::Liveness;
 use crate::paths::{PathView, Paths, whole};
-use crate::{Carried, Config, Edits, Flow, Message, Output, Sharing};
+use crate::{Carried, Config, Edits, Flow, Message, Output, Scale, Sharing};
 
 /// The time between two searches for connections to forget.
 const SWEEP: Span = Span::from_secs(5);
@@ -102,7 +102,7 @@ impl<T: Carried> Gateway<T> {
             held: BTreeSet::new(),
             turn: 0,
             sweep_at: None,
-            liveness: Liveness::default(),
+            liveness: Liveness::new(&config),
             active: (now, 1),
         }
     }
@@ -246,6 +246,38 @@ impl<T: Carried> Gateway<T> {
         Some(whole(ends.paths.total()))
     }
 
+    /// Whether it knows a connection.
+    #[must_use]
+    pub fn knows(&self, flow: Flow) -> bool {
+        self.connections.contains_key(&flow)
+    }
+
+    /// Whether it can tell the windows of a connection: it knows what both SYNs said.
+    #[must_use]
+    pub fn is_governed(&self, flow: Flow) -> bool {
+        self.connections.get(&flow).is_some_and(|known| known.halves.far_scale().is_some())
+    }
+
+    /// Whether the other gateway has been silent for too long, and what hosts send goes without it.
+    #[must_use]
+    pub fn is_dead(&self, now: Time) -> bool {
+        self.liveness.is_dead(now)
+    }
+
+    /// Tells what the SYNs of a connection said that another gateway has seen, or the kernel: that
+    /// of the host on this side first. SYNs that this gateway has seen itself count for more.
+    pub fn restore(&mut self, now: Time, flow: Flow, scales: [Scale; 2]) {
+        if !self.has_room(now, flow) {
+            return;
+        }
+        let (halves, _, _) = self.parts(now, flow);
+        for (known, told) in halves.scales.iter_mut().zip(scales) {
+            if *known == Scale::Unseen {
+                *known = told;
+            }
+        }
+    }
+
     /// The number of connections that it knows.
     #[must_use]
     pub fn connections(&self) -> usize {
@@ -325,8 +357,11 @@ impl<T: Carried> Gateway<T> {
         let share = self.share(flow);
         let Some(Relayed { halves, .. }) = self.connections.get_mut(&flow) else { return };
         let meta = packet.meta();
-        let scale = halves.far_scale();
-        let edits = halves.sending.edits(&meta, scale, share);
+        // The window of a SYN is never scaled.
+        let is_syn = meta.flags.has(Flags::SYN);
+        let scale = if is_syn { Some(0) } else { halves.far_scale() };
+        let edits = scale.map(|scale| halves.sending.edits(&meta, scale, share));
+        let edits = edits.unwrap_or_default();
         self.outputs.push_back(Output::Inside(flow, packet, edits));
     }
 

@@ -4,12 +4,12 @@
 //! the body. All integers are big-endian. Here is the one list of kinds. What they mean stands with
 //! those who speak them: [`session`](crate::session) begins and ends every connection, and a
 //! service has kinds of its own, as [`files`](crate::files), [`measure`](crate::measure),
-//! [`relay`](crate::relay) and [`feed`](crate::feed).
+//! [`relay`](crate::relay), [`feed`](crate::feed) and [`gateway`](crate::gateway).
 
 use alloc::vec::Vec;
 
 use crate::limits::{
-    MAX_ADDRESSES, MAX_FEED, MAX_FILTER, MAX_HASHES, MAX_LABEL, MAX_NAME, MAX_PAYLOAD, MAX_RANGES,
+    MAX_ADDRESSES, MAX_FEED, MAX_FILTER, MAX_HASHES, MAX_LABEL, MAX_NAME, MAX_NETWORKS, MAX_PAYLOAD, MAX_RANGES,
     MAX_REASON, MAX_RECORDS_BODY, MAX_RELAY_REASON, MAX_REQUEST, MAX_SERVICE, MAX_TEXT,
     MAX_WISH_TARGET, MOST_TICKETS, TICKET,
 };
@@ -201,10 +201,11 @@ pub enum FrameKind {
     FeedKept,
     FeedChannel,
     FeedOver,
+    Networks,
 }
 
 /// Each kind with its name and the longest body.
-const KINDS: [(FrameKind, &str, usize); 48] = [
+const KINDS: [(FrameKind, &str, usize); 49] = [
     (FrameKind::Hello, "Hello", 2 + 16 + 1 + 16 + 1 + MAX_SERVICE + MAX_REQUEST),
     (FrameKind::Join, "Join", 16),
     (FrameKind::Entries, "Entries", MAX_CHUNK),
@@ -253,6 +254,7 @@ const KINDS: [(FrameKind, &str, usize); 48] = [
     (FrameKind::FeedKept, "FeedKept", 8 + 8),
     (FrameKind::FeedChannel, "FeedChannel", 2),
     (FrameKind::FeedOver, "FeedOver", MAX_TEXT),
+    (FrameKind::Networks, "Networks", 16 + MAX_NETWORKS * 18),
 ];
 
 impl FrameKind {

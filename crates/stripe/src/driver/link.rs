@@ -13,6 +13,7 @@ use wire::closing::CloseCode;
 use wire::ptcp::ConnectionParameters;
 
 use super::carried::CarriedBytes;
+use super::guests::Entrusted;
 use super::holdings::{Holdings, early_streams};
 use super::listening::Listener;
 use super::routes::RouteEnd;
@@ -62,6 +63,7 @@ pub(super) struct Link {
     pub(super) waiting_for_streams: VecDeque<WaitingForStream>,
     /// Datagrams that the state machine knows to wait.
     pub(super) datagrams: VecDeque<Vec<u8>>,
+    pub(super) entrusted: Entrusted,
     /// As [`Options::unsent`].
     pub(super) unsent: Bytes,
     pub(super) holdings: Holdings,
@@ -171,6 +173,7 @@ impl Link {
             next_of_peer: u32::from(is_client),
             waiting_for_streams: VecDeque::new(),
             datagrams: VecDeque::new(),
+            entrusted: Entrusted::default(),
             unsent,
             holdings,
             first_buffer,

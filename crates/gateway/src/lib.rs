@@ -1,0 +1,39 @@
+//! The background gateway (Harp) on Linux: TCP connections that the kernel marks as background enter
+//! at a site's gateway, are governed there, and reach unmodified hosts at another site.
+//!
+//! | subject | module |
+//! |---|---|
+//! | the file of a gateway | `config` |
+//! | rules of nftables and of routing | `rules` |
+//! | the device, and routes into it | `device` |
+//! | packets of hosts: headers, and what changes | `packet` |
+//! | TCP connections: numbers, and what their SYNs said | `flows` |
+//! | all sites, without sockets | `plane`; figures: `figures` |
+//! | the device and the sites' datagrams on the endpoint's thread | `guest` |
+//! | who may be a site, and for which networks | `rights` |
+//! | the connection to a site's gateway | `session` |
+//! | the service, and dialing | `service` |
+
+#![allow(
+    clippy::missing_panics_doc,
+    reason = "every panic is a broken invariant, stated at the place that relies on it"
+)]
+
+pub mod config;
+mod device;
+mod figures;
+mod flows;
+mod guest;
+mod packet;
+mod plane;
+pub mod rights;
+mod rules;
+mod service;
+mod session;
+
+pub use config::GatewayConfig;
+pub use figures::{FlowFigures, PathFigures, SiteFigures};
+pub use plane::SiteId;
+pub use rights::GatewayRights;
+pub use rules::Rules;
+pub use service::{GatewayOptions, GatewayService, stripe_options};
