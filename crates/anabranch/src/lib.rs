@@ -67,6 +67,7 @@ mod sanitize;
 mod schedulers;
 mod scratch;
 mod signals;
+mod status;
 mod striped;
 mod testbed;
 mod threads;

@@ -162,7 +162,8 @@ pub(crate) fn echo_reply(packet: &[u8]) -> Option<Vec<u8>> {
     set_hops(&mut answer, hops, HOPS);
     let word = |packet: &[u8], at: usize| u16::from_be_bytes([packet[at], packet[at + 1]]);
     answer[header] = reply;
-    let sum = update_checksum(word(packet, header + 2), word(packet, header), word(&answer, header));
+    let sum =
+        update_checksum(word(packet, header + 2), word(packet, header), word(&answer, header));
     answer[header + 2..header + 4].copy_from_slice(&sum.to_be_bytes());
     Some(answer)
 }

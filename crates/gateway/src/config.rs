@@ -291,7 +291,10 @@ mod tests {
         assert_eq!((config.device.as_str(), config.mark), ("anabranch0", 0x0200_0000));
         assert_eq!((config.fail, config.table, config.networks.len()), (Fail::Open, 7_707, 2));
         let site = &config.sites[0];
-        assert_eq!(site.at.as_ref().map(ToString::to_string).as_deref(), Some("gw.berlin.example:7707"));
+        assert_eq!(
+            site.at.as_ref().map(ToString::to_string).as_deref(),
+            Some("gw.berlin.example:7707")
+        );
         assert_eq!(site.networks[0].to_string(), "10.2.0.0/24");
         let Background { ports, from, dscp, .. } = &config.background[0];
         let spans = [PortSpan { first: 873, last: 873 }, PortSpan { first: 9_000, last: 9_100 }];
@@ -310,7 +313,11 @@ mod tests {
             ("9000-9100", "9100-9000", "is no port"),
             ("gw.berlin.example", "gw berlin", "site 'berlin': at = 'gw berlin'"),
             ("        networks = [\"10.1", "mark = 3\nnetworks = [\"10.1", "0x3 is not one bit"),
-            ("        networks = [\"10.1", "table = 254\nnetworks = [\"10.1", "one of the system's"),
+            (
+                "        networks = [\"10.1",
+                "table = 254\nnetworks = [\"10.1",
+                "one of the system's",
+            ),
             ("        networks = [\"10.1", "device = \"a b\"\nnetworks = [\"10.1", "no name of"),
             ("from = [\"10.1.0.7\"]", "dscp = 64", "more than 63"),
             ("from = [\"10.1.0.7\"]", "cgroup = \"a\\\" accept\"", "no path below"),
@@ -320,7 +327,8 @@ mod tests {
             assert!(error.contains(why), "{to}: {error}");
         }
         assert!(read("networks = [\"10.1.0.0/24\"]").expect_err("no site").contains("[[site]]"));
-        let empty = FILE.replace("ports = [873, \"9000-9100\"]", "").replace("from = [\"10.1.0.7\"]", "");
+        let empty =
+            FILE.replace("ports = [873, \"9000-9100\"]", "").replace("from = [\"10.1.0.7\"]", "");
         assert!(read(&empty).expect_err("all").contains("everything would be"));
     }
 }

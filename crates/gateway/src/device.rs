@@ -47,10 +47,10 @@ impl Device {
     /// What packets that come out of the device need, and what is missing: sentences for people.
     ///
     /// Their sources are hosts that the kernel reaches over other devices, or addresses of this
-    /// host.
+    /// host. On a device without an address even the loose check of sources drops all.
     pub(crate) fn prepare(&self) -> Vec<String> {
         let mut missing = Vec::new();
-        for (key, value) in [("rp_filter", "2"), ("accept_local", "1")] {
+        for (key, value) in [("rp_filter", "0"), ("accept_local", "1")] {
             let path = format!("/proc/sys/net/ipv4/conf/{}/{key}", self.name);
             if let Err(error) = fs::write(&path, value) {
                 missing.push(format!(
@@ -60,14 +60,20 @@ impl Device {
                 ));
             }
         }
-        let forwards = |key: &str| {
+        let is_on = |key: &str| {
             let path = format!("/proc/sys/net/{key}");
             fs::read_to_string(path).is_ok_and(|value| value.trim() != "0")
         };
-        for (key, family) in
-            [("ipv4/ip_forward", "IPv4"), ("ipv6/conf/all/forwarding", "IPv6")]
-        {
-            if !forwards(key) {
+        // The larger of both values counts.
+        if is_on("ipv4/conf/all/rp_filter") {
+            missing.push(
+                "net.ipv4.conf.all.rp_filter is not 0: packets of IPv4 that come out of the \
+                 gateway are dropped; set it to 0, and that of each other device instead"
+                    .into(),
+            );
+        }
+        for (key, family) in [("ipv4/ip_forward", "IPv4"), ("ipv6/conf/all/forwarding", "IPv6")] {
+            if !is_on(key) {
                 missing.push(format!(
                     "net.{} is 0: {family} of other hosts is not forwarded",
                     key.replace('/', ".")

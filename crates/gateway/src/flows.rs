@@ -158,11 +158,7 @@ impl FlowState {
 }
 
 /// Takes the number of a connection, unless another one has it.
-fn claim(
-    numbers: &mut HashMap<Flow, FlowEnds>,
-    key: &hmac::Key,
-    ends: FlowEnds,
-) -> Option<Flow> {
+fn claim(numbers: &mut HashMap<Flow, FlowEnds>, key: &hmac::Key, ends: FlowEnds) -> Option<Flow> {
     let number = number(key, ends);
     (*numbers.entry(number).or_insert(ends) == ends).then_some(number)
 }
@@ -201,15 +197,8 @@ mod tests {
         FlowEnds { near: far, far: near }
     }
 
-    const DATA: Meta = Meta {
-        seq: 1,
-        ack: 1,
-        window: 500,
-        len: 100,
-        flags: Flags::ACK,
-        scale: None,
-        mss: None,
-    };
+    const DATA: Meta =
+        Meta { seq: 1, ack: 1, window: 500, len: 100, flags: Flags::ACK, scale: None, mss: None };
 
     #[test]
     fn both_gateways_number_alike_and_anew_with_each_connection() {

@@ -13,6 +13,7 @@
 //! | who may be a site, and for which networks | `rights` |
 //! | the connection to a site's gateway | `session` |
 //! | the service, and dialing | `service` |
+//! | for fuzzers: packets without a network | `testing` |
 
 #![allow(
     clippy::missing_panics_doc,
@@ -30,6 +31,7 @@ pub mod rights;
 mod rules;
 mod service;
 mod session;
+pub mod testing;
 
 pub use config::GatewayConfig;
 pub use figures::{FlowFigures, PathFigures, SiteFigures};

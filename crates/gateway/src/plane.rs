@@ -158,7 +158,9 @@ impl Plane {
 
     /// A site has no connection any more.
     pub(crate) fn close(&mut self, site: SiteId) {
-        let Some(link) = self.sites.get_mut(site.0).and_then(|site| site.link.take()) else { return };
+        let Some(link) = self.sites.get_mut(site.0).and_then(|site| site.link.take()) else {
+            return;
+        };
         self.by_connection.remove(&link.connection);
     }
 

@@ -116,9 +116,8 @@ table inet {TABLE} {{
     /// What nft or ip said. Then none is left.
     pub fn install(&self) -> Result<(), String> {
         self.remove_routes();
-        let installed = execute("nft", &["-f", "-"], &self.nft()).and_then(|()| {
-            self.routes("add").iter().try_for_each(|command| ip(command))
-        });
+        let installed = execute("nft", &["-f", "-"], &self.nft())
+            .and_then(|()| self.routes("add").iter().try_for_each(|command| ip(command)));
         if installed.is_err() {
             let _ = self.remove();
         }

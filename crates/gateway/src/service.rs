@@ -151,9 +151,8 @@ impl GatewayService {
     pub fn reload(&self, config: &GatewayConfig) -> Result<(), String> {
         let shared = &self.0;
         let mut sites = shared.sites.lock().expect("no panic while held");
-        let same = |(one, other): (&SiteConfig, &SiteConfig)| {
-            one.name == other.name && one.at == other.at
-        };
+        let same =
+            |(one, other): (&SiteConfig, &SiteConfig)| one.name == other.name && one.at == other.at;
         if sites.len() != config.sites.len() || !sites.iter().zip(&config.sites).all(same) {
             return Err("names and addresses of sites change with a new start alone".into());
         }
@@ -235,9 +234,9 @@ impl Shared {
         }
         match self.device.set_mtu(least) {
             Ok(()) => *mtu = least,
-            Err(error) => self.events.notice(format!(
-                "the device does not take packets of {least} octets: {error}"
-            )),
+            Err(error) => self
+                .events
+                .notice(format!("the device does not take packets of {least} octets: {error}")),
         }
     }
 
@@ -376,9 +375,7 @@ impl Service for GatewayService {
 
     fn register(&self, registry: &mut Registry) {
         let gauges: [(&str, &str, fn(&SiteFigures) -> u64); 6] = [
-            ("connected", "Whether the site's gateway answers", |site| {
-                site.is_answering.into()
-            }),
+            ("connected", "Whether the site's gateway answers", |site| site.is_answering.into()),
             ("flows", "TCP connections with the site", |site| site.flows as u64),
             ("governed_flows", "Those whose windows are told", |site| site.governed as u64),
             ("window_bytes", "What may be in flight to the site", |site| {

@@ -72,10 +72,7 @@ pub(crate) async fn run(shared: &Shared, opened: Opened) -> SessionEnd {
     }
 }
 
-async fn serve(
-    shared: &Shared,
-    opened: Opened,
-) -> Result<std::convert::Infallible, SessionEnd> {
+async fn serve(shared: &Shared, opened: Opened) -> Result<std::convert::Infallible, SessionEnd> {
     let Opened { site, connection, mut control, peer, has_dialed } = opened;
     let own_salt = peer::random()?;
     let mut changes = shared.networks.subscribe();
@@ -279,7 +276,8 @@ mod tests {
     #[test]
     fn no_site_speaks_for_hosts_of_others() {
         let network = |text: &str| text.parse::<Network>().expect(text);
-        let rights: GatewayRights = "10.2.0.0/16,10.1.0.0/16,10.4.0.0/16".parse().expect("networks");
+        let rights: GatewayRights =
+            "10.2.0.0/16,10.1.0.0/16,10.4.0.0/16".parse().expect("networks");
         let configured = [network("10.2.0.0/16"), network("10.3.0.0/16"), network("10.1.0.0/16")];
         let own = [network("10.1.0.0/24")];
         let announced: Vec<_> = ["10.2.7.0", "10.3.0.0", "10.1.0.0", "10.4.0.0", "10.1.8.0"]

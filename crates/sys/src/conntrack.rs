@@ -74,7 +74,11 @@ impl Conntrack {
     ///
     /// # Errors
     /// The error of the socket; `PermissionDenied` without `CAP_NET_ADMIN`.
-    pub fn scales(&mut self, near: SocketAddr, far: SocketAddr) -> io::Result<Option<WindowScales>> {
+    pub fn scales(
+        &mut self,
+        near: SocketAddr,
+        far: SocketAddr,
+    ) -> io::Result<Option<WindowScales>> {
         self.sequence = self.sequence.wrapping_add(1);
         self.socket.send(&request(self.sequence, near, far), 0)?;
         let (answer, _) = self.socket.recv_from_full()?;
@@ -104,11 +108,9 @@ fn request(sequence: u32, near: SocketAddr, far: SocketAddr) -> Vec<u8> {
         attribute(CTA_PROTO_DST_PORT, &far.port().to_be_bytes()),
     ]
     .concat();
-    let tuple = [
-        attribute(CTA_TUPLE_IP | NESTED, &ip),
-        attribute(CTA_TUPLE_PROTO | NESTED, &protocol),
-    ]
-    .concat();
+    let tuple =
+        [attribute(CTA_TUPLE_IP | NESTED, &ip), attribute(CTA_TUPLE_PROTO | NESTED, &protocol)]
+            .concat();
     let tuple = attribute(CTA_TUPLE_ORIG | NESTED, &tuple);
     let length = u32::try_from(HEADER + FAMILY_HEADER + tuple.len()).expect("some 100 octets");
     let mut message = Vec::new();
@@ -211,7 +213,8 @@ mod tests {
 
     #[test]
     fn scales_are_those_of_the_ends_whoever_opened() {
-        let known = |from, to, flags| answered(&answer(from, to, flags), near()).expect("it is whole");
+        let known =
+            |from, to, flags| answered(&answer(from, to, flags), near()).expect("it is whole");
         let scales = WindowScales { near: Some(7), far: Some(9) };
         assert_eq!(known(near(), far(), [1, 1]), Some(scales));
         let turned = WindowScales { near: Some(9), far: Some(7) };

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod feeds;
+mod gateways;
 mod hosts;
 mod later;
 #[path = "../needs/mod.rs"]
@@ -11,6 +12,7 @@ mod needs;
 mod own_network;
 mod ports;
 mod relays;
+mod running;
 mod tunnels;
 
 use hosts::{Host, Scratch};

@@ -34,8 +34,7 @@ impl Entrusted {
     /// The raw datagram that the state machine sends over a path. Those before it were for paths
     /// that have been retired.
     pub(super) fn take(&mut self, path: SubflowId, len: u16) -> Option<WaitingRaw> {
-        let is_it =
-            |raw: &WaitingRaw| raw.path == path && raw.payload.len() == usize::from(len);
+        let is_it = |raw: &WaitingRaw| raw.path == path && raw.payload.len() == usize::from(len);
         while let Some(raw) = self.waiting.pop_front() {
             if is_it(&raw) {
                 return Some(raw);
