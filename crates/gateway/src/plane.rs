@@ -406,9 +406,6 @@ impl Plane {
         let link = link.as_mut()?;
         let meta = harp::Carried::meta(packet);
         let (flow, state) = flows.note(now, ends, side, &meta, packet.octets().len())?;
-        if link.core.knows(flow) {
-            return Some(flow);
-        }
         if state.scales.contains(&Scale::Unseen)
             && !meta.flags.has(wire::tcp::Flags::SYN)
             && !state.was_asked
@@ -425,7 +422,10 @@ impl Plane {
                 }
             }
         }
-        link.core.restore(now, flow, state.scales);
+        // The other gateway may have named the connection before any packet of it came.
+        if !state.scales.contains(&Scale::Unseen) && !link.core.is_governed(flow) {
+            link.core.restore(now, flow, state.scales);
+        }
         Some(flow)
     }
 

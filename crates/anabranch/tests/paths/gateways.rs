@@ -40,10 +40,11 @@ fn sites(test: &str) -> Option<Sites> {
     near_gateway.cable(&far_gateway, "wan0");
     far.cable(&far_gateway, "lan0");
     near.address("lan0", &["10.1.0.2/24", "fd00:1::2/64"]);
-    near_gateway.address("lan0", &["10.1.0.1/24", "fd00:1::1/64"]);
-    near_gateway.address("wan0", &["10.9.0.1/24", "fd00:9::1/64"]);
-    far_gateway.address("wan0", &["10.9.0.2/24", "fd00:9::2/64"]);
-    far_gateway.address("lan0", &["10.2.0.1/24", "fd00:2::1/64"]);
+    // Routers ask for their neighbours from link-local addresses.
+    near_gateway.address("lan0", &["10.1.0.1/24", "fd00:1::1/64", "fe80::1/64"]);
+    near_gateway.address("wan0", &["10.9.0.1/24", "fd00:9::1/64", "fe80::1/64"]);
+    far_gateway.address("wan0", &["10.9.0.2/24", "fd00:9::2/64", "fe80::2/64"]);
+    far_gateway.address("lan0", &["10.2.0.1/24", "fd00:2::1/64", "fe80::1/64"]);
     far.address("lan0", &["10.2.0.2/24", "fd00:2::2/64"]);
     for (host, site) in [(&near, 1), (&far, 2)] {
         host.sh(&format!(

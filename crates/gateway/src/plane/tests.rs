@@ -151,6 +151,17 @@ fn ack(from: SocketAddr, to: SocketAddr, ack: u32) -> Vec<u8> {
     })
 }
 
+/// Packets without what gateways change: the window and the checksum.
+fn unchanged(packets: &[Vec<u8>]) -> Vec<Vec<u8>> {
+    let without = |octets: &Vec<u8>| {
+        let mut octets = octets.clone();
+        let tcp = if octets[0] >> 4 == 4 { 20 } else { 40 };
+        octets[tcp + 14..tcp + 18].fill(0);
+        octets
+    };
+    packets.iter().map(without).collect()
+}
+
 fn window(octets: &[u8]) -> u16 {
     let packet = Packet::read(octets, &PacketMemory::new(1 << 20)).expect("it is TCP");
     harp::Carried::meta(&packet).window
@@ -186,7 +197,7 @@ fn a_connection_is_governed_and_its_octets_are_not_changed() {
         open(&mut pair, near, far);
         pair.send(0, &data(near, far, 1));
         pair.run(DELAY);
-        assert_eq!(pair.taken(1), [data(near, far, 1)]);
+        assert!(unchanged(&pair.taken(1)) == unchanged(&[data(near, far, 1)]));
         // 60,000 units of 128 octets are what the receiver takes, and far more than the path may.
         let told = told(&mut pair, near, far, 1_393);
         assert!(told < 1_000, "{told}");
@@ -221,6 +232,25 @@ fn connections_that_the_kernel_knows_are_governed_without_a_syn() {
     assert_eq!(pair.planes[0].figures()[0].governed, 1);
 }
 
+/// A gateway that has restarted is asked and told about connections before it sees any packet.
+#[test]
+fn connections_that_the_other_gateway_names_first_are_governed_too() {
+    let (near, far) = ends(false);
+    let known: AskScales = Box::new(|_, _| Some([Scale::Shift(7), Scale::Shift(7)]));
+    let mut pair = Pair::new([known, nobody_knows()]);
+    let salts = Salts { dialing: [1; SALT], listening: [2; SALT] };
+    let mut numbers = crate::flows::Flows::new();
+    numbers.renumber(&salts.dialing, &salts.listening);
+    let read = Packet::read(&data(near, far, 1), &PacketMemory::new(1 << 20)).expect("it is TCP");
+    let meta = harp::Carried::meta(&read);
+    let noted = numbers.note(Time::ZERO, FlowEnds { near, far }, 0, &meta, 1);
+    let (flow, _) = noted.expect("there is room");
+    from_site(&mut pair.planes[0], Header::Report(flow, Report::default()), b"", false);
+    pair.send(0, &data(near, far, 1));
+    pair.run(DELAY);
+    assert!(told(&mut pair, near, far, 1_393) < 1_000);
+}
+
 #[test]
 fn what_a_gateway_has_seen_outlives_the_connection_to_the_other_one() {
     let (near, far) = ends(false);
@@ -242,7 +272,7 @@ fn packets_take_the_normal_route_while_the_other_gateway_is_silent() {
     pair.run(DEAD_AFTER + ASKS_AFTER);
     assert!(pair.taken(0).is_empty());
     pair.send(0, &data(near, far, 1));
-    assert_eq!(pair.taken(0), [data(near, far, 1)], "back to the kernel");
+    assert!(pair.taken(0) == [data(near, far, 1)], "back to the kernel");
     assert_eq!(pair.counted(0).normal, 1);
     assert!(!pair.planes[0].figures()[0].is_answering);
     // It is asked all the time.
@@ -253,7 +283,7 @@ fn packets_take_the_normal_route_while_the_other_gateway_is_silent() {
     assert!(pair.taken(0).is_empty());
     // What went the normal way is not missed for longer than the wait of the first round trips.
     pair.run(Span::from_secs(1));
-    assert_eq!(pair.taken(1), [data(near, far, 1_393)]);
+    assert!(unchanged(&pair.taken(1)) == unchanged(&[data(near, far, 1_393)]));
 }
 
 #[test]
@@ -315,7 +345,7 @@ fn a_site_speaks_for_its_own_hosts_to_those_of_this_side_alone() {
     assert_eq!(plane.poll_host(), None);
     assert_eq!((plane.figures()[0].counted.foreign, plane.figures()[0].flows), (12, 0));
     from_site(&mut plane, Header::Data(STAMP), &data(far, near, 1), false);
-    assert_eq!(plane.poll_host(), Some(data(far, near, 1)));
+    assert!(plane.poll_host() == Some(data(far, near, 1)));
 }
 
 #[test]
@@ -384,7 +414,7 @@ fn packets_that_wait_take_no_more_than_their_memory() {
 #[test]
 fn connections_without_end_pass_without_being_remembered() {
     let mut plane = gateway(0, 1, nobody_knows());
-    let (near, far) = ends(false);
+    let (near, _) = ends(false);
     for number in 0..20_000_u32 {
         let [_, _, high, low] = number.to_be_bytes();
         let from = SocketAddr::new([10, 2, 0, low].into(), 1_000 + u16::from(high));
