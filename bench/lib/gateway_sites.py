@@ -28,7 +28,7 @@ def description(rate, delay, queue):
         link("flan", "far", "far-gate", **LAN,
              addresses={"far": "10.2.0.2/24", "far-gate": "10.2.0.1/24"}),
     ]
-    hosts = {name: {} for name in ("near", "far", "near-gate", "far-gate")}
+    hosts = {name: {"forwards": "gate" in name} for name in ("near", "far", "near-gate", "far-gate")}
     return {"host": hosts, "link": links}
 
 
@@ -80,7 +80,6 @@ class Sites(Mesh):
     def _prepare(self):
         for side, net, other, via in (("near", 1, 2, "10.9.0.2"), ("far", 2, 1, "10.9.0.1")):
             gate = self.gate(side)
-            gate.run(["sysctl", "-qw", "net.ipv4.ip_forward=1"])
             gate.run(["ip", "route", "replace", f"10.{other}.0.0/24", "via", via])
             self.host(side).run(["ip", "route", "replace", "default", "via", f"10.{net}.0.1"])
             home = pathlib.Path(self.env(side)["ANABRANCH_HOME"])

@@ -11,7 +11,7 @@ use units::Time;
 use crate::plane::Plane;
 
 /// Packets that are read of the device before others have their turn.
-const TURN: usize = 64;
+const TURN: usize = 32;
 /// Octets of the largest packet.
 const LARGEST: usize = 1 << 16;
 

@@ -255,7 +255,8 @@ impl Plane {
         arrival: &RawArrival,
     ) {
         if let Some(link) = &mut self.sites[site.0].link {
-            link.core.handle_outside(now, flow, message, arrival.is_marked);
+            let RawArrival { at, is_marked, .. } = *arrival;
+            link.core.handle_arrival(now, at, flow, message, is_marked);
         }
         self.drain(now, site);
     }

@@ -34,7 +34,8 @@ pub fn packets(mut data: &[u8]) {
         let length = usize::from(u16::from_be_bytes([*high, *low])).min(rest.len());
         let (piece, rest) = rest.split_at(length);
         data = rest;
-        let arrival = RawArrival { connection: key, path: SubflowId(0), is_marked: *kind % 5 == 2 };
+        let arrival =
+            RawArrival { connection: key, path: SubflowId(0), at: now, is_marked: *kind % 5 == 2 };
         match kind % 5 {
             0 => plane.handle_inside(now, piece),
             1 | 2 => plane.handle_raw(now, &arrival, piece),

@@ -54,13 +54,13 @@ impl Ends {
     }
 
     /// What the other gateway saw.
-    fn handle_entries(&mut self, now: Time, report: &Report) {
+    fn handle_entries(&mut self, (now, at): (Time, Time), report: &Report) {
         for entry in report.entries() {
             let path = usize::from(entry.path);
             if path >= self.paths.count() {
                 continue;
             }
-            if let Some(rtt) = round_trip(now, *entry) {
+            if let Some(rtt) = round_trip(at, *entry) {
                 self.paths.handle_rtt(path, rtt);
             }
             self.paths.handle_late(now, path, weight(*entry));
@@ -145,6 +145,20 @@ impl<T: Carried> Gateway<T> {
 
     /// A message of the other gateway, which arrived with a mark (ECN) or without.
     pub fn handle_outside(&mut self, now: Time, flow: Flow, message: Message<T>, is_marked: bool) {
+        self.handle_arrival(now, now, flow, message, is_marked);
+    }
+
+    /// The same of a message that has arrived at `at` and waited for its turn: delays are measured
+    /// to then.
+    pub fn handle_arrival(
+        &mut self,
+        now: Time,
+        at: Time,
+        flow: Flow,
+        message: Message<T>,
+        is_marked: bool,
+    ) {
+        let at = at.min(now);
         self.liveness.handle_heard();
         if !self.has_room(now, flow) {
             if let Message::Data(_, packet) | Message::Return(packet) = message {
@@ -153,13 +167,15 @@ impl<T: Carried> Gateway<T> {
             return;
         }
         match message {
-            Message::Data(stamp, packet) => self.handle_data(now, flow, &stamp, packet, is_marked),
+            Message::Data(stamp, packet) => {
+                self.handle_data((now, at), flow, &stamp, packet, is_marked);
+            }
             Message::Return(packet) => {
                 self.note_outside(now, flow, &packet.meta());
                 self.pass(flow, packet);
             }
-            Message::Probe(stamp) => self.handle_probe(now, flow, &stamp),
-            Message::Report(report) => self.handle_report(now, flow, &report),
+            Message::Probe(stamp) => self.handle_probe((now, at), flow, &stamp),
+            Message::Report(report) => self.handle_report((now, at), flow, &report),
         }
         self.release(now, flow);
     }
@@ -284,7 +300,14 @@ impl<T: Carried> Gateway<T> {
         self.connections.len()
     }
 
-    fn handle_data(&mut self, now: Time, flow: Flow, stamp: &Stamp, packet: T, is_marked: bool) {
+    fn handle_data(
+        &mut self,
+        (now, at): (Time, Time),
+        flow: Flow,
+        stamp: &Stamp,
+        packet: T,
+        is_marked: bool,
+    ) {
         if stamp.path >= self.config.paths {
             return;
         }
@@ -292,7 +315,7 @@ impl<T: Carried> Gateway<T> {
         let return_path = self.liveness.return_path();
         self.note_outside(now, flow, &packet.meta());
         let (halves, ends, outputs) = self.parts(now, flow);
-        ends.detector.handle_data(now, stamp, is_marked);
+        ends.detector.handle_data(at, stamp, is_marked);
         let srtt = Span::from_micros(u64::from(stamp.srtt));
         halves.receiving.handle_srtt(usize::from(stamp.path), srtt);
         let ready = halves.receiving.handle_data(now, usize::from(stamp.path), packet);
@@ -306,7 +329,7 @@ impl<T: Carried> Gateway<T> {
         }
     }
 
-    fn handle_probe(&mut self, now: Time, flow: Flow, stamp: &Stamp) {
+    fn handle_probe(&mut self, (now, at): (Time, Time), flow: Flow, stamp: &Stamp) {
         if stamp.path >= self.config.paths {
             return;
         }
@@ -319,17 +342,17 @@ impl<T: Carried> Gateway<T> {
         }
         let (halves, ends, outputs) = self.parts(now, flow);
         halves.receiving.handle_probe(usize::from(stamp.path));
-        ends.detector.handle_probe(now, stamp);
+        ends.detector.handle_probe(at, stamp);
         let report = ends.detector.report(now);
         outputs.push_back(Output::Outside(flow, return_path, Message::Report(report)));
     }
 
-    fn handle_report(&mut self, now: Time, flow: Flow, report: &Report) {
+    fn handle_report(&mut self, (now, at): (Time, Time), flow: Flow, report: &Report) {
         for entry in report.entries() {
             self.liveness.handle_delivery(now, entry.path);
         }
         let (halves, ends, _) = self.parts(now, flow);
-        ends.handle_entries(now, report);
+        ends.handle_entries((now, at), report);
         if report.lost.1 == 0 {
             return;
         }

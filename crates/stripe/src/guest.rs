@@ -20,8 +20,7 @@ pub trait Guest: Send {
     /// There is something to read. What is not read now is asked for again.
     fn handle_readable(&mut self, now: Time);
 
-    /// A raw datagram arrived at `now`, by the kernel's stamp: the time may lie before that of the
-    /// last call.
+    /// A raw datagram has arrived.
     fn handle_raw(&mut self, now: Time, arrival: &RawArrival, payload: &[u8]);
 
     /// The paths of a connection that is entrusted, after each change; none once it has ended.
@@ -44,6 +43,8 @@ pub struct RawArrival {
     pub connection: ConnectionKey,
     /// The path.
     pub path: SubflowId,
+    /// When it arrived, by the kernel's stamp: it has waited for this thread since.
+    pub at: Time,
     /// Whether a router has marked it: Congestion Experienced (RFC 3168).
     pub is_marked: bool,
 }

@@ -53,7 +53,7 @@ impl Link {
         datagram: Datagram<'_>,
         guest: &mut Option<Box<dyn Guest>>,
     ) {
-        let Datagram { bytes, from, to, is_marked, at, socket, .. } = datagram;
+        let Datagram { bytes, from, to, is_marked, at, taken, socket, .. } = datagram;
         let now = at.max(self.latest);
         if !self.is_client && !self.route_of.contains_key(&path) && !self.may_add_path() {
             return;
@@ -105,8 +105,8 @@ impl Link {
             Ok(Arrived::Nothing) => {}
             Ok(Arrived::Raw { .. }) => {
                 if let Some(guest) = guest.as_mut().filter(|_| self.entrusted.is_guests) {
-                    let arrival = RawArrival { connection: self.key, path, is_marked };
-                    guest.handle_raw(now, &arrival, parsed.payload);
+                    let arrival = RawArrival { connection: self.key, path, at, is_marked };
+                    guest.handle_raw(taken, &arrival, parsed.payload);
                 }
             }
             Ok(Arrived::Data { stream, offset, .. }) => {

@@ -455,6 +455,7 @@ impl Driver {
             let now = self.clock.now();
             arrivals.for_each(|mut datagram| {
                 datagram.at = self.clock.arrival(now, datagram.stamp);
+                datagram.taken = now;
                 datagram.socket = socket;
                 match owner {
                     Owner::Link { key, route } => {

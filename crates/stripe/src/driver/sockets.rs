@@ -50,6 +50,8 @@ pub(super) struct Datagram<'a> {
     pub(super) stamp: Option<Duration>,
     /// The same on the driver's clock.
     pub(super) at: Time,
+    /// When it was taken from the socket.
+    pub(super) taken: Time,
     pub(super) socket: SocketKey,
 }
 
@@ -155,6 +157,7 @@ impl Arrivals {
                     is_marked: meta.ecn == Some(EcnCodepoint::Ce),
                     stamp: meta.timestamp,
                     at: Time::ZERO,
+                    taken: Time::ZERO,
                     socket: SocketKey(u64::MAX),
                 });
             }
