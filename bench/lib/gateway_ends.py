@@ -90,8 +90,8 @@ def near(host, port, seconds):
     askers = [Asker(host, port, until, seed) for seed in range(ASKERS)]
     for asker in askers:
         asker.join()
-    told = {name: sum(getattr(asker, name) for asker in askers) for name in ("ended", "left", "wrong")}
-    print(json.dumps(told))
+    names = ("ended", "left", "wrong")
+    print(json.dumps({name: sum(getattr(asker, name) for asker in askers) for name in names}))
 
 
 if __name__ == "__main__":

@@ -28,7 +28,8 @@ def description(rate, delay, queue):
         link("flan", "far", "far-gate", **LAN,
              addresses={"far": "10.2.0.2/24", "far-gate": "10.2.0.1/24"}),
     ]
-    hosts = {name: {"forwards": "gate" in name} for name in ("near", "far", "near-gate", "far-gate")}
+    names = ("near", "far", "near-gate", "far-gate")
+    hosts = {name: {"forwards": "gate" in name} for name in names}
     return {"host": hosts, "link": links}
 
 

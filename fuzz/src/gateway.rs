@@ -1,5 +1,5 @@
-//! The check of the fuzz target of a gateway's packets. The test `fuzz_seeds` of the crate `gateway`
-//! runs it on all seeds.
+//! The check of the fuzz target of a gateway's packets. The test `fuzz_seeds` of the crate
+//! `gateway` runs it on all seeds.
 
 /// What hosts and a site's gateway send, as real packets: none is larger than its path, deadlines
 /// move, and little waits.

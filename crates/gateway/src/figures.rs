@@ -68,8 +68,8 @@ impl FlowFigures {
 }
 
 impl SiteFigures {
-    /// The counters by their names: packets and octets to the site and from there, packets that took
-    /// the normal route, windows that were made smaller, and packets that were dropped.
+    /// The counters by their names: packets and octets to the site and from there, packets that
+    /// took the normal route, windows that were made smaller, and packets that were dropped.
     #[must_use]
     pub fn counters(&self) -> [(&'static str, u64); 10] {
         let Counted { sent, received, normal, foreign, malformed, unheld, marked, edited } =

@@ -1,5 +1,5 @@
-//! The background gateway (Harp) on Linux: TCP connections that the kernel marks as background enter
-//! at a site's gateway, are governed there, and reach unmodified hosts at another site.
+//! The background gateway (Harp) on Linux: TCP connections that the kernel marks as background
+//! enter at a site's gateway, are governed there, and reach unmodified hosts at another site.
 //!
 //! | subject | module |
 //! |---|---|

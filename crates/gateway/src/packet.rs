@@ -127,8 +127,8 @@ impl Packet {
                 }
             }
         }
-        // The header is a part of `octets`. What stands between the headers, as source routes do, is
-        // not for gateways.
+        // The header is a part of `octets`. What stands between the headers, as source routes do,
+        // is not for gateways.
         let begin = all.as_ptr().addr() - octets.as_ptr().addr();
         if begin != if source.is_ipv4() { 20 } else { 40 } {
             return None;

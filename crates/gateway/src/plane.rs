@@ -28,8 +28,8 @@ const ASKS_AFTER: Span = Span::from_millis(300);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SiteId(pub(crate) usize);
 
-/// What is known of the window scales of a connection that was open before, that of the host on this
-/// side first.
+/// What is known of the window scales of a connection that was open before, that of the host on
+/// this side first.
 pub(crate) type AskScales = Box<dyn FnMut(SocketAddr, SocketAddr) -> Option<[Scale; 2]> + Send>;
 
 /// The state of all sites.

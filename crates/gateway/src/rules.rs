@@ -35,7 +35,8 @@ impl<'a> Rules<'a> {
     fn nft(&self) -> String {
         let GatewayConfig { device, mark, background, .. } = self.0;
         let begins = format!(
-            "tcp flags & (fin | syn | rst | ack) == syn ct state new ct mark set ct mark | {mark:#x}"
+            "tcp flags & (fin | syn | rst | ack) == syn ct state new ct mark set ct mark | \
+             {mark:#x}"
         );
         let (mut forwarded, mut own) = (String::new(), String::new());
         for one in background {
@@ -49,7 +50,8 @@ impl<'a> Rules<'a> {
             }
         }
         let handed = format!(
-            "meta l4proto tcp ct mark & {mark:#x} == {mark:#x} meta mark set meta mark | {mark:#x}"
+            "meta l4proto tcp ct mark & {mark:#x} == {mark:#x} meta mark set meta mark | \
+             {mark:#x}"
         );
         format!(
             "add table inet {TABLE}
@@ -81,7 +83,8 @@ table inet {TABLE} {{
         let mut commands = Vec::new();
         for family in ["-4", "-6"] {
             commands.push(format!(
-                "{family} rule {verb} fwmark {mark:#x}/{mark:#x} lookup {table} priority {PRIORITY}"
+                "{family} rule {verb} fwmark {mark:#x}/{mark:#x} lookup {table} priority \
+                 {PRIORITY}"
             ));
         }
         if *fail == Fail::Closed {
@@ -214,7 +217,8 @@ mod tests {
         let begins = "tcp flags & (fin | syn | rst | ack) == syn ct state new \
                       ct mark set ct mark | 0x2000000";
         let ports = format!(
-            "        meta nfproto ipv4 ip daddr {{ 10.2.0.0/24 }} tcp dport {{ 873, 9000-9100 }} {begins}\n"
+            "        meta nfproto ipv4 ip daddr {{ 10.2.0.0/24 }} tcp dport {{ 873, 9000-9100 }} \
+             {begins}\n"
         );
         let program = |family, name| {
             format!(

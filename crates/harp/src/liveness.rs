@@ -1,8 +1,8 @@
 //! Whether the other gateway answers, and over which path to return what has no stamp.
 //!
 //! A gateway that does not answer for [`Config::dead_after`], over any path, gets nothing but
-//! probes, and what hosts send takes the route that it would have without gateways. Segments without
-//! payload and reports return over the direct path, unless that is silent while another one
+//! probes, and what hosts send takes the route that it would have without gateways. Segments
+//! without payload and reports return over the direct path, unless that is silent while another one
 //! delivers.
 
 use units::{Span, Time};

@@ -22,8 +22,8 @@ impl Network {
         Network { address: IpAddr::V6(Ipv6Addr::new(a, b, c, d, e, f, g, h)), bits }
     }
 
-    /// The addresses that have their first `bits` bits in common with `address`; `None` if there are
-    /// not so many bits, or others are set behind them.
+    /// The addresses that have their first `bits` bits in common with `address`; `None` if there
+    /// are not so many bits, or others are set behind them.
     #[must_use]
     pub fn new(address: IpAddr, bits: u8) -> Option<Network> {
         let is_first = match address {

@@ -1,5 +1,5 @@
-//! Guests of an endpoint's thread: protocols of their own between two hosts, under the keys and over
-//! the paths of a striped connection.
+//! Guests of an endpoint's thread: protocols of their own between two hosts, under the keys and
+//! over the paths of a striped connection.
 
 use std::os::fd::BorrowedFd;
 

@@ -224,7 +224,8 @@ fn route_to(table: u8, index: u32, (address, prefix): (IpAddr, u8)) -> RouteMess
     message
 }
 
-/// The same in a table of any number, with the metric that the kernel gives the first route of IPv6.
+/// The same in a table of any number, with the metric that the kernel gives the first route of
+/// IPv6.
 fn route_in(table: u32, index: u32, to: (IpAddr, u8)) -> RouteMessage {
     let mut message = route_to(RouteHeader::RT_TABLE_UNSPEC, index, to);
     message.attributes.push(RouteAttribute::Table(table));

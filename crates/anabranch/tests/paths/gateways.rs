@@ -12,8 +12,8 @@ use super::needs::are_installed;
 use super::own_network::in_own_network;
 use super::running::{Running, web};
 
-/// Two sites with a host and a gateway each: 10.1.0.2 behind 10.1.0.1, and 10.2.0.2 behind 10.2.0.1;
-/// the same in fd00:1::/64 and fd00:2::/64.
+/// Two sites with a host and a gateway each: 10.1.0.2 behind 10.1.0.1, and 10.2.0.2 behind
+/// 10.2.0.1; the same in fd00:1::/64 and fd00:2::/64.
 struct Sites {
     near: Host,
     near_gateway: Host,

@@ -134,8 +134,8 @@ pub async fn connect_over(
     connect_by(endpoint().map_err(system)?, keeper, host, options).await
 }
 
-/// Connects to the one host of `terms`, by an endpoint of the caller's, as a connection that a guest
-/// of this endpoint is to have.
+/// Connects to the one host of `terms`, by an endpoint of the caller's, as a connection that a
+/// guest of this endpoint is to have.
 ///
 /// # Errors
 /// As [`connect`].

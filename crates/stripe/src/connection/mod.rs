@@ -148,8 +148,8 @@ impl Connection {
         self.0.key
     }
 
-    /// Has the endpoint's [guest](crate::Guest) exchange raw datagrams with the peer. Without it raw
-    /// datagrams of the peer are ignored.
+    /// Has the endpoint's [guest](crate::Guest) exchange raw datagrams with the peer. Without it
+    /// raw datagrams of the peer are ignored.
     pub fn entrust(&self) {
         self.push(Command::Entrust { key: self.0.key });
     }

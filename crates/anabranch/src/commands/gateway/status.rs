@@ -105,7 +105,8 @@ pub(super) fn show(args: &StatusArgs, dirs: &Dirs) -> Result<(), Error> {
             |micros| format!("{}.{} ms", micros / 1_000, micros / 100 % 10),
         );
         outln!(
-            "{name:20} {state:10} {:>6} {:>9} {:>10} {round_trip:>9} {sent:>10} {received:>10} {:>8}",
+            "{name:20} {state:10} {:>6} {:>9} {:>10} {round_trip:>9} {sent:>10} {received:>10} \
+             {:>8}",
             number(&row["flows"]),
             number(&row["governed"]),
             Bytes(number(&row["path"]["window"])).to_string(),
