@@ -247,9 +247,9 @@ mod tests {
     fn connections_beyond_the_bound_have_no_place_until_others_are_over() {
         let mut flows = Flows::new();
         let mut now = Time::ZERO + SWEEP;
-        let at = |number: usize| FlowEnds {
-            near: SocketAddr::new([10, 1, (number >> 8 & 0xff) as u8, number as u8].into(), 7),
-            ..ends((1 + (number >> 16)) as u16)
+        let at = |number: usize| {
+            let [.., high, low] = number.to_be_bytes();
+            FlowEnds { near: SocketAddr::new([10, 1, high, low].into(), 7), ..ends(1) }
         };
         for number in 0..MOST_FLOWS {
             let _ = flows.note(now, at(number), 0, &DATA, 140);

@@ -16,7 +16,7 @@ use crate::flows::{FlowEnds, FlowState, Flows};
 use crate::packet::{Packet, PacketMemory, Untaken};
 
 /// Octets of packets that wait at a time, of all sites together.
-const MOST_WAITING: usize = 64 << 20;
+pub(crate) const MOST_WAITING: usize = 64 << 20;
 /// Questions to the kernel's connection tracking a second.
 const MOST_QUESTIONS: u32 = 1_000;
 /// A gateway that does not answer for this long is dead.
@@ -364,19 +364,19 @@ impl Plane {
     /// The packet in a site's message. Only its own hosts may send it, and only to hosts of this
     /// side.
     fn inner(&mut self, site: SiteId, octets: &[u8], arrival: &RawArrival) -> Option<Packet> {
-        let state = &mut self.sites[site.0];
+        let Site { link, counted, .. } = &mut self.sites[site.0];
         let mut packet = match Packet::read(octets, &self.memory) {
             Ok(packet) => packet,
             Err(Untaken::NotTcp) => {
-                state.counted.malformed += 1;
+                counted.malformed += 1;
                 return None;
             }
             Err(Untaken::NoMemory) => {
-                state.counted.unheld += 1;
+                counted.unheld += 1;
                 return None;
             }
         };
-        let is_theirs = state.link.as_ref().is_some_and(|link| {
+        let is_theirs = link.as_ref().is_some_and(|link| {
             // Of two sites the one with the smaller network speaks for an address.
             has(&link.networks, packet.source().ip())
         });
@@ -400,13 +400,13 @@ impl Plane {
         now: Time,
         site: SiteId,
         ends: FlowEnds,
-        side: usize,
+        from: usize,
         packet: &Packet,
     ) -> Option<Flow> {
         let Site { flows, link, .. } = &mut self.sites[site.0];
         let link = link.as_mut()?;
         let meta = harp::Carried::meta(packet);
-        let (flow, state) = flows.note(now, ends, side, &meta, packet.octets().len())?;
+        let (number, state) = flows.note(now, ends, from, &meta, packet.octets().len())?;
         if state.scales.contains(&Scale::Unseen)
             && !meta.flags.has(wire::tcp::Flags::SYN)
             && !state.was_asked
@@ -424,10 +424,10 @@ impl Plane {
             }
         }
         // The other gateway may have named the connection before any packet of it came.
-        if !state.scales.contains(&Scale::Unseen) && !link.core.is_governed(flow) {
-            link.core.restore(now, flow, state.scales);
+        if !state.scales.contains(&Scale::Unseen) && !link.core.is_governed(number) {
+            link.core.restore(now, number, state.scales);
         }
-        Some(flow)
+        Some(number)
     }
 
     /// Takes what the state machine of a site puts out.
@@ -459,7 +459,7 @@ impl Plane {
         };
         let mut payload = Vec::new();
         wire::harp::emit(&header, &mut payload);
-        payload.extend(packet.iter().flat_map(|packet| packet.octets()));
+        payload.extend(packet.iter().flat_map(Packet::octets));
         let is_ecn_capable = packet.as_ref().is_some_and(Packet::is_ecn_capable);
         match link.path.filter(|path| payload.len() <= path.room) {
             Some(RawPath { path, .. }) => {

@@ -178,7 +178,7 @@ fn matches(background: &Background) -> Vec<String> {
             write!(line, " socket cgroupv2 level {level} \"{cgroup}\"").expect("a string");
         }
         if !ports.is_empty() {
-            let list: Vec<String> = ports.iter().map(nft_port).collect();
+            let list: Vec<String> = ports.iter().copied().map(nft_port).collect();
             write!(line, " tcp dport {{ {} }}", list.join(", ")).expect("a string takes it");
         }
         lines.push(line);
@@ -186,7 +186,7 @@ fn matches(background: &Background) -> Vec<String> {
     lines
 }
 
-fn nft_port(PortSpan { first, last }: &PortSpan) -> String {
+fn nft_port(PortSpan { first, last }: PortSpan) -> String {
     if first == last { first.to_string() } else { format!("{first}-{last}") }
 }
 

@@ -9,7 +9,9 @@ use events::Events;
 use harp::Scale;
 use peer::dial::Terms;
 use peer::host::{Asking, Entry, Service, SessionRequest};
-use peer::metrics::{Registry, register_counter_of_peers, register_gauge_of_peers};
+use peer::metrics::{
+    Registry, Unit, register_budget, register_counter_of_peers, register_gauge_of_peers,
+};
 use peer::striped::{connect_at, open_service};
 use peer::{
     AuthorizedPeers, Conn, Credential, DialOptions, Error, Fingerprint, Identity, Peer, Remote,
@@ -28,7 +30,7 @@ use crate::config::{Fail, GatewayConfig, SiteConfig};
 use crate::device::Device;
 use crate::figures::SiteFigures;
 use crate::guest::{GatewayGuest, SharedPlane};
-use crate::plane::{AskScales, Plane, SiteId};
+use crate::plane::{AskScales, MOST_WAITING, Plane, SiteId};
 use crate::rights::GatewayRights;
 use crate::session::{Opened, Present, permitted, run};
 
@@ -374,7 +376,7 @@ impl Service for GatewayService {
     }
 
     fn register(&self, registry: &mut Registry) {
-        let gauges: [(&str, &str, fn(&SiteFigures) -> u64); 6] = [
+        let gauges: [Gauge; 6] = [
             ("connected", "Whether the site's gateway answers", |site| site.is_answering.into()),
             ("flows", "TCP connections with the site", |site| site.flows as u64),
             ("governed_flows", "Those whose windows are told", |site| site.governed as u64),
@@ -389,6 +391,11 @@ impl Service for GatewayService {
                 time.map_or(0, Span::as_micros)
             }),
         ];
+        let (what, most) = ("Memory of packets that wait", MOST_WAITING as u64);
+        let shared = Arc::downgrade(&self.0);
+        register_budget(registry, "waiting", what, Some(Unit::Bytes), most, move || {
+            shared.upgrade().map_or(0, |shared| shared.plane.lock().waiting() as u64)
+        });
         for (name, help, value) in gauges {
             let shared = Arc::downgrade(&self.0);
             register_gauge_of_peers(registry, name, help, move || {
@@ -424,6 +431,9 @@ impl Service for GatewayService {
         self.0.events.notice(format!("the gateway of {name} has left: {why}"));
     }
 }
+
+/// A figure of a site: its name, what it is, and its value.
+type Gauge = (&'static str, &'static str, fn(&SiteFigures) -> u64);
 
 /// The counters of sites, and what they count.
 const COUNTERS: [(&str, &str); 10] = [

@@ -104,8 +104,8 @@ async fn serve(shared: &Shared, opened: Opened) -> Result<std::convert::Infallib
         tokio::select! {
             error = connection.ended() => return Err(error.into()),
             _ = look.tick() => leading.look(&mut open),
-            changed = changes.changed() => {
-                if changed.is_ok() {
+            is_new = changes.changed() => {
+                if is_new.is_ok() {
                     let own = changes.borrow_and_update().clone();
                     announce(&mut control, own_salt, &own).await?;
                 }

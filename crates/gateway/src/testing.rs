@@ -12,7 +12,8 @@ const ROOM: usize = 1_442;
 const MOST_PIECES: usize = 2_000;
 
 /// Takes pieces of a kind (one octet), a length (two) and as many octets: a packet of a host on
-/// this side, 10.1.0.0/24 and fd00:1::/64; a datagram of the site, 10.2.0.0/24 and fd00:2::/64,
+/// this side, `10.1.0.0/24` and `fd00:1::/64`; a datagram of the site, `10.2.0.0/24` and
+/// `fd00:2::/64`,
 /// marked or not; time that passes; or another path.
 ///
 /// # Panics

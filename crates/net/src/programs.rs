@@ -12,10 +12,10 @@ pub fn execute(program: &str, arguments: &[&str], input: &str) -> Result<(), Str
     let mut command = Command::new(program);
     command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
     let mut child = command.spawn().map_err(|error| failed(error.to_string()))?;
-    let mut stdin = child.stdin.take().expect("it is piped");
-    // A program that does not read it says why.
-    let _ = stdin.write_all(input.as_bytes());
-    drop(stdin);
+    if let Some(mut stdin) = child.stdin.take() {
+        // A program that does not read it says why.
+        let _ = stdin.write_all(input.as_bytes());
+    }
     let output = child.wait_with_output().map_err(|error| failed(error.to_string()))?;
     if output.status.success() {
         return Ok(());
