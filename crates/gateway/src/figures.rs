@@ -5,8 +5,6 @@ use std::net::SocketAddr;
 use reach::Network;
 use units::Span;
 
-use crate::plane::Counted;
-
 /// A site.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SiteFigures {
@@ -30,6 +28,24 @@ pub struct SiteFigures {
     pub(crate) counted: Counted,
     /// The connections that have carried the most.
     pub largest: Vec<FlowFigures>,
+}
+
+/// What a site has come to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Counted {
+    /// Packets and octets to the site, and from there.
+    pub(crate) sent: [u64; 2],
+    pub(crate) received: [u64; 2],
+    /// Packets that took the route without gateways.
+    pub(crate) normal: u64,
+    /// Packets that were dropped: of addresses that are not the site's or not of this side, of no
+    /// known form, for want of memory, marked and not capable of marks.
+    pub(crate) foreign: u64,
+    pub(crate) malformed: u64,
+    pub(crate) unheld: u64,
+    pub(crate) marked: u64,
+    /// Windows that were made smaller.
+    pub(crate) edited: u64,
 }
 
 /// The path to a site.

@@ -11,7 +11,7 @@
 //! | all sites, without sockets | `plane`; figures: `figures` |
 //! | the device and the sites' datagrams on the endpoint's thread | `guest` |
 //! | who may be a site, and for which networks | `rights` |
-//! | the connection to a site's gateway | `session` |
+//! | the connection to a site's gateway; which of two stays; what all share | `session`; `present`; `shared` |
 //! | the service, and dialing | `service` |
 //! | for fuzzers: packets without a network | `testing` |
 
@@ -27,10 +27,12 @@ mod flows;
 mod guest;
 mod packet;
 mod plane;
+mod present;
 pub mod rights;
 mod rules;
 mod service;
 mod session;
+mod shared;
 pub mod testing;
 
 pub use config::GatewayConfig;

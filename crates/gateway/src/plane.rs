@@ -11,7 +11,7 @@ use units::{Span, Time};
 use wire::gateway::SALT;
 use wire::harp::Header;
 
-use crate::figures::{FlowFigures, PathFigures, SiteFigures};
+use crate::figures::{Counted, FlowFigures, PathFigures, SiteFigures};
 use crate::flows::{FlowEnds, FlowState, Flows};
 use crate::packet::{Packet, PacketMemory, Untaken};
 
@@ -64,24 +64,6 @@ struct SiteLink {
     /// Those of the site.
     networks: Vec<Network>,
     path: Option<RawPath>,
-}
-
-/// What a site has come to.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Counted {
-    /// Packets and octets to the site, and from there.
-    pub(crate) sent: [u64; 2],
-    pub(crate) received: [u64; 2],
-    /// Packets that took the route without gateways.
-    pub(crate) normal: u64,
-    /// Packets that were dropped: of addresses that are not the site's or not of this side, of no
-    /// known form, for want of memory, marked and not capable of marks.
-    pub(crate) foreign: u64,
-    pub(crate) malformed: u64,
-    pub(crate) unheld: u64,
-    pub(crate) marked: u64,
-    /// Windows that were made smaller.
-    pub(crate) edited: u64,
 }
 
 /// The two parts of the key by which connections are numbered.

@@ -1,7 +1,7 @@
 //! The service of a host: it lets sites' gateways in, and dials those whose addresses are known.
 
 use std::convert::Infallible;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -16,8 +16,7 @@ use peer::striped::{connect_at, open_service};
 use peer::{
     AuthorizedPeers, Conn, Credential, DialOptions, Error, Fingerprint, Identity, Peer, Remote,
 };
-use reach::Network;
-use stripe::{Connection, Endpoint};
+use stripe::Endpoint;
 use sys::conntrack::Conntrack;
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
@@ -32,7 +31,8 @@ use crate::figures::SiteFigures;
 use crate::guest::{GatewayGuest, SharedPlane};
 use crate::plane::{AskScales, MOST_WAITING, Plane, SiteId};
 use crate::rights::GatewayRights;
-use crate::session::{Opened, Present, permitted, run};
+use crate::session::{Opened, run};
+use crate::shared::Shared;
 
 /// The pause before the first attempt to connect again; it doubles.
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
@@ -74,26 +74,6 @@ pub struct GatewayOptions {
 
 /// The gateways of sites, as a service of a host.
 pub struct GatewayService(Arc<Shared>);
-
-/// What sessions share.
-pub(crate) struct Shared {
-    pub(crate) plane: SharedPlane,
-    pub(crate) device: Device,
-    /// The networks behind this gateway.
-    pub(crate) networks: watch::Sender<Vec<Network>>,
-    pub(crate) events: Events,
-    /// This host's key.
-    pub(crate) own: Fingerprint,
-    identity: Identity,
-    endpoint: Arc<Endpoint>,
-    sites: Mutex<Vec<SiteConfig>>,
-    authorized: AuthorizedPeers,
-    present: Mutex<Vec<Option<Present>>>,
-    /// Rings when a session has ended.
-    left: Notify,
-    /// The largest packet of the device at present.
-    mtu: Mutex<usize>,
-}
 
 impl GatewayService {
     /// Makes the device, and moves into the endpoint's thread. `Self::attend` dials.
@@ -173,96 +153,6 @@ impl GatewayService {
 }
 
 impl Shared {
-    /// A session takes the place of its site; `false`: the present one stays.
-    pub(crate) fn enter(&self, site: SiteId, session: Present) -> bool {
-        let mut present = self.present.lock().expect("no panic while held");
-        let Some(place) = present.get_mut(site.0) else { return false };
-        if place.as_ref().is_some_and(|present| !present.gives_way_to(&session)) {
-            return false;
-        }
-        if let Some(before) = place.replace(session) {
-            before.connection.close(wire::closing::CloseCode::Replaced.number());
-        }
-        true
-    }
-
-    /// A session has ended; `false`: another one has its place already.
-    pub(crate) fn leave(&self, site: SiteId, connection: &Connection) -> bool {
-        let mut present = self.present.lock().expect("no panic while held");
-        let Some(place) = present.get_mut(site.0) else { return false };
-        let is_own = place.as_ref().is_some_and(|present| present.connection == *connection);
-        if is_own {
-            *place = None;
-            self.left.notify_waiters();
-        }
-        is_own
-    }
-
-    /// The networks of an announcement that a site may speak for; the others are told.
-    pub(crate) fn permitted(
-        &self,
-        site: SiteId,
-        peer: &Peer,
-        announced: &[(IpAddr, u8)],
-    ) -> Vec<Network> {
-        let configured = {
-            let sites = self.sites.lock().expect("no panic while held");
-            sites.get(site.0).map(|site| site.networks.clone()).unwrap_or_default()
-        };
-        let own = self.networks.borrow().clone();
-        let (taken, refused) = permitted(announced, &GatewayRights::of(peer), &configured, &own);
-        if !refused.is_empty() {
-            let (name, all) = (peer.label(), refused.join(", "));
-            self.events.notice(format!(
-                "{name} announces {all}, for which it may not speak: its entry among the \
-                 authorized peers and its [[site]] have to name them, and they are not behind \
-                 this gateway"
-            ));
-        }
-        taken
-    }
-
-    /// Fits the device to the least room of all sites' paths.
-    pub(crate) fn fit_device(&self) {
-        let least = {
-            let plane = self.plane.lock();
-            let count = self.present.lock().expect("no panic while held").len();
-            (0..count).filter_map(|site| plane.room(SiteId(site))).min()
-        };
-        let Some(least) = least else { return };
-        let mut mtu = self.mtu.lock().expect("no panic while held");
-        if *mtu == least {
-            return;
-        }
-        match self.device.set_mtu(least) {
-            Ok(()) => *mtu = least,
-            Err(error) => self
-                .events
-                .notice(format!("the device does not take packets of {least} octets: {error}")),
-        }
-    }
-
-    /// The site of an authorized peer.
-    fn site_of(&self, peer: &Peer) -> Option<SiteId> {
-        let key = peer.fingerprint.to_string();
-        let sites = self.sites.lock().expect("no panic while held");
-        let is_its = |site: &SiteConfig| site.name == key || site.name == peer.name;
-        sites.iter().position(is_its).map(SiteId)
-    }
-
-    /// The entry of a site's gateway among the authorized peers.
-    fn peer_of(&self, name: &str) -> Result<Peer, Error> {
-        let all = self.authorized.all();
-        let found =
-            all.into_iter().find(|peer| peer.name == name || peer.fingerprint.to_string() == name);
-        found.ok_or_else(|| {
-            Error::Usage(format!(
-                "no authorized peer has the name '{name}': 'anabranch keys trust sender \
-                 FINGERPRINT {name} --gateway NETWORKS' adds the gateway of that site"
-            ))
-        })
-    }
-
     async fn dial(&self, site: SiteId, at: &Remote, name: &str) -> Result<Opened, Error> {
         let peer = self.peer_of(name)?;
         let credential = Credential::Pinned(peer.fingerprint);

@@ -159,7 +159,10 @@ impl<T: Carried> Gateway<T> {
         is_marked: bool,
     ) {
         let at = at.min(now);
-        self.liveness.handle_heard();
+        // A probe comes unasked: it does not say that anything arrives there.
+        if !matches!(message, Message::Probe(_)) {
+            self.liveness.handle_heard();
+        }
         if !self.has_room(now, flow) {
             if let Message::Data(_, packet) | Message::Return(packet) = message {
                 self.outputs.push_back(Output::Inside(flow, packet, Edits::default()));

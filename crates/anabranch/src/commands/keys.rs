@@ -27,6 +27,7 @@ pub(crate) struct KeysArgs {
 
 /// The actions of `keys`.
 #[derive(Debug, Subcommand)]
+#[expect(clippy::large_enum_variant, reason = "there is one in a run")]
 enum Action {
     /// Show this host's fingerprint; generate a key if there is none
     Show,

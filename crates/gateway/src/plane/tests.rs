@@ -288,6 +288,29 @@ fn packets_take_the_normal_route_while_the_other_gateway_is_silent() {
     assert!(unchanged(&pair.taken(1)) == unchanged(&[data(near, far, 1_373)]));
 }
 
+/// A line that carries one way alone is none, whoever hears the other one.
+#[test]
+fn a_gateway_that_hears_probes_alone_takes_the_normal_route_too() {
+    let (near, far) = ends(false);
+    let mut pair = Pair::new([nobody_knows(), nobody_knows()]);
+    open(&mut pair, near, far);
+    let key = ConnectionKey(1);
+    pair.planes[0].handle_inside(pair.now, &ack(near, far, 1));
+    while pair.planes[0].poll_raw().is_some() {}
+    for _ in 0..4 {
+        pair.now += ASKS_AFTER;
+        let arrival =
+            RawArrival { connection: key, path: SubflowId(0), at: pair.now, is_marked: false };
+        let mut payload = Vec::new();
+        wire::harp::emit(&Header::Probe(7, STAMP), &mut payload);
+        pair.planes[0].handle_raw(pair.now, &arrival, &payload);
+        pair.planes[0].handle_deadline(pair.now);
+        while pair.planes[0].poll_raw().is_some() {}
+    }
+    pair.planes[0].handle_inside(pair.now, &ack(near, far, 1));
+    assert!(pair.planes[0].poll_host() == Some(ack(near, far, 1)));
+}
+
 #[test]
 fn packets_without_a_site_or_a_path_take_the_normal_route() {
     let (near, far) = ends(false);

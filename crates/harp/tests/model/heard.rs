@@ -24,7 +24,9 @@ impl Heard {
     }
 
     pub(crate) fn hears(&mut self, now: Time, message: &Message<Packet>) {
-        self.unanswered = None;
+        if !matches!(message, Message::Probe(_)) {
+            self.unanswered = None;
+        }
         match message {
             Message::Data(stamp, _) | Message::Probe(stamp) => {
                 self.paths[usize::from(stamp.path)] = now;

@@ -2,47 +2,17 @@
 
 use std::io;
 
-use units::{Bytes, SubflowId, Time};
+use units::{Bytes, Time};
 use wire::ptcp::Packet;
 
 use super::Driver;
+use super::entrusted::WaitingRaw;
 use super::link::Link;
 use crate::connection::inbox::Key;
 use crate::guest::{Guest, RawDatagram, RawPath};
 
 /// Raw datagrams after which connections send what they have: a connection takes a few hundred.
 const BATCH: usize = 128;
-
-/// A raw datagram that the state machine knows to wait.
-pub(super) struct WaitingRaw {
-    path: SubflowId,
-    pub(super) is_ecn_capable: bool,
-    pub(super) payload: Vec<u8>,
-}
-
-/// What a link shares with the guest.
-#[derive(Default)]
-pub(super) struct Entrusted {
-    /// Whether the guest has its raw datagrams.
-    pub(super) is_guests: bool,
-    /// What the guest was told last.
-    told: Vec<RawPath>,
-    waiting: std::collections::VecDeque<WaitingRaw>,
-}
-
-impl Entrusted {
-    /// The raw datagram that the state machine sends over a path. Those before it were for paths
-    /// that have been retired.
-    pub(super) fn take(&mut self, path: SubflowId, len: u16) -> Option<WaitingRaw> {
-        let is_it = |raw: &WaitingRaw| raw.path == path && raw.payload.len() == usize::from(len);
-        while let Some(raw) = self.waiting.pop_front() {
-            if is_it(&raw) {
-                return Some(raw);
-            }
-        }
-        None
-    }
-}
 
 impl Driver {
     /// Takes a guest in, in place of another one.

@@ -13,7 +13,7 @@ use wire::closing::CloseCode;
 use wire::ptcp::ConnectionParameters;
 
 use super::carried::CarriedBytes;
-use super::guests::Entrusted;
+use super::entrusted::Entrusted;
 use super::holdings::{Holdings, early_streams};
 use super::listening::Listener;
 use super::routes::RouteEnd;

@@ -4,6 +4,7 @@
 mod arrival;
 mod carried;
 mod dialing;
+mod entrusted;
 mod guests;
 mod holdings;
 mod leavings;

@@ -63,7 +63,7 @@ enum GatewayAction {
     /// Print the rules of nftables and of routing as a shell script, install them, or remove them
     Rules(RulesArgs),
     /// Show what a gateway that this user runs does for each site
-    Status(status::StatusArgs),
+    Status(status::GatewayStatusArgs),
 }
 
 #[derive(Debug, clap::Args)]

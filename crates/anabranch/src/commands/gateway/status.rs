@@ -13,7 +13,7 @@ use crate::status::ask;
 
 /// Arguments of `gateway status`.
 #[derive(Debug, clap::Args)]
-pub(super) struct StatusArgs {
+pub(super) struct GatewayStatusArgs {
     /// Write JSON to standard output, an object on each line, one for each site
     #[arg(long)]
     json: bool,
@@ -21,7 +21,7 @@ pub(super) struct StatusArgs {
 
 /// What a gateway says of its sites: an object of JSON on each line.
 pub(super) fn lines(figures: &[SiteFigures]) -> String {
-    figures.iter().map(|site| format!("{}\n", object(site))).collect()
+    figures.iter().fold(String::new(), |text, site| text + &object(site).to_string() + "\n")
 }
 
 fn object(site: &SiteFigures) -> Value {
@@ -64,7 +64,7 @@ fn object(site: &SiteFigures) -> Value {
 ///
 /// # Errors
 /// [`Error::System`] if no gateway of this user runs.
-pub(super) fn show(args: &StatusArgs, dirs: &Dirs) -> Result<(), Error> {
+pub(super) fn show(args: &GatewayStatusArgs, dirs: &Dirs) -> Result<(), Error> {
     let path = dirs.gateway_status();
     let text = ask(&path).map_err(|source| {
         Error::system(format!("ask a gateway of this user at {}", path.display()), source)
