@@ -123,6 +123,7 @@ impl Plane {
             sharing: Sharing::Site,
             dead_after: DEAD_AFTER,
             asks_after: ASKS_AFTER,
+            probes_answer: false,
             ..Config::modern(1)
         };
         let core = Gateway::new(now, &config);

@@ -37,6 +37,9 @@ pub struct Config {
     pub most_connections: usize,
     /// Silence after which the other gateway counts as dead.
     pub dead_after: Span,
+    /// Whether a probe of the other gateway counts as an answer. It comes unasked: over a line that
+    /// carries one way alone a gateway hears probes for ever, and nothing of it arrives.
+    pub probes_answer: bool,
     /// Silence after which the other gateway is asked, and the time from one question to the next.
     pub asks_after: Span,
 }
@@ -56,6 +59,7 @@ impl Config {
             most_connections: 16_384,
             dead_after: Span::from_secs(3),
             asks_after: Span::from_secs(1),
+            probes_answer: true,
         }
     }
 

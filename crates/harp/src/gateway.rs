@@ -159,8 +159,7 @@ impl<T: Carried> Gateway<T> {
         is_marked: bool,
     ) {
         let at = at.min(now);
-        // A probe comes unasked: it does not say that anything arrives there.
-        if !matches!(message, Message::Probe(_)) {
+        if self.config.probes_answer || !matches!(message, Message::Probe(_)) {
             self.liveness.handle_heard();
         }
         if !self.has_room(now, flow) {

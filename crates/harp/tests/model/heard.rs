@@ -24,9 +24,7 @@ impl Heard {
     }
 
     pub(crate) fn hears(&mut self, now: Time, message: &Message<Packet>) {
-        if !matches!(message, Message::Probe(_)) {
-            self.unanswered = None;
-        }
+        self.unanswered = None;
         match message {
             Message::Data(stamp, _) | Message::Probe(stamp) => {
                 self.paths[usize::from(stamp.path)] = now;
