@@ -257,7 +257,7 @@ pub fn gateway(data: &[u8]) {
             lost: (word(4), word(19)),
         };
         let packet = Carried(meta);
-        if piece[22] & 15 == 0 {
+        if piece[22] < 16 {
             let scale = |byte: u8| match byte & 3 {
                 0 => harp::Scale::Unseen,
                 1 => harp::Scale::Absent,
