@@ -13,7 +13,7 @@ use super::own_network::in_own_network;
 use super::running::{Running, web};
 
 /// Two sites with a host and a gateway each: 10.1.0.2 behind 10.1.0.1, and 10.2.0.2 behind
-/// 10.2.0.1; the same in fd00:1::/64 and fd00:2::/64.
+/// 10.2.0.1; the same in `fd00:1::/64` and `fd00:2::/64`.
 struct Sites {
     near: Host,
     near_gateway: Host,
@@ -69,8 +69,8 @@ fn sites(test: &str) -> Option<Sites> {
         assert_eq!(trusted.code, Some(0), "{}", trusted.said());
     }
     let sites = Sites { near, near_gateway, far_gateway, far, _scratch: scratch };
-    sites.write(&sites.near_gateway, 1, "at = \"10.9.0.2\"", "[[background]]\nports = [8000]\n");
-    sites.write(&sites.far_gateway, 2, "", "");
+    Sites::write(&sites.near_gateway, 1, "at = \"10.9.0.2\"", "[[background]]\nports = [8000]\n");
+    Sites::write(&sites.far_gateway, 2, "", "");
     for host in [&sites.near_gateway, &sites.far_gateway] {
         let installed = host.anabranch(&["gateway", "rules", "--install"]);
         assert_eq!(installed.code, Some(0), "{}", installed.said());
@@ -80,7 +80,7 @@ fn sites(test: &str) -> Option<Sites> {
 
 impl Sites {
     /// Writes the file of the gateway of a site.
-    fn write(&self, host: &Host, site: u8, at: &str, more: &str) {
+    fn write(host: &Host, site: u8, at: &str, more: &str) {
         let other = 3 - site;
         let text = format!(
             "networks = [\"10.{site}.0.0/24\", \"fd00:{site}::/64\"]\n[[site]]\nname = \"other\"\n\
@@ -206,9 +206,9 @@ fn a_site_that_withdraws_its_networks_is_reached_by_the_normal_route() {
     let (_near, far) = sites.start();
     let fetching = sites.fetch("http://10.2.0.2:8000/data");
     until("it is carried", || counter(&sites.far_gateway, "sent_packets") > 500);
-    let text = fs::read_to_string(sites.far_gateway.home.join("gateway.toml")).unwrap();
-    let other = text.replacen("10.2.0.0/24", "10.2.7.0/24", 1);
-    fs::write(sites.far_gateway.home.join("gateway.toml"), other).unwrap();
+    let written = fs::read_to_string(sites.far_gateway.home.join("gateway.toml")).unwrap();
+    let withdrawn = written.replacen("10.2.0.0/24", "10.2.7.0/24", 1);
+    fs::write(sites.far_gateway.home.join("gateway.toml"), withdrawn).unwrap();
     far.hang_up();
     until("the network is withdrawn", || {
         !status(&sites.near_gateway)["networks"].to_string().contains("10.2.0.0/24")
