@@ -2,6 +2,7 @@
 
 mod admission;
 mod feed;
+mod gateway;
 mod relay;
 mod simulations;
 mod ssh_lines;
@@ -11,6 +12,7 @@ mod tunnel;
 
 pub use admission::*;
 pub use feed::*;
+pub use gateway::*;
 pub use relay::*;
 pub use simulations::*;
 pub use ssh_lines::*;

@@ -257,6 +257,14 @@ pub fn gateway(data: &[u8]) {
             lost: (word(4), word(19)),
         };
         let packet = Carried(meta);
+        if piece[22] < 16 {
+            let scale = |byte: u8| match byte & 3 {
+                0 => harp::Scale::Unseen,
+                1 => harp::Scale::Absent,
+                _ => harp::Scale::Shift(byte >> 2),
+            };
+            gateway.restore(now, flow, [scale(piece[20]), scale(piece[21])]);
+        }
         match piece[23] % 6 {
             0 | 1 => gateway.handle_inside(now, flow, packet),
             2 => gateway.handle_outside(

@@ -8,8 +8,8 @@ use scenario::Registry;
 use tracing_subscriber::filter::Targets;
 
 use crate::commands::{
-    collect, cp, demo, doctor, emulate, far, feed, generate, get, host, keys, paths, perf, plot,
-    receive, relay, reproduce, send, serve, simulate, tunnel,
+    collect, cp, demo, doctor, emulate, far, feed, gateway, generate, get, host, keys, paths, perf,
+    plot, receive, relay, reproduce, send, serve, simulate, tunnel,
 };
 use crate::exit::{EXIT_CODES, Failure};
 use crate::{log, name};
@@ -41,7 +41,7 @@ pub(crate) struct Cli {
 }
 
 /// The commands that write events as JSON with `--json`.
-const COMMANDS_WITH_EVENTS: [&str; 11] = [
+const COMMANDS_WITH_EVENTS: [&str; 12] = [
     "cp",
     "receive",
     "send",
@@ -53,6 +53,7 @@ const COMMANDS_WITH_EVENTS: [&str; 11] = [
     "relay",
     "feed",
     "collect",
+    "gateway",
 ];
 
 /// The commands.
@@ -83,6 +84,8 @@ pub(crate) enum Command {
     Collect(collect::CollectArgs),
     /// Carry connections between hosts that are allowed to use this one as a relay
     Relay(relay::RelayArgs),
+    /// Carry the background TCP connections of hosts to other sites, out of the way of others
+    Gateway(gateway::GatewayArgs),
     /// Receive, serve, dial for tunnels, collect, relay and measure at one port, as the
     /// configuration says
     Host(host::HostArgs),
@@ -128,6 +131,7 @@ impl Command {
             Command::Relay(args) => args.is_json(),
             Command::Feed(args) => args.is_json(),
             Command::Collect(args) => args.is_json(),
+            Command::Gateway(args) => args.is_json(),
             Command::Host(args) => args.is_json(),
             _ => false,
         }
@@ -177,6 +181,7 @@ impl Cli {
             Command::Relay(args) => relay::run(args),
             Command::Feed(args) => feed::run(args),
             Command::Collect(args) => collect::run(args),
+            Command::Gateway(args) => gateway::run(args),
             Command::Host(args) => host::run(args),
             Command::Paths(args) => paths::run(&args).map_err(Failure::from),
             Command::Doctor(args) => doctor::run(&args),

@@ -62,6 +62,11 @@ impl Dirs {
         self.state.join("relay-status")
     }
 
+    /// The socket at which a gateway of this user says what it does.
+    pub(crate) fn gateway_status(&self) -> PathBuf {
+        self.state.join("gateway-status")
+    }
+
     /// The folder of notes about incomplete copies under a new name.
     pub(crate) fn copies(&self) -> PathBuf {
         self.state.join("copies")
@@ -71,6 +76,11 @@ impl Dirs {
     /// anew, which is why they are no mere state.
     pub(crate) fn collected(&self) -> PathBuf {
         self.data.join("collected")
+    }
+
+    /// The file of a gateway used without `--config`.
+    pub(crate) fn gateway_config(&self) -> PathBuf {
+        self.config.join("gateway.toml")
     }
 
     /// The configuration file used without `--config`.

@@ -161,6 +161,20 @@ const EXAMPLES: &[(&str, &[Example])] = &[
         ],
     ),
     (
+        "gateway",
+        &[
+            example(
+                "anabranch gateway --config gateway.toml",
+                "Be the gateway of a site, as the file says",
+            ),
+            example(
+                "anabranch gateway rules --config gateway.toml",
+                "Print the rules that mark background connections, as a shell script",
+            ),
+            example("anabranch gateway status", "Show what a gateway on this host does, by site"),
+        ],
+    ),
+    (
         "relay",
         &[
             example("anabranch relay", "Relay for the hosts with --may relay or --relay"),

@@ -68,6 +68,7 @@ mod sanitize;
 mod schedulers;
 mod scratch;
 mod signals;
+mod status;
 mod striped;
 mod testbed;
 mod threads;

@@ -49,7 +49,7 @@ pub(crate) struct Peer {
 pub(crate) fn rights_keys() -> impl Iterator<Item = &'static RightsKey> {
     let [may, max, relay_at] = &peer::rights::RIGHTS;
     let (files, tunnel) = (&files::rights::RIGHTS, &tunnel::rights::RIGHTS);
-    let services = tunnel.iter().chain(&relay::rights::RIGHTS);
+    let services = tunnel.iter().chain(&relay::rights::RIGHTS).chain(&gateway::rights::RIGHTS);
     [may].into_iter().chain(files).chain([max]).chain(services).chain([relay_at])
 }
 

@@ -170,7 +170,7 @@ impl Forward for Engine {
         let carried = Carried { pipe: port.index(), has_payload, data: data.into() };
         let offer = Offer {
             bytes: Bytes(data.len() as u64),
-            is_ecn_capable: packet::is_ecn_capable(data),
+            is_ecn_capable: wire::ip::is_ecn_capable(data),
             flow: view.as_ref().map_or(0, View::flow),
         };
         self.pipes[through].link.offer(now, offer, carried);
@@ -197,7 +197,7 @@ impl Forward for Engine {
                     packet::corrupt(&mut data);
                 }
                 if delivery.is_marked {
-                    packet::mark(&mut data);
+                    wire::ip::mark(&mut data);
                 }
                 let tally = &mut self.pipes[pipe].tally;
                 tally.delivered.packets += 1;

@@ -59,7 +59,7 @@ impl<T: Clone> Fabric<T> {
     pub(crate) fn offer(&mut self, now: Time, index: usize, parcel: Parcel<T>) {
         let offer = Offer {
             bytes: Bytes(parcel.data.len() as u64),
-            is_ecn_capable: packet::is_ecn_capable(&parcel.data),
+            is_ecn_capable: wire::ip::is_ecn_capable(&parcel.data),
             flow: parcel.flow,
         };
         self.links[index].offer(now, offer, parcel);
@@ -75,7 +75,7 @@ impl<T: Clone> Fabric<T> {
                 packet::corrupt(&mut parcel.data);
             }
             if delivery.is_marked {
-                packet::mark(&mut parcel.data);
+                wire::ip::mark(&mut parcel.data);
             }
             Arrived { at: delivery.at, waited: delivery.waited, parcel }
         });

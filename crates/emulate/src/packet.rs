@@ -4,6 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::ops::Range;
 
 use etherparse::{NetSlice, SlicedPacket, TransportSlice};
+use wire::ip::update_checksum;
 
 /// A TCP segment or UDP datagram.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -100,48 +101,17 @@ pub(crate) fn corrupt(packet: &mut [u8]) -> bool {
     if sum != 0 {
         let is_high = (at - view.header).is_multiple_of(2);
         let word = |byte: u8| if is_high { u16::from(byte) << 8 } else { u16::from(byte) };
-        let sum = update(sum, word(old), word(packet[at]));
+        let sum = update_checksum(sum, word(old), word(packet[at]));
         packet[view.checksum..view.checksum + 2].copy_from_slice(&sum.to_be_bytes());
     }
     true
 }
 
-/// Whether the packet is ECN-capable: ECT(0), ECT(1) or CE (RFC 3168, section 5).
-pub(crate) fn is_ecn_capable(packet: &[u8]) -> bool {
-    match packet {
-        [0x40..=0x4f, tos, ..] => tos & 0b11 != 0,
-        [0x60..=0x6f, class, ..] => class & 0b11_0000 != 0,
-        _ => false,
-    }
-}
-
-/// Marks an IP packet: congestion experienced (RFC 3168, section 5). Repairs the checksum of an
-/// IPv4 header.
-pub(crate) fn mark(packet: &mut [u8]) {
-    match packet {
-        [0x40..=0x4f, ..] if packet.len() >= 20 => {
-            let word = |packet: &[u8], at: usize| u16::from_be_bytes([packet[at], packet[at + 1]]);
-            let old = word(packet, 0);
-            packet[1] |= 0b11;
-            let sum = update(word(packet, 10), old, word(packet, 0));
-            packet[10..12].copy_from_slice(&sum.to_be_bytes());
-        }
-        [0x60..=0x6f, class, ..] => *class |= 0b11_0000,
-        _ => {}
-    }
-}
-
-/// The checksum after a word of the data changed (RFC 1624, equation 3: HC' = ~(~HC + ~m + m')).
-pub(crate) fn update(sum: u16, old: u16, new: u16) -> u16 {
-    let mut total = u32::from(!sum) + u32::from(!old) + u32::from(new);
-    total = (total & 0xffff) + (total >> 16);
-    total = (total & 0xffff) + (total >> 16);
-    !u16::try_from(total).expect("folded to 16 bits")
-}
-
 #[cfg(test)]
 pub(crate) mod tests {
     use etherparse::PacketBuilder;
+
+    use wire::ip::{is_ecn_capable, mark};
 
     use super::*;
 

@@ -6,7 +6,7 @@ use etherparse::icmpv4::{DestUnreachableHeader, TimeExceededCode};
 use etherparse::icmpv6::{DestUnreachableCode, TimeExceededCode as TimeExceededCodeV6};
 use etherparse::{Icmpv4Type, Icmpv6Type, NetSlice, PacketBuilder, SlicedPacket, TransportSlice};
 
-use crate::packet::update;
+use wire::ip::update_checksum;
 
 /// Why a packet goes no further.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,7 +53,7 @@ fn set_hops(packet: &mut [u8], at: usize, hops: u8) {
         // It shares a word of the checksum with the protocol.
         let new = u16::from_be_bytes([hops, packet[9]]);
         let old = u16::from_be_bytes([packet[8], packet[9]]);
-        let sum = update(u16::from_be_bytes([packet[10], packet[11]]), old, new);
+        let sum = update_checksum(u16::from_be_bytes([packet[10], packet[11]]), old, new);
         packet[10..12].copy_from_slice(&sum.to_be_bytes());
     }
     packet[at] = hops;
@@ -162,7 +162,8 @@ pub(crate) fn echo_reply(packet: &[u8]) -> Option<Vec<u8>> {
     set_hops(&mut answer, hops, HOPS);
     let word = |packet: &[u8], at: usize| u16::from_be_bytes([packet[at], packet[at + 1]]);
     answer[header] = reply;
-    let sum = update(word(packet, header + 2), word(packet, header), word(&answer, header));
+    let sum =
+        update_checksum(word(packet, header + 2), word(packet, header), word(&answer, header));
     answer[header + 2..header + 4].copy_from_slice(&sum.to_be_bytes());
     Some(answer)
 }

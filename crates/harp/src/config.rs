@@ -1,6 +1,7 @@
 //! The settings of a gateway.
 
 use policy::cc::HarpOptions;
+use units::Span;
 
 /// Which connections share a controller.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -34,6 +35,13 @@ pub struct Config {
     pub corrects_clocks: bool,
     /// The connections that a gateway knows at most; others take the route without gateways.
     pub most_connections: usize,
+    /// Silence after which the other gateway counts as dead.
+    pub dead_after: Span,
+    /// Whether a probe of the other gateway counts as an answer. It comes unasked: over a line that
+    /// carries one way alone a gateway hears probes for ever, and nothing of it arrives.
+    pub probes_answer: bool,
+    /// Silence after which the other gateway is asked, and the time from one question to the next.
+    pub asks_after: Span,
 }
 
 impl Config {
@@ -49,6 +57,9 @@ impl Config {
             holds: false,
             corrects_clocks: false,
             most_connections: 16_384,
+            dead_after: Span::from_secs(3),
+            asks_after: Span::from_secs(1),
+            probes_answer: true,
         }
     }
 

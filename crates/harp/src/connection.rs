@@ -6,7 +6,7 @@ use wire::tcp::{Flags, Meta};
 
 use crate::entry::Sending;
 use crate::exit::Receiving;
-use crate::{Carried, Config};
+use crate::{Carried, Config, Scale};
 
 /// A connection without segments for this long is forgotten.
 const IDLE: Span = Span::from_secs(300);
@@ -22,9 +22,8 @@ const LINGER: Span = Span::from_secs(10);
 pub(crate) struct Halves<T> {
     pub(crate) sending: Sending<T>,
     pub(crate) receiving: Receiving<T>,
-    /// The shifts of both hosts' windows, the host's on this side first; `None` before their
-    /// SYN, and without the option.
-    pub(crate) scales: [Option<u8>; 2],
+    /// The shifts of both hosts' windows, the host's on this side first.
+    pub(crate) scales: [Scale; 2],
     /// The hosts of which a segment was seen.
     pub(crate) heard: [bool; 2],
     /// The hosts that have sent a FIN; both is the end.
@@ -37,19 +36,20 @@ impl<T: Carried> Halves<T> {
         Halves {
             sending: Sending::new(),
             receiving: Receiving::new(config.reorder, config.paths),
-            scales: [None; 2],
+            scales: [Scale::Unseen; 2],
             heard: [false; 2],
             ended: [false; 2],
             seen_at: now,
         }
     }
 
-    /// The shift of the windows of the host on the other side. Scaling is on only if both SYNs had
-    /// the option (RFC 7323, section 2.2).
-    pub(crate) fn far_scale(&self) -> u8 {
+    /// The shift of the windows of the host on the other side; `None` if it is unknown. Scaling is
+    /// on only if both SYNs had the option (RFC 7323, section 2.2).
+    pub(crate) fn far_scale(&self) -> Option<u8> {
         match self.scales {
-            [Some(_), Some(far)] => far.min(14),
-            _ => 0,
+            [Scale::Unseen, _] | [_, Scale::Unseen] => None,
+            [Scale::Shift(_), Scale::Shift(far)] => Some(far.min(14)),
+            _ => Some(0),
         }
     }
 
@@ -57,7 +57,7 @@ impl<T: Carried> Halves<T> {
         self.seen_at = now;
         self.heard[side] = true;
         if meta.flags.has(Flags::SYN) {
-            self.scales[side] = meta.scale;
+            self.scales[side] = meta.scale.map_or(Scale::Absent, Scale::Shift);
             self.ended[side] = false;
         }
         if meta.flags.has(Flags::FIN) {

@@ -245,13 +245,12 @@ impl<T: Carried> Sending<T> {
 
     /// What to change in a segment for the host: its window, at most `allowed` bytes and not below
     /// a packet, in whole packets. The right edge moves to the left by less than a unit of the
-    /// field, unless the receiver moves it further. The window of a SYN is not scaled, and counts
-    /// from where the stream begins.
+    /// field, unless the receiver moves it further. `scale` is the shift of this segment's window;
+    /// the window of a SYN counts from where the stream begins.
     pub(crate) fn edits(&mut self, meta: &Meta, scale: u8, allowed: f64) -> Edits {
         if meta.flags.has(Flags::RST) {
             return Edits::default();
         }
-        let scale = if meta.flags.has(Flags::SYN) { 0 } else { scale };
         let ack = match &self.stream {
             Some(stream) if meta.flags.has(Flags::ACK) => stream.positions.continued(meta.ack),
             _ => self.edge,

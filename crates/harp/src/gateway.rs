@@ -11,7 +11,7 @@ use crate::connection::Halves;
 use crate::detector::{Detector, round_trip, weight};
 use crate::liveness::Liveness;
 use crate::paths::{PathView, Paths, whole};
-use crate::{Carried, Config, Edits, Flow, Message, Output, Sharing};
+use crate::{Carried, Config, Edits, Flow, Message, Output, Scale, Sharing};
 
 /// The time between two searches for connections to forget.
 const SWEEP: Span = Span::from_secs(5);
@@ -54,13 +54,13 @@ impl Ends {
     }
 
     /// What the other gateway saw.
-    fn handle_entries(&mut self, now: Time, report: &Report) {
+    fn handle_entries(&mut self, (now, at): (Time, Time), report: &Report) {
         for entry in report.entries() {
             let path = usize::from(entry.path);
             if path >= self.paths.count() {
                 continue;
             }
-            if let Some(rtt) = round_trip(now, *entry) {
+            if let Some(rtt) = round_trip(at, *entry) {
                 self.paths.handle_rtt(path, rtt);
             }
             self.paths.handle_late(now, path, weight(*entry));
@@ -102,7 +102,7 @@ impl<T: Carried> Gateway<T> {
             held: BTreeSet::new(),
             turn: 0,
             sweep_at: None,
-            liveness: Liveness::default(),
+            liveness: Liveness::new(&config),
             active: (now, 1),
         }
     }
@@ -145,7 +145,23 @@ impl<T: Carried> Gateway<T> {
 
     /// A message of the other gateway, which arrived with a mark (ECN) or without.
     pub fn handle_outside(&mut self, now: Time, flow: Flow, message: Message<T>, is_marked: bool) {
-        self.liveness.handle_heard();
+        self.handle_arrival(now, now, flow, message, is_marked);
+    }
+
+    /// The same of a message that has arrived at `at` and waited for its turn: delays are measured
+    /// to then.
+    pub fn handle_arrival(
+        &mut self,
+        now: Time,
+        at: Time,
+        flow: Flow,
+        message: Message<T>,
+        is_marked: bool,
+    ) {
+        let at = at.min(now);
+        if self.config.probes_answer || !matches!(message, Message::Probe(_)) {
+            self.liveness.handle_heard();
+        }
         if !self.has_room(now, flow) {
             if let Message::Data(_, packet) | Message::Return(packet) = message {
                 self.outputs.push_back(Output::Inside(flow, packet, Edits::default()));
@@ -153,13 +169,15 @@ impl<T: Carried> Gateway<T> {
             return;
         }
         match message {
-            Message::Data(stamp, packet) => self.handle_data(now, flow, &stamp, packet, is_marked),
+            Message::Data(stamp, packet) => {
+                self.handle_data((now, at), flow, &stamp, packet, is_marked);
+            }
             Message::Return(packet) => {
                 self.note_outside(now, flow, &packet.meta());
                 self.pass(flow, packet);
             }
-            Message::Probe(stamp) => self.handle_probe(now, flow, &stamp),
-            Message::Report(report) => self.handle_report(now, flow, &report),
+            Message::Probe(stamp) => self.handle_probe((now, at), flow, &stamp),
+            Message::Report(report) => self.handle_report((now, at), flow, &report),
         }
         self.release(now, flow);
     }
@@ -246,13 +264,52 @@ impl<T: Carried> Gateway<T> {
         Some(whole(ends.paths.total()))
     }
 
+    /// Whether it knows a connection.
+    #[must_use]
+    pub fn knows(&self, flow: Flow) -> bool {
+        self.connections.contains_key(&flow)
+    }
+
+    /// Whether it can tell the windows of a connection: it knows what both SYNs said.
+    #[must_use]
+    pub fn is_governed(&self, flow: Flow) -> bool {
+        self.connections.get(&flow).is_some_and(|known| known.halves.far_scale().is_some())
+    }
+
+    /// Whether the other gateway has been silent for too long, and what hosts send goes without it.
+    #[must_use]
+    pub fn is_dead(&self, now: Time) -> bool {
+        self.liveness.is_dead(now)
+    }
+
+    /// Tells what the SYNs of a connection said that another gateway has seen, or the kernel: that
+    /// of the host on this side first. SYNs that this gateway has seen itself count for more.
+    pub fn restore(&mut self, now: Time, flow: Flow, scales: [Scale; 2]) {
+        if !self.has_room(now, flow) {
+            return;
+        }
+        let (halves, _, _) = self.parts(now, flow);
+        for (known, told) in halves.scales.iter_mut().zip(scales) {
+            if *known == Scale::Unseen {
+                *known = told;
+            }
+        }
+    }
+
     /// The number of connections that it knows.
     #[must_use]
     pub fn connections(&self) -> usize {
         self.connections.len()
     }
 
-    fn handle_data(&mut self, now: Time, flow: Flow, stamp: &Stamp, packet: T, is_marked: bool) {
+    fn handle_data(
+        &mut self,
+        (now, at): (Time, Time),
+        flow: Flow,
+        stamp: &Stamp,
+        packet: T,
+        is_marked: bool,
+    ) {
         if stamp.path >= self.config.paths {
             return;
         }
@@ -260,7 +317,7 @@ impl<T: Carried> Gateway<T> {
         let return_path = self.liveness.return_path();
         self.note_outside(now, flow, &packet.meta());
         let (halves, ends, outputs) = self.parts(now, flow);
-        ends.detector.handle_data(now, stamp, is_marked);
+        ends.detector.handle_data(at, stamp, is_marked);
         let srtt = Span::from_micros(u64::from(stamp.srtt));
         halves.receiving.handle_srtt(usize::from(stamp.path), srtt);
         let ready = halves.receiving.handle_data(now, usize::from(stamp.path), packet);
@@ -274,7 +331,7 @@ impl<T: Carried> Gateway<T> {
         }
     }
 
-    fn handle_probe(&mut self, now: Time, flow: Flow, stamp: &Stamp) {
+    fn handle_probe(&mut self, (now, at): (Time, Time), flow: Flow, stamp: &Stamp) {
         if stamp.path >= self.config.paths {
             return;
         }
@@ -287,17 +344,17 @@ impl<T: Carried> Gateway<T> {
         }
         let (halves, ends, outputs) = self.parts(now, flow);
         halves.receiving.handle_probe(usize::from(stamp.path));
-        ends.detector.handle_probe(now, stamp);
+        ends.detector.handle_probe(at, stamp);
         let report = ends.detector.report(now);
         outputs.push_back(Output::Outside(flow, return_path, Message::Report(report)));
     }
 
-    fn handle_report(&mut self, now: Time, flow: Flow, report: &Report) {
+    fn handle_report(&mut self, (now, at): (Time, Time), flow: Flow, report: &Report) {
         for entry in report.entries() {
             self.liveness.handle_delivery(now, entry.path);
         }
         let (halves, ends, _) = self.parts(now, flow);
-        ends.handle_entries(now, report);
+        ends.handle_entries((now, at), report);
         if report.lost.1 == 0 {
             return;
         }
@@ -325,8 +382,11 @@ impl<T: Carried> Gateway<T> {
         let share = self.share(flow);
         let Some(Relayed { halves, .. }) = self.connections.get_mut(&flow) else { return };
         let meta = packet.meta();
-        let scale = halves.far_scale();
-        let edits = halves.sending.edits(&meta, scale, share);
+        // The window of a SYN is never scaled.
+        let is_syn = meta.flags.has(Flags::SYN);
+        let scale = if is_syn { Some(0) } else { halves.far_scale() };
+        let edits = scale.map(|scale| halves.sending.edits(&meta, scale, share));
+        let edits = edits.unwrap_or_default();
         self.outputs.push_back(Output::Inside(flow, packet, edits));
     }
 

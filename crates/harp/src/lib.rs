@@ -34,6 +34,18 @@ pub use paths::PathView;
 /// The number of a connection, given by the caller; both gateways use the same.
 pub type Flow = u32;
 
+/// What is known of the windows that a host announces.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Scale {
+    /// Its SYN was not seen: windows of the connection cannot be told, and are not changed.
+    #[default]
+    Unseen,
+    /// Its SYN had no option: no window of the connection is scaled.
+    Absent,
+    /// The shift in its SYN, which counts if the other host's SYN has one too.
+    Shift(u8),
+}
+
 /// A packet that passes through a gateway.
 pub trait Carried {
     /// Its headers.

@@ -1,25 +1,23 @@
 //! Whether the other gateway answers, and over which path to return what has no stamp.
 //!
-//! A gateway that does not answer for three seconds, over any path, gets nothing but probes, and
-//! what hosts send takes the route that it would have without gateways. Segments without payload
-//! and reports return over the direct path, unless that is silent while another one delivers.
+//! A gateway that does not answer for [`Config::dead_after`], over any path, gets nothing but
+//! probes, and what hosts send takes the route that it would have without gateways. Segments
+//! without payload and reports return over the direct path, unless that is silent while another one
+//! delivers.
 
 use units::{Span, Time};
 use wire::harp::MOST_PATHS;
 
-use crate::Flow;
-
-/// Silence after which the other gateway is asked, and the time from one question to the next.
-const ASKS_AFTER: Span = Span::from_secs(1);
-/// Silence after which it counts as dead.
-const DEAD_AFTER: Span = Span::from_secs(3);
+use crate::{Config, Flow};
 
 /// The direct path is silent if it delivered nothing for so long before the latest delivery.
 const SILENT_AFTER: Span = Span::from_secs(1);
 
 /// What was sent to the other gateway and not answered, and the latest delivery of each path.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Liveness {
+    dead_after: Span,
+    asks_after: Span,
     unanswered: Option<Unanswered>,
     /// In either direction: the other gateway's reports tell of one.
     delivered: [Time; MOST_PATHS],
@@ -34,10 +32,16 @@ struct Unanswered {
 }
 
 impl Liveness {
+    pub(crate) fn new(config: &Config) -> Liveness {
+        let Config { dead_after, asks_after, .. } = *config;
+        let delivered = [Time::default(); MOST_PATHS];
+        Liveness { dead_after, asks_after, unanswered: None, delivered }
+    }
+
     /// Something that calls for an answer was sent.
     pub(crate) fn handle_sent(&mut self, now: Time, flow: Flow) {
-        let first = || Unanswered { since: now, flow, ask_at: now + ASKS_AFTER };
-        self.unanswered.get_or_insert_with(first);
+        let first = Unanswered { since: now, flow, ask_at: now + self.asks_after };
+        self.unanswered.get_or_insert(first);
     }
 
     /// Something of the other gateway has arrived.
@@ -63,13 +67,13 @@ impl Liveness {
 
     /// Whether the other gateway has been silent for too long.
     pub(crate) fn is_dead(&self, now: Time) -> bool {
-        self.unanswered.is_some_and(|unanswered| now >= unanswered.since + DEAD_AFTER)
+        self.unanswered.is_some_and(|unanswered| now >= unanswered.since + self.dead_after)
     }
 
     /// The connection under which to ask by a probe over each path, if it is time to.
     pub(crate) fn poll_ask(&mut self, now: Time) -> Option<Flow> {
         let unanswered = self.unanswered.as_mut().filter(|unanswered| unanswered.ask_at <= now)?;
-        unanswered.ask_at = now + ASKS_AFTER;
+        unanswered.ask_at = now + self.asks_after;
         Some(unanswered.flow)
     }
 

@@ -2,8 +2,8 @@
 //!
 //! [`interfaces::discover`] lists the local paths towards an address. [`socket::connect`] opens a
 //! connection over one of them, [`socket::listen`] opens listening sockets, and [`counters`] reads
-//! the kernel's counters of a connection. [`congestion`] chooses its congestion control. Nothing
-//! here depends on the host at the other end.
+//! the kernel's counters of a connection. [`congestion`] chooses its congestion control;
+//! [`programs`] runs those of the system. Nothing here depends on the host at the other end.
 
 pub mod clock;
 pub mod congestion;
@@ -11,6 +11,7 @@ pub mod counters;
 mod error;
 pub mod holder;
 pub mod interfaces;
+pub mod programs;
 mod scope;
 pub mod socket;
 

@@ -13,10 +13,12 @@
 
 mod dial;
 mod lookups;
+mod network;
 mod permit;
 pub mod target;
 
 pub use dial::{DIAL_PATIENCE, For, code_of, dial};
 pub use lookups::{ALL_LOOKUPS, Asker, AskerLookups, LOOKUPS, Lookups};
+pub use network::Network;
 pub use permit::{ListenRights, Reach};
 pub use target::parse_target;

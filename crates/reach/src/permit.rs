@@ -4,6 +4,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 
+use crate::Network;
+
 mod protected;
 
 /// Targets that a peer may reach: a list of `HOST:PORTS` with commas. Empty: none.
@@ -32,13 +34,6 @@ enum HostPattern {
     /// The end of a name with its dot, in lower case.
     Below(String),
     Network(Network),
-}
-
-/// The addresses with the same first bits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Network {
-    address: IpAddr,
-    bits: u8,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -142,31 +137,6 @@ impl HostPattern {
     }
 }
 
-impl Network {
-    const fn v4([a, b, c, d]: [u8; 4], bits: u8) -> Network {
-        Network { address: IpAddr::V4(Ipv4Addr::new(a, b, c, d)), bits }
-    }
-
-    #[expect(clippy::many_single_char_names, reason = "the groups of an address")]
-    const fn v6(groups: [u16; 8], bits: u8) -> Network {
-        let [a, b, c, d, rest @ ..] = groups;
-        let [e, f, g, h] = rest;
-        Network { address: IpAddr::V6(Ipv6Addr::new(a, b, c, d, e, f, g, h)), bits }
-    }
-
-    fn has(&self, address: IpAddr) -> bool {
-        let (own, other, width) = match (self.address, address) {
-            (IpAddr::V4(own), IpAddr::V4(other)) => {
-                (own.to_bits().into(), other.to_bits().into(), 32)
-            }
-            (IpAddr::V6(own), IpAddr::V6(other)) => (own.to_bits(), other.to_bits(), 128),
-            _ => return false,
-        };
-        let differing: u128 = own ^ other;
-        differing.unbounded_shr(width - u32::from(self.bits)) == 0
-    }
-}
-
 impl FromStr for Reach {
     type Err = String;
 
@@ -240,29 +210,6 @@ impl FromStr for ListenPattern {
     }
 }
 
-impl FromStr for Network {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Network, String> {
-        let bad = || format!("'{text}' is no address, and no network like 10.0.0.0/8");
-        let (address, bits) = text.split_once('/').map_or((text, None), |(a, b)| (a, Some(b)));
-        let address: IpAddr = address.parse().map_err(|_| bad())?;
-        let width = if address.is_ipv4() { 32 } else { 128 };
-        let bits = bits.map_or(Ok(width), |bits| bits.parse().map_err(|_| bad()))?;
-        if bits > width {
-            return Err(bad());
-        }
-        let is_first = match address {
-            IpAddr::V4(v4) => v4.to_bits().unbounded_shl(bits.into()) == 0,
-            IpAddr::V6(v6) => v6.to_bits().unbounded_shl(bits.into()) == 0,
-        };
-        if !is_first {
-            return Err(format!("'{text}': the address has bits behind the first {bits}"));
-        }
-        Ok(Network { address, bits })
-    }
-}
-
 impl FromStr for PortRange {
     type Err = ();
 
@@ -310,16 +257,6 @@ impl std::fmt::Display for ListenRights {
             }?;
         }
         Ok(())
-    }
-}
-
-impl std::fmt::Display for Network {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self.bits {
-            32 if self.address.is_ipv4() => self.address.fmt(f),
-            128 => self.address.fmt(f),
-            bits => write!(f, "{}/{bits}", self.address),
-        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! The packets of simulated networks.
 
 use units::{Bytes, Time};
-use wire::harp::{DATA_HEADER, Report, Stamp};
+use wire::harp::{PROBE, Report, Stamp};
 use wire::tcp::{CeCounters, Flags, SackBlock, Segment};
 
 /// A packet: its connection, its size and its headers.
@@ -237,7 +237,7 @@ impl netsim::Packet for Packet {
             | Packet::Returned { bytes, .. }
             | Packet::Forwarded { bytes, .. } => Bytes(u64::from(*bytes)),
             Packet::Ptcp { packet, .. } => packet.wire_len(),
-            Packet::Probe { .. } => Bytes((OUTER_HEADERS + DATA_HEADER) as u64),
+            Packet::Probe { .. } => Bytes((OUTER_HEADERS + PROBE) as u64),
             Packet::Report { report, .. } => Bytes((OUTER_HEADERS + report.wire_len()) as u64),
         }
     }

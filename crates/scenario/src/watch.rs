@@ -88,8 +88,9 @@ impl<W: Write> Capture<W> {
                 let message = harp::Header::Return;
                 self.pcap.write_tunnelled(at, gateways, &message, hosts, ports, segment)
             }
-            Packet::Probe { stamp, .. } => {
-                self.pcap.write_message(at, gateways, &harp::Header::Probe(*stamp))
+            Packet::Probe { connection, stamp } => {
+                let message = harp::Header::Probe(*connection, *stamp);
+                self.pcap.write_message(at, gateways, &message)
             }
             Packet::Report { connection, report } => {
                 let message = harp::Header::Report(*connection, *report);

@@ -11,6 +11,7 @@ use tokio::sync::{Mutex, mpsc, oneshot, watch};
 use crate::connection::Connection;
 use crate::connection::inbox::{Command, Connect, Inbox};
 use crate::driver::{Driver, Listener, Remaining};
+use crate::guest::Guest;
 use crate::socket::UdpSocket;
 use crate::{ConnectError, EndpointError, Options, Rations, Route};
 
@@ -182,6 +183,23 @@ impl Endpoint {
     /// does not listen.
     pub async fn accept(&self) -> Option<Connection> {
         self.accepted.lock().await.recv().await
+    }
+
+    /// Takes a guest in, which the endpoint's thread serves until the endpoint is dropped, or
+    /// another guest takes its place.
+    ///
+    /// # Errors
+    /// The system's, if the guest's descriptor cannot be waited for.
+    pub async fn attach(&self, guest: Box<dyn Guest>) -> io::Result<()> {
+        let (reply, attached) = oneshot::channel();
+        self.inbox.push(Command::Attach { guest, reply });
+        attached.await.unwrap_or_else(|_| Err(io::ErrorKind::BrokenPipe.into()))
+    }
+
+    /// Looks again at what the guest has to send and at its deadline, after changes that did not
+    /// come from this thread.
+    pub fn wake_guest(&self) {
+        self.inbox.push(Command::WakeGuest);
     }
 
     /// The addresses of the listening sockets.

@@ -61,6 +61,7 @@
 //! | the side that listens | `driver/listening.rs` |
 //! | one open connection; what it sends; its streams; its routes | `driver/link.rs`; `driver/sending.rs`, `driver/streams.rs`, `driver/routes.rs` |
 //! | logs: what the driver notes; its text; the thread that writes it | `qlog/log.rs`; `qlog/text.rs`; `qlog/writer.rs` |
+//! | what another protocol on the same thread is; its datagrams | `guest`; `driver/guests.rs` |
 //! | sockets; the clock, and arrival times on it | `socket`; `clock` |
 
 mod background;
@@ -69,6 +70,7 @@ mod connection;
 mod driver;
 mod endpoint;
 mod error;
+mod guest;
 mod memory;
 mod options;
 mod qlog;
@@ -80,9 +82,11 @@ mod tokens;
 mod total_rate;
 
 pub use background::{BackgroundStats, Sites};
+pub use connection::inbox::Key as ConnectionKey;
 pub use connection::{Connection, DROPPED, ReceiveHalf, SendHalf, Stream};
 pub use endpoint::{Endpoint, Listening};
 pub use error::{ConnectError, ConnectionError, DatagramError, EndpointError, StreamError};
+pub use guest::{Guest, RawArrival, RawDatagram, RawPath};
 pub use memory::Memory;
 pub use options::{CONTROLLER, Options, Prototype, Route, RouteId, SCHEDULER};
 pub use ptcp::{Class, SlowStreams};

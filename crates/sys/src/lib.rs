@@ -1,10 +1,11 @@
-//! The kernel's side: TUN devices, namespaces, socket options, datagrams; memory,
-//! priorities.
+//! The kernel's side: TUN devices, namespaces, socket options, datagrams; routes, connection
+//! tracking; memory, priorities.
 //!
 //! This is the only crate with unsafe code. Each use states why it is sound.
 #![allow(unsafe_code)]
 
 pub mod clock;
+pub mod conntrack;
 pub mod datagram;
 pub mod memory;
 pub mod netlink;

@@ -92,17 +92,27 @@ impl Netlink {
     /// # Errors
     /// The kernel's error.
     pub fn set_route(&mut self, index: u32, to: (IpAddr, u8), metric: u32) -> io::Result<()> {
-        let (address, prefix) = to;
-        let mut message = route_of(RouteHeader::RT_TABLE_MAIN, index, address);
-        message.header.destination_prefix_length = prefix;
+        let mut message = route_to(RouteHeader::RT_TABLE_MAIN, index, to);
         message.attributes.push(RouteAttribute::Priority(metric));
-        if prefix > 0 {
-            message.attributes.push(RouteAttribute::Destination(match address {
-                IpAddr::V4(address) => RouteAddress::Inet(address),
-                IpAddr::V6(address) => RouteAddress::Inet6(address),
-            }));
-        }
         self.request(RouteNetlinkMessage::NewRoute(message), NLM_F_CREATE | NLM_F_REPLACE)
+    }
+
+    /// Lets `table` lead packets to the prefix `to` out through the device, in place of an equal
+    /// route.
+    ///
+    /// # Errors
+    /// The kernel's error.
+    pub fn set_route_in(&mut self, table: u32, index: u32, to: (IpAddr, u8)) -> io::Result<()> {
+        let message = route_in(table, index, to);
+        self.request(RouteNetlinkMessage::NewRoute(message), NLM_F_CREATE | NLM_F_REPLACE)
+    }
+
+    /// Undoes [`Netlink::set_route_in`].
+    ///
+    /// # Errors
+    /// The kernel's error; `NotFound` if there is no such route.
+    pub fn remove_route_in(&mut self, table: u32, index: u32, to: (IpAddr, u8)) -> io::Result<()> {
+        self.request(RouteNetlinkMessage::DelRoute(route_in(table, index, to)), 0)
     }
 
     /// Lets `table` (1 to 252) lead everything of the family of `like` out through the device.
@@ -200,6 +210,31 @@ fn route_of(table: u8, index: u32, like: IpAddr) -> RouteMessage {
     message.attributes = vec![RouteAttribute::Oif(index)];
     message
 }
+
+/// The route of packets to a prefix out through the device.
+fn route_to(table: u8, index: u32, (address, prefix): (IpAddr, u8)) -> RouteMessage {
+    let mut message = route_of(table, index, address);
+    message.header.destination_prefix_length = prefix;
+    if prefix > 0 {
+        message.attributes.push(RouteAttribute::Destination(match address {
+            IpAddr::V4(address) => RouteAddress::Inet(address),
+            IpAddr::V6(address) => RouteAddress::Inet6(address),
+        }));
+    }
+    message
+}
+
+/// The same in a table of any number, with the metric that the kernel gives the first route of
+/// IPv6.
+fn route_in(table: u32, index: u32, to: (IpAddr, u8)) -> RouteMessage {
+    let mut message = route_to(RouteHeader::RT_TABLE_UNSPEC, index, to);
+    message.attributes.push(RouteAttribute::Table(table));
+    message.attributes.push(RouteAttribute::Priority(METRIC));
+    message
+}
+
+/// The metric of routes in tables of their own.
+const METRIC: u32 = 1_024;
 
 fn rule_of(source: IpAddr, table: u8) -> RuleMessage {
     let mut message = RuleMessage::default();

@@ -2,10 +2,10 @@
 //! route by mark (Linux, Documentation/networking/tproxy.rst).
 
 use std::fmt::Write as _;
-use std::io::Write as _;
 use std::net::IpAddr;
-use std::process::{Command, Stdio};
 use std::str::FromStr;
+
+use net::programs;
 
 use crate::{Place, TunnelError};
 
@@ -190,6 +190,11 @@ impl Rules {
     }
 }
 
+/// Runs a program with this input.
+fn execute(program: &str, arguments: &[&str], input: &str) -> Result<(), TunnelError> {
+    programs::execute(program, arguments, input).map_err(TunnelError::Rules)
+}
+
 impl Installed {
     fn remove(&self) {
         let table = self.0.table();
@@ -222,24 +227,6 @@ impl Destination {
             Some((first, last)) => format!("{to} tcp dport {first}-{last}"),
         }
     }
-}
-
-/// Runs a program with this input.
-fn execute(program: &str, arguments: &[&str], input: &str) -> Result<(), TunnelError> {
-    let failed =
-        |why: String| TunnelError::Rules(format!("{program} {}: {why}", arguments.join(" ")));
-    let mut command = Command::new(program);
-    command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
-    let mut child = command.spawn().map_err(|error| failed(error.to_string()))?;
-    let mut stdin = child.stdin.take().expect("it is piped");
-    // A program that does not read it says why.
-    let _ = stdin.write_all(input.as_bytes());
-    drop(stdin);
-    let output = child.wait_with_output().map_err(|error| failed(error.to_string()))?;
-    if output.status.success() {
-        return Ok(());
-    }
-    Err(failed(String::from_utf8_lossy(&output.stderr).trim().to_string()))
 }
 
 #[cfg(test)]

@@ -4,14 +4,15 @@
 //! the body. All integers are big-endian. Here is the one list of kinds. What they mean stands with
 //! those who speak them: [`session`](crate::session) begins and ends every connection, and a
 //! service has kinds of its own, as [`files`](crate::files), [`measure`](crate::measure),
-//! [`relay`](crate::relay) and [`feed`](crate::feed).
+//! [`relay`](crate::relay), [`feed`](crate::feed) and [`gateway`](crate::gateway).
 
 use alloc::vec::Vec;
 
 use crate::limits::{
-    MAX_ADDRESSES, MAX_FEED, MAX_FILTER, MAX_HASHES, MAX_LABEL, MAX_NAME, MAX_PAYLOAD, MAX_RANGES,
-    MAX_REASON, MAX_RECORDS_BODY, MAX_RELAY_REASON, MAX_REQUEST, MAX_SERVICE, MAX_TEXT,
-    MAX_WISH_TARGET, MOST_FEED_PATHS, MOST_FEED_RELAYS, MOST_TICKETS, TICKET,
+    MAX_ADDRESSES, MAX_FEED, MAX_FILTER, MAX_HASHES, MAX_LABEL, MAX_NAME, MAX_NETWORKS,
+    MAX_PAYLOAD, MAX_RANGES, MAX_REASON, MAX_RECORDS_BODY, MAX_RELAY_REASON, MAX_REQUEST,
+    MAX_SERVICE, MAX_TEXT, MAX_WISH_TARGET, MOST_FEED_PATHS, MOST_FEED_RELAYS, MOST_TICKETS,
+    TICKET,
 };
 use crate::manifest::{MAX_CHUNK, MAX_PATH};
 
@@ -203,10 +204,11 @@ pub enum FrameKind {
     FeedOver,
     FeedWatch,
     FeedReport,
+    Networks,
 }
 
 /// Each kind with its name and the longest body.
-const KINDS: [(FrameKind, &str, usize); 50] = [
+const KINDS: [(FrameKind, &str, usize); 51] = [
     (FrameKind::Hello, "Hello", 2 + 16 + 1 + 16 + 1 + MAX_SERVICE + MAX_REQUEST),
     (FrameKind::Join, "Join", 16),
     (FrameKind::Entries, "Entries", MAX_CHUNK),
@@ -257,6 +259,7 @@ const KINDS: [(FrameKind, &str, usize); 50] = [
     (FrameKind::FeedOver, "FeedOver", MAX_TEXT),
     (FrameKind::FeedWatch, "FeedWatch", 4 + 4 + 4),
     (FrameKind::FeedReport, "FeedReport", 8 + 2 + MOST_FEED_PATHS * 12 + MOST_FEED_RELAYS * 8),
+    (FrameKind::Networks, "Networks", 16 + MAX_NETWORKS * 18),
 ];
 
 impl FrameKind {

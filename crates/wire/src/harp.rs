@@ -4,7 +4,7 @@
 //! |---|---|
 //! | 1 data | path 1, stamp 4, round trip 4, the packet |
 //! | 2 return | the packet |
-//! | 3 probe | path 1, stamp 4, round trip 4 |
+//! | 3 probe | path 1, stamp 4, round trip 4, flow 4 |
 //! | 4 report | flow 4, open paths 1, paths with a queue 1, number of entries 1, lost position 4, |
 //! | | lost length 4, entries |
 //! | an entry | path 1, weight 2, echo 4 |
@@ -15,18 +15,20 @@
 pub const MOST_PATHS: usize = 8;
 /// The entries of a report. What does not fit goes with the next one.
 pub const MOST_ENTRIES: usize = 4;
-/// The octets in front of a data packet, and of a probe.
+/// The octets in front of a data packet.
 pub const DATA_HEADER: usize = 10;
+/// The octets of a probe.
+pub const PROBE: usize = DATA_HEADER + 4;
 /// The octets in front of a packet that returns.
 pub const RETURN_HEADER: usize = 1;
 /// The octets of a report without entries, and of an entry.
 const REPORT_HEADER: usize = 16;
 const ENTRY: usize = 7;
 
-const DATA: u8 = 1;
-const RETURN: u8 = 2;
-const PROBE: u8 = 3;
-const REPORT: u8 = 4;
+const KIND_DATA: u8 = 1;
+const KIND_RETURN: u8 = 2;
+const KIND_PROBE: u8 = 3;
+const KIND_REPORT: u8 = 4;
 
 /// What a packet took, and when it left.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -92,8 +94,8 @@ pub enum Header {
     Data(Stamp),
     /// A packet without payload follows.
     Return,
-    /// Nothing follows.
-    Probe(Stamp),
+    /// Under the flow of this number; nothing follows.
+    Probe(u32, Stamp),
     /// About the flow of this number; nothing follows.
     Report(u32, Report),
 }
@@ -131,10 +133,14 @@ impl core::error::Error for HarpError {}
 pub fn parse(input: &[u8]) -> Result<(Header, &[u8]), HarpError> {
     let (&kind, rest) = input.split_first().ok_or(HarpError::Truncated)?;
     match kind {
-        DATA => stamp(rest).map(|(stamp, rest)| (Header::Data(stamp), rest)),
-        RETURN => Ok((Header::Return, rest)),
-        PROBE => stamp(rest).map(|(stamp, rest)| (Header::Probe(stamp), rest)),
-        REPORT => report(rest),
+        KIND_DATA => stamp(rest).map(|(stamp, rest)| (Header::Data(stamp), rest)),
+        KIND_RETURN => Ok((Header::Return, rest)),
+        KIND_PROBE => {
+            let (stamp, rest) = stamp(rest)?;
+            let (flow, rest) = take(rest)?;
+            Ok((Header::Probe(u32::from_be_bytes(*flow), stamp), rest))
+        }
+        KIND_REPORT => report(rest),
         _ => Err(HarpError::Kind(kind)),
     }
 }
@@ -142,11 +148,14 @@ pub fn parse(input: &[u8]) -> Result<(Header, &[u8]), HarpError> {
 /// Appends the message to `out`; the packet follows.
 pub fn emit(header: &Header, out: &mut alloc::vec::Vec<u8>) {
     match header {
-        Header::Data(stamp) => emit_stamp(DATA, stamp, out),
-        Header::Return => out.push(RETURN),
-        Header::Probe(stamp) => emit_stamp(PROBE, stamp, out),
+        Header::Data(stamp) => emit_stamp(KIND_DATA, stamp, out),
+        Header::Return => out.push(KIND_RETURN),
+        Header::Probe(flow, stamp) => {
+            emit_stamp(KIND_PROBE, stamp, out);
+            out.extend(flow.to_be_bytes());
+        }
         Header::Report(flow, report) => {
-            out.push(REPORT);
+            out.push(KIND_REPORT);
             out.extend(flow.to_be_bytes());
             let entries = report.entries();
             out.extend([report.open, report.queued, u8::try_from(entries.len()).unwrap_or(0)]);
@@ -218,7 +227,7 @@ mod tests {
         [
             Header::Data(stamp),
             Header::Return,
-            Header::Probe(stamp),
+            Header::Probe(0x0506_0708, stamp),
             Header::Report(9, report),
             Header::Report(0, Report::default()),
         ]
@@ -230,7 +239,8 @@ mod tests {
             let mut octets = Vec::new();
             emit(&message, &mut octets);
             let len = match &message {
-                Header::Data(_) | Header::Probe(_) => DATA_HEADER,
+                Header::Data(_) => DATA_HEADER,
+                Header::Probe(..) => PROBE,
                 Header::Return => RETURN_HEADER,
                 Header::Report(_, report) => report.wire_len(),
             };
@@ -250,7 +260,7 @@ mod tests {
             }
         }
         assert_eq!(parse(&[9]), Err(HarpError::Kind(9)));
-        assert_eq!(parse(&[DATA, 8, 0, 0, 0, 0, 0, 0, 0, 0]), Err(HarpError::Path(8)));
+        assert_eq!(parse(&[KIND_DATA, 8, 0, 0, 0, 0, 0, 0, 0, 0]), Err(HarpError::Path(8)));
         let mut octets = Vec::new();
         emit(&Header::Report(0, Report::default()), &mut octets);
         octets[7] = 5;

@@ -1,12 +1,13 @@
 //! Formats: parse and emit, nothing else.
 //!
 //! [`frame`] has what all frames have in common, which run over each path's TLS connection;
-//! [`session`] those of every session, [`files`], [`measure`], [`relay`] and [`feed`] those of
-//! services; [`effort`] how any connection stands beside others;
+//! [`session`] those of every session, [`files`], [`measure`], [`relay`], [`feed`] and [`gateway`]
+//! those of services; [`effort`] how any connection stands beside others;
 //! [`manifest`] the description of files; [`closing`] the codes with which a side ends anything;
 //! [`ptcp`] the packets of the striped connection; [`datagram`] what surrounds them on UDP paths,
 //! and [`number`] how packet numbers are shortened; [`harp`] the messages of background gateways;
-//! [`tunnel`] those that begin the streams of a tunnel; [`tcp`] simulated TCP segments. Nothing
+//! [`tunnel`] those that begin the streams of a tunnel; [`tcp`] simulated TCP segments; [`ip`] what
+//! is changed of packets on their way. Nothing
 //! here keeps state, or allocates by lengths that a peer merely announces.
 #![no_std]
 
@@ -18,7 +19,9 @@ pub mod effort;
 pub mod feed;
 pub mod files;
 pub mod frame;
+pub mod gateway;
 pub mod harp;
+pub mod ip;
 mod limits;
 pub mod manifest;
 pub mod measure;

@@ -41,6 +41,8 @@ pub const MOST_TICKETS: usize = 8;
 pub(crate) const MAX_WISH_TARGET: usize = 1 + 1 + 253 + 2;
 /// The longest reason of a relay.
 pub(crate) const MAX_RELAY_REASON: usize = 256;
+/// The most networks that a gateway announces.
+pub const MAX_NETWORKS: usize = 256;
 /// The longest name of a service.
 pub const MAX_SERVICE: usize = 32;
 /// The longest request of a service in a hello.

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::Subcommand;
 use files::Error;
+use gateway::GatewayRights;
 use peer::rights::RelayAddresses;
 use peer::{Cap, Fingerprint, May, Rights};
 use reach::{ListenRights, Reach};
@@ -26,6 +27,7 @@ pub(crate) struct KeysArgs {
 
 /// The actions of `keys`.
 #[derive(Debug, Subcommand)]
+#[expect(clippy::large_enum_variant, reason = "there is one in a run")]
 enum Action {
     /// Show this host's fingerprint; generate a key if there is none
     Show,
@@ -86,6 +88,9 @@ enum Trust {
         /// How much 'relay' may move for the host in a month
         #[arg(long, value_name = "SIZE/month")]
         relay_cap: Option<Cap>,
+        /// The host is the 'gateway' of a site: the networks that it may announce, with commas
+        #[arg(long, value_name = "NETWORKS")]
+        gateway: Option<GatewayRights>,
         /// The host is a relay: the addresses from which connections of others come through it
         #[arg(long, value_name = "ADDRESSES")]
         relay_at: Option<RelayAddresses>,
@@ -142,6 +147,7 @@ pub(crate) fn run(args: KeysArgs) -> Result<(), Error> {
             tunnel_listen,
             relay,
             relay_cap,
+            gateway,
             relay_at,
         }) => {
             let name = name.as_deref().map(one_word).transpose()?.unwrap_or_default();
@@ -162,6 +168,7 @@ pub(crate) fn run(args: KeysArgs) -> Result<(), Error> {
                 tunnel_listen.map(|ports| format!("listen={ports}")),
                 relay.map(|reach| format!("relay={reach}")),
                 relay_cap.map(|cap| format!("relay-cap={}B/month", cap.bytes.0)),
+                gateway.map(|networks| format!("gateway={networks}")),
                 relay_at.map(|addresses| format!("relay-at={addresses}")),
             ];
             for word in given.into_iter().flatten() {

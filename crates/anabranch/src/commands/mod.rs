@@ -7,6 +7,7 @@ pub(crate) mod doctor;
 pub(crate) mod emulate;
 pub(crate) mod far;
 pub(crate) mod feed;
+pub(crate) mod gateway;
 pub(crate) mod generate;
 pub(crate) mod get;
 pub(crate) mod host;

@@ -5,7 +5,8 @@ use std::fs;
 
 use super::hosts::Host;
 use super::needs::are_installed;
-use super::tunnels::{Running, serve, tunnel};
+use super::running::Running;
+use super::tunnels::{serve, tunnel};
 use super::{two_hosts, uplink};
 
 /// Two hosts with a tunnel in the background between them, which forwards this port of the near one

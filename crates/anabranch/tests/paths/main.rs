@@ -5,6 +5,7 @@
 mod background;
 mod background_programs;
 mod feeds;
+mod gateways;
 mod hosts;
 mod later;
 #[path = "../needs/mod.rs"]
@@ -13,6 +14,7 @@ mod needs;
 mod own_network;
 mod ports;
 mod relays;
+mod running;
 mod tunnels;
 
 use hosts::{Host, Scratch};

@@ -1,71 +1,15 @@
 //! Tunnels between hosts with several interfaces: a path that dies, and connections that the kernel
 //! intercepts.
 
-use std::fs::{self, File};
-use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::fs;
+use std::process::Stdio;
 use std::thread::sleep;
 use std::time::Duration;
 
 use super::hosts::{Host, until};
 use super::needs::are_installed;
+use super::running::{Running, web};
 use super::{two_hosts, uplink};
-
-/// Bytes of the file that is fetched: much more than what fits into buffers on the way.
-const SIZE: usize = 48_000_000;
-
-/// A program on a host, terminated on drop; its output is in files.
-pub(super) struct Running {
-    process: Child,
-    output: PathBuf,
-}
-
-impl Running {
-    pub(super) fn start(host: &Host, name: &str, program: &str, arguments: &[&str]) -> Running {
-        let output = host.home.join(format!("{name}.log"));
-        let log = File::create(&output).unwrap();
-        let mut command = host.command(program);
-        command.args(arguments).current_dir(&host.home);
-        command.stdout(log.try_clone().unwrap()).stderr(log);
-        Running { process: command.spawn().unwrap(), output }
-    }
-
-    pub(super) fn said(&self) -> String {
-        fs::read_to_string(&self.output).unwrap()
-    }
-
-    pub(super) fn until(&mut self, text: &str) {
-        let is_there = || {
-            let has_ended = self.process.try_wait().unwrap().is_some();
-            let said = fs::read_to_string(&self.output).unwrap();
-            assert!(!has_ended || said.contains(text), "it ended: {said}");
-            said.contains(text)
-        };
-        until(text, is_there);
-    }
-
-    /// timeout(1), which it is, passes a SIGTERM on.
-    fn stop(&mut self) {
-        let _ = Command::new("kill").arg(self.process.id().to_string()).status();
-        let _ = self.process.wait();
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        self.stop();
-    }
-}
-
-/// A web server on a host, with a file `data` in its home, at this address and port 8000.
-fn web(host: &Host, address: &str) -> Running {
-    let content: Vec<u8> = (0..SIZE).map(|at| (at % 251).to_le_bytes()[0]).collect();
-    fs::write(host.home.join("data"), content).unwrap();
-    let arguments = ["-u", "-m", "http.server", "8000", "--bind", address];
-    let mut server = Running::start(host, "web", "python3", &arguments);
-    server.until("Serving HTTP");
-    server
-}
 
 /// The far side of a tunnel that permits these targets, and the file with its token.
 pub(super) fn serve(host: &Host, permit: &str) -> (Running, String) {

@@ -6,7 +6,7 @@ use etherparse::checksum::Sum16BitWords;
 use etherparse::{NetSlice, SlicedPacket, TransportSlice};
 
 use super::{FlowKind, Refusal};
-use crate::packet::update;
+use wire::ip::update_checksum;
 
 /// A packet.
 #[derive(Debug)]
@@ -192,7 +192,7 @@ fn set_end(data: &mut [u8], ends: &Ends, to: SocketAddr, address_at: usize, port
         // UDP over IPv4 may go without a checksum.
         return;
     }
-    let sum = changes.into_iter().fold(old, |sum, (old, new)| update(sum, old, new));
+    let sum = changes.into_iter().fold(old, |sum, (old, new)| update_checksum(sum, old, new));
     let sum = if ends.kind == FlowKind::Udp && sum == 0 { u16::MAX } else { sum };
     set_word(data, checksum, sum);
 }
@@ -235,7 +235,7 @@ fn set_address(data: &mut [u8], header: usize, at: usize, new: [u8; 4]) -> Vec<(
         })
         .collect();
     let old = word(data, header + CHECKSUM).expect("the header is whole");
-    let sum = changes.iter().fold(old, |sum, (old, new)| update(sum, *old, *new));
+    let sum = changes.iter().fold(old, |sum, (old, new)| update_checksum(sum, *old, *new));
     set_word(data, header + CHECKSUM, sum);
     changes
 }

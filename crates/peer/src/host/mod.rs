@@ -116,6 +116,12 @@ impl Host {
         self.udp.is_some()
     }
 
+    /// The endpoint of striped connections, if it listens with UDP.
+    #[must_use]
+    pub fn endpoint(&self) -> Option<Arc<stripe::Endpoint>> {
+        self.udp.as_ref().map(UdpListener::endpoint)
+    }
+
     /// Accepts connections for these services until the result is dropped, which ends every
     /// connection.
     ///

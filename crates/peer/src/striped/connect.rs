@@ -27,7 +27,7 @@ const TRIED: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub struct Striped {
     connection: Connection,
-    /// That of all connections which this process dials.
+    /// Its thread drives the connection.
     _endpoint: Arc<Endpoint>,
     keeper: Arc<Keeper>,
     following: JoinHandle<()>,
@@ -129,13 +129,36 @@ impl From<Error> for NotConnected {
 pub async fn connect_over(
     keeper: Arc<Keeper>,
     host: usize,
+    options: stripe::Options,
+) -> Result<Striped, NotConnected> {
+    connect_by(endpoint().map_err(system)?, keeper, host, options).await
+}
+
+/// Connects to the one host of `terms`, by an endpoint of the caller's, as a connection that a
+/// guest of this endpoint is to have.
+///
+/// # Errors
+/// As [`connect`].
+pub async fn connect_at(
+    endpoint: Arc<Endpoint>,
+    terms: &Terms,
+    options: stripe::Options,
+    events: Events,
+) -> Result<Striped, Error> {
+    let keeper = Keeper::plan(terms, &[PlanKind::Udp], events).await?;
+    Ok(connect_by(endpoint, keeper, 0, options).await?)
+}
+
+async fn connect_by(
+    endpoint: Arc<Endpoint>,
+    keeper: Arc<Keeper>,
+    host: usize,
     mut options: stripe::Options,
 ) -> Result<Striped, NotConnected> {
     let terms = keeper.terms();
     let (remote, credential) = &terms.to[host];
     let tls = terms.tls()?.swap_remove(host);
     options.config.max_receive_buffer = options.config.max_receive_buffer.max(RECEIVE_BUFFER);
-    let endpoint = endpoint().map_err(system)?;
     let plans = keeper.routes(host);
     let usable: Vec<_> = plans.iter().filter(|plan| plan.used_up().is_none()).cloned().collect();
     let routes = first_routes(terms, &usable);

@@ -54,7 +54,7 @@ fn background(stats: BackgroundStats) -> Background {
 const NARROW: &str = "does not carry packets of 1,200 octets: it is too narrow for UDP, and \
                       --carrier tcp passes it";
 
-pub use connect::{NotConnected, Striped, connect, connect_over};
+pub use connect::{NotConnected, Striped, connect, connect_at, connect_over};
 pub use dialed::{Dialed, Upkeep, is_final, tell_of_routes};
 pub use listen::{Admission, Announcement, UdpListener};
 pub use service::open_service;

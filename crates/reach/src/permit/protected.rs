@@ -4,7 +4,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use super::Network;
+use crate::Network;
 
 /// Networks that are protected.
 const PROTECTED: [Network; 13] = [

@@ -89,7 +89,7 @@ fn traces_change_nothing_and_show_tunnels() {
                 data += 1;
             }
             wire::harp::Header::Return => returned += 1,
-            wire::harp::Header::Probe(_) => {}
+            wire::harp::Header::Probe(..) => {}
             wire::harp::Header::Report(flow, _) => {
                 assert_eq!(flow, 0);
                 reports += 1;

@@ -12,12 +12,13 @@ use units::{Bytes, Rate};
 
 use crate::connection::Connection;
 use crate::connection::cell::StreamCell;
+use crate::guest::Guest;
 use crate::stats::Stats;
 use crate::{Class, ConnectError, ConnectionError, Options, Route, RouteId};
 
-/// A connection of an endpoint; never used again.
+/// The number of a connection of an endpoint; never used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) struct Key(pub(crate) u64);
+pub struct Key(pub u64);
 
 /// A wish of a program.
 pub(crate) enum Command {
@@ -73,6 +74,17 @@ pub(crate) enum Command {
     Close {
         key: Key,
         code: u32,
+    },
+    /// A guest moves in; the answer is what the system said.
+    Attach {
+        guest: Box<dyn Guest>,
+        reply: oneshot::Sender<io::Result<()>>,
+    },
+    /// The guest may have something to send, or another deadline.
+    WakeGuest,
+    /// The guest has the raw datagrams of a connection.
+    Entrust {
+        key: Key,
     },
     /// Nobody uses the endpoint any more.
     End,

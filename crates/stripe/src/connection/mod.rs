@@ -142,6 +142,18 @@ impl Connection {
         &self.0.peer_key
     }
 
+    /// Its number among the connections of its endpoint.
+    #[must_use]
+    pub fn key(&self) -> Key {
+        self.0.key
+    }
+
+    /// Has the endpoint's [guest](crate::Guest) exchange raw datagrams with the peer. Without it
+    /// raw datagrams of the peer are ignored.
+    pub fn entrust(&self) {
+        self.push(Command::Entrust { key: self.0.key });
+    }
+
     /// The peer's address at the beginning.
     #[must_use]
     pub fn remote(&self) -> SocketAddr {

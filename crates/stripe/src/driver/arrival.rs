@@ -12,6 +12,7 @@ use super::link::Link;
 use super::routes::{RouteEnd, RouteName};
 use super::sockets::{Datagram, SocketKey, Sockets};
 use crate::ConnectionError;
+use crate::guest::{Guest, RawArrival};
 use crate::stats::RouteChange;
 
 /// The code after a packet that no honest peer sends under the connection's keys.
@@ -19,11 +20,15 @@ const PROTECTION: u32 = CloseCode::Protection.number();
 
 impl Link {
     /// A datagram arrived at a socket of the side that dialed.
-    pub(super) fn handle_datagram(&mut self, datagram: Datagram<'_>) {
+    pub(super) fn handle_datagram(
+        &mut self,
+        datagram: Datagram<'_>,
+        guest: &mut Option<Box<dyn Guest>>,
+    ) {
         match Outer::parse(datagram.bytes) {
             Ok(Outer::Data { label }) => {
                 if let Some(path) = self.session.path_of(label) {
-                    self.handle_packet(path, datagram);
+                    self.handle_packet(path, datagram, guest);
                 }
             }
             Ok(Outer::Reset { .. }) => {
@@ -42,8 +47,13 @@ impl Link {
     }
 
     /// A data packet arrived over a path.
-    pub(super) fn handle_packet(&mut self, path: SubflowId, datagram: Datagram<'_>) {
-        let Datagram { bytes, from, to, is_marked, at, socket, .. } = datagram;
+    pub(super) fn handle_packet(
+        &mut self,
+        path: SubflowId,
+        datagram: Datagram<'_>,
+        guest: &mut Option<Box<dyn Guest>>,
+    ) {
+        let Datagram { bytes, from, to, is_marked, at, taken, socket, .. } = datagram;
         let now = at.max(self.latest);
         if !self.is_client && !self.route_of.contains_key(&path) && !self.may_add_path() {
             return;
@@ -92,7 +102,13 @@ impl Link {
         }
         let arrived = self.core.handle_packet(now, path, &parsed.packet, is_marked);
         match arrived {
-            Ok(Arrived::Nothing | Arrived::Raw { .. }) => {}
+            Ok(Arrived::Nothing) => {}
+            Ok(Arrived::Raw { .. }) => {
+                if let Some(guest) = guest.as_mut().filter(|_| self.entrusted.is_guests) {
+                    let arrival = RawArrival { connection: self.key, path, at, is_marked };
+                    guest.handle_raw(taken, &arrival, parsed.payload);
+                }
+            }
             Ok(Arrived::Data { stream, offset, .. }) => {
                 if let Some(cell) = self.arrived_stream(stream) {
                     cell.handle_arrived(offset, parsed.payload);

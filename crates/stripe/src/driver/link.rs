@@ -14,6 +14,7 @@ use wire::effort::Effort;
 use wire::ptcp::ConnectionParameters;
 
 use super::carried::CarriedBytes;
+use super::entrusted::Entrusted;
 use super::holdings::{Holdings, early_streams};
 use super::listening::Listener;
 use super::routes::RouteEnd;
@@ -68,6 +69,7 @@ pub(super) struct Link {
     pub(super) waiting_for_streams: VecDeque<WaitingForStream>,
     /// Datagrams that the state machine knows to wait.
     pub(super) datagrams: VecDeque<Vec<u8>>,
+    pub(super) entrusted: Entrusted,
     /// As [`Options::unsent`].
     pub(super) unsent: Bytes,
     pub(super) holdings: Holdings,
@@ -183,6 +185,7 @@ impl Link {
             next_of_peer: u32::from(is_client),
             waiting_for_streams: VecDeque::new(),
             datagrams: VecDeque::new(),
+            entrusted: Entrusted::default(),
             unsent,
             holdings,
             first_buffer,

@@ -4,6 +4,8 @@
 mod arrival;
 mod carried;
 mod dialing;
+mod entrusted;
+mod guests;
 mod holdings;
 mod leavings;
 mod link;
@@ -30,6 +32,7 @@ use units::{Bytes, Span, Time};
 use crate::Rations;
 use crate::clock::StampedClock;
 use crate::connection::inbox::{Command, Connect, Inbox, Key};
+use crate::guest::Guest;
 use crate::tokens::SystemTokens;
 use dialing::Dialing;
 use leavings::Leavings;
@@ -40,6 +43,8 @@ use sockets::{Arrivals, Owner, SocketKey, Sockets};
 
 /// The key of the inbox's waker; those of sockets are below.
 const WAKER: u64 = u64::MAX;
+/// That of the guest's descriptor.
+const GUEST: u64 = u64::MAX - 1;
 /// Calls of receive for one socket before the others get their turn.
 const TURN: usize = 4;
 /// Connections of the side that listens that are closed and wait for late packets; those that are
@@ -66,6 +71,7 @@ pub(crate) struct Driver {
     tokens: SystemTokens,
     count: watch::Sender<Remaining>,
     leavings: Leavings,
+    guest: Option<Box<dyn Guest>>,
     /// Since when nobody uses the endpoint any more.
     ended_at: Option<Time>,
 }
@@ -116,6 +122,7 @@ impl Driver {
             tokens: SystemTokens::default(),
             count,
             leavings: Leavings::default(),
+            guest: None,
             ended_at: None,
         })
     }
@@ -132,6 +139,7 @@ impl Driver {
                 self.handle_command(command);
             }
             self.fire();
+            self.serve_guest();
             self.serve_touched();
             self.keep_to_memory();
             let remaining = self.remaining();
@@ -148,6 +156,12 @@ impl Driver {
             self.inbox.handle_awake();
             for Ready { key, readable, writable, .. } in ready.drain(..) {
                 if key == WAKER {
+                    continue;
+                }
+                if key == GUEST {
+                    if let Some(guest) = &mut self.guest {
+                        guest.handle_readable(self.clock.now());
+                    }
                     continue;
                 }
                 let socket = SocketKey(key);
@@ -175,7 +189,8 @@ impl Driver {
         let closing = self.ended_at.map(|at| at + MOST_CLOSING + Span::from_millis(1));
         let first = self.due.first().map(|(at, _)| *at);
         let leavings = self.leavings.poll_deadline();
-        let next = [listener, closing, first, leavings].into_iter().flatten().min()?;
+        let guest = self.guest.as_ref().and_then(|guest| guest.poll_deadline());
+        let next = [listener, closing, first, leavings, guest].into_iter().flatten().min()?;
         Some(Duration::from_nanos(next.since(self.clock.now()).as_nanos()))
     }
 
@@ -190,6 +205,7 @@ impl Driver {
             Command::Connect(wish) => self.dial(*wish),
             Command::End => {
                 self.ended_at = Some(now);
+                self.guest = None;
                 if let Some(listener) = &mut self.listener {
                     listener.stop();
                 }
@@ -232,6 +248,14 @@ impl Driver {
                     let _ = reply.send(link.stats(&self.sockets));
                 }
             }
+            Command::Attach { guest, reply } => {
+                let _ = reply.send(self.attach(guest));
+            }
+            // It is looked at in each turn.
+            Command::WakeGuest => {}
+            Command::Entrust { key } => self.with(key, |link, _| {
+                link.entrusted.is_guests = true;
+            }),
             Command::Close { key, code } => self.with(key, |link, _| link.close(now, code)),
         }
     }
@@ -299,6 +323,7 @@ impl Driver {
     /// Serves what is due.
     fn fire(&mut self) {
         let now = self.clock.now();
+        self.fire_guest(now);
         while let Some((at, key)) = self.due.first().copied()
             && at <= now
         {
@@ -363,6 +388,7 @@ impl Driver {
         if link.is_abandoned() {
             self.places.leave(key);
         }
+        self.tell_guest(key);
         // What is closed waits a while for late packets; too many do not.
         let is_crowded =
             self.listener.is_some() && self.links.len() > self.places.most() + MOST_LATE;
@@ -371,6 +397,7 @@ impl Driver {
             let mut link = self.links.remove(&key).expect("it was there");
             self.unschedule(link.due, key);
             link.end(&mut self.sockets);
+            self.tell_guest_of_end(&link);
             self.leavings.handle_ended(self.clock.now());
             if let Some(listener) = &mut self.listener {
                 listener.forget(&link);
@@ -429,6 +456,7 @@ impl Driver {
             let now = self.clock.now();
             arrivals.for_each(|mut datagram| {
                 datagram.at = self.clock.arrival(now, datagram.stamp);
+                datagram.taken = now;
                 datagram.socket = socket;
                 match owner {
                     Owner::Link { key, route } => {
@@ -436,7 +464,7 @@ impl Driver {
                         if let Some(dialing) = self.dialing.get_mut(&key) {
                             dialing.handle_datagram(now, route, datagram.bytes);
                         } else if let Some(link) = self.links.get_mut(&key) {
-                            link.handle_datagram(datagram);
+                            link.handle_datagram(datagram, &mut self.guest);
                         }
                     }
                     Owner::Listening => {
@@ -444,7 +472,7 @@ impl Driver {
                         match listener.handle_datagram(&mut datagram) {
                             Some((key, path)) => {
                                 if let Some(link) = self.links.get_mut(&key) {
-                                    link.handle_packet(path, datagram);
+                                    link.handle_packet(path, datagram, &mut self.guest);
                                     self.touched.push(key);
                                 }
                             }

@@ -51,7 +51,13 @@ impl Link {
         sockets: &Sockets,
     ) -> Result<(), SealError> {
         let Transmit { path, packet, is_ecn_capable } = transmit;
-        let (path, is_ecn_capable) = (*path, *is_ecn_capable);
+        let path = *path;
+        let raw = match packet.body {
+            Body::Raw { len } => self.entrusted.take(path, len),
+            _ => None,
+        };
+        // A guest's packets are as capable as what is in them (RFC 6040, section 4.1).
+        let is_ecn_capable = raw.as_ref().map_or(*is_ecn_capable, |raw| raw.is_ecn_capable);
         // A path without a route is retired; a packet of it counts as lost.
         let Some(number) = self.route_of.get(&path) else { return Ok(()) };
         let Some(route) = self.routes.get_mut(number) else { return Ok(()) };
@@ -83,6 +89,10 @@ impl Link {
                 Body::Datagram { .. } => {
                     is_whole = datagram.is_some();
                     into.extend(datagram.into_iter().flatten());
+                }
+                Body::Raw { .. } => {
+                    is_whole = raw.is_some();
+                    into.extend(raw.into_iter().flat_map(|raw| raw.payload));
                 }
                 _ => {}
             }

@@ -4,12 +4,14 @@ use crate::RouteId;
 use std::collections::HashMap;
 use std::io::{self, IoSliceMut};
 use std::net::{IpAddr, SocketAddr};
+use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 use quinn_udp::{BATCH_SIZE, EcnCodepoint, RecvMeta};
 use sys::poll::{Interest, Poller, Ready};
 use units::Time;
 
+use super::GUEST;
 use crate::connection::inbox::Key;
 use crate::socket::{Outgoing, UdpSocket};
 
@@ -48,6 +50,8 @@ pub(super) struct Datagram<'a> {
     pub(super) stamp: Option<Duration>,
     /// The same on the driver's clock.
     pub(super) at: Time,
+    /// When it was taken from the socket.
+    pub(super) taken: Time,
     pub(super) socket: SocketKey,
 }
 
@@ -69,6 +73,11 @@ impl Sockets {
         self.next += 1;
         self.open.insert(key, (socket, owner));
         Ok(SocketKey(key))
+    }
+
+    /// Waits for the descriptor of a guest too.
+    pub(super) fn wait_for_guest(&self, source: BorrowedFd<'_>) -> io::Result<()> {
+        self.poller.add(source, GUEST, READ)
     }
 
     pub(super) fn remove(&mut self, key: SocketKey) {
@@ -148,6 +157,7 @@ impl Arrivals {
                     is_marked: meta.ecn == Some(EcnCodepoint::Ce),
                     stamp: meta.timestamp,
                     at: Time::ZERO,
+                    taken: Time::ZERO,
                     socket: SocketKey(u64::MAX),
                 });
             }

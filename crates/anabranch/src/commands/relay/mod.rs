@@ -26,9 +26,9 @@ use crate::listen::{ListenFlags, TokenFlags};
 use crate::metrics::{self, MetricsAddress, MetricsServer};
 use crate::peers::Authorized;
 use crate::signals::{Signals, TERMINATE};
+use crate::status::StatusServer;
 use crate::transfer;
 use crate::watch::{DisplayArgs, PeerCommand};
-use status::StatusServer;
 
 /// Arguments of `relay`.
 #[derive(Debug, clap::Args)]
@@ -172,10 +172,10 @@ pub(super) fn relay_service(
 
 /// Divides the rate, and answers `relay status`, for ever.
 pub(super) async fn attend(service: &Arc<RelayService>, events: &Events) -> Infallible {
-    let status = StatusServer::bind(&Dirs::from_env());
+    let status = StatusServer::bind(Dirs::from_env().relay_status(), "relay");
     let answering = async {
         match status {
-            Ok(server) => server.serve(service).await,
+            Ok(server) => server.serve(|| status::lines(&service.figures())).await,
             Err(error) => {
                 events.notice(format!("'anabranch relay status' has no answer: {error}"));
                 pending().await

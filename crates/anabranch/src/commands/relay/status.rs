@@ -1,23 +1,15 @@
 //! `relay status`: what a relay does for each host, asked over a Unix socket of its user.
 
-use std::convert::Infallible;
-use std::fs::{self, DirBuilder};
-use std::io::{self, Read};
-use std::os::unix::fs::DirBuilderExt;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::time::Duration;
+use std::io;
 
-use ::relay::{KeyFigures, RelayService};
+use ::relay::KeyFigures;
 use files::Error;
 use serde_json::{Value, json};
-use tokio::io::AsyncWriteExt;
-use tokio::net::{UnixListener, UnixStream};
-use tokio::time::{sleep, timeout};
 use units::Bytes;
 
 use crate::dirs::Dirs;
 use crate::sanitize::{clean, clean_json};
+use crate::status::ask;
 
 /// Arguments of `relay status`.
 #[derive(Debug, clap::Args)]
@@ -27,65 +19,8 @@ pub(super) struct StatusArgs {
     json: bool,
 }
 
-/// The time that somebody who asks has to read the answer.
-const PATIENCE: Duration = Duration::from_secs(5);
-/// The pause when no connection can be accepted, for lack of descriptors.
-const PAUSE: Duration = Duration::from_millis(100);
-/// The longest answer that is read, in bytes: a thousand hosts and more.
-const MOST_TEXT: u64 = 4 << 20;
-
-/// The socket of a relay.
-pub(super) struct StatusServer {
-    listener: UnixListener,
-    path: PathBuf,
-}
-
-impl StatusServer {
-    /// Listens in the folder of this user's state, which nobody else may enter.
-    pub(super) fn bind(dirs: &Dirs) -> io::Result<StatusServer> {
-        let path = dirs.relay_status();
-        let folder = path.parent().expect("it lies in the folder of the state");
-        DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
-        if is_answered(&path) {
-            return Err(io::Error::other("another relay of this user answers"));
-        }
-        match fs::remove_file(&path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
-        let listener = UnixListener::bind(&path)?;
-        fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o600))?;
-        Ok(StatusServer { listener, path })
-    }
-
-    /// Answers whoever connects, for ever.
-    pub(super) async fn serve(self, service: &Arc<RelayService>) -> Infallible {
-        loop {
-            match self.listener.accept().await {
-                Ok((stream, _)) => {
-                    let _ = timeout(PATIENCE, answer(stream, &service.figures())).await;
-                }
-                Err(error) => {
-                    tracing::warn!(%error, "nobody can be told the status");
-                    sleep(PAUSE).await;
-                }
-            }
-        }
-    }
-}
-
-impl Drop for StatusServer {
-    fn drop(&mut self) {
-        let _ = fs::remove_file(&self.path);
-    }
-}
-
-/// Whether a relay listens there.
-fn is_answered(path: &Path) -> bool {
-    std::os::unix::net::UnixStream::connect(path).is_ok()
-}
-
-async fn answer(mut stream: UnixStream, figures: &[KeyFigures]) -> io::Result<()> {
+/// What a relay says of its hosts: an object of JSON on each line.
+pub(super) fn lines(figures: &[KeyFigures]) -> String {
     let lines = figures.iter().map(|own| {
         let value = json!({
             "key": own.fingerprint.to_string(),
@@ -98,7 +33,7 @@ async fn answer(mut stream: UnixStream, figures: &[KeyFigures]) -> io::Result<()
         });
         format!("{value}\n")
     });
-    stream.write_all(lines.collect::<String>().as_bytes()).await
+    lines.collect()
 }
 
 /// `anabranch relay status`.
@@ -107,14 +42,7 @@ async fn answer(mut stream: UnixStream, figures: &[KeyFigures]) -> io::Result<()
 /// [`Error::System`] if no relay of this user runs.
 pub(super) fn show(args: &StatusArgs, dirs: &Dirs) -> Result<(), Error> {
     let path = dirs.relay_status();
-    let read = || {
-        let mut stream = std::os::unix::net::UnixStream::connect(&path)?;
-        stream.set_read_timeout(Some(PATIENCE))?;
-        let mut text = String::new();
-        Read::take(&mut stream, MOST_TEXT).read_to_string(&mut text)?;
-        Ok(text)
-    };
-    let text = read().map_err(|source: io::Error| {
+    let text = ask(&path).map_err(|source: io::Error| {
         Error::system(format!("ask a relay of this user at {}", path.display()), source)
     })?;
     if args.json {

@@ -1,0 +1,97 @@
+"""Two sites with a background gateway each, over one line of a mesh.
+
+Hosts `near` and `far` are behind the gateways `near-gate` and `far-gate`; the line between these is
+`wan`, at whose ends a packet waits.
+"""
+
+import json
+import pathlib
+
+from .emulation import anabranch
+from .mesh import Mesh, link
+
+# Connections to these ports of either site are background.
+BACKGROUND = "5300-5399"
+# The networks behind the gateways.
+NEAR, FAR = "10.1.0.0/24", "10.2.0.0/24"
+LAN = {"rate": "400 Mbit/s", "delay": "0.1 ms", "queue": "2 MiB"}
+
+
+def description(rate, delay, queue):
+    """The mesh: a line of so many Mbit/s, milliseconds each way, and bytes of queue."""
+    line = {"rate": f"{rate} Mbit/s", "delay": f"{delay} ms", "queue": f"{queue} B"}
+    links = [
+        link("nlan", "near", "near-gate", **LAN,
+             addresses={"near": "10.1.0.2/24", "near-gate": "10.1.0.1/24"}),
+        link("wan", "near-gate", "far-gate", **line,
+             addresses={"near-gate": "10.9.0.1/24", "far-gate": "10.9.0.2/24"}),
+        link("flan", "far", "far-gate", **LAN,
+             addresses={"far": "10.2.0.2/24", "far-gate": "10.2.0.1/24"}),
+    ]
+    names = ("near", "far", "near-gate", "far-gate")
+    hosts = {name: {"forwards": "gate" in name} for name in names}
+    return {"host": hosts, "link": links}
+
+
+class Sites(Mesh):
+    """The two sites, with gateways that run unless they are stopped."""
+
+    def __init__(self, folder, rate, delay, queue):
+        super().__init__(description(rate, delay, queue), folder)
+
+    def __enter__(self):
+        super().__enter__()
+        try:
+            self._prepare()
+        except BaseException:
+            self.__exit__(None, None, None)
+            raise
+        return self
+
+    def gate(self, side):
+        """The gateway of a side, `near` or `far`."""
+        return self.host(f"{side}-gate")
+
+    def env(self, side):
+        return {"ANABRANCH_HOME": str(self.folder / f"{side}-home")}
+
+    def anabranch(self, side, *words, timeout=30):
+        """Runs the program on a gateway; returns what it printed."""
+        command = ["env", *(f"{key}={value}" for key, value in self.env(side).items())]
+        return self.gate(side).run([*command, anabranch(), *words], timeout).stdout
+
+    def status(self, side):
+        """What a gateway says of the one site."""
+        return json.loads(self.anabranch(side, "gateway", "status", "--json"))
+
+    def start_gateways(self):
+        """Starts both, and waits until packets are led to them."""
+        for side in ("far", "near"):
+            self.start_gateway(side)
+        for side in ("far", "near"):
+            self.await_led(side)
+
+    def start_gateway(self, side):
+        return self.gate(side).start("gateway", [anabranch(), "gateway", "--json"], self.env(side))
+
+    def await_led(self, side):
+        shown = "until ip route show table 7707 | grep -q anabranch0; do sleep 0.05; done"
+        self.gate(side).run(["sh", "-c", shown], timeout=20)
+
+    def _prepare(self):
+        for side, net, other, via in (("near", 1, 2, "10.9.0.2"), ("far", 2, 1, "10.9.0.1")):
+            gate = self.gate(side)
+            gate.run(["ip", "route", "replace", f"10.{other}.0.0/24", "via", via])
+            self.host(side).run(["ip", "route", "replace", "default", "via", f"10.{net}.0.1"])
+            home = pathlib.Path(self.env(side)["ANABRANCH_HOME"])
+            home.mkdir()
+            at = 'at = "10.9.0.2"\n' if side == "near" else ""
+            networks = {"near": (NEAR, FAR), "far": (FAR, NEAR)}[side]
+            (home / "gateway.toml").write_text(
+                f'networks = ["{networks[0]}"]\n[[site]]\nname = "other"\n{at}'
+                f'networks = ["{networks[1]}"]\n[[background]]\nports = ["{BACKGROUND}"]\n'
+            )
+        keys = {side: self.anabranch(side, "keys").strip() for side in ("near", "far")}
+        for side, key, network in (("near", keys["far"], FAR), ("far", keys["near"], NEAR)):
+            self.anabranch(side, "keys", "trust", "sender", key, "other", "--gateway", network)
+            self.anabranch(side, "gateway", "rules", "--install")

@@ -1,0 +1,214 @@
+//! `gateway`: carries background TCP connections of hosts to other sites.
+
+mod status;
+
+use std::convert::Infallible;
+use std::future::pending;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use ::gateway::{GatewayConfig, GatewayOptions, GatewayService, Rules, stripe_options};
+use clap::Subcommand;
+use events::{Event, Events};
+use files::Error;
+use peer::ListenOptions;
+use peer::host::{Carriers, Host, Services};
+use peer::private::open_input;
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::tunnel::stopped;
+use crate::dirs::Dirs;
+use crate::examples;
+use crate::exit::Failure;
+use crate::host_key::HostKey;
+use crate::listen::ListenFlags;
+use crate::metrics::{self, MetricsAddress, MetricsServer};
+use crate::peers::Authorized;
+use crate::signals::Signals;
+use crate::status::StatusServer;
+use crate::transfer;
+use crate::watch::DisplayArgs;
+
+/// Arguments of `gateway`.
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = examples::help("gateway"), args_conflicts_with_subcommands = true)]
+pub(crate) struct GatewayArgs {
+    #[command(subcommand)]
+    action: Option<GatewayAction>,
+    #[command(flatten)]
+    file: ConfigFile,
+    #[command(flatten)]
+    listen: ListenFlags,
+    /// Serve metrics for Prometheus by HTTP at this port of loopback, or at this address: whoever
+    /// reaches it reads them
+    #[arg(long, value_name = "[ADDR:]PORT")]
+    metrics: Option<MetricsAddress>,
+    #[command(flatten)]
+    display: DisplayArgs,
+}
+
+/// The file of a gateway.
+#[derive(Debug, clap::Args)]
+struct ConfigFile {
+    /// The networks, the other sites and what is background [default: anabranch/gateway.toml in the
+    /// user's configuration folder]
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+}
+
+/// What to do besides being a gateway.
+#[derive(Debug, Subcommand)]
+enum GatewayAction {
+    /// Print the rules of nftables and of routing as a shell script, install them, or remove them
+    Rules(RulesArgs),
+    /// Show what a gateway that this user runs does for each site
+    Status(status::GatewayStatusArgs),
+}
+
+#[derive(Debug, clap::Args)]
+struct RulesArgs {
+    #[command(flatten)]
+    file: ConfigFile,
+    /// Install the rules, in place of earlier ones
+    #[arg(long, conflicts_with = "remove")]
+    install: bool,
+    /// Remove the rules
+    #[arg(long)]
+    remove: bool,
+}
+
+/// The longest file that is read, in bytes.
+const MOST_TEXT: u64 = 1 << 20;
+
+impl ConfigFile {
+    fn path(&self, dirs: &Dirs) -> PathBuf {
+        self.config.clone().unwrap_or_else(|| dirs.gateway_config())
+    }
+
+    fn read(&self, dirs: &Dirs) -> Result<GatewayConfig, Error> {
+        read(&self.path(dirs))
+    }
+}
+
+fn read(path: &Path) -> Result<GatewayConfig, Error> {
+    let mut text = String::new();
+    let read = open_input(path).and_then(|file| file.take(MOST_TEXT).read_to_string(&mut text));
+    read.map_err(|error| Error::usage(format!("read {}: {error}", path.display())))?;
+    text.parse().map_err(|why: String| Error::usage(format!("{}: {}", path.display(), why.trim())))
+}
+
+impl GatewayArgs {
+    /// Whether events are written as JSON.
+    pub(crate) fn is_json(&self) -> bool {
+        self.display.is_json()
+    }
+}
+
+/// `anabranch gateway`.
+///
+/// # Errors
+/// Mistakes of the file, and errors of listening and of making the device.
+pub(crate) fn run(args: GatewayArgs) -> Result<(), Failure> {
+    let dirs = Dirs::from_env();
+    match args.action {
+        Some(GatewayAction::Status(args)) => {
+            return status::show(&args, &dirs).map_err(Failure::from);
+        }
+        Some(GatewayAction::Rules(args)) => return rules(&args, &dirs).map_err(Failure::from),
+        None => {}
+    }
+    let path = args.file.path(&dirs);
+    let config = args.file.read(&dirs)?;
+    let authorized = Authorized::load(&dirs)?;
+    let identity = HostKey::load(&dirs)?.lasting()?;
+    let options = ListenOptions {
+        authorized: authorized.peers.clone(),
+        ..args.listen.options((&[], None), (identity, None))
+    };
+    let metrics = args.metrics;
+    let serving = |events| serve((config, path), options, metrics, authorized, events);
+    transfer::serve(args.display.watcher(None, None), serving)
+}
+
+async fn serve(
+    (config, path): (GatewayConfig, PathBuf),
+    options: ListenOptions,
+    metrics: Option<MetricsAddress>,
+    authorized: Authorized,
+    events: Events,
+) -> Result<(), Failure> {
+    let mut signals = Signals::new()?;
+    let mut hangups =
+        signal(SignalKind::hangup()).map_err(|source| Error::system("wait for signals", source))?;
+    let metrics = metrics.map(MetricsServer::bind).transpose()?;
+    let (identity, peers) = (options.identity.clone(), options.authorized.clone());
+    let host = Host::bind(options, Carriers::Udp, &stripe_options(), events.clone())?;
+    let endpoint = host.endpoint().expect("it listens with UDP");
+    let service = GatewayService::start(GatewayOptions {
+        config,
+        identity,
+        authorized: peers,
+        endpoint,
+        events: events.clone(),
+    })
+    .await?;
+    events.send(Event::Listening { addresses: host.addresses() });
+    let hosting = host.serve(Services::new().with(&service))?;
+    let watched = metrics::serve(metrics, hosting.metrics(), &events);
+    let following = authorized.follow(events.clone(), pending::<Infallible>());
+    let reloading = async {
+        loop {
+            if hangups.recv().await.is_none() {
+                pending::<()>().await;
+            }
+            let taken = read(&path).map_err(|error| error.to_string());
+            let taken = taken.and_then(|config| service.reload(&config));
+            events.notice(match taken {
+                Ok(()) => format!("{} was read again", path.display()),
+                Err(why) => format!("{why}; what was read before still counts"),
+            });
+        }
+    };
+    let never: Infallible = tokio::select! {
+        signal = signals.next() => {
+            hosting.close().await;
+            return Err(stopped(signal));
+        }
+        never = service.attend() => never,
+        never = watched => never,
+        never = following => never,
+        never = answer(&service, &events) => never,
+        never = reloading => never,
+    };
+    match never {}
+}
+
+/// Answers `gateway status`, for ever.
+async fn answer(service: &Arc<GatewayService>, events: &Events) -> Infallible {
+    match StatusServer::bind(Dirs::from_env().gateway_status(), "gateway") {
+        Ok(server) => server.serve(|| status::lines(&service.figures())).await,
+        Err(error) => {
+            events.notice(format!("'anabranch gateway status' has no answer: {error}"));
+            pending().await
+        }
+    }
+}
+
+/// `anabranch gateway rules`.
+fn rules(args: &RulesArgs, dirs: &Dirs) -> Result<(), Error> {
+    let config = args.file.read(dirs)?;
+    let rules = Rules::new(&config);
+    let failed = |action: &str| {
+        let action = format!("{action} the rules (it needs root, or CAP_NET_ADMIN)");
+        move |why: String| Error::system(action, std::io::Error::other(why))
+    };
+    if args.install {
+        rules.install().map_err(failed("install"))
+    } else if args.remove {
+        rules.remove().map_err(failed("remove"))
+    } else {
+        out!("{}", rules.script());
+        Ok(())
+    }
+}

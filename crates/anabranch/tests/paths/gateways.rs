@@ -1,0 +1,219 @@
+//! Background gateways of two sites, and hosts behind them that know nothing of it.
+
+use std::fs;
+use std::process::{Child, Stdio};
+use std::thread::sleep;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::hosts::{Host, Scratch, until};
+use super::needs::are_installed;
+use super::own_network::in_own_network;
+use super::running::{Running, web};
+
+/// Two sites with a host and a gateway each: 10.1.0.2 behind 10.1.0.1, and 10.2.0.2 behind
+/// 10.2.0.1; the same in `fd00:1::/64` and `fd00:2::/64`.
+struct Sites {
+    near: Host,
+    near_gateway: Host,
+    far_gateway: Host,
+    far: Host,
+    /// Last, after the hosts.
+    _scratch: Scratch,
+}
+
+/// Whether the test runs in its namespaces, with all that it needs.
+fn sites(test: &str) -> Option<Sites> {
+    // Before the test runs again in its namespaces, where nobody reads what it says.
+    if !are_installed(&["curl", "nft", "python3", "tc"]) {
+        return None;
+    }
+    if !in_own_network(test, "") {
+        return None;
+    }
+    let scratch = Scratch::new();
+    let host = |name| Host::new(&scratch, name);
+    let (near, near_gateway) = (host("near"), host("near-gateway"));
+    let (far_gateway, far) = (host("far-gateway"), host("far"));
+    near.cable(&near_gateway, "lan0");
+    near_gateway.cable(&far_gateway, "wan0");
+    far.cable(&far_gateway, "lan0");
+    near.address("lan0", &["10.1.0.2/24", "fd00:1::2/64"]);
+    // Routers ask for their neighbours from link-local addresses.
+    near_gateway.address("lan0", &["10.1.0.1/24", "fd00:1::1/64", "fe80::1/64"]);
+    near_gateway.address("wan0", &["10.9.0.1/24", "fd00:9::1/64", "fe80::1/64"]);
+    far_gateway.address("wan0", &["10.9.0.2/24", "fd00:9::2/64", "fe80::2/64"]);
+    far_gateway.address("lan0", &["10.2.0.1/24", "fd00:2::1/64", "fe80::1/64"]);
+    far.address("lan0", &["10.2.0.2/24", "fd00:2::2/64"]);
+    for (host, site) in [(&near, 1), (&far, 2)] {
+        host.sh(&format!(
+            "ip route add default via 10.{site}.0.1; ip route add default via fd00:{site}::1"
+        ));
+    }
+    for (host, site, other) in [(&near_gateway, 2, 2), (&far_gateway, 1, 1)] {
+        host.sh(&format!(
+            "echo 1 > /proc/sys/net/ipv4/ip_forward
+             echo 1 > /proc/sys/net/ipv6/conf/all/forwarding
+             ip route add 10.{site}.0.0/24 via 10.9.0.{other}
+             ip route add fd00:{site}::/64 via fd00:9::{other}
+             tc qdisc add dev wan0 root tbf rate 60mbit burst 20k latency 100ms"
+        ));
+    }
+    let keys = [&near_gateway, &far_gateway]
+        .map(|host| host.anabranch(&["keys"]).stdout.trim().to_string());
+    for (host, key, site) in [(&near_gateway, &keys[1], 2), (&far_gateway, &keys[0], 1)] {
+        let networks = format!("10.{site}.0.0/24,fd00:{site}::/64");
+        let trusting = ["keys", "trust", "sender", key, "other", "--gateway", &networks];
+        let trusted = host.anabranch(&trusting);
+        assert_eq!(trusted.code, Some(0), "{}", trusted.said());
+    }
+    let sites = Sites { near, near_gateway, far_gateway, far, _scratch: scratch };
+    Sites::write(&sites.near_gateway, 1, "at = \"10.9.0.2\"", "[[background]]\nports = [8000]\n");
+    Sites::write(&sites.far_gateway, 2, "", "");
+    for host in [&sites.near_gateway, &sites.far_gateway] {
+        let installed = host.anabranch(&["gateway", "rules", "--install"]);
+        assert_eq!(installed.code, Some(0), "{}", installed.said());
+    }
+    Some(sites)
+}
+
+impl Sites {
+    /// Writes the file of the gateway of a site.
+    fn write(host: &Host, site: u8, at: &str, more: &str) {
+        let other = 3 - site;
+        let text = format!(
+            "networks = [\"10.{site}.0.0/24\", \"fd00:{site}::/64\"]\n[[site]]\nname = \"other\"\n\
+             {at}\nnetworks = [\"10.{other}.0.0/24\", \"fd00:{other}::/64\"]\n{more}"
+        );
+        fs::write(host.home.join("gateway.toml"), text).unwrap();
+    }
+
+    /// Starts both gateways, and waits until they carry.
+    fn start(&self) -> (Running, Running) {
+        let far = start(&self.far_gateway);
+        let near = start(&self.near_gateway);
+        for host in [&self.near_gateway, &self.far_gateway] {
+            until("packets are led to the gateway", || is_led(host));
+        }
+        (near, far)
+    }
+
+    /// The near host begins to fetch the far one's file.
+    fn fetch(&self, url: &str) -> Child {
+        let mut curl = self.near.command("curl");
+        curl.args(["-sSf", "-o"]).arg(self.near.home.join("got")).arg(url);
+        curl.stderr(Stdio::piped()).spawn().unwrap()
+    }
+
+    /// The file has arrived.
+    fn assert_fetched(&self, fetching: Child) {
+        let fetched = fetching.wait_with_output().unwrap();
+        assert!(fetched.status.success(), "{}", String::from_utf8_lossy(&fetched.stderr));
+        let read = |host: &Host, name| fs::read(host.home.join(name)).unwrap();
+        assert!(read(&self.near, "got") == read(&self.far, "data"), "other octets arrived");
+    }
+}
+
+fn start(host: &Host) -> Running {
+    let program = env!("CARGO_BIN_EXE_anabranch");
+    let mut gateway = Running::start(host, "gateway", program, &["gateway", "--json"]);
+    gateway.until("listening");
+    gateway
+}
+
+/// Whether packets of both families are led to the gateway of a host.
+fn is_led(host: &Host) -> bool {
+    ["-4", "-6"].iter().all(|family| {
+        let mut command = host.command("ip");
+        let shown = command.args([family, "route", "show", "table", "7707"]).output().unwrap();
+        String::from_utf8_lossy(&shown.stdout).contains("anabranch0")
+    })
+}
+
+/// What the gateway of a host says of the one site.
+fn status(host: &Host) -> Value {
+    let said = host.anabranch(&["gateway", "status", "--json"]);
+    serde_json::from_str(said.stdout.trim()).unwrap_or_else(|_| panic!("{}", said.said()))
+}
+
+fn counter(host: &Host, name: &str) -> u64 {
+    status(host)["counters"][name].as_u64().expect("a number")
+}
+
+#[test]
+fn background_transfers_of_unmodified_hosts_go_through_the_gateways() {
+    let test = "gateways::background_transfers_of_unmodified_hosts_go_through_the_gateways";
+    let Some(sites) = sites(test) else { return };
+    let _web = web(&sites.far, "::");
+    let (_near, _far) = sites.start();
+    for url in ["http://10.2.0.2:8000/data", "http://[fd00:2::2]:8000/data"] {
+        let before = counter(&sites.far_gateway, "sent_octets");
+        let fetching = sites.fetch(url);
+        sites.assert_fetched(fetching);
+        // Everything went through the gateways, and the sending host was told how much it may.
+        let after = status(&sites.far_gateway);
+        let sent = after["counters"]["sent_octets"].as_u64().unwrap() - before;
+        assert!(sent > 48_000_000, "{after}");
+        assert_eq!(after["counters"]["normal_packets"], 0, "{after}");
+        assert!(after["counters"]["edited_windows"].as_u64() > Some(100), "{after}");
+        assert!(after["governed"].as_u64() > Some(0), "{after}");
+    }
+    for (host, name) in
+        [(&sites.near_gateway, "foreign_packets"), (&sites.far_gateway, "malformed_packets")]
+    {
+        assert_eq!(counter(host, name), 0, "{name}");
+    }
+    // What is not background takes the normal route.
+    let before = counter(&sites.near_gateway, "sent_packets");
+    let _web = Running::start(&sites.far, "other", "python3", &["-m", "http.server", "8001"]);
+    until("the other server answers", || {
+        let mut curl = sites.near.command("curl");
+        let got = curl.args(["-sSf", "-o", "/dev/null", "http://10.2.0.2:8001/"]).output().unwrap();
+        got.status.success()
+    });
+    assert_eq!(counter(&sites.near_gateway, "sent_packets"), before);
+}
+
+#[test]
+fn a_transfer_goes_on_when_a_gateway_is_killed_and_is_governed_again() {
+    let test = "gateways::a_transfer_goes_on_when_a_gateway_is_killed_and_is_governed_again";
+    let Some(sites) = sites(test) else { return };
+    let _web = web(&sites.far, "10.2.0.2");
+    let (mut near, mut far) = sites.start();
+    // Either of them, in the middle of a transfer.
+    for (host, victim) in [(&sites.far_gateway, &mut far), (&sites.near_gateway, &mut near)] {
+        let fetching = sites.fetch("http://10.2.0.2:8000/data");
+        until("it is carried", || counter(host, "sent_packets") > 500);
+        victim.kill();
+        until("the routes are gone", || !is_led(host));
+        sleep(Duration::from_millis(1_500));
+        *victim = start(host);
+        until("packets are led to it again", || is_led(host));
+        until("it carries again", || counter(host, "sent_packets") > 100);
+        // It has seen no SYN: the kernel has told it.
+        let again = status(host);
+        assert_eq!(again["governed"], 1, "{again}");
+        sites.assert_fetched(fetching);
+    }
+}
+
+#[test]
+fn a_site_that_withdraws_its_networks_is_reached_by_the_normal_route() {
+    let test = "gateways::a_site_that_withdraws_its_networks_is_reached_by_the_normal_route";
+    let Some(sites) = sites(test) else { return };
+    let _web = web(&sites.far, "10.2.0.2");
+    let (_near, far) = sites.start();
+    let fetching = sites.fetch("http://10.2.0.2:8000/data");
+    until("it is carried", || counter(&sites.far_gateway, "sent_packets") > 500);
+    let written = fs::read_to_string(sites.far_gateway.home.join("gateway.toml")).unwrap();
+    let withdrawn = written.replacen("10.2.0.0/24", "10.2.7.0/24", 1);
+    fs::write(sites.far_gateway.home.join("gateway.toml"), withdrawn).unwrap();
+    far.hang_up();
+    until("the network is withdrawn", || {
+        !status(&sites.near_gateway)["networks"].to_string().contains("10.2.0.0/24")
+    });
+    sites.assert_fetched(fetching);
+    // What may not be announced is refused.
+    assert!(!status(&sites.near_gateway)["networks"].to_string().contains("10.2.7.0/24"));
+}

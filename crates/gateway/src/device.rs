@@ -1,0 +1,109 @@
+//! The TUN device, and the routes of marked packets into it.
+
+use std::fs;
+use std::io;
+use std::sync::Mutex;
+
+use peer::Error;
+use reach::Network;
+use sys::netlink::Netlink;
+use sys::tun::Tun;
+
+/// The largest packet of the device before a path is known: the least that IPv6 allows.
+const FIRST_MTU: u32 = 1_280;
+/// Packets that the kernel holds for the gateway.
+const QUEUE: u32 = 1_000;
+
+/// The device, as far as it is not the guest's.
+pub(crate) struct Device {
+    netlink: Mutex<Netlink>,
+    name: String,
+    index: u32,
+    table: u32,
+}
+
+impl Device {
+    /// Makes the device, in the namespace of the calling thread, and brings it up.
+    ///
+    /// # Errors
+    /// [`Error::System`] with what to do.
+    pub(crate) fn create(name: &str, table: u32) -> Result<(Device, Tun), Error> {
+        let failed = |source: io::Error| {
+            let hint = match source.kind() {
+                io::ErrorKind::PermissionDenied => " (it needs root, or CAP_NET_ADMIN)",
+                io::ErrorKind::ResourceBusy => " (another program has it)",
+                _ => "",
+            };
+            Error::System { action: format!("make the device {name}{hint}"), source }
+        };
+        let tun = Tun::create(name).map_err(failed)?;
+        let mut netlink = Netlink::open().map_err(failed)?;
+        let index = netlink.index(name).map_err(failed)?;
+        netlink.set_up_with(index, FIRST_MTU, QUEUE).map_err(failed)?;
+        let device = Device { netlink: Mutex::new(netlink), name: name.into(), index, table };
+        Ok((device, tun))
+    }
+
+    /// What packets that come out of the device need, and what is missing: sentences for people.
+    ///
+    /// Their sources are hosts that the kernel reaches over other devices, or addresses of this
+    /// host. On a device without an address even the loose check of sources drops all.
+    pub(crate) fn prepare(&self) -> Vec<String> {
+        let mut missing = Vec::new();
+        for (key, value) in [("rp_filter", "0"), ("accept_local", "1")] {
+            let path = format!("/proc/sys/net/ipv4/conf/{}/{key}", self.name);
+            if let Err(error) = fs::write(&path, value) {
+                missing.push(format!(
+                    "net.ipv4.conf.{}.{key} cannot be set to {value} ({error}): packets that go \
+                     back to the normal route may be dropped",
+                    self.name
+                ));
+            }
+        }
+        let is_on = |key: &str| {
+            let path = format!("/proc/sys/net/{key}");
+            fs::read_to_string(path).is_ok_and(|value| value.trim() != "0")
+        };
+        // The larger of both values counts.
+        if is_on("ipv4/conf/all/rp_filter") {
+            missing.push(
+                "net.ipv4.conf.all.rp_filter is not 0: packets of IPv4 that come out of the \
+                 gateway are dropped; set it to 0, and that of each other device instead"
+                    .into(),
+            );
+        }
+        for (key, family) in [("ipv4/ip_forward", "IPv4"), ("ipv6/conf/all/forwarding", "IPv6")] {
+            if !is_on(key) {
+                missing.push(format!(
+                    "net.{} is 0: {family} of other hosts is not forwarded",
+                    key.replace('/', ".")
+                ));
+            }
+        }
+        missing
+    }
+
+    /// Sets the size of the largest packet, headers of IP included.
+    pub(crate) fn set_mtu(&self, mtu: usize) -> io::Result<()> {
+        let mtu = u32::try_from(mtu).unwrap_or(FIRST_MTU);
+        self.netlink().set_up_with(self.index, mtu, QUEUE)
+    }
+
+    /// Marked packets to a network go into the device.
+    pub(crate) fn add(&self, network: &Network) -> io::Result<()> {
+        let to = (network.address(), network.bits());
+        self.netlink().set_route_in(self.table, self.index, to)
+    }
+
+    /// They do not any more. It may be that they never did, or that the device is gone.
+    pub(crate) fn remove(&self, network: &Network) {
+        let to = (network.address(), network.bits());
+        if let Err(error) = self.netlink().remove_route_in(self.table, self.index, to) {
+            tracing::debug!(%error, %network, "no route to remove");
+        }
+    }
+
+    fn netlink(&self) -> std::sync::MutexGuard<'_, Netlink> {
+        self.netlink.lock().expect("no panic while held")
+    }
+}

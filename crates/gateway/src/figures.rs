@@ -1,0 +1,106 @@
+//! What a gateway knows of its sites, for people and programs that watch it.
+
+use std::net::SocketAddr;
+
+use reach::Network;
+use units::Span;
+
+/// A site.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SiteFigures {
+    /// Its name in the configuration.
+    pub name: String,
+    /// Whether its gateway is connected.
+    pub is_connected: bool,
+    /// Whether its gateway answers: packets go through it.
+    pub is_answering: bool,
+    /// The networks that it has announced and may.
+    pub networks: Vec<Network>,
+    /// The largest datagram that the path to it carries, in octets; `None` without a path.
+    pub room: Option<usize>,
+    /// The path, once there were connections.
+    pub path: Option<PathFigures>,
+    /// TCP connections that are known.
+    pub flows: usize,
+    /// Those whose windows can be told.
+    pub governed: usize,
+    /// Counters since the start.
+    pub(crate) counted: Counted,
+    /// The connections that have carried the most.
+    pub largest: Vec<FlowFigures>,
+}
+
+/// What a site has come to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Counted {
+    /// Packets and octets to the site, and from there.
+    pub(crate) sent: [u64; 2],
+    pub(crate) received: [u64; 2],
+    /// Packets that took the route without gateways.
+    pub(crate) normal: u64,
+    /// Packets that were dropped: of addresses that are not the site's or not of this side, of no
+    /// known form, for want of memory, marked and not capable of marks.
+    pub(crate) foreign: u64,
+    pub(crate) malformed: u64,
+    pub(crate) unheld: u64,
+    pub(crate) marked: u64,
+    /// Windows that were made smaller.
+    pub(crate) edited: u64,
+}
+
+/// The path to a site.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PathFigures {
+    /// What may be in flight, in octets of payload.
+    pub window: u64,
+    /// What is in flight.
+    pub in_flight: u64,
+    /// Whether only probes go over it.
+    pub is_choked: bool,
+    /// The smoothed round-trip time, if it is known.
+    pub round_trip: Option<Span>,
+    /// The least one.
+    pub least_round_trip: Option<Span>,
+}
+
+/// A TCP connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FlowFigures {
+    /// The host on this side.
+    pub near: SocketAddr,
+    /// The host at the site.
+    pub far: SocketAddr,
+    /// Octets of packets to the site.
+    pub sent: u64,
+    /// Octets of packets from there.
+    pub received: u64,
+    /// Whether its windows can be told.
+    pub is_governed: bool,
+}
+
+impl FlowFigures {
+    /// The connections of a site that are listed.
+    pub const MOST: usize = 20;
+}
+
+impl SiteFigures {
+    /// The counters by their names: packets and octets to the site and from there, packets that
+    /// took the normal route, windows that were made smaller, and packets that were dropped.
+    #[must_use]
+    pub fn counters(&self) -> [(&'static str, u64); 10] {
+        let Counted { sent, received, normal, foreign, malformed, unheld, marked, edited } =
+            self.counted;
+        [
+            ("sent_packets", sent[0]),
+            ("sent_octets", sent[1]),
+            ("received_packets", received[0]),
+            ("received_octets", received[1]),
+            ("normal_packets", normal),
+            ("edited_windows", edited),
+            ("foreign_packets", foreign),
+            ("malformed_packets", malformed),
+            ("unheld_packets", unheld),
+            ("marked_packets", marked),
+        ]
+    }
+}

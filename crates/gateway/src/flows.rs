@@ -1,0 +1,266 @@
+//! The TCP connections of one site: their numbers, and what their SYNs said.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, SocketAddr};
+
+use aws_lc_rs::hmac;
+use harp::{Flow, Scale};
+use units::{Span, Time};
+use wire::gateway::SALT;
+use wire::tcp::{Flags, Meta};
+
+/// The connections that are remembered of a site; others take the route without gateways.
+pub(crate) const MOST_FLOWS: usize = 16_384;
+/// A connection without segments for this long is forgotten: the kernel knows what its SYNs said.
+const IDLE: Span = Span::from_secs(300);
+/// A connection that was reset, or of which both hosts have ended, is forgotten after this.
+const LINGER: Span = Span::from_secs(10);
+/// The time between two searches for connections to forget.
+const SWEEP: Span = Span::from_secs(1);
+
+/// The ends of a connection: the host on this side, and the one at the site.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct FlowEnds {
+    pub(crate) near: SocketAddr,
+    pub(crate) far: SocketAddr,
+}
+
+/// What is known of a connection.
+#[derive(Clone, Debug)]
+pub(crate) struct FlowState {
+    /// What the SYNs said: that of the host on this side first.
+    pub(crate) scales: [Scale; 2],
+    /// Octets of packets from this side, and from the site.
+    pub(crate) octets: [u64; 2],
+    /// Its number over the present connection of the gateways; `None`: another flow has it.
+    number: Option<Flow>,
+    seen_at: Time,
+    /// The hosts that have ended.
+    ended: [bool; 2],
+    /// Whether the kernel was asked for what its SYNs said.
+    pub(crate) was_asked: bool,
+}
+
+/// All connections with a site.
+#[derive(Debug)]
+pub(crate) struct Flows {
+    states: HashMap<FlowEnds, FlowState>,
+    numbers: HashMap<Flow, FlowEnds>,
+    /// By it both gateways number connections alike, and nobody else can tell which collide.
+    key: hmac::Key,
+    swept_at: Time,
+}
+
+impl Flows {
+    pub(crate) fn new() -> Flows {
+        Flows {
+            states: HashMap::new(),
+            numbers: HashMap::new(),
+            key: key(&[0; SALT], &[0; SALT]),
+            swept_at: Time::ZERO,
+        }
+    }
+
+    /// The gateways have connected anew: connections get other numbers. The salt of the side that
+    /// dialed comes first.
+    pub(crate) fn renumber(&mut self, dialing: &[u8; SALT], listening: &[u8; SALT]) {
+        self.key = key(dialing, listening);
+        self.numbers.clear();
+        let Flows { states, numbers, key, .. } = self;
+        for (ends, state) in states {
+            state.number = claim(numbers, key, *ends);
+        }
+    }
+
+    /// Notes a segment of a connection, from this side (0) or the site (1), which may be its first.
+    /// `None`: there is no room, or another flow has its number.
+    pub(crate) fn note(
+        &mut self,
+        now: Time,
+        ends: FlowEnds,
+        side: usize,
+        meta: &Meta,
+        octets: usize,
+    ) -> Option<(Flow, &mut FlowState)> {
+        if !self.states.contains_key(&ends) {
+            if self.states.len() >= MOST_FLOWS {
+                self.sweep(now);
+            }
+            if self.states.len() >= MOST_FLOWS {
+                return None;
+            }
+            let number = claim(&mut self.numbers, &self.key, ends);
+            let state = FlowState {
+                scales: [Scale::Unseen; 2],
+                octets: [0; 2],
+                number,
+                seen_at: now,
+                ended: [false; 2],
+                was_asked: false,
+            };
+            self.states.insert(ends, state);
+        }
+        let state = self.states.get_mut(&ends)?;
+        state.seen_at = now;
+        state.octets[side] += octets as u64;
+        if meta.flags.has(Flags::SYN) {
+            if !meta.flags.has(Flags::ACK) {
+                state.scales = [Scale::Unseen; 2];
+            }
+            state.scales[side] = meta.scale.map_or(Scale::Absent, Scale::Shift);
+            state.ended = [false; 2];
+        }
+        if meta.flags.has(Flags::FIN) {
+            state.ended[side] = true;
+        }
+        if meta.flags.has(Flags::RST) {
+            state.ended = [true; 2];
+        }
+        Some((state.number?, state))
+    }
+
+    /// The number of connections.
+    pub(crate) fn len(&self) -> usize {
+        self.states.len()
+    }
+
+    /// All connections.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&FlowEnds, &FlowState)> {
+        self.states.iter()
+    }
+
+    /// Forgets connections that are over.
+    fn sweep(&mut self, now: Time) {
+        if now < self.swept_at + SWEEP {
+            return;
+        }
+        self.swept_at = now;
+        let Flows { states, numbers, .. } = self;
+        states.retain(|ends, state| {
+            let patience = if state.ended == [true; 2] { LINGER } else { IDLE };
+            let stays = now < state.seen_at + patience;
+            if !stays
+                && let Some(number) = state.number
+                && numbers.get(&number) == Some(ends)
+            {
+                numbers.remove(&number);
+            }
+            stays
+        });
+    }
+}
+
+impl FlowState {
+    /// Its number over the present connection of the gateways.
+    pub(crate) fn number(&self) -> Option<Flow> {
+        self.number
+    }
+}
+
+/// Takes the number of a connection, unless another one has it.
+fn claim(numbers: &mut HashMap<Flow, FlowEnds>, key: &hmac::Key, ends: FlowEnds) -> Option<Flow> {
+    let number = number(key, ends);
+    (*numbers.entry(number).or_insert(ends) == ends).then_some(number)
+}
+
+fn key(dialing: &[u8; SALT], listening: &[u8; SALT]) -> hmac::Key {
+    hmac::Key::new(hmac::HMAC_SHA256, &[&dialing[..], listening].concat())
+}
+
+/// The number of a connection: the same at both gateways, whichever side is near.
+fn number(key: &hmac::Key, FlowEnds { near, far }: FlowEnds) -> Flow {
+    let mut octets = Vec::with_capacity(36);
+    for end in [near.min(far), near.max(far)] {
+        match end.ip() {
+            IpAddr::V4(address) => octets.extend(address.octets()),
+            IpAddr::V6(address) => octets.extend(address.octets()),
+        }
+        octets.extend(end.port().to_be_bytes());
+    }
+    let tag = hmac::sign(key, &octets);
+    let first = tag.as_ref().first_chunk().expect("it has 32 octets");
+    Flow::from_be_bytes(*first)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ends(port: u16) -> FlowEnds {
+        FlowEnds {
+            near: SocketAddr::new([10, 1, 0, 2].into(), port),
+            far: SocketAddr::new([10, 2, 0, 2].into(), 873),
+        }
+    }
+
+    fn turned(FlowEnds { near, far }: FlowEnds) -> FlowEnds {
+        FlowEnds { near: far, far: near }
+    }
+
+    const DATA: Meta =
+        Meta { seq: 1, ack: 1, window: 500, len: 100, flags: Flags::ACK, scale: None, mss: None };
+
+    #[test]
+    fn both_gateways_number_alike_and_anew_with_each_connection() {
+        let (mut near, mut far) = (Flows::new(), Flows::new());
+        let mut numbers = Vec::new();
+        for salt in [1, 2] {
+            near.renumber(&[salt; SALT], &[9; SALT]);
+            far.renumber(&[salt; SALT], &[9; SALT]);
+            let (own, _) = near.note(Time::ZERO, ends(1), 0, &DATA, 140).expect("there is room");
+            let (other, _) =
+                far.note(Time::ZERO, turned(ends(1)), 1, &DATA, 140).expect("there is room");
+            assert_eq!(own, other);
+            numbers.push(own);
+        }
+        assert_ne!(numbers[0], numbers[1]);
+    }
+
+    #[test]
+    fn a_flow_whose_number_is_taken_has_none() {
+        let mut flows = Flows::new();
+        let number = number(&flows.key, ends(1));
+        flows.numbers.insert(number, ends(2));
+        assert!(flows.note(Time::ZERO, ends(1), 0, &DATA, 140).is_none());
+        assert!(flows.note(Time::ZERO, ends(3), 0, &DATA, 140).is_some());
+    }
+
+    #[test]
+    fn what_syns_said_is_remembered_until_the_next_ones() {
+        let mut flows = Flows::new();
+        let syn = Meta { flags: Flags::SYN, scale: Some(7), len: 0, ..DATA };
+        let answer = Meta { flags: Flags::SYN.with(Flags::ACK), scale: None, ..syn };
+        let (now, at) = (Time::ZERO, ends(1));
+        let scales = |flows: &mut Flows, side, meta: &Meta| {
+            flows.note(now, at, side, meta, 40).expect("there is room").1.scales
+        };
+        assert_eq!(scales(&mut flows, 0, &syn), [Scale::Shift(7), Scale::Unseen]);
+        let both = [Scale::Shift(7), Scale::Absent];
+        assert_eq!(scales(&mut flows, 1, &answer), both);
+        flows.renumber(&[3; SALT], &[4; SALT]);
+        assert_eq!(scales(&mut flows, 0, &DATA), both);
+        // Another connection between the same ends.
+        assert_eq!(scales(&mut flows, 1, &syn), [Scale::Unseen, Scale::Shift(7)]);
+    }
+
+    #[test]
+    fn connections_beyond_the_bound_have_no_place_until_others_are_over() {
+        let mut flows = Flows::new();
+        let mut now = Time::ZERO + SWEEP;
+        let at = |number: usize| {
+            let [.., high, low] = number.to_be_bytes();
+            FlowEnds { near: SocketAddr::new([10, 1, high, low].into(), 7), ..ends(1) }
+        };
+        for number in 0..MOST_FLOWS {
+            let _ = flows.note(now, at(number), 0, &DATA, 140);
+        }
+        assert_eq!(flows.len(), MOST_FLOWS);
+        assert!(flows.note(now, ends(9), 0, &DATA, 140).is_none());
+        assert!(flows.note(now, at(5), 0, &DATA, 140).is_some(), "known ones stay");
+        let reset = Meta { flags: Flags::RST, len: 0, ..DATA };
+        flows.note(now, at(7), 0, &reset, 40);
+        now += LINGER;
+        assert!(flows.note(now, ends(9), 0, &DATA, 140).is_some());
+        assert_eq!(flows.len(), MOST_FLOWS);
+    }
+}

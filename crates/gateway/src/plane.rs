@@ -1,0 +1,479 @@
+//! The packets of all sites, without sockets: which site and connection each belongs to, what the
+//! state machine of its site makes of it, and what may not pass.
+
+use std::collections::{HashMap, VecDeque};
+use std::net::{IpAddr, SocketAddr};
+
+use harp::{Config, Flow, Gateway, Message, Output, Scale, Sharing};
+use reach::Network;
+use stripe::{ConnectionKey, RawArrival, RawDatagram, RawPath};
+use units::{Span, Time};
+use wire::gateway::SALT;
+use wire::harp::Header;
+
+use crate::figures::{Counted, FlowFigures, PathFigures, SiteFigures};
+use crate::flows::{FlowEnds, FlowState, Flows};
+use crate::packet::{Packet, PacketMemory, Untaken};
+
+/// Octets of packets that wait at a time, of all sites together.
+pub(crate) const MOST_WAITING: usize = 64 << 20;
+/// Questions to the kernel's connection tracking a second.
+const MOST_QUESTIONS: u32 = 1_000;
+/// A gateway that does not answer for this long is dead.
+const DEAD_AFTER: Span = Span::from_secs(1);
+/// Silence after which it is asked.
+const ASKS_AFTER: Span = Span::from_millis(300);
+
+/// A site in the order of the configuration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct SiteId(pub(crate) usize);
+
+/// What is known of the window scales of a connection that was open before, that of the host on
+/// this side first.
+pub(crate) type AskScales = Box<dyn FnMut(SocketAddr, SocketAddr) -> Option<[Scale; 2]> + Send>;
+
+/// The state of all sites.
+pub(crate) struct Plane {
+    sites: Vec<Site>,
+    by_connection: HashMap<ConnectionKey, SiteId>,
+    /// Those behind this gateway.
+    networks: Vec<Network>,
+    /// Whether packets of a site that does not answer are dropped.
+    fails_closed: bool,
+    memory: PacketMemory,
+    ask: AskScales,
+    /// The second of the latest question, and how many there were in it.
+    asked: (u64, u32),
+    to_hosts: VecDeque<Vec<u8>>,
+    to_peers: VecDeque<RawDatagram>,
+    latest: Time,
+}
+
+/// A site.
+struct Site {
+    name: String,
+    flows: Flows,
+    link: Option<SiteLink>,
+    counted: Counted,
+}
+
+/// A connection to a site's gateway.
+struct SiteLink {
+    connection: ConnectionKey,
+    core: Gateway<Packet>,
+    /// Those of the site.
+    networks: Vec<Network>,
+    path: Option<RawPath>,
+}
+
+/// The two parts of the key by which connections are numbered.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Salts {
+    pub(crate) dialing: [u8; SALT],
+    pub(crate) listening: [u8; SALT],
+}
+
+impl Plane {
+    pub(crate) fn new(names: &[String], networks: Vec<Network>, ask: AskScales) -> Plane {
+        let site = |name: &String| Site {
+            name: name.clone(),
+            flows: Flows::new(),
+            link: None,
+            counted: Counted::default(),
+        };
+        Plane {
+            sites: names.iter().map(site).collect(),
+            by_connection: HashMap::new(),
+            networks,
+            fails_closed: false,
+            memory: PacketMemory::new(MOST_WAITING),
+            ask,
+            asked: (0, 0),
+            to_hosts: VecDeque::new(),
+            to_peers: VecDeque::new(),
+            latest: Time::ZERO,
+        }
+    }
+
+    /// The same whose packets are dropped while a site does not answer.
+    pub(crate) fn closed(mut self, fails_closed: bool) -> Plane {
+        self.fails_closed = fails_closed;
+        self
+    }
+
+    /// The networks behind this gateway have changed.
+    pub(crate) fn set_networks(&mut self, networks: Vec<Network>) {
+        self.networks = networks;
+    }
+
+    /// A site's gateway has connected, in place of an earlier connection, and has these networks.
+    pub(crate) fn open(
+        &mut self,
+        site: SiteId,
+        connection: ConnectionKey,
+        networks: Vec<Network>,
+        salts: &Salts,
+    ) {
+        self.close(site);
+        // The endpoint's thread alone has the clock; what it sees next is no earlier.
+        let now = self.latest;
+        let Some(state) = self.sites.get_mut(site.0) else { return };
+        state.flows.renumber(&salts.dialing, &salts.listening);
+        let config = Config {
+            sharing: Sharing::Site,
+            dead_after: DEAD_AFTER,
+            asks_after: ASKS_AFTER,
+            probes_answer: false,
+            ..Config::modern(1)
+        };
+        let core = Gateway::new(now, &config);
+        state.link = Some(SiteLink { connection, core, networks, path: None });
+        self.by_connection.insert(connection, site);
+    }
+
+    /// The networks of a connected site have changed.
+    pub(crate) fn set_site_networks(&mut self, connection: ConnectionKey, networks: Vec<Network>) {
+        let Some(site) = self.by_connection.get(&connection) else { return };
+        if let Some(link) = &mut self.sites[site.0].link {
+            link.networks = networks;
+        }
+    }
+
+    /// A site has no connection any more.
+    pub(crate) fn close(&mut self, site: SiteId) {
+        let Some(link) = self.sites.get_mut(site.0).and_then(|site| site.link.take()) else {
+            return;
+        };
+        self.by_connection.remove(&link.connection);
+    }
+
+    /// The room for packets of hosts over the path to a site; `None` without one.
+    pub(crate) fn room(&self, site: SiteId) -> Option<usize> {
+        let path = self.sites.get(site.0)?.link.as_ref()?.path?;
+        Some(path.room.saturating_sub(wire::harp::DATA_HEADER))
+    }
+
+    /// The paths of a connection have changed. The present one stays if it can.
+    pub(crate) fn handle_paths(&mut self, connection: ConnectionKey, paths: &[RawPath]) {
+        let Some(site) = self.by_connection.get(&connection) else { return };
+        let Some(link) = &mut self.sites[site.0].link else { return };
+        let present = link.path.and_then(|path| paths.iter().find(|one| one.path == path.path));
+        link.path = present.or(paths.first()).copied();
+    }
+
+    /// A packet that the kernel has handed over.
+    pub(crate) fn handle_inside(&mut self, now: Time, octets: &[u8]) {
+        let now = self.at(now);
+        let packet = match Packet::read(octets, &self.memory) {
+            Ok(packet) => packet,
+            // The kernel knows what to do with it.
+            Err(Untaken::NotTcp | Untaken::NoMemory) => {
+                self.to_hosts.push_back(octets.to_vec());
+                return;
+            }
+        };
+        let (near, far) = (packet.source(), packet.destination());
+        let site = self.site_of(far.ip()).filter(|_| has(&self.networks, near.ip()));
+        let Some(site) = site else {
+            self.to_hosts.push_back(octets.to_vec());
+            return;
+        };
+        let ends = FlowEnds { near, far };
+        let Some(flow) = self.flow(now, site, ends, 0, &packet) else {
+            self.pass_normally(site, packet);
+            return;
+        };
+        if let Some(link) = &mut self.sites[site.0].link {
+            link.core.handle_inside(now, flow, packet);
+        }
+        self.drain(now, site);
+    }
+
+    /// A raw datagram of a site has arrived.
+    pub(crate) fn handle_raw(&mut self, now: Time, arrival: &RawArrival, payload: &[u8]) {
+        let now = self.at(now);
+        let Some(site) = self.by_connection.get(&arrival.connection).copied() else { return };
+        let Ok((header, inner)) = wire::harp::parse(payload) else {
+            self.sites[site.0].counted.malformed += 1;
+            return;
+        };
+        let message = match header {
+            Header::Data(stamp) => self.inner(site, inner, arrival).map(|packet| {
+                let ends = FlowEnds { near: packet.destination(), far: packet.source() };
+                (ends, Message::Data(stamp, packet))
+            }),
+            Header::Return => self.inner(site, inner, arrival).map(|packet| {
+                let ends = FlowEnds { near: packet.destination(), far: packet.source() };
+                (ends, Message::Return(packet))
+            }),
+            Header::Probe(flow, stamp) => {
+                return self.handle_message(now, site, flow, Message::Probe(stamp), arrival);
+            }
+            Header::Report(flow, report) => {
+                return self.handle_message(now, site, flow, Message::Report(report), arrival);
+            }
+        };
+        let Some((ends, message)) = message else { return };
+        let (Message::Data(_, packet) | Message::Return(packet)) = &message else { return };
+        let octets = packet.octets().len() as u64;
+        let counted = &mut self.sites[site.0].counted;
+        counted.received = [counted.received[0] + 1, counted.received[1] + octets];
+        match self.flow(now, site, ends, 1, packet) {
+            Some(flow) => self.handle_message(now, site, flow, message, arrival),
+            // There is no room, or its number is taken: it passes as it would without gateways.
+            None => {
+                if let Message::Data(_, packet) | Message::Return(packet) = message {
+                    self.to_hosts.push_back(packet.edited(harp::Edits::default()));
+                }
+            }
+        }
+    }
+
+    fn handle_message(
+        &mut self,
+        now: Time,
+        site: SiteId,
+        flow: Flow,
+        message: Message<Packet>,
+        arrival: &RawArrival,
+    ) {
+        if let Some(link) = &mut self.sites[site.0].link {
+            let RawArrival { at, is_marked, .. } = *arrival;
+            link.core.handle_arrival(now, at, flow, message, is_marked);
+        }
+        self.drain(now, site);
+    }
+
+    /// When to call [`Plane::handle_deadline`].
+    pub(crate) fn poll_deadline(&self) -> Option<Time> {
+        let links = self.sites.iter().filter_map(|site| site.link.as_ref());
+        links.filter_map(|link| link.core.poll_deadline()).min()
+    }
+
+    /// The deadline has come.
+    pub(crate) fn handle_deadline(&mut self, now: Time) {
+        let now = self.at(now);
+        for site in (0..self.sites.len()).map(SiteId) {
+            let Some(link) = &mut self.sites[site.0].link else { continue };
+            if link.core.poll_deadline().is_some_and(|at| at <= now) {
+                link.core.handle_deadline(now);
+                self.drain(now, site);
+            }
+        }
+    }
+
+    /// The next packet for the kernel.
+    pub(crate) fn poll_host(&mut self) -> Option<Vec<u8>> {
+        self.to_hosts.pop_front()
+    }
+
+    /// The next datagram for a site.
+    pub(crate) fn poll_raw(&mut self) -> Option<RawDatagram> {
+        self.to_peers.pop_front()
+    }
+
+    /// What is known of each site.
+    pub(crate) fn figures(&self) -> Vec<SiteFigures> {
+        self.sites.iter().map(|site| self.figures_of(site)).collect()
+    }
+
+    /// The octets of packets that wait.
+    pub(crate) fn waiting(&self) -> usize {
+        self.memory.taken()
+    }
+
+    fn figures_of(&self, site: &Site) -> SiteFigures {
+        let link = site.link.as_ref();
+        let view = link.and_then(|link| link.core.paths().first().copied());
+        let path = view.map(|view| PathFigures {
+            window: view.window.0,
+            in_flight: view.in_flight.0,
+            is_choked: view.is_choked,
+            round_trip: view.srtt,
+            least_round_trip: view.least_rtt,
+        });
+        let is_governed = |state: &FlowState| {
+            let core = link.map(|link| &link.core);
+            core.zip(state.number()).is_some_and(|(core, flow)| core.is_governed(flow))
+        };
+        let governed = site.flows.iter().filter(|(_, state)| is_governed(state)).count();
+        let mut largest: Vec<FlowFigures> = site
+            .flows
+            .iter()
+            .map(|(ends, state)| FlowFigures {
+                near: ends.near,
+                far: ends.far,
+                sent: state.octets[0],
+                received: state.octets[1],
+                is_governed: is_governed(state),
+            })
+            .collect();
+        largest.sort_by_key(|flow| std::cmp::Reverse(flow.sent + flow.received));
+        largest.truncate(FlowFigures::MOST);
+        SiteFigures {
+            name: site.name.clone(),
+            is_connected: link.is_some(),
+            is_answering: link.is_some_and(|link| !link.core.is_dead(self.latest)),
+            networks: link.map(|link| link.networks.clone()).unwrap_or_default(),
+            room: link.and_then(|link| link.path).map(|path| path.room),
+            path,
+            flows: site.flows.len(),
+            governed,
+            counted: site.counted,
+            largest,
+        }
+    }
+
+    /// The time, which does not go back: arrivals have the kernel's stamps.
+    fn at(&mut self, now: Time) -> Time {
+        self.latest = self.latest.max(now);
+        self.latest
+    }
+
+    /// The connected site of an address: that with the smallest network.
+    fn site_of(&self, address: IpAddr) -> Option<SiteId> {
+        let mut best: Option<(u8, SiteId)> = None;
+        for (at, site) in self.sites.iter().enumerate() {
+            let Some(link) = &site.link else { continue };
+            for network in link.networks.iter().filter(|network| network.has(address)) {
+                if best.is_none_or(|(bits, _)| bits < network.bits()) {
+                    best = Some((network.bits(), SiteId(at)));
+                }
+            }
+        }
+        best.map(|(_, site)| site)
+    }
+
+    /// The packet in a site's message. Only its own hosts may send it, and only to hosts of this
+    /// side.
+    fn inner(&mut self, site: SiteId, octets: &[u8], arrival: &RawArrival) -> Option<Packet> {
+        let Site { link, counted, .. } = &mut self.sites[site.0];
+        let mut packet = match Packet::read(octets, &self.memory) {
+            Ok(packet) => packet,
+            Err(Untaken::NotTcp) => {
+                counted.malformed += 1;
+                return None;
+            }
+            Err(Untaken::NoMemory) => {
+                counted.unheld += 1;
+                return None;
+            }
+        };
+        let is_theirs = link.as_ref().is_some_and(|link| {
+            // Of two sites the one with the smaller network speaks for an address.
+            has(&link.networks, packet.source().ip())
+        });
+        if !is_theirs
+            || self.site_of(packet.source().ip()) != Some(site)
+            || !has(&self.networks, packet.destination().ip())
+        {
+            self.sites[site.0].counted.foreign += 1;
+            return None;
+        }
+        if arrival.is_marked && !packet.copy_mark() {
+            self.sites[site.0].counted.marked += 1;
+            return None;
+        }
+        Some(packet)
+    }
+
+    /// The number of the connection of a packet from this side (0) or the site (1).
+    fn flow(
+        &mut self,
+        now: Time,
+        site: SiteId,
+        ends: FlowEnds,
+        from: usize,
+        packet: &Packet,
+    ) -> Option<Flow> {
+        let Site { flows, link, .. } = &mut self.sites[site.0];
+        let link = link.as_mut()?;
+        let meta = harp::Carried::meta(packet);
+        let (number, state) = flows.note(now, ends, from, &meta, packet.octets().len())?;
+        if state.scales.contains(&Scale::Unseen)
+            && !meta.flags.has(wire::tcp::Flags::SYN)
+            && !state.was_asked
+        {
+            let second = now.as_nanos() / Span::from_secs(1).as_nanos();
+            if self.asked.0 != second {
+                self.asked = (second, 0);
+            }
+            if self.asked.1 < MOST_QUESTIONS {
+                self.asked.1 += 1;
+                state.was_asked = true;
+                if let Some(scales) = (self.ask)(ends.near, ends.far) {
+                    state.scales = scales;
+                }
+            }
+        }
+        // The other gateway may have named the connection before any packet of it came.
+        if !state.scales.contains(&Scale::Unseen) && !link.core.is_governed(number) {
+            link.core.restore(now, number, state.scales);
+        }
+        Some(number)
+    }
+
+    /// Takes what the state machine of a site puts out.
+    fn drain(&mut self, now: Time, site: SiteId) {
+        self.latest = self.latest.max(now);
+        loop {
+            let Some(link) = &mut self.sites[site.0].link else { return };
+            let Some(output) = link.core.poll_output() else { return };
+            match output {
+                Output::Inside(_, packet, edits) => {
+                    self.sites[site.0].counted.edited += u64::from(edits.window.is_some());
+                    self.to_hosts.push_back(packet.edited(edits));
+                }
+                Output::Normal(_, packet) => self.pass_normally(site, packet),
+                Output::Outside(flow, _, message) => self.send(site, flow, message),
+            }
+        }
+    }
+
+    /// Sends a message to a site's gateway.
+    fn send(&mut self, site: SiteId, flow: Flow, message: Message<Packet>) {
+        let Site { link, counted, .. } = &mut self.sites[site.0];
+        let Some(link) = link else { return };
+        let (header, packet) = match message {
+            Message::Data(stamp, packet) => (Header::Data(stamp), Some(packet)),
+            Message::Return(packet) => (Header::Return, Some(packet)),
+            Message::Probe(stamp) => (Header::Probe(flow, stamp), None),
+            Message::Report(report) => (Header::Report(flow, report), None),
+        };
+        let mut payload = Vec::new();
+        wire::harp::emit(&header, &mut payload);
+        payload.extend(packet.iter().flat_map(Packet::octets));
+        let is_ecn_capable = packet.as_ref().is_some_and(Packet::is_ecn_capable);
+        match link.path.filter(|path| payload.len() <= path.room) {
+            Some(RawPath { path, .. }) => {
+                if let Some(packet) = packet {
+                    let octets = packet.octets().len() as u64;
+                    counted.sent = [counted.sent[0] + 1, counted.sent[1] + octets];
+                }
+                let connection = link.connection;
+                self.to_peers.push_back(RawDatagram { connection, path, is_ecn_capable, payload });
+            }
+            // There is no path at present, or one that carries less than it did.
+            None => {
+                if let Some(packet) = packet {
+                    self.pass_normally(site, packet);
+                }
+            }
+        }
+    }
+
+    /// A packet of a host on this side takes the route that it would have without gateways.
+    fn pass_normally(&mut self, site: SiteId, packet: Packet) {
+        self.sites[site.0].counted.normal += 1;
+        if !self.fails_closed {
+            self.to_hosts.push_back(packet.edited(harp::Edits::default()));
+        }
+    }
+}
+
+fn has(networks: &[Network], address: IpAddr) -> bool {
+    networks.iter().any(|network| network.has(address))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,340 @@
+//! The service of a host: it lets sites' gateways in, and dials those whose addresses are known.
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use events::Events;
+use harp::Scale;
+use peer::dial::Terms;
+use peer::host::{Asking, Entry, Service, SessionRequest};
+use peer::metrics::{
+    Registry, Unit, register_budget, register_counter_of_peers, register_gauge_of_peers,
+};
+use peer::striped::{connect_at, open_service};
+use peer::{
+    AuthorizedPeers, Conn, Credential, DialOptions, Error, Fingerprint, Identity, Peer, Remote,
+};
+use stripe::Endpoint;
+use sys::conntrack::Conntrack;
+use tokio::sync::{Notify, watch};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep};
+use units::{Bytes, Span};
+use wire::gateway::SERVICE;
+use wire::session::{Hello, SessionId};
+
+use crate::config::{Fail, GatewayConfig, SiteConfig};
+use crate::device::Device;
+use crate::figures::SiteFigures;
+use crate::guest::{GatewayGuest, SharedPlane};
+use crate::plane::{AskScales, MOST_WAITING, Plane, SiteId};
+use crate::rights::GatewayRights;
+use crate::session::{Opened, run};
+use crate::shared::Shared;
+
+/// The pause before the first attempt to connect again; it doubles.
+const FIRST_PAUSE: Duration = Duration::from_millis(500);
+/// The longest pause between attempts.
+const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+/// A session that lasted so long makes the next pause short again.
+const LASTED: Duration = Duration::from_secs(30);
+/// How long the peer may take to let this host in.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// The side that dialed asks for a sign of life after so much silence.
+const KEEP_ALIVE: Span = Span::from_secs(3);
+/// A connection without any ends after this.
+const IDLE: Span = Span::from_secs(10);
+/// What streams of a peer may fill: the control stream alone carries anything.
+const RECEIVE_BUFFER: Bytes = Bytes::kib(256);
+
+/// The options of the striped connections between gateways: raw datagrams carry everything, and
+/// streams next to nothing.
+#[must_use]
+pub fn stripe_options() -> stripe::Options {
+    let mut options = stripe::Options { keep_alive: Some(KEEP_ALIVE), ..Default::default() };
+    options.config.idle_timeout = Some(IDLE);
+    options
+}
+
+/// What a gateway begins with.
+pub struct GatewayOptions {
+    /// Its file.
+    pub config: GatewayConfig,
+    /// Its key.
+    pub identity: Identity,
+    /// The peers that are authorized.
+    pub authorized: AuthorizedPeers,
+    /// The endpoint of the host's port.
+    pub endpoint: Arc<Endpoint>,
+    /// What is told.
+    pub events: Events,
+}
+
+/// The gateways of sites, as a service of a host.
+pub struct GatewayService(Arc<Shared>);
+
+impl GatewayService {
+    /// Makes the device, and moves into the endpoint's thread. `Self::attend` dials.
+    ///
+    /// # Errors
+    /// [`Error::System`] if the device cannot be made.
+    pub async fn start(options: GatewayOptions) -> Result<Arc<GatewayService>, Error> {
+        let GatewayOptions { config, identity, authorized, endpoint, events } = options;
+        let GatewayConfig { device, table, fail, networks, sites, .. } = config;
+        let (device, tun) = Device::create(&device, table)?;
+        for text in device.prepare() {
+            events.notice(text);
+        }
+        let names: Vec<String> = sites.iter().map(|site| site.name.clone()).collect();
+        let plane = Plane::new(&names, networks.clone(), kernel_scales());
+        let plane = SharedPlane::new(plane.closed(fail == Fail::Closed));
+        let guest = GatewayGuest::new(tun, plane.clone());
+        let action = "wait for the device".to_string();
+        let attached = endpoint.attach(Box::new(guest)).await;
+        attached.map_err(|source| Error::System { action, source })?;
+        let present = sites.iter().map(|_| None).collect();
+        let shared = Shared {
+            plane,
+            device,
+            networks: watch::Sender::new(networks),
+            events,
+            own: identity.fingerprint(),
+            identity,
+            endpoint,
+            sites: Mutex::new(sites),
+            authorized,
+            present: Mutex::new(present),
+            left: Notify::new(),
+            mtu: Mutex::new(0),
+        };
+        Ok(Arc::new(GatewayService(Arc::new(shared))))
+    }
+
+    /// Dials the sites whose gateways have addresses, for ever.
+    pub async fn attend(&self) -> Infallible {
+        let mut dialing = JoinSet::new();
+        let sites = self.0.sites.lock().expect("no panic while held").clone();
+        for (number, site) in sites.into_iter().enumerate() {
+            if let Some(at) = site.at {
+                dialing.spawn(keep_dialing(Arc::clone(&self.0), SiteId(number), at, site.name));
+            }
+        }
+        while dialing.join_next().await.is_some() {}
+        std::future::pending().await
+    }
+
+    /// Takes over what has changed in the file, without a word to the hosts: the networks of this
+    /// side and of sites.
+    ///
+    /// # Errors
+    /// What needs a new start.
+    pub fn reload(&self, config: &GatewayConfig) -> Result<(), String> {
+        let shared = &self.0;
+        let mut sites = shared.sites.lock().expect("no panic while held");
+        let same =
+            |(one, other): (&SiteConfig, &SiteConfig)| one.name == other.name && one.at == other.at;
+        if sites.len() != config.sites.len() || !sites.iter().zip(&config.sites).all(same) {
+            return Err("names and addresses of sites change with a new start alone".into());
+        }
+        sites.clone_from(&config.sites);
+        drop(sites);
+        shared.plane.lock().set_networks(config.networks.clone());
+        shared.networks.send_replace(config.networks.clone());
+        Ok(())
+    }
+
+    /// What is known of each site.
+    #[must_use]
+    pub fn figures(&self) -> Vec<SiteFigures> {
+        self.0.plane.lock().figures()
+    }
+}
+
+impl Shared {
+    async fn dial(&self, site: SiteId, at: &Remote, name: &str) -> Result<Opened, Error> {
+        let peer = self.peer_of(name)?;
+        let credential = Credential::Pinned(peer.fingerprint);
+        let terms =
+            Terms::new(vec![(at.clone(), credential)], DialOptions::new(self.identity.clone()))?;
+        let striped = connect_at(
+            Arc::clone(&self.endpoint),
+            &terms,
+            stripe_options(),
+            // Its paths are no news: the site is.
+            Events::new(),
+        )
+        .await?;
+        let connection = striped.connection().clone();
+        connection.admit(RECEIVE_BUFFER);
+        let hello = Hello::new(SERVICE, None, peer::random()?);
+        let remedy = "'anabranch gateway' there would let it";
+        let control = open_service(&connection, hello, PATIENCE, remedy).await?;
+        // What keeps its routes lasts as long as the connection.
+        let kept = connection.clone();
+        tokio::spawn(async move {
+            let _ = kept.ended().await;
+            drop(striped);
+        });
+        Ok(Opened { site, connection, control, peer, has_dialed: true })
+    }
+}
+
+/// Dials a site again and again, as long as it has no session.
+async fn keep_dialing(shared: Arc<Shared>, site: SiteId, at: Remote, name: String) {
+    let mut pause = FIRST_PAUSE;
+    let mut told = String::new();
+    loop {
+        let is_present = || {
+            let present = shared.present.lock().expect("no panic while held");
+            present[site.0].as_ref().is_some_and(|present| !present.connection.has_ended())
+        };
+        while is_present() {
+            tokio::select! {
+                () = shared.left.notified() => {}
+                () = sleep(FIRST_PAUSE) => {}
+            }
+        }
+        let began = Instant::now();
+        let why = match shared.dial(site, &at, &name).await {
+            Ok(opened) => {
+                told.clear();
+                run(&shared, opened).await.to_string()
+            }
+            Err(error) => error.to_string(),
+        };
+        if began.elapsed() > LASTED {
+            pause = FIRST_PAUSE;
+        }
+        if told != why {
+            shared.events.notice(format!(
+                "no connection to the gateway of {name}: {why}; it is dialed again and again"
+            ));
+            told = why;
+        }
+        sleep(pause).await;
+        pause = (pause * 2).min(LONGEST_PAUSE);
+    }
+}
+
+/// What the kernel knows of window scales.
+fn kernel_scales() -> AskScales {
+    let mut conntrack = Conntrack::open().ok();
+    Box::new(move |near, far| {
+        let scales = conntrack.as_mut()?.scales(near, far);
+        let scales = scales.inspect_err(|error| tracing::debug!(%error, "no scales")).ok()??;
+        let known = |shift: Option<u8>| shift.map_or(Scale::Absent, Scale::Shift);
+        Some([known(scales.near), known(scales.far)])
+    })
+}
+
+impl Service for GatewayService {
+    type Session = Infallible;
+    type Grant = (SiteId, Peer);
+
+    fn name(&self) -> &'static str {
+        SERVICE
+    }
+
+    fn does(&self) -> &'static str {
+        "is the gateway of a site"
+    }
+
+    fn takes_whole(&self) -> bool {
+        true
+    }
+
+    fn find(&self, _: SessionId, _: Fingerprint) -> Option<Infallible> {
+        None
+    }
+
+    fn authorize(&self, asking: &Asking<'_>) -> Result<(SiteId, Peer), String> {
+        let peer = asking.peer;
+        let known = asking.known.filter(|known| !GatewayRights::of(known).is_empty());
+        let Some(known) = known else {
+            return Err(format!(
+                "the key {peer} is no gateway's here: 'anabranch keys trust sender {peer} NAME \
+                 --gateway NETWORKS', there, makes it one"
+            ));
+        };
+        let Some(site) = self.0.site_of(known) else {
+            let name = known.label();
+            return Err(format!("the gateway there has no [[site]] of the name '{name}'"));
+        };
+        Ok((site, known.clone()))
+    }
+
+    fn register(&self, registry: &mut Registry) {
+        let gauges: [Gauge; 6] = [
+            ("connected", "Whether the site's gateway answers", |site| site.is_answering.into()),
+            ("flows", "TCP connections with the site", |site| site.flows as u64),
+            ("governed_flows", "Those whose windows are told", |site| site.governed as u64),
+            ("window_bytes", "What may be in flight to the site", |site| {
+                site.path.map_or(0, |path| path.window)
+            }),
+            ("in_flight_bytes", "What is in flight to the site", |site| {
+                site.path.map_or(0, |path| path.in_flight)
+            }),
+            ("round_trip_microseconds", "The smoothed round-trip time", |site| {
+                let time = site.path.and_then(|path| path.round_trip);
+                time.map_or(0, Span::as_micros)
+            }),
+        ];
+        let (what, most) = ("Memory of packets that wait", MOST_WAITING as u64);
+        let shared = Arc::downgrade(&self.0);
+        register_budget(registry, "waiting", what, Some(Unit::Bytes), most, move || {
+            shared.upgrade().map_or(0, |shared| shared.plane.lock().waiting() as u64)
+        });
+        for (name, help, value) in gauges {
+            let shared = Arc::downgrade(&self.0);
+            register_gauge_of_peers(registry, name, help, move || {
+                let sites = shared.upgrade().map(|shared| shared.plane.lock().figures());
+                let rows = sites.into_iter().flatten();
+                rows.map(|site| (site.name.clone(), "", value(&site))).collect()
+            });
+        }
+        for (name, help) in COUNTERS {
+            let shared = Arc::downgrade(&self.0);
+            register_counter_of_peers(registry, name, help, None, move || {
+                let sites = shared.upgrade().map(|shared| shared.plane.lock().figures());
+                let value = |site: &SiteFigures| {
+                    let found = site.counters().into_iter().find(|(own, _)| *own == name);
+                    found.map_or(0, |(_, value)| value)
+                };
+                let rows = sites.into_iter().flatten();
+                rows.map(|site| (site.name.clone(), "", value(&site))).collect()
+            });
+        }
+    }
+
+    async fn serve(self: Arc<Self>, conn: Conn, entry: Entry<Self>, _: SocketAddr) {
+        let request = match entry {
+            Entry::Join(session) => match session {},
+            Entry::Open(request) => request,
+        };
+        let SessionRequest { grant: (site, peer), whole, .. } = request;
+        let connection = whole.expect("the service takes whole connections");
+        let name = peer.label();
+        let opened = Opened { site, connection, control: conn, peer, has_dialed: false };
+        let why = run(&self.0, opened).await;
+        self.0.events.notice(format!("the gateway of {name} has left: {why}"));
+    }
+}
+
+/// A figure of a site: its name, what it is, and its value.
+type Gauge = (&'static str, &'static str, fn(&SiteFigures) -> u64);
+
+/// The counters of sites, and what they count.
+const COUNTERS: [(&str, &str); 10] = [
+    ("sent_packets", "Packets to the site"),
+    ("sent_octets", "Octets of packets to the site"),
+    ("received_packets", "Packets from the site"),
+    ("received_octets", "Octets of packets from the site"),
+    ("normal_packets", "Packets that took the route without gateways"),
+    ("edited_windows", "Windows that were made smaller"),
+    ("foreign_packets", "Packets of addresses that are not the site's, or not of this side"),
+    ("malformed_packets", "Packets from the site that are no whole TCP segments"),
+    ("unheld_packets", "Packets that were dropped because too many waited"),
+    ("marked_packets", "Marked packets of hosts that know no marks"),
+];

@@ -1,0 +1,129 @@
+//! What the sessions of a gateway share.
+
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex};
+
+use events::Events;
+use peer::{AuthorizedPeers, Error, Fingerprint, Identity, Peer};
+use reach::Network;
+use stripe::{Connection, Endpoint};
+use tokio::sync::{Notify, watch};
+
+use crate::config::SiteConfig;
+use crate::device::Device;
+use crate::guest::SharedPlane;
+use crate::plane::SiteId;
+use crate::present::{Present, permitted};
+use crate::rights::GatewayRights;
+
+/// What sessions share.
+pub(crate) struct Shared {
+    pub(crate) plane: SharedPlane,
+    pub(crate) device: Device,
+    /// The networks behind this gateway.
+    pub(crate) networks: watch::Sender<Vec<Network>>,
+    pub(crate) events: Events,
+    /// This host's key.
+    pub(crate) own: Fingerprint,
+    pub(crate) identity: Identity,
+    pub(crate) endpoint: Arc<Endpoint>,
+    pub(crate) sites: Mutex<Vec<SiteConfig>>,
+    pub(crate) authorized: AuthorizedPeers,
+    pub(crate) present: Mutex<Vec<Option<Present>>>,
+    /// Rings when a session has ended.
+    pub(crate) left: Notify,
+    /// The largest packet of the device at present.
+    pub(crate) mtu: Mutex<usize>,
+}
+
+impl Shared {
+    /// A session takes the place of its site; `false`: the present one stays.
+    pub(crate) fn enter(&self, site: SiteId, session: Present) -> bool {
+        let mut present = self.present.lock().expect("no panic while held");
+        let Some(place) = present.get_mut(site.0) else { return false };
+        if place.as_ref().is_some_and(|present| !present.gives_way_to(&session)) {
+            return false;
+        }
+        if let Some(before) = place.replace(session) {
+            before.connection.close(wire::closing::CloseCode::Replaced.number());
+        }
+        true
+    }
+
+    /// A session has ended; `false`: another one has its place already.
+    pub(crate) fn leave(&self, site: SiteId, connection: &Connection) -> bool {
+        let mut present = self.present.lock().expect("no panic while held");
+        let Some(place) = present.get_mut(site.0) else { return false };
+        let is_own = place.as_ref().is_some_and(|present| present.connection == *connection);
+        if is_own {
+            *place = None;
+            self.left.notify_waiters();
+        }
+        is_own
+    }
+
+    /// The networks of an announcement that a site may speak for; the others are told.
+    pub(crate) fn permitted(
+        &self,
+        site: SiteId,
+        peer: &Peer,
+        announced: &[(IpAddr, u8)],
+    ) -> Vec<Network> {
+        let configured = {
+            let sites = self.sites.lock().expect("no panic while held");
+            sites.get(site.0).map(|site| site.networks.clone()).unwrap_or_default()
+        };
+        let own = self.networks.borrow().clone();
+        let (taken, refused) = permitted(announced, &GatewayRights::of(peer), &configured, &own);
+        if !refused.is_empty() {
+            let (name, all) = (peer.label(), refused.join(", "));
+            self.events.notice(format!(
+                "{name} announces {all}, for which it may not speak: its entry among the \
+                 authorized peers and its [[site]] have to name them, and they are not behind \
+                 this gateway"
+            ));
+        }
+        taken
+    }
+
+    /// Fits the device to the least room of all sites' paths.
+    pub(crate) fn fit_device(&self) {
+        let least = {
+            let plane = self.plane.lock();
+            let count = self.present.lock().expect("no panic while held").len();
+            (0..count).filter_map(|site| plane.room(SiteId(site))).min()
+        };
+        let Some(least) = least else { return };
+        let mut mtu = self.mtu.lock().expect("no panic while held");
+        if *mtu == least {
+            return;
+        }
+        match self.device.set_mtu(least) {
+            Ok(()) => *mtu = least,
+            Err(error) => self
+                .events
+                .notice(format!("the device does not take packets of {least} octets: {error}")),
+        }
+    }
+
+    /// The site of an authorized peer.
+    pub(crate) fn site_of(&self, peer: &Peer) -> Option<SiteId> {
+        let key = peer.fingerprint.to_string();
+        let sites = self.sites.lock().expect("no panic while held");
+        let is_its = |site: &SiteConfig| site.name == key || site.name == peer.name;
+        sites.iter().position(is_its).map(SiteId)
+    }
+
+    /// The entry of a site's gateway among the authorized peers.
+    pub(crate) fn peer_of(&self, name: &str) -> Result<Peer, Error> {
+        let all = self.authorized.all();
+        let found =
+            all.into_iter().find(|peer| peer.name == name || peer.fingerprint.to_string() == name);
+        found.ok_or_else(|| {
+            Error::Usage(format!(
+                "no authorized peer has the name '{name}': 'anabranch keys trust sender \
+                 FINGERPRINT {name} --gateway NETWORKS' adds the gateway of that site"
+            ))
+        })
+    }
+}

@@ -1,0 +1,61 @@
+//! The state of a gateway for fuzzers: packets of hosts and datagrams of a site, without a network.
+
+use stripe::{ConnectionKey, RawArrival, RawPath};
+use units::{Span, SubflowId, Time};
+use wire::gateway::SALT;
+
+use crate::plane::{Plane, Salts, SiteId};
+
+/// The room of the path.
+const ROOM: usize = 1_442;
+/// Pieces of an input that are taken.
+const MOST_PIECES: usize = 2_000;
+
+/// Takes pieces of a kind (one octet), a length (two) and as many octets: a packet of a host on
+/// this side, `10.1.0.0/24` and `fd00:1::/64`; a datagram of the site, `10.2.0.0/24` and
+/// `fd00:2::/64`,
+/// marked or not; time that passes; or another path.
+///
+/// # Panics
+/// If a datagram is larger than the path carries, or a deadline does not move.
+pub fn packets(mut data: &[u8]) {
+    let networks = |side: u8| {
+        let all = [format!("10.{side}.0.0/24"), format!("fd00:{side}::/64")];
+        all.map(|text| text.parse().expect("a network")).into()
+    };
+    let mut plane = Plane::new(&["site".into()], networks(1), Box::new(|_, _| None));
+    let key = ConnectionKey(1);
+    let salts = Salts { dialing: [1; SALT], listening: [2; SALT] };
+    plane.open(SiteId(0), key, networks(2), &salts);
+    let path = |room| RawPath { path: SubflowId(0), room };
+    plane.handle_paths(key, &[path(ROOM)]);
+    let (mut now, mut room) = (Time::ZERO, ROOM);
+    for _ in 0..MOST_PIECES {
+        let Some(([kind, high, low], rest)) = data.split_first_chunk() else { return };
+        let length = usize::from(u16::from_be_bytes([*high, *low])).min(rest.len());
+        let (piece, rest) = rest.split_at(length);
+        data = rest;
+        let arrival =
+            RawArrival { connection: key, path: SubflowId(0), at: now, is_marked: *kind % 5 == 2 };
+        match kind % 5 {
+            0 => plane.handle_inside(now, piece),
+            1 | 2 => plane.handle_raw(now, &arrival, piece),
+            3 => now += Span::from_millis(length as u64),
+            _ => {
+                room = length;
+                plane.handle_paths(key, &[path(room)]);
+            }
+        }
+        for _ in 0..64 {
+            while plane.poll_host().is_some() {}
+            while let Some(raw) = plane.poll_raw() {
+                assert!(raw.payload.len() <= room && raw.connection == key);
+            }
+            if plane.poll_deadline().is_none_or(|at| at > now) {
+                break;
+            }
+            plane.handle_deadline(now);
+        }
+        assert!(plane.poll_deadline().is_none_or(|at| at > now), "a deadline does not move");
+    }
+}

@@ -1,0 +1,103 @@
+//! What gateways between real hosts need: connections that were open before, and a silence of their
+//! choice.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use harp::{Carried, Config, Edits, Gateway, Message, Output, Scale};
+use units::{Span, Time};
+use wire::tcp::{Flags, Meta};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Packet(Meta);
+
+impl Carried for Packet {
+    fn meta(&self) -> Meta {
+        self.0
+    }
+}
+
+const FLOW: u32 = 7;
+/// An acknowledgement of the host on the other side, with a window of 60,000 units.
+const ACK: Meta =
+    Meta { seq: 1, ack: 1, window: 60_000, len: 0, flags: Flags::ACK, scale: None, mss: None };
+const DATA: Meta = Meta { len: 1_000, window: 500, ..ACK };
+
+fn gateway() -> Gateway<Packet> {
+    Gateway::new(Time::ZERO, &Config::modern(1))
+}
+
+/// What becomes of the window of an acknowledgement.
+fn told(gateway: &mut Gateway<Packet>) -> Edits {
+    gateway.handle_inside(Time::ZERO, FLOW, Packet(DATA));
+    gateway.handle_outside(Time::ZERO, FLOW, Message::Return(Packet(ACK)), false);
+    let outputs = std::iter::from_fn(|| gateway.poll_output());
+    let edits = outputs.filter_map(|output| match output {
+        Output::Inside(_, _, edits) => Some(edits),
+        _ => None,
+    });
+    edits.last().unwrap()
+}
+
+fn syn(scale: Option<u8>, answers: bool) -> Packet {
+    let flags = if answers { Flags::SYN.with(Flags::ACK) } else { Flags::SYN };
+    Packet(Meta { flags, scale, mss: Some(1_000), ..ACK })
+}
+
+#[test]
+fn windows_change_only_where_both_syns_are_known() {
+    let mut unseen = gateway();
+    assert_eq!(told(&mut unseen), Edits::default());
+    assert!(!unseen.is_governed(FLOW) && unseen.knows(FLOW));
+    let mut half = gateway();
+    half.handle_inside(Time::ZERO, FLOW, syn(Some(7), false));
+    assert_eq!(told(&mut half), Edits::default());
+    // Without the option in one of them windows are not scaled: 1,000 octets are 1,000 units.
+    for (own, other, units) in
+        [(Some(7), Some(3), 125), (Some(7), None, 1_000), (None, Some(3), 1_000)]
+    {
+        let mut seen = gateway();
+        seen.handle_inside(Time::ZERO, FLOW, syn(own, false));
+        seen.handle_outside(Time::ZERO, FLOW, Message::Return(syn(other, true)), false);
+        while seen.poll_output().is_some() {}
+        assert_eq!(told(&mut seen).window, Some(units), "{own:?} {other:?}");
+        assert!(seen.is_governed(FLOW));
+    }
+}
+
+#[test]
+fn a_connection_that_another_knows_is_restored() {
+    let mut restored = gateway();
+    restored.restore(Time::ZERO, FLOW, [Scale::Shift(7), Scale::Shift(3)]);
+    assert_eq!(told(&mut restored).window, Some(125));
+    // What the gateway has seen itself counts for more.
+    let mut seen = gateway();
+    seen.handle_inside(Time::ZERO, FLOW, syn(None, false));
+    seen.restore(Time::ZERO, FLOW, [Scale::Shift(7), Scale::Shift(3)]);
+    while seen.poll_output().is_some() {}
+    assert_eq!(told(&mut seen).window, Some(1_000));
+}
+
+#[test]
+fn silence_counts_after_the_time_of_the_configuration() {
+    for (dead, asks) in [(1_000, 300), (3_000, 1_000)] {
+        let config = Config {
+            dead_after: Span::from_millis(dead),
+            asks_after: Span::from_millis(asks),
+            ..Config::modern(1)
+        };
+        let mut gateway = Gateway::new(Time::ZERO, &config);
+        gateway.handle_inside(Time::ZERO, FLOW, syn(Some(7), false));
+        while gateway.poll_output().is_some() {}
+        let at = |millis| Time::ZERO + Span::from_millis(millis);
+        assert_eq!(gateway.poll_deadline(), Some(at(asks)));
+        gateway.handle_deadline(at(asks));
+        let asked = std::iter::from_fn(|| gateway.poll_output());
+        assert_eq!(
+            asked.filter(|one| matches!(one, Output::Outside(_, 0, Message::Probe(_)))).count(),
+            1
+        );
+        assert!(!gateway.is_dead(at(dead - 1)));
+        assert!(gateway.is_dead(at(dead)));
+        gateway.handle_inside(at(dead), FLOW, Packet(DATA));
+        assert_eq!(gateway.poll_output(), Some(Output::Normal(FLOW, Packet(DATA))));
+    }
+}
