@@ -11,7 +11,7 @@ use overlay::Peak;
 use peer::Fingerprint;
 use tokio::time::Instant;
 use units::{Bytes, Span, Time};
-use wire::feed::{MOST_FEED_RELAYS, Report, Watch};
+use wire::feed::{ArrivalReport, MOST_FEED_RELAYS, Watch};
 use wire::session::RunId;
 
 /// A process of a host.
@@ -78,7 +78,7 @@ impl Reports {
     }
 
     /// What has arrived from a source over the paths that are open.
-    pub(crate) fn report(&self, source: SourceId, now: Instant) -> Report {
+    pub(crate) fn report(&self, source: SourceId, now: Instant) -> ArrivalReport {
         let paths = {
             let sources = self.sources();
             let own = sources.get(&source).into_iter().flatten().filter_map(Weak::upgrade);
@@ -95,7 +95,7 @@ impl Reports {
         };
         let relays = self.relays().iter().filter_map(highest).collect();
         let stamp = time.as_nanos();
-        Report { stamp, paths, relays }
+        ArrivalReport { stamp, paths, relays }
     }
 
     /// What is known of a relay; `None` for one whose connections come from elsewhere, or if there

@@ -95,7 +95,7 @@ pub enum ExchangeReason {
 #[derive(Clone, Debug)]
 pub struct Trials {
     config: TrialConfig,
-    known: Vec<Known>,
+    known: Vec<KnownWay>,
     used: Vec<UsedWay>,
     chooser: Option<Chooser>,
     seed: Seed,
@@ -123,7 +123,7 @@ enum TrialPhase {
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Known {
+struct KnownWay {
     rate: Option<(Time, f64)>,
 }
 
@@ -164,7 +164,7 @@ impl Trials {
         if count <= self.known.len() {
             return;
         }
-        self.known.resize(count, Known::default());
+        self.known.resize(count, KnownWay::default());
         // A further one is tried, and the best are chosen anew.
         self.phase = TrialPhase::Trying;
         self.fill(now, ExchangeReason::Trial, &[]);
@@ -312,7 +312,7 @@ impl Trials {
         let Some(old) = least.map(|used| used.candidate) else { return };
         let least = self.known[old].rate.map_or(0.0, |(_, rate)| rate);
         // Those that carried no more, not long ago, need no trial.
-        let is_less = |known: &Known| {
+        let is_less = |known: &KnownWay| {
             known.rate.is_some_and(|(at, rate)| now - at <= self.config.memory && rate <= least)
         };
         let worse = (0..self.known.len()).filter(|&at| is_less(&self.known[at]));
@@ -362,7 +362,7 @@ impl Trials {
     /// rates.
     fn other(&mut self, now: Time, used: &[usize]) -> Option<usize> {
         let memory = self.config.memory;
-        let fresh = |known: &Known| known.rate.filter(|(at, _)| now - *at <= memory);
+        let fresh = |known: &KnownWay| known.rate.filter(|(at, _)| now - *at <= memory);
         let rates: Vec<Option<f64>> =
             self.known.iter().map(|known| fresh(known).map(|(_, rate)| rate)).collect();
         let is_free = |at: usize| !used.contains(&at);

@@ -35,10 +35,10 @@ const MOST_SITES: usize = 256;
 /// let _both = [options.clone(), options];
 /// ```
 #[derive(Clone, Debug)]
-pub struct Sites(Arc<Shared>);
+pub struct Sites(Arc<SharedSites>);
 
 #[derive(Debug)]
-struct Shared {
+struct SharedSites {
     of_peers: Mutex<BTreeMap<PeerKey, Arc<Mutex<Site>>>>,
     next: AtomicU64,
     /// The wall clock when this was made, on which all hosts agree to some milliseconds; steps of
@@ -50,7 +50,7 @@ impl Default for Sites {
     fn default() -> Sites {
         let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let wall = Time::from_nanos(u64::try_from(wall.as_nanos()).unwrap_or(0));
-        Sites(Arc::new(Shared {
+        Sites(Arc::new(SharedSites {
             of_peers: Mutex::default(),
             next: AtomicU64::new(0),
             epoch: (wall, Instant::now()),

@@ -17,8 +17,8 @@
 //! [`FEED_WINDOW`] of what came before its turn.
 //!
 //! A source that controls the rates of its paths says by [`FeedFrame::Watch`] which of them a
-//! connection is, and over which one it wants a [`Report`] in each control interval: what has
-//! arrived over each, and what relays were seen to carry.
+//! connection is, and over which one it wants an [`ArrivalReport`] in each control interval: what
+//! has arrived over each, and what relays were seen to carry.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -241,7 +241,7 @@ pub struct Watch {
 /// | 12 each | path, octets of records that have arrived over it since it began |
 /// | 8 each | relay, the largest rate over it in the last five minutes, in kbit/s |
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Report {
+pub struct ArrivalReport {
     /// The collector's time, in nanoseconds; only differences count.
     pub stamp: u64,
     /// Octets of records that have arrived over each of the source's paths, with their lengths and
@@ -267,15 +267,16 @@ impl Watch {
     }
 }
 
-impl Report {
-    fn read(reader: &mut Reader<'_>) -> Result<Report, WireError> {
+impl ArrivalReport {
+    fn read(reader: &mut Reader<'_>) -> Result<ArrivalReport, WireError> {
         let stamp = reader.u64()?;
         let frame = FrameKind::FeedReport.name();
         let count = usize::from(reader.u16()?);
         if count > MOST_FEED_PATHS {
             return Err(WireError::Field { frame, field: "number of paths" });
         }
-        let mut report = Report { stamp, paths: Vec::with_capacity(count), relays: Vec::new() };
+        let mut report =
+            ArrivalReport { stamp, paths: Vec::with_capacity(count), relays: Vec::new() };
         for _ in 0..count {
             report.paths.push((reader.u32()?, reader.u64()?));
         }
@@ -335,7 +336,7 @@ pub enum FeedFrame<'a> {
     /// From the source: what the connection is to its rate control.
     Watch(Watch),
     /// From the collector: what has arrived.
-    Report(Report),
+    Report(ArrivalReport),
 }
 
 impl Emit for FeedFrame<'_> {
@@ -389,7 +390,7 @@ impl<'a> TryFrom<RawFrame<'a>> for FeedFrame<'a> {
             FrameKind::FeedChannel => FeedFrame::Channel(reader.u16()?),
             FrameKind::FeedOver => FeedFrame::Over(read_text(&mut reader)),
             FrameKind::FeedWatch => FeedFrame::Watch(Watch::read(&mut reader)?),
-            FrameKind::FeedReport => FeedFrame::Report(Report::read(&mut reader)?),
+            FrameKind::FeedReport => FeedFrame::Report(ArrivalReport::read(&mut reader)?),
             FrameKind::FeedRecords => {
                 let first = reader.u64()?;
                 FeedFrame::Records(Records::of(first, reader.rest())?)

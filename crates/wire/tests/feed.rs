@@ -4,8 +4,8 @@ use std::num::NonZeroU32;
 
 use proptest::prelude::*;
 use wire::feed::{
-    FeedFrame, Form, MAX_LABEL, MAX_RECORD, MAX_RECORDS_BODY, MOST_FEED_PATHS, MOST_FEED_RELAYS,
-    Offer, Records, Report, StreamId, Watch, is_feed_name, push_record,
+    ArrivalReport, FeedFrame, Form, MAX_LABEL, MAX_RECORD, MAX_RECORDS_BODY, MOST_FEED_PATHS,
+    MOST_FEED_RELAYS, Offer, Records, StreamId, Watch, is_feed_name, push_record,
 };
 use wire::session::SessionFrame;
 use wire::{Emit, RawFrame, WireError};
@@ -69,8 +69,8 @@ fn every_kind_comes_back_as_it_went() {
         FeedFrame::Over("the disk is full".into()),
         FeedFrame::Watch(Watch { path: 3, interval: NonZeroU32::new(200), relay: None }),
         FeedFrame::Watch(Watch { path: 9, interval: None, relay: NonZeroU32::new(7) }),
-        FeedFrame::Report(Report::default()),
-        FeedFrame::Report(Report {
+        FeedFrame::Report(ArrivalReport::default()),
+        FeedFrame::Report(ArrivalReport {
             stamp: 5,
             paths: vec![(1, 2), (u32::MAX, u64::MAX)],
             relays: vec![(7, 40_000)],
@@ -91,12 +91,12 @@ fn every_kind_comes_back_as_it_went() {
 
 #[test]
 fn a_report_has_as_much_as_fits_and_one_that_is_cut_short_is_refused() {
-    let report = Report { stamp: 1, paths: vec![(1, 2); 999], relays: vec![(3, 4); 999] };
+    let report = ArrivalReport { stamp: 1, paths: vec![(1, 2); 999], relays: vec![(3, 4); 999] };
     let bytes = emitted(&FeedFrame::Report(report.clone()));
     let Ok(Some(FeedFrame::Report(read))) = parsed(&bytes) else { panic!("no report") };
     assert_eq!(read.paths, report.paths[..MOST_FEED_PATHS]);
     assert_eq!(read.relays, report.relays[..MOST_FEED_RELAYS]);
-    let report = Report { stamp: 1, paths: vec![(1, 2)], relays: vec![(3, 4)] };
+    let report = ArrivalReport { stamp: 1, paths: vec![(1, 2)], relays: vec![(3, 4)] };
     let whole = emitted(&FeedFrame::Report(report));
     for cut in 5..whole.len() {
         let length = u32::try_from(cut - 5).expect("short").to_be_bytes();

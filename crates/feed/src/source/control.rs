@@ -6,28 +6,15 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use events::FeedDemand;
 use net::Clock;
-use overlay::{Choice, ReportError, Reselect};
+use overlay::ReportError;
 use peer::PathClass;
 use peer::dial::{Keeper, Plan, PlanKind, Terms, Via};
 use tokio::sync::Notify;
 use units::{Bytes, PathId, Rate, Seed, Time};
-use wire::feed::{Report, Watch};
+use wire::feed::{ArrivalReport, Watch};
 
 use super::SourceShared;
-use super::driven::{CandidateWay, Driven, PathState, Turn};
-
-/// How a source chooses its paths and their rates.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct ControlOptions {
-    /// What it has to send in a second; `None`: what it turns out to produce.
-    pub demand: Option<Rate>,
-    /// How many paths it uses; `None`: all that there are.
-    pub paths: Option<usize>,
-    /// How it draws them.
-    pub choice: Choice,
-    /// What it draws anew while its demand is not met.
-    pub reselect: Reselect,
-}
+use super::driven::{CandidateWay, ControlOptions, Driven, PathState, Turn};
 
 /// The rate control of a source towards one collector.
 pub(super) struct Control {
@@ -130,7 +117,7 @@ impl Control {
     pub(super) fn handle_report(
         &self,
         shared: &SourceShared,
-        report: &Report,
+        report: &ArrivalReport,
     ) -> Result<(), ReportError> {
         let amounts = (shared.produced(), shared.channels.unsent());
         self.change(shared, |driven, now| driven.handle_report(now, report, amounts))

@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 
 use events::{FeedDemand, FeedPath};
-use overlay::{Bucket, Demand, Output, Pace, PathReport, ReportError, Source, SourceConfig};
+use overlay::{
+    Bucket, Choice, Demand, Output, Pace, PathReport, ReportError, Reselect, Source, SourceConfig,
+};
 use units::{Bytes, PathId, Rate, Seed, Span, Time};
-use wire::feed::{Report, Watch};
-
-use super::control::ControlOptions;
+use wire::feed::{ArrivalReport, Watch};
 
 /// Octets of records in a packet.
 const PACKET: Bytes = Bytes(1_448);
@@ -29,6 +29,19 @@ const FIRST: Rate = Rate::mbit(1);
 const UNKNOWN_RTT: Span = Span::from_secs(60);
 /// The least time over which rates are taken for people.
 const SHOWN: Span = Span::from_secs(1);
+
+/// How a source chooses its paths and their rates.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ControlOptions {
+    /// What it has to send in a second; `None`: what it turns out to produce.
+    pub demand: Option<Rate>,
+    /// How many paths it uses; `None`: all that there are.
+    pub paths: Option<usize>,
+    /// How it draws them.
+    pub choice: Choice,
+    /// What it draws anew while its demand is not met.
+    pub reselect: Reselect,
+}
 
 /// A way to the collector that may be chosen.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -370,7 +383,7 @@ impl Driven {
     pub(super) fn handle_report(
         &mut self,
         now: Time,
-        report: &Report,
+        report: &ArrivalReport,
         (produced, unsent): (u64, Bytes),
     ) -> Result<(), ReportError> {
         self.produce(now, produced);

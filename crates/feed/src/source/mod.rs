@@ -35,7 +35,7 @@ use wire::feed::{Form, StreamId};
 use crate::FeedError;
 use channel::Channels;
 use control::Control;
-pub use control::ControlOptions;
+pub use driven::ControlOptions;
 use input::{FollowedFile, OpenLive, Reader, read_live, stream_of};
 pub use listen::Listen;
 use listen::Listener;

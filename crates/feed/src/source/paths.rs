@@ -66,8 +66,8 @@ pub(super) async fn keep_any(
         loop {
             let terms = changing.borrow_and_update().clone();
             match keep(&terms, &mut changing, patience, (&shared, &mut told[0])).await? {
-                Kept::Over => return Ok(()),
-                Kept::Changed => {}
+                KeepEnd::Over => return Ok(()),
+                KeepEnd::Changed => {}
             }
         }
     }
@@ -78,8 +78,8 @@ pub(super) async fn keep_any(
             let to = changing.borrow_and_update().to_one(host);
             let begun = shared.ways.begun();
             let error = match keep(&to, &mut changing, Some(SWITCH), (&shared, told)).await {
-                Ok(Kept::Over) => return Ok(()),
-                Ok(Kept::Changed) => {
+                Ok(KeepEnd::Over) => return Ok(()),
+                Ok(KeepEnd::Changed) => {
                     down_since = Instant::now();
                     break;
                 }
@@ -105,7 +105,7 @@ pub(super) async fn keep_any(
 
 /// Why paths are kept no longer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kept {
+enum KeepEnd {
     /// The source is over.
     Over,
     /// The terms are others.
@@ -121,7 +121,7 @@ async fn keep(
     changing: &mut watch::Receiver<Terms>,
     patience: Option<Duration>,
     (shared, told): (&Arc<SourceShared>, &mut String),
-) -> Result<Kept, peer::Error> {
+) -> Result<KeepEnd, peer::Error> {
     let mut over = pin!(shared.is_over());
     let began = Instant::now();
     let keeper = loop {
@@ -136,8 +136,8 @@ async fn keep(
         tell_of_standstill(shared, told, error);
         tokio::select! {
             () = sleep(PAUSE) => {}
-            Ok(()) = changing.changed() => return Ok(Kept::Changed),
-            () = &mut over => return Ok(Kept::Over),
+            Ok(()) = changing.changed() => return Ok(KeepEnd::Changed),
+            () = &mut over => return Ok(KeepEnd::Over),
         }
     };
     let (reports, mut reported) = mpsc::unbounded_channel();
@@ -164,12 +164,12 @@ async fn keep(
             () = &mut over => {
                 dialer.say_goodbye(GOODBYE).await;
                 dialer.close().await;
-                return Ok(Kept::Over);
+                return Ok(KeepEnd::Over);
             }
             Ok(()) = changing.changed() => {
                 dialer.say_goodbye(GOODBYE).await;
                 dialer.close().await;
-                return Ok(Kept::Changed);
+                return Ok(KeepEnd::Changed);
             }
             Some(report) = reported.recv() => match report {
                 Report::Failed(error) => {

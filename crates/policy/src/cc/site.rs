@@ -43,7 +43,7 @@ struct SharedPath {
     place: Option<Place>,
     start: Start,
     min_rtt: Option<Span>,
-    members: Vec<Member>,
+    members: Vec<SiteMember>,
     in_flight: u64,
     /// How often its window changed for more than the subflow that brought the news.
     changes: u64,
@@ -51,7 +51,7 @@ struct SharedPath {
 
 /// A subflow of a connection.
 #[derive(Clone, Debug)]
-struct Member {
+struct SiteMember {
     connection: u64,
     id: SubflowId,
     in_flight: u64,
@@ -93,7 +93,7 @@ impl Site {
                 None => self.open(now, place, start),
             };
         let told = self.shared[at].changes;
-        self.shared[at].members.push(Member { connection, id, in_flight: 0, rate: None, told });
+        self.shared[at].members.push(SiteMember { connection, id, in_flight: 0, rate: None, told });
     }
 
     /// The place of a subflow is known, before it joins or sends anything; later on nothing
@@ -260,7 +260,7 @@ impl Site {
             return allowance;
         }
         let is_other =
-            |one: &&Member| one.in_flight > 0 && (one.connection, one.id) != (connection, id);
+            |one: &&SiteMember| one.in_flight > 0 && (one.connection, one.id) != (connection, id);
         let active = 1 + path.members.iter().filter(is_other).count() as u64;
         let whole = allowance.window.0;
         let window = whole.saturating_sub(others).max(whole / active);
@@ -279,7 +279,8 @@ impl Site {
     pub fn poll_changed(&mut self, connection: u64) -> Option<SubflowId> {
         self.shared.iter_mut().find_map(|path| {
             let changes = path.changes;
-            let is_news = |one: &&mut Member| one.connection == connection && one.told < changes;
+            let is_news =
+                |one: &&mut SiteMember| one.connection == connection && one.told < changes;
             let member = path.members.iter_mut().find(is_news)?;
             member.told = changes;
             Some(member.id)
@@ -317,7 +318,7 @@ impl Site {
     /// The indices of a place, and of a subflow there.
     fn find(&self, connection: u64, id: SubflowId) -> Option<(usize, usize)> {
         self.shared.iter().enumerate().find_map(|(at, path)| {
-            let is_it = |one: &Member| one.connection == connection && one.id == id;
+            let is_it = |one: &SiteMember| one.connection == connection && one.id == id;
             path.members.iter().position(is_it).map(|member| (at, member))
         })
     }

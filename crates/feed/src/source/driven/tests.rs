@@ -1,7 +1,5 @@
 //! A source in virtual time, over ways that carry so much and no more.
 
-use overlay::{Choice, Reselect};
-
 use super::*;
 
 /// A way from the source to the collector, with a queue.
@@ -120,7 +118,7 @@ impl Net {
             |(path, pipe): (&Option<PathId>, &Pipe)| Some((path.as_ref()?.0, pipe.received.0));
         let paths = open.filter_map(entry).collect();
         let stamp = (self.now - Time::ZERO).as_nanos();
-        let report = Report { stamp, paths, relays: Vec::new() };
+        let report = ArrivalReport { stamp, paths, relays: Vec::new() };
         let unsent = Bytes(self.unsent);
         self.driven.handle_report(self.now, &report, (self.produced, unsent)).expect("the truth");
     }
@@ -266,14 +264,14 @@ fn a_collector_that_has_more_than_was_sent_is_not_believed() {
     let before = rates(&net);
     let path = net.open[0].expect("it is open");
     let stamp = u64::MAX / 2;
-    let report = Report { stamp, paths: vec![(path.0, u64::MAX)], relays: Vec::new() };
+    let report = ArrivalReport { stamp, paths: vec![(path.0, u64::MAX)], relays: Vec::new() };
     let taken = net.driven.handle_report(net.now, &report, (net.produced, Bytes::ZERO));
     assert!(matches!(taken, Err(ReportError::Beyond { .. })), "{taken:?}");
     let set = |paths: Vec<FeedPath>| paths.into_iter().map(|path| path.set).collect::<Vec<_>>();
     assert_eq!(set(rates(&net)), set(before));
     // Paths that are not its own, and relays that nobody uses, change nothing.
     let stamp = (net.now - Time::ZERO).as_nanos() + 1;
-    let report = Report { stamp, paths: vec![(999, 1)], relays: vec![(77, u32::MAX)] };
+    let report = ArrivalReport { stamp, paths: vec![(999, 1)], relays: vec![(77, u32::MAX)] };
     let taken = net.driven.handle_report(net.now, &report, (net.produced, Bytes::ZERO));
     assert_eq!(taken, Ok(()));
 }
