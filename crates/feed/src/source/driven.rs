@@ -1,6 +1,8 @@
 //! The driver of an [`overlay::Source`]: which paths there are, what each may send, and why they
 //! change. Without sockets; `control.rs` shares it between the connections.
 
+mod path;
+
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 
@@ -10,6 +12,9 @@ use overlay::{
 };
 use units::{Bytes, PathId, Rate, Seed, Span, Time};
 use wire::feed::{ArrivalReport, Watch};
+
+use path::DrivenPath;
+pub(super) use path::PathState;
 
 /// Octets of records in a packet.
 const PACKET: Bytes = Bytes(1_448);
@@ -25,10 +30,6 @@ const SETTLING: Span = Span::from_secs(3);
 const STEP: Span = Span::from_millis(1);
 /// The rate of production until one is known, without a demand.
 const FIRST: Rate = Rate::mbit(1);
-/// The round trip of a path over which no answer came yet.
-const UNKNOWN_RTT: Span = Span::from_secs(60);
-/// The least time over which rates are taken for people.
-const SHOWN: Span = Span::from_secs(1);
 
 /// How a source chooses its paths and their rates.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -65,34 +66,6 @@ pub(super) enum Turn {
     Waits,
     /// It is over.
     Over,
-}
-
-/// How a path stands, as its connection sees it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct PathState {
-    /// To the collector and back, without queues.
-    pub(super) rtt: Span,
-    /// Whether the connection takes records.
-    pub(super) has_room: bool,
-    /// Whether the collector answers.
-    pub(super) is_alive: bool,
-}
-
-/// One path of the source.
-#[derive(Clone, Debug)]
-struct DrivenPath {
-    candidate: usize,
-    /// When it was opened, or lost its connection.
-    since: Time,
-    is_attached: bool,
-    drains: bool,
-    state: PathState,
-    bucket: Bucket,
-    /// Octets since data goes in turns.
-    in_turns: Bytes,
-    /// The report by which its rate was last taken, and the rate.
-    shown: Option<(u64, u64)>,
-    rate: Rate,
 }
 
 /// What a source drives.
@@ -563,40 +536,6 @@ impl Driven {
         let is_better = |present: &DrivenPath| rtt + rtt / 4 < present.usual_rtt();
         if present.is_none_or(is_better) {
             self.reporter = Some(*best);
-        }
-    }
-}
-
-impl DrivenPath {
-    fn new(candidate: usize, now: Time) -> DrivenPath {
-        DrivenPath {
-            candidate,
-            since: now,
-            is_attached: false,
-            drains: false,
-            state: PathState::default(),
-            bucket: Bucket::new(PACKET),
-            in_turns: Bytes::ZERO,
-            shown: None,
-            rate: Rate::ZERO,
-        }
-    }
-
-    /// Its round trip; one that is not known is long.
-    fn usual_rtt(&self) -> Span {
-        if self.state.rtt > Span::ZERO { self.state.rtt } else { UNKNOWN_RTT }
-    }
-
-    /// Takes its rate for people.
-    fn show(&mut self, stamp: u64, received: u64) {
-        let Some((from, before)) = self.shown else {
-            self.shown = Some((stamp, received));
-            return;
-        };
-        let elapsed = Span::from_nanos(stamp.saturating_sub(from));
-        if elapsed >= SHOWN {
-            self.rate = Bytes(received.saturating_sub(before)) / elapsed;
-            self.shown = Some((stamp, received));
         }
     }
 }
