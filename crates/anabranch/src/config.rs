@@ -16,6 +16,7 @@ use toml::de::{DeTable, DeValue};
 use units::{Bytes, Span};
 
 use crate::dirs::{Dirs, is_absent};
+use crate::flags::CompressChoice;
 use crate::hooks::{HookCommand, Hooks};
 use crate::listen::ListenAddress;
 use crate::metrics::MetricsAddress;
@@ -53,6 +54,7 @@ pub(crate) struct Send {
     pub(crate) max_rate: Option<Timetable>,
     pub(crate) patience: Option<Span>,
     pub(crate) verify: bool,
+    pub(crate) compress: Option<CompressChoice>,
     pub(crate) hooks: Hooks,
 }
 
@@ -136,6 +138,7 @@ const KEYS: &[(&str, &str, Setter)] = &[
     ("send", "no-paths", |c, v| list(v).map(|paths| c.send.no_paths = paths)),
     ("send", "relays", |c, v| list(v).map(|relays| c.send.relays = relays)),
     ("send", "scheduler", |c, v| set(&mut c.send.scheduler, choice(v))),
+    ("send", "compress", |c, v| set(&mut c.send.compress, choice(v))),
     ("send", "carrier", |c, v| set(&mut c.send.carrier, choice(v))),
     ("send", "background", |c, v| background(v).map(|effort| c.send.background = effort)),
     ("send", "controller", |c, v| set(&mut c.send.controller, text(v).and_then(controller))),

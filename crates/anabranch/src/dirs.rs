@@ -67,6 +67,11 @@ impl Dirs {
         self.state.join("gateway-status")
     }
 
+    /// The folder that says what each of several collectors has of a feed.
+    pub(crate) fn feed(&self, name: &str) -> PathBuf {
+        self.state.join("feeds").join(name)
+    }
+
     /// The folder of notes about incomplete copies under a new name.
     pub(crate) fn copies(&self) -> PathBuf {
         self.state.join("copies")

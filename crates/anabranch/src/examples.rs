@@ -63,6 +63,10 @@ const EXAMPLES: &[(&str, &[Example])] = &[
                 "anabranch send /srv/www --to nas --archive",
                 "Keep owners, set-user-id bits, access lists and extended attributes",
             ),
+            example(
+                "anabranch send ~/photos --to nas --watch",
+                "Send a folder, and then what changes in it",
+            ),
         ],
     ),
     (

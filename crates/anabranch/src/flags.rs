@@ -3,8 +3,9 @@
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use clap::ValueEnum;
 use clap::builder::{OsStringValueParser, TypedValueParser};
-use files::{Error, Selection, Stop, TransferOptions};
+use files::{Compression, Error, Selection, Stop, TransferOptions};
 use peer::{DialOptions, Identity};
 use stripe::Effort;
 
@@ -46,6 +47,9 @@ pub(crate) struct TransferFlags {
     /// attributes; a receiver must allow it with --archive, and needs to be root for most of it
     #[arg(long)]
     archive: bool,
+    /// What is compressed on its way [default: auto]
+    #[arg(long, value_enum, value_name = "WHEN")]
+    compress: Option<CompressChoice>,
     /// Read each received file back from the disk before it gets its name
     #[arg(long)]
     verify: bool,
@@ -79,6 +83,28 @@ pub(crate) struct TransferFlags {
     hooks: HookArgs,
     #[command(flatten)]
     watch: watch::WatchArgs,
+}
+
+/// What is compressed on its way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum CompressChoice {
+    /// What arrives sooner by it, as measured on the way
+    #[default]
+    Auto,
+    /// Nothing
+    Off,
+    /// All that becomes shorter
+    Zstd,
+}
+
+impl From<CompressChoice> for Compression {
+    fn from(choice: CompressChoice) -> Compression {
+        match choice {
+            CompressChoice::Auto => Compression::Auto,
+            CompressChoice::Off => Compression::Off,
+            CompressChoice::Zstd => Compression::Always,
+        }
+    }
 }
 
 impl TransferFlags {
@@ -153,6 +179,13 @@ impl TransferFlags {
         hooks.at_end(folder, watcher)
     }
 
+    /// The display of one transfer after another, and the commands at the end of each.
+    pub(crate) fn watcher_of_runs(&mut self, config: &Config) -> Box<dyn watch::Watcher> {
+        let watcher = std::mem::take(&mut self.watch).watcher(config.progress);
+        let hooks = std::mem::take(&mut self.hooks).or_config(&config.send.hooks);
+        hooks.for_each(None, watcher)
+    }
+
     /// The selection of files, limited to `files_from` if given, and the options of a transfer with
     /// the key `identity`.
     ///
@@ -172,6 +205,7 @@ impl TransferFlags {
             checksum,
             strict,
             archive,
+            compress,
             verify,
             restart,
             overwrite,
@@ -204,6 +238,7 @@ impl TransferFlags {
             dial,
             carrier: routes.carrier,
             use_paths,
+            compression: compress.or(config.send.compress).unwrap_or_default().into(),
             scheduler: routes.scheduler,
             verify: verify || config.send.verify,
             restart,

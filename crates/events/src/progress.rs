@@ -50,8 +50,12 @@ pub struct FeedProgress {
     pub streams: usize,
     /// Records that have come to the collector's disk since then.
     pub kept: u64,
-    /// What was read and is not safe.
+    /// What is here, files and the spool included, and not at the collector.
     pub waiting: Bytes,
+    /// For how long the oldest of that has waited, as far as the feed has seen it.
+    pub oldest: Option<Span>,
+    /// Records that were dropped before they were sent: a spool was full, datagrams came too fast.
+    pub dropped: u64,
     /// How its demand is met, if it has one.
     pub demand: Option<FeedDemand>,
 }

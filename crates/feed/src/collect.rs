@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -18,7 +19,7 @@ use peer::places::{Places, WorkPlace};
 use peer::{Fingerprint, Peer};
 use tokio::sync::Notify;
 use tokio::task::spawn_blocking;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 use units::Bytes;
 use wire::feed::{FeedFrame, Offer, Records, SERVICE, Watch, is_feed_name};
 use wire::session::{AbortCode, RunId, SessionFrame, SessionId};
@@ -26,6 +27,7 @@ use wire::session::{AbortCode, RunId, SessionFrame, SessionId};
 use crate::bounds::{EARLY_EACH, EARLY_IN_ALL, SILENCE, STREAMS_EACH, WAITING};
 use crate::reports::{Reports, SourceId, WatchedPath};
 use crate::rights::may_feed;
+use crate::sources::{self, SourcePath, Sources};
 use crate::store::{AddError, KeptStream, Store};
 use crate::streams::StreamPlaces;
 
@@ -46,6 +48,7 @@ pub struct CollectService {
     early: Arc<Places>,
     counts: Arc<Counts>,
     reports: Reports,
+    sources: Arc<Sources>,
 }
 
 /// What was kept since the service began.
@@ -84,12 +87,32 @@ impl CollectService {
             early: Places::new(EARLY_IN_ALL, EARLY_EACH),
             counts: Arc::default(),
             reports: Reports::new(),
+            sources: Arc::default(),
         })
+    }
+
+    /// Looks at what arrives from each source, and writes it into the folder, if there is one, for
+    /// ever.
+    pub async fn watch(&self) -> Infallible {
+        let folder = self.store.folder().map(Path::to_path_buf);
+        let mut ticks = interval(sources::LOOK);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            let now = ticks.tick().await;
+            self.sources.look(now);
+            let (sources, folder) = (Arc::clone(&self.sources), folder.clone());
+            // A full disk is said where records are kept.
+            let write = move || folder.map(|folder| sources.write(&folder));
+            let _ = spawn_blocking(write).await;
+        }
     }
 
     /// Hands nothing more to whoever keeps the records, if that is somebody else, and waits a
     /// moment for what is under way: it is acknowledged or not, as long as connections are there.
     pub async fn close(&self) {
+        if let Some(folder) = self.store.folder() {
+            sources::remove(folder);
+        }
         self.store.close().await;
     }
 
@@ -120,6 +143,7 @@ impl CollectService {
             source: (peer, run),
             remote,
             watched: None,
+            path: None,
             holds: self.store.has_sink() && conn.silence().is_none(),
         };
         let began = Instant::now();
@@ -175,6 +199,8 @@ struct Collecting<'a> {
     remote: SocketAddr,
     /// What the connection is to the rate control of its source.
     watched: Option<WatchedPath>,
+    /// What it is to those who look at the collector, since it has offered something.
+    path: Option<Arc<SourcePath>>,
     /// A connection over one line has many streams, of which one may stand still alone, and a
     /// source that looks whether it answers. It is always read: what a stream has no room for waits
     /// as what comes before its turn, and the source's window bounds it.
@@ -213,6 +239,11 @@ impl Collecting<'_> {
                 FeedFrame::Channel(number) => self.heard = number,
                 FeedFrame::Offer(offer) => offered = Some(offer),
                 FeedFrame::Watch(what) => watch = Some(what),
+                FeedFrame::State(state) => {
+                    if let Some(path) = &self.path {
+                        path.note_state(state);
+                    }
+                }
                 FeedFrame::Records(records) => match self.add(&records) {
                     Ok(()) => {
                         added.insert(self.heard);
@@ -270,6 +301,9 @@ impl Collecting<'_> {
         if let Some(watched) = &self.watched {
             watched.count(Bytes(records.body().len() as u64));
         }
+        if let Some(path) = &self.path {
+            path.count(Bytes(records.body().len() as u64));
+        }
         let Some(OpenStream { stream, .. }) = self.open.get(&self.heard) else { return Ok(()) };
         let before = stream.waiting();
         let waiting = stream.add(records, || self.service.early.try_take(self.peer), self.holds)?;
@@ -325,6 +359,10 @@ impl Collecting<'_> {
         let name = format!("{label}/{} ({})", offer.feed, offer.label);
         service.events.detail(format!("{name}: goes on with record {next}"));
         stream.listen(&self.changed);
+        if self.path.is_none() {
+            let of = (self.grant.folder.as_str(), offer.feed.as_str());
+            self.path = Some(service.sources.connect(self.source, of, self.remote.ip()));
+        }
         self.to(conn, channel);
         conn.push(&FeedFrame::From { next, run: service.store.run() });
         let told = (next, next);
@@ -466,6 +504,8 @@ impl Service for CollectService {
                 all[count].load(Ordering::Relaxed)
             });
         }
+        self.sources.register(registry);
+        self.store.register(registry);
         let places = Arc::clone(self.streams.places());
         let most = places.most() as u64;
         let taken = move || places.count() as u64;

@@ -32,6 +32,7 @@ mod lock;
 mod reports;
 mod rights;
 mod source;
+mod sources;
 mod store;
 mod streams;
 
@@ -41,7 +42,8 @@ pub use overlay::{Choice, Reselect};
 pub use rights::may_feed;
 pub use source::{
     ControlOptions, FeedOptions, Input, LEAST_SPOOL, Listen, Live, Sent, SpoolOptions, WhenFull,
-    run_over_paths, run_striped,
+    register_source, run_over_paths, run_striped,
 };
+pub use sources::{SourceStatus, SourcesStatus, object, sources};
 pub use store::{Delivery, NotTaken, Sink, Store, StreamStatus, Taking, status};
-pub use wire::feed::{Form, StreamId, is_feed_name};
+pub use wire::feed::{Form, SourceState, StreamId, is_feed_name};

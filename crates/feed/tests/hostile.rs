@@ -89,9 +89,10 @@ async fn next(conn: &mut Conn) -> Result<Said, ConnError> {
             }
             FeedFrame::Session(_) | FeedFrame::Channel(_) => Ok(None),
             FeedFrame::Report(report) => Ok(Some(Said::Report(report.paths))),
-            other @ (FeedFrame::Records(_) | FeedFrame::Offer(_) | FeedFrame::Watch(_)) => {
-                Err(ConnError::unexpected(&other))
-            }
+            other @ (FeedFrame::Records(_)
+            | FeedFrame::Offer(_)
+            | FeedFrame::Watch(_)
+            | FeedFrame::State(_)) => Err(ConnError::unexpected(&other)),
         });
         let said = timeout(Duration::from_secs(10), said).await.expect("it answers")?;
         if let Some(said) = said {

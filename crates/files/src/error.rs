@@ -27,6 +27,9 @@ pub enum Error {
         /// The other side's message.
         reason: String,
     },
+    /// No file is left to be sent.
+    #[error("there is nothing there: no file is left by --include, --exclude and --files-from")]
+    NothingSelected,
     /// The file to be sent changed while it was being sent.
     #[error("{path} changed while it was being sent; run the same command again to transfer it as \
              it is now", path = path.display())]
@@ -219,6 +222,7 @@ impl Error {
     pub fn exit_code(&self) -> u8 {
         match self {
             Error::Peer(error) => error.exit_code(),
+            Error::NothingSelected => 2,
             Error::Source { .. } | Error::Unavailable { .. } => 3,
             Error::NobodyCame { .. } => 5,
             Error::Interrupted { .. }

@@ -11,6 +11,7 @@ mod attributes;
 mod beneath;
 mod blocking;
 mod budget;
+mod compress;
 mod dial;
 mod dry_run;
 mod error;
@@ -26,6 +27,7 @@ mod source;
 mod stop;
 
 pub use asked::{AskedFor, ServedNames};
+pub use compress::Compression;
 pub use dial::{fetch, send};
 pub use error::Error;
 pub use listen::{Receiving, Serving, TransferNumbers, receive, serve};
@@ -33,5 +35,5 @@ pub use options::{
     CarrierChoice, FetchOptions, Output, Overwrite, ReceiveOptions, Selection, SendOptions,
     ServeOptions, Server, StreamInput, TransferOptions,
 };
-pub use source::{matches_glob, pattern};
+pub use source::{folder_name, matches_glob, pattern};
 pub use stop::Stop;

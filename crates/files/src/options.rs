@@ -10,7 +10,7 @@ use peer::{Credential, DialOptions, Identity, ListenOptions, Remote};
 use units::Span;
 use wire::files::Wishes;
 
-use crate::{ServedNames, Stop};
+use crate::{Compression, ServedNames, Stop};
 
 /// Selects the files to be sent, what of them is kept, and the test for unchanged files.
 #[derive(Clone, Debug, Default)]
@@ -43,6 +43,8 @@ pub struct TransferOptions {
     pub carrier: CarrierChoice,
     /// How many of all paths carry data at a time, chosen by what they carry; `None`: all.
     pub use_paths: Option<usize>,
+    /// What is compressed on its way.
+    pub compression: Compression,
     /// Block scheduler by name (`policy::sched::by_name`).
     pub scheduler: String,
     /// The sink reads every file back from the disk before the file gets its name, and the source
@@ -85,6 +87,7 @@ impl TransferOptions {
             dial: DialOptions::new(identity),
             carrier: CarrierChoice::Tcp,
             use_paths: None,
+            compression: Compression::default(),
             scheduler: "self-adaptive".into(),
             verify: false,
             restart: false,

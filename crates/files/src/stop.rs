@@ -36,7 +36,7 @@ impl Stop {
     }
 
     /// Waits until the transfer is stopped.
-    pub(crate) async fn called(&self) {
+    pub async fn called(&self) {
         self.0.called.wait().await;
     }
 }

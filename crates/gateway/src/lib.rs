@@ -6,6 +6,7 @@
 //! | the file of a gateway | `config` |
 //! | rules of nftables and of routing | `rules` |
 //! | the device, and routes into it | `device` |
+//! | what the system does to its packets | `doctor` |
 //! | packets of hosts: headers, and what changes | `packet` |
 //! | TCP connections: numbers, and what their SYNs said | `flows` |
 //! | all sites, without sockets | `plane`; figures: `figures` |
@@ -22,6 +23,7 @@
 
 pub mod config;
 mod device;
+mod doctor;
 mod figures;
 mod flows;
 mod guest;
@@ -36,6 +38,7 @@ mod shared;
 pub mod testing;
 
 pub use config::GatewayConfig;
+pub use doctor::{SystemFinding, examine};
 pub use figures::{FlowFigures, PathFigures, SiteFigures};
 pub use plane::SiteId;
 pub use rights::GatewayRights;

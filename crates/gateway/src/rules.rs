@@ -14,9 +14,9 @@ use reach::Network;
 use crate::config::{Background, Fail, GatewayConfig, PortSpan};
 
 /// The name of the table.
-const TABLE: &str = "anabranch_gateway";
+pub(crate) const TABLE: &str = "anabranch_gateway";
 /// The priority of the rule: before the main table.
-const PRIORITY: u32 = 7_707;
+pub(crate) const PRIORITY: u32 = 7_707;
 /// The metric of routes for what no gateway takes; that of the gateway's own is smaller.
 const WORST: u32 = 4_278_198_272;
 

@@ -1,4 +1,4 @@
-//! Programs of the system that change its network: nft and ip.
+//! Programs of the system that change its network, and tell of it: nft and ip.
 
 use std::io::Write as _;
 use std::process::{Command, Stdio};
@@ -19,6 +19,23 @@ pub fn execute(program: &str, arguments: &[&str], input: &str) -> Result<(), Str
     let output = child.wait_with_output().map_err(|error| failed(error.to_string()))?;
     if output.status.success() {
         return Ok(());
+    }
+    Err(failed(String::from_utf8_lossy(&output.stderr).trim().to_string()))
+}
+
+/// Runs a program to its end; what it printed.
+///
+/// # Errors
+/// As [`execute`].
+pub fn read(program: &str, arguments: &[&str]) -> Result<String, String> {
+    let failed = |why: String| format!("{program} {}: {why}", arguments.join(" "));
+    let output = Command::new(program)
+        .args(arguments)
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|error| failed(error.to_string()))?;
+    if output.status.success() {
+        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
     }
     Err(failed(String::from_utf8_lossy(&output.stderr).trim().to_string()))
 }

@@ -82,8 +82,8 @@ where
     }
 }
 
-/// Rows of a figure: the name of a peer, which is no stranger's, a direction, which may be empty,
-/// and the value.
+/// Rows of a figure: the name of a peer, which is no stranger's, or of a path, a direction, which
+/// may be empty, and the value.
 pub type PeerRows = Vec<(String, &'static str, u64)>;
 
 /// Registers a figure of each peer that goes up and down. There may be a thousand peers or so.
@@ -93,8 +93,20 @@ pub fn register_gauge_of_peers(
     help: &'static str,
     read: impl Fn() -> PeerRows + Send + Sync + 'static,
 ) {
-    let metric_type = MetricType::Gauge;
-    let rows = ReadRows { name, help, unit: None, metric_type, read };
+    let (metric_type, label) = (MetricType::Gauge, "peer");
+    let rows = ReadRows { name, help, unit: None, metric_type, label, read };
+    registry.register_collector(Box::new(rows));
+}
+
+/// Registers a figure of each path of this process that goes up and down.
+pub fn register_gauge_of_paths(
+    registry: &mut Registry,
+    name: &'static str,
+    help: &'static str,
+    read: impl Fn() -> PeerRows + Send + Sync + 'static,
+) {
+    let (metric_type, label) = (MetricType::Gauge, "path");
+    let rows = ReadRows { name, help, unit: None, metric_type, label, read };
     registry.register_collector(Box::new(rows));
 }
 
@@ -106,16 +118,18 @@ pub fn register_counter_of_peers(
     unit: Option<Unit>,
     read: impl Fn() -> PeerRows + Send + Sync + 'static,
 ) {
-    let metric_type = MetricType::Counter;
-    registry.register_collector(Box::new(ReadRows { name, help, unit, metric_type, read }));
+    let (metric_type, label) = (MetricType::Counter, "peer");
+    registry.register_collector(Box::new(ReadRows { name, help, unit, metric_type, label, read }));
 }
 
-/// A figure of each peer that has a function.
+/// A figure of each peer, or path, that has a function.
 struct ReadRows<F> {
     name: &'static str,
     help: &'static str,
     unit: Option<Unit>,
     metric_type: MetricType,
+    /// The name of the label that says whose it is.
+    label: &'static str,
     read: F,
 }
 
@@ -124,7 +138,7 @@ impl<F: Fn() -> PeerRows + Send + Sync + 'static> Collector for ReadRows<F> {
         let (unit, metric_type) = (self.unit.as_ref(), self.metric_type);
         let mut metric = encoder.encode_descriptor(self.name, self.help, unit, metric_type)?;
         for (peer, direction, value) in (self.read)() {
-            let labels = [("peer", peer.as_str()), ("direction", direction)];
+            let labels = [(self.label, peer.as_str()), ("direction", direction)];
             let labels = if direction.is_empty() { &labels[..1] } else { &labels[..] };
             let mut row = metric.encode_family(&labels)?;
             match metric_type {

@@ -19,10 +19,13 @@
 //! A source that controls the rates of its paths says by [`FeedFrame::Watch`] which of them a
 //! connection is, and over which one it wants an [`ArrivalReport`] in each control interval: what
 //! has arrived over each, and what relays were seen to carry.
+//!
+//! Over one of its connections a source tells by [`FeedFrame::State`] how it does, for whoever
+//! watches the collector.
 
 use alloc::string::String;
 use alloc::vec::Vec;
-use core::num::NonZeroU32;
+use core::num::{NonZeroU32, NonZeroU64};
 
 use crate::frame::{Emit, FrameKind, RawFrame, WireError};
 pub use crate::limits::{
@@ -252,6 +255,59 @@ pub struct ArrivalReport {
     pub relays: Vec<(u32, u32)>,
 }
 
+/// How a source does, for people: nothing depends on it.
+///
+/// | octets | field |
+/// |---|---|
+/// | 8 | demand in bit/s; 0: none |
+/// | 1 | whether it is met: 0 no, 1 yes, 2 not known yet |
+/// | 4 | seconds for which that has been so |
+/// | 8 | octets that wait at the source |
+/// | 4 | seconds for which the oldest of them has waited |
+/// | 8 | records that were dropped |
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SourceState {
+    /// What has to arrive in a second, in bits, if the source has a demand.
+    pub demand: Option<NonZeroU64>,
+    /// Whether its paths carry that, once it was looked at.
+    pub is_met: Option<bool>,
+    /// For how many seconds that has been so.
+    pub since: u32,
+    /// Octets that are not at the collector.
+    pub waiting: u64,
+    /// For how many seconds the oldest of them has waited.
+    pub oldest: u32,
+    /// Records that were dropped before they were sent, since the source began.
+    pub dropped: u64,
+}
+
+impl SourceState {
+    fn read(reader: &mut Reader<'_>) -> Result<SourceState, WireError> {
+        let demand = NonZeroU64::new(reader.u64()?);
+        let is_met = match reader.u8()? {
+            0 => Some(false),
+            1 => Some(true),
+            2 => None,
+            _ => {
+                let frame = FrameKind::FeedState.name();
+                return Err(WireError::Field { frame, field: "whether a demand is met" });
+            }
+        };
+        let (since, waiting) = (reader.u32()?, reader.u64()?);
+        let (oldest, dropped) = (reader.u32()?, reader.u64()?);
+        Ok(SourceState { demand, is_met, since, waiting, oldest, dropped })
+    }
+
+    fn write(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.demand.map_or(0, NonZeroU64::get).to_be_bytes());
+        out.push(self.is_met.map_or(2, u8::from));
+        out.extend_from_slice(&self.since.to_be_bytes());
+        out.extend_from_slice(&self.waiting.to_be_bytes());
+        out.extend_from_slice(&self.oldest.to_be_bytes());
+        out.extend_from_slice(&self.dropped.to_be_bytes());
+    }
+}
+
 impl Watch {
     fn read(reader: &mut Reader<'_>) -> Result<Watch, WireError> {
         let path = reader.u32()?;
@@ -337,6 +393,8 @@ pub enum FeedFrame<'a> {
     Watch(Watch),
     /// From the collector: what has arrived.
     Report(ArrivalReport),
+    /// From the source: how it does.
+    State(SourceState),
 }
 
 impl Emit for FeedFrame<'_> {
@@ -351,6 +409,7 @@ impl Emit for FeedFrame<'_> {
             FeedFrame::Over(_) => FrameKind::FeedOver,
             FeedFrame::Watch(_) => FrameKind::FeedWatch,
             FeedFrame::Report(_) => FrameKind::FeedReport,
+            FeedFrame::State(_) => FrameKind::FeedState,
         }
     }
 
@@ -370,6 +429,7 @@ impl Emit for FeedFrame<'_> {
             FeedFrame::Over(why) => emit_text(why, out),
             FeedFrame::Watch(watch) => watch.write(out),
             FeedFrame::Report(report) => report.write(out),
+            FeedFrame::State(state) => state.write(out),
             FeedFrame::Records(records) => {
                 out.extend_from_slice(&records.first.to_be_bytes());
                 out.extend_from_slice(records.body);
@@ -391,6 +451,7 @@ impl<'a> TryFrom<RawFrame<'a>> for FeedFrame<'a> {
             FrameKind::FeedOver => FeedFrame::Over(read_text(&mut reader)),
             FrameKind::FeedWatch => FeedFrame::Watch(Watch::read(&mut reader)?),
             FrameKind::FeedReport => FeedFrame::Report(ArrivalReport::read(&mut reader)?),
+            FrameKind::FeedState => FeedFrame::State(SourceState::read(&mut reader)?),
             FrameKind::FeedRecords => {
                 let first = reader.u64()?;
                 FeedFrame::Records(Records::of(first, reader.rest())?)

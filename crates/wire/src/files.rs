@@ -99,6 +99,20 @@ pub struct Data<'a> {
     pub payload: &'a [u8],
 }
 
+/// A piece of the transfer's data, compressed by itself (RFC 8878).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Compressed<'a> {
+    /// As in [`Data`], of the data as they are.
+    pub position: u64,
+    /// The same.
+    pub block_hash: Option<[u8; 32]>,
+    /// The length of the data as they are: at most [`MAX_PAYLOAD`](crate::frame::MAX_PAYLOAD), and
+    /// more than that of what is sent.
+    pub len: u32,
+    /// The compressed bytes.
+    pub payload: &'a [u8],
+}
+
 /// A range of the layout; in [`FileFrame::Want`], [`FileFrame::Creates`], [`FileFrame::Replaces`],
 /// [`FileFrame::Keeps`] and [`FileFrame::Updates`], of the manifest's entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -122,6 +136,10 @@ pub struct Ask {
     pub strict: bool,
     /// Entries have owners and extended attributes.
     pub archive: bool,
+    /// Data may be compressed where that is faster.
+    pub compress: bool,
+    /// All data are compressed that become shorter by it.
+    pub compress_all: bool,
 }
 
 /// An entry below what is sent that could not be read, and is not in the manifest.
@@ -220,6 +238,8 @@ pub enum FileFrame<'a> {
     Ready,
     /// Data.
     Data(Data<'a>),
+    /// The same, compressed. Acknowledgements and requests are about data as they are.
+    Compressed(Compressed<'a>),
     /// Ranges received and written.
     Ack(Vec<Range>),
     /// A block that did not match its hash: it is wanted again.
@@ -283,6 +303,7 @@ impl Emit for FileFrame<'_> {
             FileFrame::Have(_) => FrameKind::Have,
             FileFrame::Ready => FrameKind::Ready,
             FileFrame::Data(_) => FrameKind::Data,
+            FileFrame::Compressed(_) => FrameKind::Compressed,
             FileFrame::Ack(_) => FrameKind::Ack,
             FileFrame::Refused(_) => FrameKind::Refused,
             FileFrame::ObjectDone(..) => FrameKind::ObjectDone,

@@ -205,10 +205,12 @@ pub enum FrameKind {
     FeedWatch,
     FeedReport,
     Networks,
+    FeedState,
+    Compressed,
 }
 
 /// Each kind with its name and the longest body.
-const KINDS: [(FrameKind, &str, usize); 51] = [
+const KINDS: [(FrameKind, &str, usize); 53] = [
     (FrameKind::Hello, "Hello", 2 + 16 + 1 + 16 + 1 + MAX_SERVICE + MAX_REQUEST),
     (FrameKind::Join, "Join", 16),
     (FrameKind::Entries, "Entries", MAX_CHUNK),
@@ -260,6 +262,8 @@ const KINDS: [(FrameKind, &str, usize); 51] = [
     (FrameKind::FeedWatch, "FeedWatch", 4 + 4 + 4),
     (FrameKind::FeedReport, "FeedReport", 8 + 2 + MOST_FEED_PATHS * 12 + MOST_FEED_RELAYS * 8),
     (FrameKind::Networks, "Networks", 16 + MAX_NETWORKS * 18),
+    (FrameKind::FeedState, "FeedState", 8 + 1 + 4 + 8 + 4 + 8),
+    (FrameKind::Compressed, "Compressed", MAX_BODY),
 ];
 
 impl FrameKind {

@@ -1,11 +1,11 @@
 //! The frames of feeds survive the wire, and what makes no sense is refused.
 
-use std::num::NonZeroU32;
+use std::num::{NonZeroU32, NonZeroU64};
 
 use proptest::prelude::*;
 use wire::feed::{
     ArrivalReport, FeedFrame, Form, MAX_LABEL, MAX_RECORD, MAX_RECORDS_BODY, MOST_FEED_PATHS,
-    MOST_FEED_RELAYS, Offer, Records, StreamId, Watch, is_feed_name, push_record,
+    MOST_FEED_RELAYS, Offer, Records, SourceState, StreamId, Watch, is_feed_name, push_record,
 };
 use wire::session::SessionFrame;
 use wire::{Emit, RawFrame, WireError};
@@ -70,6 +70,15 @@ fn every_kind_comes_back_as_it_went() {
         FeedFrame::Watch(Watch { path: 3, interval: NonZeroU32::new(200), relay: None }),
         FeedFrame::Watch(Watch { path: 9, interval: None, relay: NonZeroU32::new(7) }),
         FeedFrame::Report(ArrivalReport::default()),
+        FeedFrame::State(SourceState::default()),
+        FeedFrame::State(SourceState {
+            demand: NonZeroU64::new(5_000_000),
+            is_met: Some(true),
+            since: 1,
+            waiting: 2,
+            oldest: 3,
+            dropped: 4,
+        }),
         FeedFrame::Report(ArrivalReport {
             stamp: 5,
             paths: vec![(1, 2), (u32::MAX, u64::MAX)],

@@ -2,8 +2,8 @@
 
 use proptest::prelude::*;
 use wire::files::{
-    Archived, Ask, Changed, Data, DataHeader, Deletes, FileFrame, Grown, Hashes, Held, LeftOut,
-    MAX_REASON, Range, Wishes,
+    Archived, Ask, Changed, Compressed, Data, DataHeader, Deletes, FileFrame, Grown, Hashes, Held,
+    LeftOut, MAX_REASON, Range, Wishes,
 };
 use wire::measure::{Measure, MeasureFrame, Measured};
 use wire::session::{AbortCode, Hello, MAX_REQUEST, MAX_TEXT, SessionFrame, VERSION, Welcome};
@@ -59,7 +59,20 @@ fn every_kind_comes_back_as_it_went() {
         FileFrame::Filter(true, "*.jpg"),
         FileFrame::Filter(false, "raw/"),
         FileFrame::Ask(Ask { checksum: true, ..Ask::default() }),
-        FileFrame::Ask(Ask { checksum: false, hashes: true, strict: true, archive: true }),
+        FileFrame::Ask(Ask { hashes: true, strict: true, archive: true, ..Ask::default() }),
+        FileFrame::Ask(Ask { compress: true, compress_all: true, ..Ask::default() }),
+        FileFrame::Compressed(Compressed {
+            position: 1 << 40,
+            block_hash: Some([7; 32]),
+            len: 262_144,
+            payload: b"short",
+        }),
+        FileFrame::Compressed(Compressed {
+            position: 4,
+            block_hash: None,
+            len: 6,
+            payload: b"short",
+        }),
         FileFrame::Request(Range { start: 4_096, len: 4_096 }),
         FileFrame::Hashes(Hashes { first: 7, hashes: vec![[1; 32], [2; 32]] }),
         FileFrame::Held(Held { by_send_buffer: 1, by_receiver: 2 }),
@@ -109,6 +122,22 @@ fn a_data_header_is_a_data_frame_without_its_payload() {
             out,
             emitted(&FileFrame::Data(Data { position: 77, block_hash, payload: b"xyz" }))
         );
+    }
+}
+
+#[test]
+fn the_same_of_compressed_data_which_are_longer_than_what_is_sent() {
+    for block_hash in [None, Some([5; 32])] {
+        let mut out = Vec::new();
+        DataHeader::emit_compressed(77, block_hash.as_ref(), (4, 3), &mut out);
+        out.extend_from_slice(b"xyz");
+        let frame = |len| Compressed { position: 77, block_hash, len, payload: b"xyz" };
+        assert_eq!(out, emitted(&FileFrame::Compressed(frame(4))));
+        for len in [0, 3, 262_145, u32::MAX] {
+            let bytes = emitted(&FileFrame::Compressed(frame(len)));
+            let refused = WireError::Field { frame: "Compressed", field: "payload length" };
+            assert_eq!(parsed(&bytes), Err(refused), "{len}");
+        }
     }
 }
 

@@ -202,6 +202,7 @@ async fn serve(
         signal = signals.next() => stopped(signal),
         failure = failed => failure,
         never = watched => match never {},
+        never = service.watch() => match never {},
         never = following => match never {},
     };
     // What is taken now is acknowledged.

@@ -7,12 +7,13 @@ use std::time::Duration;
 
 use ::feed::{
     Choice, ControlOptions, FeedError, FeedOptions, Form, Input, LEAST_SPOOL, Listen, Live,
-    Reselect, Sent, SpoolOptions, WhenFull, is_feed_name,
+    Reselect, Sent, SpoolOptions, WhenFull, is_feed_name, register_source,
 };
 use clap::ValueEnum;
 use events::Events;
 use files::Error;
 use peer::dial::Terms;
+use peer::metrics::Registry;
 use peer::{Credential, Identity, RelayOptions, RelaySpec, Remote};
 use tokio::sync::watch;
 use tokio::time::sleep;
@@ -25,6 +26,7 @@ use crate::dirs::Dirs;
 use crate::examples;
 use crate::exit::Failure;
 use crate::host_key::HostKey;
+use crate::metrics::{self, MetricsAddress, MetricsServer};
 use crate::peers::{List, key_of};
 use crate::relays::{self, MOST_CANDIDATES, RelayFlags};
 use crate::signals::Signals;
@@ -98,6 +100,10 @@ pub(crate) struct FeedArgs {
     /// The time without a connection after which the feed gives up [default: never]
     #[arg(long, value_name = "TIME")]
     patience: Option<Span>,
+    /// Serve metrics for Prometheus by HTTP at this port of loopback, or at this address: whoever
+    /// reaches it reads them
+    #[arg(long, value_name = "[ADDR:]PORT")]
+    metrics: Option<MetricsAddress>,
     #[command(flatten)]
     token: TokenSource,
     #[command(flatten)]
@@ -297,7 +303,9 @@ pub(crate) fn run(args: FeedArgs) -> Result<(), Failure> {
     let identity = key.beside(to.iter().map(|(_, credential)| credential))?;
     let when_full = args.when_full.into();
     let spool = args.spool.map(|spool| SpoolOptions { when_full, ..spool });
+    let collected = dirs.feed(&feed);
     let options = FeedOptions {
+        collected,
         inputs: inputs(args.files, args.tail, args.listen, spool),
         feed,
         form: args.records.into(),
@@ -305,6 +313,7 @@ pub(crate) fn run(args: FeedArgs) -> Result<(), Failure> {
         patience: args.patience.map(|span| Duration::from_nanos(span.as_nanos())),
         collectors: args.to.iter().map(Remote::to_string).collect(),
         control,
+        progress: watch::Sender::default(),
     };
     let route = match carrier {
         CarrierOfFeed::Udp => {
@@ -329,7 +338,17 @@ pub(crate) fn run(args: FeedArgs) -> Result<(), Failure> {
             Route::Paths(Box::new(terms), Box::new(list))
         }
     };
-    let sending = |events| async move { send(route, options, events).await };
+    let metrics = args.metrics;
+    let sending = |events: Events| async move {
+        let metrics = metrics.map(MetricsServer::bind).transpose()?;
+        let mut registry = Registry::default();
+        register_source(&mut registry, &options.progress.subscribe());
+        let server = events.clone();
+        tokio::select! {
+            ended = send(route, options, events) => ended,
+            never = metrics::serve(metrics, registry, &server) => match never {},
+        }
+    };
     transfer::serve(args.display.watcher(None, None), sending)
 }
 

@@ -181,6 +181,12 @@ async fn serve(
             None => std::future::pending().await,
         }
     };
+    let collecting = async {
+        match &collect {
+            Some(collect) => collect.watch().await,
+            None => std::future::pending().await,
+        }
+    };
     let drained = async {
         drain.asked().await;
         let relay = async {
@@ -199,6 +205,7 @@ async fn serve(
         ended = receiving => ended?,
         never = relaying => never,
         never = watched => never,
+        never = collecting => never,
         () = drained => {
             hosting.close().await;
             return Ok(Summary::default());

@@ -1,5 +1,8 @@
 //! `send`: sends files and folders to a receiver, over every path.
 
+mod changes;
+mod watching;
+
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io::{self, Read};
@@ -8,7 +11,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
-use files::{Error, SendOptions, Stop, StreamInput};
+use files::{Error, SendOptions, Stop, StreamInput, TransferOptions};
 use peer::private::{open_input, open_regular};
 use peer::{Credential, Identity, Remote};
 
@@ -23,6 +26,7 @@ use crate::peers::{List, key_of};
 use crate::token::TokenSource;
 use crate::transfer;
 use crate::watch;
+use watching::Watched;
 
 /// Arguments of `send`.
 #[derive(Debug, clap::Args)]
@@ -45,6 +49,10 @@ pub(crate) struct SendArgs {
     /// The receiver, as printed by 'anabranch receive'
     #[arg(long, value_name = "HOST[:PORT]", add = complete::receivers())]
     to: Remote,
+    /// Send PATH, which is a folder, and then what changes in it, until it is stopped; files that
+    /// are there are replaced
+    #[arg(long, conflicts_with_all = ["files_from", "dry_run", "spool", "name"])]
+    watch: bool,
     #[command(flatten)]
     flags: SendFlags,
     #[command(flatten)]
@@ -80,6 +88,7 @@ impl SendArgs {
 pub(crate) fn run(args: SendArgs) -> Result<(), Failure> {
     // Mistakes are reported before the prompt for a token.
     let (stream, rename) = (stream(&args)?, stream_name(&args)?);
+    let watched = args.watch.then(|| watched(&args)).transpose()?;
     let spool = args.spool;
     let sources = if stream.is_some() { Vec::new() } else { args.sources };
     if stream.is_some() {
@@ -87,16 +96,42 @@ pub(crate) fn run(args: SendArgs) -> Result<(), Failure> {
     }
     let mut prepared = args.flags.prepare(sources)?;
     prepared.check_sending()?;
+    // Before anything is sent: what changes meanwhile is noted.
+    let watched = watched.map(|folder| Watched::new(&folder)).transpose()?;
     let key = HostKey::load(&prepared.dirs)?;
     let credential = credential(&args.token, &args.to, &prepared.dirs, stream.as_ref())?;
     let identity = key.beside(iter::once(&credential))?;
-    let watcher = prepared.watcher(None);
+    let watcher =
+        if watched.is_some() { prepared.watcher_of_runs() } else { prepared.watcher(None) };
     let options = prepared.to(args.to, credential, identity)?;
-    let options = SendOptions { stream, spool, rename, ..options };
+    let mut options = SendOptions { stream, spool, rename, ..options };
     let stop = options.transfer.stop.clone();
+    if let Some(watched) = watched {
+        let TransferOptions { overwrite, keep_existing, update, .. } = &mut options.transfer;
+        *overwrite |= !*keep_existing && !*update;
+        let send = |events| watching::send(watched, options, events);
+        let ended = transfer::run_until(watcher, &stop, send);
+        return ended.map(drop).map_err(|failure| with_its_receiver(failure, &stop));
+    }
     let sent = transfer::run_until(watcher, &stop, |events| files::send(options, events));
     let sent = sent.map_err(|failure| with_its_receiver(failure, &stop))?;
     Failure::unless_whole(&sent)
+}
+
+/// The folder that is watched.
+fn watched(args: &SendArgs) -> Result<PathBuf, Error> {
+    match &args.sources[..] {
+        [folder] if folder.is_dir() => Ok(folder.clone()),
+        [path] if path.exists() => {
+            let text = format!("--watch is for a folder, and {} is none", path.display());
+            Err(Error::usage(text))
+        }
+        [path] => {
+            readable(path)?;
+            Ok(path.clone())
+        }
+        _ => Err(Error::usage("--watch is for one folder: watch each by a command of its own")),
+    }
 }
 
 /// The failure of a sender that stopped its receiver too: both commands must be given again.
@@ -183,6 +218,11 @@ impl PreparedSend {
     /// here.
     pub(super) fn watcher(&mut self, folder: Option<&Path>) -> Box<dyn watch::Watcher> {
         self.flags.transfer.watcher(&self.config, folder)
+    }
+
+    /// The display of one transfer after another, and the commands at the end of each.
+    pub(super) fn watcher_of_runs(&mut self) -> Box<dyn watch::Watcher> {
+        self.flags.transfer.watcher_of_runs(&self.config)
     }
 
     /// The options of a transfer to `to`.

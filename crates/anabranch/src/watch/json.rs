@@ -4,7 +4,7 @@
 use events::{Changed, Event, FeedDemand, FeedPath, Listed, PathProgress, PlannedChange, Summary};
 use peer::Token;
 use serde::Serialize;
-use units::Rate;
+use units::{Rate, Span};
 
 use super::screen::Printer;
 use super::{Watcher, dry_run, text};
@@ -101,6 +101,8 @@ enum Body<'a> {
         streams: usize,
         kept: u64,
         waiting: u64,
+        oldest: Option<f64>,
+        dropped: u64,
         demand: Option<DemandLine>,
     },
     Notice {
@@ -281,7 +283,7 @@ fn body(event: &Event) -> Body<'_> {
             files_done: progress.files_done,
             current: progress.current.as_deref(),
             rate: progress.rate.as_bits(),
-            eta: progress.eta.map(units::Span::as_secs_f64),
+            eta: progress.eta.map(Span::as_secs_f64),
             standstill: progress.standstill.map(|still| still.since.as_secs_f64()),
             repeated: progress.repeated.0,
             gain: progress.gain,
@@ -307,6 +309,8 @@ fn body(event: &Event) -> Body<'_> {
             streams: feed.streams,
             kept: feed.kept,
             waiting: feed.waiting.0,
+            oldest: feed.oldest.map(Span::as_secs_f64),
+            dropped: feed.dropped,
             demand: feed.demand.as_ref().map(demand),
         },
         Event::Listing(_) => unreachable!("each entry has a line of its own"),
@@ -369,7 +373,7 @@ fn path_line(path: &PathProgress) -> PathLine<'_> {
         local: path.local.map(|local| local.to_string()),
         remote: path.remote.map(|remote| remote.to_string()),
         rate: path.rate.as_bits(),
-        rtt: path.rtt.map(units::Span::as_secs_f64),
+        rtt: path.rtt.map(Span::as_secs_f64),
         done: path.done.0,
         share: path.share,
         congestion_control: path.congestion_control.as_deref(),
@@ -380,7 +384,7 @@ fn path_line(path: &PathProgress) -> PathLine<'_> {
             backed_off: background.is_backed_off,
             backed_off_time: background.backed_off.as_secs_f64(),
             best_rate: background.best.map(units::Rate::as_bits),
-            longest_queue: background.queue.map(units::Span::as_secs_f64),
+            longest_queue: background.queue.map(Span::as_secs_f64),
         }),
     }
 }

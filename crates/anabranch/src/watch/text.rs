@@ -231,18 +231,29 @@ pub(crate) fn plain(progress: &Progress) -> String {
     format!("{}  {} | {}", clock(progress.elapsed), total(progress), paths.join(", "))
 }
 
-/// "1:20  12345 records are at the collector, 1.2 MB wait here; a demand of 5.0 Mbit/s,
-/// met for 0:48: wan0 2.6 Mbit/s, wan1 via r2 2.5 Mbit/s".
+/// "1:20  12345 records are at the collector, 1.2 MB wait here, the oldest for 0:12; 3 records were
+/// dropped; a demand of 5.0 Mbit/s, met for 0:48: wan0 2.6 Mbit/s, wan1 via r2 2.5 Mbit/s".
 pub(crate) fn feed(feed: &FeedProgress) -> String {
-    let FeedProgress { elapsed, kept, waiting, demand, .. } = feed;
-    let records = if *kept == 1 { "1 record is".into() } else { format!("{kept} records are") };
-    let time = clock(*elapsed);
-    let demand = demand.as_ref().map_or_else(String::new, of_demand);
-    match waiting {
-        &Bytes::ZERO => format!("{time}  {records} at the collector{demand}"),
-        waiting => format!("{time}  {records} at the collector, {waiting} wait here{demand}"),
+    let FeedProgress { elapsed, kept, waiting, oldest, dropped, demand, .. } = feed;
+    let records = |count: u64, verb: &str| match count {
+        1 => format!("1 record {}", if verb == "are" { "is" } else { "was" }),
+        count => format!("{count} records {verb}"),
+    };
+    let mut line = format!("{}  {} at the collector", clock(*elapsed), records(*kept, "are"));
+    if *waiting > Bytes::ZERO {
+        line.push_str(&format!(", {waiting} wait here"));
+        if let Some(oldest) = oldest.filter(|oldest| *oldest >= OLD) {
+            line.push_str(&format!(", the oldest for {}", clock(oldest)));
+        }
     }
+    if *dropped > 0 {
+        line.push_str(&format!("; {} dropped", records(*dropped, "were")));
+    }
+    line + &demand.as_ref().map_or_else(String::new, of_demand)
 }
+
+/// What has waited for less is on its way.
+const OLD: Span = Span::from_secs(2);
 
 fn of_demand(demand: &FeedDemand) -> String {
     let FeedDemand { rate, satisfied, since, paths } = demand;

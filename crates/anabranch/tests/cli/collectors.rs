@@ -1,5 +1,8 @@
 //! A source with several collectors; what a collector says of its folder.
 
+use std::collections::BTreeSet;
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::process::{Child, Stdio};
 use std::sync::Arc;
 
@@ -78,6 +81,52 @@ fn a_collector_that_does_not_answer_is_passed_over() {
     }
 }
 
+/// A source that is started anew knows what each collector has, and a collector that is back leaves
+/// out what another one has. What it lacks itself comes again, whoever else has more.
+fn starts_anew(carrier: &str) {
+    let (one, other) = two();
+    let count = 400_000;
+    one.source.file("data", numbered(count).as_bytes());
+    let (first, _second) = (one.collect(), other.collect());
+    let slow = ["--max-rate", "8mbit", "--carrier", carrier];
+    let mut child = feed(&one, &other, &slow);
+    one.until("the first one has many", |site| site.kept("data").len() > 500_000);
+    drop(first);
+    other.until("the other one has many", |site| site.kept("data").len() > 500_000);
+    kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
+    child.wait().unwrap();
+    let at_one = numbers(&one).len();
+    let _first = one.collect();
+    let output = feed(&one, &other, &["--carrier", carrier]).wait_with_output().unwrap();
+    let (code, _, stderr) = text(&output);
+    assert!(code == 0 && !stderr.contains("lacks"), "{code} {stderr}");
+    let (has_one, has_other) = (numbers(&one), numbers(&other));
+    let all: BTreeSet<u32> = has_one.iter().chain(&has_other).copied().collect();
+    assert!(all.into_iter().eq(0..count), "each record is there");
+    assert!(has_one.is_sorted_by(|a, b| a < b) && has_other.is_sorted_by(|a, b| a < b));
+    let both = has_one.len() + has_other.len() - usize::try_from(count).unwrap();
+    assert!(both < has_other.len() / 2, "{both} of {} are at both", has_other.len());
+    assert!(has_one.len() > at_one, "the first one comes first again");
+    // A collector whose folder is lost gets what it had, although the other one has later records.
+    std::fs::remove_dir_all(one.collector.0.join("kept/anna")).unwrap();
+    drop(_first);
+    let _first = one.collect();
+    let output = feed(&one, &other, &["--carrier", carrier]).wait_with_output().unwrap();
+    let (code, _, stderr) = text(&output);
+    assert!(code == 0, "{code} {stderr}");
+    assert!(one.kept("data") == numbered(count), "all is sent again");
+}
+
+#[test]
+fn a_source_that_is_started_anew_knows_what_collectors_have_over_udp() {
+    starts_anew("udp");
+}
+
+#[test]
+fn a_source_that_is_started_anew_knows_what_collectors_have_over_tcp() {
+    starts_anew("tcp");
+}
+
 #[test]
 fn several_collectors_are_known_by_their_keys() {
     let (one, _) = two();
@@ -100,6 +149,43 @@ fn several_collectors_are_known_by_their_keys() {
     assert!(code == 2 && stderr.contains("--to"), "{stderr}");
 }
 
+/// Both sides say how a feed does: what arrives, its demand, and that nothing waits.
+#[test]
+fn a_feed_is_seen_at_both_of_its_ends() {
+    let site = Site::new();
+    let _collector = site.collect();
+    site.source.file("log", numbered(100).as_bytes());
+    let port = free_port();
+    let at = port.to_string();
+    let words = ["--tail", "log", "--demand", "1mbit", "--metrics", &at];
+    let source = Running(site.feed(&words).spawn().unwrap());
+    let mut status = serde_json::Value::Null;
+    site.until("the source says that nothing waits", |site| {
+        let (_, stdout, _) = site.collector.run(&["collect", "kept", "--status", "--json"]);
+        status = serde_json::from_str(&stdout).unwrap_or_default();
+        let own = &status["sources"][0];
+        site.kept("log") == numbered(100) && own["waiting"] == 0 && own["demand"].as_u64() > Some(0)
+    });
+    let own = &status["sources"][0];
+    assert_eq!((&own["host"], &own["feed"]), (&"anna".into(), &"log".into()), "{status}");
+    assert_eq!(own["paths"][0]["from"], "127.0.0.1", "{status}");
+    assert_eq!(own["dropped"], 0, "{status}");
+    let (code, stdout, _) = site.collector.run(&["collect", "kept", "--status"]);
+    assert!(code == 0 && stdout.contains("host  feed  arrives"), "{stdout}");
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+    let mut page = String::new();
+    stream.read_to_string(&mut page).unwrap();
+    assert!(page.contains("\nanabranch_feed_kept_records_total 100\n"), "{page}");
+    assert!(page.contains("\nanabranch_feed_path_received_bits{path="), "{page}");
+    // Behind its end it is not there any more.
+    drop(source);
+    site.until("the source is gone", |site| {
+        let (_, stdout, _) = site.collector.run(&["collect", "kept", "--status"]);
+        stdout.contains("no source is connected")
+    });
+}
+
 #[test]
 fn a_collector_says_what_it_has() {
     let site = Site::new();
@@ -108,7 +194,7 @@ fn a_collector_says_what_it_has() {
     std::fs::create_dir(&empty).unwrap();
     let (code, stdout, _) = home.run(&["collect", "empty", "--status"]);
     assert!(code == 0 && stdout.contains("empty has no records yet"), "{stdout}");
-    let collector = site.collect();
+    let mut collector = site.collect();
     site.source.file("data", numbered(1_000).as_bytes());
     assert!(site.feed(&["data"]).status().unwrap().success());
     let counted = ["frames", "--records", "counted"];
@@ -122,9 +208,12 @@ fn a_collector_says_what_it_has() {
             stdout.lines().map(|row| row.split_whitespace().collect()).collect();
         assert_eq!(rows[1][..5], ["anna", "data", "data", "999", "10.9"], "{stdout}");
         assert_eq!(rows[2][..4], ["anna", "frames", "frames", "1"], "{stdout}");
-        assert!(rows.len() == 3 && rows[1].last() == Some(&"ago"), "{stdout}");
+        assert!(rows.len() == 5 && rows[1].last() == Some(&"ago"), "{stdout}");
+        let present = if is_running { "no source is connected" } else { "no collector is at work" };
+        assert!(rows[3].is_empty() && rows[4].join(" ").starts_with(present), "{stdout}");
         if is_running {
             kill(&collector);
+            collector.0.wait().unwrap();
         }
     }
     // A record that is cut short does not count.

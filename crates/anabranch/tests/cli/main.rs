@@ -31,6 +31,7 @@ mod terminal;
 mod trees;
 mod tunnels;
 mod udp;
+mod watches;
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};

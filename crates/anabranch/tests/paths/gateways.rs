@@ -175,6 +175,37 @@ fn background_transfers_of_unmodified_hosts_go_through_the_gateways() {
     assert_eq!(counter(&sites.near_gateway, "sent_packets"), before);
 }
 
+/// The doctor finds rules and settings of a real system as they are, and what is in the way.
+#[test]
+fn the_doctor_finds_what_is_in_the_way() {
+    let Some(sites) = sites("gateways::the_doctor_finds_what_is_in_the_way") else { return };
+    let host = &sites.near_gateway;
+    let wrongs = || {
+        let said = host.anabranch(&["gateway", "doctor", "--json"]);
+        let lines = said.stdout.lines().map(|line| serde_json::from_str(line).unwrap());
+        let findings: Vec<Value> = lines.collect();
+        assert!(findings.len() >= 8, "{}", said.said());
+        let wrong = findings.iter().filter(|finding| !finding["remedy"].is_null());
+        let wrong: Vec<String> = wrong.map(|one| one["subject"].as_str().unwrap().into()).collect();
+        assert_eq!(said.code, Some(i32::from(!wrong.is_empty())), "{}", said.said());
+        wrong
+    };
+    assert_eq!(wrongs(), [""; 0]);
+    host.sh("nft add table ip nat
+         nft 'add chain ip nat out { type nat hook postrouting priority srcnat; }'
+         nft add rule ip nat out oifname wan0 masquerade
+         nft add table inet wall
+         nft 'add chain inet wall pass { type filter hook forward priority filter; policy drop; }'
+         echo 1 > /proc/sys/net/ipv4/conf/all/rp_filter
+         echo 0 > /proc/sys/net/ipv4/ip_forward");
+    assert_eq!(wrongs(), ["NAT", "firewall", "forwarding", "rp_filter"]);
+    let removed = host.anabranch(&["gateway", "rules", "--remove"]);
+    assert_eq!(removed.code, Some(0), "{}", removed.said());
+    assert_eq!(wrongs(), ["rules", "NAT", "firewall", "routes", "forwarding", "rp_filter"]);
+    let said = host.anabranch(&["gateway", "doctor"]);
+    assert!(said.stdout.contains("problem  rules: "), "{}", said.said());
+}
+
 #[test]
 fn a_transfer_goes_on_when_a_gateway_is_killed_and_is_governed_again() {
     let test = "gateways::a_transfer_goes_on_when_a_gateway_is_killed_and_is_governed_again";

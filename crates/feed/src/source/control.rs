@@ -100,13 +100,13 @@ impl Control {
 
     /// So much is written to a path.
     pub(super) fn note_written(&self, shared: &SourceShared, path: PathId, octets: Bytes) {
-        let produced = shared.produced();
+        let produced = shared.totals.produced();
         self.driven().handle_written(self.clock.now(), path, octets, produced);
     }
 
     /// A path could send, and nothing is left.
     pub(super) fn note_lack(&self, shared: &SourceShared) {
-        let produced = shared.produced();
+        let produced = shared.totals.produced();
         self.driven().handle_lack(self.clock.now(), produced);
     }
 
@@ -119,7 +119,7 @@ impl Control {
         shared: &SourceShared,
         report: &ArrivalReport,
     ) -> Result<(), ReportError> {
-        let amounts = (shared.produced(), shared.channels.unsent());
+        let amounts = (shared.totals.produced(), shared.channels.unsent());
         self.change(shared, |driven, now| driven.handle_report(now, report, amounts))
     }
 

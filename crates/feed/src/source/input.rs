@@ -17,6 +17,7 @@ use wire::feed::{Form, MAX_RECORD, StreamId};
 use super::listen::Listener;
 use super::piece::{CHUNK, Piece};
 use super::spool::Spool;
+use super::totals::Dropped;
 use crate::framing::Splitter;
 
 /// Pieces that wait to be looked at.
@@ -33,6 +34,8 @@ pub(super) struct Reader {
     again: Again,
     /// The task that reads a file.
     reading: Option<JoinHandle<()>>,
+    /// Octets that were read.
+    taken: u64,
 }
 
 /// What can be read from its begin again.
@@ -64,7 +67,7 @@ pub(super) enum OpenLive {
 pub(super) fn read_live(
     live: Vec<OpenLive>,
     form: Form,
-    events: &Events,
+    (events, dropped): (&Events, &Dropped),
 ) -> io::Result<mpsc::Receiver<io::Result<Piece>>> {
     let (sender, pieces) = mpsc::channel(PIECES);
     for one in live {
@@ -75,7 +78,7 @@ pub(super) fn read_live(
                 thread::Builder::new().name("stdin".into()).spawn(move || read_stdin(&sender))?;
             }
             OpenLive::Listener(listener) => {
-                tokio::spawn(listener.run(form, sender, events.clone()));
+                tokio::spawn(listener.run(form, sender, (events.clone(), dropped.clone())));
             }
         }
     }
@@ -105,26 +108,46 @@ fn read_stdin(sender: &mpsc::Sender<io::Result<Piece>>) {
 impl Reader {
     /// What comes once, as [`read_live`] yields it.
     pub(super) fn of_live(pieces: mpsc::Receiver<io::Result<Piece>>) -> Reader {
-        Reader { pieces, again: Again::Nothing, reading: None }
+        Reader { pieces, again: Again::Nothing, reading: None, taken: 0 }
     }
 
     /// A file, from its begin.
     pub(super) fn of(file: FollowedFile) -> Reader {
         let (sender, pieces) = mpsc::channel(PIECES);
         let reading = tokio::spawn(file.clone().run(sender));
-        Reader { pieces, again: Again::File(file), reading: Some(reading) }
+        Reader { pieces, again: Again::File(file), reading: Some(reading), taken: 0 }
     }
 
     /// A spool, from its first record.
     pub(super) fn of_spool(spool: Arc<Spool>) -> Reader {
         let (sender, pieces) = mpsc::channel(PIECES);
         let reading = tokio::spawn(Arc::clone(&spool).read(sender));
-        Reader { pieces, again: Again::Spool(spool), reading: Some(reading) }
+        Reader { pieces, again: Again::Spool(spool), reading: Some(reading), taken: 0 }
     }
 
     /// The next piece; `None` at the end. It can be dropped and asked again.
     pub(super) async fn read(&mut self) -> Option<io::Result<Piece>> {
-        self.pieces.recv().await
+        let read = self.pieces.recv().await;
+        if let Some(Ok(Piece::Octets(octets) | Piece::Records(octets))) = &read {
+            self.taken += octets.len() as u64;
+        }
+        read
+    }
+
+    /// Octets that were read, from the begin on.
+    pub(super) fn taken(&self) -> u64 {
+        self.taken
+    }
+
+    /// Octets that were not: those that nobody has to wait for.
+    pub(super) fn unread(&self) -> u64 {
+        match &self.again {
+            Again::Nothing => 0,
+            Again::File(followed) => {
+                followed.file.metadata().map_or(0, |own| own.len().saturating_sub(self.taken))
+            }
+            Again::Spool(spool) => spool.unread(),
+        }
     }
 
     /// Begins anew, if that is possible, with the record of this number.

@@ -25,6 +25,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 use wire::feed::{Form, MAX_RECORD, push_record};
 
 use super::piece::{CHUNK, Piece};
+use super::totals::Dropped;
 use crate::FeedError;
 use crate::bounds::{BATCH, LOCAL_CONNECTIONS};
 use crate::framing::{FramingError, Splitter};
@@ -152,7 +153,7 @@ impl Listener {
         self,
         form: Form,
         pieces: mpsc::Sender<io::Result<Piece>>,
-        events: Events,
+        (events, dropped): (Events, Dropped),
     ) {
         let troubles = Arc::new(Troubles::new(self.at.to_string(), events));
         match self.socket {
@@ -160,7 +161,7 @@ impl Listener {
             Socket::Unix(socket, _name) => accept(&socket, form, &pieces, &troubles).await,
             Socket::Udp(socket) => tokio::select! {
                 () = datagrams(&socket, form, &pieces, &troubles) => {}
-                never = count_drops(&socket, &troubles) => match never {},
+                never = count_drops(&socket, &troubles, &dropped) => match never {},
             },
             // Who writes to it waits when it is full.
             Socket::Datagrams(socket, _name) => {
@@ -396,7 +397,11 @@ fn push_datagram(body: &mut Vec<u8>, form: Form, datagram: &[u8]) {
 }
 
 /// Tells of datagrams that the kernel dropped, because they came faster than records go.
-async fn count_drops(socket: &UdpSocket, troubles: &Troubles) -> std::convert::Infallible {
+async fn count_drops(
+    socket: &UdpSocket,
+    troubles: &Troubles,
+    lost: &Dropped,
+) -> std::convert::Infallible {
     let mut ticks = interval(LOOK);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut known = 0;
@@ -410,6 +415,7 @@ async fn count_drops(socket: &UdpSocket, troubles: &Troubles) -> std::convert::I
                 dropped.wrapping_sub(known)
             ))
         {
+            lost.add(u64::from(dropped.wrapping_sub(known)));
             known = dropped;
         }
     }

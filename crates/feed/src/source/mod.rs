@@ -2,9 +2,12 @@
 
 mod backlog;
 mod channel;
+mod collected;
 mod control;
 mod driven;
+mod figures;
 mod input;
+mod lag;
 mod listen;
 mod paths;
 mod piece;
@@ -13,11 +16,12 @@ mod spool;
 mod stream;
 mod striped;
 mod tail;
+mod telling;
+mod totals;
 mod way;
 mod ways;
 
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -30,18 +34,22 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, interval, sleep, timeout};
 use units::{Bytes, Span};
-use wire::feed::{Form, StreamId};
+use wire::feed::{Form, SourceState, StreamId};
 
 use crate::FeedError;
 use channel::Channels;
+use collected::Collected;
 use control::Control;
 pub use driven::ControlOptions;
+pub use figures::register_source;
 use input::{FollowedFile, OpenLive, Reader, read_live, stream_of};
 pub use listen::Listen;
 use listen::Listener;
 use spool::Spool;
 pub use spool::{LEAST_SPOOL, SpoolOptions, WhenFull};
 use stream::Stream;
+use telling::Telling;
+use totals::Totals;
 use ways::Ways;
 
 /// What records are read from.
@@ -80,8 +88,12 @@ pub struct FeedOptions {
     pub patience: Option<Duration>,
     /// The names of the collectors, of which the first one that answers gets the records.
     pub collectors: Vec<String>,
+    /// The folder that says what each of several collectors has, of this feed alone.
+    pub collected: PathBuf,
     /// How paths and rates are chosen; `None`: over every path goes as much as it takes.
     pub control: Option<ControlOptions>,
+    /// Gets how it goes, each second.
+    pub progress: watch::Sender<FeedProgress>,
 }
 
 /// What a source has done.
@@ -96,8 +108,8 @@ pub struct Sent {
 /// What the streams of a source share.
 struct SourceShared {
     feed: String,
-    /// Whether it has several collectors: one does not know what another one has.
-    has_several: bool,
+    /// What each of several collectors has; one alone knows it.
+    collected: Option<Collected>,
     form: Form,
     secret: Option<[u8; 16]>,
     run: [u8; 16],
@@ -108,11 +120,10 @@ struct SourceShared {
     told: Mutex<String>,
     /// Whether the source is over.
     over: watch::Sender<bool>,
-    kept: AtomicU64,
-    waiting: AtomicUsize,
-    streams: AtomicUsize,
-    /// The octets of all records that were read.
-    produced: AtomicU64,
+    totals: Totals,
+    /// What was told last, to whoever runs the source and to the collector.
+    progress: watch::Sender<FeedProgress>,
+    telling: Mutex<Telling>,
     controlling: Option<Controlling>,
 }
 
@@ -122,12 +133,6 @@ struct Controlling {
     is_produced: bool,
     /// That towards the present collector.
     present: Mutex<Option<Arc<Control>>>,
-}
-
-/// The part of one stream in what waits.
-struct Waiting<'a> {
-    shared: &'a SourceShared,
-    octets: usize,
 }
 
 /// The time that is left for what was read when the source is told to stop.
@@ -140,27 +145,6 @@ const REMEDY: &str = "'anabranch collect FOLDER' there would";
 const REPORT: Duration = Duration::from_secs(1);
 
 impl SourceShared {
-    fn waiting(&self, octets: usize) -> Waiting<'_> {
-        self.streams.fetch_add(1, Ordering::Relaxed);
-        let mut waiting = Waiting { shared: self, octets: 0 };
-        waiting.set(octets);
-        waiting
-    }
-
-    /// More records are safe.
-    fn note_kept(&self, more: u64) {
-        self.kept.fetch_add(more, Ordering::Relaxed);
-    }
-
-    /// Further octets of records were read.
-    fn note_produced(&self, octets: u64) {
-        self.produced.fetch_add(octets, Ordering::Relaxed);
-    }
-
-    fn produced(&self) -> u64 {
-        self.produced.load(Ordering::Relaxed)
-    }
-
     /// A new control of paths and rates, towards the next collector; `None` if there is none.
     fn control(&self, clock: Clock) -> Result<Option<Arc<Control>>, peer::Error> {
         let Some(Controlling { options, is_produced, present }) = &self.controlling else {
@@ -192,10 +176,17 @@ impl SourceShared {
         let _ = self.over.subscribe().wait_for(|is_over| *is_over).await;
     }
 
-    fn sent(&self) -> Sent {
-        Sent {
-            kept: self.kept.load(Ordering::Relaxed),
-            waiting: Bytes(self.waiting.load(Ordering::Relaxed) as u64),
+    /// How it goes.
+    fn look(&self, began: Instant) -> FeedProgress {
+        let Sent { kept, waiting } = self.totals.sent();
+        FeedProgress {
+            elapsed: began.elapsed().into(),
+            streams: self.totals.streams(),
+            kept,
+            waiting: waiting + self.totals.unread(),
+            oldest: self.totals.oldest().map(|since| since.elapsed().into()),
+            dropped: self.totals.dropped().count(),
+            demand: self.demand(),
         }
     }
 
@@ -206,31 +197,28 @@ impl SourceShared {
         let mut last = None;
         loop {
             ticks.tick().await;
-            let Sent { kept, waiting } = self.sent();
-            let streams = self.streams.load(Ordering::Relaxed);
-            let demand = self.demand();
-            let now = FeedProgress { elapsed: Span::ZERO, streams, kept, waiting, demand };
-            if last.as_ref() != Some(&now) {
-                last = Some(now.clone());
-                let elapsed = began.elapsed().into();
-                self.events.send(Event::Feed(FeedProgress { elapsed, ..now }));
+            let now = self.look(began);
+            self.progress.send_replace(now.clone());
+            self.write_collected();
+            let news = FeedProgress { elapsed: Span::ZERO, ..now.clone() };
+            if last.as_ref() != Some(&news) {
+                last = Some(news);
+                self.events.send(Event::Feed(now));
             }
         }
     }
-}
 
-impl Waiting<'_> {
-    fn set(&mut self, octets: usize) {
-        let all = &self.shared.waiting;
-        all.fetch_add(octets, Ordering::Relaxed);
-        all.fetch_sub(std::mem::replace(&mut self.octets, octets), Ordering::Relaxed);
+    /// Writes what each of several collectors has.
+    fn write_collected(&self) {
+        if let Some(collected) = &self.collected {
+            collected.write();
+        }
     }
-}
 
-impl Drop for Waiting<'_> {
-    fn drop(&mut self) {
-        self.set(0);
-        self.shared.streams.fetch_sub(1, Ordering::Relaxed);
+    /// What the collector is to be told by one of the connections, if it is time.
+    fn poll_state(&self, now: Instant) -> Option<SourceState> {
+        let progress = self.progress.borrow();
+        self.telling.lock().expect("no panic while held").poll(now, &progress)
     }
 }
 
@@ -302,7 +290,10 @@ async fn run(
     events: Events,
     stop: impl Future<Output = ()>,
 ) -> Result<Sent, FeedError> {
-    let FeedOptions { inputs, feed, form, secret, patience: _, collectors, control } = options;
+    let FeedOptions { inputs, feed, form, secret, collectors, control, progress, .. } = options;
+    let path = options.collected;
+    let collected = (collectors.len() > 1).then(|| Collected::open(&path)).transpose();
+    let collected = collected.map_err(|source| FeedError::Source { path, source })?;
     let controlling = control.map(|options| Controlling {
         options,
         is_produced: !inputs.iter().all(|input| matches!(input, Input::File(_))),
@@ -310,7 +301,7 @@ async fn run(
     });
     let shared = Arc::new(SourceShared {
         feed,
-        has_several: collectors.len() > 1,
+        collected,
         form,
         secret,
         run: peer::random()?,
@@ -319,10 +310,9 @@ async fn run(
         ways: Ways::default(),
         told: Mutex::default(),
         over: watch::Sender::new(false),
-        kept: AtomicU64::new(0),
-        waiting: AtomicUsize::new(0),
-        streams: AtomicUsize::new(0),
-        produced: AtomicU64::new(0),
+        totals: Totals::default(),
+        progress,
+        telling: Mutex::default(),
         controlling,
     });
     let mut streams = JoinSet::new();
@@ -349,7 +339,7 @@ async fn run(
     let stopped = async {
         stop.await;
         let is_safe = async {
-            while shared.sent().waiting > Bytes::ZERO {
+            while shared.totals.sent().waiting > Bytes::ZERO {
                 sleep(Duration::from_millis(20)).await;
             }
         };
@@ -375,7 +365,8 @@ async fn run(
         }
         failed = &mut kept => Err(failed.expect_err("it goes on until the end").into()),
     };
-    ended.map(|()| shared.sent())
+    shared.write_collected();
+    ended.map(|()| shared.totals.sent())
 }
 
 /// The stream of something that is read to its end; `None`, if there is nothing in it.
@@ -401,10 +392,14 @@ async fn begin(input: Input, shared: &SourceShared) -> Result<Option<Stream>, Fe
             }
             let label = labels.join(", ");
             let failed = |source| FeedError::Source { path: (&label).into(), source };
-            let pieces = read_live(inputs, form, &shared.events).map_err(failed)?;
+            let pieces = read_live(inputs, form, (&shared.events, shared.totals.dropped()))
+                .map_err(failed)?;
             let (id, reader) = match spool {
                 Some(options) => {
-                    let spool = Spool::open(options, &shared.feed, form, shared.events.clone())?;
+                    let spool = {
+                        let dropped = shared.totals.dropped().clone();
+                        Spool::open(options, (&shared.feed, form), shared.events.clone(), dropped)?
+                    };
                     spool.fill(pieces).map_err(failed)?;
                     (spool.id(), Reader::of_spool(spool))
                 }

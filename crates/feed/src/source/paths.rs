@@ -193,7 +193,7 @@ async fn keep(
                     control.tick(shared);
                 }
                 if shared.ways.alive() > 0 {
-                    if down_since.take().is_some() && shared.has_several {
+                    if down_since.take().is_some() && shared.collected.is_some() {
                         shared.events.notice(format!("records go to {}", terms.hosts()));
                     }
                     told.clear();

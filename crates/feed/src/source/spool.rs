@@ -21,6 +21,7 @@ use units::Bytes;
 use wire::feed::{Form, Offer, Records, StreamId, push_record};
 
 use super::piece::{CHUNK, Piece};
+use super::totals::Dropped;
 use crate::FeedError;
 use crate::bounds::{BATCH, FILE, WAITING};
 use crate::framing::{FramingError, Splitter};
@@ -71,11 +72,14 @@ pub(super) struct Spool {
     stream: Arc<KeptStream>,
     id: StreamId,
     events: Events,
+    dropped: Dropped,
     /// Records before this one are at the collector.
     kept: AtomicU64,
     /// The first record of the file that is being handed over; `None` before the first. Held while
     /// a file is chosen or dropped: one that is chosen is handed over to its end.
     reading: Mutex<Option<u64>>,
+    /// The octets of that file that were handed over.
+    offset: AtomicU64,
     /// Whether all was read from the input, and is in the spool.
     is_over: AtomicBool,
     /// Why no more can be spooled.
@@ -102,9 +106,9 @@ impl Spool {
     /// [`FeedError::Source`] with the system's.
     pub(super) fn open(
         options: SpoolOptions,
-        feed: &str,
-        form: Form,
+        (feed, form): (&str, Form),
         events: Events,
+        dropped: Dropped,
     ) -> Result<Arc<Spool>, FeedError> {
         let path = options.folder.clone();
         let failed = |source| FeedError::Source { path: path.clone(), source };
@@ -138,8 +142,10 @@ impl Spool {
             stream,
             id,
             events,
+            dropped,
             kept: AtomicU64::new(0),
             reading: Mutex::default(),
+            offset: AtomicU64::new(0),
             is_over: AtomicBool::new(false),
             failed: Mutex::default(),
             written,
@@ -163,6 +169,16 @@ impl Spool {
     /// The number behind the last record that was ever here.
     pub(super) fn total(&self) -> u64 {
         self.stream.next()
+    }
+
+    /// The octets that are in its files and were not handed over yet.
+    pub(super) fn unread(&self) -> u64 {
+        // While no other file is chosen.
+        let reading = self.reading.lock().expect("no panic while held");
+        let files = self.files().unwrap_or_default();
+        let behind = files.iter().filter(|file| reading.is_none_or(|first| file.first >= first));
+        let size: u64 = behind.map(|file| file.size).sum();
+        size.saturating_sub(self.offset.load(Ordering::Relaxed))
     }
 
     /// Records before this one are at the collector: files of them alone are removed.
@@ -294,6 +310,7 @@ impl Spool {
         if lost > 0 && !is_handed_over {
             let text = format!("{why}: {lost} records from {} on are dropped", oldest.first);
             self.events.notice(self.at(&text));
+            self.dropped.add(lost);
         }
     }
 
@@ -387,6 +404,7 @@ impl Spool {
             let length = reading.file.read_at(&mut piece, reading.offset)?;
             piece.truncate(length);
             reading.offset += length as u64;
+            self.offset.store(reading.offset, Ordering::Relaxed);
             return Ok((length > 0).then_some(Piece::Octets(piece)));
         }
         let behind = reading.first;
@@ -406,6 +424,7 @@ impl Spool {
             Err(error) => return Err(error),
         };
         *reading = Some(first);
+        self.offset.store(0, Ordering::Relaxed);
         *at = Some(Reading { first, file, offset: 0 });
         Ok(Some(Piece::At(first)))
     }
@@ -465,7 +484,10 @@ mod tests {
             age: None,
             when_full: WhenFull::default(),
         };
-        let open = || Spool::open(options.clone(), "feed", Form::Lines, Events::new()).unwrap();
+        let open = || {
+            let of = ("feed", Form::Lines);
+            Spool::open(options.clone(), of, Events::new(), Dropped::default()).unwrap()
+        };
         let spool = open();
         add(&spool, 3);
         assert_eq!((spool.first(), spool.total()), (0, 3));

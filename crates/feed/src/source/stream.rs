@@ -2,7 +2,9 @@
 
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
+use tokio::time::{Instant, MissedTickBehavior, interval};
 use wire::feed::{Records, StreamId};
 
 use super::SourceShared;
@@ -11,6 +13,9 @@ use super::input::Reader;
 use super::piece::Piece;
 use crate::FeedError;
 use crate::framing::{FramingError, Splitter};
+
+/// The time between looks at how much waits.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// A stream of records.
 pub(super) struct Stream {
@@ -73,15 +78,17 @@ impl Stream {
 impl Running {
     async fn run(&mut self) -> Result<Part, FeedError> {
         let shared = Arc::clone(&self.shared);
-        let mut waiting = shared.waiting(0);
+        let mut part = shared.totals.stream();
         let mut over = shared.over.subscribe();
+        let mut looks = interval(LOOK);
+        looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             self.look()?;
             let (octets, has_room, is_empty, kept) = {
                 let State { backlog, .. } = &*self.channel.state();
                 (backlog.octets(), backlog.has_room(), backlog.is_empty(), backlog.kept())
             };
-            waiting.set(octets);
+            part.set_read(octets as u64);
             self.reader.handle_kept(kept);
             if let Some(to) = self.gap.filter(|_| is_empty) {
                 return Ok(Part::Gap(to));
@@ -94,9 +101,25 @@ impl Running {
                     self.handle_read(read)?;
                 }
                 () = self.channel.changed.notified() => {}
+                _ = looks.tick() => {
+                    let (taken, unread) = (self.reader.taken(), self.reader.unread());
+                    let safe = taken - self.waiting_input(octets as u64).min(taken);
+                    part.look(Instant::now(), safe, taken + unread, unread);
+                }
                 _ = over.wait_for(|is_over| *is_over) => return Ok(Part::Over),
             }
         }
+    }
+
+    /// About so many octets of the input are those records that wait: these have their lengths with
+    /// them, and not what is between them.
+    fn waiting_input(&self, octets: u64) -> u64 {
+        let added = self.channel.state().backlog.added();
+        if added == 0 {
+            return 0;
+        }
+        let taken = u128::from(self.reader.taken());
+        u64::try_from(u128::from(octets) * taken / u128::from(added)).unwrap_or(u64::MAX)
     }
 
     /// Looks whether the collector has other records than those that are here.
@@ -148,7 +171,7 @@ impl Running {
             None => self.handle_end()?,
         }
         let added = self.channel.state().backlog.added();
-        self.shared.note_produced(added - std::mem::replace(&mut self.told, added));
+        self.shared.totals.note_produced(added - std::mem::replace(&mut self.told, added));
         self.shared.channels.wake();
         Ok(())
     }

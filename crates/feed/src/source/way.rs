@@ -135,6 +135,8 @@ struct Offered {
     is_open: bool,
     /// When it is offered again.
     again_at: Option<Instant>,
+    /// Records before this one are at other collectors, as this one was told.
+    elsewhere: u64,
 }
 
 /// Carries records until the connection fails, or its stream is over.
@@ -180,6 +182,7 @@ pub(super) async fn carry(
             return Ok(Carried::Left);
         }
         way.offer(conn);
+        way.tell_state(conn);
         if matches!(way.kind, Kind::Striped(_)) && way.offered.is_empty() {
             conn.close();
             let _ = conn.try_flush();
@@ -239,6 +242,16 @@ impl<'a> Way<'a> {
             }
         }
         Ok(true)
+    }
+
+    /// Tells the collector how the source does, if it is time and nothing waits here.
+    fn tell_state(&self, conn: &mut Conn) {
+        if self.is_silent || conn.backlog() > 0 || !self.offered.values().any(|one| one.is_open) {
+            return;
+        }
+        if let Some(state) = self.shared.poll_state(Instant::now()) {
+            conn.push(&FeedFrame::State(state));
+        }
     }
 
     /// Whether the rates allow something to be sent, and how much: as [`Way::allowed`].
@@ -309,9 +322,16 @@ impl<'a> Way<'a> {
             self.to(conn, channel.number);
             conn.push(&FeedFrame::Over(String::new()));
         }
+        self.push_offer(conn, &channel, 0);
+        let number = channel.number;
+        let offered = Offered { channel, is_open: false, again_at: None, elsewhere: 0 };
+        self.offered.insert(number, offered);
+    }
+
+    /// Offers a stream of which other collectors have the records before `elsewhere`.
+    fn push_offer(&mut self, conn: &mut Conn, channel: &Channel, elsewhere: u64) {
         // What can be read again is there from its first record on.
         let first = channel.first.unwrap_or_else(|| channel.state().backlog.first());
-        let elsewhere = if self.shared.has_several { channel.state().backlog.kept() } else { 0 };
         self.to(conn, channel.number);
         conn.push(&FeedFrame::Offer(Offer {
             stream: channel.id,
@@ -321,8 +341,26 @@ impl<'a> Way<'a> {
             feed: self.shared.feed.clone(),
             label: channel.label.clone(),
         }));
-        let number = channel.number;
-        self.offered.insert(number, Offered { channel, is_open: false, again_at: None });
+    }
+
+    /// The collector goes on with this record. Where it has all that it ever said, and another one
+    /// has more, it is to leave that out: the stream is offered once more. Whether it was.
+    fn is_elsewhere(&mut self, conn: &mut Conn, number: u16, next: u64) -> bool {
+        let (Some(collected), Some(key)) = (&self.shared.collected, conn.peer()) else {
+            return false;
+        };
+        let Some(offered) = self.offered.get_mut(&number) else { return false };
+        let (before, elsewhere) = collected.of(offered.channel.id, key);
+        if next < before || elsewhere <= next.max(offered.elsewhere) {
+            collected.set(offered.channel.id, key, next);
+            return false;
+        }
+        offered.elsewhere = elsewhere;
+        let channel = Arc::clone(&offered.channel);
+        self.to(conn, number);
+        conn.push(&FeedFrame::Over(String::new()));
+        self.push_offer(conn, &channel, elsewhere);
+        true
     }
 
     fn leave(&mut self, number: u16) {
@@ -524,6 +562,9 @@ impl<'a> Way<'a> {
             match FeedFrame::try_from(frame)? {
                 FeedFrame::Channel(number) => self.heard = number,
                 FeedFrame::From { next, run } => {
+                    if self.is_elsewhere(conn, self.heard, next) {
+                        continue;
+                    }
                     if let Some(offered) = self.offered.get_mut(&self.heard) {
                         offered.is_open = offered.channel.begin(self.id, next, run);
                         if !offered.is_open {
@@ -539,7 +580,10 @@ impl<'a> Way<'a> {
                         let text = "the collector acknowledges records that were not sent";
                         ConnError::Refused(text.into())
                     })?;
-                    self.shared.note_kept(more);
+                    self.shared.totals.note_kept(more);
+                    if let (Some(collected), Some(key)) = (&self.shared.collected, conn.peer()) {
+                        collected.set(offered.channel.id, key, kept);
+                    }
                     if self.path().is_some() {
                         self.shared.channels.wake();
                     }

@@ -4,11 +4,12 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::File;
 use std::pin::Pin;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
 
 use events::Events;
+use peer::metrics::{Registry, register_budget, register_counter, register_gauge};
 use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 use tokio::time::{sleep, timeout};
@@ -67,6 +68,10 @@ struct DeliveryShared {
     running: watch::Sender<usize>,
     /// Whether those that are under way are to end.
     is_stopped: watch::Sender<bool>,
+    /// Batches that were taken, their records, and batches that were not.
+    taken: AtomicU64,
+    taken_records: AtomicU64,
+    failed: AtomicU64,
 }
 
 #[derive(Default)]
@@ -98,12 +103,40 @@ impl Deliveries {
             queue: Mutex::default(),
             running: watch::Sender::new(0),
             is_stopped: watch::Sender::new(false),
+            taken: AtomicU64::new(0),
+            taken_records: AtomicU64::new(0),
+            failed: AtomicU64::new(0),
         }))
     }
 
     /// The stream has something to hand over.
     pub(super) fn commit(&self, stream: &Arc<KeptStream>) {
         self.0.commit(stream);
+    }
+
+    /// Adds what is handed over to the figures.
+    pub(super) fn register(&self, registry: &mut Registry) {
+        let counters: [(&str, &str, fn(&DeliveryShared) -> &AtomicU64); 3] = [
+            ("deliveries", "Batches that were taken", |shared| &shared.taken),
+            ("delivered_records", "Records of batches that were taken", |shared| {
+                &shared.taken_records
+            }),
+            ("failed_deliveries", "Batches that were not taken", |shared| &shared.failed),
+        ];
+        for (name, help, count) in counters {
+            let shared = Arc::clone(&self.0);
+            let read = move || count(&shared).load(Ordering::Relaxed);
+            register_counter(registry, name, help, read);
+        }
+        let shared = Arc::clone(&self.0);
+        let what = "Batches that are being handed over";
+        let taken = move || *shared.running.borrow() as u64;
+        register_budget(registry, "deliveries_running", what, None, DELIVERIES as u64, taken);
+        let shared = Arc::clone(&self.0);
+        let help = "Streams with records that wait to be handed over";
+        register_gauge(registry, "deliveries_waiting", help, None, move || {
+            shared.queue().waiting.len() as u64
+        });
     }
 
     /// Begins nothing more; what is under way has [`GRACE`] to end.
@@ -253,11 +286,14 @@ impl DeliveryShared {
         let Err(NotTaken { why, said }) = taken else {
             let own = Arc::clone(stream);
             spawn_blocking(move || own.sync()).await.expect("writing does not panic");
+            self.taken.fetch_add(1, Ordering::Relaxed);
+            self.taken_records.fetch_add(records, Ordering::Relaxed);
             if before.is_some() {
                 self.events.notice(format!("{}: records are taken again", name()));
             }
             return None;
         };
+        self.failed.fetch_add(1, Ordering::Relaxed);
         let is_told = before.as_ref().is_some_and(|before| before.why == why);
         if !is_told {
             let said = said.map(|said| format!(", and said: {said}")).unwrap_or_default();

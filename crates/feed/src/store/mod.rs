@@ -29,6 +29,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
 use events::Events;
+use peer::metrics::Registry;
 use units::Bytes;
 use wire::feed::{Offer, is_feed_name};
 use wire::session::RunId;
@@ -40,7 +41,7 @@ use committer::Committer;
 use deliveries::Deliveries;
 pub use deliveries::{Delivery, NotTaken, Sink, Taking};
 use files::StreamFiles;
-pub(crate) use names::parse_name;
+pub(crate) use names::{parse_name, prefix};
 use output::Output;
 use position::Position;
 pub use status::{StreamStatus, status};
@@ -100,6 +101,18 @@ impl Store {
     /// one and not those of another.
     pub(crate) fn has_sink(&self) -> bool {
         matches!(self.target, Target::Sink(..))
+    }
+
+    /// The folder of records; `None`, where somebody else keeps them.
+    pub(crate) fn folder(&self) -> Option<&Path> {
+        (!self.has_sink()).then_some(self.folder.as_path())
+    }
+
+    /// Adds the figures of what is handed over, where somebody else keeps the records.
+    pub(crate) fn register(&self, registry: &mut Registry) {
+        if let Target::Sink(deliveries, _) = &self.target {
+            deliveries.register(registry);
+        }
     }
 
     /// Hands nothing more over, and waits a moment for what is under way.

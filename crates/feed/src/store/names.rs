@@ -5,7 +5,7 @@ use wire::feed::{Form, StreamId};
 const DIGITS: &[u8; 16] = b"0123456789abcdef";
 
 /// What the names of a stream's files begin with.
-pub(super) fn prefix(stream: StreamId) -> String {
+pub(crate) fn prefix(stream: StreamId) -> String {
     let hex =
         |octet: &u8| [octet >> 4, octet & 15].map(|digit| char::from(DIGITS[usize::from(digit)]));
     stream.0.iter().flat_map(hex).collect()

@@ -7,7 +7,7 @@ use tokio::time::timeout;
 use transfer::digest::block_cv;
 use wire::Emit;
 use wire::files::FileFrame;
-use wire::files::{Data, Wishes};
+use wire::files::{Compressed, Data, Wishes};
 use wire::manifest::{Entry, File, Kind, Part, chunks};
 use wire::session::{AbortCode, Hello, SessionFrame};
 
@@ -383,6 +383,45 @@ async fn overlapping_data_are_verified_as_a_whole() {
         assert_eq!(answer(&mut conn).await.expect("it answers").0, expected);
     }
     assert_eq!(fs::read(scratch.0.join("in/large")).unwrap(), content);
+}
+
+/// Compressed data that become more or less than they claim, or that are none, end the session;
+/// such that are what they claim arrive.
+#[tokio::test(flavor = "multi_thread")]
+async fn compressed_data_that_lie_end_the_session() {
+    let content = vec![7; 200_000];
+    let payload = zstd::bulk::compress(&content, 3).unwrap();
+    let hash = Some(block_cv(200_000, 0, &content).0);
+    let nonsense = vec![1; 1_000];
+    for (name, len, payload) in [
+        ("more", 100_000, &payload[..]),
+        ("less", 262_144, &payload[..]),
+        ("cut short", 200_000, &payload[..payload.len() - 1]),
+        ("none", 200_000, &nonsense[..]),
+    ] {
+        let scratch = Scratch::new("compressed-wrong");
+        let host = Host::start(&scratch).await;
+        let (mut conn, _) = host.agree(&[file(b"data", 200_000)]).await;
+        conn.push(&FileFrame::Compressed(Compressed {
+            position: 0,
+            block_hash: hash,
+            len,
+            payload,
+        }));
+        let (code, text) = answer(&mut conn).await.expect("it answers").1.expect("an abort");
+        assert_eq!(code, AbortCode::Protocol, "{name}: {text}");
+        assert!(text.contains("Compressed"), "{name}: {text}");
+    }
+    let scratch = Scratch::new("compressed");
+    let host = Host::start(&scratch).await;
+    let (mut conn, _) = host.agree(&[file(b"true", 200_000)]).await;
+    let len = 200_000;
+    let data = Compressed { position: 0, block_hash: hash, len, payload: &payload };
+    conn.push(&FileFrame::Compressed(data));
+    for expected in ["ObjectDone", "Done"] {
+        assert_eq!(answer(&mut conn).await.expect("it answers").0, expected);
+    }
+    assert_eq!(fs::read(scratch.0.join("in/true")).unwrap(), content);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -29,3 +29,4 @@ pub(crate) use root::{SourceRoot, open_directory};
 pub(crate) use spool::StreamSpool;
 pub(crate) use stream::Stream;
 pub(crate) use walk::check_name;
+pub use walk::folder_name;

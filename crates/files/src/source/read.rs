@@ -24,6 +24,7 @@ use super::stamp::Stamp;
 use super::stream::Stream;
 use super::walk::{Found, Origin, walk};
 use crate::beneath::{Inode, ctime_of};
+use crate::compress::{Compression, Compressor};
 use crate::left_out::LeftOuts;
 use crate::protocol::file_at;
 use crate::{Error, Selection};
@@ -58,6 +59,7 @@ pub(crate) struct Supply {
     changes: FileChanges,
     /// What an earlier attempt sent.
     had: ExtentSet,
+    compression: Compression,
 }
 
 /// How a file that was read compares with the one that the walk found.
@@ -263,6 +265,7 @@ impl Supply {
             tolerance: Tolerance::None,
             changes: FileChanges::default(),
             had: ExtentSet::new(),
+            compression: Compression::Off,
         }
     }
 
@@ -270,6 +273,16 @@ impl Supply {
     /// attempt sent, as far as this side knows of them.
     pub(crate) fn tolerating(self, tolerance: Tolerance, had: ExtentSet) -> Supply {
         Supply { tolerance, had, ..self }
+    }
+
+    /// What is read is compressed on its way.
+    pub(crate) fn compressing(self, compression: Compression) -> Supply {
+        Supply { compression, ..self }
+    }
+
+    /// A compressor for one connection.
+    pub(crate) fn compressor(&self) -> Compressor {
+        Compressor::new(self.compression)
     }
 
     /// The changes of files that were seen.

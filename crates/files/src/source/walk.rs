@@ -67,7 +67,7 @@ pub(crate) fn walk(
     budget: MemoryBudget<'_>,
 ) -> Result<Found, Error> {
     if let Some(name) = rename {
-        check_rename(name, sources, selection)?;
+        check_rename(name, sources)?;
     }
     let mut walk = Walk {
         budget,
@@ -99,7 +99,7 @@ pub(crate) fn walk(
                 }
             }
         }
-        Some(names) => walk.listed(sources, names)?,
+        Some(names) => walk.listed(sources, names, rename)?,
     }
     if walk.found.entries.is_empty() {
         if let Some((path, reason)) = walk.found.left_out.named().first() {
@@ -111,9 +111,7 @@ pub(crate) fn walk(
             || !selection.include.is_empty()
             || !selection.exclude.is_empty();
         if is_filtered || walk.found.folders.is_empty() {
-            return Err(Error::usage(
-                "there is nothing there: no file is left by --include, --exclude and --files-from",
-            ));
+            return Err(Error::NothingSelected);
         }
     }
     if walk.clamped > 0 {
@@ -342,8 +340,14 @@ impl Walk<'_> {
         self.found.notices.push(text);
     }
 
-    /// Adds the listed names below one folder; folders are added without their contents.
-    fn listed(&mut self, sources: &[PathBuf], names: &[PathBuf]) -> Result<(), Error> {
+    /// Adds the listed names below one folder; folders are added without their contents. They
+    /// arrive in a folder with the name `rename`, if there is one.
+    fn listed(
+        &mut self,
+        sources: &[PathBuf],
+        names: &[PathBuf],
+        rename: Option<&OsStr>,
+    ) -> Result<(), Error> {
         let root = match sources {
             [] => Path::new("."),
             [root] => root,
@@ -353,7 +357,13 @@ impl Walk<'_> {
                 ));
             }
         };
-        let (top, _) = self.found.named.add(root)?;
+        let (place, stat) = self.found.named.add(root)?;
+        let target = rename.map_or_else(Vec::new, |name| name.as_bytes().to_vec());
+        let top = Location { place, target };
+        if !top.target.is_empty() {
+            let folder = self.directory(&top, &stat)?;
+            self.push(folder, None)?;
+        }
         let mut left_out = BTreeSet::new();
         // Each folder once, before its contents.
         let mut all = BTreeSet::new();
@@ -367,7 +377,7 @@ impl Walk<'_> {
                 |above: &&Path| above.file_name().is_some_and(|last| is_reserved(last.as_bytes()));
             if let Some(staging) = name.ancestors().find(is_staging) {
                 if left_out.insert(staging.to_path_buf()) {
-                    self.leave_out_staging(&top.child(staging.as_os_str().as_bytes()));
+                    self.leave_out_staging(&top.place.child(staging.as_os_str().as_bytes()));
                 }
                 continue;
             }
@@ -387,8 +397,7 @@ impl Walk<'_> {
             );
         }
         for name in all {
-            let target = name.as_os_str().as_bytes().to_vec();
-            let location = Location { place: top.child(&target), target };
+            let location = top.child(name.as_os_str());
             let stat = self.stat(&location.place);
             let Some(stat) = self.unless_unreadable(&location.place, stat)? else { continue };
             let is_folder = kind_of(&stat) == FileType::Directory;
@@ -464,8 +473,8 @@ fn abridged(path: &Path) -> PathBuf {
 }
 
 /// Checks that the selection may arrive under another name.
-fn check_rename(name: &OsStr, sources: &[PathBuf], selection: &Selection) -> Result<(), Error> {
-    if sources.len() != 1 || selection.files_from.is_some() {
+fn check_rename(name: &OsStr, sources: &[PathBuf]) -> Result<(), Error> {
+    if sources.len() != 1 {
         return Err(Error::usage("only one file or folder can arrive under another name"));
     }
     check_name(name)
@@ -482,7 +491,8 @@ pub(crate) fn check_name(name: &OsStr) -> Result<(), Error> {
 
 /// The name of a folder at the receiver: empty if only the contents are sent, as with `folder/` and
 /// `.`.
-fn folder_name(source: &Path) -> Vec<u8> {
+#[must_use]
+pub fn folder_name(source: &Path) -> Vec<u8> {
     let bytes = source.as_os_str().as_bytes();
     let last = bytes.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
     if matches!(last, b"" | b"." | b"..") { Vec::new() } else { last.to_vec() }

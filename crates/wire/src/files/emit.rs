@@ -38,6 +38,14 @@ impl FileFrame<'_> {
                 }
                 out.extend_from_slice(data.payload);
             }
+            FileFrame::Compressed(data) => {
+                out.extend_from_slice(&DataHeader::fields(data.position, data.block_hash.as_ref()));
+                if let Some(hash) = &data.block_hash {
+                    out.extend_from_slice(hash);
+                }
+                out.extend_from_slice(&data.len.to_be_bytes());
+                out.extend_from_slice(data.payload);
+            }
             FileFrame::Session(frame) => frame.emit_body(out),
             FileFrame::Entries(bytes) | FileFrame::Name(bytes) | FileFrame::Mirror(bytes) => {
                 out.extend_from_slice(bytes);
@@ -47,8 +55,9 @@ impl FileFrame<'_> {
                 out.push(u8::from(*include));
                 out.extend_from_slice(glob.as_bytes());
             }
-            FileFrame::Ask(Ask { checksum, hashes, strict, archive }) => {
-                let bits = [checksum, hashes, strict, archive].into_iter().enumerate();
+            FileFrame::Ask(Ask { checksum, hashes, strict, archive, compress, compress_all }) => {
+                let bits = [checksum, hashes, strict, archive, compress, compress_all];
+                let bits = bits.into_iter().enumerate();
                 out.push(bits.fold(0, |bits, (n, on)| bits | u8::from(*on) << n));
             }
             FileFrame::Archived(archived) => emit_archived(*archived, out),
@@ -97,7 +106,7 @@ pub struct DataHeader;
 
 impl DataHeader {
     /// The longest header.
-    pub const MAX: usize = HEADER + 9 + 32;
+    pub const MAX: usize = HEADER + 9 + 32 + 4;
 
     /// Appends everything before the payload of `payload_len` bytes.
     ///
@@ -117,6 +126,27 @@ impl DataHeader {
         if let Some(hash) = block_hash {
             out.extend_from_slice(hash);
         }
+    }
+
+    /// The same before a payload of `payload_len` bytes that has `len` bytes of data.
+    ///
+    /// # Panics
+    /// If the payload is not shorter than the data, or those are more than [`MAX_PAYLOAD`].
+    pub fn emit_compressed(
+        position: u64,
+        block_hash: Option<&[u8; 32]>,
+        (len, payload_len): (usize, usize),
+        out: &mut Vec<u8>,
+    ) {
+        assert!(payload_len < len && len <= MAX_PAYLOAD, "{payload_len} bytes of {len}");
+        let length = 9 + block_hash.map_or(0, |hash| hash.len()) + 4 + payload_len;
+        out.push(FrameKind::Compressed as u8);
+        out.extend_from_slice(&u32::try_from(length).expect("below MAX_BODY").to_be_bytes());
+        out.extend_from_slice(&Self::fields(position, block_hash));
+        if let Some(hash) = block_hash {
+            out.extend_from_slice(hash);
+        }
+        out.extend_from_slice(&u32::try_from(len).expect("MAX_PAYLOAD at most").to_be_bytes());
     }
 
     fn fields(position: u64, block_hash: Option<&[u8; 32]>) -> [u8; 9] {

@@ -4,8 +4,8 @@
 use alloc::vec::Vec;
 
 use super::{
-    Archived, Ask, Changed, Data, Deletes, FileFrame, Grown, Hashes, Held, LeftOut, Range, WISHES,
-    Wishes,
+    Archived, Ask, Changed, Compressed, Data, Deletes, FileFrame, Grown, Hashes, Held, LeftOut,
+    Range, WISHES, Wishes,
 };
 use crate::frame::{FrameKind, RawFrame, WireError};
 use crate::limits::{MAX_PAYLOAD, MAX_REASON};
@@ -36,6 +36,18 @@ impl<'a> TryFrom<RawFrame<'a>> for FileFrame<'a> {
                 }
                 FileFrame::Data(Data { position, block_hash, payload })
             }
+            FrameKind::Compressed => {
+                let has_hash = reader.flag()?;
+                let position = reader.u64()?;
+                let block_hash = if has_hash { Some(reader.array()?) } else { None };
+                let len = reader.u32()?;
+                let payload = reader.rest();
+                let most = usize::try_from(len).unwrap_or(usize::MAX);
+                if payload.is_empty() || payload.len() >= most || most > MAX_PAYLOAD {
+                    return Err(WireError::Field { frame, field: "payload length" });
+                }
+                FileFrame::Compressed(Compressed { position, block_hash, len, payload })
+            }
             FrameKind::Ack => FileFrame::Ack(ranges(&mut reader)?),
             FrameKind::Creates => FileFrame::Creates(ranges(&mut reader)?),
             FrameKind::Replaces => FileFrame::Replaces(ranges(&mut reader)?),
@@ -65,11 +77,13 @@ impl<'a> TryFrom<RawFrame<'a>> for FileFrame<'a> {
             }
             FrameKind::Grant => FileFrame::Grant(reader.u64()?),
             FrameKind::Ask => match reader.u8()? {
-                bits @ 0..=15 => FileFrame::Ask(Ask {
+                bits @ 0..=63 => FileFrame::Ask(Ask {
                     checksum: bits & 1 != 0,
                     hashes: bits & 2 != 0,
                     strict: bits & 4 != 0,
                     archive: bits & 8 != 0,
+                    compress: bits & 16 != 0,
+                    compress_all: bits & 32 != 0,
                 }),
                 _ => return Err(WireError::Field { frame, field: "wishes" }),
             },

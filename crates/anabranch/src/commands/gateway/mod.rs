@@ -1,5 +1,6 @@
 //! `gateway`: carries background TCP connections of hosts to other sites.
 
+mod doctor;
 mod status;
 
 use std::convert::Infallible;
@@ -62,6 +63,8 @@ struct ConfigFile {
 enum GatewayAction {
     /// Print the rules of nftables and of routing as a shell script, install them, or remove them
     Rules(RulesArgs),
+    /// Look at what the system does to a gateway's packets: rules, routes, NAT, firewalls, settings
+    Doctor(DoctorArgs),
     /// Show what a gateway that this user runs does for each site
     Status(status::GatewayStatusArgs),
 }
@@ -76,6 +79,15 @@ struct RulesArgs {
     /// Remove the rules
     #[arg(long)]
     remove: bool,
+}
+
+#[derive(Debug, clap::Args)]
+struct DoctorArgs {
+    #[command(flatten)]
+    file: ConfigFile,
+    /// Write JSON to standard output, an object on each line, one for each finding
+    #[arg(long)]
+    json: bool,
 }
 
 /// The longest file that is read, in bytes.
@@ -114,6 +126,9 @@ pub(crate) fn run(args: GatewayArgs) -> Result<(), Failure> {
     match args.action {
         Some(GatewayAction::Status(args)) => {
             return status::show(&args, &dirs).map_err(Failure::from);
+        }
+        Some(GatewayAction::Doctor(args)) => {
+            return doctor::show(&args.file.read(&dirs)?, args.json);
         }
         Some(GatewayAction::Rules(args)) => return rules(&args, &dirs).map_err(Failure::from),
         None => {}

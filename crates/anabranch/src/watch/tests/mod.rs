@@ -234,6 +234,13 @@ fn a_feed_says_what_is_safe_and_what_waits() {
     assert_eq!(text::feed(&feed), "1:20  12345 records are at the collector");
     let feed = FeedProgress { kept: 1, waiting: Bytes(1_200_000), ..feed };
     assert_eq!(text::feed(&feed), "1:20  1 record is at the collector, 1.2 MB wait here");
+    let oldest = Some(Span::from_secs(75));
+    let outage = FeedProgress { oldest, dropped: 3, ..feed.clone() };
+    assert_eq!(
+        text::feed(&outage),
+        "1:20  1 record is at the collector, 1.2 MB wait here, the oldest for 1:15; 3 records \
+         were dropped"
+    );
     let path =
         |name: &str, mbit| FeedPath { name: name.into(), set: None, received: Rate::mbit(mbit) };
     let demand = FeedDemand {

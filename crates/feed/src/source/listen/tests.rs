@@ -14,7 +14,7 @@ async fn listening(at: &str, form: Form) -> (Listen, Pieces, Events) {
     let listener = Listener::bind(&at.parse().unwrap()).await.unwrap();
     let (at, events) = (listener.at.clone(), Events::new());
     let (sender, pieces) = mpsc::channel(4);
-    tokio::spawn(listener.run(form, sender, events.clone()));
+    tokio::spawn(listener.run(form, sender, (events.clone(), Dropped::default())));
     (at, pieces, events)
 }
 

@@ -9,7 +9,7 @@ use wire::session::SessionFrame;
 use crate::asked::AskedFor;
 use crate::left_out::{LeftOuts, MOST_NAMED};
 use crate::protocol::{MANIFEST_BYTES, error_of, footprint};
-use crate::{Error, FetchOptions, Selection};
+use crate::{Compression, Error, FetchOptions, Selection};
 use peer::dial::Gate;
 use peer::{Conn, ConnError};
 
@@ -74,7 +74,13 @@ pub(super) fn push_request(conn: &mut Conn, options: &FetchOptions, asked: &Aske
     }
     options.selection.push_filters(conn);
     let Selection { checksum, strict, archive, .. } = options.selection;
-    let ask = Ask { checksum, hashes: wants_hashes(options), strict, archive };
+    let hashes = wants_hashes(options);
+    let (compress, compress_all) = match options.transfer.compression {
+        Compression::Off => (false, false),
+        Compression::Auto => (true, false),
+        Compression::Always => (true, true),
+    };
+    let ask = Ask { checksum, hashes, strict, archive, compress, compress_all };
     conn.push(&FileFrame::Ask(ask));
 }
 

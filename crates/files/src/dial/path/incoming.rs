@@ -17,6 +17,7 @@ use wire::session::{AbortCode, SessionFrame, SessionId, Welcome};
 use super::{Direction, HeldTime, Moved, PathIo, SILENCE, acknowledge, beyond_pings, refuse};
 use crate::Error;
 use crate::blocking::run_in_place;
+use crate::compress::{Carried, Decompressor};
 use crate::dial::fetch::Arrival;
 use crate::dial::session::{Report, Session};
 use crate::protocol::{MOST_REQUESTS, error_of};
@@ -41,6 +42,10 @@ pub(in crate::dial) struct Incoming {
     /// The times that the server told last.
     held: HeldTime,
     began: Time,
+    decompressor: Decompressor,
+    /// The data of a compressed frame.
+    restored: Vec<u8>,
+    carried: Carried,
 }
 
 /// The least window while the path's rate is unknown.
@@ -90,6 +95,9 @@ impl Incoming {
             min_rtt: Span::ZERO,
             held: HeldTime::default(),
             began: now,
+            decompressor: Decompressor::default(),
+            restored: Vec::new(),
+            carried: Carried::default(),
         }
     }
 
@@ -101,7 +109,8 @@ impl Incoming {
         }
         self.received.push_back((now, info.bytes_received));
         let (since, before) = *self.received.front()?;
-        (now > since).then(|| Bytes(info.bytes_received - before) / (now - since))
+        let rate = |now| Bytes(info.bytes_received - before) / (now - since);
+        (now > since).then(|| self.carried.data_rate(rate(now)))
     }
 
     /// Reports that the server is of no more use.
@@ -146,7 +155,10 @@ impl Direction for Incoming {
             heard |= self.requests.is_empty();
             while let Some(frame) = conn.next_frame()? {
                 match FileFrame::try_from(frame)? {
-                    FileFrame::Data(data) => {
+                    frame @ (FileFrame::Data(_) | FileFrame::Compressed(_)) => {
+                        let mut restored = std::mem::take(&mut self.restored);
+                        let (data, sent) = self.decompressor.data(&frame, &mut restored)?;
+                        self.carried.note(Bytes(data.payload.len() as u64), sent);
                         self.take_request(Extent::new(data.position, data.payload.len() as u64))?;
                         heard = true;
                         match run_in_place(|| {
@@ -159,6 +171,7 @@ impl Direction for Incoming {
                             }
                             Err(error) => return Err(error),
                         }
+                        self.restored = restored;
                     }
                     FileFrame::Held(held) => {
                         // Whatever the server says, its connection is no older than this one.
@@ -245,7 +258,8 @@ impl Direction for Incoming {
     fn sample(&mut self, session: &Session, now: Time, info: &TcpInfo) -> Moved {
         self.drop_if_silent(now, session);
         let rate = self.received_rate(now, info);
-        Moved { bytes: beyond_pings(info.bytes_received), unsent: Bytes::ZERO, rate }
+        let bytes = self.carried.acked(beyond_pings(info.bytes_received));
+        Moved { bytes, unsent: Bytes::ZERO, rate }
     }
 
     fn held(&self, _info: &TcpInfo) -> HeldTime {

@@ -8,12 +8,13 @@ use peer::{Conn, ConnError};
 use transfer::{BLOCK, Extent};
 use units::{Bytes, Rate, Span, Time};
 use wire::files::FileFrame;
-use wire::files::{DataHeader, Grown, Range};
+use wire::files::{Grown, Range};
 use wire::session::{AbortCode, SessionFrame, Welcome};
 
 use super::{Direction, HeldTime, Moved, PathIo, acknowledge, beyond_pings, refuse};
 use crate::Error;
 use crate::blocking::run_in_place;
+use crate::compress::{Carried, Compressor, frame};
 use crate::dial::session::{Report, Session};
 use crate::protocol::error_of;
 use crate::source::{Buffer, Supply};
@@ -34,6 +35,8 @@ pub(in crate::dial) struct Outgoing {
     supply: Arc<Supply>,
     buffer: Buffer,
     header: Vec<u8>,
+    compressor: Compressor,
+    carried: Carried,
     /// The size of the stream as it was told on this connection.
     told: Option<Grown>,
     /// The number of changed files that were told of on this connection.
@@ -42,8 +45,9 @@ pub(in crate::dial) struct Outgoing {
 
 impl Outgoing {
     pub(in crate::dial) fn new(supply: Arc<Supply>) -> Outgoing {
-        let (buffer, header) = (Buffer::default(), Vec::new());
-        Outgoing { supply, buffer, header, told: None, told_changes: 0 }
+        let (buffer, header, compressor) = (Buffer::default(), Vec::new(), supply.compressor());
+        let carried = Carried::default();
+        Outgoing { supply, buffer, header, compressor, carried, told: None, told_changes: 0 }
     }
 
     /// Tells the receiver how far the stream has grown, if `extent` lies beyond what it knows, or
@@ -55,21 +59,6 @@ impl Outgoing {
         if self.told != Some(size) && (extent.end() > room || size.is_end) {
             io.conn.push(&FileFrame::Grown(size));
             self.told = Some(size);
-        }
-    }
-
-    /// Tells the receiver of files that changed; nothing more is sent of those that are left out.
-    fn tell_changes(&mut self, io: &mut PathIo<'_>) {
-        let changes = self.supply.changes().since(self.told_changes);
-        self.told_changes += changes.len();
-        for change in changes {
-            io.conn.push(&change.frame());
-            let object = self.supply.packing().object_of_large(change.entry);
-            if let Some(object) = object.filter(|_| change.left_out.is_some()) {
-                let mut core = io.session.core();
-                core.handle_left_out(io.session.clock.now(), object);
-                io.session.wake(&mut core);
-            }
         }
     }
 
@@ -107,7 +96,7 @@ impl Direction for Outgoing {
 
     fn take_in(&mut self, io: &mut PathIo<'_>) -> Result<bool, ConnError> {
         self.tell_growth(io, Extent::new(0, 0));
-        self.tell_changes(io);
+        tell_changes(&self.supply, &mut self.told_changes, io);
         let heard = io.conn.try_fill(wire::frame::MAX_BODY)? > 0;
         let mut pong = None;
         while let Some(frame) = io.conn.next_frame()? {
@@ -156,19 +145,28 @@ impl Direction for Outgoing {
         let (room, longest) = if io.facts.path.plan.kind == PlanKind::Striped {
             (UNSENT_OF_ROUTES, Span::from_millis(5))
         } else {
-            ((io.rate * UNSENT).clamp(UNSENT_LEAST, UNSENT_MOST), Span::from_millis(40))
+            (
+                (self.carried.sent_rate(io.rate) * UNSENT).clamp(UNSENT_LEAST, UNSENT_MOST),
+                Span::from_millis(40),
+            )
         };
         let unsent = Bytes(io.conn.unsent()?);
         if unsent >= room {
-            let drain = (unsent - Bytes(room.0 / 2)) / io.rate;
+            let drain = (unsent - Bytes(room.0 / 2)) / self.carried.sent_rate(io.rate);
             return Ok(Err(Some(now + drain.clamp(Span::from_millis(1), longest))));
         }
-        Ok(Ok(Bytes(room.0 / 2)))
+        Ok(Ok(self.carried.data(Bytes(room.0 / 2))))
     }
 
     fn transmit(&mut self, io: &mut PathIo<'_>, extent: Extent) -> Result<Bytes, ConnError> {
         self.tell_growth(io, extent);
-        let (range, cv) = match run_in_place(|| self.supply.read(extent, &mut self.buffer)) {
+        let rate = self.carried.sent_rate(io.rate);
+        let read = run_in_place(|| {
+            let (range, cv) = self.supply.read(extent, &mut self.buffer)?;
+            let data = &self.buffer.bytes()[range.clone()];
+            Ok::<_, Error>((range, cv, self.compressor.compress(data, rate)))
+        });
+        let (range, cv, compressed) = match read {
             Ok(read) => read,
             Err(error) => {
                 let code = match error {
@@ -184,17 +182,24 @@ impl Direction for Outgoing {
                 return Err(ConnError::Over);
             }
         };
-        self.tell_changes(io);
         self.header.clear();
         let hash = cv.as_ref().map(|cv| &cv.0);
-        DataHeader::emit(extent.start, hash, range.len(), &mut self.header);
-        io.conn.push_parts(&self.header, &self.buffer.bytes()[range]);
-        Ok(Bytes(extent.len))
+        let data = &self.buffer.bytes()[range];
+        let payload = frame(extent.start, hash, (data, compressed), &mut self.header);
+        tell_changes(&self.supply, &mut self.told_changes, io);
+        io.conn.push_parts(&self.header, payload);
+        self.carried.note(Bytes(extent.len), Bytes(payload.len() as u64));
+        Ok(Bytes(payload.len() as u64))
     }
 
     fn sample(&mut self, _session: &Session, _now: Time, info: &TcpInfo) -> Moved {
         let rate = (info.delivery_rate > 0).then(|| Rate::from_bytes(info.delivery_rate));
-        Moved { bytes: beyond_pings(info.bytes_acked), unsent: Bytes(info.unsent), rate }
+        // The scheduler goes by data as they are.
+        Moved {
+            bytes: self.carried.acked(beyond_pings(info.bytes_acked)),
+            unsent: self.carried.data(Bytes(info.unsent)),
+            rate: rate.map(|rate| self.carried.data_rate(rate)),
+        }
     }
 
     fn held(&self, info: &TcpInfo) -> HeldTime {
@@ -212,6 +217,22 @@ impl Direction for Outgoing {
 
     fn notified(&self) -> impl Future<Output = ()> + Send {
         std::future::pending()
+    }
+}
+
+/// Tells the receiver of files that changed, of which so many were told of; nothing more is sent of
+/// those that are left out.
+fn tell_changes(supply: &Supply, told: &mut usize, io: &mut PathIo<'_>) {
+    let changes = supply.changes().since(*told);
+    *told += changes.len();
+    for change in changes {
+        io.conn.push(&change.frame());
+        let object = supply.packing().object_of_large(change.entry);
+        if let Some(object) = object.filter(|_| change.left_out.is_some()) {
+            let mut core = io.session.core();
+            core.handle_left_out(io.session.clock.now(), object);
+            io.session.wake(&mut core);
+        }
     }
 }
 

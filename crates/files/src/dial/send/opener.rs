@@ -403,7 +403,9 @@ impl SendOpener {
         let tolerance = Tolerance::of(self.options.selection.strict, source.tree().file_count());
         let follows = self.is_first && tolerance == Tolerance::All;
         let tolerance = if follows { Tolerance::Follow } else { tolerance };
-        Supply::new(Arc::clone(source), packing).tolerating(tolerance, have)
+        Supply::new(Arc::clone(source), packing)
+            .tolerating(tolerance, have)
+            .compressing(self.options.transfer.compression)
     }
 
     /// Ends the transfer.

@@ -16,6 +16,7 @@ use wire::session::SessionFrame;
 
 use crate::Error;
 use crate::blocking::run_blocking;
+use crate::compress::Decompressor;
 use crate::listen::answer_ping;
 use crate::sink::{Mailbox, SinkSession, finish_files};
 
@@ -60,6 +61,7 @@ pub(super) async fn serve(
     let mailbox = &member.mailbox;
     let mut last_heard = Instant::now();
     let (mut acks, mut copied) = (Vec::new(), Vec::new());
+    let mut decompressor = Decompressor::default();
     loop {
         let mut pong = None;
         // The rate limit delays reading, which fills the sender's window.
@@ -85,11 +87,13 @@ pub(super) async fn serve(
             while let Some(frame) = conn.next_frame()? {
                 match FileFrame::try_from(frame)? {
                     // A failed session takes no more; the mailbox holds the reason.
-                    FileFrame::Data(_) | FileFrame::Grown(_) | FileFrame::Changed(_)
+                    FileFrame::Data(_)
+                    | FileFrame::Compressed(_)
+                    | FileFrame::Grown(_)
+                    | FileFrame::Changed(_)
                         if session.has_failed() => {}
-                    FileFrame::Data(Data { position, block_hash, payload }) => {
-                        copied.clear();
-                        copied.extend_from_slice(payload);
+                    frame @ (FileFrame::Data(_) | FileFrame::Compressed(_)) => {
+                        let (position, block_hash) = decompressor.copy_data(&frame, &mut copied)?;
                         let written = write(conn, session, name, position, block_hash, &mut copied);
                         match written.await {
                             Ok(range) => {

@@ -13,17 +13,18 @@ use peer::{Conn, ConnError, PathClass};
 use sys::priority::IdleIo;
 use tokio::time::{Instant, sleep_until};
 use transfer::Extent;
-use units::{Bytes, Span, Time};
+use units::{Bytes, Rate, Span, Time};
 use wire::effort::Effort;
 use wire::files::FileFrame;
-use wire::files::{DataHeader, Held};
+use wire::files::Held;
 use wire::session::{AbortCode, SessionFrame};
 
 use super::session::FetchSession;
 use crate::blocking::run_in_place;
+use crate::compress::{Compressor, frame};
 use crate::listen::answer_ping;
 use crate::protocol::{self, source_abort};
-use crate::source::Buffer;
+use crate::source::{Buffer, Supply};
 use events::Events;
 
 /// A client that is silent for this long is gone: it pings every second.
@@ -62,11 +63,11 @@ pub(super) async fn serve(
         .stream()
         .peer_addr()
         .map_or_else(|| "a path".into(), |address| address.ip().to_canonical().to_string());
-    let (mut requests, mut buffer, mut header) = (VecDeque::new(), Buffer::default(), Vec::new());
+    let mut requests = VecDeque::new();
+    let mut answers = Answers::new(&fetch.supply);
     let mut last_heard = Instant::now();
     let mut next_sample = clock.now() + SAMPLE_EVERY;
     let (mut is_sending, mut told, mut next_held) = (false, Held::default(), Time::ZERO);
-    let mut told_changes = 0;
     loop {
         if conn.try_fill(wire::frame::MAX_BODY)? > 0 {
             last_heard = Instant::now();
@@ -110,7 +111,7 @@ pub(super) async fn serve(
                 }
                 limit.spend(now, PathClass::Primary, Bytes(extent.len));
             }
-            answer(conn, fetch, extent, &mut buffer, &mut header, &mut told_changes).await?;
+            answers.answer(conn, fetch, extent).await?;
             requests.pop_front();
             answered += 1;
         }
@@ -124,6 +125,7 @@ pub(super) async fn serve(
             conn.handle_sample(now, &info);
             let stream = conn.stream();
             is_sending = info.unacked > 0;
+            answers.rate = Rate::from_bytes(info.delivery_rate);
             let set = |name: &str| stream.set_congestion_control(name);
             if let Some(text) = control.update(now, &info, &name, set) {
                 events.notice(text);
@@ -162,36 +164,61 @@ fn held(info: &TcpInfo) -> Held {
     }
 }
 
-/// Sends the data of a request.
-async fn answer(
-    conn: &mut Conn,
-    fetch: &FetchSession,
-    extent: Extent,
-    buffer: &mut Buffer,
-    header: &mut Vec<u8>,
-    told_changes: &mut usize,
-) -> Result<(), ConnError> {
-    let read = || {
-        // The thread is of all clients.
-        let _idle = fetch.view.effort.is_background().then(IdleIo::begin);
-        fetch.supply.read(extent, buffer)
-    };
-    let (range, cv) = match run_in_place(read) {
-        Ok(read) => read,
-        Err(error) => {
-            let (code, text) = source_abort(&error);
-            let _ = refuse(conn, code, text).await;
-            return Err(ConnError::Refused(error.to_string()));
+/// What the answers on one connection need.
+struct Answers {
+    buffer: Buffer,
+    header: Vec<u8>,
+    compressor: Compressor,
+    /// The rate of the path.
+    rate: Rate,
+    /// The number of changed files that were told of.
+    told_changes: usize,
+}
+
+impl Answers {
+    fn new(supply: &Supply) -> Answers {
+        Answers {
+            buffer: Buffer::default(),
+            header: Vec::new(),
+            compressor: supply.compressor(),
+            rate: Rate::ZERO,
+            told_changes: 0,
         }
-    };
-    let changes = fetch.supply.changes().since(*told_changes);
-    *told_changes += changes.len();
-    for change in &changes {
-        conn.push(&change.frame());
     }
-    header.clear();
-    DataHeader::emit(extent.start, cv.as_ref().map(|cv| &cv.0), range.len(), header);
-    conn.push_parts(header, &buffer.bytes()[range]);
-    fetch.count(Bytes(extent.len));
-    Ok(())
+
+    /// Sends the data of a request.
+    async fn answer(
+        &mut self,
+        conn: &mut Conn,
+        fetch: &FetchSession,
+        extent: Extent,
+    ) -> Result<(), ConnError> {
+        let Answers { buffer, header, compressor, rate, told_changes } = self;
+        let read = || {
+            // The thread is of all clients.
+            let _idle = fetch.view.effort.is_background().then(IdleIo::begin);
+            fetch.supply.read(extent, buffer)
+        };
+        let (range, cv) = match run_in_place(read) {
+            Ok(read) => read,
+            Err(error) => {
+                let (code, text) = source_abort(&error);
+                let _ = refuse(conn, code, text).await;
+                return Err(ConnError::Refused(error.to_string()));
+            }
+        };
+        let changes = fetch.supply.changes().since(*told_changes);
+        *told_changes += changes.len();
+        for change in &changes {
+            conn.push(&change.frame());
+        }
+        header.clear();
+        let (hash, data) = (cv.as_ref().map(|cv| &cv.0), &buffer.bytes()[range]);
+        let rate = *rate;
+        let compressed = run_in_place(move || compressor.compress(data, rate));
+        let payload = frame(extent.start, hash, (data, compressed), header);
+        conn.push_parts(header, payload);
+        fetch.count(Bytes(extent.len));
+        Ok(())
+    }
 }

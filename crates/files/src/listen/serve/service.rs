@@ -38,7 +38,7 @@ use crate::protocol::{FILTERS_BYTES, MANIFEST_BYTES, MOST_FILTERS, Want, code_of
 use crate::rights::PeerDirectory;
 use crate::source::hashes::{self, HashCache};
 use crate::source::{PATTERNS_BYTES, Source, SourceRoot, Supply, Tolerance, open_directory};
-use crate::{Error, Selection, ServeOptions};
+use crate::{Compression, Error, Selection, ServeOptions};
 use events::{Event, Events, Failed, Summary};
 
 /// The service that serves authorized clients.
@@ -340,7 +340,9 @@ impl ServeService {
         let packing = packing.map_err(|error| ConnError::Unexpected(error.to_string()))?;
         // A client with several servers compares each block with its hash.
         let tolerance = Tolerance::of(is_strict || ask.hashes, source.tree().file_count());
-        let supply = Supply::new(source, packing).tolerating(tolerance, ExtentSet::new());
+        let supply = Supply::new(source, packing)
+            .tolerating(tolerance, ExtentSet::new())
+            .compressing(Compression::asked(&ask));
         let now = self.clock.now();
         let transfer = self.transfers.next();
         let fetch = FetchSession::new(id, transfer, peer, view.clone(), supply, share, now);
