@@ -45,6 +45,9 @@ const WORTH: f64 = 0.9;
 const FIRST_PAUSE: u64 = 4 * BLOCK;
 /// ... up to this: data change, and so do paths.
 const LONGEST_PAUSE: u64 = 256 * BLOCK;
+/// So much is compressed on a path of which nothing is known yet: on a slow one it takes until its
+/// rate is.
+const UNKNOWN: u64 = 2 * BLOCK;
 /// The time that compression may take, as a part of the time that it saves on the path: others use
 /// the processor too, and the other side decompresses.
 const COST: f64 = 0.3;
@@ -60,12 +63,14 @@ pub(crate) struct Compressor {
     /// one that was not worth it.
     left_out: u64,
     pause: u64,
+    /// Octets that may be compressed before the rate of the path is known.
+    unknown: u64,
 }
 
 impl Compressor {
     pub(crate) fn new(choice: Compression) -> Compressor {
         let (zstd, out) = (None, Vec::new());
-        Compressor { choice, zstd, out, left_out: 0, pause: FIRST_PAUSE }
+        Compressor { choice, zstd, out, left_out: 0, pause: FIRST_PAUSE, unknown: UNKNOWN }
     }
 
     /// The data, compressed for a path of this rate; `None`, if they are to be sent as they are.
@@ -75,8 +80,12 @@ impl Compressor {
             Compression::Off => false,
             Compression::Always => true,
             Compression::Auto => {
-                let is_due = self.left_out == 0;
+                let is_known = rate > Rate::ZERO;
+                let is_due = self.left_out == 0 && (is_known || self.unknown > 0);
                 self.left_out = self.left_out.saturating_sub(len);
+                if !is_known {
+                    self.unknown = self.unknown.saturating_sub(len);
+                }
                 is_due
             }
         };
@@ -357,6 +366,15 @@ mod tests {
         assert_eq!(always.compress(&noise, SLOW), None);
         assert!(always.compress(&text, SLOW).is_some());
         assert_eq!(Compressor::new(Compression::Off).compress(&text, SLOW), None);
+    }
+
+    #[test]
+    fn of_a_path_that_may_be_fast_little_is_compressed() {
+        let mut compressor = Compressor::new(Compression::Auto);
+        let text = text(usize::try_from(BLOCK).unwrap());
+        let compressed = (0..100).filter(|_| compressor.compress(&text, Rate::ZERO).is_some());
+        assert_eq!(compressed.count(), 2);
+        assert!(compressor.compress(&text, SLOW).is_some(), "it is slow");
     }
 
     #[test]

@@ -62,6 +62,36 @@ fn the_next_collector_goes_on_over_tcp() {
     goes_on("tcp");
 }
 
+/// Found in review: what a program wrote and the first collector has is not lost for the next one.
+#[test]
+fn what_another_collector_has_of_a_program_is_not_lost() {
+    for carrier in ["udp", "tcp"] {
+        let (one, other) = two();
+        let first = one.collect();
+        let mut command = other.collector(&["kept"]);
+        let mut second = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        let to = format!("127.0.0.1:{}", other.port);
+        let words = ["-", "--name", "data", "--to", &to, "--carrier", carrier];
+        let mut feed = one.feed(&words).stdin(Stdio::piped()).spawn().unwrap();
+        let mut input = feed.stdin.take().unwrap();
+        let half: Vec<&str> = "record\n".split_inclusive('\n').cycle().take(1_000).collect();
+        input.write_all(half.concat().as_bytes()).unwrap();
+        one.until("the first one has all", |site| site.kept("data") == half.concat());
+        // Acknowledged, too.
+        std::thread::sleep(std::time::Duration::from_millis(500));
+        drop(first);
+        input.write_all(half.concat().as_bytes()).unwrap();
+        drop(input);
+        assert!(feed.wait().unwrap().success(), "{carrier}");
+        assert_eq!(other.kept("data"), half.concat(), "{carrier}");
+        kill_process(Pid::from_child(&second), Signal::TERM).unwrap();
+        second.wait().unwrap();
+        let mut said = String::new();
+        second.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+        assert!(!said.contains("no longer has"), "{carrier}: {said}");
+    }
+}
+
 #[test]
 fn a_collector_that_does_not_answer_is_passed_over() {
     for carrier in ["udp", "tcp"] {

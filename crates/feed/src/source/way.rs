@@ -322,20 +322,24 @@ impl<'a> Way<'a> {
             self.to(conn, channel.number);
             conn.push(&FeedFrame::Over(String::new()));
         }
-        self.push_offer(conn, &channel, 0);
+        // What is not here any more is at others, or nowhere.
+        let others = match (&self.shared.collected, conn.peer()) {
+            (Some(collected), Some(key)) => collected.of(channel.id, key).1,
+            _ => 0,
+        };
+        let elsewhere = others.min(first_of(&channel));
+        self.push_offer(conn, &channel, elsewhere);
         let number = channel.number;
-        let offered = Offered { channel, is_open: false, again_at: None, elsewhere: 0 };
+        let offered = Offered { channel, is_open: false, again_at: None, elsewhere };
         self.offered.insert(number, offered);
     }
 
     /// Offers a stream of which other collectors have the records before `elsewhere`.
     fn push_offer(&mut self, conn: &mut Conn, channel: &Channel, elsewhere: u64) {
-        // What can be read again is there from its first record on.
-        let first = channel.first.unwrap_or_else(|| channel.state().backlog.first());
         self.to(conn, channel.number);
         conn.push(&FeedFrame::Offer(Offer {
             stream: channel.id,
-            first,
+            first: first_of(channel),
             elsewhere,
             form: self.shared.form,
             feed: self.shared.feed.clone(),
@@ -631,6 +635,12 @@ impl<'a> Way<'a> {
         let next = [self.next_look, Some(self.last_said + every), silent];
         next.into_iter().flatten().chain(again).min()
     }
+}
+
+/// The number of the first record of a stream that is here. What can be read again is there from
+/// its first one on.
+fn first_of(channel: &Channel) -> u64 {
+    channel.first.unwrap_or_else(|| channel.state().backlog.first())
 }
 
 impl Drop for Way<'_> {
