@@ -24,7 +24,7 @@ pub enum Compression {
 
 impl Compression {
     /// What a client asks its server for.
-    pub(crate) fn asked(ask: &Ask) -> Compression {
+    pub(crate) fn asked(ask: Ask) -> Compression {
         match (ask.compress, ask.compress_all) {
             (_, true) => Compression::Always,
             (true, false) => Compression::Auto,
@@ -96,30 +96,17 @@ impl Compressor {
         let (cost, sent) = (began.elapsed(), self.out.len() as u64);
         let is_worth = match self.choice {
             Compression::Always => sent < len,
-            _ => self.is_worth((len, sent), cost, rate),
+            _ => is_worth((len, sent), cost, rate),
         };
-        if !is_worth {
+        if is_worth {
+            self.pause = FIRST_PAUSE;
+        } else {
             self.left_out = self.pause;
             self.pause = (2 * self.pause).min(LONGEST_PAUSE);
-        } else {
-            self.pause = FIRST_PAUSE;
         }
         // What is compressed already is sent so.
         let is_shorter = is_short(len, sent) || (self.choice == Compression::Always && is_worth);
         is_shorter.then_some(&self.out)
-    }
-
-    /// Whether the path saves more time than compression takes.
-    fn is_worth(&self, (len, sent): (u64, u64), cost: Duration, rate: Rate) -> bool {
-        if !is_short(len, sent) {
-            return false;
-        }
-        // A path that has carried nothing yet may be slow.
-        if rate == Rate::ZERO {
-            return true;
-        }
-        let saved = (Bytes(len - sent) / rate).as_secs_f64();
-        cost.as_secs_f64() <= COST * saved
     }
 
     fn try_compress(&mut self, data: &[u8], rate: Rate) -> Option<()> {
@@ -137,14 +124,25 @@ impl Compressor {
         // No longer than the data: what does not fit is not worth it.
         self.out.clear();
         self.out.reserve(data.len());
-        match zstd.compress_to_buffer(data, &mut self.out) {
-            Ok(_) => Some(()),
-            Err(_) => {
-                self.out.resize(data.len(), 0);
-                Some(())
-            }
+        if zstd.compress_to_buffer(data, &mut self.out).is_err() {
+            self.out.resize(data.len(), 0);
         }
+        Some(())
     }
+}
+
+/// Whether a path of this rate saves more time by so many octets in the place of those of the data
+/// than compression has cost.
+fn is_worth((len, sent): (u64, u64), cost: Duration, rate: Rate) -> bool {
+    if !is_short(len, sent) {
+        return false;
+    }
+    // A path that has carried nothing yet may be slow.
+    if rate == Rate::ZERO {
+        return true;
+    }
+    let saved = (Bytes(len - sent) / rate).as_secs_f64();
+    cost.as_secs_f64() <= COST * saved
 }
 
 /// Whether so many octets of data are worth to be sent as so many.
@@ -397,14 +395,13 @@ mod tests {
 
     #[test]
     fn a_path_that_is_faster_than_compression_does_without() {
-        let compressor = Compressor::new(Compression::Auto);
         let half = (262_144, 131_072);
         // A millisecond for half of a block: .3 of what it saves below 315 Mbit/s.
         let cost = Duration::from_millis(1);
         for (mbit, is_worth) in [(0, true), (10, true), (300, true), (350, false), (10_000, false)]
         {
-            assert_eq!(compressor.is_worth(half, cost, Rate::mbit(mbit)), is_worth, "{mbit}");
+            assert_eq!(super::is_worth(half, cost, Rate::mbit(mbit)), is_worth, "{mbit}");
         }
-        assert!(!compressor.is_worth((262_144, 250_000), cost, SLOW), "it saves too little");
+        assert!(!super::is_worth((262_144, 250_000), cost, SLOW), "it saves too little");
     }
 }

@@ -88,7 +88,7 @@ impl SendArgs {
 pub(crate) fn run(args: SendArgs) -> Result<(), Failure> {
     // Mistakes are reported before the prompt for a token.
     let (stream, rename) = (stream(&args)?, stream_name(&args)?);
-    let watched = args.watch.then(|| watched(&args)).transpose()?;
+    let folder = args.watch.then(|| watched_folder(&args)).transpose()?;
     let spool = args.spool;
     let sources = if stream.is_some() { Vec::new() } else { args.sources };
     if stream.is_some() {
@@ -97,19 +97,18 @@ pub(crate) fn run(args: SendArgs) -> Result<(), Failure> {
     let mut prepared = args.flags.prepare(sources)?;
     prepared.check_sending()?;
     // Before anything is sent: what changes meanwhile is noted.
-    let watched = watched.map(|folder| Watched::new(&folder)).transpose()?;
+    let noted = folder.map(|folder| Watched::new(&folder)).transpose()?;
     let key = HostKey::load(&prepared.dirs)?;
     let credential = credential(&args.token, &args.to, &prepared.dirs, stream.as_ref())?;
     let identity = key.beside(iter::once(&credential))?;
-    let watcher =
-        if watched.is_some() { prepared.watcher_of_runs() } else { prepared.watcher(None) };
+    let watcher = if noted.is_some() { prepared.watcher_of_runs() } else { prepared.watcher(None) };
     let options = prepared.to(args.to, credential, identity)?;
     let mut options = SendOptions { stream, spool, rename, ..options };
     let stop = options.transfer.stop.clone();
-    if let Some(watched) = watched {
+    if let Some(noted) = noted {
         let TransferOptions { overwrite, keep_existing, update, .. } = &mut options.transfer;
         *overwrite |= !*keep_existing && !*update;
-        let send = |events| watching::send(watched, options, events);
+        let send = |events| watching::send(noted, options, events);
         let ended = transfer::run_until(watcher, &stop, send);
         return ended.map(drop).map_err(|failure| with_its_receiver(failure, &stop));
     }
@@ -119,7 +118,7 @@ pub(crate) fn run(args: SendArgs) -> Result<(), Failure> {
 }
 
 /// The folder that is watched.
-fn watched(args: &SendArgs) -> Result<PathBuf, Error> {
+fn watched_folder(args: &SendArgs) -> Result<PathBuf, Error> {
     match &args.sources[..] {
         [folder] if folder.is_dir() => Ok(folder.clone()),
         [path] if path.exists() => {

@@ -126,7 +126,7 @@ fn starts_anew(carrier: &str) {
     kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
     child.wait().unwrap();
     let at_one = numbers(&one).len();
-    let _first = one.collect();
+    let again = one.collect();
     let output = feed(&one, &other, &["--carrier", carrier]).wait_with_output().unwrap();
     let (code, _, stderr) = text(&output);
     assert!(code == 0 && !stderr.contains("lacks"), "{code} {stderr}");
@@ -139,8 +139,8 @@ fn starts_anew(carrier: &str) {
     assert!(has_one.len() > at_one, "the first one comes first again");
     // A collector whose folder is lost gets what it had, although the other one has later records.
     std::fs::remove_dir_all(one.collector.0.join("kept/anna")).unwrap();
-    drop(_first);
-    let _first = one.collect();
+    drop(again);
+    let _again = one.collect();
     let output = feed(&one, &other, &["--carrier", carrier]).wait_with_output().unwrap();
     let (code, _, stderr) = text(&output);
     assert!(code == 0, "{code} {stderr}");

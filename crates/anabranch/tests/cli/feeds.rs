@@ -115,8 +115,8 @@ fn the_lines_of_a_program_arrive_by_token() {
         schema.check(&event).unwrap_or_else(|error| panic!("{line}: {error}"));
     }
     assert!(stdout.contains("4 records are at the collector"), "{stdout}");
-    let folders = fs::read_dir(home.0.join("kept")).unwrap().map(|entry| entry.unwrap().path());
-    let host = folders.filter(|path| path.is_dir()).next().unwrap();
+    let mut entries = fs::read_dir(home.0.join("kept")).unwrap().map(|entry| entry.unwrap().path());
+    let host = entries.find(|path| path.is_dir()).unwrap();
     let files = fs::read_dir(host.join("lines")).unwrap().map(|entry| entry.unwrap().path());
     let files: Vec<PathBuf> = files.filter(|path| !path.ends_with("index")).collect();
     assert_eq!(files.len(), 1);

@@ -115,7 +115,9 @@ impl Collected {
 }
 
 fn text(known: &Known) -> String {
-    known.kept.iter().map(|(key, kept)| format!("{key} {kept}\n")).collect()
+    let lines: Vec<String> =
+        known.kept.iter().map(|(key, kept)| format!("{key} {kept}\n")).collect();
+    lines.concat()
 }
 
 fn read(path: &Path) -> Option<BTreeMap<Fingerprint, u64>> {

@@ -7,11 +7,16 @@ use peer::metrics::{
 use tokio::sync::watch;
 use units::{Rate, Span};
 
+/// A figure of a feed.
+type OfFeed = fn(&FeedProgress) -> u64;
+/// A figure of one of its paths.
+type OfPath = fn(&events::FeedPath) -> Rate;
+
 /// Adds the figures of a source to those of its process. `progress` is what
 /// [`FeedOptions::progress`](crate::FeedOptions::progress) gets.
 pub fn register_source(registry: &mut Registry, progress: &watch::Receiver<FeedProgress>) {
     let registry = registry.sub_registry_with_prefix("anabranch_feed");
-    let counters: [(&str, &str, fn(&FeedProgress) -> u64); 2] = [
+    let counters: [(&str, &str, OfFeed); 2] = [
         ("kept_records", "Records that have come to the collector's disk", |now| now.kept),
         ("dropped_records", "Records that were dropped before they were sent", |now| now.dropped),
     ];
@@ -19,7 +24,7 @@ pub fn register_source(registry: &mut Registry, progress: &watch::Receiver<FeedP
         let progress = progress.clone();
         register_counter(registry, name, help, move || value(&progress.borrow()));
     }
-    let gauges: [(&str, &str, fn(&FeedProgress) -> u64); 6] = [
+    let gauges: [(&str, &str, OfFeed); 6] = [
         ("streams", "Streams that are read", |now| now.streams as u64),
         ("waiting_octets", "Octets that are not at the collector", |now| now.waiting.0),
         ("waiting_seconds", "Seconds for which the oldest of them has waited", |now| {
@@ -40,7 +45,7 @@ pub fn register_source(registry: &mut Registry, progress: &watch::Receiver<FeedP
         let progress = progress.clone();
         register_gauge(registry, name, help, None, move || value(&progress.borrow()));
     }
-    let of_paths: [(&str, &str, fn(&events::FeedPath) -> Rate); 2] = [
+    let of_paths: [(&str, &str, OfPath); 2] = [
         ("path_set_bits", "Bits a second that a path is to have, y", |path| {
             path.set.unwrap_or_default()
         }),
@@ -52,7 +57,7 @@ pub fn register_source(registry: &mut Registry, progress: &watch::Receiver<FeedP
     }
 }
 
-fn rows(now: &FeedProgress, value: fn(&events::FeedPath) -> Rate) -> PeerRows {
+fn rows(now: &FeedProgress, value: OfPath) -> PeerRows {
     let paths = now.demand.iter().flat_map(|demand| &demand.paths);
     paths.map(|path| (path.name.clone(), "", value(path).as_bits())).collect()
 }

@@ -21,8 +21,11 @@ impl Lag {
     /// The stream has `end` octets, of which those before `safe` are at the collector. Since when
     /// the first of the others has been there, as far as the looks tell; `None` if there is none.
     pub(super) fn look(&mut self, now: Instant, safe: u64, end: u64) -> Option<Instant> {
-        while let Some((at, _)) = self.looks.pop_front_if(|(_, known)| *known <= safe) {
+        while let Some(&(at, known)) = self.looks.front()
+            && known <= safe
+        {
             self.passed = Some(at);
+            self.looks.pop_front();
         }
         if end <= safe {
             self.passed = None;

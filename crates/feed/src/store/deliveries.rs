@@ -57,6 +57,9 @@ pub trait Sink: Send + Sync + 'static {
     fn take(&self, batch: Delivery) -> Taking;
 }
 
+/// A count among those of deliveries.
+type Count = fn(&DeliveryShared) -> &AtomicU64;
+
 /// The deliveries of all streams.
 pub(super) struct Deliveries(Arc<DeliveryShared>);
 
@@ -116,7 +119,7 @@ impl Deliveries {
 
     /// Adds what is handed over to the figures.
     pub(super) fn register(&self, registry: &mut Registry) {
-        let counters: [(&str, &str, fn(&DeliveryShared) -> &AtomicU64); 3] = [
+        let counters: [(&str, &str, Count); 3] = [
             ("deliveries", "Batches that were taken", |shared| &shared.taken),
             ("delivered_records", "Records of batches that were taken", |shared| {
                 &shared.taken_records

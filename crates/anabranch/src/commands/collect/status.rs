@@ -113,15 +113,13 @@ fn of_state(state: &SourceState) -> (String, String) {
             format!("{rate}, {not}met for {}", lasted(Duration::from_secs((*since).into())))
         }
     };
-    let mut waits = if *waiting == 0 { "nothing".into() } else { Bytes(*waiting).to_string() };
-    if *oldest > 0 {
-        let oldest = lasted(Duration::from_secs((*oldest).into()));
-        waits.push_str(&format!(", the oldest for {oldest}"));
-    }
-    if *dropped > 0 {
-        waits.push_str(&format!("; {dropped} dropped"));
-    }
-    (demand, waits)
+    let waits = if *waiting == 0 { "nothing".into() } else { Bytes(*waiting).to_string() };
+    let oldest = match oldest {
+        0 => String::new(),
+        oldest => format!(", the oldest for {}", lasted(Duration::from_secs((*oldest).into()))),
+    };
+    let dropped = if *dropped > 0 { format!("; {dropped} dropped") } else { String::new() };
+    (demand, waits + &oldest + &dropped)
 }
 
 /// A time that has passed, in the largest unit of which there is one.

@@ -98,11 +98,8 @@ pub(super) async fn serve(
                         match written.await {
                             Ok(range) => {
                                 if let Some(limit) = &session.limit {
-                                    limit.spend(
-                                        session.clock.now(),
-                                        PathClass::Primary,
-                                        Bytes(range.len),
-                                    );
+                                    let (now, class) = (session.clock.now(), PathClass::Primary);
+                                    limit.spend(now, class, Bytes(range.len));
                                 }
                                 acks.push(range);
                             }

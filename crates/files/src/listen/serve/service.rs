@@ -342,7 +342,7 @@ impl ServeService {
         let tolerance = Tolerance::of(is_strict || ask.hashes, source.tree().file_count());
         let supply = Supply::new(source, packing)
             .tolerating(tolerance, ExtentSet::new())
-            .compressing(Compression::asked(&ask));
+            .compressing(Compression::asked(ask));
         let now = self.clock.now();
         let transfer = self.transfers.next();
         let fetch = FetchSession::new(id, transfer, peer, view.clone(), supply, share, now);
