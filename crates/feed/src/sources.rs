@@ -360,7 +360,9 @@ mod tests {
         let other = all.connect(id(2), ("db1", "audit"), one);
         all.look(Instant::now());
         tokio::time::advance(Duration::from_secs(2)).await;
-        paths.iter().for_each(|path| path.count(Bytes(250_000)));
+        for path in &paths {
+            path.count(Bytes(250_000));
+        }
         paths[1].note_state(STATE);
         all.look(Instant::now());
         all.write(folder.path()).unwrap();
