@@ -15,8 +15,8 @@ use stripe::Effort;
 use toml::de::{DeTable, DeValue};
 use units::{Bytes, Span};
 
+use crate::compression::CompressChoice;
 use crate::dirs::{Dirs, is_absent};
-use crate::flags::CompressChoice;
 use crate::hooks::{HookCommand, Hooks};
 use crate::listen::ListenAddress;
 use crate::metrics::MetricsAddress;

@@ -3,13 +3,13 @@
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use clap::ValueEnum;
 use clap::builder::{OsStringValueParser, TypedValueParser};
-use files::{Compression, Error, Selection, Stop, TransferOptions};
+use files::{Error, Selection, Stop, TransferOptions};
 use peer::{DialOptions, Identity};
 use stripe::Effort;
 
 use crate::background::step_back;
+use crate::compression::CompressChoice;
 use crate::config::Config;
 use crate::dirs::Dirs;
 use crate::hooks::HookArgs;
@@ -83,28 +83,6 @@ pub(crate) struct TransferFlags {
     hooks: HookArgs,
     #[command(flatten)]
     watch: watch::WatchArgs,
-}
-
-/// What is compressed on its way.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub(crate) enum CompressChoice {
-    /// What arrives sooner by it, as measured on the way
-    #[default]
-    Auto,
-    /// Nothing
-    Off,
-    /// All that becomes shorter
-    Zstd,
-}
-
-impl From<CompressChoice> for Compression {
-    fn from(choice: CompressChoice) -> Compression {
-        match choice {
-            CompressChoice::Auto => Compression::Auto,
-            CompressChoice::Off => Compression::Off,
-            CompressChoice::Zstd => Compression::Always,
-        }
-    }
 }
 
 impl TransferFlags {

@@ -47,6 +47,7 @@ mod background;
 mod cli;
 mod commands;
 mod complete;
+mod compression;
 mod config;
 mod dirs;
 mod examples;

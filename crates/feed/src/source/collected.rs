@@ -24,11 +24,11 @@ const MOST: u64 = 64 << 10;
 #[derive(Debug)]
 pub(super) struct Collected {
     folder: PathBuf,
-    streams: Mutex<HashMap<StreamId, Known>>,
+    streams: Mutex<HashMap<StreamId, KeptBy>>,
 }
 
 #[derive(Debug, Default)]
-struct Known {
+struct KeptBy {
     /// The record behind those that are on the disk of each.
     kept: BTreeMap<Fingerprint, u64>,
     is_changed: bool,
@@ -95,13 +95,13 @@ impl Collected {
 
     fn known<'a>(
         &self,
-        streams: &'a mut HashMap<StreamId, Known>,
+        streams: &'a mut HashMap<StreamId, KeptBy>,
         stream: StreamId,
-    ) -> &'a mut Known {
+    ) -> &'a mut KeptBy {
         streams.entry(stream).or_insert_with(|| {
             // One that is damaged says nothing: records come once more.
             let kept = read(&self.path(stream)).unwrap_or_default();
-            Known { kept, is_changed: false }
+            KeptBy { kept, is_changed: false }
         })
     }
 
@@ -109,12 +109,12 @@ impl Collected {
         self.folder.join(format!("{}.collected", prefix(stream)))
     }
 
-    fn streams(&self) -> MutexGuard<'_, HashMap<StreamId, Known>> {
+    fn streams(&self) -> MutexGuard<'_, HashMap<StreamId, KeptBy>> {
         self.streams.lock().expect("no panic while held")
     }
 }
 
-fn text(known: &Known) -> String {
+fn text(known: &KeptBy) -> String {
     let lines: Vec<String> =
         known.kept.iter().map(|(key, kept)| format!("{key} {kept}\n")).collect();
     lines.concat()

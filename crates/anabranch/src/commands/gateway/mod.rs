@@ -64,7 +64,7 @@ enum GatewayAction {
     /// Print the rules of nftables and of routing as a shell script, install them, or remove them
     Rules(RulesArgs),
     /// Look at what the system does to a gateway's packets: rules, routes, NAT, firewalls, settings
-    Doctor(DoctorArgs),
+    Doctor(GatewayDoctorArgs),
     /// Show what a gateway that this user runs does for each site
     Status(status::GatewayStatusArgs),
 }
@@ -82,7 +82,7 @@ struct RulesArgs {
 }
 
 #[derive(Debug, clap::Args)]
-struct DoctorArgs {
+struct GatewayDoctorArgs {
     #[command(flatten)]
     file: ConfigFile,
     /// Write JSON to standard output, an object on each line, one for each finding
