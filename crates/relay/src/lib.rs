@@ -27,6 +27,7 @@ pub mod client;
 mod control;
 pub mod hop;
 mod keys;
+pub mod labels;
 mod meter;
 mod movers;
 mod path;
@@ -35,6 +36,7 @@ mod service;
 pub mod shares;
 mod splice;
 mod state;
+mod tags;
 pub mod tickets;
 
 pub use client::{Client, ClientOptions, ClientState, RelayCarrier, RelayDialing};

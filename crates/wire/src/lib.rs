@@ -5,7 +5,8 @@
 //! those of services; [`effort`] how any connection stands beside others;
 //! [`manifest`] the description of files; [`closing`] the codes with which a side ends anything;
 //! [`ptcp`] the packets of the striped connection; [`datagram`] what surrounds them on UDP paths,
-//! and [`number`] how packet numbers are shortened; [`harp`] the messages of background gateways;
+//! [`number`] how packet numbers are
+//! shortened, and [`bind`] how relays learn addresses; [`harp`] the messages of background gateways;
 //! [`tunnel`] those that begin the streams of a tunnel; [`tcp`] simulated TCP segments; [`ip`] what
 //! is changed of packets on their way. Nothing
 //! here keeps state, or allocates by lengths that a peer merely announces.
@@ -13,6 +14,7 @@
 
 extern crate alloc;
 
+pub mod bind;
 pub mod closing;
 pub mod datagram;
 pub mod effort;

@@ -1,6 +1,7 @@
 //! The side that uses a relay: a control connection, which is opened again whenever it ends, and
 //! data connections to destinations.
 
+mod binding;
 mod dialing;
 mod keeper;
 mod shelf;
