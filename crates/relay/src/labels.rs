@@ -315,11 +315,30 @@ impl<K: Ord + Copy> Labels<K> {
         (self.associations.len(), self.pairs)
     }
 
+    /// Whether there is an association of this number.
+    #[must_use]
+    pub fn has(&self, id: u64) -> bool {
+        self.associations.contains_key(&id)
+    }
+
     /// A datagram has come from somewhere.
     pub fn handle_datagram(&mut self, now: Time, from: Place, datagram: &[u8]) -> Step<K> {
+        self.handle_datagrams(now, from, datagram, datagram.len())
+    }
+
+    /// Datagrams of this size with one label, of which the last one may be shorter, have come
+    /// together. They go the same way; of several that ask for an answer, one gets it.
+    pub fn handle_datagrams(
+        &mut self,
+        now: Time,
+        from: Place,
+        datagrams: &[u8],
+        size: usize,
+    ) -> Step<K> {
+        let datagram = &datagrams[..size.min(datagrams.len())];
         let Some(label) = Outer::label(datagram) else { return Step::Drop };
-        if self.ways.contains_key(&label) {
-            return self.pass(now, from, label, datagram.len());
+        if let Some(way) = self.ways.get(&label).copied() {
+            return self.pass(now, from, way, (datagram.len(), datagrams.len()));
         }
         if datagram.len() == BIND
             && let Some(association) = self.associations.get_mut(&label)
@@ -334,9 +353,8 @@ impl<K: Ord + Copy> Labels<K> {
         Step::Drop
     }
 
-    /// A datagram with a label that is known.
-    fn pass(&mut self, now: Time, from: Place, label: u64, length: usize) -> Step<K> {
-        let Some(way) = self.ways.get(&label).copied() else { return Step::Drop };
+    /// Datagrams with a label that is known: the size of the first one, and of all.
+    fn pass(&mut self, now: Time, from: Place, way: Way, (size, all): (usize, usize)) -> Step<K> {
         let Some(association) = self.associations.get_mut(&way.association) else {
             return Step::Drop;
         };
@@ -362,7 +380,7 @@ impl<K: Ord + Copy> Labels<K> {
             // The address of the host may have changed. The datagram itself is lost.
             let number = pair.route.unwrap_or(0);
             return match association.challenge(now, way.association, number, from, &self.cookies) {
-                Some(challenge) if length >= BIND => Step::Answer(challenge.octets()),
+                Some(challenge) if size >= BIND => Step::Answer(challenge.octets()),
                 _ => Step::Drop,
             };
         };
@@ -371,11 +389,11 @@ impl<K: Ord + Copy> Labels<K> {
             route.used_at = now;
         }
         let has_answered = association.heard_at.is_some_and(|at| at + SILENCE > now);
-        let of_key = self.keys.entry(key).or_default();
-        if !has_answered && !of_key.may_send_unanswered(now, length) {
+        let to = association.destination;
+        if !has_answered && !self.keys.entry(key).or_default().may_send_unanswered(now, all) {
             return Step::Drop;
         }
-        Step::Forward { to: association.destination, key, is_up: true }
+        Step::Forward { to, key, is_up: true }
     }
 }
 
