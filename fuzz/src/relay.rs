@@ -1,5 +1,5 @@
-//! The checks of the fuzz targets of relays. The test `fuzz_seeds` of the crate `relay` runs them on
-//! all seeds.
+//! The checks of the fuzz targets of relays. The test `fuzz_seeds` of the crate `relay` runs them
+//! on all seeds.
 
 use wire::bind::{BIND, BindDatagram};
 use wire::datagram::Outer;

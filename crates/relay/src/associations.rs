@@ -31,6 +31,23 @@ impl<'a> Associations<'a> {
         Associations { relay, key, grant, made: BTreeMap::new() }
     }
 
+    /// Whether there are none.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.made.is_empty()
+    }
+
+    /// Ends all of them: what the host is told.
+    pub(crate) fn end(&mut self, why: &str) -> Vec<RelayFrame<'static>> {
+        let mut frames = Vec::new();
+        for (number, (id, _)) in std::mem::take(&mut self.made) {
+            if let Some(datagrams) = self.relay.datagrams.get() {
+                datagrams.dissociate(id);
+            }
+            frames.push(RelayFrame::Dissociated(number, Reason::new(Code::Forbidden, why)));
+        }
+        frames
+    }
+
     /// The answer to the wish for an association.
     pub(crate) async fn make(
         &mut self,
@@ -55,13 +72,13 @@ impl<'a> Associations<'a> {
     ) -> Result<RelayFrame<'static>, Reason> {
         let denied = |code, text: &str| Err(Reason::new(code, text));
         if is_draining {
-            return denied(Code::Busy, "the relay is being stopped");
+            return denied(Code::Busy, "it is being stopped");
         }
         if let Some(why) = self.key.used_up() {
             return denied(Code::Forbidden, &why);
         }
         let Some(datagrams) = self.relay.datagrams.get() else {
-            return denied(Code::Failed, "the relay has no UDP side");
+            return denied(Code::Failed, "it has no UDP side");
         };
         if self.made.contains_key(&number) {
             return denied(Code::Failed, "there is an association of this number");
@@ -70,7 +87,7 @@ impl<'a> Associations<'a> {
         let lookups = self.relay.lookups.of(*self.key.fingerprint().as_bytes());
         let found = timeout(LOOKUP_PATIENCE, permitted(target, For::Peer(&rights.reach), &lookups));
         let Ok(found) = found.await else {
-            let text = format!("the relay found no address of {target} in time");
+            let text = format!("it found no address of {target} in time");
             return denied(Code::TimedOut, &text);
         };
         let made = datagrams.associate((self.key, rights.max), number, &found?);

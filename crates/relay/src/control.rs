@@ -48,6 +48,8 @@ enum Event {
     /// A sign of life that needs no answer.
     Alive,
     Told(Told),
+    /// The key may move nothing more in this month, and why.
+    UsedUp(String),
     Draining,
 }
 
@@ -75,6 +77,7 @@ async fn answer(
         let event = tokio::select! {
             heard = heard => heard?,
             Some(told) = told.recv() => Event::Told(told),
+            why = state.until_used_up(), if !associations.is_empty() => Event::UsedUp(why),
             _ = draining.wait_for(|stops| *stops), if !is_draining => Event::Draining,
         };
         if !relay.is_current(key, tell) {
@@ -99,6 +102,11 @@ async fn answer(
                         state.refuse();
                         conn.push(&RelayFrame::Denied(number, reason));
                     }
+                }
+            }
+            Event::UsedUp(why) => {
+                for ended in associations.end(&why) {
+                    conn.push(&ended);
                 }
             }
             Event::Ping(number) => conn.push(&SessionFrame::Pong(number)),

@@ -300,7 +300,9 @@ impl<K: Ord + Copy> Labels<K> {
         let is_over =
             |(_, one): &(&u64, &Association<K>)| one.ends_at.is_some_and(|end| end <= now);
         let over: Vec<u64> = self.associations.iter().filter(is_over).map(|(id, _)| *id).collect();
-        over.into_iter().for_each(|id| self.dissociate(id));
+        for id in over {
+            self.dissociate(id);
+        }
     }
 
     /// The associations of a key.

@@ -172,9 +172,19 @@ async fn connect_by(
     }
     let direct = plans.iter().filter(|plan| plan.via == Via::Direct);
     let named: Vec<SocketAddr> = direct.flat_map(|plan| plan.named()).collect();
-    let connected = endpoint.connect(routes, tls.config(), options).await;
+    let (led, straight): (Vec<Route>, Vec<Route>) =
+        routes.iter().cloned().partition(|route| route.lead.is_some());
+    let mut connected = endpoint.connect(routes, tls.config(), options.clone()).await;
+    // Who answers behind a relay is the relay's word. What it says ends no direct way.
+    if matches!(&connected, Err(ConnectError::Handshake(why)) if !is_silence(why))
+        && !led.is_empty()
+        && !straight.is_empty()
+    {
+        connected = endpoint.connect(straight.clone(), tls.config(), options).await;
+    }
     let connection = connected.map_err(|error| {
-        if let ConnectError::Handshake(secure_error) = &error
+        if !straight.is_empty()
+            && let ConnectError::Handshake(secure_error) = &error
             && let Some(found) = tls_error(secure_error).and_then(wrong_key)
         {
             let address = named.first().map_or_else(String::new, ToString::to_string);
@@ -182,10 +192,11 @@ async fn connect_by(
             return Error::WrongPeer { host, address, found, known_from }.into();
         }
         let is_narrow = matches!(error, ConnectError::Narrow { .. });
-        let is_silent = matches!(
-            error,
-            ConnectError::Refused { .. } | ConnectError::Handshake(HandshakeError::TimedOut)
-        );
+        let is_silent = match &error {
+            ConnectError::Refused { .. } => true,
+            ConnectError::Handshake(why) => is_silence(why),
+            _ => false,
+        };
         let why = format!("{OVER_UDP}{error}");
         let error = Error::NoPath { to: remote.to_string(), why };
         NotConnected { error, is_narrow, is_silent }
@@ -206,6 +217,11 @@ fn endpoint() -> Result<Arc<Endpoint>, EndpointError> {
     let endpoint = Arc::new(Endpoint::new()?);
     *shared = Arc::downgrade(&endpoint);
     Ok(endpoint)
+}
+
+/// Whether nobody answered.
+fn is_silence(why: &HandshakeError) -> bool {
+    matches!(why, HandshakeError::TimedOut)
 }
 
 fn tls_error(error: &stripe::HandshakeError) -> Option<&rustls::Error> {

@@ -103,15 +103,18 @@ impl AssociationState {
             self.is_asked = true;
             return Some(RelayFrame::Associate(self.number, self.target.clone()));
         }
+        let some = self.retired.len().min(MOST_LABELS);
+        let retired: Vec<u64> = self.retired.drain(..some).collect();
+        if !retired.is_empty() {
+            return Some(RelayFrame::Retire(self.number, retired));
+        }
         if self.told < self.pairs.len() {
             let last = self.pairs.len().min(self.told + MOST_LABELS);
             let next = self.pairs[self.told..last].to_vec();
             self.told = last;
             return Some(RelayFrame::Labels(self.number, next));
         }
-        let some = self.retired.len().min(MOST_LABELS);
-        let retired: Vec<u64> = self.retired.drain(..some).collect();
-        (!retired.is_empty()).then_some(RelayFrame::Retire(self.number, retired))
+        None
     }
 
     /// Whether the relay was asked and has said nothing yet: one that knows nothing of associations

@@ -24,6 +24,8 @@ use super::{ClientShared, ClientState};
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
 /// The longest pause between attempts.
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+/// The same while paths of a striped connection wait for the relay.
+const LONGEST_PAUSE_OF_PATHS: Duration = Duration::from_secs(2);
 /// A connection that lasted so long makes the next pause short again.
 const LASTED: Duration = Duration::from_secs(30);
 /// The time that an attempt may take.
@@ -68,7 +70,9 @@ impl ClientShared {
         state.gone.clear();
         let associations = state.associations();
         drop(state);
-        associations.iter().for_each(|own| own.state().handle_connected());
+        for own in associations {
+            own.state().handle_connected();
+        }
         self.told.notify_waiters();
     }
 
@@ -82,7 +86,9 @@ impl ClientShared {
         drop(state);
         if is_tcp_alone {
             let reason = Reason::new(Code::Failed, TCP_ALONE);
-            associations.iter().for_each(|own| own.state().handle_dissociated(now, &reason));
+            for own in associations {
+                own.state().handle_dissociated(now, &reason);
+            }
             return Vec::new();
         }
         let mut frames: Vec<_> = gone.map(|number| RelayFrame::Retire(number, vec![])).collect();
@@ -143,7 +149,9 @@ pub(super) async fn keep(shared: Arc<ClientShared>) {
         if begin.elapsed() > LASTED {
             pause = FIRST_PAUSE;
         }
-        sleep(pause).await;
+        let is_waited_for = !shared.state().associations.is_empty();
+        let longest = if is_waited_for { LONGEST_PAUSE_OF_PATHS } else { LONGEST_PAUSE };
+        sleep(pause.min(longest)).await;
         pause = (pause * 2).min(LONGEST_PAUSE);
     }
 }

@@ -22,7 +22,7 @@ const FEW_AHEAD: u16 = 4;
 #[derive(Debug, Default)]
 pub(super) struct LeadState {
     is_open: bool,
-    failure: Option<String>,
+    pub(super) failure: Option<String>,
 }
 
 /// Whether a datagram is for a preamble.

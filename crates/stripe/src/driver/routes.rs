@@ -484,6 +484,7 @@ impl Link {
             background: None,
             shares_with: None,
             dropped_here: route.dropped,
+            failure: route.lead_state.failure.clone(),
         };
         for path in route.paths.iter().copied() {
             let bytes = core.path_bytes(path).unwrap_or_default();
