@@ -42,7 +42,7 @@ mod state;
 mod tags;
 pub mod tickets;
 
-pub use client::{Client, ClientOptions, ClientState, RelayCarrier, RelayDialing};
+pub use client::{Binding, Client, ClientOptions, ClientState, RelayCarrier, RelayDialing};
 pub use keys::KeyFigures;
 pub use rights::RelayRights;
 pub use service::RelayService;

@@ -16,7 +16,7 @@ const IN_VAIN: u32 = 4;
 
 /// The proof of one route's address.
 #[derive(Debug)]
-pub(crate) struct Binding {
+pub struct Binding {
     id: u64,
     tags: TagKey,
     route: u8,
@@ -32,19 +32,21 @@ pub(crate) struct Binding {
 impl Binding {
     /// The proof of a route's address for an association with that number and secret; it begins at
     /// once.
-    pub(crate) fn begin(now: Time, id: u64, secret: &[u8], route: u8) -> Binding {
+    #[must_use]
+    pub fn begin(now: Time, id: u64, secret: &[u8], route: u8) -> Binding {
         let (tags, wait) = (TagKey::new(secret), FIRST_WAIT);
         let (is_bound, challenge, asked) = (false, None, 0);
         Binding { id, tags, route, is_bound, challenge, next_at: now, wait, asked }
     }
 
     /// Whether the relay knows the address.
-    pub(crate) fn is_bound(&self) -> bool {
+    #[must_use]
+    pub fn is_bound(&self) -> bool {
         self.is_bound
     }
 
     /// A datagram that is none of a connection's arrived.
-    pub(crate) fn handle_datagram(&mut self, now: Time, datagram: &[u8]) {
+    pub fn handle_datagram(&mut self, now: Time, datagram: &[u8]) {
         let Ok(answer) = BindDatagram::parse(datagram) else { return };
         if answer.association != self.id || !self.tags.has_tagged(&answer) {
             return;
@@ -61,7 +63,7 @@ impl Binding {
     }
 
     /// The next datagram to send.
-    pub(crate) fn poll_transmit(&mut self, now: Time) -> Option<[u8; BIND]> {
+    pub fn poll_transmit(&mut self, now: Time) -> Option<[u8; BIND]> {
         if let Some(cookie) = self.challenge.take() {
             return Some(self.bind(cookie));
         }
@@ -76,7 +78,8 @@ impl Binding {
     }
 
     /// When there is something to send.
-    pub(crate) fn poll_deadline(&self) -> Time {
+    #[must_use]
+    pub fn poll_deadline(&self) -> Time {
         if self.challenge.is_some() { Time::ZERO } else { self.next_at }
     }
 

@@ -26,6 +26,7 @@ use wire::relay::{Reason, Ticket};
 use wire::tunnel::Target;
 
 use association::AssociationState;
+pub use binding::Binding;
 pub use dialing::RelayDialing;
 use leading::{Association, ClientLeading};
 use shelf::Shelves;

@@ -3,13 +3,11 @@
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use aws_lc_rs::hmac;
 use peer::Conn;
 use peer::host::{Entry, Service, Services, serve_at};
 use stripe::{Arrivals, EcnCodepoint, Outgoing, UdpSocket};
 use tokio::time::sleep;
 use units::Time;
-use wire::bind::{BIND_TAG, BindDatagram, BindKind, COOKIE, TAGGED};
 use wire::relay::{Associated, LabelPair};
 
 use super::*;
@@ -90,18 +88,13 @@ async fn associate(
     let taken = ask(&mut conn, &RelayFrame::Labels(1, pairs.to_vec())).await;
     assert_eq!(taken, RelayFrame::Labelled(1, u32::try_from(pairs.len()).unwrap()));
     let socket = socket();
-    let mut cookie = [0; COOKIE];
-    for expected in [BindKind::Challenge, BindKind::Bound] {
-        let (kind, tag) = (BindKind::Bind, [0; BIND_TAG]);
-        let unsigned = BindDatagram { kind, association: id, route: 0, cookie, tag };
-        let key = hmac::Key::new(hmac::HMAC_SHA256, &secret);
-        let tag = hmac::sign(&key, &unsigned.octets()[..TAGGED]);
-        let tag = *tag.as_ref().first_chunk().unwrap();
-        send(&socket, relay.address, &BindDatagram { tag, ..unsigned }.octets(), None);
+    let mut binding = relay::Binding::begin(Time::ZERO, id, &secret, 0);
+    while !binding.is_bound() {
+        let asked = binding.poll_transmit(Time::ZERO).expect("it has something to ask");
+        send(&socket, relay.address, &asked, None);
         let (answer, from, _) = next(&socket, PATIENCE).await.expect("it is answered");
-        let answer = BindDatagram::parse(&answer).unwrap();
-        assert_eq!((answer.kind, from), (expected, relay.address));
-        cookie = answer.cookie;
+        assert_eq!(from, relay.address);
+        binding.handle_datagram(Time::ZERO, &answer);
     }
     BoundHost { conn, socket, relay: relay.address }
 }
