@@ -39,7 +39,8 @@ async fn main() -> Outcome<()> {
     match &words[..] {
         ["bare", sink, proxy, labels, seconds] => {
             let sink = UdpSocket::listening(sink.parse()?, false)?;
-            measure(&own, &sink, proxy.parse()?, labels.parse()?, seconds.parse()?)
+            measure(&own, &sink, proxy.parse()?, labels.parse()?, seconds.parse()?);
+            Ok(())
         }
         [key] => {
             println!("{}", Identity::load_or_generate(Path::new(key))?.fingerprint());
@@ -59,7 +60,8 @@ async fn main() -> Outcome<()> {
             for (number, own_labels) in (0..).zip(numbers.chunks(PAIRS_OF_ONE)) {
                 associate(&mut conn, (relay, &own), number, &sink, own_labels).await?;
             }
-            measure(&own, &sink, relay, labels, seconds.parse()?)
+            measure(&own, &sink, relay, labels, seconds.parse()?);
+            Ok(())
         }
         _ => Err("KEY RELAY FINGERPRINT LABELS SECONDS, or bare SINK PROXY LABELS SECONDS".into()),
     }
@@ -146,13 +148,7 @@ fn round_trip(own: &UdpSocket, sink: &UdpSocket, relay: SocketAddr, number: u64)
     }
 }
 
-fn measure(
-    own: &UdpSocket,
-    sink: &UdpSocket,
-    relay: SocketAddr,
-    labels: u64,
-    seconds: f64,
-) -> Outcome<()> {
+fn measure(own: &UdpSocket, sink: &UdpSocket, relay: SocketAddr, labels: u64, seconds: f64) {
     let bursts: Vec<Vec<u8>> =
         (0..labels).map(|number| packet(pair(number).to, SIZE).repeat(BURST)).collect();
     let (begin, length) = (Instant::now(), Duration::from_secs_f64(seconds));
@@ -188,5 +184,4 @@ fn measure(
     }
     took.sort_unstable();
     println!("{}", took[PINGS / 2]);
-    Ok(())
 }

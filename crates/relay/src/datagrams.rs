@@ -23,7 +23,7 @@ use wire::datagram::Outer;
 use wire::relay::{Associated, LabelPair, SECRET};
 
 use crate::keys::{KeyState, OpenPath};
-use crate::labels::{LabelError, Labels, Place, Step};
+use crate::labels::{DatagramPlace, LabelError, Labels, Step};
 use crate::meter::{Divider, PathMeter};
 
 /// Bytes of a key that wait in one direction; what comes on top is dropped.
@@ -85,7 +85,7 @@ struct Queue {
 
 /// A datagram that waits.
 struct Waiting {
-    to: Place,
+    to: DatagramPlace,
     ecn: Option<EcnCodepoint>,
     bytes: Vec<u8>,
 }
@@ -169,7 +169,7 @@ impl Datagrams {
         let found = destinations.iter().find_map(|address| {
             let is_usable = !address.ip().is_multicast() && !address.ip().is_unspecified();
             let socket = self.socket_for(*address).filter(|_| is_usable)?;
-            Some(Place { address: *address, local: None, socket })
+            Some(DatagramPlace { address: *address, local: None, socket })
         });
         let destination = found.ok_or("the relay's UDP reaches no such address")?;
         let secret = secret().map_err(|error| error.to_string())?;
@@ -318,7 +318,7 @@ impl DatagramsState {
     fn pass(&mut self, shared: &DatagramsShared, socket: usize, arrived: &Arrived<'_>) {
         let Arrived { bytes, segment, from, to, ecn, .. } = arrived;
         let address = SocketAddr::new(from.ip().to_canonical(), from.port());
-        let from = Place { address, local: *to, socket };
+        let from = DatagramPlace { address, local: *to, socket };
         let now = shared.clock.now();
         let mut rest = &bytes[..];
         while !rest.is_empty() {
@@ -340,7 +340,7 @@ impl DatagramsState {
     fn forward(
         &mut self,
         shared: &DatagramsShared,
-        (to, key, is_up): (Place, Fingerprint, bool),
+        (to, key, is_up): (DatagramPlace, Fingerprint, bool),
         (run, segment, ecn): (&[u8], usize, Option<EcnCodepoint>),
     ) {
         let Some(member) = self.keys.get_mut(&key).filter(|member| !member.is_used_up) else {
@@ -396,7 +396,7 @@ impl Queue {
 /// Sends datagrams of one size; what there is no room for is dropped.
 fn send(
     shared: &DatagramsShared,
-    to: Place,
+    to: DatagramPlace,
     (bytes, segment, ecn): (&[u8], usize, Option<EcnCodepoint>),
 ) {
     let socket = &shared.sockets[to.socket];

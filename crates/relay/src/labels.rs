@@ -55,7 +55,7 @@ const COOKIE_LIFE: Span = Span::from_secs(15);
 
 /// Where a datagram comes from, or goes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct DatagramPlace {
     /// The other host's address; one of IPv4 is written as such.
     pub address: SocketAddr,
     /// The relay's address, where its socket has several.
@@ -70,7 +70,7 @@ pub enum Step<K> {
     /// It is passed on as it is.
     Forward {
         /// To there.
-        to: Place,
+        to: DatagramPlace,
         /// The key that it counts for.
         key: K,
         /// Whether it goes to the destination.
@@ -108,7 +108,7 @@ pub struct Labels<K> {
     cookies: TagKey,
     /// By a hash with a secret of its own.
     ways: HashMap<u64, Way>,
-    associations: HashMap<u64, Association<K>>,
+    associations: HashMap<u64, AssociationEntry<K>>,
     keys: BTreeMap<K, KeyUse>,
     pairs: usize,
 }
@@ -124,10 +124,10 @@ struct Way {
 }
 
 #[derive(Debug)]
-struct Association<K> {
+struct AssociationEntry<K> {
     key: K,
     tags: TagKey,
-    destination: Place,
+    destination: DatagramPlace,
     /// When the destination last sent something with one of the labels.
     heard_at: Option<Time>,
     routes: [Option<BoundRoute>; MOST_ROUTES],
@@ -139,7 +139,7 @@ struct Association<K> {
 
 #[derive(Clone, Copy, Debug)]
 struct BoundRoute {
-    place: Place,
+    place: DatagramPlace,
     used_at: Time,
 }
 
@@ -178,7 +178,7 @@ impl<K: Ord + Copy> Labels<K> {
         &mut self,
         key: K,
         (id, secret): (u64, &[u8; SECRET]),
-        destination: Place,
+        destination: DatagramPlace,
     ) -> Result<(), LabelError> {
         if self.associations.len() >= ASSOCIATIONS_IN_ALL {
             return Err(LabelError::Full);
@@ -191,7 +191,7 @@ impl<K: Ord + Copy> Labels<K> {
             return Err(LabelError::Associations);
         }
         of_key.associations += 1;
-        let association = Association {
+        let association = AssociationEntry {
             key,
             tags: TagKey::new(secret),
             destination,
@@ -298,7 +298,7 @@ impl<K: Ord + Copy> Labels<K> {
     /// Ends associations that nobody has kept for long enough.
     pub fn handle_deadline(&mut self, now: Time) {
         let is_over =
-            |(_, one): &(&u64, &Association<K>)| one.ends_at.is_some_and(|end| end <= now);
+            |(_, one): &(&u64, &AssociationEntry<K>)| one.ends_at.is_some_and(|end| end <= now);
         let over: Vec<u64> = self.associations.iter().filter(is_over).map(|(id, _)| *id).collect();
         for id in over {
             self.dissociate(id);
@@ -324,7 +324,7 @@ impl<K: Ord + Copy> Labels<K> {
     }
 
     /// A datagram has come from somewhere.
-    pub fn handle_datagram(&mut self, now: Time, from: Place, datagram: &[u8]) -> Step<K> {
+    pub fn handle_datagram(&mut self, now: Time, from: DatagramPlace, datagram: &[u8]) -> Step<K> {
         self.handle_datagrams(now, from, datagram, datagram.len())
     }
 
@@ -333,7 +333,7 @@ impl<K: Ord + Copy> Labels<K> {
     pub fn handle_datagrams(
         &mut self,
         now: Time,
-        from: Place,
+        from: DatagramPlace,
         datagrams: &[u8],
         size: usize,
     ) -> Step<K> {
@@ -356,7 +356,13 @@ impl<K: Ord + Copy> Labels<K> {
     }
 
     /// Datagrams with a label that is known: the size of the first one, and of all.
-    fn pass(&mut self, now: Time, from: Place, way: Way, (size, all): (usize, usize)) -> Step<K> {
+    fn pass(
+        &mut self,
+        now: Time,
+        from: DatagramPlace,
+        way: Way,
+        (size, all): (usize, usize),
+    ) -> Step<K> {
         let Some(association) = self.associations.get_mut(&way.association) else {
             return Step::Drop;
         };
@@ -411,12 +417,12 @@ impl KeyUse {
     }
 }
 
-impl<K> Association<K> {
+impl<K> AssociationEntry<K> {
     /// A bind datagram of this association: its answer.
     fn bind(
         &mut self,
         now: Time,
-        from: Place,
+        from: DatagramPlace,
         bind: &BindDatagram,
         cookies: &TagKey,
     ) -> Option<BindDatagram> {
@@ -450,7 +456,7 @@ impl<K> Association<K> {
         now: Time,
         id: u64,
         route: usize,
-        from: Place,
+        from: DatagramPlace,
         cookies: &TagKey,
     ) -> Option<BindDatagram> {
         if self.challenges.ready_at(now, Span::ZERO) > now {

@@ -60,7 +60,7 @@
 //! | a handshake over the first route that answers | `driver/dialing.rs` |
 //! | the side that listens | `driver/listening.rs` |
 //! | one open connection; what it sends; its streams; its routes | `driver/link.rs`; `driver/sending.rs`, `driver/streams.rs`, `driver/routes.rs` |
-//! | what a route says to a relay on its way | `preamble`, `driver/leading.rs` |
+//! | what a route says to a relay on its way | `preamble`, `driver/preambles.rs`, `driver/leading.rs` |
 //! | logs: what the driver notes; its text; the thread that writes it | `qlog/log.rs`; `qlog/text.rs`; `qlog/writer.rs` |
 //! | what another protocol on the same thread is; its datagrams | `guest`; `driver/guests.rs` |
 //! | sockets; what arrives at them; the clock, and arrival times on it | `socket`; `arrivals`; `clock` |

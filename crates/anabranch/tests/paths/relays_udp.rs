@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::hosts::{Host, until};
 use super::needs::are_installed;
 use super::relays::{Relay, behind_a_relay, between, between_by, listening, start, trust_at};
-use super::running::web;
+use super::running::{Running, web};
 use super::tunnels::{serve, tunnel};
 use super::{LONG, SHORT, SLOWLY, two_hosts, uplink};
 
@@ -61,8 +61,8 @@ fn a_transfer_goes_on_when_one_of_two_relays_dies_and_takes_it_back() {
         .events()
         .filter(|event| event["event"] == "path" && event["name"] == "lan0 via 10.2.0.2")
         .map(|event| {
-            let text = |key: &str| event[key].as_str().unwrap_or_default().to_string();
-            (text("state"), text("why"))
+            let word = |key: &str| event[key].as_str().unwrap_or_default().to_string();
+            (word("state"), word("why"))
         })
         .collect();
     let lost = states.iter().position(|(state, why)| state == "lost" && why.contains("refused"));
@@ -152,10 +152,9 @@ fn a_relay_without_udp_does_not_hold_the_direct_path_up() {
     let Some((scratch, near, far)) = two_hosts(test) else { return };
     uplink(&near, &far);
     let between = between(&scratch, &near, &far);
-    let receiver = far.receive();
     let reason = |spec: &str, why: &str| {
         let more = [SLOWLY, OVER_UDP, &["--relay", spec]].concat();
-        let sent = near.send(&receiver, "10.1.0.2", LONG, &more);
+        let sent = near.send(&far.receive(), "10.1.0.2", LONG, &more);
         assert_eq!(sent.names(), BTreeSet::from(["wan0".to_string()]), "{}", sent.said());
         let is_told = |event: &Value| {
             event["name"] == "lan0 via 10.2.0.2"
@@ -170,12 +169,8 @@ fn a_relay_without_udp_does_not_hold_the_direct_path_up() {
     // Another program has the port.
     let script = "import socket, time; s = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM); \
                   s.bind(('::', 7707)); print('bound', flush=True); time.sleep(30)";
-    let mut other = between.command("python3");
-    let other = other.args(["-c", script]).stdout(Stdio::piped()).spawn().unwrap();
-    until("the port is taken", || {
-        let table = fs::read_to_string(format!("/proc/{}/net/udp6", other.id()));
-        table.unwrap_or_default().contains(":1E1B ")
-    });
+    let mut other = Running::start(&between, "port", "python3", &["-c", script]);
+    other.until("bound");
     let (_relay, spec) = start(&between, "10.1.0.2:*");
     reason(&spec, "it has no UDP side");
 }

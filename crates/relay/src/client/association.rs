@@ -24,7 +24,7 @@ pub(super) struct AssociationState {
     /// How many of `pairs` it was told, and how many it has taken.
     told: usize,
     taken: usize,
-    granted: Option<Grant>,
+    granted: Option<AssociationGrant>,
     /// Grants so far.
     grants: u64,
     /// Why there was none, and when that was.
@@ -33,17 +33,17 @@ pub(super) struct AssociationState {
 
 /// What the relay has granted.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) struct Grant {
+pub(super) struct AssociationGrant {
     /// Of this end: each one has another number.
     pub(super) number: u64,
     pub(super) id: u64,
     pub(super) secret: [u8; SECRET],
 }
 
-impl std::fmt::Debug for Grant {
+impl std::fmt::Debug for AssociationGrant {
     /// Without the secret.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Grant({}, {:016x}, ..)", self.number, self.id)
+        write!(f, "AssociationGrant({}, {:016x}, ..)", self.number, self.id)
     }
 }
 
@@ -126,7 +126,7 @@ impl AssociationState {
     pub(super) fn handle_associated(&mut self, associated: &Associated) {
         let Associated { id, secret, .. } = *associated;
         self.grants += 1;
-        self.granted = Some(Grant { number: self.grants, id, secret });
+        self.granted = Some(AssociationGrant { number: self.grants, id, secret });
     }
 
     pub(super) fn handle_taken(&mut self, count: u32) {
@@ -141,7 +141,7 @@ impl AssociationState {
     }
 
     /// What was granted last; the relay may have forgotten it since.
-    pub(super) fn granted(&self) -> Option<Grant> {
+    pub(super) fn granted(&self) -> Option<AssociationGrant> {
         self.granted
     }
 

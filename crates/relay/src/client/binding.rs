@@ -95,7 +95,7 @@ mod tests {
     use std::net::SocketAddr;
 
     use super::*;
-    use crate::labels::{Labels, Place, Step};
+    use crate::labels::{DatagramPlace, Labels, Step};
 
     const SECRET: [u8; 32] = [9; 32];
 
@@ -103,9 +103,9 @@ mod tests {
         Time::ZERO + Span::from_millis(millis)
     }
 
-    fn place(address: &str) -> Place {
+    fn place(address: &str) -> DatagramPlace {
         let address: SocketAddr = address.parse().unwrap();
-        Place { address, local: None, socket: 0 }
+        DatagramPlace { address, local: None, socket: 0 }
     }
 
     fn relay() -> Labels<char> {

@@ -11,8 +11,8 @@ fn at(millis: u64) -> Time {
     Time::ZERO + Span::from_secs(1_000) + Span::from_millis(millis)
 }
 
-fn place(address: &str) -> Place {
-    Place { address: address.parse().unwrap(), local: None, socket: 0 }
+fn place(address: &str) -> DatagramPlace {
+    DatagramPlace { address: address.parse().unwrap(), local: None, socket: 0 }
 }
 
 fn pair(number: u64) -> LabelPair {

@@ -8,8 +8,8 @@ use wire::closing::CloseCode;
 use wire::datagram::Outer;
 use wire::ptcp::Packet;
 
-use super::leading::is_of_preamble;
 use super::link::Link;
+use super::preambles::is_of_preamble;
 use super::routes::{RouteEnd, RouteName};
 use super::sockets::{Datagram, SocketKey, Sockets};
 use crate::guest::{Guest, RawArrival};

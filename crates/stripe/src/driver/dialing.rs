@@ -10,8 +10,8 @@ use tokio::sync::oneshot;
 use units::Time;
 use wire::relay::LabelPair;
 
-use super::leading::{is_of_preamble, serve_preamble};
 use super::link::{Link, Start};
+use super::preambles::{is_of_preamble, serve_preamble};
 use super::sockets::{Owner, SocketKey, Sockets};
 use crate::connection::Connection;
 use crate::connection::inbox::{Connect, Inbox, Key};

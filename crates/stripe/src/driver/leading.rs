@@ -1,57 +1,21 @@
 //! Routes that lead over relays: their preambles, and the labels that the relays have to know.
 
 use units::{SubflowId, Time};
-use wire::bind::BindDatagram;
 use wire::relay::LabelPair;
 
 use super::link::Link;
+use super::preambles::serve_preamble;
 use super::routes::RouteEnd;
-use super::sockets::{SocketKey, Sockets};
-use crate::preamble::{Lead, Preamble};
-use crate::socket::Outgoing;
+use super::sockets::Sockets;
+use crate::RouteId;
+use crate::preamble::Preamble;
 use crate::stats::RouteChange;
-use crate::{Route, RouteId};
 
 /// Relays are told the labels of so many paths that do not exist yet, so that no path waits for
 /// its labels, ...
 const AHEAD: u16 = 16;
 /// ... and of further ones when there are labels for no more than so many.
 const FEW_AHEAD: u16 = 4;
-
-/// What became of a route's preamble so far.
-#[derive(Debug, Default)]
-pub(super) struct LeadState {
-    is_open: bool,
-    pub(super) failure: Option<String>,
-}
-
-/// Whether a datagram is for a preamble.
-pub(super) fn is_of_preamble(bytes: &[u8]) -> bool {
-    bytes.first().is_some_and(|first| BindDatagram::may_begin_with(*first))
-}
-
-/// Sends what a preamble has to say.
-pub(super) fn serve_preamble(
-    now: Time,
-    (route, lead): (&Route, &Lead),
-    socket: SocketKey,
-    sockets: &Sockets,
-) {
-    while let Some(bytes) = lead.0.poll_transmit(now) {
-        let outgoing = Outgoing {
-            to: route.remote,
-            source: None,
-            ecn: None,
-            is_lower_effort: false,
-            bytes: &bytes,
-            segment: bytes.len(),
-        };
-        // It is repeated without an answer.
-        if let Err(error) = sockets.send(socket, &outgoing) {
-            tracing::debug!(route = route.name, %error, "the relay cannot be asked");
-        }
-    }
-}
 
 impl RouteEnd {
     pub(super) fn lead(&self) -> Option<&dyn Preamble> {

@@ -13,6 +13,7 @@ mod link;
 mod listening;
 mod logging;
 mod places;
+mod preambles;
 mod routes;
 mod sending;
 mod signs;

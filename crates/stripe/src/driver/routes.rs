@@ -6,8 +6,8 @@ use std::net::{IpAddr, SocketAddr};
 
 use units::{PathId, Span, SubflowId, Time};
 
-use super::leading::LeadState;
 use super::link::Link;
+use super::preambles::LeadState;
 use super::signs::Signs;
 use super::sockets::{Owner, SocketKey, Sockets};
 use crate::socket::{EcnCodepoint, MOST_OFFLOADED, Outgoing, UdpSocket};
