@@ -1,6 +1,8 @@
-//! The checks of the fuzz target of relays. The test `fuzz_seeds` of the crate `relay` runs them on
-//! all seeds.
+//! The checks of the fuzz targets of relays. The test `fuzz_seeds` of the crate `relay` runs them
+//! on all seeds.
 
+use wire::bind::{BIND, BindDatagram};
+use wire::datagram::Outer;
 use wire::relay::{MOST_TICKETS, RelayFrame, Ticket};
 use wire::{Emit, RawFrame};
 
@@ -21,4 +23,13 @@ pub fn wire_relay(data: &[u8]) {
     if let RelayFrame::Tickets(issued) = frame {
         assert!((1..=MOST_TICKETS).contains(&issued.tickets.len()));
     }
+}
+
+/// A datagram at the UDP port of a relay: one that binds is written as it was, and no peer takes it
+/// for one of its own; of any other the label alone is read.
+pub fn wire_bind(data: &[u8]) {
+    let Ok(bind) = BindDatagram::parse(data) else { return };
+    assert_eq!((data.len(), &bind.octets()[..]), (BIND, data));
+    assert_eq!(Outer::label(data), Some(bind.association));
+    assert!(Outer::parse(data).is_err() && Outer::version_and_label(data).is_none());
 }

@@ -135,9 +135,6 @@ impl RouteArgs {
             ("--qlog", self.qlog.is_given()),
         ];
         let carrier = self.carrier(&config.send, self.effort(&config.send)?);
-        if self.relays.is_given() && carrier == Carrier::Udp {
-            return Err(Error::usage("--relay is for --carrier tcp and auto"));
-        }
         if self.use_paths.is_some() && carrier != Carrier::Tcp {
             return Err(Error::usage("--use is for --carrier tcp"));
         }

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use net::CongestionControl;
-use stripe::Effort;
+use stripe::{Effort, Lead};
 use units::Span;
 
 use crate::caps::Allowance;
@@ -157,6 +157,19 @@ pub trait Relaying: fmt::Debug + Send + Sync {
     /// # Errors
     /// Those of setting up the connection to the relay, not of the relay itself.
     fn carrier(&self, to: &Remote) -> Result<Arc<dyn Carrier>, Error>;
+
+    /// What leads the routes of one striped connection to a host, whose addresses are the relay's.
+    /// Needs a Tokio runtime.
+    ///
+    /// # Errors
+    /// As [`Relaying::carrier`].
+    fn leading(&self, to: &Remote) -> Result<Arc<dyn Leading>, Error>;
+}
+
+/// What leads the routes of one striped connection through a relay.
+pub trait Leading: fmt::Debug + Send + Sync {
+    /// That of a further route; `None`: it has as many as it may.
+    fn lead(&self) -> Option<Lead>;
 }
 
 /// Addresses of the listening side, and the peers that it lets in.

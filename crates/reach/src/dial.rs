@@ -66,8 +66,11 @@ async fn reach(
     Err(Answer::failed(code_of(&why), &format!("{target}: {why}")))
 }
 
-/// The addresses of a target that may be dialed: at least one.
-async fn permitted(
+/// The addresses of a target that may be dialed: at least one, and a handful at most.
+///
+/// # Errors
+/// The answer that says why there are none.
+pub async fn permitted(
     target: &Target,
     whom: For<'_>,
     lookups: &AskerLookups,

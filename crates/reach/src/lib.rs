@@ -17,7 +17,7 @@ mod network;
 mod permit;
 pub mod target;
 
-pub use dial::{DIAL_PATIENCE, For, code_of, dial};
+pub use dial::{DIAL_PATIENCE, For, code_of, dial, permitted};
 pub use lookups::{ALL_LOOKUPS, Asker, AskerLookups, LOOKUPS, Lookups};
 pub use network::Network;
 pub use permit::{ListenRights, Reach};

@@ -20,6 +20,10 @@ pub const CONTROLS_EACH: usize = 8;
 /// Wishes of a control connection that are answered in a second, in the long run.
 pub const WISHES_A_SECOND: u32 = 100;
 
+/// The time that the addresses of an association's destination may take to be found: the control
+/// connection waits for them.
+pub const LOOKUP_PATIENCE: Duration = Duration::from_secs(4);
+
 /// Threads that move bytes: as many as there are processors, and no more than this.
 pub const MOVERS: usize = 16;
 

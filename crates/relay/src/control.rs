@@ -8,10 +8,11 @@ use peer::listen::admission::refuse;
 use peer::{Fingerprint, random};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
-use wire::relay::{Issued, Reason, RelayFrame, Wish};
+use wire::relay::{Issued, LabelPair, Reason, RelayFrame, Wish};
 use wire::session::{AbortCode, SessionFrame};
-use wire::tunnel::Code;
+use wire::tunnel::{Code, Target};
 
+use crate::associations::Associations;
 use crate::bounds::{DRAIN, WISHES_A_SECOND};
 use crate::keys::KeyState;
 use crate::state::{Permit, RelayGrant, RelayState, Told};
@@ -40,10 +41,15 @@ pub(crate) async fn serve(relay: &RelayState, mut conn: Conn, key: Fingerprint, 
 /// What wakes a control connection up.
 enum Event {
     Wish(Wish),
+    Associate(u32, Target),
+    Labels(u32, Vec<LabelPair>),
+    Retire(u32, Vec<u64>),
     Ping(u64),
     /// A sign of life that needs no answer.
     Alive,
     Told(Told),
+    /// The key may move nothing more in this month, and why.
+    UsedUp(String),
     Draining,
 }
 
@@ -56,10 +62,14 @@ async fn answer(
 ) -> Result<(), ConnError> {
     let (mut draining, mut is_draining) = (relay.draining(), false);
     let mut turn = Instant::now();
+    let mut associations = Associations::new(relay, &state, grant);
     loop {
         conn.flush_to_reader().await?;
         let heard = conn.receive(|frame| match RelayFrame::try_from(frame)? {
             RelayFrame::Wish(wish) => Ok(Event::Wish(wish)),
+            RelayFrame::Associate(number, target) => Ok(Event::Associate(number, target)),
+            RelayFrame::Labels(number, pairs) => Ok(Event::Labels(number, pairs)),
+            RelayFrame::Retire(number, labels) => Ok(Event::Retire(number, labels)),
             RelayFrame::Session(SessionFrame::Ping(number)) => Ok(Event::Ping(number)),
             RelayFrame::Session(SessionFrame::Pong(_)) => Ok(Event::Alive),
             other => Err(ConnError::unexpected(&other)),
@@ -67,16 +77,24 @@ async fn answer(
         let event = tokio::select! {
             heard = heard => heard?,
             Some(told) = told.recv() => Event::Told(told),
+            why = state.until_used_up(), if !associations.is_empty() => Event::UsedUp(why),
             _ = draining.wait_for(|stops| *stops), if !is_draining => Event::Draining,
         };
         if !relay.is_current(key, tell) {
             let text = "this host has opened further control connections to the relay";
             return Err(refuse(conn, AbortCode::Crowded, text.into()).await);
         }
+        if matches!(event, Event::Wish(_) | Event::Associate(..) | Event::Labels(..)) {
+            sleep_until(turn).await;
+            turn = turn.max(Instant::now()) + Duration::from_secs(1) / WISHES_A_SECOND;
+        }
         match event {
+            Event::Associate(number, target) => {
+                conn.push(&associations.make(number, &target, is_draining).await);
+            }
+            Event::Labels(number, pairs) => conn.push(&associations.register(number, &pairs)),
+            Event::Retire(number, labels) => associations.retire(number, &labels),
             Event::Wish(wish) => {
-                sleep_until(turn).await;
-                turn = turn.max(Instant::now()) + Duration::from_secs(1) / WISHES_A_SECOND;
                 let number = wish.number;
                 match issue(relay, &state, grant, (wish, tell), is_draining)? {
                     Ok(issued) => conn.push(&RelayFrame::Tickets(issued)),
@@ -84,6 +102,11 @@ async fn answer(
                         state.refuse();
                         conn.push(&RelayFrame::Denied(number, reason));
                     }
+                }
+            }
+            Event::UsedUp(why) => {
+                for ended in associations.end(&why) {
+                    conn.push(&ended);
                 }
             }
             Event::Ping(number) => conn.push(&SessionFrame::Pong(number)),

@@ -8,10 +8,11 @@
 //! | subject | module |
 //! |---|---|
 //! | the service: who may have tickets, what a ticket opens | `service` |
-//! | control connections; what is remembered of hosts | `control`; `state` |
+//! | control connections, their associations; what is remembered of hosts | `control`, `associations`; `state` |
 //! | what peers may do: words of the list of authorized peers | `rights` |
 //! | tickets that were issued and not yet shown | `tickets` |
 //! | a path; its thread; its bytes, through a pipe; how much of them waits here | `path`; `movers`; `splice`; `hop` |
+//! | datagrams: their thread; where they go; the tags of those that bind addresses | `datagrams`; `labels`; `tags` |
 //! | bytes of keys; the division of a rate among keys | `keys`; `meter`, `shares` |
 //! | the side that uses a relay: connections | `client` |
 //! | its control connection; its tickets; a relay for the paths of a session | `client/keeper.rs`; `client/shelf.rs`; `client/dialing.rs` |
@@ -22,11 +23,14 @@
     reason = "every panic is a broken invariant, stated at the place that relies on it"
 )]
 
+mod associations;
 pub mod bounds;
 pub mod client;
 mod control;
+mod datagrams;
 pub mod hop;
 mod keys;
+pub mod labels;
 mod meter;
 mod movers;
 mod path;
@@ -35,9 +39,10 @@ mod service;
 pub mod shares;
 mod splice;
 mod state;
+mod tags;
 pub mod tickets;
 
-pub use client::{Client, ClientOptions, ClientState, RelayCarrier, RelayDialing};
+pub use client::{Binding, Client, ClientOptions, ClientState, RelayCarrier, RelayDialing};
 pub use keys::KeyFigures;
 pub use rights::RelayRights;
 pub use service::RelayService;

@@ -7,13 +7,15 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use net::holder::{Holder, Transport};
 use peer::host::{Asking, BARE, Entry, Service, SessionRequest};
 use peer::listen::TokenRefusal;
 use peer::metrics::{Counter, Registry, register_budget};
 use peer::places::{Places, WorkPlace};
 use peer::striped::follow_timetable;
-use peer::{Conn, Fingerprint, Peer, Timetable};
-use reach::{For, Lookups, dial};
+use peer::{Conn, Error, Fingerprint, Peer, Timetable};
+use reach::{For, dial};
+use stripe::{Listening, UdpSocket};
 use tokio::net::TcpStream;
 use tokio::task::spawn_blocking;
 use tokio::time::{interval, timeout};
@@ -25,7 +27,9 @@ use crate::bounds::{
     DRAIN, HALF_OPEN_EACH, HALF_OPEN_IN_ALL, HALF_OPEN_PATIENCE, PATHS_EACH, PATHS_IN_ALL,
 };
 use crate::control;
+use crate::datagrams::{DatagramFigures, Datagrams};
 use crate::keys::KeyFigures;
+use crate::labels::ASSOCIATIONS_IN_ALL;
 use crate::meter::{Divider, PathMeter};
 use crate::movers::Movers;
 use crate::rights::RelayRights;
@@ -33,8 +37,7 @@ use crate::state::{Permit, RelayGrant, RelayOptions, RelayState, Told};
 
 /// The service that carries connections for peers of a host.
 pub struct RelayService {
-    state: RelayState,
-    lookups: Lookups,
+    state: Arc<RelayState>,
     half_open: Arc<Places>,
     paths: Arc<Places>,
     divider: Arc<Divider>,
@@ -49,16 +52,41 @@ impl RelayService {
     #[must_use]
     pub fn new(options: RelayOptions) -> Arc<RelayService> {
         let rate = options.max_rate.as_ref().and_then(Timetable::at_present);
-        let state = RelayState::new(options);
+        let state = Arc::new(RelayState::new(options));
         Arc::new(RelayService {
             divider: Divider::new(state.clock, rate),
             state,
-            lookups: Lookups::new(),
             half_open: Places::new(HALF_OPEN_IN_ALL, HALF_OPEN_EACH),
             paths: Places::new(PATHS_IN_ALL, PATHS_EACH),
             movers: Movers::default(),
             unknown: Counter::default(),
         })
+    }
+
+    /// Opens the UDP side at these addresses; none: at that port of all.
+    ///
+    /// # Errors
+    /// [`Error::System`] with the address that the kernel refused; there is no UDP side then, or
+    /// only the one that there was.
+    pub fn open_udp(&self, addresses: &[SocketAddr], port: u16) -> Result<(), Error> {
+        let listening = match addresses {
+            [] => Listening::everywhere(port),
+            named => Listening { addresses: named.to_vec(), ..Listening::at(named[0]) },
+        };
+        let mut sockets = Vec::new();
+        for address in listening.addresses {
+            let socket = UdpSocket::listening(address, listening.both_families);
+            sockets.push(socket.map_err(|source| {
+                let source = Holder::explain(Transport::Udp, address, source);
+                Error::System { action: format!("listen on {address} (UDP)"), source }
+            })?);
+        }
+        let has_rate = self.state.options.max_rate.is_some();
+        let divider = (&self.divider, has_rate);
+        let datagrams = Datagrams::start(sockets, self.state.clock, divider)?;
+        // A second one ends at once.
+        let _ = self.state.datagrams.set(datagrams);
+        Ok(())
     }
 
     /// Divides the rate, which follows its timetable, among paths and counts against monthly caps,
@@ -142,7 +170,7 @@ impl RelayService {
         let place = self.paths.try_take(key);
         let _path = place.ok_or_else(|| busy("the relay has as many paths as it takes"))?;
         let half_open = self.half_open(key).await?;
-        let lookups = self.lookups.of(*key.as_bytes());
+        let lookups = self.state.lookups.of(*key.as_bytes());
         let dialed = dial(&permit.target, For::Peer(&permit.rights.reach), &lookups).await?;
         let failed =
             |error: &io::Error| Reason::new(Code::Failed, &format!("{}: {error}", permit.target));
@@ -221,6 +249,17 @@ impl Service for RelayService {
         self.state.keys.register(registry);
         let help = "Data connections whose ticket was not issued, had lapsed or was shown before";
         registry.register("unknown_tickets", help, self.unknown.clone());
+        if let Some(datagrams) = self.state.datagrams.get() {
+            let DatagramFigures { unknown, dropped } = datagrams.figures();
+            let help = "Datagrams whose label is not known, or whose source is not bound";
+            registry.register("unknown_datagrams", help, unknown);
+            let help = "Datagrams for which there was no room";
+            registry.register("dropped_datagrams", help, dropped);
+            let state = Arc::clone(&self.state);
+            let count = move || state.datagrams.get().map_or(0, Datagrams::count) as u64;
+            let (what, most) = ("Associations over UDP in all", ASSOCIATIONS_IN_ALL as u64);
+            register_budget(registry, "associations", what, None, most, count);
+        }
         for (name, what, places) in [
             ("path_places", "Paths in all", &self.paths),
             ("half_open", "Paths whose destination has said nothing yet", &self.half_open),

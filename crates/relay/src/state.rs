@@ -4,16 +4,18 @@
 use events::Events;
 use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 use net::Clock;
 use peer::{AuthorizedPeers, Fingerprint, Peer, Timetable};
+use reach::Lookups;
 use tokio::sync::{mpsc, watch};
 use tokio::task::spawn_blocking;
 use wire::relay::{Reason, Ticket};
 use wire::tunnel::Target;
 
 use crate::bounds::CONTROLS_EACH;
+use crate::datagrams::Datagrams;
 use crate::keys::{KeyState, Keys};
 use crate::rights::RelayRights;
 use crate::tickets::Tickets;
@@ -39,6 +41,9 @@ pub(crate) struct RelayState {
     pub(crate) options: RelayOptions,
     pub(crate) clock: Clock,
     pub(crate) keys: Keys,
+    pub(crate) lookups: Lookups,
+    /// The UDP side, if there is one.
+    pub(crate) datagrams: OnceLock<Datagrams>,
     tickets: Mutex<Tickets<Fingerprint, Arc<Permit>>>,
     controls: Mutex<BTreeMap<Fingerprint, VecDeque<mpsc::Sender<Told>>>>,
     /// Whether the relay stops.
@@ -77,6 +82,8 @@ impl RelayState {
             options,
             clock: Clock::start(),
             keys: Keys::default(),
+            lookups: Lookups::new(),
+            datagrams: OnceLock::new(),
             tickets: Mutex::default(),
             controls: Mutex::default(),
             draining: watch::Sender::new(false),

@@ -56,6 +56,17 @@ impl Paths {
         self.labels.label(peer_of(self.side), number)
     }
 
+    pub(crate) fn label_out(&self, number: SubflowId) -> u64 {
+        self.labels.label(self.side, number)
+    }
+
+    /// The number behind the largest that has had a path.
+    pub(crate) fn next(&self) -> u16 {
+        let last = self.used.iter().enumerate().rev().find(|(_, bits)| **bits != 0);
+        let next = last.map_or(0, |(word, bits)| 64 * word + 64 - bits.leading_zeros() as usize);
+        u16::try_from(next).unwrap_or(u16::MAX)
+    }
+
     /// A path of a number that has had none.
     pub(crate) fn candidate(&self, number: SubflowId) -> Result<Path, PathError> {
         let (word, bit) = place(number);
@@ -67,7 +78,7 @@ impl Paths {
         }
         Ok(Path {
             label_in: self.label_in(number),
-            label_out: self.labels.label(self.side, number),
+            label_out: self.label_out(number),
             sealed: None,
             window: Window::default(),
             first_of: None,

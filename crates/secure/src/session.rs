@@ -102,6 +102,19 @@ impl Session {
         self.paths.has(path)
     }
 
+    /// The labels of the packets of a path, whether or not there is one of this number: of those
+    /// that this side sends, and of those that come.
+    #[must_use]
+    pub fn labels_of(&self, path: SubflowId) -> (u64, u64) {
+        (self.paths.label_out(path), self.paths.label_in(path))
+    }
+
+    /// The number behind the largest that has had a path.
+    #[must_use]
+    pub fn next_path(&self) -> u16 {
+        self.paths.next()
+    }
+
     /// How often the keys have been updated.
     #[must_use]
     pub fn generation(&self) -> u64 {

@@ -60,10 +60,12 @@
 //! | a handshake over the first route that answers | `driver/dialing.rs` |
 //! | the side that listens | `driver/listening.rs` |
 //! | one open connection; what it sends; its streams; its routes | `driver/link.rs`; `driver/sending.rs`, `driver/streams.rs`, `driver/routes.rs` |
+//! | what a route says to a relay on its way | `preamble`, `driver/preambles.rs`, `driver/leading.rs` |
 //! | logs: what the driver notes; its text; the thread that writes it | `qlog/log.rs`; `qlog/text.rs`; `qlog/writer.rs` |
 //! | what another protocol on the same thread is; its datagrams | `guest`; `driver/guests.rs` |
-//! | sockets; the clock, and arrival times on it | `socket`; `clock` |
+//! | sockets; what arrives at them; the clock, and arrival times on it | `socket`; `arrivals`; `clock` |
 
+mod arrivals;
 mod background;
 mod clock;
 mod connection;
@@ -73,6 +75,7 @@ mod error;
 mod guest;
 mod memory;
 mod options;
+mod preamble;
 mod qlog;
 mod rations;
 mod socket;
@@ -81,6 +84,7 @@ mod store;
 mod tokens;
 mod total_rate;
 
+pub use arrivals::{Arrivals, Arrived};
 pub use background::{BackgroundStats, Sites};
 pub use connection::inbox::Key as ConnectionKey;
 pub use connection::{Connection, DROPPED, ReceiveHalf, SendHalf, Stream};
@@ -89,10 +93,12 @@ pub use error::{ConnectError, ConnectionError, DatagramError, EndpointError, Str
 pub use guest::{Guest, RawArrival, RawDatagram, RawPath};
 pub use memory::Memory;
 pub use options::{CONTROLLER, Options, Prototype, Route, RouteId, SCHEDULER};
+pub use preamble::{Lead, Preamble};
 pub use ptcp::{Class, SlowStreams};
 pub use qlog::{Qlog, Sink};
 pub use rations::Rations;
 pub use secure::{HandshakeError, address_block};
+pub use socket::{EcnCodepoint, MOST_OFFLOADED, Outgoing, UdpSocket};
 pub use stats::{Carried, RouteChange, RouteEvent, RouteState, RouteStats, Stats};
 pub use total_rate::TotalRate;
 pub use wire::effort::Effort;

@@ -11,7 +11,7 @@ use policy::{cc, sched};
 use ptcp::{Class, Config};
 use units::{Bytes, PathId, Rate, Span};
 
-use crate::{Qlog, Sites, TotalRate};
+use crate::{Lead, Qlog, Sites, TotalRate};
 
 /// The controller of connections that name none: fair beside others, and robust on lossy lines.
 pub const CONTROLLER: &str = "coupled-bbr";
@@ -176,6 +176,9 @@ pub struct Route {
     pub max_rate: Option<Rate>,
     /// How many subflows it has (the paper's weight), at least one.
     pub weight: u16,
+    /// What it says to the relay that it leads over, whose address is `remote`; `None`: it leads
+    /// over none.
+    pub lead: Option<Lead>,
 }
 
 impl Route {
@@ -191,6 +194,7 @@ impl Route {
             class: Class::Usual,
             max_rate: None,
             weight: 1,
+            lead: None,
         }
     }
 

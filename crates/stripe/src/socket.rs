@@ -4,7 +4,8 @@ use std::io::{self, IoSliceMut};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 use std::os::fd::{AsFd, BorrowedFd};
 
-use quinn_udp::{EcnCodepoint, RecvMeta, Transmit, UdpSockRef, UdpSocketState};
+pub use quinn_udp::EcnCodepoint;
+use quinn_udp::{RecvMeta, Transmit, UdpSockRef, UdpSocketState};
 use socket2::{Domain, Protocol, Socket, Type};
 use sys::datagram::{Classed, send_classed};
 
@@ -16,17 +17,17 @@ use crate::Route;
 /// grant less.
 const KERNEL_BUFFER: usize = 8 << 20;
 /// The most bytes of one call with segmentation offload; the kernel takes 65,535 with headers.
-pub(crate) const MOST_OFFLOADED: usize = 64_000;
-/// The lower-effort codepoint in a traffic class (RFC 8622, section 2), and ECT(0) (RFC 3168).
+pub const MOST_OFFLOADED: usize = 64_000;
+/// The lower-effort codepoint in a traffic class (RFC 8622, section 2).
 const LOWER_EFFORT: u8 = 1 << 2;
-const ECN_CAPABLE: u8 = 0b10;
 /// The kernel's numbers of an input/output error, and of an invalid argument.
 const EIO: i32 = 5;
 const EINVAL: i32 = 22;
 
-/// A UDP socket of one route, or a listening one.
+/// A UDP socket of one route, or a listening one. It does not block, and its packets are not
+/// fragmented.
 #[derive(Debug)]
-pub(crate) struct UdpSocket {
+pub struct UdpSocket {
     socket: Socket,
     state: UdpSocketState,
     local: SocketAddr,
@@ -34,16 +35,19 @@ pub(crate) struct UdpSocket {
 
 /// Datagrams of one size for one destination; the last one may be shorter.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Outgoing<'a> {
-    pub(crate) to: SocketAddr,
+pub struct Outgoing<'a> {
+    /// The destination.
+    pub to: SocketAddr,
     /// The source address, where the socket has several.
-    pub(crate) source: Option<IpAddr>,
-    pub(crate) is_ecn_capable: bool,
+    pub source: Option<IpAddr>,
+    /// The codepoint of their packets.
+    pub ecn: Option<EcnCodepoint>,
     /// Whether they have the lower-effort mark (RFC 8622).
-    pub(crate) is_lower_effort: bool,
-    pub(crate) bytes: &'a [u8],
+    pub is_lower_effort: bool,
+    /// All of them.
+    pub bytes: &'a [u8],
     /// The size of each.
-    pub(crate) segment: usize,
+    pub segment: usize,
 }
 
 impl UdpSocket {
@@ -57,7 +61,10 @@ impl UdpSocket {
     }
 
     /// A listening socket. With `both_families` one of IPv6 takes IPv4 too.
-    pub(crate) fn listening(address: SocketAddr, both_families: bool) -> io::Result<UdpSocket> {
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn listening(address: SocketAddr, both_families: bool) -> io::Result<UdpSocket> {
         let domain = Domain::for_address(address);
         let socket = Socket::new(domain, Type::DGRAM.nonblocking(), Some(Protocol::UDP))?;
         if address.is_ipv6() {
@@ -76,18 +83,24 @@ impl UdpSocket {
         Ok(UdpSocket { socket, state, local })
     }
 
-    pub(crate) fn local(&self) -> SocketAddr {
+    /// Its address.
+    #[must_use]
+    pub fn local(&self) -> SocketAddr {
         self.local
     }
 
     /// How many datagrams one call can send.
-    pub(crate) fn most_segments(&self) -> usize {
+    #[must_use]
+    pub fn most_segments(&self) -> usize {
         self.state.max_gso_segments().max(1)
     }
 
     /// Sends datagrams.
-    pub(crate) fn send(&self, outgoing: &Outgoing<'_>) -> io::Result<()> {
-        let Outgoing { to, source, is_ecn_capable, is_lower_effort, bytes, segment } = *outgoing;
+    ///
+    /// # Errors
+    /// The system's; [`io::ErrorKind::WouldBlock`] if there is no room.
+    pub fn send(&self, outgoing: &Outgoing<'_>) -> io::Result<()> {
+        let Outgoing { to, source, ecn, is_lower_effort, bytes, segment } = *outgoing;
         if is_lower_effort {
             return self.send_lower_effort(outgoing);
         }
@@ -95,7 +108,7 @@ impl UdpSocket {
             UdpSockRef::from(&self.socket),
             &Transmit {
                 destination: to,
-                ecn: is_ecn_capable.then_some(EcnCodepoint::Ect0),
+                ecn,
                 contents: bytes,
                 segment_size: (segment < bytes.len()).then_some(segment),
                 src_ip: source,
@@ -105,8 +118,8 @@ impl UdpSocket {
 
     /// The same with the lower-effort mark, which `quinn-udp` has no place for.
     fn send_lower_effort(&self, outgoing: &Outgoing<'_>) -> io::Result<()> {
-        let Outgoing { to, source, is_ecn_capable, bytes, segment, .. } = *outgoing;
-        let class = LOWER_EFFORT | if is_ecn_capable { ECN_CAPABLE } else { 0 };
+        let Outgoing { to, source, ecn, bytes, segment, .. } = *outgoing;
+        let class = LOWER_EFFORT | ecn.map_or(0, |ecn| ecn as u8);
         let several = (segment < bytes.len()).then(|| u16::try_from(segment)).transpose();
         let segment = several.map_err(|_| io::ErrorKind::InvalidInput)?;
         let classed = Classed { to, source, class, bytes, segment };

@@ -126,6 +126,9 @@ pub struct RouteStats {
     pub shares_with: Option<RouteId>,
     /// Datagrams that the kernel did not take in time.
     pub dropped_here: u64,
+    /// Why the relay that it leads over is of no use at present, as a clause; `None`: it is, or
+    /// there is none.
+    pub failure: Option<String>,
 }
 
 /// What a connection has moved between this host and an address of its peer.

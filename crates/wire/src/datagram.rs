@@ -132,6 +132,14 @@ impl<'a> Outer<'a> {
         (first & HANDSHAKE_FORM != 0 && version != 0).then_some((version, label))
     }
 
+    /// The label of a datagram, which is all that a relay reads of it: behind octet 0 or, in the
+    /// form of handshakes, behind the version. Nothing else is checked.
+    #[must_use]
+    pub fn label(datagram: &[u8]) -> Option<u64> {
+        let at = if datagram.first()? & HANDSHAKE_FORM == 0 { 1 } else { 5 };
+        datagram.get(at..at + 8)?.try_into().ok().map(u64::from_be_bytes)
+    }
+
     /// Reads what is not sealed. A packet that is sealed is long enough for its header protection
     /// and its tag.
     ///

@@ -11,8 +11,8 @@ use alloc::vec::Vec;
 use crate::limits::{
     MAX_ADDRESSES, MAX_FEED, MAX_FILTER, MAX_HASHES, MAX_LABEL, MAX_NAME, MAX_NETWORKS,
     MAX_PAYLOAD, MAX_RANGES, MAX_REASON, MAX_RECORDS_BODY, MAX_RELAY_REASON, MAX_REQUEST,
-    MAX_SERVICE, MAX_TEXT, MAX_WISH_TARGET, MOST_FEED_PATHS, MOST_FEED_RELAYS, MOST_TICKETS,
-    TICKET,
+    MAX_SERVICE, MAX_TEXT, MAX_WISH_TARGET, MOST_FEED_PATHS, MOST_FEED_RELAYS, MOST_LABELS,
+    MOST_TICKETS, SECRET, TICKET,
 };
 use crate::manifest::{MAX_CHUNK, MAX_PATH};
 
@@ -205,12 +205,18 @@ pub enum FrameKind {
     FeedWatch,
     FeedReport,
     Networks,
+    Associate,
+    Associated,
+    Dissociated,
+    Labels,
+    Labelled,
+    Retire,
     FeedState,
     Compressed,
 }
 
 /// Each kind with its name and the longest body.
-const KINDS: [(FrameKind, &str, usize); 53] = [
+const KINDS: [(FrameKind, &str, usize); 59] = [
     (FrameKind::Hello, "Hello", 2 + 16 + 1 + 16 + 1 + MAX_SERVICE + MAX_REQUEST),
     (FrameKind::Join, "Join", 16),
     (FrameKind::Entries, "Entries", MAX_CHUNK),
@@ -262,6 +268,12 @@ const KINDS: [(FrameKind, &str, usize); 53] = [
     (FrameKind::FeedWatch, "FeedWatch", 4 + 4 + 4),
     (FrameKind::FeedReport, "FeedReport", 8 + 2 + MOST_FEED_PATHS * 12 + MOST_FEED_RELAYS * 8),
     (FrameKind::Networks, "Networks", 16 + MAX_NETWORKS * 18),
+    (FrameKind::Associate, "Associate", 4 + MAX_WISH_TARGET),
+    (FrameKind::Associated, "Associated", 4 + 8 + SECRET),
+    (FrameKind::Dissociated, "Dissociated", 4 + 1 + MAX_RELAY_REASON),
+    (FrameKind::Labels, "Labels", 4 + MOST_LABELS * 16),
+    (FrameKind::Labelled, "Labelled", 4 + 4),
+    (FrameKind::Retire, "Retire", 4 + MOST_LABELS * 8),
     (FrameKind::FeedState, "FeedState", 8 + 1 + 4 + 8 + 4 + 8),
     (FrameKind::Compressed, "Compressed", MAX_BODY),
 ];

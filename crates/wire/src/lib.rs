@@ -2,17 +2,18 @@
 //!
 //! [`frame`] has what all frames have in common, which run over each path's TLS connection;
 //! [`session`] those of every session, [`files`], [`measure`], [`relay`], [`feed`] and [`gateway`]
-//! those of services; [`effort`] how any connection stands beside others;
-//! [`manifest`] the description of files; [`closing`] the codes with which a side ends anything;
-//! [`ptcp`] the packets of the striped connection; [`datagram`] what surrounds them on UDP paths,
-//! and [`number`] how packet numbers are shortened; [`harp`] the messages of background gateways;
-//! [`tunnel`] those that begin the streams of a tunnel; [`tcp`] simulated TCP segments; [`ip`] what
-//! is changed of packets on their way. Nothing
-//! here keeps state, or allocates by lengths that a peer merely announces.
+//! those of services; [`effort`] how any connection stands beside others; [`manifest`] the
+//! description of files; [`closing`] the codes with which a side ends anything; [`ptcp`] the
+//! packets of the striped connection; [`datagram`] what surrounds them on UDP paths, [`number`] how
+//! packet numbers are shortened, and [`bind`] how relays learn addresses; [`harp`] the messages of
+//! background gateways; [`tunnel`] those that begin the streams of a tunnel; [`tcp`] simulated TCP
+//! segments; [`ip`] what is changed of packets on their way. Nothing here keeps state, or allocates
+//! by lengths that a peer merely announces.
 #![no_std]
 
 extern crate alloc;
 
+pub mod bind;
 pub mod closing;
 pub mod datagram;
 pub mod effort;

@@ -37,6 +37,10 @@ pub const FEED_WINDOW: usize = 8 << 20;
 pub const TICKET: usize = 16;
 /// The most tickets of one wish.
 pub const MOST_TICKETS: usize = 8;
+/// The most pairs of labels in one frame.
+pub const MOST_LABELS: usize = 64;
+/// Octets of the secret of an association.
+pub const SECRET: usize = 32;
 /// The longest target of a wish for tickets: its form, the length and the name, and the port.
 pub(crate) const MAX_WISH_TARGET: usize = 1 + 1 + 253 + 2;
 /// The longest reason of a relay.

@@ -9,6 +9,11 @@
 //! ticket, and what follows is the destination's: the relay reads and writes nothing of it. A
 //! destination that is a relay reads the next ticket there. Why a data connection came to nothing
 //! is said on the control connection, as [`RelayFrame::Failed`].
+//!
+//! Datagrams of striped connections go to the UDP port of that number. The host
+//! [associates](RelayFrame::Associate) a number of its own with a destination, registers the
+//! [labels](RelayFrame::Labels) of a connection, and proves its addresses with the datagrams of
+//! [`bind`](crate::bind). The relay passes datagrams with these labels on, as they are.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -16,7 +21,7 @@ use core::fmt;
 
 use crate::frame::{Emit, FrameKind, RawFrame, WireError};
 use crate::limits::{MAX_RELAY_REASON, MAX_WISH_TARGET};
-pub use crate::limits::{MOST_TICKETS, TICKET};
+pub use crate::limits::{MOST_LABELS, MOST_TICKETS, SECRET, TICKET};
 use crate::reader::Reader;
 use crate::session::SessionFrame;
 use crate::tunnel::{Answer, Code, MOST_NAME, MOST_TEXT, Target};
@@ -136,6 +141,34 @@ pub struct Issued {
     pub tickets: Vec<Ticket>,
 }
 
+/// An association that was made.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Associated {
+    /// The number that the host has for it.
+    pub number: u32,
+    /// The number that the relay has for it: random, and that of its bind datagrams.
+    pub id: u64,
+    /// The key of the tags of its bind datagrams.
+    pub secret: [u8; SECRET],
+}
+
+impl fmt::Debug for Associated {
+    /// Without the secret.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Associated({}, {:016x}, ..)", self.number, self.id)
+    }
+}
+
+/// The labels of a path, one for each direction: of packets to the destination, and from there. A
+/// handshake has one label for both.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct LabelPair {
+    /// That of packets to the destination, and of its answers without state.
+    pub to: u64,
+    /// That of packets from the destination.
+    pub from: u64,
+}
+
 /// A frame of a control connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RelayFrame<'a> {
@@ -151,6 +184,20 @@ pub enum RelayFrame<'a> {
     Failed(Ticket, Reason),
     /// The relay stops: there are no further tickets, and the paths end after so many seconds.
     Parting(u16),
+    /// The host wants datagrams to be passed on to a destination, under a number of its own.
+    Associate(u32, Target),
+    /// The answer to [`RelayFrame::Associate`].
+    Associated(Associated),
+    /// There is no association of that number, or no longer.
+    Dissociated(u32, Reason),
+    /// Further labels of an association: at least one pair, [`MOST_LABELS`] at most.
+    Labels(u32, Vec<LabelPair>),
+    /// The answer to [`RelayFrame::Labels`]: so many pairs were taken, since the association was
+    /// made.
+    Labelled(u32, u32),
+    /// The pairs with these labels to the destination lead nowhere from now on; without labels the
+    /// association ends.
+    Retire(u32, Vec<u64>),
 }
 
 impl Emit for RelayFrame<'_> {
@@ -162,6 +209,12 @@ impl Emit for RelayFrame<'_> {
             RelayFrame::Denied(..) => FrameKind::Denied,
             RelayFrame::Failed(..) => FrameKind::Failed,
             RelayFrame::Parting(_) => FrameKind::Parting,
+            RelayFrame::Associate(..) => FrameKind::Associate,
+            RelayFrame::Associated(_) => FrameKind::Associated,
+            RelayFrame::Dissociated(..) => FrameKind::Dissociated,
+            RelayFrame::Labels(..) => FrameKind::Labels,
+            RelayFrame::Labelled(..) => FrameKind::Labelled,
+            RelayFrame::Retire(..) => FrameKind::Retire,
         }
     }
 
@@ -180,7 +233,7 @@ impl Emit for RelayFrame<'_> {
                     out.extend_from_slice(ticket.octets());
                 }
             }
-            RelayFrame::Denied(number, reason) => {
+            RelayFrame::Denied(number, reason) | RelayFrame::Dissociated(number, reason) => {
                 out.extend_from_slice(&number.to_be_bytes());
                 reason.write(out);
             }
@@ -189,6 +242,29 @@ impl Emit for RelayFrame<'_> {
                 reason.write(out);
             }
             RelayFrame::Parting(seconds) => out.extend_from_slice(&seconds.to_be_bytes()),
+            RelayFrame::Associate(number, target) => {
+                out.extend_from_slice(&number.to_be_bytes());
+                target.write(out);
+            }
+            RelayFrame::Associated(Associated { number, id, secret }) => {
+                out.extend_from_slice(&number.to_be_bytes());
+                out.extend_from_slice(&id.to_be_bytes());
+                out.extend_from_slice(secret);
+            }
+            RelayFrame::Labels(number, pairs) => {
+                out.extend_from_slice(&number.to_be_bytes());
+                out.extend(
+                    pairs.iter().flat_map(|pair| [pair.to, pair.from]).flat_map(u64::to_be_bytes),
+                );
+            }
+            RelayFrame::Labelled(number, count) => {
+                out.extend_from_slice(&number.to_be_bytes());
+                out.extend_from_slice(&count.to_be_bytes());
+            }
+            RelayFrame::Retire(number, labels) => {
+                out.extend_from_slice(&number.to_be_bytes());
+                out.extend(labels.iter().flat_map(|label| label.to_be_bytes()));
+            }
         }
     }
 }
@@ -226,6 +302,34 @@ impl<'a> TryFrom<RawFrame<'a>> for RelayFrame<'a> {
                 RelayFrame::Failed(ticket, Reason::read(&mut reader)?)
             }
             FrameKind::Parting => RelayFrame::Parting(reader.u16()?),
+            FrameKind::Associate => {
+                RelayFrame::Associate(reader.u32()?, Target::read(&mut reader)?)
+            }
+            FrameKind::Associated => {
+                let (number, id, secret) = (reader.u32()?, reader.u64()?, reader.array()?);
+                RelayFrame::Associated(Associated { number, id, secret })
+            }
+            FrameKind::Dissociated => {
+                RelayFrame::Dissociated(reader.u32()?, Reason::read(&mut reader)?)
+            }
+            FrameKind::Labels => {
+                let (number, mut pairs) = (reader.u32()?, Vec::new());
+                while !reader.is_empty() {
+                    pairs.push(LabelPair { to: reader.u64()?, from: reader.u64()? });
+                }
+                if pairs.is_empty() {
+                    return Err(bad("number of labels"));
+                }
+                RelayFrame::Labels(number, pairs)
+            }
+            FrameKind::Labelled => RelayFrame::Labelled(reader.u32()?, reader.u32()?),
+            FrameKind::Retire => {
+                let (number, mut labels) = (reader.u32()?, Vec::new());
+                while !reader.is_empty() {
+                    labels.push(reader.u64()?);
+                }
+                RelayFrame::Retire(number, labels)
+            }
             _ => return SessionFrame::try_from(raw).map(RelayFrame::Session),
         };
         reader.finish(parsed)

@@ -1,7 +1,9 @@
 //! The frames of relays survive the wire, and tickets are told from what else comes to the port.
 
 use proptest::prelude::*;
-use wire::relay::{Issued, MOST_TICKETS, Reason, RelayFrame, Ticket, Wish};
+use wire::relay::{
+    Associated, Issued, LabelPair, MOST_LABELS, MOST_TICKETS, Reason, RelayFrame, Ticket, Wish,
+};
 use wire::session::SessionFrame;
 use wire::tunnel::{Code, Host, MOST_TEXT, Target};
 use wire::{Emit, RawFrame, WireError};
@@ -43,6 +45,14 @@ fn every_kind_comes_back_as_it_went() {
             Reason::new(Code::Failed, &"y".repeat(2 * MOST_TEXT)),
         ),
         RelayFrame::Parting(30),
+        RelayFrame::Associate(1, name(&longest)),
+        RelayFrame::Associate(1, v6.into()),
+        RelayFrame::Associated(Associated { number: 1, id: u64::MAX, secret: [7; 32] }),
+        RelayFrame::Dissociated(1, Reason::new(Code::Forbidden, "it may not")),
+        RelayFrame::Labels(1, vec![LabelPair { to: 1, from: u64::MAX }; MOST_LABELS]),
+        RelayFrame::Labelled(1, 16),
+        RelayFrame::Retire(1, vec![]),
+        RelayFrame::Retire(1, vec![u64::MAX; MOST_LABELS]),
     ] {
         let bytes = emitted(&frame);
         assert_eq!(parsed(&bytes), Ok(Some(frame.clone())));
@@ -79,6 +89,13 @@ fn what_makes_no_sense_is_refused() {
         let error = parsed(&bytes).expect_err("it is refused");
         assert!(field(why)(&error), "{frame:?}: {error}");
     }
+    let no_label = [[55, 0, 0, 0, 4].as_slice(), &[0; 4]].concat();
+    assert!(field("number of labels")(&parsed(&no_label).expect_err("none")));
+    let half = [[55, 0, 0, 0, 12].as_slice(), &[0; 12]].concat();
+    assert!(matches!(parsed(&half), Err(WireError::Truncated { frame: "Labels" })));
+    let most = u32::try_from(4 + 16 * (MOST_LABELS + 1)).unwrap().to_be_bytes();
+    let too_many = [&[55][..], &most, &vec![0; 4 + 16 * (MOST_LABELS + 1)]].concat();
+    assert!(matches!(parsed(&too_many), Err(WireError::TooLong { frame: "Labels", .. })));
     let no_ticket = [[39, 0, 0, 0, 6].as_slice(), &[0; 6]].concat();
     assert!(field("number of tickets")(&parsed(&no_ticket).expect_err("none")));
     let too_many = [[39, 0, 0, 0, 6 + 16 * 9].as_slice(), &[0xff; 6 + 16 * 9]].concat();
@@ -95,9 +112,11 @@ fn a_relays_words_lose_their_control_characters() {
 }
 
 #[test]
-fn a_ticket_does_not_show_its_secret() {
+fn tickets_and_associations_do_not_show_their_secrets() {
     let ticket = Ticket::of_random([0xab; 16]);
     assert_eq!(format!("{ticket:?}"), "Ticket(..)");
+    let associated = Associated { number: 1, id: 2, secret: [0xab; 32] };
+    assert_eq!(format!("{associated:?}"), "Associated(1, 0000000000000002, ..)");
 }
 
 /// A record of TLS begins with 0x16, or with 0x14 to 0x18; greetings of SSH, HTTP and SMTP with a
@@ -121,7 +140,7 @@ proptest! {
     }
 
     #[test]
-    fn whatever_arrives_is_refused_or_means_something(kind in 38_u8..=42, body: Vec<u8>) {
+    fn whatever_arrives_is_refused_or_means_something(kind in 38_u8..=57, body: Vec<u8>) {
         let length = u32::try_from(body.len()).unwrap().to_be_bytes();
         let bytes = [&[kind][..], &length, &body].concat();
         if let Ok(Some(frame)) = parsed(&bytes) {

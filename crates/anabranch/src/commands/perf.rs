@@ -149,9 +149,6 @@ fn dial(args: &PerfArgs, remote: &Remote) -> Result<(), Failure> {
     let dirs = Dirs::from_env();
     let config = Config::load(None, &dirs)?;
     let paths = if args.paths.is_empty() { config.send.paths } else { args.paths.clone() };
-    if args.relays.is_given() && args.carrier == Carriers::Udp {
-        return Err(Error::usage("--relay is for --carrier tcp and both").into());
-    }
     let relays = args.relays.or_config(&config.send.relays)?;
     let known = credential(&args.token, remote, &dirs, None)?;
     let mut terms = probing(remote, known, &paths, &relays, &dirs)?;
@@ -194,15 +191,12 @@ async fn measure_all(
             time: duration(args.time),
             interval: duration(args.interval),
         };
-        let plans = keeper.plans();
-        let possible = plans.iter().filter(|plan| plan.may_be(over.kind()));
-        let all: Vec<PathId> = possible.map(|plan| plan.id).collect();
+        let all: Vec<PathId> = keeper.plans().iter().map(|plan| plan.id).collect();
         let mut sets: Vec<&[PathId]> = Vec::new();
         if !args.together && all.len() > 1 {
             sets.extend(all.chunks(1));
         }
-        // Over relays alone nothing leads by UDP.
-        sets.extend((!all.is_empty()).then_some(&all[..]));
+        sets.push(&all);
         for paths in sets {
             let keeper = keeper.of_some(paths, over.kind());
             show.begin(&wish, &keeper.plans());

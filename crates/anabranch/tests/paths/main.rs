@@ -14,6 +14,7 @@ mod needs;
 mod own_network;
 mod ports;
 mod relays;
+mod relays_udp;
 mod running;
 mod tunnels;
 

@@ -223,7 +223,7 @@ impl Keeper {
         let room = self.kinds.iter().map(|kind| kept.room(*kind, most)).min().unwrap_or(0);
         let plans = &plans[..plans.len().min(room)];
         for &kind in &self.kinds {
-            for plan in plans.iter().filter(|plan| plan.may_be(kind)) {
+            for plan in plans {
                 kept.add(plan.by(kind, suffix));
             }
         }

@@ -88,7 +88,7 @@ mod tests {
 
     use super::*;
     use crate::carrier::{Carrier, Tcp};
-    use crate::{Credential, DialOptions, Identity, RelayOptions, Relaying, Remote};
+    use crate::{Credential, DialOptions, Identity, Leading, RelayOptions, Relaying, Remote};
 
     #[derive(Debug)]
     struct Nothing;
@@ -96,6 +96,10 @@ mod tests {
     impl Relaying for Nothing {
         fn carrier(&self, _: &Remote) -> Result<Arc<dyn Carrier>, Error> {
             Ok(Arc::new(Tcp))
+        }
+
+        fn leading(&self, _: &Remote) -> Result<Arc<dyn Leading>, Error> {
+            unreachable!("nothing is connected")
         }
     }
 

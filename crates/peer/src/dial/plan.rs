@@ -152,12 +152,6 @@ impl Plan {
         }
     }
 
-    /// Whether a carrier of that kind can lead there: relays carry TCP.
-    #[must_use]
-    pub fn may_be(&self, kind: PlanKind) -> bool {
-        kind == PlanKind::Tcp || self.via == Via::Direct
-    }
-
     /// A path over an interface that has no candidates yet.
     fn over(interface: &str) -> Plan {
         Plan {

@@ -17,7 +17,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use net::socket::reachable;
+use net::socket::{listen, reachable};
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
@@ -58,6 +58,8 @@ pub enum Carriers {
     Both,
     /// UDP alone.
     Udp,
+    /// TCP alone: a service has the UDP socket of the port.
+    Tcp,
 }
 
 /// A host whose sockets are open.
@@ -92,6 +94,14 @@ impl Host {
             }
             return Ok(Host { options, events, tcp: Vec::new(), udp: Some(udp) });
         }
+        if carriers == Carriers::Tcp {
+            let bind = |options: &ListenOptions| Ok(listen(&options.addresses, options.port)?);
+            let (tcp, notice) = at_free_port(&options, bind)?;
+            if let Some(text) = notice {
+                events.notice(text);
+            }
+            return Ok(Host { options, events, tcp, udp: None });
+        }
         let Sockets { tcp, udp, notice } = Sockets::open(&options, stripe)?;
         if let Some(text) = notice {
             events.notice(text);
@@ -108,6 +118,12 @@ impl Host {
             return reachable(&self.tcp);
         }
         self.udp.as_ref().map(UdpListener::reachable).unwrap_or_default()
+    }
+
+    /// The port of the first of its sockets.
+    #[must_use]
+    pub fn port(&self) -> Option<u16> {
+        self.tcp.first().and_then(|tcp| tcp.local_addr().ok()).map(|address| address.port())
     }
 
     /// Whether it listens with UDP, whose ports may be taken.

@@ -17,7 +17,7 @@ use wire::closing::CloseCode;
 
 use super::connect::{OVER_UDP, Striped, TAKES_TCP, connect_over, takes_tcp};
 use super::stream::StripedStream;
-use super::{BACKGROUND, background, path_state};
+use super::{BACKGROUND, background, path_state, so_far};
 use crate::carrier::{BoxFuture, Carrier, Listener, RouteReport, Stream};
 use crate::dial::{Keeper, Plan, PlanKind};
 use crate::listen::{Admitted, Traffic};
@@ -199,8 +199,8 @@ impl CarrierShared {
         if let Ok(striped) = &made {
             let events = striped.connection().events();
             for route in striped.connection().stats().await.routes {
-                if route.state == RouteState::Open {
-                    self.tell(route.path, RouteChange::Opened);
+                if let Some(change) = so_far(&route) {
+                    self.tell(route.path, change);
                 }
             }
             tokio::spawn(Arc::clone(&self).pass_on(events));

@@ -12,9 +12,9 @@ use wire::closing::CloseCode;
 
 use super::follow::Follower;
 use super::listen::{RECEIVE_BUFFER, system};
-use super::route::route;
+use super::route::{Leads, route};
 use crate::Error;
-use crate::dial::{Keeper, Plan, PlanKind, Terms};
+use crate::dial::{Keeper, Plan, PlanKind, Terms, Via};
 use crate::tls::wrong_key;
 use events::Events;
 
@@ -96,7 +96,9 @@ pub(super) const TAKES_TCP: &str =
 /// Whether a host takes connections over TCP where nothing came of UDP.
 pub(super) async fn takes_tcp(keeper: &Keeper, host: usize) -> bool {
     let plans = keeper.routes(host);
-    let named: Option<SocketAddr> = plans.iter().find_map(|plan| plan.named().into_iter().next());
+    // Those of a relay say nothing of the host.
+    let mut direct = plans.iter().filter(|plan| plan.via == Via::Direct);
+    let named: Option<SocketAddr> = direct.find_map(|plan| plan.named().into_iter().next());
     let Some(address) = named else { return false };
     matches!(timeout(TRIED, TcpStream::connect(address)).await, Ok(Ok(_)))
 }
@@ -161,16 +163,28 @@ async fn connect_by(
     options.config.max_receive_buffer = options.config.max_receive_buffer.max(RECEIVE_BUFFER);
     let plans = keeper.routes(host);
     let usable: Vec<_> = plans.iter().filter(|plan| plan.used_up().is_none()).cloned().collect();
-    let routes = first_routes(terms, &usable);
+    let leads = Leads::default();
+    let routes = first_routes(terms, &usable, &leads);
     if routes.is_empty() {
         let used_up = plans.iter().filter_map(|plan| Some((&plan.name, plan.used_up()?)));
         let why: Vec<_> = used_up.map(|(name, why)| format!("{name}: {why}")).collect();
         return Err(Error::NoPath { to: remote.to_string(), why: why.join("; ") }.into());
     }
-    let named: Vec<SocketAddr> = plans.iter().flat_map(|plan| plan.named()).collect();
-    let connected = endpoint.connect(routes, tls.config(), options).await;
+    let direct = plans.iter().filter(|plan| plan.via == Via::Direct);
+    let named: Vec<SocketAddr> = direct.flat_map(|plan| plan.named()).collect();
+    let (led, straight): (Vec<Route>, Vec<Route>) =
+        routes.iter().cloned().partition(|route| route.lead.is_some());
+    let mut connected = endpoint.connect(routes, tls.config(), options.clone()).await;
+    // Who answers behind a relay is the relay's word. What it says ends no direct way.
+    if matches!(&connected, Err(ConnectError::Handshake(why)) if !is_silence(why))
+        && !led.is_empty()
+        && !straight.is_empty()
+    {
+        connected = endpoint.connect(straight.clone(), tls.config(), options).await;
+    }
     let connection = connected.map_err(|error| {
-        if let ConnectError::Handshake(secure_error) = &error
+        if !straight.is_empty()
+            && let ConnectError::Handshake(secure_error) = &error
             && let Some(found) = tls_error(secure_error).and_then(wrong_key)
         {
             let address = named.first().map_or_else(String::new, ToString::to_string);
@@ -178,15 +192,16 @@ async fn connect_by(
             return Error::WrongPeer { host, address, found, known_from }.into();
         }
         let is_narrow = matches!(error, ConnectError::Narrow { .. });
-        let is_silent = matches!(
-            error,
-            ConnectError::Refused { .. } | ConnectError::Handshake(HandshakeError::TimedOut)
-        );
+        let is_silent = match &error {
+            ConnectError::Refused { .. } => true,
+            ConnectError::Handshake(why) => is_silence(why),
+            _ => false,
+        };
         let why = format!("{OVER_UDP}{error}");
         let error = Error::NoPath { to: remote.to_string(), why };
         NotConnected { error, is_narrow, is_silent }
     })?;
-    let follower = Follower::new(connection.clone(), Arc::clone(&keeper), host);
+    let follower = Follower::new(connection.clone(), Arc::clone(&keeper), host, leads);
     let following = tokio::spawn(follower.run());
     Ok(Striped { connection, _endpoint: endpoint, keeper, following })
 }
@@ -204,6 +219,11 @@ fn endpoint() -> Result<Arc<Endpoint>, EndpointError> {
     Ok(endpoint)
 }
 
+/// Whether nobody answered.
+fn is_silence(why: &HandshakeError) -> bool {
+    matches!(why, HandshakeError::TimedOut)
+}
+
 fn tls_error(error: &stripe::HandshakeError) -> Option<&rustls::Error> {
     match error {
         stripe::HandshakeError::Tls(error) => Some(error),
@@ -212,12 +232,12 @@ fn tls_error(error: &stripe::HandshakeError) -> Option<&rustls::Error> {
 }
 
 /// The routes to try first: of each plan the best guess, then the second ones, and so on.
-fn first_routes(terms: &Terms, plans: &[Arc<Plan>]) -> Vec<Route> {
+fn first_routes(terms: &Terms, plans: &[Arc<Plan>], leads: &Leads) -> Vec<Route> {
     let candidates: Vec<_> = plans.iter().map(|plan| plan.candidates()).collect();
     let most = candidates.iter().map(Vec::len).max().unwrap_or(0);
     let nth = |at: usize| {
         let of_plan = plans.iter().zip(&candidates);
-        of_plan.filter_map(move |(plan, all)| all.get(at).map(|one| route(terms, plan, *one)))
+        of_plan.filter_map(move |(plan, all)| route(terms, plan, *all.get(at)?, leads))
     };
     (0..most).flat_map(nth).collect()
 }

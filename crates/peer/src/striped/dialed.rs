@@ -4,10 +4,10 @@ use std::fmt;
 use std::pin::Pin;
 
 use events::{Events, PathEvent};
-use stripe::{Connection, RouteChange, RouteEvent, RouteState};
+use stripe::{Connection, RouteEvent};
 use tokio::sync::broadcast::error::RecvError;
 
-use super::{Striped, path_state};
+use super::{Striped, path_state, so_far};
 use crate::Error;
 
 /// A striped connection to a peer.
@@ -56,11 +56,11 @@ pub async fn tell_of_routes(connection: &Connection, events: &Events) {
         }
     };
     let mut routes = connection.events();
-    // What was open before anybody listened.
+    // What happened before anybody listened.
     for route in connection.stats().await.routes {
-        if route.state == RouteState::Open {
+        if let Some(change) = so_far(&route) {
             let (route, path, name) = (route.route, route.path, route.name);
-            tell(RouteEvent { route, path, name, change: RouteChange::Opened });
+            tell(RouteEvent { route, path, name, change });
         }
     }
     loop {

@@ -11,7 +11,7 @@ use tokio::time::{MissedTickBehavior, interval};
 use units::{Bytes, PathId, Span};
 
 use super::announcement;
-use super::route::route;
+use super::route::{Leads, route};
 use crate::caps::{Account, Room};
 use crate::dial::{Candidate, Keeper, Plan};
 
@@ -41,11 +41,17 @@ pub(super) struct Follower {
     connection: Connection,
     keeper: Arc<Keeper>,
     host: usize,
+    leads: Leads,
 }
 
 impl Follower {
-    pub(super) fn new(connection: Connection, keeper: Arc<Keeper>, host: usize) -> Follower {
-        Follower { counted: Mutex::default(), connection, keeper, host }
+    pub(super) fn new(
+        connection: Connection,
+        keeper: Arc<Keeper>,
+        host: usize,
+        leads: Leads,
+    ) -> Follower {
+        Follower { counted: Mutex::default(), connection, keeper, host, leads }
     }
 
     pub(super) async fn run(self) {
@@ -144,7 +150,8 @@ impl Follower {
                 candidates.iter().take(guesses).find(is_missing)
             };
             let Some(wanted) = wanted else { continue };
-            let wish = route(self.keeper.terms(), plan, *wanted);
+            let wish = route(self.keeper.terms(), plan, *wanted, &self.leads);
+            let Some(wish) = wish else { continue };
             if let Err(error) = self.connection.add_route(wish).await {
                 tracing::debug!(plan = plan.name, %error, "no further route");
             }

@@ -21,7 +21,7 @@ mod service;
 pub mod stream;
 mod total_rate;
 
-use stripe::{BackgroundStats, RouteChange};
+use stripe::{BackgroundStats, RouteChange, RouteState, RouteStats};
 
 use events::{Background, PathState};
 
@@ -39,6 +39,15 @@ pub fn path_state(change: RouteChange) -> Option<(PathState, String)> {
         RouteChange::Removed => (PathState::Dropped, String::new()),
         RouteChange::Moved { .. } => return None,
     })
+}
+
+/// What has become of a route that nobody has heard of yet.
+fn so_far(route: &RouteStats) -> Option<RouteChange> {
+    match (route.state, &route.failure) {
+        (RouteState::Open, _) => Some(RouteChange::Opened),
+        (_, Some(reason)) => Some(RouteChange::Failing { reason: reason.clone() }),
+        _ => None,
+    }
 }
 
 /// What the controllers of connections in the background are.

@@ -4,8 +4,9 @@ use std::fmt;
 use std::sync::{Arc, Mutex};
 
 use peer::carrier::Carrier;
-use peer::{Error, Relaying, Remote};
+use peer::{Error, Leading, Relaying, Remote};
 use reach::parse_target;
+use wire::tunnel::Target;
 
 use super::{Client, ClientOptions};
 
@@ -23,8 +24,9 @@ impl RelayDialing {
     }
 }
 
-impl Relaying for RelayDialing {
-    fn carrier(&self, to: &Remote) -> Result<Arc<dyn Carrier>, Error> {
+impl RelayDialing {
+    /// The connection to the relay, and a host as its destination.
+    fn client(&self, to: &Remote) -> Result<(Arc<Client>, Target), Error> {
         let text = to.to_string();
         let target = parse_target(&text).map_err(|_| {
             Error::Usage(format!("a relay cannot reach {text}: it needs a name or an address"))
@@ -34,7 +36,19 @@ impl Relaying for RelayDialing {
             Some(client) => Arc::clone(client),
             None => Arc::clone(client.insert(Client::start(self.options.clone())?)),
         };
+        Ok((client, target))
+    }
+}
+
+impl Relaying for RelayDialing {
+    fn carrier(&self, to: &Remote) -> Result<Arc<dyn Carrier>, Error> {
+        let (client, target) = self.client(to)?;
         Ok(Arc::new(client.to(target)))
+    }
+
+    fn leading(&self, to: &Remote) -> Result<Arc<dyn Leading>, Error> {
+        let (client, target) = self.client(to)?;
+        Ok(Arc::new(client.associate(target)))
     }
 }
 

@@ -1,7 +1,7 @@
 //! The control connection of a host that uses a relay: opened, served, and opened again.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use net::CongestionControl;
@@ -11,9 +11,12 @@ use peer::conn::{Conn, ConnError};
 use peer::dial::{resolve, with_remedy};
 use peer::random;
 use tokio::time::{Instant, interval_at, sleep, timeout};
-use wire::relay::{RelayFrame, SERVICE};
+use units::Span;
+use wire::relay::{Reason, RelayFrame, SERVICE};
 use wire::session::{AbortCode, Hello, SessionFrame};
+use wire::tunnel::Code;
 
+use super::association::AssociationState;
 use super::ways::Ways;
 use super::{ClientShared, ClientState};
 
@@ -21,6 +24,8 @@ use super::{ClientShared, ClientState};
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
 /// The longest pause between attempts.
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+/// The same while paths of a striped connection wait for the relay.
+const LONGEST_PAUSE_OF_PATHS: Duration = Duration::from_secs(2);
 /// A connection that lasted so long makes the next pause short again.
 const LASTED: Duration = Duration::from_secs(30);
 /// The time that an attempt may take.
@@ -62,10 +67,61 @@ impl ClientShared {
         let mut state = self.state();
         state.link = ClientState::Open;
         state.shelves.handle_connected();
+        state.gone.clear();
+        let associations = state.associations();
         drop(state);
+        for own in associations {
+            own.state().handle_connected();
+        }
         self.told.notify_waiters();
     }
+
+    /// Frames of associations that the relay is to get.
+    fn association_frames(&self) -> Vec<RelayFrame<'static>> {
+        let now = self.clock.now();
+        let mut state = self.state();
+        let gone = std::mem::take(&mut state.gone).into_iter();
+        let associations = state.associations();
+        let is_tcp_alone = state.tcp_alone_until > now;
+        drop(state);
+        if is_tcp_alone {
+            let reason = Reason::new(Code::Failed, TCP_ALONE);
+            for own in associations {
+                own.state().handle_dissociated(now, &reason);
+            }
+            return Vec::new();
+        }
+        let mut frames: Vec<_> = gone.map(|number| RelayFrame::Retire(number, vec![])).collect();
+        for own in associations {
+            let mut own = own.state();
+            frames.extend(std::iter::from_fn(|| own.poll_frame(now)));
+        }
+        frames
+    }
+
+    /// What the relay says of an association.
+    fn handle_association(&self, number: u32, handle: impl FnOnce(&mut AssociationState)) {
+        // Behind the lock: the last of its holders may be this one.
+        let own = self.state().associations.get(&number).and_then(Weak::upgrade);
+        if let Some(own) = own {
+            handle(&mut own.state());
+        }
+    }
+
+    /// The relay has ended the control connection because it did not understand something. If that
+    /// were associations, it is of a version without them, and hears of no more.
+    fn handle_not_understood(&self) {
+        let associations = self.state().associations();
+        if associations.iter().any(|own| own.state().awaits_answer()) {
+            self.state().tcp_alone_until = self.clock.now() + TCP_ALONE_FOR;
+        }
+    }
 }
+
+/// How long a relay that knows nothing of associations hears of no more.
+const TCP_ALONE_FOR: Span = Span::from_secs(600);
+/// What is said of a relay that knows nothing of associations.
+const TCP_ALONE: &str = "it is of a version that relays TCP alone";
 
 #[expect(clippy::needless_pass_by_value, reason = "the function of `map_err`")]
 fn lost(error: impl ToString) -> Ended {
@@ -93,7 +149,9 @@ pub(super) async fn keep(shared: Arc<ClientShared>) {
         if begin.elapsed() > LASTED {
             pause = FIRST_PAUSE;
         }
-        sleep(pause).await;
+        let is_waited_for = !shared.state().associations.is_empty();
+        let longest = if is_waited_for { LONGEST_PAUSE_OF_PATHS } else { LONGEST_PAUSE };
+        sleep(pause.min(longest)).await;
         pause = (pause * 2).min(LONGEST_PAUSE);
     }
 }
@@ -168,30 +226,11 @@ async fn serve(shared: &ClientShared, conn: &mut Conn) -> Result<Ended, ConnErro
         for wish in wishes {
             conn.push(&RelayFrame::Wish(wish));
         }
+        for frame in shared.association_frames() {
+            conn.push(&frame);
+        }
         conn.flush_to_reader().await?;
-        let heard = conn.receive(|frame| {
-            let now = shared.clock.now();
-            let mut state = shared.state();
-            match RelayFrame::try_from(frame)? {
-                RelayFrame::Tickets(issued) => state.shelves.handle_tickets(now, issued),
-                RelayFrame::Denied(number, reason) => {
-                    state.shelves.handle_denied(now, number, reason);
-                }
-                RelayFrame::Failed(ticket, reason) => {
-                    state.shelves.handle_failed(now, ticket, reason);
-                }
-                RelayFrame::Parting(_) => {
-                    state.link = ClientState::Parting;
-                    state.shelves.handle_connected();
-                }
-                RelayFrame::Session(SessionFrame::Pong(_)) => return Ok(None),
-                RelayFrame::Session(SessionFrame::Abort(_, why)) => {
-                    return Ok(Some(Ended::lost(why)));
-                }
-                other => return Err(ConnError::unexpected(&other)),
-            }
-            Ok(None)
-        });
+        let heard = conn.receive(|frame| handle(shared, RelayFrame::try_from(frame)?));
         tokio::select! {
             heard = heard => {
                 heard_at = Instant::now();
@@ -209,4 +248,41 @@ async fn serve(shared: &ClientShared, conn: &mut Conn) -> Result<Ended, ConnErro
             }
         }
     }
+}
+
+/// What the relay says. Returns why the connection has ended, if it has.
+fn handle(shared: &ClientShared, frame: RelayFrame<'_>) -> Result<Option<Ended>, ConnError> {
+    let now = shared.clock.now();
+    match frame {
+        RelayFrame::Tickets(issued) => shared.state().shelves.handle_tickets(now, issued),
+        RelayFrame::Denied(number, reason) => {
+            shared.state().shelves.handle_denied(now, number, reason);
+        }
+        RelayFrame::Failed(ticket, reason) => {
+            shared.state().shelves.handle_failed(now, ticket, reason);
+        }
+        RelayFrame::Parting(_) => {
+            let mut state = shared.state();
+            state.link = ClientState::Parting;
+            state.shelves.handle_connected();
+        }
+        RelayFrame::Associated(associated) => {
+            shared.handle_association(associated.number, |own| own.handle_associated(&associated));
+        }
+        RelayFrame::Labelled(number, count) => {
+            shared.handle_association(number, |own| own.handle_taken(count));
+        }
+        RelayFrame::Dissociated(number, reason) => {
+            shared.handle_association(number, |own| own.handle_dissociated(now, &reason));
+        }
+        RelayFrame::Session(SessionFrame::Pong(_)) => {}
+        RelayFrame::Session(SessionFrame::Abort(code, why)) => {
+            if code == AbortCode::Protocol {
+                shared.handle_not_understood();
+            }
+            return Ok(Some(Ended::lost(why)));
+        }
+        other => return Err(ConnError::unexpected(&other)),
+    }
+    Ok(None)
 }

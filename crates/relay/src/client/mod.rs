@@ -1,15 +1,19 @@
 //! The side that uses a relay: a control connection, which is opened again whenever it ends, and
 //! data connections to destinations.
 
+mod association;
+mod binding;
 mod dialing;
 mod keeper;
+mod leading;
 mod shelf;
 mod ways;
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
 use net::Clock;
 use peer::carrier::{Attempt, BoxFuture, Carrier, Stream, Tcp};
@@ -21,7 +25,10 @@ use units::Time;
 use wire::relay::{Reason, Ticket};
 use wire::tunnel::Target;
 
+use association::AssociationState;
+pub use binding::Binding;
 pub use dialing::RelayDialing;
+use leading::{Association, ClientLeading};
 use shelf::Shelves;
 
 /// How a relay is reached.
@@ -92,6 +99,19 @@ struct State {
     /// When the control connection last failed.
     failed: Time,
     shelves: Shelves,
+    /// Those in use, by their numbers; and those that the relay is yet to be told are over.
+    associations: BTreeMap<u32, Weak<Association>>,
+    gone: Vec<u32>,
+    next_association: u32,
+    /// Until when the relay, which knows nothing of associations, hears of no more.
+    tcp_alone_until: Time,
+}
+
+impl State {
+    /// The associations in use.
+    fn associations(&self) -> Vec<Arc<Association>> {
+        self.associations.values().filter_map(Weak::upgrade).collect()
+    }
 }
 
 impl Client {
@@ -103,7 +123,15 @@ impl Client {
     pub fn start(options: ClientOptions) -> Result<Arc<Client>, Error> {
         let tls = ClientTls::new(&options.identity, options.credential.pin())?;
         let link = ClientState::Connecting(None);
-        let state = Mutex::new(State { link, failed: Time::ZERO, shelves: Shelves::default() });
+        let state = Mutex::new(State {
+            link,
+            failed: Time::ZERO,
+            shelves: Shelves::default(),
+            associations: BTreeMap::new(),
+            gone: Vec::new(),
+            next_association: 0,
+            tcp_alone_until: Time::ZERO,
+        });
         let (clock, asked, told) = (Clock::start(), Notify::new(), Notify::new());
         let shared = Arc::new(ClientShared { options, tls, clock, state, asked, told });
         let keeping = tokio::spawn(keeper::keep(Arc::clone(&shared))).abort_handle();
@@ -127,6 +155,19 @@ impl Client {
     #[must_use]
     pub fn to(self: &Arc<Self>, target: Target) -> RelayCarrier {
         RelayCarrier { client: Arc::clone(self), target }
+    }
+
+    /// What leads the routes of a further striped connection to a destination: attempts of its
+    /// routes go to the relay's address. Whether the relay takes part shows in its routes.
+    fn associate(self: &Arc<Self>, target: Target) -> ClientLeading {
+        let mut state = self.shared.state();
+        let number = state.next_association;
+        state.next_association = number.wrapping_add(1);
+        let own = Arc::new(Association::new(self, AssociationState::new(number, target)));
+        state.associations.insert(number, Arc::downgrade(&own));
+        drop(state);
+        self.shared.asked.notify_one();
+        ClientLeading(own)
     }
 
     /// How the control connection is.

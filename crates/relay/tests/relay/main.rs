@@ -3,6 +3,7 @@
 
 mod bounds;
 mod common;
+mod datagrams;
 
 use std::io::ErrorKind;
 use std::sync::Arc;

@@ -9,11 +9,12 @@ use wire::datagram::Outer;
 use wire::ptcp::Packet;
 
 use super::link::Link;
+use super::preambles::is_of_preamble;
 use super::routes::{RouteEnd, RouteName};
 use super::sockets::{Datagram, SocketKey, Sockets};
-use crate::ConnectionError;
 use crate::guest::{Guest, RawArrival};
 use crate::stats::RouteChange;
+use crate::{ConnectionError, RouteId};
 
 /// The code after a packet that no honest peer sends under the connection's keys.
 const PROTECTION: u32 = CloseCode::Protection.number();
@@ -22,9 +23,16 @@ impl Link {
     /// A datagram arrived at a socket of the side that dialed.
     pub(super) fn handle_datagram(
         &mut self,
+        route: RouteId,
         datagram: Datagram<'_>,
         guest: &mut Option<Box<dyn Guest>>,
     ) {
+        if is_of_preamble(datagram.bytes) {
+            if let Some(lead) = self.routes.get(&route).and_then(RouteEnd::lead) {
+                lead.handle_datagram(datagram.at, datagram.bytes);
+            }
+            return;
+        }
         match Outer::parse(datagram.bytes) {
             Ok(Outer::Data { label }) => {
                 if let Some(path) = self.session.path_of(label) {

@@ -1,6 +1,6 @@
 //! A handshake of the side that dials, over the first route that answers.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::Arc;
 
@@ -8,8 +8,10 @@ use ptcp::Config;
 use secure::{DialEvent, Dialer, Established, HandshakeError, Settings};
 use tokio::sync::oneshot;
 use units::Time;
+use wire::relay::LabelPair;
 
 use super::link::{Link, Start};
+use super::preambles::{is_of_preamble, serve_preamble};
 use super::sockets::{Owner, SocketKey, Sockets};
 use crate::connection::Connection;
 use crate::connection::inbox::{Connect, Inbox, Key};
@@ -32,6 +34,8 @@ pub(super) struct Dialing {
     next_at: Option<Time>,
     /// The routes over which packets are refused, and how the kernel says so.
     refused: BTreeMap<usize, String>,
+    /// The routes over relays that know them: over the others nothing would arrive.
+    led: BTreeSet<usize>,
     /// The route over which the peer answered.
     answered: Option<usize>,
     outcome: Option<Result<Box<Established>, ConnectError>>,
@@ -66,7 +70,13 @@ impl Dialing {
             let socket = UdpSocket::for_route(&route);
             match socket.and_then(|socket| sockets.add(socket, Owner::Link { key, route: number }))
             {
-                Ok(socket) => open.push((route, socket)),
+                Ok(socket) => {
+                    if let Some(lead) = &route.lead {
+                        // One label for both directions.
+                        lead.0.handle_labels(&[LabelPair { to: label, from: label }]);
+                    }
+                    open.push((route, socket));
+                }
                 Err(error) => {
                     tracing::debug!(route = route.name, %error, "no socket");
                     let (route, reason) = (route.name, error.to_string());
@@ -88,6 +98,7 @@ impl Dialing {
             flight: Vec::new(),
             tried: 0,
             refused: BTreeMap::new(),
+            led: BTreeSet::new(),
             answered: None,
             outcome: None,
             due: None,
@@ -96,8 +107,15 @@ impl Dialing {
 
     /// A datagram arrived over a route.
     pub(super) fn handle_datagram(&mut self, now: Time, route: RouteId, bytes: &mut [u8]) {
-        self.dialer.handle_datagram(now, bytes);
         let at = route.0 as usize;
+        if is_of_preamble(bytes) {
+            let lead = self.routes.get(at).and_then(|(route, _)| route.lead.as_ref());
+            if let Some(lead) = lead {
+                lead.0.handle_datagram(now, bytes);
+            }
+            return;
+        }
+        self.dialer.handle_datagram(now, bytes);
         if self.dialer.has_answer() && self.answered.is_none() && at < self.routes.len() {
             (self.answered, self.next_at) = (Some(at), None);
         }
@@ -143,8 +161,28 @@ impl Dialing {
         }
     }
 
+    /// Sends what relays are to know. One that has come to know its route gets what was sent before
+    /// over it.
+    fn serve_leads(&mut self, now: Time, sockets: &Sockets) {
+        let mut opened = Vec::new();
+        for (at, (route, socket)) in self.routes.iter().enumerate() {
+            let Some(lead) = &route.lead else { continue };
+            serve_preamble(now, (route, lead), *socket, sockets);
+            match lead.0.is_open() {
+                true if self.led.insert(at) => opened.push(at),
+                true => {}
+                false => drop(self.led.remove(&at)),
+            }
+        }
+        opened.retain(|at| *at < self.tried);
+        for at in opened {
+            self.send_flight(at, sockets);
+        }
+    }
+
     /// Sends what is due, and takes what the handshake has come to.
     pub(super) fn serve(&mut self, now: Time, sockets: &mut Sockets) {
+        self.serve_leads(now, sockets);
         let mut is_new = true;
         while let Some(datagram) = self.dialer.poll_transmit(now) {
             if std::mem::take(&mut is_new) {
@@ -183,12 +221,15 @@ impl Dialing {
 
     fn send_flight(&mut self, at: usize, sockets: &Sockets) {
         let (route, socket) = &self.routes[at];
+        if route.lead.is_some() && !self.led.contains(&at) {
+            return;
+        }
         let mut failure = None;
         for datagram in &self.flight {
             let outgoing = Outgoing {
                 to: route.remote,
                 source: None,
-                is_ecn_capable: false,
+                ecn: None,
                 is_lower_effort: false,
                 bytes: datagram,
                 segment: datagram.len(),
@@ -204,8 +245,10 @@ impl Dialing {
         }
     }
 
-    pub(super) fn poll_deadline(&self) -> Option<Time> {
-        [self.dialer.poll_deadline(), self.next_at].into_iter().flatten().min()
+    pub(super) fn poll_deadline(&self, now: Time) -> Option<Time> {
+        let leads = self.routes.iter().filter_map(|(route, _)| route.lead.as_ref());
+        let leads = leads.map(|lead| lead.0.poll_deadline(now)).min();
+        [self.dialer.poll_deadline(), self.next_at, leads].into_iter().flatten().min()
     }
 
     /// Whether the handshake has come to an end, or nobody waits for it.

@@ -64,6 +64,10 @@ pub(super) struct Link {
     /// the peer is.
     pub(super) largest: HashMap<SubflowId, u64>,
     pub(super) next_route: u32,
+    /// Relays know the labels of paths below this number.
+    pub(super) labelled: u16,
+    /// When the preambles of routes are due.
+    pub(super) leads_due: Option<Time>,
     pub(super) streams: HashMap<u32, StreamEntry>,
     pub(super) next_of_peer: u32,
     pub(super) waiting_for_streams: VecDeque<WaitingForStream>,
@@ -181,6 +185,8 @@ impl Link {
             route_of: HashMap::new(),
             largest: HashMap::new(),
             next_route: 0,
+            labelled: 0,
+            leads_due: None,
             streams: HashMap::new(),
             next_of_peer: u32::from(is_client),
             waiting_for_streams: VecDeque::new(),
@@ -341,6 +347,7 @@ impl Link {
     /// A path is retired: nothing is sent or expected over it.
     pub(super) fn forget_path(&mut self, path: SubflowId) {
         self.session.retire_path(path);
+        self.retire_label(path);
         if let Some(log) = &mut self.log {
             log.path_closed(self.latest, path);
         }
@@ -416,6 +423,11 @@ impl Link {
     /// Sends what there is to send.
     pub(super) fn serve(&mut self, clock: &StampedClock, sockets: &mut Sockets) {
         let now = clock.now().max(self.latest);
+        if self.error.is_none() {
+            self.serve_leads(now, sockets);
+        } else {
+            self.leads_due = None;
+        }
         self.serve_dialer(now, sockets);
         self.take_events(now, sockets);
         self.adapt_memory(now);
@@ -450,7 +462,7 @@ impl Link {
         let reopen = self.routes.values().filter_map(|route| route.reopen_at).min();
         [dialer, self.session.poll_deadline(), self.core.poll_deadline(), reopen]
             .into_iter()
-            .chain([self.recent_at, self.ping_at(), self.reset_at])
+            .chain([self.recent_at, self.ping_at(), self.reset_at, self.leads_due])
             .chain([self.log.as_ref().and_then(Log::poll_deadline)])
             .flatten()
             .min()

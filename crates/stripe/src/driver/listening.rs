@@ -126,14 +126,8 @@ impl Listener {
         while let Some(secure::Transmit { to, bytes }) = self.handshakes.poll_transmit(now) {
             let Some((socket, source)) = self.origin(to) else { continue };
             let segment = bytes.len();
-            let outgoing = Outgoing {
-                to,
-                source,
-                is_ecn_capable: false,
-                is_lower_effort: false,
-                bytes: &bytes,
-                segment,
-            };
+            let outgoing =
+                Outgoing { to, source, ecn: None, is_lower_effort: false, bytes: &bytes, segment };
             // What does not arrive is asked for again.
             if let Err(error) = sockets.send(socket, &outgoing) {
                 tracing::debug!(%to, %error, "a handshake cannot be answered");

@@ -7,11 +7,13 @@ mod dialing;
 mod entrusted;
 mod guests;
 mod holdings;
+mod leading;
 mod leavings;
 mod link;
 mod listening;
 mod logging;
 mod places;
+mod preambles;
 mod routes;
 mod sending;
 mod signs;
@@ -30,6 +32,7 @@ use tokio::sync::watch;
 use units::{Bytes, Span, Time};
 
 use crate::Rations;
+use crate::arrivals::Arrivals;
 use crate::clock::StampedClock;
 use crate::connection::inbox::{Command, Connect, Inbox, Key};
 use crate::guest::Guest;
@@ -39,7 +42,7 @@ use leavings::Leavings;
 use link::Link;
 pub(crate) use listening::Listener;
 use places::{NoPlace, Places};
-use sockets::{Arrivals, Owner, SocketKey, Sockets};
+use sockets::{Owner, SocketKey, Sockets, each};
 
 /// The key of the inbox's waker; those of sockets are below.
 const WAKER: u64 = u64::MAX;
@@ -132,7 +135,7 @@ impl Driver {
         sys::poll::set_precise_timers();
         let mut ready = Vec::new();
         let mut commands = Vec::new();
-        let mut arrivals = Arrivals::new();
+        let mut arrivals = Arrivals::default();
         loop {
             self.inbox.take(&mut commands);
             for command in commands.drain(..) {
@@ -374,7 +377,7 @@ impl Driver {
                     self.links.insert(key, link);
                 }
             } else {
-                let at = dialing.poll_deadline();
+                let at = dialing.poll_deadline(now);
                 let before = std::mem::replace(&mut dialing.due, at);
                 self.reschedule(before, at, key);
                 return;
@@ -442,7 +445,8 @@ impl Driver {
     fn receive(&mut self, socket: SocketKey, arrivals: &mut Arrivals) {
         for _ in 0..TURN {
             let Some(owner) = self.sockets.owner(socket) else { return };
-            let (is_more, error) = arrivals.receive(&self.sockets, socket);
+            let Some(open) = self.sockets.get(socket) else { return };
+            let (is_more, error) = arrivals.receive(open);
             if let Some(error) = error
                 && let Owner::Link { key, route } = owner
             {
@@ -454,7 +458,7 @@ impl Driver {
                 self.touched.push(key);
             }
             let now = self.clock.now();
-            arrivals.for_each(|mut datagram| {
+            each(arrivals, |mut datagram| {
                 datagram.at = self.clock.arrival(now, datagram.stamp);
                 datagram.taken = now;
                 datagram.socket = socket;
@@ -464,7 +468,7 @@ impl Driver {
                         if let Some(dialing) = self.dialing.get_mut(&key) {
                             dialing.handle_datagram(now, route, datagram.bytes);
                         } else if let Some(link) = self.links.get_mut(&key) {
-                            link.handle_datagram(datagram, &mut self.guest);
+                            link.handle_datagram(route, datagram, &mut self.guest);
                         }
                     }
                     Owner::Listening => {

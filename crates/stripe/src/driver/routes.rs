@@ -7,9 +7,10 @@ use std::net::{IpAddr, SocketAddr};
 use units::{PathId, Span, SubflowId, Time};
 
 use super::link::Link;
+use super::preambles::LeadState;
 use super::signs::Signs;
 use super::sockets::{Owner, SocketKey, Sockets};
-use crate::socket::{MOST_OFFLOADED, Outgoing, UdpSocket};
+use crate::socket::{EcnCodepoint, MOST_OFFLOADED, Outgoing, UdpSocket};
 use crate::stats::{RouteChange, RouteEvent, RouteState, RouteStats};
 use crate::{Class, ConnectError, Route, RouteId};
 
@@ -59,6 +60,7 @@ pub(super) struct RouteEnd {
     failure: String,
     /// As [`Link::has_refused`], over it.
     pub(super) is_refused: bool,
+    pub(super) lead_state: LeadState,
 }
 
 /// Datagrams of one size; the last one may be shorter.
@@ -117,6 +119,7 @@ impl RouteEnd {
             reopen_at: None,
             failure: String::new(),
             is_refused: false,
+            lead_state: LeadState::default(),
         }
     }
 
@@ -188,7 +191,7 @@ impl RouteEnd {
             &Outgoing {
                 to: self.remote,
                 source: self.source,
-                is_ecn_capable: *is_ecn_capable,
+                ecn: is_ecn_capable.then_some(EcnCodepoint::Ect0),
                 is_lower_effort: self.is_lower_effort,
                 bytes,
                 segment: *segment,
@@ -270,12 +273,32 @@ impl Link {
     ) {
         let name = RouteName { number, path: route.path, text: route.name.clone() };
         let mut end = RouteEnd::new(name, socket, route.remote);
-        let weight = usize::from(route.weight.max(1));
         end.paths.extend(first);
+        self.prepare_route(&mut end);
+        // A path over a relay would ask in vain before that knows the route.
+        let (is_led, has_first) = (route.lead.is_some(), first.is_some());
+        end.wish = Some(route);
+        self.routes.insert(number, end);
+        if has_first || !is_led {
+            self.open_paths(now, number);
+        }
+        if is_led {
+            self.tell_labels(Some(number));
+        }
+    }
+
+    /// Opens the paths that a route has not yet.
+    pub(super) fn open_paths(&mut self, now: Time, number: RouteId) {
+        let Some(end) = self.routes.get_mut(&number) else { return };
+        let Some(route) = end.wish.clone() else { return };
+        let weight = usize::from(route.weight.max(1));
         while end.paths.len() < weight {
             end.paths.push(self.core.open_path(now));
         }
         for path in &end.paths {
+            if self.route_of.contains_key(path) {
+                continue;
+            }
             // The first one is open. What cannot be sealed over one too many counts as lost.
             let _ = self.session.open_path(*path);
             self.core.set_path_class(*path, route.class);
@@ -288,9 +311,6 @@ impl Link {
                 member.name_route(now, *path, &route);
             }
         }
-        self.prepare_route(&mut end);
-        end.wish = Some(route);
-        self.routes.insert(number, end);
     }
 
     pub(in crate::driver) fn remove_route(
@@ -418,6 +438,9 @@ impl Link {
             match opened.and_then(|socket| sockets.add(socket, owner).ok()) {
                 Some(socket) => {
                     sockets.remove(std::mem::replace(&mut route.socket, socket));
+                    if let Some(lead) = &wish.lead {
+                        lead.0.handle_reopened();
+                    }
                     route.drop_blocked();
                     route.failure.clear();
                     moved.push((route.name.clone(), route.remote));
@@ -461,6 +484,7 @@ impl Link {
             background: None,
             shares_with: None,
             dropped_here: route.dropped,
+            failure: route.lead_state.failure.clone(),
         };
         for path in route.paths.iter().copied() {
             let bytes = core.path_bytes(path).unwrap_or_default();

@@ -2,21 +2,19 @@
 
 use crate::RouteId;
 use std::collections::HashMap;
-use std::io::{self, IoSliceMut};
+use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
-use quinn_udp::{BATCH_SIZE, EcnCodepoint, RecvMeta};
 use sys::poll::{Interest, Poller, Ready};
 use units::Time;
 
 use super::GUEST;
+use crate::arrivals::{Arrivals, Arrived};
 use crate::connection::inbox::Key;
-use crate::socket::{Outgoing, UdpSocket};
+use crate::socket::{EcnCodepoint, Outgoing, UdpSocket};
 
-/// Bytes of a buffer: as many as the kernel joins.
-const BUFFER: usize = 1 << 16;
 const READ: Interest = Interest { readable: true, writable: false };
 
 /// A socket; never used again.
@@ -53,13 +51,6 @@ pub(super) struct Datagram<'a> {
     /// When it was taken from the socket.
     pub(super) taken: Time,
     pub(super) socket: SocketKey,
-}
-
-/// Space for what arrives, used again for each call.
-pub(super) struct Arrivals {
-    space: Vec<u8>,
-    metas: [RecvMeta; BATCH_SIZE],
-    filled: usize,
 }
 
 impl Sockets {
@@ -113,55 +104,20 @@ impl Sockets {
     }
 }
 
-impl Arrivals {
-    pub(super) fn new() -> Arrivals {
-        Arrivals {
-            space: vec![0; BUFFER * BATCH_SIZE],
-            metas: [RecvMeta::default(); BATCH_SIZE],
-            filled: 0,
+/// Hands out each datagram that arrived at a socket once, with what is known without a clock.
+pub(super) fn each(arrivals: &mut Arrivals, mut take: impl FnMut(Datagram<'_>)) {
+    for Arrived { bytes, segment, from, to, ecn, stamp } in arrivals.drain() {
+        for bytes in bytes.chunks_mut(segment) {
+            take(Datagram {
+                bytes,
+                from,
+                to,
+                is_marked: ecn == Some(EcnCodepoint::Ce),
+                stamp,
+                at: Time::ZERO,
+                taken: Time::ZERO,
+                socket: SocketKey(u64::MAX),
+            });
         }
-    }
-
-    /// Receives once. Returns whether there may be more, and an error of the socket.
-    pub(super) fn receive(
-        &mut self,
-        sockets: &Sockets,
-        key: SocketKey,
-    ) -> (bool, Option<io::Error>) {
-        self.filled = 0;
-        let Some(socket) = sockets.get(key) else { return (false, None) };
-        let mut chunks = self.space.chunks_exact_mut(BUFFER);
-        let mut buffers: [IoSliceMut<'_>; BATCH_SIZE] =
-            std::array::from_fn(|_| IoSliceMut::new(chunks.next().expect("one for each")));
-        match socket.receive(&mut buffers, &mut self.metas) {
-            Ok(filled) => {
-                self.filled = filled;
-                (filled == BATCH_SIZE, None)
-            }
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => (false, None),
-            // Errors of earlier sends, one a call.
-            Err(error) => (true, Some(error)),
-        }
-    }
-
-    /// Hands out each datagram once.
-    pub(super) fn for_each(&mut self, mut take: impl FnMut(Datagram<'_>)) {
-        let buffers = self.space.chunks_exact_mut(BUFFER);
-        for (buffer, meta) in buffers.zip(&self.metas[..self.filled]) {
-            let (len, stride) = (meta.len.min(BUFFER), meta.stride.max(1));
-            for bytes in buffer[..len].chunks_mut(stride) {
-                take(Datagram {
-                    bytes,
-                    from: meta.addr,
-                    to: meta.dst_ip,
-                    is_marked: meta.ecn == Some(EcnCodepoint::Ce),
-                    stamp: meta.timestamp,
-                    at: Time::ZERO,
-                    taken: Time::ZERO,
-                    socket: SocketKey(u64::MAX),
-                });
-            }
-        }
-        self.filled = 0;
     }
 }

@@ -125,7 +125,14 @@ async fn serve(
         events: events.clone(),
     });
     let metrics = metrics.map(MetricsServer::bind).transpose()?;
-    let host = Host::bind(options, Carriers::Both, &stripe::Options::default(), events.clone())?;
+    let addresses = options.addresses.clone();
+    // The UDP socket of the port is the relay's own.
+    let host = Host::bind(options, Carriers::Tcp, &stripe::Options::default(), events.clone())?;
+    if let Some(port) = host.port()
+        && let Err(error) = service.open_udp(&addresses, port)
+    {
+        events.notice(format!("{error}; TCP alone is relayed until then"));
+    }
     raise_descriptor_limit();
     events.send(Event::Listening { addresses: host.addresses() });
     let hosting = host.serve(Services::new().with(&service))?;

@@ -21,6 +21,7 @@ use crate::dirs::Dirs;
 use crate::examples;
 use crate::exit::Failure;
 use crate::host_key::HostKey;
+use crate::relays::{RelayFlags, relays};
 use crate::signals::Signals;
 use crate::striped::{StripedFlags, StripedTerms};
 use crate::token::TokenSource;
@@ -67,6 +68,8 @@ pub(crate) struct TunnelArgs {
     proxy_login: Option<PathBuf>,
     #[command(flatten)]
     striped: StripedFlags,
+    #[command(flatten)]
+    relays: RelayFlags,
     #[command(flatten)]
     token: TokenSource,
     #[command(flatten)]
@@ -126,12 +129,16 @@ pub(crate) fn run(args: TunnelArgs) -> Result<(), Failure> {
     let credential = credential(&args.token, &to, &dirs, None)?;
     let identity = key.beside(iter::once(&credential))?;
     options.secret = credential.secret();
-    let dialing = args.striped.dialing(
+    let over = args.relays.or_config(&config.send.relays)?;
+    let over = relays(&over, &identity, &dirs)?;
+    let mut dialing = args.striped.dialing(
         vec![(to, credential)],
         identity,
         (config, &dirs),
         stripe_options(),
     )?;
+    dialing.terms.options.relays = over;
+    dialing.terms.options.has_direct = args.relays.has_direct();
     let installed = rules.map(|(_, rules)| rules.install()).transpose().map_err(failure)?;
     let carrying = |events| async move { carry(&dialing, options, events).await };
     let ended = transfer::serve(args.display.watcher(None, None), carrying);
@@ -145,11 +152,12 @@ async fn carry(
     events: Events,
 ) -> Result<(), Failure> {
     let StripedTerms { terms, options: stripe, table } = dialing;
+    let terms = terms.clone().over_relays()?;
     let mut signal = None;
     let mut signals = Signals::new()?;
     let stop = async { signal = Some(signals.next().await) };
     let dial = async || {
-        let striped = peer::striped::connect(terms, stripe.clone(), events.clone());
+        let striped = peer::striped::connect(&terms, stripe.clone(), events.clone());
         striped.await.map(Into::into)
     };
     let carried = tunnel::near::run(dial, options, events.clone(), stop);

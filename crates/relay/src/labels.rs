@@ -1,0 +1,494 @@
+//! Where datagrams go, by their labels: a core, whose caller has the clock, the sockets and the
+//! random numbers.
+//!
+//! An **association** is one striped connection of a key's host to one destination. It has pairs of
+//! labels, and up to 16 **routes**: addresses of the host that dials, each of which has proven that
+//! it receives what is sent there. A datagram with a label of the association goes from such an
+//! address to the destination, and from the destination to the route over which the last datagram
+//! of its pair came. Nothing else is passed on.
+//!
+//! An address proves itself with two datagrams of 42 octets: one that is answered with a cookie,
+//! which is good for that address alone, and one with the cookie. Both have a tag under the secret
+//! of the association, which the relay told over the control connection, so that a datagram that
+//! was seen is of no use at another address. No answer is longer than what it answers, so that with
+//! a forged source nothing is gained. The destination was looked at when the association was made,
+//! by the rights of the key; until something with a label of the association comes from there, and
+//! when nothing has for a while, the key's datagrams to such destinations are few.
+
+use std::collections::{BTreeMap, HashMap};
+use std::net::{IpAddr, SocketAddr};
+
+use units::{Bytes, Rate, Span, Time, TokenBucket};
+use wire::bind::{BIND, BindDatagram, BindKind, COOKIE, MOST_ROUTES};
+use wire::datagram::Outer;
+use wire::relay::{LabelPair, SECRET};
+
+use crate::tags::TagKey;
+
+/// Pairs of labels of one association: of as many paths as a connection has at a time, and of its
+/// handshake.
+pub const PAIRS_OF_ONE: usize = 96;
+/// Associations of one key.
+pub const ASSOCIATIONS_EACH: usize = 256;
+/// Associations of all keys.
+pub const ASSOCIATIONS_IN_ALL: usize = 4_096;
+/// Pairs of labels of one key.
+pub const PAIRS_EACH: usize = 8_192;
+/// Those of all keys.
+pub const PAIRS_IN_ALL: usize = 65_536;
+/// How long an association is kept whose control connection has ended: time for another one, which
+/// makes its own and takes the labels over.
+pub const GRACE: Span = Span::from_secs(30);
+/// A route over which nothing has come for so long has to prove its address again, and a
+/// destination that has said nothing for so long is as one that never did.
+pub const SILENCE: Span = Span::from_secs(60);
+/// What a key may send to destinations that have said nothing, in the long run, ...
+pub const UNANSWERED: Rate = Rate::kbit(256);
+/// ... and at once.
+pub const UNANSWERED_AT_ONCE: Bytes = Bytes::kib(64);
+/// The least time between challenges of one association that nobody asked for, in the long run, ...
+const CHALLENGE_EVERY: Span = Span::from_millis(100);
+/// ... and the time that is made up for.
+const CHALLENGES_SAVED: Span = Span::from_secs(1);
+/// How long a cookie is good for, at least; and up to twice as long.
+const COOKIE_LIFE: Span = Span::from_secs(15);
+
+/// Where a datagram comes from, or goes to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DatagramPlace {
+    /// The other host's address; one of IPv4 is written as such.
+    pub address: SocketAddr,
+    /// The relay's address, where its socket has several.
+    pub local: Option<IpAddr>,
+    /// The number of the relay's socket.
+    pub socket: usize,
+}
+
+/// What becomes of a datagram.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step<K> {
+    /// It is passed on as it is.
+    Forward {
+        /// To there.
+        to: DatagramPlace,
+        /// The key that it counts for.
+        key: K,
+        /// Whether it goes to the destination.
+        is_up: bool,
+    },
+    /// Whoever sent it gets this.
+    Answer([u8; BIND]),
+    /// It leads nowhere.
+    Drop,
+}
+
+/// Why there is no association, or why labels are not taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LabelError {
+    /// The key has as many associations as it may.
+    #[error("this host has as many associations as it may")]
+    Associations,
+    /// The relay has as many associations as it takes.
+    #[error("the relay has as many associations as it takes")]
+    Full,
+    /// There are as many labels of the association, of its key or in all as there may be.
+    #[error("there are too many labels")]
+    Labels,
+    /// A label is another key's, or has another use.
+    #[error("a label is taken")]
+    Taken,
+    /// There is no such association.
+    #[error("there is no such association")]
+    Unknown,
+}
+
+/// The labels of keys `K`.
+#[derive(Debug)]
+pub struct Labels<K> {
+    cookies: TagKey,
+    /// By a hash with a secret of its own.
+    ways: HashMap<u64, Way>,
+    associations: HashMap<u64, AssociationEntry<K>>,
+    keys: BTreeMap<K, KeyUse>,
+    pairs: usize,
+}
+
+/// What a label stands for.
+#[derive(Clone, Copy, Debug)]
+struct Way {
+    association: u64,
+    /// The label of packets to the destination, by which the association has the pair.
+    pair: u64,
+    /// Whether the host that dials may use it.
+    is_to: bool,
+}
+
+#[derive(Debug)]
+struct AssociationEntry<K> {
+    key: K,
+    tags: TagKey,
+    destination: DatagramPlace,
+    /// When the destination last sent something with one of the labels.
+    heard_at: Option<Time>,
+    routes: [Option<BoundRoute>; MOST_ROUTES],
+    pairs: HashMap<u64, Pair>,
+    challenges: TokenBucket,
+    /// When it ends, as nobody keeps it.
+    ends_at: Option<Time>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct BoundRoute {
+    place: DatagramPlace,
+    used_at: Time,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Pair {
+    from: u64,
+    /// The route that its last packet came over.
+    route: Option<usize>,
+}
+
+#[derive(Debug, Default)]
+struct KeyUse {
+    associations: usize,
+    pairs: usize,
+    unanswered: TokenBucket,
+}
+
+impl<K: Ord + Copy> Labels<K> {
+    /// None; `secret` is random, and the key of the cookies.
+    #[must_use]
+    pub fn new(secret: &[u8; SECRET]) -> Labels<K> {
+        Labels {
+            cookies: TagKey::new(secret),
+            ways: HashMap::new(),
+            associations: HashMap::new(),
+            keys: BTreeMap::new(),
+            pairs: 0,
+        }
+    }
+
+    /// A key's host may reach a destination under a random number, with that secret.
+    ///
+    /// # Errors
+    /// [`LabelError`], if there are too many, or the number is in use.
+    pub fn associate(
+        &mut self,
+        key: K,
+        (id, secret): (u64, &[u8; SECRET]),
+        destination: DatagramPlace,
+    ) -> Result<(), LabelError> {
+        if self.associations.len() >= ASSOCIATIONS_IN_ALL {
+            return Err(LabelError::Full);
+        }
+        if self.associations.contains_key(&id) || self.ways.contains_key(&id) {
+            return Err(LabelError::Taken);
+        }
+        let of_key = self.keys.entry(key).or_default();
+        if of_key.associations >= ASSOCIATIONS_EACH {
+            return Err(LabelError::Associations);
+        }
+        of_key.associations += 1;
+        let association = AssociationEntry {
+            key,
+            tags: TagKey::new(secret),
+            destination,
+            heard_at: None,
+            routes: [None; MOST_ROUTES],
+            pairs: HashMap::new(),
+            challenges: TokenBucket::default(),
+            ends_at: None,
+        };
+        self.associations.insert(id, association);
+        Ok(())
+    }
+
+    /// Registers labels of an association; those that are known are not counted again. A label of
+    /// another association of the same key leaves it.
+    ///
+    /// # Errors
+    /// [`LabelError`]; then none of them is registered.
+    pub fn register(&mut self, id: u64, pairs: &[LabelPair]) -> Result<(), LabelError> {
+        let association = self.associations.get(&id).ok_or(LabelError::Unknown)?;
+        let key = association.key;
+        let mut fresh: Vec<LabelPair> = Vec::new();
+        let mut moved = Vec::new();
+        for pair in pairs {
+            if association.pairs.get(&pair.to).is_some_and(|known| known.from == pair.from) {
+                continue;
+            }
+            let labels = [pair.to, pair.from];
+            // Two of one frame, whose ways would be one.
+            let is_twice = |own: &LabelPair| labels.contains(&own.to) || labels.contains(&own.from);
+            if labels.iter().any(|label| self.associations.contains_key(label))
+                || fresh.iter().any(is_twice)
+            {
+                return Err(LabelError::Taken);
+            }
+            for way in labels.iter().filter_map(|label| self.ways.get(label)) {
+                if way.association == id || self.associations[&way.association].key != key {
+                    return Err(LabelError::Taken);
+                }
+                moved.push((way.association, way.pair));
+            }
+            fresh.push(*pair);
+        }
+        moved.sort_unstable();
+        moved.dedup();
+        let of_key = self.keys.get(&key).map_or(0, |of_key| of_key.pairs) - moved.len();
+        if association.pairs.len() + fresh.len() > PAIRS_OF_ONE
+            || of_key + fresh.len() > PAIRS_EACH
+            || self.pairs - moved.len() + fresh.len() > PAIRS_IN_ALL
+        {
+            return Err(LabelError::Labels);
+        }
+        for (other, to) in moved {
+            self.retire(other, &[to]);
+        }
+        for LabelPair { to, from } in fresh.iter().copied() {
+            self.ways.insert(from, Way { association: id, pair: to, is_to: false });
+            self.ways.insert(to, Way { association: id, pair: to, is_to: true });
+            let association = self.associations.get_mut(&id).expect("it was there");
+            association.pairs.insert(to, Pair { from, route: None });
+        }
+        self.pairs += fresh.len();
+        if let Some(of_key) = self.keys.get_mut(&key) {
+            of_key.pairs += fresh.len();
+        }
+        Ok(())
+    }
+
+    /// The pairs with these labels to the destination lead nowhere from now on.
+    pub fn retire(&mut self, id: u64, to: &[u64]) {
+        let Some(association) = self.associations.get_mut(&id) else { return };
+        for label in to {
+            let Some(pair) = association.pairs.remove(label) else { continue };
+            self.ways.remove(label);
+            self.ways.remove(&pair.from);
+            self.pairs -= 1;
+            if let Some(of_key) = self.keys.get_mut(&association.key) {
+                of_key.pairs -= 1;
+            }
+        }
+    }
+
+    /// Ends an association: its labels lead nowhere from now on.
+    pub fn dissociate(&mut self, id: u64) {
+        let Some(association) = self.associations.get(&id) else { return };
+        let labels: Vec<u64> = association.pairs.keys().copied().collect();
+        self.retire(id, &labels);
+        let Some(association) = self.associations.remove(&id) else { return };
+        if let Some(of_key) = self.keys.get_mut(&association.key) {
+            of_key.associations -= 1;
+            if of_key.associations == 0 {
+                self.keys.remove(&association.key);
+            }
+        }
+    }
+
+    /// The control connection of an association has ended: it ends after [`GRACE`].
+    pub fn handle_orphaned(&mut self, now: Time, id: u64) {
+        if let Some(association) = self.associations.get_mut(&id) {
+            association.ends_at = Some(now + GRACE);
+        }
+    }
+
+    /// Ends associations that nobody has kept for long enough.
+    pub fn handle_deadline(&mut self, now: Time) {
+        let is_over =
+            |(_, one): &(&u64, &AssociationEntry<K>)| one.ends_at.is_some_and(|end| end <= now);
+        let over: Vec<u64> = self.associations.iter().filter(is_over).map(|(id, _)| *id).collect();
+        for id in over {
+            self.dissociate(id);
+        }
+    }
+
+    /// The associations of a key.
+    #[must_use]
+    pub fn count_of(&self, key: &K) -> usize {
+        self.keys.get(key).map_or(0, |of_key| of_key.associations)
+    }
+
+    /// Those of all keys, and their pairs of labels.
+    #[must_use]
+    pub fn counts(&self) -> (usize, usize) {
+        (self.associations.len(), self.pairs)
+    }
+
+    /// Whether there is an association of this number.
+    #[must_use]
+    pub fn has(&self, id: u64) -> bool {
+        self.associations.contains_key(&id)
+    }
+
+    /// A datagram has come from somewhere.
+    pub fn handle_datagram(&mut self, now: Time, from: DatagramPlace, datagram: &[u8]) -> Step<K> {
+        self.handle_datagrams(now, from, datagram, datagram.len())
+    }
+
+    /// Datagrams of this size with one label, of which the last one may be shorter, have come
+    /// together. They go the same way; of several that ask for an answer, one gets it.
+    pub fn handle_datagrams(
+        &mut self,
+        now: Time,
+        from: DatagramPlace,
+        datagrams: &[u8],
+        size: usize,
+    ) -> Step<K> {
+        let datagram = &datagrams[..size.min(datagrams.len())];
+        let Some(label) = Outer::label(datagram) else { return Step::Drop };
+        if let Some(way) = self.ways.get(&label).copied() {
+            return self.pass(now, from, way, (datagram.len(), datagrams.len()));
+        }
+        if datagram.len() == BIND
+            && let Some(association) = self.associations.get_mut(&label)
+            && let Ok(bind) = BindDatagram::parse(datagram)
+            && bind.kind == BindKind::Bind
+        {
+            return match association.bind(now, from, &bind, &self.cookies) {
+                Some(answer) => Step::Answer(answer.octets()),
+                None => Step::Drop,
+            };
+        }
+        Step::Drop
+    }
+
+    /// Datagrams with a label that is known: the size of the first one, and of all.
+    fn pass(
+        &mut self,
+        now: Time,
+        from: DatagramPlace,
+        way: Way,
+        (size, all): (usize, usize),
+    ) -> Step<K> {
+        let Some(association) = self.associations.get_mut(&way.association) else {
+            return Step::Drop;
+        };
+        let key = association.key;
+        let Some(pair) = association.pairs.get_mut(&way.pair) else { return Step::Drop };
+        if from.address == association.destination.address {
+            association.heard_at = Some(now);
+            let route = pair.route.and_then(|number| association.routes[number]);
+            return match route.filter(|route| route.used_at + SILENCE > now) {
+                Some(route) => Step::Forward { to: route.place, key, is_up: false },
+                None => Step::Drop,
+            };
+        }
+        if !way.is_to {
+            return Step::Drop;
+        }
+        let is_from = |route: &Option<BoundRoute>| {
+            route.is_some_and(|route| {
+                route.place.address == from.address && route.used_at + SILENCE > now
+            })
+        };
+        let Some(number) = association.routes.iter().position(is_from) else {
+            // The address of the host may have changed. The datagram itself is lost.
+            let number = pair.route.unwrap_or(0);
+            return match association.challenge(now, way.association, number, from, &self.cookies) {
+                Some(challenge) if size >= BIND => Step::Answer(challenge.octets()),
+                _ => Step::Drop,
+            };
+        };
+        pair.route = Some(number);
+        if let Some(route) = &mut association.routes[number] {
+            route.used_at = now;
+        }
+        let has_answered = association.heard_at.is_some_and(|at| at + SILENCE > now);
+        let to = association.destination;
+        if !has_answered && !self.keys.entry(key).or_default().may_send_unanswered(now, all) {
+            return Step::Drop;
+        }
+        Step::Forward { to, key, is_up: true }
+    }
+}
+
+impl KeyUse {
+    /// Whether the key may send so much more to destinations that have said nothing.
+    fn may_send_unanswered(&mut self, now: Time, length: usize) -> bool {
+        if self.unanswered.ready_at(now, Span::ZERO) > now {
+            return false;
+        }
+        let saved = UNANSWERED_AT_ONCE / UNANSWERED;
+        self.unanswered.take(now, saved, Bytes(length as u64) / UNANSWERED);
+        true
+    }
+}
+
+impl<K> AssociationEntry<K> {
+    /// A bind datagram of this association: its answer.
+    fn bind(
+        &mut self,
+        now: Time,
+        from: DatagramPlace,
+        bind: &BindDatagram,
+        cookies: &TagKey,
+    ) -> Option<BindDatagram> {
+        // The destination would be mistaken for the host that dials.
+        if !self.tags.has_tagged(bind) || from.address == self.destination.address {
+            return None;
+        }
+        let is_good = |back| {
+            let octets = cookie_octets(now, back, bind.association, from.address);
+            cookies.has_signed(&octets, &bind.cookie)
+        };
+        if !is_good(0) && !is_good(1) {
+            let cookie = cookie(now, bind.association, from.address, cookies);
+            let kind = BindKind::Challenge;
+            return Some(self.tags.tagged(BindDatagram { kind, cookie, ..*bind }));
+        }
+        let number = usize::from(bind.route);
+        for (at, route) in self.routes.iter_mut().enumerate() {
+            // An address is that of one route.
+            if at != number && route.is_some_and(|route| route.place.address == from.address) {
+                *route = None;
+            }
+        }
+        self.routes[number] = Some(BoundRoute { place: from, used_at: now });
+        Some(self.tags.tagged(BindDatagram { kind: BindKind::Bound, ..*bind }))
+    }
+
+    /// A challenge that nobody asked for, if there may be one.
+    fn challenge(
+        &mut self,
+        now: Time,
+        id: u64,
+        route: usize,
+        from: DatagramPlace,
+        cookies: &TagKey,
+    ) -> Option<BindDatagram> {
+        if self.challenges.ready_at(now, Span::ZERO) > now {
+            return None;
+        }
+        self.challenges.take(now, CHALLENGES_SAVED, CHALLENGE_EVERY);
+        let cookie = cookie(now, id, from.address, cookies);
+        let route = u8::try_from(route).expect("there are 16");
+        let (kind, tag) = (BindKind::Challenge, [0; COOKIE]);
+        Some(self.tags.tagged(BindDatagram { kind, association: id, route, cookie, tag }))
+    }
+}
+
+/// What an address shows to prove that it receives.
+fn cookie(now: Time, id: u64, address: SocketAddr, cookies: &TagKey) -> [u8; COOKIE] {
+    cookies.sign(&cookie_octets(now, 0, id, address))
+}
+
+/// What the cookie is made of that was given out so many lives ago.
+fn cookie_octets(now: Time, back: u64, id: u64, address: SocketAddr) -> [u8; 34] {
+    let life = (now.as_nanos() / COOKIE_LIFE.as_nanos()).wrapping_sub(back);
+    let ip = match address.ip() {
+        IpAddr::V4(ip) => ip.to_ipv6_mapped(),
+        IpAddr::V6(ip) => ip,
+    };
+    let mut octets = [0; 34];
+    octets[..8].copy_from_slice(&life.to_be_bytes());
+    octets[8..16].copy_from_slice(&id.to_be_bytes());
+    octets[16..32].copy_from_slice(&ip.octets());
+    octets[32..].copy_from_slice(&address.port().to_be_bytes());
+    octets
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,133 @@
+//! The datagrams with which a side that dials proves its address to a relay.
+//!
+//! All have one size and one form: octet 0, the association's number where other datagrams have
+//! their label, the route's number, a cookie and a tag. Bit 6 of octet 0 is 0, so that peers ignore
+//! them. `docs/wire.md` describes every octet.
+
+use crate::WireError;
+use crate::reader::Reader;
+
+/// Octets of each of them.
+pub const BIND: usize = 42;
+/// Octets of a cookie.
+pub const COOKIE: usize = 16;
+/// Octets of a tag.
+pub const BIND_TAG: usize = 16;
+/// Octets in front of the tag, which it is made of.
+pub const TAGGED: usize = BIND - BIND_TAG;
+/// The routes of an association: their numbers are below it.
+pub const MOST_ROUTES: usize = 16;
+
+const NAME: &str = "bind";
+
+/// What such a datagram is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BindKind {
+    /// To the relay: the sender's address is that of a route. Without the cookie that the relay
+    /// gives that address it is zeros.
+    Bind,
+    /// From the relay: the cookie of the address that this arrives at.
+    Challenge,
+    /// From the relay: the address is bound.
+    Bound,
+}
+
+impl BindKind {
+    const fn octet(self) -> u8 {
+        match self {
+            BindKind::Bind => 1,
+            BindKind::Challenge => 2,
+            BindKind::Bound => 3,
+        }
+    }
+}
+
+/// A datagram between a side that dials and a relay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BindDatagram {
+    /// Its kind.
+    pub kind: BindKind,
+    /// The number of the association.
+    pub association: u64,
+    /// The number of the route, below [`MOST_ROUTES`].
+    pub route: u8,
+    /// Proves that its bearer receives what is sent to an address.
+    pub cookie: [u8; COOKIE],
+    /// Proves that the sender knows the secret of the association.
+    pub tag: [u8; BIND_TAG],
+}
+
+impl BindDatagram {
+    /// Whether a datagram may be one: the others have bit 6 of octet 0.
+    #[must_use]
+    pub const fn may_begin_with(first: u8) -> bool {
+        first & 0xc0 == 0
+    }
+
+    /// Reads a datagram.
+    ///
+    /// # Errors
+    /// [`WireError`] if it has another size, is of an unknown kind, or names no route.
+    pub fn parse(octets: &[u8]) -> Result<BindDatagram, WireError> {
+        let mut reader = Reader::new(NAME, octets);
+        let kind = match reader.u8()? {
+            1 => BindKind::Bind,
+            2 => BindKind::Challenge,
+            3 => BindKind::Bound,
+            unknown => return Err(WireError::Kind(unknown)),
+        };
+        let (association, route) = (reader.u64()?, reader.u8()?);
+        if usize::from(route) >= MOST_ROUTES {
+            return Err(WireError::Field { frame: NAME, field: "route" });
+        }
+        let (cookie, tag) = (reader.array()?, reader.array()?);
+        reader.finish(BindDatagram { kind, association, route, cookie, tag })
+    }
+
+    /// Its octets; those in front of [`TAGGED`] are what the tag is made of.
+    #[must_use]
+    pub fn octets(&self) -> [u8; BIND] {
+        let mut octets = [0; BIND];
+        octets[0] = self.kind.octet();
+        octets[1..9].copy_from_slice(&self.association.to_be_bytes());
+        octets[9] = self.route;
+        octets[10..TAGGED].copy_from_slice(&self.cookie);
+        octets[TAGGED..].copy_from_slice(&self.tag);
+        octets
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::datagram::Outer;
+
+    #[test]
+    fn what_was_written_is_read_and_peers_ignore_it() {
+        for kind in [BindKind::Bind, BindKind::Challenge, BindKind::Bound] {
+            let (cookie, tag) = ([3; COOKIE], [4; BIND_TAG]);
+            let sent = BindDatagram { kind, association: 0x0102, route: 15, cookie, tag };
+            let octets = sent.octets();
+            assert!(BindDatagram::may_begin_with(octets[0]));
+            assert_eq!(BindDatagram::parse(&octets), Ok(sent));
+            assert_eq!(Outer::label(&octets), Some(0x0102), "a relay before it finds it so");
+            assert!(Outer::parse(&octets).is_err());
+            for cut in 0..BIND {
+                assert!(BindDatagram::parse(&octets[..cut]).is_err());
+            }
+            assert!(BindDatagram::parse(&[&octets[..], &[0]].concat()).is_err());
+        }
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused() {
+        let (cookie, tag) = ([0; COOKIE], [0; BIND_TAG]);
+        let octets =
+            BindDatagram { kind: BindKind::Bind, association: 1, route: 0, cookie, tag }.octets();
+        for (at, octet) in [(0, 0), (0, 4), (0, 0x41), (0, 0x81), (9, 16)] {
+            let mut other = octets;
+            other[at] = octet;
+            assert!(BindDatagram::parse(&other).is_err(), "octet {at} is {octet}");
+        }
+    }
+}
