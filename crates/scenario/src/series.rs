@@ -7,7 +7,7 @@ use units::{Bytes, Span};
 
 use crate::build::Built;
 use crate::file::{FlowSpec, GatewaySpec, Scenario};
-use crate::flow_state::{packet_size, received, sender_state, subflow_received, subflow_state};
+use crate::flow_state::{arrived, packet_size, sender_state, subflow_arrived, subflow_state};
 use crate::host::Agent;
 use crate::measure::{Groups, Shares, several_subflows, subflow_name};
 
@@ -35,7 +35,7 @@ pub struct Series {
 /// A flow or a subflow over time.
 #[derive(Clone, Debug, Default)]
 pub struct FlowSeries {
-    /// Payload received, in Mbit/s.
+    /// Payload arrived, in Mbit/s.
     pub goodput: Vec<f64>,
     /// The congestion window of all its subflows, in packets; empty for UDP.
     pub window: Vec<f64>,
@@ -153,7 +153,7 @@ impl Sampler {
         };
         for (index, ends) in built.flows.iter().enumerate() {
             let flow = &mut self.series.flows[index];
-            flow.goodput.push(rate(received(built, ends), &mut self.flows[index]));
+            flow.goodput.push(rate(arrived(built, ends), &mut self.flows[index]));
             if let Some(state) = sender_state(built, ends) {
                 flow.put(state.window, state.rtt, self.mss[index]);
             }
@@ -161,7 +161,7 @@ impl Sampler {
         let subflows = self.series.subflows.iter_mut().zip(&mut self.subflows);
         for ((index, number), ((_, subflow), before)) in self.numbers.iter().zip(subflows) {
             let ends = &built.flows[*index];
-            subflow.goodput.push(rate(subflow_received(built, ends, *number), before));
+            subflow.goodput.push(rate(subflow_arrived(built, ends, *number), before));
             let state = subflow_state(built, ends, *number);
             subflow.put(state.window, state.rtt, self.mss[*index]);
         }

@@ -395,6 +395,12 @@ impl Endpoint {
         self.receiver.received()
     }
 
+    /// Payload that has arrived, read or not and in order or not, each byte once.
+    #[must_use]
+    pub fn arrived(&self) -> Bytes {
+        self.receiver.arrived(&self.out_of_order)
+    }
+
     /// Payload that the peer has acknowledged cumulatively.
     #[must_use]
     #[inline]

@@ -305,6 +305,15 @@ impl Receiver {
         Bytes(self.read.min(self.fin).saturating_sub(1))
     }
 
+    /// Payload that has arrived, in order or not, each byte once.
+    pub(crate) fn arrived(&self, out_of_order: &OutOfOrder) -> Bytes {
+        let in_order = self.next.min(self.fin).saturating_sub(1);
+        // The FIN is the last byte of a block, if it is in one.
+        let has_fin = out_of_order.blocks.iter().any(|(_, to)| *to > self.fin);
+        let beyond: u64 = out_of_order.blocks.iter().map(|(from, to)| to - from).sum();
+        Bytes(in_order + beyond - u64::from(has_fin))
+    }
+
     /// The next position expected.
     pub(crate) fn next(&self) -> u64 {
         self.next

@@ -158,12 +158,17 @@ impl Connection {
                 timeouts: stats.timeouts,
             }),
             sent: stats.sent,
-            received: endpoint.received(),
+            arrived: endpoint.arrived(),
             marked: u64::from(endpoint.marked()),
             requests: self.application.requests().into(),
             rest: Some((*route, *connection, rest)),
             ..Ended::default()
         })
+    }
+
+    /// Payload that has arrived on all subflows, in order or not, each byte once.
+    pub(crate) fn arrived(&self) -> Bytes {
+        self.subflows.iter().map(|subflow| subflow.endpoint.arrived()).sum()
     }
 
     /// Payload received in order on all subflows.

@@ -113,10 +113,9 @@ impl Sockets {
         self.is_closed && self.connections().all(|connection| connection.endpoint.is_closed())
     }
 
-    /// Payload that the application has read, in the order of the stream.
-    #[must_use]
-    pub fn received(&self) -> Bytes {
-        self.received
+    /// Payload that has arrived on all connections, each byte once.
+    pub(crate) fn arrived(&self) -> Bytes {
+        self.connections().map(|connection| connection.endpoint.arrived()).sum()
     }
 
     /// A segment has arrived on one of the connections, with this piece of a record if any.

@@ -130,8 +130,13 @@ impl Striped {
         self.received
     }
 
+    /// Payload that has arrived, in order or not, each byte once.
+    pub(crate) fn arrived(&self) -> Bytes {
+        self.received + self.connection.beyond_gaps(STREAM)
+    }
+
     /// The packets that arrived over a path.
-    pub(crate) fn arrived(&self, path: usize) -> Arrived {
+    pub(crate) fn arrived_over(&self, path: usize) -> Arrived {
         self.arrived[path]
     }
 
@@ -176,7 +181,7 @@ impl Striped {
             arrived: *arrived,
         };
         Some(Ended {
-            received: self.received,
+            arrived: self.arrived(),
             requests: self.application.requests().into(),
             paths: ends.map(path).collect(),
             ..Ended::default()

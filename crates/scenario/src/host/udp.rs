@@ -208,7 +208,7 @@ impl UdpSink {
     /// What is kept of it once everything has arrived.
     pub(crate) fn ended(&self) -> Option<Ended> {
         self.done.map(|done| Ended {
-            received: self.received,
+            arrived: self.received,
             datagrams: (self.datagrams, self.delay),
             requests: [done].into(),
             ..Ended::default()
