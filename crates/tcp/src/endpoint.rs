@@ -354,6 +354,12 @@ impl Endpoint {
         self.is_closed
     }
 
+    /// Whether all data of the other end, and its end, has been read.
+    #[must_use]
+    pub fn is_finished(&self) -> bool {
+        self.is_finished
+    }
+
     /// What is left of this end once nothing remains to be done: one side has closed, everything
     /// sent is acknowledged, and no timer runs. `None` before.
     #[must_use]

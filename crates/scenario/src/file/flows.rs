@@ -135,9 +135,25 @@ fn entry(
             flow.reroutes = reroute::reroutes(value, number, subflows, links)?.into();
         }
         flow.name = names.name(number, &mut buffer);
+        check_stop(section, &flow)?;
         flows.push(flow);
     }
     Ok(())
+}
+
+/// Checks that a flow does not stop before it can have begun.
+fn check_stop(section: &Section<'_>, flow: &FlowSpec) -> Result<()> {
+    let latest = match &flow.start {
+        Start::At(at) | Start::Within(_, at) => *at,
+        Start::Arrival(arrivals) => arrivals.from,
+    };
+    match (section.get("stop"), flow.stop) {
+        (Some(value), Some(stop)) if stop <= latest => Err(value.error(Problem::Because(format!(
+            "is not after the start: {} can begin at {latest}",
+            flow.name
+        )))),
+        _ => Ok(()),
+    }
 }
 
 /// Adds the flows of a trace of arrivals, one for each row.
@@ -174,6 +190,7 @@ fn arrivals(
         flow.start = Start::At(table.span(row, 0)?);
         flow.size = Some(table.bytes(row, 1)?);
         flow.name = names.name(number, &mut buffer);
+        check_stop(section, &flow)?;
         flows.push(flow);
     }
     Ok(())

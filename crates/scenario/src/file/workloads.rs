@@ -71,8 +71,12 @@ fn requests(section: &Section<'_>) -> Result<Requests> {
     section.allow(&["size", "request", "think", "count", "objects", "connections"])?;
     let count = section.get("count").map(|value| super::values::count(&value)).transpose()?;
     let requests = Requests {
-        size: sizes(&section.require("size")?)?,
-        request: request(section)?,
+        size: at_least_a_byte(&section.require("size")?)?,
+        request: section
+            .get("request")
+            .map_or(Ok(Distribution::Constant(REQUEST.as_f64())), |value| {
+                at_least_a_byte(&value)
+            })?,
         think: section
             .get("think")
             .map_or(Ok(Distribution::Constant(0.0)), |value| times(&value))?,
@@ -103,15 +107,13 @@ fn lines(value: &Value<'_>) -> Result<Lines> {
     super::values::count(value).map(Lines::UpTo)
 }
 
-fn request(section: &Section<'_>) -> Result<Distribution> {
-    let Some(value) = section.get("request") else {
-        return Ok(Distribution::Constant(REQUEST.as_f64()));
-    };
-    let request = sizes(&value)?;
-    if request == Distribution::Constant(0.0) {
+/// The sizes of requests or answers: of nothing, none would ever arrive.
+fn at_least_a_byte(value: &Value<'_>) -> Result<Distribution> {
+    let sizes = sizes(value)?;
+    if sizes == Distribution::Constant(0.0) {
         return Err(value.error(Problem::Sense("wants at least a byte")));
     }
-    Ok(request)
+    Ok(sizes)
 }
 
 /// Pages of Pareto-distributed size with exponential think times.
@@ -129,10 +131,16 @@ fn web(section: &Section<'_>) -> Result<Requests> {
             shape
         }
     };
-    let mean = section.get("mean").map_or(Ok(Bytes(30_000)), |value| value.quantity())?;
+    let mean = match section.get("mean") {
+        None => 30_000.0,
+        Some(value) => match at_least_a_byte(&value)? {
+            Distribution::Constant(mean) => mean,
+            _ => return Err(value.error(Problem::Sense("wants a size, for example 30 kB"))),
+        },
+    };
     let think = section.get("think").map_or(Ok(Span::from_secs(1)), |value| value.quantity())?;
     Ok(Requests {
-        size: Distribution::pareto(mean.as_f64(), shape),
+        size: Distribution::pareto(mean, shape),
         request: Distribution::Constant(REQUEST.as_f64()),
         think: Distribution::Exponential { mean: think.as_secs_f64() },
         count: None,

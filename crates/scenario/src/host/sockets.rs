@@ -144,8 +144,13 @@ impl Sockets {
             self.each[socket].subflow.endpoint.read(bytes);
             self.received += bytes;
         }
+        // The end of the data behind what was read.
+        self.each[index].subflow.endpoint.read(Bytes::ZERO);
         if self.received > before {
             self.application.handle_received(now, self.received);
+        }
+        if self.connections().all(|connection| connection.endpoint.is_finished()) {
+            self.application.handle_end(now, self.received);
         }
         self.go_on(now, out);
     }

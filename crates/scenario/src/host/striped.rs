@@ -226,9 +226,12 @@ impl Striped {
         };
         outcome.expect("both ends are ours");
         while let Some(event) = self.connection.poll_event() {
-            if let Event::Readable { stream: STREAM, end, .. } = event {
+            if let Event::Readable { stream: STREAM, end, is_whole } = event {
                 self.received = Bytes(end);
                 self.application.handle_received(now, self.received);
+                if is_whole {
+                    self.application.handle_end(now, self.received);
+                }
             }
         }
         self.write(now);
