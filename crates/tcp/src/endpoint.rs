@@ -7,7 +7,8 @@ use policy::cc::Controller;
 use units::{Bytes, Span, SubflowId, Time};
 use wire::tcp::{Flags, Segment};
 
-use crate::receiver::{OutOfOrder, Receiver};
+use crate::out_of_order::OutOfOrder;
+use crate::receiver::Receiver;
 use crate::sender::{DataFields, Sender, Stats, stamp_of};
 use crate::{Config, NEVER, TimeWait};
 
