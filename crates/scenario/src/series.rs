@@ -39,7 +39,8 @@ pub struct FlowSeries {
     pub goodput: Vec<f64>,
     /// The congestion window of all its subflows, in packets; empty for UDP.
     pub window: Vec<f64>,
-    /// The largest smoothed RTT of its subflows, in ms, 0 before the first; empty for UDP.
+    /// The largest smoothed RTT of its subflows, in ms, not a number before the first; empty
+    /// for UDP.
     pub rtt: Vec<f64>,
 }
 
@@ -50,7 +51,7 @@ pub struct PathSeries {
     pub window: Vec<f64>,
     /// Bytes on their way.
     pub in_flight: Vec<f64>,
-    /// The smoothed RTT in ms, 0 before the first.
+    /// The smoothed RTT in ms, not a number before the first.
     pub rtt: Vec<f64>,
     /// 1 while the path is choked, else 0.
     pub choked: Vec<f64>,
@@ -199,7 +200,7 @@ impl Sampler {
                 path.window.push(view.map_or(0.0, |view| view.window.as_f64()));
                 path.in_flight.push(view.map_or(0.0, |view| view.in_flight.as_f64()));
                 let rtt = view.and_then(|view| view.srtt);
-                path.rtt.push(rtt.map_or(0.0, |rtt| rtt.as_secs_f64() * 1e3));
+                path.rtt.push(millis(rtt));
                 path.choked.push(view.map_or(0.0, |view| f64::from(u8::from(view.is_choked))));
             }
         }
@@ -214,6 +215,11 @@ impl FlowSeries {
     /// Adds the state of a sender; `packet` is the payload of a full packet in bytes.
     fn put(&mut self, window: Bytes, rtt: Option<Span>, packet: f64) {
         self.window.push(window.as_f64() / packet);
-        self.rtt.push(rtt.map_or(0.0, |rtt| rtt.as_secs_f64() * 1e3));
+        self.rtt.push(millis(rtt));
     }
+}
+
+/// In milliseconds; not a number if there is none, so that plots and tables leave it out.
+fn millis(rtt: Option<Span>) -> f64 {
+    rtt.map_or(f64::NAN, |rtt| rtt.as_secs_f64() * 1e3)
 }

@@ -38,7 +38,7 @@ const KEYS: &[&str] = &[
 const TCP_KEYS: &[&str] = &["controller", "source", "tcp", "via", "subflows", "gateway"];
 const PTCP_KEYS: &[&str] = &["controller", "scheduler", "source", "ptcp", "via", "subflows"];
 const SOCKETS_KEYS: &[&str] = &["controller", "source", "buffer", "tcp", "via", "subflows"];
-const UDP_KEYS: &[&str] = &["rate", "interval", "packet", "trace", "size", "on_off"];
+const UDP_KEYS: &[&str] = &["rate", "interval", "packet", "trace", "size", "on_off", "via"];
 
 /// The most subflows of a flow.
 const MOST_SUBFLOWS: u32 = 10_000;
@@ -261,7 +261,10 @@ fn flow(section: &Section<'_>, names: &Numbered, around: &Surroundings<'_>) -> R
         TransportKind::Sockets => {
             Transport::Sockets(sockets::sockets(section, number, links, registry)?)
         }
-        TransportKind::Udp => Transport::Udp(Arc::new(udp(section)?)),
+        TransportKind::Udp => {
+            let via = section.get("via").map(|value| route(&value, number, links)).transpose()?;
+            Transport::Udp(Arc::new(udp(section, via.unwrap_or_default())?))
+        }
     };
     check_lines(section, names, &transport)?;
     let gateway = through(section, number, &from, &to, around)?;

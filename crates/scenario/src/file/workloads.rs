@@ -165,8 +165,8 @@ fn writes(value: &Value<'_>) -> Result<Vec<(Span, Bytes)>> {
     Ok(writes)
 }
 
-/// A UDP flow: by a rate, by intervals, or by a trace of packets.
-pub(super) fn udp(section: &Section<'_>) -> Result<UdpSpec> {
+/// A UDP flow over these links: by a rate, by intervals, or by a trace of packets.
+pub(super) fn udp(section: &Section<'_>, via: Vec<String>) -> Result<UdpSpec> {
     let on_off = section.get("on_off").map(|value| on_off(&value)).transpose()?;
     let size = section.get("size").map(|value| sizes(&value)).transpose()?;
     if let Some(value) = section.get("trace") {
@@ -178,7 +178,7 @@ pub(super) fn udp(section: &Section<'_>) -> Result<UdpSpec> {
         let packets = packets(&value)?;
         let mean = Distribution::Constant(mean_packet(&packets));
         let pace = Pace::Trace(packets.into());
-        return Ok(UdpSpec { pace, packet: mean, on_off: None, size: None });
+        return Ok(UdpSpec { pace, packet: mean, on_off: None, size: None, via });
     }
     let pace = match (section.get("rate"), section.get("interval")) {
         (Some(_), Some(interval)) => {
@@ -207,7 +207,7 @@ pub(super) fn udp(section: &Section<'_>) -> Result<UdpSpec> {
     {
         return Err(section.error("packet", Problem::Sense(NO_PACKET)));
     }
-    Ok(UdpSpec { pace, packet, on_off, size })
+    Ok(UdpSpec { pace, packet, on_off, size, via })
 }
 
 #[expect(clippy::cast_precision_loss, reason = "at most a million packets")]
