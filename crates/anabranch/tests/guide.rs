@@ -53,11 +53,11 @@ fn the_page_on_results_runs() {
     for part in [
         ",start,",
         ",steady,",
-        ",bulk,,goodput,",
-        ",short,,completion,",
+        ",bulk,all,goodput,",
+        ",short,all,completion,",
         ",class,short,100 kB to 1 MB,completion,",
-        ",line/up,,queue,",
-        ",all,,,jain,",
+        ",line/up,all,queue,",
+        ",all,,all,jain,",
     ] {
         assert!(table.contains(part), "the table lacks {part}");
     }

@@ -4,6 +4,7 @@
 mod codel;
 mod fifo;
 mod fq_codel;
+mod pie;
 mod red;
 mod step;
 
@@ -12,6 +13,8 @@ use units::{Seed, Time};
 pub use codel::CoDel;
 pub(crate) use fifo::Fifo;
 pub use fq_codel::FqCoDel;
+pub use pie::Pie;
+pub(crate) use pie::PieState;
 pub use red::Red;
 pub(crate) use red::{RedState, Verdict};
 pub use step::Threshold;
@@ -31,6 +34,8 @@ pub enum Aqm {
     DropTail,
     /// Random early detection, on arrival of a packet.
     Red(Red),
+    /// Proportional integral controller enhanced (RFC 8033), on arrival of a packet.
+    Pie(Pie),
     /// Controlled delay (RFC 8289), on departure of a packet from the queue.
     CoDel(CoDel),
     /// One queue per flow, each under CoDel (RFC 8290). When the limit is reached, packets are
@@ -47,6 +52,7 @@ impl Aqm {
         match self {
             Aqm::DropTail => false,
             Aqm::Red(red) => red.ecn,
+            Aqm::Pie(pie) => pie.ecn,
             Aqm::CoDel(codel) => codel.ecn,
             Aqm::FqCoDel(fair) => fair.codel.ecn,
             Aqm::Step(_) => true,
@@ -71,7 +77,7 @@ impl<P> Queue<P> {
     /// `seed` is that of the link's AQM stream.
     pub(crate) fn new(aqm: Aqm, seed: Seed) -> Queue<P> {
         match aqm {
-            Aqm::DropTail | Aqm::Red(_) => Queue::Fifo(Fifo::new()),
+            Aqm::DropTail | Aqm::Red(_) | Aqm::Pie(_) => Queue::Fifo(Fifo::new()),
             Aqm::CoDel(config) => {
                 Queue::CoDel { config, state: CoDelState::default(), fifo: Fifo::new() }
             }

@@ -114,7 +114,7 @@ impl Network {
     /// If the file cannot be read, or is not valid.
     pub fn read(path: &Path, bytes: Option<Bytes>) -> Result<Network, ConfigError> {
         let file = path.display().to_string();
-        match std::fs::read_to_string(path) {
+        match reader::read_text(path) {
             Ok(text) => Network::parse(&text, &file, bytes),
             Err(error) => Err(ConfigError {
                 file,

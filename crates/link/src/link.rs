@@ -5,7 +5,7 @@ use alloc::boxed::Box;
 use units::{Bytes, Rate, Seed, Span, Time};
 
 use crate::amend::Amendment;
-use crate::aqm::{Aqm, RedState, Verdict};
+use crate::aqm::{Aqm, PieState, RedState, Verdict};
 use crate::area::{QueueArea, QueueLevels};
 use crate::counters::{Counters, Tally};
 use crate::impairments::{Fate, Impairments};
@@ -32,22 +32,31 @@ pub struct Link<P> {
     seed: Seed,
 }
 
-/// The stage before the queue: random impairments and RED.
+/// The stage before the queue: random impairments, and a manager that judges arrivals.
 #[derive(Clone, Debug)]
 struct Ingress {
     impairments: Impairments,
-    red: Option<RedState>,
+    manager: Option<ArrivalManager>,
+}
+
+/// The state of a queue's management that acts when a packet arrives.
+#[derive(Clone, Debug)]
+enum ArrivalManager {
+    Red(RedState),
+    Pie(PieState),
 }
 
 impl Ingress {
     /// `None` if the profile has neither.
     fn new(profile: &Profile, seed: Seed) -> Option<Ingress> {
         let impairments = Impairments::new(profile, seed);
-        let red = match profile.aqm {
-            Aqm::Red(red) => Some(RedState::new(red, profile.rate.base, seed.stream("aqm"))),
+        let seed = seed.stream("aqm");
+        let manager = match profile.aqm {
+            Aqm::Red(red) => Some(ArrivalManager::Red(RedState::new(red, profile.rate.base, seed))),
+            Aqm::Pie(pie) => Some(ArrivalManager::Pie(PieState::new(pie, seed))),
             Aqm::DropTail | Aqm::CoDel(_) | Aqm::FqCoDel(_) | Aqm::Step(_) => None,
         };
-        (impairments.is_random() || red.is_some()).then_some(Ingress { impairments, red })
+        (impairments.is_random() || manager.is_some()).then_some(Ingress { impairments, manager })
     }
 }
 
@@ -173,7 +182,19 @@ impl<P> Link<P> {
     /// without RED.
     #[must_use]
     pub fn average_queue(&self) -> Option<f64> {
-        Some(self.ingress.as_ref()?.red.as_ref()?.average())
+        match self.ingress.as_ref()?.manager.as_ref()? {
+            ArrivalManager::Red(red) => Some(red.average()),
+            ArrivalManager::Pie(_) => None,
+        }
+    }
+
+    /// The probability with which PIE drops, as of the last update; `None` on links without PIE.
+    #[must_use]
+    pub fn drop_probability(&self) -> Option<f64> {
+        match self.ingress.as_ref()?.manager.as_ref()? {
+            ArrivalManager::Pie(pie) => Some(pie.probability()),
+            ArrivalManager::Red(_) => None,
+        }
     }
 
     /// The departure of the packet on the wire; `None` if there is none, or the rate stays zero.
@@ -201,18 +222,26 @@ impl<P> Link<P> {
         Outcome::Queued
     }
 
-    /// The decision of RED about a packet: [`Outcome::Queued`] if it is marked, `None` if it passes
-    /// unchanged or there is no RED.
+    /// The decision of RED or PIE about a packet: [`Outcome::Queued`] if it is marked, `None` if it
+    /// passes unchanged or there is neither.
     fn judge(&mut self, now: Time, waiting: &Waiting<P>) -> Option<Outcome> {
-        self.ingress.as_ref()?.red.as_ref()?;
-        let length = self.waiting().packets;
+        self.ingress.as_ref()?.manager.as_ref()?;
+        let Tally { packets: length, bytes } = self.waiting();
         let has_room = self.fits(waiting.bytes);
         let free = self.transmitter.free();
-        let red = self.ingress.as_mut()?.red.as_mut()?;
-        let idle = (length == 0).then(|| now.since(free));
-        let verdict = red.handle_arrival(length.saturating_sub(1), idle, waiting.is_ecn_capable);
+        let verdict = match self.ingress.as_mut()?.manager.as_mut()? {
+            ArrivalManager::Red(red) => {
+                let idle = (length == 0).then(|| now.since(free));
+                let verdict =
+                    red.handle_arrival(length.saturating_sub(1), idle, waiting.is_ecn_capable);
+                if !has_room {
+                    red.handle_overflow();
+                }
+                verdict
+            }
+            ArrivalManager::Pie(pie) => pie.handle_arrival(bytes, waiting.is_ecn_capable),
+        };
         if !has_room {
-            red.handle_overflow();
             self.ledger.counters.dropped_queue += 1;
             return Some(Outcome::DroppedQueue);
         }
@@ -252,9 +281,30 @@ impl<P> Link<P> {
         self.transmitter.waiting()
     }
 
-    /// Processes the departures up to `now`.
+    /// Processes the departures up to `now`, and what PIE does on its own meanwhile.
+    #[inline]
     fn advance(&mut self, now: Time) {
+        if self.ingress.is_some() {
+            self.update_pie(now);
+        }
         self.transmitter.advance(now, self.shared.profile(), &mut self.ledger);
+    }
+
+    /// The updates of PIE's probability up to `now`, each with what waits at its time.
+    fn update_pie(&mut self, now: Time) {
+        let due = |link: &Link<P>| match link.ingress.as_ref()?.manager.as_ref()? {
+            ArrivalManager::Pie(pie) => Some(pie.due).filter(|due| *due <= now),
+            ArrivalManager::Red(_) => None,
+        };
+        while let Some(at) = due(self) {
+            self.transmitter.advance(at, self.shared.profile(), &mut self.ledger);
+            let (waiting, rate) = (self.waiting(), self.rate(at));
+            if let Some(ArrivalManager::Pie(pie)) =
+                self.ingress.as_mut().and_then(|ingress| ingress.manager.as_mut())
+            {
+                pie.update(now, waiting, rate);
+            }
+        }
     }
 
     fn is_black(&self, now: Time) -> bool {
@@ -288,7 +338,7 @@ impl<P: Clone> Link<P> {
         self.admit(now, Waiting { is_ecn_capable, flow, ..Waiting::new(now, bytes, packet) })
     }
 
-    /// Offers a packet to a link with random impairments or RED.
+    /// Offers a packet to a link with random impairments, RED or PIE.
     fn offer_at_ingress(&mut self, now: Time, offer: Offer, packet: P) -> Outcome {
         let Offer { bytes, is_ecn_capable, flow } = offer;
         let elapsed = self.transmitter.elapsed(now);
@@ -327,7 +377,7 @@ impl<P: Clone> Link<P> {
         outcome
     }
 
-    /// Admits a packet unless RED drops it.
+    /// Admits a packet unless RED or PIE drops it.
     fn admit_judged(&mut self, now: Time, mut waiting: Waiting<P>) -> Outcome {
         match self.judge(now, &waiting) {
             None => {}

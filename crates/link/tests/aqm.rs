@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use link::{
-    Aqm, Change, CoDel, Delivery, FqCoDel, Limit, Link, Offer, Outcome, Profile, Red, Threshold,
+    Aqm, Change, CoDel, Delivery, FqCoDel, Limit, Link, Offer, Outcome, Pie, Profile, Red,
+    Threshold,
 };
 use proptest::prelude::*;
 use units::{Bytes, Rate, Seed, Span, Time};
@@ -374,4 +375,59 @@ proptest! {
         }
         prop_assert_eq!(stepped(threshold, Limit::Packets(1_000), offers).0, expected);
     }
+}
+
+/// A minute of Poisson arrivals at so many times the rate of 12 Mbit/s: the mean delay of the
+/// packets in the second half, and the shares that were dropped and marked.
+#[expect(clippy::cast_precision_loss, reason = "small counts")]
+fn pie_under_load(pie: Pie, load: f64) -> (f64, f64, f64) {
+    let mut link = Link::new(profile(Aqm::Pie(pie)), Seed(4));
+    let (mut random, mut now, mut delays) = (Random(7), Time::ZERO, Vec::new());
+    let mut before = *link.counters();
+    while now < at(60_000) {
+        now += random.gap(Span::from_secs_f64(0.001 / load));
+        for delivery in arrived(&mut link, now) {
+            if now > at(30_000) {
+                let sent: Time = delivery.packet;
+                delays.push((delivery.at - sent).as_secs_f64());
+            }
+        }
+        if now < at(30_000) {
+            before = *link.counters();
+        }
+        link.offer(now, offer(1_500, 0, pie.ecn), now);
+    }
+    let counters = *link.counters();
+    let offered = (counters.offered.packets - before.offered.packets) as f64;
+    let share = |count: u64| count as f64 / offered;
+    let mean = delays.iter().sum::<f64>() / delays.len() as f64;
+    (mean, share(counters.dropped_aqm - before.dropped_aqm), share(counters.marked - before.marked))
+}
+
+/// RFC 8033: the delay is held at the target, and what does not fit is dropped.
+#[test]
+fn pie_holds_the_delay_at_its_target() {
+    for (target, load) in [(15, 1.05), (15, 1.3), (40, 1.05)] {
+        let pie = Pie { target: Span::from_millis(target), ..Pie::default() };
+        let (delay, dropped, marked) = pie_under_load(pie, load);
+        // With the wire time of the packet itself, a millisecond.
+        let wanted = f64::from(u32::try_from(target).expect("small")) / 1e3 + 0.001;
+        assert!((delay / wanted - 1.0).abs() < 0.15, "{target} ms, {load}: {delay}");
+        let excess = 1.0 - 1.0 / load;
+        // So far may the number of random arrivals be from its mean.
+        assert!((dropped - excess).abs() < 0.015, "{target} ms, {load}: {dropped} of {excess}");
+        assert!(marked == 0.0, "{marked}");
+    }
+    // Without overload it stays out of the way.
+    let (delay, dropped, _) = pie_under_load(Pie::default(), 0.8);
+    assert!(dropped < 1e-4 && delay < 0.006, "{dropped}, {delay}");
+}
+
+/// Arrivals that do not answer to marks drive the probability beyond a tenth, where packets are
+/// dropped; a little overload is marked alone, until the queue is full.
+#[test]
+fn pie_marks_up_to_a_tenth() {
+    let ecn = Pie { ecn: true, ..Pie::default() };
+    let (_, dropped, marked) = pie_under_load(ecn, 1.3);
+    assert!(dropped > 0.2 && marked < 0.05, "{dropped} {marked}");
 }

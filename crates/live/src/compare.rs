@@ -4,6 +4,7 @@ use report::{Align, Table};
 use scenario::{Run, Scenario};
 use serde::Serialize;
 
+use crate::completions::{self, CompletionRow, has_own_row};
 use crate::run::Outcome;
 
 /// The least utilisation, in either run, of a link's direction that is shown.
@@ -22,6 +23,9 @@ pub struct Comparison {
     pub why: Vec<String>,
     /// A row for each flow and window.
     pub flows: Vec<FlowRow>,
+    /// Rows for the groups of flows that arrive in the course of the run; none without the
+    /// simulator's run.
+    pub completions: Vec<CompletionRow>,
     /// A row for each window and direction of a link that carried something.
     pub links: Vec<LinkRow>,
 }
@@ -43,6 +47,8 @@ pub struct FlowRow {
     pub ratio: Option<f64>,
     /// When a source with an end had arrived, in seconds after the begin of the run.
     pub completed_s: Option<f64>,
+    /// Whether it arrives in the course of the run, and is one of those in `completions`.
+    pub is_arrival: bool,
 }
 
 /// A direction of a link in a window. Delays are in ms.
@@ -96,6 +102,7 @@ impl Comparison {
                     real: goodput,
                     ratio: simulated.filter(|it| *it > 0.0).map(|it| goodput / it),
                     completed_s: flow.completed_s,
+                    is_arrival: !has_own_row(spec),
                 });
             }
             for link in &real.report.links {
@@ -120,7 +127,10 @@ impl Comparison {
                 });
             }
         }
+        let completed: Vec<Option<f64>> = real.flows.iter().map(|flow| flow.completed_s).collect();
+        let requests = simulated.map_or(&[][..], |run| &run.requests[..]);
         Comparison {
+            completions: completions::rows(scenario, requests, &completed),
             scenario: scenario.name.clone(),
             seed,
             valid: real.report.valid,
@@ -138,7 +148,7 @@ impl Comparison {
             if has_windows { format!("{of} ({window})") } else { of.to_owned() }
         };
         let mut flows = columns("goodput, Mbit/s", ["simulated", "real", "ratio"]);
-        for row in &self.flows {
+        for row in self.flows.iter().filter(|row| !row.is_arrival) {
             let ratio = row.ratio.map_or("-".into(), |ratio| format!("{ratio:.3}"));
             let cells = [number(row.simulated, 3), number(Some(row.real), 3), ratio];
             flows.row([name(&row.flow, &row.window)].into_iter().chain(cells));
@@ -149,7 +159,26 @@ impl Comparison {
             let cells = [number(row.simulated, 2), number(row.real, 2), difference];
             links.row([name(&row.link, &row.window)].into_iter().chain(cells));
         }
-        format!("{flows}\n{links}")
+        let has_flows = self.flows.iter().any(|row| !row.is_arrival);
+        let tables = [self.completions_table(), has_flows.then_some(flows), Some(links)];
+        tables.iter().flatten().map(ToString::to_string).collect::<Vec<String>>().join("\n")
+    }
+
+    /// The completion times of flows that arrive, if there are any.
+    fn completions_table(&self) -> Option<Table> {
+        let titles = ["simulated", "real", "ratio", "p95 simulated", "real"];
+        let mut table = columns("completion, s", titles);
+        for row in &self.completions {
+            let name = match row.size_class.as_str() {
+                "" => row.group.clone(),
+                class => format!("{}, {class}", row.group),
+            };
+            let [simulated, real] = row.mean_s.map(|mean| number(mean, 3));
+            let [p95_simulated, p95_real] = row.p95_s.map(|time| number(time, 3));
+            let ratio = row.ratio.map_or("-".into(), |ratio| format!("{ratio:.3}"));
+            table.row([name, simulated, real, ratio, p95_simulated, p95_real]);
+        }
+        (!self.completions.is_empty()).then_some(table)
     }
 
     /// The table of the real run alone.
@@ -210,6 +239,7 @@ mod tests {
             real,
             ratio: simulated.map(|simulated| real / simulated),
             completed_s: None,
+            is_arrival: false,
         };
         let link = LinkRow {
             link: "bottleneck/up".into(),
@@ -224,6 +254,7 @@ mod tests {
             seed: 1,
             valid: true,
             why: Vec::new(),
+            completions: Vec::new(),
             flows: vec![flow("tcp1", Some(10.0), 9.75), flow("tcp2", None, 4.0)],
             links: vec![link],
         };

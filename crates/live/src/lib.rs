@@ -5,6 +5,7 @@
 //! process that runs [`flow_end`]. [`Comparison`] puts the results beside those of the simulator.
 
 mod compare;
+mod completions;
 mod describe;
 mod error;
 pub mod flow_end;
@@ -14,6 +15,7 @@ mod supported;
 mod watch;
 
 pub use compare::{Comparison, FlowRow, LinkRow};
+pub use completions::CompletionRow;
 pub use describe::{
     Answer, Begin, Description, FlowEnd, FlowKey, PathEnd, Side, Source, StripedSettings, Traffic,
     Write,

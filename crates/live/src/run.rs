@@ -46,7 +46,7 @@ pub struct FlowResult {
     /// The flow.
     pub flow: String,
     /// By window: payload that arrived at the receiving application, in Mbit/s; of UDP, packets
-    /// with their headers. The simulator's `goodput`.
+    /// with their headers. The simulator's `goodput`, which counts what waits behind a gap too.
     pub goodput: Vec<f64>,
     /// The same of each path, by path and then by window; of a striped connection, one row.
     pub paths: Vec<Vec<f64>>,

@@ -5,7 +5,8 @@
 mod common;
 
 use common::{Drops, Link, Model, jain, rates, secs};
-use units::{Rate, Span};
+use policy::cc::{Delivered, Harp, HarpCoupling, HarpOptions};
+use units::{Bytes, Rate, Span, SubflowId, Time};
 
 const RTT: Span = Span::from_millis(50);
 
@@ -136,4 +137,67 @@ fn drains_show_latecomers_the_least_delay() {
     let (with, sum) = shares("30s");
     assert!(without < 0.8, "without drains: {without}");
     assert!(with > 0.95 && sum > 0.93, "with drains: {with}, {sum} Mbit/s");
+}
+
+const PATHS: [SubflowId; 2] = [SubflowId(0), SubflowId(1)];
+
+/// Two paths with windows of so many packets, under the rules of `options`.
+fn two_paths(options: HarpOptions, packets: [u64; 2]) -> Harp {
+    let mut harp = Harp::new(HarpOptions { alpha: 1.0, slow_start: false, ..options });
+    for (id, packets) in PATHS.into_iter().zip(packets) {
+        harp.add(id, Bytes(1_000));
+        let delivered = Delivered {
+            bytes: Bytes(1_000 * (packets - 1)),
+            smoothed_rtt: RTT,
+            min_rtt: RTT,
+            rate: None,
+            may_grow: true,
+        };
+        harp.handle_delivered(Time::ZERO, id, &delivered);
+    }
+    harp
+}
+
+fn paper() -> HarpOptions {
+    HarpOptions { coupling: HarpCoupling::Independent, ..HarpOptions::paper() }
+}
+
+/// Section III-A: a loss takes half of the sum of all windows.
+#[test]
+fn a_loss_takes_half_of_all_windows() {
+    let mut harp = two_paths(paper(), [90, 10]);
+    harp.handle_missing(Time::ZERO + secs(1), PATHS[0]);
+    assert_eq!(PATHS.map(|id| harp.window(id)), [40_000.0, 10_000.0]);
+    // Once in a round trip.
+    harp.handle_missing(Time::ZERO + secs(1) + RTT / 2, PATHS[0]);
+    assert_eq!(harp.window(PATHS[0]), 40_000.0);
+}
+
+/// A path whose packets stay late is choked, and carries nothing until a probe comes in time; the
+/// last one is not, or nothing would move.
+#[test]
+fn a_path_at_its_floor_is_choked_unless_it_is_the_last() {
+    for options in [paper(), HarpOptions { floor: 1.0 / 16.0, ..paper() }] {
+        let mut harp = two_paths(options, [20, 20]);
+        let mut now = Time::ZERO;
+        let mut be_late = |harp: &mut Harp, id| {
+            for _ in 0..200 {
+                now += Span::from_millis(60);
+                harp.handle_late(now, id, options.needed);
+            }
+            now
+        };
+        be_late(&mut harp, PATHS[1]);
+        assert!(harp.is_choked(PATHS[1]) && harp.window(PATHS[1]) == 0.0, "{harp:?}");
+        assert_eq!(harp.total(), 20_000.0, "only the other path's is left");
+        let now = be_late(&mut harp, PATHS[0]);
+        assert!(!harp.is_choked(PATHS[0]), "{harp:?}");
+        assert_eq!(harp.window(PATHS[0]), options.floor * 1_000.0);
+        harp.handle_silent(now, PATHS[0]);
+        assert!(!harp.is_choked(PATHS[0]), "silent, but the last: {harp:?}");
+        harp.handle_open(now, PATHS[1]);
+        assert!(!harp.is_choked(PATHS[1]) && harp.window(PATHS[1]) > 0.0, "{harp:?}");
+        harp.handle_silent(now, PATHS[0]);
+        assert!(harp.is_choked(PATHS[0]), "silent, and another one is open: {harp:?}");
+    }
 }

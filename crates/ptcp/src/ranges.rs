@@ -22,6 +22,11 @@ impl Ranges {
         self.ranges.len()
     }
 
+    /// How many offsets are in it.
+    pub(crate) fn total(&self) -> u64 {
+        self.ranges.iter().map(|(from, to)| to - from).sum()
+    }
+
     /// The range with the lowest offsets.
     #[inline]
     pub(crate) fn first(&self) -> Option<(u64, u64)> {

@@ -60,6 +60,14 @@ impl Figure {
         self
     }
 
+    /// Changes the axes of all panels: the x axes by the first function, the y axes by the second.
+    #[must_use]
+    pub fn axes(mut self, x: impl Fn(Axis) -> Axis, y: impl Fn(Axis) -> Axis) -> Figure {
+        let change = |panel: Panel| Panel { x: x(panel.x), y: y(panel.y), ..panel };
+        self.panels = self.panels.into_iter().map(change).collect();
+        self
+    }
+
     /// The figure's width in pixels, at least 320.
     #[must_use]
     pub fn width(mut self, pixels: u32) -> Figure {

@@ -87,6 +87,8 @@ pub struct Row {
     expected: Expected,
     tolerance: Tolerance,
     ours: Option<Mean>,
+    /// Whether the whole confidence interval is to meet a bound, and not only the mean.
+    is_sure: bool,
     why: Option<String>,
 }
 
@@ -102,7 +104,7 @@ impl Row {
         ours: Option<Mean>,
     ) -> Row {
         let (what, unit, source) = (what.into(), unit.into(), source.into());
-        Row { what, unit, source, expected, tolerance, ours, why: None }
+        Row { what, unit, source, expected, tolerance, ours, is_sure: false, why: None }
     }
 
     /// Adds a known reason for a difference. It is shown only if the values differ.
@@ -110,6 +112,13 @@ impl Row {
     pub fn because(mut self, why: impl Into<String>) -> Row {
         self.why = Some(why.into());
         self
+    }
+
+    /// Requires that the whole confidence interval meets the bound: a mean that is beyond it by
+    /// chance shows nothing.
+    #[must_use]
+    pub fn surely(self) -> Row {
+        Row { is_sure: true, ..self }
     }
 
     /// The verdict.
@@ -135,7 +144,9 @@ impl Row {
             // An allowance for rounding, for example of 0.9.
             relative.max(self.tolerance.absolute).max(intervals) * (1.0 + 1e-12)
         };
-        if (low - room(low)..=high + room(high)).contains(&value) {
+        let within = low - room(low)..=high + room(high);
+        let half = ours.half_width.filter(|_| self.is_sure).unwrap_or(0.0);
+        if within.contains(&(value - half)) && within.contains(&(value + half)) {
             Outcome::Pass
         } else {
             Outcome::Differs
@@ -170,12 +181,15 @@ impl Row {
             (absolute > 0.0).then(|| number(absolute)),
             intervals.then(|| "CI".to_string()),
         ];
+        if self.is_sure {
+            return "the whole CI".into();
+        }
         let text = parts.into_iter().flatten().collect::<Vec<_>>().join(" or ");
         if text.is_empty() { "–".into() } else { format!("± {text}") }
     }
 
     fn result(&self) -> String {
-        let why = || self.why.as_deref().unwrap_or("not explained yet");
+        let why = || self.why.as_deref().unwrap_or("no cause is written down");
         match self.outcome() {
             Outcome::Pass => "pass".into(),
             Outcome::Differs => format!("differs{}: {}", self.distance(), why()),
@@ -319,6 +333,19 @@ mod tests {
 
     fn outcome(expected: Expected, tolerance: Tolerance, ours: Option<Mean>) -> Outcome {
         Row::new("", "", "", expected, tolerance, ours).outcome()
+    }
+
+    #[test]
+    fn a_sure_row_needs_its_whole_interval() {
+        let row = |expected, ours| Row::new("", "", "", expected, Tolerance::NONE, ours);
+        let falls = Expected::AtLeast(1.0);
+        assert_eq!(row(falls, ours(1.001, 0.14)).outcome(), Outcome::Pass, "by chance");
+        assert_eq!(row(falls, ours(1.001, 0.14)).surely().outcome(), Outcome::Differs);
+        assert_eq!(row(falls, ours(1.2, 0.14)).surely().outcome(), Outcome::Pass);
+        let most = Expected::AtMost(1.0);
+        assert_eq!(row(most, ours(0.9, 0.2)).surely().outcome(), Outcome::Differs);
+        let row = row(falls, ours(1.2, 0.14)).surely();
+        assert!(row.cells().contains(&"the whole CI".to_string()), "{:?}", row.cells());
     }
 
     #[test]

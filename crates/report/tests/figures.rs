@@ -209,3 +209,41 @@ proptest! {
         }
     }
 }
+
+/// No label of a category is left out: one without room moves to the next row.
+#[test]
+fn all_categories_have_their_labels() {
+    let names = ["coupled-bbr", "coupled-cubic", "ledbat++", "mpfast(coexist=true)", "reno"];
+    let mean = |value| Mean { value, half_width: None, samples: 1 };
+    let points = [0.0, 1.0, 2.0, 3.0, 4.0].map(|at| (at, mean(at)));
+    let picture = |names: &[&str]| {
+        let x = Axis::categories("controller", names.iter().copied());
+        let panel = Panel::new(x, Axis::new("goodput", "Mbit/s"));
+        Figure::new("").width(380).panel(panel.series(Series::means("", points))).svg()
+    };
+    let (crowded, roomy) = (picture(&names), picture(&["a", "b", "c", "d", "e"]));
+    let tree = Document::parse(&crowded).unwrap();
+    let shown = texts(&tree);
+    assert!(names.iter().all(|name| shown.iter().any(|text| text == name)), "{shown:?}");
+    let row = |name: &str| {
+        let is_it = |node: &Node<'_, '_>| node.text().is_some_and(|text| text.trim() == name);
+        number(tree.descendants().find(is_it).unwrap(), "y")
+    };
+    assert!(row("coupled-cubic") > row("coupled-bbr"), "they overlap in one row");
+    assert!(row("controller") > row("mpfast(coexist=true)"), "the axis' label is below all");
+    let height = |text: &str| number(Document::parse(text).unwrap().root_element(), "height");
+    assert!(height(&crowded) > height(&roomy));
+}
+
+#[test]
+fn axes_can_be_changed() {
+    let figure = Figure::new("")
+        .panel(panel().series(Series::line("a", [(1.0, 1.0), (10.0, 100.0)])))
+        .axes(|x| x.labelled("seconds since noon").to(40.0), |y| y.log().from(0.1));
+    let svg = figure.svg();
+    let shown = texts(&Document::parse(&svg).unwrap());
+    assert!(shown.iter().any(|text| text == "seconds since noon"), "{shown:?}");
+    assert!(shown.iter().any(|text| text == "40") && shown.iter().any(|text| text == "0.1"));
+    let again = figure.axes(|x| x, Axis::linear).svg();
+    assert!(!texts(&Document::parse(&again).unwrap()).iter().any(|text| text == "0.1"));
+}

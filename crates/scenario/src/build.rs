@@ -4,6 +4,7 @@ mod gateways;
 mod layout;
 
 use std::mem;
+use std::slice;
 use std::sync::Arc;
 
 use hashbrown::{HashMap, HashSet};
@@ -31,6 +32,8 @@ pub struct Built {
     pub flows: Vec<Ends>,
     /// Each link's directions.
     pub links: Vec<(LinkId, LinkId)>,
+    /// The name of each host.
+    pub hosts: Vec<Arc<str>>,
     /// The flow and the subflow of each connection.
     pub connections: Vec<(usize, usize)>,
     /// Each pair of gateways; `None` if no flow goes through it.
@@ -109,6 +112,7 @@ impl Scenario {
                 .map(|name| (&**name, true)),
         );
         let mut passengers = self.no_passengers(&mut hosts);
+        let mut names = Vec::with_capacity(hosts.len());
         let mut routers: HashSet<&str> = HashSet::new();
         // A connected network has at most one node more than links.
         let mut topology = Topology::with_capacity(self.links.len() + 1, 2 * self.links.len());
@@ -116,6 +120,7 @@ impl Scenario {
             if let Some(is_new) = hosts.get_mut(&**node) {
                 if mem::take(is_new) {
                     topology.add_host(Arc::clone(node))?;
+                    names.push(Arc::clone(node));
                 }
             } else if routers.insert(node) {
                 topology.add_router(Arc::clone(node))?;
@@ -193,7 +198,7 @@ impl Scenario {
             let gateways = seats.get(&site.id).map_or(&[][..], Vec::as_slice);
             node(&flow_ends[site.id.index()], &plans, gateways)
         })?;
-        Ok((Built { sim, flows, links, connections, gateways }, plans))
+        Ok((Built { sim, flows, links, hosts: names, connections, gateways }, plans))
     }
 
     /// The routes of a flow.
@@ -206,9 +211,13 @@ impl Scenario {
     ) -> Result<SmallVec<[(Route, Route); 1]>, TopologyError> {
         let mut connections = 1;
         let subflows = match &*flow.transport {
-            Transport::Udp(_) => {
+            Transport::Udp(spec) => {
                 // UDP has no return traffic.
-                let there = self.shortest(ends, seed, ("there", 0), topology)?;
+                let there = if spec.via.is_empty() {
+                    self.shortest(ends, seed, ("there", 0), topology)?
+                } else {
+                    self.routes(ends, slice::from_ref(&spec.via), seed, topology)?[0].0
+                };
                 let routes = smallvec![(there, there)];
                 self.add_changes(flow, ends, seed, &routes, topology)?;
                 return Ok(routes);

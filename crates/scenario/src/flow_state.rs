@@ -230,7 +230,7 @@ pub(crate) fn marked(built: &Built, ends: &Ends, flow: &FlowSpec) -> Option<u64>
         Agent::Sockets(sockets) => Some(sockets.connections().map(of).sum()),
         Agent::Pool(pool) => Some(pool.counts().marked),
         Agent::Ptcp(striped) => {
-            Some((0..striped.routes().len()).map(|path| striped.arrived(path).marked).sum())
+            Some((0..striped.routes().len()).map(|path| striped.arrived_over(path).marked).sum())
         }
         Agent::UdpSource(_) | Agent::UdpSink(_) | Agent::Gateway(_) => None,
     }
@@ -305,40 +305,38 @@ pub(crate) fn subflow_state(built: &Built, ends: &Ends, index: usize) -> Subflow
     }
 }
 
-/// Payload that arrived over a subflow: of TCP in its order, of a striped connection with that of
+/// Payload that arrived over a subflow: of TCP each byte once, of a striped connection with that of
 /// copies.
-pub(crate) fn subflow_received(built: &Built, ends: &Ends, index: usize) -> Bytes {
-    let of = |subflow: Option<&Subflow>| {
-        subflow.map_or(Bytes::ZERO, |one| one.endpoint.received() + one.endpoint.readable())
-    };
+pub(crate) fn subflow_arrived(built: &Built, ends: &Ends, index: usize) -> Bytes {
+    let of = |subflow: Option<&Subflow>| subflow.map_or(Bytes::ZERO, |one| one.endpoint.arrived());
     let agent = match receiver(built, ends) {
         AgentState::Planned { .. } => return Bytes::ZERO,
         AgentState::Ended(ended) if !ended.paths.is_empty() => {
             return ended.paths[index].arrived.payload;
         }
-        AgentState::Ended(ended) => return ended.received,
+        AgentState::Ended(ended) => return ended.arrived,
         AgentState::Live(agent) => agent,
     };
     match agent {
         Agent::Tcp(tcp) => of(tcp.subflows().nth(index)),
         Agent::Sockets(sockets) => of(sockets.connections().nth(index)),
-        Agent::Ptcp(striped) => striped.arrived(index).payload,
+        Agent::Ptcp(striped) => striped.arrived_over(index).payload,
         Agent::Pool(_) | Agent::UdpSource(_) | Agent::UdpSink(_) | Agent::Gateway(_) => Bytes::ZERO,
     }
 }
 
-/// Payload received; of UDP, bytes on the wire.
-pub(crate) fn received(built: &Built, ends: &Ends) -> Bytes {
+/// Payload that has arrived, in order or not, each byte once; of UDP, bytes on the wire.
+pub(crate) fn arrived(built: &Built, ends: &Ends) -> Bytes {
     let agent = match receiver(built, ends) {
         AgentState::Planned { .. } => return Bytes::ZERO,
-        AgentState::Ended(ended) => return ended.received,
+        AgentState::Ended(ended) => return ended.arrived,
         AgentState::Live(agent) => agent,
     };
     match agent {
-        Agent::Tcp(connection) => connection.received(),
-        Agent::Ptcp(striped) => striped.received(),
-        Agent::Sockets(sockets) => sockets.received(),
-        Agent::Pool(pool) => pool.counts().received,
+        Agent::Tcp(connection) => connection.arrived(),
+        Agent::Ptcp(striped) => striped.arrived(),
+        Agent::Sockets(sockets) => sockets.arrived(),
+        Agent::Pool(pool) => pool.counts().arrived,
         Agent::UdpSink(sink) => sink.received(),
         Agent::UdpSource(_) | Agent::Gateway(_) => Bytes::ZERO,
     }

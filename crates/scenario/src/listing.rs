@@ -86,6 +86,7 @@ fn more(profile: &Profile) -> String {
     let aqm = match profile.aqm {
         Aqm::DropTail => "",
         Aqm::Red(_) => "red",
+        Aqm::Pie(_) => "pie",
         Aqm::CoDel(_) => "codel",
         Aqm::FqCoDel(_) => "fq-codel",
         Aqm::Step(_) => "step",

@@ -7,8 +7,8 @@ pub const MEASURES: &[(&str, &str, &str)] = &[
     (
         "goodput",
         "Mbit/s",
-        "payload that arrived in order at the receiving application; for UDP, packets with their \
-         headers",
+        "payload that arrived at the receiver in this time, in order or not, each byte once; for \
+         UDP, packets with their headers",
     ),
     (
         "loss",

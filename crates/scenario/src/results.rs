@@ -7,6 +7,7 @@ mod lock;
 mod summary;
 mod tables;
 
+use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
@@ -14,6 +15,7 @@ use report::WriteError;
 use report::tidy::{Key, Kind, Measure as Column, Schema, TidyError, Value, Writer};
 use thiserror::Error;
 
+use crate::chart::parameter::numbers;
 use crate::file::{Document, Setting};
 use crate::measures::{MEASURES, Measure, Measures};
 use crate::run::Run;
@@ -24,6 +26,10 @@ pub use tables::TableKind;
 
 /// The column of the class of a request's size.
 pub(crate) const SIZE_CLASS: &str = "size_class";
+/// What it holds in rows that are of no class: a text, so that the column is of one type.
+pub(crate) const ALL_SIZES: &str = "all";
+/// The last line of the file of a run: a file without it was cut short.
+const END: &str = "# end";
 
 /// An error in storing results, to be fixed by the user who chose the folder.
 #[derive(Debug, Error)]
@@ -151,19 +157,20 @@ impl Store {
     pub fn load(&self, job: usize) -> Option<Measures> {
         for table in &self.tables {
             let text = self.read(job, &extension(*table))?;
-            text.lines().skip(1).try_for_each(|line| table.row(line).map(drop))?;
+            lines(&text).try_for_each(|line| table.row(line).map(drop))?;
         }
         let text = self.read(job, "tsv")?;
         let mut measures = Measures::default();
-        text.lines().skip(1).try_for_each(|line| parse(line, &mut measures))?;
+        lines(&text).try_for_each(|line| parse(line, &mut measures))?;
         Some(measures)
     }
 
-    /// A file of a run, with its first line; `None` if it is not there or of another run.
+    /// A file of a run; `None` if it is not there, not whole, or of another run.
     fn read(&self, job: usize, extension: &str) -> Option<String> {
         let key = &self.keys[job];
         let text = std::fs::read_to_string(self.path(key, extension)).ok()?;
-        (text.lines().next() == Some(&header(key))).then_some(text)
+        let is_whole = text.strip_suffix('\n').is_some_and(|text| text.lines().last() == Some(END));
+        (is_whole && text.lines().next() == Some(&header(key))).then_some(text)
     }
 
     /// Stores the run with this number in the plan: its tables, and last its measures.
@@ -174,7 +181,7 @@ impl Store {
         let key = &self.keys[job];
         let scenario = plan.scenario(&plan.jobs()[job]);
         for table in &self.tables {
-            let text = format!("{}\n{}", header(key), table.lines(scenario, run));
+            let text = format!("{}\n{}{END}\n", header(key), table.lines(scenario, run));
             report::write(self.path(key, &extension(*table)), text)?;
         }
         let mut text = header(key);
@@ -185,6 +192,7 @@ impl Store {
             writeln!(text, "{scope}\t{of}\t{size_class}\t{window}\t{name}\t{value}")
                 .expect("memory takes all that is written");
         }
+        text.extend([END, "\n"]);
         Ok(report::write(self.path(key, "tsv"), text)?)
     }
 
@@ -199,8 +207,9 @@ impl Store {
         extension: &str,
     ) -> Result<PathBuf, ResultsError> {
         let path = self.folder.join("measures").with_extension(extension);
-        let mut writer = Writer::create(&path, schema(plan))?;
-        for (keys, measure) in rows(plan, results) {
+        let columns = RunColumns::new(plan, extension == PARQUET);
+        let mut writer = Writer::create(&path, schema_with(&columns))?;
+        for (keys, measure) in rows_with(columns, plan, results) {
             writer.row(&keys, measure.name(), measure.value)?;
         }
         writer.finish()?;
@@ -220,13 +229,13 @@ impl Store {
         let mut written = Vec::new();
         for table in &self.tables {
             let path = self.folder.join(table.name()).with_extension(extension);
-            let names = swept(plan);
-            let mut writer = Writer::create(&path, table.schema(run_keys(plan)))?;
+            let columns = RunColumns::new(plan, extension == PARQUET);
+            let mut writer = Writer::create(&path, table.schema(columns.keys()))?;
             let mut rows = 0;
             for (number, job) in plan.jobs().iter().enumerate() {
                 let text = self.read(number, &self::extension(*table)).unwrap_or_default();
-                let run = run_values(&names, job);
-                for line in text.lines().skip(1) {
+                let run = columns.values(job);
+                for line in lines(&text) {
                     let Some((values, measure)) = table.row(line) else { continue };
                     let values: Vec<Value> = run.iter().cloned().chain(values).collect();
                     match measure {
@@ -265,25 +274,70 @@ fn extension(table: TableKind) -> String {
     format!("{}.tsv", table.name())
 }
 
+/// The format whose columns have types: there, swept quantities are numbers, which sort as such.
+const PARQUET: &str = "parquet";
+
 /// The columns that name a run.
-fn run_keys(plan: &Plan) -> impl Iterator<Item = Key> {
-    let swept =
-        swept(plan).into_iter().map(|name| Key::new(name, Kind::Text, "", "a value of the sweep"));
-    swept.chain([Key::new("seed", Kind::Integer, "", "the run's seed")])
+struct RunColumns<'a> {
+    swept: Vec<SweptColumn<'a>>,
 }
 
-/// Their values; `names` are the parameters of the sweep.
-fn run_values(names: &[&str], job: &Job) -> Vec<Value> {
-    let find = |name: &&str| job.point.iter().find(|setting| setting.key == **name);
-    let point = names
-        .iter()
-        .map(|name| find(name).map_or(Value::Missing, |s| Value::from(s.value.as_str())));
-    point.chain([Value::Integer(job.seed.0.cast_signed())]).collect()
+/// A parameter of the sweep.
+struct SweptColumn<'a> {
+    name: &'a str,
+    /// Its values as numbers in this unit, if they are to be, and are of one kind.
+    unit: Option<&'static str>,
+    numbers: HashMap<&'a str, f64>,
 }
 
-/// The columns of the table of a plan's measures.
+impl<'a> RunColumns<'a> {
+    /// Those of the runs of a plan. `has_types`: quantities of one kind are numbers in one unit.
+    fn new(plan: &'a Plan, has_types: bool) -> RunColumns<'a> {
+        let column = |name| {
+            let mut values: Vec<&str> = Vec::new();
+            for setting in plan.jobs().iter().flat_map(|job| &job.point) {
+                if setting.key == name && !values.contains(&setting.value.as_str()) {
+                    values.push(&setting.value);
+                }
+            }
+            let (unit, numbers) = match numbers(&values).filter(|_| has_types) {
+                Some((unit, numbers)) => (Some(unit), values.into_iter().zip(numbers).collect()),
+                None => (None, HashMap::new()),
+            };
+            SweptColumn { name, unit, numbers }
+        };
+        RunColumns { swept: swept(plan).into_iter().map(column).collect() }
+    }
+
+    fn keys(&self) -> impl Iterator<Item = Key> {
+        let swept = self.swept.iter().map(|column| {
+            let (kind, unit) = column.unit.map_or((Kind::Text, ""), |unit| (Kind::Real, unit));
+            Key::new(column.name, kind, unit, "a value of the sweep")
+        });
+        swept.chain([Key::new("seed", Kind::Integer, "", "the run's seed")])
+    }
+
+    fn values(&self, job: &Job) -> Vec<Value> {
+        let value = |column: &SweptColumn<'_>| {
+            let setting = job.point.iter().find(|setting| setting.key == column.name);
+            let Some(text) = setting.map(|setting| setting.value.as_str()) else {
+                return Value::Missing;
+            };
+            let number = column.numbers.get(text);
+            number.map_or_else(|| Value::from(text), |number| Value::from(*number))
+        };
+        let seed = Value::Integer(job.seed.0.cast_signed());
+        self.swept.iter().map(value).chain([seed]).collect()
+    }
+}
+
+/// The columns of the table of a plan's measures, with swept values as texts.
 #[must_use]
 pub fn schema(plan: &Plan) -> Schema {
+    schema_with(&RunColumns::new(plan, false))
+}
+
+fn schema_with(run: &RunColumns<'_>) -> Schema {
     let own = [
         Key::new("window", Kind::Text, "", "the time over which it was measured"),
         Key::new(
@@ -293,10 +347,10 @@ pub fn schema(plan: &Plan) -> Schema {
             "flow, subflow, group of flows, link, all, or class of sizes",
         ),
         Key::new("of", Kind::Text, "", "which flow, group, or direction of a link"),
-        Key::new(SIZE_CLASS, Kind::Text, "", "of a class, the sizes of its requests"),
+        Key::new(SIZE_CLASS, Kind::Text, "", "of a class, the sizes of its requests; else all"),
     ];
     let columns = MEASURES.iter().map(|(name, unit, meaning)| Column::new(*name, *unit, *meaning));
-    Schema::new(run_keys(plan).chain(own), columns)
+    Schema::new(run.keys().chain(own), columns)
 }
 
 /// The rows of that table: every measure of every run, with the keys of [`schema`].
@@ -304,12 +358,21 @@ pub fn rows<'a>(
     plan: &'a Plan,
     results: impl IntoIterator<Item = &'a Measures>,
 ) -> impl Iterator<Item = (Vec<Value>, Measure<'a>)> {
-    let names = swept(plan);
+    rows_with(RunColumns::new(plan, false), plan, results)
+}
+
+fn rows_with<'a>(
+    columns: RunColumns<'a>,
+    plan: &'a Plan,
+    results: impl IntoIterator<Item = &'a Measures>,
+) -> impl Iterator<Item = (Vec<Value>, Measure<'a>)> {
     plan.jobs().iter().zip(results).flat_map(move |(job, measures)| {
-        let run = run_values(&names, job);
+        let run = columns.values(job);
         measures.iter().map(move |measure| {
             let mut keys = run.clone();
-            let own = [measure.window, measure.scope(), measure.of, measure.size_class];
+            let size_class = Some(measure.size_class).filter(|class| !class.is_empty());
+            let size_class = size_class.unwrap_or(ALL_SIZES);
+            let own = [measure.window, measure.scope(), measure.of, size_class];
             keys.extend(own.map(Value::from));
             (keys, measure)
         })
@@ -321,10 +384,49 @@ fn header(key: &str) -> String {
     format!("# run {key}")
 }
 
+/// The rows of the file of a run.
+fn lines(text: &str) -> impl Iterator<Item = &str> {
+    text.lines().skip(1).take_while(|line| *line != END)
+}
+
 /// Adds the measure of a line; `None` if the line is not valid.
 fn parse(line: &str, measures: &mut Measures) -> Option<()> {
     let mut parts = line.split('\t');
     let (scope, of) = (parts.next()?, (parts.next()?, parts.next()?));
     let (window, name) = (parts.next()?, parts.next()?);
     measures.put_named(scope, of, window, name, parts.next()?.parse().ok()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SWEPT: &str = "name = \"s\"\nduration = \"1 s\"\n[sweep]\n\"link.l.queue\" = [\"9 \
+                         packets\", \"100 packets\"]\n\"flow.f.controller\" = [\"reno\", \
+                         \"cubic\"]\n[[link]]\nname = \"l\"\nbetween = [\"a\", \"b\"]\nrate = \"1 \
+                         Mbit/s\"\ndelay = \"1 ms\"\nqueue = \"9 packets\"\n[[flow]]\nname = \
+                         \"f\"\nfrom = \"a\"\nto = \"b\"\ncontroller = \"reno\"\n";
+
+    #[test]
+    fn swept_quantities_are_numbers_where_columns_have_types() {
+        let document = Document::new(SWEPT, "swept.toml").expect("nothing is wrong with it");
+        let plan = Plan::new(&document, &[], None).expect("it runs");
+        let rows = |has_types| -> Vec<Vec<Value>> {
+            let columns = RunColumns::new(&plan, has_types);
+            plan.jobs().iter().map(|job| columns.values(job)).collect()
+        };
+        let seed = Value::Integer(1);
+        let texts =
+            |queue, controller| vec![Value::from(controller), Value::from(queue), seed.clone()];
+        assert_eq!(rows(false)[3], texts("100 packets", "cubic"));
+        let typed = rows(true);
+        assert_eq!(typed[3], vec![Value::from("cubic"), Value::Real(100.0), seed.clone()]);
+        assert_eq!(typed[0], vec![Value::from("reno"), Value::Real(9.0), seed.clone()]);
+        let keys: Vec<Key> = RunColumns::new(&plan, true).keys().take(2).collect();
+        assert_eq!(
+            keys[1],
+            Key::new("link.l.queue", Kind::Real, "packets", "a value of the sweep")
+        );
+        assert_eq!(keys[0], Key::new("flow.f.controller", Kind::Text, "", "a value of the sweep"));
+    }
 }

@@ -7,7 +7,7 @@ use units::{Bytes, Span};
 
 use crate::build::Built;
 use crate::file::{FlowSpec, GatewaySpec, Scenario};
-use crate::flow_state::{packet_size, received, sender_state, subflow_received, subflow_state};
+use crate::flow_state::{arrived, packet_size, sender_state, subflow_arrived, subflow_state};
 use crate::host::Agent;
 use crate::measure::{Groups, Shares, several_subflows, subflow_name};
 
@@ -35,11 +35,12 @@ pub struct Series {
 /// A flow or a subflow over time.
 #[derive(Clone, Debug, Default)]
 pub struct FlowSeries {
-    /// Payload received, in Mbit/s.
+    /// Payload arrived, in Mbit/s.
     pub goodput: Vec<f64>,
     /// The congestion window of all its subflows, in packets; empty for UDP.
     pub window: Vec<f64>,
-    /// The largest smoothed RTT of its subflows, in ms, 0 before the first; empty for UDP.
+    /// The largest smoothed RTT of its subflows, in ms, not a number before the first; empty
+    /// for UDP.
     pub rtt: Vec<f64>,
 }
 
@@ -50,7 +51,7 @@ pub struct PathSeries {
     pub window: Vec<f64>,
     /// Bytes on their way.
     pub in_flight: Vec<f64>,
-    /// The smoothed RTT in ms, 0 before the first.
+    /// The smoothed RTT in ms, not a number before the first.
     pub rtt: Vec<f64>,
     /// 1 while the path is choked, else 0.
     pub choked: Vec<f64>,
@@ -153,7 +154,7 @@ impl Sampler {
         };
         for (index, ends) in built.flows.iter().enumerate() {
             let flow = &mut self.series.flows[index];
-            flow.goodput.push(rate(received(built, ends), &mut self.flows[index]));
+            flow.goodput.push(rate(arrived(built, ends), &mut self.flows[index]));
             if let Some(state) = sender_state(built, ends) {
                 flow.put(state.window, state.rtt, self.mss[index]);
             }
@@ -161,7 +162,7 @@ impl Sampler {
         let subflows = self.series.subflows.iter_mut().zip(&mut self.subflows);
         for ((index, number), ((_, subflow), before)) in self.numbers.iter().zip(subflows) {
             let ends = &built.flows[*index];
-            subflow.goodput.push(rate(subflow_received(built, ends, *number), before));
+            subflow.goodput.push(rate(subflow_arrived(built, ends, *number), before));
             let state = subflow_state(built, ends, *number);
             subflow.put(state.window, state.rtt, self.mss[*index]);
         }
@@ -199,7 +200,7 @@ impl Sampler {
                 path.window.push(view.map_or(0.0, |view| view.window.as_f64()));
                 path.in_flight.push(view.map_or(0.0, |view| view.in_flight.as_f64()));
                 let rtt = view.and_then(|view| view.srtt);
-                path.rtt.push(rtt.map_or(0.0, |rtt| rtt.as_secs_f64() * 1e3));
+                path.rtt.push(millis(rtt));
                 path.choked.push(view.map_or(0.0, |view| f64::from(u8::from(view.is_choked))));
             }
         }
@@ -214,6 +215,11 @@ impl FlowSeries {
     /// Adds the state of a sender; `packet` is the payload of a full packet in bytes.
     fn put(&mut self, window: Bytes, rtt: Option<Span>, packet: f64) {
         self.window.push(window.as_f64() / packet);
-        self.rtt.push(rtt.map_or(0.0, |rtt| rtt.as_secs_f64() * 1e3));
+        self.rtt.push(millis(rtt));
     }
+}
+
+/// In milliseconds; not a number if there is none, so that plots and tables leave it out.
+fn millis(rtt: Option<Span>) -> f64 {
+    rtt.map_or(f64::NAN, |rtt| rtt.as_secs_f64() * 1e3)
 }

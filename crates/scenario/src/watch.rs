@@ -142,16 +142,17 @@ fn address(host: HostId) -> Ipv4Addr {
 pub struct EventLog<W> {
     writer: W,
     links: Vec<Arc<str>>,
+    hosts: Vec<Arc<str>>,
     flows: Vec<Arc<str>>,
     error: Option<io::Error>,
 }
 
 impl<W: Write> EventLog<W> {
-    /// Begins a log.
+    /// Begins a log of a simulation made from the scenario.
     ///
     /// # Errors
     /// If it cannot be written.
-    pub fn new(mut writer: W, scenario: &Scenario) -> io::Result<EventLog<W>> {
+    pub fn new(mut writer: W, scenario: &Scenario, built: &Built) -> io::Result<EventLog<W>> {
         writeln!(
             writer,
             "time_s,event,at,flow_connection,bytes,seq,ack,flags,ecn,window,rtt_s,retransmitted,\
@@ -159,7 +160,7 @@ impl<W: Write> EventLog<W> {
         )?;
         let links = scenario.links.iter().flat_map(|link| &link.directions).cloned().collect();
         let flows = scenario.flows.iter().map(|flow| Arc::clone(&flow.name)).collect();
-        Ok(EventLog { writer, links, flows, error: None })
+        Ok(EventLog { writer, links, hosts: built.hosts.clone(), flows, error: None })
     }
 
     /// Ends the log.
@@ -172,7 +173,7 @@ impl<W: Write> EventLog<W> {
 
     fn write(&mut self, at: Time, event: Event<'_, Packet>) -> io::Result<()> {
         let link = |id: netsim::LinkId| self.links[id.index()].to_string();
-        let host = |id: HostId| format!("host{}", id.index());
+        let host = |id: HostId| self.hosts[id.index()].to_string();
         let (what, place, packet) = match event {
             Event::Sent { host: id, packet } => ("sent", host(id), packet),
             Event::Delivered { host: id, packet, .. } => ("delivered", host(id), packet),

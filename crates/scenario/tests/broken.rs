@@ -66,6 +66,37 @@ const MISTAKES: &[(&str, &str, &[&str])] = &[
     ("duration = \"2 s\"", "duration = \"2 sec\"", &["broken.toml:3", "'2 sec' is not a"]),
     ("warmup = \"1 s\"", "warmup = \"3 s\"", &["warmup", "not shorter than the `duration`"]),
     ("to = \"2 s\" }]", "to = \"9 s\" }]", &["broken.toml:5", "window.to", "not between"]),
+    (
+        "[[flow]]\nname = \"cbr\"",
+        "[[flow]]\nname = \"late*\"\ncount = 3\nfrom = \"sender1\"\nto = \"right\"\n\
+         start = { spread = \"900 ms\" }\nstop = \"600 ms\"\n\n[[flow]]\nname = \"cbr\"",
+        &["flow.late.stop", "is not after the start", "late3 can begin at 600"],
+    ),
+    (
+        "on_off = { on = \"1 s\", off = \"1 s\" }",
+        "start = \"1 s\"\nstop = \"500 ms\"",
+        &["flow.cbr.stop", "is not after the start"],
+    ),
+    (
+        "rate = \"1 Mbit/s\"",
+        "rate = \"0.5 bit/s\"",
+        &["flow.cbr.rate", "'0.5 bit/s' is not a rate"],
+    ),
+    (
+        "controller = \"$controller\"\n",
+        "source = { requests = { size = \"0 B\" } }\n",
+        &["flow.tcp.source.requests.size", "at least a byte"],
+    ),
+    (
+        "controller = \"$controller\"\n",
+        "source = { requests = { size = \"1 B\", request = { constant = \"0 B\" } } }\n",
+        &["flow.tcp.source.requests.request", "at least a byte"],
+    ),
+    (
+        "controller = \"$controller\"\n",
+        "source = { web = { mean = \"0 B\" } }\n",
+        &["flow.tcp.source.web.mean", "at least a byte"],
+    ),
     ("runs = 2", "runs = 0", &["broken.toml:2", "runs", "from 1 to 1000000"]),
     ("runs = 2", "runs = 2\nruns = 3", &["broken.toml:3", "duplicate key"]),
     ("[[link]]\nname = \"near*\"", "[link]\nname = \"near*\"", &["broken.toml:"]),
@@ -357,5 +388,56 @@ fn flows_after_the_end_of_a_shortened_run_are_told() {
     assert!(
         late.contains("flow.tcp.start") && late.contains("the run ends after 1.500 s"),
         "{late}"
+    );
+}
+
+#[test]
+fn an_error_of_an_option_names_it() {
+    let document = Document::new(GOOD, "good.toml").expect("nothing is wrong with it");
+    let error = |settings: &[&str]| {
+        let settings: Vec<Setting> =
+            settings.iter().map(|text| Setting::parse(text).expect("a setting")).collect();
+        Plan::new(&document, &settings, Some(1)).expect_err(settings[0].key.as_str()).to_string()
+    };
+    for (option, wanted) in [
+        ("link.bottleneck.rate=50 Mbps", "link.bottleneck.rate: '50 Mbps' is not a rate"),
+        ("link.botleneck.rate=50 Mbit/s", "link.botleneck.rate: 'botleneck' is not known here"),
+        ("flow.tcp.tcp.detection=sak", "flow.tcp.tcp.detection: 'sak' is not known here"),
+        ("duration=2", "duration: wants a string"),
+        // Where the parameter stands, with the option that gave it its value.
+        ("controller=renoo", "flow.tcp.controller: "),
+        ("sweep.controller=[\"renoo\"]", "flow.tcp.controller: "),
+        ("sweep.controller=reno", "sweep.controller: wants a list of values"),
+        ("m=3", "m: is no key and no parameter"),
+    ] {
+        let error = error(&["n=1", option]);
+        assert!(error.starts_with(&format!("--set {option}: {wanted}")), "{error}");
+    }
+    // A mistake of the file keeps its line.
+    let error = error(&["warmup=2 s", "n=1", "flow.cbr.start=1 s", "duration=1 s"]);
+    assert!(!error.contains("n=1"), "{error}");
+}
+
+#[test]
+fn a_byte_order_mark_is_no_mistake() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("marked.toml");
+    let arrivals = "arrivals = \"flows.csv\"";
+    let text = GOOD
+        .replacen("start = { spread = \"100 ms\" }", arrivals, 1)
+        .replacen("count = \"$n\"\nfrom", "from", 1)
+        .replacen("sender*\"\nto", "sender1\"\nto", 1)
+        .replacen("queue = \"20 packets\"", "queue = \"20 packets\"\ntrace = \"rate.csv\"", 1)
+        .replacen("rate = \"10 Mbit/s\"\n", "", 1);
+    std::fs::write(&path, format!("\u{feff}{text}")).expect("it is written");
+    let write = |name: &str, text: &str| {
+        std::fs::write(folder.path().join(name), format!("\u{feff}{text}")).expect("written");
+    };
+    write("flows.csv", "start,size\n0.1,1000\n");
+    write("rate.csv", "0 s,10 Mbit/s\n1 s,5 Mbit/s\n");
+    let document = Document::load(&path).unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(
+        document.scenario(&[]).expect("it is valid").flows[0].size.map(|size| size.0),
+        Some(1_000)
     );
 }

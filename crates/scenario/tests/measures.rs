@@ -1,5 +1,6 @@
 //! Measures in runs where their values are known.
 
+use scenario::watch::{EventLog, figure};
 use scenario::{Document, Run, RunOptions};
 use units::Seed;
 
@@ -457,4 +458,68 @@ fn samples_of_links_and_subflows_are_what_they_carry() {
     }
     let windows: f64 = series.subflows.iter().map(|(_, subflow)| subflow.window[15]).sum();
     assert_near(series.flows[1].window[15], windows, 1e-9);
+}
+
+/// The trace of a run names nodes and links as the file does.
+#[test]
+fn a_trace_names_the_hosts() {
+    let text = "name = \"trace\"\nduration = \"1 s\"\n[[link]]\nname = \"line\"\nbetween = \
+                [\"near\", \"far\"]\nrate = \"10 Mbit/s\"\ndelay = \"5 ms\"\nqueue = \"50 \
+                packets\"\n[[flow]]\nname = \"f\"\nfrom = \"near\"\nto = \"far\"\nsource = { file \
+                = \"20 kB\" }\n";
+    let document = Document::new(text, "trace.toml").expect("nothing is wrong with it");
+    let scenario = document.scenario(&[]).expect("nothing is wrong with it");
+    let built = scenario.build(Seed(1)).expect("there is a route");
+    let mut written = Vec::new();
+    let mut log = EventLog::new(&mut written, &scenario, &built).expect("it is memory");
+    scenario.run_watched(Seed(1), RunOptions::default(), &mut log).expect("it runs");
+    log.finish().expect("it is memory");
+    let written = String::from_utf8(written).expect("it is text");
+    let mut places: Vec<&str> =
+        written.lines().skip(1).filter_map(|line| line.split(',').nth(2)).collect();
+    places.sort_unstable();
+    places.dedup();
+    assert_eq!(places, ["f", "far", "line/down", "line/up", "near"]);
+}
+
+#[test]
+fn a_flow_that_has_not_begun_has_no_round_trip() {
+    let text = "name = \"late\"\nduration = \"2 s\"\n[[link]]\nname = \"line\"\nbetween = [\"a\", \
+                \"b\"]\nrate = \"10 Mbit/s\"\ndelay = \"5 ms\"\nqueue = \"50 \
+                packets\"\n[[flow]]\nname = \"f\"\nfrom = \"a\"\nto = \"b\"\nstart = \"1 s\"\n";
+    let document = Document::new(text, "late.toml").expect("nothing is wrong with it");
+    let scenario = document.scenario(&[]).expect("nothing is wrong with it");
+    let run = scenario.run(Seed(1), RunOptions { series: true }).expect("there is a route");
+    let series = run.series.expect("it was asked for");
+    for (at, rtt) in series.at.iter().zip(&series.flows[0].rtt) {
+        assert_eq!(rtt.is_nan(), *at <= 1.011, "{rtt} at {at}");
+        assert!(rtt.is_nan() || *rtt > 10.0, "{rtt} at {at}");
+    }
+    // A plot has no line at zero before.
+    let picture = figure(&scenario, &series, "late").svg();
+    assert!(!picture.contains("NaN"), "{picture}");
+}
+
+#[test]
+fn datagrams_take_the_way_that_they_are_given() {
+    let link = |name: &str, nodes: &str, delay: &str| {
+        format!(
+            "[[link]]\nname = \"{name}\"\nbetween = {nodes}\nrate = \"10 Mbit/s\"\ndelay = \
+             \"{delay}\"\nqueue = \"50 packets\"\n"
+        )
+    };
+    let text = format!(
+        "name = \"ways\"\nduration = \"2 s\"\n{}{}{}{}{}",
+        link("direct", "[\"a\", \"b\"]", "1 ms"),
+        link("there", "[\"a\", \"r\"]", "20 ms"),
+        link("on", "[\"r\", \"b\"]", "20 ms"),
+        udp("short", "1 Mbit/s", ""),
+        udp("long*", "1 Mbit/s", "count = 2\nvia = [\"there\", \"on\"]"),
+    );
+    let document = Document::new(&text, "ways.toml").expect("nothing is wrong with it");
+    let scenario = document.scenario(&[]).expect("nothing is wrong with it");
+    let run = scenario.run(Seed(1), RunOptions::default()).expect("there is a route");
+    let delay = |of: &str| flow(&run, "steady", of, "delay");
+    assert!((1.0..10.0).contains(&delay("short")), "{}", delay("short"));
+    assert!(delay("long1") > 40.0 && delay("long2") > 40.0, "{}", delay("long2"));
 }

@@ -201,7 +201,7 @@ fn odd_sources_run() {
         "{ trace = [] }",
         "{ trace = [{ at = \"0 s\", bytes = \"0 B\" }, { at = \"0 s\", bytes = \"1449 B\" }] }",
         "{ trace = [{ at = \"1 h\", bytes = \"1 B\" }] }",
-        "{ web = { mean = \"0 B\", think = \"0 s\" } }",
+        "{ web = { mean = \"1 B\", think = \"0 s\" } }",
     ] {
         for transport in TRANSPORTS {
             for routes in [ONE, TWO] {

@@ -756,3 +756,57 @@ fn workloads_have_these_digests() {
     });
     assert_eq!(digests, ["bcf39030d165eaaf", "5320aed0265a48bb"]);
 }
+
+/// What has no bytes is complete when its end arrives, over all transports.
+#[test]
+fn flows_of_nothing_complete() {
+    let flow = |keys: &str| {
+        let flow = format!(
+            "[[flow]]\nname = \"f\"\nfrom = \"server1\"\nto = \"client1\"\nstart = \"1 s\"\n\
+             jitter = \"off\"\n{keys}\n"
+        );
+        run(&scenario("5 s", &flow))
+    };
+    let nothing = "source = { file = \"0 B\" }";
+    for keys in [
+        nothing.to_owned(),
+        format!("{nothing}\nsubflows = 2"),
+        format!("transport = \"ptcp\"\n{nothing}"),
+        format!("transport = \"sockets\"\n{nothing}\nsubflows = 2"),
+        "transport = \"udp\"\nrate = \"1 Mbit/s\"\nsize = \"0 B\"".to_owned(),
+    ] {
+        let run = flow(&keys);
+        let completion = run.measure("flow", "f", "completion");
+        // One to two round trips of 10 ms; half of one for UDP, which has no handshake.
+        let completion = completion.unwrap_or_else(|| panic!("{keys}: it does not complete"));
+        assert!((0.005..0.025).contains(&completion), "{keys}: {completion}");
+        let slowdown = run.measure("flow", "f", "slowdown").unwrap_or(1.0);
+        assert!((0.999..1.5).contains(&slowdown), "{keys}: {slowdown}");
+    }
+    let writes = |list: &[(&str, &str)]| {
+        let list: Vec<String> = list
+            .iter()
+            .map(|(at, bytes)| format!("{{ at = \"{at}\", bytes = \"{bytes}\" }}"))
+            .collect();
+        format!("source = {{ trace = [{}] }}", list.join(", "))
+    };
+    for transport in ["tcp", "ptcp", "sockets"] {
+        let trace = writes(&[("0 s", "10 kB"), ("1 s", "0 B"), ("2 s", "5 kB"), ("3 s", "0 B")]);
+        let run = flow(&format!("transport = \"{transport}\"\n{trace}"));
+        let done: Vec<(f64, u64)> = run
+            .requests
+            .iter()
+            .map(|request| ((request.done - Time::ZERO).as_secs_f64(), request.bytes.0))
+            .collect();
+        let sizes: Vec<u64> = done.iter().map(|(_, bytes)| *bytes).collect();
+        assert_eq!(sizes, [10_000, 0, 5_000, 0], "{transport}: {done:?}");
+        assert!((1.0..1.06).contains(&done[0].0), "{transport}: {done:?}");
+        assert!((done[1].0 - 2.0).abs() < 1e-9, "of nothing, at its time: {done:?}");
+        assert!((3.0..3.06).contains(&done[2].0), "{transport}: {done:?}");
+        assert!((4.0..4.06).contains(&done[3].0), "{transport}: {done:?}");
+    }
+    // What was never written is not complete.
+    let trace = writes(&[("0 s", "10 kB"), ("2 s", "0 B")]);
+    let run = flow(&format!("{trace}\nstop = \"2 s\""));
+    assert_eq!(run.requests.len(), 1, "{:?}", run.requests);
+}

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::rc::Rc;
 
+use link::config::reader::read_text;
 use link::config::{ConfigError, Problem};
 use scenario::RunOptions;
 
@@ -119,7 +120,7 @@ impl<'a> Lab<'a> {
         let read = |file: &File| match folder.as_ref().map(|folder| folder.join(file.name)) {
             Some(path) if path.exists() => {
                 let name = path.display().to_string();
-                match std::fs::read_to_string(&path) {
+                match read_text(&path) {
                     Ok(text) => Ok((name, text)),
                     Err(error) => {
                         let problem = Problem::Read(error);

@@ -7,7 +7,8 @@ use policy::cc::Controller;
 use units::{Bytes, Span, SubflowId, Time};
 use wire::tcp::{Flags, Segment};
 
-use crate::receiver::{OutOfOrder, Receiver};
+use crate::out_of_order::OutOfOrder;
+use crate::receiver::Receiver;
 use crate::sender::{DataFields, Sender, Stats, stamp_of};
 use crate::{Config, NEVER, TimeWait};
 
@@ -354,6 +355,12 @@ impl Endpoint {
         self.is_closed
     }
 
+    /// Whether all data of the other end, and its end, has been read.
+    #[must_use]
+    pub fn is_finished(&self) -> bool {
+        self.is_finished
+    }
+
     /// What is left of this end once nothing remains to be done: one side has closed, everything
     /// sent is acknowledged, and no timer runs. `None` before.
     #[must_use]
@@ -393,6 +400,12 @@ impl Endpoint {
     #[inline]
     pub fn received(&self) -> Bytes {
         self.receiver.received()
+    }
+
+    /// Payload that has arrived, read or not and in order or not, each byte once.
+    #[must_use]
+    pub fn arrived(&self) -> Bytes {
+        self.receiver.arrived(&self.out_of_order)
     }
 
     /// Payload that the peer has acknowledged cumulatively.

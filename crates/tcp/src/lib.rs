@@ -43,7 +43,9 @@ extern crate std;
 
 mod config;
 mod endpoint;
+mod out_of_order;
 mod receiver;
+mod search;
 mod sender;
 mod time_wait;
 

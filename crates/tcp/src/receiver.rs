@@ -1,11 +1,9 @@
 //! Reassembly and acknowledging.
 
-use alloc::vec::Vec;
-use core::mem;
-
 use units::{Bytes, Time};
 use wire::tcp::{CeCounters, Flags, SackBlock, Segment};
 
+use crate::out_of_order::OutOfOrder;
 use crate::{Config, NEVER};
 
 /// The receiving half, without the data that arrived [out of order](OutOfOrder), which most packets
@@ -38,15 +36,6 @@ pub(crate) struct Receiver {
     has_out_of_order: bool,
     /// The marked packets that arrived (RFC 9768).
     ce: CeCounters,
-}
-
-/// Data that arrived out of order, and a duplicate to report.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct OutOfOrder {
-    /// Disjoint blocks beyond the next position expected, the latest first.
-    blocks: Vec<(u64, u64)>,
-    /// The duplicate range of the latest segment (RFC 2883); empty if there was none.
-    duplicate: (u64, u64),
 }
 
 /// The receiving half's part of a segment.
@@ -131,7 +120,7 @@ impl Receiver {
         }
         if to <= self.next {
             // A duplicate: the acknowledgement was lost, or the network duplicated the segment.
-            out_of_order.duplicate = (from, to);
+            out_of_order.note_duplicate(from, to);
             self.has_out_of_order = true;
             self.due = Time::ZERO;
             return;
@@ -153,7 +142,7 @@ impl Receiver {
         self.next = to;
         self.unacked =
             self.unacked.saturating_add(u8::from(u64::from(segment.len) >= config.mss.0));
-        let has_hole = self.has_out_of_order && !out_of_order.blocks.is_empty();
+        let has_hole = self.has_out_of_order && out_of_order.has_blocks();
         if has_hole {
             self.next = out_of_order.take_in_order(to);
             self.has_out_of_order = !out_of_order.is_empty();
@@ -233,21 +222,16 @@ impl Receiver {
             end = self.offer(now, end, config);
         }
         let has_blocks = self.has_out_of_order && config.detection.is_selective();
-        let blocks = if has_blocks {
-            out_of_order.blocks.len() + usize::from(out_of_order.has_duplicate())
-        } else {
-            0
-        };
+        let sack_count = if has_blocks { out_of_order.reported() } else { 0 };
         self.advertised = end;
         self.acked = self.next;
         self.unacked = 0;
-        #[expect(clippy::cast_possible_truncation, reason = "at most three")]
         AckFields {
             ack: self.next,
             flags: Flags::ACK.with(marks),
             window: u32::try_from(end.saturating_sub(self.next)).unwrap_or(u32::MAX),
             echo: self.echo,
-            sack_count: blocks.min(3) as u8,
+            sack_count,
             ce: self.ce,
         }
     }
@@ -267,18 +251,18 @@ impl Receiver {
     /// right after these small writes would stall on them (failed store forwarding).
     #[inline(never)]
     pub(crate) fn write_blocks(&mut self, out_of_order: &mut OutOfOrder, sack: &mut [SackBlock]) {
-        let duplicate =
-            out_of_order.has_duplicate().then(|| mem::take(&mut out_of_order.duplicate));
-        let blocks = duplicate.into_iter().chain(out_of_order.blocks.iter().copied());
-        for (slot, (from, to)) in sack.iter_mut().zip(blocks) {
+        let mut slots = sack.iter_mut();
+        out_of_order.take_reported(slots.len(), |from, to| {
             // Blocks lie within a window of the acknowledgement, and windows are below 2^31.
             let offset = from.cast_signed() - self.next.cast_signed();
-            *slot = SackBlock {
-                from: i32::try_from(offset).unwrap_or(i32::MIN),
-                len: u32::try_from(to - from).unwrap_or(u32::MAX),
-            };
-        }
-        self.has_out_of_order = !out_of_order.blocks.is_empty();
+            if let Some(slot) = slots.next() {
+                *slot = SackBlock {
+                    from: i32::try_from(offset).unwrap_or(i32::MIN),
+                    len: u32::try_from(to - from).unwrap_or(u32::MAX),
+                };
+            }
+        });
+        self.has_out_of_order = out_of_order.has_blocks();
     }
 
     /// Writes the window into a segment without an acknowledgement.
@@ -305,6 +289,14 @@ impl Receiver {
         Bytes(self.read.min(self.fin).saturating_sub(1))
     }
 
+    /// Payload that has arrived, in order or not, each byte once.
+    pub(crate) fn arrived(&self, out_of_order: &OutOfOrder) -> Bytes {
+        let in_order = self.next.min(self.fin).saturating_sub(1);
+        // The FIN is the last byte of the last block, if it is in one.
+        let (beyond, end) = out_of_order.extent();
+        Bytes(in_order + beyond - u64::from(end > self.fin))
+    }
+
     /// The next position expected.
     pub(crate) fn next(&self) -> u64 {
         self.next
@@ -314,51 +306,5 @@ impl Receiver {
     #[inline]
     pub(crate) fn is_finished(&self) -> bool {
         self.read > self.fin
-    }
-}
-
-impl OutOfOrder {
-    fn is_empty(&self) -> bool {
-        self.blocks.is_empty() && !self.has_duplicate()
-    }
-
-    #[inline]
-    fn has_duplicate(&self) -> bool {
-        self.duplicate.0 < self.duplicate.1
-    }
-
-    /// Adds a block that arrived out of order.
-    fn insert(&mut self, from: u64, to: u64) {
-        if let Some((latest, others)) = self.blocks.split_first_mut()
-            && latest.1 == from
-            && others.iter().all(|block| to < block.0 || block.1 < from)
-        {
-            // The usual case: the block continues the latest one.
-            latest.1 = to;
-            return;
-        }
-        let (mut from, mut to) = (from, to);
-        if self.blocks.iter().any(|block| block.0 <= from && to <= block.1) {
-            self.duplicate = (from, to);
-        }
-        self.blocks.retain(|block| {
-            let touches = block.0 <= to && from <= block.1;
-            if touches {
-                from = from.min(block.0);
-                to = to.max(block.1);
-            }
-            !touches
-        });
-        self.blocks.insert(0, (from, to));
-    }
-
-    /// Removes the blocks that are in order once everything up to `next` has arrived. Returns the
-    /// next position expected.
-    fn take_in_order(&mut self, mut next: u64) -> u64 {
-        while let Some(index) = self.blocks.iter().position(|block| block.0 <= next) {
-            let (_, to) = self.blocks.remove(index);
-            next = next.max(to);
-        }
-        next
     }
 }

@@ -77,6 +77,8 @@ struct Outcome {
     window: Bytes,
     /// The most bytes sent and not acknowledged cumulatively.
     unacked: Bytes,
+    /// From the SYN until all is acknowledged.
+    took: Span,
 }
 
 fn run(config: Config, drops: &[u64]) -> Stats {
@@ -111,7 +113,9 @@ fn run_over(config: Config, script: Script) -> Outcome {
     assert!(is_over, "the transfer does not end: {:?}", client.stats());
     let rest = rest.borrow();
     assert!(rest.drops.is_empty() && rest.late.is_empty(), "never sent: {rest:?}");
-    Outcome { stats: client.stats(), threshold: controller.threshold(id), window, unacked }
+    let threshold = controller.threshold(id);
+    let took = network.now() - Time::ZERO;
+    Outcome { stats: client.stats(), threshold, window, unacked, took }
 }
 
 fn config(detection: Detection) -> Config {
@@ -179,6 +183,25 @@ fn a_fast_retransmission_restarts_the_timer() {
             "{detection:?}: {stats:?}"
         );
     }
+}
+
+/// Only the first partial acknowledgement restarts the timer: a window with many losses costs a
+/// timeout, not a round trip for each of them (RFC 6582, section 4).
+#[test]
+fn many_losses_without_selective_acknowledgements_end_in_a_timeout() {
+    let packets = 400;
+    let with = |losses: usize| {
+        let drops: Vec<u64> = (100..).step_by(2).take(losses).collect();
+        let script = Script { packets, ..Script::losing(&drops) };
+        run_over(config(Detection::NewReno), script)
+    };
+    // A round trip is at least 41 ms, the least timeout 200 ms.
+    let few = with(3);
+    assert_eq!((few.stats.recoveries, few.stats.timeouts), (1, 0), "{:?}", few.stats);
+    let many = with(40);
+    assert_eq!((many.stats.recoveries, many.stats.timeouts), (1, 1), "{:?}", many.stats);
+    let one_by_one = Span::from_millis(41) * 40;
+    assert!(many.took < one_by_one, "{} ms", many.took.as_millis());
 }
 
 /// A retransmission is lost too, and new data is sent until the timer expires. That must not raise

@@ -144,13 +144,16 @@ const UNITS: &[Unit] = &[
     Unit("kbit/s", 1_000),
     Unit("Mbit/s", 1_000_000),
     Unit("Gbit/s", 1_000_000_000),
+    Unit("Tbit/s", 1_000_000_000_000),
     Unit("kbit", 1_000),
     Unit("Mbit", 1_000_000),
     Unit("Gbit", 1_000_000_000),
+    Unit("Tbit", 1_000_000_000_000),
     Unit("B/s", 8),
     Unit("kB/s", 8_000),
     Unit("MB/s", 8_000_000),
     Unit("GB/s", 8_000_000_000),
+    Unit("TB/s", 8_000_000_000_000),
 ];
 
 /// Reads "50 Mbit/s", "50Mbit", "2.5 MB/s"; the unit is required.

@@ -129,8 +129,9 @@ fn cannot(error: CliError) -> Failure {
 /// Whether the file has this table: the flows of a scenario, the hosts of a mesh. What cannot be
 /// read is left to the reader of network files, which says why.
 fn has_table(file: &Path, name: &str) -> bool {
-    let table =
-        std::fs::read_to_string(file).ok().and_then(|text| text.parse::<toml::Table>().ok());
+    let table = link::config::reader::read_text(file)
+        .ok()
+        .and_then(|text| text.parse::<toml::Table>().ok());
     table.is_some_and(|table| table.contains_key(name))
 }
 

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use files::Error;
-use report::plot::Figure;
+use report::plot::{Axis, Figure};
 use scenario::chart::{Chart, ChartError};
 
 /// Arguments of `plot`.
@@ -39,6 +39,70 @@ pub(crate) struct PlotArgs {
     /// 8cmx5cm; units are mm, cm, in and pt. Then series also differ in black and white
     #[arg(long, value_name = "SIZE", value_parser = size)]
     size: Option<PaperSize>,
+    /// The label of the x axis, in place of the parameter and its unit
+    #[arg(long, value_name = "TEXT")]
+    x_label: Option<String>,
+    /// The label of the y axis, in place of the measure and its unit
+    #[arg(long, value_name = "TEXT")]
+    y_label: Option<String>,
+    /// The limits of the x axis, FROM:TO; either may be left out
+    #[arg(long, value_name = "FROM:TO", value_parser = limits, allow_hyphen_values = true)]
+    x_limits: Option<Limits>,
+    /// The limits of the y axis, FROM:TO; either may be left out
+    #[arg(long, value_name = "FROM:TO", value_parser = limits, allow_hyphen_values = true)]
+    y_limits: Option<Limits>,
+    /// The axes that are logarithmic; others are linear [default: those of values that span more
+    /// than a factor of 20, of the x axis]
+    #[arg(long, value_name = "AXES", value_parser = ["x", "y", "xy", "none"])]
+    log: Option<String>,
+}
+
+/// The limits of an axis; `None` is left to the data.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Limits {
+    from: Option<f64>,
+    to: Option<f64>,
+}
+
+fn limits(text: &str) -> Result<Limits, String> {
+    let wrong = || "expected FROM:TO, for example 0:50, 10: or :100".to_owned();
+    let (from, to) = text.split_once(':').ok_or_else(wrong)?;
+    let number = |text: &str| match text.trim() {
+        "" => Ok(None),
+        text => {
+            let number = text.parse().ok().filter(|number: &f64| number.is_finite());
+            number.map(Some).ok_or_else(wrong)
+        }
+    };
+    match (number(from)?, number(to)?) {
+        (None, None) => Err(wrong()),
+        (Some(from), Some(to)) if from >= to => Err(format!("{from} is not below {to}")),
+        (from, to) => Ok(Limits { from, to }),
+    }
+}
+
+impl PlotArgs {
+    /// The figure with the axes that the options ask for.
+    fn with_axes(&self, figure: Figure) -> Figure {
+        let change = |axis: Axis, label: &Option<String>, limits: Option<Limits>, name: char| {
+            let axis = match label {
+                Some(text) => axis.labelled(text),
+                None => axis,
+            };
+            let axis = match &self.log {
+                Some(axes) if axes.contains(name) => axis.log(),
+                Some(_) => axis.linear(),
+                None => axis,
+            };
+            let Some(Limits { from, to }) = limits else { return axis };
+            let axis = from.into_iter().fold(axis, Axis::from);
+            to.into_iter().fold(axis, Axis::to)
+        };
+        figure.axes(
+            |axis| change(axis, &self.x_label, self.x_limits, 'x'),
+            |axis| change(axis, &self.y_label, self.y_limits, 'y'),
+        )
+    }
 }
 
 /// A size in points.
@@ -94,6 +158,7 @@ pub(crate) fn run(args: &PlotArgs) -> Result<(), Error> {
         ChartError::Read(error) => Error::system("read the results", std::io::Error::other(error)),
         error => Error::usage(format!("{}: {error}", args.folder.display())),
     })?;
+    let figure = args.with_axes(figure);
     let figure = match args.size {
         Some(PaperSize { width, height }) => figure.on_paper(width, height),
         None => Figure::width(figure, 640),
@@ -104,6 +169,17 @@ pub(crate) fn run(args: &PlotArgs) -> Result<(), Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn limits_may_be_open() {
+        let of = |from, to| Ok(Limits { from, to });
+        assert_eq!(limits("0:50"), of(Some(0.0), Some(50.0)));
+        assert_eq!(limits("-1.5:"), of(Some(-1.5), None));
+        assert_eq!(limits(":1e3"), of(None, Some(1_000.0)));
+        for wrong in ["", ":", "5", "5:a", "5:inf", "5:5", "6:5"] {
+            assert!(limits(wrong).is_err(), "{wrong}");
+        }
+    }
 
     #[test]
     fn sizes() {

@@ -316,7 +316,8 @@ fn write_views(args: &SimulateArgs, scenario: &Scenario, seed: units::Seed) -> R
     }
     if let Some(path) = &args.trace {
         let failed = |source| Error::system(format!("write {}", path.display()), source);
-        let mut log = EventLog::new(create(path)?, scenario).map_err(failed)?;
+        let built = scenario.build(seed).map_err(|error| wrong(error.into()))?;
+        let mut log = EventLog::new(create(path)?, scenario, &built).map_err(failed)?;
         scenario.run_watched(seed, RunOptions::default(), &mut log).map_err(wrong)?;
         log.finish().map_err(failed)?;
     }

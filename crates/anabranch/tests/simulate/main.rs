@@ -57,12 +57,12 @@ fn a_sweep_prints_means_and_resumes_after_an_interruption() {
     let whole = fs::read_to_string(folder.join("out/measures.csv")).unwrap();
     assert!(
         whole.starts_with(
-            "seed,window,scope,of,size_class,measure,value,unit\n1,steady,flow,bulk,,goodput,"
+            "seed,window,scope,of,size_class,measure,value,unit\n1,steady,flow,bulk,all,goodput,"
         ),
         "{whole}"
     );
     assert!(folder.join("out/measures.schema.json").exists());
-    // One run is missing, one is truncated in the middle of a line.
+    // One run is missing, one is truncated behind a line.
     let files = fs::read_dir(folder.join("out/runs")).unwrap().map(|f| f.unwrap().path());
     let (tables, mut runs): (Vec<PathBuf>, Vec<PathBuf>) =
         files.partition(|file| file.to_string_lossy().ends_with(".requests.tsv"));
@@ -70,7 +70,7 @@ fn a_sweep_prints_means_and_resumes_after_an_interruption() {
     assert_eq!((runs.len(), tables.len()), (3, 3));
     fs::remove_file(&runs[0]).unwrap();
     let text = fs::read_to_string(&runs[1]).unwrap();
-    fs::write(&runs[1], &text[..text.rfind('\t').unwrap()]).unwrap();
+    fs::write(&runs[1], &text[..text.trim_end().rfind('\n').unwrap() + 1]).unwrap();
     let (code, again, said) = simulate(&folder, &["small.toml", "--out", "out", "--jobs", "1"]);
     assert_eq!((code, &again), (0, &table));
     assert!(said.contains("1 of 3 runs are there already"), "{said}");

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::Path;
 
-use link::config::reader::{Section, Source, Value};
+use link::config::reader::{Section, Source, Value, read_text};
 use link::config::{ConfigError, PROFILE_KEYS, Problem, profiles};
 use units::{Seed, Span};
 
@@ -52,7 +52,7 @@ impl Description {
     /// If it cannot be read, or is not valid.
     pub fn read(path: &Path) -> Result<Description> {
         let file = path.display().to_string();
-        match std::fs::read_to_string(path) {
+        match read_text(path) {
             Ok(text) => Description::parse(&text, &file),
             Err(error) => Err(ConfigError {
                 file,

@@ -5,12 +5,13 @@ use units::{Bytes, Span};
 use super::error::{Problem, Result};
 use super::reader::{Section, Value};
 use super::values::{positive, queue};
-use crate::{Aqm, CoDel, FqCoDel, Jitter, Limit, Red, Spread, Threshold};
+use crate::{Aqm, CoDel, FqCoDel, Jitter, Limit, Pie, Red, Spread, Threshold};
 
 #[derive(Clone, Copy)]
 enum Kind {
     DropTail,
     Red,
+    Pie,
     CoDel,
     FqCoDel,
     Step,
@@ -19,6 +20,7 @@ enum Kind {
 const KINDS: &[(&str, Kind)] = &[
     ("drop-tail", Kind::DropTail),
     ("red", Kind::Red),
+    ("pie", Kind::Pie),
     ("codel", Kind::CoDel),
     ("fq-codel", Kind::FqCoDel),
     ("step", Kind::Step),
@@ -33,6 +35,7 @@ pub(super) fn aqm(value: &Value<'_>, limit: Limit) -> Result<Aqm> {
         return Ok(match value.word(KINDS)? {
             Kind::DropTail => Aqm::DropTail,
             Kind::Red => Aqm::Red(red(limit)),
+            Kind::Pie => Aqm::Pie(Pie::default()),
             Kind::CoDel => Aqm::CoDel(CoDel::default()),
             Kind::FqCoDel => Aqm::FqCoDel(FqCoDel::default()),
             Kind::Step => {
@@ -49,6 +52,7 @@ pub(super) fn aqm(value: &Value<'_>, limit: Limit) -> Result<Aqm> {
             Ok(Aqm::DropTail)
         }
         Kind::Red => red_table(&section, limit).map(Aqm::Red),
+        Kind::Pie => pie_table(&section).map(Aqm::Pie),
         Kind::CoDel => {
             section.allow(&["kind", "target", "interval", "ecn", "mtu"])?;
             codel_table(&section).map(Aqm::CoDel)
@@ -106,6 +110,17 @@ fn red_table(section: &Section<'_>, limit: Limit) -> Result<Red> {
         mean_packet: section
             .get("mean_packet")
             .map_or(Ok(usual.mean_packet), |value| size(&value))?,
+    })
+}
+
+fn pie_table(section: &Section<'_>) -> Result<Pie> {
+    section.allow(&["kind", "target", "interval", "burst", "ecn"])?;
+    let usual = Pie::default();
+    Ok(Pie {
+        target: section.get("target").map_or(Ok(usual.target), |value| positive(&value))?,
+        interval: section.get("interval").map_or(Ok(usual.interval), |value| positive(&value))?,
+        burst: section.get("burst").map_or(Ok(usual.burst), |value| value.quantity())?,
+        ecn: section.get("ecn").map_or(Ok(usual.ecn), |value| value.boolean())?,
     })
 }
 

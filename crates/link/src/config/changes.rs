@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 use units::{Bytes, Rate, Span};
 
 use super::error::{Problem, Result};
-use super::reader::{Section, Value};
+use super::reader::{Section, Value, read_text};
 use super::values::{Build, loss, positive};
 use crate::{Blackout, Change, Dated, Loss, RatePlan, Redraw, Trace};
 
@@ -218,7 +218,7 @@ fn replaces(section: &Section<'_>, key: &str, begins: bool) -> Result<bool> {
 fn read_trace(value: &Value<'_>) -> Result<Trace> {
     let file = value.file()?;
     let path = || file.display().to_string();
-    let text = std::fs::read_to_string(&file)
+    let text = read_text(&file)
         .map_err(|error| value.error(Problem::ReadTrace { path: path(), error }))?;
     Trace::parse(&text)
         .map_err(|error| value.error(Problem::Trace { path: path(), error: Box::new(error) }))

@@ -16,6 +16,21 @@ use units::ParseError;
 
 use super::error::{ConfigError, Problem};
 
+/// The text of a file, without the byte order mark that some editors put before it.
+///
+/// # Errors
+/// If it cannot be read.
+pub fn read_text(path: &Path) -> std::io::Result<String> {
+    let mut text = std::fs::read_to_string(path)?;
+    if text.starts_with(BYTE_ORDER_MARK) {
+        text.drain(..BYTE_ORDER_MARK.len_utf8());
+    }
+    Ok(text)
+}
+
+/// What marks a text as UTF-8.
+const BYTE_ORDER_MARK: char = '\u{feff}';
+
 /// The file that is being read.
 #[derive(Clone, Copy, Debug)]
 pub struct Source<'a> {

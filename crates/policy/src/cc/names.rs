@@ -295,7 +295,8 @@ pub const NAMES: &[Known<dyn Controller>] = &[
             Parameter {
                 name: "profile",
                 default: "modern",
-                summary: "modern, or paper: no slow start, nothing below one packet",
+                summary: "modern: slow start, windows below a packet, packets late by 5 ms, half \
+                          of the growth beyond 64 packets, M by the rate; or paper: none of these",
             },
             Parameter {
                 name: "drain",

@@ -495,6 +495,12 @@ impl Connection {
         Bytes(self.streams.receiving(stream).map_or(0, RecvStream::next))
     }
 
+    /// Bytes of a stream that arrived beyond a gap, each once.
+    #[must_use]
+    pub fn beyond_gaps(&self, stream: u32) -> Bytes {
+        Bytes(self.streams.receiving(stream).map_or(0, RecvStream::beyond_gaps))
+    }
+
     /// Bytes written into a stream and not acknowledged; zero for a completed stream.
     #[must_use]
     pub fn undelivered(&self, stream: u32) -> Bytes {

@@ -101,6 +101,11 @@ impl RecvStream {
         bytes
     }
 
+    /// Bytes that arrived beyond a gap.
+    pub(crate) fn beyond_gaps(&self) -> u64 {
+        self.out_of_order.total()
+    }
+
     /// The number of ranges beyond a gap.
     pub(crate) fn gaps(&self) -> usize {
         self.out_of_order.len()

@@ -53,6 +53,20 @@ impl Axis {
         self
     }
 
+    /// Makes the axis linear again.
+    #[must_use]
+    pub fn linear(mut self) -> Axis {
+        self.log = false;
+        self
+    }
+
+    /// Replaces the label and the unit by a text. An empty one takes no room.
+    #[must_use]
+    pub fn labelled(mut self, text: impl Into<String>) -> Axis {
+        (self.label, self.unit) = (text.into(), String::new());
+        self
+    }
+
     /// Restricts the ticks of a linear axis to whole numbers, for counts.
     #[must_use]
     pub fn whole(mut self) -> Axis {
@@ -135,6 +149,11 @@ impl Axis {
 }
 
 impl Axis {
+    /// Whether its values are categories.
+    pub(super) fn is_of_categories(&self) -> bool {
+        !self.names.is_empty()
+    }
+
     /// The ticks of a ruler of this axis, about `most` of them with a label: of categories all.
     pub(super) fn ticks(&self, ruler: &Ruler, most: u32) -> Vec<Tick> {
         if self.names.is_empty() {

@@ -51,6 +51,8 @@ const REFERENCE: Ink = (0x55, 0x55, 0x55);
 const TITLE_SIZE: f64 = 16.0;
 const PANEL_TITLE_SIZE: f64 = 13.0;
 const LABEL_SIZE: f64 = 12.0;
+/// The distance of two rows of tick labels.
+const TICK_ROW: f64 = 13.0;
 const TICK_SIZE: f64 = 11.0;
 const LEGEND_ROW: f64 = 18.0;
 const SWATCH: f64 = 24.0;
@@ -125,6 +127,8 @@ struct PanelLayout {
     y: Ruler,
     x_ticks: Vec<Tick>,
     y_ticks: Vec<Tick>,
+    /// The row of each label of the x axis, of categories; empty for numbers, which have one row.
+    x_rows: Vec<f64>,
     x_label: bool,
     top: f64,
     /// The centre of the rotated label of the y axis.
@@ -176,7 +180,13 @@ impl Layout {
             let x_label = figure.panels.get(at + 1).is_none_or(|next| next.x != panel.x)
                 && !panel.x.text().is_empty();
             let x_ticks = panel.x.ticks(&x, whole(plot_width / 85.0).clamp(2, 12));
-            down += height + 20.0 + if x_label { 20.0 } else { 0.0 } + 8.0;
+            let x_rows = if panel.x.is_of_categories() {
+                category_rows(&x_ticks, &x, plot_width)
+            } else {
+                Vec::new()
+            };
+            let below = x_rows.iter().copied().fold(0.0, f64::max) * TICK_ROW;
+            down += height + below + 20.0 + if x_label { 20.0 } else { 0.0 } + 8.0;
             let size = (plot_width, height);
             panels.push(PanelLayout {
                 origin,
@@ -184,6 +194,7 @@ impl Layout {
                 x,
                 y,
                 x_ticks,
+                x_rows,
                 y_ticks,
                 x_label,
                 top,
@@ -192,6 +203,22 @@ impl Layout {
         }
         Layout { width, height: down.max(40.0), panels }
     }
+}
+
+/// The rows of the labels of categories, the first one free: none may be left out.
+fn category_rows(ticks: &[Tick], x: &Ruler, width: f64) -> Vec<f64> {
+    // Where the next label of each row may begin.
+    let mut free: Vec<f64> = Vec::new();
+    let mut rows = Vec::with_capacity(ticks.len());
+    for tick in ticks {
+        let half = text_width(tick.label.as_deref(), TICK_SIZE) / 2.0;
+        let (begin, end) = (x.place(tick.value) * width - half, x.place(tick.value) * width + half);
+        let row = free.iter().position(|free| *free < begin).unwrap_or(free.len());
+        free.resize(free.len().max(row + 1), f64::NEG_INFINITY);
+        free[row] = end + 4.0;
+        rows.push(f64::from(u32::try_from(row).unwrap_or(u32::MAX)));
+    }
+    rows
 }
 
 /// The rulers of a panel; adjacent panels with equal x axes share theirs.
@@ -279,11 +306,15 @@ impl PanelLayout {
         let ((left, top), (width, height)) = (self.origin, self.size);
         let style = LabelStyle { size: TICK_SIZE, ..LabelStyle::default() };
         let mut free = f64::NEG_INFINITY;
-        for tick in &self.x_ticks {
+        for (nth, tick) in self.x_ticks.iter().enumerate() {
             let Some(label) = &tick.label else { continue };
             let x = left + self.x.place(tick.value) * width;
             canvas.line(&[(x, top + height), (x, top + height + 4.0)], 1.0, FRAME);
             let half = text_width(Some(label), TICK_SIZE) / 2.0;
+            if let Some(row) = self.x_rows.get(nth) {
+                canvas.text(label, (x, top + height + 13.0 + row * TICK_ROW), style);
+                continue;
+            }
             // On logarithmic axes 5 and 10 are close: overlapping labels are left out.
             if x - half > free {
                 canvas.text(label, (x, top + height + 13.0), style);
@@ -301,9 +332,10 @@ impl PanelLayout {
             }
         }
         if self.x_label {
+            let below = self.x_rows.iter().copied().fold(0.0, f64::max) * TICK_ROW;
             canvas.text(
                 &panel.x.text(),
-                (left + width / 2.0, top + height + 31.0),
+                (left + width / 2.0, top + height + below + 31.0),
                 LabelStyle::default(),
             );
         }

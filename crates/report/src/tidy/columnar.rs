@@ -5,11 +5,15 @@ use std::sync::Arc;
 use parquet::basic::{LogicalType, Repetition, Type as Physical};
 use parquet::data_type::{ByteArray, ByteArrayType, DoubleType, Int64Type};
 use parquet::errors::ParquetError;
+use parquet::file::metadata::KeyValue;
 use parquet::file::properties::WriterProperties;
 use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
 use parquet::schema::types::{Type, TypePtr};
 
 use super::{Kind, Measure, Schema, Value};
+
+/// The key of the schema in the metadata of a file.
+const SCHEMA: &str = "anabranch.schema";
 
 /// The rows so far, by column.
 #[derive(Debug)]
@@ -81,10 +85,12 @@ impl Columns {
         let own = own.map(|(name, kind)| field(name, *kind, Repetition::REQUIRED));
         let fields = keys.chain(own).collect::<Result<Vec<TypePtr>, _>>()?;
         let root = Arc::new(Type::group_type_builder("table").with_fields(fields).build()?);
+        // Units and meanings, as in the schema file.
+        let about = KeyValue::new(SCHEMA.to_owned(), schema.json());
         let mut writer = SerializedFileWriter::new(
             Vec::new(),
             root,
-            Arc::new(WriterProperties::builder().build()),
+            Arc::new(WriterProperties::builder().set_key_value_metadata(Some(vec![about])).build()),
         )?;
         let mut group = writer.next_row_group()?;
         for column in &self.keys {

@@ -149,6 +149,10 @@ fn parquet_reads_back() {
         &[(Some(1), Some("wifi".into()), None, true, 47.5), (None, None, Some(20.0), false, 0.9)],
     );
     let reader = SerializedFileReader::new(std::fs::File::open(&path).unwrap()).unwrap();
+    let about = reader.metadata().file_metadata().key_value_metadata().expect("units");
+    let about = about.iter().find(|pair| pair.key == "anabranch.schema").expect("the schema");
+    let about = about.value.as_ref().expect("a text");
+    assert!(about.contains("\"unit\": \"ms\"") && about.contains("goodput"), "{about}");
     let rows: Vec<_> = reader.get_row_iter(None).unwrap().map(Result::unwrap).collect();
     assert_eq!(rows.len(), 2);
     assert_eq!(

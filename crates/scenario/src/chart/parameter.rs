@@ -32,17 +32,22 @@ const READINGS: [Reading; 5] = [
     ("kB", |text| text.parse().ok().map(|bytes: Bytes| bytes.as_f64() / 1e3)),
 ];
 
+/// The values as numbers, and their unit; `None` unless all have units of one kind.
+pub(crate) fn numbers(values: &[impl AsRef<str>]) -> Option<(&'static str, Vec<f64>)> {
+    let read = |(unit, read): Reading| {
+        let values: Option<Vec<f64>> = values.iter().map(|value| read(value.as_ref())).collect();
+        let values = values.filter(|values| values.iter().all(|value| value.is_finite()));
+        values.map(|values| (unit, values))
+    };
+    READINGS.into_iter().find_map(read)
+}
+
 impl Parameter {
     pub(super) fn new(name: &str, values: &[String]) -> Parameter {
-        let read = |(unit, read): Reading| {
-            let values: Option<Vec<f64>> = values.iter().map(|value| read(value)).collect();
-            let values = values.filter(|values| values.iter().all(|value| value.is_finite()));
-            values.map(|values| Numbers { unit, values })
-        };
         Parameter {
             name: name.to_owned(),
             names: values.to_vec(),
-            numbers: READINGS.into_iter().find_map(read),
+            numbers: numbers(values).map(|(unit, values)| Numbers { unit, values }),
         }
     }
 

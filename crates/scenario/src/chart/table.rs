@@ -5,6 +5,7 @@ use std::path::Path;
 use report::tidy::{Reader, TableRow};
 
 use super::{ChartError, number};
+use crate::results::ALL_SIZES;
 
 /// A table, and the parameters of the sweep.
 pub(super) struct Table {
@@ -16,7 +17,7 @@ pub(super) struct Table {
 }
 
 impl Table {
-    /// `more`: a column that is a parameter too, where it is not empty.
+    /// `more`: a column that is a parameter too, where it holds a class of sizes.
     pub(super) fn open(folder: &Path, name: &str, more: Option<&str>) -> Result<Table, ChartError> {
         let path = folder.join(name).with_extension("csv");
         if !path.exists() {
@@ -36,7 +37,7 @@ impl Table {
         while let Some(row) = reader.next_row()? {
             for (values, (_, column)) in values.iter_mut().zip(&sweep) {
                 let value = row.text(*column);
-                if value.is_empty() && more.is_some() {
+                if ["", ALL_SIZES].contains(&value) && more.is_some() {
                     continue;
                 }
                 if values.last().is_none_or(|last: &String| last != value)

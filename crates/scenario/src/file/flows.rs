@@ -38,7 +38,7 @@ const KEYS: &[&str] = &[
 const TCP_KEYS: &[&str] = &["controller", "source", "tcp", "via", "subflows", "gateway"];
 const PTCP_KEYS: &[&str] = &["controller", "scheduler", "source", "ptcp", "via", "subflows"];
 const SOCKETS_KEYS: &[&str] = &["controller", "source", "buffer", "tcp", "via", "subflows"];
-const UDP_KEYS: &[&str] = &["rate", "interval", "packet", "trace", "size", "on_off"];
+const UDP_KEYS: &[&str] = &["rate", "interval", "packet", "trace", "size", "on_off", "via"];
 
 /// The most subflows of a flow.
 const MOST_SUBFLOWS: u32 = 10_000;
@@ -135,9 +135,25 @@ fn entry(
             flow.reroutes = reroute::reroutes(value, number, subflows, links)?.into();
         }
         flow.name = names.name(number, &mut buffer);
+        check_stop(section, &flow)?;
         flows.push(flow);
     }
     Ok(())
+}
+
+/// Checks that a flow does not stop before it can have begun.
+fn check_stop(section: &Section<'_>, flow: &FlowSpec) -> Result<()> {
+    let latest = match &flow.start {
+        Start::At(at) | Start::Within(_, at) => *at,
+        Start::Arrival(arrivals) => arrivals.from,
+    };
+    match (section.get("stop"), flow.stop) {
+        (Some(value), Some(stop)) if stop <= latest => Err(value.error(Problem::Because(format!(
+            "is not after the start: {} can begin at {latest}",
+            flow.name
+        )))),
+        _ => Ok(()),
+    }
 }
 
 /// Adds the flows of a trace of arrivals, one for each row.
@@ -174,6 +190,7 @@ fn arrivals(
         flow.start = Start::At(table.span(row, 0)?);
         flow.size = Some(table.bytes(row, 1)?);
         flow.name = names.name(number, &mut buffer);
+        check_stop(section, &flow)?;
         flows.push(flow);
     }
     Ok(())
@@ -244,7 +261,10 @@ fn flow(section: &Section<'_>, names: &Numbered, around: &Surroundings<'_>) -> R
         TransportKind::Sockets => {
             Transport::Sockets(sockets::sockets(section, number, links, registry)?)
         }
-        TransportKind::Udp => Transport::Udp(Arc::new(udp(section)?)),
+        TransportKind::Udp => {
+            let via = section.get("via").map(|value| route(&value, number, links)).transpose()?;
+            Transport::Udp(Arc::new(udp(section, via.unwrap_or_default())?))
+        }
     };
     check_lines(section, names, &transport)?;
     let gateway = through(section, number, &from, &to, around)?;

@@ -280,7 +280,9 @@ impl Transport {
             Transport::Tcp(spec) => spec.subflows = routes,
             Transport::Ptcp(spec) => spec.subflows = routes,
             Transport::Sockets(spec) => spec.subflows = routes,
-            Transport::Udp(_) => {}
+            Transport::Udp(spec) => {
+                Arc::make_mut(spec).via = routes.into_iter().next().unwrap_or_default();
+            }
         }
         other
     }
@@ -426,6 +428,8 @@ pub struct UdpSpec {
     pub on_off: Option<(Span, Span)>,
     /// The sum of all packets, in bytes, after which it ends; `None` for no end.
     pub size: Option<Distribution>,
+    /// The links of its route; empty for the shortest one.
+    pub via: Vec<String>,
 }
 
 /// The times at which a UDP flow sends packets.

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use link::config::reader::{Section, Source, nearest, unknown_word};
+use link::config::reader::{Section, Source, nearest, read_text, unknown_word};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
@@ -19,6 +19,8 @@ pub struct Document {
     sweep: Vec<(String, Vec<String>)>,
     /// Values that replace those of the text, before those of the caller.
     settings: Vec<Setting>,
+    /// Those of them, and of the sweep, that the caller has set.
+    given: Vec<Setting>,
     registry: Registry,
 }
 
@@ -60,7 +62,7 @@ impl Document {
     /// If it cannot be read, is not TOML, or is not valid.
     pub fn load_with(path: &Path, registry: Registry) -> Result<Document, ConfigError> {
         let file = path.display().to_string();
-        match std::fs::read_to_string(path) {
+        match read_text(path) {
             Ok(text) => Document::new_with(&text, &file, registry),
             Err(error) => Err(ConfigError {
                 file,
@@ -89,13 +91,14 @@ impl Document {
             text: text.to_owned(),
             sweep: Vec::new(),
             settings: Vec::new(),
+            given: Vec::new(),
             registry,
         };
         let table = document.table()?;
         let root = Section::root(document.source(), &table);
         let settings = parse::settings(&root)?;
         document.sweep = parse::sweep(&root)?;
-        let document = document.with(&settings)?;
+        let document = document.replacing(&settings)?;
         document.scenario(&document.points()[0])?;
         Ok(document)
     }
@@ -106,6 +109,12 @@ impl Document {
     /// # Errors
     /// If values of the sweep are no list, or there are too many combinations.
     pub fn with(&self, settings: &[Setting]) -> Result<Document, ConfigError> {
+        let mut document = self.clone();
+        document.given.extend_from_slice(settings);
+        document.replacing(settings).map_err(|error| document.with_option(error))
+    }
+
+    fn replacing(&self, settings: &[Setting]) -> Result<Document, ConfigError> {
         let mut document = self.clone();
         for setting in settings {
             let Some(key) = setting.key.strip_prefix("sweep.") else {
@@ -181,6 +190,29 @@ impl Document {
     /// # Errors
     /// The first mistake, with its line and the nearest known name.
     pub fn scenario(&self, settings: &[Setting]) -> Result<Scenario, ConfigError> {
+        self.build(settings).map_err(|error| self.with_option(error))
+    }
+
+    /// An error, with the option that caused it in place of the file and a line that has another
+    /// value.
+    fn with_option(&self, error: ConfigError) -> ConfigError {
+        let line = error.line.and_then(|line| self.text.lines().nth(line - 1)).unwrap_or_default();
+        let is_cause = |setting: &&Setting| {
+            let key = setting.key.strip_prefix("sweep.").unwrap_or(&setting.key);
+            let is_at = [key, &setting.key].contains(&error.key.as_str())
+                || error.key.strip_prefix(key).is_some_and(|rest| rest.starts_with('.'));
+            // A parameter, where it stands.
+            is_at || line.contains(&format!("\"${key}\"")) || line.contains(&format!("'${key}'"))
+        };
+        match self.given.iter().rev().find(is_cause) {
+            None => error,
+            Some(Setting { key, value }) => {
+                ConfigError { file: format!("--set {key}={value}"), line: None, ..error }
+            }
+        }
+    }
+
+    fn build(&self, settings: &[Setting]) -> Result<Scenario, ConfigError> {
         let settings: Vec<&Setting> = self.settings.iter().chain(settings).collect();
         let values: Vec<DeValue<'_>> =
             settings.iter().map(|setting| value(&setting.value)).collect();

@@ -4,7 +4,7 @@ use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use link::config::reader::Value;
+use link::config::reader::{Value, read_text};
 use link::config::{ConfigError, Problem};
 use units::{Bytes, ParseError, Span};
 
@@ -13,7 +13,7 @@ use super::values::{MOST, Result};
 /// The text of the file that `value` names, and its path.
 pub(super) fn text(value: &Value<'_>) -> Result<(PathBuf, String)> {
     let path = value.file()?;
-    let text = std::fs::read_to_string(&path).map_err(|error| {
+    let text = read_text(&path).map_err(|error| {
         value.error(Problem::ReadTrace { path: path.display().to_string(), error })
     })?;
     Ok((path, text))

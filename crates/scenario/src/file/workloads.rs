@@ -71,8 +71,12 @@ fn requests(section: &Section<'_>) -> Result<Requests> {
     section.allow(&["size", "request", "think", "count", "objects", "connections"])?;
     let count = section.get("count").map(|value| super::values::count(&value)).transpose()?;
     let requests = Requests {
-        size: sizes(&section.require("size")?)?,
-        request: request(section)?,
+        size: at_least_a_byte(&section.require("size")?)?,
+        request: section
+            .get("request")
+            .map_or(Ok(Distribution::Constant(REQUEST.as_f64())), |value| {
+                at_least_a_byte(&value)
+            })?,
         think: section
             .get("think")
             .map_or(Ok(Distribution::Constant(0.0)), |value| times(&value))?,
@@ -103,15 +107,13 @@ fn lines(value: &Value<'_>) -> Result<Lines> {
     super::values::count(value).map(Lines::UpTo)
 }
 
-fn request(section: &Section<'_>) -> Result<Distribution> {
-    let Some(value) = section.get("request") else {
-        return Ok(Distribution::Constant(REQUEST.as_f64()));
-    };
-    let request = sizes(&value)?;
-    if request == Distribution::Constant(0.0) {
+/// The sizes of requests or answers: of nothing, none would ever arrive.
+fn at_least_a_byte(value: &Value<'_>) -> Result<Distribution> {
+    let sizes = sizes(value)?;
+    if sizes == Distribution::Constant(0.0) {
         return Err(value.error(Problem::Sense("wants at least a byte")));
     }
-    Ok(request)
+    Ok(sizes)
 }
 
 /// Pages of Pareto-distributed size with exponential think times.
@@ -129,10 +131,16 @@ fn web(section: &Section<'_>) -> Result<Requests> {
             shape
         }
     };
-    let mean = section.get("mean").map_or(Ok(Bytes(30_000)), |value| value.quantity())?;
+    let mean = match section.get("mean") {
+        None => 30_000.0,
+        Some(value) => match at_least_a_byte(&value)? {
+            Distribution::Constant(mean) => mean,
+            _ => return Err(value.error(Problem::Sense("wants a size, for example 30 kB"))),
+        },
+    };
     let think = section.get("think").map_or(Ok(Span::from_secs(1)), |value| value.quantity())?;
     Ok(Requests {
-        size: Distribution::pareto(mean.as_f64(), shape),
+        size: Distribution::pareto(mean, shape),
         request: Distribution::Constant(REQUEST.as_f64()),
         think: Distribution::Exponential { mean: think.as_secs_f64() },
         count: None,
@@ -157,8 +165,8 @@ fn writes(value: &Value<'_>) -> Result<Vec<(Span, Bytes)>> {
     Ok(writes)
 }
 
-/// A UDP flow: by a rate, by intervals, or by a trace of packets.
-pub(super) fn udp(section: &Section<'_>) -> Result<UdpSpec> {
+/// A UDP flow over these links: by a rate, by intervals, or by a trace of packets.
+pub(super) fn udp(section: &Section<'_>, via: Vec<String>) -> Result<UdpSpec> {
     let on_off = section.get("on_off").map(|value| on_off(&value)).transpose()?;
     let size = section.get("size").map(|value| sizes(&value)).transpose()?;
     if let Some(value) = section.get("trace") {
@@ -170,7 +178,7 @@ pub(super) fn udp(section: &Section<'_>) -> Result<UdpSpec> {
         let packets = packets(&value)?;
         let mean = Distribution::Constant(mean_packet(&packets));
         let pace = Pace::Trace(packets.into());
-        return Ok(UdpSpec { pace, packet: mean, on_off: None, size: None });
+        return Ok(UdpSpec { pace, packet: mean, on_off: None, size: None, via });
     }
     let pace = match (section.get("rate"), section.get("interval")) {
         (Some(_), Some(interval)) => {
@@ -199,7 +207,7 @@ pub(super) fn udp(section: &Section<'_>) -> Result<UdpSpec> {
     {
         return Err(section.error("packet", Problem::Sense(NO_PACKET)));
     }
-    Ok(UdpSpec { pace, packet, on_off, size })
+    Ok(UdpSpec { pace, packet, on_off, size, via })
 }
 
 #[expect(clippy::cast_precision_loss, reason = "at most a million packets")]

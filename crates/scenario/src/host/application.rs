@@ -116,6 +116,8 @@ impl Exchange {
 pub struct Sink {
     /// The incomplete writes in order: time, size, and end in the stream.
     expected: VecDeque<(Time, Bytes, Bytes)>,
+    /// When the last of the completed ones was complete.
+    since: Time,
     /// The completed ones.
     done: Vec<Request>,
 }
@@ -168,12 +170,49 @@ impl Client {
     }
 }
 
+impl Sink {
+    /// Completes the writes that have arrived. One of nothing is complete with its predecessor, but
+    /// not before its time; the last one, when the stream ends.
+    fn handle_received(&mut self, now: Time, received: Bytes) {
+        while let Some((at, bytes, end)) = self.expected.front().copied()
+            && end <= received
+        {
+            let is_empty = bytes == Bytes::ZERO;
+            let is_last = self.expected.len() == 1;
+            if is_empty && (is_last || end == received && at > now) {
+                return;
+            }
+            self.complete(at, bytes, if is_empty { at.max(self.since) } else { now });
+        }
+    }
+
+    fn handle_end(&mut self, now: Time, received: Bytes) {
+        self.handle_received(now, received);
+        while let Some((at, bytes, end)) = self.expected.front().copied()
+            && end <= received
+            && at <= now
+        {
+            let is_last = self.expected.len() == 1;
+            self.complete(at, bytes, if is_last { now } else { at.max(self.since) });
+        }
+    }
+
+    /// The first of the incomplete writes is complete.
+    fn complete(&mut self, at: Time, bytes: Bytes, done: Time) {
+        self.expected.pop_front();
+        self.since = done;
+        self.done.push(Request { at, done, bytes, asked: Bytes::ZERO });
+    }
+}
+
 impl Application {
     /// The application of the sender or the receiver of a workload that begins at `start`; `seed`
     /// is the flow's.
     #[must_use]
     pub fn new(workload: &Workload, start: Time, seed: Seed, is_sender: bool) -> Application {
-        let sink = |expected| Application::Sink(Box::new(Sink { expected, done: Vec::new() }));
+        let sink = |expected| {
+            Application::Sink(Box::new(Sink { expected, since: start, done: Vec::new() }))
+        };
         match (workload, is_sender) {
             (Workload::Bulk, true) => Application::Bulk,
             (Workload::Bulk | Workload::Stream(_), false) => Application::Reader,
@@ -362,13 +401,7 @@ impl Application {
                 }
             }
             Application::Sink(sink) => {
-                let Sink { expected, done } = &mut **sink;
-                while let Some((at, bytes, _)) =
-                    expected.front().copied().filter(|(_, _, end)| *end <= received)
-                {
-                    expected.pop_front();
-                    done.push(Request { at, done: now, bytes, asked: Bytes::ZERO });
-                }
+                sink.handle_received(now, received);
             }
             Application::Bulk
             | Application::File { .. }
@@ -376,6 +409,21 @@ impl Application {
             | Application::Trace(_)
             | Application::Server(_)
             | Application::Reader => {}
+        }
+    }
+
+    /// The other end stops at `stop`: later writes do not come.
+    pub(crate) fn expect_until(&mut self, stop: Time) {
+        if let Application::Sink(sink) = self {
+            sink.expected.retain(|(at, ..)| *at < stop);
+        }
+    }
+
+    /// The other end writes no more: all `received` bytes have arrived. What it wrote last may have
+    /// been nothing.
+    pub fn handle_end(&mut self, now: Time, received: Bytes) {
+        if let Application::Sink(sink) = self {
+            sink.handle_end(now, received);
         }
     }
 

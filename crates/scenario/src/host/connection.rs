@@ -3,7 +3,7 @@
 use netsim::{Out, Route};
 use policy::cc::Controller;
 use smallvec::SmallVec;
-use tcp::{Endpoint, Transmit};
+use tcp::{Endpoint, Event, Transmit};
 use units::{Bytes, Span, SubflowId, Time};
 use wire::tcp::Segment;
 
@@ -158,12 +158,17 @@ impl Connection {
                 timeouts: stats.timeouts,
             }),
             sent: stats.sent,
-            received: endpoint.received(),
+            arrived: endpoint.arrived(),
             marked: u64::from(endpoint.marked()),
             requests: self.application.requests().into(),
             rest: Some((*route, *connection, rest)),
             ..Ended::default()
         })
+    }
+
+    /// Payload that has arrived on all subflows, in order or not, each byte once.
+    pub(crate) fn arrived(&self) -> Bytes {
+        self.subflows.iter().map(|subflow| subflow.endpoint.arrived()).sum()
     }
 
     /// Payload received in order on all subflows.
@@ -184,10 +189,17 @@ impl Connection {
         let endpoint = &mut self.subflows[index].endpoint;
         let before = endpoint.received();
         endpoint.handle_segment(now, segment, ecn == Ecn::Marked, self.controller.as_mut());
-        while endpoint.poll_event().is_some() {}
+        let mut has_ended = false;
+        while let Some(event) = endpoint.poll_event() {
+            has_ended |= event == Event::Finished;
+        }
         if self.application.minds_received() && self.subflows[index].endpoint.received() > before {
             let received = self.received();
             self.application.handle_received(now, received);
+        }
+        if has_ended && self.subflows.iter().all(|subflow| subflow.endpoint.is_finished()) {
+            let received = self.received();
+            self.application.handle_end(now, received);
         }
         self.write(now, index, out);
         self.send(now, index, out);

@@ -16,8 +16,8 @@ pub struct Ended {
     pub(crate) sender: Option<EndedSender>,
     /// Packets with data sent, those sent again included.
     pub(crate) sent: u64,
-    /// Payload received; of UDP, bytes on the wire.
-    pub(crate) received: Bytes,
+    /// Payload that arrived; of UDP, bytes on the wire.
+    pub(crate) arrived: Bytes,
     /// Packets received with a mark (ECN).
     pub(crate) marked: u64,
     /// Datagrams received, and the sum of their delays.

@@ -103,7 +103,12 @@ impl FlowPlan {
 
     fn application(&self, workload: &Workload, is_sender: bool) -> Application {
         let own = self.size.map(|bytes| Workload::File(Distribution::Constant(bytes.as_f64())));
-        Application::new(own.as_ref().unwrap_or(workload), self.start, self.seed, is_sender)
+        let workload = own.as_ref().unwrap_or(workload);
+        let mut application = Application::new(workload, self.start, self.seed, is_sender);
+        if let Some(stop) = self.stop {
+            application.expect_until(stop);
+        }
+        application
     }
 
     /// One end of a TCP flow. The sender of the data opens it, except for requests, where their

@@ -33,8 +33,8 @@ pub struct Pool {
 /// The counters of all connections.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct PoolCounts {
-    /// Payload received in order.
-    pub(crate) received: Bytes,
+    /// Payload that has arrived, each byte once.
+    pub(crate) arrived: Bytes,
     /// Packets with data sent, those sent again included.
     pub(crate) sent: u64,
     pub(crate) retransmitted: u64,
@@ -46,7 +46,7 @@ pub(crate) struct PoolCounts {
 impl PoolCounts {
     /// Adds those of a connection.
     fn add(&mut self, connection: &Connection) {
-        self.received += connection.received();
+        self.arrived += connection.arrived();
         for Subflow { endpoint, .. } in connection.subflows() {
             let stats = endpoint.stats();
             self.sent += stats.sent;

@@ -113,10 +113,9 @@ impl Sockets {
         self.is_closed && self.connections().all(|connection| connection.endpoint.is_closed())
     }
 
-    /// Payload that the application has read, in the order of the stream.
-    #[must_use]
-    pub fn received(&self) -> Bytes {
-        self.received
+    /// Payload that has arrived on all connections, each byte once.
+    pub(crate) fn arrived(&self) -> Bytes {
+        self.connections().map(|connection| connection.endpoint.arrived()).sum()
     }
 
     /// A segment has arrived on one of the connections, with this piece of a record if any.
@@ -145,8 +144,13 @@ impl Sockets {
             self.each[socket].subflow.endpoint.read(bytes);
             self.received += bytes;
         }
+        // The end of the data behind what was read.
+        self.each[index].subflow.endpoint.read(Bytes::ZERO);
         if self.received > before {
             self.application.handle_received(now, self.received);
+        }
+        if self.connections().all(|connection| connection.endpoint.is_finished()) {
+            self.application.handle_end(now, self.received);
         }
         self.go_on(now, out);
     }

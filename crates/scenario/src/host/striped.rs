@@ -130,8 +130,13 @@ impl Striped {
         self.received
     }
 
+    /// Payload that has arrived, in order or not, each byte once.
+    pub(crate) fn arrived(&self) -> Bytes {
+        self.received + self.connection.beyond_gaps(STREAM)
+    }
+
     /// The packets that arrived over a path.
-    pub(crate) fn arrived(&self, path: usize) -> Arrived {
+    pub(crate) fn arrived_over(&self, path: usize) -> Arrived {
         self.arrived[path]
     }
 
@@ -176,7 +181,7 @@ impl Striped {
             arrived: *arrived,
         };
         Some(Ended {
-            received: self.received,
+            arrived: self.arrived(),
             requests: self.application.requests().into(),
             paths: ends.map(path).collect(),
             ..Ended::default()
@@ -221,9 +226,12 @@ impl Striped {
         };
         outcome.expect("both ends are ours");
         while let Some(event) = self.connection.poll_event() {
-            if let Event::Readable { stream: STREAM, end, .. } = event {
+            if let Event::Readable { stream: STREAM, end, is_whole } = event {
                 self.received = Bytes(end);
                 self.application.handle_received(now, self.received);
+                if is_whole {
+                    self.application.handle_end(now, self.received);
+                }
             }
         }
         self.write(now);

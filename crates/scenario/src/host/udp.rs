@@ -41,7 +41,7 @@ pub struct UdpSource {
 
 impl UdpSource {
     /// A source that begins at `start` and ends after `size` bytes, with datagrams of this
-    /// connection.
+    /// connection: of no bytes, after one datagram without payload.
     #[must_use]
     pub fn new(
         spec: Arc<UdpSpec>,
@@ -64,7 +64,7 @@ impl UdpSource {
             connection,
             start,
             stop,
-            next: if size == Some(Bytes::ZERO) { NEVER } else { first },
+            next: first,
             on_until,
             rng,
             sizes: stream(seed.stream("packet")),
@@ -208,7 +208,7 @@ impl UdpSink {
     /// What is kept of it once everything has arrived.
     pub(crate) fn ended(&self) -> Option<Ended> {
         self.done.map(|done| Ended {
-            received: self.received,
+            arrived: self.received,
             datagrams: (self.datagrams, self.delay),
             requests: [done].into(),
             ..Ended::default()

@@ -372,7 +372,7 @@ impl Closing<'_> {
         for (index, flow) in self.subjects.flows.iter().enumerate() {
             let mut put = |metric, value| put(Scope::Flow, *flow, metric, value);
             let book = &self.book.flows[index];
-            let goodput = rate(book.received, span);
+            let goodput = rate(book.arrived, span);
             let delays = self.counts.delays(self.number, index);
             put(GOODPUT, goodput);
             self.close_flow(index, &mut put);
@@ -449,7 +449,7 @@ impl Closing<'_> {
             let of = self.subjects.subflows[index];
             let book = &self.book.subflows[index];
             let mut put = |metric, value| put(of, metric, value);
-            put(GOODPUT, rate(book.received, span));
+            put(GOODPUT, rate(book.arrived, span));
             self.book.substates[index].close(&mut put);
             put(RETRANSMISSIONS, book.retransmitted.gained());
             loss(book.sent.gained(), book.lost.gained(), &mut put);

@@ -7,7 +7,7 @@ use super::{Layout, PacketCounts, WindowRecord, float};
 use crate::build::Built;
 use crate::file::Scenario;
 use crate::flow_state::{
-    bottlenecks, datagrams, has_ended, marked, received, sender_counts, sent, subflow_received,
+    arrived, bottlenecks, datagrams, has_ended, marked, sender_counts, sent, subflow_arrived,
     subflow_state,
 };
 use crate::measures::Metric;
@@ -30,7 +30,7 @@ const LOSSES: Metric = Metric::listed("losses");
 /// The counters of a flow in one window.
 #[derive(Clone, Default)]
 pub(super) struct FlowCounters {
-    pub(super) received: Counter,
+    pub(super) arrived: Counter,
     pub(super) sent: Counter,
     pub(super) lost: Counter,
     /// Of flows that are ECN-capable.
@@ -49,7 +49,7 @@ pub(super) struct FlowCounters {
 /// The counters of a subflow in one window.
 #[derive(Clone, Copy, Default)]
 pub(super) struct SubflowCounters {
-    pub(super) received: Counter,
+    pub(super) arrived: Counter,
     pub(super) sent: Counter,
     pub(super) lost: Counter,
     pub(super) retransmitted: Counter,
@@ -127,7 +127,7 @@ impl WindowRecord {
         }
         for (index, (book, ends)) in self.flows.iter_mut().zip(&built.flows).enumerate() {
             let flow = &scenario.flows[index];
-            book.received.note(received(built, ends).0, is_begin);
+            book.arrived.note(arrived(built, ends).0, is_begin);
             book.sent.note(sent(built, ends), is_begin);
             let connections = layout.first[index]..layout.first[index + 1];
             book.lost.note(connections.map(|number| counts.lost(number)).sum(), is_begin);
@@ -154,7 +154,7 @@ impl WindowRecord {
         for (book, (flow, subflow)) in self.subflows.iter_mut().zip(&layout.subflows) {
             let ends = &built.flows[*flow];
             let state = subflow_state(built, ends, *subflow);
-            book.received.note(subflow_received(built, ends, *subflow).0, is_begin);
+            book.arrived.note(subflow_arrived(built, ends, *subflow).0, is_begin);
             book.sent.note(state.sent, is_begin);
             book.lost.note(counts.lost(layout.first[*flow] + subflow), is_begin);
             book.retransmitted.note(state.retransmitted, is_begin);

@@ -138,8 +138,9 @@ impl Ideal {
 
     /// The time from the first byte's sending to the last one's arrival.
     fn transfer(&self, pipe: &Pipe, size: Bytes) -> f64 {
-        let (size, room) = (size.0.max(1), self.room.0.max(1));
-        let packets = size.div_ceil(room);
+        let (size, room) = (size.0, self.room.0.max(1));
+        // The end of a flow of nothing is a packet too.
+        let packets = size.div_ceil(room).max(1);
         let first = Bytes(size.min(room)) + self.headers;
         let last = Bytes(size - (packets - 1) * room) + self.headers;
         let all = Bytes(size + packets * self.headers.0);

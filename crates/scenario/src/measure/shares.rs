@@ -7,7 +7,7 @@ use units::{Bytes, Span, Time};
 
 use crate::build::Built;
 use crate::file::FlowSpec;
-use crate::flow_state::{has_ended, received};
+use crate::flow_state::{arrived, has_ended};
 
 /// The groups of the flows of a scenario.
 pub(crate) struct Groups {
@@ -90,13 +90,13 @@ impl Shares {
         let all = self.sums.len() - 1;
         self.sums.fill(Sums::default());
         for (index, ends) in built.flows.iter().enumerate() {
-            let received = received(built, ends);
+            let arrived = arrived(built, ends);
             if self.starts[index] < Time::ZERO + at && !self.had_ended[index] {
-                let share = (received - self.before[index]).as_f64() / seconds;
+                let share = (arrived - self.before[index]).as_f64() / seconds;
                 self.sums[groups.of[index] as usize].add(share);
                 self.sums[all].add(share);
             }
-            self.before[index] = received;
+            self.before[index] = arrived;
             self.had_ended[index] = has_ended(built, ends);
         }
         std::mem::replace(&mut self.since, at)

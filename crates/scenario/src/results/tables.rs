@@ -29,7 +29,7 @@ pub(super) type StoredRow<'a> = (Vec<Value>, Option<(&'a str, f64)>);
 
 /// The measures of the table of samples: name, unit, meaning.
 const SAMPLED: [(&str, &str, &str); 9] = [
-    ("goodput", "Mbit/s", "payload that arrived in order since the sample before"),
+    ("goodput", "Mbit/s", "payload that arrived since the sample before, each byte once"),
     ("window", "packets", "the sender's window, of all subflows together"),
     ("rtt", "ms", "the smoothed round-trip time, the largest of the subflows"),
     ("throughput", "Mbit/s", "bytes that the link delivered since the sample before"),
@@ -212,10 +212,7 @@ fn write_samples(text: &mut String, scenario: &Scenario, series: &Series) {
         let mut flow = |scope: &str, name: &str, data: &FlowSeries| {
             line(scope, name, "goodput", &data.goodput);
             line(scope, name, "window", &data.window);
-            // Zero stands for no sample yet.
-            if data.rtt.get(index).is_some_and(|rtt| *rtt > 0.0) {
-                line(scope, name, "rtt", &data.rtt);
-            }
+            line(scope, name, "rtt", &data.rtt);
         };
         for (spec, data) in scenario.flows.iter().zip(&series.flows) {
             flow("flow", &spec.name, data);
@@ -236,9 +233,7 @@ fn write_samples(text: &mut String, scenario: &Scenario, series: &Series) {
         for (name, path) in &series.paths {
             line("path", name, "window_bytes", &path.window);
             line("path", name, "in_flight", &path.in_flight);
-            if path.rtt[index] > 0.0 {
-                line("path", name, "rtt", &path.rtt);
-            }
+            line("path", name, "rtt", &path.rtt);
             line("path", name, "choked", &path.choked);
         }
     }

@@ -102,6 +102,13 @@ pub(super) fn across(lab: &Lab<'_>) -> Result<Outcome, StudyError> {
             Expected::AtLeast(0.9),
             &ratios(&multi.foreground.throughput, without),
         );
+        // Little impact is less than that of Reno, beside which the foreground keeps most too.
+        let beside_reno = &settings[1].foreground.throughput;
+        let least = Expected::AtLeast(1.0);
+        let ours = mean(&ratios(&multi.foreground.throughput, beside_reno));
+        let what = format!("{profile}, foreground’s throughput, of that beside Reno");
+        let by = "the paper: less impact than that of Reno";
+        verdict.row(Row::new(what, "", by, least, Tolerance::NONE, ours).surely());
         settings.extend([single, multi]);
         for (gateway, label) in [("single*", "one path"), ("multi*", "several")] {
             let runs = background.runs(&[("gateway", gateway), ("profile", &profile)])?;

@@ -49,13 +49,17 @@ pub(super) fn beside_web(lab: &Lab<'_>) -> Result<Outcome, StudyError> {
             );
             if profile == JUDGED {
                 let [multi, single, reno] = all;
-                let mut row = |what: &str, by: &str, most, values: &[f64]| {
+                let row = |what: &str, by: &str, most, values: &[f64]| {
                     let what = format!("{count} clients, {what}");
                     let most = Expected::AtMost(most);
-                    verdict.row(Row::new(what, "", by, most, Tolerance::NONE, mean(values)));
+                    Row::new(what, "", by, most, Tolerance::NONE, mean(values))
                 };
-                row("two paths over one", "the paper: half", 0.55, &ratios(&multi, &single));
-                row("one path over Reno", "the paper: sooner", 1.0, &ratios(&single, &reno));
+                let half =
+                    row("two paths over one", "the paper: half", 0.55, &ratios(&multi, &single));
+                let sooner =
+                    row("one path over Reno", "the paper: sooner", 1.0, &ratios(&single, &reno));
+                verdict.row(half);
+                verdict.row(sooner.surely());
             }
         }
     }
@@ -84,14 +88,17 @@ pub(super) fn delays(lab: &Lab<'_>) -> Result<Outcome, StudyError> {
     }
     let mut verdict = Verdict::default();
     if let [first, .., last] = &legs[..] {
-        verdict.row(Row::new(
-            "the longest delay’s time over the shortest’s",
-            "",
-            "the paper: it grows",
-            Expected::AtLeast(1.0),
-            Tolerance::NONE,
-            mean(&ratios(&found("multi", last)?, &found("multi", first)?)),
-        ));
+        verdict.row(
+            Row::new(
+                "the longest delay’s time over the shortest’s",
+                "",
+                "the paper: it grows",
+                Expected::AtLeast(1.0),
+                Tolerance::NONE,
+                mean(&ratios(&found("multi", last)?, &found("multi", first)?)),
+            )
+            .surely(),
+        );
         verdict.row(Row::new(
             "equal delays, two paths over one",
             "",
@@ -135,7 +142,8 @@ pub(super) fn reordering(lab: &Lab<'_>) -> Result<Outcome, StudyError> {
         let mut row = |what: &str, by: &str, expected, [this, that]: [&str; 2]| {
             let values = ratios(&found(this, clients)?, &found(that, clients)?);
             let what = format!("{clients} clients, {what}");
-            verdict.row(Row::new(what, "", by, expected, Tolerance::NONE, mean(&values)));
+            let row = Row::new(what, "", by, expected, Tolerance::NONE, mean(&values));
+            verdict.row(row.surely());
             Ok::<(), StudyError>(())
         };
         let by = "the paper: 1.5 suffices";

@@ -24,7 +24,9 @@ pub const STUDY: Study = Study {
             taken as one way, queues hold one bandwidth-delay product, and rates are bytes of the \
             links, headers included, sampled every 2 s. The paper compares MPFAST with wVegas in \
             figure 2(a); what other controllers do on the same networks is shown beside it and not \
-            judged.",
+            judged. What is judged is more than the paper’s algorithm: slow start, paced, that \
+            ends at half of the backlog; windows weighted by measured rates; a tolerance of 3 % of \
+            losses; and drains every 10 s.",
     figures: &[
         Figure {
             name: "2",

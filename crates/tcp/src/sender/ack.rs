@@ -74,6 +74,7 @@ impl Sender {
         let old_una = self.una;
         let has_advanced = segment.ack > self.una;
         let was_in_recovery = matches!(self.phase, Phase::Recovery { .. });
+        let was_impatient = self.is_impatient();
         let in_flight = self.next - self.una;
         let delivered = self.take_delivered(now, segment, highest);
         let is_duplicate = !has_advanced
@@ -113,9 +114,9 @@ impl Sender {
             let delays = self.timestamp_delays(now, segment, has_advanced);
             self.report_acked(now, &delivered, was_in_recovery, delays, cc);
         }
-        if has_advanced
-            || delivered.newest.is_some_and(|newest| self.was_sent_before_first(newest.sent_at))
-        {
+        let restarts = has_advanced
+            || delivered.newest.is_some_and(|newest| self.was_sent_before_first(newest.sent_at));
+        if restarts && !(was_impatient && self.is_impatient()) {
             self.arm(now, true);
         } else if has_moved_window {
             self.arm(now, false);
@@ -337,6 +338,9 @@ impl Sender {
             }
             let is_partial = matches!(self.phase, Phase::Recovery { end, .. } if self.una < end);
             if is_partial && self.config.detection == Detection::NewReno {
+                if let Phase::Recovery { has_partial, .. } = &mut self.phase {
+                    *has_partial = true;
+                }
                 has_lost = self.mark_first_lost(now, cc);
             } else if is_partial {
                 // Reno leaves recovery with any advance.
@@ -357,6 +361,13 @@ impl Sender {
             }
         }
         has_lost
+    }
+
+    /// Whether acknowledgements no longer restart the timer: `NewReno` repairs one loss a round
+    /// trip, and with many of them a timeout is sooner done. Only the first partial acknowledgement
+    /// restarts it (RFC 6582, section 3.2, step 3, the *impatient* variant of section 4).
+    pub(super) fn is_impatient(&self) -> bool {
+        matches!(self.phase, Phase::Recovery { has_partial: true, .. })
     }
 
     fn mark_first_lost<C: Controller + ?Sized>(&mut self, now: Time, cc: &mut C) -> bool {
@@ -383,7 +394,8 @@ impl Sender {
             && cc.wants_rate_reduction();
         let reduction =
             wants.then(|| Box::new(RateReduction::new(in_flight, target, self.config.mss)));
-        self.phase = Phase::Recovery { end: self.next, reduction, is_first_sent: false };
+        self.phase =
+            Phase::Recovery { end: self.next, reduction, is_first_sent: false, has_partial: false };
         self.marked_until = self.next;
     }
 

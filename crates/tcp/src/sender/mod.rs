@@ -132,8 +132,13 @@ enum SpuriousCheck {
 enum Phase {
     /// No losses are being repaired.
     Open,
-    /// Fast recovery, until `end` is acknowledged.
-    Recovery { end: u64, reduction: Option<Box<RateReduction>>, is_first_sent: bool },
+    /// Fast recovery, until `end` is acknowledged. `has_partial`: a part of it has been.
+    Recovery {
+        end: u64,
+        reduction: Option<Box<RateReduction>>,
+        is_first_sent: bool,
+        has_partial: bool,
+    },
     /// After a timeout, until `end` is acknowledged: slow start with retransmissions.
     Timeout { end: u64 },
 }
@@ -479,7 +484,7 @@ impl Sender {
         cc.handle_sent(now, self.id, &Sent { bytes: Bytes(payload), in_flight, is_retransmission });
         // A retransmission of the first missing packet restarts the timer: the duplicates before it
         // may have taken most of a round trip.
-        self.arm(now, is_retransmission && seq == self.una);
+        self.arm(now, is_retransmission && seq == self.una && !self.is_impatient());
         let mut flags = Flags::default();
         if is_fin {
             flags = flags.with(Flags::FIN);

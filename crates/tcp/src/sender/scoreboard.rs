@@ -1,12 +1,13 @@
 //! The scoreboard: packets in flight, lost or delivered.
 
 use alloc::boxed::Box;
-use alloc::vec::Vec;
+use alloc::collections::VecDeque;
 
 use recovery::SendSnapshot;
 use units::{Bytes, Time};
 
 use super::queue::Queue;
+use crate::search::partition_from_end;
 
 /// A packet that was sent and is not yet acknowledged cumulatively. It is small, because thousands
 /// of flows in recovery walk through their records.
@@ -102,7 +103,7 @@ pub(super) struct Scoreboard {
     /// The latest flight.
     flight: FlightTag,
     /// Ranges that the receiver holds beyond the cumulative acknowledgement, in order and disjoint.
-    sacked_ranges: Vec<(u64, u64)>,
+    sacked_ranges: VecDeque<(u64, u64)>,
     /// No lost record begins below this position.
     lost_from: u64,
     /// [`Scoreboard::mark_lost_below`] has checked every record below this position.
@@ -230,13 +231,13 @@ impl Scoreboard {
         self.records.drop_front(count);
         self.contexts.drop_front(count);
         if self.sacked > 0 {
-            while let Some(&(from, to)) = self.sacked_ranges.first() {
+            while let Some(&(from, to)) = self.sacked_ranges.front() {
                 if from >= una {
                     break;
                 }
                 self.sacked -= to.min(una) - from;
                 if to <= una {
-                    self.sacked_ranges.remove(0);
+                    self.sacked_ranges.pop_front();
                 } else {
                     self.sacked_ranges[0].0 = una;
                 }
@@ -255,7 +256,7 @@ impl Scoreboard {
         if from >= to {
             return;
         }
-        let first = self.sacked_ranges.partition_point(|range| range.1 < from);
+        let first = partition_from_end(&self.sacked_ranges, |range| range.1 < from);
         if self.sacked_ranges.get(first).is_some_and(|range| range.0 <= from && to <= range.1) {
             // Two of three blocks repeat known ranges.
             return;
@@ -462,7 +463,7 @@ impl Scoreboard {
         if self.sacked == 0 {
             return 0;
         }
-        self.sacked_ranges.last().map_or(0, |range| range.1)
+        self.sacked_ranges.back().map_or(0, |range| range.1)
     }
 }
 

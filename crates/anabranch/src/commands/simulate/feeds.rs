@@ -1,10 +1,10 @@
 //! Scenario files with live sources, which have a simulation and a table of their own.
 
-use std::fs;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use files::Error;
+use link::config::reader::read_text;
 use report::{Align, Table};
 use scenario::relays::{FeedOutcome, FeedsFile, follow};
 use scenario::threads::share;
@@ -17,8 +17,7 @@ const STEP: Span = Span::from_millis(100);
 
 /// The file, if it has sources. Whatever else is wrong with it is for others to say.
 pub(super) fn read(args: &SimulateArgs) -> Result<Option<FeedsFile>, Error> {
-    let Some(text) = fs::read_to_string(args.file()).ok().filter(|text| FeedsFile::is_one(text))
-    else {
+    let Some(text) = read_text(args.file()).ok().filter(|text| FeedsFile::is_one(text)) else {
         return Ok(None);
     };
     let views = [&args.out, &args.plot, &args.pcap, &args.trace];

@@ -7,6 +7,9 @@ use units::{Rate, Span, Time};
 const MIN_RTT_LENGTH: Span = Span::from_secs(10);
 /// `BBR.ProbeRTTInterval`.
 const PROBE_RTT_INTERVAL: Span = Span::from_secs(5);
+/// The interval and the filter are at least as long as so many of the shortest round trips (and
+/// twice as many): a period of `ProbeRTT` takes two.
+const LEAST_ROUNDS: u64 = 10;
 /// `BBR.ExtraAckedFilterLen`, round trips.
 const EXTRA_ROUNDS: usize = 10;
 
@@ -42,14 +45,13 @@ pub(super) struct MinRtt {
     long: Option<(Span, Time)>,
     /// `BBR.probe_rtt_min_delay` with its time.
     short: Option<(Span, Time)>,
-    began: Time,
     /// A sample that exceeds the smallest one by at most one part in so many renews that one.
     renewal: Option<u64>,
 }
 
 impl MinRtt {
-    pub(super) fn new(now: Time, renewal: Option<u64>) -> MinRtt {
-        MinRtt { long: None, short: None, began: now, renewal }
+    pub(super) fn new(renewal: Option<u64>) -> MinRtt {
+        MinRtt { long: None, short: None, renewal }
     }
 
     pub(super) fn get(&self) -> Option<Span> {
@@ -58,8 +60,10 @@ impl MinRtt {
 
     /// Adds a sample. Returns whether the short filter had expired before: `BBR.probe_rtt_expired`.
     pub(super) fn update(&mut self, now: Time, rtt: Option<Span>) -> bool {
-        let since = self.short.map_or(self.began, |(_, at)| at);
-        let is_expired = now > since + PROBE_RTT_INTERVAL;
+        let rounds = self.get().unwrap_or(Span::ZERO) * LEAST_ROUNDS;
+        let (interval, length) =
+            (PROBE_RTT_INTERVAL.max(rounds), MIN_RTT_LENGTH.max(rounds + rounds));
+        let is_expired = self.short.is_some_and(|(_, at)| now > at + interval);
         if let Some(rtt) = rtt
             && (is_expired || self.short.is_none_or(|(least, _)| rtt < least))
         {
@@ -71,7 +75,7 @@ impl MinRtt {
             *at = now;
         }
         if let Some((rtt, at)) = self.short
-            && self.long.is_none_or(|(least, since)| rtt < least || now > since + MIN_RTT_LENGTH)
+            && self.long.is_none_or(|(least, since)| rtt < least || now > since + length)
         {
             self.long = Some((rtt, at));
         }
@@ -80,9 +84,8 @@ impl MinRtt {
 
     /// `ProbeRTT` is over: the next one is an interval away.
     pub(super) fn postpone(&mut self, now: Time) {
-        match &mut self.short {
-            Some((_, at)) => *at = now,
-            None => self.began = now,
+        if let Some((_, at)) = &mut self.short {
+            *at = now;
         }
     }
 }
@@ -157,7 +160,7 @@ mod tests {
 
     #[test]
     fn round_trips_expire() {
-        let mut min = MinRtt::new(at(0), None);
+        let mut min = MinRtt::new(None);
         assert!(!min.update(at(0), Some(Span::from_millis(50))));
         assert!(!min.update(at(3_000), Some(Span::from_millis(40))));
         assert!(!min.update(at(8_000), Some(Span::from_millis(60))));
@@ -172,8 +175,21 @@ mod tests {
     }
 
     #[test]
+    fn long_round_trips_are_probed_for_after_ten_of_them() {
+        let mut min = MinRtt::new(None);
+        let rtt = Some(Span::from_secs(20));
+        assert!(!min.update(at(40_000), rtt), "the first sample, long after the beginning");
+        assert!(!min.update(at(240_000), rtt));
+        assert!(min.update(at(240_001), Some(Span::from_secs(30))));
+        assert_eq!(min.get(), Some(Span::from_secs(20)), "kept for twenty");
+        assert!(!min.update(at(440_000), Some(Span::from_secs(30))));
+        assert!(min.update(at(440_002), Some(Span::from_secs(30))));
+        assert_eq!(min.get(), Some(Span::from_secs(30)));
+    }
+
+    #[test]
     fn a_round_trip_near_the_smallest_renews_it() {
-        let mut min = MinRtt::new(at(0), Some(16));
+        let mut min = MinRtt::new(Some(16));
         min.update(at(0), Some(Span::from_millis(32)));
         assert!(!min.update(at(4_000), Some(Span::from_millis(34))), "two parts in 32");
         assert!(!min.update(at(8_999), Some(Span::from_millis(35))), "five seconds after it");

@@ -21,6 +21,9 @@
 //! * The draft leaves the response to ECN marks open (section 3.7). Here a mark, which the sender
 //!   reports once a window, counts as losses beyond the threshold: it ends Startup or a probe, and
 //!   otherwise lowers the short-term bounds.
+//! * `ProbeRTT` takes two round trips: it is due, without a shorter round trip, after ten of them
+//!   at the earliest, and the shortest one is kept for twenty. The draft's 5 and 10 s are less than
+//!   that on paths of more than half a second.
 //! * The time is mixed into each random draw, so that flows with the same seed do not probe at the
 //!   same time.
 
@@ -233,7 +236,7 @@ impl Bbr {
             threshold: None,
             bandwidth: Rate::ZERO,
             max_bandwidth: MaxBandwidth::default(),
-            min_rtt: MinRtt::new(now, renewal),
+            min_rtt: MinRtt::new(renewal),
             extra_acked: ExtraAcked::new(now),
             full_pipe: FullPipe::default(),
             loss: loss::Loss::new(),

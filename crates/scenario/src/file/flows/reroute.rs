@@ -1,7 +1,7 @@
 //! The key `reroute`: routes of flows that change.
 
 use link::config::Problem;
-use link::config::reader::Value;
+use link::config::reader::{Value, read_text};
 use units::Span;
 
 use crate::file::names::{known_link, route};
@@ -64,7 +64,7 @@ fn subflow(value: Option<Value<'_>>, entry: &Value<'_>, subflows: usize) -> Resu
 fn trace(value: &Value<'_>, subflow: usize, links: &[LinkSpec]) -> Result<Vec<RouteChange>> {
     let file = value.file()?;
     let path = file.display().to_string();
-    let text = std::fs::read_to_string(&file)
+    let text = read_text(&file)
         .map_err(|error| value.error(Problem::ReadTrace { path: path.clone(), error }))?;
     let mut changes: Vec<RouteChange> = Vec::new();
     for (line, text) in (1..).zip(text.lines()) {
