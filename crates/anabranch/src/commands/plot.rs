@@ -90,7 +90,7 @@ impl PlotArgs {
                 None => axis,
             };
             let axis = match &self.log {
-                Some(axes) if axes.contains(name) => axis.log(),
+                Some(names) if names.contains(name) => axis.log(),
                 Some(_) => axis.linear(),
                 None => axis,
             };
