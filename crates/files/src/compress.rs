@@ -199,8 +199,8 @@ impl Carried {
     }
 }
 
-/// Puts the header of the frame for data, which may be compressed, behind what `header` has. Returns
-/// what is to follow it.
+/// Puts the header of the frame for data, which may be compressed, behind what `header` has.
+/// Returns what is to follow it.
 pub(crate) fn frame<'a>(
     position: u64,
     block_hash: Option<&[u8; 32]>,

@@ -70,7 +70,7 @@ fn a_sweep_prints_means_and_resumes_after_an_interruption() {
     assert_eq!((runs.len(), tables.len()), (3, 3));
     fs::remove_file(&runs[0]).unwrap();
     let text = fs::read_to_string(&runs[1]).unwrap();
-    fs::write(&runs[1], &text[..text.trim_end().rfind('\n').unwrap() + 1]).unwrap();
+    fs::write(&runs[1], &text[..=text.trim_end().rfind('\n').unwrap()]).unwrap();
     let (code, again, said) = simulate(&folder, &["small.toml", "--out", "out", "--jobs", "1"]);
     assert_eq!((code, &again), (0, &table));
     assert!(said.contains("1 of 3 runs are there already"), "{said}");
