@@ -141,7 +141,7 @@ fn mistakes_end_with_2_and_a_hint() {
     wrong(&["missing.toml"], "missing.toml");
     wrong(&["small.toml", "--set", "contoller=reno"], "did you mean 'controller'");
     wrong(&["small.toml", "--set", "controller"], "KEY=VALUE");
-    wrong(&["small.toml", "--set", "controller=renu"], "small.toml:21");
+    wrong(&["small.toml", "--set", "controller=renu"], "--set controller=renu: flow.bulk");
     wrong(&["small.toml", "--seeds", "1", "--plot", "p.jpg"], ".svg or .png");
     fs::write(folder.join("split.toml"), SCENARIO.replace("to = \"far\"", "to = \"off\"")).unwrap();
     wrong(&["split.toml"], "split.toml:20");
