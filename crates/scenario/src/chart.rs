@@ -1,7 +1,7 @@
 //! Figures from the tables of a sweep: a measure over a parameter, and distributions.
 
 mod error;
-pub(crate) mod parameter;
+mod parameter;
 mod table;
 
 use std::collections::BTreeMap;

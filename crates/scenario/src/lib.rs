@@ -44,6 +44,7 @@ mod measure;
 mod measures;
 mod packet;
 pub mod pcap;
+mod quantities;
 mod registry;
 pub mod relays;
 pub mod results;

@@ -15,9 +15,9 @@ use report::WriteError;
 use report::tidy::{Key, Kind, Measure as Column, Schema, TidyError, Value, Writer};
 use thiserror::Error;
 
-use crate::chart::parameter::numbers;
 use crate::file::{Document, Setting};
 use crate::measures::{MEASURES, Measure, Measures};
+use crate::quantities::numbers;
 use crate::run::Run;
 use crate::sweep::{Job, Plan};
 use lock::FolderLock;

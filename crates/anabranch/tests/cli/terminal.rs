@@ -190,7 +190,8 @@ fn stand_still(carrier: &str) {
     fs::create_dir(&target).unwrap();
     let (far, address, token) = receiver(&home, &target, &[]);
     let arguments = ["send", "data", "--to", &address, "--max-rate", "8mbit"];
-    let mut send = home.command(&[&arguments[..], &["--carrier", carrier]].concat());
+    let more = ["--carrier", carrier, "--compress", "off"];
+    let mut send = home.command(&[&arguments[..], &more].concat());
     send.env("ANABRANCH_TOKEN", &token);
     let mut sender = Terminal::start(send, 100, 24);
     sender.until(|row| row.contains("ETA").then_some(()));

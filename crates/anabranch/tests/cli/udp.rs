@@ -98,7 +98,8 @@ fn both_sides_write_logs_of_a_transfer() {
     let logs = home.0.join("far logs");
     let options = ["--qlog", logs.to_str().unwrap()];
     let (mut receiver, address, token) = receiver(&home, &home.0.join("in"), &options);
-    let config = home.file("config.toml", b"[send]\ncarrier = \"udp\"\nqlog = \"logs\"\n");
+    let config = home
+        .file("config.toml", b"[send]\ncarrier = \"udp\"\nqlog = \"logs\"\ncompress = \"off\"\n");
     let arguments = ["send", "data", "--to", &address, "--config", config.to_str().unwrap()];
     let mut send = home.command(&arguments);
     let output = send.env("ANABRANCH_TOKEN", token).stdin(Stdio::null()).output().unwrap();
