@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::hosts::{Host, Outcome};
+use crate::hosts::{Host, Outcome, noise};
 use crate::needs::are_installed;
 use crate::{SHORT, two_hosts, uplink};
 
@@ -72,7 +72,7 @@ fn a_server_sends_in_the_background_where_it_is_asked_to() {
     std::env::set_current_dir(scratch.at("")).expect("it is there");
     uplink(&near, &far);
     near.sh(COUNT);
-    let data = vec![7; SHORT as usize];
+    let data = noise(SHORT);
     std::fs::write(far.home.join("inbox/data"), &data).expect("there is room");
     for carrier in ["udp", "tcp"] {
         for (options, is_marked) in [(&["--background"][..], true), (&[], false)] {

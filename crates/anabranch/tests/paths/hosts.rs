@@ -59,6 +59,18 @@ impl Drop for Host {
     }
 }
 
+/// So many octets that no compression makes shorter (xorshift).
+pub(crate) fn noise(size: u32) -> Vec<u8> {
+    let mut state = 1_u64;
+    let next = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state.to_be_bytes()[3]
+    };
+    std::iter::repeat_with(next).take(size as usize).collect()
+}
+
 impl Host {
     /// A host with nothing but its loopback.
     pub(crate) fn new(scratch: &Scratch, name: &str) -> Host {
@@ -155,9 +167,7 @@ impl Host {
     /// Sends `size` bytes to a receiver at `to`, as a new user would: without a word about paths.
     pub(crate) fn send(&self, receiver: &Receiver, to: &str, size: u32, more: &[&str]) -> Outcome {
         let data = self.home.join("data");
-        let content: Vec<u8> =
-            (0..size).map(|i| i.wrapping_mul(2_654_435_761).to_be_bytes()[0]).collect();
-        fs::write(&data, content).unwrap();
+        fs::write(&data, noise(size)).unwrap();
         let mut command = self.command(env!("CARGO_BIN_EXE_anabranch"));
         command.arg("send").arg(&data).args(["--to", to, "--json", "--log", "debug"]);
         command.args(["--patience", "20 s", "--token-file"]).arg(&receiver.token).args(more);
