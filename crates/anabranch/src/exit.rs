@@ -9,11 +9,7 @@ use crate::sanitize;
 /// compares the three).
 pub(crate) const EXIT_CODES: &[(u8, &str)] = &[
     (0, "success: every byte is at the receiver, verified and synced"),
-    (
-        1,
-        "reproduce: some figures differ from the paper's; doctor: a path, or a gateway's system, \
-         has a problem",
-    ),
+    (1, "reproduce: some figures differ from the paper's; doctor: a path or gateway has a problem"),
     (2, "usage: invalid command line, configuration or token, or no file to send"),
     (3, "a source is missing or unreadable, here or at the server"),
     (4, "authentication: the other host's key does not match the token, or it refused this host's"),

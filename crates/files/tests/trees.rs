@@ -310,12 +310,29 @@ async fn the_one_source_may_arrive_under_another_name() {
         );
     }
 
+    // Listed names arrive in a folder of that name; one of which nothing is there is not made.
+    let listed = |name: &str| files::Selection {
+        files_from: Some(vec![name.into()]),
+        ..files::Selection::default()
+    };
+    let some = fs::read_dir(&root).expect("a folder").map(|entry| entry.expect("one").file_name());
+    let some = some.into_iter().min().expect("there is something").into_string().expect("plain");
+    for (name, selection, code) in
+        [("listed", listed(&some), None), ("missing", listed("gone"), Some(3))]
+    {
+        let sent = transfer(&scratch, |port, token| SendOptions {
+            rename: Some(name.into()),
+            selection,
+            ..send_options(&[root.as_path()], port, token)
+        });
+        assert_eq!(sent.await.err().map(|error| error.exit_code()), code, "{name}");
+    }
+    assert_eq!(names(&scratch.inbox().join("listed")), [some]);
+    fs::remove_dir_all(scratch.inbox().join("listed")).expect("it is there");
+
     // Several sources cannot share a name, and not every name is valid.
-    let listed =
-        files::Selection { files_from: Some(vec!["file".into()]), ..files::Selection::default() };
     for (sources, selection, name) in [
         (&[file.as_path(), root.as_path()][..], files::Selection::default(), "name"),
-        (&[root.as_path()], listed, "name"),
         (&[file.as_path()], files::Selection::default(), "../name"),
         (&[file.as_path()], files::Selection::default(), "a/b"),
         (&[file.as_path()], files::Selection::default(), ".anabranch-partial"),

@@ -360,7 +360,9 @@ impl Walk<'_> {
         let (place, stat) = self.found.named.add(root)?;
         let target = rename.map_or_else(Vec::new, |name| name.as_bytes().to_vec());
         let top = Location { place, target };
-        if !top.target.is_empty() {
+        let first = self.found.entries.len();
+        let is_named = !top.target.is_empty();
+        if is_named {
             let folder = self.directory(&top, &stat)?;
             self.push(folder, None)?;
         }
@@ -417,6 +419,12 @@ impl Walk<'_> {
                 let added = self.leaf(location, &stat);
                 self.unless_unreadable(&place, added)?;
             }
+        }
+        if is_named && self.found.entries.len() == first + 1 {
+            // Without anything in it there is nothing to be sent.
+            self.found.entries.pop();
+            self.found.origins.pop();
+            self.found.attributes.remove(&first);
         }
         Ok(())
     }

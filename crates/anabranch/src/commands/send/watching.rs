@@ -138,6 +138,10 @@ pub(super) async fn send(
             }
             // All that has changed is left out by the filters.
             Err(Error::NothingSelected) => {}
+            // All that has changed has vanished since.
+            Err(Error::Source { .. }) if !is_whole => {
+                watched.noted.changes().note_unknown(Instant::now());
+            }
             Err(error) if is_for_later(&error) => {
                 let text = error.to_string();
                 if text != told {
