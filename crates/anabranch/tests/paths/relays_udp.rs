@@ -49,7 +49,7 @@ fn a_transfer_goes_on_when_one_of_two_relays_dies_and_takes_it_back() {
     let receiver = far.receive();
     let more = [OVER_UDP, BOTH, &["--max-rate", "16mbit"]].concat();
     let sent = std::thread::scope(|scope| {
-        let sending = scope.spawn(|| near.send(&receiver, "10.1.0.2", 4 * LONG, &more));
+        let sending = scope.spawn(|| near.send(&receiver, "10.1.0.2", 12 * LONG, &more));
         let _back = kill_and_restart(relay, &first, &second);
         sending.join().unwrap()
     });
