@@ -1,6 +1,7 @@
 //! Harp in the model: the paper's claims, and what its two profiles add.
 
 #![allow(clippy::cast_precision_loss)]
+#![expect(clippy::float_cmp, reason = "halves of whole packets are exact")]
 
 mod common;
 
