@@ -106,7 +106,7 @@ pub struct Compressed<'a> {
     pub position: u64,
     /// The same.
     pub block_hash: Option<[u8; 32]>,
-    /// The length of the data as they are: at most [`MAX_PAYLOAD`](crate::frame::MAX_PAYLOAD), and
+    /// The length of the data as they are: at most 262,144 (`limits::MAX_PAYLOAD`), and
     /// more than that of what is sent.
     pub len: u32,
     /// The compressed bytes.
