@@ -2,8 +2,8 @@
 //! itself. A file in the collector's folder has it for whoever reads the folder.
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::io;
+use std::fs::{self, OpenOptions};
+use std::io::{self, Read, Write};
 use std::net::IpAddr;
 use std::num::NonZeroU64;
 use std::path::Path;
@@ -13,6 +13,7 @@ use std::time::{Duration, SystemTime};
 
 use jiff::Timestamp;
 use peer::metrics::{PeerRows, Registry, register_gauge_of_peers};
+use peer::private::open_regular;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 use units::{Bytes, Rate, Span};
@@ -172,7 +173,13 @@ impl Sources {
         let sources: Vec<Value> = self.status().iter().map(object).collect();
         let at = Timestamp::now().to_string();
         let next = folder.join(".sources-next");
-        fs::write(&next, json!({ "v": 1, "at": at, "sources": sources }).to_string())?;
+        match fs::remove_file(&next) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            Ok(()) | Err(_) => {}
+        }
+        // No link that somebody has put there is followed; whoever may read the folder reads it.
+        let mut file = OpenOptions::new().write(true).create_new(true).open(&next)?;
+        file.write_all(json!({ "v": 1, "at": at, "sources": sources }).to_string().as_bytes())?;
         fs::rename(next, folder.join(FILE))
     }
 
@@ -313,17 +320,14 @@ fn of_object(object: &Value) -> Option<SourceStatus> {
 /// # Errors
 /// The system's.
 pub fn sources(folder: &Path) -> io::Result<Option<SourcesStatus>> {
-    let path = folder.join(FILE);
-    let metadata = match fs::metadata(&path) {
-        Ok(metadata) if metadata.len() <= MOST => metadata,
-        Ok(_) => return Ok(None),
+    let file = match open_regular(&folder.join(FILE)) {
+        Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(error),
     };
-    let at = metadata.modified()?;
-    let Ok(all) = serde_json::from_str::<Value>(&fs::read_to_string(path)?) else {
-        return Ok(None);
-    };
+    let (at, mut text) = (file.metadata()?.modified()?, Vec::new());
+    file.take(MOST).read_to_end(&mut text)?;
+    let Ok(all) = serde_json::from_slice::<Value>(&text) else { return Ok(None) };
     let sources = all["sources"].as_array().map(|all| all.iter().map(of_object).collect());
     let Some(Some(sources)) = sources else { return Ok(None) };
     // A clock that was set back makes nothing stale.
@@ -392,6 +396,13 @@ mod tests {
         // Nothing is counted twice, and nobody is left when its connections are over.
         drop((paths, other));
         assert_eq!(all.status(), []);
+        // Nothing is written through a link that somebody has put there.
+        let victim = folder.path().join("victim");
+        fs::write(&victim, "whole").unwrap();
+        std::os::unix::fs::symlink(&victim, folder.path().join(".sources-next")).unwrap();
+        all.write(folder.path()).unwrap();
+        assert_eq!(fs::read_to_string(&victim).unwrap(), "whole");
+        assert_eq!(sources(folder.path()).unwrap().unwrap().sources, []);
         // A file of something else is none.
         for text in ["", "[]", "{\"sources\":[{}]}", "{\"sources\":[1]}"] {
             fs::write(folder.path().join(FILE), text).unwrap();
