@@ -1,9 +1,13 @@
 //! The whole program over two network namespaces with emulated links between them.
 
+mod noise;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::{PoisonError, RwLock};
+
+use noise::noise;
 
 /// Two links of 20 Mbit/s; the second one fails after 1.2 s.
 const ONE_DIES: &str = r#"
@@ -143,18 +147,6 @@ fn privileged() -> bool {
     may
 }
 
-fn content(size: u32) -> Vec<u8> {
-    // No compression makes it shorter (xorshift).
-    let mut state = 1_u64;
-    let next = || {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        state.to_be_bytes()[3]
-    };
-    std::iter::repeat_with(next).take(size as usize).collect()
-}
-
 fn said(output: &Output) -> String {
     format!(
         "{}{}",
@@ -173,7 +165,7 @@ fn a_failed_path_leaves_its_task_to_the_other() {
         return;
     }
     let scratch = Scratch::new("dies");
-    fs::write(scratch.at("data"), content(8_000_000)).expect("a file");
+    fs::write(scratch.at("data"), noise(8_000_000)).expect("a file");
     // Without --path both interfaces are found, and the receiver announces its second address.
     let near = format!(
         "exec $ANABRANCH send {} --to $TO --token-file $TOKEN --json",
@@ -195,7 +187,7 @@ fn an_interface_that_comes_up_during_the_transfer_is_used() {
         return;
     }
     let scratch = Scratch::new("joins");
-    fs::write(scratch.at("data"), content(16_000_000)).expect("a file");
+    fs::write(scratch.at("data"), noise(16_000_000)).expect("a file");
     // The route in the device's own table is lost when the device goes down.
     let near = format!(
         "ip link set lte down; (sleep 1; ip link set lte up; ip route add default dev lte table 2) \
@@ -219,7 +211,7 @@ fn a_failed_path_of_a_striped_connection_leaves_its_data_to_the_other() {
         return;
     }
     let scratch = Scratch::new("udp-dies");
-    fs::write(scratch.at("data"), content(8_000_000)).expect("a file");
+    fs::write(scratch.at("data"), noise(8_000_000)).expect("a file");
     let near = format!(
         "exec $ANABRANCH send {} --to $TO --token-file $TOKEN --carrier udp --json",
         scratch.at("data").display()
@@ -247,7 +239,7 @@ fn a_path_of_a_striped_connection_that_becomes_slow_makes_the_mover_repeat_nothi
         return;
     }
     let scratch = Scratch::new("udp-trickles");
-    fs::write(scratch.at("data"), content(16_000_000)).expect("a file");
+    fs::write(scratch.at("data"), noise(16_000_000)).expect("a file");
     let near = format!(
         "exec $ANABRANCH send {} --to $TO --token-file $TOKEN --carrier udp --controller \
          cubic --json",
@@ -267,7 +259,7 @@ fn an_interface_that_comes_up_carries_data_of_a_striped_connection() {
         return;
     }
     let scratch = Scratch::new("udp-joins");
-    fs::write(scratch.at("data"), content(16_000_000)).expect("a file");
+    fs::write(scratch.at("data"), noise(16_000_000)).expect("a file");
     let near = format!(
         "ip link set lte down; (sleep 1; ip link set lte up; ip route add default dev lte table 2) \
          & exec $ANABRANCH send {} --to $TO --token-file $TOKEN --carrier udp --json",
@@ -434,7 +426,7 @@ fn an_interface_that_looks_metered_is_reported_as_a_backup() {
         return;
     }
     let scratch = Scratch::new("metered");
-    fs::write(scratch.at("data"), content(2_000_000)).expect("a file");
+    fs::write(scratch.at("data"), noise(2_000_000)).expect("a file");
     let near = format!(
         "exec $ANABRANCH send {} --to $TO --token-file $TOKEN --json",
         scratch.at("data").display()
@@ -461,7 +453,7 @@ fn one_file_comes_from_two_servers_over_two_paths() {
     fs::write(scratch.at("network.toml"), EQUAL).expect("the network's file");
     for server in ["one", "two"] {
         fs::create_dir_all(scratch.at(server)).expect("a folder");
-        fs::write(scratch.at(server).join("data"), content(8_000_000)).expect("a file");
+        fs::write(scratch.at(server).join("data"), noise(8_000_000)).expect("a file");
     }
     let at = |name: &str| scratch.at(name).display().to_string();
     let serve = |number: usize, name: &str| {

@@ -2,8 +2,9 @@
 
 use serde_json::Value;
 
-use crate::hosts::{Host, Outcome, noise};
+use crate::hosts::{Host, Outcome};
 use crate::needs::are_installed;
+use crate::noise::noise;
 use crate::{SHORT, two_hosts, uplink};
 
 /// Counts packets with payload that arrive at a host over its uplink: with the lower-effort mark,

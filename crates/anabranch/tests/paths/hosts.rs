@@ -10,6 +10,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
+use super::noise::noise;
+
 /// The port of receivers.
 const PORT: u16 = 7707;
 
@@ -57,18 +59,6 @@ impl Drop for Host {
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
-}
-
-/// So many octets that no compression makes shorter (xorshift).
-pub(crate) fn noise(size: u32) -> Vec<u8> {
-    let mut state = 1_u64;
-    let next = || {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        state.to_be_bytes()[3]
-    };
-    std::iter::repeat_with(next).take(size as usize).collect()
 }
 
 impl Host {

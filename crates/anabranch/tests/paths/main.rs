@@ -10,6 +10,8 @@ mod hosts;
 mod later;
 #[path = "../needs/mod.rs"]
 mod needs;
+#[path = "../noise/mod.rs"]
+mod noise;
 #[path = "../../../net/tests/own_network/mod.rs"]
 mod own_network;
 mod ports;
