@@ -67,6 +67,10 @@ const EXAMPLES: &[(&str, &[Example])] = &[
                 "anabranch send ~/photos --to nas --watch",
                 "Send a folder, and then what changes in it",
             ),
+            example(
+                "anabranch send release.tar --to web1 --to web2 --to web3",
+                "Send a file to several receivers at the same time",
+            ),
         ],
     ),
     (

@@ -25,17 +25,14 @@ pub(crate) const EXIT_CODES: &[(u8, &str)] = &[
     (10, "the local system refused an operation on sockets, keys or configuration"),
     (11, "the monthly caps of all paths are reached; what arrived is kept"),
     (12, "cp: ssh failed, or the other host has no compatible version of anabranch"),
-    (
-        13,
-        "some files were left out, or lost owners, modes or attributes; all else is at the \
-         receiver",
-    ),
+    (13, "some files were left out, lost owners, modes or attributes, or are not at all receivers"),
     (130, "interrupted (SIGINT); what arrived is kept"),
     (143, "terminated (SIGTERM); what arrived is kept"),
 ];
 
-/// The exit code of a transfer from which something was left out.
-const PARTIAL: u8 = 13;
+/// The exit code of a transfer from which something was left out, or that one of several receivers
+/// did not get.
+pub(crate) const PARTIAL: u8 = 13;
 /// The exit code of an invalid command line.
 pub(crate) const USAGE: u8 = 2;
 
@@ -73,6 +70,19 @@ impl Failure {
     /// The failure of a transfer that is complete but for what could not be read, and for owners
     /// and attributes.
     pub(crate) fn unless_whole(summary: &Summary) -> Result<(), Failure> {
+        Failure::unless_missing(summary, "everything else is at the receiver")
+    }
+
+    /// What judges a transfer: [`Failure::unless_whole`], or the same for a dry run.
+    pub(crate) fn judge(is_dry_run: bool) -> fn(&Summary) -> Result<(), Failure> {
+        if is_dry_run {
+            |summary| Failure::unless_missing(summary, "nothing was sent, this was a dry run")
+        } else {
+            Failure::unless_whole
+        }
+    }
+
+    fn unless_missing(summary: &Summary, rest: &str) -> Result<(), Failure> {
         let mut missing = Vec::new();
         match summary.left_out {
             0 => {}
@@ -95,7 +105,7 @@ impl Failure {
         if missing.is_empty() {
             return Ok(());
         }
-        let text = format!("{}; everything else is at the receiver", missing.join(", and "));
+        let text = format!("{}; {rest}", missing.join(", and "));
         Err(Failure::Message { code: PARTIAL, text })
     }
 

@@ -123,6 +123,11 @@ impl TransferFlags {
         self.archive
     }
 
+    /// Whether nothing is transferred.
+    pub(crate) fn is_dry_run(&self) -> bool {
+        self.dry_run
+    }
+
     /// Whether events are written as JSON.
     pub(crate) fn is_json(&self) -> bool {
         self.watch.is_json()
@@ -155,6 +160,17 @@ impl TransferFlags {
         let watcher = std::mem::take(&mut self.watch).watcher(config.progress);
         let hooks = std::mem::take(&mut self.hooks).or_config(&config.send.hooks);
         hooks.at_end(folder, watcher)
+    }
+
+    /// The display of a transfer to each of several receivers, and the commands at the end of each.
+    pub(crate) fn watcher_of_each(
+        &mut self,
+        config: &Config,
+        to: watch::Names,
+    ) -> Box<dyn watch::Watcher> {
+        let watcher = std::mem::take(&mut self.watch).sending(config.progress, to);
+        let hooks = std::mem::take(&mut self.hooks).or_config(&config.send.hooks);
+        hooks.for_each(None, watcher)
     }
 
     /// The display of one transfer after another, and the commands at the end of each.
@@ -206,6 +222,7 @@ impl TransferFlags {
             has_direct: routes.has_direct,
             most_paths: if use_paths.is_some() { MOST_CANDIDATES } else { peer::MAX_PATHS },
             congestion_control: routes.congestion_control,
+            parts: peer::Parts::default(),
             max_rate: routes.max_rate,
             usage: Some(dirs.usage()),
             patience: routes.patience,

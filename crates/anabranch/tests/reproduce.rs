@@ -45,13 +45,16 @@ fn papers_and_figures_are_listed() {
 fn a_figure_is_made_with_its_page() {
     let folder = folder("reproduce-figure");
     edited(&folder, &[]);
-    let (code, out, said) =
-        reproduce(&folder, &["theory", "reno-loss", "--papers", "mine", "--seeds", "1"]);
+    let figure = ["theory", "reno-loss", "--papers", "mine", "--seeds", "1"];
+    let (code, out, said) = reproduce(&folder, &figure);
     assert_eq!(code, 0, "{out}{said}");
     assert!(out.contains("√(3/2p)") && out.contains("pass"), "{out}");
-    assert!(out.ends_with("2 of 2 agree: reproduced/theory/index.html\n"), "{out}");
-    let read =
-        |name: &str| fs::read_to_string(folder.join("reproduced/theory").join(name)).unwrap();
+    assert!(out.ends_with("2 of 2 agree: --out FOLDER keeps plots, tables and a page\n"), "{out}");
+    let left: Vec<_> = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap()).collect();
+    assert_eq!(left.len(), 1, "nobody asked for a folder: {left:?}");
+    let (_, out, _) = reproduce(&folder, &[&figure[..], &["--out", "o"]].concat());
+    assert!(out.ends_with("2 of 2 agree: o/index.html\n"), "{out}");
+    let read = |name: &str| fs::read_to_string(folder.join("o").join(name)).unwrap();
     let page = read("index.html");
     let tree = roxmltree::Document::parse(page.split_once('\n').unwrap().1).unwrap();
     let links: Vec<&str> = tree.descendants().filter_map(|node| node.attribute("href")).collect();

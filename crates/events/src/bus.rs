@@ -15,6 +15,8 @@ pub struct Events {
     bus: Arc<Bus>,
     /// The transfer that paths belong to.
     transfer: u32,
+    /// What messages begin with.
+    name: Option<Arc<str>>,
     /// What is known of the paths of a session.
     reported: Option<Arc<Reported>>,
 }
@@ -44,7 +46,7 @@ impl Events {
     #[must_use]
     pub fn new() -> Events {
         let bus = Arc::new(Bus(Mutex::default()));
-        Events { bus, transfer: 0, reported: None }
+        Events { bus, transfer: 0, name: None, reported: None }
     }
 
     /// A bus, and all that is told on it.
@@ -59,6 +61,18 @@ impl Events {
     #[must_use]
     pub fn of_transfer(&self, transfer: u32) -> Events {
         Events { transfer, ..self.clone() }
+    }
+
+    /// The same bus; messages for people begin with this name.
+    #[must_use]
+    pub fn named(&self, name: &str) -> Events {
+        Events { name: Some(name.into()), ..self.clone() }
+    }
+
+    /// The number of the transfer that this voice speaks of.
+    #[must_use]
+    pub fn transfer(&self) -> u32 {
+        self.transfer
     }
 
     /// The same bus for the paths of a session: what is told of them is kept, until it ends.
@@ -77,12 +91,19 @@ impl Events {
 
     /// Tells a message for a person; nothing ends.
     pub fn notice(&self, text: impl Into<String>) {
-        self.send(Event::Notice { text: text.into() });
+        self.send(Event::Notice { text: self.named_text(text.into()) });
     }
 
     /// Tells a message for those who want to know everything.
     pub fn detail(&self, text: impl Into<String>) {
-        self.send(Event::Detail { text: text.into() });
+        self.send(Event::Detail { text: self.named_text(text.into()) });
+    }
+
+    fn named_text(&self, text: String) -> String {
+        match &self.name {
+            Some(name) => format!("{name}: {text}"),
+            None => text,
+        }
     }
 
     /// Tells that programs may connect at `address` for `what`.

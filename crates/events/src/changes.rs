@@ -5,6 +5,8 @@ use units::Bytes;
 /// What a transfer would do.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DryRun {
+    /// The number of the transfer, as in [`Event::Started`](crate::Event::Started).
+    pub transfer: u32,
     /// The changes at the sink, in the order of the tree; what would be deleted comes last.
     pub changes: Vec<PlannedChange>,
     /// Data that would be sent, as far as an earlier attempt has not sent them.

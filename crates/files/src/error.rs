@@ -48,8 +48,10 @@ pub enum Error {
     },
     /// The sender kept its connections open and sent nothing for this long.
     #[error(
-        "the sender sent no data for {silence}; what arrived is kept, run the same commands again \
-         to go on from there"
+        "the sender sent no data for {}; what arrived is kept, run the same commands again to go \
+         on \
+         from there",
+        .silence.brief()
     )]
     Stalled {
         /// The time since its last data.
@@ -57,8 +59,9 @@ pub enum Error {
     },
     /// No sender came for this long.
     #[error(
-        "no sender came within {waited}: is the address that the sender uses one of this host's, \
-         and may it be reached through the firewall? --timeout is the wait"
+        "no sender came within {}: is the address that the sender uses one of this host's, and may \
+         it be reached through the firewall? --timeout is the wait",
+        .waited.brief()
     )]
     NobodyCame {
         /// The wait.
@@ -66,8 +69,9 @@ pub enum Error {
     },
     /// The sender left in the midst of a transfer, and did not come back for this long.
     #[error(
-        "the sender left, and did not come back within {waited}; what arrived is kept, run the \
-         same commands again to go on from there"
+        "the sender left, and did not come back within {}; what arrived is kept, run the same \
+         commands again to go on from there",
+        .waited.brief()
     )]
     SenderGone {
         /// The wait.

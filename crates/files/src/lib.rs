@@ -28,7 +28,7 @@ mod stop;
 
 pub use asked::{AskedFor, ServedNames};
 pub use compress::Compression;
-pub use dial::{fetch, send};
+pub use dial::{fetch, send, send_to_each};
 pub use error::Error;
 pub use listen::{Receiving, Serving, TransferNumbers, receive, serve};
 pub use options::{

@@ -41,7 +41,8 @@ pub use fingerprint::Fingerprint;
 pub use identity::{Identity, Token, random, random_seed};
 pub use net::{Clock, CongestionControl};
 pub use options::{
-    Credential, DialOptions, KeySource, Leading, ListenOptions, MAX_PATHS, RelayOptions, Relaying,
+    Credential, DialOptions, KeySource, Leading, ListenOptions, MAX_PATHS, Parts, RelayOptions,
+    Relaying,
 };
 pub use remote::{DEFAULT_PORT, FURTHER_PORTS, Remote};
 pub use rights::{May, Rights, RightsKey};

@@ -4,10 +4,11 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use net::CongestionControl;
 use stripe::{Effort, Lead};
-use units::Span;
+use units::{Rate, Span};
 
 use crate::caps::Allowance;
 use crate::carrier::Carrier;
@@ -94,6 +95,8 @@ pub struct DialOptions {
     pub congestion_control: CongestionControl,
     /// Upper bound of the total rate, over the week.
     pub max_rate: Option<Timetable>,
+    /// The transfers that have a part each of every bound of a rate.
+    pub parts: Parts,
     /// The folder with the monthly counts of capped interfaces; without one, no path can have a
     /// cap.
     pub usage: Option<PathBuf>,
@@ -121,12 +124,49 @@ impl DialOptions {
             has_direct: true,
             congestion_control: CongestionControl::Auto,
             max_rate: None,
+            parts: Parts::default(),
             usage: None,
             patience: Span::from_secs(120),
             most_paths: MAX_PATHS,
             weight: 1,
             effort: Effort::Usual,
         }
+    }
+}
+
+/// The transfers that share the bounds of rates: each has an equal part. Clones count the same
+/// ones.
+#[derive(Clone, Debug)]
+pub struct Parts(Arc<AtomicU64>);
+
+impl Default for Parts {
+    fn default() -> Parts {
+        Parts::of(1)
+    }
+}
+
+impl Parts {
+    /// So many transfers; none counts as one.
+    #[must_use]
+    pub fn of(transfers: usize) -> Parts {
+        Parts(Arc::new(AtomicU64::new(transfers.try_into().unwrap_or(u64::MAX))))
+    }
+
+    /// One of them is over: its part is for the others.
+    pub fn leave(&self) {
+        let less = |left: u64| left.checked_sub(1);
+        // Below zero nothing is left to leave.
+        let _ = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
+    }
+
+    /// How many there are.
+    pub(crate) fn count(&self) -> u64 {
+        self.0.load(Ordering::Relaxed).max(1)
+    }
+
+    /// The part of a bound that each of them has.
+    pub(crate) fn part(&self, bound: Rate) -> Rate {
+        Rate::from_bits(bound.as_bits() / self.count())
     }
 }
 

@@ -29,4 +29,4 @@ pub use ids::{PathId, SubflowId};
 pub use parse::ParseError;
 pub use rate::Rate;
 pub use seed::Seed;
-pub use time::{Span, Time};
+pub use time::{Brief, Span, Time};

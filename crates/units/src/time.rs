@@ -199,6 +199,36 @@ impl fmt::Display for Span {
     }
 }
 
+/// A [`Span`] for sentences; see [`Span::brief`].
+#[derive(Clone, Copy, Debug)]
+pub struct Brief(Span);
+
+impl Span {
+    /// For sentences: "600 ms", "2.1 s", "120 s", "15 min". Tenths below ten of a unit alone.
+    #[must_use]
+    pub fn brief(self) -> Brief {
+        Brief(self)
+    }
+}
+
+impl fmt::Display for Brief {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (unit, name) = match self.0.0 {
+            0..1_000 => (1, "ns"),
+            1_000..1_000_000 => (1_000, "µs"),
+            1_000_000..1_000_000_000 => (1_000_000, "ms"),
+            1_000_000_000..600_000_000_000 => (1_000_000_000, "s"),
+            _ => (60_000_000_000, "min"),
+        };
+        let nanos = u128::from(self.0.0);
+        let tenths = (nanos * 10 + unit / 2) / unit;
+        match (tenths / 10, tenths % 10) {
+            (whole @ 0..10, tenth @ 1..) => write!(f, "{whole}.{tenth} {name}"),
+            _ => write!(f, "{} {name}", (nanos + unit / 2) / unit),
+        }
+    }
+}
+
 const UNITS: &[Unit] = &[
     Unit("ns", 1),
     Unit("us", 1_000),
@@ -235,6 +265,22 @@ mod tests {
         assert_eq!("50us".parse(), Ok(Span::from_micros(50)));
         assert_eq!(Span::from_micros(1_500).to_string(), "1.500 ms");
         assert!("10".parse::<Span>().is_err());
+    }
+
+    #[test]
+    fn sentences_have_short_times() {
+        for (nanos, text) in [
+            (0, "0 ns"),
+            (1_500, "1.5 µs"),
+            (600_205_000, "600 ms"),
+            (2_000_000_000, "2 s"),
+            (2_134_000_000, "2.1 s"),
+            (9_960_000_000, "10 s"),
+            (120_000_000_000, "120 s"),
+            (900_000_000_000, "15 min"),
+        ] {
+            assert_eq!(Span::from_nanos(nanos).brief().to_string(), text);
+        }
     }
 
     #[test]

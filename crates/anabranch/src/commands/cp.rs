@@ -113,11 +113,12 @@ pub(crate) fn run(args: CpArgs) -> Result<(), Failure> {
         Direction::Pull { to, .. } => Some(to.as_path()),
     };
     let watcher = prepared.watcher(folder);
+    let judge = Failure::judge(prepared.is_dry_run());
     let ssh = args.ssh.to(destination)?;
     let (install, far_port, data_to) = (args.install, args.far_port, args.data_to);
     let copy = Copy { prepared, ssh, install, direction, far_port, data_to };
     let copied = transfer::run(watcher, |events| copy.run(events))?;
-    Failure::unless_whole(&copied)
+    judge(&copied)
 }
 
 /// A copy to or from another host.

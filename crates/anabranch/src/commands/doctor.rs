@@ -7,8 +7,8 @@ use report::{Align, Table};
 use serde::Serialize;
 use units::{Rate, Span};
 
+use super::credentials::known_credential;
 use super::paths::{probing, runtime};
-use super::send::known_credential;
 use crate::complete;
 use crate::config::Config;
 use crate::dirs::Dirs;

@@ -20,7 +20,7 @@ use tokio::time::sleep;
 use units::{Bytes, Rate, Span};
 
 use super::tunnel::{bounded, stopped};
-use crate::commands::send::{credential, known_credential};
+use crate::commands::credentials::{credential, known_credential};
 use crate::complete;
 use crate::dirs::Dirs;
 use crate::examples;

@@ -4,9 +4,10 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::ValueHint;
-use files::{Error, FetchOptions, Server};
-use peer::{Credential, Remote};
+use files::{FetchOptions, Server};
+use peer::Remote;
 
+use crate::commands::credentials::of_each;
 use crate::complete;
 use crate::dirs::Dirs;
 use crate::examples;
@@ -14,7 +15,6 @@ use crate::exit::Failure;
 use crate::flags::TransferFlags;
 use crate::host_key::HostKey;
 use crate::output::ToStdout;
-use crate::peers::{List, key_of};
 use crate::token::TokenSource;
 use crate::transfer;
 
@@ -69,7 +69,10 @@ pub(crate) fn run(mut args: GetArgs) -> Result<(), Failure> {
     let dirs = Dirs::from_env();
     let config = args.flags.config(&dirs)?;
     let key = HostKey::load(&dirs)?;
-    let from = servers(args.from, &args.token, &dirs)?;
+    let from: Vec<Server> = of_each(args.from, &args.token, &dirs)?
+        .into_iter()
+        .map(|(remote, credential)| Server { remote, credential })
+        .collect();
     let identity = key.beside(from.iter().map(|server| &server.credential))?;
     let into = match &stdout {
         Some(stdout) => stdout.folder().to_path_buf(),
@@ -78,6 +81,7 @@ pub(crate) fn run(mut args: GetArgs) -> Result<(), Failure> {
     let folder = stdout.is_none().then_some(into.as_path());
     let watcher = args.flags.watcher(&config, folder);
     let (selection, transfer) = args.flags.options(None, identity, &config, &dirs)?;
+    let judge = Failure::judge(transfer.dry_run);
     let options = FetchOptions {
         from,
         names: if args.names.is_empty() { vec![PathBuf::from("/")] } else { args.names },
@@ -91,39 +95,7 @@ pub(crate) fn run(mut args: GetArgs) -> Result<(), Failure> {
         transfer,
     };
     let got = transfer::run(watcher, |events| files::fetch(options, events))?;
-    Failure::unless_whole(&got)
-}
-
-/// The credential of each server. The given tokens are for the servers without a known key, in
-/// order; for a single server, a token takes precedence over its key.
-fn servers(remotes: Vec<Remote>, source: &TokenSource, dirs: &Dirs) -> Result<Vec<Server>, Error> {
-    let known = List::Receivers.load(dirs)?;
-    let mut tokens = source.all_given()?.into_iter();
-    let alone = remotes.len() == 1;
-    let mut servers = Vec::new();
-    for remote in remotes {
-        let pinned = key_of(&known, &remote);
-        let credential = match (
-            pinned,
-            if alone || pinned.is_none() { tokens.next() } else { None },
-        ) {
-            (_, Some(token)) => Credential::Token(token),
-            (Some(fingerprint), None) => Credential::Pinned(fingerprint),
-            (None, None) if alone => Credential::Token(TokenSource::ask()?),
-            (None, None) => {
-                let text = format!(
-                    "the key of {remote} is unknown, and it has no token: 'anabranch keys trust \
-                     receiver {remote} FINGERPRINT' adds a key; tokens are read one on each line"
-                );
-                return Err(Error::usage(text));
-            }
-        };
-        servers.push(Server { remote, credential });
-    }
-    if tokens.next().is_some() {
-        return Err(Error::usage("there are more tokens than servers that need one"));
-    }
-    Ok(servers)
+    judge(&got)
 }
 
 fn blake3(text: &str) -> Result<[u8; 32], String> {

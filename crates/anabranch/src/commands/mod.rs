@@ -2,6 +2,7 @@
 
 pub(crate) mod collect;
 pub(crate) mod cp;
+mod credentials;
 pub(crate) mod demo;
 pub(crate) mod doctor;
 pub(crate) mod emulate;

@@ -15,7 +15,7 @@ use peer::{Credential, DialOptions, PathClass, PathSpec, RelaySpec, Remote};
 use report::{Align, Table};
 use units::Span;
 
-use super::send::known_credential;
+use super::credentials::known_credential;
 use crate::complete;
 use crate::dirs::Dirs;
 use crate::examples;

@@ -13,8 +13,8 @@ use peer::{PathSpec, Remote};
 use stripe::{CONTROLLER, Qlog, SCHEDULER};
 use units::{PathId, Span};
 
+use super::credentials::credential;
 use super::paths::{probing, runtime};
-use super::send::credential;
 use crate::complete;
 use crate::config::{Config, weight};
 use crate::dirs::Dirs;

@@ -12,6 +12,7 @@ use units::Bytes;
 
 use super::simulate::{progress, show, threads};
 use crate::exit::Failure;
+use crate::scratch::Scratch;
 use crate::signals::Signals;
 use crate::testbed::{Namespaces, Stop};
 use crate::threads;
@@ -26,7 +27,7 @@ pub(crate) struct ReproduceArgs {
     paper: Option<String>,
     /// The figures [default: all]
     figure: Vec<String>,
-    /// The folder for plots, tables, scenario files and a page [default: reproduced/PAPER]
+    /// The folder for plots, tables, scenario files and a page [default: none is kept]
     #[arg(long, value_name = "FOLDER")]
     out: Option<PathBuf>,
     /// The number of seeds to run, or of repetitions of real transfers, instead of the number in
@@ -98,8 +99,16 @@ pub(crate) fn run(args: &ReproduceArgs) -> Result<(), Failure> {
         );
         return Err(Error::usage(text).into());
     }
-    let path = args.out.clone().unwrap_or_else(|| PathBuf::from("reproduced").join(study.paper));
-    let mut folder = Folder::create(&path, study).map_err(study_error)?;
+    // Nothing is left where nobody asked for it.
+    let scratch = match &args.out {
+        Some(_) => None,
+        None => Some(
+            Scratch::private("reproduce")
+                .map_err(|source| Error::system("make a temporary folder", source))?,
+        ),
+    };
+    let path = scratch.as_ref().map(Scratch::path).or(args.out.as_deref());
+    let mut folder = Folder::create(path.expect("either is there"), study).map_err(study_error)?;
     let mut all = Verdict::default();
     for figure in figures {
         show(format_args!("{}: {}\n\n", figure.name, figure.title))?;
@@ -118,7 +127,11 @@ pub(crate) fn run(args: &ReproduceArgs) -> Result<(), Failure> {
             all.row(row.clone());
         }
     }
-    show(format_args!("{}: {}\n", all.summary(), folder.index().display()))?;
+    let kept = match scratch {
+        None => folder.index().display().to_string(),
+        Some(_) => "--out FOLDER keeps plots, tables and a page".into(),
+    };
+    show(format_args!("{}: {kept}\n", all.summary()))?;
     if all.passes() { Ok(()) } else { Err(Failure::Code(DIFFERS)) }
 }
 

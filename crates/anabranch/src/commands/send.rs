@@ -1,12 +1,12 @@
 //! `send`: sends files and folders to a receiver, over every path.
 
 mod changes;
+mod to_each;
 mod watching;
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io::{self, Read};
-use std::iter;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
@@ -15,6 +15,7 @@ use files::{Error, SendOptions, Stop, StreamInput, TransferOptions};
 use peer::private::{open_input, open_regular};
 use peer::{Credential, Identity, Remote};
 
+use crate::commands::credentials::{credential, of_each};
 use crate::complete;
 use crate::config::Config;
 use crate::dirs::Dirs;
@@ -22,10 +23,9 @@ use crate::examples;
 use crate::exit::Failure;
 use crate::flags::TransferFlags;
 use crate::host_key::HostKey;
-use crate::peers::{List, key_of};
 use crate::token::TokenSource;
 use crate::transfer;
-use crate::watch;
+use crate::watch::{self, Names};
 use watching::Watched;
 
 /// Arguments of `send`.
@@ -46,9 +46,10 @@ pub(crate) struct SendArgs {
     /// interrupted attempt left there
     #[arg(long, value_name = "DIR")]
     spool: Option<PathBuf>,
-    /// The receiver, as printed by 'anabranch receive'
-    #[arg(long, value_name = "HOST[:PORT]", add = complete::receivers())]
-    to: Remote,
+    /// The receiver, as printed by 'anabranch receive'; repeat it for more receivers of the same
+    /// files, which get them at the same time, each as fast as it can
+    #[arg(long, required = true, value_name = "HOST[:PORT]", add = complete::receivers())]
+    to: Vec<Remote>,
     /// Send PATH, which is a folder, and then what changes in it, until it is stopped; files that
     /// are there are replaced
     #[arg(long, conflicts_with_all = ["files_from", "dry_run", "spool", "name"])]
@@ -88,6 +89,7 @@ impl SendArgs {
 pub(crate) fn run(args: SendArgs) -> Result<(), Failure> {
     // Mistakes are reported before the prompt for a token.
     let (stream, rename) = (stream(&args)?, stream_name(&args)?);
+    check_receivers(&args, stream.as_ref())?;
     let folder = args.watch.then(|| watched_folder(&args)).transpose()?;
     let spool = args.spool;
     let sources = if stream.is_some() { Vec::new() } else { args.sources };
@@ -99,12 +101,27 @@ pub(crate) fn run(args: SendArgs) -> Result<(), Failure> {
     // Before anything is sent: what changes meanwhile is noted.
     let noted = folder.map(|folder| Watched::new(&folder)).transpose()?;
     let key = HostKey::load(&prepared.dirs)?;
-    let credential = credential(&args.token, &args.to, &prepared.dirs, stream.as_ref())?;
-    let identity = key.beside(iter::once(&credential))?;
-    let watcher = if noted.is_some() { prepared.watcher_of_runs() } else { prepared.watcher(None) };
-    let options = prepared.to(args.to, credential, identity)?;
+    let mut each = match &args.to[..] {
+        [one] => {
+            vec![(one.clone(), credential(&args.token, one, &prepared.dirs, stream.as_ref())?)]
+        }
+        _ => of_each(args.to, &args.token, &prepared.dirs)?,
+    };
+    let identity = key.beside(each.iter().map(|(_, credential)| credential))?;
+    let others = each.split_off(1);
+    let watcher = if noted.is_some() {
+        prepared.watcher_of_runs()
+    } else if others.is_empty() {
+        prepared.watcher(None)
+    } else {
+        let all = each.iter().chain(&others);
+        prepared.watcher_of_each(Names::new(all.map(|(remote, _)| remote.to_string())))
+    };
+    let (to, credential) = each.remove(0);
+    let options = prepared.to(to, credential, identity)?;
     let mut options = SendOptions { stream, spool, rename, ..options };
     let stop = options.transfer.stop.clone();
+    let judge = Failure::judge(options.transfer.dry_run);
     if let Some(noted) = noted {
         let TransferOptions { overwrite, keep_existing, update, .. } = &mut options.transfer;
         *overwrite |= !*keep_existing && !*update;
@@ -112,9 +129,35 @@ pub(crate) fn run(args: SendArgs) -> Result<(), Failure> {
         let ended = transfer::run_until(watcher, &stop, send);
         return ended.map(drop).map_err(|failure| with_its_receiver(failure, &stop));
     }
+    if !others.is_empty() {
+        let send = |events| to_each::send(options, others, events);
+        let sent = transfer::run_until(watcher, &stop, send);
+        return sent.map(drop).map_err(|failure| with_its_receiver(failure, &stop));
+    }
     let sent = transfer::run_until(watcher, &stop, |events| files::send(options, events));
     let sent = sent.map_err(|failure| with_its_receiver(failure, &stop))?;
-    Failure::unless_whole(&sent)
+    judge(&sent)
+}
+
+/// Checks that what is sent can go to all receivers.
+fn check_receivers(args: &SendArgs, stream: Option<&StreamInput>) -> Result<(), Error> {
+    if args.to.len() == 1 {
+        return Ok(());
+    }
+    if stream.is_some() {
+        let text = "a stream ('-' or a named pipe) can be read once, and goes to one receiver; \
+                    'tee' makes it a file";
+        return Err(Error::usage(text));
+    }
+    if args.watch {
+        let text = "--watch is for one receiver: keep each up to date by a command of its own";
+        return Err(Error::usage(text));
+    }
+    let twice = |(place, remote): (usize, &Remote)| args.to[..place].contains(remote);
+    match args.to.iter().enumerate().find(|one| twice(*one)) {
+        Some((_, remote)) => Err(Error::usage(format!("--to {remote} is there twice"))),
+        None => Ok(()),
+    }
 }
 
 /// The folder that is watched.
@@ -205,6 +248,11 @@ impl PreparedSend {
         self.flags.transfer.check_sending(&self.config)
     }
 
+    /// Whether nothing is transferred.
+    pub(super) fn is_dry_run(&self) -> bool {
+        self.flags.transfer.is_dry_run()
+    }
+
     /// Whether the transfer is in the background.
     ///
     /// # Errors
@@ -217,6 +265,11 @@ impl PreparedSend {
     /// here.
     pub(super) fn watcher(&mut self, folder: Option<&Path>) -> Box<dyn watch::Watcher> {
         self.flags.transfer.watcher(&self.config, folder)
+    }
+
+    /// The display of a transfer to each of several receivers, and the commands at the end of each.
+    pub(super) fn watcher_of_each(&mut self, to: Names) -> Box<dyn watch::Watcher> {
+        self.flags.transfer.watcher_of_each(&self.config, to)
     }
 
     /// The display of one transfer after another, and the commands at the end of each.
@@ -318,42 +371,4 @@ fn listed(file: &Path, null: bool) -> Result<Vec<PathBuf>, Error> {
     let end = if null { 0 } else { b'\n' };
     let names = bytes.split(|&byte| byte == end).filter(|name| !name.is_empty());
     Ok(names.map(|name| PathBuf::from(OsStr::from_bytes(name))).collect())
-}
-
-/// The given token, or else the receiver's known key, or else a token from the prompt. What
-/// standard input yields is no token if it is the stream.
-///
-/// # Errors
-/// Errors of reading either.
-pub(super) fn credential(
-    source: &TokenSource,
-    to: &Remote,
-    dirs: &Dirs,
-    stream: Option<&StreamInput>,
-) -> Result<Credential, Error> {
-    let is_stdin = stream == Some(&StreamInput::Stdin);
-    if is_stdin && source.is_stdin() {
-        return Err(Error::usage("standard input is the stream: --token-stdin cannot read it"));
-    }
-    match known_credential(source, to, dirs)? {
-        Some(credential) => Ok(credential),
-        None if is_stdin => TokenSource::ask_terminal().map(Credential::Token),
-        None => TokenSource::ask().map(Credential::Token),
-    }
-}
-
-/// The given token, or else the receiver's known key.
-///
-/// # Errors
-/// Errors of reading either.
-pub(super) fn known_credential(
-    source: &TokenSource,
-    to: &Remote,
-    dirs: &Dirs,
-) -> Result<Option<Credential>, Error> {
-    if let Some(token) = source.given()? {
-        return Ok(Some(Credential::Token(token)));
-    }
-    let known = key_of(&List::Receivers.load(dirs)?, to);
-    Ok(known.map(Credential::Pinned))
 }

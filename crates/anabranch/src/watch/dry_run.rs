@@ -88,6 +88,7 @@ mod tests {
     fn changes_have_a_line_each_and_a_sum() {
         let change = |action, name: &str, what| PlannedChange { action, name: name.into(), what };
         let dry_run = DryRun {
+            transfer: 0,
             changes: vec![
                 change(Action::Create, "tree", Changed::Folder),
                 change(Action::Create, "tree/a\u{1b}[2J", Changed::File(Bytes(4_000_000))),

@@ -42,6 +42,29 @@ pub(super) fn shortened(text: &str, most: usize) -> String {
     format!("{head}…{tail}")
 }
 
+/// The text in lines of at most `most` columns, which are broken between words. A word that is
+/// longer stays whole: people copy names and addresses.
+pub(super) fn wrapped(text: &str, most: usize) -> String {
+    let mut lines = Vec::new();
+    for line in text.split('\n') {
+        if width(line) <= most {
+            lines.push(line.to_string());
+            continue;
+        }
+        let mut broken = String::new();
+        for word in line.split(' ') {
+            if !broken.is_empty() && width(&broken) + 1 + width(word) > most {
+                lines.push(std::mem::take(&mut broken));
+            } else if !broken.is_empty() {
+                broken.push(' ');
+            }
+            broken.push_str(word);
+        }
+        lines.push(broken);
+    }
+    lines.join("\n")
+}
+
 /// The text in exactly `columns` columns, at their left.
 pub(super) fn left(text: &str, columns: usize) -> String {
     let text = shortened(text, columns);
@@ -79,6 +102,16 @@ mod tests {
         assert_eq!(shortened("abc", 0), "");
         assert_eq!(left("ab", 4), "ab  ");
         assert_eq!(right("ab", 4), "  ab");
+    }
+
+    #[test]
+    fn sentences_are_broken_between_words() {
+        assert_eq!(wrapped("one two three", 8), "one two\nthree");
+        assert_eq!(wrapped("one two three", 7), "one two\nthree");
+        assert_eq!(wrapped("one two\nthree", 20), "one two\nthree");
+        assert_eq!(wrapped("a verylongword b", 6), "a\nverylongword\nb");
+        assert_eq!(wrapped("写真 写真", 5), "写真\n写真");
+        assert_eq!(wrapped("", 5), "");
     }
 
     #[test]

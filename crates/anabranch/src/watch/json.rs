@@ -38,6 +38,7 @@ enum Body<'a> {
         token: String,
     },
     Change {
+        transfer: u32,
         action: &'static str,
         kind: &'static str,
         name: &'a str,
@@ -50,6 +51,7 @@ enum Body<'a> {
         mtime: Option<i64>,
     },
     DryRun {
+        transfer: u32,
         sent: u64,
         unchanged: usize,
         unchanged_size: u64,
@@ -204,7 +206,9 @@ impl Watcher for Json {
             return;
         }
         if let Event::DryRun(dry_run) = event {
-            dry_run.changes.iter().for_each(|change| self.printer.result(&of_change(change)));
+            for change in &dry_run.changes {
+                self.printer.result(&of_change(dry_run.transfer, change));
+            }
         }
         self.printer.result(&of_event(event));
     }
@@ -228,8 +232,8 @@ pub(crate) fn of_event(event: &Event) -> String {
 }
 
 /// The line of a change that a dry run found.
-pub(super) fn of_change(found: &PlannedChange) -> String {
-    line(change(found))
+pub(super) fn of_change(transfer: u32, found: &PlannedChange) -> String {
+    line(change(transfer, found))
 }
 
 /// The line of an entry that a server offers.
@@ -297,6 +301,7 @@ fn body(event: &Event) -> Body<'_> {
             Body::Error { transfer: Some(*transfer), exit: failed.exit_code, text: &failed.text }
         }
         Event::DryRun(dry_run) => Body::DryRun {
+            transfer: dry_run.transfer,
             sent: dry_run.sent.0,
             unchanged: dry_run.unchanged,
             unchanged_size: dry_run.unchanged_size.0,
@@ -359,10 +364,10 @@ fn size_of(what: Changed) -> Option<u64> {
     }
 }
 
-fn change(change: &PlannedChange) -> Body<'_> {
+fn change(transfer: u32, change: &PlannedChange) -> Body<'_> {
     let size = size_of(change.what);
     let (action, kind) = (dry_run::action(change.action), dry_run::kind(change.what));
-    Body::Change { action, kind, name: &change.name, size }
+    Body::Change { transfer, action, kind, name: &change.name, size }
 }
 
 fn path_line(path: &PathProgress) -> PathLine<'_> {

@@ -13,8 +13,10 @@ pub(crate) mod text;
 #[cfg(test)]
 mod tests;
 
+use std::borrow::Cow;
 use std::env;
 use std::io::{self, IsTerminal};
+use std::sync::Arc;
 
 use clap::ValueEnum;
 use events::{Event, Summary};
@@ -23,6 +25,7 @@ use peer::Token;
 
 use crate::exit::Failure;
 use crate::log;
+use crate::sanitize::clean;
 use screen::Printer;
 
 /// Receives all events of a transfer in order, and its result once.
@@ -82,8 +85,10 @@ enum Verbosity {
 }
 
 /// The role of this host.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum HostRole {
+    /// It sends to several receivers, each by a transfer with the receiver's name.
+    Sender(Names),
     /// It has one transfer, or receives: peers run `send`.
     Receiver {
         /// Whether there may be several transfers, which are told apart by their numbers.
@@ -98,6 +103,25 @@ pub(crate) enum HostRole {
     Service(Option<PeerCommand>),
 }
 
+/// What transfers are called, from that of number 1 on. Further ones have their number.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Names(Arc<[String]>);
+
+impl Names {
+    /// The names of transfers 1, 2 and so on.
+    pub(crate) fn new(names: impl IntoIterator<Item = String>) -> Names {
+        Names(names.into_iter().collect())
+    }
+
+    fn of(&self, transfer: u32) -> Cow<'_, str> {
+        let place = usize::try_from(transfer).ok().and_then(|number| number.checked_sub(1));
+        match place.and_then(|place| self.0.get(place)) {
+            Some(name) => clean(name),
+            None => format!("transfer {transfer}").into(),
+        }
+    }
+}
+
 /// What the other machine runs, around the first address of this one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PeerCommand {
@@ -109,8 +133,9 @@ impl HostRole {
     const ONE_TRANSFER: HostRole = HostRole::Receiver { keeps: false };
 
     /// A line about a transfer, which says which if there may be several.
-    fn of_transfer(self, transfer: u32, line: &str) -> String {
+    fn of_transfer(&self, transfer: u32, line: &str) -> String {
         match self {
+            HostRole::Sender(names) => format!("{}: {line}", names.of(transfer)),
             HostRole::Receiver { keeps: false } | HostRole::Service(_) => line.to_string(),
             HostRole::Receiver { keeps: true } | HostRole::Server | HostRole::Services => {
                 format!("transfer {transfer}: {line}")
@@ -137,6 +162,11 @@ impl WatchArgs {
     /// The display for `send` and `get`.
     pub(crate) fn watcher(self, default: Option<Style>) -> Box<dyn Watcher> {
         self.build(default, None, HostRole::ONE_TRANSFER)
+    }
+
+    /// The display for `send` to several receivers, of these names.
+    pub(crate) fn sending(self, default: Option<Style>, to: Names) -> Box<dyn Watcher> {
+        Box::new(EachTold(self.build(default, None, HostRole::Sender(to))))
     }
 
     /// The display for `receive`, which prints its token; `keeps` if further transfers follow.
@@ -182,7 +212,7 @@ impl WatchArgs {
             style = Style::None;
         }
         let verbosity = self.verbosity(style);
-        let (printer, progress) = progress_of(style, role);
+        let (printer, progress) = progress_of(style, &role);
         if self.leaves_stdout {
             printer.leave_stdout();
         }
@@ -190,7 +220,7 @@ impl WatchArgs {
             Box::new(json::Json::new(printer.clone(), token.as_ref(), self.verbose))
         } else {
             let verbosity = if self.quiet { Verbosity::Quiet } else { Verbosity::of(self.verbose) };
-            Box::new(results::Results::new(printer.clone(), verbosity, token, role))
+            Box::new(results::Results::new(printer.clone(), verbosity, token, role.clone()))
         };
         let notes = Box::new(notes::Notes::new(printer, verbosity, role));
         Box::new(Combined(vec![results, notes, progress]))
@@ -268,7 +298,7 @@ impl Verbosity {
 /// The display of progress on standard error.
 pub(crate) fn progress(style: Option<Style>) -> Box<dyn Watcher> {
     let role = HostRole::ONE_TRANSFER;
-    let (printer, progress) = progress_of(style.unwrap_or_default(), role);
+    let (printer, progress) = progress_of(style.unwrap_or_default(), &role);
     Box::new(Combined(vec![
         Box::new(notes::Notes::new(printer, Verbosity::Normal, role)),
         progress,
@@ -276,7 +306,7 @@ pub(crate) fn progress(style: Option<Style>) -> Box<dyn Watcher> {
 }
 
 /// The printer of all displays, and the one of progress.
-fn progress_of(style: Style, role: HostRole) -> (Printer, Box<dyn Watcher>) {
+fn progress_of(style: Style, role: &HostRole) -> (Printer, Box<dyn Watcher>) {
     let draws = match style {
         Style::Bar => true,
         Style::Auto => {
@@ -286,13 +316,28 @@ fn progress_of(style: Style, role: HostRole) -> (Printer, Box<dyn Watcher>) {
         Style::Plain | Style::None => false,
     };
     if draws {
-        let printer = Printer::with_rows();
+        let names =
+            if let HostRole::Sender(names) = role { names.clone() } else { Names::default() };
+        let printer = Printer::with_rows(names);
         return (printer.clone(), Box::new(notes::Bars(printer)));
     }
     let printer = Printer::plain();
     match style {
         Style::None => (printer, Box::new(Combined(Vec::new()))),
-        _ => (printer.clone(), Box::new(notes::Plain::new(printer, role))),
+        _ => (printer.clone(), Box::new(notes::Plain::new(printer, role.clone()))),
+    }
+}
+
+/// A display of transfers that have all told of their ends: the end of the command says no more.
+struct EachTold(Box<dyn Watcher>);
+
+impl Watcher for EachTold {
+    fn event(&mut self, event: &Event) {
+        self.0.event(event);
+    }
+
+    fn end(&mut self, _: &Result<Summary, Failure>) {
+        self.0.end(&Err(Failure::Code(0)));
     }
 }
 

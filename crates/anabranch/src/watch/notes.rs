@@ -29,7 +29,7 @@ impl Notes {
     }
 
     pub(super) fn line(&mut self, event: &Event) -> Option<String> {
-        let role = self.role;
+        let role = &self.role;
         if matches!(self.verbosity, Verbosity::Quiet | Verbosity::Notices) {
             return match event {
                 Event::Ended { transfer, result: Err(failed) } => {
@@ -42,7 +42,7 @@ impl Notes {
             };
         }
         match event {
-            Event::Started { transfer, .. } if role != HostRole::Server => {
+            Event::Started { transfer, .. } if *role != HostRole::Server => {
                 Some(role.of_transfer(*transfer, &text::started(event)))
             }
             Event::Path { event, .. } if matches!(role, HostRole::Service(_)) => {

@@ -47,17 +47,17 @@ impl Results {
 
     fn listening(&self, addresses: &[SocketAddr]) -> String {
         let mut lines = Vec::new();
-        let (machine, prefix, preposition) = match self.role {
+        let (machine, prefix, preposition) = match &self.role {
             HostRole::Receiver { .. } => ("sending", "anabranch send PATH… --to", "to"),
             HostRole::Server => ("other", "anabranch get PATH… --from", "from"),
-            HostRole::Service(Some(PeerCommand { before, .. })) => ("other", before, "to"),
-            HostRole::Services | HostRole::Service(None) => {
+            HostRole::Service(Some(PeerCommand { before, .. })) => ("other", *before, "to"),
+            HostRole::Sender(_) | HostRole::Services | HostRole::Service(None) => {
                 let line = |address| format!("listening {address}");
                 return addresses.iter().map(line).collect::<Vec<_>>().join("\n");
             }
         };
-        let suffix = match self.role {
-            HostRole::Service(Some(PeerCommand { after, .. })) => after,
+        let suffix = match &self.role {
+            HostRole::Service(Some(PeerCommand { after, .. })) => *after,
             _ => "",
         };
         let command = addresses.first().map(|first| format!("{prefix} {first}{suffix}"));
@@ -87,6 +87,10 @@ impl Results {
             Verbosity::Quiet => false,
             Verbosity::Verbose => true,
             Verbosity::Notices | Verbosity::Normal => {
+                // Several receivers get the same files.
+                if let HostRole::Sender(_) = self.role {
+                    return false;
+                }
                 let files = self.files.get(&transfer);
                 !self.terminal || files.is_none_or(|files| *files <= MAX_FILES_LISTED)
             }
@@ -120,7 +124,7 @@ impl Watcher for Results {
                     && self.verbosity != Verbosity::Quiet
                 {
                     let line = self.role.of_transfer(*transfer, &text::summary(summary));
-                    self.printer.result(&line);
+                    self.printer.sentence(&line);
                 }
             }
             Event::Listing(listing) => {
@@ -132,6 +136,10 @@ impl Watcher for Results {
             Event::DryRun(dry_run) => {
                 self.moves_nothing = true;
                 for line in dry_run::lines(dry_run) {
+                    let line = match &self.role {
+                        role @ HostRole::Sender(_) => role.of_transfer(dry_run.transfer, &line),
+                        _ => line,
+                    };
                     self.printer.result(&line);
                 }
             }
@@ -149,7 +157,7 @@ impl Watcher for Results {
         if let (Ok(summary), false) =
             (result, self.moves_nothing || self.verbosity == Verbosity::Quiet)
         {
-            self.printer.result(&text::summary(summary));
+            self.printer.sentence(&text::summary(summary));
         }
     }
 }

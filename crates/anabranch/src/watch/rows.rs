@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use events::{PathProgress, PathState, Progress};
 use units::{Bytes, Rate};
 
+use super::Names;
 use super::fit;
 use super::fit::Size;
 use super::text;
@@ -25,13 +26,16 @@ const MOST_NAME: usize = 30;
 const GAP: usize = 2;
 
 /// The rows of all live transfers, which fit on a screen beside a line above them.
-pub(super) fn rows(live: &BTreeMap<u32, Progress>, size: Size) -> Vec<String> {
+pub(super) fn rows(live: &BTreeMap<u32, Progress>, names: &Names, size: Size) -> Vec<String> {
     let columns = size.columns.saturating_sub(1).clamp(1, MOST_COLUMNS);
     let most = size.rows.saturating_sub(1).max(1);
     let mut rows = match live.len() {
         0 => Vec::new(),
-        1 => live.values().flat_map(|progress| one(progress, columns, most)).collect(),
-        _ => several(live, columns, most),
+        // One of several receivers still needs its name.
+        1 if *names == Names::default() => {
+            live.values().flat_map(|progress| one(progress, columns, most)).collect()
+        }
+        _ => several(live, names, columns, most),
     };
     for row in &mut rows {
         *row = fit::shortened(row.trim_end(), columns);
@@ -82,11 +86,18 @@ pub(super) fn background(progress: &Progress) -> Option<String> {
 }
 
 /// A row for each of several transfers.
-fn several(live: &BTreeMap<u32, Progress>, columns: usize, most: usize) -> Vec<String> {
+fn several(
+    live: &BTreeMap<u32, Progress>,
+    names: &Names,
+    columns: usize,
+    most: usize,
+) -> Vec<String> {
     let shown = if live.len() > most { most - 1 } else { live.len() };
     let mut rows = Vec::new();
+    let widest = live.keys().take(shown).map(|number| fit::width(&names.of(*number))).max();
+    let width = widest.unwrap_or(0).min(MOST_NAME);
     for (number, progress) in live.iter().take(shown) {
-        let label = format!("transfer {number}");
+        let label = fit::left(&names.of(*number), width);
         let left = columns.saturating_sub(fit::width(&label) + GAP);
         rows.push(format!("{label}  {}", total_row(progress, left)));
     }

@@ -4,12 +4,13 @@
 
 use std::collections::BTreeMap;
 use std::io::{self, IsTerminal, Write};
+use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use events::Progress;
 
 use super::fit::Size;
-use super::{fit, rows};
+use super::{Names, fit, rows};
 
 /// Where rows are drawn.
 pub(super) trait Terminal: Send {
@@ -60,15 +61,16 @@ impl Printer {
     }
 
     /// Draws rows on standard error, if that is a terminal.
-    pub(super) fn with_rows() -> Printer {
-        let screen = io::stderr().is_terminal().then(|| Screen::on(Box::new(StandardError)));
+    pub(super) fn with_rows(names: Names) -> Printer {
+        let is_terminal = io::stderr().is_terminal();
+        let screen = is_terminal.then(|| Screen::on(Box::new(StandardError), names));
         Printer::of(screen, is_one_terminal())
     }
 
     /// Draws on a terminal that stands for standard error and standard output.
     #[cfg(test)]
     pub(super) fn on(terminal: Box<dyn Terminal>) -> Printer {
-        Printer::of(Some(Screen::on(terminal)), true)
+        Printer::of(Some(Screen::on(terminal, Names::default())), true)
     }
 
     fn of(screen: Option<Screen>, is_shared: bool) -> Printer {
@@ -97,7 +99,18 @@ impl Printer {
         outln!("{line}");
     }
 
-    /// Prints a line for people on standard error.
+    /// Prints a sentence on standard output; a terminal does not break its words.
+    pub(super) fn sentence(&self, line: &str) {
+        if self.leaves_stdout() {
+            return self.note(line);
+        }
+        let columns = self.outputs().screen.as_ref().map(|screen| screen.terminal.size().columns);
+        let columns = columns.or_else(|| columns_of(&io::stdout()));
+        self.result(&columns.map_or_else(|| line.to_string(), |most| fit::wrapped(line, most)));
+    }
+
+    /// Prints a line for people on standard error. It may have a command in it, which is copied
+    /// from there as it is.
     pub(super) fn note(&self, line: &str) {
         match &mut self.outputs().screen {
             Some(screen) => screen.above(line),
@@ -139,13 +152,15 @@ impl Printer {
 struct Screen {
     terminal: Box<dyn Terminal>,
     live: BTreeMap<u32, Progress>,
+    /// What the transfers are called.
+    names: Names,
     /// The widths of the rows on the screen. The cursor is at the start of the last.
     drawn: Vec<usize>,
 }
 
 impl Screen {
-    fn on(terminal: Box<dyn Terminal>) -> Screen {
-        Screen { terminal, live: BTreeMap::new(), drawn: Vec::new() }
+    fn on(terminal: Box<dyn Terminal>, names: Names) -> Screen {
+        Screen { terminal, live: BTreeMap::new(), names, drawn: Vec::new() }
     }
 
     /// Prints a line, or several, above the rows.
@@ -157,7 +172,7 @@ impl Screen {
     /// else is written to the terminal comes before or after.
     fn draw(&mut self, lines: &str) {
         let size = self.terminal.size();
-        let rows = rows::rows(&self.live, size);
+        let rows = rows::rows(&self.live, &self.names, size);
         let mut frame = String::new();
         if let Some((_, above)) = self.drawn.split_last() {
             // A terminal that became narrower has wrapped the rows.
@@ -178,6 +193,12 @@ impl Screen {
             self.terminal.write(frame.as_bytes());
         }
     }
+}
+
+/// The columns of a terminal; `None` if it is none, or does not know.
+fn columns_of(output: &(impl IsTerminal + AsFd)) -> Option<usize> {
+    let size = rustix::termios::tcgetwinsize(output).ok().filter(|_| output.is_terminal());
+    size.map(|size| usize::from(size.ws_col)).filter(|columns| *columns > 0)
 }
 
 /// Whether standard output and standard error are the same terminal.

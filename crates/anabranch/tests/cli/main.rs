@@ -25,6 +25,7 @@ mod receivers;
 mod schema;
 mod secrets;
 mod services;
+mod several;
 mod spools;
 mod streams;
 mod terminal;

@@ -75,3 +75,62 @@ fn restic_keeps_and_restores_in_the_background() {
         assert!(is_copied(near, near, "restored"));
     });
 }
+
+/// The namespace's root may not set groups, as daemons of root do: they run as another user there.
+fn as_user(program: &'static str) -> [&'static str; 3] {
+    ["--user", "--map-user=1000", program]
+}
+
+#[test]
+fn rsync_copies_to_a_daemon_in_the_background() {
+    let test = "background_programs::rsync_copies_to_a_daemon_in_the_background";
+    forwarding(test, &["rsync"], |near, far, token| {
+        let inbox = far.home.join("inbox");
+        fs::create_dir_all(&inbox).expect("there is room");
+        let config = format!("[inbox]\npath = {}\nread only = no\n", inbox.display());
+        fs::write(far.home.join("rsyncd.conf"), config + "use chroot = no\n")
+            .expect("there is room");
+        let place = ["--address", "127.0.0.1", "--port", "9000", "--config", "rsyncd.conf"];
+        let arguments = ["--daemon", "--no-detach", "--log-file=/dev/stdout"];
+        let arguments = [&as_user("rsync")[..], &arguments, &place].concat();
+        let mut server = Running::start(far, "rsyncd", "unshare", &arguments);
+        server.until("rsyncd version");
+        let _tunnel = forward(near, token);
+        let home = near.home.display();
+        near.sh(&format!("rsync -a {home}/data/ rsync://127.0.0.1:9001/inbox/"));
+        assert!(is_copied(near, far, "inbox"));
+    });
+}
+
+#[test]
+fn borg_keeps_and_restores_in_the_background() {
+    let test = "background_programs::borg_keeps_and_restores_in_the_background";
+    forwarding(test, &["borg", "ssh", "sshd"], |near, far, token| {
+        let (own, other) = (near.home.display(), far.home.display());
+        near.sh(&format!("ssh-keygen -q -t ed25519 -N '' -f {own}/ssh-key"));
+        far.sh(&format!(
+            "ssh-keygen -q -t ed25519 -N '' -f {other}/sshd-key
+             echo keeper:x:1000:0::{other}:/bin/sh >{other}/passwd
+             mount --bind {other}/passwd /etc/passwd"
+        ));
+        let config = format!(
+            "ListenAddress 127.0.0.1\nPort 9000\nHostKey {other}/sshd-key\nPidFile none\nUsePAM \
+             no\nStrictModes no\nAuthorizedKeysFile {own}/ssh-key.pub\n"
+        );
+        fs::write(far.home.join("sshd_config"), config).expect("there is room");
+        let file = format!("{other}/sshd_config");
+        let arguments = [&as_user("/usr/sbin/sshd")[..], &["-D", "-e", "-f", &file]].concat();
+        let mut server = Running::start(far, "sshd", "unshare", &arguments);
+        server.until("listening on 127.0.0.1 port 9000");
+        let _tunnel = forward(near, token);
+        near.sh(&format!(
+            "export HOME={own} BORG_PASSPHRASE=secret BORG_BASE_DIR={own}
+             export BORG_RSH='ssh -i {own}/ssh-key -o IdentitiesOnly=yes \
+             -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null'
+             export BORG_REPO=ssh://keeper@127.0.0.1:9001{other}/repository
+             borg init --encryption repokey && cd {own}/data && borg create ::first folder
+             mkdir {own}/restored && cd {own}/restored && borg extract ::first"
+        ));
+        assert!(is_copied(near, near, "restored"));
+    });
+}

@@ -188,7 +188,7 @@ async fn keep(
                 }
             }
             _ = ticks.tick() => {
-                dialer.follow_timetable(clock.now());
+                dialer.follow_bounds(clock.now());
                 if let Some(control) = &control {
                     control.tick(shared);
                 }

@@ -8,7 +8,9 @@ mod progress;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use events::{Event, Events, PathEvent, PathState, Progress, Reported, Standstill, Summary};
+use events::{
+    DryRun, Event, Events, PathEvent, PathState, Progress, Reported, Standstill, Summary,
+};
 use net::Clock;
 use net::clock::timer;
 use peer::carrier::RouteReport;
@@ -261,6 +263,7 @@ impl<O: SessionOpener> SessionDriver<O> {
             }
             Report::Announced(host, addresses) => self.dialer.keeper().learn(host, addresses),
             Report::DryRun(agreement, dry_run) => {
+                let dry_run = DryRun { transfer: self.events.transfer(), ..dry_run };
                 return Ok(Some(self.end_without_data(&agreement, Event::DryRun(dry_run))));
             }
             Report::Listing(agreement, listing) => {
@@ -295,8 +298,8 @@ impl<O: SessionOpener> SessionDriver<O> {
 
     fn report_started(&self, agreement: &Agreement) {
         let &Agreement { peer, files, total, resumed, .. } = agreement;
-        let peer = peer.to_string();
-        self.events.send(Event::Started { transfer: 0, peer, files, total, resumed });
+        let (peer, transfer) = (peer.to_string(), self.events.transfer());
+        self.events.send(Event::Started { transfer, peer, files, total, resumed });
     }
 
     /// Drops a host; the transfer continues if another one is left.
@@ -428,7 +431,7 @@ impl<O: SessionOpener> SessionDriver<O> {
         progress.standstill = self.standstill(now);
         self.rates.apply(now, &mut progress);
         self.events.send(Event::Progress(progress));
-        self.dialer.follow_timetable(now);
+        self.dialer.follow_bounds(now);
         // Without another path there is no point in waiting for a new month.
         let used_up = self.routes_used_up();
         if used_up.is_some() || self.dialer.is_used_up() {

@@ -18,7 +18,7 @@ use events::{Events, Summary};
 use crate::Error;
 
 pub use fetch::fetch;
-pub use send::send;
+pub use send::{send, send_to_each};
 
 /// The summary of a session, although one after it has failed.
 ///

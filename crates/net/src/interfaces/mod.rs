@@ -15,7 +15,7 @@ pub use reason::{Family, Reason};
 
 use std::collections::BTreeMap;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use units::Rate;
 
@@ -181,16 +181,25 @@ pub fn reversal(path: &LocalPath, target: IpAddr) -> Result<Option<Reversal>, Er
     ask().map_err(|source| Error { action: "ask the kernel for its routes".into(), source })
 }
 
-/// The addresses at which other hosts may reach this one, IPv4 first: those of every interface that
-/// is up and no loopback or container bridge. Empty if the kernel can't be asked.
+/// The addresses at which other hosts may reach this one: those of every interface that is up and
+/// no loopback or container bridge. IPv4 comes first, and of either family the interface that leads
+/// to everywhere, then those to single networks, then link-local addresses: what most others can
+/// reach. Empty if the kernel can't be asked.
 #[must_use]
 pub fn own_addresses() -> Vec<IpAddr> {
     let ask = || -> io::Result<Vec<IpAddr>> {
         let mut netlink = Netlink::open()?;
         let links = netlink.links()?;
         let mut own = Vec::new();
-        for family in [IpAddr::from([0; 4]), IpAddr::from([0; 16])] {
-            for Address { index, ip, deprecated, .. } in netlink.addresses(family)? {
+        for elsewhere in ELSEWHERE {
+            let way = netlink.route(elsewhere, None, None)?.ok().and_then(|route| route.interface);
+            let mut addresses = netlink.addresses(elsewhere)?;
+            let rank = |address: &Address| match address.ip {
+                IpAddr::V4(ip) if ip.is_link_local() => 2,
+                _ => u8::from(Some(address.index) != way),
+            };
+            addresses.sort_by_key(rank);
+            for Address { index, ip, deprecated, .. } in addresses {
                 let link = links.iter().find(|link| link.index == index);
                 let reachable = link.is_some_and(|link| excluded(link, &links, None).is_none());
                 if reachable && !deprecated && !is_link_local(ip) {
@@ -202,6 +211,12 @@ pub fn own_addresses() -> Vec<IpAddr> {
     };
     ask().unwrap_or_default()
 }
+
+/// Addresses that no network has (RFC 5737, RFC 3849): the way there is the one to everywhere.
+const ELSEWHERE: [IpAddr; 2] = [
+    IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)),
+    IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1)),
+];
 
 /// The length of the prefix of an address's subnet; of the loopback's target, all of its bits.
 fn prefix(addresses: &[Address], ip: IpAddr) -> u8 {

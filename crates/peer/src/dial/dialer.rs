@@ -1,6 +1,7 @@
 //! All paths of one session, each with a supervisor.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use net::Clock;
 use tokio::sync::Notify;
@@ -158,17 +159,23 @@ impl<S: Session> Dialer<S> {
         }
     }
 
-    /// Sets the bound of the total rate to that of the timetable at this time of the week; `now` is
-    /// the session's clock.
-    pub fn follow_timetable(&self, now: Time) {
+    /// Sets the bound of the total rate to that of the timetable at this time of the week, and all
+    /// bounds to the part that this transfer has of them; `now` is the session's clock.
+    pub fn follow_bounds(&self, now: Time) {
         let shared = &self.shared;
+        let parts = &shared.terms.options.parts;
+        self.paths.iter().for_each(|path| path.plan.divide(now, parts));
+        let is_divided_anew =
+            shared.divided_by.swap(parts.count(), Ordering::Relaxed) != parts.count();
         let (Some(table), Some(limit)) = (&shared.terms.options.max_rate, &shared.total_limit)
         else {
             return;
         };
+        let set = |rate: Option<Rate>| limit.set(now, rate.map(|rate| parts.part(rate)));
+        // That another transfer is over is no news of the timetable.
         wall::follow_timetable(
             table,
-            |rate| limit.set(now, rate),
+            |rate| set(rate) && !is_divided_anew,
             |text| shared.events.notice(text),
         );
     }

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use net::interfaces::{LocalPath, common_prefix};
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
-use units::{PathId, Rate};
+use units::{PathId, Rate, Time};
 
 use super::candidate::{Candidate, Survey, Target};
 use super::resolve::resolve;
@@ -16,7 +16,7 @@ use super::terms::Terms;
 use super::unreachable::{no_path, reasons};
 use crate::caps::{Account, Allowance, Ledger};
 use crate::limit::Limit;
-use crate::{Cap, Error, PathClass, PathSpec};
+use crate::{Cap, Error, Parts, PathClass, PathSpec};
 
 /// What carries the data of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,6 +70,8 @@ pub struct Plan {
     pub class: PathClass,
     /// Upper bound of the rate of all paths over its interface.
     pub max: Option<Arc<Limit>>,
+    /// The same as the caller named it, for all transfers that share it.
+    whole_max: Option<Rate>,
     /// Upper bound of the rate of all paths over its relay.
     pub relay_max: Option<Arc<Limit>>,
     /// Its rate, if the caller named it.
@@ -143,6 +145,7 @@ impl Plan {
             unreached: self.unreached.clone(),
             class: self.class,
             max: self.max.clone(),
+            whole_max: self.whole_max,
             relay_max: self.relay_max.clone(),
             known: self.known,
             allowance: self.allowance.clone(),
@@ -169,6 +172,7 @@ impl Plan {
             unreached: None,
             class: PathClass::Primary,
             max: None,
+            whole_max: None,
             relay_max: None,
             known: None,
             allowance: None,
@@ -193,6 +197,13 @@ impl Plan {
     #[must_use]
     pub fn shown(self: &Arc<Plan>) -> &Arc<Plan> {
         self.guessed_beside.as_ref().unwrap_or(self)
+    }
+
+    /// Sets the bound of its interface to the part that each of some transfers has of it.
+    pub(super) fn divide(&self, now: Time, parts: &Parts) {
+        if let (Some(limit), Some(whole)) = (&self.max, self.whole_max) {
+            limit.set(now, Some(parts.part(whole)));
+        }
     }
 
     /// The allowances that its bytes count towards.
@@ -252,6 +263,7 @@ impl Plan {
             return self.counted(cap, usage);
         };
         self.max.clone_from(&sibling.max);
+        self.whole_max = sibling.whole_max;
         self.allowance.clone_from(&sibling.allowance);
         Ok(self)
     }
@@ -379,6 +391,7 @@ pub(super) async fn plan_to(
         if terms.options.no_paths.contains(&plan.interface) {
             continue;
         }
+        plan.divide(Time::ZERO, &terms.options.parts);
         plan.name_for(terms, host);
         plans.push(plan.beside(before, spec.cap, terms.options.usage.as_deref())?);
     }
@@ -454,6 +467,7 @@ pub(super) fn guessed_plans(
             pairs: Mutex::new(Pairs::of(vec![candidate])),
             class: sibling.class,
             max: sibling.max.clone(),
+            whole_max: sibling.whole_max,
             allowance: sibling.allowance.clone(),
             guessed_beside: Some(Arc::clone(sibling)),
             ..Plan::over(&sibling.interface)
@@ -513,6 +527,7 @@ fn named_plan(spec: &PathSpec, survey: &Survey) -> Result<Plan, Error> {
     };
     plan.class = spec.class;
     plan.max = spec.max.map(|rate| Arc::new(Limit::new(Some(rate))));
+    plan.whole_max = spec.max;
     plan.known = spec.rate;
     Ok(plan)
 }

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use net::socket::SMALL_SEGMENT;
@@ -99,6 +99,8 @@ pub(super) struct Shared<S> {
     clock: Clock,
     pub(super) events: Events,
     pub(super) total_limit: Option<Arc<Limit>>,
+    /// How many transfers the bounds of rates were divided among; 0: they were not yet.
+    pub(super) divided_by: AtomicU64,
     next_path: AtomicU32,
     /// Places for further connections of the paths.
     further: Arc<Semaphore>,
@@ -126,6 +128,7 @@ impl<S> Shared<S> {
             clock,
             events,
             total_limit: bound.map(|rate| Arc::new(Limit::new(rate))),
+            divided_by: AtomicU64::new(0),
             next_path: AtomicU32::new(0),
             further: Arc::new(Semaphore::new(MOST_FURTHER)),
             used_up: Mutex::default(),

@@ -36,13 +36,13 @@ pub enum DatagramError {
 pub enum TimeoutError {
     /// The handshake did not complete within
     /// [`Config::handshake_timeout`](crate::Config::handshake_timeout).
-    #[error("the handshake was not complete after {after}")]
+    #[error("the handshake was not complete after {}", .after.brief())]
     Handshake {
         /// The time since the first packet.
         after: Span,
     },
     /// Nothing arrived for [`Config::idle_timeout`](crate::Config::idle_timeout).
-    #[error("nothing has arrived for {after}")]
+    #[error("nothing has arrived for {}", .after.brief())]
     Idle {
         /// The time since the last packet.
         after: Span,

@@ -124,8 +124,8 @@ impl fmt::Display for Reason {
             Reason::Opened => write!(f, "just opened"),
             Reason::Proven => write!(f, "the receiver has data from it"),
             Reason::Recovered => write!(f, "it makes progress again"),
-            Reason::NoProgress(span) => write!(f, "no progress for {span}"),
-            Reason::Silent(span) => write!(f, "nothing got through for {span}"),
+            Reason::NoProgress(span) => write!(f, "no progress for {}", span.brief()),
+            Reason::Silent(span) => write!(f, "nothing got through for {}", span.brief()),
             Reason::Timeouts(n) => write!(f, "{n} retransmission timeouts in a row"),
             Reason::TestingBottleneck(other) => {
                 write!(f, "testing whether it shares a bottleneck with {other}")

@@ -9,7 +9,7 @@ use std::time::Duration;
 use files::Error;
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWriteExt, BufReader};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout, timeout_at};
 
 use super::saying::Saying;
 use crate::commands::cp::messages::{
@@ -25,6 +25,9 @@ pub(super) const SSH_FAILED: u8 = 12;
 pub(super) const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 /// The time that the remote side has for an answer. A person may be typing a password meanwhile.
 pub(super) const PATIENCE: Duration = Duration::from_secs(5 * 60);
+/// The time that the remote shell has for the hello once it has said anything: nobody types a
+/// password any more.
+const STARTING: Duration = Duration::from_secs(30);
 /// The maximum of other output before the hello that an error message quotes, in bytes.
 const MAX_NOISE_SHOWN: usize = 300;
 /// The maximum of other output before the hello that is skipped, in bytes.
@@ -334,10 +337,27 @@ impl RemoteSide {
     }
 
     async fn hello(&mut self) -> Result<Hello, NoHello> {
-        let mut noise = Vec::new();
-        let mut read = 0;
+        let (mut noise, mut read) = (Vec::new(), 0);
+        let mut until = None;
         loop {
-            match self.lines.next().await {
+            let next = async {
+                match until {
+                    Some(until) => timeout_at(until, self.lines.next()).await,
+                    None => Ok(self.lines.next().await),
+                }
+            };
+            let Ok(next) = next.await else {
+                let text = format!(
+                    "the shell of {} did not start anabranch within {} s of its first output{}; \
+                     does 'ssh {0} true' end?",
+                    self.host,
+                    STARTING.as_secs(),
+                    quoted(&noise)
+                );
+                return Err(ssh_failure(text).into());
+            };
+            until.get_or_insert_with(|| Instant::now() + STARTING);
+            match next {
                 Ok(Some(line)) if line.starts_with(MARKER) => {
                     let hello = serde_json::from_slice(&line);
                     return hello.map_err(|e| self.malformed(&line, &e.to_string()).into());
@@ -513,7 +533,9 @@ mod tests {
         assert!(!none.lacks_program, "nothing is installed there");
         assert!(none.failure.message().unwrap().contains("no answer within 5 minutes"));
         let chatters = Ssh::stub("echo welcome; exec sleep 600");
-        assert!(chatters.start().unwrap().greet().await.is_err());
+        let left = chatters.start().unwrap().greet().await.unwrap_err();
+        let said = left.failure.message().unwrap();
+        assert!(said.contains("within 30 s of its first output; its output: welcome"), "{said}");
         let deaf = Ssh::stub("exec sleep 600");
         let what = Operation::Get { sources: vec!["x".repeat(4 << 20).into()] };
         let version = Version { anabranch: String::new(), speaks: PROTOCOL };

@@ -15,7 +15,7 @@ use tunnel::{Forward, Login, NearOptions, Place};
 use zeroize::Zeroizing;
 
 use super::{bounded, failure, stopped};
-use crate::commands::send::credential;
+use crate::commands::credentials::credential;
 use crate::complete;
 use crate::dirs::Dirs;
 use crate::examples;

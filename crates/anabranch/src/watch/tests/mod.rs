@@ -16,7 +16,7 @@ use units::{Bytes, PathId, Rate, Span};
 
 use super::fit::Size;
 use super::screen::Printer;
-use super::{HostRole, Style, Verbosity, WatchArgs, json, notes, rows, text};
+use super::{HostRole, Names, Style, Verbosity, WatchArgs, json, notes, rows, text};
 
 fn path(n: u32, name: &str, state: PathState, mbit: u64, share: f64) -> PathProgress {
     PathProgress {
@@ -298,7 +298,7 @@ fn every_event_has_the_documented_keys() {
         Event::Ended { transfer: 1, result: Err(failed) },
     ];
     lines.extend(events.iter().map(json::of_event));
-    lines.extend(dry_run.changes.iter().map(json::of_change));
+    lines.extend(dry_run.changes.iter().map(|change| json::of_change(0, change)));
     let listed = Listed { name: "a".into(), what: Changed::Link, mtime: None };
     lines.push(json::of_listed(&listed));
     lines.push(json::of_summary(0, &summary()));
@@ -422,7 +422,7 @@ fn compare_screen_and_json(paths: Vec<(usize, u64)>) -> Result<(), TestCaseError
     let told: Value = serde_json::from_str(&line).unwrap();
     let log = text::plain(&snapshot);
     let size = Size { columns: 100, rows: 50 };
-    let rows = rows::rows(&BTreeMap::from([(0, snapshot)]), size);
+    let rows = rows::rows(&BTreeMap::from([(0, snapshot)]), &Names::default(), size);
     let paths = told["paths"].as_array().unwrap();
     for path in paths {
         let name = path["name"].as_str().unwrap();

@@ -11,7 +11,7 @@ use super::super::fit::Size;
 use super::super::notes::{Bars, Notes};
 use super::super::results::Results;
 use super::super::screen::{Printer, Terminal};
-use super::super::{Combined, HostRole, Verbosity, Watcher, fit, rows};
+use super::super::{Combined, HostRole, Names, Verbosity, Watcher, fit, rows};
 use super::{lost, path};
 
 /// A terminal emulator, whose clones are one.
@@ -77,7 +77,7 @@ impl Watched {
         let printer = Printer::on(Box::new(emulator.clone()));
         let role = HostRole::ONE_TRANSFER;
         let display = Combined(vec![
-            Box::new(Results::new(printer.clone(), Verbosity::Verbose, None, role)),
+            Box::new(Results::new(printer.clone(), Verbosity::Verbose, None, role.clone())),
             Box::new(Notes::new(printer.clone(), Verbosity::Normal, role)),
             Box::new(Bars(printer)),
         ]);
@@ -104,7 +104,8 @@ impl Watched {
     fn end(&mut self, summary: &Summary, line: &str) {
         self.display.end(&Ok(summary.clone()));
         self.live.clear();
-        self.lines.push(line.into());
+        let columns = self.emulator.size().columns;
+        self.lines.extend(fit::wrapped(line, columns).lines().map(String::from));
         self.compare();
         let screen = self.emulator.screen().join("\n");
         assert!(!screen.contains(['━', '─']), "a bar is left: {screen}");
@@ -112,7 +113,7 @@ impl Watched {
 
     fn compare(&mut self) {
         let size = self.emulator.size();
-        let rows = rows::rows(&self.live, size);
+        let rows = rows::rows(&self.live, &Names::default(), size);
         assert!(rows.len() < size.rows, "{} rows on {size:?}", rows.len());
         for row in &rows {
             assert!(fit::width(row) < size.columns, "'{row}' on {size:?}");
@@ -211,7 +212,7 @@ fn transfer(size: Size, count: u32, resized: Option<Size>) -> usize {
             // What the terminal makes of older lines is its own affair.
             watched.display.event(&Event::Progress(progress(count, step)));
             let screen = watched.emulator.screen();
-            let rows = rows::rows(&watched.live, size);
+            let rows = rows::rows(&watched.live, &Names::default(), size);
             let first = screen.len() - rows.len();
             assert_eq!(screen[first..], rows, "after a change to {size:?}");
             let above = screen[..first].join("\n");
@@ -269,17 +270,31 @@ fn a_change_of_the_size_leaves_nothing_behind() {
 fn several_transfers_have_a_row_each() {
     let size = Size { columns: 80, rows: 6 };
     let live = (1..=8).map(|transfer| (transfer, Progress { transfer, ..progress(2, 3) }));
-    let shown = rows::rows(&live.collect(), size);
+    let shown = rows::rows(&live.collect(), &Names::default(), size);
     assert_eq!(shown.len(), 5);
     assert!(shown[0].starts_with("transfer 1  ") && shown[3].starts_with("transfer 4  "));
     assert_eq!(shown[4], "and 4 more transfers");
+}
+
+/// One of several keeps its name when the others have everything.
+#[test]
+fn receivers_have_rows_with_their_names() {
+    let size = Size { columns: 80, rows: 6 };
+    let names = Names::new(["nas".to_string(), "web.example.org".to_string()]);
+    let live = |of: &[u32]| of.iter().map(|transfer| (*transfer, progress(2, 3))).collect();
+    let shown = rows::rows(&live(&[1, 2]), &names, size);
+    assert_eq!(shown.len(), 2);
+    assert!(shown[0].starts_with("nas              "), "{shown:?}");
+    assert!(shown[1].starts_with("web.example.org  "), "{shown:?}");
+    let shown = rows::rows(&live(&[2]), &names, size);
+    assert!(shown.len() == 1 && shown[0].starts_with("web.example.org  "), "{shown:?}");
 }
 
 #[test]
 fn rows_are_exact() {
     let of = |columns, rows, count| {
         let live = std::iter::once((0, progress(count, 3))).collect();
-        rows::rows(&live, Size { columns, rows })
+        rows::rows(&live, &Names::default(), Size { columns, rows })
     };
     assert_eq!(
         of(40, 5, 3),

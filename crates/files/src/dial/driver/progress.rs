@@ -53,7 +53,7 @@ impl<O: SessionOpener> SessionDriver<O> {
         let paths = paths.collect();
         let (files_done, current) = self.joining.opener.files_done();
         Progress {
-            transfer: 0,
+            transfer: self.events.transfer(),
             elapsed: now - self.began,
             files: self.agreement.as_ref().map_or(0, |agreement| agreement.files),
             files_done,

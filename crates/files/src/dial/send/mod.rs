@@ -1,6 +1,7 @@
 //! The source dials: files go to a receiver.
 
 mod opener;
+mod several;
 
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
@@ -22,6 +23,7 @@ use crate::source::{Source, SourceRoot, Stream, StreamSpool, check_name};
 use crate::{Error, Selection, SendOptions, StreamInput};
 use events::{Events, Summary};
 use opener::SendOpener;
+pub use several::send_to_each;
 
 /// Sends the files and folders of `options` over every path, and reports to `events`. Dropping the
 /// future stops the transfer; data that the receiver has verified stay journaled there.
@@ -29,44 +31,48 @@ use opener::SendOpener;
 /// # Errors
 /// Anything of [`Error`].
 pub async fn send(options: SendOptions, events: Events) -> Result<Summary, Error> {
-    check_scheduler(&options.transfer)?;
-    check_delete(&options)?;
-    if options.stream.is_some() && options.selection.archive {
-        return Err(Error::usage("--archive: a stream has neither an owner nor attributes"));
-    }
-    let to = vec![(options.to.clone(), options.credential.clone())];
-    let terms = Terms::new(to, options.transfer.dial.clone())?;
+    check(&options)?;
     let source = Arc::new(SetOnce::new());
-    let conducting = async {
-        let dialing = Dialing::plan(terms.clone(), &options.transfer, events.clone()).await?;
-        let sent = conduct(&terms, &dialing, options.clone(), &source, &events, true).await?;
-        Ok((dialing, sent))
-    };
     // Connections open while the files are looked at.
     let sent = tokio::select! {
         biased;
         Err(error) = find(&options, &source, &events) => Err(error),
-        sent = Box::pin(conducting) => sent,
-    };
-    let sent = match sent {
-        Ok((dialing, sent)) => {
-            let sent = match sent {
-                Sent::All(summary) => Ok(summary),
-                Sent::ButForChanges(first) => {
-                    let again = send_again(&terms, &dialing, options.clone(), first, &events);
-                    Box::pin(again).await
-                }
-            };
-            dialing.close().await;
-            sent
-        }
-        Err(error) => Err(error),
+        sent = Box::pin(send_found(&options, &source, &events)) => sent,
     };
     if let Some(stream) = source.get().and_then(|source| source.as_stream())
         && !options.transfer.dry_run
     {
         settle_spool(stream, &sent, &events).await;
     }
+    sent
+}
+
+/// Refuses what contradicts itself.
+fn check(options: &SendOptions) -> Result<(), Error> {
+    check_scheduler(&options.transfer)?;
+    check_delete(options)?;
+    if options.stream.is_some() && options.selection.archive {
+        return Err(Error::usage("--archive: a stream has neither an owner nor attributes"));
+    }
+    Ok(())
+}
+
+/// Sends files to the receiver of `options`, once they are found.
+async fn send_found(
+    options: &SendOptions,
+    source: &Arc<SetOnce<Arc<Source>>>,
+    events: &Events,
+) -> Result<Summary, Error> {
+    let to = vec![(options.to.clone(), options.credential.clone())];
+    let terms = Terms::new(to, options.transfer.dial.clone())?;
+    let dialing = Dialing::plan(terms.clone(), &options.transfer, events.clone()).await?;
+    let sent = match conduct(&terms, &dialing, options.clone(), source, events, true).await? {
+        Sent::All(summary) => Ok(summary),
+        Sent::ButForChanges(first) => {
+            Box::pin(send_again(&terms, &dialing, options.clone(), first, events)).await
+        }
+    };
+    dialing.close().await;
     sent
 }
 

@@ -231,7 +231,8 @@ impl SendOpener {
             None => tree.file(file).expect("a file of the tree").size,
         };
         let (name, size) = (name_of(tree, file), Bytes(size));
-        self.events.send(Event::FileDone { transfer: 0, name, size, blake3 });
+        let transfer = self.events.transfer();
+        self.events.send(Event::FileDone { transfer, name, size, blake3 });
     }
 
     fn supply(&self) -> Option<Arc<Supply>> {
