@@ -205,6 +205,11 @@ class Process:
             self.signal(signal.SIGKILL)
             self.wait(10)
 
+    @property
+    def pid(self):
+        """Its number, of the program itself."""
+        return self._child.pid
+
     def ended(self):
         """Whether it has ended; reaps it."""
         if self.code is None:

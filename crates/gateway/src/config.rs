@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 
-use peer::Remote;
+use peer::{RelaySpec, Remote};
 use reach::Network;
 use serde::Deserialize;
 use wire::gateway::MAX_NETWORKS;
@@ -55,6 +55,8 @@ pub struct SiteConfig {
     pub name: String,
     /// Where its gateway listens; `None`: it dials this one.
     pub at: Option<Remote>,
+    /// Relays to it, over each of which there are paths beside the direct ones.
+    pub relays: Vec<RelaySpec>,
     /// The networks behind it. It is believed no others.
     pub networks: Vec<Network>,
 }
@@ -117,6 +119,8 @@ struct Written {
 struct WrittenSite {
     name: String,
     at: Option<String>,
+    #[serde(default)]
+    relays: Vec<String>,
     networks: Vec<String>,
 }
 
@@ -223,13 +227,23 @@ fn any_networks(key: &str, written: &[String]) -> Result<Vec<Network>, String> {
 }
 
 fn site(written: WrittenSite) -> Result<SiteConfig, String> {
-    let WrittenSite { name, at, networks: behind } = written;
+    let WrittenSite { name, at, relays, networks: behind } = written;
     let key = format!("site '{name}': networks");
     let at = at.map(|text| {
         text.parse::<Remote>().map_err(|why| format!("site '{name}': at = '{text}': {why}"))
     });
     let at = at.transpose()?;
-    Ok(SiteConfig { at, networks: networks(&key, &behind)?, name })
+    if at.is_none() && !relays.is_empty() {
+        return Err(format!(
+            "site '{name}': relays: the side that dials, which has at =, names them"
+        ));
+    }
+    let relay = |text: &String| {
+        let read = text.parse::<RelaySpec>();
+        read.map_err(|why| format!("site '{name}': relays: '{text}': {why}"))
+    };
+    let relays = relays.iter().map(relay).collect::<Result<_, _>>()?;
+    Ok(SiteConfig { at, relays, networks: networks(&key, &behind)?, name })
 }
 
 fn background(written: WrittenBackground) -> Result<Background, String> {
@@ -312,6 +326,16 @@ mod tests {
             ("873", "0", "'0' is no port"),
             ("9000-9100", "9100-9000", "is no port"),
             ("gw.berlin.example", "gw berlin", "site 'berlin': at = 'gw berlin'"),
+            (
+                "at = \"gw.berlin.example\"",
+                "relays = [\"r1.example\"]",
+                "the side that dials, which has at =, names them",
+            ),
+            (
+                "at = \"gw.berlin.example\"",
+                "at = \"gw.berlin.example\"\nrelays = [\"r1 example\"]",
+                "site 'berlin': relays: 'r1 example'",
+            ),
             ("        networks = [\"10.1", "mark = 3\nnetworks = [\"10.1", "0x3 is not one bit"),
             (
                 "        networks = [\"10.1",

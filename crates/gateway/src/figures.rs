@@ -2,11 +2,12 @@
 
 use std::net::SocketAddr;
 
+use harp::{Arrivals, PathFalls, PathQueue};
 use reach::Network;
 use units::Span;
 
 /// A site.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct SiteFigures {
     /// Its name in the configuration.
     pub name: String,
@@ -16,10 +17,15 @@ pub struct SiteFigures {
     pub is_answering: bool,
     /// The networks that it has announced and may.
     pub networks: Vec<Network>,
-    /// The largest datagram that the path to it carries, in octets; `None` without a path.
+    /// The largest datagram that every path to it carries, in octets; `None` without a path.
     pub room: Option<usize>,
-    /// The path, once there were connections.
-    pub path: Option<PathFigures>,
+    /// The paths.
+    pub paths: Vec<PathFigures>,
+    /// The queues that packets from the site come through, one for each of its own paths that had
+    /// any.
+    pub queues: Vec<PathQueue>,
+    /// What has come from the site, since it is connected.
+    pub arrivals: Arrivals,
     /// TCP connections that are known.
     pub flows: usize,
     /// Those whose windows can be told.
@@ -48,19 +54,27 @@ pub(crate) struct Counted {
     pub(crate) edited: u64,
 }
 
-/// The path to a site.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// A path to a site.
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PathFigures {
+    /// Its number in the connection.
+    pub number: u16,
     /// What may be in flight, in octets of payload.
     pub window: u64,
     /// What is in flight.
     pub in_flight: u64,
     /// Whether only probes go over it.
     pub is_choked: bool,
+    /// Whether its round-trip time admits it.
+    pub is_admitted: bool,
     /// The smoothed round-trip time, if it is known.
     pub round_trip: Option<Span>,
     /// The least one.
     pub least_round_trip: Option<Span>,
+    /// ξ: the window as a part of the largest one that it had.
+    pub xi: f64,
+    /// How often the window fell, and how often the path was choked, since the site is connected.
+    pub falls: PathFalls,
 }
 
 /// A TCP connection.

@@ -79,8 +79,8 @@ impl Guest for GatewayGuest {
         self.write(&mut plane);
     }
 
-    fn handle_paths(&mut self, _: Time, connection: ConnectionKey, paths: &[RawPath]) {
-        self.plane.lock().handle_paths(connection, paths);
+    fn handle_paths(&mut self, now: Time, connection: ConnectionKey, paths: &[RawPath]) {
+        self.plane.lock().handle_paths(now, connection, paths);
     }
 
     fn handle_deadline(&mut self, now: Time) {

@@ -35,12 +35,16 @@ mod rules;
 mod service;
 mod session;
 mod shared;
+mod sites;
+mod slots;
 pub mod testing;
 
 pub use config::GatewayConfig;
 pub use doctor::{SystemFinding, examine};
 pub use figures::{FlowFigures, PathFigures, SiteFigures};
+pub use harp::{Arrivals, PathFalls, PathQueue};
 pub use plane::SiteId;
 pub use rights::GatewayRights;
 pub use rules::Rules;
 pub use service::{GatewayOptions, GatewayService, stripe_options};
+pub use shared::FindRelays;

@@ -9,11 +9,12 @@ use reach::Network;
 use stripe::{ConnectionKey, RawArrival, RawDatagram, RawPath};
 use units::{Span, Time};
 use wire::gateway::SALT;
-use wire::harp::Header;
+use wire::harp::{Header, MOST_PATHS};
 
 use crate::figures::{Counted, FlowFigures, PathFigures, SiteFigures};
 use crate::flows::{FlowEnds, FlowState, Flows};
 use crate::packet::{Packet, PacketMemory, Untaken};
+use crate::slots::Slots;
 
 /// Octets of packets that wait at a time, of all sites together.
 pub(crate) const MOST_WAITING: usize = 64 << 20;
@@ -23,6 +24,9 @@ const MOST_QUESTIONS: u32 = 1_000;
 const DEAD_AFTER: Span = Span::from_secs(1);
 /// Silence after which it is asked.
 const ASKS_AFTER: Span = Span::from_millis(300);
+/// Paths that the state machine has numbers for; those that there are come and go.
+#[expect(clippy::cast_possible_truncation, reason = "there are eight")]
+const ALL_PATHS: u8 = MOST_PATHS as u8;
 
 /// A site in the order of the configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -63,7 +67,7 @@ struct SiteLink {
     core: Gateway<Packet>,
     /// Those of the site.
     networks: Vec<Network>,
-    path: Option<RawPath>,
+    slots: Slots,
 }
 
 /// The two parts of the key by which connections are numbered.
@@ -74,15 +78,9 @@ pub(crate) struct Salts {
 }
 
 impl Plane {
-    pub(crate) fn new(names: &[String], networks: Vec<Network>, ask: AskScales) -> Plane {
-        let site = |name: &String| Site {
-            name: name.clone(),
-            flows: Flows::new(),
-            link: None,
-            counted: Counted::default(),
-        };
+    pub(crate) fn new(networks: Vec<Network>, ask: AskScales) -> Plane {
         Plane {
-            sites: names.iter().map(site).collect(),
+            sites: Vec::new(),
             by_connection: HashMap::new(),
             networks,
             fails_closed: false,
@@ -99,6 +97,12 @@ impl Plane {
     pub(crate) fn closed(mut self, fails_closed: bool) -> Plane {
         self.fails_closed = fails_closed;
         self
+    }
+
+    /// A further site, with the next number.
+    pub(crate) fn add(&mut self, name: String) {
+        let (flows, counted) = (Flows::new(), Counted::default());
+        self.sites.push(Site { name, flows, link: None, counted });
     }
 
     /// The networks behind this gateway have changed.
@@ -124,10 +128,11 @@ impl Plane {
             dead_after: DEAD_AFTER,
             asks_after: ASKS_AFTER,
             probes_answer: false,
-            ..Config::modern(1)
+            ..Config::modern(ALL_PATHS)
         };
-        let core = Gateway::new(now, &config);
-        state.link = Some(SiteLink { connection, core, networks, path: None });
+        let mut core = Gateway::new(now, &config);
+        core.set_paths(now, 0);
+        state.link = Some(SiteLink { connection, core, networks, slots: Slots::default() });
         self.by_connection.insert(connection, site);
     }
 
@@ -147,18 +152,22 @@ impl Plane {
         self.by_connection.remove(&link.connection);
     }
 
-    /// The room for packets of hosts over the path to a site; `None` without one.
+    /// The room for packets of hosts over every path to a site; `None` without one.
     pub(crate) fn room(&self, site: SiteId) -> Option<usize> {
-        let path = self.sites.get(site.0)?.link.as_ref()?.path?;
-        Some(path.room.saturating_sub(wire::harp::DATA_HEADER))
+        let room = self.sites.get(site.0)?.link.as_ref()?.slots.room()?;
+        Some(room.saturating_sub(wire::harp::DATA_HEADER))
     }
 
-    /// The paths of a connection have changed. The present one stays if it can.
-    pub(crate) fn handle_paths(&mut self, connection: ConnectionKey, paths: &[RawPath]) {
+    /// The paths of a connection have changed.
+    pub(crate) fn handle_paths(&mut self, now: Time, connection: ConnectionKey, paths: &[RawPath]) {
+        let now = self.at(now);
         let Some(site) = self.by_connection.get(&connection) else { return };
         let Some(link) = &mut self.sites[site.0].link else { return };
-        let present = link.path.and_then(|path| paths.iter().find(|one| one.path == path.path));
-        link.path = present.or(paths.first()).copied();
+        let before = link.slots.mask();
+        link.slots.handle_paths(now, paths);
+        if link.slots.mask() != before {
+            link.core.set_paths(now, link.slots.mask());
+        }
     }
 
     /// A packet that the kernel has handed over.
@@ -247,7 +256,10 @@ impl Plane {
     /// When to call [`Plane::handle_deadline`].
     pub(crate) fn poll_deadline(&self) -> Option<Time> {
         let links = self.sites.iter().filter_map(|site| site.link.as_ref());
-        links.filter_map(|link| link.core.poll_deadline()).min()
+        links
+            .flat_map(|link| [link.core.poll_deadline(), link.slots.poll_deadline()])
+            .flatten()
+            .min()
     }
 
     /// The deadline has come.
@@ -255,6 +267,9 @@ impl Plane {
         let now = self.at(now);
         for site in (0..self.sites.len()).map(SiteId) {
             let Some(link) = &mut self.sites[site.0].link else { continue };
+            if link.slots.poll_deadline().is_some_and(|at| at <= now) && link.slots.settle(now) {
+                link.core.set_paths(now, link.slots.mask());
+            }
             if link.core.poll_deadline().is_some_and(|at| at <= now) {
                 link.core.handle_deadline(now);
                 self.drain(now, site);
@@ -272,9 +287,9 @@ impl Plane {
         self.to_peers.pop_front()
     }
 
-    /// What is known of each site.
-    pub(crate) fn figures(&self) -> Vec<SiteFigures> {
-        self.sites.iter().map(|site| self.figures_of(site)).collect()
+    /// What is known of some sites.
+    pub(crate) fn figures(&self, of: impl Iterator<Item = SiteId>) -> Vec<SiteFigures> {
+        of.filter_map(|site| self.sites.get(site.0)).map(|site| self.figures_of(site)).collect()
     }
 
     /// The octets of packets that wait.
@@ -284,14 +299,10 @@ impl Plane {
 
     fn figures_of(&self, site: &Site) -> SiteFigures {
         let link = site.link.as_ref();
-        let view = link.and_then(|link| link.core.paths().first().copied());
-        let path = view.map(|view| PathFigures {
-            window: view.window.0,
-            in_flight: view.in_flight.0,
-            is_choked: view.is_choked,
-            round_trip: view.srtt,
-            least_round_trip: view.least_rtt,
-        });
+        let paths = link.map(paths_of).unwrap_or_default();
+        let arrivals = link.map(|link| link.core.arrivals()).unwrap_or_default();
+        let queues = link.map(|link| link.core.queues()).unwrap_or_default();
+        let queues = queues.into_iter().filter(|queue| queue.longest > Span::ZERO).collect();
         let is_governed = |state: &FlowState| {
             let core = link.map(|link| &link.core);
             core.zip(state.number()).is_some_and(|(core, flow)| core.is_governed(flow))
@@ -315,8 +326,10 @@ impl Plane {
             is_connected: link.is_some(),
             is_answering: link.is_some_and(|link| !link.core.is_dead(self.latest)),
             networks: link.map(|link| link.networks.clone()).unwrap_or_default(),
-            room: link.and_then(|link| link.path).map(|path| path.room),
-            path,
+            room: link.and_then(|link| link.slots.room()),
+            paths,
+            queues,
+            arrivals,
             flows: site.flows.len(),
             governed,
             counted: site.counted,
@@ -425,13 +438,13 @@ impl Plane {
                     self.to_hosts.push_back(packet.edited(edits));
                 }
                 Output::Normal(_, packet) => self.pass_normally(site, packet),
-                Output::Outside(flow, _, message) => self.send(site, flow, message),
+                Output::Outside(flow, path, message) => self.send(site, (flow, path), message),
             }
         }
     }
 
     /// Sends a message to a site's gateway.
-    fn send(&mut self, site: SiteId, flow: Flow, message: Message<Packet>) {
+    fn send(&mut self, site: SiteId, (flow, place): (Flow, u8), message: Message<Packet>) {
         let Site { link, counted, .. } = &mut self.sites[site.0];
         let Some(link) = link else { return };
         let (header, packet) = match message {
@@ -444,7 +457,7 @@ impl Plane {
         wire::harp::emit(&header, &mut payload);
         payload.extend(packet.iter().flat_map(Packet::octets));
         let is_ecn_capable = packet.as_ref().is_some_and(Packet::is_ecn_capable);
-        match link.path.filter(|path| payload.len() <= path.room) {
+        match link.slots.get(place).filter(|path| payload.len() <= path.room) {
             Some(RawPath { path, .. }) => {
                 if let Some(packet) = packet {
                     let octets = packet.octets().len() as u64;
@@ -469,6 +482,25 @@ impl Plane {
             self.to_hosts.push_back(packet.edited(harp::Edits::default()));
         }
     }
+}
+
+/// What is known of the paths to a site that there are.
+fn paths_of(link: &SiteLink) -> Vec<PathFigures> {
+    let views = link.core.paths().into_iter().enumerate();
+    let of = |(place, view): (usize, harp::PathView)| {
+        Some(PathFigures {
+            number: link.slots.number(place)?,
+            window: view.window.0,
+            in_flight: view.in_flight.0,
+            is_choked: view.is_choked,
+            is_admitted: view.is_admitted,
+            round_trip: view.srtt,
+            least_round_trip: view.least_rtt,
+            xi: view.xi,
+            falls: view.falls,
+        })
+    };
+    views.filter_map(of).collect()
 }
 
 fn has(networks: &[Network], address: IpAddr) -> bool {

@@ -1,5 +1,7 @@
 //! The service of a host: it lets sites' gateways in, and dials those whose addresses are known.
 
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry as Place;
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -14,7 +16,8 @@ use peer::metrics::{
 };
 use peer::striped::{connect_at, open_service};
 use peer::{
-    AuthorizedPeers, Conn, Credential, DialOptions, Error, Fingerprint, Identity, Peer, Remote,
+    AuthorizedPeers, Conn, Credential, DialOptions, Error, Fingerprint, Identity, Peer,
+    RelayOptions, RelaySpec, Remote,
 };
 use stripe::Endpoint;
 use sys::conntrack::Conntrack;
@@ -32,7 +35,7 @@ use crate::guest::{GatewayGuest, SharedPlane};
 use crate::plane::{AskScales, MOST_WAITING, Plane, SiteId};
 use crate::rights::GatewayRights;
 use crate::session::{Opened, run};
-use crate::shared::Shared;
+use crate::shared::{FindRelays, Shared};
 
 /// The pause before the first attempt to connect again; it doubles.
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
@@ -70,6 +73,8 @@ pub struct GatewayOptions {
     pub endpoint: Arc<Endpoint>,
     /// What is told.
     pub events: Events,
+    /// What opens paths over relays.
+    pub relays: FindRelays,
 }
 
 /// The gateways of sites, as a service of a host.
@@ -81,20 +86,18 @@ impl GatewayService {
     /// # Errors
     /// [`Error::System`] if the device cannot be made.
     pub async fn start(options: GatewayOptions) -> Result<Arc<GatewayService>, Error> {
-        let GatewayOptions { config, identity, authorized, endpoint, events } = options;
+        let GatewayOptions { config, identity, authorized, endpoint, events, relays } = options;
         let GatewayConfig { device, table, fail, networks, sites, .. } = config;
         let (device, tun) = Device::create(&device, table)?;
         for text in device.prepare() {
             events.notice(text);
         }
-        let names: Vec<String> = sites.iter().map(|site| site.name.clone()).collect();
-        let plane = Plane::new(&names, networks.clone(), kernel_scales());
+        let plane = Plane::new(networks.clone(), kernel_scales());
         let plane = SharedPlane::new(plane.closed(fail == Fail::Closed));
         let guest = GatewayGuest::new(tun, plane.clone());
         let action = "wait for the device".to_string();
         let attached = endpoint.attach(Box::new(guest)).await;
         attached.map_err(|source| Error::System { action, source })?;
-        let present = sites.iter().map(|_| None).collect();
         let shared = Shared {
             plane,
             device,
@@ -103,61 +106,87 @@ impl GatewayService {
             own: identity.fingerprint(),
             identity,
             endpoint,
-            sites: Mutex::new(sites),
+            sites: Mutex::default(),
+            sites_changed: watch::Sender::new(0),
+            find_relays: relays,
             authorized,
-            present: Mutex::new(present),
+            present: Mutex::default(),
             left: Notify::new(),
             mtu: Mutex::new(0),
         };
+        shared.update_sites(sites);
         Ok(Arc::new(GatewayService(Arc::new(shared))))
     }
 
     /// Dials the sites whose gateways have addresses, for ever.
     pub async fn attend(&self) -> Infallible {
-        let mut dialing = JoinSet::new();
-        let sites = self.0.sites.lock().expect("no panic while held").clone();
-        for (number, site) in sites.into_iter().enumerate() {
-            if let Some(at) = site.at {
-                dialing.spawn(keep_dialing(Arc::clone(&self.0), SiteId(number), at, site.name));
+        let mut changes = self.0.sites_changed.subscribe();
+        let (mut dialing, mut dialed) = (JoinSet::new(), BTreeMap::new());
+        loop {
+            changes.borrow_and_update();
+            let wanted = self.0.dialed();
+            dialed.retain(|site, how| wanted.get(site) == Some(how));
+            for (site, how) in wanted {
+                if let Place::Vacant(place) = dialed.entry(site) {
+                    place.insert(how.clone());
+                    dialing.spawn(keep_dialing(Arc::clone(&self.0), site, how));
+                }
             }
+            // This holds the sender.
+            let _ = changes.changed().await;
+            while dialing.try_join_next().is_some() {}
         }
-        while dialing.join_next().await.is_some() {}
-        std::future::pending().await
     }
 
-    /// Takes over what has changed in the file, without a word to the hosts: the networks of this
-    /// side and of sites.
-    ///
-    /// # Errors
-    /// What needs a new start.
-    pub fn reload(&self, config: &GatewayConfig) -> Result<(), String> {
+    /// Takes over what has changed in the file, without a word to the hosts: sites come and go, and
+    /// networks of this side and of sites change.
+    pub fn reload(&self, config: &GatewayConfig) {
         let shared = &self.0;
-        let mut sites = shared.sites.lock().expect("no panic while held");
-        let same =
-            |(one, other): (&SiteConfig, &SiteConfig)| one.name == other.name && one.at == other.at;
-        if sites.len() != config.sites.len() || !sites.iter().zip(&config.sites).all(same) {
-            return Err("names and addresses of sites change with a new start alone".into());
-        }
-        sites.clone_from(&config.sites);
-        drop(sites);
+        shared.update_sites(config.sites.clone());
         shared.plane.lock().set_networks(config.networks.clone());
         shared.networks.send_replace(config.networks.clone());
-        Ok(())
     }
 
     /// What is known of each site.
     #[must_use]
     pub fn figures(&self) -> Vec<SiteFigures> {
-        self.0.plane.lock().figures()
+        self.0.figures()
     }
 }
 
 impl Shared {
-    async fn dial(&self, site: SiteId, at: &Remote, name: &str) -> Result<Opened, Error> {
+    fn figures(&self) -> Vec<SiteFigures> {
+        let sites: Vec<SiteId> = self
+            .sites
+            .lock()
+            .expect("no panic while held")
+            .present()
+            .map(|(site, _)| site)
+            .collect();
+        self.plane.lock().figures(sites.into_iter())
+    }
+
+    /// The sites that are dialed.
+    fn dialed(&self) -> BTreeMap<SiteId, Dialed> {
+        let sites = self.sites.lock().expect("no panic while held");
+        let of = |(site, config): (SiteId, &SiteConfig)| {
+            let SiteConfig { name, at, relays, .. } = config.clone();
+            Some((site, Dialed { name, at: at?, relays }))
+        };
+        sites.present().filter_map(of).collect()
+    }
+
+    async fn dial(
+        &self,
+        site: SiteId,
+        Dialed { name, at, .. }: &Dialed,
+        relays: &[RelayOptions],
+    ) -> Result<Opened, Error> {
         let peer = self.peer_of(name)?;
         let credential = Credential::Pinned(peer.fingerprint);
-        let terms =
-            Terms::new(vec![(at.clone(), credential)], DialOptions::new(self.identity.clone()))?;
+        let options =
+            DialOptions { relays: relays.to_vec(), ..DialOptions::new(self.identity.clone()) };
+        let terms = Terms::new(vec![(at.clone(), credential)], options)?.over_relays()?;
         let striped = connect_at(
             Arc::clone(&self.endpoint),
             &terms,
@@ -181,11 +210,21 @@ impl Shared {
     }
 }
 
-/// Dials a site again and again, as long as it has no session.
-async fn keep_dialing(shared: Arc<Shared>, site: SiteId, at: Remote, name: String) {
+/// How a site is dialed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Dialed {
+    name: String,
+    at: Remote,
+    relays: Vec<RelaySpec>,
+}
+
+/// Dials a site again and again while it has no session, as long as the file has it so.
+async fn keep_dialing(shared: Arc<Shared>, site: SiteId, how: Dialed) {
     let mut pause = FIRST_PAUSE;
     let mut told = String::new();
+    let mut relays = None;
     loop {
+        let is_wanted = || shared.dialed().get(&site) == Some(&how);
         let is_present = || {
             let present = shared.present.lock().expect("no panic while held");
             present[site.0].as_ref().is_some_and(|present| !present.connection.has_ended())
@@ -196,18 +235,35 @@ async fn keep_dialing(shared: Arc<Shared>, site: SiteId, at: Remote, name: Strin
                 () = sleep(FIRST_PAUSE) => {}
             }
         }
+        if !is_wanted() {
+            return;
+        }
         let began = Instant::now();
-        let why = match shared.dial(site, &at, &name).await {
+        // Each keeps a connection to its relay.
+        let found = match relays.take() {
+            Some(known) => Ok(known),
+            None => (shared.find_relays)(&how.relays),
+        };
+        let opened = match &found {
+            Ok(over) => shared.dial(site, &how, over).await.map_err(|error| error.to_string()),
+            Err(error) => Err(error.to_string()),
+        };
+        relays = found.ok();
+        let why = match opened {
             Ok(opened) => {
                 told.clear();
                 run(&shared, opened).await.to_string()
             }
-            Err(error) => error.to_string(),
+            Err(why) => why,
         };
         if began.elapsed() > LASTED {
             pause = FIRST_PAUSE;
         }
+        if !is_wanted() {
+            return;
+        }
         if told != why {
+            let name = &how.name;
             shared.events.notice(format!(
                 "no connection to the gateway of {name}: {why}; it is dialed again and again"
             ));
@@ -266,19 +322,26 @@ impl Service for GatewayService {
     }
 
     fn register(&self, registry: &mut Registry) {
-        let gauges: [Gauge; 6] = [
+        let gauges: [Gauge; 9] = [
             ("connected", "Whether the site's gateway answers", |site| site.is_answering.into()),
             ("flows", "TCP connections with the site", |site| site.flows as u64),
             ("governed_flows", "Those whose windows are told", |site| site.governed as u64),
             ("window_bytes", "What may be in flight to the site", |site| {
-                site.path.map_or(0, |path| path.window)
+                site.paths.iter().map(|path| path.window).sum()
             }),
             ("in_flight_bytes", "What is in flight to the site", |site| {
-                site.path.map_or(0, |path| path.in_flight)
+                site.paths.iter().map(|path| path.in_flight).sum()
             }),
-            ("round_trip_microseconds", "The smoothed round-trip time", |site| {
-                let time = site.path.and_then(|path| path.round_trip);
-                time.map_or(0, Span::as_micros)
+            ("round_trip_microseconds", "The shortest smoothed round-trip time", |site| {
+                let times = site.paths.iter().filter_map(|path| path.round_trip);
+                times.min().map_or(0, Span::as_micros)
+            }),
+            ("queue_microseconds", "The longest queue that packets from the site meet", |site| {
+                site.queues.iter().map(|queue| queue.latest.as_micros()).max().unwrap_or(0)
+            }),
+            ("paths", "Paths to the site", |site| site.paths.len() as u64),
+            ("choked_paths", "Those that only probes go over", |site| {
+                site.paths.iter().filter(|path| path.is_choked).count() as u64
             }),
         ];
         let (what, most) = ("Memory of packets that wait", MOST_WAITING as u64);
@@ -289,7 +352,7 @@ impl Service for GatewayService {
         for (name, help, value) in gauges {
             let shared = Arc::downgrade(&self.0);
             register_gauge_of_peers(registry, name, help, move || {
-                let sites = shared.upgrade().map(|shared| shared.plane.lock().figures());
+                let sites = shared.upgrade().map(|shared| shared.figures());
                 let rows = sites.into_iter().flatten();
                 rows.map(|site| (site.name.clone(), "", value(&site))).collect()
             });
@@ -297,7 +360,7 @@ impl Service for GatewayService {
         for (name, help) in COUNTERS {
             let shared = Arc::downgrade(&self.0);
             register_counter_of_peers(registry, name, help, None, move || {
-                let sites = shared.upgrade().map(|shared| shared.plane.lock().figures());
+                let sites = shared.upgrade().map(|shared| shared.figures());
                 let value = |site: &SiteFigures| {
                     let found = site.counters().into_iter().find(|(own, _)| *own == name);
                     found.map_or(0, |(_, value)| value)

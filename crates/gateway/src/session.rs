@@ -69,9 +69,10 @@ async fn serve(shared: &Shared, opened: Opened) -> Result<std::convert::Infallib
     let Opened { site, connection, mut control, peer, has_dialed } = opened;
     let own_salt = peer::random()?;
     let mut changes = shared.networks.subscribe();
+    let mut sites_changed = shared.sites_changed.subscribe();
     let own = changes.borrow_and_update().clone();
     announce(&mut control, own_salt, &own).await?;
-    let theirs = tokio::select! {
+    let mut theirs = tokio::select! {
         theirs = timeout(PATIENCE, receive(&mut control)) => {
             theirs.map_err(|_| SessionEnd::Silent)??
         }
@@ -103,12 +104,12 @@ async fn serve(shared: &Shared, opened: Opened) -> Result<std::convert::Infallib
                     announce(&mut control, own_salt, &own).await?;
                 }
             }
-            theirs = receive(&mut control) => {
-                let networks = shared.permitted(site, &peer, &theirs?.networks);
-                shared.plane.lock().set_site_networks(connection.key(), networks.clone());
-                leading.networks = networks;
-                leading.lead(&mut open);
+            again = receive(&mut control) => {
+                theirs = again?;
+                open.permit(&peer, &theirs, &mut leading);
             }
+            // This side's file may have more of what it has announced, or less.
+            _ = sites_changed.changed() => open.permit(&peer, &theirs, &mut leading),
         }
     }
 }
@@ -187,6 +188,17 @@ struct OpenSite<'a> {
 }
 
 impl OpenSite<'_> {
+    /// The site may have other networks than before.
+    fn permit(&mut self, peer: &Peer, announced: &Networks, leading: &mut Leading) {
+        let networks = self.shared.permitted(self.site, peer, &announced.networks);
+        if networks == leading.networks {
+            return;
+        }
+        self.shared.plane.lock().set_site_networks(self.connection.key(), networks.clone());
+        leading.networks = networks;
+        leading.lead(self);
+    }
+
     fn lead(&mut self, networks: &[Network], room: usize) {
         let device = &self.shared.device;
         for network in self.led.iter().filter(|network| !networks.contains(network)) {

@@ -4,10 +4,11 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex};
 
 use events::Events;
-use peer::{AuthorizedPeers, Error, Fingerprint, Identity, Peer};
+use peer::{AuthorizedPeers, Error, Fingerprint, Identity, Peer, RelayOptions, RelaySpec};
 use reach::Network;
 use stripe::{Connection, Endpoint};
 use tokio::sync::{Notify, watch};
+use wire::closing::CloseCode;
 
 use crate::config::SiteConfig;
 use crate::device::Device;
@@ -15,6 +16,10 @@ use crate::guest::SharedPlane;
 use crate::plane::SiteId;
 use crate::present::{Present, permitted};
 use crate::rights::GatewayRights;
+use crate::sites::{Sites, SitesChange};
+
+/// What opens paths over the relays of a site.
+pub type FindRelays = Box<dyn Fn(&[RelaySpec]) -> Result<Vec<RelayOptions>, Error> + Send + Sync>;
 
 /// What sessions share.
 pub(crate) struct Shared {
@@ -27,8 +32,11 @@ pub(crate) struct Shared {
     pub(crate) own: Fingerprint,
     pub(crate) identity: Identity,
     pub(crate) endpoint: Arc<Endpoint>,
-    pub(crate) sites: Mutex<Vec<SiteConfig>>,
+    pub(crate) sites: Mutex<Sites>,
+    /// Counts the times that the sites of the file have changed.
+    pub(crate) sites_changed: watch::Sender<u64>,
     pub(crate) authorized: AuthorizedPeers,
+    pub(crate) find_relays: FindRelays,
     pub(crate) present: Mutex<Vec<Option<Present>>>,
     /// Rings when a session has ended.
     pub(crate) left: Notify,
@@ -45,7 +53,7 @@ impl Shared {
             return false;
         }
         if let Some(before) = place.replace(session) {
-            before.connection.close(wire::closing::CloseCode::Replaced.number());
+            before.connection.close(CloseCode::Replaced.number());
         }
         true
     }
@@ -69,10 +77,7 @@ impl Shared {
         peer: &Peer,
         announced: &[(IpAddr, u8)],
     ) -> Vec<Network> {
-        let configured = {
-            let sites = self.sites.lock().expect("no panic while held");
-            sites.get(site.0).map(|site| site.networks.clone()).unwrap_or_default()
-        };
+        let configured = self.sites.lock().expect("no panic while held").networks(site);
         let own = self.networks.borrow().clone();
         let (taken, refused) = permitted(announced, &GatewayRights::of(peer), &configured, &own);
         if !refused.is_empty() {
@@ -110,8 +115,28 @@ impl Shared {
     pub(crate) fn site_of(&self, peer: &Peer) -> Option<SiteId> {
         let key = peer.fingerprint.to_string();
         let sites = self.sites.lock().expect("no panic while held");
-        let is_its = |site: &SiteConfig| site.name == key || site.name == peer.name;
-        sites.iter().position(is_its).map(SiteId)
+        let mut present = sites.present();
+        let found = present.find(|(_, site)| site.name == key || site.name == peer.name);
+        found.map(|(site, _)| site)
+    }
+
+    /// Takes over the sites of a file: sessions of those that are gone end, others hear of it.
+    pub(crate) fn update_sites(&self, sites: Vec<SiteConfig>) {
+        let mut known = self.sites.lock().expect("no panic while held");
+        let SitesChange { added, ended } = known.update(sites);
+        let further = added.len();
+        let mut plane = self.plane.lock();
+        added.into_iter().for_each(|name| plane.add(name));
+        drop(plane);
+        let mut present = self.present.lock().expect("no panic while held");
+        present.extend((0..further).map(|_| None));
+        for site in ended {
+            if let Some(present) = &present[site.0] {
+                present.connection.close(CloseCode::Stopped.number());
+            }
+        }
+        drop((known, present));
+        self.sites_changed.send_modify(|count| *count += 1);
     }
 
     /// The entry of a site's gateway among the authorized peers.

@@ -23,12 +23,13 @@ pub fn packets(mut data: &[u8]) {
         let all = [format!("10.{side}.0.0/24"), format!("fd00:{side}::/64")];
         all.map(|text| text.parse().expect("a network")).into()
     };
-    let mut plane = Plane::new(&["site".into()], networks(1), Box::new(|_, _| None));
+    let mut plane = Plane::new(networks(1), Box::new(|_, _| None));
+    plane.add("site".into());
     let key = ConnectionKey(1);
     let salts = Salts { dialing: [1; SALT], listening: [2; SALT] };
     plane.open(SiteId(0), key, networks(2), &salts);
     let path = |room| RawPath { path: SubflowId(0), room };
-    plane.handle_paths(key, &[path(ROOM)]);
+    plane.handle_paths(Time::ZERO, key, &[path(ROOM)]);
     let (mut now, mut room) = (Time::ZERO, ROOM);
     for _ in 0..MOST_PIECES {
         let Some(([kind, high, low], rest)) = data.split_first_chunk() else { return };
@@ -43,7 +44,7 @@ pub fn packets(mut data: &[u8]) {
             3 => now += Span::from_millis(length as u64),
             _ => {
                 room = length;
-                plane.handle_paths(key, &[path(room)]);
+                plane.handle_paths(now, key, &[path(room)]);
             }
         }
         for _ in 0..64 {

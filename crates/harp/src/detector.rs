@@ -36,6 +36,18 @@ struct PathDelays {
     weight: f64,
     /// The latest stamp, and when it came; `None` once it was echoed.
     latest: Option<(u32, Time)>,
+    /// The delay of the latest packet with payload.
+    delayed: Option<Span>,
+}
+
+/// The queue that packets of a path come through: the time by which they are later than the
+/// fastest.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PathQueue {
+    /// That of the latest packet.
+    pub latest: Span,
+    /// The longest one that is remembered.
+    pub longest: Span,
 }
 
 impl Detector {
@@ -46,6 +58,7 @@ impl Detector {
             clocks: ClockWatch::default(),
             weight: 0.0,
             latest: None,
+            delayed: None,
         };
         Detector {
             paths: (0..config.paths).map(|_| path()).collect(),
@@ -57,16 +70,28 @@ impl Detector {
         }
     }
 
-    /// A packet has arrived.
-    pub(crate) fn handle_data(&mut self, now: Time, stamp: &Stamp, is_marked: bool) {
+    /// A packet has arrived. Whether it was late.
+    pub(crate) fn handle_data(&mut self, now: Time, stamp: &Stamp, is_marked: bool) -> bool {
         let mark = if is_marked { self.mark } else { 0.0 };
-        let Some(path) = self.paths.get_mut(usize::from(stamp.path)) else { return };
+        let Some(path) = self.paths.get_mut(usize::from(stamp.path)) else { return false };
         let delay = path.handle_stamp(now, stamp, self.corrects_clocks);
-        path.weight += path.lateness.handle_delay(now, delay) + mark;
+        let weight = path.lateness.handle_delay(now, delay) + mark;
+        path.weight += weight;
+        path.delayed = Some(delay);
         if path.lateness.shows_queue(delay) {
             self.queued |= 1 << (stamp.path & 7);
         }
         path.latest = Some((stamp.sent, now));
+        weight > 0.0
+    }
+
+    /// The queue of each path.
+    pub(crate) fn queues(&self) -> impl Iterator<Item = PathQueue> + '_ {
+        self.paths.iter().map(|path| {
+            let least = path.lateness.least().unwrap_or(Span::ZERO);
+            let beyond = |delay: Option<Span>| delay.unwrap_or(least) - least;
+            PathQueue { latest: beyond(path.delayed), longest: beyond(path.lateness.most()) }
+        })
     }
 
     /// A probe has arrived. One in time opens its path.

@@ -8,7 +8,7 @@ use wire::harp::{Report, Stamp};
 use wire::tcp::{Flags, Meta};
 
 use crate::connection::Halves;
-use crate::detector::{Detector, round_trip, weight};
+use crate::detector::{Detector, PathQueue, round_trip, weight};
 use crate::liveness::Liveness;
 use crate::paths::{PathView, Paths, whole};
 use crate::{Carried, Config, Edits, Flow, Message, Output, Scale, Sharing};
@@ -38,6 +38,27 @@ pub struct Gateway<T> {
     liveness: Liveness,
     /// Connections with a share of a site's windows, as of the last count.
     active: (Time, usize),
+    arrivals: Arrivals,
+    /// The paths that there are, if they come and go.
+    present: Option<u8>,
+    /// When something last came over each path of the other gateway, likewise.
+    heard: Option<[Option<Time>; wire::harp::MOST_PATHS]>,
+}
+
+/// A path of the other gateway, where they come and go, is gone after so much silence.
+const HEARD: Span = Span::from_secs(10);
+
+/// What has arrived at a gateway from the other one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Arrivals {
+    /// Packets with payload.
+    pub packets: u64,
+    /// Those of them that came through a queue: they were late.
+    pub late: u64,
+    /// Those that waited for others before them.
+    pub waited: u64,
+    /// Gaps that were given up: every path had delivered beyond them.
+    pub lost: u64,
 }
 
 /// The ends of the paths: windows where packets enter, delays where they leave.
@@ -104,6 +125,37 @@ impl<T: Carried> Gateway<T> {
             sweep_at: None,
             liveness: Liveness::new(&config),
             active: (now, 1),
+            arrivals: Arrivals::default(),
+            present: None,
+            heard: None,
+        }
+    }
+
+    /// The paths that there are from now on, a bit for each, where they come and go. The other
+    /// gateway may number its own in another way: those of which nothing came for a while have no
+    /// say in what is lost.
+    pub fn set_paths(&mut self, now: Time, mask: u8) {
+        self.heard.get_or_insert_default();
+        if let Some(site) = &mut self.site {
+            site.paths.set_present(now, mask);
+        }
+        for ends in self.connections.values_mut().filter_map(|relayed| relayed.own.as_mut()) {
+            ends.paths.set_present(now, mask);
+        }
+        self.present = Some(mask);
+    }
+
+    /// The paths of the other gateway that have a say in what is lost, a bit for each.
+    fn heard_paths(&self, now: Time) -> u8 {
+        let Some(heard) = &self.heard else { return u8::MAX };
+        let is_new = |at: &Option<Time>| at.is_some_and(|at| now < at + HEARD);
+        (0..).zip(heard).filter(|(_, at)| is_new(at)).fold(0, |mask, (path, _)| mask | 1 << path)
+    }
+
+    fn note_heard(&mut self, now: Time, path: u8) {
+        let heard = self.heard.as_mut().and_then(|heard| heard.get_mut(usize::from(path)));
+        if let Some(at) = heard {
+            *at = Some(now);
         }
     }
 
@@ -211,7 +263,7 @@ impl<T: Carried> Gateway<T> {
             // The one that asked first may be forgotten by now.
             let flow = if self.connections.contains_key(&flow) { flow } else { first };
             let (_, ends, outputs) = self.parts(now, flow);
-            for path in 0..ends.paths.count() {
+            for path in (0..ends.paths.count()).filter(|path| ends.paths.is_present(*path)) {
                 let stamp = ends.paths.stamp(now, path);
                 outputs.push_back(Output::Outside(flow, stamp.path, Message::Probe(stamp)));
             }
@@ -249,11 +301,38 @@ impl<T: Carried> Gateway<T> {
                         sum.is_admitted |= view.is_admitted;
                         sum.srtt = sum.srtt.max(view.srtt);
                         sum.least_rtt = sum.least_rtt.into_iter().chain(view.least_rtt).min();
+                        sum.xi = sum.xi.min(view.xi);
+                        sum.falls.decreases += view.falls.decreases;
+                        sum.falls.chokes += view.falls.chokes;
                     }
                 }
             }
         }
         views
+    }
+
+    /// What has arrived of the other gateway's since this one began.
+    #[must_use]
+    pub fn arrivals(&self) -> Arrivals {
+        self.arrivals
+    }
+
+    /// The queues that packets of the other gateway come through, by path: of a site, or the
+    /// longest of its connections.
+    #[must_use]
+    pub fn queues(&self) -> Vec<PathQueue> {
+        let own = self.connections.values().filter_map(|relayed| relayed.own.as_ref());
+        let mut queues: Vec<PathQueue> = Vec::new();
+        for ends in self.site.iter().chain(own) {
+            for (number, queue) in ends.detector.queues().enumerate() {
+                match queues.get_mut(number) {
+                    None => queues.push(queue),
+                    Some(most) if most.longest < queue.longest => *most = queue,
+                    Some(_) => {}
+                }
+            }
+        }
+        queues
     }
 
     /// What the windows allow a connection in all; `None` if it is unknown.
@@ -314,18 +393,25 @@ impl<T: Carried> Gateway<T> {
             return;
         }
         self.liveness.handle_delivery(now, stamp.path);
+        self.note_heard(now, stamp.path);
+        let heard = self.heard_paths(now);
         let return_path = self.liveness.return_path();
         self.note_outside(now, flow, &packet.meta());
         let (halves, ends, outputs) = self.parts(now, flow);
-        ends.detector.handle_data(at, stamp, is_marked);
+        let is_late = ends.detector.handle_data(at, stamp, is_marked);
         let srtt = Span::from_micros(u64::from(stamp.srtt));
         halves.receiving.handle_srtt(usize::from(stamp.path), srtt);
         let ready = halves.receiving.handle_data(now, usize::from(stamp.path), packet);
-        let lost = halves.receiving.poll_lost(now, srtt);
+        let lost = halves.receiving.poll_lost(now, srtt, heard);
         if let Some(lost) = lost {
             let report = Report { lost, ..ends.detector.report(now) };
             outputs.push_back(Output::Outside(flow, return_path, Message::Report(report)));
         }
+        let Arrivals { packets, late, waited, lost: gaps } = &mut self.arrivals;
+        *packets += 1;
+        *late += u64::from(is_late);
+        *waited += u64::from(ready.is_none());
+        *gaps += u64::from(lost.is_some());
         if let Some(packet) = ready {
             self.pass(flow, packet);
         }
@@ -336,6 +422,7 @@ impl<T: Carried> Gateway<T> {
             return;
         }
         self.liveness.handle_delivery(now, stamp.path);
+        self.note_heard(now, stamp.path);
         let return_path = self.liveness.return_path();
         if self.site.is_some() {
             for relayed in self.connections.values_mut() {
@@ -514,12 +601,17 @@ impl<T: Carried> Gateway<T> {
         now: Time,
         flow: Flow,
     ) -> (&mut Halves<T>, &mut Ends, &mut VecDeque<Output<T>>) {
-        let Gateway { config, connections, site, outputs, sweep_at, .. } = self;
+        let Gateway { config, connections, site, outputs, sweep_at, present, .. } = self;
         sweep_at.get_or_insert(now + SWEEP);
         let is_site = site.is_some();
+        let ends = || {
+            let mut ends = Ends::new(now, config);
+            present.iter().for_each(|mask| ends.paths.set_present(now, *mask));
+            ends
+        };
         let Relayed { halves, own, .. } = connections.entry(flow).or_insert_with(|| Relayed {
             halves: Halves::new(now, config),
-            own: (!is_site).then(|| Ends::new(now, config)),
+            own: (!is_site).then(ends),
             due: None,
         });
         let ends = own.as_mut().or(site.as_mut()).expect("a connection has its own, or the site's");

@@ -28,8 +28,10 @@ use wire::harp::{Report, Stamp};
 use wire::tcp::Meta;
 
 pub use config::{Config, Sharing};
-pub use gateway::Gateway;
+pub use detector::PathQueue;
+pub use gateway::{Arrivals, Gateway};
 pub use paths::PathView;
+pub use policy::cc::PathFalls;
 
 /// The number of a connection, given by the caller; both gateways use the same.
 pub type Flow = u32;

@@ -3,7 +3,7 @@
 
 use alloc::vec::Vec;
 
-use policy::cc::{Delivered, Harp};
+use policy::cc::{Delivered, Harp, PathFalls};
 use recovery::{DeliveryRate, RoundTrip, SendSnapshot};
 use units::{Bytes, Rate, Span, SubflowId, Time, TokenBucket};
 use wire::harp::Stamp;
@@ -14,6 +14,10 @@ use crate::Config;
 /// round trips.
 const LEAST_SILENCE: Span = Span::from_secs(1);
 const SILENT_ROUND_TRIPS: u64 = 4;
+
+/// Where paths come and go, a round-trip time that is longer by so little admits a path in any case:
+/// packets wait no longer for each other than for a queue that nobody minds.
+const AS_NEAR: Span = Span::from_millis(5);
 
 /// A path is paced at so many times its window a round trip, so that the pace never bounds it.
 const PACE: f64 = 1.25;
@@ -27,12 +31,18 @@ pub struct PathView {
     pub in_flight: Bytes,
     /// Whether only probes go over it.
     pub is_choked: bool,
+    /// Whether there is such a path at present.
+    pub is_present: bool,
     /// Whether its round-trip time admits it.
     pub is_admitted: bool,
     /// The smoothed round-trip time, if it is known.
     pub srtt: Option<Span>,
     /// The least round-trip time, if one is known.
     pub least_rtt: Option<Span>,
+    /// ξ: the window as a part of the largest one that it had.
+    pub xi: f64,
+    /// How often it stepped back.
+    pub falls: PathFalls,
 }
 
 /// The windows and the state of all paths: of a connection, or of a site.
@@ -43,6 +53,9 @@ pub(crate) struct Paths {
     admission: Option<f64>,
     /// The size of full packets; zero before it is known.
     mss: f64,
+    /// The paths that there are, a bit for each, where they come and go; `None`: all, of which the
+    /// first is the direct one.
+    present: Option<u8>,
 }
 
 #[derive(Clone, Debug)]
@@ -99,7 +112,33 @@ impl Paths {
             states: (0..config.paths).map(|_| state()).collect(),
             admission: config.admission,
             mss: 0.0,
+            present: None,
         }
+    }
+
+    /// The paths that there are, a bit for each. One that comes begins as a new one, and what was in
+    /// flight over one that goes is lost.
+    pub(crate) fn set_present(&mut self, now: Time, mask: u8) {
+        for path in 0..self.states.len() {
+            let (was, is) = (self.is_present(path), mask & (1 << path) != 0);
+            if was && !is {
+                let state = &mut self.states[path];
+                (state.in_flight, state.sent_at, state.unheard_since) = (0, None, None);
+                state.rtt = RoundTrip::new(Span::ZERO);
+                self.control.remove(id(path));
+            } else if is && !was {
+                self.states[path].probe_at = now;
+                if self.mss > 0.0 {
+                    self.control.add(id(path), whole(self.mss));
+                }
+            }
+        }
+        self.present = Some(mask);
+    }
+
+    /// Whether there is such a path.
+    pub(crate) fn is_present(&self, path: usize) -> bool {
+        path < self.states.len() && self.present.is_none_or(|mask| mask & (1 << path) != 0)
     }
 
     /// The size of full packets is known: windows begin with one. Later ones change nothing.
@@ -107,7 +146,9 @@ impl Paths {
         if self.mss <= 0.0 {
             self.mss = mss.as_f64().max(1.0);
             for path in 0..self.states.len() {
-                self.control.add(id(path), mss);
+                if self.is_present(path) {
+                    self.control.add(id(path), mss);
+                }
             }
         }
     }
@@ -127,9 +168,12 @@ impl Paths {
             window: whole(self.control.window(id(path))),
             in_flight: Bytes(state.in_flight),
             is_choked: self.control.is_choked(id(path)),
+            is_present: self.is_present(path),
             is_admitted: self.is_admitted(path),
             srtt: state.rtt.smoothed(),
             least_rtt: state.rtt.smoothed().map(|_| state.rtt.min()),
+            xi: self.control.xi(id(path)),
+            falls: self.control.falls(id(path)),
         })
     }
 
@@ -313,19 +357,34 @@ impl Paths {
         self.srtt(path).max(Harp::LEAST_PROBE_PERIOD)
     }
 
-    /// The paths that may carry data; the direct one if none may.
+    /// The paths that may carry data; the first one that there is if none may.
     fn usable(&self) -> impl Iterator<Item = usize> + '_ {
-        let may = |path: &usize| !self.control.is_choked(id(*path)) && self.is_admitted(*path);
-        let none = !(0..self.states.len()).any(|path| may(&path));
-        (0..self.states.len()).filter(move |path| may(path) || (none && *path == 0))
+        let may = |path: &usize| {
+            self.is_present(*path) && !self.control.is_choked(id(*path)) && self.is_admitted(*path)
+        };
+        let all = 0..self.states.len();
+        let none = !all.clone().any(|path| may(&path));
+        let first = all.clone().find(|path| self.is_present(*path)).unwrap_or(0);
+        all.filter(move |path| may(path) || (none && *path == first))
     }
 
-    /// Whether the round-trip time of a path is short enough beside the direct one's. Those that
-    /// are not known admit it.
+    /// Whether the round-trip time of a path is short enough: beside the direct one's, or beside
+    /// the shortest one where paths come and go and nobody knows which is direct. What is not known
+    /// admits it.
     fn is_admitted(&self, path: usize) -> bool {
-        let (Some(factor), true) = (self.admission, path > 0) else { return true };
-        let (own, direct) = (self.states[path].rtt.min(), self.states[0].rtt.min());
-        direct == Span::ZERO || own.as_secs_f64() <= factor * direct.as_secs_f64()
+        let Some(factor) = self.admission else { return true };
+        let known = |path: usize| Some(self.states[path].rtt.min()).filter(|rtt| *rtt > Span::ZERO);
+        let (reference, more) = match self.present {
+            None if path == 0 => return true,
+            None => (known(0), Span::ZERO),
+            Some(_) => {
+                let present = (0..self.states.len()).filter(|path| self.is_present(*path));
+                (present.filter_map(known).min(), AS_NEAR)
+            }
+        };
+        let own = self.states[path].rtt.min().as_secs_f64();
+        let most = |reference: Span| factor * reference.as_secs_f64() + more.as_secs_f64();
+        reference.is_none_or(|reference| own <= most(reference))
     }
 
     /// Whether at least half of the windows is in flight, give or take a packet: hosts send whole

@@ -4,6 +4,7 @@
 
 use harp::{Carried, Config, Edits, Gateway, Message, Output, Scale};
 use units::{Span, Time};
+use wire::harp::Stamp;
 use wire::tcp::{Flags, Meta};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,4 +101,26 @@ fn silence_counts_after_the_time_of_the_configuration() {
         gateway.handle_inside(at(dead), FLOW, Packet(DATA));
         assert_eq!(gateway.poll_output(), Some(Output::Normal(FLOW, Packet(DATA))));
     }
+}
+
+/// Packets arrive in the order 1, 3, 2, the second one 30 ms late, and later one beyond a gap.
+#[test]
+fn what_arrives_late_or_in_another_order_is_counted() {
+    let mut gateway = gateway();
+    let mut arrive = |seq: u32, sent: u64, at: u64| {
+        let packet = Packet(Meta { seq, ..DATA });
+        let sent = u32::try_from(sent * 1_000).unwrap();
+        let stamp = Stamp { path: 0, sent, srtt: 10_000 };
+        let now = Time::ZERO + Span::from_millis(at);
+        gateway.handle_outside(now, FLOW, Message::Data(stamp, packet), false);
+    };
+    arrive(1, 0, 10);
+    arrive(2_001, 2, 12);
+    arrive(1_001, 1, 41);
+    arrive(5_001, 60, 70);
+    let arrivals = gateway.arrivals();
+    assert_eq!((arrivals.packets, arrivals.late, arrivals.waited), (4, 1, 2));
+    let [queue] = gateway.queues()[..] else { panic!("a path") };
+    assert_eq!(queue.longest, Span::from_millis(30));
+    assert_eq!(queue.latest, Span::ZERO);
 }

@@ -191,6 +191,9 @@ fn a_path_at_its_floor_is_choked_unless_it_is_the_last() {
         be_late(&mut harp, PATHS[1]);
         assert!(harp.is_choked(PATHS[1]) && harp.window(PATHS[1]) == 0.0, "{harp:?}");
         assert_eq!(harp.total(), 20_000.0, "only the other path's is left");
+        let falls = harp.falls(PATHS[1]);
+        assert!(falls.decreases > 10 && falls.chokes == 1, "{falls:?}");
+        assert_eq!((harp.xi(PATHS[0]), harp.xi(PATHS[1])), (1.0, 0.0));
         let now = be_late(&mut harp, PATHS[0]);
         assert!(!harp.is_choked(PATHS[0]), "{harp:?}");
         assert_eq!(harp.window(PATHS[0]), options.floor * 1_000.0);

@@ -10,6 +10,7 @@ use serde_json::Value;
 use super::hosts::{Host, Scratch, until};
 use super::needs::are_installed;
 use super::own_network::in_own_network;
+use super::relays::{Relay, listening, trust_at};
 use super::running::{Running, web};
 
 /// Two sites with a host and a gateway each: 10.1.0.2 behind 10.1.0.1, and 10.2.0.2 behind
@@ -20,7 +21,7 @@ struct Sites {
     far_gateway: Host,
     far: Host,
     /// Last, after the hosts.
-    _scratch: Scratch,
+    scratch: Scratch,
 }
 
 /// Whether the test runs in its namespaces, with all that it needs.
@@ -68,7 +69,7 @@ fn sites(test: &str) -> Option<Sites> {
         let trusted = host.anabranch(&trusting);
         assert_eq!(trusted.code, Some(0), "{}", trusted.said());
     }
-    let sites = Sites { near, near_gateway, far_gateway, far, _scratch: scratch };
+    let sites = Sites { near, near_gateway, far_gateway, far, scratch };
     Sites::write(&sites.near_gateway, 1, "at = \"10.9.0.2\"", "[[background]]\nports = [8000]\n");
     Sites::write(&sites.far_gateway, 2, "", "");
     for host in [&sites.near_gateway, &sites.far_gateway] {
@@ -247,4 +248,81 @@ fn a_site_that_withdraws_its_networks_is_reached_by_the_normal_route() {
     sites.assert_fetched(fetching);
     // What may not be announced is refused.
     assert!(!status(&sites.near_gateway)["networks"].to_string().contains("10.2.7.0/24"));
+}
+
+#[test]
+fn sites_come_and_go_with_the_file() {
+    let test = "gateways::sites_come_and_go_with_the_file";
+    let Some(sites) = sites(test) else { return };
+    let _web = web(&sites.far, "10.2.0.2");
+    let (near, _far) = sites.start();
+    let fetching = sites.fetch("http://10.2.0.2:8000/data");
+    until("it is carried", || counter(&sites.far_gateway, "sent_packets") > 500);
+    let file = sites.near_gateway.home.join("gateway.toml");
+    let with = fs::read_to_string(&file).unwrap();
+    let elsewhere = "name = \"elsewhere\"\nnetworks = [\"10.3.0.0/24\"]\n";
+    let without = with.replace("name = \"other\"\nat = \"10.9.0.2\"\n", elsewhere);
+    let without = without.replace("networks = [\"10.2.0.0/24\", \"fd00:2::/64\"]\n", "");
+    fs::write(&file, &without).unwrap();
+    near.hang_up();
+    until("its session has ended", || !is_led(&sites.near_gateway) && !is_led(&sites.far_gateway));
+    let left = status(&sites.near_gateway);
+    assert_eq!((&left["name"], &left["connected"]), (&"elsewhere".into(), &false.into()));
+    // The connection goes on by the normal route meanwhile, and is governed again.
+    fs::write(&file, with).unwrap();
+    near.hang_up();
+    until("the site is back", || is_led(&sites.near_gateway));
+    assert_eq!(status(&sites.near_gateway)["name"], "other");
+    sites.assert_fetched(fetching);
+}
+
+/// A further line between the gateways, by way of a relay, of the same rate as the direct one.
+fn relay_between(sites: &Sites) -> (Host, Relay) {
+    let relay = Host::new(&sites.scratch, "relay");
+    sites.near_gateway.cable(&relay, "wan1");
+    sites.far_gateway.cable(&relay, "wan2");
+    sites.near_gateway.address("wan1", &["10.8.1.1/24"]);
+    relay.address("wan1", &["10.8.1.2/24"]);
+    sites.far_gateway.address("wan2", &["10.8.2.1/24"]);
+    relay.address("wan2", &["10.8.2.2/24"]);
+    // The far gateway's address is reached by the relay's own line.
+    relay.sh("ip route add 10.9.0.2/32 via 10.8.2.1");
+    let slow = "tc qdisc add dev wan2 root tbf rate 60mbit burst 20k latency 100ms";
+    sites.far_gateway.sh(slow);
+    relay.sh(slow);
+    trust_at(&sites.near_gateway, &relay, "10.8.1.2");
+    let running = listening(&relay, &["relay"]).0;
+    let file = sites.near_gateway.home.join("gateway.toml");
+    let with = fs::read_to_string(&file).unwrap();
+    let with = with.replace("at = \"10.9.0.2\"", "at = \"10.9.0.2\"\nrelays = [\"10.8.1.2\"]");
+    fs::write(&file, with).unwrap();
+    (relay, running)
+}
+
+/// How many paths to the site have a window that carries something.
+fn carrying(host: &Host) -> usize {
+    let status = status(host);
+    let paths = status["paths"].as_array().unwrap();
+    let has_window = |path: &&Value| path["window"].as_u64().unwrap() > 20_000;
+    paths.iter().filter(has_window).count()
+}
+
+/// Both paths carry what one host sends to another; the relay dies and comes back meanwhile.
+#[test]
+fn a_relay_is_one_more_path_between_gateways() {
+    let test = "gateways::a_relay_is_one_more_path_between_gateways";
+    let Some(sites) = sites(test) else { return };
+    let (host, mut relay) = relay_between(&sites);
+    let _web = web(&sites.far, "10.2.0.2");
+    let (_near, _far) = sites.start();
+    let fetching = sites.fetch("http://10.2.0.2:8000/data");
+    until("both paths carry", || carrying(&sites.far_gateway) == 2);
+    relay.kill();
+    until("the relay's path is given up", || carrying(&sites.far_gateway) == 1);
+    let before = counter(&sites.far_gateway, "sent_packets");
+    until("the other one goes on", || counter(&sites.far_gateway, "sent_packets") > before + 500);
+    let _back = listening(&host, &["relay"]);
+    until("it is back", || carrying(&sites.far_gateway) == 2);
+    sites.assert_fetched(fetching);
+    assert_eq!(counter(&sites.far_gateway, "normal_packets"), 0);
 }

@@ -78,7 +78,7 @@ pub(crate) fn trust_at(near: &Host, relay: &Host, address: &str) {
     let key = |host: &Host| host.anabranch(&["keys"]).stdout.trim().to_string();
     let (own, theirs) = (key(near), key(relay));
     let words = ["keys", "trust", "sender", &own, "near", "--may", "relay"];
-    let targets = ["--relay", "10.1.0.2:*"];
+    let targets = ["--relay", "10.1.0.2:*,10.9.0.2:*"];
     let trusted = relay.anabranch(&[&words[..], &targets].concat());
     assert_eq!(trusted.code, Some(0), "{}", trusted.said());
     let trusted = near.anabranch(&["keys", "trust", "receiver", address, &theirs]);

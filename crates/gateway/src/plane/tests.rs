@@ -28,28 +28,38 @@ fn nobody_knows() -> AskScales {
 
 /// A gateway that is connected, by a path.
 fn gateway(side: usize, connection: u64, ask: AskScales) -> Plane {
-    let mut plane = Plane::new(&["other".into()], networks(side), ask);
+    let mut plane = Plane::new(networks(side), ask);
+    plane.add("other".into());
     connect(&mut plane, side, connection);
     plane
+}
+
+fn path(number: u16) -> RawPath {
+    RawPath { path: SubflowId(number), room: ROOM }
 }
 
 fn connect(plane: &mut Plane, side: usize, connection: u64) {
     let key = ConnectionKey(connection);
     let salts = Salts { dialing: [connection.to_be_bytes()[7]; SALT], listening: [2; SALT] };
     plane.open(SITE, key, networks(1 - side), &salts);
-    plane.handle_paths(key, &[RawPath { path: SubflowId(0), room: ROOM }]);
+    plane.handle_paths(Time::ZERO, key, &[path(0)]);
 }
 
 /// Two gateways, and the line between them.
 struct Pair {
     planes: [Plane; 2],
     now: Time,
-    line: BTreeMap<(Time, u64), (usize, Vec<u8>)>,
+    line: BTreeMap<(Time, u64), (usize, RawDatagram)>,
     sent: u64,
     connection: u64,
     /// What each has put out for hosts on its side.
     out: [Vec<Vec<u8>>; 2],
     is_cut: bool,
+    /// Datagrams that the near one has sent, by path.
+    sent_over: BTreeMap<SubflowId, usize>,
+    /// The time that a datagram of the near one takes on a path, and when each path is free again.
+    pace: Span,
+    free_at: BTreeMap<SubflowId, Time>,
 }
 
 impl Pair {
@@ -63,6 +73,9 @@ impl Pair {
             connection: 1,
             out: [Vec::new(), Vec::new()],
             is_cut: false,
+            sent_over: BTreeMap::new(),
+            pace: Span::ZERO,
+            free_at: BTreeMap::new(),
         }
     }
 
@@ -86,9 +99,16 @@ impl Pair {
             self.out[side].extend(std::iter::from_fn(|| plane.poll_host()));
             while let Some(raw) = plane.poll_raw() {
                 assert!(raw.payload.len() <= ROOM);
+                let mut leaves = self.now;
+                if side == 0 {
+                    *self.sent_over.entry(raw.path).or_default() += 1;
+                    let free_at = self.free_at.entry(raw.path).or_insert(leaves);
+                    *free_at = leaves.max(*free_at) + self.pace;
+                    leaves = *free_at;
+                }
                 if !self.is_cut {
                     self.sent += 1;
-                    self.line.insert((self.now + DELAY, self.sent), (1 - side, raw.payload));
+                    self.line.insert((leaves + DELAY, self.sent), (1 - side, raw));
                 }
             }
         }
@@ -103,11 +123,11 @@ impl Pair {
             let Some(at) = due.chain(arrival).min().filter(|at| *at <= end) else { break };
             self.now = self.now.max(at);
             if arrival == Some(at) {
-                let (_, (side, payload)) = self.line.pop_first().expect("it is there");
+                let (_, (side, raw)) = self.line.pop_first().expect("it is there");
                 let connection = ConnectionKey(self.connection);
-                let (at, path) = (self.now, SubflowId(0));
+                let (at, path) = (self.now, raw.path);
                 let arrival = RawArrival { connection, path, at, is_marked: false };
-                self.planes[side].handle_raw(self.now, &arrival, &payload);
+                self.planes[side].handle_raw(self.now, &arrival, &raw.payload);
             } else {
                 self.planes.iter_mut().for_each(|plane| plane.handle_deadline(self.now));
             }
@@ -122,7 +142,7 @@ impl Pair {
     }
 
     fn counted(&self, side: usize) -> Counted {
-        self.planes[side].figures()[0].counted
+        self.planes[side].figures([SITE].into_iter())[0].counted
     }
 }
 
@@ -203,10 +223,61 @@ fn a_connection_is_governed_and_its_octets_are_not_changed() {
         // 60,000 units of 128 octets are what the receiver takes, and far more than the path may.
         let told = told(&mut pair, near, far, 1_373);
         assert!(told < 1_000, "{told}");
-        let figures = pair.planes[0].figures();
+        let figures = pair.planes[0].figures([SITE].into_iter());
         assert_eq!((figures[0].flows, figures[0].governed), (1, 1));
         assert!(figures[0].counted.edited > 0 && figures[0].counted.normal == 0);
     }
+}
+
+/// A host sends so many packets, as its window allows, and they are acknowledged. Returns how many
+/// went over each of two paths.
+fn upload(pair: &mut Pair, (near, far): (SocketAddr, SocketAddr), from: u32) -> [usize; 2] {
+    const PACKETS: u32 = 1_500;
+    pair.sent_over.clear();
+    let (mut sent, mut acked, mut window) = (0, 0, 10);
+    while acked < PACKETS {
+        while sent < PACKETS.min(acked + window) {
+            pair.send(0, &data(near, far, from + 1_372 * sent));
+            sent += 1;
+        }
+        pair.run(DELAY / 4);
+        let arrived = u32::try_from(pair.taken(1).len()).expect("few");
+        acked += arrived;
+        if arrived > 0 {
+            pair.send(1, &ack(far, near, from + 1_372 * acked));
+        }
+        for told in pair.taken(0) {
+            window = (u32::from(self::window(&told)) * 128 / 1_372).max(1);
+        }
+    }
+    [0, 1].map(|number| pair.sent_over.get(&SubflowId(number)).copied().unwrap_or(0))
+}
+
+#[test]
+fn all_paths_carry_and_one_that_goes_stops_nobody() {
+    let (near, far) = ends(false);
+    let mut pair = Pair::new([nobody_knows(), nobody_knows()]);
+    open(&mut pair, near, far);
+    let paths = |pair: &mut Pair, paths: &[RawPath]| {
+        for plane in &mut pair.planes {
+            plane.handle_paths(pair.now, ConnectionKey(1), paths);
+        }
+    };
+    pair.pace = Span::from_millis(1);
+    paths(&mut pair, &[path(0), path(1)]);
+    let [first, second] = upload(&mut pair, (near, far), 1);
+    assert!(first > 400 && second > 400, "{first} {second}");
+    let figures = pair.planes[0].figures([SITE].into_iter());
+    let numbers: Vec<u16> = figures[0].paths.iter().map(|path| path.number).collect();
+    assert_eq!(numbers, [0, 1]);
+    // The first one goes, and comes back by another number.
+    paths(&mut pair, &[path(1)]);
+    assert_eq!(upload(&mut pair, (near, far), 1 + 1_372 * 1_500)[0], 0);
+    paths(&mut pair, &[path(1), path(2)]);
+    upload(&mut pair, (near, far), 1 + 1_372 * 3_000);
+    let back = pair.sent_over[&SubflowId(2)];
+    assert!(back > 400, "{:?}", pair.sent_over);
+    assert_eq!(pair.counted(0).normal, 0);
 }
 
 #[test]
@@ -217,7 +288,7 @@ fn connections_without_a_syn_pass_as_they_are() {
     pair.run(DELAY);
     assert_eq!(pair.taken(1).len(), 1);
     assert_eq!(told(&mut pair, near, far, 1_373), 60_000);
-    assert_eq!(pair.planes[0].figures()[0].governed, 0);
+    assert_eq!(pair.planes[0].figures([SITE].into_iter())[0].governed, 0);
 }
 
 #[test]
@@ -231,7 +302,7 @@ fn connections_that_the_kernel_knows_are_governed_without_a_syn() {
     pair.send(0, &data(near, far, 1));
     pair.run(DELAY);
     assert!(told(&mut pair, near, far, 1_373) < 1_000);
-    assert_eq!(pair.planes[0].figures()[0].governed, 1);
+    assert_eq!(pair.planes[0].figures([SITE].into_iter())[0].governed, 1);
 }
 
 /// A gateway that has restarted is asked and told about connections before it sees any packet.
@@ -276,7 +347,7 @@ fn packets_take_the_normal_route_while_the_other_gateway_is_silent() {
     pair.send(0, &data(near, far, 1));
     assert!(pair.taken(0) == [data(near, far, 1)], "back to the kernel");
     assert_eq!(pair.counted(0).normal, 1);
-    assert!(!pair.planes[0].figures()[0].is_answering);
+    assert!(!pair.planes[0].figures([SITE].into_iter())[0].is_answering);
     // It is asked all the time.
     pair.is_cut = false;
     pair.run(ASKS_AFTER + DELAY + DELAY);
@@ -320,7 +391,7 @@ fn packets_without_a_site_or_a_path_take_the_normal_route() {
     pair.send(0, &data(elsewhere, far, 1));
     pair.send(0, b"no packet");
     assert_eq!(pair.taken(0).len(), 3);
-    pair.planes[0].handle_paths(ConnectionKey(1), &[]);
+    pair.planes[0].handle_paths(pair.now, ConnectionKey(1), &[]);
     pair.send(0, &syn(near, far, false, 7));
     assert_eq!(pair.taken(0).len(), 1);
     pair.planes[0].close(SITE);
@@ -333,10 +404,10 @@ fn packets_without_a_site_or_a_path_take_the_normal_route() {
 fn a_gateway_that_fails_closed_lets_nothing_pass_beside_it() {
     let (near, far) = ends(false);
     let mut plane = gateway(0, 1, nobody_knows()).closed(true);
-    plane.handle_paths(ConnectionKey(1), &[]);
+    plane.handle_paths(Time::ZERO, ConnectionKey(1), &[]);
     plane.handle_inside(Time::ZERO, &syn(near, far, false, 7));
     assert_eq!(plane.poll_host(), None);
-    assert_eq!(plane.figures()[0].counted.normal, 1);
+    assert_eq!(plane.figures([SITE].into_iter())[0].counted.normal, 1);
 }
 
 /// What a site sends in a message with this header.
@@ -369,20 +440,30 @@ fn a_site_speaks_for_its_own_hosts_to_those_of_this_side_alone() {
         }
     }
     assert_eq!(plane.poll_host(), None);
-    assert_eq!((plane.figures()[0].counted.foreign, plane.figures()[0].flows), (12, 0));
+    assert_eq!(
+        (
+            plane.figures([SITE].into_iter())[0].counted.foreign,
+            plane.figures([SITE].into_iter())[0].flows
+        ),
+        (12, 0)
+    );
     from_site(&mut plane, Header::Data(STAMP), &data(far, near, 1), false);
     assert!(plane.poll_host() == Some(data(far, near, 1)));
 }
 
 #[test]
 fn of_two_sites_the_one_with_the_smaller_network_speaks_for_an_address() {
-    let mut plane = Plane::new(&["wide".into(), "narrow".into()], networks(0), nobody_knows());
+    let mut plane = Plane::new(networks(0), nobody_knows());
+    ["wide", "narrow"].into_iter().for_each(|name| plane.add(name.into()));
     let salts = Salts { dialing: [1; SALT], listening: [2; SALT] };
     plane.open(SITE, ConnectionKey(1), vec![network("10.2.0.0/16")], &salts);
     plane.open(SiteId(1), ConnectionKey(2), vec![network("10.2.0.0/24")], &salts);
     let (near, far) = ends(false);
     from_site(&mut plane, Header::Data(STAMP), &data(far, near, 1), false);
-    assert_eq!((plane.poll_host(), plane.figures()[0].counted.foreign), (None, 1));
+    assert_eq!(
+        (plane.poll_host(), plane.figures([SITE].into_iter())[0].counted.foreign),
+        (None, 1)
+    );
 }
 
 #[test]
@@ -409,7 +490,7 @@ fn what_is_no_message_or_no_segment_is_dropped_and_counted() {
     routed[0] = 0x46;
     from_site(&mut plane, Header::Data(STAMP), &routed, false);
     assert_eq!(plane.poll_host(), None);
-    assert_eq!(plane.figures()[0].counted.malformed, 8);
+    assert_eq!(plane.figures([SITE].into_iter())[0].counted.malformed, 8);
 }
 
 #[test]
@@ -417,7 +498,7 @@ fn marks_that_a_host_does_not_know_drop_its_packet() {
     let (near, far) = ends(false);
     let mut plane = gateway(0, 1, nobody_knows());
     from_site(&mut plane, Header::Data(STAMP), &data(far, near, 1), true);
-    assert_eq!((plane.poll_host(), plane.figures()[0].counted.marked), (None, 1));
+    assert_eq!((plane.poll_host(), plane.figures([SITE].into_iter())[0].counted.marked), (None, 1));
 }
 
 /// A site that sends what never gets whole, of ever more connections.
@@ -435,7 +516,7 @@ fn packets_that_wait_take_no_more_than_their_memory() {
         passed += std::iter::from_fn(|| plane.poll_host()).count();
     }
     assert!(plane.waiting() <= MOST_WAITING, "{}", plane.waiting());
-    assert!(plane.figures()[0].counted.unheld > 0 && passed < 1_000, "{passed}");
+    assert!(plane.figures([SITE].into_iter())[0].counted.unheld > 0 && passed < 1_000, "{passed}");
     // Once the wait is over there is room again.
     plane.handle_deadline(Time::ZERO + Span::from_secs(2));
     assert!(std::iter::from_fn(|| plane.poll_host()).count() > 10_000);
@@ -456,5 +537,5 @@ fn connections_without_end_pass_without_being_remembered() {
         from_site(&mut plane, Header::Report(number, Report::default()), b"", false);
     }
     while plane.poll_raw().is_some() {}
-    assert!(plane.figures()[0].flows <= crate::flows::MOST_FLOWS);
+    assert!(plane.figures([SITE].into_iter())[0].flows <= crate::flows::MOST_FLOWS);
 }

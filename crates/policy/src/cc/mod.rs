@@ -84,7 +84,7 @@ pub use coupled_cubic::CoupledCubic;
 pub use cubic::{Cubic, CubicOptions};
 pub use fast::{Fast, FastOptions};
 pub use harp::{
-    Delivered, Harp, HarpCoupling, HarpOptions, HarpStanding, Lateness, LatenessOptions,
+    Delivered, Harp, HarpCoupling, HarpOptions, HarpStanding, Lateness, LatenessOptions, PathFalls,
     SuspendedPath,
 };
 pub use ledbat::{Ledbat, LedbatOptions};

@@ -26,6 +26,7 @@ use crate::host_key::HostKey;
 use crate::listen::ListenFlags;
 use crate::metrics::{self, MetricsAddress, MetricsServer};
 use crate::peers::Authorized;
+use crate::relays::relays;
 use crate::signals::Signals;
 use crate::status::StatusServer;
 use crate::transfer;
@@ -158,6 +159,7 @@ async fn serve(
         signal(SignalKind::hangup()).map_err(|source| Error::system("wait for signals", source))?;
     let metrics = metrics.map(MetricsServer::bind).transpose()?;
     let (identity, peers) = (options.identity.clone(), options.authorized.clone());
+    let dialing = identity.clone();
     let host = Host::bind(options, Carriers::Udp, &stripe_options(), events.clone())?;
     let endpoint = host.endpoint().expect("it listens with UDP");
     let service = GatewayService::start(GatewayOptions {
@@ -166,6 +168,10 @@ async fn serve(
         authorized: peers,
         endpoint,
         events: events.clone(),
+        relays: Box::new(move |specs| {
+            let dirs = Dirs::from_env();
+            relays(specs, &dialing, &dirs).map_err(|error| peer::Error::Usage(error.to_string()))
+        }),
     })
     .await?;
     events.send(Event::Listening { addresses: host.addresses() });
@@ -177,11 +183,12 @@ async fn serve(
             if hangups.recv().await.is_none() {
                 pending::<()>().await;
             }
-            let taken = read(&path).map_err(|error| error.to_string());
-            let taken = taken.and_then(|config| service.reload(&config));
-            events.notice(match taken {
-                Ok(()) => format!("{} was read again", path.display()),
-                Err(why) => format!("{why}; what was read before still counts"),
+            events.notice(match read(&path) {
+                Ok(config) => {
+                    service.reload(&config);
+                    format!("{} was read again", path.display())
+                }
+                Err(error) => format!("{error}; what was read before still counts"),
             });
         }
     };

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use ::gateway::{FlowFigures, SiteFigures};
+use ::gateway::{FlowFigures, PathFigures, PathQueue, SiteFigures};
 use files::Error;
 use serde_json::{Map, Value, json};
 use units::Bytes;
@@ -26,15 +26,26 @@ pub(super) fn lines(figures: &[SiteFigures]) -> String {
 
 fn object(site: &SiteFigures) -> Value {
     let networks: Vec<String> = site.networks.iter().map(ToString::to_string).collect();
-    let path = site.path.map(|path| {
+    let path = |path: &PathFigures| {
         json!({
+            "number": path.number,
             "window": path.window,
             "in_flight": path.in_flight,
             "choked": path.is_choked,
+            "admitted": path.is_admitted,
             "round_trip_us": path.round_trip.map(units::Span::as_micros),
             "least_round_trip_us": path.least_round_trip.map(units::Span::as_micros),
+            "xi": path.xi,
+            "decreases": path.falls.decreases,
+            "chokes": path.falls.chokes,
         })
-    });
+    };
+    let queue = |queue: &PathQueue| {
+        json!({
+            "latest_us": queue.latest.as_micros(),
+            "longest_us": queue.longest.as_micros(),
+        })
+    };
     let flow = |flow: &FlowFigures| {
         json!({
             "near": flow.near.to_string(),
@@ -52,7 +63,12 @@ fn object(site: &SiteFigures) -> Value {
         "answering": site.is_answering,
         "networks": networks,
         "room": site.room,
-        "path": path,
+        "paths": site.paths.iter().map(path).collect::<Vec<_>>(),
+        "queues": site.queues.iter().map(queue).collect::<Vec<_>>(),
+        "arrived": site.arrivals.packets,
+        "late": site.arrivals.late,
+        "reordered": site.arrivals.waited,
+        "gaps": site.arrivals.lost,
         "flows": site.flows,
         "governed": site.governed,
         "counters": counters,
@@ -74,13 +90,15 @@ pub(super) fn show(args: &GatewayStatusArgs, dirs: &Dirs) -> Result<(), Error> {
         return Ok(());
     }
     outln!(
-        "{:20} {:10} {:>6} {:>9} {:>10} {:>9} {:>10} {:>10} {:>8}",
+        "{:14} {:7} {:>6} {:>8} {:>5} {:>9} {:>8} {:>8} {:>9} {:>9} {:>6}",
         "site",
         "state",
         "flows",
         "governed",
+        "paths",
         "window",
         "RTT",
+        "queue",
         "sent",
         "received",
         "normal"
@@ -91,7 +109,7 @@ pub(super) fn show(args: &GatewayStatusArgs, dirs: &Dirs) -> Result<(), Error> {
         })?;
         let number = |value: &Value| value.as_u64().unwrap_or_default();
         let name = clean(row["name"].as_str().unwrap_or_default()).into_owned();
-        let name: String = name.chars().take(20).collect();
+        let name: String = name.chars().take(14).collect();
         let state = match (&row["connected"], &row["answering"]) {
             (Value::Bool(true), Value::Bool(true)) => "answers",
             (Value::Bool(true), _) => "silent",
@@ -100,18 +118,27 @@ pub(super) fn show(args: &GatewayStatusArgs, dirs: &Dirs) -> Result<(), Error> {
         let counters = &row["counters"];
         let [sent, received] = ["sent_octets", "received_octets"]
             .map(|name| Bytes(number(&counters[name])).to_string());
-        let round_trip = row["path"]["round_trip_us"].as_u64().map_or_else(
-            || "-".to_string(),
-            |micros| format!("{}.{} ms", micros / 1_000, micros / 100 % 10),
-        );
+        let paths = row["paths"].as_array().map(Vec::as_slice).unwrap_or_default();
+        let window: u64 = paths.iter().map(|path| number(&path["window"])).sum();
+        let round_trip = paths.iter().filter_map(|path| path["round_trip_us"].as_u64()).min();
+        let queues = row["queues"].as_array().map(Vec::as_slice).unwrap_or_default();
+        let queue = queues.iter().filter_map(|queue| queue["latest_us"].as_u64()).max();
+        let [round_trip, queue] = [round_trip, queue].map(millis);
         outln!(
-            "{name:20} {state:10} {:>6} {:>9} {:>10} {round_trip:>9} {sent:>10} {received:>10} \
-             {:>8}",
+            "{name:14} {state:7} {:>6} {:>8} {:>5} {:>9} {round_trip:>8} {queue:>8} {sent:>9} \
+             {received:>9} {:>6}",
             number(&row["flows"]),
             number(&row["governed"]),
-            Bytes(number(&row["path"]["window"])).to_string(),
+            paths.len(),
+            Bytes(window).to_string(),
             number(&counters["normal_packets"]),
         );
     }
     Ok(())
+}
+
+/// "12.3 ms"; "-" if it is not known.
+fn millis(micros: Option<u64>) -> String {
+    micros
+        .map_or_else(|| "-".into(), |micros| format!("{}.{} ms", micros / 1_000, micros / 100 % 10))
 }

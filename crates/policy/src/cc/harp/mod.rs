@@ -207,7 +207,18 @@ struct HarpPath {
     delay: ForwardDelay,
     /// When to probe, for a sender that asks; valid while choked.
     probe_at: Time,
+    /// How often its window fell, and how often it was choked.
+    falls: PathFalls,
     back_off: BackOff,
+}
+
+/// How often a path stepped back.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PathFalls {
+    /// Decreases of its window.
+    pub decreases: u64,
+    /// Times that it was choked.
+    pub chokes: u64,
 }
 
 /// A path that nothing is sent over at present, with what is known of it.
@@ -258,6 +269,7 @@ impl Harp {
             lateness: Lateness::new(self.options.lateness),
             delay: ForwardDelay::default(),
             probe_at: Time::ZERO,
+            falls: PathFalls::default(),
             back_off: BackOff::default(),
         });
     }
@@ -343,6 +355,20 @@ impl Harp {
         if let Some(path) = self.path_mut(id) {
             path.queue = Some(length);
         }
+    }
+
+    /// ξ of a path: its window as a part of the largest one that it had, 0 to 1. The smaller it is,
+    /// the more of a decrease is taken from all windows together. Zero for a path that is not
+    /// there.
+    #[must_use]
+    pub fn xi(&self, id: SubflowId) -> f64 {
+        self.path(id).map_or(0.0, |path| (path.window / path.extent.known()).min(1.0))
+    }
+
+    /// How often a path stepped back.
+    #[must_use]
+    pub fn falls(&self, id: SubflowId) -> PathFalls {
+        self.path(id).map_or_else(PathFalls::default, |path| path.falls)
     }
 
     /// Packets of a path were late, with this weight in all. Once enough were, and a round trip
@@ -445,6 +471,7 @@ impl Harp {
         path.set(path.window - bytes, floor);
         path.weight = 0.0;
         path.decreased = Some(now);
+        path.falls.decreases += 1;
         if chokes && has_other && path.window <= floor * path.mss {
             path.choke(now);
         }
@@ -476,6 +503,7 @@ impl HarpPath {
 
     fn choke(&mut self, now: Time) {
         self.is_choked = true;
+        self.falls.chokes += 1;
         self.probe_at = now + self.probe_period();
     }
 
