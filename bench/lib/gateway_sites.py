@@ -37,7 +37,11 @@ class Sites(Mesh):
     """The two sites, with gateways that run unless they are stopped."""
 
     def __init__(self, folder, rate, delay, queue):
-        super().__init__(description(rate, delay, queue), folder)
+        super().__init__(self.describe(rate, delay, queue), folder)
+
+    def describe(self, rate, delay, queue):
+        """The mesh."""
+        return description(rate, delay, queue)
 
     def __enter__(self):
         super().__enter__()

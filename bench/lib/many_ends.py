@@ -1,8 +1,8 @@
 """Ends of many long connections: `far PORT` answers, `near HOST PORT COUNT SECONDS` opens so many.
 
-Each asker sends a line of 100 octets now and then, all together so many a second, and has it echoed;
-an echo that is not the line counts as wrong. When all are open it says so; SECONDS later it prints
-what it has, as JSON.
+Each asker sends a line of 100 octets now and then, all of them so many a second, and has it
+echoed; an echo that is not the line counts as wrong. When all are open it says so; SECONDS later it
+prints what it has, as JSON.
 """
 
 import asyncio

@@ -51,6 +51,17 @@ const UNKNOWN: u64 = 2 * BLOCK;
 /// The time that compression may take, as a part of the time that it saves on the path: others use
 /// the processor too, and the other side decompresses.
 const COST: f64 = 0.3;
+/// A path that seems to be faster than [`FAST`] is looked at without compression: what the
+/// processor bounds says nothing of the path, and a path that seems slow is compressed the more.
+/// That takes so long, ...
+const LOOK: Duration = Duration::from_millis(120);
+/// ... for the first time after this, and then after twice the time whenever compression was worth
+/// it, ...
+const FIRST_LOOK: Duration = Duration::from_millis(60);
+/// ... up to this.
+const LAST_LOOK: Duration = Duration::from_secs(8);
+/// In this time the best rate of a path counts half.
+const HALF_LIFE: Duration = Duration::from_secs(5);
 /// How much of a newer piece goes into the ratio.
 const GAIN: f64 = 0.2;
 
@@ -65,17 +76,58 @@ pub(crate) struct Compressor {
     pause: u64,
     /// Octets that may be compressed before the rate of the path is known.
     unknown: u64,
+    looks: Looks,
+}
+
+/// The best rate of a path, and when it is looked at without compression.
+struct Looks {
+    best: Rate,
+    best_at: Option<Instant>,
+    /// The begin of the present look, or of the next one.
+    at: Option<Instant>,
+    wait: Duration,
+}
+
+impl Looks {
+    fn new() -> Looks {
+        Looks { best: Rate::ZERO, best_at: None, at: None, wait: FIRST_LOOK }
+    }
+
+    /// The rate of the path, which was measured as `rate` now.
+    fn handle_rate(&mut self, now: Instant, rate: Rate) -> Rate {
+        let age = self.best_at.map_or(Duration::ZERO, |at| now.duration_since(at));
+        let left = 0.5_f64.powf(age.as_secs_f64() / HALF_LIFE.as_secs_f64());
+        self.best = rate.max(Rate::from_bits_f64(self.best.as_f64() * left));
+        self.best_at = Some(now);
+        self.best
+    }
+
+    /// Whether data is to be sent as it is now, to see what the path carries.
+    fn is_looking(&mut self, now: Instant, rate: Rate) -> bool {
+        if rate <= FAST {
+            return false;
+        }
+        let at = *self.at.get_or_insert(now + self.wait);
+        if now >= at + LOOK {
+            // It was still worth it, or this would not be asked.
+            self.wait = (2 * self.wait).min(LAST_LOOK);
+            self.at = Some(now + self.wait);
+        }
+        now >= at && now < at + LOOK
+    }
 }
 
 impl Compressor {
     pub(crate) fn new(choice: Compression) -> Compressor {
         let (zstd, out) = (None, Vec::new());
-        Compressor { choice, zstd, out, left_out: 0, pause: FIRST_PAUSE, unknown: UNKNOWN }
+        let looks = Looks::new();
+        Compressor { choice, zstd, out, left_out: 0, pause: FIRST_PAUSE, unknown: UNKNOWN, looks }
     }
 
     /// The data, compressed for a path of this rate; `None`, if they are to be sent as they are.
     pub(crate) fn compress(&mut self, data: &[u8], rate: Rate) -> Option<&[u8]> {
-        let len = data.len() as u64;
+        let (len, began) = (data.len() as u64, Instant::now());
+        let rate = self.looks.handle_rate(began, rate);
         let is_due = match self.choice {
             Compression::Off => false,
             Compression::Always => true,
@@ -86,10 +138,9 @@ impl Compressor {
                 if !is_known {
                     self.unknown = self.unknown.saturating_sub(len);
                 }
-                is_due
+                is_due && !self.looks.is_looking(began, rate)
             }
         };
-        let began = Instant::now();
         if !is_due || self.try_compress(data, rate).is_none() {
             return None;
         }
@@ -373,6 +424,25 @@ mod tests {
         let compressed = (0..100).filter(|_| compressor.compress(&text, Rate::ZERO).is_some());
         assert_eq!(compressed.count(), 2);
         assert!(compressor.compress(&text, SLOW).is_some(), "it is slow");
+    }
+
+    #[test]
+    fn a_path_that_seems_fast_is_looked_at_without_compression() {
+        let mut looks = Looks::new();
+        let began = Instant::now();
+        let at = |millis: u64| began + Duration::from_millis(millis);
+        assert!(!(0..1_000).any(|millis| looks.is_looking(at(millis), Rate::mbit(200))));
+        // As the path seems to be while a processor compresses for it.
+        let seen: Vec<u64> =
+            (0..2_000).filter(|millis| looks.is_looking(at(*millis), Rate::mbit(900))).collect();
+        assert_eq!((seen[0], seen[119], seen[120]), (60, 179, 300), "60 ms, then 120 ms later");
+        assert!(seen.len() < 600, "{}", seen.len());
+        // What was seen then counts, and less and less.
+        let mut looks = Looks::new();
+        assert_eq!(looks.handle_rate(at(0), Rate::mbit(8_000)), Rate::mbit(8_000));
+        let later = looks.handle_rate(at(5_000), Rate::mbit(900));
+        assert!((later.as_f64() / 4e9 - 1.0).abs() < 0.01, "{later}");
+        assert_eq!(looks.handle_rate(at(60_000), Rate::mbit(900)), Rate::mbit(900));
     }
 
     #[test]

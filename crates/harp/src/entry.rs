@@ -42,6 +42,18 @@ struct Held<T> {
     since: Time,
     /// The paths that carried some of it before, a bit for each.
     avoid: u8,
+    /// Whether it waits for its pace alone.
+    is_urgent: bool,
+}
+
+impl<T: Carried> Held<T> {
+    /// The path for it, and when it may leave; `None` if something must arrive before.
+    fn chosen(&self, now: Time, paths: &Paths) -> Option<(usize, Time)> {
+        if self.is_urgent {
+            return Some(paths.choose_urgent(now, self.avoid));
+        }
+        paths.choose_paced(now, u64::from(self.packet.meta().len), self.avoid)
+    }
 }
 
 /// The positions that are under way.
@@ -131,15 +143,20 @@ impl<T: Carried> Sending<T> {
             let path = paths.choose(avoid);
             return Some((packet, self.leave(now, &meta, path, paths)));
         }
-        let path = match paths.choose_paced(now, len, avoid) {
-            Some((path, at)) if at <= now && self.held.is_empty() => {
-                return Some((packet, self.leave(now, &meta, path, paths)));
+        // Where paths die, what the host sends again may be what all acknowledgements wait for, and
+        // so all windows: it waits for none of them.
+        let is_urgent = avoid != 0 && paths.come_and_go();
+        let held = Held { packet, since: now, avoid, is_urgent };
+        let before = self.held.iter().take_while(|held| held.is_urgent || !is_urgent).count();
+        let path = match held.chosen(now, paths) {
+            Some((path, at)) if at <= now && before == 0 => {
+                return Some((held.packet, self.leave(now, &meta, path, paths)));
             }
             Some((path, _)) => path,
             None => paths.choose(avoid),
         };
         // In their order: if there are too many, the first one leaves.
-        self.held.push_back(Held { packet, since: now, avoid });
+        self.held.insert(before, held);
         if self.held.len() <= MOST_HELD {
             return None;
         }
@@ -158,14 +175,13 @@ impl<T: Carried> Sending<T> {
 
     /// The next held packet that may leave, with its path.
     pub(crate) fn poll_held(&mut self, now: Time, paths: &mut Paths) -> Option<(T, usize)> {
-        let Held { packet, since, avoid } = self.held.front()?;
-        let meta = packet.meta();
-        let chosen = paths.choose_paced(now, u64::from(meta.len), *avoid);
-        let is_due = *since + LONGEST_HOLD <= now || chosen.is_some_and(|(_, at)| at <= now);
+        let held = self.held.front()?;
+        let chosen = held.chosen(now, paths);
+        let is_due = held.since + LONGEST_HOLD <= now || chosen.is_some_and(|(_, at)| at <= now);
         if !is_due {
             return None;
         }
-        let path = chosen.map_or_else(|| paths.choose(*avoid), |(path, _)| path);
+        let path = chosen.map_or_else(|| paths.choose(held.avoid), |(path, _)| path);
         let Held { packet, .. } = self.held.pop_front()?;
         Some(self.let_go(now, packet, path, paths))
     }
@@ -182,10 +198,9 @@ impl<T: Carried> Sending<T> {
 
     /// When a held packet may leave if nothing arrives.
     pub(crate) fn poll_deadline(&self, now: Time, paths: &Paths) -> Option<Time> {
-        let Held { packet, since, avoid } = self.held.front()?;
-        let latest = *since + LONGEST_HOLD;
-        let paced = paths.choose_paced(now, u64::from(packet.meta().len), *avoid);
-        Some(paced.map_or(latest, |(_, at)| at.min(latest)))
+        let held = self.held.front()?;
+        let latest = held.since + LONGEST_HOLD;
+        Some(held.chosen(now, paths).map_or(latest, |(_, at)| at.min(latest)))
     }
 
     /// A segment for the host acknowledges what it sent.

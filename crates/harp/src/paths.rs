@@ -13,10 +13,13 @@ use crate::Config;
 /// A path of which nothing is heard for so long carries nothing until a probe arrives; the same in
 /// round trips.
 const LEAST_SILENCE: Span = Span::from_secs(1);
+/// The same where paths come and go: the packets that a dead one took are lost, and each further
+/// one makes a host wait.
+const LEAST_SILENCE_LIVE: Span = Span::from_millis(300);
 const SILENT_ROUND_TRIPS: u64 = 4;
 
-/// Where paths come and go, a round-trip time that is longer by so little admits a path in any case:
-/// packets wait no longer for each other than for a queue that nobody minds.
+/// Where paths come and go, a round-trip time that is longer by so little admits a path in any
+/// case: packets wait no longer for each other than for a queue that nobody minds.
 const AS_NEAR: Span = Span::from_millis(5);
 
 /// A path is paced at so many times its window a round trip, so that the pace never bounds it.
@@ -73,10 +76,13 @@ struct PathState {
 }
 
 impl PathState {
-    /// When it counts as silent if nothing is heard.
-    fn silent_at(&self) -> Option<Time> {
-        let srtt = self.rtt.smoothed().unwrap_or(Span::ZERO);
-        Some(self.unheard_since? + LEAST_SILENCE.max(srtt * SILENT_ROUND_TRIPS))
+    /// When it counts as silent if nothing is heard for so long, and for some round trips.
+    fn silent_at(&self, least: Span) -> Option<Time> {
+        // Before the first answer nobody knows how long one takes.
+        let Some(srtt) = self.rtt.smoothed() else {
+            return Some(self.unheard_since? + LEAST_SILENCE);
+        };
+        Some(self.unheard_since? + least.max(srtt * SILENT_ROUND_TRIPS))
     }
 }
 
@@ -116,8 +122,8 @@ impl Paths {
         }
     }
 
-    /// The paths that there are, a bit for each. One that comes begins as a new one, and what was in
-    /// flight over one that goes is lost.
+    /// The paths that there are, a bit for each. One that comes begins as a new one, and what was
+    /// in flight over one that goes is lost.
     pub(crate) fn set_present(&mut self, now: Time, mask: u8) {
         for path in 0..self.states.len() {
             let (was, is) = (self.is_present(path), mask & (1 << path) != 0);
@@ -216,6 +222,17 @@ impl Paths {
         core::iter::once(best).chain(others).filter_map(at).min_by_key(|(_, at)| *at)
     }
 
+    /// As [`Paths::choose`], and when the pace of that path lets a packet leave, whatever its window.
+    pub(crate) fn choose_urgent(&self, now: Time, avoid: u8) -> (usize, Time) {
+        let path = self.choose(avoid);
+        (path, self.states[path].pace.ready_at(now, Span::ZERO))
+    }
+
+    /// Whether paths come and go.
+    pub(crate) fn come_and_go(&self) -> bool {
+        self.present.is_some()
+    }
+
     /// When a packet may leave over a path without exceeding its window: by the pace, or `None` if
     /// something must arrive first. A window below one packet is a pace too.
     fn may_leave(&self, now: Time, path: usize, bytes: u64) -> Option<Time> {
@@ -305,13 +322,18 @@ impl Paths {
 
     /// Chokes the paths that have been silent for too long.
     pub(crate) fn choke_silent(&mut self, now: Time) {
+        let least = self.least_silence();
         for path in 0..self.states.len() {
-            if self.states[path].silent_at().is_some_and(|at| at <= now) {
+            if self.states[path].silent_at(least).is_some_and(|at| at <= now) {
                 self.states[path].unheard_since = None;
                 self.control.handle_silent(now, id(path));
                 self.note_choke(now, path);
             }
         }
+    }
+
+    fn least_silence(&self) -> Span {
+        if self.present.is_some() { LEAST_SILENCE_LIVE } else { LEAST_SILENCE }
     }
 
     /// Begins a drain, if its time has come.
@@ -335,7 +357,7 @@ impl Paths {
         let at = |path: usize| {
             let state = &self.states[path];
             let probe = self.control.is_choked(id(path)).then_some(state.probe_at);
-            probe.into_iter().chain(state.silent_at()).min()
+            probe.into_iter().chain(state.silent_at(self.least_silence())).min()
         };
         (0..self.states.len()).filter_map(at).chain(self.control.poll_drain()).min()
     }

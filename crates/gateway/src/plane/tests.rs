@@ -55,6 +55,8 @@ struct Pair {
     /// What each has put out for hosts on its side.
     out: [Vec<Vec<u8>>; 2],
     is_cut: bool,
+    /// A path that carries nothing any more, without a word.
+    dead: Option<SubflowId>,
     /// Datagrams that the near one has sent, by path.
     sent_over: BTreeMap<SubflowId, usize>,
     /// The time that a datagram of the near one takes on a path, and when each path is free again.
@@ -73,6 +75,7 @@ impl Pair {
             connection: 1,
             out: [Vec::new(), Vec::new()],
             is_cut: false,
+            dead: None,
             sent_over: BTreeMap::new(),
             pace: Span::ZERO,
             free_at: BTreeMap::new(),
@@ -106,7 +109,7 @@ impl Pair {
                     *free_at = leaves.max(*free_at) + self.pace;
                     leaves = *free_at;
                 }
-                if !self.is_cut {
+                if !self.is_cut && self.dead != Some(raw.path) {
                     self.sent += 1;
                     self.line.insert((leaves + DELAY, self.sent), (1 - side, raw));
                 }
@@ -278,6 +281,38 @@ fn all_paths_carry_and_one_that_goes_stops_nobody() {
     let back = pair.sent_over[&SubflowId(2)];
     assert!(back > 400, "{:?}", pair.sent_over);
     assert_eq!(pair.counted(0).normal, 0);
+}
+
+/// Found with a relay that was killed: acknowledgements stop at what the dead path has taken, so
+/// that all windows are full, and what the host sends again waited two seconds for room.
+#[test]
+fn what_is_sent_again_waits_for_no_window() {
+    let (near, far) = ends(false);
+    let mut pair = Pair::new([nobody_knows(), nobody_knows()]);
+    open(&mut pair, near, far);
+    pair.pace = Span::from_millis(1);
+    for plane in &mut pair.planes {
+        plane.handle_paths(pair.now, ConnectionKey(1), &[path(0), path(1)]);
+    }
+    upload(&mut pair, (near, far), 1);
+    let first = 1 + 1_372 * 1_500;
+    pair.dead = Some(SubflowId(1));
+    for number in 0..400 {
+        pair.send(0, &data(near, far, first + 1_372 * number));
+    }
+    pair.run(Span::from_millis(250));
+    let seq = |octets: &Vec<u8>| {
+        let packet = Packet::read(octets, &PacketMemory::new(1 << 20)).expect("it is TCP");
+        harp::Carried::meta(&packet).seq
+    };
+    let arrived: Vec<u32> = pair.taken(1).iter().map(seq).collect();
+    let missing = (0..400).map(|number| first + 1_372 * number);
+    let missing = missing.clone().find(|seq| !arrived.contains(seq)).expect("half of them");
+    pair.send(1, &ack(far, near, missing));
+    pair.send(0, &data(near, far, missing));
+    pair.run(Span::from_millis(100));
+    let again: Vec<u32> = pair.taken(1).iter().map(seq).collect();
+    assert!(again.contains(&missing), "{missing} is not among {again:?}");
 }
 
 #[test]

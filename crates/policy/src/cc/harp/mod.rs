@@ -362,7 +362,7 @@ impl Harp {
     /// there.
     #[must_use]
     pub fn xi(&self, id: SubflowId) -> f64 {
-        self.path(id).map_or(0.0, |path| (path.window / path.extent.known()).min(1.0))
+        self.path(id).map_or(0.0, |path| (self.window(id) / path.extent.known()).min(1.0))
     }
 
     /// How often a path stepped back.
