@@ -211,7 +211,9 @@ impl<T: Carried> Gateway<T> {
         is_marked: bool,
     ) {
         let at = at.min(now);
-        if self.config.probes_answer || !matches!(message, Message::Probe(_)) {
+        if matches!(&message, Message::Report(report) if report.is_deaf) {
+            self.liveness.handle_deaf(now);
+        } else if self.config.probes_answer || !matches!(message, Message::Probe(_)) {
             self.liveness.handle_heard();
         }
         if !self.has_room(now, flow) {
@@ -262,10 +264,16 @@ impl<T: Carried> Gateway<T> {
         {
             // The one that asked first may be forgotten by now.
             let flow = if self.connections.contains_key(&flow) { flow } else { first };
+            // The other way may be the one that is cut.
+            let is_deaf = self.heard.is_some() && self.liveness.is_silent(now);
+            let deaf = Report { is_deaf, ..Report::default() };
             let (_, ends, outputs) = self.parts(now, flow);
             for path in (0..ends.paths.count()).filter(|path| ends.paths.is_present(*path)) {
                 let stamp = ends.paths.stamp(now, path);
                 outputs.push_back(Output::Outside(flow, stamp.path, Message::Probe(stamp)));
+                if is_deaf {
+                    outputs.push_back(Output::Outside(flow, stamp.path, Message::Report(deaf)));
+                }
             }
         }
         if let (Some(site), Some((&flow, _))) = (&mut self.site, self.connections.first_key_value())

@@ -19,6 +19,8 @@ pub(crate) struct Liveness {
     dead_after: Span,
     asks_after: Span,
     unanswered: Option<Unanswered>,
+    /// When the other gateway said that nothing arrives there.
+    deaf_at: Option<Time>,
     /// In either direction: the other gateway's reports tell of one.
     delivered: [Time; MOST_PATHS],
 }
@@ -35,7 +37,7 @@ impl Liveness {
     pub(crate) fn new(config: &Config) -> Liveness {
         let Config { dead_after, asks_after, .. } = *config;
         let delivered = [Time::default(); MOST_PATHS];
-        Liveness { dead_after, asks_after, unanswered: None, delivered }
+        Liveness { dead_after, asks_after, unanswered: None, deaf_at: None, delivered }
     }
 
     /// Something that calls for an answer was sent.
@@ -46,7 +48,12 @@ impl Liveness {
 
     /// Something of the other gateway has arrived.
     pub(crate) fn handle_heard(&mut self) {
-        self.unanswered = None;
+        (self.unanswered, self.deaf_at) = (None, None);
+    }
+
+    /// The other gateway says that nothing arrives there: only this way carries.
+    pub(crate) fn handle_deaf(&mut self, now: Time) {
+        self.deaf_at = Some(now);
     }
 
     /// A path has delivered something.
@@ -66,8 +73,13 @@ impl Liveness {
     }
 
     /// Whether the other gateway has been silent for too long.
-    pub(crate) fn is_dead(&self, now: Time) -> bool {
+    pub(crate) fn is_silent(&self, now: Time) -> bool {
         self.unanswered.is_some_and(|unanswered| now >= unanswered.since + self.dead_after)
+    }
+
+    /// Whether it has, or nothing arrives there.
+    pub(crate) fn is_dead(&self, now: Time) -> bool {
+        self.is_silent(now) || self.deaf_at.is_some_and(|at| now < at + self.dead_after)
     }
 
     /// The connection under which to ask by a probe over each path, if it is time to.

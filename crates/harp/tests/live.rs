@@ -124,3 +124,35 @@ fn what_arrives_late_or_in_another_order_is_counted() {
     assert_eq!(queue.longest, Span::from_millis(30));
     assert_eq!(queue.latest, Span::ZERO);
 }
+
+/// Only one way carries: the side at which nothing arrives tells the other one, whose hosts would
+/// else send into nowhere for as long as anything comes from there.
+#[test]
+fn a_gateway_at_which_nothing_arrives_says_so() {
+    let config = Config { probes_answer: false, ..Config::modern(1) };
+    let mut pair = [Gateway::new(Time::ZERO, &config), Gateway::new(Time::ZERO, &config)];
+    pair.iter_mut().for_each(|gateway| gateway.set_paths(Time::ZERO, 1));
+    let [deaf, other] = &mut pair;
+    other.handle_inside(Time::ZERO, FLOW, Packet(DATA));
+    deaf.handle_inside(Time::ZERO, FLOW, Packet(DATA));
+    let mut now = Time::ZERO;
+    let mut told_at = None;
+    while now < Time::ZERO + Span::from_secs(6) {
+        now = deaf.poll_deadline().expect("it asks").max(now + Span::from_millis(1));
+        deaf.handle_deadline(now);
+        while let Some(output) = deaf.poll_output() {
+            if let Output::Outside(flow, _, message) = output {
+                if matches!(&message, Message::Report(report) if report.is_deaf) {
+                    told_at.get_or_insert(now);
+                }
+                other.handle_outside(now, flow, message, false);
+            }
+        }
+        while other.poll_output().is_some() {}
+    }
+    let told_at = told_at.expect("it says so");
+    assert!(told_at >= Time::ZERO + config.dead_after, "{told_at:?}");
+    assert!(other.is_dead(now), "it knows");
+    other.handle_outside(now, FLOW, Message::Return(Packet(ACK)), false);
+    assert!(!other.is_dead(now), "something was said that is no question");
+}

@@ -25,6 +25,9 @@ pub const RETURN_HEADER: usize = 1;
 const REPORT_HEADER: usize = 16;
 const ENTRY: usize = 7;
 
+/// In the octet with the number of entries: nothing has arrived for long.
+const DEAF: u8 = 0x80;
+
 const KIND_DATA: u8 = 1;
 const KIND_RETURN: u8 = 2;
 const KIND_PROBE: u8 = 3;
@@ -65,6 +68,9 @@ pub struct Report {
     pub entries: [PathReport; MOST_ENTRIES],
     /// The first missing position and the number of missing ones; none if that is zero.
     pub lost: (u32, u32),
+    /// Nothing has arrived for so long that the one that sends counts as gone. It may be that this
+    /// way alone carries.
+    pub is_deaf: bool,
 }
 
 impl Report {
@@ -77,7 +83,7 @@ impl Report {
     /// Whether it says nothing.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
-        self.open == 0 && self.count == 0 && self.lost.1 == 0
+        self.open == 0 && self.count == 0 && self.lost.1 == 0 && !self.is_deaf
     }
 
     /// Its octets on the wire.
@@ -158,7 +164,9 @@ pub fn emit(header: &Header, out: &mut alloc::vec::Vec<u8>) {
             out.push(KIND_REPORT);
             out.extend(flow.to_be_bytes());
             let entries = report.entries();
-            out.extend([report.open, report.queued, u8::try_from(entries.len()).unwrap_or(0)]);
+            let count = u8::try_from(entries.len()).unwrap_or(0);
+            let deaf = if report.is_deaf { DEAF } else { 0 };
+            out.extend([report.open, report.queued, count | deaf]);
             out.extend(report.lost.0.to_be_bytes());
             out.extend(report.lost.1.to_be_bytes());
             for entry in entries {
@@ -187,12 +195,13 @@ fn stamp(input: &[u8]) -> Result<(Stamp, &[u8]), HarpError> {
 fn report(input: &[u8]) -> Result<(Header, &[u8]), HarpError> {
     let (flow, rest) = take(input)?;
     let (&[open, queued, count], rest) = take(rest)?;
+    let (count, is_deaf) = (count & !DEAF, count & DEAF != 0);
     let (from, rest) = take(rest)?;
     let (len, mut rest) = take(rest)?;
     if usize::from(count) > MOST_ENTRIES {
         return Err(HarpError::Entries(count));
     }
-    let mut report = Report { open, queued, count, ..Report::default() };
+    let mut report = Report { open, queued, count, is_deaf, ..Report::default() };
     report.lost = (u32::from_be_bytes(*from), u32::from_be_bytes(*len));
     for entry in report.entries.iter_mut().take(usize::from(count)) {
         let (&[number], after) = take(rest)?;
@@ -218,7 +227,7 @@ mod tests {
     use super::*;
     use alloc::vec::Vec;
 
-    fn messages() -> [Header; 5] {
+    fn messages() -> [Header; 6] {
         let stamp = Stamp { path: 7, sent: 0xfedc_ba98, srtt: 50_000 };
         let entry = |path| PathReport { path, weight: 640, echo: 0x0102_0304 };
         let mut report = Report { open: 0b101, queued: 0b10, count: 2, ..Report::default() };
@@ -230,6 +239,7 @@ mod tests {
             Header::Probe(0x0506_0708, stamp),
             Header::Report(9, report),
             Header::Report(0, Report::default()),
+            Header::Report(3, Report { is_deaf: true, ..report }),
         ]
     }
 
