@@ -50,7 +50,7 @@ const LONGEST_PAUSE: u64 = 256 * BLOCK;
 const UNKNOWN: u64 = 2 * BLOCK;
 /// The time that compression may take, as a part of the time that it saves on the path: others use
 /// the processor too, and the other side decompresses.
-const COST: f64 = 0.3;
+const COST: f64 = 0.5;
 /// A path that seems to be faster than [`FAST`] is looked at without compression: what the
 /// processor bounds says nothing of the path, and a path that seems slow is compressed the more.
 /// That takes so long, ...
@@ -466,9 +466,9 @@ mod tests {
     #[test]
     fn a_path_that_is_faster_than_compression_does_without() {
         let half = (262_144, 131_072);
-        // A millisecond for half of a block: .3 of what it saves below 315 Mbit/s.
+        // A millisecond for half of a block: half of what it saves below 524 Mbit/s.
         let cost = Duration::from_millis(1);
-        for (mbit, is_worth) in [(0, true), (10, true), (300, true), (350, false), (10_000, false)]
+        for (mbit, is_worth) in [(0, true), (10, true), (500, true), (550, false), (10_000, false)]
         {
             assert_eq!(super::is_worth(half, cost, Rate::mbit(mbit)), is_worth, "{mbit}");
         }

@@ -222,7 +222,8 @@ impl Paths {
         core::iter::once(best).chain(others).filter_map(at).min_by_key(|(_, at)| *at)
     }
 
-    /// As [`Paths::choose`], and when the pace of that path lets a packet leave, whatever its window.
+    /// As [`Paths::choose`], and when the pace of that path lets a packet leave, whatever its
+    /// window.
     pub(crate) fn choose_urgent(&self, now: Time, avoid: u8) -> (usize, Time) {
         let path = self.choose(avoid);
         (path, self.states[path].pace.ready_at(now, Span::ZERO))
