@@ -255,6 +255,7 @@ pub fn gateway(data: &[u8]) {
             count: 1 + (piece[18] & 3),
             entries: [entry; 4],
             lost: (word(4), word(19)),
+            is_deaf: piece[22] >= 0xf0,
         };
         let packet = Carried(meta);
         if piece[22] < 16 {
@@ -264,6 +265,9 @@ pub fn gateway(data: &[u8]) {
                 _ => harp::Scale::Shift(byte >> 2),
             };
             gateway.restore(now, flow, [scale(piece[20]), scale(piece[21])]);
+        }
+        if (16..24).contains(&piece[22]) {
+            gateway.set_paths(now, piece[20]);
         }
         match piece[23] % 6 {
             0 | 1 => gateway.handle_inside(now, flow, packet),

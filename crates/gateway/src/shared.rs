@@ -126,7 +126,9 @@ impl Shared {
         let SitesChange { added, ended } = known.update(sites);
         let further = added.len();
         let mut plane = self.plane.lock();
-        added.into_iter().for_each(|name| plane.add(name));
+        for name in added {
+            plane.add(name);
+        }
         drop(plane);
         let mut present = self.present.lock().expect("no panic while held");
         present.extend((0..further).map(|_| None));

@@ -145,15 +145,16 @@ impl<T: Carried> Receiving<T> {
     }
 
     /// The missing positions, first and number, once every path has delivered beyond them; each gap
-    /// once in `again`. Paths that are not among those `heard`, a bit for each, have no say.
-    pub(crate) fn poll_lost(&mut self, now: Time, again: Span, heard: u8) -> Option<(u32, u32)> {
+    /// once in `again`. Nothing comes over paths that are not in `come`, a bit for each: they have
+    /// no say.
+    pub(crate) fn poll_lost(&mut self, now: Time, again: Span, come: u8) -> Option<(u32, u32)> {
         let wait = self.wait();
         let stream = self.stream.as_mut()?;
         let (&(head, _), &(_, since, _)) = stream.waiting.first_key_value()?;
         let long = HAS_SAY.max(Span::from_nanos(10 * wait.as_nanos()));
         let open = || {
             let all = (0..).zip(&self.paths[..self.count]);
-            let has_come = move |(number, _): &(u32, &PathArrivals)| heard & (1 << number) != 0;
+            let has_come = move |(number, _): &(u32, &PathArrivals)| come & (1 << number) != 0;
             all.filter(has_come).map(|(_, path)| path).filter(|path| !path.is_choked)
         };
         let has_say = |path: &&PathArrivals| path.highest.is_some_and(|(_, at)| now < at + long);

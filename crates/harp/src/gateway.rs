@@ -614,7 +614,9 @@ impl<T: Carried> Gateway<T> {
         let is_site = site.is_some();
         let ends = || {
             let mut ends = Ends::new(now, config);
-            present.iter().for_each(|mask| ends.paths.set_present(now, *mask));
+            if let Some(mask) = *present {
+                ends.paths.set_present(now, mask);
+            }
             ends
         };
         let Relayed { halves, own, .. } = connections.entry(flow).or_insert_with(|| Relayed {

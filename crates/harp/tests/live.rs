@@ -131,7 +131,9 @@ fn what_arrives_late_or_in_another_order_is_counted() {
 fn a_gateway_at_which_nothing_arrives_says_so() {
     let config = Config { probes_answer: false, ..Config::modern(1) };
     let mut pair = [Gateway::new(Time::ZERO, &config), Gateway::new(Time::ZERO, &config)];
-    pair.iter_mut().for_each(|gateway| gateway.set_paths(Time::ZERO, 1));
+    for gateway in &mut pair {
+        gateway.set_paths(Time::ZERO, 1);
+    }
     let [deaf, other] = &mut pair;
     other.handle_inside(Time::ZERO, FLOW, Packet(DATA));
     deaf.handle_inside(Time::ZERO, FLOW, Packet(DATA));

@@ -130,8 +130,8 @@ pub(crate) fn run(args: SendArgs) -> Result<(), Failure> {
         return ended.map(drop).map_err(|failure| with_its_receiver(failure, &stop));
     }
     if !others.is_empty() {
-        let send = |events| to_each::send(options, others, events);
-        let sent = transfer::run_until(watcher, &stop, send);
+        let start = |events| to_each::send(options, others, events);
+        let sent = transfer::run_until(watcher, &stop, start);
         return sent.map(drop).map_err(|failure| with_its_receiver(failure, &stop));
     }
     let sent = transfer::run_until(watcher, &stop, |events| files::send(options, events));

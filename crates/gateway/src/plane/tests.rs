@@ -489,7 +489,9 @@ fn a_site_speaks_for_its_own_hosts_to_those_of_this_side_alone() {
 #[test]
 fn of_two_sites_the_one_with_the_smaller_network_speaks_for_an_address() {
     let mut plane = Plane::new(networks(0), nobody_knows());
-    ["wide", "narrow"].into_iter().for_each(|name| plane.add(name.into()));
+    for name in ["wide", "narrow"] {
+        plane.add(name.into());
+    }
     let salts = Salts { dialing: [1; SALT], listening: [2; SALT] };
     plane.open(SITE, ConnectionKey(1), vec![network("10.2.0.0/16")], &salts);
     plane.open(SiteId(1), ConnectionKey(2), vec![network("10.2.0.0/24")], &salts);

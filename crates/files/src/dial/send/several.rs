@@ -21,6 +21,9 @@ use crate::{Error, SendOptions};
 /// # Errors
 /// What concerns all receivers: options that contradict themselves, files that cannot be read, a
 /// stream, which can be read once only.
+///
+/// # Panics
+/// If a transfer does.
 pub async fn send_to_each(
     mut options: SendOptions,
     others: Vec<(Remote, Credential)>,
