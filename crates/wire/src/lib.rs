@@ -2,7 +2,7 @@
 //!
 //! [`frame`] has what all frames have in common, which run over each path's TLS connection;
 //! [`session`] those of every session, [`files`], [`measure`], [`relay`], [`feed`] and [`gateway`]
-//! those of services; [`effort`] how any connection stands beside others; [`manifest`] the
+//! those of services; [`meet`] what hosts that wait at a relay and their guests say; [`effort`] how any connection stands beside others; [`manifest`] the
 //! description of files; [`closing`] the codes with which a side ends anything; [`ptcp`] the
 //! packets of the striped connection; [`datagram`] what surrounds them on UDP paths, [`number`] how
 //! packet numbers are shortened, and [`bind`] how relays learn addresses; [`harp`] the messages of
@@ -26,6 +26,7 @@ pub mod ip;
 mod limits;
 pub mod manifest;
 pub mod measure;
+pub mod meet;
 pub mod number;
 pub mod ptcp;
 mod reader;
