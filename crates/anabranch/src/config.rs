@@ -64,6 +64,7 @@ pub(crate) struct Receive {
     pub(crate) directory: Option<PathBuf>,
     pub(crate) listen: Vec<ListenAddress>,
     pub(crate) port: Option<u16>,
+    pub(crate) via: Vec<ViaSpec>,
     pub(crate) keep: bool,
     pub(crate) parallel: Option<u16>,
     pub(crate) timeout: Option<Span>,
@@ -98,6 +99,7 @@ pub(crate) struct Relay {
     pub(crate) listen: Vec<ListenAddress>,
     pub(crate) port: Option<u16>,
     pub(crate) max_rate: Option<Timetable>,
+    pub(crate) no_guests: bool,
     pub(crate) metrics: Option<MetricsAddress>,
 }
 
@@ -158,6 +160,7 @@ const KEYS: &[(&str, &str, Setter)] = &[
     ("receive", "directory", |c, v| set(&mut c.receive.directory, parsed(v))),
     ("receive", "listen", |c, v| list(v).map(|addresses| c.receive.listen = addresses)),
     ("receive", "port", |c, v| set(&mut c.receive.port, port(v))),
+    ("receive", "via", |c, v| list(v).map(|relays| c.receive.via = relays)),
     ("receive", "keep", |c, v| flag(v).map(|on| c.receive.keep = on)),
     ("receive", "parallel", |c, v| set(&mut c.receive.parallel, number(v, &PARALLEL))),
     ("receive", "timeout", |c, v| set(&mut c.receive.timeout, parsed(v))),
@@ -177,6 +180,7 @@ const KEYS: &[(&str, &str, Setter)] = &[
     ("relay", "listen", |c, v| list(v).map(|addresses| c.relay.listen = addresses)),
     ("relay", "port", |c, v| set(&mut c.relay.port, port(v))),
     ("relay", "max-rate", |c, v| set(&mut c.relay.max_rate, parsed(v))),
+    ("relay", "no-guests", |c, v| flag(v).map(|on| c.relay.no_guests = on)),
     ("relay", "metrics", |c, v| set(&mut c.relay.metrics, metrics(v))),
     ("collect", "directory", |c, v| set(&mut c.collect.directory, parsed(v))),
     ("collect", "rotate", |c, v| set(&mut c.collect.rotate, parsed(v))),

@@ -113,6 +113,14 @@ impl TransferFlags {
         self.routes.effort(&config.send)
     }
 
+    /// Whether anything may be carried over UDP.
+    ///
+    /// # Errors
+    /// Those of [`RouteArgs::effort`].
+    pub(crate) fn may_use_udp(&self, config: &Config) -> Result<bool, Error> {
+        self.routes.may_use_udp(&config.send)
+    }
+
     /// Whether a flag selects files.
     pub(crate) fn selects(&self) -> bool {
         !self.include.is_empty() || !self.exclude.is_empty() || self.checksum
@@ -204,6 +212,7 @@ impl TransferFlags {
             no_paths: routes.no_paths,
             relays,
             has_direct: routes.has_direct,
+            is_met: false,
             most_paths: if use_paths.is_some() { MOST_CANDIDATES } else { peer::MAX_PATHS },
             congestion_control: routes.congestion_control,
             max_rate: routes.max_rate,

@@ -144,6 +144,21 @@ impl Token {
         &self.secret
     }
 
+    /// The token of the holder of a key with this secret.
+    #[must_use]
+    pub fn of(fingerprint: Fingerprint, secret: [u8; 16]) -> Token {
+        Token { fingerprint, secret }
+    }
+
+    /// What a relay is shown to be led to the host with this token: HMAC-SHA256 of "relay" under
+    /// the token's secret, from which nothing of the secret can be found.
+    #[must_use]
+    pub fn invitation(&self) -> [u8; 32] {
+        let key = hmac::Key::new(hmac::HMAC_SHA256, &self.secret);
+        let tag = hmac::sign(&key, b"relay");
+        tag.as_ref().try_into().expect("SHA-256 has 32 octets")
+    }
+
     /// Whether `secret` is this token's. Takes constant time.
     #[must_use]
     pub fn matches(&self, secret: &[u8; 16]) -> bool {

@@ -250,6 +250,7 @@ async fn receive(listener: &Listener, target: &Target) -> Result<(), Failure> {
             // Whoever logs in with ssh may do this here anyway.
             allow_delete: true,
             archive: true,
+            meetings: None,
         };
         run_with_events(
             |events| files::receive(options, events),

@@ -123,8 +123,8 @@ async fn serve(
     let stripe = if has("tunnel") { stripe_options() } else { stripe::Options::default() };
     let numbers = TransferNumbers::default();
     let relay = has("relay").then(|| {
-        let max_rate = config.relay.max_rate.clone();
-        relay_service(options.authorized.clone(), max_rate, events.clone())
+        let bounds = (config.relay.max_rate.clone(), !config.relay.no_guests);
+        relay_service(options.authorized.clone(), bounds, events.clone())
     });
     // What is missing is said before anything listens.
     let receiving = has("receive")
@@ -233,6 +233,7 @@ fn receive_options(config: &Config, listen: &ListenOptions) -> Result<ReceiveOpt
         overwrite: receive.overwrite,
         allow_delete: receive.allow_delete,
         archive: receive.archive,
+        meetings: None,
     })
 }
 

@@ -13,7 +13,8 @@ use std::path::{Path, PathBuf};
 
 use files::{Error, SendOptions, Stop, StreamInput, TransferOptions};
 use peer::private::{open_input, open_regular};
-use peer::{Credential, Identity, Remote};
+use peer::{Credential, Identity, RelayOptions, Remote, Token};
+use relay::meeting::Code;
 
 use crate::complete;
 use crate::config::Config;
@@ -25,6 +26,7 @@ use crate::host_key::HostKey;
 use crate::peers::{List, key_of};
 use crate::token::TokenSource;
 use crate::transfer;
+use crate::via::{ViaSpec, claim_token, relays_of_guest};
 use crate::watch;
 use watching::Watched;
 
@@ -47,8 +49,32 @@ pub(crate) struct SendArgs {
     #[arg(long, value_name = "DIR")]
     spool: Option<PathBuf>,
     /// The receiver, as printed by 'anabranch receive'
-    #[arg(long, value_name = "HOST[:PORT]", add = complete::receivers())]
-    to: Remote,
+    #[arg(
+        long,
+        value_name = "HOST[:PORT]",
+        required_unless_present = "via",
+        add = complete::receivers()
+    )]
+    to: Option<Remote>,
+    /// In place of --to, a relay at which the receiver waits, as printed by 'anabranch receive
+    /// --via'; may be repeated
+    #[arg(
+        long,
+        value_name = "HOST[:PORT][,FINGERPRINT]",
+        conflicts_with_all = ["to", "relays", "relays_file", "relays_only"],
+        add = complete::receivers()
+    )]
+    via: Vec<ViaSpec>,
+    /// The code that the receiver shows, in place of its token: a number and three words, of which
+    /// four letters each suffice
+    #[arg(
+        long,
+        value_name = "CODE",
+        requires = "via",
+        conflicts_with_all = ["token_file", "token_stdin"],
+        add = complete::codes()
+    )]
+    code: Option<Code>,
     /// Send PATH, which is a folder, and then what changes in it, until it is stopped; files that
     /// are there are replaced
     #[arg(long, conflicts_with_all = ["files_from", "dry_run", "spool", "name"])]
@@ -99,11 +125,21 @@ pub(crate) fn run(args: SendArgs) -> Result<(), Failure> {
     // Before anything is sent: what changes meanwhile is noted.
     let noted = folder.map(|folder| Watched::new(&folder)).transpose()?;
     let key = HostKey::load(&prepared.dirs)?;
-    let credential = credential(&args.token, &args.to, &prepared.dirs, stream.as_ref())?;
-    let identity = key.beside(iter::once(&credential))?;
+    let met = match &args.to {
+        Some(to) => {
+            let credential = credential(&args.token, to, &prepared.dirs, stream.as_ref())?;
+            let identity = key.beside(iter::once(&credential))?;
+            Receiver { to: to.clone(), credential, identity, relays: None }
+        }
+        None => meet(&args, key, (&prepared, stream.as_ref()))?,
+    };
     let watcher = if noted.is_some() { prepared.watcher_of_runs() } else { prepared.watcher(None) };
-    let options = prepared.to(args.to, credential, identity)?;
+    let Receiver { to, credential, identity, relays } = met;
+    let options = prepared.to(to, credential, identity)?;
     let mut options = SendOptions { stream, spool, rename, ..options };
+    if let Some(relays) = relays {
+        options.transfer.dial.meet_at(relays);
+    }
     let stop = options.transfer.stop.clone();
     if let Some(noted) = noted {
         let TransferOptions { overwrite, keep_existing, update, .. } = &mut options.transfer;
@@ -115,6 +151,32 @@ pub(crate) fn run(args: SendArgs) -> Result<(), Failure> {
     let sent = transfer::run_until(watcher, &stop, |events| files::send(options, events));
     let sent = sent.map_err(|failure| with_its_receiver(failure, &stop))?;
     Failure::unless_whole(&sent)
+}
+
+/// Where a receiver is, and how both sides know each other.
+struct Receiver {
+    to: Remote,
+    credential: Credential,
+    identity: Identity,
+    /// The relays at which it is met; `None`: it is dialed itself.
+    relays: Option<Vec<RelayOptions>>,
+}
+
+/// The receiver that waits at relays.
+fn meet(
+    args: &SendArgs,
+    key: HostKey,
+    (prepared, stream): (&PreparedSend, Option<&StreamInput>),
+) -> Result<Receiver, Error> {
+    prepared.check_meeting()?;
+    let (dirs, identity) = (&prepared.dirs, key.or_temporary_with_notice()?);
+    let (via, token) = match &args.code {
+        Some(code) => claim_token(&args.via, code, &identity, dirs)?,
+        None => (args.via.clone(), token_of(&args.token, stream)?),
+    };
+    let relays = relays_of_guest(&via, &token, &identity, dirs)?;
+    let to = args.via.first().map(|spec| spec.dial().clone()).expect("there is one");
+    Ok(Receiver { to, credential: Credential::Token(token), identity, relays: Some(relays) })
 }
 
 /// The folder that is watched.
@@ -203,6 +265,18 @@ impl PreparedSend {
     /// Those of [`TransferFlags::check_sending`].
     pub(super) fn check_sending(&self) -> Result<(), Error> {
         self.flags.transfer.check_sending(&self.config)
+    }
+
+    /// Checks that TCP carries the data: relays carry nothing else for guests.
+    ///
+    /// # Errors
+    /// [`Error::usage`], and those of [`TransferFlags::may_use_udp`].
+    fn check_meeting(&self) -> Result<(), Error> {
+        if self.flags.transfer.may_use_udp(&self.config)? {
+            let text = "--via is for --carrier tcp: relays carry nothing else for guests";
+            return Err(Error::usage(text));
+        }
+        Ok(())
     }
 
     /// Whether the transfer is in the background.
@@ -331,14 +405,35 @@ pub(super) fn credential(
     dirs: &Dirs,
     stream: Option<&StreamInput>,
 ) -> Result<Credential, Error> {
-    let is_stdin = stream == Some(&StreamInput::Stdin);
-    if is_stdin && source.is_stdin() {
-        return Err(Error::usage("standard input is the stream: --token-stdin cannot read it"));
-    }
+    check_stdin(source, stream)?;
     match known_credential(source, to, dirs)? {
         Some(credential) => Ok(credential),
-        None if is_stdin => TokenSource::ask_terminal().map(Credential::Token),
-        None => TokenSource::ask().map(Credential::Token),
+        None => asked(stream).map(Credential::Token),
+    }
+}
+
+/// The given token, or else one from the prompt.
+fn token_of(source: &TokenSource, stream: Option<&StreamInput>) -> Result<Token, Error> {
+    check_stdin(source, stream)?;
+    match source.given()? {
+        Some(token) => Ok(token),
+        None => asked(stream),
+    }
+}
+
+/// Checks that what standard input yields is not both a stream and a token.
+fn check_stdin(source: &TokenSource, stream: Option<&StreamInput>) -> Result<(), Error> {
+    if stream == Some(&StreamInput::Stdin) && source.is_stdin() {
+        return Err(Error::usage("standard input is the stream: --token-stdin cannot read it"));
+    }
+    Ok(())
+}
+
+/// A token from the prompt.
+fn asked(stream: Option<&StreamInput>) -> Result<Token, Error> {
+    match stream {
+        Some(StreamInput::Stdin) => TokenSource::ask_terminal(),
+        _ => TokenSource::ask(),
     }
 }
 

@@ -82,6 +82,27 @@ impl Results {
         lines.join("\n")
     }
 
+    /// How the host is met at a relay. The command with the code fits a line that is typed: it
+    /// leaves out the relay's key, which the code makes known.
+    fn meeting(&self, via: &str, code: Option<&str>) -> String {
+        let relay = via.split(',').next().unwrap_or(via);
+        let by_token = format!("anabranch send PATH… --via {via}");
+        let of_code = |code| format!("anabranch send PATH… --via {relay} --code {code}");
+        let mut lines = Vec::new();
+        if self.terminal {
+            lines.push("From any other network, with the same token:".to_string());
+            lines.push(format!("\n    {by_token}\n"));
+            if let Some(code) = code {
+                lines.push("or without it, for ten minutes:".to_string());
+                lines.push(format!("\n    {}\n", of_code(code)));
+            }
+        } else {
+            lines.push(format!("command {by_token}"));
+            lines.extend(code.map(|code| format!("command {}", of_code(code))));
+        }
+        lines.join("\n")
+    }
+
     fn lists_files(&self, transfer: u32) -> bool {
         match self.verbosity {
             Verbosity::Quiet => false,
@@ -100,6 +121,10 @@ impl Watcher for Results {
             Event::Listening { addresses } => {
                 let end = if self.terminal { "\n" } else { "" };
                 self.printer.result(&format!("{}{end}", self.listening(addresses)));
+            }
+            Event::Meeting { via, code } => {
+                let end = if self.terminal { "\n" } else { "" };
+                self.printer.result(&format!("{}{end}", self.meeting(via, code.as_deref())));
             }
             Event::Accepting { what, address } => {
                 self.printer.result(&clean(&format!("{what}: listening at {address}")));

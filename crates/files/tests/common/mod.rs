@@ -79,6 +79,7 @@ pub fn receive_options(scratch: &Scratch, identity: &Identity, token: &Token) ->
         overwrite: files::Overwrite::OnRequest,
         allow_delete: false,
         archive: false,
+        meetings: None,
     }
 }
 

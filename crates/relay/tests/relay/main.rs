@@ -4,6 +4,7 @@
 mod bounds;
 mod common;
 mod datagrams;
+mod meetings;
 
 use std::io::ErrorKind;
 use std::sync::Arc;

@@ -1,0 +1,207 @@
+//! Meeting at relays: `--via`, `[receive] via` and `--code`.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use events::Events;
+use files::Error;
+use peer::{Credential, Fingerprint, Identity, PathClass, RelayOptions, Remote, Token};
+use relay::meeting::{Claimed, Code, Meeting, claim};
+use relay::{ClientOptions, RelayDialing};
+
+use crate::dirs::Dirs;
+use crate::peers::{List, key_of};
+use crate::threads;
+use crate::token::TokenSource;
+
+/// A relay at which hosts meet: `HOST[:PORT][,FINGERPRINT][,token-file=FILE]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ViaSpec {
+    /// Its address.
+    dial: Remote,
+    /// Its key, where it is named.
+    key: Option<Fingerprint>,
+    /// The file with a token for it, with which a host may wait there.
+    token_file: Option<PathBuf>,
+}
+
+impl FromStr for ViaSpec {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<ViaSpec, String> {
+        let mut parts = text.split(',').map(str::trim);
+        let dial = parts.next().expect("a text has a first part").parse()?;
+        let mut spec = ViaSpec { dial, key: None, token_file: None };
+        for part in parts {
+            match part.split_once('=') {
+                Some(("token-file", file)) if !file.is_empty() && spec.token_file.is_none() => {
+                    spec.token_file = Some(file.into());
+                }
+                None if spec.key.is_none() => spec.key = Some(part.parse()?),
+                _ => return Err(format!("'{part}' is not FINGERPRINT or token-file=FILE")),
+            }
+        }
+        Ok(spec)
+    }
+}
+
+impl fmt::Display for ViaSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.dial.fmt(f)
+    }
+}
+
+impl ViaSpec {
+    /// Its address: it also stands for the host that is met there.
+    pub(crate) fn dial(&self) -> &Remote {
+        &self.dial
+    }
+
+    /// The key of the relay: the one that is named, or else known.
+    fn known_key(&self, dirs: &Dirs) -> Result<Option<Fingerprint>, Error> {
+        match self.key {
+            Some(key) => Ok(Some(key)),
+            None => Ok(key_of(&List::Receivers.load(dirs)?, &self.dial)),
+        }
+    }
+
+    /// How a host that waits there and the relay know each other.
+    fn credential(&self, dirs: &Dirs) -> Result<Credential, Error> {
+        if let Some(file) = &self.token_file {
+            return TokenSource::in_file(file).map(Credential::Token);
+        }
+        self.known_key(dirs)?.map(Credential::Pinned).ok_or_else(|| {
+            let name = self.dial.name();
+            Error::usage(format!(
+                "--via {self}: its key is not known; 'anabranch keys trust receiver FINGERPRINT \
+                 {name}' makes it known, and token-file=FILE behind the relay shows a token instead"
+            ))
+        })
+    }
+}
+
+/// The relays at which a host may wait, connected to as its key.
+///
+/// # Errors
+/// [`Error::usage`] for a relay whose key is not known, or that is named twice; errors of reading a
+/// token or the list of known hosts.
+pub(crate) fn relays_to_wait_at(
+    specs: &[ViaSpec],
+    identity: &Identity,
+    dirs: &Dirs,
+) -> Result<Vec<ClientOptions>, Error> {
+    refuse_twice(specs)?;
+    let options = |spec: &ViaSpec| {
+        let credential = spec.credential(dirs)?;
+        Ok(ClientOptions::new(spec.dial.clone(), credential, identity.clone()))
+    };
+    specs.iter().map(options).collect()
+}
+
+/// Waits at relays for the holder of a token, or of a code; `None` if there are no relays. Needs a
+/// Tokio runtime.
+///
+/// # Errors
+/// [`Error::System`] if the library refuses a key.
+pub(crate) fn wait(
+    relays: Vec<ClientOptions>,
+    token: Option<&Token>,
+    events: &Events,
+) -> Result<Option<Arc<Meeting>>, Error> {
+    match token {
+        Some(token) if !relays.is_empty() => Ok(Some(Meeting::start(relays, token, true, events)?)),
+        _ => Ok(None),
+    }
+}
+
+/// Gets the token of the host that waits at one of these relays under a code.
+///
+/// # Errors
+/// Those of [`claim`], of the last relay that was asked; errors of reading the list of known hosts.
+pub(crate) fn claim_token(
+    specs: &[ViaSpec],
+    code: &Code,
+    identity: &Identity,
+    dirs: &Dirs,
+) -> Result<(Vec<ViaSpec>, Token), Error> {
+    let [spec] = specs else {
+        return Err(Error::usage("--code is for one relay: name the one of the printed command"));
+    };
+    let known = spec.known_key(dirs)?;
+    let runtime = threads::runtime().map_err(|source| Error::system("start the runtime", source))?;
+    let Claimed { token, relay } =
+        runtime.block_on(claim(&spec.dial, known, identity, code)).map_err(Error::from)?;
+    Ok((vec![ViaSpec { key: Some(relay), ..spec.clone() }], token))
+}
+
+/// The relays over which the host with this token is reached: as its guest.
+///
+/// # Errors
+/// [`Error::usage`] for a relay whose key is not known, or that is named twice; errors of reading
+/// the list of known hosts.
+pub(crate) fn relays_of_guest(
+    specs: &[ViaSpec],
+    token: &Token,
+    identity: &Identity,
+    dirs: &Dirs,
+) -> Result<Vec<RelayOptions>, Error> {
+    refuse_twice(specs)?;
+    let options = |spec: &ViaSpec| {
+        let key = spec.known_key(dirs)?.ok_or_else(|| {
+            Error::usage(format!(
+                "--via {spec}: its key is not known; copy all of the receiver's command, \
+                 --via HOST:PORT,FINGERPRINT, or use --code"
+            ))
+        })?;
+        let guest = ClientOptions::guest(spec.dial.clone(), key, identity.clone(), token);
+        Ok(RelayOptions {
+            name: spec.dial.name().into_owned(),
+            dial: spec.dial.clone(),
+            key,
+            // Direct paths come first, once there are any.
+            class: Some(PathClass::Overflow),
+            max: None,
+            allowance: None,
+            relaying: Arc::new(RelayDialing::new(guest)),
+        })
+    };
+    specs.iter().map(options).collect()
+}
+
+fn refuse_twice(specs: &[ViaSpec]) -> Result<(), Error> {
+    let is_again = |(at, spec): &(usize, &ViaSpec)| {
+        specs[..*at].iter().any(|other| other.dial == spec.dial)
+    };
+    match specs.iter().enumerate().find(is_again) {
+        Some((_, spec)) => Err(Error::usage(format!("--via {spec}: it is named twice"))),
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_relay_has_a_key_or_a_token() {
+        let key = Identity::generate().unwrap().fingerprint();
+        let spec: ViaSpec = "r1.example.org".parse().unwrap();
+        assert_eq!((spec.dial.port, spec.key, spec.token_file), (7707, None, None));
+        let spec: ViaSpec = format!("[2001:db8::1]:7, {key},token-file=t").parse().unwrap();
+        assert_eq!((spec.dial.port, spec.key), (7, Some(key)));
+        assert_eq!(spec.token_file, Some("t".into()));
+        for (text, why) in [
+            ("", "is not HOST"),
+            ("r1,backup", "is not a key's fingerprint"),
+            ("r1,token-file=", "token-file=FILE"),
+            ("r1,max=1mbit", "'max=1mbit' is not FINGERPRINT"),
+        ] {
+            let error = text.parse::<ViaSpec>().unwrap_err();
+            assert!(error.contains(why), "{text}: {error}");
+        }
+        let specs = ["r1", "r1:7707"].map(|text| text.parse().unwrap());
+        assert!(refuse_twice(&specs).is_err() && refuse_twice(&specs[..1]).is_ok());
+    }
+}
