@@ -291,6 +291,18 @@ mod tests {
         assert_eq!(long.reveal().parse::<Token>().unwrap(), long);
     }
 
+    /// Neither is the secret in the invitation, nor is it another token's.
+    #[test]
+    fn an_invitation_follows_from_the_token() {
+        let identity = Identity::generate().unwrap();
+        let token = Token::of(identity.fingerprint(), [7; 16]);
+        let text = token.reveal();
+        assert_eq!(text.parse::<Token>().unwrap().invitation(), token.invitation());
+        let other = Token::generate(&identity).unwrap();
+        assert_ne!(other.invitation(), token.invitation());
+        assert!(!token.invitation().windows(4).any(|octets| octets == [7; 4]));
+    }
+
     #[test]
     fn a_bad_token_is_not_repeated() {
         let error = "ab1-secretsecret".parse::<Token>().unwrap_err();

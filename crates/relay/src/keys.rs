@@ -273,3 +273,23 @@ impl fmt::Debug for KeyState {
         self.figures().fmt(f)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_guests_of_a_key_have_a_volume_a_day() {
+        let keys = Keys::default();
+        let [one, other] = [1, 2].map(|octet| keys.of(Fingerprint::from([octet; 32]), "host"));
+        let half = usize::try_from(GUEST_BYTES.0 / 2).unwrap();
+        one.count_of_guest(half);
+        assert_eq!(one.guests_used_up(), None);
+        one.count_of_guest(half);
+        let why = one.guests_used_up().expect("that is all");
+        assert!(why.contains("within a day"), "{why}");
+        assert_eq!(other.guests_used_up(), None);
+        one.guests.lock().unwrap().0 = Instant::now().checked_sub(GUEST_TIME);
+        assert_eq!(one.guests_used_up(), None, "a day later");
+    }
+}

@@ -449,3 +449,34 @@ fn a_code_is_good_through_its_relay_alone() {
         assert!(refused.await.unwrap().contains("no such code"));
     });
 }
+
+/// Over loopback it would be the address that was used.
+#[test]
+fn an_exchange_tells_no_addresses() {
+    run(async {
+        let own = identity();
+        let relay = waiting(&[&own]).await;
+        let mut met = Met::at(&relay, &own);
+        let _hosting = met.serve(None);
+        let (_, code) = met.code().await;
+        let number = Knock::Nameplate(code.nameplate());
+        let mut control = knock(&relay, &identity(), number).await.expect("it waits");
+        let (_, target) = destination().await;
+        let ticket = wish(&mut control, &target, 1).await.expect("a ticket")[0];
+        let stream = TcpStream::connect(relay.address).await.unwrap();
+        stream.writable().await.unwrap();
+        assert_eq!(stream.try_write(ticket.octets()).unwrap(), 16);
+        let tls = ClientTls::to_any_key(&identity()).unwrap();
+        let mut conn = Conn::new(Box::new(stream), tls.connection().unwrap());
+        conn.handshake().await.unwrap();
+        assert_eq!(conn.peer(), Some(own.fingerprint()));
+        let request = code.nameplate().to_be_bytes().to_vec();
+        conn.push(&SessionFrame::Hello(Hello::new(meet::SERVICE, None, [0; 16]).asking(request)));
+        conn.flush().await.unwrap();
+        let addresses = conn.receive(|frame| match SessionFrame::try_from(frame)? {
+            SessionFrame::Welcome(welcome) => Ok(welcome.addresses),
+            other => panic!("{other:?}"),
+        });
+        assert_eq!(addresses.await.unwrap(), []);
+    });
+}
