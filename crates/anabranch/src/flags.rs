@@ -113,12 +113,16 @@ impl TransferFlags {
         self.routes.effort(&config.send)
     }
 
-    /// Whether anything may be carried over UDP.
+    /// Checks that TCP carries the data where hosts are met: relays carry nothing else for guests.
     ///
     /// # Errors
-    /// Those of [`RouteArgs::effort`].
-    pub(crate) fn may_use_udp(&self, config: &Config) -> Result<bool, Error> {
-        self.routes.may_use_udp(&config.send)
+    /// [`Error::usage`], and those of [`RouteArgs::may_use_udp`].
+    pub(crate) fn check_meeting(&self, config: &Config) -> Result<(), Error> {
+        if self.routes.may_use_udp(&config.send)? {
+            let text = "--via is for --carrier tcp: relays carry nothing else for guests";
+            return Err(Error::usage(text));
+        }
+        Ok(())
     }
 
     /// Whether a flag selects files.

@@ -11,7 +11,9 @@ use peer::{Credential, Fingerprint, Identity, PathClass, RelayOptions, Remote, T
 use relay::meeting::{Claimed, Code, Meeting, claim};
 use relay::{ClientOptions, RelayDialing};
 
+use crate::complete;
 use crate::dirs::Dirs;
+use crate::host_key::HostKey;
 use crate::peers::{List, key_of};
 use crate::threads;
 use crate::token::TokenSource;
@@ -54,11 +56,6 @@ impl fmt::Display for ViaSpec {
 }
 
 impl ViaSpec {
-    /// Its address: it also stands for the host that is met there.
-    pub(crate) fn dial(&self) -> &Remote {
-        &self.dial
-    }
-
     /// The key of the relay: the one that is named, or else known.
     fn known_key(&self, dirs: &Dirs) -> Result<Option<Fingerprint>, Error> {
         match self.key {
@@ -76,7 +73,8 @@ impl ViaSpec {
             let name = self.dial.name();
             Error::usage(format!(
                 "--via {self}: its key is not known; 'anabranch keys trust receiver FINGERPRINT \
-                 {name}' makes it known, and token-file=FILE behind the relay shows a token instead"
+                 {name}' makes it known, and token-file=FILE behind the relay shows a token \
+                 instead"
             ))
         })
     }
@@ -100,8 +98,8 @@ pub(crate) fn relays_to_wait_at(
     specs.iter().map(options).collect()
 }
 
-/// Waits at relays for the holder of a token, or of a code; `None` if there are no relays. Needs a
-/// Tokio runtime.
+/// Waits at relays for the holder of a token, or of a code; `None` without relays or a token. Needs
+/// a Tokio runtime.
 ///
 /// # Errors
 /// [`Error::System`] if the library refuses a key.
@@ -116,11 +114,75 @@ pub(crate) fn wait(
     }
 }
 
+/// The host that is met, in place of one that is dialed.
+#[derive(Debug, Default, clap::Args)]
+#[group(skip)]
+pub(crate) struct MeetFlags {
+    /// In place of the host, a relay at which it waits, as printed there; may be repeated
+    #[arg(
+        long,
+        value_name = "HOST[:PORT][,FINGERPRINT]",
+        conflicts_with_all = ["relays", "relays_file", "relays_only"],
+        add = complete::receivers()
+    )]
+    via: Vec<ViaSpec>,
+    /// The code that the host shows, in place of its token: a number and three words, of which four
+    /// letters each suffice
+    #[arg(
+        long,
+        value_name = "CODE",
+        requires = "via",
+        conflicts_with_all = ["token_file", "token_stdin"],
+        add = complete::codes()
+    )]
+    code: Option<Code>,
+}
+
+/// A host that is met.
+pub(crate) struct MetHost {
+    /// What stands for it: the first relay.
+    pub(crate) to: Remote,
+    pub(crate) token: Token,
+    /// The key that this host shows.
+    pub(crate) identity: Identity,
+    /// The relays at which it waits.
+    pub(crate) relays: Vec<RelayOptions>,
+}
+
+impl MeetFlags {
+    /// Whether a host is to be met.
+    pub(crate) fn is_given(&self) -> bool {
+        !self.via.is_empty()
+    }
+
+    /// The host that is met, by its code or by the `token` that is asked for.
+    ///
+    /// # Errors
+    /// [`Error::usage`] for a relay whose key is not known, or that is named twice; those of
+    /// [`claim`], and of reading the token and the list of known hosts.
+    pub(crate) fn meet(
+        &self,
+        key: HostKey,
+        token: impl FnOnce() -> Result<Token, Error>,
+        dirs: &Dirs,
+    ) -> Result<MetHost, Error> {
+        let first = self.via.first().ok_or_else(|| Error::usage("no host is named"))?;
+        refuse_twice(&self.via)?;
+        let identity = key.or_temporary_with_notice()?;
+        let (via, token) = match &self.code {
+            Some(code) => claim_token(&self.via, code, &identity, dirs)?,
+            None => (self.via.clone(), token()?),
+        };
+        let relays = relays_of_guest(&via, &token, &identity, dirs)?;
+        Ok(MetHost { to: first.dial.clone(), token, identity, relays })
+    }
+}
+
 /// Gets the token of the host that waits at one of these relays under a code.
 ///
 /// # Errors
 /// Those of [`claim`], of the last relay that was asked; errors of reading the list of known hosts.
-pub(crate) fn claim_token(
+fn claim_token(
     specs: &[ViaSpec],
     code: &Code,
     identity: &Identity,
@@ -130,7 +192,8 @@ pub(crate) fn claim_token(
         return Err(Error::usage("--code is for one relay: name the one of the printed command"));
     };
     let known = spec.known_key(dirs)?;
-    let runtime = threads::runtime().map_err(|source| Error::system("start the runtime", source))?;
+    let runtime =
+        threads::runtime().map_err(|source| Error::system("start the runtime", source))?;
     let Claimed { token, relay } =
         runtime.block_on(claim(&spec.dial, known, identity, code)).map_err(Error::from)?;
     Ok((vec![ViaSpec { key: Some(relay), ..spec.clone() }], token))
@@ -139,15 +202,13 @@ pub(crate) fn claim_token(
 /// The relays over which the host with this token is reached: as its guest.
 ///
 /// # Errors
-/// [`Error::usage`] for a relay whose key is not known, or that is named twice; errors of reading
-/// the list of known hosts.
-pub(crate) fn relays_of_guest(
+/// [`Error::usage`] for a relay whose key is not known; errors of reading the list of known hosts.
+fn relays_of_guest(
     specs: &[ViaSpec],
     token: &Token,
     identity: &Identity,
     dirs: &Dirs,
 ) -> Result<Vec<RelayOptions>, Error> {
-    refuse_twice(specs)?;
     let options = |spec: &ViaSpec| {
         let key = spec.known_key(dirs)?.ok_or_else(|| {
             Error::usage(format!(
@@ -171,9 +232,8 @@ pub(crate) fn relays_of_guest(
 }
 
 fn refuse_twice(specs: &[ViaSpec]) -> Result<(), Error> {
-    let is_again = |(at, spec): &(usize, &ViaSpec)| {
-        specs[..*at].iter().any(|other| other.dial == spec.dial)
-    };
+    let is_again =
+        |(at, spec): &(usize, &ViaSpec)| specs[..*at].iter().any(|other| other.dial == spec.dial);
     match specs.iter().enumerate().find(is_again) {
         Some((_, spec)) => Err(Error::usage(format!("--via {spec}: it is named twice"))),
         None => Ok(()),

@@ -247,6 +247,8 @@ pub struct ServeOptions {
     pub listen: ListenOptions,
     /// Ends after the first complete fetch, instead of serving until the future is dropped.
     pub once: bool,
+    /// Where else it can be met; `None`: nowhere.
+    pub meetings: Option<Arc<dyn Meetings>>,
 }
 
 /// A host that serves files.

@@ -133,8 +133,8 @@ impl DialOptions {
         }
     }
 
-    /// Meets the hosts at these relays, whose paths are the only ones until the hosts have announced
-    /// addresses.
+    /// Meets the hosts at these relays, whose paths are the only ones until the hosts have
+    /// announced addresses.
     pub fn meet_at(&mut self, relays: Vec<RelayOptions>) {
         self.relays = relays;
         self.is_met = true;

@@ -158,8 +158,7 @@ async fn answer(
             Event::Retire(number, labels) => associations.retire(number, &labels),
             Event::Wish(wish) => {
                 let number = wish.number;
-                let is_numbered =
-                    matches!(grant.guest, Some(Guest { place: Place::Nameplate(_) }));
+                let is_numbered = matches!(grant.guest, Some(Guest { place: Place::Nameplate(_) }));
                 if is_numbered && std::mem::replace(&mut has_knocked, true) {
                     let text = "a code is for one connection at a time";
                     conn.push(&RelayFrame::Denied(number, Reason::new(Code::Busy, text)));

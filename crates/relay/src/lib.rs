@@ -49,8 +49,8 @@ pub mod tickets;
 mod told;
 
 pub use client::{
-    Binding, Client, ClientOptions, ClientState, RelayCarrier, RelayDialing, WaitState, WaitingPlace,
-    calls,
+    Binding, Client, ClientOptions, ClientState, RelayCarrier, RelayDialing, WaitState,
+    WaitingPlace, calls,
 };
 pub use keys::KeyFigures;
 pub use rights::RelayRights;

@@ -139,7 +139,8 @@ impl Meetings {
 
     /// A path of a guest of a host, if there may be one more.
     pub(crate) fn path(&self, host: Fingerprint) -> Result<WorkPlace, Reason> {
-        let full = || Reason::new(Code::Busy, "the guests of that host have as many paths as they may");
+        let full =
+            || Reason::new(Code::Busy, "the guests of that host have as many paths as they may");
         self.paths.try_take(host).ok_or_else(full)
     }
 

@@ -179,7 +179,7 @@ impl RelayService {
         let place = self.paths.try_take(key);
         let _path = place.ok_or_else(|| busy("the relay has as many paths as it takes"))?;
         let half_open = self.half_open(key).await?;
-        let (dialed, _guest) = match &permit.destination {
+        let (dialed, guest) = match &permit.destination {
             Destination::Target(target) => {
                 let lookups = self.state.lookups.of(*key.as_bytes());
                 (dial(target, For::Peer(&permit.rights.reach), &lookups).await?, None)
@@ -189,7 +189,7 @@ impl RelayService {
                 (self.state.meetings.call(place).await?, Some(guest))
             }
         };
-        let is_guest = _guest.is_some();
+        let is_guest = guest.is_some();
         let to = &permit.destination;
         let failed = |error: &io::Error| Reason::new(Code::Failed, &format!("{to}: {error}"));
         net::socket::tune(&dialed).map_err(|error| failed(&error))?;

@@ -1,9 +1,9 @@
 //! Meeting at a relay: places where hosts wait, what guests know of them, and the exchange by which
 //! a code becomes a token.
 //!
-//! A host that waits at a relay names a [`Place`]: the hash of an invitation, which follows from its
-//! token, or a nameplate, the number in a code. A guest [knocks](Knock) with the invitation itself,
-//! or with the nameplate.
+//! A host that waits at a relay names a [`Place`]: the hash of an invitation, which follows from
+//! its token, or a nameplate, the number in a code. A guest [knocks](Knock) with the invitation
+//! itself, or with the nameplate.
 //!
 //! With a nameplate a guest gets one connection, whose TLS leads to the host that waits. It begins
 //! with a [hello](crate::session::Hello) for the service [`SERVICE`], whose request is the

@@ -1,10 +1,10 @@
 //! The frames of relays survive the wire, and tickets are told from what else comes to the port.
 
 use proptest::prelude::*;
+use wire::meet::Place;
 use wire::relay::{
     Associated, Issued, LabelPair, MOST_LABELS, MOST_TICKETS, Reason, RelayFrame, Ticket, Wish,
 };
-use wire::meet::Place;
 use wire::session::SessionFrame;
 use wire::tunnel::{Code, Host, MOST_TEXT, Target};
 use wire::{Emit, RawFrame, WireError};

@@ -17,6 +17,7 @@ use crate::output::ToStdout;
 use crate::peers::{List, key_of};
 use crate::token::TokenSource;
 use crate::transfer;
+use crate::via::{MeetFlags, MetHost};
 
 /// Arguments of `get`.
 #[derive(Debug, clap::Args)]
@@ -28,8 +29,16 @@ pub(crate) struct GetArgs {
     names: Vec<PathBuf>,
     /// The server, as printed by 'anabranch serve'; repeat it for more servers of the same file,
     /// which are used at the same time
-    #[arg(long, required = true, value_name = "HOST[:PORT]", add = complete::receivers())]
+    #[arg(
+        long,
+        value_name = "HOST[:PORT]",
+        required_unless_present = "via",
+        conflicts_with = "via",
+        add = complete::receivers()
+    )]
     from: Vec<Remote>,
+    #[command(flatten)]
+    meet: MeetFlags,
     /// The target folder, created if missing, or '-' to write the only file to standard output
     /// [default: the current folder]
     #[arg(long, value_name = "DIR")]
@@ -69,15 +78,27 @@ pub(crate) fn run(mut args: GetArgs) -> Result<(), Failure> {
     let dirs = Dirs::from_env();
     let config = args.flags.config(&dirs)?;
     let key = HostKey::load(&dirs)?;
-    let from = servers(args.from, &args.token, &dirs)?;
-    let identity = key.beside(from.iter().map(|server| &server.credential))?;
+    let (from, identity, relays) = if args.meet.is_given() {
+        args.flags.check_meeting(&config)?;
+        let token = || args.token.given()?.map_or_else(TokenSource::ask, Ok);
+        let MetHost { to, token, identity, relays } = args.meet.meet(key, token, &dirs)?;
+        let server = Server { remote: to, credential: Credential::Token(token) };
+        (vec![server], identity, Some(relays))
+    } else {
+        let from = servers(args.from, &args.token, &dirs)?;
+        let identity = key.beside(from.iter().map(|server| &server.credential))?;
+        (from, identity, None)
+    };
     let into = match &stdout {
         Some(stdout) => stdout.folder().to_path_buf(),
         None => args.into.unwrap_or_else(|| PathBuf::from(".")),
     };
     let folder = stdout.is_none().then_some(into.as_path());
     let watcher = args.flags.watcher(&config, folder);
-    let (selection, transfer) = args.flags.options(None, identity, &config, &dirs)?;
+    let (selection, mut transfer) = args.flags.options(None, identity, &config, &dirs)?;
+    if let Some(relays) = relays {
+        transfer.dial.meet_at(relays);
+    }
     let options = FetchOptions {
         from,
         names: if args.names.is_empty() { vec![PathBuf::from("/")] } else { args.names },

@@ -239,5 +239,5 @@ fn receive_options(config: &Config, listen: &ListenOptions) -> Result<ReceiveOpt
 
 fn serve_options(config: &Config, listen: &ListenOptions) -> Result<ServeOptions, Error> {
     let directory = directory(config.serve.directory.as_ref(), "serve")?;
-    Ok(ServeOptions { directory, listen: listen.clone(), once: false })
+    Ok(ServeOptions { directory, listen: listen.clone(), once: false, meetings: None })
 }

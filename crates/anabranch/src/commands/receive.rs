@@ -66,10 +66,10 @@ pub(crate) struct ReceiveArgs {
     archive: bool,
     /// A relay at which to wait too, for senders in other networks; may be repeated
     ///
-    /// It is a host that runs 'anabranch relay' and lets this one use it. Its key is known or named,
-    /// or `token-file=FILE` has a token for it. The printed command, with the token, and the printed
-    /// code reach this host from wherever the relay is reached, whatever address translators are
-    /// between.
+    /// It is a host that runs 'anabranch relay' and lets this one use it. Its key is known or
+    /// named, or `token-file=FILE` has a token for it. The printed command, with the token, and the
+    /// printed code reach this host from wherever the relay is reached, whatever address
+    /// translators are between.
     #[arg(
         long,
         value_name = "HOST[:PORT][,FINGERPRINT][,token-file=FILE]",

@@ -13,8 +13,7 @@ use std::path::{Path, PathBuf};
 
 use files::{Error, SendOptions, Stop, StreamInput, TransferOptions};
 use peer::private::{open_input, open_regular};
-use peer::{Credential, Identity, RelayOptions, Remote, Token};
-use relay::meeting::Code;
+use peer::{Credential, Identity, Remote, Token};
 
 use crate::complete;
 use crate::config::Config;
@@ -26,7 +25,7 @@ use crate::host_key::HostKey;
 use crate::peers::{List, key_of};
 use crate::token::TokenSource;
 use crate::transfer;
-use crate::via::{ViaSpec, claim_token, relays_of_guest};
+use crate::via::{MeetFlags, MetHost};
 use crate::watch;
 use watching::Watched;
 
@@ -53,28 +52,12 @@ pub(crate) struct SendArgs {
         long,
         value_name = "HOST[:PORT]",
         required_unless_present = "via",
+        conflicts_with = "via",
         add = complete::receivers()
     )]
     to: Option<Remote>,
-    /// In place of --to, a relay at which the receiver waits, as printed by 'anabranch receive
-    /// --via'; may be repeated
-    #[arg(
-        long,
-        value_name = "HOST[:PORT][,FINGERPRINT]",
-        conflicts_with_all = ["to", "relays", "relays_file", "relays_only"],
-        add = complete::receivers()
-    )]
-    via: Vec<ViaSpec>,
-    /// The code that the receiver shows, in place of its token: a number and three words, of which
-    /// four letters each suffice
-    #[arg(
-        long,
-        value_name = "CODE",
-        requires = "via",
-        conflicts_with_all = ["token_file", "token_stdin"],
-        add = complete::codes()
-    )]
-    code: Option<Code>,
+    #[command(flatten)]
+    meet: MeetFlags,
     /// Send PATH, which is a folder, and then what changes in it, until it is stopped; files that
     /// are there are replaced
     #[arg(long, conflicts_with_all = ["files_from", "dry_run", "spool", "name"])]
@@ -125,16 +108,21 @@ pub(crate) fn run(args: SendArgs) -> Result<(), Failure> {
     // Before anything is sent: what changes meanwhile is noted.
     let noted = folder.map(|folder| Watched::new(&folder)).transpose()?;
     let key = HostKey::load(&prepared.dirs)?;
-    let met = match &args.to {
+    let (to, credential, identity, relays) = match &args.to {
         Some(to) => {
             let credential = credential(&args.token, to, &prepared.dirs, stream.as_ref())?;
             let identity = key.beside(iter::once(&credential))?;
-            Receiver { to: to.clone(), credential, identity, relays: None }
+            (to.clone(), credential, identity, None)
         }
-        None => meet(&args, key, (&prepared, stream.as_ref()))?,
+        None => {
+            prepared.check_meeting()?;
+            let token = || token_of(&args.token, stream.as_ref());
+            let MetHost { to, token, identity, relays } =
+                args.meet.meet(key, token, &prepared.dirs)?;
+            (to, Credential::Token(token), identity, Some(relays))
+        }
     };
     let watcher = if noted.is_some() { prepared.watcher_of_runs() } else { prepared.watcher(None) };
-    let Receiver { to, credential, identity, relays } = met;
     let options = prepared.to(to, credential, identity)?;
     let mut options = SendOptions { stream, spool, rename, ..options };
     if let Some(relays) = relays {
@@ -151,32 +139,6 @@ pub(crate) fn run(args: SendArgs) -> Result<(), Failure> {
     let sent = transfer::run_until(watcher, &stop, |events| files::send(options, events));
     let sent = sent.map_err(|failure| with_its_receiver(failure, &stop))?;
     Failure::unless_whole(&sent)
-}
-
-/// Where a receiver is, and how both sides know each other.
-struct Receiver {
-    to: Remote,
-    credential: Credential,
-    identity: Identity,
-    /// The relays at which it is met; `None`: it is dialed itself.
-    relays: Option<Vec<RelayOptions>>,
-}
-
-/// The receiver that waits at relays.
-fn meet(
-    args: &SendArgs,
-    key: HostKey,
-    (prepared, stream): (&PreparedSend, Option<&StreamInput>),
-) -> Result<Receiver, Error> {
-    prepared.check_meeting()?;
-    let (dirs, identity) = (&prepared.dirs, key.or_temporary_with_notice()?);
-    let (via, token) = match &args.code {
-        Some(code) => claim_token(&args.via, code, &identity, dirs)?,
-        None => (args.via.clone(), token_of(&args.token, stream)?),
-    };
-    let relays = relays_of_guest(&via, &token, &identity, dirs)?;
-    let to = args.via.first().map(|spec| spec.dial().clone()).expect("there is one");
-    Ok(Receiver { to, credential: Credential::Token(token), identity, relays: Some(relays) })
 }
 
 /// The folder that is watched.
@@ -270,13 +232,9 @@ impl PreparedSend {
     /// Checks that TCP carries the data: relays carry nothing else for guests.
     ///
     /// # Errors
-    /// [`Error::usage`], and those of [`TransferFlags::may_use_udp`].
+    /// Those of [`TransferFlags::check_meeting`].
     fn check_meeting(&self) -> Result<(), Error> {
-        if self.flags.transfer.may_use_udp(&self.config)? {
-            let text = "--via is for --carrier tcp: relays carry nothing else for guests";
-            return Err(Error::usage(text));
-        }
-        Ok(())
+        self.flags.transfer.check_meeting(&self.config)
     }
 
     /// Whether the transfer is in the background.

@@ -86,8 +86,12 @@ impl Results {
     /// leaves out the relay's key, which the code makes known.
     fn meeting(&self, via: &str, code: Option<&str>) -> String {
         let relay = via.split(',').next().unwrap_or(via);
-        let by_token = format!("anabranch send PATH… --via {via}");
-        let of_code = |code| format!("anabranch send PATH… --via {relay} --code {code}");
+        let command = match self.role {
+            HostRole::Server => "anabranch get PATH… --via",
+            _ => "anabranch send PATH… --via",
+        };
+        let by_token = format!("{command} {via}");
+        let of_code = |code| format!("{command} {relay} --code {code}");
         let mut lines = Vec::new();
         if self.terminal {
             lines.push("From any other network, with the same token:".to_string());

@@ -59,7 +59,8 @@ impl Met {
     fn send(&self, near: &Host, size: u32, how: &[&str]) -> Outcome {
         let data = near.home.join("data");
         fs::write(&data, noise(size)).unwrap();
-        let own = ["send", data.to_str().unwrap(), "--json", "--log", "debug", "--patience", "20 s"];
+        let own =
+            ["send", data.to_str().unwrap(), "--json", "--log", "debug", "--patience", "20 s"];
         let mut sent = near.anabranch(&[&own[..], how].concat());
         let copy = self.inbox.join("data");
         sent.arrived = fs::read(&copy).is_ok_and(|got| got == fs::read(&data).unwrap());

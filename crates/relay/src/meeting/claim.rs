@@ -129,7 +129,8 @@ async fn connect(remote: SocketAddr) -> std::io::Result<Box<dyn Stream>> {
         SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
     };
     let congestion_control = CongestionControl::Auto;
-    let attempt = Attempt { device: None, local, remote, congestion_control, small_segments: false };
+    let attempt =
+        Attempt { device: None, local, remote, congestion_control, small_segments: false };
     Tcp.connect(&attempt).await
 }
 

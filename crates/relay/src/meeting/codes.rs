@@ -82,11 +82,7 @@ impl Codes {
     ///
     /// # Errors
     /// The reason of a refusal.
-    fn attempt(
-        &self,
-        nameplate: u32,
-        guest: Fingerprint,
-    ) -> Result<Attempted, &'static str> {
+    fn attempt(&self, nameplate: u32, guest: Fingerprint) -> Result<Attempted, &'static str> {
         let mut all = self.live();
         let live = all.get_mut(&nameplate).ok_or(NONE)?;
         if live.holder.is_some_and(|holder| holder != guest) {

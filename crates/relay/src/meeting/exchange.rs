@@ -116,7 +116,8 @@ mod tests {
     #[test]
     fn keys_that_are_not_the_same_on_both_sides_do_not_agree() {
         let own = code("48213-lantern-orbit-cedar");
-        for (guests, hosts) in [([1, 3], [1, 2]), ([1, 2], [3, 2]), ([1, 3], [3, 2]), ([2, 1], [1, 2])]
+        for (guests, hosts) in
+            [([1, 3], [1, 2]), ([1, 2], [3, 2]), ([1, 3], [3, 2]), ([2, 1], [1, 2])]
         {
             assert_eq!(agree((&own, guests), (&own, hosts)), [false, false]);
         }

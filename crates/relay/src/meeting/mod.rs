@@ -1,5 +1,5 @@
-//! A host that can only dial out, met at relays: it waits there, and whoever has its token or a code
-//! of it comes to it through them.
+//! A host that can only dial out, met at relays: it waits there, and whoever has its token or a
+//! code of it comes to it through them.
 //!
 //! | subject | module |
 //! |---|---|
@@ -27,7 +27,9 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 use wire::meet::Place;
 use wire::relay::Ticket;
 
-use crate::client::{CallListener, Client, ClientOptions, ClientState, WaitState, WaitingPlace, calls};
+use crate::client::{
+    CallListener, Client, ClientOptions, ClientState, WaitState, WaitingPlace, calls,
+};
 pub use claim::{Claimed, claim};
 pub use code::Code;
 use codes::Codes;
@@ -74,7 +76,7 @@ impl Meeting {
             let (via, key) = (options.dial.to_string(), options.credential.pin());
             let client = Client::start(options)?;
             let (call, called) = calls();
-            let host = Waiting {
+            let host = Attending {
                 client: Arc::clone(&client),
                 call,
                 via,
@@ -114,7 +116,7 @@ impl fmt::Debug for Meeting {
 }
 
 /// What keeps a host waiting at one relay, and tells people how to reach it there.
-struct Waiting {
+struct Attending {
     client: Arc<Client>,
     call: mpsc::Sender<Ticket>,
     via: String,
@@ -131,7 +133,7 @@ struct Shown {
     spent: Arc<Notify>,
 }
 
-impl Waiting {
+impl Attending {
     async fn attend(self, place: Place) {
         let mut waiting = self.client.wait_at(place, &self.call);
         self.wait(&mut waiting).await;
@@ -159,7 +161,10 @@ impl Waiting {
                     )
                 } else {
                     let minutes = CODE_TIME.as_secs() / 60;
-                    format!("the code for {} was good for {minutes} minutes: here is a new one", self.via)
+                    format!(
+                        "the code for {} was good for {minutes} minutes: here is a new one",
+                        self.via
+                    )
                 };
                 self.events.notice(why);
             }
