@@ -272,7 +272,8 @@ async fn receive(listener: &Listener, target: &Target) -> Result<(), Failure> {
 /// Serves the requesting peer.
 async fn serve_offer(listener: &Listener, offer: Offer) -> Result<(), Failure> {
     let served = listener.run(|listen| {
-        let options = ServeOptions { directory: offer.root.clone(), listen, once: true, meetings: None };
+        let options =
+            ServeOptions { directory: offer.root.clone(), listen, once: true, meetings: None };
         run_with_events(
             |events| files::serve(options, events),
             |event| {
