@@ -201,6 +201,7 @@ pub fn serve_options(directory: &Path, identity: &Identity, token: &Token) -> Se
         directory: directory.to_path_buf(),
         listen: on_loopback(identity, token),
         once: true,
+        meetings: None,
     }
 }
 

@@ -8,7 +8,7 @@ use peer::carrier::{Attempt, Carrier, Stream, Tcp};
 use peer::conn::{Conn, ConnError};
 use peer::dial::resolve;
 use peer::tls::ClientTls;
-use peer::{Error, Fingerprint, Identity, Remote, Token, random};
+use peer::{Error, Fingerprint, Identity, KeySource, Remote, Token, random};
 use tokio::time::timeout;
 use wire::meet::{CodeFrame, Introduction, Knock, SERVICE};
 use wire::relay::{self, RelayFrame, Ticket, Wish};
@@ -86,8 +86,10 @@ async fn claim_at(
     let of_relay = format!("the relay {relay}");
     control.handshake().await.map_err(|error| lost(&of_relay, &error))?;
     let found = control.peer().expect("the handshake is over");
-    if let Some(known) = known.filter(|known| *known != found) {
-        return Err(wrong_relay(relay, address, found, known));
+    if known.is_some_and(|known| known != found) {
+        let (host, address) = (relay.to_string(), address.to_string());
+        let known_from = KeySource::Trusted;
+        return Err(Error::WrongPeer { host, address, found, known_from }.into());
     }
     let ticket = ticket(&mut control, code).await.map_err(|error| lost(&of_relay, &error))??;
     let of_host = format!("the host that waits at {relay}");
@@ -105,22 +107,14 @@ async fn claim_at(
         why = why => return Err(Error::NoPath { to: of_host, why }.into()),
     };
     if claimed.relay != found {
-        return Err(wrong_relay(relay, address, found, claimed.relay));
+        let reason = format!(
+            "the relay {relay} has the key {found} here, and {} at the host that waits there: \
+             somebody may be in between",
+            claimed.relay
+        );
+        return Err(Error::Refused { reason }.into());
     }
     Ok(claimed)
-}
-
-fn wrong_relay(
-    relay: &Remote,
-    address: SocketAddr,
-    found: Fingerprint,
-    known: Fingerprint,
-) -> Failed {
-    let text = format!(
-        "the relay {relay} ({address}) has the key {found} here and {known} at the host that waits \
-         there: somebody may be in between"
-    );
-    Failed::Final(Error::Refused { reason: text })
 }
 
 async fn connect(remote: SocketAddr) -> std::io::Result<Box<dyn Stream>> {

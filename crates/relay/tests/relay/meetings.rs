@@ -7,16 +7,16 @@ use std::time::Duration;
 use events::{Event, Events, Subscription};
 use peer::carrier::{Listener, Stream};
 use peer::host::{Hosting, Meetings, Services, serve_at};
-use peer::tls::ClientTls;
+use peer::tls::{ClientTls, ServerTls};
 use peer::{Conn, Credential, Error, Identity, ListenOptions, Remote, Token};
 use relay::bounds::{GUESTS_EACH, KNOCKS_EACH};
 use relay::meeting::{Code, Meeting, TRIES, claim};
 use relay::{Client, ClientOptions, ClientState, WaitState, calls};
-use tokio::net::TcpStream;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
 use wire::meet::{self, Knock, Place};
-use wire::relay::{RelayFrame, SERVICE};
-use wire::session::{AbortCode, Hello, SessionFrame};
+use wire::relay::{Issued, RelayFrame, SERVICE};
+use wire::session::{AbortCode, Hello, SessionFrame, VERSION, Welcome};
 
 use super::common::{Relay, destination, entry, identity};
 use super::{LOOPBACK, PATIENCE, run, wish};
@@ -407,7 +407,8 @@ fn wrong_words(code: &Code) -> Code {
     }
 }
 
-/// A relay that is another one than the host's, and passes everything on.
+/// Who stands in for the relay, with a key of its own, and passes everything on; and a relay whose
+/// key is known.
 #[test]
 fn a_relay_with_another_key_is_named() {
     run(async {
@@ -416,12 +417,39 @@ fn a_relay_with_another_key_is_named() {
         let mut met = Met::at(&relay, &own);
         let _hosting = met.serve(None);
         let (_, code) = met.code().await;
-        let dial = Remote::from(relay.address);
-        let known = identity().fingerprint();
-        let error = claim(&dial, Some(known), &identity(), &code).await.unwrap_err();
+        let (rogue, between) = (identity(), TcpListener::bind("127.0.0.1:0").await.unwrap());
+        let dial = Remote::from(between.local_addr().unwrap());
+        let guest = identity();
+        let claiming = claim(&dial, None, &guest, &code);
+        let error = tokio::select! {
+            claimed = claiming => claimed.unwrap_err(),
+            () = stand_in(&relay, &rogue, between, &code) => unreachable!("it goes on"),
+        };
         assert!(error.to_string().contains("somebody may be in between"), "{error}");
-        assert!(claim(&dial, None, &identity(), &code).await.is_ok(), "it has cost no attempt");
+        let (dial, known) = (Remote::from(relay.address), identity().fingerprint());
+        let error = claim(&dial, Some(known), &guest, &code).await.unwrap_err();
+        assert!(matches!(error, Error::WrongPeer { .. }), "{error}");
+        assert!(claim(&dial, None, &guest, &code).await.is_ok(), "nothing is lost");
     });
+}
+
+/// Answers a guest as the relay would, and hands its data connection on.
+async fn stand_in(relay: &Relay, own: &Identity, listener: TcpListener, code: &Code) {
+    let (stream, _) = listener.accept().await.unwrap();
+    let mut guest = Conn::new(Box::new(stream), ServerTls::new(own).unwrap().connection().unwrap());
+    guest.handshake().await.unwrap();
+    let number = Knock::Nameplate(code.nameplate());
+    let mut control = knock(relay, own, number).await.expect("the host waits");
+    let (_, target) = destination().await;
+    let tickets = wish(&mut control, &target, 1).await.expect("a ticket");
+    let welcome = Welcome { version: VERSION, session: [0; 16], addresses: Vec::new() };
+    guest.push(&SessionFrame::Welcome(welcome));
+    guest.push(&RelayFrame::Tickets(Issued { number: 0, seconds: 60, tickets }));
+    guest.flush().await.unwrap();
+    let (mut data, _) = listener.accept().await.unwrap();
+    let mut onward = TcpStream::connect(relay.address).await.unwrap();
+    let _ = tokio::io::copy_bidirectional(&mut data, &mut onward).await;
+    std::future::pending().await
 }
 
 /// At the port of the host itself: nobody guesses there, and no address is told.
