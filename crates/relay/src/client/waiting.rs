@@ -104,7 +104,7 @@ impl Listener for CallListener {
                             Ok(stream) => {
                                 let from = stream.peer_addr()?;
                                 let stream = CalledStream { stream, port: self.port };
-                                return Ok((Box::new(stream), from));
+                                return Ok((Box::new(stream) as Box<dyn Stream>, from));
                             }
                             Err(error) => tracing::debug!(%error, "a call came to nothing"),
                         }
