@@ -21,6 +21,7 @@ use crate::hooks::{HookCommand, Hooks};
 use crate::listen::ListenAddress;
 use crate::metrics::MetricsAddress;
 use crate::schedulers::{Carrier, Scheduler, congestion_control, controller, packet_scheduler};
+use crate::via::ViaSpec;
 use crate::watch::Style;
 
 /// The settings of the file; `None` or empty where it has none.
