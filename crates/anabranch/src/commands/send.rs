@@ -108,19 +108,15 @@ pub(crate) fn run(args: SendArgs) -> Result<(), Failure> {
     // Before anything is sent: what changes meanwhile is noted.
     let noted = folder.map(|folder| Watched::new(&folder)).transpose()?;
     let key = HostKey::load(&prepared.dirs)?;
-    let (to, credential, identity, relays) = match &args.to {
-        Some(to) => {
-            let credential = credential(&args.token, to, &prepared.dirs, stream.as_ref())?;
-            let identity = key.beside(iter::once(&credential))?;
-            (to.clone(), credential, identity, None)
-        }
-        None => {
-            prepared.check_meeting()?;
-            let token = || token_of(&args.token, stream.as_ref());
-            let MetHost { to, token, identity, relays } =
-                args.meet.meet(key, token, &prepared.dirs)?;
-            (to, Credential::Token(token), identity, Some(relays))
-        }
+    let (to, credential, identity, relays) = if let Some(to) = &args.to {
+        let credential = credential(&args.token, to, &prepared.dirs, stream.as_ref())?;
+        let identity = key.beside(iter::once(&credential))?;
+        (to.clone(), credential, identity, None)
+    } else {
+        prepared.check_meeting()?;
+        let token = || token_of(&args.token, stream.as_ref());
+        let MetHost { to, token, identity, relays } = args.meet.meet(key, token, &prepared.dirs)?;
+        (to, Credential::Token(token), identity, Some(relays))
     };
     let watcher = if noted.is_some() { prepared.watcher_of_runs() } else { prepared.watcher(None) };
     let options = prepared.to(to, credential, identity)?;

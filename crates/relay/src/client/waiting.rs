@@ -100,7 +100,7 @@ impl Listener for CallListener {
                         self.answers.spawn(async move { client.answer(ticket).await });
                     }
                     Some(answered) = self.answers.join_next() => {
-                        match answered.map_err(io::Error::other).flatten() {
+                        match answered.map_err(io::Error::other).and_then(|answer| answer) {
                             Ok(stream) => {
                                 let from = stream.peer_addr()?;
                                 let stream = CalledStream { stream, port: self.port };

@@ -265,13 +265,12 @@ fn a_relay_that_comes_back_is_waited_at_again() {
         let relay = Relay::with(key, port, peers(), None, (None, None)).await;
         let (near, far) = loop {
             let (_, nobody) = destination().await;
-            match guest.open(&relay.attempt(), &nobody).await {
-                Ok(near) => match timeout(Duration::from_secs(1), listener.accept()).await {
-                    Ok(accepted) => break (near, accepted.unwrap().0),
-                    Err(_) => continue,
-                },
-                Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
+            if let Ok(near) = guest.open(&relay.attempt(), &nobody).await
+                && let Ok(accepted) = timeout(Duration::from_secs(1), listener.accept()).await
+            {
+                break (near, accepted.unwrap().0);
             }
+            tokio::time::sleep(Duration::from_millis(100)).await;
         };
         pass(&*near, &*far, b"again").await;
     });
@@ -449,7 +448,7 @@ async fn stand_in(relay: &Relay, own: &Identity, listener: TcpListener, code: &C
     let (mut data, _) = listener.accept().await.unwrap();
     let mut onward = TcpStream::connect(relay.address).await.unwrap();
     let _ = tokio::io::copy_bidirectional(&mut data, &mut onward).await;
-    std::future::pending().await
+    std::future::pending::<()>().await;
 }
 
 /// At the port of the host itself: nobody guesses there, and no address is told.
