@@ -64,7 +64,21 @@ impl ViaSpec {
         }
     }
 
-    /// How a host that waits there and the relay know each other.
+    /// The relay for paths to a host that waits there.
+    fn relay(&self, options: ClientOptions) -> RelayOptions {
+        RelayOptions {
+            name: self.dial.name().into_owned(),
+            dial: self.dial.clone(),
+            key: options.credential.pin(),
+            // Direct paths come first, once there are any.
+            class: Some(PathClass::Overflow),
+            max: None,
+            allowance: None,
+            relaying: Arc::new(RelayDialing::new(options)),
+        }
+    }
+
+    /// How a host that may use the relay and the relay know each other.
     fn credential(&self, dirs: &Dirs) -> Result<Credential, Error> {
         if let Some(file) = &self.token_file {
             return TokenSource::in_file(file).map(Credential::Token);
@@ -72,8 +86,8 @@ impl ViaSpec {
         self.known_key(dirs)?.map(Credential::Pinned).ok_or_else(|| {
             let name = self.dial.name();
             Error::usage(format!(
-                "--via {self}: its key is not known; 'anabranch keys trust receiver FINGERPRINT \
-                 {name}' makes it known, and token-file=FILE behind the relay shows a token \
+                "--via {self}: its key is not known; 'anabranch keys trust receiver {name} \
+                 FINGERPRINT' makes it known, and token-file=FILE behind the relay shows a token \
                  instead"
             ))
         })
@@ -98,8 +112,8 @@ pub(crate) fn relays_to_wait_at(
     specs.iter().map(options).collect()
 }
 
-/// Waits at relays for the holder of a token, or of a code; `None` without relays or a token. Needs
-/// a Tokio runtime.
+/// Waits at relays for known hosts, and for the holder of a token, or of a code; `None` without
+/// relays. Needs a Tokio runtime.
 ///
 /// # Errors
 /// [`Error::System`] if the library refuses a key.
@@ -108,20 +122,21 @@ pub(crate) fn wait(
     token: Option<&Token>,
     events: &Events,
 ) -> Result<Option<Arc<Meeting>>, Error> {
-    match token {
-        Some(token) if !relays.is_empty() => Ok(Some(Meeting::start(relays, token, true, events)?)),
-        _ => Ok(None),
+    if relays.is_empty() {
+        return Ok(None);
     }
+    Ok(Some(Meeting::start(relays, token, events)?))
 }
 
 /// The host that is met, in place of one that is dialed.
 #[derive(Debug, Default, clap::Args)]
 #[group(skip)]
 pub(crate) struct MeetFlags {
-    /// In place of the host, a relay at which it waits, as printed there; may be repeated
+    /// A relay at which the host waits, as printed there, in place of its name, or beside the name
+    /// of one whose key is known; may be repeated
     #[arg(
         long,
-        value_name = "HOST[:PORT][,FINGERPRINT]",
+        value_name = "HOST[:PORT][,FINGERPRINT][,token-file=FILE]",
         conflicts_with_all = ["relays", "relays_file", "relays_only"],
         add = complete::receivers()
     )]
@@ -140,9 +155,9 @@ pub(crate) struct MeetFlags {
 
 /// A host that is met.
 pub(crate) struct MetHost {
-    /// What stands for it: the first relay.
+    /// Its name, or what stands for it: the first relay.
     pub(crate) to: Remote,
-    pub(crate) token: Token,
+    pub(crate) credential: Credential,
     /// The key that this host shows.
     pub(crate) identity: Identity,
     /// The relays at which it waits.
@@ -155,26 +170,56 @@ impl MeetFlags {
         !self.via.is_empty()
     }
 
-    /// The host that is met, by its code or by the `token` that is asked for.
+    /// The host that is met: by its name if it has one and its key is known, by its code, or by the
+    /// `token` that is asked for.
     ///
     /// # Errors
     /// [`Error::usage`] for a relay whose key is not known, or that is named twice; those of
     /// [`claim`], and of reading the token and the list of known hosts.
     pub(crate) fn meet(
         &self,
+        named: Option<&Remote>,
         key: HostKey,
         token: impl FnOnce() -> Result<Token, Error>,
         dirs: &Dirs,
     ) -> Result<MetHost, Error> {
         let first = self.via.first().ok_or_else(|| Error::usage("no host is named"))?;
         refuse_twice(&self.via)?;
+        if let Some(to) = named {
+            return self.meet_known(to, key, dirs);
+        }
         let identity = key.or_temporary_with_notice()?;
         let (via, token) = match &self.code {
             Some(code) => claim_token(&self.via, code, &identity, dirs)?,
             None => (self.via.clone(), token()?),
         };
         let relays = relays_of_guest(&via, &token, &identity, dirs)?;
-        Ok(MetHost { to: first.dial.clone(), token, identity, relays })
+        let credential = Credential::Token(token);
+        Ok(MetHost { to: first.dial.clone(), credential, identity, relays })
+    }
+
+    /// The host of that name, whose key is known, at relays that this host may use.
+    fn meet_known(&self, to: &Remote, key: HostKey, dirs: &Dirs) -> Result<MetHost, Error> {
+        if self.code.is_some() {
+            let text = format!("--code is for a host without a name: leave {to} out");
+            return Err(Error::usage(text));
+        }
+        let host = key_of(&List::Receivers.load(dirs)?, to).ok_or_else(|| {
+            Error::usage(format!(
+                "{to} beside --via has to be a host with a known key: 'anabranch keys trust \
+                 receiver {} FINGERPRINT' makes it known; without the name, its token or its code \
+                 is enough",
+                to.name()
+            ))
+        })?;
+        let identity = key.lasting()?;
+        let relay = |spec: &ViaSpec| {
+            let (dial, credential) = (spec.dial.clone(), spec.credential(dirs)?);
+            let options = ClientOptions::meeting(dial, credential, identity.clone(), host);
+            Ok(spec.relay(options))
+        };
+        let relays = self.via.iter().map(relay).collect::<Result<_, Error>>()?;
+        Ok(MetHost { to: to.clone(), credential: Credential::Pinned(host), identity, relays })
     }
 }
 
@@ -216,17 +261,7 @@ fn relays_of_guest(
                  --via HOST:PORT,FINGERPRINT, or use --code"
             ))
         })?;
-        let guest = ClientOptions::guest(spec.dial.clone(), key, identity.clone(), token);
-        Ok(RelayOptions {
-            name: spec.dial.name().into_owned(),
-            dial: spec.dial.clone(),
-            key,
-            // Direct paths come first, once there are any.
-            class: Some(PathClass::Overflow),
-            max: None,
-            allowance: None,
-            relaying: Arc::new(RelayDialing::new(guest)),
-        })
+        Ok(spec.relay(ClientOptions::guest(spec.dial.clone(), key, identity.clone(), token)))
     };
     specs.iter().map(options).collect()
 }

@@ -67,7 +67,7 @@ async fn serve_guest(
     let (tell, told) = relay.enter(key);
     let serving = answer(relay, &mut conn, (key, host.key), grant, (&tell, told));
     let ended = match guest.place {
-        Place::Invited(_) => serving.await,
+        Place::Invited(_) | Place::Key(_) => serving.await,
         Place::Nameplate(_) => match timeout(NAMEPLATE_TIME, serving).await {
             Ok(ended) => ended,
             Err(_) => return,

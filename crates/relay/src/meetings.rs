@@ -87,12 +87,14 @@ impl Meetings {
                 }
                 Place::Nameplate(number)
             }
+            Knock::Key(key) => Place::Key(key),
         };
         if self.waiting().contains_key(&place) {
             return Ok(Guest { place });
         }
         Err(match place {
             Place::Invited(_) => "no host waits at this relay with that token",
+            Place::Key(_) => "no host waits at this relay with that key",
             Place::Nameplate(_) => {
                 "no host waits at this relay with that code: the number may be wrong, or the code \
                  be an older one"
@@ -147,6 +149,12 @@ impl Meetings {
     fn register(&self, place: Place, host: WaitingHost) -> Result<(), Reason> {
         let mut waiting = self.waiting();
         let own = host.key.fingerprint();
+        if let Place::Key(key) = place
+            && key != *own.as_bytes()
+        {
+            let text = "a host waits with its own key alone";
+            return Err(Reason::new(Code::Forbidden, text));
+        }
         let is_own = |known: &WaitingHost| known.key.fingerprint() == own;
         match waiting.get(&place) {
             Some(known) if !is_own(known) => {

@@ -213,6 +213,32 @@ impl RelayService {
         }
     }
 
+    /// Lets in whoever may use the relay.
+    fn authorize_host(&self, asking: &Asking<'_>) -> Result<RelayGrant, String> {
+        let (known, peer) = (asking.known.cloned(), asking.peer);
+        let label = known.as_ref().map_or_else(|| peer.to_string(), Peer::label);
+        let own = known.as_ref().map(RelayRights::of).filter(|own| !own.is_empty());
+        if let Some(rights) = own {
+            return Ok(RelayGrant { rights, known, label, guest: None });
+        }
+        match asking.holds_token() {
+            Ok(()) => {
+                let rights = self.state.options.of_token.clone();
+                Ok(RelayGrant { rights, known, label, guest: None })
+            }
+            Err(TokenRefusal::Wrong) => {
+                Err("the token is not the one that this relay printed; each start prints a new \
+                     one"
+                .into())
+            }
+            Err(TokenRefusal::Taken) => Err("the token is another host's".into()),
+            Err(TokenRefusal::NotShown) => Err(format!(
+                "the key {peer} may not use this relay: 'anabranch keys trust sender {peer} NAME \
+                 --may relay', there, lets it"
+            )),
+        }
+    }
+
     /// Lets in whoever knows where a host waits here.
     fn authorize_guest(&self, asking: &Asking<'_>) -> Result<RelayGrant, String> {
         if !self.state.options.takes_guests {
@@ -220,6 +246,9 @@ impl RelayService {
         }
         let knock = Knock::of_request(&asking.hello.request);
         let knock = knock.ok_or("that is no invitation of this version")?;
+        if let Knock::Key(_) = knock {
+            self.authorize_host(asking)?;
+        }
         let (from, now) = (asking.from.ip(), self.state.clock.now());
         let guest = self.state.meetings.admit(knock, from, now)?;
         let label = format!("the guest {}", asking.peer);
@@ -240,7 +269,7 @@ impl RelayService {
 async fn until_over(permit: &Permit) -> String {
     let Destination::Waiting(place) = &permit.destination else { return pending().await };
     let time = match place {
-        Place::Invited(_) => GUEST_TIME,
+        Place::Invited(_) | Place::Key(_) => GUEST_TIME,
         Place::Nameplate(_) => NAMEPLATE_TIME,
     };
     let used_up = async {
@@ -278,28 +307,7 @@ impl Service for RelayService {
         if asking.hello.service == SERVICE && !asking.hello.request.is_empty() {
             return self.authorize_guest(asking);
         }
-        let (known, peer) = (asking.known.cloned(), asking.peer);
-        let label = known.as_ref().map_or_else(|| peer.to_string(), Peer::label);
-        let own = known.as_ref().map(RelayRights::of).filter(|own| !own.is_empty());
-        if let Some(rights) = own {
-            return Ok(RelayGrant { rights, known, label, guest: None });
-        }
-        match asking.holds_token() {
-            Ok(()) => {
-                let rights = self.state.options.of_token.clone();
-                Ok(RelayGrant { rights, known, label, guest: None })
-            }
-            Err(TokenRefusal::Wrong) => {
-                Err("the token is not the one that this relay printed; each start prints a new \
-                     one"
-                .into())
-            }
-            Err(TokenRefusal::Taken) => Err("the token is another host's".into()),
-            Err(TokenRefusal::NotShown) => Err(format!(
-                "the key {peer} may not use this relay: 'anabranch keys trust sender {peer} NAME \
-                 --may relay', there, lets it"
-            )),
-        }
+        self.authorize_host(asking)
     }
 
     fn register(&self, registry: &mut Registry) {

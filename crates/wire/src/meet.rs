@@ -3,7 +3,7 @@
 //!
 //! A host that waits at a relay names a [`Place`]: the hash of an invitation, which follows from
 //! its token, or a nameplate, the number in a code. A guest [knocks](Knock) with the invitation
-//! itself, or with the nameplate.
+//! itself, or with the nameplate. Hosts that may use the relay also find each other by their keys.
 //!
 //! With a nameplate a guest gets one connection, whose TLS leads to the host that waits. It begins
 //! with a [hello](crate::session::Hello) for the service [`SERVICE`], whose request is the
@@ -31,6 +31,8 @@ pub enum Place {
     Invited([u8; INVITATION]),
     /// Whoever knows this number finds it: one below [`NAMEPLATES`].
     Nameplate(u32),
+    /// Whoever may use the relay, and knows the host's key by this fingerprint, finds it.
+    Key([u8; 32]),
 }
 
 /// What a guest shows a relay.
@@ -40,16 +42,20 @@ pub enum Knock {
     Invitation([u8; INVITATION]),
     /// The number in a code: one below [`NAMEPLATES`].
     Nameplate(u32),
+    /// The fingerprint of the host's key; the guest may use the relay.
+    Key([u8; 32]),
 }
 
 const INVITED: u8 = 1;
 const NUMBERED: u8 = 2;
+const KEYED: u8 = 3;
 
 impl Place {
     pub(crate) fn write(&self, out: &mut Vec<u8>) {
         match self {
             Place::Invited(hash) => write(out, INVITED, hash),
             Place::Nameplate(number) => write(out, NUMBERED, &number.to_be_bytes()),
+            Place::Key(key) => write(out, KEYED, key),
         }
     }
 
@@ -58,6 +64,7 @@ impl Place {
         match reader.u8()? {
             INVITED => Ok(Place::Invited(reader.array()?)),
             NUMBERED => numbered(reader.u32()?).map(Place::Nameplate).ok_or(BAD),
+            KEYED => Ok(Place::Key(reader.array()?)),
             _ => Err(BAD),
         }
     }
@@ -71,6 +78,7 @@ impl Knock {
         match self {
             Knock::Invitation(invitation) => write(&mut out, INVITED, invitation),
             Knock::Nameplate(number) => write(&mut out, NUMBERED, &number.to_be_bytes()),
+            Knock::Key(key) => write(&mut out, KEYED, key),
         }
         out
     }
@@ -84,6 +92,7 @@ impl Knock {
                 let number = u32::from_be_bytes(number.try_into().ok()?);
                 numbered(number).map(Knock::Nameplate)
             }
+            (&KEYED, key) => Some(Knock::Key(key.try_into().ok()?)),
             _ => None,
         }
     }
@@ -95,6 +104,7 @@ impl core::fmt::Debug for Knock {
         match self {
             Knock::Invitation(_) => f.write_str("Invitation(..)"),
             Knock::Nameplate(number) => write!(f, "Nameplate({number})"),
+            Knock::Key(_) => f.write_str("Key(..)"),
         }
     }
 }

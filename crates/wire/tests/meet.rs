@@ -42,12 +42,17 @@ fn what_is_secret_is_not_shown() {
 }
 
 #[test]
-fn a_knock_is_an_invitation_or_a_number_of_five_digits() {
-    for knock in [Knock::Invitation([7; 32]), Knock::Nameplate(0), Knock::Nameplate(99_999)] {
+fn a_knock_is_an_invitation_a_number_of_five_digits_or_a_key() {
+    for knock in [
+        Knock::Invitation([7; 32]),
+        Knock::Nameplate(0),
+        Knock::Nameplate(99_999),
+        Knock::Key([7; 32]),
+    ] {
         assert_eq!(Knock::of_request(&knock.request()), Some(knock));
     }
     assert_eq!(Knock::of_request(&Knock::Nameplate(NAMEPLATES).request()), None);
-    for none in [&[][..], &[1], &[2, 0, 0, 0], &[3; 33], &[1; 32], &[1; 34]] {
+    for none in [&[][..], &[1], &[2, 0, 0, 0], &[4; 33], &[1; 32], &[1; 34], &[3; 32]] {
         assert_eq!(Knock::of_request(none), None, "{none:?}");
     }
 }

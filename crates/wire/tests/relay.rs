@@ -56,6 +56,7 @@ fn every_kind_comes_back_as_it_went() {
         RelayFrame::Retire(1, vec![u64::MAX; MOST_LABELS]),
         RelayFrame::Register(1, Place::Invited([7; 32])),
         RelayFrame::Register(u32::MAX, Place::Nameplate(99_999)),
+        RelayFrame::Register(2, Place::Key([7; 32])),
         RelayFrame::Registered(1),
         RelayFrame::Unregistered(1, Reason::new(Code::Busy, "another host waits there")),
         RelayFrame::Withdraw(1),

@@ -33,7 +33,6 @@ pub(crate) struct GetArgs {
         long,
         value_name = "HOST[:PORT]",
         required_unless_present = "via",
-        conflicts_with = "via",
         add = complete::receivers()
     )]
     from: Vec<Remote>,
@@ -81,8 +80,14 @@ pub(crate) fn run(mut args: GetArgs) -> Result<(), Failure> {
     let (from, identity, relays) = if args.meet.is_given() {
         args.flags.check_meeting(&config)?;
         let token = || args.token.given()?.map_or_else(TokenSource::ask, Ok);
-        let MetHost { to, token, identity, relays } = args.meet.meet(key, token, &dirs)?;
-        let server = Server { remote: to, credential: Credential::Token(token) };
+        let named = match &args.from[..] {
+            [] => None,
+            [one] => Some(one),
+            _ => return Err(Error::usage("--via is for one server").into()),
+        };
+        let MetHost { to, credential, identity, relays } =
+            args.meet.meet(named, key, token, &dirs)?;
+        let server = Server { remote: to, credential };
         (vec![server], identity, Some(relays))
     } else {
         let from = servers(args.from, &args.token, &dirs)?;

@@ -73,7 +73,6 @@ pub(crate) struct ReceiveArgs {
     #[arg(
         long,
         value_name = "HOST[:PORT][,FINGERPRINT][,token-file=FILE]",
-        conflicts_with = "no_token",
         add = complete::receivers()
     )]
     via: Vec<ViaSpec>,
@@ -130,7 +129,7 @@ pub(crate) fn run(mut args: ReceiveArgs) -> Result<(), Failure> {
         return Err(Error::usage(text).into());
     }
     let identity = if args.no_token { key.lasting() } else { key.or_temporary_with_notice() }?;
-    let via = if args.via.is_empty() && !args.no_token { &config.receive.via } else { &args.via };
+    let via = if args.via.is_empty() { &config.receive.via } else { &args.via };
     let relays = relays_to_wait_at(via, &identity, &dirs)?;
     let token = if args.no_token { None } else { Some(Token::generate(&identity)?) };
     if let (Some(path), Some(token)) = (&args.token_out, &token) {

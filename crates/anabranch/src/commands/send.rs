@@ -52,7 +52,6 @@ pub(crate) struct SendArgs {
         long,
         value_name = "HOST[:PORT]",
         required_unless_present = "via",
-        conflicts_with = "via",
         add = complete::receivers()
     )]
     to: Option<Remote>,
@@ -108,15 +107,17 @@ pub(crate) fn run(args: SendArgs) -> Result<(), Failure> {
     // Before anything is sent: what changes meanwhile is noted.
     let noted = folder.map(|folder| Watched::new(&folder)).transpose()?;
     let key = HostKey::load(&prepared.dirs)?;
-    let (to, credential, identity, relays) = if let Some(to) = &args.to {
+    let dialed = args.to.as_ref().filter(|_| !args.meet.is_given());
+    let (to, credential, identity, relays) = if let Some(to) = dialed {
         let credential = credential(&args.token, to, &prepared.dirs, stream.as_ref())?;
         let identity = key.beside(iter::once(&credential))?;
         (to.clone(), credential, identity, None)
     } else {
         prepared.check_meeting()?;
         let token = || token_of(&args.token, stream.as_ref());
-        let MetHost { to, token, identity, relays } = args.meet.meet(key, token, &prepared.dirs)?;
-        (to, Credential::Token(token), identity, Some(relays))
+        let met = args.meet.meet(args.to.as_ref(), key, token, &prepared.dirs)?;
+        let MetHost { to, credential, identity, relays } = met;
+        (to, credential, identity, Some(relays))
     };
     let watcher = if noted.is_some() { prepared.watcher_of_runs() } else { prepared.watcher(None) };
     let options = prepared.to(to, credential, identity)?;

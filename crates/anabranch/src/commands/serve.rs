@@ -39,8 +39,7 @@ pub(crate) struct ServeArgs {
     /// Exit after the first completed transfer
     #[arg(long)]
     once: bool,
-    /// A relay at which to wait too, for the holder of the token in another network; may be
-    /// repeated
+    /// A relay at which to wait too, for hosts in other networks; may be repeated
     #[arg(
         long,
         value_name = "HOST[:PORT][,FINGERPRINT][,token-file=FILE]",
@@ -89,9 +88,6 @@ pub(crate) fn run(args: ServeArgs) -> Result<(), Failure> {
     let key = HostKey::load(&dirs)?;
     let identity = if wants_token { key.or_temporary_with_notice() } else { key.lasting() }?;
     let token = wants_token.then(|| Token::generate(&identity)).transpose()?;
-    if token.is_none() && !args.via.is_empty() {
-        return Err(Error::usage("--via is for the holder of a token: add --token").into());
-    }
     let relays = relays_to_wait_at(&args.via, &identity, &dirs)?;
     if let (Some(path), Some(token)) = (&args.token_out, &token) {
         write_secret(path, &token.reveal())?;

@@ -86,6 +86,9 @@ impl Results {
     /// leaves out the relay's key, which the code makes known.
     fn meeting(&self, via: &str, code: Option<&str>) -> String {
         let relay = via.split(',').next().unwrap_or(via);
+        if self.token.is_none() {
+            return format!("waiting at {relay}");
+        }
         let command = match self.role {
             HostRole::Server => "anabranch get PATH… --via",
             _ => "anabranch send PATH… --via",

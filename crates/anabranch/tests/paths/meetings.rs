@@ -198,14 +198,79 @@ fn mistakes_of_a_meeting_are_named() {
     let via = format!("10.2.0.2,{key}");
     for (arguments, why) in [
         (&["send", "/etc/hostname"][..], "--to"),
-        (&["send", "/etc/hostname", "--to", "nas", "--via", &via], "cannot be used with"),
+        (&["send", "/etc/hostname", "--to", "nas", "--via", &via], "a host with a known key"),
         (&["send", "/etc/hostname", "--to", "nas", "--code", "1"], "five digits"),
         (&["send", "/etc/hostname", "--via", &via, "--carrier", "udp"], "--carrier tcp"),
         (&["send", "/etc/hostname", "--via", "10.2.0.2,backup"], "fingerprint"),
         (&["receive", "--via", "10.2.0.2"], "its key is not known"),
-        (&["receive", "--via", &via, "--no-token"], "cannot be used with"),
+        (&["get", "a", "--from", "x", "--from", "y", "--via", &via], "one server"),
     ] {
         let ran = near.anabranch(arguments);
         assert!(ran.code == Some(2) && ran.said().contains(why), "{arguments:?}: {}", ran.said());
     }
+}
+
+/// Files are fetched, by a code and by a key that is known.
+#[test]
+fn a_server_that_can_only_dial_out_is_met() {
+    let test = "meetings::a_server_that_can_only_dial_out_is_met";
+    let Some((scratch, near, far)) = two_hosts(test) else { return };
+    let between = apart(&near, &far, &scratch);
+    let (_relay, _) = listening(&between, &["relay"]);
+    let served = far.home.join("inbox");
+    fs::write(served.join("data"), noise(SHORT)).unwrap();
+    let (served, got) = (served.to_str().unwrap(), near.home.join("got"));
+    let (server, log) = listening(&far, &["serve", served, "--token", "--via", FAR_TO_RELAY]);
+    let code = || {
+        let said = fs::read_to_string(&log).unwrap();
+        said.split_once("--code ").map(|(_, rest)| rest.split_whitespace().next().unwrap().into())
+    };
+    until("it has a code", || code().is_some());
+    let code: String = code().unwrap();
+    let into = got.to_str().unwrap();
+    let by_code = ["get", "data", "--into", into, "--via", NEAR_TO_RELAY, "--code", &code];
+    let fetched = near.anabranch(&by_code);
+    assert_eq!(fetched.code, Some(0), "{}", fetched.said());
+    assert!(fs::read(got.join("data")).unwrap() == noise(SHORT));
+    fs::remove_dir_all(&got).unwrap();
+    drop(server);
+    // Both are enrolled at the relay, and know each other.
+    trust_at(&near, &between, NEAR_TO_RELAY);
+    let key = |host: &Host| host.anabranch(&["keys"]).stdout.trim().to_string();
+    let (own, theirs) = (key(&near), key(&far));
+    far.anabranch(&["keys", "trust", "sender", &own, "near", "--may", "get"]);
+    near.anabranch(&["keys", "trust", "receiver", "attic", &theirs]);
+    let config = far.home.join("host.toml");
+    let tables = format!("[host]\nvia = ['{FAR_TO_RELAY}']\n[serve]\ndirectory = '{served}'\n");
+    fs::write(&config, tables).unwrap();
+    let (_host, log) = listening(&far, &["host", "--config", config.to_str().unwrap()]);
+    until("it waits", || fs::read_to_string(&log).unwrap().contains("waiting at 10.3.0.1"));
+    let by_key = ["get", "data", "--into", into, "--from", "attic", "--via", NEAR_TO_RELAY];
+    let fetched = near.anabranch(&by_key);
+    assert_eq!(fetched.code, Some(0), "{}", fetched.said());
+    assert!(fs::read(got.join("data")).unwrap() == noise(SHORT));
+}
+
+/// The receiver gets another address, while nothing runs and while something does.
+#[test]
+fn a_receiver_whose_address_changes_is_met_again() {
+    let test = "meetings::a_receiver_whose_address_changes_is_met_again";
+    let Some((scratch, near, far)) = two_hosts(test) else { return };
+    let between = apart(&near, &far, &scratch);
+    let (_relay, _) = listening(&between, &["relay"]);
+    let met = Met::start(&far, FAR_TO_RELAY, &["--keep"]);
+    let moves = |from: &str, to: &str| {
+        far.sh(&format!("ip address del {from}/24 dev lan1; ip address add {to}/24 dev lan1"));
+    };
+    moves("10.3.0.2", "10.3.0.9");
+    let sent = met.send_by_token(&near, SHORT, &[]);
+    sent.assert_carried(&["10.2.0.1 > 10.2.0.2"]);
+    thread::scope(|scope| {
+        let sending = scope.spawn(|| met.send_by_token(&near, LONG, SLOWLY));
+        until("it has begun", || fs::read_dir(&met.inbox).unwrap().next().is_some());
+        thread::sleep(Duration::from_millis(700));
+        moves("10.3.0.9", "10.3.0.5");
+        let sent = sending.join().unwrap();
+        sent.assert_carried(&["10.2.0.1 > 10.2.0.2"]);
+    });
 }

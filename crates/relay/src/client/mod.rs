@@ -68,6 +68,18 @@ impl ClientOptions {
         ClientOptions { knock: Some(knock), ..known }
     }
 
+    /// A relay that this host may use, and at which the one with that key waits.
+    #[must_use]
+    pub fn meeting(
+        dial: Remote,
+        credential: Credential,
+        identity: Identity,
+        host: Fingerprint,
+    ) -> ClientOptions {
+        let knock = Some(Knock::Key(*host.as_bytes()));
+        ClientOptions { knock, ..ClientOptions::new(dial, credential, identity) }
+    }
+
     /// A relay that is a destination of another one.
     #[must_use]
     pub fn behind(

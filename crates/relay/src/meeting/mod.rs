@@ -57,23 +57,26 @@ struct MetAt {
 }
 
 impl Meeting {
-    /// Waits at these relays for whoever holds `token` or, with codes, was told one: they are
-    /// printed by way of `events`. Needs a Tokio runtime.
+    /// Waits at these relays for hosts that may use them and know this one's key, and for whoever
+    /// holds the token, or was told a code in its place: codes are shown by way of `events`. Needs
+    /// a Tokio runtime.
     ///
     /// # Errors
     /// Those of [`Client::start`].
     pub fn start(
         relays: Vec<ClientOptions>,
-        token: &Token,
-        has_codes: bool,
+        token: Option<&Token>,
         events: &Events,
     ) -> Result<Arc<Meeting>, Error> {
-        let codes = has_codes.then(|| Arc::new(Codes::new(token.clone())));
-        let hash = digest::digest(&digest::SHA256, &token.invitation());
-        let place = Place::Invited(hash.as_ref().try_into().expect("SHA-256 has 32 octets"));
+        let codes = token.map(|token| Arc::new(Codes::new(token.clone())));
+        let invited = token.map(|token| {
+            let hash = digest::digest(&digest::SHA256, &token.invitation());
+            Place::Invited(hash.as_ref().try_into().expect("SHA-256 has 32 octets"))
+        });
         let (mut met, mut attending) = (Vec::new(), JoinSet::new());
         for options in relays {
             let (via, key) = (options.dial.to_string(), options.credential.pin());
+            let own = Place::Key(*options.identity.fingerprint().as_bytes());
             let client = Client::start(options)?;
             let (call, called) = calls();
             let host = Attending {
@@ -84,7 +87,7 @@ impl Meeting {
                 codes: codes.clone(),
                 events: events.clone(),
             };
-            attending.spawn(host.attend(place));
+            attending.spawn(host.attend(own, invited));
             met.push(MetAt { client, calls: Mutex::new(Some(called)) });
         }
         Ok(Arc::new(Meeting { relays: met, codes, _attending: attending }))
@@ -134,8 +137,9 @@ struct Shown {
 }
 
 impl Attending {
-    async fn attend(self, place: Place) {
-        let mut waiting = self.client.wait_at(place, &self.call);
+    async fn attend(self, own: Place, invited: Option<Place>) {
+        let mut waiting = self.client.wait_at(own, &self.call);
+        let _invited = invited.map(|place| self.client.wait_at(place, &self.call));
         self.wait(&mut waiting).await;
         let Some(codes) = self.codes.clone() else {
             self.tell(None);

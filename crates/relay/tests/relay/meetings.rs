@@ -38,7 +38,7 @@ impl Met {
         let (events, heard) = Events::observed();
         let known = Credential::Pinned(relay.key.fingerprint());
         let options = ClientOptions::new(Remote::from(relay.address), known, own.clone());
-        let meeting = Meeting::start(vec![options], &token, true, &events).unwrap();
+        let meeting = Meeting::start(vec![options], Some(&token), &events).unwrap();
         Met { own: own.clone(), token, meeting, heard }
     }
 
@@ -505,5 +505,42 @@ fn an_exchange_tells_no_addresses() {
             other => panic!("{other:?}"),
         });
         assert_eq!(addresses.await.unwrap(), []);
+    });
+}
+
+/// Both are enrolled, and the host has no token; who is not, or names another key, does not find it.
+#[test]
+fn hosts_that_may_use_the_relay_find_each_other_by_key() {
+    run(async {
+        let (own, other, stranger) = (identity(), identity(), identity());
+        let relay = waiting(&[&own, &other]).await;
+        let known = || Credential::Pinned(relay.key.fingerprint());
+        let dial = Remote::from(relay.address);
+        let options = ClientOptions::new(dial.clone(), known(), own.clone());
+        let (events, mut heard) = Events::observed();
+        let meeting = Meeting::start(vec![options], None, &events).unwrap();
+        let mut listener = meeting.listeners(7_707).pop().expect("there is one relay");
+        while !matches!(heard.recv().await, Some(Event::Meeting { code: None, .. })) {}
+        let to = |from: &Identity, host: &Identity| {
+            let host = host.fingerprint();
+            let options = ClientOptions::meeting(dial.clone(), known(), from.clone(), host);
+            Client::start(options).unwrap()
+        };
+        let (near, far) = meet(&relay, &to(&other, &own), &mut listener).await;
+        pass(&*near, &*far, b"hello").await;
+        let (_, target) = destination().await;
+        for (from, host, why) in [
+            (&stranger, &own, "may not use this relay"),
+            (&other, &stranger, "no host waits at this relay with that key"),
+        ] {
+            let refused = to(from, host).open(&relay.attempt(), &target).await.err().unwrap();
+            assert!(refused.to_string().contains(why), "{refused}");
+        }
+        let (call, _called) = calls();
+        let of_another = Place::Key(*own.fingerprint().as_bytes());
+        let mut place = relay.client(&other).wait_at(of_another, &call);
+        let settled = place.state.wait_for(|state| *state != WaitState::Asking);
+        let settled = timeout(PATIENCE, settled).await.unwrap().unwrap().clone();
+        assert!(matches!(settled, WaitState::Denied(_)), "{settled:?}");
     });
 }
