@@ -138,7 +138,8 @@ fn credential(spec: &RelaySpec, dirs: &Dirs) -> Result<Credential, Error> {
     known.map(Credential::Pinned).ok_or_else(|| {
         Error::usage(format!(
             "--relay {relay}: its key is not known; 'anabranch keys trust receiver {name} \
-             FINGERPRINT' makes it known, and token-file=FILE behind the relay shows a token instead",
+             FINGERPRINT' makes it known, and token-file=FILE behind the relay shows a token \
+             instead",
             relay = spec.dial,
             name = spec.dial.name(),
         ))

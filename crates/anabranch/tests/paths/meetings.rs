@@ -257,7 +257,7 @@ fn a_receiver_whose_address_changes_is_met_again() {
     let test = "meetings::a_receiver_whose_address_changes_is_met_again";
     let Some((scratch, near, far)) = two_hosts(test) else { return };
     let between = apart(&near, &far, &scratch);
-    let (_relay, _) = listening(&between, &["relay"]);
+    let (mut relay, _) = listening(&between, &["relay"]);
     let met = Met::start(&far, FAR_TO_RELAY, &["--keep"]);
     let moves = |from: &str, to: &str| {
         far.sh(&format!("ip address del {from}/24 dev lan1; ip address add {to}/24 dev lan1"));
@@ -273,4 +273,6 @@ fn a_receiver_whose_address_changes_is_met_again() {
         let sent = sending.join().unwrap();
         sent.assert_carried(&["10.2.0.1 > 10.2.0.2"]);
     });
+    // It would wait for paths to addresses that are gone.
+    relay.kill();
 }

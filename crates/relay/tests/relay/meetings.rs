@@ -508,7 +508,8 @@ fn an_exchange_tells_no_addresses() {
     });
 }
 
-/// Both are enrolled, and the host has no token; who is not, or names another key, does not find it.
+/// Both are enrolled, and the host has no token; who is not, or names another key, does not find
+/// it.
 #[test]
 fn hosts_that_may_use_the_relay_find_each_other_by_key() {
     run(async {
