@@ -217,10 +217,10 @@ fn a_server_that_can_only_dial_out_is_met() {
     let Some((scratch, near, far)) = two_hosts(test) else { return };
     let between = apart(&near, &far, &scratch);
     let (_relay, _) = listening(&between, &["relay"]);
-    let served = far.home.join("inbox");
-    fs::write(served.join("data"), noise(SHORT)).unwrap();
-    let (served, got) = (served.to_str().unwrap(), near.home.join("got"));
-    let (server, log) = listening(&far, &["serve", served, "--token", "--via", FAR_TO_RELAY]);
+    let folder = far.home.join("inbox");
+    fs::write(folder.join("data"), noise(SHORT)).unwrap();
+    let (folder, got) = (folder.to_str().unwrap(), near.home.join("got"));
+    let (serving, log) = listening(&far, &["serve", folder, "--token", "--via", FAR_TO_RELAY]);
     let code = || {
         let said = fs::read_to_string(&log).unwrap();
         said.split_once("--code ").map(|(_, rest)| rest.split_whitespace().next().unwrap().into())
@@ -233,7 +233,7 @@ fn a_server_that_can_only_dial_out_is_met() {
     assert_eq!(fetched.code, Some(0), "{}", fetched.said());
     assert!(fs::read(got.join("data")).unwrap() == noise(SHORT));
     fs::remove_dir_all(&got).unwrap();
-    drop(server);
+    drop(serving);
     // Both are enrolled at the relay, and know each other.
     trust_at(&near, &between, NEAR_TO_RELAY);
     let key = |host: &Host| host.anabranch(&["keys"]).stdout.trim().to_string();
@@ -241,7 +241,7 @@ fn a_server_that_can_only_dial_out_is_met() {
     far.anabranch(&["keys", "trust", "sender", &own, "near", "--may", "get"]);
     near.anabranch(&["keys", "trust", "receiver", "attic", &theirs]);
     let config = far.home.join("host.toml");
-    let tables = format!("[host]\nvia = ['{FAR_TO_RELAY}']\n[serve]\ndirectory = '{served}'\n");
+    let tables = format!("[host]\nvia = ['{FAR_TO_RELAY}']\n[serve]\ndirectory = '{folder}'\n");
     fs::write(&config, tables).unwrap();
     let (_host, log) = listening(&far, &["host", "--config", config.to_str().unwrap()]);
     until("it waits", || fs::read_to_string(&log).unwrap().contains("waiting at 10.3.0.1"));

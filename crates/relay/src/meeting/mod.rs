@@ -37,6 +37,8 @@ pub use codes::TRIES;
 
 /// The time for which a code is good.
 pub const CODE_TIME: Duration = Duration::from_secs(600);
+/// The time until a further code when two were guessed at; it doubles with each.
+const FIRST_PAUSE: Duration = Duration::from_secs(2);
 /// The time between looks at the connection to a relay.
 const LOOK: Duration = Duration::from_millis(500);
 /// The time for a relay to say whether a nameplate is free.
@@ -128,6 +130,13 @@ struct Attending {
     events: Events,
 }
 
+/// The time until a new code when so many were guessed at: a relay that guesses knows each one's
+/// nameplate at once, and is not held up by its own bounds.
+fn pause_after(spent: u32) -> Duration {
+    let doublings = spent.saturating_sub(2).min(16);
+    if spent <= 1 { Duration::ZERO } else { FIRST_PAUSE * 2_u32.pow(doublings) }.min(CODE_TIME)
+}
+
 /// A code that is shown.
 struct Shown {
     nameplate: u32,
@@ -156,21 +165,24 @@ impl Attending {
                     // It was used, and the token with it.
                     break;
                 }
-                let why = if is_spent {
+                drop(shown);
+                if is_spent {
                     spent += 1;
-                    format!(
-                        "wrong words were tried {TRIES} times with the code for {}: here is a new \
-                         one, as {spent} times so far",
-                        self.via
-                    )
+                    let pause = pause_after(spent);
+                    self.events.notice(format!(
+                        "wrong words were tried {TRIES} times with the code for {}, as with \
+                         {spent} codes so far: a new one comes in {} s",
+                        self.via,
+                        pause.as_secs()
+                    ));
+                    sleep(pause).await;
                 } else {
                     let minutes = CODE_TIME.as_secs() / 60;
-                    format!(
+                    self.events.notice(format!(
                         "the code for {} was good for {minutes} minutes: here is a new one",
                         self.via
-                    )
-                };
-                self.events.notice(why);
+                    ));
+                }
             }
             std::future::pending::<()>().await;
         };
@@ -265,5 +277,24 @@ impl Attending {
     fn tell(&self, code: Option<String>) {
         let via = format!("{},{}", self.via, self.key);
         self.events.send(Event::Meeting { via, code });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// In a day no more than one guess in 2^24, of 2^33 codes.
+    #[test]
+    fn a_relay_that_guesses_gets_few_attempts() {
+        let pauses: Vec<u64> = (1..=5).map(|spent| pause_after(spent).as_secs()).collect();
+        assert_eq!(pauses, [0, 2, 4, 8, 16]);
+        let (mut spent, mut time) = (0_u32, Duration::ZERO);
+        while time < Duration::from_secs(24 * 3_600) {
+            spent += 1;
+            time += pause_after(spent);
+        }
+        assert!(u64::from(spent * TRIES) < 1 << (33 - 24), "{spent} codes");
+        assert_eq!(pause_after(u32::MAX), CODE_TIME);
     }
 }
