@@ -98,10 +98,10 @@ impl Results {
         let mut lines = Vec::new();
         if self.terminal {
             lines.push("From any other network, with the same token:".to_string());
-            lines.push(format!("\n    {by_token}\n"));
+            lines.push(format!("\n    {by_token}"));
             if let Some(code) = code {
-                lines.push("or without it, for ten minutes:".to_string());
-                lines.push(format!("\n    {}\n", of_code(code)));
+                lines.push("\nor without it, for ten minutes:".to_string());
+                lines.push(format!("\n    {}", of_code(code)));
             }
         } else {
             lines.push(format!("command {by_token}"));

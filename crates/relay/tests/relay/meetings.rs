@@ -545,3 +545,44 @@ fn hosts_that_may_use_the_relay_find_each_other_by_key() {
         assert!(matches!(settled, WaitState::Denied(_)), "{settled:?}");
     });
 }
+
+/// It ends the control connection over a frame that it does not know.
+#[test]
+fn a_relay_of_an_earlier_version_is_said_to_be_one() {
+    run(async {
+        let (own, older) = (identity(), identity());
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let dial = Remote::from(listener.local_addr().unwrap());
+        let known = Credential::Pinned(older.fingerprint());
+        let client = Client::start(ClientOptions::new(dial, known, own)).unwrap();
+        let (call, _called) = calls();
+        let mut place = client.wait_at(Place::Nameplate(7), &call);
+        let serving = async {
+            loop {
+                let (stream, _) = listener.accept().await.unwrap();
+                let tls = ServerTls::new(&older).unwrap().connection().unwrap();
+                let mut conn = Conn::new(Box::new(stream), tls);
+                conn.handshake().await.unwrap();
+                let welcome = Welcome { version: VERSION, session: [0; 16], addresses: Vec::new() };
+                conn.push(&SessionFrame::Welcome(welcome));
+                conn.flush().await.unwrap();
+                let mut is_known = true;
+                while is_known {
+                    let name = conn.receive(|frame| Ok(frame.name())).await;
+                    is_known = name.is_ok_and(|name| name != "Register");
+                }
+                let text = "frame kind 60 is unknown".to_string();
+                conn.push(&SessionFrame::Abort(AbortCode::Protocol, text));
+                let _ = conn.flush().await;
+            }
+        };
+        let settled = tokio::select! {
+            settled = place.state.wait_for(|state| *state != WaitState::Asking) => {
+                settled.unwrap().clone()
+            }
+            () = serving => unreachable!("it goes on"),
+        };
+        let WaitState::Denied(why) = settled else { panic!("{settled:?}") };
+        assert!(why.text.contains("earlier version"), "{why}");
+    });
+}
