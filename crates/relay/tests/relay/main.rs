@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod bounds;
+mod codes;
 mod common;
 mod datagrams;
 mod meetings;

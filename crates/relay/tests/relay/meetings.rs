@@ -1,6 +1,5 @@
 //! Hosts that wait at a relay on loopback, their guests, and codes.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,29 +7,29 @@ use events::{Event, Events, Subscription};
 use peer::carrier::{Listener, Stream};
 use peer::host::{Hosting, Meetings, Services, serve_at};
 use peer::tls::{ClientTls, ServerTls};
-use peer::{Conn, Credential, Error, Identity, ListenOptions, Remote, Token};
+use peer::{Conn, Credential, Identity, ListenOptions, Remote, Token};
 use relay::bounds::{GUESTS_EACH, KNOCKS_EACH};
-use relay::meeting::{Code, Meeting, TRIES, claim};
+use relay::meeting::{Code, Meeting};
 use relay::{Client, ClientOptions, ClientState, WaitState, calls};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
-use wire::meet::{self, Knock, Place};
-use wire::relay::{Issued, RelayFrame, SERVICE};
+use wire::meet::{Knock, Place};
+use wire::relay::{RelayFrame, SERVICE};
 use wire::session::{AbortCode, Hello, SessionFrame, VERSION, Welcome};
 
 use super::common::{Relay, destination, entry, identity};
 use super::{LOOPBACK, PATIENCE, run, wish};
 
 /// A host that waits at a relay.
-struct Met {
+pub(super) struct Met {
     own: Identity,
-    token: Token,
+    pub(super) token: Token,
     meeting: Arc<Meeting>,
-    heard: Subscription,
+    pub(super) heard: Subscription,
 }
 
 impl Met {
-    fn at(relay: &Relay, own: &Identity) -> Met {
+    pub(super) fn at(relay: &Relay, own: &Identity) -> Met {
         Met::with(relay, own, Token::generate(own).unwrap())
     }
 
@@ -43,7 +42,7 @@ impl Met {
     }
 
     /// The next code, and the relay as the command has it.
-    async fn code(&mut self) -> (String, Code) {
+    pub(super) async fn code(&mut self) -> (String, Code) {
         loop {
             let heard = timeout(PATIENCE, self.heard.recv()).await.expect("a code is shown");
             if let Some(Event::Meeting { via, code: Some(code) }) = heard {
@@ -58,7 +57,7 @@ impl Met {
     }
 
     /// Serves codes, at the listener too.
-    fn serve(&self, listener: Option<Box<dyn Listener>>) -> Hosting {
+    pub(super) fn serve(&self, listener: Option<Box<dyn Listener>>) -> Hosting {
         let mut listeners = self.meeting.listeners(7_707);
         listeners.extend(listener);
         let options = ListenOptions {
@@ -113,12 +112,12 @@ async fn until_waiting(met: &mut Met) {
     met.code().await;
 }
 
-async fn waiting(relay_of: &[&Identity]) -> Relay {
+pub(super) async fn waiting(relay_of: &[&Identity]) -> Relay {
     Relay::start(relay_of.iter().map(|own| entry(own, LOOPBACK, &[])).collect()).await
 }
 
 /// Knocks with a control connection of its own: what it is answered.
-async fn knock(relay: &Relay, own: &Identity, knock: Knock) -> Result<Conn, String> {
+pub(super) async fn knock(relay: &Relay, own: &Identity, knock: Knock) -> Result<Conn, String> {
     let stream = TcpStream::connect(relay.address).await.unwrap();
     let tls = ClientTls::new(own, relay.key.fingerprint()).unwrap();
     let mut conn = Conn::new(Box::new(stream), tls.connection().unwrap());
@@ -324,187 +323,6 @@ fn a_sweep_of_nameplates_is_slow_and_costs_no_invitation() {
         let guest = met.guest(&relay);
         let (near, far) = meet(&relay, &guest, &mut listener).await;
         pass(&*near, &*far, b"hello").await;
-    });
-}
-
-/// With a nameplate there is one ticket.
-#[test]
-fn an_attempt_at_a_code_has_one_connection() {
-    run(async {
-        let own = identity();
-        let relay = waiting(&[&own]).await;
-        let mut met = Met::at(&relay, &own);
-        let (_, code) = met.code().await;
-        let mut conn =
-            knock(&relay, &identity(), Knock::Nameplate(code.nameplate())).await.expect("it waits");
-        let (_, target) = destination().await;
-        assert_eq!(wish(&mut conn, &target, 8).await.map(|tickets| tickets.len()), Ok(1));
-        let (_, why) = wish(&mut conn, &target, 1).await.unwrap_err();
-        assert!(why.contains("one connection"), "{why}");
-    });
-}
-
-#[test]
-fn a_code_stands_for_the_token() {
-    run(async {
-        let own = identity();
-        let relay = waiting(&[&own]).await;
-        let mut met = Met::at(&relay, &own);
-        let hosting = met.serve(None);
-        let (via, code) = met.code().await;
-        assert_eq!(via, format!("{},{}", relay.address, relay.key.fingerprint()));
-        let (dial, guest) = (Remote::from(relay.address), identity());
-        let claimed = claim(&dial, None, &guest, &code).await.unwrap();
-        assert_eq!(claimed.token, met.token);
-        assert_eq!(claimed.relay, relay.key.fingerprint());
-        // Another host is late; the same one may come again.
-        let late = claim(&dial, None, &identity(), &code).await.unwrap_err();
-        assert!(late.to_string().contains("used by another host"), "{late}");
-        let again = claim(&dial, Some(relay.key.fingerprint()), &guest, &code).await.unwrap();
-        assert_eq!(again.token, met.token);
-        drop(hosting);
-    });
-}
-
-#[test]
-fn after_three_wrong_guesses_there_is_a_new_code() {
-    run(async {
-        let own = identity();
-        let relay = waiting(&[&own]).await;
-        let mut met = Met::at(&relay, &own);
-        let _hosting = met.serve(None);
-        let (_, code) = met.code().await;
-        let dial = Remote::from(relay.address);
-        let wrong = wrong_words(&code);
-        for left in (0..TRIES).rev() {
-            let error = claim(&dial, None, &identity(), &wrong).await.unwrap_err();
-            assert!(matches!(error, Error::Refused { .. }), "{error}");
-            let words = if left == 0 { "no longer good".into() } else { format!("{left} times") };
-            assert!(error.to_string().contains(&words), "{error}");
-        }
-        let notice = loop {
-            match timeout(PATIENCE, met.heard.recv()).await.expect("it is said") {
-                Some(Event::Notice { text }) => break text,
-                other => drop(other),
-            }
-        };
-        assert!(notice.contains("wrong words were tried 3 times"), "{notice}");
-        let (_, new) = met.code().await;
-        assert_ne!(new, code);
-    });
-}
-
-/// The same nameplate with other words.
-fn wrong_words(code: &Code) -> Code {
-    loop {
-        let words = Code::generate().unwrap().reveal();
-        let (_, words) = words.split_once('-').unwrap();
-        let other: Code = format!("{:05}-{words}", code.nameplate()).parse().unwrap();
-        if other != *code {
-            return other;
-        }
-    }
-}
-
-/// Who stands in for the relay, with a key of its own, and passes everything on; and a relay whose
-/// key is known.
-#[test]
-fn a_relay_with_another_key_is_named() {
-    run(async {
-        let own = identity();
-        let relay = waiting(&[&own]).await;
-        let mut met = Met::at(&relay, &own);
-        let _hosting = met.serve(None);
-        let (_, code) = met.code().await;
-        let (rogue, between) = (identity(), TcpListener::bind("127.0.0.1:0").await.unwrap());
-        let dial = Remote::from(between.local_addr().unwrap());
-        let guest = identity();
-        let claiming = claim(&dial, None, &guest, &code);
-        let error = tokio::select! {
-            claimed = claiming => claimed.unwrap_err(),
-            () = stand_in(&relay, &rogue, between, &code) => unreachable!("it goes on"),
-        };
-        assert!(error.to_string().contains("somebody may be in between"), "{error}");
-        let (dial, known) = (Remote::from(relay.address), identity().fingerprint());
-        let error = claim(&dial, Some(known), &guest, &code).await.unwrap_err();
-        assert!(matches!(error, Error::WrongPeer { .. }), "{error}");
-        assert!(claim(&dial, None, &guest, &code).await.is_ok(), "nothing is lost");
-    });
-}
-
-/// Answers a guest as the relay would, and hands its data connection on.
-async fn stand_in(relay: &Relay, own: &Identity, listener: TcpListener, code: &Code) {
-    let (stream, _) = listener.accept().await.unwrap();
-    let mut guest = Conn::new(Box::new(stream), ServerTls::new(own).unwrap().connection().unwrap());
-    guest.handshake().await.unwrap();
-    let number = Knock::Nameplate(code.nameplate());
-    let mut control = knock(relay, own, number).await.expect("the host waits");
-    let (_, target) = destination().await;
-    let tickets = wish(&mut control, &target, 1).await.expect("a ticket");
-    let welcome = Welcome { version: VERSION, session: [0; 16], addresses: Vec::new() };
-    guest.push(&SessionFrame::Welcome(welcome));
-    guest.push(&RelayFrame::Tickets(Issued { number: 0, seconds: 60, tickets }));
-    guest.flush().await.unwrap();
-    let (mut data, _) = listener.accept().await.unwrap();
-    let mut onward = TcpStream::connect(relay.address).await.unwrap();
-    let _ = tokio::io::copy_bidirectional(&mut data, &mut onward).await;
-    std::future::pending::<()>().await;
-}
-
-/// At the port of the host itself: nobody guesses there, and no address is told.
-#[test]
-fn a_code_is_good_through_its_relay_alone() {
-    run(async {
-        let own = identity();
-        let relay = waiting(&[&own]).await;
-        let mut met = Met::at(&relay, &own);
-        let (listener, _) = destination().await;
-        let address: SocketAddr = listener.local_addr().unwrap();
-        let _hosting = met.serve(Some(Box::new(listener)));
-        let (_, code) = met.code().await;
-        let stream = TcpStream::connect(address).await.unwrap();
-        let tls = ClientTls::new(&identity(), own.fingerprint()).unwrap();
-        let mut conn = Conn::new(Box::new(stream), tls.connection().unwrap());
-        conn.handshake().await.unwrap();
-        let request = code.nameplate().to_be_bytes().to_vec();
-        conn.push(&SessionFrame::Hello(Hello::new(meet::SERVICE, None, [0; 16]).asking(request)));
-        conn.flush().await.unwrap();
-        let refused = conn.receive(|frame| match SessionFrame::try_from(frame)? {
-            SessionFrame::Abort(AbortCode::Refused, why) => Ok(why),
-            other => panic!("{other:?}"),
-        });
-        assert!(refused.await.unwrap().contains("no such code"));
-    });
-}
-
-/// Over loopback it would be the address that was used.
-#[test]
-fn an_exchange_tells_no_addresses() {
-    run(async {
-        let own = identity();
-        let relay = waiting(&[&own]).await;
-        let mut met = Met::at(&relay, &own);
-        let _hosting = met.serve(None);
-        let (_, code) = met.code().await;
-        let number = Knock::Nameplate(code.nameplate());
-        let mut control = knock(&relay, &identity(), number).await.expect("it waits");
-        let (_, target) = destination().await;
-        let ticket = wish(&mut control, &target, 1).await.expect("a ticket")[0];
-        let stream = TcpStream::connect(relay.address).await.unwrap();
-        stream.writable().await.unwrap();
-        assert_eq!(stream.try_write(ticket.octets()).unwrap(), 16);
-        let tls = ClientTls::to_any_key(&identity()).unwrap();
-        let mut conn = Conn::new(Box::new(stream), tls.connection().unwrap());
-        conn.handshake().await.unwrap();
-        assert_eq!(conn.peer(), Some(own.fingerprint()));
-        let request = code.nameplate().to_be_bytes().to_vec();
-        conn.push(&SessionFrame::Hello(Hello::new(meet::SERVICE, None, [0; 16]).asking(request)));
-        conn.flush().await.unwrap();
-        let addresses = conn.receive(|frame| match SessionFrame::try_from(frame)? {
-            SessionFrame::Welcome(welcome) => Ok(welcome.addresses),
-            other => panic!("{other:?}"),
-        });
-        assert_eq!(addresses.await.unwrap(), []);
     });
 }
 
