@@ -16,7 +16,7 @@
 //! [`bind`](crate::bind). The relay passes datagrams with these labels on, as they are.
 //!
 //! A host may also wait at the relay: it [registers](RelayFrame::Register) a
-//! [`Place`](crate::meet::Place), and the relay calls it with [`RelayFrame::Meet`] for each
+//! [`Place`], and the relay calls it with [`RelayFrame::Meet`] for each
 //! connection that somebody wants with it. The host opens a data connection, which begins with the
 //! ticket of that call; the relay joins both. Whoever knows the place is a guest: the hello of
 //! its control connection has a [`Knock`](crate::meet::Knock) as its request, and its tickets lead

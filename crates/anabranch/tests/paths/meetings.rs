@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use std::thread;
 use std::time::Duration;
 
+use serde_json::Value;
+
 use super::hosts::{Host, Outcome, Scratch, until};
 use super::noise::noise;
 use super::relays::{Relay, between, listening, trust_at};
@@ -169,6 +171,28 @@ fn a_direct_path_takes_over_from_the_relay() {
     };
     let (direct, all) = (done(&|name| name == "wan0"), done(&|_| true));
     assert!(sent.arrived && direct * 10 >= all * 9, "{direct} of {all}: {}", sent.said());
+}
+
+/// Both have a default route, over which the other's addresses cannot be reached: nobody answers,
+/// as behind a translator.
+#[test]
+fn direct_paths_that_lead_nowhere_hold_nothing_up() {
+    let test = "meetings::direct_paths_that_lead_nowhere_hold_nothing_up";
+    let Some((scratch, near, far)) = two_hosts(test) else { return };
+    let between = apart(&near, &far, &scratch);
+    between.sh("sysctl -qw net.ipv4.ip_forward=0");
+    near.sh("ip route add default via 10.2.0.2");
+    far.sh("ip route add default via 10.3.0.1");
+    let (_relay, _) = listening(&between, &["relay"]);
+    let met = Met::start(&far, FAR_TO_RELAY, &[]);
+    let sent = met.send_by_token(&near, LONG, SLOWLY);
+    sent.assert_carried(&["10.2.0.1 > 10.2.0.2"]);
+    assert!(sent.names().iter().all(|name| name.ends_with("via 10.2.0.2")), "{}", sent.said());
+    let summary = sent.events().find(|event| event["event"] == "summary").unwrap();
+    let elapsed = summary["elapsed"].as_f64().unwrap();
+    assert!(elapsed < 6.0, "{elapsed} s for three: {}", sent.said());
+    let is_named = |event: &Value| event["name"] == "lan0" && event["state"] == "lost";
+    assert!(sent.events().any(|event| is_named(&event)), "it is said why: {}", sent.said());
 }
 
 #[test]
